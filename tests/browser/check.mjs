@@ -90,7 +90,7 @@ async function tabs(page) {
     expect(found.label?.trim(), `${found.what} has a name`);
     expect(found.visible, `${found.what} shows that it has the focus`);
   }
-  for (const id of ["closer", "farther", "whole", "ranks", "theme", "nodes", "view-0-prefetch", "view-0-stage", "CANVAS"]) {
+  for (const id of ["closer", "farther", "whole", "ranks", "theme", "nodes", "view-0-prefetch", "view-0-pipeline", "CANVAS"]) {
     expect(reached.has(id), `Tab reaches ${id}: ${[...reached].join(", ")}`);
   }
 }
@@ -175,31 +175,31 @@ async function figures(page, view = 0) {
     const read = (id) => JSON.parse(document.getElementById(id).textContent);
     return read(read("index").views[view].variants.find((it) => it.given).id);
   }, view);
-  for (const [number, { memory, traffic }] of plan.stages.entries()) {
-    if (plan.stages.length > 1) await page.locator(`#view-${view}-stage`).selectOption(String(number));
-    const stage = `of pipeline stage ${number} of view ${view}`;
+  for (const [number, { memory, traffic }] of plan.pipeline_stages.entries()) {
+    if (plan.pipeline_stages.length > 1) await page.locator(`#view-${view}-pipeline`).selectOption(String(number));
+    const where = `of pipeline stage ${number} of view ${view}`;
     const [held, sent] = await tables(page, view);
     const peak = memory.peak.bytes;
     const parts = plan.kinds.map(({ name }, i) => [name, memory.regions[i], peak[i]]).filter(([, taken]) => taken > 0);
     const outside = plan.outside_bytes;
     const all = [outside + added(parts.map(([, taken]) => taken)), outside + added(parts.map(([, , used]) => used))];
     const rows = held.rows.slice(0, parts.length).map((cells) => cells.slice(0, 3));
-    compare(rows, parts.map(([name, taken, used]) => [name, inBytes(taken), inBytes(used)]), `memory ${stage}`);
-    compare(held.rows[parts.length].slice(1, 3), [inBytes(outside), inBytes(outside)], `memory outside of the arena ${stage}`);
-    compare(held.rows[parts.length + 1].slice(0, 3), ["all", ...all.map(inBytes)], `the sum of memory ${stage}`);
+    compare(rows, parts.map(([name, taken, used]) => [name, inBytes(taken), inBytes(used)]), `memory ${where}`);
+    compare(held.rows[parts.length].slice(1, 3), [inBytes(outside), inBytes(outside)], `memory outside of the arena ${where}`);
+    compare(held.rows[parts.length + 1].slice(0, 3), ["all", ...all.map(inBytes)], `the sum of memory ${where}`);
     const goes = traffic.filter((part) => part.bytes > 0);
     const whole = added(goes.map((part) => part.bytes));
     const share = (part) => `${whole > 0 ? ((100 * part) / whole).toFixed(1) : "0.0"} %`;
     const flows = goes.map(({ name, axis, bytes }) => [name, axis ?? "to all ranks", inBytes(bytes), share(bytes)]);
-    compare(sent.rows.slice(0, -1).map(([name, along, ...rest]) => [name, along.split(",")[0], ...rest]), flows, `traffic ${stage}`);
-    compare(sent.rows.at(-1), ["all", "", inBytes(whole), ""], `the sum of traffic ${stage}`);
+    compare(sent.rows.slice(0, -1).map(([name, along, ...rest]) => [name, along.split(",")[0], ...rest]), flows, `traffic ${where}`);
+    compare(sent.rows.at(-1), ["all", "", inBytes(whole), ""], `the sum of traffic ${where}`);
   }
 }
 
 // Stepping through the ops of the first pipeline stage, a person meets as many gathers as the page carries.
 async function gathers(page) {
-  const { verbs, stages } = await page.evaluate(() => JSON.parse(document.getElementById(JSON.parse(document.getElementById("index").textContent).views[0].variants.find((it) => it.given).id).textContent));
-  const { verb } = stages[0].ops;
+  const { verbs, pipeline_stages } = await page.evaluate(() => JSON.parse(document.getElementById(JSON.parse(document.getElementById("index").textContent).views[0].variants.find((it) => it.given).id).textContent));
+  const { verb } = pipeline_stages[0].ops;
   const expected = verb.filter((of) => verbs[of].name === "gather").length;
   await canvas(page).focus();
   await page.keyboard.press("Home");

@@ -224,12 +224,12 @@ pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<
 /// # Panics
 /// If they differ.
 pub fn assert_as_planned(plan: &Plan, rank: usize, steps: u64, moved: Moved, mapped_bytes: [usize; 2]) {
-    let stage = plan.of_rank(rank);
+    let pipeline_stage = plan.of_rank(rank);
     let mut planned = Moved::default();
-    (0..steps).for_each(|_| planned += Moved::taken(plan, rank, stage.step));
+    (0..steps).for_each(|_| planned += Moved::taken(plan, rank, pipeline_stage.step));
     let config = &plan.config;
     assert_eq!(moved, planned, "rank {rank} took other bytes than planned: {config:?}");
-    let planned = [private_mapping_bytes(config.device, &stage.memory), segment_mapping_bytes(plan, rank)];
+    let planned = [private_mapping_bytes(config.device, &pipeline_stage.memory), segment_mapping_bytes(plan, rank)];
     assert_eq!(mapped_bytes, planned, "rank {rank} has other mappings than planned: {config:?}");
 }
 

@@ -131,11 +131,12 @@ fn a_spec_alone_is_compared_with_what_was_committed() {
 fn a_plan_is_data_too() {
     let workspace = workspace();
     let shown = said(workspace.command("plan b.ron --json").output().expect("the command"));
-    assert!(shown.starts_with("{\n  \"format\": \"zero-plan-1\","), "{shown}");
+    assert!(shown.starts_with("{\n  \"format\": \"zero-plan-2\","), "{shown}");
     let json: Value = serde_json::from_str(&shown).expect("JSON");
     assert_eq!((&json["model"], json["params"].as_u64()), (&Value::from("Tiny"), Some(3 * 30_720)));
     assert_eq!(json["proof"]["ranks"].as_u64(), Some(4));
-    let stage = &json["stages"][0];
-    let sum = stage["memory"].as_array().expect("regions").iter().filter_map(|it| it["bytes"].as_u64()).sum::<u64>();
-    assert_eq!(stage["arena_bytes"].as_u64(), Some(sum));
+    let pipeline_stage = &json["pipeline_stages"][0];
+    let sum =
+        pipeline_stage["memory"].as_array().expect("regions").iter().filter_map(|it| it["bytes"].as_u64()).sum::<u64>();
+    assert_eq!(pipeline_stage["arena_bytes"].as_u64(), Some(sum));
 }

@@ -55,7 +55,7 @@ fn what_is_simulated_is_the_plan_of_the_spec() {
     let expected = serde_json::to_string_pretty(&expected.expect("a prediction")).expect("JSON");
     let found = workspace.said("simulate x.ron --on cpu-2 --json");
     assert_eq!(found.trim_end(), expected);
-    assert!(found.starts_with("{\n  \"format\": \"zero-simulate-1\",\n"), "{found}");
+    assert!(found.starts_with("{\n  \"format\": \"zero-simulate-2\",\n"), "{found}");
     let text = workspace.said("simulate x.ron --on cpu-2");
     for part in [
         "Layers on 2 cores",

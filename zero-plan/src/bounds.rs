@@ -56,19 +56,19 @@ pub(crate) const fn is_compilable(tables: &Tables) -> bool {
 }
 
 const fn ops_of_all(tables: &Tables) -> usize {
-    let (mut ops, mut stage) = (0, 0);
-    while stage < tables.config.mesh.pipeline {
-        ops += op_bound(Pass::Train, tables, stage) + op_bound(Pass::Evaluate, tables, stage);
-        stage += 1;
+    let (mut ops, mut pipeline) = (0, 0);
+    while pipeline < tables.config.mesh.pipeline {
+        ops += op_bound(Pass::Train, tables, pipeline) + op_bound(Pass::Evaluate, tables, pipeline);
+        pipeline += 1;
     }
     ops
 }
 
 /// The most micro-batches with which a plan is not too large, if there is such a number.
 const fn micro_batches_that_fit(tables: &Tables) -> Option<usize> {
-    let stages = tables.config.mesh.pipeline;
+    let pipeline_stages = tables.config.mesh.pipeline;
     // Interleaved pipeline stages take micro-batches in rounds, and no pipeline has fewer micro-batches than stages.
-    let round = if let Order::Interleaved { .. } = tables.config.order { stages } else { 1 };
+    let round = if let Order::Interleaved { .. } = tables.config.order { pipeline_stages } else { 1 };
     let (mut fits, mut beyond) = (0, tables.config.micro_batches);
     while beyond - fits > 1 {
         let middle = fits + (beyond - fits) / 2;
@@ -80,7 +80,7 @@ const fn micro_batches_that_fit(tables: &Tables) -> Option<usize> {
         }
     }
     let fits = fits / round * round;
-    if fits > 0 && fits >= stages { Some(fits) } else { None }
+    if fits > 0 && fits >= pipeline_stages { Some(fits) } else { None }
 }
 
 /// Stops the build where sums over the sizes of a model do not fit 64 bits. They are computed in 128 bits here.

@@ -23,18 +23,18 @@ const PARTS: usize = 3;
 #[track_caller]
 pub const fn require_budget(tables: &Tables, memories: &[Memory], steps: &[&[Op]], origin: &Origin) {
     let Some(budget) = tables.config.memory_bytes else { return };
-    let stage = largest(memories);
-    let needed = rank_bytes(tables, &memories[stage]);
+    let pipeline = largest(memories);
+    let needed = rank_bytes(tables, &memories[pipeline]);
     if needed <= budget {
         return;
     }
     let mut message = Message::new().text("[Z0201] a rank");
     if memories.len() > 1 {
-        message = message.text(" of pipeline stage ").number(stage);
+        message = message.text(" of pipeline stage ").number(pipeline);
     }
     let message = message.text(" needs ").bytes(needed).text(" at stage ").number(tables.config.stage as usize);
     let message = message.text(", but `memory` is ").bytes(budget).text(": ").bytes(needed - budget).text(" too much");
-    let peak = peak(tables, &memories[stage], steps[stage]);
+    let peak = peak(tables, &memories[pipeline], steps[pipeline]);
     let message = tell_parts(peak.tell(message.text("\n  "), tables, "`"), &peak);
     let message = message.text("\n  outside the arena: ").bytes(outside_bytes(tables, 1)).text(" at most");
     let message = origin.tell(message, "memory", "none");
@@ -48,12 +48,12 @@ pub const fn require_budget(tables: &Tables, memories: &[Memory], steps: &[&[Op]
 
 /// The pipeline stage whose ranks need most.
 const fn largest(memories: &[Memory]) -> usize {
-    let (mut largest, mut stage) = (0, 1);
-    while stage < memories.len() {
-        if memories[stage].bytes_per_rank() > memories[largest].bytes_per_rank() {
-            largest = stage;
+    let (mut largest, mut pipeline) = (0, 1);
+    while pipeline < memories.len() {
+        if memories[pipeline].bytes_per_rank() > memories[largest].bytes_per_rank() {
+            largest = pipeline;
         }
-        stage += 1;
+        pipeline += 1;
     }
     largest
 }

@@ -159,7 +159,7 @@ pub struct CheckedTables<'a> {
     /// The purpose of the schedule.
     pub pass: Pass,
     /// The pipeline stage.
-    pub stage: usize,
+    pub pipeline: usize,
     /// Configuration, units, chunks, placements and buckets.
     pub tables: Tables<'a>,
     /// The schedule.
@@ -275,7 +275,7 @@ impl<'a> Checker<'a, '_> {
         let (mut holders, mut unit) = (0, 0);
         while unit < self.units.len() {
             let at = &self.subject.tables.placements[unit];
-            if at.pipeline_stage == self.subject.stage {
+            if at.pipeline_stage == self.subject.pipeline {
                 self.buckets[at.bucket].writers += (at.padded > 0) as usize;
                 holders += at.holds as usize;
                 // Below stage 3 every rank has all parameters at the start of a step.
@@ -305,9 +305,9 @@ impl<'a> Checker<'a, '_> {
     /// Whether the unit or bucket of an op is one of this pipeline stage.
     const fn exists(&self, op: Op) -> bool {
         if let Some(unit) = op.unit() {
-            unit < self.units.len() && self.at(unit).pipeline_stage == self.subject.stage
+            unit < self.units.len() && self.at(unit).pipeline_stage == self.subject.pipeline
         } else if let Some(bucket) = op.bucket() {
-            bucket < self.buckets.len() && self.bucket(bucket).pipeline_stage == self.subject.stage
+            bucket < self.buckets.len() && self.bucket(bucket).pipeline_stage == self.subject.pipeline
         } else {
             true
         }
@@ -345,7 +345,8 @@ impl<'a> Checker<'a, '_> {
         rules! { !self.agreed => "a second agreement", }
         let mut bucket = 0;
         while bucket < self.buckets.len() {
-            let is_here = self.bucket(bucket).pipeline_stage == self.subject.stage && self.bucket(bucket).elements > 0;
+            let is_here =
+                self.bucket(bucket).pipeline_stage == self.subject.pipeline && self.bucket(bucket).elements > 0;
             rules! {
                 !is_here || self.is_summed(bucket) =>
                     "an agreement before every gradient is reduced once for each of its rounds",
@@ -355,7 +356,7 @@ impl<'a> Checker<'a, '_> {
         }
         let mut unit = 0;
         while unit < self.units.len() {
-            if self.at(unit).pipeline_stage == self.subject.stage {
+            if self.at(unit).pipeline_stage == self.subject.pipeline {
                 rules! {
                     self.units[unit].backwards == self.subject.tables.config.micro_batches =>
                         "an agreement before every backward",
@@ -383,7 +384,7 @@ impl<'a> Checker<'a, '_> {
         let mut unit = 0;
         while unit < self.units.len() {
             let state = &self.units[unit];
-            if self.at(unit).pipeline_stage == self.subject.stage {
+            if self.at(unit).pipeline_stage == self.subject.pipeline {
                 rules! {
                     state.forwards == passes => "a forward is missing",
                     state.updated == (trains && self.at(unit).holds) => "an update is missing",
@@ -405,7 +406,7 @@ impl<'a> Checker<'a, '_> {
             || tables.tied_to(unit).is_some() && self.at(unit).padded > 0
     }
 
-    /// Whether a unit on another stage mirrors its parameters.
+    /// Whether a unit on another pipeline stage mirrors its parameters.
     const fn is_mirrored(&self, unit: usize) -> bool {
         matches!(self.subject.tables.tied_to(unit), Some(tied) if self.at(tied).holds)
     }

@@ -82,7 +82,7 @@ impl Difference {
     /// Compares two plans.
     pub fn of(first: &PlanSide, second: &PlanSide) -> Self {
         let both = [first, second];
-        let [a, b] = both.map(|side| stages(side.plan));
+        let [a, b] = both.map(|side| pipeline_stages(side.plan));
         let keys = changes(first.spec, second.spec);
         // A name of a model is no part of what it does, but a model of another name is another one.
         let is_equal = keys.is_empty() && first.plan == second.plan;
@@ -101,23 +101,27 @@ impl Difference {
     }
 }
 
-fn stages(plan: &Plan) -> Vec<PipelineStageSummary> {
-    (0..plan.pipeline_stages.len()).map(|stage| PipelineStageSummary::of(plan, stage)).collect()
+fn pipeline_stages(plan: &Plan) -> Vec<PipelineStageSummary> {
+    (0..plan.pipeline_stages.len()).map(|pipeline| PipelineStageSummary::of(plan, pipeline)).collect()
 }
 
 /// Named figures of one plan, the total last.
 type NamedFigures = Vec<(String, usize)>;
 
-fn memory(stages: &[PipelineStageSummary]) -> NamedFigures {
-    let Some(largest) = stages.iter().rev().max_by_key(|stage| stage.arena_bytes) else { return Vec::new() };
+fn memory(pipeline_stages: &[PipelineStageSummary]) -> NamedFigures {
+    let Some(largest) = pipeline_stages.iter().rev().max_by_key(|pipeline_stage| pipeline_stage.arena_bytes) else {
+        return Vec::new();
+    };
     let regions = largest.memory.iter().map(|region| (region.what.to_owned(), region.bytes));
     let all =
         [("arena", largest.arena_bytes), ("outside, at most", largest.outside_bytes), ("total", largest.total_bytes)];
     regions.chain(all.map(|(what, bytes)| (what.to_owned(), bytes))).collect()
 }
 
-fn sent(stages: &[PipelineStageSummary]) -> NamedFigures {
-    let Some(most) = stages.iter().rev().max_by_key(|stage| stage.sent_bytes) else { return Vec::new() };
+fn sent(pipeline_stages: &[PipelineStageSummary]) -> NamedFigures {
+    let Some(most) = pipeline_stages.iter().rev().max_by_key(|pipeline_stage| pipeline_stage.sent_bytes) else {
+        return Vec::new();
+    };
     let named = most.sent.iter().map(|sent| match sent.axis {
         Some(axis) => (format!("{axis}: {}", sent.what), sent.bytes),
         None => (sent.what.to_owned(), sent.bytes),
@@ -125,9 +129,9 @@ fn sent(stages: &[PipelineStageSummary]) -> NamedFigures {
     named.chain([("total".to_owned(), most.sent_bytes)]).collect()
 }
 
-fn ops(stages: &[PipelineStageSummary]) -> NamedFigures {
+fn ops(pipeline_stages: &[PipelineStageSummary]) -> NamedFigures {
     let mut named = NamedFigures::new();
-    for count in stages.iter().flat_map(|stage| &stage.ops) {
+    for count in pipeline_stages.iter().flat_map(|pipeline_stage| &pipeline_stage.ops) {
         match named.iter_mut().find(|(op, _)| op == count.op) {
             Some((_, total)) => *total += count.count,
             None => named.push((count.op.to_owned(), count.count)),
@@ -161,17 +165,21 @@ fn merged(first: NamedFigures, second: NamedFigures) -> Vec<Figures> {
 
 /// Where the steps of each pipeline stage first differ.
 fn departures(first: &Plan, second: &Plan) -> Vec<Departure> {
-    let stages = first.pipeline_stages.len().max(second.pipeline_stages.len());
-    let of_stage = |pipeline_stage: usize| {
-        let [a, b] =
-            [first, second].map(|plan| plan.pipeline_stages.get(pipeline_stage).map_or(&[][..], |stage| stage.step));
+    let pipeline_stages = first.pipeline_stages.len().max(second.pipeline_stages.len());
+    let of_pipeline_stage = |pipeline: usize| {
+        let [a, b] = [first, second]
+            .map(|plan| plan.pipeline_stages.get(pipeline).map_or(&[][..], |pipeline_stage| pipeline_stage.step));
         let same = a.iter().zip(b).take_while(|(one, other)| one == other).count();
         let text = |plan, op: Option<&_>| op.map(|op| op_text(plan, *op));
-        let departure =
-            Departure { pipeline_stage, op: same, first: text(first, a.get(same)), second: text(second, b.get(same)) };
+        let departure = Departure {
+            pipeline_stage: pipeline,
+            op: same,
+            first: text(first, a.get(same)),
+            second: text(second, b.get(same)),
+        };
         (same < a.len().max(b.len())).then_some(departure)
     };
-    (0..stages).filter_map(of_stage).collect()
+    (0..pipeline_stages).filter_map(of_pipeline_stage).collect()
 }
 
 #[cfg(test)]

@@ -167,11 +167,11 @@ pub const fn exchanged_bytes(agreed: usize) -> usize {
 /// A rank's own record, with two copies of it while it is exchanged, and the records of all ranks three times: as
 /// numbers, as spans, and cut into steps and ops.
 const fn profile_bytes(plan: &Plan, steps: usize) -> usize {
-    let (mut ops, mut stage) = (0, 0);
-    while stage < plan.pipeline_stages.len() {
-        let of_stage = plan.pipeline_stages[stage].step.len();
-        ops = if of_stage > ops { of_stage } else { ops };
-        stage += 1;
+    let (mut ops, mut pipeline) = (0, 0);
+    while pipeline < plan.pipeline_stages.len() {
+        let of_pipeline_stage = plan.pipeline_stages[pipeline].step.len();
+        ops = if of_pipeline_stage > ops { of_pipeline_stage } else { ops };
+        pipeline += 1;
     }
     SPAN_BYTES * steps * (1 + ops) * (3 + 3 * plan.config.mesh.ranks())
 }

@@ -88,12 +88,12 @@ impl Groups {
 impl Plan<'_> {
     /// The pipeline stage that gets the parcels of this kind that pipeline stage `pipeline` sends.
     pub const fn parcel_receiver(&self, parcel: Parcel, pipeline: usize) -> usize {
-        let stages = self.config.mesh.pipeline;
+        let pipeline_stages = self.config.mesh.pipeline;
         // Only the last unit may be tied.
         let tied = self.units.len() - 1;
         match parcel {
-            Parcel::Activations => (pipeline + 1) % stages,
-            Parcel::Gradients => (pipeline + stages - 1) % stages,
+            Parcel::Activations => (pipeline + 1) % pipeline_stages,
+            Parcel::Gradients => (pipeline + pipeline_stages - 1) % pipeline_stages,
             Parcel::TiedGradients => self.placements[self.units[tied].source].pipeline_stage,
             Parcel::TiedParameters => self.placements[tied].pipeline_stage,
         }

@@ -33,16 +33,16 @@ pub struct Placement {
     /// The pipeline stage that the chunk lies on.
     #[serde(rename = "stage")]
     pub pipeline_stage: usize,
-    /// Start of its flat buffer when all flat buffers of the stage lie one behind the other.
+    /// Start of its flat buffer when all flat buffers of the pipeline stage lie one behind the other.
     pub start: usize,
     /// Size of its flat buffer: of its parameters, and of their gradients. A tied unit has gradients of its own, as large
     /// as its owner's.
     pub padded: usize,
-    /// Whether the stage holds parameters under this unit: its own, or a mirror of those of an owner on another stage.
+    /// Whether the pipeline stage holds parameters under this unit: its own, or a mirror of those of an owner on another.
     pub holds: bool,
     /// Start of what it saves for backward: in the slot of its micro-batch, or, where it is recomputed, in that region.
     pub saved_bytes: usize,
-    /// Start of its output in the slot of its micro-batch, unless that leaves for another stage.
+    /// Start of its output in the slot of its micro-batch, unless that leaves for another pipeline stage.
     pub output_bytes: usize,
     /// The bucket that its gradients travel in.
     pub bucket: usize,
@@ -165,8 +165,8 @@ impl Tables<'_> {
     }
 
     /// Micro-batches whose activations a pipeline stage keeps at one time, counted in chunks.
-    pub const fn activation_slots(&self, stage: usize) -> usize {
-        Turns { config: self.config, pass: Pass::Train, stage }.in_flight()
+    pub const fn activation_slots(&self, pipeline: usize) -> usize {
+        Turns { config: self.config, pass: Pass::Train, pipeline }.in_flight()
     }
 
     /// Whether the output of a unit leaves for another pipeline stage.
@@ -216,19 +216,19 @@ pub const fn fill_buckets(tables: &Tables, out: &mut [Bucket]) {
         end = out[i].first;
         i += 1;
     }
-    let mut stage = 0;
-    while stage < tables.config.mesh.pipeline {
-        fill_staging(tables, stage, out);
-        stage += 1;
+    let mut pipeline = 0;
+    while pipeline < tables.config.mesh.pipeline {
+        fill_staging(tables, pipeline, out);
+        pipeline += 1;
     }
 }
 
 /// Gives the buckets of a pipeline stage their places.
-const fn fill_staging(tables: &Tables, stage: usize, out: &mut [Bucket]) {
-    let sizes = RegionSizes::of(tables, stage);
+const fn fill_staging(tables: &Tables, pipeline: usize, out: &mut [Bucket]) {
+    let sizes = RegionSizes::of(tables, pipeline);
     let (mut staged, mut start, mut i) = (0, sizes.gradients, 0);
     while i < out.len() {
-        if out[i].pipeline_stage == stage {
+        if out[i].pipeline_stage == pipeline {
             let bucket = &mut out[i];
             start -= bucket.elements;
             bucket.start = start;
@@ -250,16 +250,16 @@ const fn fill_staging(tables: &Tables, stage: usize, out: &mut [Bucket]) {
 
 /// Fills in the placement of every unit. `out` has as many entries as there are units; `tables` has the buckets.
 pub const fn fill_placements(tables: &Tables, out: &mut [Placement]) {
-    let mut stage = 0;
-    while stage < tables.config.mesh.pipeline {
+    let mut pipeline = 0;
+    while pipeline < tables.config.mesh.pipeline {
         let mut start = 0;
-        let mut chunk = stage;
+        let mut chunk = pipeline;
         while chunk < tables.chunks.len() {
             start = fill_chunk(tables, chunk, start, out);
             chunk += tables.config.mesh.pipeline;
         }
-        decoding::fill_caches(tables, stage, out);
-        stage += 1;
+        decoding::fill_caches(tables, pipeline, out);
+        pipeline += 1;
     }
 }
 

@@ -26,7 +26,7 @@ pub use source::{KeyPicture, SourcePicture};
 pub use traffic::TrafficPart;
 
 /// The shape of a picture as JSON. It changes where a reader of the shape before would go wrong.
-pub const FORMAT: &str = "zero-picture-1";
+pub const FORMAT: &str = "zero-picture-2";
 
 /// What the axis of time counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -102,7 +102,7 @@ pub struct Picture {
     /// What a rank may take at most, each with its name.
     pub limits: Vec<(&'static str, usize)>,
     /// The pipeline stages: all ranks of one do the same.
-    pub stages: Vec<PipelineStagePicture>,
+    pub pipeline_stages: Vec<PipelineStagePicture>,
     /// The spec.
     pub source: SourcePicture,
 }
@@ -117,7 +117,7 @@ pub struct UnitPicture {
     /// Operations of a forward pass over one micro-batch.
     pub operations: usize,
     /// Its pipeline stage.
-    pub stage: usize,
+    pub pipeline: usize,
     /// The bucket of its gradients.
     pub bucket: usize,
     /// Whether it runs forward again before its backward.
@@ -155,7 +155,7 @@ impl Picture {
     pub fn of(plan: &Plan, timed: Timed, name: &str, text: &str) -> Self {
         let config = &plan.config;
         let verbs = ops::verbs(plan);
-        let stage = |pipeline: usize| PipelineStagePicture {
+        let pipeline_stage = |pipeline: usize| PipelineStagePicture {
             units: units_of(plan, pipeline),
             ops: OpColumns::of(plan, pipeline, &verbs, timed),
             flights: Flights::of(plan, pipeline, timed),
@@ -180,7 +180,7 @@ impl Picture {
             mesh: MeshPicture::of(config),
             units: (0..plan.units.len()).map(|unit| unit_of(plan, unit)).collect(),
             buckets: plan.buckets.iter().map(|bucket| bucket_of(plan, bucket)).collect(),
-            stages: (0..plan.pipeline_stages.len()).map(stage).collect(),
+            pipeline_stages: (0..plan.pipeline_stages.len()).map(pipeline_stage).collect(),
             verbs,
             kinds: memory::kinds(),
             outside_bytes: plan.outside_bytes(&RunSize::LEAST),
@@ -207,7 +207,7 @@ fn unit_of(plan: &Plan, unit: usize) -> UnitPicture {
         name: plan.units[unit].to_string(),
         params: plan.units[unit].params,
         operations: plan.units[unit].operations,
-        stage: plan.placements[unit].pipeline_stage,
+        pipeline: plan.placements[unit].pipeline_stage,
         bucket: plan.placements[unit].bucket,
         recomputed: plan.config.recomputes(plan.units, unit),
     }

@@ -178,7 +178,7 @@ pub struct Turns<'a> {
     /// The purpose of the schedule.
     pub pass: Pass,
     /// The pipeline stage.
-    pub stage: usize,
+    pub pipeline: usize,
 }
 
 impl Turns<'_> {
@@ -201,12 +201,12 @@ impl Turns<'_> {
     /// Forward turns before forward and backward turns alternate: as many as fit before gradients come back to this
     /// pipeline stage. For interleaved chunks the number is that of Megatron-LM (Narayanan et al., 2021, section 2.2).
     const fn warm_up(&self) -> usize {
-        let stages = self.config.mesh.pipeline;
-        let after = stages - 1 - self.stage;
+        let pipeline_stages = self.config.mesh.pipeline;
+        let after = pipeline_stages - 1 - self.pipeline;
         let turns = match self.config.order {
             Order::GPipe => self.forwards(),
             Order::OneFOneB => after,
-            Order::Interleaved { chunks } => 2 * after + (chunks - 1) * stages,
+            Order::Interleaved { chunks } => 2 * after + (chunks - 1) * pipeline_stages,
         };
         if turns < self.forwards() { turns } else { self.forwards() }
     }
@@ -227,7 +227,11 @@ impl Turns<'_> {
     pub const fn at(&self, position: usize) -> Turn {
         let (warm_up, forwards) = (self.warm_up(), self.forwards());
         if let Pass::Evaluate = self.pass {
-            return Turn { chunk: position * self.config.mesh.pipeline + self.stage, micro_batch: 0, backward: false };
+            return Turn {
+                chunk: position * self.config.mesh.pipeline + self.pipeline,
+                micro_batch: 0,
+                backward: false,
+            };
         }
         if position < warm_up {
             self.nth(position, false)
@@ -242,15 +246,18 @@ impl Turns<'_> {
     /// The `nth` forward or backward turn. Each chunk works on as many micro-batches as there are pipeline stages, then
     /// the next chunk follows.
     const fn nth(&self, nth: usize, backward: bool) -> Turn {
-        let stages = self.config.mesh.pipeline;
+        let pipeline_stages = self.config.mesh.pipeline;
         let chunks = self.config.chunks_per_rank();
         let (chunk, micro_batch) = if chunks == 1 {
             (0, nth)
         } else {
-            (nth % (stages * chunks) / stages, nth / (stages * chunks) * stages + nth % stages)
+            (
+                nth % (pipeline_stages * chunks) / pipeline_stages,
+                nth / (pipeline_stages * chunks) * pipeline_stages + nth % pipeline_stages,
+            )
         };
         let chunk = if backward { chunks - 1 - chunk } else { chunk };
-        Turn { chunk: chunk * stages + self.stage, micro_batch, backward }
+        Turn { chunk: chunk * pipeline_stages + self.pipeline, micro_batch, backward }
     }
 }
 
@@ -305,13 +312,13 @@ mod tests {
                 };
                 let units: Vec<Unit> =
                     (0..count).map(|_| Unit { operations: next(), params: next(), ..Unit::NONE }).collect();
-                for stages in 1..=count {
-                    let config = Config { micro_batches: 3, ..on(stages, Split::Balanced) };
+                for pipeline_stages in 1..=count {
+                    let config = Config { micro_batches: 3, ..on(pipeline_stages, Split::Balanced) };
                     let chunks = placed(&config, &units);
-                    assert_eq!((chunks[0].first, chunks[stages - 1].end), (0, count));
+                    assert_eq!((chunks[0].first, chunks[pipeline_stages - 1].end), (0, count));
                     assert!(chunks.windows(2).all(|pair| pair[0].end == pair[1].first));
                     assert!(chunks.iter().all(|chunk| chunk.first < chunk.end));
-                    let cuts = all_cuts(0, count, stages).into_iter();
+                    let cuts = all_cuts(0, count, pipeline_stages).into_iter();
                     let best = cuts.map(|cut| bottleneck_of(&config, &units, &cut)).min().unwrap();
                     assert_eq!(bottleneck_of(&config, &units, &chunks), best, "{units:?}");
                 }
@@ -344,9 +351,9 @@ mod tests {
 
     /// Narayanan et al. (2021), figure 4: the first of two pipeline stages with two chunks each and four micro-batches.
     #[test]
-    fn turns_of_an_interleaved_stage() {
+    fn turns_of_an_interleaved_pipeline_stage() {
         let config = Config { order: Order::Interleaved { chunks: 2 }, micro_batches: 4, ..on(2, Split::Balanced) };
-        let turns = Turns { config: &config, pass: Pass::Train, stage: 0 };
+        let turns = Turns { config: &config, pass: Pass::Train, pipeline: 0 };
         let told = (0..turns.count()).map(|position| {
             let Turn { chunk, micro_batch, backward } = turns.at(position);
             format!("{}{chunk}.{micro_batch}", if backward { 'B' } else { 'F' })
@@ -362,7 +369,7 @@ mod tests {
         assert_eq!(cost(&Config { micro_batches: 5, ..Config::PLAIN }, &unit), 3 * 7 * 5 + 16 * 2);
     }
 
-    fn split_on_two_stages(split: &'static [usize]) {
+    fn split_on_two_pipeline_stages(split: &'static [usize]) {
         let mesh = Mesh { pipeline: 2, ..Mesh::of_zero(1) };
         let config = Config { mesh, split: Split::Units(split), ..Config::PLAIN };
         require_placeable(&config, &[Unit::NONE; 3], &Origin::UNKNOWN);
@@ -373,7 +380,7 @@ mod tests {
         expected = "[Z0206] 3 units cannot be placed on 2 pipeline stages: `Split` has 1 entries that add up to 3"
     )]
     fn z0206_a_split_into_too_few_chunks() {
-        split_on_two_stages(&[3]);
+        split_on_two_pipeline_stages(&[3]);
     }
 
     #[test]
@@ -381,6 +388,6 @@ mod tests {
         expected = "[Z0206] 3 units cannot be placed on 2 pipeline stages: `Split` has 2 entries that add up to 4"
     )]
     fn z0206_a_split_of_more_units_than_there_are() {
-        split_on_two_stages(&[1, 3]);
+        split_on_two_pipeline_stages(&[1, 3]);
     }
 }

@@ -107,8 +107,8 @@ impl<'a> Plan<'a> {
     }
 
     /// The first rank of a pipeline stage.
-    pub const fn first_rank(&self, stage: usize) -> usize {
-        self.config.mesh.rank(Coordinates { zero: 0, replica: 0, pipeline: stage })
+    pub const fn first_rank(&self, pipeline: usize) -> usize {
+        self.config.mesh.rank(Coordinates { zero: 0, replica: 0, pipeline })
     }
 
     /// The tables that layout and schedules are made of.
@@ -124,11 +124,11 @@ impl<'a> Plan<'a> {
 
     /// The arena of the pipeline stage whose ranks have the largest, in bytes.
     pub const fn bytes_per_rank_max(&self) -> usize {
-        let (mut most, mut stage) = (0, 0);
-        while stage < self.pipeline_stages.len() {
-            let bytes = self.pipeline_stages[stage].memory.bytes_per_rank();
+        let (mut most, mut pipeline) = (0, 0);
+        while pipeline < self.pipeline_stages.len() {
+            let bytes = self.pipeline_stages[pipeline].memory.bytes_per_rank();
             most = if bytes > most { bytes } else { most };
-            stage += 1;
+            pipeline += 1;
         }
         most
     }

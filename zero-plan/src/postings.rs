@@ -184,7 +184,7 @@ impl Postings {
 /// Calls back for a batch with each rank of another host that the one at `own` gives something in an op, or takes something of.
 fn each_peer(plan: &Plan, own: Coordinates, op: Op, is_sent: bool, visit: &mut dyn FnMut(PostingBatch)) {
     let config = &plan.config;
-    let only = |stage: usize| (stage, stage + 1);
+    let only = |pipeline: usize| (pipeline, pipeline + 1);
     let (first, end) = match op {
         Op::Receive { parcel, .. } => only(plan.parcel_sender(parcel, own.pipeline)),
         Op::Send { parcel, .. } => only(plan.parcel_receiver(parcel, own.pipeline)),

@@ -113,7 +113,7 @@ impl core::error::Error for Flaw {}
 /// # Errors
 /// The first flaw that is found.
 pub fn prove(plan: &Plan) -> Result<Proof, Flaw> {
-    let memories: Vec<Memory> = plan.pipeline_stages.iter().map(|stage| stage.memory).collect();
+    let memories: Vec<Memory> = plan.pipeline_stages.iter().map(|pipeline_stage| pipeline_stage.memory).collect();
     if let Some(rule) = check_layout(&plan.tables(), &memories) {
         return Err(Flaw { pass: Pass::Train, rule: rule.to_owned(), places: Vec::new() });
     }
@@ -217,18 +217,18 @@ impl Ranks<'_> {
     fn check(&self) -> Result<(), Flaw> {
         let mut sound: Vec<(usize, &[Op])> = Vec::new();
         for (rank, &ops) in self.ops.iter().enumerate() {
-            let stage = self.plan.config.mesh.coordinates(rank).pipeline;
-            if sound.iter().any(|&(other, table)| other == stage && core::ptr::eq(table, ops)) {
+            let pipeline = self.plan.config.mesh.coordinates(rank).pipeline;
+            if sound.iter().any(|&(other, table)| other == pipeline && core::ptr::eq(table, ops)) {
                 continue;
             }
-            let subject = CheckedTables { pass: self.pass, stage, tables: self.plan.tables(), ops };
+            let subject = CheckedTables { pass: self.pass, pipeline, tables: self.plan.tables(), ops };
             let scratch = CheckScratch {
                 units: &mut vec![UnitState::NEW; self.plan.units.len()],
                 buckets: &mut vec![BucketState::NEW; self.plan.buckets.len()],
-                slots: &mut vec![SlotState::NEW; self.plan.tables().activation_slots(stage)],
+                slots: &mut vec![SlotState::NEW; self.plan.tables().activation_slots(pipeline)],
             };
             check(subject, scratch).map_err(|Fault { op, rule }| self.flaw(rule, vec![self.spot(rank, op, "")]))?;
-            sound.push((stage, ops));
+            sound.push((pipeline, ops));
         }
         Ok(())
     }

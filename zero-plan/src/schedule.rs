@@ -1,10 +1,10 @@
 //! Schedule: checked layout in, frozen tables of ops out, one for each pipeline stage: its ranks all follow the same.
 //! Never rejects user input, never reads a file.
 //!
-//! A stage walks its chunks and micro-batches in the order of `pipeline::Turns`, units forward or back in each.
+//! A pipeline stage walks its chunks and micro-batches in the order of `pipeline::Turns`, units forward or back in each.
 //! Communication is placed around that walk: parameters are gathered `prefetch` uses ahead (`parameters`), a bucket is
 //! reduced once its last gradient is there and each later phase of its sum runs one bucket later, so that a rank that is
-//! late by less than a bucket delays nobody (`gradients`). What crosses to another stage leaves as soon as it is there.
+//! late by less than a bucket delays nobody (`gradients`). What crosses to another pipeline stage leaves as soon as it is there.
 
 mod gradients;
 mod op;
@@ -17,11 +17,11 @@ use crate::pipeline::{Chunk, Pass};
 use gradients::DueBucket;
 pub use op::{Op, Parcel};
 use parameters::Parameters;
-use walk::{StageWalk, WalkStep};
+use walk::{PipelineStageWalk, WalkStep};
 
 /// Room for the ops of one schedule: a little more than it has, counted without walking it.
-pub const fn op_bound(pass: Pass, tables: &Tables, stage: usize) -> usize {
-    let (mut ops, mut chunk) = (1, stage);
+pub const fn op_bound(pass: Pass, tables: &Tables, pipeline: usize) -> usize {
+    let (mut ops, mut chunk) = (1, pipeline);
     while chunk < tables.chunks.len() {
         ops += ops_of_chunk(pass, tables, chunk);
         chunk += tables.config.mesh.pipeline;
@@ -64,15 +64,15 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
 
 /// What a schedule has taken so far: scratch.
 pub struct ScheduleScratch<'s> {
-    /// For each slot for activations of the stage, at least, 0.
+    /// For each slot for activations of the pipeline stage, at least, 0.
     pub slots: &'s mut [usize],
     /// For each unit, that its parameters are not gathered.
     pub gathered: &'s mut [bool],
 }
 
 /// Fills in the ops of a pipeline stage and returns their number. `out` has [`op_bound`] entries.
-pub const fn fill_ops(pass: Pass, tables: &Tables, stage: usize, taken: ScheduleScratch, out: &mut [Op]) -> usize {
-    let walk = StageWalk::new(pass, tables, stage);
+pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: ScheduleScratch, out: &mut [Op]) -> usize {
+    let walk = PipelineStageWalk::new(pass, tables, pipeline);
     let mut ops = Ops { out, len: 0 };
     let mut parameters = Parameters::new(&walk);
     let mut gradients = DueBucket::NEW;
@@ -116,7 +116,7 @@ impl Ops<'_> {
 }
 
 /// The slot for the activations of a turn that begins: forward the lowest free one, back the one that it took then.
-const fn find_slot(walk: &StageWalk, step: WalkStep, slots: &mut [usize]) -> usize {
+const fn find_slot(walk: &PipelineStageWalk, step: WalkStep, slots: &mut [usize]) -> usize {
     // What holds a slot: chunk and micro-batch as one number, 0 for nothing.
     let holder = 1 + step.turn.micro_batch * walk.tables.chunks.len() + step.turn.chunk;
     let wanted = if step.turn.backward { holder } else { 0 };
@@ -131,7 +131,7 @@ const fn find_slot(walk: &StageWalk, step: WalkStep, slots: &mut [usize]) -> usi
 }
 
 /// Takes in what another pipeline stage has sent, where a turn begins.
-const fn arrive(walk: &StageWalk, step: WalkStep, slot: usize, ops: &mut Ops) {
+const fn arrive(walk: &PipelineStageWalk, step: WalkStep, slot: usize, ops: &mut Ops) {
     let WalkStep { unit, turn } = step;
     let micro_batch = turn.micro_batch;
     if !turn.backward && unit > 0 {
@@ -143,7 +143,7 @@ const fn arrive(walk: &StageWalk, step: WalkStep, slot: usize, ops: &mut Ops) {
 }
 
 /// Runs a unit, with the places for its results made free before.
-const fn compute(walk: &StageWalk, step: WalkStep, slot: usize, gradients: &mut DueBucket, ops: &mut Ops) {
+const fn compute(walk: &PipelineStageWalk, step: WalkStep, slot: usize, gradients: &mut DueBucket, ops: &mut Ops) {
     let WalkStep { unit, turn } = step;
     let micro_batch = turn.micro_batch;
     if !turn.backward {
@@ -164,7 +164,7 @@ const fn compute(walk: &StageWalk, step: WalkStep, slot: usize, gradients: &mut 
 }
 
 /// Sends what another pipeline stage waits for, where a turn ends.
-const fn leave(walk: &StageWalk, step: WalkStep, ops: &mut Ops) {
+const fn leave(walk: &PipelineStageWalk, step: WalkStep, ops: &mut Ops) {
     let WalkStep { unit, turn } = step;
     if !turn.backward && walk.leaves(unit) {
         ops.push(Op::Send { parcel: Parcel::Activations, unit, micro_batch: turn.micro_batch });
@@ -174,9 +174,9 @@ const fn leave(walk: &StageWalk, step: WalkStep, ops: &mut Ops) {
     }
 }
 
-/// Updates the units of the stage; where parameters are replicated but optimizer state is not, all-gathers what peers
+/// Updates the units of the pipeline stage; where parameters are replicated but optimizer state is not, all-gathers what peers
 /// updated; brings mirrors of tied parameters up to date.
-const fn update(walk: &StageWalk, ops: &mut Ops) {
+const fn update(walk: &PipelineStageWalk, ops: &mut Ops) {
     let config = walk.tables.config;
     let gathers = config.shards_optimizer() && !config.shards_parameters();
     let mut unit = 0;

@@ -14,7 +14,7 @@ use crate::states::StateBytes;
 use crate::traffic::{Moved, Traffic};
 
 /// The shape of the JSON: a change of it is a new name.
-pub const FORMAT: &str = "zero-plan-1";
+pub const FORMAT: &str = "zero-plan-2";
 
 /// A plan in figures.
 #[derive(Clone, Debug, Serialize)]
@@ -38,7 +38,7 @@ pub struct Summary {
     /// The units, in the order of forward.
     pub units: Vec<UnitSummary>,
     /// What a rank of each pipeline stage holds, sends and does.
-    pub stages: Vec<PipelineStageSummary>,
+    pub pipeline_stages: Vec<PipelineStageSummary>,
     /// The pipeline stage whose ranks need most.
     pub largest: usize,
     /// What was proven of the ops of all ranks.
@@ -136,10 +136,11 @@ impl Summary {
             pipeline_stage: place.pipeline_stage,
             is_recomputed: plan.config.recomputes(plan.units, i),
         });
-        let stages: Vec<_> =
-            (0..plan.pipeline_stages.len()).map(|stage| PipelineStageSummary::of(plan, stage)).collect();
+        let pipeline_stages: Vec<_> =
+            (0..plan.pipeline_stages.len()).map(|pipeline| PipelineStageSummary::of(plan, pipeline)).collect();
         // Of equal ones the first, as everywhere else.
-        let largest = (0..stages.len()).rev().max_by_key(|&stage| stages[stage].arena_bytes).unwrap_or(0);
+        let largest =
+            (0..pipeline_stages.len()).rev().max_by_key(|&pipeline| pipeline_stages[pipeline].arena_bytes).unwrap_or(0);
         Ok(Self {
             format: FORMAT,
             model: plan.model.to_owned(),
@@ -150,7 +151,7 @@ impl Summary {
             tokens_per_step: plan.config.tokens_per_step(),
             bytes_per_param: StateBytes::of_param(&plan.config.precision),
             units: units.collect(),
-            stages,
+            pipeline_stages,
             largest,
             proof,
         })
@@ -158,14 +159,14 @@ impl Summary {
 }
 
 impl PipelineStageSummary {
-    /// The figures of a rank of pipeline stage `stage`.
-    pub fn of(plan: &Plan, stage: usize) -> Self {
-        let schedule = &plan.pipeline_stages[stage];
+    /// The figures of a rank of pipeline stage `pipeline`.
+    pub fn of(plan: &Plan, pipeline: usize) -> Self {
+        let schedule = &plan.pipeline_stages[pipeline];
         let regions = schedule.memory.regions.iter().filter(|region| region.bytes > 0);
-        let traffic = Traffic::of(plan, plan.busiest_rank(stage), schedule.step);
+        let traffic = Traffic::of(plan, plan.busiest_rank(pipeline), schedule.step);
         let arena_bytes = schedule.memory.bytes_per_rank();
         let outside_bytes = plan.outside_bytes(&RunSize::LEAST);
-        let most = plan.peak(stage);
+        let most = plan.peak(pipeline);
         let parts = Kind::ALL.iter().zip(most.bytes).filter(|(_, bytes)| *bytes > 0);
         Self {
             memory: regions
@@ -181,7 +182,7 @@ impl PipelineStageSummary {
             },
             sent: sent(&traffic),
             sent_bytes: traffic.total_bytes(),
-            copied_bytes: Moved::sent(plan, plan.busiest_rank(stage), schedule.step).copied.total_bytes(),
+            copied_bytes: Moved::sent(plan, plan.busiest_rank(pipeline), schedule.step).copied.total_bytes(),
             ops: counts(schedule.step),
         }
     }
@@ -236,24 +237,37 @@ mod tests {
         let mesh = Mesh { pipeline: 2, replica: 2, ..Mesh::of_zero(2) };
         let config = Config { mesh, stage: 2, micro_batches: 4, bucket_bytes: 4000, ..Config::PLAIN };
         let (summary, report) = summary(config);
-        assert_eq!((summary.ranks, summary.params, summary.stages.len()), (8, 5001, 2));
-        for stage in &summary.stages {
-            assert_eq!(stage.memory.iter().map(|region| region.bytes).sum::<usize>(), stage.arena_bytes);
-            assert_eq!(stage.sent.iter().map(|sent| sent.bytes).sum::<usize>(), stage.sent_bytes);
-            assert_eq!(stage.peak.parts.iter().map(|(_, bytes)| bytes).sum::<usize>(), stage.peak.bytes);
-            assert!(stage.peak.bytes <= stage.arena_bytes && stage.copied_bytes <= stage.sent_bytes);
-            assert_eq!(stage.total_bytes, stage.arena_bytes + stage.outside_bytes);
-            for region in &stage.memory {
+        assert_eq!((summary.ranks, summary.params, summary.pipeline_stages.len()), (8, 5001, 2));
+        for pipeline_stage in &summary.pipeline_stages {
+            assert_eq!(
+                pipeline_stage.memory.iter().map(|region| region.bytes).sum::<usize>(),
+                pipeline_stage.arena_bytes
+            );
+            assert_eq!(pipeline_stage.sent.iter().map(|sent| sent.bytes).sum::<usize>(), pipeline_stage.sent_bytes);
+            assert_eq!(
+                pipeline_stage.peak.parts.iter().map(|(_, bytes)| bytes).sum::<usize>(),
+                pipeline_stage.peak.bytes
+            );
+            assert!(
+                pipeline_stage.peak.bytes <= pipeline_stage.arena_bytes
+                    && pipeline_stage.copied_bytes <= pipeline_stage.sent_bytes
+            );
+            assert_eq!(pipeline_stage.total_bytes, pipeline_stage.arena_bytes + pipeline_stage.outside_bytes);
+            for region in &pipeline_stage.memory {
                 assert!(report.contains(region.what), "{}: {report}", region.what);
             }
-            for sent in &stage.sent {
+            for sent in &pipeline_stage.sent {
                 assert!(report.contains(sent.what), "{}: {report}", sent.what);
             }
         }
-        let arenas: Vec<_> = summary.stages.iter().map(|stage| stage.arena_bytes).collect();
+        let arenas: Vec<_> = summary.pipeline_stages.iter().map(|pipeline_stage| pipeline_stage.arena_bytes).collect();
         assert_eq!(arenas.iter().max(), Some(&arenas[summary.largest]));
-        assert!(report.contains(&summary.stages[summary.largest].peak.op), "{report}");
-        let forwards = summary.stages.iter().flat_map(|stage| &stage.ops).filter(|count| count.op == "forward");
+        assert!(report.contains(&summary.pipeline_stages[summary.largest].peak.op), "{report}");
+        let forwards = summary
+            .pipeline_stages
+            .iter()
+            .flat_map(|pipeline_stage| &pipeline_stage.ops)
+            .filter(|count| count.op == "forward");
         assert_eq!(forwards.map(|count| count.count).sum::<usize>(), 3 * 4);
     }
 
@@ -261,7 +275,7 @@ mod tests {
     fn the_json_begins_with_its_format() {
         let (summary, _) = summary(Config { mesh: Mesh::of_zero(2), stage: 3, ..Config::PLAIN });
         let json = serde_json::to_string(&summary).expect("figures");
-        assert!(json.starts_with("{\"format\":\"zero-plan-1\",\"model\":\"Tiny\",\"fingerprint\":\""), "{json}");
+        assert!(json.starts_with("{\"format\":\"zero-plan-2\",\"model\":\"Tiny\",\"fingerprint\":\""), "{json}");
         crate::documented::assert_documented(&serde_json::to_value(&summary).expect("figures"));
     }
 }

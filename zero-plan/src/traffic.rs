@@ -144,9 +144,9 @@ fn of_op(plan: &Plan, rank: usize, op: Op, is_sent: bool) -> Traffic {
 impl Plan<'_> {
     /// The first rank of a pipeline stage that sends as much as any of it. All do, unless hosts send one another unlike numbers of
     /// sums.
-    pub fn busiest_rank(&self, stage: usize) -> usize {
+    pub fn busiest_rank(&self, pipeline: usize) -> usize {
         let config = &self.config;
-        let first = Coordinates { zero: 0, replica: 0, pipeline: stage };
+        let first = Coordinates { zero: 0, replica: 0, pipeline };
         let at = config.subtotal_axis().map_or(first, |axis| {
             let sums = |host: &usize| core::cmp::Reverse(config.subtrees(axis).count_of(*host));
             let host = (0..config.hosts_along(axis)).min_by_key(sums).unwrap_or(0);

@@ -24,8 +24,8 @@ impl Visitor for Run {
 
     fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> ExitCode {
         let plan = PlanBuf::new(M::PLAN.model, changed(M::PLAN.config, &self.0), M::PLAN.units);
-        let stages = plan.pipeline_stages();
-        let plan = &plan.as_plan(&stages);
+        let pipeline_stages = plan.pipeline_stages();
+        let plan = &plan.as_plan(&pipeline_stages);
         let ranks = plan.config.mesh.ranks();
         let place = match launch::role(ranks).expect("an environment without contradictions") {
             Role::Launcher => return launch::launch(ranks, &LaunchOptions::default()),

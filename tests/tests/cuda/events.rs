@@ -70,14 +70,16 @@ fn unnoticed(config: Config) -> Vec<String> {
     let whole = PlanBuf::new(Small::PLAN.model, config, Small::PLAN.units);
     let expected = whole.with(|plan| bits(plan, 0)).expect("steps without faults");
     let (mut unnoticed, mut events) = (Vec::new(), 0);
-    let stages = whole.pipeline_stages();
-    for (stage, op) in (0..stages.len()).flat_map(|stage| (0..stages[stage].step.len()).map(move |op| (stage, op))) {
-        let mut queue = stages[stage].step_queue.to_vec();
+    let pipeline_stages = whole.pipeline_stages();
+    for (pipeline, op) in (0..pipeline_stages.len())
+        .flat_map(|pipeline| (0..pipeline_stages[pipeline].step.len()).map(move |op| (pipeline, op)))
+    {
+        let mut queue = pipeline_stages[pipeline].step_queue.to_vec();
         let Some(before) = queue[op].after.take() else { continue };
-        let mut stages = whole.pipeline_stages();
-        stages[stage].step_queue = &queue;
-        let plan = whole.as_plan(&stages);
-        let (ops, before) = (&stages[stage].step[op..], stages[stage].step[before as usize]);
+        let mut pipeline_stages = whole.pipeline_stages();
+        pipeline_stages[pipeline].step_queue = &queue;
+        let plan = whole.as_plan(&pipeline_stages);
+        let (ops, before) = (&pipeline_stages[pipeline].step[op..], pipeline_stages[pipeline].step[before as usize]);
         // Some other event, or a count, may order them all the same.
         if prove_streams(&plan).is_ok() || is_for_the_model(&plan, ops, before) {
             continue;

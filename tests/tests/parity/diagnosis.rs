@@ -78,8 +78,9 @@ fn all_ranks_name_the_unit_that_went_wrong_first() {
                 (3, 0.0, FaultyPhase::Backward, true),
             ] {
                 PlanBuf::new(Chain::PLAN.model, config, Chain::PLAN.units).with(|plan| {
-                    let stage = plan.placements[broken].pipeline_stage;
-                    let rank = (0..config.mesh.ranks()).find(|&rank| config.mesh.coordinates(rank).pipeline == stage);
+                    let pipeline = plan.placements[broken].pipeline_stage;
+                    let rank =
+                        (0..config.mesh.ranks()).find(|&rank| config.mesh.coordinates(rank).pipeline == pipeline);
                     let (rank, unit) = (rank.expect("a rank"), plan.units[broken].to_string());
                     let expected = NonFinite { step: u64::from(trained), trained, rank, unit, phase };
                     let main = |transport: Shared<'_>| rank_main(transport, &config, broken, health, trained);

@@ -51,7 +51,11 @@ fn rank_main<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu
             let ids: Vec<u32> = (0..length as u32).map(|i| (7 * i + step as u32) % VOCAB as u32).collect();
             let mut logits = [f32::NAN; VOCAB];
             let has_logits = engine.predict(&ids, &mut logits)?;
-            assert_eq!(has_logits, at.pipeline + 1 == config.mesh.len(Axis::Pipeline), "logits on another stage");
+            assert_eq!(
+                has_logits,
+                at.pipeline + 1 == config.mesh.len(Axis::Pipeline),
+                "logits on another pipeline stage"
+            );
             let likeliest = (0..VOCAB).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).expect("ids");
             let choice = if has_logits { likeliest as f64 } else { f64::NAN };
             told.choices.push(engine.from_last_pipeline_stage(choice)?.to_bits());

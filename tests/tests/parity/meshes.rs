@@ -57,7 +57,7 @@ fn replicas_equal_plain_data_parallelism() {
     }
 }
 
-/// Pipelines of 2 and of 4 stages, in every order.
+/// Pipelines of 2 and of 4 pipeline stages, in every order.
 pub fn pipelines() -> Vec<Config> {
     let mut all = Vec::new();
     for (pipeline, order) in [
@@ -104,8 +104,8 @@ fn pipelines_equal_plain_data_parallelism_with_tied_weights() {
 fn ranks_may_be_numbered_along_any_axis_first() {
     let [zero, replica, pipeline] = Axis::ALL;
     for order in [[replica, zero, pipeline], [pipeline, replica, zero], [zero, pipeline, replica]] {
-        for (stages, replica, zero) in [(1, 3, 2), (2, 2, 2), (2, 3, 2)] {
-            let mesh = Mesh { order, ..mesh(stages, replica, zero) };
+        for (pipeline_stages, replica, zero) in [(1, 3, 2), (2, 2, 2), (2, 3, 2)] {
+            let mesh = Mesh { order, ..mesh(pipeline_stages, replica, zero) };
             let config = Config { mesh, micro_batches: 2, ..CONFIG };
             let variants: Vec<Config> =
                 [0, 1, 2, 3].map(|stage| Config { transport: transport(stage), ..config.at_stage(stage) }).into();

@@ -14,9 +14,9 @@ proptest! {
     #[test]
     fn no_schedule_has_more_ops_than_are_counted_for_it(model in models(48)) {
         model.plan().with(|plan| {
-            for (stage, schedules) in plan.pipeline_stages.iter().enumerate() {
+            for (pipeline, schedules) in plan.pipeline_stages.iter().enumerate() {
                 for pass in [Pass::Train, Pass::Evaluate] {
-                    let bound = op_bound(pass, &plan.tables(), stage);
+                    let bound = op_bound(pass, &plan.tables(), pipeline);
                     assert!(schedules.ops(pass).len() <= bound, "{} > {bound}", schedules.ops(pass).len());
                 }
             }

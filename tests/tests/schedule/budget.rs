@@ -32,8 +32,8 @@ fn model(stage: u8, arena_bytes: usize) -> Model {
 /// What a build that fails says behind the code of the error.
 fn refusal(plan: &PlanBuf) -> Option<String> {
     plan.with(|plan| {
-        let memories: Vec<Memory> = plan.pipeline_stages.iter().map(|stage| stage.memory).collect();
-        let steps: Vec<&[Op]> = plan.pipeline_stages.iter().map(|stage| stage.step).collect();
+        let memories: Vec<Memory> = plan.pipeline_stages.iter().map(|pipeline_stage| pipeline_stage.memory).collect();
+        let steps: Vec<&[Op]> = plan.pipeline_stages.iter().map(|pipeline_stage| pipeline_stage.step).collect();
         let refuse = move || require_budget(&plan.tables(), &memories, &steps, &Origin::UNKNOWN);
         let refused = catch_unwind(refuse).err()?;
         let message = refused.downcast_ref::<String>().expect("a panic with a message");
@@ -61,7 +61,7 @@ fn it_says_by_how_much_and_of_what() {
 #[test]
 fn of_several_pipeline_stages_it_names_the_largest() {
     let config = Config { mesh: mesh(2, 1, 1), memory_bytes: Some(MIB + outside()), ..config(0) };
-    // The second stage has the larger unit: 256 KiB, four times.
+    // The second pipeline stage has the larger unit: 256 KiB, four times.
     let refused = refusal(&Model::new(config, &[MIB / 64, MIB / 16], None).plan()).expect("more than 1 MiB");
     assert!(refused.starts_with(&format!(" of pipeline stage 1 needs {} at stage 0", total(MIB))), "{refused}");
 }

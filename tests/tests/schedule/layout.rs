@@ -51,27 +51,27 @@ fn width(plan: &Plan, kind: Kind) -> usize {
 }
 
 /// The units of a pipeline stage.
-fn units_of(plan: &Plan, stage: usize) -> Vec<usize> {
-    (0..plan.units.len()).filter(|&unit| plan.placements[unit].pipeline_stage == stage).collect()
+fn units_of(plan: &Plan, pipeline: usize) -> Vec<usize> {
+    (0..plan.units.len()).filter(|&unit| plan.placements[unit].pipeline_stage == pipeline).collect()
 }
 
 fn assert_sound(plan: &Plan) {
-    for stage in 0..plan.pipeline_stages.len() {
-        assert_owners(plan, stage);
-        assert_activations(plan, stage);
-        assert_batch(plan, stage);
-        assert_staging(plan, stage);
-        assert_regions(plan, stage);
-        assert_sizes(plan, stage);
+    for pipeline in 0..plan.pipeline_stages.len() {
+        assert_owners(plan, pipeline);
+        assert_activations(plan, pipeline);
+        assert_batch(plan, pipeline);
+        assert_staging(plan, pipeline);
+        assert_regions(plan, pipeline);
+        assert_sizes(plan, pipeline);
     }
     assert_buckets(plan);
     assert_eq!(plan.params(), plan.units.iter().map(|unit| unit.params).sum::<usize>());
 }
 
 /// Parts are equal, and every gradient is in exactly one, in a unit of its own.
-fn assert_owners(plan: &Plan, stage: usize) {
+fn assert_owners(plan: &Plan, pipeline: usize) {
     let ranks = plan.config.mesh.data_ranks();
-    let units = units_of(plan, stage);
+    let units = units_of(plan, pipeline);
     let mut owners = vec![None; units.iter().map(|&unit| plan.placements[unit].padded).sum()];
     for &unit in &units {
         let (at, source) = (&plan.placements[unit], plan.units[unit].source);
@@ -84,7 +84,7 @@ fn assert_owners(plan: &Plan, stage: usize) {
                 assert_eq!(owners[element].replace(rank), None, "{element} has two owners");
             }
         }
-        let is_elsewhere = plan.placements[source].pipeline_stage != stage;
+        let is_elsewhere = plan.placements[source].pipeline_stage != pipeline;
         assert_eq!(at.holds, at.padded > 0 && (source == unit || is_elsewhere));
         // All that its layer takes lies in the one flat buffer.
         assert!(plan.units[unit].takes <= at.padded);
@@ -98,9 +98,9 @@ fn targets(plan: &Plan) -> usize {
 }
 
 /// What lies in a slot for activations does so apart: inputs, targets, and what units save and give.
-fn assert_activations(plan: &Plan, stage: usize) {
-    let memory = &plan.pipeline_stages[stage].memory;
-    for chunk in plan.chunks.iter().skip(stage).step_by(plan.pipeline_stages.len()) {
+fn assert_activations(plan: &Plan, pipeline: usize) {
+    let memory = &plan.pipeline_stages[pipeline].memory;
+    for chunk in plan.chunks.iter().skip(pipeline).step_by(plan.pipeline_stages.len()) {
         let mut stretches = vec![bytes(0, plan.units[chunk.first].input_bytes)];
         if chunk.end == plan.units.len() {
             stretches.push(bytes(line(plan.units[chunk.first].input_bytes), targets(plan)));
@@ -123,18 +123,18 @@ fn assert_activations(plan: &Plan, stage: usize) {
     }
 }
 
-/// What data gives and a stage converts lies apart from the half of a batch that it does not need.
-fn assert_batch(plan: &Plan, stage: usize) {
-    let places = plan.places(Coordinates { zero: 0, replica: 0, pipeline: stage });
+/// What data gives and a pipeline stage converts lies apart from the half of a batch that it does not need.
+fn assert_batch(plan: &Plan, pipeline: usize) {
+    let places = plan.places(Coordinates { zero: 0, replica: 0, pipeline });
     let (given, unneeded) = (places.given(), places.unneeded());
-    let region = plan.pipeline_stages[stage].memory.region(Kind::Workspace).bytes;
+    let region = plan.pipeline_stages[pipeline].memory.region(Kind::Workspace).bytes;
     assert_eq!((given.offset_bytes, given.len_bytes), (0, plan.units[0].given_bytes));
     assert_eq!((unneeded.offset_bytes % 64, unneeded.end_bytes()), (0, region));
-    assert!(stage > 0 || given.end_bytes() <= unneeded.offset_bytes, "what is given would be overwritten");
-    if plan.chunks.len() > 1 && (stage == 0 || stage + 1 == plan.pipeline_stages.len()) {
-        assert!(unneeded.len_bytes >= targets(plan), "targets that the first stage cannot leave");
+    assert!(pipeline > 0 || given.end_bytes() <= unneeded.offset_bytes, "what is given would be overwritten");
+    if plan.chunks.len() > 1 && (pipeline == 0 || pipeline + 1 == plan.pipeline_stages.len()) {
+        assert!(unneeded.len_bytes >= targets(plan), "targets that the first pipeline stage cannot leave");
         let inputs = plan.units[0].input_bytes.max(plan.units[0].given_bytes);
-        assert!(unneeded.len_bytes >= inputs, "inputs that the last stage cannot leave");
+        assert!(unneeded.len_bytes >= inputs, "inputs that the last pipeline stage cannot leave");
     }
 }
 
@@ -173,9 +173,9 @@ fn stages_gradients(plan: &Plan) -> bool {
 }
 
 /// Buckets that share a slot lie at one place, all others apart; where gradients are kept no bucket shares.
-fn assert_staging(plan: &Plan, stage: usize) {
-    let region = plan.pipeline_stages[stage].memory.region(Kind::Gradients).bytes / width(plan, Kind::Gradients);
-    let buckets: Vec<_> = plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == stage).collect();
+fn assert_staging(plan: &Plan, pipeline: usize) {
+    let region = plan.pipeline_stages[pipeline].memory.region(Kind::Gradients).bytes / width(plan, Kind::Gradients);
+    let buckets: Vec<_> = plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == pipeline).collect();
     let mut apart = Vec::new();
     for (index, bucket) in buckets.iter().enumerate() {
         assert_eq!(bucket.slot.is_some(), stages_gradients(plan) && bucket.elements > 0);
@@ -194,8 +194,8 @@ fn assert_staging(plan: &Plan, stage: usize) {
 }
 
 /// Regions follow one another in their homes, which end where the last one does.
-fn assert_regions(plan: &Plan, stage: usize) {
-    let memory = &plan.pipeline_stages[stage].memory;
+fn assert_regions(plan: &Plan, pipeline: usize) {
+    let memory = &plan.pipeline_stages[pipeline].memory;
     let homes = [
         (Home::Private, memory.private_bytes),
         (Home::Shared, memory.shared_bytes),
@@ -214,9 +214,9 @@ fn assert_regions(plan: &Plan, stage: usize) {
 }
 
 /// The size of each region, from the table of what each stage keeps; all are rounded up to whole cache lines.
-fn assert_sizes(plan: &Plan, stage: usize) {
-    let (config, memory) = (&plan.config, &plan.pipeline_stages[stage].memory);
-    let units = units_of(plan, stage);
+fn assert_sizes(plan: &Plan, pipeline: usize) {
+    let (config, memory) = (&plan.config, &plan.pipeline_stages[pipeline].memory);
+    let units = units_of(plan, pipeline);
     let sum = |of: &dyn Fn(usize) -> usize| units.iter().map(|&unit| of(unit)).sum::<usize>();
     let most = |of: &dyn Fn(usize) -> usize| units.iter().map(|&unit| of(unit)).max().unwrap_or(0);
     let padded = |unit: usize| plan.placements[unit].padded;
@@ -237,17 +237,17 @@ fn assert_sizes(plan: &Plan, stage: usize) {
     let rounds = if config.reduce == Often::PerStep { 1 } else { config.micro_batches };
     let apart = stages_gradients(plan) || rounds > 1;
     let largest =
-        plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == stage).map(|bucket| bucket.elements).max();
+        plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == pipeline).map(|bucket| bucket.elements).max();
     let staged =
-        plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == stage && bucket.elements > 0).count().min(2);
+        plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == pipeline && bucket.elements > 0).count().min(2);
     let largest = largest.unwrap_or(0);
-    // The first and the last stage of a pipeline need one half of a batch and leave the other in the workspace. Inputs
+    // The first and the last pipeline stage need one half of a batch and leave the other in the workspace. Inputs
     // that are stored otherwise than they are given begin there.
-    let at_an_end = stage == 0 || stage + 1 == config.mesh.pipeline;
+    let at_an_end = pipeline == 0 || pipeline + 1 == config.mesh.pipeline;
     let given = plan.units[0].given_bytes;
     let half_a_batch = plan.units[0].input_bytes.max(given).max(targets(plan));
     let half_a_batch = if plan.chunks.len() > 1 && at_an_end { half_a_batch } else { 0 };
-    let batch = if stage == 0 { line(given) + half_a_batch } else { half_a_batch };
+    let batch = if pipeline == 0 { line(given) + half_a_batch } else { half_a_batch };
     let needed = [
         (Kind::Parameters, if config.stage == 3 { held / config.mesh.zero } else { held }),
         (Kind::Gathered, if has_slots { gathered } else { 0 }),
@@ -264,13 +264,13 @@ fn assert_sizes(plan: &Plan, stage: usize) {
     }
     for (kind, len) in needed {
         let expected = line(len * width(plan, kind));
-        assert_eq!(memory.region(kind).bytes, expected, "{kind:?} on pipeline stage {stage}");
+        assert_eq!(memory.region(kind).bytes, expected, "{kind:?} on pipeline stage {pipeline}");
     }
     let boundary = most(&|unit| line(plan.units[unit].input_bytes.max(plan.units[unit].output_bytes)));
     assert_eq!(memory.region(Kind::ActivationGradients).bytes, 2 * boundary);
-    let slots = plan.tables().activation_slots(stage);
+    let slots = plan.tables().activation_slots(pipeline);
     let trained = slots * memory.activation_slot_bytes;
-    assert_eq!(memory.region(Kind::Activations).bytes, trained.max(assert_decoding(plan, stage)));
+    assert_eq!(memory.region(Kind::Activations).bytes, trained.max(assert_decoding(plan, pipeline)));
     let outgoing = memory.region(Kind::Outgoing).bytes;
     assert_eq!(outgoing, 2 * (memory.outgoing_slot_bytes + memory.returning_slot_bytes));
     assert!(outgoing == 0 || plan.chunks.len() > 1);
@@ -279,11 +279,11 @@ fn assert_sizes(plan: &Plan, stage: usize) {
 
 /// While a sequence is decoded, units take turns with what they save and with two places for what passes between them, and
 /// caches lie behind: gives the bytes that this takes, none where no layer of the model caches.
-fn assert_decoding(plan: &Plan, stage: usize) -> usize {
+fn assert_decoding(plan: &Plan, pipeline: usize) -> usize {
     if plan.units.iter().all(|unit| unit.cache_bytes == 0) {
         return 0;
     }
-    let (units, last) = (units_of(plan, stage), plan.units.len() - 1);
+    let (units, last) = (units_of(plan, pipeline), plan.units.len() - 1);
     let most = |size: &dyn Fn(&Unit) -> usize, with_head: bool| {
         let sized = units.iter().filter(|&&unit| with_head || unit < last).map(|&unit| line(size(&plan.units[unit])));
         sized.max().unwrap_or(0)
@@ -305,7 +305,7 @@ fn assert_stages_compare(model: &Model) {
         let config = model.config.at_stage(stage);
         Model { config, ..model.clone() }
             .plan()
-            .with(|plan| plan.pipeline_stages.iter().map(|stage| stage.memory).collect())
+            .with(|plan| plan.pipeline_stages.iter().map(|pipeline_stage| pipeline_stage.memory).collect())
     };
     let of_stages = [0, 1, 2, 3].map(memories);
     (0..model.config.mesh.pipeline).for_each(|pipeline| {
@@ -332,13 +332,13 @@ fn assert_memories_compare(model: &Model, at_stage: [&Memory; 4]) {
 
 /// Evaluation never needs a slot that training has not.
 fn assert_evaluations_fit(plan: &Plan) {
-    for stage in 0..plan.pipeline_stages.len() {
-        let slots = plan.tables().activation_slots(stage);
+    for pipeline in 0..plan.pipeline_stages.len() {
+        let slots = plan.tables().activation_slots(pipeline);
         let of_op = |op: &zero_plan::Op| match *op {
             zero_plan::Op::Forward { slot, .. } => Some(slot),
             _ => None,
         };
-        assert!(plan.pipeline_stages[stage].ops(Pass::Evaluate).iter().filter_map(of_op).all(|slot| slot < slots));
+        assert!(plan.pipeline_stages[pipeline].ops(Pass::Evaluate).iter().filter_map(of_op).all(|slot| slot < slots));
     }
 }
 
@@ -363,12 +363,15 @@ proptest! {
 fn only_what_others_read_is_shared() {
     let shared = |config: Config, tied| {
         Model::new(config, &[32; 3], tied).plan().with(|plan| {
-            let of_stage = |memory: &Memory| -> Vec<Kind> {
+            let of_pipeline_stage = |memory: &Memory| -> Vec<Kind> {
                 let regions = Kind::ALL.map(|kind| memory.region(kind)).into_iter();
                 let shared = regions.filter(|region| region.bytes > 0 && region.home != Home::Private);
                 shared.map(|region| region.kind).collect()
             };
-            plan.pipeline_stages.iter().map(|stage| of_stage(&stage.memory)).collect::<Vec<_>>()
+            plan.pipeline_stages
+                .iter()
+                .map(|pipeline_stage| of_pipeline_stage(&pipeline_stage.memory))
+                .collect::<Vec<_>>()
         })
     };
     for (stage, tied) in [(0, None), (0, Some(0)), (1, None), (2, Some(0))] {

@@ -198,7 +198,7 @@ fn configs(ranks_max: usize) -> impl Strategy<Value = Config> {
         let (mesh, order, micro_batches) = order;
         let (stage, prefetch, bucket_bytes, transport) = sharding;
         let (gather, reduce, recompute, [compute, params, grads, master, moments]) = rest;
-        // Interleaved stages work on as many micro-batches at a time as there are stages.
+        // Interleaved pipeline stages work on as many micro-batches at a time as there are stages.
         let is_interleaved = matches!(order, Order::Interleaved { .. });
         let micro_batches = if is_interleaved { micro_batches.div_ceil(2) * mesh.pipeline } else { micro_batches };
         let precision = Precision { compute, params, reduce: grads, master, moments };

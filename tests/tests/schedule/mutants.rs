@@ -36,18 +36,18 @@ impl Edit {
 /// Which table of a plan is edited.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
-    pub stage: usize,
+    pub pipeline: usize,
     pub pass: Pass,
 }
 
 /// The plan with another table, for the length of a call.
 pub fn with_table<R>(plan: &Plan, table: Table, ops: &[Op], use_plan: impl FnOnce(&Plan) -> R) -> R {
-    let mut stages: Vec<PipelineStage> = plan.pipeline_stages.to_vec();
+    let mut pipeline_stages: Vec<PipelineStage> = plan.pipeline_stages.to_vec();
     match table.pass {
-        Pass::Train => stages[table.stage].step = ops,
-        Pass::Evaluate => stages[table.stage].evaluation = ops,
+        Pass::Train => pipeline_stages[table.pipeline].step = ops,
+        Pass::Evaluate => pipeline_stages[table.pipeline].evaluation = ops,
     }
-    use_plan(&Plan { pipeline_stages: &stages, ..*plan })
+    use_plan(&Plan { pipeline_stages: &pipeline_stages, ..*plan })
 }
 
 /// The tables of all ranks for a pass, with another one for the last rank of a pipeline stage alone.
@@ -55,7 +55,7 @@ fn with_rank<'a>(plan: &Plan<'a>, table: Table, ops: &'a [Op], pass: Pass) -> Ve
     let mesh = &plan.config.mesh;
     let mut of_ranks: Vec<&[Op]> = (0..mesh.ranks()).map(|rank| plan.of_rank(rank).ops(pass)).collect();
     if pass == table.pass {
-        let last = Coordinates { zero: mesh.zero - 1, replica: mesh.replica - 1, pipeline: table.stage };
+        let last = Coordinates { zero: mesh.zero - 1, replica: mesh.replica - 1, pipeline: table.pipeline };
         of_ranks[mesh.rank(last)] = ops;
     }
     of_ranks
@@ -71,10 +71,10 @@ struct Tally {
 }
 
 impl Tally {
-    /// Holds one mutant against the provers, on all ranks of its stage and on one alone.
+    /// Holds one mutant against the provers, on all ranks of its pipeline stage and on one alone.
     #[track_caller]
     fn try_edit(&mut self, plan: &Plan, table: Table, edit: Edit) {
-        let ops = plan.pipeline_stages[table.stage].ops(table.pass);
+        let ops = plan.pipeline_stages[table.pipeline].ops(table.pass);
         let edited = edit.apply(ops);
         if edited == ops {
             return;
@@ -116,7 +116,7 @@ impl Tally {
 
     #[track_caller]
     fn excuse(&mut self, plan: &Plan, table: Table, edit: Edit, edited: &[Op]) -> &'static str {
-        let ops = plan.pipeline_stages[table.stage].ops(table.pass);
+        let ops = plan.pipeline_stages[table.pipeline].ops(table.pass);
         let rule = equivalence::of_slots(plan, ops, edited).or(match edit {
             Edit::Swap(a, b) => equivalence::of_swap(plan, ops, a, b),
             _ => None,
@@ -127,10 +127,10 @@ impl Tally {
     }
 
     fn try_all(&mut self, plan: &Plan, edits: impl Fn(&[Op]) -> Vec<Edit>) {
-        for stage in 0..plan.pipeline_stages.len() {
+        for pipeline in 0..plan.pipeline_stages.len() {
             for pass in [Pass::Train, Pass::Evaluate] {
-                for edit in edits(plan.pipeline_stages[stage].ops(pass)) {
-                    self.try_edit(plan, Table { stage, pass }, edit);
+                for edit in edits(plan.pipeline_stages[pipeline].ops(pass)) {
+                    self.try_edit(plan, Table { pipeline, pass }, edit);
                 }
             }
         }
@@ -159,13 +159,17 @@ fn every_op_is_needed() {
 fn the_simulator_misses_every_op_that_does_something() {
     for model in small_models() {
         model.plan().with(|plan| {
-            for stage in 0..plan.pipeline_stages.len() {
-                let table = Table { stage, pass: Pass::Train };
-                let ops = plan.pipeline_stages[stage].step;
+            for pipeline in 0..plan.pipeline_stages.len() {
+                let table = Table { pipeline, pass: Pass::Train };
+                let ops = plan.pipeline_stages[pipeline].step;
                 for (at, op) in ops.iter().enumerate().filter(|(_, op)| does_something(plan, op)) {
                     let edited = Edit::Delete(at).apply(ops);
                     let is_missed = with_table(plan, table, &edited, goes_wrong);
-                    assert!(is_missed, "{op:?} at {at} of stage {stage} is not missed: {:?} {ops:?}", plan.config);
+                    assert!(
+                        is_missed,
+                        "{op:?} at {at} of pipeline stage {pipeline} is not missed: {:?} {ops:?}",
+                        plan.config
+                    );
                 }
             }
         });
@@ -204,7 +208,7 @@ fn a_settle_out_of_order_is_a_race() {
         let first = ops.iter().position(settles).expect("gradients are settled");
         let second = first + 1 + ops[first + 1..].iter().position(settles).expect("both of them");
         let edited = Edit::Swap(first, second).apply(ops);
-        with_table(plan, Table { stage: 0, pass: Pass::Train }, &edited, |mutant| {
+        with_table(plan, Table { pipeline: 0, pass: Pass::Train }, &edited, |mutant| {
             assert!(goes_wrong(mutant));
             assert!(prove(mutant).is_err());
         });
@@ -219,7 +223,7 @@ fn a_rank_that_does_the_same_in_another_order_is_found() {
         let ops = plan.pipeline_stages[0].step;
         let gathers = |op: &Op| matches!(op, Op::Gather { .. });
         assert!(gathers(&ops[0]) && gathers(&ops[1]));
-        let (edited, table) = (Edit::Swap(0, 1).apply(ops), Table { stage: 0, pass: Pass::Train });
+        let (edited, table) = (Edit::Swap(0, 1).apply(ops), Table { pipeline: 0, pass: Pass::Train });
         with_table(plan, table, &edited, |mutant| assert!(prove(mutant).is_ok()));
         let flaw = prove_ranks(plan, Pass::Train, &with_rank(plan, table, &edited, Pass::Train)).unwrap_err();
         let expected = "\
@@ -237,13 +241,13 @@ fn no_rank_is_taken_to_do_what_its_peer_does() {
     let config = Config { mesh: mesh(1, 3, 1), prefetch: 2, ..config(3) };
     Model::new(config, &[40, 7, 9], None).plan().with(|plan| {
         let (edited, table) =
-            (Edit::Swap(0, 1).apply(plan.pipeline_stages[0].step), Table { stage: 0, pass: Pass::Train });
+            (Edit::Swap(0, 1).apply(plan.pipeline_stages[0].step), Table { pipeline: 0, pass: Pass::Train });
         let flaw = prove_ranks(plan, Pass::Train, &with_rank(plan, table, &edited, Pass::Train)).unwrap_err();
         assert_eq!(flaw.places.iter().map(|place| place.rank).collect::<Vec<_>>(), [0, 2], "{flaw}");
     });
 }
 
-/// On one rank, nothing; on two pipeline stages of two ranks each, three sums and an all-gather of each stage's bucket and
+/// On one rank, nothing; on two pipeline stages of two ranks each, three sums and an all-gather of each one's bucket and
 /// the agreement, three micro-batches forward and back, and one that is evaluated.
 #[test]
 fn a_proof_counts_what_it_has_matched() {
@@ -262,7 +266,7 @@ fn a_proof_counts_what_it_has_matched() {
 fn a_cycle_is_named() {
     let config = Config { mesh: mesh(2, 1, 1), micro_batches: 2, ..config(0) };
     Model::new(config, &[4, 7], None).plan().with(|plan| {
-        // The first stage takes the gradient of its first micro-batch before it sends that micro-batch.
+        // The first pipeline stage takes the gradient of its first micro-batch before it sends that micro-batch.
         let ops = plan.pipeline_stages[0].step;
         let sends = |op: &Op| matches!(op, Op::Send { .. });
         let takes = |op: &Op| matches!(op, Op::Receive { .. });
@@ -319,7 +323,8 @@ pub fn vocabulary(plan: &Plan) -> Vec<Op> {
     let config = &plan.config;
     let mut ops = vec![Op::Agree];
     ops.extend(Parcel::ALL.map(|parcel| Op::Clear { parcel }));
-    let slots = (0..plan.pipeline_stages.len()).map(|stage| plan.tables().activation_slots(stage)).max().unwrap_or(0);
+    let slots =
+        (0..plan.pipeline_stages.len()).map(|pipeline| plan.tables().activation_slots(pipeline)).max().unwrap_or(0);
     for unit in 0..=plan.units.len() {
         ops.extend([Op::Wait { unit }, Op::Release { unit }, Op::Update { unit }, Op::Fold { unit }]);
         for slot in 0..=config.prefetch.min(plan.units.len()) + 1 {

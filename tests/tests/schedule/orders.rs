@@ -7,25 +7,25 @@ use zero_plan::{Config, Kind, Op, Order, Parcel, Pass, Plan};
 use crate::model::{Model, config, mesh};
 
 /// A model of one unit for each chunk.
-fn model(order: Order, stages: usize, micro_batches: usize) -> Model {
-    let config = Config { mesh: mesh(stages, 1, 1), order, micro_batches, ..config(0) };
+fn model(order: Order, pipeline_stages: usize, micro_batches: usize) -> Model {
+    let config = Config { mesh: mesh(pipeline_stages, 1, 1), order, micro_batches, ..config(0) };
     Model::new(config, &vec![32; config.chunks()], None)
 }
 
 /// The computations of a pipeline stage: `F2.1` is the forward of chunk 2 on micro-batch 1.
-fn turns(plan: &Plan, stage: usize) -> String {
+fn turns(plan: &Plan, pipeline: usize) -> String {
     let turn = |op: &Op| match op {
         Op::Forward { unit, micro_batch, .. } => Some(format!("F{unit}.{micro_batch}")),
         Op::Backward { unit, micro_batch, .. } => Some(format!("B{unit}.{micro_batch}")),
         _ => None,
     };
-    plan.pipeline_stages[stage].step.iter().filter_map(turn).collect::<Vec<_>>().join(" ")
+    plan.pipeline_stages[pipeline].step.iter().filter_map(turn).collect::<Vec<_>>().join(" ")
 }
 
-fn assert_turns(order: Order, stages: usize, micro_batches: usize, expected: &[&str]) {
-    model(order, stages, micro_batches).plan().with(|plan| {
-        for (stage, expected) in expected.iter().enumerate() {
-            assert_eq!(turns(plan, stage), *expected, "pipeline stage {stage}");
+fn assert_turns(order: Order, pipeline_stages: usize, micro_batches: usize, expected: &[&str]) {
+    model(order, pipeline_stages, micro_batches).plan().with(|plan| {
+        for (pipeline, expected) in expected.iter().enumerate() {
+            assert_eq!(turns(plan, pipeline), *expected, "pipeline stage {pipeline}");
         }
     });
 }
@@ -51,7 +51,7 @@ fn gpipe_goes_back_when_all_have_gone_forward() {
 }
 
 #[test]
-fn interleaved_chunks_take_turns_by_as_many_micro_batches_as_there_are_stages() {
+fn interleaved_chunks_take_turns_by_as_many_micro_batches_as_there_are_pipeline_stages() {
     assert_turns(
         Order::Interleaved { chunks: 2 },
         2,
@@ -118,9 +118,9 @@ fn what_crosses_leaves_as_soon_as_it_is_there() {
 }
 
 /// Chunks of micro-batches whose activations a pipeline stage keeps at one time, at most.
-fn live_max(plan: &Plan, stage: usize) -> usize {
+fn live_max(plan: &Plan, pipeline: usize) -> usize {
     let (mut live, mut most) = (0, 0);
-    for op in plan.pipeline_stages[stage].step {
+    for op in plan.pipeline_stages[pipeline].step {
         match op {
             Op::Receive { parcel: Parcel::Activations, .. } | Op::Forward { unit: 0, .. } => live += 1,
             // Each unit is a chunk.
@@ -132,62 +132,72 @@ fn live_max(plan: &Plan, stage: usize) -> usize {
     most
 }
 
-/// Pipelines that are published about: stages, and micro-batches.
+/// Pipelines that are published about: pipeline stages, and micro-batches.
 fn pipelines() -> impl Iterator<Item = (usize, usize)> {
-    (1..=6).flat_map(|stages| (1..=10).map(move |micro_batches| (stages, micro_batches)))
+    (1..=6).flat_map(|pipeline_stages| (1..=10).map(move |micro_batches| (pipeline_stages, micro_batches)))
 }
 
-/// Narayanan et al., 2021, section 2.2: m micro-batches for GPipe; p for 1F1B at the first stage and one less at each
+/// Narayanan et al., 2021, section 2.2: m micro-batches for GPipe; p for 1F1B at the first pipeline stage and one less at each
 /// further; p (1 + (p - 1) / (p v)) with v chunks, where one of the p v + p - 1 chunks is a v-th of a micro-batch.
 #[test]
 fn as_many_activations_are_kept_as_published() {
-    let assert_kept = |order, stages, micro_batches, expected: &dyn Fn(usize) -> usize| {
-        model(order, stages, micro_batches).plan().with(|plan| {
-            for stage in 0..stages {
-                let kept = live_max(plan, stage);
-                assert_eq!(kept, expected(stage), "{order:?}, {stages} stages, {micro_batches} micro-batches, {stage}");
-                let memory = &plan.pipeline_stages[stage].memory;
+    let assert_kept = |order, pipeline_stages, micro_batches, expected: &dyn Fn(usize) -> usize| {
+        model(order, pipeline_stages, micro_batches).plan().with(|plan| {
+            for pipeline in 0..pipeline_stages {
+                let kept = live_max(plan, pipeline);
+                assert_eq!(
+                    kept,
+                    expected(pipeline),
+                    "{order:?}, {pipeline_stages} pipeline stages, {micro_batches} micro-batches, {pipeline}"
+                );
+                let memory = &plan.pipeline_stages[pipeline].memory;
                 assert_eq!(memory.region(Kind::Activations).bytes, kept * memory.activation_slot_bytes);
             }
         });
     };
-    for (stages, micro_batches) in pipelines() {
-        assert_kept(Order::GPipe, stages, micro_batches, &|_| micro_batches);
-        assert_kept(Order::OneFOneB, stages, micro_batches, &|stage| micro_batches.min(stages - stage));
+    for (pipeline_stages, micro_batches) in pipelines() {
+        assert_kept(Order::GPipe, pipeline_stages, micro_batches, &|_| micro_batches);
+        assert_kept(Order::OneFOneB, pipeline_stages, micro_batches, &|pipeline| {
+            micro_batches.min(pipeline_stages - pipeline)
+        });
         for chunks in 2..=4 {
-            let micro_batches = micro_batches * stages;
-            let kept = |stage: usize| chunks * stages + stages - 1 - 2 * stage;
-            assert_kept(Order::Interleaved { chunks }, stages, micro_batches, &|stage| {
-                kept(stage).min(micro_batches * chunks)
+            let micro_batches = micro_batches * pipeline_stages;
+            let kept = |pipeline: usize| chunks * pipeline_stages + pipeline_stages - 1 - 2 * pipeline;
+            assert_kept(Order::Interleaved { chunks }, pipeline_stages, micro_batches, &|pipeline| {
+                kept(pipeline).min(micro_batches * chunks)
             });
         }
     }
 }
 
 /// What a rank waits in a step, where a chunk takes 1 forward and 2 back and nothing else takes time.
-fn bubbles(order: Order, stages: usize, micro_batches: usize) -> Vec<u64> {
+fn bubbles(order: Order, pipeline_stages: usize, micro_batches: usize) -> Vec<u64> {
     let cost = |op: &Op| match op {
         Op::Forward { .. } => 1,
         Op::Backward { .. } => 2,
         _ => 0,
     };
-    model(order, stages, micro_batches).plan().with(|plan| {
+    model(order, pipeline_stages, micro_batches).plan().with(|plan| {
         let timing = makespan(plan, Pass::Train, &cost).expect("a plan without a cycle");
-        (0..stages).map(|rank| timing.bubble(rank)).collect()
+        (0..pipeline_stages).map(|rank| timing.bubble(rank)).collect()
     })
 }
 
 /// The same source: (p - 1) (TF + TB + TW), and with v chunks a v-th of it, which is as much in the time of one chunk.
 #[test]
 fn bubbles_are_as_long_as_published() {
-    for (stages, micro_batches) in pipelines() {
-        let published = vec![3 * (stages as u64 - 1); stages];
+    for (pipeline_stages, micro_batches) in pipelines() {
+        let published = vec![3 * (pipeline_stages as u64 - 1); pipeline_stages];
         for order in [Order::GPipe, Order::OneFOneB] {
-            assert_eq!(bubbles(order, stages, micro_batches), published, "{order:?}, {micro_batches} micro-batches");
+            assert_eq!(
+                bubbles(order, pipeline_stages, micro_batches),
+                published,
+                "{order:?}, {micro_batches} micro-batches"
+            );
         }
         for chunks in 2..=4 {
             let order = Order::Interleaved { chunks };
-            assert_eq!(bubbles(order, stages, micro_batches * stages), published, "{order:?}");
+            assert_eq!(bubbles(order, pipeline_stages, micro_batches * pipeline_stages), published, "{order:?}");
         }
     }
 }

@@ -107,11 +107,11 @@ fn a_place_of_a_decoding_walk_that_is_wrong_once_is_found() {
 fn decoding_that_does_not_fit_is_refused() {
     for model in small_models().into_iter().map(Model::caching) {
         model.plan().with(|plan| {
-            let stage = (0..plan.pipeline_stages.len())
-                .find(|&stage| plan.pipeline_stages[stage].memory.decoding.caches_bytes > 0);
-            let stage = stage.expect("a cache");
+            let pipeline = (0..plan.pipeline_stages.len())
+                .find(|&pipeline| plan.pipeline_stages[pipeline].memory.decoding.caches_bytes > 0);
+            let pipeline = pipeline.expect("a cache");
             let caches =
-                |&unit: &usize| plan.units[unit].cache_bytes > 0 && plan.placements[unit].pipeline_stage == stage;
+                |&unit: &usize| plan.units[unit].cache_bytes > 0 && plan.placements[unit].pipeline_stage == pipeline;
             let refused = |unit: usize, cache_bytes: usize| {
                 let mut placements = plan.placements.to_vec();
                 placements[unit] = Placement { cache_bytes, ..placements[unit] };
@@ -121,7 +121,7 @@ fn decoding_that_does_not_fit_is_refused() {
             let first = (0..plan.units.len()).find(caches).expect("a first cache");
             let last = (0..plan.units.len()).rfind(caches).expect("a last cache");
             let last_at = plan.placements[last].cache_bytes;
-            let region = plan.pipeline_stages[stage].memory.region(Kind::Activations).bytes;
+            let region = plan.pipeline_stages[pipeline].memory.region(Kind::Activations).bytes;
             assert_eq!(refused(last, last_at), Ok(()));
             assert_eq!(refused(first, 0), Err("a cache where units take turns"), "{:?}", plan.config);
             assert_eq!(refused(last, region), Err("a cache that does not fit its region"), "{:?}", plan.config);

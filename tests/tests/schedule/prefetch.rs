@@ -20,11 +20,11 @@ fn ahead(rest: &[usize], prefetch: usize) -> usize {
 }
 
 /// Walks the step of a pipeline stage and compares, at each computation, what is gathered beyond what it uses.
-fn assert_gathers_ahead(plan: &Plan, stage: usize) {
-    let ops = plan.pipeline_stages[stage].step;
+fn assert_gathers_ahead(plan: &Plan, pipeline: usize) {
+    let ops = plan.pipeline_stages[pipeline].step;
     let mut uses: Vec<usize> = ops.iter().filter_map(|op| held_for(plan, op)).collect();
     uses.dedup();
-    let holders = plan.placements.iter().filter(|at| at.holds && at.pipeline_stage == stage).count();
+    let holders = plan.placements.iter().filter(|at| at.holds && at.pipeline_stage == pipeline).count();
     let slots = holders.min(plan.config.prefetch + 1);
     let (mut held, mut current): (Vec<(usize, usize)>, Option<usize>) = (Vec::new(), None);
     for op in ops {
@@ -53,7 +53,7 @@ proptest! {
     fn as_many_units_are_gathered_ahead_as_can_be(model in models(48)) {
         let config = Config { gather: Often::PerMicroBatch, ..model.config.at_stage(3) };
         Model { config, ..model }.plan().with(|plan| {
-            (0..plan.pipeline_stages.len()).for_each(|stage| assert_gathers_ahead(plan, stage));
+            (0..plan.pipeline_stages.len()).for_each(|pipeline| assert_gathers_ahead(plan, pipeline));
         });
     }
 }

@@ -57,11 +57,11 @@ fn every_rule_of_schedules_refuses_something() {
     let mut met = BTreeSet::new();
     for model in small_models().into_iter().chain([without_updates, of_hosts, of_replicas]) {
         model.plan().with(|plan| {
-            for stage in 0..plan.pipeline_stages.len() {
+            for pipeline in 0..plan.pipeline_stages.len() {
                 for pass in [Pass::Train, Pass::Evaluate] {
-                    let ops = plan.pipeline_stages[stage].ops(pass);
+                    let ops = plan.pipeline_stages[pipeline].ops(pass);
                     for edit in edits(plan, ops.len()) {
-                        let found = with_table(plan, Table { stage, pass }, &edit.apply(ops), |plan| plan.check());
+                        let found = with_table(plan, Table { pipeline, pass }, &edit.apply(ops), |plan| plan.check());
                         met.extend(found.err().map(|fault| fault.rule));
                     }
                 }

@@ -248,7 +248,7 @@ impl World<'_> {
     }
 
     /// The rank at equal places along `zero` and `replica` of another pipeline stage.
-    fn at_stage(&self, rank: usize, pipeline: usize) -> usize {
+    fn at_pipeline_stage(&self, rank: usize, pipeline: usize) -> usize {
         self.plan.config.mesh.rank(Coordinates { pipeline, ..self.ranks[rank].at })
     }
 
@@ -266,14 +266,14 @@ impl World<'_> {
 
     /// The rank on the other end of what a rank sends or receives for a unit.
     fn other_end(&self, rank: usize, parcel: Parcel, unit: usize, is_sender: bool) -> usize {
-        let stage = |unit: usize| self.plan.placements[unit].pipeline_stage;
+        let pipeline = |unit: usize| self.plan.placements[unit].pipeline_stage;
         let other = match (parcel, is_sender) {
             (Parcel::Activations, true) | (Parcel::Gradients, false) => unit + 1,
             (Parcel::Activations, false) | (Parcel::Gradients, true) => unit - 1,
             (Parcel::TiedGradients, true) | (Parcel::TiedParameters, false) => self.plan.units[unit].source,
             (Parcel::TiedGradients, false) | (Parcel::TiedParameters, true) => self.plan.units.len() - 1,
         };
-        self.at_stage(rank, stage(other))
+        self.at_pipeline_stage(rank, pipeline(other))
     }
 
     /// That all ranks have all parameters, or their own shards of them, after so many updates.

@@ -24,7 +24,7 @@ struct Tables {
 enum Place {
     ChunkEnd(usize),
     Chunk(usize),
-    Stage(usize),
+    PipelineStageOf(usize),
     Start(usize),
     Padded(usize),
     Saved(usize),
@@ -32,7 +32,7 @@ enum Place {
     BucketOf(usize),
     BucketFirst(usize),
     BucketLast(usize),
-    BucketStage(usize),
+    BucketPipelineStage(usize),
     BucketStart(usize),
     BucketElements(usize),
     Staging(usize),
@@ -67,19 +67,20 @@ impl Tables {
             chunks: plan.chunks.to_vec(),
             placements: plan.placements.to_vec(),
             buckets: plan.buckets.to_vec(),
-            memories: plan.pipeline_stages.iter().map(|stage| stage.memory).collect(),
+            memories: plan.pipeline_stages.iter().map(|pipeline_stage| pipeline_stage.memory).collect(),
         }
     }
 
     /// The plan with these tables, for the length of a call.
     fn with<R>(&self, plan: &Plan, use_plan: impl FnOnce(&Plan) -> R) -> R {
-        let stages = plan.pipeline_stages.iter().zip(&self.memories);
-        let stages: Vec<_> = stages.map(|(stage, &memory)| PipelineStage { memory, ..*stage }).collect();
+        let pipeline_stages = plan.pipeline_stages.iter().zip(&self.memories);
+        let pipeline_stages: Vec<_> =
+            pipeline_stages.map(|(pipeline_stage, &memory)| PipelineStage { memory, ..*pipeline_stage }).collect();
         use_plan(&Plan {
             chunks: &self.chunks,
             placements: &self.placements,
             buckets: &self.buckets,
-            pipeline_stages: &stages,
+            pipeline_stages: &pipeline_stages,
             ..*plan
         })
     }
@@ -88,19 +89,24 @@ impl Tables {
         use Place::*;
         let mut places: Vec<Place> = (0..self.chunks.len()).map(ChunkEnd).collect();
         for unit in 0..self.placements.len() {
-            places.extend([Chunk(unit), Stage(unit), Start(unit), Padded(unit)]);
+            places.extend([Chunk(unit), PipelineStageOf(unit), Start(unit), Padded(unit)]);
             places.extend([Saved(unit), Output(unit), BucketOf(unit)]);
         }
         for bucket in 0..self.buckets.len() {
-            places.extend([BucketFirst(bucket), BucketLast(bucket), BucketStage(bucket), BucketStart(bucket)]);
+            places.extend([BucketFirst(bucket), BucketLast(bucket), BucketPipelineStage(bucket), BucketStart(bucket)]);
             places.extend([BucketElements(bucket), Staging(bucket), Partial(bucket)]);
             places.extend(self.buckets[bucket].slot.map(|_| StagingSlot(bucket)));
         }
-        for stage in 0..self.memories.len() {
-            places.extend([Private(stage), Shared(stage), Common(stage)]);
-            places.extend([GatheredSlot(stage), ActivationSlot(stage), OutgoingSlot(stage), ReturningSlot(stage)]);
-            places.extend(Kind::ALL.map(|kind| RegionOffset(stage, kind)));
-            places.extend(Kind::ALL.map(|kind| RegionBytes(stage, kind)));
+        for pipeline in 0..self.memories.len() {
+            places.extend([Private(pipeline), Shared(pipeline), Common(pipeline)]);
+            places.extend([
+                GatheredSlot(pipeline),
+                ActivationSlot(pipeline),
+                OutgoingSlot(pipeline),
+                ReturningSlot(pipeline),
+            ]);
+            places.extend(Kind::ALL.map(|kind| RegionOffset(pipeline, kind)));
+            places.extend(Kind::ALL.map(|kind| RegionBytes(pipeline, kind)));
         }
         places
     }
@@ -109,7 +115,7 @@ impl Tables {
         match place {
             Place::ChunkEnd(chunk) => &mut self.chunks[chunk].end,
             Place::Chunk(unit) => &mut self.placements[unit].chunk,
-            Place::Stage(unit) => &mut self.placements[unit].pipeline_stage,
+            Place::PipelineStageOf(unit) => &mut self.placements[unit].pipeline_stage,
             Place::Start(unit) => &mut self.placements[unit].start,
             Place::Padded(unit) => &mut self.placements[unit].padded,
             Place::Saved(unit) => &mut self.placements[unit].saved_bytes,
@@ -117,21 +123,21 @@ impl Tables {
             Place::BucketOf(unit) => &mut self.placements[unit].bucket,
             Place::BucketFirst(bucket) => &mut self.buckets[bucket].first,
             Place::BucketLast(bucket) => &mut self.buckets[bucket].last,
-            Place::BucketStage(bucket) => &mut self.buckets[bucket].pipeline_stage,
+            Place::BucketPipelineStage(bucket) => &mut self.buckets[bucket].pipeline_stage,
             Place::BucketStart(bucket) => &mut self.buckets[bucket].start,
             Place::BucketElements(bucket) => &mut self.buckets[bucket].elements,
             Place::Staging(bucket) => &mut self.buckets[bucket].staging,
             Place::StagingSlot(bucket) => self.buckets[bucket].slot.as_mut().expect("a bucket with a slot"),
             Place::Partial(bucket) => &mut self.buckets[bucket].partial,
-            Place::RegionOffset(stage, kind) => &mut self.memories[stage].regions[kind as usize].offset_bytes,
-            Place::RegionBytes(stage, kind) => &mut self.memories[stage].regions[kind as usize].bytes,
-            Place::Private(stage) => &mut self.memories[stage].private_bytes,
-            Place::Shared(stage) => &mut self.memories[stage].shared_bytes,
-            Place::Common(stage) => &mut self.memories[stage].common_bytes,
-            Place::GatheredSlot(stage) => &mut self.memories[stage].gathered_slot,
-            Place::ActivationSlot(stage) => &mut self.memories[stage].activation_slot_bytes,
-            Place::OutgoingSlot(stage) => &mut self.memories[stage].outgoing_slot_bytes,
-            Place::ReturningSlot(stage) => &mut self.memories[stage].returning_slot_bytes,
+            Place::RegionOffset(pipeline, kind) => &mut self.memories[pipeline].regions[kind as usize].offset_bytes,
+            Place::RegionBytes(pipeline, kind) => &mut self.memories[pipeline].regions[kind as usize].bytes,
+            Place::Private(pipeline) => &mut self.memories[pipeline].private_bytes,
+            Place::Shared(pipeline) => &mut self.memories[pipeline].shared_bytes,
+            Place::Common(pipeline) => &mut self.memories[pipeline].common_bytes,
+            Place::GatheredSlot(pipeline) => &mut self.memories[pipeline].gathered_slot,
+            Place::ActivationSlot(pipeline) => &mut self.memories[pipeline].activation_slot_bytes,
+            Place::OutgoingSlot(pipeline) => &mut self.memories[pipeline].outgoing_slot_bytes,
+            Place::ReturningSlot(pipeline) => &mut self.memories[pipeline].returning_slot_bytes,
         }
     }
 }
@@ -153,7 +159,7 @@ fn excuse(plan: &Plan, place: Place, from: usize, to: usize) -> Option<&'static 
         {
             Some("less room to spare")
         }
-        Place::RegionBytes(stage, kind) if to >= needed(plan, stage, kind)? => Some("less room to spare"),
+        Place::RegionBytes(pipeline, kind) if to >= needed(plan, pipeline, kind)? => Some("less room to spare"),
         Place::StagingSlot(bucket) if !shares_slot(plan, bucket, from) && !shares_slot(plan, bucket, to) => {
             Some("another name for a slot that one bucket has to itself")
         }
@@ -175,9 +181,9 @@ fn excuse(plan: &Plan, place: Place, from: usize, to: usize) -> Option<&'static 
 
 /// Whether another bucket of the same pipeline stage has staging slot `slot`.
 fn shares_slot(plan: &Plan, bucket: usize, slot: usize) -> bool {
-    let stage = plan.buckets[bucket].pipeline_stage;
+    let pipeline = plan.buckets[bucket].pipeline_stage;
     let others = plan.buckets.iter().enumerate().filter(|&(other, _)| other != bucket);
-    others.filter(|(_, other)| other.pipeline_stage == stage).any(|(_, other)| other.slot == Some(slot))
+    others.filter(|(_, other)| other.pipeline_stage == pipeline).any(|(_, other)| other.slot == Some(slot))
 }
 
 /// Whether another bucket of the same pipeline stage takes turns with it among partial sums.
@@ -189,32 +195,32 @@ fn shares_partial(plan: &Plan, bucket: usize) -> bool {
 }
 
 /// Bytes of what is put into the regions whose sizes are rounded up, or made for larger buckets than the one that lies last.
-fn needed(plan: &Plan, stage: usize, kind: Kind) -> Option<usize> {
-    let buckets = || plan.buckets.iter().filter(move |bucket| bucket.pipeline_stage == stage);
+fn needed(plan: &Plan, pipeline: usize, kind: Kind) -> Option<usize> {
+    let buckets = || plan.buckets.iter().filter(move |bucket| bucket.pipeline_stage == pipeline);
     let (zero, width) = (plan.config.mesh.zero, plan.config.precision.reduce.bytes());
     match kind {
         Kind::Gradients => buckets().map(|bucket| width * (bucket.staging + bucket.elements)).max(),
         Kind::Partial => buckets().map(|bucket| width * (bucket.partial + bucket.elements / zero)).max(),
         Kind::Workspace => {
-            let units = plan.units.iter().zip(plan.placements).filter(|(_, at)| at.pipeline_stage == stage);
+            let units = plan.units.iter().zip(plan.placements).filter(|(_, at)| at.pipeline_stage == pipeline);
             let scratch = units.map(|(unit, _)| unit.workspace_bytes).max()?;
             let (first, last) = (&plan.units[0], plan.units.last()?);
-            // What data gives is converted from the start of it, and what the stage does not need lies behind that.
-            let given = if stage == 0 { first.given_bytes.next_multiple_of(LINE_BYTES) } else { 0 };
-            let is_at_an_end = plan.chunks.len() > 1 && (stage == 0 || stage + 1 == plan.pipeline_stages.len());
+            // What data gives is converted from the start of it, and what the pipeline stage does not need lies behind that.
+            let given = if pipeline == 0 { first.given_bytes.next_multiple_of(LINE_BYTES) } else { 0 };
+            let is_at_an_end = plan.chunks.len() > 1 && (pipeline == 0 || pipeline + 1 == plan.pipeline_stages.len());
             let unneeded = first.input_bytes.max(first.given_bytes).max(last.targets_bytes);
             Some(scratch.max(given + if is_at_an_end { unneeded } else { 0 }))
         }
-        Kind::Activations => decoded(plan, stage),
+        Kind::Activations => decoded(plan, pipeline),
         _ => None,
     }
 }
 
-/// Where what a decoding walk works on ends, if that is what the region is so long for: a stage may need one of the two
+/// Where what a decoding walk works on ends, if that is what the region is so long for: a pipeline stage may need one of the two
 /// places that units take turns with, and less than all of it.
-fn decoded(plan: &Plan, stage: usize) -> Option<usize> {
-    let memory = &plan.pipeline_stages[stage].memory;
-    let places = plan.places(Coordinates { zero: 0, replica: 0, pipeline: stage }).decoding();
+fn decoded(plan: &Plan, pipeline: usize) -> Option<usize> {
+    let memory = &plan.pipeline_stages[pipeline].memory;
+    let places = plan.places(Coordinates { zero: 0, replica: 0, pipeline }).decoding();
     if !places.is_decoding || memory.region(Kind::Activations).bytes > memory.decoding.bytes() {
         return None;
     }
@@ -223,7 +229,7 @@ fn decoded(plan: &Plan, stage: usize) -> Option<usize> {
         let run = (unit < head).then(|| [places.saved(unit, 0), places.output(unit, 0, 0)]);
         [places.input(unit, 0), places.cache(unit)].into_iter().chain(run.into_iter().flatten())
     };
-    let units = (0..plan.units.len()).filter(|&unit| plan.placements[unit].pipeline_stage == stage);
+    let units = (0..plan.units.len()).filter(|&unit| plan.placements[unit].pipeline_stage == pipeline);
     let inside = units.flat_map(of_unit).filter(|place| place.region == Kind::Activations && place.len_bytes > 0);
     inside.map(|place| place.end_bytes()).max()
 }
@@ -282,9 +288,9 @@ proptest! {
 fn regions_lie_where_those_who_read_them_can() {
     for model in small_models() {
         model.plan().with(|plan| {
-            for stage in 0..plan.pipeline_stages.len() {
+            for pipeline in 0..plan.pipeline_stages.len() {
                 for kind in Kind::ALL {
-                    assert_home_matters(plan, stage, kind);
+                    assert_home_matters(plan, pipeline, kind);
                 }
             }
         });
@@ -292,16 +298,16 @@ fn regions_lie_where_those_who_read_them_can() {
 }
 
 /// That the region of a kind may be moved to no home but one where more can read it than must.
-fn assert_home_matters(plan: &Plan, stage: usize, kind: Kind) {
-    let was = plan.pipeline_stages[stage].memory.region(kind).home;
+fn assert_home_matters(plan: &Plan, pipeline: usize, kind: Kind) {
+    let was = plan.pipeline_stages[pipeline].memory.region(kind).home;
     for home in [Home::Private, Home::Shared, Home::Common] {
         let mut tables = Tables::of(plan);
-        let memory = &mut tables.memories[stage];
+        let memory = &mut tables.memories[pipeline];
         memory.regions[kind as usize].home = home;
         pack(memory, plan.config.in_common());
         let is_accepted = tables.with(plan, |changed| changed.check().is_ok());
         let is_less = matches!((was, home), (Home::Shared, Home::Private));
-        let is_read = plan.pipeline_stages[stage].memory.region(kind).bytes > 0 && plan.config.mesh.zero > 1;
+        let is_read = plan.pipeline_stages[pipeline].memory.region(kind).bytes > 0 && plan.config.mesh.zero > 1;
         let may_be = home == was || (was, home) == (Home::Private, Home::Shared) || is_less && !is_read;
         assert!(is_accepted == (home == was) || may_be, "{kind:?} in {home:?}, not {was:?}");
     }

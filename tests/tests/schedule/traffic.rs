@@ -12,8 +12,8 @@ use zero_tests::training::payload_bytes;
 
 use crate::model::{Model, config, mesh, models, precision};
 
-fn step(plan: &Plan, stage: usize) -> Traffic {
-    Traffic::of(plan, plan.first_rank(stage), plan.pipeline_stages[stage].step)
+fn step(plan: &Plan, pipeline: usize) -> Traffic {
+    Traffic::of(plan, plan.first_rank(pipeline), plan.pipeline_stages[pipeline].step)
 }
 
 /// What a rank of the first pipeline stage sends.
@@ -161,9 +161,9 @@ fn per_step_takes_micro_batches_out_of_the_volume() {
 }
 
 /// Elements that a rank of a pipeline stage gathers in a step at stage 3: each unit for each stretch of computations on it.
-fn gathered(plan: &Plan, stage: usize) -> usize {
+fn gathered(plan: &Plan, pipeline: usize) -> usize {
     let held = |unit: usize| if plan.placements[unit].holds { unit } else { plan.units[unit].source };
-    let computed = plan.pipeline_stages[stage].step.iter().filter_map(|op| match *op {
+    let computed = plan.pipeline_stages[pipeline].step.iter().filter_map(|op| match *op {
         Op::Forward { unit, .. } | Op::Backward { unit, .. } if plan.placements[unit].padded > 0 => Some(held(unit)),
         _ => None,
     });
@@ -177,13 +177,13 @@ fn gathered(plan: &Plan, stage: usize) -> usize {
 }
 
 /// What a rank of a pipeline stage sends, by the formulas.
-fn expected(plan: &Plan, stage: usize) -> Traffic {
+fn expected(plan: &Plan, pipeline: usize) -> Traffic {
     let config = &plan.config;
     let (mesh, precision) = (config.mesh, config.precision);
     let (params, reduce) = (precision.params.bytes(), precision.reduce.bytes());
     let to_others = |bytes: usize, ranks: usize| bytes / ranks * (ranks - 1);
     let sum = |of: &dyn Fn(usize) -> usize| -> usize {
-        (0..plan.units.len()).filter(|&unit| plan.placements[unit].pipeline_stage == stage).map(of).sum()
+        (0..plan.units.len()).filter(|&unit| plan.placements[unit].pipeline_stage == pipeline).map(of).sum()
     };
     let padded = |unit: usize| plan.placements[unit].padded;
     let is_tied = |unit: usize| plan.units[unit].source != unit;
@@ -194,7 +194,7 @@ fn expected(plan: &Plan, stage: usize) -> Traffic {
     let gathered = match config.stage {
         0 => 0,
         1 | 2 => held,
-        _ => gathered(plan, stage),
+        _ => gathered(plan, pipeline),
     };
     let rounds = if config.reduce == Often::PerStep { 1 } else { config.micro_batches };
     let crosses = |unit: usize| plan.chunks.iter().any(|chunk| chunk.first == unit && unit > 0);
@@ -203,10 +203,10 @@ fn expected(plan: &Plan, stage: usize) -> Traffic {
     let is_mirror = is_tied(tied) && plan.placements[tied].pipeline_stage != plan.placements[owner].pipeline_stage;
     let part = if config.stage > 0 { padded(owner) / mesh.zero } else { padded(owner) };
     let mut tied_bytes = 0;
-    if is_mirror && plan.placements[tied].pipeline_stage == stage {
+    if is_mirror && plan.placements[tied].pipeline_stage == pipeline {
         tied_bytes += padded(owner) / mesh.data_ranks() * reduce;
     }
-    if is_mirror && plan.placements[owner].pipeline_stage == stage {
+    if is_mirror && plan.placements[owner].pipeline_stage == pipeline {
         tied_bytes += part * params;
     }
     Traffic {
@@ -230,16 +230,17 @@ proptest! {
     #[test]
     fn any_model_sends_what_the_formulas_say(model in models(48)) {
         model.plan().with(|plan| {
-            for stage in 0..plan.pipeline_stages.len() {
-                prop_assert_eq!(step(plan, stage), expected(plan, stage), "pipeline stage {}", stage);
-                let sent = Moved::sent(plan, plan.first_rank(stage), plan.pipeline_stages[stage].step);
-                prop_assert_eq!(sent.all(), step(plan, stage), "pipeline stage {}", stage);
+            for pipeline in 0..plan.pipeline_stages.len() {
+                prop_assert_eq!(step(plan, pipeline), expected(plan, pipeline), "pipeline stage {}", pipeline);
+                let sent = Moved::sent(plan, plan.first_rank(pipeline), plan.pipeline_stages[pipeline].step);
+                prop_assert_eq!(sent.all(), step(plan, pipeline), "pipeline stage {}", pipeline);
             }
             // Whatever is sent is taken, in the same way.
             let all = |of: fn(&Plan, usize, &[Op]) -> Moved| {
-                let stages = plan.pipeline_stages.iter().enumerate();
-                let stages = stages.map(|(stage, tables)| of(plan, plan.first_rank(stage), tables.step));
-                stages.fold(Moved::default(), |mut sum, moved| { sum += moved; sum })
+                let pipeline_stages = plan.pipeline_stages.iter().enumerate();
+                let pipeline_stages = pipeline_stages
+                    .map(|(pipeline, tables)| of(plan, plan.first_rank(pipeline), tables.step));
+                pipeline_stages.fold(Moved::default(), |mut sum, moved| { sum += moved; sum })
             };
             prop_assert_eq!(all(Moved::taken), all(Moved::sent));
             Ok(())

@@ -136,7 +136,8 @@ impl<'a> PicturedSpec<'a> {
     fn view(&self) -> Result<PlanView, CommandError> {
         let given = self.config.prefetch;
         let own = self.planned();
-        let ops = own.with(|plan| plan.pipeline_stages.iter().map(|stage| stage.step.len()).sum::<usize>());
+        let ops =
+            own.with(|plan| plan.pipeline_stages.iter().map(|pipeline_stage| pipeline_stage.step.len()).sum::<usize>());
         let mut variants = Vec::new();
         for prefetch in self.prefetches(OPS_MAX / ops.max(1)) {
             let picture = if prefetch == given { self.draw(&own)? } else { self.draw(&self.planned_with(prefetch))? };

@@ -137,16 +137,16 @@ fn facts(picture: &Picture) -> DrawnBlock {
 }
 
 fn facts_of(picture: &Picture) -> Vec<String> {
-    let (number, stage) = fullest(picture);
-    let whose = if picture.stages.len() > 1 { format!(" of pipeline stage {number}") } else { String::new() };
-    let sent: Vec<String> = stage.traffic.iter().filter(|part| part.bytes > 0).map(sent).collect();
-    let all: usize = stage.traffic.iter().map(|part| part.bytes).sum();
+    let (number, pipeline_stage) = fullest(picture);
+    let whose = if picture.pipeline_stages.len() > 1 { format!(" of pipeline stage {number}") } else { String::new() };
+    let sent: Vec<String> = pipeline_stage.traffic.iter().filter(|part| part.bytes > 0).map(sent).collect();
+    let all: usize = pipeline_stage.traffic.iter().map(|part| part.bytes).sum();
     let step = match (&picture.hardware, picture.clock) {
         (Some(hardware), _) => format!("A step: {}, predicted for {hardware}.", clocked(picture, picture.end)),
         _ => format!("A step: {} of computation; communication takes no time here.", clocked(picture, picture.end)),
     };
     let mut lines = vec![step];
-    let arena = stage.memory.arena_bytes;
+    let arena = pipeline_stage.memory.arena_bytes;
     lines.push(format!(
         "A rank{whose} takes {}: an arena of {}, and at most {} outside of it.",
         Bytes(arena + picture.outside_bytes),
@@ -178,8 +178,10 @@ fn wrapped(head: String, pieces: Vec<String>) -> Vec<String> {
 
 /// The pipeline stage whose ranks take most.
 fn fullest(picture: &Picture) -> (usize, &PipelineStagePicture) {
-    let stages = picture.stages.iter().enumerate().rev();
-    stages.max_by_key(|(_, stage)| stage.memory.arena_bytes).expect("a plan has a pipeline stage")
+    let pipeline_stages = picture.pipeline_stages.iter().enumerate().rev();
+    pipeline_stages
+        .max_by_key(|(_, pipeline_stage)| pipeline_stage.memory.arena_bytes)
+        .expect("a plan has a pipeline stage")
 }
 
 /// A time on the clock of a picture.

@@ -66,23 +66,23 @@ fn numbers(value: &Value) -> Vec<usize> {
 
 /// Holds what a page carries of a plan against the plan.
 fn hold(carried: &Value, plan: &Plan) {
-    assert_eq!(carried["format"], "zero-picture-1");
+    assert_eq!(carried["format"], "zero-picture-2");
     assert_eq!(number(&carried["params"]), plan.params());
     assert_eq!(carried["mesh"]["ranks"].as_array().map(Vec::len), Some(plan.config.mesh.ranks()));
     let outside = plan.outside_bytes(&zero_plan::footprint::RunSize::LEAST);
     assert_eq!(number(&carried["outside_bytes"]), outside);
     assert_eq!(number(&carried["limits"][0][1]), plan.config.memory_bytes.expect("a budget"));
-    assert_eq!(carried["stages"].as_array().map(Vec::len), Some(plan.pipeline_stages.len()));
-    for (pipeline, stage) in plan.pipeline_stages.iter().enumerate() {
-        let drawn = &carried["stages"][pipeline];
-        let regions = Kind::ALL.map(|kind| stage.memory.region(kind).bytes);
+    assert_eq!(carried["pipeline_stages"].as_array().map(Vec::len), Some(plan.pipeline_stages.len()));
+    for (pipeline, pipeline_stage) in plan.pipeline_stages.iter().enumerate() {
+        let drawn = &carried["pipeline_stages"][pipeline];
+        let regions = Kind::ALL.map(|kind| pipeline_stage.memory.region(kind).bytes);
         assert_eq!(numbers(&drawn["memory"]["regions"]), regions);
-        assert_eq!(number(&drawn["memory"]["arena_bytes"]), stage.memory.bytes_per_rank());
+        assert_eq!(number(&drawn["memory"]["arena_bytes"]), pipeline_stage.memory.bytes_per_rank());
         let peak = plan.peak(pipeline);
         assert_eq!(numbers(&drawn["memory"]["peak"]["bytes"]), peak.bytes);
         assert_eq!(number(&drawn["memory"]["peak"]["total_bytes"]), peak.total_bytes());
-        assert_eq!(stage.step[number(&drawn["memory"]["peak"]["op"])], peak.op);
-        let traffic = Traffic::of(plan, plan.first_rank(pipeline), stage.step);
+        assert_eq!(pipeline_stage.step[number(&drawn["memory"]["peak"]["op"])], peak.op);
+        let traffic = Traffic::of(plan, plan.first_rank(pipeline), pipeline_stage.step);
         let part = |name: &str| {
             let parts = drawn["traffic"].as_array().expect("a list").iter();
             parts.filter(|part| part["name"] == name).map(|part| number(&part["bytes"])).sum::<usize>()
@@ -93,12 +93,12 @@ fn hold(carried: &Value, plan: &Plan) {
         assert_eq!(part("activations"), traffic.activation_bytes);
         assert_eq!(part("loss and norm"), traffic.agree_bytes);
         for column in ["verb", "about", "micro_batch", "nth", "start", "end", "waited", "sent"] {
-            assert_eq!(drawn["ops"][column].as_array().map(Vec::len), Some(stage.step.len()), "{column}");
+            assert_eq!(drawn["ops"][column].as_array().map(Vec::len), Some(pipeline_stage.step.len()), "{column}");
         }
         let gathers = |op: &&zero_plan::Op| matches!(op, zero_plan::Op::Gather { .. });
         let drawn_gathers = numbers(&drawn["ops"]["verb"]).into_iter();
         let drawn_gathers = drawn_gathers.filter(|&verb| carried["verbs"][verb]["name"] == "gather");
-        assert_eq!(drawn_gathers.count(), stage.step.iter().filter(gathers).count());
+        assert_eq!(drawn_gathers.count(), pipeline_stage.step.iter().filter(gathers).count());
     }
 }
 
@@ -159,12 +159,12 @@ fn numbers_of_a_figure_are_those_of_its_plan() {
     let subject = PicturedSpec::of(&spec, Some(&hardware));
     let figure = svg::figure(&subject.picture().expect("a picture"));
     subject.planned().with(|plan| {
-        let stage = (0..plan.pipeline_stages.len())
-            .max_by_key(|&stage| (plan.pipeline_stages[stage].memory.bytes_per_rank(), usize::MAX - stage));
-        let stage = stage.expect("a stage");
-        let (memory, peak) = (&plan.pipeline_stages[stage].memory, plan.peak(stage));
+        let pipeline = (0..plan.pipeline_stages.len())
+            .max_by_key(|&pipeline| (plan.pipeline_stages[pipeline].memory.bytes_per_rank(), usize::MAX - pipeline));
+        let pipeline = pipeline.expect("a pipeline stage");
+        let (memory, peak) = (&plan.pipeline_stages[pipeline].memory, plan.peak(pipeline));
         let outside = plan.outside_bytes(&zero_plan::footprint::RunSize::LEAST);
-        let traffic = Traffic::of(plan, plan.first_rank(stage), plan.pipeline_stages[stage].step);
+        let traffic = Traffic::of(plan, plan.first_rank(pipeline), plan.pipeline_stages[pipeline].step);
         let step = zero_plan::simulate::ShownTime(simulate(plan, &hardware).expect("it fits").step_s);
         let mut said = vec![
             format!("an arena of {}", Bytes(memory.bytes_per_rank())),

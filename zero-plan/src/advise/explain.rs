@@ -167,7 +167,7 @@ fn pick(question: &Question, shapes: &mut UnitShapes, timed: &TimedLayout) -> Op
     PlanBuf::new(question.name, config, units).with(|plan| {
         let timeline = simulate(plan, question.hardware).ok()?;
         let lanes = 0..timeline.lanes.len();
-        let parts: Vec<_> = lanes.map(|stage| timeline.parts(plan, stage)).collect();
+        let parts: Vec<_> = lanes.map(|pipeline| timeline.parts(plan, pipeline)).collect();
         let most = |seconds: &dyn Fn(usize) -> f64| (0..parts.len()).map(seconds).fold(0.0, f64::max);
         Some(Pick {
             candidate,
@@ -189,8 +189,8 @@ fn sent(plan: &Plan, timeline: &Timeline) -> Vec<LinkUse> {
     use crate::simulate::StepPart;
     let mut all = Vec::new();
     for (flow, link) in Flow::ALL.into_iter().flat_map(|flow| LinkKind::ALL.map(|link| (flow, link))) {
-        let of_lane = |stage: usize| {
-            let transfers = timeline.lanes[stage].transfers.iter().filter(|it| (it.flow, it.link) == (flow, link));
+        let of_lane = |pipeline: usize| {
+            let transfers = timeline.lanes[pipeline].transfers.iter().filter(|it| (it.flow, it.link) == (flow, link));
             let none = LinkUse { flow, link, bytes: 0, busy_s: 0.0, link_s: 0.0, exposed_s: 0.0 };
             let all = transfers.fold(none, |all, it| LinkUse {
                 bytes: all.bytes + it.bytes,
@@ -198,7 +198,10 @@ fn sent(plan: &Plan, timeline: &Timeline) -> Vec<LinkUse> {
                 link_s: all.link_s + it.end_s - it.start_s,
                 ..all
             });
-            LinkUse { exposed_s: timeline.parts(plan, stage).sum(|part| part == StepPart::Exposed(flow, link)), ..all }
+            LinkUse {
+                exposed_s: timeline.parts(plan, pipeline).sum(|part| part == StepPart::Exposed(flow, link)),
+                ..all
+            }
         };
         let lanes = (0..timeline.lanes.len()).map(of_lane);
         all.extend(lanes.max_by(|a, b| (a.bytes, a.exposed_s).partial_cmp(&(b.bytes, b.exposed_s)).expect("times")));

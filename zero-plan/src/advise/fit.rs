@@ -37,7 +37,7 @@ impl Demand {
         if smaller_than_shards(config, units).is_some() || !is_compilable(&tables) {
             return None;
         }
-        let memories = (0..config.mesh.pipeline).map(|stage| Memory::of(&tables, stage));
+        let memories = (0..config.mesh.pipeline).map(|pipeline| Memory::of(&tables, pipeline));
         let memory = memories.max_by_key(Memory::bytes_per_rank)?;
         Some(Self { bytes: rank_bytes(&tables, &memory), memory })
     }

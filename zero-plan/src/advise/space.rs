@@ -20,7 +20,7 @@ const PREFETCH: [usize; 4] = [2, 1, 4, 0];
 const RECOMPUTE: [Option<usize>; 3] = [None, Some(2), Some(1)];
 const SCHEDULES: [Schedule; 4] =
     [Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved { chunks: 2 }, Schedule::Interleaved { chunks: 4 }];
-/// Without a number of tokens, micro-batches of a pipeline in multiples of its stages.
+/// Without a number of tokens, micro-batches of a pipeline in multiples of its pipeline stages.
 const FILLS: [usize; 3] = [1, 2, 4];
 
 use Axis::{Pipeline, Replica, Zero};

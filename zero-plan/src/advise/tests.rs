@@ -78,14 +78,14 @@ struct Artificial(u64);
 impl Judge for Artificial {
     fn step_s(&self, plan: &Plan) -> Option<f64> {
         let (mut cost, seed) = (0.0, self.0 as f64);
-        for (number, stage) in plan.pipeline_stages.iter().enumerate() {
-            let traffic = Traffic::of(plan, plan.first_rank(number), stage.step);
+        for (number, pipeline_stage) in plan.pipeline_stages.iter().enumerate() {
+            let traffic = Traffic::of(plan, plan.first_rank(number), pipeline_stage.step);
             for (i, axis) in Axis::ALL.into_iter().enumerate() {
                 let weight = if plan.config.mesh.crosses_nodes(axis) { 7.0 } else { 1.0 };
                 cost += weight * traffic.on(axis) as f64 * (1.0 + (seed * (i + 1) as f64).sin().abs());
             }
-            cost += stage.step.len() as f64 * 300.0 * (seed * 5.0).cos().abs();
-            cost += stage.memory.bytes_per_rank() as f64 * (seed * 3.0).sin().abs();
+            cost += pipeline_stage.step.len() as f64 * 300.0 * (seed * 5.0).cos().abs();
+            cost += pipeline_stage.memory.bytes_per_rank() as f64 * (seed * 3.0).sin().abs();
         }
         Some(cost)
     }

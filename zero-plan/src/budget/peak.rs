@@ -64,17 +64,17 @@ pub const fn peak(tables: &Tables, memory: &Memory, ops: &[Op]) -> Peak {
 }
 
 impl Plan<'_> {
-    /// The most that is in use on a rank of pipeline stage `stage` in a training step, and during which op.
-    pub const fn peak(&self, stage: usize) -> Peak {
-        peak(&self.tables(), &self.pipeline_stages[stage].memory, self.pipeline_stages[stage].step)
+    /// The most that is in use on a rank of pipeline stage `pipeline` in a training step, and during which op.
+    pub const fn peak(&self, pipeline: usize) -> Peak {
+        peak(&self.tables(), &self.pipeline_stages[pipeline].memory, self.pipeline_stages[pipeline].step)
     }
 
-    /// What is in use on a rank of pipeline stage `stage` during each op of a training step: bytes, by [`Kind::ALL`]. The
+    /// What is in use on a rank of pipeline stage `pipeline` during each op of a training step: bytes, by [`Kind::ALL`]. The
     /// first op at which their sum is largest is that of [`Plan::peak`].
-    pub fn in_use(&self, stage: usize) -> Vec<[usize; Kind::ALL.len()]> {
-        let (tables, memory) = (self.tables(), &self.pipeline_stages[stage].memory);
+    pub fn in_use(&self, pipeline: usize) -> Vec<[usize; Kind::ALL.len()]> {
+        let (tables, memory) = (self.tables(), &self.pipeline_stages[pipeline].memory);
         let mut in_use = InUse::new(memory);
-        self.pipeline_stages[stage].step.iter().map(|&op| in_use.during(&tables, memory, op)).collect()
+        self.pipeline_stages[pipeline].step.iter().map(|&op| in_use.during(&tables, memory, op)).collect()
     }
 }
 

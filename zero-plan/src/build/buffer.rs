@@ -18,12 +18,12 @@ pub struct PlanBuf {
     chunks: Vec<Chunk>,
     placements: Vec<Placement>,
     buckets: Vec<Bucket>,
-    stages: Vec<StageBuf>,
+    pipeline_stages: Vec<PipelineStageBuf>,
 }
 
 /// Training step, evaluation and arena of a pipeline stage.
 #[derive(Clone, Debug)]
-struct StageBuf {
+struct PipelineStageBuf {
     step: QueuedTable,
     evaluation: QueuedTable,
     memory: Memory,
@@ -48,41 +48,42 @@ impl PlanBuf {
         let mut placements = vec![Placement::NONE; units.len()];
         fill_placements(&tables, &mut placements);
         let tables = Tables { placements: &placements, ..tables };
-        let ops = |pass, stage| {
-            let mut ops = vec![Op::Agree; op_bound(pass, &tables, stage)];
+        let ops = |pass, pipeline| {
+            let mut ops = vec![Op::Agree; op_bound(pass, &tables, pipeline)];
             let taken = ScheduleScratch {
-                slots: &mut vec![0; tables.activation_slots(stage)],
+                slots: &mut vec![0; tables.activation_slots(pipeline)],
                 gathered: &mut vec![false; units.len()],
             };
-            let len = fill_ops(pass, &tables, stage, taken, &mut ops);
+            let len = fill_ops(pass, &tables, pipeline, taken, &mut ops);
             ops.truncate(len);
             ops
         };
-        let table = |pass, stage| {
-            let ops = ops(pass, stage);
-            let queue = if config.has_streams() { queue(pass, &tables, stage, &ops) } else { Vec::new() };
+        let table = |pass, pipeline| {
+            let ops = ops(pass, pipeline);
+            let queue = if config.has_streams() { queue(pass, &tables, pipeline, &ops) } else { Vec::new() };
             (ops, queue)
         };
-        let stage = |stage| StageBuf {
-            step: table(Pass::Train, stage),
-            evaluation: table(Pass::Evaluate, stage),
-            memory: Memory::of(&tables, stage),
+        let pipeline_stage = |pipeline| PipelineStageBuf {
+            step: table(Pass::Train, pipeline),
+            evaluation: table(Pass::Evaluate, pipeline),
+            memory: Memory::of(&tables, pipeline),
         };
-        let stages = (0..config.mesh.pipeline).map(stage).collect();
-        Self { model: model.to_owned(), config, units: units.to_vec(), chunks, placements, buckets, stages }
+        let pipeline_stages = (0..config.mesh.pipeline).map(pipeline_stage).collect();
+        Self { model: model.to_owned(), config, units: units.to_vec(), chunks, placements, buckets, pipeline_stages }
     }
 
     /// The tables of each pipeline stage, for [`PlanBuf::as_plan`].
     pub fn pipeline_stages(&self) -> Vec<PipelineStage<'_>> {
-        fn of(stage: &StageBuf) -> PipelineStage<'_> {
-            let StageBuf { step: (step, step_queue), evaluation: (evaluation, evaluation_queue), memory } = stage;
+        fn of(pipeline_stage: &PipelineStageBuf) -> PipelineStage<'_> {
+            let PipelineStageBuf { step: (step, step_queue), evaluation: (evaluation, evaluation_queue), memory } =
+                pipeline_stage;
             PipelineStage { step, evaluation, step_queue, evaluation_queue, memory: *memory }
         }
-        self.stages.iter().map(of).collect()
+        self.pipeline_stages.iter().map(of).collect()
     }
 
-    /// The plan, with `stages` from [`PlanBuf::pipeline_stages`].
-    pub fn as_plan<'a>(&'a self, stages: &'a [PipelineStage<'a>]) -> Plan<'a> {
+    /// The plan, with `pipeline_stages` from [`PlanBuf::pipeline_stages`].
+    pub fn as_plan<'a>(&'a self, pipeline_stages: &'a [PipelineStage<'a>]) -> Plan<'a> {
         Plan {
             model: &self.model,
             config: self.config,
@@ -90,7 +91,7 @@ impl PlanBuf {
             chunks: &self.chunks,
             placements: &self.placements,
             buckets: &self.buckets,
-            pipeline_stages: stages,
+            pipeline_stages,
         }
     }
 
@@ -100,13 +101,13 @@ impl PlanBuf {
     }
 }
 
-fn queue(pass: Pass, tables: &Tables, stage: usize, ops: &[Op]) -> Vec<Queued> {
+fn queue(pass: Pass, tables: &Tables, pipeline: usize, ops: &[Op]) -> Vec<Queued> {
     let (units, buckets) = (tables.units.len(), tables.buckets.len());
     let mut queue = vec![Queued::of(Stream::Compute); ops.len()];
     let seen = Seen {
         gathers: &mut vec![None; units],
         releases: &mut vec![None; units],
-        slots: &mut vec![None; tables.activation_slots(stage)],
+        slots: &mut vec![None; tables.activation_slots(pipeline)],
         offers: &mut vec![None; buckets],
         settles: &mut vec![None; buckets],
     };

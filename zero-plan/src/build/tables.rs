@@ -87,7 +87,7 @@ macro_rules! static_plan {
                 &TABLES,
                 &EVALUATIONS.of_each(),
             );
-        const STAGES: [t::PipelineStage; __CONFIG.mesh.pipeline] =
+        const PIPELINE_STAGES: [t::PipelineStage; __CONFIG.mesh.pipeline] =
             t::pipeline_stages((STEPS, STEP_QUEUES), (EVALUATIONS, EVALUATION_QUEUES), &MEMORIES);
         t::Plan {
             model: $model,
@@ -96,7 +96,7 @@ macro_rules! static_plan {
             chunks: &CHUNKS,
             placements: &PLACEMENTS,
             buckets: &BUCKETS,
-            pipeline_stages: &STAGES,
+            pipeline_stages: &PIPELINE_STAGES,
         }
     }};
 }
@@ -112,9 +112,9 @@ pub const fn require_sound(tables: &Tables, memories: &[Memory]) {
 /// Stops the build where a schedule breaks a rule: an error of this crate, not of its user.
 #[track_caller]
 pub const fn require_checked(subject: CheckedTables, scratch: CheckScratch) {
-    let stage = subject.stage;
+    let pipeline = subject.pipeline;
     if let Err(fault) = check(subject, scratch) {
-        let message = Message::new().text("[Z0291] unsound schedule of pipeline stage ").number(stage);
+        let message = Message::new().text("[Z0291] unsound schedule of pipeline stage ").number(pipeline);
         panic!("{}", message.text(" at op ").number(fault.op).text(": ").text(fault.rule).as_str());
     }
 }
@@ -150,10 +150,10 @@ pub const fn placements<const U: usize>(tables: &Tables) -> [Placement; U] {
 #[track_caller]
 pub const fn memories<const P: usize>(tables: &Tables) -> [Memory; P] {
     let mut out = [Memory::NONE; P];
-    let mut stage = 0;
-    while stage < P {
-        out[stage] = Memory::of(tables, stage);
-        stage += 1;
+    let mut pipeline = 0;
+    while pipeline < P {
+        out[pipeline] = Memory::of(tables, pipeline);
+        pipeline += 1;
     }
     require_sound(tables, &out);
     out
@@ -161,11 +161,11 @@ pub const fn memories<const P: usize>(tables: &Tables) -> [Memory; P] {
 
 /// The most slots for activations that a pipeline stage has.
 pub const fn slots_max(tables: &Tables) -> usize {
-    let (mut most, mut stage) = (0, 0);
-    while stage < tables.config.mesh.pipeline {
-        let slots = tables.activation_slots(stage);
+    let (mut most, mut pipeline) = (0, 0);
+    while pipeline < tables.config.mesh.pipeline {
+        let slots = tables.activation_slots(pipeline);
         most = if slots > most { slots } else { most };
-        stage += 1;
+        pipeline += 1;
     }
     most
 }
@@ -179,10 +179,10 @@ pub const fn checked_ops(tables: &Tables, origin: &Origin) -> usize {
 
 /// Room for the ops of all pipeline stages.
 pub const fn ops_bound(pass: Pass, tables: &Tables) -> usize {
-    let (mut sum, mut stage) = (0, 0);
-    while stage < tables.config.mesh.pipeline {
-        sum += op_bound(pass, tables, stage);
-        stage += 1;
+    let (mut sum, mut pipeline) = (0, 0);
+    while pipeline < tables.config.mesh.pipeline {
+        sum += op_bound(pass, tables, pipeline);
+        pipeline += 1;
     }
     sum
 }
@@ -197,9 +197,9 @@ pub struct Schedules<const N: usize, const P: usize> {
 
 impl<const N: usize, const P: usize> Schedules<N, P> {
     /// The schedule of a pipeline stage.
-    pub const fn of(&self, stage: usize) -> &[Op] {
-        let start = if stage == 0 { 0 } else { self.ends[stage - 1] };
-        self.ops.split_at(self.ends[stage]).0.split_at(start).1
+    pub const fn of(&self, pipeline: usize) -> &[Op] {
+        let start = if pipeline == 0 { 0 } else { self.ends[pipeline - 1] };
+        self.ops.split_at(self.ends[pipeline]).0.split_at(start).1
     }
 
     /// Ops of all of them.
@@ -210,10 +210,10 @@ impl<const N: usize, const P: usize> Schedules<N, P> {
     /// The schedules of all pipeline stages.
     pub const fn of_each(&self) -> [&[Op]; P] {
         let mut out = [&[] as &[Op]; P];
-        let mut stage = 0;
-        while stage < P {
-            out[stage] = self.of(stage);
-            stage += 1;
+        let mut pipeline = 0;
+        while pipeline < P {
+            out[pipeline] = self.of(pipeline);
+            pipeline += 1;
         }
         out
     }
@@ -226,12 +226,12 @@ pub const fn schedules<const N: usize, const P: usize, const U: usize, const B: 
     tables: &Tables,
 ) -> Schedules<N, P> {
     let mut schedules = Schedules { ops: [Op::Agree; N], ends: [0; P] };
-    let (mut stage, mut start) = (0, 0);
-    while stage < P {
+    let (mut pipeline, mut start) = (0, 0);
+    while pipeline < P {
         let ops = schedules.ops.split_at_mut(start).1;
         let taken = ScheduleScratch { slots: &mut [0; A], gathered: &mut [false; U] };
-        let len = fill_ops(pass, tables, stage, taken, ops);
-        let subject = CheckedTables { pass, stage, tables: *tables, ops: ops.split_at(len).0 };
+        let len = fill_ops(pass, tables, pipeline, taken, ops);
+        let subject = CheckedTables { pass, pipeline, tables: *tables, ops: ops.split_at(len).0 };
         let scratch = CheckScratch {
             units: &mut [UnitState::NEW; U],
             buckets: &mut [BucketState::NEW; B],
@@ -239,8 +239,8 @@ pub const fn schedules<const N: usize, const P: usize, const U: usize, const B: 
         };
         require_checked(subject, scratch);
         start += len;
-        schedules.ends[stage] = start;
-        stage += 1;
+        schedules.ends[pipeline] = start;
+        pipeline += 1;
     }
     schedules
 }
@@ -267,8 +267,8 @@ pub const fn queues<const N: usize, const U: usize, const B: usize, const A: usi
     schedules: &[&[Op]],
 ) -> Queues<N> {
     let mut queues = Queues([Queued::of(Stream::Compute); N]);
-    let (mut stage, mut start) = (0, 0);
-    while N > 0 && stage < schedules.len() {
+    let (mut pipeline, mut start) = (0, 0);
+    while N > 0 && pipeline < schedules.len() {
         let seen = Seen {
             gathers: &mut [None; U],
             releases: &mut [None; U],
@@ -276,9 +276,9 @@ pub const fn queues<const N: usize, const U: usize, const B: usize, const A: usi
             offers: &mut [None; B],
             settles: &mut [None; B],
         };
-        fill_queue(pass, tables, schedules[stage], seen, queues.0.split_at_mut(start).1);
-        start += schedules[stage].len();
-        stage += 1;
+        fill_queue(pass, tables, schedules[pipeline], seen, queues.0.split_at_mut(start).1);
+        start += schedules[pipeline].len();
+        pipeline += 1;
     }
     queues
 }
@@ -291,17 +291,17 @@ pub const fn pipeline_stages<'a, const N: usize, const M: usize, const P: usize,
     let none =
         PipelineStage { step: &[], evaluation: &[], step_queue: &[], evaluation_queue: &[], memory: Memory::NONE };
     let mut out = [none; P];
-    let mut stage = 0;
-    while stage < P {
-        let (step, evaluation) = (steps.of(stage), evaluations.of(stage));
-        out[stage] = PipelineStage {
+    let mut pipeline = 0;
+    while pipeline < P {
+        let (step, evaluation) = (steps.of(pipeline), evaluations.of(pipeline));
+        out[pipeline] = PipelineStage {
             step,
             evaluation,
-            step_queue: step_queues.before(steps.ends[stage], step.len()),
-            evaluation_queue: evaluation_queues.before(evaluations.ends[stage], evaluation.len()),
-            memory: memories[stage],
+            step_queue: step_queues.before(steps.ends[pipeline], step.len()),
+            evaluation_queue: evaluation_queues.before(evaluations.ends[pipeline], evaluation.len()),
+            memory: memories[pipeline],
         };
-        stage += 1;
+        pipeline += 1;
     }
     out
 }

@@ -25,7 +25,7 @@ impl Checker<'_, '_> {
     /// Takes a slot for the chunk that begins with `unit`.
     pub(super) const fn take_slot(&mut self, unit: usize, micro_batch: usize, slot: usize) -> BrokenRule {
         rules! {
-            slot < self.subject.tables.activation_slots(self.subject.stage) => "activations in a slot that is not there",
+            slot < self.subject.tables.activation_slots(self.subject.pipeline) => "activations in a slot that is not there",
             // Otherwise it overwrites activations that a backward has still to read.
             self.slots[slot].0 == 0 => "activations in a slot in use",
         }

@@ -20,10 +20,10 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> BrokenRule {
     if let Some(rule) = check_cover(tables) {
         return Some(rule);
     }
-    let mut stage = 0;
-    while stage < memories.len() {
-        let memory = &memories[stage];
-        let own = last_rank(tables, memory, stage);
+    let mut pipeline = 0;
+    while pipeline < memories.len() {
+        let memory = &memories[pipeline];
+        let own = last_rank(tables, memory, pipeline);
         if let Some(rule) = check_flat(&own) {
             return Some(rule);
         }
@@ -39,7 +39,7 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> BrokenRule {
         if let Some(rule) = check_regions(tables, memory) {
             return Some(rule);
         }
-        stage += 1;
+        pipeline += 1;
     }
     None
 }

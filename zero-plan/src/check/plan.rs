@@ -11,17 +11,17 @@ impl Plan<'_> {
     /// # Errors
     /// The first rule that is broken.
     pub fn check(&self) -> Result<(), Fault> {
-        let memories: Vec<Memory> = self.pipeline_stages.iter().map(|stage| stage.memory).collect();
+        let memories: Vec<Memory> = self.pipeline_stages.iter().map(|pipeline_stage| pipeline_stage.memory).collect();
         if let Some(rule) = check_layout(&self.tables(), &memories) {
             return Err(Fault { op: 0, rule });
         }
-        for (stage, schedules) in self.pipeline_stages.iter().enumerate() {
+        for (pipeline, schedules) in self.pipeline_stages.iter().enumerate() {
             for (pass, ops) in [(Pass::Train, schedules.step), (Pass::Evaluate, schedules.evaluation)] {
-                let subject = CheckedTables { pass, stage, tables: self.tables(), ops };
+                let subject = CheckedTables { pass, pipeline, tables: self.tables(), ops };
                 let scratch = CheckScratch {
                     units: &mut vec![UnitState::NEW; self.units.len()],
                     buckets: &mut vec![BucketState::NEW; self.buckets.len()],
-                    slots: &mut vec![SlotState::NEW; self.tables().activation_slots(stage)],
+                    slots: &mut vec![SlotState::NEW; self.tables().activation_slots(pipeline)],
                 };
                 check(subject, scratch)?;
             }

@@ -97,14 +97,14 @@ mod tests {
             let config = Config { recompute: Recompute::Every(2), prefetch: 1, transport, ..config.at_stage(stage) };
             PlanBuf::new("Odd", config, &units).with(|plan| {
                 for rank in 0..mesh.ranks() {
-                    let (stage, mut position) = (plan.of_rank(rank), Position::new(units.len()));
-                    for &op in stage.step {
+                    let (pipeline_stage, mut position) = (plan.of_rank(rank), Position::new(units.len()));
+                    for &op in pipeline_stage.step {
                         accesses(plan, Pass::Train, op, &position, mesh.coordinates(rank), &mut |access| {
                             assert_eq!(access.place.offset_bytes % 256, 0, "{op:?}: {access:?}");
                         });
                         position.pass(op);
                     }
-                    for region in stage.memory.regions {
+                    for region in pipeline_stage.memory.regions {
                         assert_eq!(region.offset_bytes % 256, 0, "{region:?}");
                         assert_ne!(region.home, Home::Common);
                     }

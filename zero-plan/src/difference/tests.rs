@@ -23,8 +23,8 @@ fn units() -> Vec<Unit> {
 fn difference(first: &str, second: &str) -> Difference {
     let specs = [first, second].map(|text| parse(text).expect(text));
     let [a, b] = specs.each_ref().map(|spec| PlanBuf::new("Tiny", spec.config(), &units()));
-    let (a_stages, b_stages) = (a.pipeline_stages(), b.pipeline_stages());
-    let (a, b) = (a.as_plan(&a_stages), b.as_plan(&b_stages));
+    let (a_pipeline_stages, b_pipeline_stages) = (a.pipeline_stages(), b.pipeline_stages());
+    let (a, b) = (a.as_plan(&a_pipeline_stages), b.as_plan(&b_pipeline_stages));
     let side = |name, spec, plan, step_s| PlanSide { name, spec, plan, step_s: Some(step_s) };
     Difference::of(&side("a.ron", &specs[0], &a, 1.0), &side("b.ron", &specs[1], &b, 0.9))
 }
@@ -98,13 +98,15 @@ fn a_key_that_changes_no_op_is_still_a_difference() {
 }
 
 #[test]
-fn pipelines_of_other_lengths_differ_stage_by_stage() {
-    let with = |stages: usize| {
-        format!("(mesh: (zero: 1, pipeline: {stages}), zero: (stage: 0), batch: (micro_batches: 4), transport: Local)")
+fn pipelines_of_other_lengths_differ_by_pipeline_stage() {
+    let with = |pipeline_stages: usize| {
+        format!(
+            "(mesh: (zero: 1, pipeline: {pipeline_stages}), zero: (stage: 0), batch: (micro_batches: 4), transport: Local)"
+        )
     };
     let difference = difference(&with(2), &with(3));
-    let stages: Vec<_> = difference.schedules.iter().map(|it| it.pipeline_stage).collect();
-    assert!(stages.contains(&2), "{stages:?}");
+    let pipeline_stages: Vec<_> = difference.schedules.iter().map(|it| it.pipeline_stage).collect();
+    assert!(pipeline_stages.contains(&2), "{pipeline_stages:?}");
     let last = difference.schedules.last().expect("the third");
     assert_eq!((last.op, last.first.as_ref()), (0, None));
     assert!(last.second.is_some());

@@ -14,7 +14,7 @@ pub struct Decoding {
     pub saved_bytes: usize,
     /// What enters a unit, or leaves it: two of these lie behind what is saved, and units take turns with them.
     pub boundary_bytes: usize,
-    /// The caches of all units of the stage, behind these.
+    /// The caches of all units of the pipeline stage, behind these.
     pub caches_bytes: usize,
 }
 
@@ -22,13 +22,13 @@ impl Decoding {
     /// Of a model that caches nothing.
     pub(crate) const NONE: Self = Self { saved_bytes: 0, boundary_bytes: 0, caches_bytes: 0 };
 
-    /// That of pipeline stage `stage`. Needs the units and chunks of `tables`, nothing else.
-    pub(super) const fn of(tables: &Tables, stage: usize) -> Self {
+    /// That of pipeline stage `pipeline`. Needs the units and chunks of `tables`, nothing else.
+    pub(super) const fn of(tables: &Tables, pipeline: usize) -> Self {
         let mut decoding = Self::NONE;
         if !caches(tables.units) {
             return decoding;
         }
-        let mut chunk = stage;
+        let mut chunk = pipeline;
         while chunk < tables.chunks.len() {
             let mut i = tables.chunks[chunk].first;
             while i < tables.chunks[chunk].end {
@@ -59,9 +59,9 @@ impl Decoding {
 }
 
 /// Gives the caches of a pipeline stage their places.
-pub(super) const fn fill_caches(tables: &Tables, stage: usize, out: &mut [Placement]) {
-    let mut start = Decoding::of(tables, stage).caches_start();
-    let mut chunk = stage;
+pub(super) const fn fill_caches(tables: &Tables, pipeline: usize, out: &mut [Placement]) {
+    let mut start = Decoding::of(tables, pipeline).caches_start();
+    let mut chunk = pipeline;
     while chunk < tables.chunks.len() {
         let mut i = tables.chunks[chunk].first;
         while i < tables.chunks[chunk].end {

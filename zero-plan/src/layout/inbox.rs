@@ -18,11 +18,11 @@ pub(crate) const fn terms_bytes(config: &Config, axis: Axis, elements: usize) ->
 }
 
 /// Bytes of the gradients of a tied unit that arrive at the pipeline stage of its owner.
-pub(crate) const fn tied_bytes(tables: &Tables, stage: usize) -> usize {
+pub(crate) const fn tied_bytes(tables: &Tables, pipeline: usize) -> usize {
     let (config, last) = (tables.config, tables.units.len() - 1);
     if config.has_carried_along(Axis::Pipeline)
         && tables.is_mirror(last)
-        && tables.pipeline_stage_of(tables.units[last].source) == stage
+        && tables.pipeline_stage_of(tables.units[last].source) == pipeline
     {
         tables.padded(last) / config.mesh.data_ranks() * config.precision.reduce.bytes()
     } else {
@@ -31,8 +31,8 @@ pub(crate) const fn tied_bytes(tables: &Tables, stage: usize) -> usize {
 }
 
 /// Bytes of all that is added up on a pipeline stage, with terms of a bucket of so many gradients.
-pub(crate) const fn arriving_bytes(tables: &Tables, stage: usize, elements: usize) -> usize {
+pub(crate) const fn arriving_bytes(tables: &Tables, pipeline: usize, elements: usize) -> usize {
     let config = tables.config;
     let terms = terms_bytes(config, Axis::Zero, elements) + terms_bytes(config, Axis::Replica, elements);
-    terms + tied_bytes(tables, stage)
+    terms + tied_bytes(tables, pipeline)
 }

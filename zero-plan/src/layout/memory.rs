@@ -175,9 +175,9 @@ impl Memory {
         returning_slot_bytes: 0,
     };
 
-    /// The arena of a rank of pipeline stage `stage`. Needs the units and chunks of `tables`, nothing else.
-    pub const fn of(tables: &Tables, stage: usize) -> Self {
-        let sizes = RegionSizes::of(tables, stage);
+    /// The arena of a rank of pipeline stage `pipeline`. Needs the units and chunks of `tables`, nothing else.
+    pub const fn of(tables: &Tables, pipeline: usize) -> Self {
+        let sizes = RegionSizes::of(tables, pipeline);
         let mut memory = Memory {
             gathered_slot: sizes.flat_max,
             bucket_slot: sizes.bucket_max,

@@ -5,8 +5,8 @@ use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, arriv
 use crate::mesh::Axis;
 
 pub(super) struct RegionSizes {
-    stage: usize,
-    /// Flat buffers of the parameters that the stage holds, mirrors included.
+    pipeline: usize,
+    /// Flat buffers of the parameters that the pipeline stage holds, mirrors included.
     held: usize,
     /// Flat buffers of the parameters that it updates.
     owned: usize,
@@ -31,9 +31,9 @@ pub(super) struct RegionSizes {
 }
 
 impl RegionSizes {
-    pub(super) const fn of(tables: &Tables, stage: usize) -> Self {
+    pub(super) const fn of(tables: &Tables, pipeline: usize) -> Self {
         let mut sizes = RegionSizes {
-            stage,
+            pipeline,
             held: 0,
             owned: 0,
             gradients: 0,
@@ -43,20 +43,20 @@ impl RegionSizes {
             bucket_max: 0,
             staging_slots: 0,
             activation_slot_bytes: 0,
-            activation_slots: tables.activation_slots(stage),
-            decoding: Decoding::of(tables, stage),
+            activation_slots: tables.activation_slots(pipeline),
+            decoding: Decoding::of(tables, pipeline),
             recomputed_bytes_max: 0,
             boundary_bytes_max: 0,
             outgoing_bytes_max: 0,
             incoming_bytes_max: 0,
             workspace_bytes_max: 0,
         };
-        let mut chunk = stage;
+        let mut chunk = pipeline;
         while chunk < tables.chunks.len() {
             sizes.add_chunk(tables, chunk);
             chunk += tables.config.mesh.pipeline;
         }
-        sizes.workspace_bytes_max = max(sizes.workspace_bytes_max, spare_batch_bytes(tables, stage));
+        sizes.workspace_bytes_max = max(sizes.workspace_bytes_max, spare_batch_bytes(tables, pipeline));
         sizes
     }
 
@@ -133,7 +133,7 @@ impl RegionSizes {
         let config = tables.config;
         let shards =
             if config.has_carried_along(Axis::Zero) && config.converts_gathers() { self.gathered(tables) } else { 0 };
-        arriving_bytes(tables, self.stage, self.bucket_max) + shards * config.precision.params.bytes()
+        arriving_bytes(tables, self.pipeline, self.bucket_max) + shards * config.precision.params.bytes()
     }
 
     /// The length of a region, of which [`Kind::bytes`] gives the bytes.
@@ -178,10 +178,10 @@ impl RegionSizes {
 
 /// Inputs and targets of a micro-batch come together; on a pipeline stage that needs only one of them, the other is left in
 /// the workspace. Inputs that are not stored as they are given lie there too, until they have been converted.
-const fn spare_batch_bytes(tables: &Tables, stage: usize) -> usize {
+const fn spare_batch_bytes(tables: &Tables, pipeline: usize) -> usize {
     let (first, last) = (&tables.units[0], &tables.units[tables.units.len() - 1]);
-    let staged = if stage == 0 { tables.config.whole_lines(first.given_bytes) } else { 0 };
-    if tables.chunks.len() > 1 && (stage == 0 || stage + 1 == tables.config.mesh.pipeline) {
+    let staged = if pipeline == 0 { tables.config.whole_lines(first.given_bytes) } else { 0 };
+    if tables.chunks.len() > 1 && (pipeline == 0 || pipeline + 1 == tables.config.mesh.pipeline) {
         staged + max(max(first.input_bytes, first.given_bytes), last.targets_bytes)
     } else {
         staged

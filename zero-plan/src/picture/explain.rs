@@ -204,7 +204,7 @@ mod tests {
         let mut names = std::collections::BTreeSet::new();
         for plan in plans() {
             plan.with(|plan| {
-                for &op in plan.pipeline_stages.iter().flat_map(|stage| stage.step) {
+                for &op in plan.pipeline_stages.iter().flat_map(|pipeline_stage| pipeline_stage.step) {
                     let (sentence, key) = (plan.explain(op), op.decided_by(&plan.config));
                     assert!(!sentence.contains(['{', '}']), "{op:?}: {sentence}");
                     assert!(sentence.ends_with('.') && !sentence.contains("  "), "{sentence}");

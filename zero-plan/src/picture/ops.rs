@@ -125,7 +125,7 @@ impl OpVerb {
 /// All verbs of a plan, in the order in which ops first use them.
 pub fn verbs(plan: &Plan) -> Vec<OpVerb> {
     let mut verbs = Vec::new();
-    for &op in plan.pipeline_stages.iter().flat_map(|stage| stage.step) {
+    for &op in plan.pipeline_stages.iter().flat_map(|pipeline_stage| pipeline_stage.step) {
         let verb = OpVerb::of(plan, op);
         if !verbs.contains(&verb) {
             verbs.push(verb);
@@ -189,7 +189,7 @@ pub struct WaitPicture {
     /// The op that waited.
     pub op: usize,
     /// The pipeline stage of what it waited for.
-    pub stage: usize,
+    pub pipeline: usize,
     /// The op that it waited for: that ended, or that began what travelled.
     pub of: usize,
     /// What travelled, if something did.
@@ -200,10 +200,10 @@ impl WaitPicture {
     fn of(timeline: &Timeline, op: usize, cause: Cause) -> Option<Self> {
         match cause {
             Cause::Start => None,
-            Cause::Op { lane, op: of } => Some(Self { op, stage: lane, of, flow: None }),
+            Cause::Op { lane, op: of } => Some(Self { op, pipeline: lane, of, flow: None }),
             Cause::Transfer { lane, transfer } => {
                 let transfer = timeline.lanes[lane].transfers[transfer];
-                Some(Self { op, stage: lane, of: transfer.op, flow: Some(transfer.flow.name()) })
+                Some(Self { op, pipeline: lane, of: transfer.op, flow: Some(transfer.flow.name()) })
             }
         }
     }

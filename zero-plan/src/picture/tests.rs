@@ -66,11 +66,12 @@ fn the_timeline_in_operations_is_that_of_the_execution_of_all_ranks() {
         let Timing { makespan, busy } = makespan(plan, Pass::Train, &cost).expect("no deadlock");
         assert_eq!(picture.end, makespan);
         for (rank, busy) in busy.into_iter().enumerate() {
-            let stage = &picture.stages[plan.config.mesh.coordinates(rank).pipeline];
-            let computes = stage.time.iter().filter(|part| part.class.is_some()).map(|part| part.time).sum::<u64>();
+            let pipeline_stage = &picture.pipeline_stages[plan.config.mesh.coordinates(rank).pipeline];
+            let computes =
+                pipeline_stage.time.iter().filter(|part| part.class.is_some()).map(|part| part.time).sum::<u64>();
             assert_eq!(computes, busy);
-            assert_eq!(stage.time.iter().map(|part| part.time).sum::<u64>(), makespan);
-            assert_eq!(stage.ops.start.len(), plan.of_rank(rank).step.len());
+            assert_eq!(pipeline_stage.time.iter().map(|part| part.time).sum::<u64>(), makespan);
+            assert_eq!(pipeline_stage.ops.start.len(), plan.of_rank(rank).step.len());
         }
     });
 }
@@ -78,8 +79,8 @@ fn the_timeline_in_operations_is_that_of_the_execution_of_all_ranks() {
 #[test]
 fn ops_are_the_plans_ops_in_words() {
     each(|plan, picture| {
-        for (at, (stage, drawn)) in plan.pipeline_stages.iter().zip(&picture.stages).enumerate() {
-            for (number, &op) in stage.step.iter().enumerate() {
+        for (at, (pipeline_stage, drawn)) in plan.pipeline_stages.iter().zip(&picture.pipeline_stages).enumerate() {
+            for (number, &op) in pipeline_stage.step.iter().enumerate() {
                 let verb = &picture.verbs[drawn.ops.verb[number]];
                 let subject = match (verb.about, usize::try_from(drawn.ops.about[number])) {
                     (About::Unit, Ok(unit)) => picture.units[unit].name.clone(),
@@ -91,7 +92,7 @@ fn ops_are_the_plans_ops_in_words() {
                 assert_eq!(drawn.ops.sent[number], Traffic::of(plan, plan.first_rank(at), &[op]).total_bytes());
             }
             let sent: usize = drawn.traffic.iter().map(|part| part.bytes).sum();
-            assert_eq!(sent, Traffic::of(plan, plan.first_rank(at), stage.step).total_bytes());
+            assert_eq!(sent, Traffic::of(plan, plan.first_rank(at), pipeline_stage.step).total_bytes());
             assert_eq!(sent, drawn.ops.sent.iter().sum::<usize>());
         }
     });
@@ -100,19 +101,19 @@ fn ops_are_the_plans_ops_in_words() {
 #[test]
 fn memory_in_use_has_the_plans_peak() {
     each(|plan, picture| {
-        for (number, (stage, drawn)) in plan.pipeline_stages.iter().zip(&picture.stages).enumerate() {
+        for (number, (pipeline_stage, drawn)) in plan.pipeline_stages.iter().zip(&picture.pipeline_stages).enumerate() {
             let Peak { op, bytes } = plan.peak(number);
-            assert_eq!((stage.step[drawn.memory.peak.op], drawn.memory.peak.bytes), (op, bytes));
+            assert_eq!((pipeline_stage.step[drawn.memory.peak.op], drawn.memory.peak.bytes), (op, bytes));
             // The changes give the whole curve back, and nowhere is more in use than there is.
             for (kind, changes) in Kind::ALL.into_iter().zip(&drawn.memory.in_use) {
                 let curve = plan.in_use(number);
                 for (op, in_use) in curve.iter().enumerate() {
                     let (_, bytes) = changes.iter().rev().find(|(from, _)| *from <= op).expect("a first change");
                     assert_eq!(in_use[kind as usize], *bytes);
-                    assert!(*bytes <= stage.memory.region(kind).bytes, "{kind:?} at {op}");
+                    assert!(*bytes <= pipeline_stage.memory.region(kind).bytes, "{kind:?} at {op}");
                 }
             }
-            assert_eq!(drawn.memory.arena_bytes, stage.memory.bytes_per_rank());
+            assert_eq!(drawn.memory.arena_bytes, pipeline_stage.memory.bytes_per_rank());
         }
     });
 }
@@ -120,15 +121,15 @@ fn memory_in_use_has_the_plans_peak() {
 #[test]
 fn flights_end_after_they_start_and_tracks_do_not_overlap() {
     each(|plan, picture| {
-        for (stage, drawn) in plan.pipeline_stages.iter().zip(&picture.stages) {
+        for (pipeline_stage, drawn) in plan.pipeline_stages.iter().zip(&picture.pipeline_stages) {
             let flights = &drawn.flights;
             let starts = |op: &&Op| match op {
                 Op::Gather { .. } | Op::Reduce { .. } | Op::Subtotal { .. } | Op::Send { .. } => true,
                 Op::Settle { .. } => plan.config.mesh.replica > 1,
                 _ => false,
             };
-            let started = flights.op.iter().filter(|&&op| starts(&&stage.step[op])).count();
-            assert_eq!(started, stage.step.iter().filter(starts).count(), "each of them has an end");
+            let started = flights.op.iter().filter(|&&op| starts(&&pipeline_stage.step[op])).count();
+            assert_eq!(started, pipeline_stage.step.iter().filter(starts).count(), "each of them has an end");
             for i in 0..flights.op.len() {
                 assert!(flights.start[i] <= flights.end[i]);
                 let before = (0..i)
@@ -160,17 +161,17 @@ fn every_verb_is_decided_by_a_key_with_its_line_or_default() {
 fn an_op_that_waited_says_for_what() {
     let waits = std::cell::Cell::new(0);
     each(|plan, picture| {
-        for (number, (stage, drawn)) in plan.pipeline_stages.iter().zip(&picture.stages).enumerate() {
-            let waited: Vec<usize> = (0..stage.step.len()).filter(|&op| drawn.ops.waited[op] > 0).collect();
+        for (number, (pipeline_stage, drawn)) in plan.pipeline_stages.iter().zip(&picture.pipeline_stages).enumerate() {
+            let waited: Vec<usize> = (0..pipeline_stage.step.len()).filter(|&op| drawn.ops.waited[op] > 0).collect();
             assert_eq!(drawn.ops.waits.iter().map(|wait| wait.op).collect::<Vec<_>>(), waited);
             for wait in &drawn.ops.waits {
-                let cause = plan.pipeline_stages[wait.stage].step[wait.of];
-                match stage.step[wait.op] {
+                let cause = plan.pipeline_stages[wait.pipeline].step[wait.of];
+                match pipeline_stage.step[wait.op] {
                     Op::Receive { parcel, .. } => {
                         assert!(matches!(cause, Op::Send { parcel: sent, .. } if sent == parcel), "{cause:?}");
-                        assert_eq!((wait.stage, wait.flow), (plan.parcel_sender(parcel, number), Some("parcels")));
+                        assert_eq!((wait.pipeline, wait.flow), (plan.parcel_sender(parcel, number), Some("parcels")));
                     }
-                    Op::Clear { parcel } => assert_eq!(wait.stage, plan.parcel_receiver(parcel, number)),
+                    Op::Clear { parcel } => assert_eq!(wait.pipeline, plan.parcel_receiver(parcel, number)),
                     op => assert!(plan.config.mesh.pipeline > 1 && op == Op::Agree, "{op:?}"),
                 }
                 waits.set(waits.get() + 1);

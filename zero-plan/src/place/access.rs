@@ -405,8 +405,8 @@ impl OfOp<'_, '_> {
     /// Reads a parcel at its sender, and writes it where this rank needs it.
     fn receive(&mut self, parcel: Parcel, unit: usize, micro_batch: usize, slot: usize) {
         let own = self.own;
-        let stage = self.plan.parcel_sender(parcel, own.at.pipeline);
-        let sender = self.plan.places(Coordinates { pipeline: stage, ..own.at });
+        let pipeline = self.plan.parcel_sender(parcel, own.at.pipeline);
+        let sender = self.plan.places(Coordinates { pipeline, ..own.at });
         let (from, to) = (self.position.arriving(parcel), own.incoming(parcel, unit, slot));
         let data_rank = own.at.data_rank(&self.plan.config.mesh);
         match parcel {

@@ -137,12 +137,12 @@ fn count(ranks: &Ranks, rank: usize, overlaps: &[Vec<usize>]) -> GradientCounts 
 fn wrong(ranks: &Ranks, rank: usize, counts: &GradientCounts) -> Option<String> {
     let plan = ranks.plan;
     let (micro_batches, rounds) = (plan.config.micro_batches, plan.config.reductions());
-    let stage = plan.config.mesh.coordinates(rank).pipeline;
+    let pipeline = plan.config.mesh.coordinates(rank).pipeline;
     let times = |count: usize, expected: bool, what: &dyn Fn() -> String| {
         (count != usize::from(expected)).then(|| format!("{}: {count} times, not {}", what(), usize::from(expected)))
     };
     for (unit, placement) in plan.placements.iter().enumerate() {
-        let is_here = placement.pipeline_stage == stage;
+        let is_here = placement.pipeline_stage == pipeline;
         let name = &plan.units[unit];
         for micro_batch in 0..micro_batches {
             let summed = counts.summed[unit * micro_batches + micro_batch];
@@ -166,7 +166,7 @@ fn wrong(ranks: &Ranks, rank: usize, counts: &GradientCounts) -> Option<String> 
     }
     for (i, (&settled, &combined)) in counts.settled.iter().zip(&counts.combined).enumerate() {
         let (bucket, round) = (i / rounds, i % rounds);
-        let is_here = plan.buckets[bucket].pipeline_stage == stage && plan.buckets[bucket].elements > 0;
+        let is_here = plan.buckets[bucket].pipeline_stage == pipeline && plan.buckets[bucket].elements > 0;
         let has_replicas = plan.config.mesh.replica > 1;
         let sum = |axis| move || format!("round {round} of bucket {bucket} is summed along `{axis}`");
         let of_hosts = || format!("round {round} of bucket {bucket} is summed over a host");

@@ -431,8 +431,8 @@ fn what_arrives_takes_no_more_room_than_comes_there() {
                     }
                 }
                 assert_eq!(ends.iter().all(|&end| end == 0), empty, "{config:?}");
-                for (stage, end) in plan.pipeline_stages.iter().zip(ends) {
-                    assert_eq!(stage.memory.region(Kind::Inbox).bytes, config.whole_lines(end), "{config:?}");
+                for (pipeline_stage, end) in plan.pipeline_stages.iter().zip(ends) {
+                    assert_eq!(pipeline_stage.memory.region(Kind::Inbox).bytes, config.whole_lines(end), "{config:?}");
                 }
             });
         }

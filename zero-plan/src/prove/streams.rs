@@ -49,8 +49,8 @@ fn in_order(plan: &Plan, passes: &[Pass], accesses: &Accesses) -> Result<(), Fla
 fn well_formed(plan: &Plan) -> Result<(), Flaw> {
     for pass in [Pass::Train, Pass::Evaluate] {
         for rank in 0..plan.config.mesh.ranks() {
-            let stage = plan.of_rank(rank);
-            let (ops, queue) = (stage.ops(pass), stage.queue(pass));
+            let pipeline_stage = plan.of_rank(rank);
+            let (ops, queue) = (pipeline_stage.ops(pass), pipeline_stage.queue(pass));
             let expected = if plan.config.has_streams() { ops.len() } else { 0 };
             let flaw = |op, rule: &str| {
                 Err(Flaw { pass, rule: rule.to_owned(), places: vec![spot(plan, pass, rank, op, "")] })

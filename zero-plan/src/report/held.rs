@@ -37,8 +37,9 @@ fn label(choice: &Config, gathers: bool, reduces: bool) -> String {
 
 /// The largest arena, and the most that a rank sends in a step, in bytes.
 fn needs(plan: &Plan) -> (usize, usize) {
-    let of_stage =
-        |stage: usize| Traffic::of(plan, plan.busiest_rank(stage), plan.pipeline_stages[stage].step).total_bytes();
-    let sent = (0..plan.pipeline_stages.len()).map(of_stage);
+    let of_pipeline_stage = |pipeline: usize| {
+        Traffic::of(plan, plan.busiest_rank(pipeline), plan.pipeline_stages[pipeline].step).total_bytes()
+    };
+    let sent = (0..plan.pipeline_stages.len()).map(of_pipeline_stage);
     (plan.bytes_per_rank_max(), sent.max().unwrap_or(0))
 }

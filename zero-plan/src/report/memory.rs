@@ -11,43 +11,48 @@ use crate::plan::Plan;
 use crate::states::StateBytes;
 
 /// The most columns. Where there are more pipeline stages, those with the largest and the smallest arena stand for all.
-const STAGES: usize = 8;
+const PIPELINE_STAGES_MAX: usize = 8;
 
 /// A table with a column for each pipeline stage, or for the two whose arenas are the largest and the smallest.
 pub fn per_pipeline_stage(plan: &Plan, title: &str, fill: impl FnOnce(&mut Table, &[usize])) -> Vec<String> {
-    let mut stages: Vec<usize> = (0..plan.pipeline_stages.len()).collect();
-    if stages.len() > STAGES {
-        stages.sort_by_key(|&stage| (usize::MAX - arena(plan, stage), stage));
-        stages = vec![stages[0], stages[stages.len() - 1]];
+    let mut pipeline_stages: Vec<usize> = (0..plan.pipeline_stages.len()).collect();
+    if pipeline_stages.len() > PIPELINE_STAGES_MAX {
+        pipeline_stages.sort_by_key(|&pipeline| (usize::MAX - arena(plan, pipeline), pipeline));
+        pipeline_stages = vec![pipeline_stages[0], pipeline_stages[pipeline_stages.len() - 1]];
     }
-    let heading = |&stage: &usize| match plan.pipeline_stages.len() {
+    let heading = |&pipeline: &usize| match plan.pipeline_stages.len() {
         1 => String::new(),
-        _ => format!("pipeline {stage}"),
+        _ => format!("pipeline {pipeline}"),
     };
-    let mut table = Table::new(title, stages.iter().map(heading).collect());
-    fill(&mut table, &stages);
+    let mut table = Table::new(title, pipeline_stages.iter().map(heading).collect());
+    fill(&mut table, &pipeline_stages);
     table.merged().lines()
 }
 
 pub fn lines(plan: &Plan) -> Vec<String> {
     let title = match plan.pipeline_stages.len() {
-        ..=STAGES => "memory per rank",
+        ..=PIPELINE_STAGES_MAX => "memory per rank",
         _ => "memory per rank, most and least",
     };
-    let mut lines = per_pipeline_stage(plan, title, |table, stages| {
+    let mut lines = per_pipeline_stage(plan, title, |table, pipeline_stages| {
         for kind in Kind::ALL {
-            let bytes: Vec<_> =
-                stages.iter().map(|&stage| plan.pipeline_stages[stage].memory.region(kind).bytes).collect();
+            let bytes: Vec<_> = pipeline_stages
+                .iter()
+                .map(|&pipeline| plan.pipeline_stages[pipeline].memory.region(kind).bytes)
+                .collect();
             if bytes.iter().any(|&bytes| bytes > 0) {
                 table.row(kind.name(), figures(&bytes));
             }
         }
-        table.row("arena", figures(&stages.iter().map(|&stage| arena(plan, stage)).collect::<Vec<_>>()));
+        table.row("arena", figures(&pipeline_stages.iter().map(|&pipeline| arena(plan, pipeline)).collect::<Vec<_>>()));
         let outside = plan.outside_bytes(&RunSize::LEAST);
-        table.row("outside, at most", figures(&vec![outside; stages.len()]));
-        table.row("total", figures(&stages.iter().map(|&stage| arena(plan, stage) + outside).collect::<Vec<_>>()));
+        table.row("outside, at most", figures(&vec![outside; pipeline_stages.len()]));
+        table.row(
+            "total",
+            figures(&pipeline_stages.iter().map(|&pipeline| arena(plan, pipeline) + outside).collect::<Vec<_>>()),
+        );
         if let Some(budget) = plan.config.memory_bytes {
-            table.row("budget", figures(&vec![budget; stages.len()]));
+            table.row("budget", figures(&vec![budget; pipeline_stages.len()]));
         }
     });
     lines.push(match plan.thread_bytes() {
@@ -69,20 +74,28 @@ pub fn figures(bytes: &[usize]) -> Vec<String> {
     bytes.iter().map(|&bytes| Bytes(bytes).to_string()).collect()
 }
 
-fn arena(plan: &Plan, stage: usize) -> usize {
-    plan.pipeline_stages[stage].memory.bytes_per_rank()
+fn arena(plan: &Plan, pipeline: usize) -> usize {
+    plan.pipeline_stages[pipeline].memory.bytes_per_rank()
 }
 
 fn most_padding(plan: &Plan) -> String {
-    let paddings = (0..plan.pipeline_stages.len()).map(|stage| (padding(plan, stage), stage)).rev();
-    let ((padding, states), stage) = paddings.max_by_key(|((padding, _), _)| *padding).unwrap_or_default();
-    format!("  padding: {}, {} of model states{}", Bytes(padding), percent(padding, states), on_pipeline(plan, stage))
+    let paddings = (0..plan.pipeline_stages.len()).map(|pipeline| (padding(plan, pipeline), pipeline)).rev();
+    let ((padding, states), pipeline) = paddings.max_by_key(|((padding, _), _)| *padding).unwrap_or_default();
+    format!(
+        "  padding: {}, {} of model states{}",
+        Bytes(padding),
+        percent(padding, states),
+        on_pipeline(plan, pipeline)
+    )
 }
 
 /// Bytes of parameters, gradients and optimizer state of an average rank: those that only pad flat buffers, and all.
-fn padding(plan: &Plan, stage: usize) -> (usize, usize) {
-    let here =
-        plan.units.iter().zip(plan.placements).filter(|(unit, place)| place.pipeline_stage == stage && unit.params > 0);
+fn padding(plan: &Plan, pipeline: usize) -> (usize, usize) {
+    let here = plan
+        .units
+        .iter()
+        .zip(plan.placements)
+        .filter(|(unit, place)| place.pipeline_stage == pipeline && unit.params > 0);
     let (params, padded) =
         here.fold((0, 0), |(params, padded), (unit, place)| (params + unit.params, padded + place.padded));
     let config = &plan.config;
@@ -93,9 +106,9 @@ fn padding(plan: &Plan, stage: usize) -> (usize, usize) {
 
 /// What the rank that writes the most adds to a checkpoint, and what training does meanwhile.
 fn checkpoint(plan: &Plan) -> String {
-    let stages = 0..plan.pipeline_stages.len();
-    let of_stage = |pipeline| plan.places(Coordinates { pipeline, ..plan.config.mesh.coordinates(0) });
-    let most = stages.map(|pipeline| of_stage(pipeline).checkpoint_bytes()).max().unwrap_or(0);
+    let pipeline_stages = 0..plan.pipeline_stages.len();
+    let places = |pipeline| plan.places(Coordinates { pipeline, ..plan.config.mesh.coordinates(0) });
+    let most = pipeline_stages.map(|pipeline| places(pipeline).checkpoint_bytes()).max().unwrap_or(0);
     let meanwhile = match plan.config.snapshot {
         true => "of a copy, while training goes on",
         false => "while training waits",
@@ -104,12 +117,12 @@ fn checkpoint(plan: &Plan) -> String {
 }
 
 fn peak(plan: &Plan) -> String {
-    let largest = (0..plan.pipeline_stages.len()).rev().max_by_key(|&stage| arena(plan, stage)).unwrap_or(0);
+    let largest = (0..plan.pipeline_stages.len()).rev().max_by_key(|&pipeline| arena(plan, pipeline)).unwrap_or(0);
     let peak = plan.peak(largest);
     let told = peak.tell(Message::new(), &plan.tables(), "");
     format!("  {}{}: {}", told.as_str(), on_pipeline(plan, largest), Bytes(peak.total_bytes()))
 }
 
-fn on_pipeline(plan: &Plan, stage: usize) -> String {
-    if plan.pipeline_stages.len() > 1 { format!(" on pipeline {stage}") } else { String::new() }
+fn on_pipeline(plan: &Plan, pipeline: usize) -> String {
+    if plan.pipeline_stages.len() > 1 { format!(" on pipeline {pipeline}") } else { String::new() }
 }

@@ -9,8 +9,8 @@ use crate::states::Bubble;
 
 /// Empty where there is no pipeline.
 pub fn lines(plan: &Plan) -> Vec<String> {
-    let stages = plan.config.mesh.pipeline;
-    if stages == 1 {
+    let pipeline_stages = plan.config.mesh.pipeline;
+    if pipeline_stages == 1 {
         return Vec::new();
     }
     let mut lines = vec![head(plan), bubble(plan)];
@@ -20,29 +20,29 @@ pub fn lines(plan: &Plan) -> Vec<String> {
     };
     lines.push(format!("  {:<10}{:>10}{:>14}{:>18}  units", "pipeline", "cost", "parameters", in_flight));
     let whole: usize = plan.units.iter().map(|unit| cost(&plan.config, unit)).sum();
-    for stage in 0..stages {
-        let chunks: Vec<Vec<usize>> = (stage..plan.chunks.len())
-            .step_by(stages)
+    for pipeline in 0..pipeline_stages {
+        let chunks: Vec<Vec<usize>> = (pipeline..plan.chunks.len())
+            .step_by(pipeline_stages)
             .map(|chunk| (plan.chunks[chunk].first..plan.chunks[chunk].end).collect())
             .collect();
         let units = chunks.iter().flatten().map(|&unit| &plan.units[unit]);
         let (params, spent) =
             units.fold((0, 0), |(params, spent), unit| (params + unit.params, spent + cost(&plan.config, unit)));
-        let slots = plan.tables().activation_slots(stage);
-        let head = format!("  {stage:<10}{:>10}{params:>14}{slots:>18}  ", percent(spent, whole));
+        let slots = plan.tables().activation_slots(pipeline);
+        let head = format!("  {pipeline:<10}{:>10}{params:>14}{slots:>18}  ", percent(spent, whole));
         lines.push(wrap(&head, head.len(), &names(plan, &chunks), " ", WIDTH));
     }
     lines
 }
 
 fn head(plan: &Plan) -> String {
-    let stages = plan.config.mesh.pipeline;
+    let pipeline_stages = plan.config.mesh.pipeline;
     match plan.config.order {
-        Order::GPipe => format!("pipeline: GPipe over {stages} pipeline stages"),
-        Order::OneFOneB => format!("pipeline: 1F1B over {stages} pipeline stages"),
+        Order::GPipe => format!("pipeline: GPipe over {pipeline_stages} pipeline stages"),
+        Order::OneFOneB => format!("pipeline: 1F1B over {pipeline_stages} pipeline stages"),
         Order::Interleaved { chunks } => {
             format!(
-                "pipeline: interleaved 1F1B over {stages} pipeline stages with {} each",
+                "pipeline: interleaved 1F1B over {pipeline_stages} pipeline stages with {} each",
                 count(chunks, "chunk", "chunks")
             )
         }

@@ -23,11 +23,11 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         [only] => format!("sent per rank and step{most} ({} ops, {} buckets)", only.step.len(), plan.buckets.len()),
         _ => format!("sent per rank and step{most}"),
     };
-    per_pipeline_stage(plan, &title, |table, stages| {
+    per_pipeline_stage(plan, &title, |table, pipeline_stages| {
         let of = |count: fn(&Plan, usize, &[Op]) -> Traffic| -> Vec<Traffic> {
-            stages
+            pipeline_stages
                 .iter()
-                .map(|&stage| count(plan, plan.busiest_rank(stage), plan.pipeline_stages[stage].step))
+                .map(|&pipeline| count(plan, plan.busiest_rank(pipeline), plan.pipeline_stages[pipeline].step))
                 .collect()
         };
         let traffic = of(Traffic::of);
@@ -48,9 +48,9 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         }
         row("loss and norm", &|traffic| traffic.agree_bytes);
         table.row("all", figures(&count(&Traffic::total_bytes)));
-        let moved: Vec<_> = stages
+        let moved: Vec<_> = pipeline_stages
             .iter()
-            .map(|&stage| Moved::sent(plan, plan.busiest_rank(stage), plan.pipeline_stages[stage].step))
+            .map(|&pipeline| Moved::sent(plan, plan.busiest_rank(pipeline), plan.pipeline_stages[pipeline].step))
             .collect();
         let total =
             |how: fn(&Moved) -> &Traffic| moved.iter().map(|moved| how(moved).total_bytes()).collect::<Vec<_>>();
@@ -62,13 +62,18 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         }
         if plan.config.mesh.zero > 1 {
             let published = Volume::of(&plan.config).total();
-            let counted = stages.iter().zip(&traffic).map(|(&stage, traffic)| volume(plan, stage, traffic));
+            let counted =
+                pipeline_stages.iter().zip(&traffic).map(|(&pipeline, traffic)| volume(plan, pipeline, traffic));
             table.row(&format!("zero, in Psi ({published} published)"), counted.collect());
         }
-        if stages.len() > 1 {
-            table.row("ops", stages.iter().map(|&stage| plan.pipeline_stages[stage].step.len().to_string()).collect());
-            let buckets = |&stage: &usize| plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == stage).count();
-            table.row("buckets", stages.iter().map(|stage| buckets(stage).to_string()).collect());
+        if pipeline_stages.len() > 1 {
+            table.row(
+                "ops",
+                pipeline_stages.iter().map(|&pipeline| plan.pipeline_stages[pipeline].step.len().to_string()).collect(),
+            );
+            let buckets =
+                |&pipeline: &usize| plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == pipeline).count();
+            table.row("buckets", pipeline_stages.iter().map(|pipeline| buckets(pipeline).to_string()).collect());
         }
     })
 }
@@ -82,10 +87,10 @@ fn heading(config: &Config, axis: Axis) -> String {
 
 /// How often the parameters of a pipeline stage travel along `zero`. It is less than the published volume where a unit
 /// that is used twice in a row is gathered once.
-fn volume(plan: &Plan, stage: usize, traffic: &Traffic) -> String {
+fn volume(plan: &Plan, pipeline: usize, traffic: &Traffic) -> String {
     let precision = &plan.config.precision;
     let ranks = plan.config.mesh.zero;
-    let here = plan.placements.iter().filter(|place| place.pipeline_stage == stage && place.holds);
+    let here = plan.placements.iter().filter(|place| place.pipeline_stage == pipeline && place.holds);
     let psi: usize = here.map(|place| place.padded).sum();
     let moved = traffic.gather_bytes / precision.params.bytes()
         + (traffic.reduce_bytes + traffic.spread_bytes) / precision.reduce.bytes();

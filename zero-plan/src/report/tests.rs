@@ -230,8 +230,8 @@ fn different_schedules_have_different_texts() {
             schedules.extend(changed(original[i]).into_iter().map(|op| [before, &[op], after].concat()));
         }
         let text = |step: &[Op]| {
-            let stages = [PipelineStage { step, ..plan.pipeline_stages[0] }, plan.pipeline_stages[1]];
-            ScheduleText(&Plan { pipeline_stages: &stages, ..*plan }).to_string()
+            let pipeline_stages = [PipelineStage { step, ..plan.pipeline_stages[0] }, plan.pipeline_stages[1]];
+            ScheduleText(&Plan { pipeline_stages: &pipeline_stages, ..*plan }).to_string()
         };
         schedules.sort_by_key(|ops| format!("{ops:?}"));
         schedules.dedup();

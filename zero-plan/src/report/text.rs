@@ -23,12 +23,12 @@ impl fmt::Display for ScheduleText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ScheduleText(plan) = self;
         let mut lines = Vec::new();
-        for (number, stage) in plan.pipeline_stages.iter().enumerate() {
+        for (number, pipeline_stage) in plan.pipeline_stages.iter().enumerate() {
             lines.push(format!("pipeline stage {number}"));
-            lines.extend(memory(&plan.config, &stage.memory));
+            lines.extend(memory(&plan.config, &pipeline_stage.memory));
             lines.extend(units(plan, number));
             lines.extend(buckets(plan, number));
-            lines.extend(ops(plan, stage));
+            lines.extend(ops(plan, pipeline_stage));
         }
         f.write_str(&lines.join("\n"))
     }
@@ -56,10 +56,10 @@ fn memory(config: &Config, memory: &Memory) -> Vec<String> {
     lines
 }
 
-fn units(plan: &Plan, stage: usize) -> Vec<String> {
+fn units(plan: &Plan, pipeline: usize) -> Vec<String> {
     let columns = ["chunk", "start", "padded", "holds", "saved", "output", "bucket"].map(str::to_owned);
     let mut lines = vec![row("unit", &columns)];
-    for (unit, place) in plan.units.iter().zip(plan.placements).filter(|(_, place)| place.pipeline_stage == stage) {
+    for (unit, place) in plan.units.iter().zip(plan.placements).filter(|(_, place)| place.pipeline_stage == pipeline) {
         let [chunk, start, padded, saved, output, bucket] =
             [place.chunk, place.start, place.padded, place.saved_bytes, place.output_bytes, place.bucket]
                 .map(|figure| figure.to_string());
@@ -68,10 +68,10 @@ fn units(plan: &Plan, stage: usize) -> Vec<String> {
     lines
 }
 
-fn buckets(plan: &Plan, stage: usize) -> Vec<String> {
+fn buckets(plan: &Plan, pipeline: usize) -> Vec<String> {
     let columns = ["start", "elements", "staging", "slot", "partial"].map(str::to_owned);
     let mut lines = vec![row("bucket", &columns)];
-    for (number, bucket) in plan.buckets.iter().enumerate().filter(|(_, bucket)| bucket.pipeline_stage == stage) {
+    for (number, bucket) in plan.buckets.iter().enumerate().filter(|(_, bucket)| bucket.pipeline_stage == pipeline) {
         let slot = bucket.slot.map_or("-".to_owned(), |slot| slot.to_string());
         let [start, elements, staging, partial] =
             [bucket.start, bucket.elements, bucket.staging, bucket.partial].map(|figure| figure.to_string());
@@ -85,10 +85,10 @@ fn row(label: &str, figures: &[String]) -> String {
     figures.iter().fold(format!("  {label:<30}"), |line, figure| line + &format!(" {figure:>10}"))
 }
 
-fn ops(plan: &Plan, stage: &PipelineStage) -> Vec<String> {
+fn ops(plan: &Plan, pipeline_stage: &PipelineStage) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, pass) in [("step", Pass::Train), ("evaluation", Pass::Evaluate)] {
-        let (ops, queue, mut start) = (stage.ops(pass), stage.queue(pass), 0);
+        let (ops, queue, mut start) = (pipeline_stage.ops(pass), pipeline_stage.queue(pass), 0);
         lines.push(format!("  {name}, {} ops", ops.len()));
         for (turn, ops) in turns(plan, ops) {
             let head = turn.map_or("end".to_owned(), |turn| turn.name(plan));

@@ -1,7 +1,7 @@
 //! Gradients: the phases of a bucket's sum, from the claim of its staging to the spread of what was summed. Each phase runs
 //! one bucket later than the one before it, so that ranks need not keep step with one another.
 
-use super::walk::{StageWalk, WalkStep};
+use super::walk::{PipelineStageWalk, WalkStep};
 use super::{Op, Ops, Parcel};
 use crate::layout::Bucket;
 use crate::mesh::Axis;
@@ -29,7 +29,7 @@ impl DueBucket {
         Self { unsubtotalled: None, unsettled: None, uncombined: None, unspread: None, unjoined: None };
 
     /// Claims the staging of a bucket before the first gradient goes into it.
-    pub const fn claim(&mut self, walk: &StageWalk, step: WalkStep, ops: &mut Ops) {
+    pub const fn claim(&mut self, walk: &PipelineStageWalk, step: WalkStep, ops: &mut Ops) {
         let bucket = walk.tables.placements[step.unit].bucket;
         let held = walk.tables.config.holds_gradients() && step.turn.micro_batch > 0;
         if walk.tables.buckets[bucket].last != step.unit || walk.tables.buckets[bucket].elements == 0 || held {
@@ -53,7 +53,7 @@ impl DueBucket {
     }
 
     /// Reduces the bucket that a step completed, and settles the one before it.
-    pub const fn reduce(&mut self, walk: &StageWalk, step: WalkStep, ops: &mut Ops) {
+    pub const fn reduce(&mut self, walk: &PipelineStageWalk, step: WalkStep, ops: &mut Ops) {
         let config = walk.tables.config;
         let bucket = walk.tables.placements[step.unit].bucket;
         let is_last = step.turn.micro_batch + 1 == config.micro_batches;
@@ -81,13 +81,13 @@ impl DueBucket {
     }
 
     /// Sums the bucket before this one over the host, which has all of this one now.
-    const fn is_offered_to_host(&mut self, walk: &StageWalk, sum: Reduction, ops: &mut Ops) {
+    const fn is_offered_to_host(&mut self, walk: &PipelineStageWalk, sum: Reduction, ops: &mut Ops) {
         if let Some(before) = self.unsubtotalled.replace(sum) {
             self.subtotal(walk, before, ops);
         }
     }
 
-    const fn subtotal(&mut self, walk: &StageWalk, sum: Reduction, ops: &mut Ops) {
+    const fn subtotal(&mut self, walk: &PipelineStageWalk, sum: Reduction, ops: &mut Ops) {
         let Reduction { bucket, round } = sum;
         if walk.tables.config.sums_on_hosts(Axis::Replica) {
             self.combine_in_place_of(walk, bucket, ops);
@@ -107,7 +107,7 @@ impl DueBucket {
     }
 
     /// Combines the bucket whose terms lie where those of another bucket are to go, if it is due.
-    const fn combine_in_place_of(&mut self, walk: &StageWalk, bucket: usize, ops: &mut Ops) {
+    const fn combine_in_place_of(&mut self, walk: &PipelineStageWalk, bucket: usize, ops: &mut Ops) {
         if let Some(before) = self.uncombined
             && shares_partial(walk, before.bucket, bucket)
         {
@@ -117,21 +117,21 @@ impl DueBucket {
     }
 
     /// Combines the bucket before this one, of which other replicas have been given all that they need.
-    const fn is_on_its_way_to_replicas(&mut self, walk: &StageWalk, sum: Reduction, ops: &mut Ops) {
+    const fn is_on_its_way_to_replicas(&mut self, walk: &PipelineStageWalk, sum: Reduction, ops: &mut Ops) {
         if let Some(before) = self.uncombined.replace(sum) {
             self.combine(walk, before, ops);
         }
     }
 
     /// Settles the bucket before this one, whose terms have all been offered.
-    const fn is_on_its_way(&mut self, walk: &StageWalk, sum: Reduction, ops: &mut Ops) {
+    const fn is_on_its_way(&mut self, walk: &PipelineStageWalk, sum: Reduction, ops: &mut Ops) {
         if let Some(before) = self.unsettled.replace(sum) {
             self.settle(walk, before, ops);
         }
     }
 
     /// Runs all phases that are due.
-    pub const fn finish(&mut self, walk: &StageWalk, ops: &mut Ops) {
+    pub const fn finish(&mut self, walk: &PipelineStageWalk, ops: &mut Ops) {
         if let Some(sum) = self.unsubtotalled
             && walk.tables.config.sums_on_hosts(Axis::Zero)
         {
@@ -157,7 +157,7 @@ impl DueBucket {
         }
     }
 
-    const fn settle(&mut self, walk: &StageWalk, sum: Reduction, ops: &mut Ops) {
+    const fn settle(&mut self, walk: &PipelineStageWalk, sum: Reduction, ops: &mut Ops) {
         let Reduction { bucket, round } = sum;
         let sums_replicas_on_hosts = walk.tables.config.sums_on_hosts(Axis::Replica);
         if let Some(before) = self.unsubtotalled
@@ -179,14 +179,14 @@ impl DueBucket {
         }
     }
 
-    const fn combine(&mut self, walk: &StageWalk, sum: Reduction, ops: &mut Ops) {
+    const fn combine(&mut self, walk: &PipelineStageWalk, sum: Reduction, ops: &mut Ops) {
         ops.push(Op::Combine { bucket: sum.bucket, round: sum.round });
         self.summed(walk, sum, ops);
     }
 
     /// After the last reduction of a bucket: brings the gradients of tied parameters together, and spreads the bucket
     /// before this one.
-    const fn summed(&mut self, walk: &StageWalk, sum: Reduction, ops: &mut Ops) {
+    const fn summed(&mut self, walk: &PipelineStageWalk, sum: Reduction, ops: &mut Ops) {
         let tables = walk.tables;
         if sum.round + 1 < tables.config.reductions() {
             return;
@@ -201,7 +201,7 @@ impl DueBucket {
         let mut unit = first;
         while unit <= last {
             if walk.mirror_of(unit).is_some() {
-                // The mirror's stage may send after backward turns that wait for some of this stage: none may wait for it.
+                // The mirror's pipeline stage may send after backward turns that wait for some of this one: none may wait for it.
                 self.unjoined = Some(unit);
                 return;
             }
@@ -219,7 +219,7 @@ impl DueBucket {
 }
 
 /// Whether two buckets take turns in one place for partial sums.
-const fn shares_partial(walk: &StageWalk, a: usize, b: usize) -> bool {
+const fn shares_partial(walk: &PipelineStageWalk, a: usize, b: usize) -> bool {
     walk.tables.buckets[a].partial == walk.tables.buckets[b].partial
 }
 
@@ -228,7 +228,7 @@ const fn shares_staging(a: &Bucket, b: &Bucket) -> bool {
     a.staging < b.staging + b.elements && b.staging < a.staging + a.elements
 }
 
-const fn spread(walk: &StageWalk, bucket: usize, ops: &mut Ops) {
+const fn spread(walk: &PipelineStageWalk, bucket: usize, ops: &mut Ops) {
     if walk.tables.config.mesh.replica > 1 {
         ops.push(Op::Spread { bucket, axis: Axis::Replica });
     }

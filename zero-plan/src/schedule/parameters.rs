@@ -2,7 +2,7 @@
 //! for each use (stage 3), or once a step and held (stage 3, `gather: PerStep`), or converted for each use (replicas of
 //! another width than layers compute in).
 
-use super::walk::{StageWalk, Use, WalkCursor, WalkStep};
+use super::walk::{PipelineStageWalk, Use, WalkCursor, WalkStep};
 use super::{Op, Ops, Pass};
 
 pub(super) enum Parameters {
@@ -34,7 +34,7 @@ pub(super) struct Ring {
 }
 
 impl Parameters {
-    pub const fn new(walk: &StageWalk) -> Self {
+    pub const fn new(walk: &PipelineStageWalk) -> Self {
         let config = walk.tables.config;
         if !config.shards_parameters() && !config.uses_slots() {
             return Parameters::Replicated;
@@ -54,7 +54,7 @@ impl Parameters {
 
     /// Before the step at `cursor`: starts the gathers that are due and waits for the one that the step needs.
     /// `held`, scratch, has an entry for each unit.
-    pub const fn before(&mut self, walk: &StageWalk, cursor: &WalkCursor, held: &mut [bool], ops: &mut Ops) {
+    pub const fn before(&mut self, walk: &PipelineStageWalk, cursor: &WalkCursor, held: &mut [bool], ops: &mut Ops) {
         match self {
             Parameters::Replicated => {}
             Parameters::PerUse(ring) => ring.before(walk, cursor, held, ops),
@@ -79,7 +79,7 @@ impl Parameters {
     }
 
     /// After the step at `cursor`: releases what no later step of this use needs.
-    pub const fn after(&mut self, walk: &StageWalk, cursor: &WalkCursor, held: &mut [bool], ops: &mut Ops) {
+    pub const fn after(&mut self, walk: &PipelineStageWalk, cursor: &WalkCursor, held: &mut [bool], ops: &mut Ops) {
         match self {
             Parameters::Replicated => {}
             Parameters::PerUse(ring) => ring.after(walk, cursor, held, ops),
@@ -98,7 +98,7 @@ impl Parameters {
 }
 
 /// The unit whose hold starts with the step at `cursor`: that of the first micro-batch forward.
-const fn starts_hold(walk: &StageWalk, cursor: &WalkCursor) -> Option<usize> {
+const fn starts_hold(walk: &PipelineStageWalk, cursor: &WalkCursor) -> Option<usize> {
     match cursor.step {
         Some(step) if !step.turn.backward && step.turn.micro_batch == 0 && walk.tables.placements[step.unit].holds => {
             Some(step.unit)
@@ -108,12 +108,12 @@ const fn starts_hold(walk: &StageWalk, cursor: &WalkCursor) -> Option<usize> {
 }
 
 /// Uses that are gathered ahead. Converting is work of this rank alone: there is nothing to be early for.
-const fn prefetch(walk: &StageWalk) -> usize {
+const fn prefetch(walk: &PipelineStageWalk) -> usize {
     if walk.tables.config.shards_parameters() { walk.tables.config.prefetch } else { 0 }
 }
 
 impl Ring {
-    const fn before(&mut self, walk: &StageWalk, cursor: &WalkCursor, held: &mut [bool], ops: &mut Ops) {
+    const fn before(&mut self, walk: &PipelineStageWalk, cursor: &WalkCursor, held: &mut [bool], ops: &mut Ops) {
         let (Some(WalkStep { unit, .. }), None) = (cursor.step, self.current) else { return };
         let Some(needed) = walk.holder(unit) else { return };
         self.current = Some(needed);
@@ -135,7 +135,7 @@ impl Ring {
         }
     }
 
-    const fn after(&mut self, walk: &StageWalk, cursor: &WalkCursor, held: &mut [bool], ops: &mut Ops) {
+    const fn after(&mut self, walk: &PipelineStageWalk, cursor: &WalkCursor, held: &mut [bool], ops: &mut Ops) {
         let (Some(unit), Some(step)) = (self.current, cursor.step) else { return };
         // Steps without parameters between two uses belong to neither.
         if walk.holder(step.unit).is_none() || matches!(walk.used_after(*cursor), Some(next) if next == unit) {

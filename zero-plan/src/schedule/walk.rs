@@ -4,10 +4,10 @@ use crate::layout::Tables;
 use crate::pipeline::{Chunk, Pass, Turn, Turns};
 
 /// The order of computation on one pipeline stage.
-pub(super) struct StageWalk<'a> {
+pub(super) struct PipelineStageWalk<'a> {
     pub pass: Pass,
     pub tables: &'a Tables<'a>,
-    pub stage: usize,
+    pub pipeline: usize,
     pub turns: Turns<'a>,
 }
 
@@ -32,15 +32,15 @@ pub(super) struct WalkStep {
 /// A stretch of steps that works on one flat buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Use {
-    /// The unit under which the stage holds it.
+    /// The unit under which the pipeline stage holds it.
     pub unit: usize,
     /// Where it begins.
     start: WalkCursor,
 }
 
-impl<'a> StageWalk<'a> {
-    pub const fn new(pass: Pass, tables: &'a Tables<'a>, stage: usize) -> Self {
-        Self { pass, tables, stage, turns: Turns { config: tables.config, pass, stage } }
+impl<'a> PipelineStageWalk<'a> {
+    pub const fn new(pass: Pass, tables: &'a Tables<'a>, pipeline: usize) -> Self {
+        Self { pass, tables, pipeline, turns: Turns { config: tables.config, pass, pipeline } }
     }
 
     pub const fn start(&self) -> WalkCursor {
@@ -77,9 +77,9 @@ impl<'a> StageWalk<'a> {
         cursor
     }
 
-    /// Whether a unit lies on this stage.
+    /// Whether a unit lies on this pipeline stage.
     pub const fn has(&self, unit: usize) -> bool {
-        self.tables.placements[unit].pipeline_stage == self.stage
+        self.tables.placements[unit].pipeline_stage == self.pipeline
     }
 
     /// Whether a unit is the first of its chunk.
@@ -93,12 +93,12 @@ impl<'a> StageWalk<'a> {
         step.unit == if step.turn.backward { end - 1 } else { first }
     }
 
-    /// Whether the output of a unit leaves for another stage: whether it is the last of its chunk, but not of the model.
+    /// Whether the output of a unit leaves for another pipeline stage: whether it is the last of its chunk, but not of the model.
     pub const fn leaves(&self, unit: usize) -> bool {
         self.tables.chunks[self.tables.placements[unit].chunk].end == unit + 1 && unit + 1 < self.tables.units.len()
     }
 
-    /// The tied unit on another stage that mirrors the parameters of `owner`.
+    /// The tied unit on another pipeline stage that mirrors the parameters of `owner`.
     pub const fn mirror_of(&self, owner: usize) -> Option<usize> {
         match self.tables.tied_to(owner) {
             Some(tied) if self.tables.placements[tied].holds => Some(tied),
@@ -106,7 +106,7 @@ impl<'a> StageWalk<'a> {
         }
     }
 
-    /// The unit under which this stage holds the parameters that `unit` takes, if it takes any.
+    /// The unit under which this pipeline stage holds the parameters that `unit` takes, if it takes any.
     pub const fn holder(&self, unit: usize) -> Option<usize> {
         let placement = &self.tables.placements[unit];
         if placement.padded == 0 {

@@ -71,9 +71,9 @@ const fn kind(op: Op) -> StepPart {
 
 impl Timeline {
     /// What the ranks of a pipeline stage do with their time.
-    pub fn parts(&self, plan: &Plan, stage: usize) -> StepParts {
-        let (lane, mut parts) = (&self.lanes[stage], StepParts::default());
-        for (span, &op) in lane.spans.iter().zip(plan.pipeline_stages[stage].step) {
+    pub fn parts(&self, plan: &Plan, pipeline: usize) -> StepParts {
+        let (lane, mut parts) = (&self.lanes[pipeline], StepParts::default());
+        for (span, &op) in lane.spans.iter().zip(plan.pipeline_stages[pipeline].step) {
             parts.add(kind(op), span.end_s - span.start_s);
             self.add_wait(span, &mut parts);
         }

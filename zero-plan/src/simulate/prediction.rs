@@ -11,14 +11,14 @@ use crate::plan::Plan;
 use crate::schedule::Op;
 
 /// The shape of the JSON: a change of it is a new name.
-pub const FORMAT: &str = "zero-simulate-1";
+pub const FORMAT: &str = "zero-simulate-2";
 /// How much better a link or a rate is taken to be, to see what depends on it.
 pub const BETTER: f64 = 1.1;
 
 /// What a step would be like.
 #[derive(Clone, Debug, Serialize)]
 pub struct Prediction {
-    /// `"zero-simulate-1"`.
+    /// `"zero-simulate-2"`.
     pub format: &'static str,
     /// The model.
     pub model: String,
@@ -37,7 +37,7 @@ pub struct Prediction {
     /// Share of the published peak, by [`Timeline::mfu`].
     pub mfu: f64,
     /// What a rank of each pipeline stage does with its time, and needs.
-    pub stages: Vec<PipelineStagePrediction>,
+    pub pipeline_stages: Vec<PipelineStagePrediction>,
     /// What travels, by kind and link.
     pub traffic: Vec<FlowPrediction>,
     /// The critical path by kind of op or transfer, the longest first.
@@ -144,23 +144,23 @@ impl Prediction {
         let threads = threads.unwrap_or_else(|| threads_of_rank(plan, hardware));
         let timeline = super::simulate_with(plan, hardware, threads)?;
         let budget_bytes = hardware.budget_bytes(plan.config.mesh.ranks_per_node());
-        let stage = |stage| {
-            let parts = timeline.parts(plan, stage);
-            let memory = plan.pipeline_stages[stage].memory.bytes_per_rank();
+        let pipeline_stage = |pipeline| {
+            let parts = timeline.parts(plan, pipeline);
+            let memory = plan.pipeline_stages[pipeline].memory.bytes_per_rank();
             let outside =
                 plan.outside_bytes(&crate::footprint::RunSize { threads, ..crate::footprint::RunSize::LEAST });
-            let in_use = in_use(plan, &timeline, stage);
+            let in_use = in_use(plan, &timeline, pipeline);
             PipelineStagePrediction {
                 exposed_s: parts.exposed_s(),
                 bubble_s: parts.bubble_s(),
                 parts: parts.0,
                 memory_bytes: memory + outside,
                 budget_bytes,
-                peak: peak(plan, stage, &in_use),
+                peak: peak(plan, pipeline, &in_use),
                 in_use,
             }
         };
-        let stages: Vec<_> = (0..timeline.lanes.len()).map(stage).collect();
+        let pipeline_stages: Vec<_> = (0..timeline.lanes.len()).map(pipeline_stage).collect();
         let mut better: Vec<Better> = improved(hardware)
             .map(|(what, hardware)| {
                 let costs = Costs::new(plan, &hardware, threads);
@@ -180,8 +180,8 @@ impl Prediction {
             tokens_per_step: plan.config.tokens_per_step(),
             tokens_per_s: timeline.tokens_per_s(plan),
             mfu: timeline.mfu(plan, hardware),
-            traffic: traffic(plan, hardware, &timeline, &stages),
-            stages,
+            traffic: traffic(plan, hardware, &timeline, &pipeline_stages),
+            pipeline_stages,
             critical: critical(&path),
             path,
             better,
@@ -191,18 +191,18 @@ impl Prediction {
 
 /// What is in use of the arena of a rank of a pipeline stage, at each change: an op has what it needs from the end of the one
 /// before it on, while it waits, too.
-fn in_use(plan: &Plan, timeline: &Timeline, stage: usize) -> Vec<(f64, usize)> {
-    let lane = &timeline.lanes[stage];
-    let bytes = plan.in_use(stage).into_iter().map(|regions| regions.iter().sum());
+fn in_use(plan: &Plan, timeline: &Timeline, pipeline: usize) -> Vec<(f64, usize)> {
+    let lane = &timeline.lanes[pipeline];
+    let bytes = plan.in_use(pipeline).into_iter().map(|regions| regions.iter().sum());
     let mut changes: Vec<(f64, usize)> = (0..).map(|op| lane.before_s(op)).zip(bytes).collect();
     changes.dedup_by_key(|(_, bytes)| *bytes);
     changes
 }
 
-fn peak(plan: &Plan, stage: usize, in_use: &[(f64, usize)]) -> PeakPrediction {
+fn peak(plan: &Plan, pipeline: usize, in_use: &[(f64, usize)]) -> PeakPrediction {
     // The first of several.
     let &(at_s, bytes) = in_use.iter().rev().max_by_key(|(_, bytes)| *bytes).unwrap_or(&(0.0, 0));
-    PeakPrediction { op: op_name(plan, plan.peak(stage).op), at_s, bytes }
+    PeakPrediction { op: op_name(plan, plan.peak(pipeline).op), at_s, bytes }
 }
 
 /// The hardware with one thing better, for each that it has.
@@ -262,31 +262,33 @@ fn traffic(
     plan: &Plan,
     hardware: &Hardware,
     timeline: &Timeline,
-    stages: &[PipelineStagePrediction],
+    pipeline_stages: &[PipelineStagePrediction],
 ) -> Vec<FlowPrediction> {
     let routes = Routes::new(hardware, &plan.config.mesh);
     let mut flows = Vec::new();
     for flow in Flow::ALL {
         for link in LinkKind::ALL {
-            let of_stage = |stage: usize| {
-                let own = timeline.lanes[stage].transfers.iter().filter(|it| it.flow == flow && it.link == link);
+            let of_pipeline_stage = |pipeline: usize| {
+                let own = timeline.lanes[pipeline].transfers.iter().filter(|it| it.flow == flow && it.link == link);
                 let own: Vec<_> = own.copied().collect();
-                (own.iter().map(|it| it.bytes).sum::<usize>(), own, stage)
+                (own.iter().map(|it| it.bytes).sum::<usize>(), own, pipeline)
             };
-            let Some((bytes, own, stage)) = (0..timeline.lanes.len()).map(of_stage).max_by_key(|it| it.0) else {
+            let Some((bytes, own, pipeline)) = (0..timeline.lanes.len()).map(of_pipeline_stage).max_by_key(|it| it.0)
+            else {
                 continue;
             };
             if bytes == 0 {
                 continue;
             }
             let is_direct = |op: usize| {
-                link == LinkKind::Network && is_straight(&plan.config, plan.pipeline_stages[stage].step[op])
+                link == LinkKind::Network && is_straight(&plan.config, plan.pipeline_stages[pipeline].step[op])
             };
             let busy_s: f64 = own.iter().map(|it| it.free_s - it.start_s).sum();
-            let exposed = stages[stage].parts.iter().filter(|(part, _)| *part == StepPart::Exposed(flow, link));
+            let exposed =
+                pipeline_stages[pipeline].parts.iter().filter(|(part, _)| *part == StepPart::Exposed(flow, link));
             let collective = |each: fn(&Route, usize) -> f64| {
                 let seconds = own.iter().map(|it| {
-                    let route = routes.collective(axis(plan, stage, it.op).filter(|_| !is_direct(it.op))?, stage);
+                    let route = routes.collective(axis(plan, pipeline, it.op).filter(|_| !is_direct(it.op))?, pipeline);
                     Some(each(&route, it.bytes * route.ranks / (route.ranks - 1).max(1)))
                 });
                 seconds.sum::<Option<f64>>()
@@ -307,8 +309,8 @@ fn traffic(
 }
 
 /// The axis of the collective that an op begins; none for what is none.
-fn axis(plan: &Plan, stage: usize, op: usize) -> Option<Axis> {
-    match plan.pipeline_stages[stage].step[op] {
+fn axis(plan: &Plan, pipeline: usize, op: usize) -> Option<Axis> {
+    match plan.pipeline_stages[pipeline].step[op] {
         Op::Gather { .. } | Op::Reduce { .. } => Some(Axis::Zero),
         Op::Settle { .. } => Some(Axis::Replica),
         Op::Subtotal { axis, .. } | Op::Spread { axis, .. } => Some(axis),

@@ -84,19 +84,20 @@ pub struct SimulatedRun<'a> {
 impl<'a> SimulatedRun<'a> {
     pub fn new(plan: &'a Plan<'a>, hardware: &'a Hardware, costs: &'a Costs<'a>) -> Self {
         let mesh = &plan.config.mesh;
-        let (stages, routes) = (mesh.pipeline, Routes::new(hardware, mesh));
+        let (pipeline_stages, routes) = (mesh.pipeline, Routes::new(hardware, mesh));
         let first = |pipeline| mesh.node(mesh.rank(Coordinates { zero: 0, replica: 0, pipeline }));
         let on_node = |node: usize| {
             let ranks = node * mesh.ranks_per_node()..(node + 1) * mesh.ranks_per_node();
             ranks.map(|rank| mesh.coordinates(rank).pipeline)
         };
-        let pools = (0..stages).map(|stage| {
-            let mut pool: Vec<usize> = on_node(first(stage)).collect();
+        let pools = (0..pipeline_stages).map(|pipeline| {
+            let mut pool: Vec<usize> = on_node(first(pipeline)).collect();
             pool.sort_unstable();
             pool.dedup();
             pool
         });
-        let weights = (0..stages).map(|stage| on_node(first(stage)).filter(|&other| other == stage).count());
+        let weights =
+            (0..pipeline_stages).map(|pipeline| on_node(first(pipeline)).filter(|&other| other == pipeline).count());
         let runner = |_| Runner {
             state: LaneState::Ready,
             next: 0,
@@ -115,11 +116,11 @@ impl<'a> SimulatedRun<'a> {
             plan,
             costs,
             routes,
-            collectives: (0..stages)
-                .map(|stage| [Axis::Zero, Axis::Replica].map(|axis| routes.collective(axis, stage)))
+            collectives: (0..pipeline_stages)
+                .map(|pipeline| [Axis::Zero, Axis::Replica].map(|axis| routes.collective(axis, pipeline)))
                 .collect(),
-            runners: (0..stages).map(runner).collect(),
-            timeline: Timeline { lanes: vec![Lane::default(); stages], step_s: 0.0 },
+            runners: (0..pipeline_stages).map(runner).collect(),
+            timeline: Timeline { lanes: vec![Lane::default(); pipeline_stages], step_s: 0.0 },
             now_s: 0.0,
             cores: (hardware.device.kind == Processor::Cpu).then_some(hardware.node.devices),
             weights: weights.collect(),

@@ -51,8 +51,8 @@ fn all(check: impl Fn(&Plan, &Timeline, &Hardware)) {
 #[test]
 fn each_op_runs_once_and_ops_of_a_rank_follow_one_another() {
     all(|plan, timeline, _| {
-        for (lane, stage) in timeline.lanes.iter().zip(plan.pipeline_stages) {
-            assert_eq!(lane.spans.len(), stage.step.len());
+        for (lane, pipeline_stage) in timeline.lanes.iter().zip(plan.pipeline_stages) {
+            assert_eq!(lane.spans.len(), pipeline_stage.step.len());
             for (op, span) in lane.spans.iter().enumerate() {
                 assert_eq!(span.waited_s, span.start_s - lane.before_s(op));
                 assert!(span.waited_s >= 0.0 && span.end_s >= span.start_s);
@@ -64,9 +64,9 @@ fn each_op_runs_once_and_ops_of_a_rank_follow_one_another() {
 #[test]
 fn what_is_sent_is_what_the_plan_counts() {
     all(|plan, timeline, _| {
-        for (number, (lane, stage)) in timeline.lanes.iter().zip(plan.pipeline_stages).enumerate() {
+        for (number, (lane, pipeline_stage)) in timeline.lanes.iter().zip(plan.pipeline_stages).enumerate() {
             let sent: usize = lane.transfers.iter().map(|transfer| transfer.bytes).sum();
-            let counted = crate::traffic::Traffic::of(plan, plan.first_rank(number), stage.step);
+            let counted = crate::traffic::Traffic::of(plan, plan.first_rank(number), pipeline_stage.step);
             assert_eq!(sent, counted.total_bytes() - counted.agree_bytes);
         }
     });
@@ -80,7 +80,11 @@ fn four_thousand_ranks_are_as_many_lanes_as_pipeline_stages() {
     on(GPU, config, 64, |plan, timeline, _| {
         assert_eq!((plan.config.mesh.ranks(), timeline.lanes.len()), (4096, 8));
         assert!(
-            timeline.lanes.iter().zip(plan.pipeline_stages).all(|(lane, stage)| lane.spans.len() == stage.step.len())
+            timeline
+                .lanes
+                .iter()
+                .zip(plan.pipeline_stages)
+                .all(|(lane, pipeline_stage)| lane.spans.len() == pipeline_stage.step.len())
         );
     });
 }
@@ -103,8 +107,8 @@ fn transfers_of_a_link_follow_one_another() {
 #[test]
 fn the_parts_of_each_lane_are_the_whole_step() {
     all(|plan, timeline, _| {
-        for stage in 0..timeline.lanes.len() {
-            let parts = timeline.parts(plan, stage);
+        for pipeline in 0..timeline.lanes.len() {
+            let parts = timeline.parts(plan, pipeline);
             assert!((parts.sum(|_| true) - timeline.step_s).abs() < 1e-9 * timeline.step_s, "{parts:?}");
         }
     });
@@ -151,9 +155,9 @@ fn memory_over_time_has_the_peak_of_the_plan() {
     all(|plan, timeline, hardware| {
         let prediction = Prediction::of(plan, hardware, None).unwrap();
         crate::documented::assert_documented(&serde_json::to_value(&prediction).unwrap());
-        for (stage, own) in prediction.stages.iter().enumerate() {
+        for (pipeline, own) in prediction.pipeline_stages.iter().enumerate() {
             let PeakPrediction { at_s, bytes, .. } = own.peak;
-            assert_eq!(bytes, plan.peak(stage).total_bytes());
+            assert_eq!(bytes, plan.peak(pipeline).total_bytes());
             assert!(own.in_use.contains(&(at_s, bytes)) && at_s < timeline.step_s);
             assert!(own.in_use.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 != pair[1].1));
         }
@@ -182,7 +186,7 @@ fn a_prediction_has_its_critical_path_op_by_op() {
         let rows = text.split("most of the arena in use").nth(1).unwrap().lines().skip(1).take(8);
         let rows: Vec<&str> = rows.collect();
         assert!(rows.iter().all(|row| row.contains(" to ")), "{text}");
-        let peak = crate::message::Bytes(prediction.stages[0].peak.bytes).to_string();
+        let peak = crate::message::Bytes(prediction.pipeline_stages[0].peak.bytes).to_string();
         assert!(rows.iter().any(|row| row.contains(&peak)), "{peak}: {text}");
     });
 }

@@ -71,45 +71,57 @@ pub(crate) fn label(part: StepPart) -> String {
 }
 
 fn parts(it: &Prediction) -> Table {
-    let mut table = Table::new("time of a step, and memory", stages(it));
-    let mut kinds: Vec<StepPart> =
-        it.stages.iter().flat_map(|stage| stage.parts.iter().map(|(part, _)| *part)).collect();
+    let mut table = Table::new("time of a step, and memory", pipeline_stages(it));
+    let mut kinds: Vec<StepPart> = it
+        .pipeline_stages
+        .iter()
+        .flat_map(|pipeline_stage| pipeline_stage.parts.iter().map(|(part, _)| *part))
+        .collect();
     kinds.sort_unstable();
     kinds.dedup();
     for kind in kinds {
-        let figures = it.stages.iter().map(|stage| {
-            let seconds: f64 = stage.parts.iter().filter(|(part, _)| *part == kind).map(|(_, seconds)| seconds).sum();
+        let figures = it.pipeline_stages.iter().map(|pipeline_stage| {
+            let seconds: f64 =
+                pipeline_stage.parts.iter().filter(|(part, _)| *part == kind).map(|(_, seconds)| seconds).sum();
             if seconds == 0.0 { String::new() } else { format!("{} {}", ShownTime(seconds), share(seconds, it.step_s)) }
         });
         table.row(&label(kind), figures.collect());
     }
-    table.row("memory of a rank", it.stages.iter().map(|stage| Bytes(stage.memory_bytes).to_string()).collect());
-    let peak = it.stages.iter().map(|stage| {
-        let PeakPrediction { op, at_s, bytes } = &stage.peak;
+    table.row(
+        "memory of a rank",
+        it.pipeline_stages.iter().map(|pipeline_stage| Bytes(pipeline_stage.memory_bytes).to_string()).collect(),
+    );
+    let peak = it.pipeline_stages.iter().map(|pipeline_stage| {
+        let PeakPrediction { op, at_s, bytes } = &pipeline_stage.peak;
         format!("{} at {}, {op}", Bytes(*bytes), ShownTime(*at_s))
     });
     table.row("most of its arena in use", peak.collect());
-    let left = it.stages.iter().map(|stage| match stage.budget_bytes.checked_sub(stage.memory_bytes as u64) {
-        Some(left) => format!("{} left", Bytes(left as usize)),
-        None => format!("{} too much", Bytes(stage.memory_bytes - stage.budget_bytes as usize)),
+    let left = it.pipeline_stages.iter().map(|pipeline_stage| {
+        match pipeline_stage.budget_bytes.checked_sub(pipeline_stage.memory_bytes as u64) {
+            Some(left) => format!("{} left", Bytes(left as usize)),
+            None => format!("{} too much", Bytes(pipeline_stage.memory_bytes - pipeline_stage.budget_bytes as usize)),
+        }
     });
     table.row("of what the hardware has", left.collect());
     table
 }
 
 /// Headings of columns that are one pipeline stage each.
-fn stages(it: &Prediction) -> Vec<String> {
-    match it.stages.len() {
+fn pipeline_stages(it: &Prediction) -> Vec<String> {
+    match it.pipeline_stages.len() {
         1 => vec!["a rank".to_owned()],
-        count => (0..count).map(|stage| format!("pipeline stage {stage}")).collect(),
+        count => (0..count).map(|pipeline| format!("pipeline stage {pipeline}")).collect(),
     }
 }
 
 fn memory(it: &Prediction) -> Table {
-    let mut table = Table::new("most of the arena in use", stages(it));
+    let mut table = Table::new("most of the arena in use", pipeline_stages(it));
     for spell in 0..SPELLS {
         let [start_s, end_s] = [spell, spell + 1].map(|part| it.step_s * part as f64 / SPELLS as f64);
-        let figures = it.stages.iter().map(|stage| Bytes(most_in_use(&stage.in_use, start_s, end_s)).to_string());
+        let figures = it
+            .pipeline_stages
+            .iter()
+            .map(|pipeline_stage| Bytes(most_in_use(&pipeline_stage.in_use, start_s, end_s)).to_string());
         table.row(&format!("{} to {}", ShownTime(start_s), ShownTime(end_s)), figures.collect());
     }
     table

@@ -53,34 +53,34 @@ impl From<Order> for Pipelining {
 }
 
 impl Pipelining {
-    /// Time in a step that each of `stages` pipeline stages is idle (zero-bubble paper, Table 2; interleaved: Narayanan
+    /// Time in a step that each of `pipeline_stages` pipeline stages is idle (zero-bubble paper, Table 2; interleaved: Narayanan
     /// et al., 2021, section 2.2).
-    pub fn bubble_time(self, stages: usize, times: &PassTimes) -> f64 {
+    pub fn bubble_time(self, pipeline_stages: usize, times: &PassTimes) -> f64 {
         let idle = match self {
             Pipelining::GPipe | Pipelining::OneFOneB => times.total(),
             Pipelining::Interleaved { chunks } => times.total() / chunks as f64,
             Pipelining::ZeroBubbleH1 => times.total() - 2.0 * times.weight_gradient,
             Pipelining::ZeroBubbleH2 => times.total() - 3.0 * times.weight_gradient,
         };
-        (stages - 1) as f64 * idle
+        (pipeline_stages - 1) as f64 * idle
     }
 
     /// The same time as a rate, in both conventions.
-    pub fn bubble(self, stages: usize, micro_batches: usize, times: &PassTimes) -> Bubble {
-        let idle = self.bubble_time(stages, times);
+    pub fn bubble(self, pipeline_stages: usize, micro_batches: usize, times: &PassTimes) -> Bubble {
+        let idle = self.bubble_time(pipeline_stages, times);
         let ideal = micro_batches as f64 * times.total();
         Bubble { of_step: idle / (ideal + idle), over_ideal: idle / ideal }
     }
 
     /// The most micro-batches that a pipeline stage keeps activations of, where one counts for all chunks of the
     /// pipeline stage. The published figures assume that there are as many; it is never more than there are.
-    pub fn activations_max(self, stages: usize, micro_batches: usize) -> f64 {
-        let (stages, all) = (stages as f64, micro_batches as f64);
+    pub fn activations_max(self, pipeline_stages: usize, micro_batches: usize) -> f64 {
+        let (pipeline_stages, all) = (pipeline_stages as f64, micro_batches as f64);
         let published = match self {
             Pipelining::GPipe => all,
-            Pipelining::OneFOneB | Pipelining::ZeroBubbleH1 => stages,
-            Pipelining::Interleaved { chunks } => stages + (stages - 1.0) / chunks as f64,
-            Pipelining::ZeroBubbleH2 => 2.0 * stages - 1.0,
+            Pipelining::OneFOneB | Pipelining::ZeroBubbleH1 => pipeline_stages,
+            Pipelining::Interleaved { chunks } => pipeline_stages + (pipeline_stages - 1.0) / chunks as f64,
+            Pipelining::ZeroBubbleH2 => 2.0 * pipeline_stages - 1.0,
         };
         published.min(all)
     }

@@ -301,12 +301,12 @@ fn schedules_move_the_published_volumes() {
 #[test]
 fn pipelines_keep_the_published_activations() {
     for order in [Order::GPipe, Order::OneFOneB, Order::Interleaved { chunks: 2 }, Order::Interleaved { chunks: 3 }] {
-        for (stages, micro_batches) in [(2, 2), (2, 8), (3, 9), (4, 4), (4, 16)] {
-            let mesh = Mesh { pipeline: stages, ..Mesh::of_zero(1) };
+        for (pipeline_stages, micro_batches) in [(2, 2), (2, 8), (3, 9), (4, 4), (4, 16)] {
+            let mesh = Mesh { pipeline: pipeline_stages, ..Mesh::of_zero(1) };
             let config = Config { mesh, order, micro_batches, recompute: Recompute::None, ..Config::PLAIN };
             PlanBuf::new("Layers", config, &units(12)).with(|plan| {
-                let slots = (0..stages).map(|stage| plan.tables().activation_slots(stage)).max();
-                let published = Pipelining::from(order).activations_max(stages, micro_batches);
+                let slots = (0..pipeline_stages).map(|pipeline| plan.tables().activation_slots(pipeline)).max();
+                let published = Pipelining::from(order).activations_max(pipeline_stages, micro_batches);
                 let chunks = config.chunks_per_rank() as f64;
                 assert_eq!(slots, Some((published * chunks).round() as usize), "{config:?}");
                 // Every slot is as large as the largest chunk: the same in bytes.

@@ -13,11 +13,11 @@ const CUDA: Config = Config { device: DeviceKind::Cuda, transport: TransportKind
 const UNIT: Unit = Unit { params: 100, takes: 100, input_bytes: 64, output_bytes: 64, operations: 1, ..Unit::NONE };
 
 /// Each op of a step by its name, with its stream where that is not `Compute`, and what it waits for.
-fn told(config: Config, units: usize, stage: usize) -> String {
+fn told(config: Config, units: usize, pipeline: usize) -> String {
     let units: Vec<Unit> = (0..units).map(|source| Unit { source, position: source, ..UNIT }).collect();
     PlanBuf::new("Small", config, &units).with(|plan| {
-        let stage = &plan.pipeline_stages[stage];
-        let told = stage.step.iter().zip(stage.step_queue).enumerate().map(|(at, (op, queued))| {
+        let pipeline_stage = &plan.pipeline_stages[pipeline];
+        let told = pipeline_stage.step.iter().zip(pipeline_stage.step_queue).enumerate().map(|(at, (op, queued))| {
             let stream = if queued.stream == Stream::Compute { "" } else { queued.stream.name() };
             let after = queued.waits_for().map(|before| format!(" after {before}")).unwrap_or_default();
             format!("{at} {} {stream}{after}", op.name()).replace("  ", " ").trim_end().to_owned()
@@ -69,11 +69,11 @@ fn the_compiler_computes_the_queues_of_run_time() {
         assert_eq!(&PLAN, plan);
         assert_eq!(PLAN.fingerprint(), plan.fingerprint());
     });
-    for (stage, plain) in PLAN.pipeline_stages.iter().zip(PLAIN.pipeline_stages) {
+    for (pipeline_stage, plain) in PLAN.pipeline_stages.iter().zip(PLAIN.pipeline_stages) {
         for pass in [Pass::Train, Pass::Evaluate] {
-            assert_eq!(stage.queue(pass).len(), stage.ops(pass).len());
+            assert_eq!(pipeline_stage.queue(pass).len(), pipeline_stage.ops(pass).len());
             // A schedule does not depend on the device, and without streams there is no queue.
-            assert_eq!(stage.ops(pass), plain.ops(pass));
+            assert_eq!(pipeline_stage.ops(pass), plain.ops(pass));
             assert!(plain.queue(pass).is_empty());
         }
     }

@@ -36,11 +36,11 @@ impl Agreement {
     /// That of a plan.
     pub fn of(plan: &Plan) -> Self {
         let mesh = &plan.config.mesh;
-        let mut of_stage = vec![Vec::new(); mesh.pipeline];
-        (0..mesh.ranks()).for_each(|rank| of_stage[mesh.coordinates(rank).pipeline].push(rank));
-        let mut ranks_by_data = of_stage[mesh.pipeline - 1].clone();
+        let mut of_pipeline_stages = vec![Vec::new(); mesh.pipeline];
+        (0..mesh.ranks()).for_each(|rank| of_pipeline_stages[mesh.coordinates(rank).pipeline].push(rank));
+        let mut ranks_by_data = of_pipeline_stages[mesh.pipeline - 1].clone();
         ranks_by_data.sort_by_key(|&rank| mesh.coordinates(rank).data_rank(mesh));
-        let mut ranks_by_part = of_stage;
+        let mut ranks_by_part = of_pipeline_stages;
         ranks_by_part.iter_mut().for_each(|ranks| ranks.sort_by_key(|&rank| mesh.coordinates(rank).part(mesh)));
         Self {
             ranks_by_data,

@@ -96,8 +96,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<RunError, Lost> {
         let trained = pass == Pass::Train;
-        let stage = self.arena.pipeline_stage();
-        let ops = if trained { stage.step } else { stage.evaluation };
+        let pipeline_stage = self.arena.pipeline_stage();
+        let ops = if trained { pipeline_stage.step } else { pipeline_stage.evaluation };
         let mut walk = WalkState { finding: Some(Search::default()), ..self.new_walk() };
         self.awaited.begin_pass(self.plan, &self.ranks.device);
         for (index, &op) in ops.iter().enumerate().take_while(|&(_, &op)| op != Op::Agree) {

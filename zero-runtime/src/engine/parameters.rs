@@ -104,10 +104,10 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     /// The unit under which this rank holds the parameters of `unit`: itself, or the unit that mirrors it.
     pub(super) fn held_as(&self, unit: usize) -> Option<usize> {
-        let stage = self.arena.coordinates().pipeline;
+        let pipeline = self.arena.coordinates().pipeline;
         let holds = |&held: &usize| {
             let placement = &self.plan.placements[held];
-            placement.pipeline_stage == stage && placement.holds && self.plan.units[held].source == unit
+            placement.pipeline_stage == pipeline && placement.holds && self.plan.units[held].source == unit
         };
         (unit..self.plan.units.len()).find(holds)
     }

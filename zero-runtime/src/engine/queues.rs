@@ -13,13 +13,13 @@ pub(super) struct AwaitedOps {
 
 impl AwaitedOps {
     /// The ops that others wait for on a pipeline stage.
-    pub fn new(stage: &PipelineStage) -> Self {
+    pub fn new(pipeline_stage: &PipelineStage) -> Self {
         let of = |queue: &[Queued]| {
             let mut awaited = vec![false; queue.len()];
             queue.iter().filter_map(Queued::waits_for).for_each(|op| awaited[op] = true);
             awaited
         };
-        Self { step: of(stage.step_queue), evaluation: of(stage.evaluation_queue) }
+        Self { step: of(pipeline_stage.step_queue), evaluation: of(pipeline_stage.evaluation_queue) }
     }
 
     fn is_awaited(&self, pass: Pass, op: usize) -> bool {
@@ -60,8 +60,8 @@ impl AwaitedOps {
     }
 
     /// Chooses the queue of the next op, after the events that it waits for.
-    pub fn enter<D: Device>(&self, stage: &PipelineStage, pass: Pass, op: usize, device: &D) {
-        if let Some(queued) = stage.queue(pass).get(op) {
+    pub fn enter<D: Device>(&self, pipeline_stage: &PipelineStage, pass: Pass, op: usize, device: &D) {
+        if let Some(queued) = pipeline_stage.queue(pass).get(op) {
             device.enter(queued.stream as usize);
             queued.waits_for().into_iter().for_each(|before| device.wait(PipelineStage::JOINS + before));
         }

@@ -33,7 +33,7 @@ impl OpSum {
 
 /// What a rank did in a mean step.
 pub struct MeanRank<'a> {
-    pub stage: usize,
+    pub pipeline: usize,
     pub ops: &'a [Op],
     /// The figures of each op.
     sums: Vec<OpSum>,
@@ -58,7 +58,7 @@ impl<'a> MeanRank<'a> {
         durations.sort_unstable();
         let is_needed = |op: &&Op| matches!(op, Op::Forward { .. } | Op::Backward { .. });
         Self {
-            stage: at.pipeline,
+            pipeline: at.pipeline,
             sums: ops.iter().zip(ns).map(sum).collect(),
             step_ms: ms(record.steps[steps - 1].end_ns - record.steps[0].start_ns) / steps as f64,
             median_ms: ms(durations[(steps - 1) / 2] + durations[steps / 2]) / 2.0,
@@ -74,8 +74,8 @@ impl<'a> MeanRank<'a> {
 }
 
 /// The figures of some ops, on all ranks of a pipeline stage.
-pub fn of_pipeline_stage(ranks: &[MeanRank], stage: usize, chosen: impl Fn(Op) -> bool) -> OpSum {
-    let ranks = ranks.iter().filter(|rank| rank.stage == stage);
+pub fn of_pipeline_stage(ranks: &[MeanRank], pipeline: usize, chosen: impl Fn(Op) -> bool) -> OpSum {
+    let ranks = ranks.iter().filter(|rank| rank.pipeline == pipeline);
     ranks.fold(OpSum::default(), |all, rank| all.add(rank.sum(&chosen)))
 }
 

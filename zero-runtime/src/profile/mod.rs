@@ -57,7 +57,7 @@ pub fn gather_records<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     let starts = gather(engine, &[start_ns as f64])?;
     let origin_ns = starts.iter().fold(f64::INFINITY, |first, start| first.min(start[0])) as u64;
     // Ranks must exchange equally many numbers. All of these are small enough to be exact as f64.
-    let ops_max = plan.pipeline_stages.iter().map(|stage| stage.step.len()).max().unwrap_or(0);
+    let ops_max = plan.pipeline_stages.iter().map(|pipeline_stage| pipeline_stage.step.len()).max().unwrap_or(0);
     let mut spans: Vec<Span> = [&own.steps[..], &own.ops].concat();
     for span in &mut spans {
         *span = Span { start_ns: shared(span.start_ns), end_ns: shared(span.end_ns) };

@@ -85,15 +85,16 @@ fn by_unit(plan: &Plan, ranks: &[MeanRank]) -> Table {
     let headings = computed.iter().flat_map(|(name, _)| [*name, "GFLOP/s"]).chain(moved.iter().map(|(name, _)| *name));
     let mut table = Table::new("unit", headings.map(str::to_owned).collect());
     for (number, unit) in plan.units.iter().enumerate() {
-        let stage = plan.placements[number].pipeline_stage;
-        let sum = |is_of: fn(Op) -> bool| of_pipeline_stage(ranks, stage, |op| op.unit() == Some(number) && is_of(op));
+        let pipeline = plan.placements[number].pipeline_stage;
+        let sum =
+            |is_of: fn(Op) -> bool| of_pipeline_stage(ranks, pipeline, |op| op.unit() == Some(number) && is_of(op));
         let mut figures = Vec::new();
         for (_, is_of) in computed {
             let sum = sum(is_of);
             let speed = if sum.work.operations == 0 { String::new() } else { figure(sum.gflop_per_s()) };
-            figures.extend([time(&sum, ranks, stage), speed]);
+            figures.extend([time(&sum, ranks, pipeline), speed]);
         }
-        figures.extend(moved.iter().map(|(_, is_of)| time(&sum(*is_of), ranks, stage)));
+        figures.extend(moved.iter().map(|(_, is_of)| time(&sum(*is_of), ranks, pipeline)));
         table.row(&unit.to_string(), figures);
     }
     table
@@ -120,8 +121,8 @@ fn by_bucket(plan: &Plan, ranks: &[MeanRank]) -> Table {
 }
 
 /// The mean time over the ranks of a pipeline stage. Empty if there is no such op.
-fn time(all: &OpSum, ranks: &[MeanRank], stage: usize) -> String {
-    let count = ranks.iter().filter(|rank| rank.stage == stage).count();
+fn time(all: &OpSum, ranks: &[MeanRank], pipeline: usize) -> String {
+    let count = ranks.iter().filter(|rank| rank.pipeline == pipeline).count();
     if all.ops == 0 { String::new() } else { figure(all.ms / count as f64) }
 }
 

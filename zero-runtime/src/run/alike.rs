@@ -32,8 +32,8 @@ pub fn ready<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p
 /// A rank whose value is not that of most that should have the same, and theirs; of two values that are as many, that of the
 /// first rank is right.
 fn odd(plan: &Plan, mark: &Mark, values: &[u64]) -> Option<(usize, u64)> {
-    let stage = |rank: usize| if mark.is_of_shapes { plan.config.mesh.coordinates(rank).pipeline } else { 0 };
-    let peers = |rank: usize| (0..values.len()).filter(move |&peer| stage(peer) == stage(rank));
+    let pipeline = |rank: usize| if mark.is_of_shapes { plan.config.mesh.coordinates(rank).pipeline } else { 0 };
+    let peers = |rank: usize| (0..values.len()).filter(move |&peer| pipeline(peer) == pipeline(rank));
     let shared_by = |rank: usize| peers(rank).filter(|&peer| values[peer] == values[rank]).count();
     let of_most = |rank: usize| values[peers(rank).rev().max_by_key(|&peer| shared_by(peer)).expect("the rank itself")];
     (0..values.len()).map(|rank| (rank, of_most(rank))).find(|&(rank, expected)| values[rank] != expected)
@@ -55,12 +55,12 @@ mod tests {
             assert_eq!(of_all(&[7, 7, 7, 7, 9, 7]), Some((4, 7)));
             assert_eq!(of_all(&[9, 7, 7, 7, 7, 7]), Some((0, 7)));
             assert_eq!(of_all(&[7, 7, 7, 9, 9, 9]), Some((3, 7)));
-            let of_stages = |values: &[u64]| odd(plan, &Mark::of_shapes("", 0), values);
-            let stage_of = |rank: usize| plan.config.mesh.coordinates(rank).pipeline as u64;
-            let mut values: Vec<u64> = (0..6).map(stage_of).collect();
-            assert_eq!(of_stages(&values), None);
+            let of_pipeline_stages = |values: &[u64]| odd(plan, &Mark::of_shapes("", 0), values);
+            let pipeline_of = |rank: usize| plan.config.mesh.coordinates(rank).pipeline as u64;
+            let mut values: Vec<u64> = (0..6).map(pipeline_of).collect();
+            assert_eq!(of_pipeline_stages(&values), None);
             values[4] = 5;
-            assert_eq!(of_stages(&values), Some((4, stage_of(4))));
+            assert_eq!(of_pipeline_stages(&values), Some((4, pipeline_of(4))));
         });
     }
 }

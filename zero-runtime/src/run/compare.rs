@@ -98,15 +98,18 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> RankFigure
         TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl | TransportKind::Cluster => total(rank),
         TransportKind::Local => (0..plan.config.mesh.ranks()).map(total).sum(),
     };
-    let stage = plan.of_rank(rank);
-    let moved = Moved::taken(plan, rank, stage.step);
+    let pipeline_stage = plan.of_rank(rank);
+    let moved = Moved::taken(plan, rank, pipeline_stage.step);
     let [copied, in_place] = [moved.copied, moved.in_place].map(|traffic| steps * traffic.total_bytes());
     let (sent, taken) = match plan.config.spans_hosts() {
-        true => (Traffic::between_hosts(plan, rank, stage.step), Traffic::from_hosts(plan, rank, stage.step)),
+        true => (
+            Traffic::between_hosts(plan, rank, pipeline_stage.step),
+            Traffic::from_hosts(plan, rank, pipeline_stage.step),
+        ),
         false => Default::default(),
     };
     [
-        private_mapping_bytes(plan.config.device, &stage.memory),
+        private_mapping_bytes(plan.config.device, &pipeline_stage.memory),
         segment_mapping_bytes(plan, rank),
         resident,
         copied,

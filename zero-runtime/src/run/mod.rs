@@ -452,8 +452,8 @@ mod tests {
         let config = Config { mesh: Mesh::of_zero(2), ..Config::PLAIN.at_stage(3) };
         PlanBuf::new("", config, &[unit, Unit { source: 1, ..unit }]).with(|plan| {
             let without_first: Vec<Op> = plan.pipeline_stages[0].step[1..].to_vec();
-            let stages = [PipelineStage { step: &without_first, ..plan.pipeline_stages[0] }];
-            let unsound = Plan { pipeline_stages: &stages, ..*plan };
+            let pipeline_stages = [PipelineStage { step: &without_first, ..plan.pipeline_stages[0] }];
+            let unsound = Plan { pipeline_stages: &pipeline_stages, ..*plan };
             for asked in [&["run"][..], &["run", "--plan"], &["run", "--prove"], &["run", "--schedule"]] {
                 let arguments = Command::parse_from(asked).run;
                 assert!(introduce(plan, &arguments).is_ok(), "{asked:?}");

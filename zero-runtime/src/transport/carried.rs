@@ -50,11 +50,11 @@ pub(crate) struct CarriedWays {
 const EVENTS: usize = 1 + OUTGOING_SLOTS;
 
 /// The way of an op on a pipeline stage, if it has one, and what a rank does on it.
-fn way(plan: &Plan, stage: usize, op: Op) -> Option<(CarriedWay, GroupPart)> {
+fn way(plan: &Plan, pipeline: usize, op: Op) -> Option<(CarriedWay, GroupPart)> {
     match op {
-        Op::Send { parcel, .. } => Some((CarriedWay::From(parcel, stage), GroupPart::Sends)),
+        Op::Send { parcel, .. } => Some((CarriedWay::From(parcel, pipeline), GroupPart::Sends)),
         Op::Receive { parcel, .. } => {
-            Some((CarriedWay::From(parcel, plan.parcel_sender(parcel, stage)), GroupPart::Receives))
+            Some((CarriedWay::From(parcel, plan.parcel_sender(parcel, pipeline)), GroupPart::Receives))
         }
         op => {
             let axis = axis_of(op).filter(|&axis| plan.config.mesh.len(axis) > 1)?;
@@ -68,10 +68,10 @@ fn way(plan: &Plan, stage: usize, op: Op) -> Option<(CarriedWay, GroupPart)> {
 }
 
 /// What the ranks of a pipeline stage do on a way, in an order that is the same for all that are on it together.
-fn parts(plan: &Plan, way: CarriedWay, own_stage: usize) -> Vec<GroupPart> {
+fn parts(plan: &Plan, way: CarriedWay, own_pipeline: usize) -> Vec<GroupPart> {
     let mut parts = if way == CarriedWay::Numbers { vec![GroupPart::Gathers] } else { Vec::new() };
-    for (stage, (on, part)) in steps(plan) {
-        if stage == own_stage && on == way && !parts.contains(&part) {
+    for (pipeline, (on, part)) in steps(plan) {
+        if pipeline == own_pipeline && on == way && !parts.contains(&part) {
             parts.push(part);
         }
     }
@@ -80,9 +80,9 @@ fn parts(plan: &Plan, way: CarriedWay, own_stage: usize) -> Vec<GroupPart> {
 
 /// Each op that has a way, by the pipeline stage that does it.
 fn steps<'a>(plan: &'a Plan) -> impl Iterator<Item = (usize, (CarriedWay, GroupPart))> + 'a {
-    plan.pipeline_stages.iter().enumerate().flat_map(move |(stage, tables)| {
+    plan.pipeline_stages.iter().enumerate().flat_map(move |(pipeline, tables)| {
         let ops = tables.step.iter().chain(tables.evaluation);
-        ops.filter_map(move |&op| Some((stage, way(plan, stage, op)?)))
+        ops.filter_map(move |&op| Some((pipeline, way(plan, pipeline, op)?)))
     })
 }
 
@@ -104,8 +104,8 @@ fn members(plan: &Plan, way: CarriedWay, rank: usize) -> Vec<usize> {
     let members: Vec<Coordinates> = match way {
         CarriedWay::Along(Axis::Zero, _) => (0..mesh.zero).map(|zero| Coordinates { zero, ..at }).collect(),
         CarriedWay::Along(_, _) => (0..mesh.replica).map(|replica| Coordinates { replica, ..at }).collect(),
-        CarriedWay::From(parcel, stage) => {
-            let ends = [stage, plan.parcel_receiver(parcel, stage)];
+        CarriedWay::From(parcel, pipeline) => {
+            let ends = [pipeline, plan.parcel_receiver(parcel, pipeline)];
             ends.map(|pipeline| Coordinates { pipeline, ..at }).to_vec()
         }
         CarriedWay::Numbers => (0..mesh.ranks()).map(|rank| mesh.coordinates(rank)).collect(),
@@ -138,12 +138,12 @@ impl<'p, D: Device> Shared<'p, D> {
     /// as long as `goes_on` says, and until one of them has ended.
     pub(crate) fn connect(&mut self, names: &[u8], goes_on: &dyn Fn() -> bool) -> Result<(), LaunchError> {
         let (arena, rank) = (Arc::clone(&self.arena), self.rank());
-        let own_stage = arena.coordinates().pipeline;
+        let own_pipeline = arena.coordinates().pipeline;
         let (plan, events) = (arena.plan(), arena.pipeline_stage().events());
         let (mut own_ways, mut own_groups) = (Vec::new(), Vec::new());
         for (name, (way, members)) in groups(plan).into_iter().enumerate() {
             let Some(own) = members.iter().position(|&member| member == rank) else { continue };
-            let parts = parts(plan, way, own_stage);
+            let parts = parts(plan, way, own_pipeline);
             own_ways.push(way);
             own_groups.push(Group { members, own, name, parts });
         }
@@ -308,8 +308,8 @@ impl CarriedWays {
         self.events + EVENTS * parcel as usize + which
     }
 
-    fn group(&self, plan: &Plan, stage: usize, op: Op) -> Option<usize> {
-        let (way, _) = way(plan, stage, op)?;
+    fn group(&self, plan: &Plan, pipeline: usize, op: Op) -> Option<usize> {
+        let (way, _) = way(plan, pipeline, op)?;
         self.ways.iter().position(|&own| own == way)
     }
 

@@ -166,10 +166,10 @@ fn op_words(plan: &Plan, rank: usize, doing: Doing) -> String {
     let Some((pass, index)) = doing.op() else {
         return "no op".to_owned();
     };
-    let stage = plan.of_rank(rank);
+    let pipeline_stage = plan.of_rank(rank);
     let (ops, of) = match pass {
-        Pass::Train => (stage.step, "the step"),
-        Pass::Evaluate => (stage.evaluation, "the evaluation"),
+        Pass::Train => (pipeline_stage.step, "the step"),
+        Pass::Evaluate => (pipeline_stage.evaluation, "the evaluation"),
     };
     // Numbers of another process may be anything.
     let Some(&op) = ops.get(index) else {

@@ -23,8 +23,8 @@ pub(super) struct QueuedWaits(Vec<AwaitedCount>);
 
 impl QueuedWaits {
     /// With room for all waits of a pass over a schedule and of an exchange, so that none takes memory.
-    pub fn of(plan: &Plan, stage: &PipelineStage) -> Self {
-        let (mesh, ops) = (&plan.config.mesh, stage.step.len().max(stage.evaluation.len()));
+    pub fn of(plan: &Plan, pipeline_stage: &PipelineStage) -> Self {
+        let (mesh, ops) = (&plan.config.mesh, pipeline_stage.step.len().max(pipeline_stage.evaluation.len()));
         // No op waits for more than all others along two axes.
         Self(Vec::with_capacity(ops * (mesh.zero + mesh.replica) + mesh.ranks()))
     }
@@ -145,8 +145,8 @@ mod tests {
         let config =
             Config { mesh, device: DeviceKind::Cuda, transport: TransportKind::Peer, ..Config::PLAIN.at_stage(3) };
         PlanBuf::new("", config, &[unit, Unit { source: 1, ..unit }]).with(|plan| {
-            let stage = &plan.pipeline_stages[0];
-            assert!(QueuedWaits::of(plan, stage).0.capacity() >= stage.step.len() * 5 + 6);
+            let pipeline_stage = &plan.pipeline_stages[0];
+            assert!(QueuedWaits::of(plan, pipeline_stage).0.capacity() >= pipeline_stage.step.len() * 5 + 6);
         });
     }
 }

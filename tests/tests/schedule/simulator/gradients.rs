@@ -227,9 +227,9 @@ impl World<'_> {
 
     /// Reads the losses and the sum of squares of the gradients.
     pub(super) fn agree(&mut self, rank: usize) -> Done {
-        let stage = self.ranks[rank].at.pipeline;
+        let pipeline = self.ranks[rank].at.pipeline;
         let owns =
-            |&unit: &usize| self.plan.units[unit].params > 0 && self.plan.placements[unit].pipeline_stage == stage;
+            |&unit: &usize| self.plan.units[unit].params > 0 && self.plan.placements[unit].pipeline_stage == pipeline;
         let owned: Vec<usize> = (0..self.plan.units.len()).filter(owns).collect();
         for unit in owned {
             self.require_sums(rank, unit)?;
@@ -237,7 +237,7 @@ impl World<'_> {
         let own = &mut self.ranks[rank];
         own.agreed = Some(self.pass);
         let losses = own.losses.iter().filter(|loss| loss.pass == self.pass).count();
-        let has_head = self.plan.placements[self.plan.units.len() - 1].pipeline_stage == stage;
+        let has_head = self.plan.placements[self.plan.units.len() - 1].pipeline_stage == pipeline;
         let expected = if has_head { self.plan.config.micro_batches } else { 0 };
         require(losses == expected, || format!("{losses} losses, not {expected}"))
     }

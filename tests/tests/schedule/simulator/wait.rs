@@ -105,13 +105,13 @@ impl World<'_> {
             Op::Clear { parcel } => {
                 let receiver = self.ranks.iter().position(|other| {
                     // The receiver of activations lies one pipeline stage further, and gradients go back.
-                    let stages = self.plan.config.mesh.pipeline;
+                    let pipeline_stages = self.plan.config.mesh.pipeline;
                     let own = self.ranks[rank].at;
                     let (from, to) = match parcel {
                         Parcel::Activations => (own.pipeline, other.at.pipeline),
                         _ => (other.at.pipeline, own.pipeline),
                     };
-                    (from + 1) % stages == to && (own.zero, own.replica) == (other.at.zero, other.at.replica)
+                    (from + 1) % pipeline_stages == to && (own.zero, own.replica) == (other.at.zero, other.at.replica)
                 });
                 let receiver = receiver.expect("a pipeline stage before and behind");
                 self.ranks[receiver].counts.taken[parcel as usize] + OUTGOING_SLOTS > own.sent[parcel as usize]

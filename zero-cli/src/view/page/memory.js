@@ -24,8 +24,8 @@ class MemoryChart {
 
   // The top of the chart. A limit far above what is taken is told in words, as drawn to scale it would leave nothing to see.
   range() {
-    const { plan, stage } = this.view;
-    const arena = plan.stages[stage].memory.arena_bytes;
+    const { plan, pipeline } = this.view;
+    const arena = plan.pipeline_stages[pipeline].memory.arena_bytes;
     const taken = plan.outside_bytes + arena;
     const seen = plan.limits.filter(([, bytes]) => bytes - plan.outside_bytes <= 2.5 * arena);
     const top = Math.max(taken, ...seen.map(([, bytes]) => bytes));
@@ -52,7 +52,7 @@ class MemoryChart {
   }
 
   paint() {
-    const { plan, stage, theme } = this.view;
+    const { plan, pipeline, theme } = this.view;
     const [to, width, height] = fitted(this.canvas);
     if (width === 0) return;
     const scale = new Scale(this.axis, width);
@@ -99,7 +99,7 @@ class MemoryChart {
   }
 
   paintStack(to, scale, theme, y) {
-    const { plan, stage } = this.view;
+    const { plan, pipeline } = this.view;
     const outside = plan.outside_bytes;
     paint(to, "outside", theme, () => {
       to.beginPath();
@@ -107,7 +107,7 @@ class MemoryChart {
     });
     const columns = this.columns(scale);
     const under = columns.map(() => outside);
-    const curve = plan.curve(stage);
+    const curve = plan.curve(pipeline);
     index.groups.forEach((name, group) => {
       const over = columns.map(({ op }, i) => under[i] + curve[group][op]);
       if (over.every((bytes, i) => bytes === under[i])) return;
@@ -130,11 +130,11 @@ class MemoryChart {
   // Stretches with what is in use in them. Of ops that share a pixel the one that uses most is shown, so that a peak of an op
   // that takes no time is seen; what takes longer and uses less begins a pixel late for that.
   columns(scale) {
-    const { plan, stage } = this.view;
-    plan.curve(stage);
-    const { from, total, ops } = plan.stages[stage];
+    const { plan, pipeline } = this.view;
+    plan.curve(pipeline);
+    const { from, total, ops } = plan.pipeline_stages[pipeline];
     const columns = [];
-    for (let op = plan.stages[stage].find(this.axis.from); op < from.length && from[op] <= this.axis.to; op += 1) {
+    for (let op = plan.pipeline_stages[pipeline].find(this.axis.from); op < from.length && from[op] <= this.axis.to; op += 1) {
       const x = Math.max(scale.x(from[op]), scale.left);
       const last = columns[columns.length - 1];
       if (!last || x >= last.x + 1) columns.push({ x, op });
@@ -168,10 +168,10 @@ class MemoryChart {
   }
 
   paintPeak(to, scale, theme, y) {
-    const { plan, stage } = this.view;
-    const { peak } = plan.stages[stage].memory;
-    const at = plan.stages[stage].ops;
-    const x = scale.x((plan.stages[stage].from[peak.op] + at.end[peak.op]) / 2);
+    const { plan, pipeline } = this.view;
+    const { peak } = plan.pipeline_stages[pipeline].memory;
+    const at = plan.pipeline_stages[pipeline].ops;
+    const x = scale.x((plan.pipeline_stages[pipeline].from[peak.op] + at.end[peak.op]) / 2);
     if (x < scale.left || x > scale.right) return;
     const top = y(plan.outside_bytes + peak.total_bytes);
     to.fillStyle = theme.mark;

@@ -44,7 +44,7 @@ class MeshFigure {
       const fill = el("span", { class: "part", style: `${background(state.name)};left:${part * share}%;width:max(2px,${share}%)` });
       return el("span", { class: "whole", "data-letter": state.name[0].toUpperCase() }, fill);
     });
-    const stage = plan.stages.length > 1 ? el("span", { class: "pipe" }, `p${plan.stageOf[rank]}`) : null;
+    const pipeline = plan.pipeline_stages.length > 1 ? el("span", { class: "pipe" }, `p${plan.pipelineOf[rank]}`) : null;
     const cell = el(
       "div",
       {
@@ -56,10 +56,10 @@ class MeshFigure {
         pointerleave: () => this.show(document.activeElement === this.nodes ? this.current : null),
         click: () => {
           this.current = rank;
-          this.view.choose(plan.stageOf[rank]);
+          this.view.choose(plan.pipelineOf[rank]);
         },
       },
-      el("span", { class: "number" }, `rank ${rank}`, stage),
+      el("span", { class: "number" }, `rank ${rank}`, pipeline),
       bars,
     );
     this.cells.push(cell);
@@ -88,14 +88,14 @@ class MeshFigure {
     }
     this.nodes.setAttribute("aria-activedescendant", this.cells[rank].id);
     const places = axes.filter((axis) => axis.ranks > 1).map((axis) => `${axis.name} ${this.along(plan, rank, axis.name)}`);
-    const stage = plan.stages[plan.stageOf[rank]];
+    const pipelineStage = plan.pipeline_stages[plan.pipelineOf[rank]];
     const shards = plan.mesh.states.map((state) => (state.shards > 1 ? `${state.name}: shard ${this.along(plan, rank, "zero")} of ${state.shards}` : `all ${state.name}`));
-    this.words.textContent = `Rank ${rank}${places.length ? ` (${places.join(", ")})` : ""} has ${stage.units}; ${shards.join("; ")}; an arena of ${bytes(stage.memory.arena_bytes)}. Outlined: its peers along each axis.`;
+    this.words.textContent = `Rank ${rank}${places.length ? ` (${places.join(", ")})` : ""} has ${pipelineStage.units}; ${shards.join("; ")}; an arena of ${bytes(pipelineStage.memory.arena_bytes)}. Outlined: its peers along each axis.`;
   }
 
   keyed(event) {
     const by = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.plan_.mesh.ranks_per_node, ArrowUp: -this.plan_.mesh.ranks_per_node }[event.key];
-    if (event.key === "Enter" || event.key === " ") this.view.choose(this.plan_.stageOf[this.current]);
+    if (event.key === "Enter" || event.key === " ") this.view.choose(this.plan_.pipelineOf[this.current]);
     else if (by === undefined) return;
     else {
       this.current = Math.min(Math.max(this.current + by, 0), this.cells.length - 1);

@@ -5,27 +5,27 @@ class Plan {
     Object.assign(this, picture);
     this.keys = new Map(this.source.keys.map((key) => [key.path, key]));
     this.groups = index.groups.map((name) => this.kinds.flatMap((kind, i) => (kind.group === name ? [i] : [])));
-    for (const stage of this.stages) {
-      const { start, end, waited } = stage.ops;
-      stage.from = start.map((at, i) => at - waited[i]);
-      stage.tracks = tracksOf(stage.flights);
+    for (const pipelineStage of this.pipeline_stages) {
+      const { start, end, waited } = pipelineStage.ops;
+      pipelineStage.from = start.map((at, i) => at - waited[i]);
+      pipelineStage.tracks = tracksOf(pipelineStage.flights);
       // Ends only grow, so ops are found by halving.
-      stage.find = (time) => lowest(end.length, (i) => end[i] >= time);
+      pipelineStage.find = (time) => lowest(end.length, (i) => end[i] >= time);
     }
-    const pipeline = this.mesh.axes.findIndex((axis) => axis.name === "pipeline");
-    this.stageOf = this.mesh.ranks.map((at) => at[pipeline]);
-    this.ranksOf = this.stages.map((_, stage) => this.stageOf.flatMap((of, rank) => (of === stage ? [rank] : [])));
+    const axis = this.mesh.axes.findIndex(({ name }) => name === "pipeline");
+    this.pipelineOf = this.mesh.ranks.map((at) => at[axis]);
+    this.ranksOf = this.pipeline_stages.map((_, pipeline) => this.pipelineOf.flatMap((of, rank) => (of === pipeline ? [rank] : [])));
   }
 
-  // The stages' curves of memory, by group: computed when they are first drawn.
+  // The pipeline stages' curves of memory, by group: computed when they are first drawn.
   curve(number) {
-    const stage = this.stages[number];
-    if (!stage.curve) {
-      const count = stage.ops.start.length;
-      stage.curve = this.groups.map((kinds) => {
+    const pipelineStage = this.pipeline_stages[number];
+    if (!pipelineStage.curve) {
+      const count = pipelineStage.ops.start.length;
+      pipelineStage.curve = this.groups.map((kinds) => {
         const sum = new Float64Array(count);
         for (const kind of kinds) {
-          const changes = stage.memory.in_use[kind];
+          const changes = pipelineStage.memory.in_use[kind];
           changes.forEach(([from, bytes], i) => {
             const to = i + 1 < changes.length ? changes[i + 1][0] : count;
             for (let op = from; op < to; op += 1) sum[op] += bytes;
@@ -33,57 +33,57 @@ class Plan {
         }
         return sum;
       });
-      stage.total = new Float64Array(count);
-      for (const sum of stage.curve) sum.forEach((bytes, op) => (stage.total[op] += bytes));
+      pipelineStage.total = new Float64Array(count);
+      for (const sum of pipelineStage.curve) sum.forEach((bytes, op) => (pipelineStage.total[op] += bytes));
     }
-    return stage.curve;
+    return pipelineStage.curve;
   }
 
-  verb(stage, op) {
-    return this.verbs[this.stages[stage].ops.verb[op]];
+  verb(pipeline, op) {
+    return this.verbs[this.pipeline_stages[pipeline].ops.verb[op]];
   }
 
-  subject(stage, op) {
-    const { about } = this.verb(stage, op);
-    const index = this.stages[stage].ops.about[op];
+  subject(pipeline, op) {
+    const { about } = this.verb(pipeline, op);
+    const index = this.pipeline_stages[pipeline].ops.about[op];
     return about === "unit" ? this.units[index].name : about === "bucket" ? String(index) : "";
   }
 
-  title(stage, op) {
-    const verb = this.verb(stage, op);
-    return verb.alone ? verb.name : `${verb.name} ${this.subject(stage, op)}`;
+  title(pipeline, op) {
+    const verb = this.verb(pipeline, op);
+    return verb.alone ? verb.name : `${verb.name} ${this.subject(pipeline, op)}`;
   }
 
-  sentence(stage, op) {
-    const { ops } = this.stages[stage];
-    const subject = this.subject(stage, op);
+  sentence(pipeline, op) {
+    const { ops } = this.pipeline_stages[pipeline];
+    const subject = this.subject(pipeline, op);
     const values = { unit: subject, bucket: subject, micro_batch: ops.micro_batch[op], round: ops.nth[op], slot: ops.nth[op] };
-    return this.verb(stage, op).sentence.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+    return this.verb(pipeline, op).sentence.replace(/\{(\w+)\}/g, (_, name) => values[name]);
   }
 
   // What the op is about, in a few letters for its bar.
-  label(stage, op) {
-    const verb = this.verb(stage, op);
-    const micro = this.stages[stage].ops.micro_batch[op];
+  label(pipeline, op) {
+    const verb = this.verb(pipeline, op);
+    const micro = this.pipeline_stages[pipeline].ops.micro_batch[op];
     const letter = { forward: "F", backward: "B", recompute: "R" }[verb.class];
-    return letter ? `${letter}${micro} ${this.subject(stage, op)}` : this.title(stage, op);
+    return letter ? `${letter}${micro} ${this.subject(pipeline, op)}` : this.title(pipeline, op);
   }
 
   // The key that decides an op, in words.
-  decision(stage, op) {
-    const key = this.keys.get(this.verb(stage, op).key);
+  decision(pipeline, op) {
+    const key = this.keys.get(this.verb(pipeline, op).key);
     const value = key.value.length > 40 ? "" : ` ${key.value}`;
     const where = key.line ? `line ${key.line}` : "at its default";
     return { key, text: `Decided by ${key.path}:${value}, ${where}.` };
   }
 
   // What an op has waited for.
-  reason(stage, op) {
-    const { waits } = this.stages[stage].ops;
+  reason(pipeline, op) {
+    const { waits } = this.pipeline_stages[pipeline].ops;
     const wait = waits[lowest(waits.length, (i) => waits[i].op >= op)];
     if (!wait || wait.op !== op) return "its turn";
-    const where = wait.stage !== stage ? ` of pipeline stage ${wait.stage}` : "";
-    return `${wait.flow ? `the ${wait.flow} of ` : ""}${this.title(wait.stage, wait.of)}${where}`;
+    const where = wait.pipeline !== pipeline ? ` of pipeline stage ${wait.pipeline}` : "";
+    return `${wait.flow ? `the ${wait.flow} of ` : ""}${this.title(wait.pipeline, wait.of)}${where}`;
   }
 }
 

@@ -41,7 +41,7 @@ class Units {
   set plan(plan) {
     this.rows = plan.units.map((unit) => {
       const name = unit.recomputed ? `${unit.name}, recomputed` : unit.name;
-      const figures = [grouped(unit.params), time(unit.operations, "operations"), unit.stage, unit.bucket];
+      const figures = [grouped(unit.params), time(unit.operations, "operations"), unit.pipeline, unit.bucket];
       return el("tr", {}, el("th", { scope: "row" }, name), figures.map((figure) => el("td", {}, String(figure))));
     });
     this.body.replaceChildren(...this.rows);

@@ -12,7 +12,7 @@ function table(caption, heads, rows) {
 }
 
 function memoryTable(plan, number) {
-  const { memory } = plan.stages[number];
+  const { memory } = plan.pipeline_stages[number];
   const shards = plan.mesh.axes.find((axis) => axis.name === "zero").ranks;
   const rows = plan.kinds.flatMap((kind, i) => {
     if (memory.regions[i] === 0) return [];
@@ -27,7 +27,7 @@ function memoryTable(plan, number) {
 }
 
 function trafficTable(plan, number) {
-  const { traffic } = plan.stages[number];
+  const { traffic } = plan.pipeline_stages[number];
   const all = traffic.reduce((sum, part) => sum + part.bytes, 0);
   const colour = { "parameter all-gather": "gather", "loss and norm": "agree" };
   const rows = traffic.filter((part) => part.bytes > 0).map((part) => {
@@ -41,7 +41,7 @@ function trafficTable(plan, number) {
 }
 
 function timeTable(plan, number) {
-  const rows = plan.stages[number].time.map(({ name, class: of, time: took }) => [
+  const rows = plan.pipeline_stages[number].time.map(({ name, class: of, time: took }) => [
     el("span", { class: "named" }, patch(of || "wait"), name),
     el("span", {}, time(took, plan.clock), bar(of || "wait", took, plan.end)),
     percent(took, plan.end),
@@ -52,28 +52,28 @@ function timeTable(plan, number) {
 }
 
 function on(plan, number) {
-  return plan.stages.length > 1 ? ` of pipeline stage ${number}` : "";
+  return plan.pipeline_stages.length > 1 ? ` of pipeline stage ${number}` : "";
 }
 
-// The stage whose ranks take most.
+// The pipeline stage whose ranks take most.
 function fullest(plan) {
-  return plan.stages.reduce((most, stage, i) => (stage.memory.arena_bytes > plan.stages[most].memory.arena_bytes ? i : most), 0);
+  return plan.pipeline_stages.reduce((most, pipelineStage, i) => (pipelineStage.memory.arena_bytes > plan.pipeline_stages[most].memory.arena_bytes ? i : most), 0);
 }
 
 // What a plan comes to: name, words, and the number that they are of.
 function figuresOf(plan) {
-  const taken = (stage) => plan.outside_bytes + stage.memory.arena_bytes;
-  const most = plan.stages[fullest(plan)];
-  const sent = Math.max(...plan.stages.map((stage) => stage.traffic.reduce((sum, part) => sum + part.bytes, 0)));
-  const computes = (stage) => stage.time.reduce((sum, part) => sum + (part.class ? part.time : 0), 0);
-  const busiest = Math.max(...plan.stages.map(computes));
+  const taken = (pipelineStage) => plan.outside_bytes + pipelineStage.memory.arena_bytes;
+  const most = plan.pipeline_stages[fullest(plan)];
+  const sent = Math.max(...plan.pipeline_stages.map((pipelineStage) => pipelineStage.traffic.reduce((sum, part) => sum + part.bytes, 0)));
+  const computes = (pipelineStage) => pipelineStage.time.reduce((sum, part) => sum + (part.class ? part.time : 0), 0);
+  const busiest = Math.max(...plan.pipeline_stages.map(computes));
   const figures = [
     ["a step", time(plan.end, plan.clock), plan.end],
     ["busy, at most", percent(busiest, plan.end), busiest / plan.end],
     ["taken by a rank", bytes(taken(most)), taken(most)],
     ["in use at the peak", bytes(plan.outside_bytes + most.memory.peak.total_bytes), plan.outside_bytes + most.memory.peak.total_bytes],
     ["sent by a rank in a step", bytes(sent), sent],
-    ["ops of a rank", grouped(Math.max(...plan.stages.map((stage) => stage.ops.start.length))), Math.max(...plan.stages.map((stage) => stage.ops.start.length))],
+    ["ops of a rank", grouped(Math.max(...plan.pipeline_stages.map((pipelineStage) => pipelineStage.ops.start.length))), Math.max(...plan.pipeline_stages.map((pipelineStage) => pipelineStage.ops.start.length))],
   ];
   if (plan.clock === "ns") figures.splice(1, 0, ["tokens a second", grouped(Math.round(plan.tokens / (plan.end / 1e9))), plan.tokens / (plan.end / 1e9)]);
   return figures;

@@ -35,11 +35,11 @@ class Timeline {
   // The rows: a planned one for each pipeline stage or rank, with what travels below it, and below that what was measured.
   lay() {
     const { plan, measured, expanded } = this.view;
-    const rows = expanded ? this.view.plan.stageOf.map((stage, rank) => ({ stage, rank })) : plan.stages.map((_, stage) => ({ stage, rank: null }));
-    if (expanded) rows.sort((a, b) => a.stage - b.stage || a.rank - b.rank);
+    const rows = expanded ? this.view.plan.pipelineOf.map((pipeline, rank) => ({ pipeline, rank })) : plan.pipeline_stages.map((_, pipeline) => ({ pipeline, rank: null }));
+    if (expanded) rows.sort((a, b) => a.pipeline - b.pipeline || a.rank - b.rank);
     let y = TOP;
     for (const row of rows) {
-      const tracks = plan.stages[row.stage].tracks;
+      const tracks = plan.pipeline_stages[row.pipeline].tracks;
       row.y = y;
       row.tracks = {};
       y += ROW + 2;
@@ -49,7 +49,7 @@ class Timeline {
       }
       row.measured = null;
       if (measured) {
-        row.measured = measured.ranks[row.rank ?? plan.ranksOf[row.stage][0]];
+        row.measured = measured.ranks[row.rank ?? plan.ranksOf[row.pipeline][0]];
         row.measuredY = y + 2;
         y += ROW + 2;
       }
@@ -93,31 +93,31 @@ class Timeline {
 
   paintRow(to, scale, theme, row) {
     const { plan } = this.view;
-    const stage = plan.stages[row.stage];
-    this.paintNames(to, scale, theme, row, stage);
+    const pipelineStage = plan.pipeline_stages[row.pipeline];
+    this.paintNames(to, scale, theme, row, pipelineStage);
     to.save();
     to.beginPath();
     to.rect(scale.left, row.y - 4, scale.right - scale.left + 1, row.bottom - row.y + 8);
     to.clip();
-    const { verb, start, end } = stage.ops;
+    const { verb, start, end } = pipelineStage.ops;
     const classOf = (op) => plan.verbs[verb[op]].class;
-    bars(to, scale, theme, { from: stage.from, start, end, classOf, label: (op) => plan.label(row.stage, op), first: stage.find(this.axis.from) }, row.y);
+    bars(to, scale, theme, { from: pipelineStage.from, start, end, classOf, label: (op) => plan.label(row.pipeline, op), first: pipelineStage.find(this.axis.from) }, row.y);
     // After its last op a rank waits for the others.
     idle(to, scale, theme, end[end.length - 1], plan.end, row.y);
-    this.paintFlights(to, scale, theme, row, stage);
+    this.paintFlights(to, scale, theme, row, pipelineStage);
     if (row.measured) {
       const { start, end } = row.measured;
       const first = lowest(end.length, (i) => end[i] >= this.axis.from);
-      bars(to, scale, theme, { from: start, start, end, classOf, label: (op) => plan.label(row.stage, op), first }, row.measuredY);
+      bars(to, scale, theme, { from: start, start, end, classOf, label: (op) => plan.label(row.pipeline, op), first }, row.measuredY);
     }
     to.restore();
   }
 
-  paintNames(to, scale, theme, row, stage) {
+  paintNames(to, scale, theme, row, pipelineStage) {
     const { plan, measured } = this.view;
     const narrow = scale.left < 80;
-    const ranks = plan.ranksOf[row.stage];
-    const name = row.rank !== null ? `rank ${row.rank}` : plan.stages.length > 1 ? (narrow ? `pipe ${row.stage}` : `pipeline ${row.stage}`) : "all ranks";
+    const ranks = plan.ranksOf[row.pipeline];
+    const name = row.rank !== null ? `rank ${row.rank}` : plan.pipeline_stages.length > 1 ? (narrow ? `pipe ${row.pipeline}` : `pipeline ${row.pipeline}`) : "all ranks";
     to.textBaseline = "middle";
     to.textAlign = "left";
     to.fillStyle = theme.ink;
@@ -126,14 +126,14 @@ class Timeline {
     to.fillStyle = theme.soft;
     to.font = "9px system-ui, sans-serif";
     for (const [track, words] of [["gather", "parameters"], ["reduce", "gradients"], ["parcel", "parcels"]]) {
-      const count = stage.tracks[track] || 0;
+      const count = pipelineStage.tracks[track] || 0;
       if (count > 0 && !narrow) to.fillText(words, 14, row.tracks[track] + (count * TRACK) / 2);
     }
     if (row.measured) to.fillText(narrow ? "measured" : `measured, rank ${row.rank ?? ranks[0]}`, narrow ? 4 : 8, row.measuredY + ROW / 2);
   }
 
-  paintFlights(to, scale, theme, row, stage) {
-    const { flights } = stage;
+  paintFlights(to, scale, theme, row, pipelineStage) {
+    const { flights } = pipelineStage;
     const last = {};
     for (let i = 0; i < flights.op.length; i += 1) {
       if (flights.start[i] > this.axis.to) break;
@@ -158,9 +158,9 @@ class Timeline {
     for (const [at, wide] of [[this.selected, 2.5], [this.hovered, 1.5]]) {
       if (!at || !this.rows[at.row]) continue;
       const row = this.rows[at.row];
-      const stage = this.view.plan.stages[row.stage];
+      const pipelineStage = this.view.plan.pipeline_stages[row.pipeline];
       const measured = at.measured && row.measured;
-      const times = measured ? row.measured : stage.ops;
+      const times = measured ? row.measured : pipelineStage.ops;
       const x = scale.x(times.start[at.op]);
       const width = Math.max(scale.x(times.end[at.op]) - x, 2);
       const y = measured ? row.measuredY : row.y;
@@ -184,23 +184,23 @@ class Timeline {
     const number = this.rows.findIndex((row) => below >= row.y - 4 && below <= row.bottom + 4);
     if (number < 0 || y < TOP - 12) return null;
     const row = this.rows[number];
-    const stage = this.view.plan.stages[row.stage];
+    const pipelineStage = this.view.plan.pipeline_stages[row.pipeline];
     const at = this.scale.time(x);
     for (const name of TRACKED) {
       const track = Math.floor((below - row.tracks[name]) / TRACK);
-      if (track < 0 || track >= (stage.tracks[name] || 0)) continue;
-      const { flights } = stage;
+      if (track < 0 || track >= (pipelineStage.tracks[name] || 0)) continue;
+      const { flights } = pipelineStage;
       const slack = 2 / this.scale.perTime;
       const hit = flights.op.findIndex((_, i) => flights.class[i] === name && flights.track[i] === track && flights.start[i] <= at + slack && flights.end[i] >= at - slack);
       return hit < 0 ? null : { row: number, op: flights.op[hit], flight: hit };
     }
     const measured = row.measured !== null && below >= row.measuredY - 1;
-    const { start, end } = measured ? row.measured : stage.ops;
+    const { start, end } = measured ? row.measured : pipelineStage.ops;
     const op = lowest(end.length, (i) => end[i] >= at);
     if (op >= end.length) return null;
     // Of ops that take no time, the one nearest to the pointer, where it is near.
     const near = 3 / this.scale.perTime;
-    const inside = op < end.length && (measured ? start[op] : stage.from[op]) <= at;
+    const inside = op < end.length && (measured ? start[op] : pipelineStage.from[op]) <= at;
     const takes = inside && end[op] > start[op];
     if (takes) return { row: number, op, measured };
     return inside || start[op] - at < near ? { row: number, op, measured } : null;
@@ -210,8 +210,8 @@ class Timeline {
     this.selected = at;
     if (at) {
       const row = this.rows[at.row];
-      const stage = this.view.plan.stages[row.stage];
-      this.axis.reveal(stage.from[at.op], stage.ops.end[at.op]);
+      const pipelineStage = this.view.plan.pipeline_stages[row.pipeline];
+      this.axis.reveal(pipelineStage.from[at.op], pipelineStage.ops.end[at.op]);
       const [top, height] = [this.scroller.scrollTop, this.scroller.clientHeight];
       if (row.y - TOP < top) this.scroller.scrollTop = row.y - TOP;
       else if (row.bottom > top + height) this.scroller.scrollTop = row.bottom - height;
@@ -223,29 +223,29 @@ class Timeline {
   // What is selected, as the rest of the page needs it.
   found(at) {
     const row = this.rows[at.row];
-    return { ...at, stage: row.stage, rank: row.rank, times: at.measured ? row.measured : null, other: row.measured };
+    return { ...at, pipeline: row.pipeline, rank: row.rank, times: at.measured ? row.measured : null, other: row.measured };
   }
 
   // Selects the op after the selected one, or before it, or in another row.
   step(by, rows) {
     const at = this.selected;
     if (!at) {
-      const op = this.view.plan.stages[this.rows[0].stage].find(this.axis.from);
-      return this.select({ row: 0, op: Math.min(op, this.view.plan.stages[this.rows[0].stage].ops.end.length - 1) });
+      const op = this.view.plan.pipeline_stages[this.rows[0].pipeline].find(this.axis.from);
+      return this.select({ row: 0, op: Math.min(op, this.view.plan.pipeline_stages[this.rows[0].pipeline].ops.end.length - 1) });
     }
     const row = Math.min(Math.max(at.row + rows, 0), this.rows.length - 1);
-    const stage = this.view.plan.stages[this.rows[row].stage];
-    const last = stage.ops.end.length - 1;
+    const pipelineStage = this.view.plan.pipeline_stages[this.rows[row].pipeline];
+    const last = pipelineStage.ops.end.length - 1;
     let op = at.op + by;
     if (rows !== 0 && row !== at.row) {
-      op = stage.find(this.view.plan.stages[this.rows[at.row].stage].ops.end[at.op]);
+      op = pipelineStage.find(this.view.plan.pipeline_stages[this.rows[at.row].pipeline].ops.end[at.op]);
     }
     return this.select({ row, op: Math.min(Math.max(op, 0), last), measured: at.measured });
   }
 
   keyed(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const ops = () => this.view.plan.stages[this.rows[this.selected?.row || 0].stage].ops;
+    const ops = () => this.view.plan.pipeline_stages[this.rows[this.selected?.row || 0].pipeline].ops;
     const middle = () => {
       const at = this.selected;
       return at ? (ops().start[at.op] + ops().end[at.op]) / 2 : undefined;

@@ -2,7 +2,7 @@
 
 class View {
   constructor({ id, name, variants, measured }, axis) {
-    Object.assign(this, { id, name, variants, axis, expanded: false, stage: 0, theme: themeOf(), listeners: [] });
+    Object.assign(this, { id, name, variants, axis, expanded: false, pipeline: 0, theme: themeOf(), listeners: [] });
     this.plans = new Map();
     this.profile = measured ? JSON.parse(document.getElementById(measured).textContent) : null;
     this.given = Math.max(0, variants.findIndex((variant) => variant.given));
@@ -25,7 +25,7 @@ class View {
     this.tiles = el("dl", { class: "tiles" });
     this.detail = el("div", { class: "detail", "aria-live": "polite" });
     this.tables = el("div", { class: "tables" });
-    this.stages = el("select", { id: `${this.id}-stage`, change: () => this.choose(Number(this.stages.value)) });
+    this.pipelineStages = el("select", { id: `${this.id}-pipeline`, change: () => this.choose(Number(this.pipelineStages.value)) });
     this.note = el("p", { class: "words" });
     this.element = el(
       "section",
@@ -35,7 +35,7 @@ class View {
       this.tiles,
       this.slider(),
       el("section", { "aria-label": "Schedule" }, el("h3", {}, "Schedule of a step"), this.note, this.timeline.element, this.detail),
-      el("section", { "aria-label": "Memory" }, (this.memoryHead = el("h3", {})), (this.stageChoice = el("p", { class: "choice" }, el("label", { for: `${this.id}-stage` }, "pipeline stage "), this.stages)), (this.limits = el("p", { class: "words" })), this.memory.element),
+      el("section", { "aria-label": "Memory" }, (this.memoryHead = el("h3", {})), (this.pipelineChoice = el("p", { class: "choice" }, el("label", { for: `${this.id}-pipeline` }, "pipeline stage "), this.pipelineStages)), (this.limits = el("p", { class: "words" })), this.memory.element),
       this.mesh.element,
       el("div", { class: "pair" }, this.source.element, this.units.element),
       this.tables,
@@ -62,12 +62,12 @@ class View {
     this.summary.textContent = plan.summary.join(" · ");
     this.tiles.replaceChildren(...figuresOf(plan).map(([name, words]) => el("div", {}, el("dt", {}, name), el("dd", {}, words))));
     this.note.textContent = this.noteWords();
-    this.stages.replaceChildren(...plan.stages.map((stage, i) => el("option", { value: i }, `${i}: ${stage.units}`)));
-    this.stageChoice.hidden = plan.stages.length === 1;
+    this.pipelineStages.replaceChildren(...plan.pipeline_stages.map((pipelineStage, i) => el("option", { value: i }, `${i}: ${pipelineStage.units}`)));
+    this.pipelineChoice.hidden = plan.pipeline_stages.length === 1;
     this.mesh.plan = this.source.plan = this.units.plan = plan;
     this.timeline.selected = this.timeline.hovered = null;
     this.timeline.plan = plan;
-    this.choose(number === this.given && !this.chosen ? fullest(plan) : Math.min(this.stage, plan.stages.length - 1));
+    this.choose(number === this.given && !this.chosen ? fullest(plan) : Math.min(this.pipeline, plan.pipeline_stages.length - 1));
     this.explain(null);
     this.listeners.forEach((listener) => listener());
   }
@@ -92,7 +92,7 @@ class View {
         ? `Predicted for ${plan.hardware}. Below each row: what travels over links.`
         : "Time is in floating-point operations of computation; communication takes no time. Below each row: what travels, from the op that starts it to the one that has waited for it.",
     ];
-    if (plan.stages.length > 1 || plan.mesh.ranks.length > 1) words.push("All ranks of a pipeline stage do the same.");
+    if (plan.pipeline_stages.length > 1 || plan.mesh.ranks.length > 1) words.push("All ranks of a pipeline stage do the same.");
     if (measured) {
       words.push(`Measured: the median of ${counted(profile.steps, "step")}, number ${profile.step} of them, ${time(profile.end, "ns")}${plan.clock === "ns" ? "" : ", drawn as long as the planned step"}.`);
     }
@@ -100,39 +100,39 @@ class View {
   }
 
   // Shows a pipeline stage's memory and figures.
-  choose(stage) {
+  choose(pipeline) {
     this.chosen = true;
-    this.stage = stage;
-    this.stages.value = String(stage);
+    this.pipeline = pipeline;
+    this.pipelineStages.value = String(pipeline);
     const { plan } = this;
-    this.memoryHead.textContent = `Memory of a rank${on(plan, stage)} over the step`;
-    this.tables.replaceChildren(memoryTable(plan, stage), trafficTable(plan, stage), timeTable(plan, stage));
+    this.memoryHead.textContent = `Memory of a rank${on(plan, pipeline)} over the step`;
+    this.tables.replaceChildren(memoryTable(plan, pipeline), trafficTable(plan, pipeline), timeTable(plan, pipeline));
     this.limits.textContent = this.memory.far();
     this.memory.draw();
   }
 
   memoryWords() {
-    const { plan, stage } = this;
-    const { peak, arena_bytes } = plan.stages[stage].memory;
-    return `Memory in use over a step${on(plan, stage)}: at most ${bytes(plan.outside_bytes + peak.total_bytes)}, in ${plan.title(stage, peak.op)}; taken ${bytes(plan.outside_bytes + arena_bytes)}. The table below has all figures.`;
+    const { plan, pipeline } = this;
+    const { peak, arena_bytes } = plan.pipeline_stages[pipeline].memory;
+    return `Memory in use over a step${on(plan, pipeline)}: at most ${bytes(plan.outside_bytes + peak.total_bytes)}, in ${plan.title(pipeline, peak.op)}; taken ${bytes(plan.outside_bytes + arena_bytes)}. The table below has all figures.`;
   }
 
   // An op in a few words and in a sentence.
-  words({ stage, op, times, flight }) {
+  words({ pipeline, op, times, flight }) {
     const { plan } = this;
-    const { ops, flights } = plan.stages[stage];
+    const { ops, flights } = plan.pipeline_stages[pipeline];
     const micro = ops.micro_batch[op] >= 0 && plan.micro_batches > 1 ? `, micro-batch ${ops.micro_batch[op]}` : "";
     const span = times ? [times.start[op], times.end[op]] : [ops.start[op], ops.end[op]];
     const took = time((span[1] - span[0]) / (times ? this.measured.factor : 1), times ? "ns" : plan.clock);
-    const parts = [plan.sentence(stage, op)];
+    const parts = [plan.sentence(pipeline, op)];
     if (flight !== undefined) {
       const link = flights.link[flight] ? ` over the ${flights.link[flight]}` : "";
       parts.push(`On its way${link} for ${time(flights.end[flight] - flights.start[flight], plan.clock)}: ${bytes(flights.bytes[flight])}.`);
     } else if (span[1] > span[0]) parts.push(`${times ? "Measured: " : "Takes "}${took}.`);
     else parts.push("Takes no time.");
-    if (!times && ops.waited[op] > 0) parts.push(`Waits ${time(ops.waited[op], plan.clock)} before, for ${plan.reason(stage, op)}.`);
+    if (!times && ops.waited[op] > 0) parts.push(`Waits ${time(ops.waited[op], plan.clock)} before, for ${plan.reason(pipeline, op)}.`);
     if (ops.sent[op] > 0 && flight === undefined) parts.push(`A rank sends ${bytes(ops.sent[op])}.`);
-    return [`${plan.title(stage, op)}${micro}`, parts.join(" ")];
+    return [`${plan.title(pipeline, op)}${micro}`, parts.join(" ")];
   }
 
   // Explains an op below the timeline, and marks its unit and the line that decides it.
@@ -144,17 +144,17 @@ class View {
       return;
     }
     const { plan } = this;
-    const { stage, op, rank, other } = found;
+    const { pipeline, op, rank, other } = found;
     const [head, body] = this.words(found);
-    const { key, text } = plan.decision(stage, op);
-    const ops = plan.stages[stage].ops;
-    const where = `op ${op} of ${ops.start.length}${rank !== null ? ` of rank ${rank}` : plan.stages.length > 1 ? ` of pipeline stage ${stage}` : ""}`;
-    const used = plan.outside_bytes + (plan.curve(stage), plan.stages[stage].total[op]);
+    const { key, text } = plan.decision(pipeline, op);
+    const ops = plan.pipeline_stages[pipeline].ops;
+    const where = `op ${op} of ${ops.start.length}${rank !== null ? ` of rank ${rank}` : plan.pipeline_stages.length > 1 ? ` of pipeline stage ${pipeline}` : ""}`;
+    const used = plan.outside_bytes + (plan.curve(pipeline), plan.pipeline_stages[pipeline].total[op]);
     const measured = other && !found.times ? ` Measured: ${time((other.end[op] - other.start[op]) / this.measured.factor, "ns")}.` : "";
     this.detail.replaceChildren(el("strong", {}, head), ` · ${where}. `, `${body}${measured} `, el("em", {}, text), ` ${bytes(used)} in use.`);
     this.source.mark(key);
     const about = ops.about[op];
-    const verb = plan.verb(stage, op);
+    const verb = plan.verb(pipeline, op);
     if (verb.about === "unit") this.units.mark(about, about);
     else if (verb.about === "bucket") this.units.mark(...plan.buckets[about].units);
     else this.units.mark(-1, -2);

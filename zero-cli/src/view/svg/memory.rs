@@ -44,19 +44,21 @@ impl Level {
 }
 
 pub fn block(picture: &Picture) -> DrawnBlock {
-    let (number, stage) = fullest(picture);
-    let taken = picture.outside_bytes + stage.memory.arena_bytes;
-    let is_near = |bytes: usize| bytes as f64 - picture.outside_bytes as f64 <= FAR * stage.memory.arena_bytes as f64;
+    let (number, pipeline_stage) = fullest(picture);
+    let taken = picture.outside_bytes + pipeline_stage.memory.arena_bytes;
+    let is_near =
+        |bytes: usize| bytes as f64 - picture.outside_bytes as f64 <= FAR * pipeline_stage.memory.arena_bytes as f64;
     let (near, far): (Vec<_>, Vec<_>) = picture.limits.iter().partition(|(_, bytes)| is_near(*bytes));
     let most = near.iter().map(|(_, bytes)| *bytes).fold(taken, usize::max);
     let room = 0.12 * (most - picture.outside_bytes) as f64;
     let level = Level::new(picture.outside_bytes, most as f64 + room.max(1.0));
     let far: Vec<String> =
         far.iter().map(|(name, bytes)| format!("{name}: {}, above this chart", Bytes(*bytes))).collect();
-    let of = if picture.stages.len() > 1 { format!(" of pipeline stage {number}") } else { String::new() };
-    let legend =
-        keys(GROUPS.iter().copied().filter(|paint| is_used(picture, stage, paint.name)).chain([OUTSIDE]).collect());
-    let parts = peak(picture, stage, number);
+    let of = if picture.pipeline_stages.len() > 1 { format!(" of pipeline stage {number}") } else { String::new() };
+    let legend = keys(
+        GROUPS.iter().copied().filter(|paint| is_used(picture, pipeline_stage, paint.name)).chain([OUTSIDE]).collect(),
+    );
+    let parts = peak(picture, pipeline_stage, number);
     let top = LINE + 2.0;
     let below = top + HEIGHT + 4.0;
     let lines_at = below + legend.height;
@@ -66,13 +68,13 @@ pub fn block(picture: &Picture) -> DrawnBlock {
         text.soft.end x=(RIGHT) y="11" { (far.join("; ")) }
         g transform=(format!("translate(0 {top})")) {
             (levels(&level))
-            (stack(picture, stage, &level))
+            (stack(picture, pipeline_stage, &level))
             @if level.is_cut() {
                 (tag(LEFT + 6.0, HEIGHT - 5.0, &format!("outside the arena, at most: {}, not to scale", Bytes(picture.outside_bytes))))
             }
             (limit(&level, "taken", taken, "4 3"))
             @for (name, bytes) in &near { (limit(&level, name, *bytes, "none")) }
-            (marker(picture, stage, &level))
+            (marker(picture, pipeline_stage, &level))
         }
         g transform=(format!("translate(0 {below})")) { (legend.drawn) }
         @for (number, line) in parts.iter().enumerate() { text x=(MARGIN) y=(lines_at + LINE * number as f64 + 10.0) { (line) } }
@@ -80,16 +82,16 @@ pub fn block(picture: &Picture) -> DrawnBlock {
     DrawnBlock { height: height + 4.0, drawn }
 }
 
-fn is_used(picture: &Picture, stage: &PipelineStagePicture, name: &str) -> bool {
-    let kinds = picture.kinds.iter().zip(stage.memory.regions);
+fn is_used(picture: &Picture, pipeline_stage: &PipelineStagePicture, name: &str) -> bool {
+    let kinds = picture.kinds.iter().zip(pipeline_stage.memory.regions);
     kinds.into_iter().any(|(kind, bytes)| {
         bytes > 0 && GROUPS[MemoryGroup::ALL.iter().position(|&group| group == kind.group).unwrap_or(0)].name == name
     })
 }
 
 /// The peak, with its parts.
-fn peak(picture: &Picture, stage: &PipelineStagePicture, number: usize) -> Vec<String> {
-    let peak = &stage.memory.peak;
+fn peak(picture: &Picture, pipeline_stage: &PipelineStagePicture, number: usize) -> Vec<String> {
+    let peak = &pipeline_stage.memory.peak;
     let parts = picture.kinds.iter().zip(peak.bytes).filter(|(_, bytes)| *bytes > 0);
     let mut parts: Vec<_> = parts.map(|(kind, bytes)| (bytes, format!("{} {}", kind.name, Bytes(bytes)))).collect();
     parts.sort_by_key(|(bytes, _)| usize::MAX - bytes);
@@ -102,8 +104,8 @@ fn peak(picture: &Picture, stage: &PipelineStagePicture, number: usize) -> Vec<S
     wrapped(head, parts.into_iter().map(|(_, text)| text).chain([outside]).collect())
 }
 
-fn title(picture: &Picture, stage: usize, op: usize) -> String {
-    let ops = &picture.stages[stage].ops;
+fn title(picture: &Picture, pipeline: usize, op: usize) -> String {
+    let ops = &picture.pipeline_stages[pipeline].ops;
     let verb = &picture.verbs[ops.verb[op]];
     let subject = match (verb.about, usize::try_from(ops.about[op])) {
         (zero_plan::picture::About::Unit, Ok(unit)) if !verb.alone => format!(" {}", picture.units[unit].name),
@@ -132,10 +134,10 @@ fn levels(level: &Level) -> Markup {
 }
 
 /// What is in use of each group during each op, one after another in the order of groups.
-fn curves(picture: &Picture, stage: &PipelineStagePicture) -> Vec<Vec<usize>> {
-    let count = stage.ops.start.len();
+fn curves(picture: &Picture, pipeline_stage: &PipelineStagePicture) -> Vec<Vec<usize>> {
+    let count = pipeline_stage.ops.start.len();
     let mut curves = vec![vec![0; count]; GROUPS.len()];
-    for (kind, changes) in picture.kinds.iter().zip(&stage.memory.in_use) {
+    for (kind, changes) in picture.kinds.iter().zip(&pipeline_stage.memory.in_use) {
         let group = MemoryGroup::ALL.iter().position(|&group| group == kind.group).unwrap_or(0);
         for (number, &(from, bytes)) in changes.iter().enumerate() {
             let to = changes.get(number + 1).map_or(count, |(next, _)| *next);
@@ -145,13 +147,13 @@ fn curves(picture: &Picture, stage: &PipelineStagePicture) -> Vec<Vec<usize>> {
     curves
 }
 
-fn stack(picture: &Picture, stage: &PipelineStagePicture, level: &Level) -> Markup {
+fn stack(picture: &Picture, pipeline_stage: &PipelineStagePicture, level: &Level) -> Markup {
     let outside = picture.outside_bytes;
-    let columns = columns(picture, stage);
+    let columns = columns(picture, pipeline_stage);
     let mut under = vec![outside; columns.len()];
     let band = format!("M{LEFT} {}H{RIGHT}V{HEIGHT}H{LEFT}z", digits(level.y(outside)));
     let mut bands = vec![(OUTSIDE.name, band)];
-    for (paint, curve) in GROUPS.iter().zip(curves(picture, stage)) {
+    for (paint, curve) in GROUPS.iter().zip(curves(picture, pipeline_stage)) {
         let over: Vec<usize> = columns.iter().zip(&under).map(|((_, op), under)| under + curve[*op]).collect();
         if over != under {
             bands.push((paint.name, outline(&columns, &over, &under, level)));
@@ -184,14 +186,15 @@ fn outline(columns: &[(f64, usize)], over: &[usize], under: &[usize], level: &Le
 
 /// Stretches of half a unit and more: where each begins, and the op in it. Of ops that share one, that which uses most stands for
 /// all, so that no peak is lost.
-fn columns(picture: &Picture, stage: &PipelineStagePicture) -> Vec<(f64, usize)> {
+fn columns(picture: &Picture, pipeline_stage: &PipelineStagePicture) -> Vec<(f64, usize)> {
     const LEAST: f64 = 0.5;
-    let total: Vec<usize> = curves(picture, stage)
-        .into_iter()
-        .fold(vec![0; stage.ops.start.len()], |sum, curve| sum.iter().zip(curve).map(|(a, b)| a + b).collect());
+    let total: Vec<usize> =
+        curves(picture, pipeline_stage).into_iter().fold(vec![0; pipeline_stage.ops.start.len()], |sum, curve| {
+            sum.iter().zip(curve).map(|(a, b)| a + b).collect()
+        });
     let mut columns: Vec<(f64, usize)> = Vec::new();
-    for (op, (&start, &waited)) in stage.ops.start.iter().zip(&stage.ops.waited).enumerate() {
-        let (from, to) = (x(picture, start - waited), x(picture, stage.ops.end[op]));
+    for (op, (&start, &waited)) in pipeline_stage.ops.start.iter().zip(&pipeline_stage.ops.waited).enumerate() {
+        let (from, to) = (x(picture, start - waited), x(picture, pipeline_stage.ops.end[op]));
         match columns.last_mut() {
             Some((last, shown)) if from < *last + LEAST => {
                 if total[op] >= total[*shown] {
@@ -224,11 +227,12 @@ fn tag(x: f64, y: f64, text: &str) -> Markup {
     }
 }
 
-fn marker(picture: &Picture, stage: &PipelineStagePicture, level: &Level) -> Markup {
-    let peak = &stage.memory.peak;
+fn marker(picture: &Picture, pipeline_stage: &PipelineStagePicture, level: &Level) -> Markup {
+    let peak = &pipeline_stage.memory.peak;
     let bytes = picture.outside_bytes + peak.total_bytes;
-    let at =
-        (x(picture, stage.ops.start[peak.op] - stage.ops.waited[peak.op]) + x(picture, stage.ops.end[peak.op])) / 2.0;
+    let at = (x(picture, pipeline_stage.ops.start[peak.op] - pipeline_stage.ops.waited[peak.op])
+        + x(picture, pipeline_stage.ops.end[peak.op]))
+        / 2.0;
     let text = format!("most in use: {}", Bytes(bytes));
     let left = (at + 8.0).min(RIGHT - 6.1 * text.len() as f64);
     html! {

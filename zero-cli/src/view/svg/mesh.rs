@@ -66,7 +66,7 @@ fn rank_cell(picture: &Picture, rank: usize, (x, y): (f64, f64)) -> maud::Markup
     html! {
         rect x=(x) y=(y) width=(CELL) height=(HIGH) rx="4" style="fill: var(--back)" class="grid" {}
         text.soft x=(x + 5.0) y=(y + 12.0) { "rank " (rank) }
-        @if picture.stages.len() > 1 { text.soft.end x=(x + CELL - 5.0) y=(y + 12.0) { "p" (along("pipeline")) } }
+        @if picture.pipeline_stages.len() > 1 { text.soft.end x=(x + CELL - 5.0) y=(y + 12.0) { "p" (along("pipeline")) } }
         @for (number, state) in mesh.states.iter().enumerate() {
             @let top = y + 18.0 + number as f64 * (BAR + 3.0);
             @let (left, wide) = part(state.shards);
@@ -87,6 +87,6 @@ fn words(picture: &Picture) -> String {
     let axes =
         picture.mesh.axes.iter().filter(|axis| axis.ranks > 1).map(|axis| format!("{} {}", axis.name, axis.ranks));
     let states = picture.mesh.states.iter().map(state).collect::<Vec<_>>().join(", ");
-    let of = if picture.stages.len() > 1 { " of its pipeline stage" } else { "" };
+    let of = if picture.pipeline_stages.len() > 1 { " of its pipeline stage" } else { "" };
     [format!("{states}{of}")].into_iter().chain(axes).collect::<Vec<_>>().join("; ")
 }

@@ -18,17 +18,17 @@ const LABEL: f64 = 17.0;
 /// Classes whose flights are drawn, from top to bottom.
 const TRACKED: [Class; 4] = [Class::Gather, Class::Reduce, Class::Parcel, Class::Agree];
 /// With more pipeline stages than these, the first stand for all.
-const STAGES_MAX: usize = 16;
+const PIPELINE_STAGES_MAX: usize = 16;
 
 pub fn block(picture: &Picture) -> DrawnBlock {
     let mut y = LINE + 4.0;
     let mut lanes = Vec::new();
-    for (number, stage) in picture.stages.iter().enumerate().take(STAGES_MAX) {
-        let (height, drawn) = lane(picture, number, stage);
+    for (number, pipeline_stage) in picture.pipeline_stages.iter().enumerate().take(PIPELINE_STAGES_MAX) {
+        let (height, drawn) = lane(picture, number, pipeline_stage);
         lanes.push((y, drawn));
         y += height;
     }
-    let more = picture.stages.len().saturating_sub(STAGES_MAX);
+    let more = picture.pipeline_stages.len().saturating_sub(PIPELINE_STAGES_MAX);
     if more > 0 {
         lanes.push((y, html! { text.soft x=(MARGIN) y="10" { "and " (more) " more pipeline stages" } }));
         y += LINE;
@@ -56,27 +56,30 @@ fn tick(picture: &Picture, at: u64, y: f64) -> Markup {
 }
 
 /// The row of a pipeline stage, and how high it is.
-fn lane(picture: &Picture, number: usize, stage: &PipelineStagePicture) -> (f64, Markup) {
+fn lane(picture: &Picture, number: usize, pipeline_stage: &PipelineStagePicture) -> (f64, Markup) {
     let mut y = ROW + 2.0;
     let mut tracks = Vec::new();
     for class in TRACKED {
-        let used = flights(&stage.flights, class).map(|flight| stage.flights.track[flight] + 1).max().unwrap_or(0);
+        let used = flights(&pipeline_stage.flights, class)
+            .map(|flight| pipeline_stage.flights.track[flight] + 1)
+            .max()
+            .unwrap_or(0);
         tracks.push((class, y));
         y += used as f64 * TRACK;
     }
-    let name = if picture.stages.len() > 1 { format!("pipeline {number}") } else { "each rank".to_owned() };
+    let name = if picture.pipeline_stages.len() > 1 { format!("pipeline {number}") } else { "each rank".to_owned() };
     let drawn = html! {
         text x=(MARGIN) y=(ROW - 6.0) { (name) }
-        path fill=(format!("url(#{})", WAIT.name)) d=(waits(picture, stage)) {}
+        path fill=(format!("url(#{})", WAIT.name)) d=(waits(picture, pipeline_stage)) {}
         @for (class, paint) in Class::ALL.into_iter().zip(CLASSES) {
-            @let bars = ops(picture, stage, class);
+            @let bars = ops(picture, pipeline_stage, class);
             @if !bars.is_empty() { path fill=(format!("url(#{})", paint.name)) style="stroke: var(--back); stroke-width: 0.4" d=(bars) {} }
         }
         @for (class, top) in tracks {
-            @let bars = travels(picture, &stage.flights, class, top);
+            @let bars = travels(picture, &pipeline_stage.flights, class, top);
             @if !bars.is_empty() { path fill=(format!("url(#{})", CLASSES[class as usize].name)) d=(bars) {} }
         }
-        @for Label { middle, text, paint } in labels(picture, stage) {
+        @for Label { middle, text, paint } in labels(picture, pipeline_stage) {
             // The text stands on the colour without its pattern, so that it can be read.
             rect x=(digits(middle - 8.0)) y="4" width="16" height="12" fill=[paint.fill] {}
             text.mid x=(digits(middle)) y="14" style=(format!("fill: {}; font-size: 10px", paint.ink)) { (text) }
@@ -99,16 +102,21 @@ fn outline(bars: impl Iterator<Item = (f64, f64, f64)>, height: f64) -> String {
     d
 }
 
-fn ops(picture: &Picture, stage: &PipelineStagePicture, class: Class) -> String {
-    let of_class =
-        |&op: &usize| picture.verbs[stage.ops.verb[op]].class == class && stage.ops.end[op] > stage.ops.start[op];
-    let chosen = (0..stage.ops.start.len()).filter(of_class);
-    outline(chosen.map(|op| (x(picture, stage.ops.start[op]), x(picture, stage.ops.end[op]), 0.0)), ROW)
+fn ops(picture: &Picture, pipeline_stage: &PipelineStagePicture, class: Class) -> String {
+    let of_class = |&op: &usize| {
+        picture.verbs[pipeline_stage.ops.verb[op]].class == class
+            && pipeline_stage.ops.end[op] > pipeline_stage.ops.start[op]
+    };
+    let chosen = (0..pipeline_stage.ops.start.len()).filter(of_class);
+    outline(
+        chosen.map(|op| (x(picture, pipeline_stage.ops.start[op]), x(picture, pipeline_stage.ops.end[op]), 0.0)),
+        ROW,
+    )
 }
 
 /// Waits of ops, and that for the last rank at the end.
-fn waits(picture: &Picture, stage: &PipelineStagePicture) -> String {
-    let ops = &stage.ops;
+fn waits(picture: &Picture, pipeline_stage: &PipelineStagePicture) -> String {
+    let ops = &pipeline_stage.ops;
     let waited = (0..ops.start.len()).filter(|&op| ops.waited[op] > 0);
     let waited = waited.map(|op| (ops.start[op] - ops.waited[op], ops.start[op]));
     let last = ops.end.last().copied().unwrap_or(picture.end);
@@ -137,8 +145,8 @@ struct Label {
 }
 
 /// A label for each run of computations on one micro-batch that is wide enough.
-fn labels(picture: &Picture, stage: &PipelineStagePicture) -> Vec<Label> {
-    let ops = &stage.ops;
+fn labels(picture: &Picture, pipeline_stage: &PipelineStagePicture) -> Vec<Label> {
+    let ops = &pipeline_stage.ops;
     let turn = |op: usize| (picture.verbs[ops.verb[op]].class, ops.micro_batch[op]);
     let computes = |&op: &usize| matches!(turn(op).0, Class::Forward | Class::Backward);
     let computed: Vec<usize> = (0..ops.start.len()).filter(computes).collect();

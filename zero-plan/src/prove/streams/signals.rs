@@ -114,8 +114,8 @@ impl QueuedSoFar {
         Some(count)
     }
 
-    /// The signals that an op waits for, of the rank of pipeline stage `stage`.
-    pub fn awaits(&mut self, plan: &Plan, stage: usize, op: Op, position: &Position) -> [Option<AwaitedCounts>; 2] {
+    /// The signals that an op waits for, of the rank of pipeline stage `pipeline`.
+    pub fn awaits(&mut self, plan: &Plan, pipeline: usize, op: Op, position: &Position) -> [Option<AwaitedCounts>; 2] {
         let along = |axis, count, times| Some(AwaitedCounts { whose: CountedRanks::Along(axis), count, times });
         let first = match op {
             // Publications come in one order on the ranks along `zero`, so all of them come to the count that this rank had then.
@@ -140,12 +140,12 @@ impl QueuedSoFar {
                 times: self.raised(SignalCount::Entered),
             }),
             Op::Clear { parcel } => {
-                let whose = CountedRanks::At(plan.parcel_receiver(parcel, stage));
+                let whose = CountedRanks::At(plan.parcel_receiver(parcel, pipeline));
                 let times = self.left[parcel as usize][position.outgoing(parcel)];
                 Some(AwaitedCounts { whose, count: SignalCount::Taken(parcel), times })
             }
             Op::Receive { parcel, .. } => {
-                let whose = CountedRanks::At(plan.parcel_sender(parcel, stage));
+                let whose = CountedRanks::At(plan.parcel_sender(parcel, pipeline));
                 let times = self.raised(SignalCount::Taken(parcel)) + 1;
                 Some(AwaitedCounts { whose, count: SignalCount::Sent(parcel), times })
             }

@@ -85,13 +85,13 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
 }
 
 /// The plan with another queue for a pass of a pipeline stage, for the length of a call.
-fn with_queue<R>(plan: &Plan, pass: Pass, stage: usize, queue: &[Queued], use_plan: impl FnOnce(&Plan) -> R) -> R {
-    let mut stages: Vec<PipelineStage> = plan.pipeline_stages.to_vec();
+fn with_queue<R>(plan: &Plan, pass: Pass, pipeline: usize, queue: &[Queued], use_plan: impl FnOnce(&Plan) -> R) -> R {
+    let mut pipeline_stages: Vec<PipelineStage> = plan.pipeline_stages.to_vec();
     match pass {
-        Pass::Train => stages[stage].step_queue = queue,
-        Pass::Evaluate => stages[stage].evaluation_queue = queue,
+        Pass::Train => pipeline_stages[pipeline].step_queue = queue,
+        Pass::Evaluate => pipeline_stages[pipeline].evaluation_queue = queue,
     }
-    use_plan(&Plan { pipeline_stages: &stages, ..*plan })
+    use_plan(&Plan { pipeline_stages: &pipeline_stages, ..*plan })
 }
 
 /// The walks of a proof, those first that are most likely to show a fault in a pass.
@@ -119,12 +119,12 @@ impl Tally {
         self.objected + self.implied + self.harmless
     }
 
-    fn try_queue(&mut self, plan: &Plan, pass: Pass, stage: usize, queue: &[Queued]) {
-        let own = plan.pipeline_stages[stage].queue(pass);
+    fn try_queue(&mut self, plan: &Plan, pass: Pass, pipeline: usize, queue: &[Queued]) {
+        let own = plan.pipeline_stages[pipeline].queue(pass);
         if queue == own {
             return;
         }
-        with_queue(plan, pass, stage, queue, |mutant| {
+        with_queue(plan, pass, pipeline, queue, |mutant| {
             well_formed(mutant).unwrap_or_else(|flaw| panic!("{flaw}"));
             let walks = walks(plan, pass);
             let flaw = walks.iter().find_map(|(passes, accesses)| in_order(mutant, passes, &**accesses).err());
@@ -147,9 +147,9 @@ fn walked<'a>(plan: &'a Plan<'a>, passes: &'a [Pass]) -> Vec<(OpNumber, Op, supe
     walk.run().unwrap_or_else(|flaw| panic!("{flaw}"));
     let mut all = Vec::new();
     for (rank, clocks) in core::mem::take(&mut walk.clocks).into_iter().enumerate() {
-        let stage = plan.of_rank(rank);
+        let pipeline_stage = plan.of_rank(rank);
         let ops = passes.iter().enumerate().flat_map(|(index, &pass)| {
-            let ops = stage.ops(pass).iter().zip(stage.queue(pass)).enumerate();
+            let ops = pipeline_stage.ops(pass).iter().zip(pipeline_stage.queue(pass)).enumerate();
             ops.map(move |(at, (&op, queued))| (index, at, op, queued.stream))
         });
         for (number, ((pass, at, op, stream), clock)) in (1..).zip(ops.zip(clocks)) {
@@ -200,11 +200,11 @@ fn tally(plans: &[PlanBuf], change: impl Fn(&Ops, &[Queued], usize) -> Vec<Vec<Q
     let mut tally = Tally::default();
     for plan in plans {
         plan.with(|plan| {
-            for (stage, of_stage) in plan.pipeline_stages.iter().enumerate() {
+            for (pipeline, pipeline_stage) in plan.pipeline_stages.iter().enumerate() {
                 for pass in [Pass::Train, Pass::Evaluate] {
-                    let (queue, ops) = (of_stage.queue(pass), Ops { plan, pass, stage });
+                    let (queue, ops) = (pipeline_stage.queue(pass), Ops { plan, pass, pipeline });
                     let mutants = (0..queue.len()).flat_map(|at| change(&ops, queue, at));
-                    mutants.for_each(|mutant| tally.try_queue(plan, pass, stage, &mutant));
+                    mutants.for_each(|mutant| tally.try_queue(plan, pass, pipeline, &mutant));
                 }
             }
         });
@@ -216,15 +216,15 @@ fn tally(plans: &[PlanBuf], change: impl Fn(&Ops, &[Queued], usize) -> Vec<Vec<Q
 struct Ops<'a> {
     plan: &'a Plan<'a>,
     pass: Pass,
-    stage: usize,
+    pipeline: usize,
 }
 
 impl Ops<'_> {
     /// Whether an op does anything to any byte: there are some that only order what others do.
     fn touches(&self, op: usize) -> bool {
-        let Self { plan, pass, stage } = *self;
-        let (at, mut touches) = (Coordinates { zero: 0, replica: 0, pipeline: stage }, false);
-        let (op, position) = (plan.pipeline_stages[stage].ops(pass)[op], Position::new(plan.units.len()));
+        let Self { plan, pass, pipeline } = *self;
+        let (at, mut touches) = (Coordinates { zero: 0, replica: 0, pipeline }, false);
+        let (op, position) = (plan.pipeline_stages[pipeline].ops(pass)[op], Position::new(plan.units.len()));
         accesses(plan, pass, op, &position, at, &mut |_| touches = true);
         touches
     }
@@ -381,10 +381,11 @@ fn a_queue_that_cannot_be_followed_is_refused() {
 fn counts_are_raised_in_order() {
     let config = Config { mesh: mesh(2, 1, 1), micro_batches: 3, ..CUDA };
     PlanBuf::new("Two", config, &units(&[40, 7], false)).with(|plan| {
-        let stage = &plan.pipeline_stages[0];
+        let pipeline_stage = &plan.pipeline_stages[0];
         let is_sent = |op: &Op| matches!(op, Op::Send { parcel: Parcel::Activations, .. });
-        let send = stage.step.iter().position(is_sent).expect("activations leave");
-        let queue = changed(stage.step_queue, send, Queued { stream: Stream::Gather, after: Some(send as u32 - 1) });
+        let send = pipeline_stage.step.iter().position(is_sent).expect("activations leave");
+        let queue =
+            changed(pipeline_stage.step_queue, send, Queued { stream: Stream::Gather, after: Some(send as u32 - 1) });
         let flaw = with_queue(plan, Pass::Train, 0, &queue, |plan| streams(plan).unwrap_err());
         assert_eq!(flaw.rule, "nothing orders two ops that raise one count, Sent(Activations)");
     });

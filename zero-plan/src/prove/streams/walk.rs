@@ -103,12 +103,12 @@ impl<'a> StreamsWalk<'a> {
     fn advance(&mut self, rank: usize) -> Result<bool, Flaw> {
         let own = &mut self.ranks[rank];
         let Some(&pass) = self.passes.get(own.pass) else { return Ok(false) };
-        let stage = self.plan.of_rank(rank);
-        let Some(&op) = stage.ops(pass).get(own.op) else {
+        let pipeline_stage = self.plan.of_rank(rank);
+        let Some(&op) = pipeline_stage.ops(pass).get(own.op) else {
             own.meet();
             return Ok(true);
         };
-        let queued = stage.queue(pass)[own.op];
+        let queued = pipeline_stage.queue(pass)[own.op];
         if own.inside.is_none() {
             self.begin(rank, pass, op, queued)?;
         }
@@ -148,8 +148,8 @@ impl<'a> StreamsWalk<'a> {
             self.raise(count, moment, &clock)?;
         }
         let own = &mut self.ranks[rank];
-        let stage = self.plan.config.mesh.coordinates(rank).pipeline;
-        let mut awaited = own.told.awaits(self.plan, stage, op, &own.position);
+        let pipeline = self.plan.config.mesh.coordinates(rank).pipeline;
+        let mut awaited = own.told.awaits(self.plan, pipeline, op, &own.position);
         if self.plan.config.transport.carries() {
             // Along an axis nobody counts: each rank's own op sends what the others take.
             awaited = awaited.map(|awaited| awaited.filter(|awaited| !matches!(awaited.whose, CountedRanks::Along(_))));

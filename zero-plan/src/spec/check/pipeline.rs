@@ -13,16 +13,16 @@ pub const RULES: &[Rule] = &[
 
 fn micro_batches(subject: &CheckedSpec) -> Option<Diagnostic> {
     let spec = subject.spec;
-    let (stages, micro_batches) = (spec.mesh.pipeline, spec.batch.micro_batches);
+    let (pipeline_stages, micro_batches) = (spec.mesh.pipeline, spec.batch.micro_batches);
     let (axis, name) = (subject.name("mesh.pipeline"), subject.name("batch.micro_batches"));
-    let fixed = micro_batches.next_multiple_of(stages);
+    let fixed = micro_batches.next_multiple_of(pipeline_stages);
     let (why, help) = match spec.pipeline.schedule {
-        Schedule::Interleaved { .. } if !micro_batches.is_multiple_of(stages) => (
-            format!("not a multiple of {stages}, in whose turns chunks are interleaved"),
-            format!("set `{name}` to {fixed}, or choose `OneFOneB`, which takes any number from {stages} up"),
+        Schedule::Interleaved { .. } if !micro_batches.is_multiple_of(pipeline_stages) => (
+            format!("not a multiple of {pipeline_stages}, in whose turns chunks are interleaved"),
+            format!("set `{name}` to {fixed}, or choose `OneFOneB`, which takes any number from {pipeline_stages} up"),
         ),
-        _ if micro_batches < stages => {
-            (bubble(stages, micro_batches), format!("set `{name}` to {fixed} or more, or lower `{axis}`"))
+        _ if micro_batches < pipeline_stages => {
+            (bubble(pipeline_stages, micro_batches), format!("set `{name}` to {fixed} or more, or lower `{axis}`"))
         }
         _ => return None,
     };
@@ -30,15 +30,15 @@ fn micro_batches(subject: &CheckedSpec) -> Option<Diagnostic> {
         1 => "1 micro-batch does".to_owned(),
         _ => format!("{micro_batches} micro-batches do"),
     };
-    let message = format!("{found} not fit {stages} pipeline stages");
+    let message = format!("{found} not fit {pipeline_stages} pipeline stages");
     let (path, spans) = subject.first_given(&["batch.micro_batches", "mesh.pipeline"])?;
     Some(Diagnostic::new("Z0113", path, message).at(spans.value, why).help(help))
 }
 
-/// The part of a step in which a pipeline stage idles: (p - 1) / (m + p - 1) for p stages and m micro-batches (Huang et
+/// The part of a step in which a pipeline stage idles: (p - 1) / (m + p - 1) for p pipeline stages and m micro-batches (Huang et
 /// al., 2019).
-fn bubble(stages: u32, micro_batches: u32) -> String {
-    let (idle, all) = (u64::from(stages) - 1, u64::from(micro_batches) + u64::from(stages) - 1);
+fn bubble(pipeline_stages: u32, micro_batches: u32) -> String {
+    let (idle, all) = (u64::from(pipeline_stages) - 1, u64::from(micro_batches) + u64::from(pipeline_stages) - 1);
     format!("fewer than pipeline stages: each would idle for {idle}/{all} of a step, {}%", 100 * idle / all)
 }
 
@@ -47,12 +47,12 @@ fn split(subject: &CheckedSpec) -> Option<Diagnostic> {
     let path = "pipeline.units";
     let Units::Split(units) = &spec.pipeline.units else { return None };
     let KeySpans { value, .. } = subject.given(path)?;
-    let (stages, per_rank, name) = (spec.mesh.pipeline, spec.pipeline.schedule.chunks(), subject.name(path));
-    let chunks = u64::from(stages) * u64::from(per_rank);
+    let (pipeline_stages, per_rank, name) = (spec.mesh.pipeline, spec.pipeline.schedule.chunks(), subject.name(path));
+    let chunks = u64::from(pipeline_stages) * u64::from(per_rank);
     if units.len() as u64 != chunks {
         let needed = match per_rank {
-            1 => format!("{stages} pipeline stages"),
-            _ => format!("{stages} pipeline stages x {per_rank} chunks are {chunks}"),
+            1 => format!("{pipeline_stages} pipeline stages"),
+            _ => format!("{pipeline_stages} pipeline stages x {per_rank} chunks are {chunks}"),
         };
         let entries = if units.len() == 1 { "1 entry".to_owned() } else { format!("{} entries", units.len()) };
         let problem =
@@ -61,11 +61,11 @@ fn split(subject: &CheckedSpec) -> Option<Diagnostic> {
         return Some(problem.at(value, needed).help(help));
     }
     let empty = units.iter().position(|units| *units == 0)?;
-    let stage = empty as u64 % u64::from(stages);
+    let pipeline = empty as u64 % u64::from(pipeline_stages);
     let span = items(subject.report.text, &value).get(empty).cloned().unwrap_or(value);
     Some(
         Diagnostic::new("Z0115", path, format!("`{name}` leaves a chunk of the model empty"))
-            .at(span, format!("chunk {empty}, on pipeline stage {stage}, has no units"))
+            .at(span, format!("chunk {empty}, on pipeline stage {pipeline}, has no units"))
             .help("give each chunk 1 unit or more, or lower the number of pipeline stages or chunks"),
     )
 }
