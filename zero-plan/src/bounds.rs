@@ -6,7 +6,7 @@ use crate::layout::Tables;
 use crate::message::Message;
 use crate::origin::Origin;
 use crate::pipeline::Pass;
-use crate::schedule::op_bound;
+use crate::schedule::ops_max;
 use crate::unit::Unit;
 
 /// The most ops that the schedules of all pipeline stages may have together: about as many as the compiler computes and
@@ -58,7 +58,7 @@ pub(crate) const fn is_compilable(tables: &Tables) -> bool {
 const fn ops_of_all(tables: &Tables) -> usize {
     let (mut ops, mut pipeline) = (0, 0);
     while pipeline < tables.config.mesh.pipeline {
-        ops += op_bound(Pass::Train, tables, pipeline) + op_bound(Pass::Evaluate, tables, pipeline);
+        ops += ops_max(Pass::Train, tables, pipeline) + ops_max(Pass::Evaluate, tables, pipeline);
         pipeline += 1;
     }
     ops
@@ -145,7 +145,7 @@ mod tests {
         let units = [0, 1, 2, 3].map(|source| Unit { source, ..UNIT });
         PlanBuf::new("Short", Config { stage: 3, ..Config::PLAIN }, &units).with(|plan| {
             let tables = plan.tables();
-            let step = op_bound(Pass::Train, &tables, 0);
+            let step = ops_max(Pass::Train, &tables, 0);
             assert!(ops_of_all(&tables) >= step + plan.pipeline_stages[0].evaluation.len());
         });
     }

@@ -472,8 +472,8 @@ impl Config {
     }
 }
 
-/// Whether two names are equal, in constants.
-pub const fn is_equal(a: &str, b: &str) -> bool {
+/// Whether two texts are equal, in constants.
+pub const fn is_same_text(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut i = 0;
     while i < a.len() && i < b.len() && a[i] == b[i] {

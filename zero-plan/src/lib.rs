@@ -53,7 +53,7 @@ mod work;
 
 pub use build::PlanBuf;
 pub use config::{
-    Config, DeviceKind, Gather, Often, Order, Precision, Recompute, Split, TransportKind, Width, is_equal,
+    Config, DeviceKind, Gather, Often, Order, Precision, Recompute, Split, TransportKind, Width, is_same_text,
 };
 pub use fingerprint::Fingerprint;
 pub use layout::{Bucket, Decoding, Home, Kind, Memory, OUTGOING_SLOTS, Placement, Region, STAGING_SLOTS, Tables};
@@ -63,8 +63,8 @@ pub use origin::{Given, NAMED, Origin, Source};
 pub use pipeline::{Chunk, Pass};
 pub use plan::{PipelineStage, Plan};
 pub use prove::{Flaw, Proof, prove, prove_accesses, prove_decoding, prove_ranks, prove_streams};
-pub use report::{Ranges, Report, ScheduleText, Table, count};
-pub use schedule::{Op, Parcel, op_bound};
+pub use report::{Ranges, Report, ScheduleText, Table, counted};
+pub use schedule::{Op, Parcel, ops_max};
 pub use sizes::{Probe, Sizes, shape_text, shapes};
 pub use streams::{Queued, Stream};
 pub use subtrees::{Subtree, Subtrees};

@@ -2,7 +2,7 @@
 //! attribute and the place in it, or that a value is a default. Never part of a plan: where keys are written does not
 //! change it.
 
-use crate::config::is_equal;
+use crate::config::is_same_text;
 use crate::message::Message;
 use crate::spec::KEYS;
 
@@ -68,7 +68,7 @@ impl Origin {
         let mut i = 0;
         while i < self.given.len() {
             let Given { path: given, value, line, column } = self.given[i];
-            if is_equal(given, path) {
+            if is_same_text(given, path) {
                 let message = message.text(value);
                 return match self.source {
                     Source::File(file) => {
@@ -94,7 +94,7 @@ impl Origin {
         let mut i = 0;
         while i < KEYS.len() {
             let whole = KEYS[i].path;
-            if let (Some(option), true) = (KEYS[i].option, is_equal(whole, path)) {
+            if let (Some(option), true) = (KEYS[i].option, is_same_text(whole, path)) {
                 let of_mesh = whole.as_bytes()[0] == b'm' && whole.as_bytes()[2] == b's';
                 return if of_mesh && !matches!(self.source, Source::Attribute) { whole } else { option };
             }

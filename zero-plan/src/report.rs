@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use crate::states::StateBytes;
 use names::wrap;
 
-pub use names::{Ranges, count};
+pub use names::{Ranges, counted};
 pub(crate) use sent::sent_parts;
 pub use table::Table;
 pub use text::ScheduleText;
@@ -46,21 +46,21 @@ impl fmt::Display for Report<'_> {
 pub(crate) fn work(plan: &Plan) -> Vec<String> {
     let config = &plan.config;
     let (zero, ranks) = (config.mesh.zero, config.mesh.ranks());
-    let all = if ranks > zero { format!(", {} in all", count(ranks, "rank", "ranks")) } else { String::new() };
+    let all = if ranks > zero { format!(", {} in all", counted(ranks, "rank", "ranks")) } else { String::new() };
     let mut lines = vec![
         format!(
             "{}: {} parameters in {}, ZeRO stage {} over {}{all}",
             plan.model,
             plan.params(),
-            count(plan.units.len(), "unit", "units"),
+            counted(plan.units.len(), "unit", "units"),
             config.stage,
-            count(zero, "rank", "ranks"),
+            counted(zero, "rank", "ranks"),
         ),
         format!(
             "batch: {} x {} tokens, {} a rank; {} tokens a step",
-            count(config.sequences, "sequence", "sequences"),
+            counted(config.sequences, "sequence", "sequences"),
             config.length,
-            count(config.micro_batches, "micro-batch", "micro-batches"),
+            counted(config.micro_batches, "micro-batch", "micro-batches"),
             config.tokens_per_step(),
         ),
     ];

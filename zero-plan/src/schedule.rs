@@ -20,7 +20,7 @@ use parameters::Parameters;
 use walk::{PipelineStageWalk, WalkStep};
 
 /// Room for the ops of one schedule: a little more than it has, counted without walking it.
-pub const fn op_bound(pass: Pass, tables: &Tables, pipeline: usize) -> usize {
+pub const fn ops_max(pass: Pass, tables: &Tables, pipeline: usize) -> usize {
     let (mut ops, mut chunk) = (1, pipeline);
     while chunk < tables.chunks.len() {
         ops += ops_of_chunk(pass, tables, chunk);
@@ -70,7 +70,7 @@ pub struct ScheduleScratch<'s> {
     pub gathered: &'s mut [bool],
 }
 
-/// Fills in the ops of a pipeline stage and returns their number. `out` has [`op_bound`] entries.
+/// Fills in the ops of a pipeline stage and returns their number. `out` has [`ops_max`] entries.
 pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: ScheduleScratch, out: &mut [Op]) -> usize {
     let walk = PipelineStageWalk::new(pass, tables, pipeline);
     let mut ops = Ops { out, len: 0 };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::config::{Config, Recompute, is_equal};
+use crate::config::{Config, Recompute, is_same_text};
 use crate::message::Message;
 use crate::origin::Origin;
 
@@ -105,7 +105,7 @@ impl Config {
             Recompute::Fields(names) => {
                 let mut i = 0;
                 while i < names.len() {
-                    if is_equal(names[i], units[unit].field) {
+                    if is_same_text(names[i], units[unit].field) {
                         return true;
                     }
                     i += 1;

@@ -1,6 +1,6 @@
 //! Choice: one of several sizes of an architecture, by name, in a constant. Never reads an environment.
 
-use zero_plan::{Message, is_equal};
+use zero_plan::{Message, is_same_text};
 
 /// The value of that name; without a name, the first.
 ///
@@ -21,7 +21,7 @@ pub const fn chosen<T: Copy>(choices: &[(&str, T)], name: Option<&str>) -> T {
     let Some(name) = name else { return choices[0].1 };
     let mut i = 0;
     while i < choices.len() {
-        if is_equal(choices[i].0, name) {
+        if is_same_text(choices[i].0, name) {
             return choices[i].1;
         }
         i += 1;

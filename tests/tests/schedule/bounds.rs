@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use zero_plan::bounds::{OPS_MAX, require_compilable, require_countable};
 use zero_plan::{
-    Config, Field, Mesh, Order, Origin, Pass, Plan, PlanBuf, TransportKind, Unit, op_bound, prove, static_plan,
+    Config, Field, Mesh, Order, Origin, Pass, Plan, PlanBuf, TransportKind, Unit, ops_max, prove, static_plan,
 };
 
 use crate::model::{Model, config, mesh, models};
@@ -16,7 +16,7 @@ proptest! {
         model.plan().with(|plan| {
             for (pipeline, schedules) in plan.pipeline_stages.iter().enumerate() {
                 for pass in [Pass::Train, Pass::Evaluate] {
-                    let bound = op_bound(pass, &plan.tables(), pipeline);
+                    let bound = ops_max(pass, &plan.tables(), pipeline);
                     assert!(schedules.ops(pass).len() <= bound, "{} > {bound}", schedules.ops(pass).len());
                 }
             }
@@ -33,7 +33,7 @@ fn hardly_more_ops_are_counted_than_there_are() {
                 let config = Config { mesh: mesh(pipeline, 2, 1), order, micro_batches: 20, ..config(stage) };
                 Model::new(config, &[40; 24], None).plan().with(|plan| {
                     for (at, schedules) in plan.pipeline_stages.iter().enumerate() {
-                        let (bound, ops) = (op_bound(Pass::Train, &plan.tables(), at), schedules.step.len());
+                        let (bound, ops) = (ops_max(Pass::Train, &plan.tables(), at), schedules.step.len());
                         assert!(100 * bound <= 115 * ops, "stage {stage}, {order:?}: {bound} for {ops}");
                     }
                 });

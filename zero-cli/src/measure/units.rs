@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use zero_plan::hardware::{MeasuredUnit, measured_units};
 use zero_plan::spec::{Batch, Spec, ron_text};
-use zero_plan::{Op, Plan, count};
+use zero_plan::{Op, Plan, counted};
 
 use super::RecordedProfile;
 use crate::binary::Binary;
@@ -69,7 +69,7 @@ impl MeasuredProgram<'_> {
     /// Lets it train for some steps.
     pub fn run(&mut self) -> Result<(), CommandError> {
         let Measurement { path, threads, per_core, .. } = self.of;
-        let each = count(threads.get(), "thread", "threads");
+        let each = counted(threads.get(), "thread", "threads");
         eprintln!("measuring the units of {} by ranks with {each}, {per_core} for each core", path.display());
         let _ = std::fs::remove_file(&self.profile);
         let mut command = self.binary.command();

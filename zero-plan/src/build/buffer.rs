@@ -5,7 +5,7 @@ use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count, fill_bucket
 use crate::origin::Origin;
 use crate::pipeline::{Chunk, Pass, fill_chunks, require_placeable};
 use crate::plan::{PipelineStage, Plan};
-use crate::schedule::{Op, ScheduleScratch, fill_ops, op_bound};
+use crate::schedule::{Op, ScheduleScratch, fill_ops, ops_max};
 use crate::streams::{Queued, Seen, Stream, fill_queue};
 use crate::unit::Unit;
 
@@ -49,7 +49,7 @@ impl PlanBuf {
         fill_placements(&tables, &mut placements);
         let tables = Tables { placements: &placements, ..tables };
         let ops = |pass, pipeline| {
-            let mut ops = vec![Op::Agree; op_bound(pass, &tables, pipeline)];
+            let mut ops = vec![Op::Agree; ops_max(pass, &tables, pipeline)];
             let taken = ScheduleScratch {
                 slots: &mut vec![0; tables.activation_slots(pipeline)],
                 gathered: &mut vec![false; units.len()],

@@ -6,7 +6,7 @@ use crate::check::{BucketState, CheckScratch, CheckedTables, SlotState, UnitStat
 use crate::layout::{fill_buckets, fill_placements};
 use crate::message::Message;
 use crate::pipeline::{fill_chunks, require_placeable};
-use crate::schedule::{ScheduleScratch, fill_ops, op_bound};
+use crate::schedule::{ScheduleScratch, fill_ops, ops_max};
 use crate::streams::{Seen, Stream, fill_queue};
 use crate::unit::require_units;
 
@@ -181,7 +181,7 @@ pub const fn checked_ops(tables: &Tables, origin: &Origin) -> usize {
 pub const fn ops_bound(pass: Pass, tables: &Tables) -> usize {
     let (mut sum, mut pipeline) = (0, 0);
     while pipeline < tables.config.mesh.pipeline {
-        sum += op_bound(pass, tables, pipeline);
+        sum += ops_max(pass, tables, pipeline);
         pipeline += 1;
     }
     sum

@@ -1,6 +1,6 @@
 //! Mesh: which rank lies where. Knows nothing of what ranks do.
 
-use super::{count, long_axes};
+use super::{counted, long_axes};
 use crate::mesh::{Axis, Coordinates, Mesh};
 use crate::plan::Plan;
 
@@ -14,7 +14,8 @@ pub fn lines(plan: &Plan) -> Vec<String> {
     if axes.len() < 2 && mesh.nodes == 1 {
         return Vec::new();
     }
-    let nodes = format!("{} x {}", count(mesh.nodes, "node", "nodes"), count(mesh.ranks_per_node(), "rank", "ranks"));
+    let nodes =
+        format!("{} x {}", counted(mesh.nodes, "node", "nodes"), counted(mesh.ranks_per_node(), "rank", "ranks"));
     let reach = |axis| if mesh.nodes > 1 { format!(" {}", reach(mesh, axis)) } else { String::new() };
     let axis = |&axis: &Axis| format!("{} {}{}", axis.name(), mesh.len(axis), reach(axis));
     let mut lines = vec![format!("mesh: {nodes}; {}", axes.iter().map(axis).collect::<Vec<_>>().join(", "))];

@@ -25,7 +25,7 @@ impl Ranges<'_> {
 }
 
 /// A number of things, such as `1 rank` or `2 ranks`.
-pub fn count(number: usize, one: &str, many: &str) -> String {
+pub fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 

@@ -1,7 +1,7 @@
 //! Pipeline: what lies on which pipeline stage, and for how long pipeline stages wait for one another. Never simulates.
 
 use super::names::{Ranges, wrap};
-use super::{WIDTH, count, percent};
+use super::{WIDTH, counted, percent};
 use crate::config::Order;
 use crate::pipeline::cost;
 use crate::plan::Plan;
@@ -43,7 +43,7 @@ fn head(plan: &Plan) -> String {
         Order::Interleaved { chunks } => {
             format!(
                 "pipeline: interleaved 1F1B over {pipeline_stages} pipeline stages with {} each",
-                count(chunks, "chunk", "chunks")
+                counted(chunks, "chunk", "chunks")
             )
         }
     }

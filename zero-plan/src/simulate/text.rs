@@ -20,7 +20,7 @@ impl fmt::Display for PredictionText<'_> {
         let PredictionText(it) = self;
         writeln!(f, "{} on {}", it.model, it.hardware)?;
         let how = if it.units_are_measured { "as measured there" } else { "by rates, not measured" };
-        writeln!(f, "  units: {how}; {} a rank", crate::report::count(it.threads, "thread", "threads"))?;
+        writeln!(f, "  units: {how}; {} a rank", crate::report::counted(it.threads, "thread", "threads"))?;
         writeln!(f, "\nstep: {}, {:.0} tokens/s", ShownTime(it.step_s), it.tokens_per_s)?;
         writeln!(f, "share of peak (MFU): {:.1} % of what matrix products are published to reach", 100.0 * it.mfu)?;
         writeln!(f, "\n{}", parts(it).fitted().lines().join("\n"))?;

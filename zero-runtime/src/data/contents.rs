@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
-use zero_plan::count;
+use zero_plan::counted;
 
 /// How many entries were passed over, by the reason.
 pub type Skipped = BTreeMap<String, usize>;
@@ -56,9 +56,9 @@ impl fmt::Display for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "data: {}", self.origin)?;
         if let Some(taken) = &self.taken {
-            write!(f, ", {}", count(taken.files, "file", "files"))?;
+            write!(f, ", {}", counted(taken.files, "file", "files"))?;
         }
-        let sequences = count(self.held_out_sequences, "sequence", "sequences");
+        let sequences = counted(self.held_out_sequences, "sequence", "sequences");
         write!(f, ", {} tokens, {} of them held out as {sequences}", self.tokens, self.held_out_tokens)?;
         match &self.taken {
             Some(taken) if !taken.skipped.is_empty() => write!(f, "\n  skipped: {}", taken.list()),
