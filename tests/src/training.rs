@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use zero_plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
 use zero_plan::{Axis, Config, Mesh, Moved, Plan, PlanBuf, Traffic, TransportKind};
+use zero_runtime::device::Device;
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::{DeviceOf, Model};
@@ -183,6 +184,9 @@ pub fn train_rank<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<'p
 ///
 /// # Errors
 /// Those of [`Engine::step`].
+///
+/// # Panics
+/// If the device still works after an error.
 pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<'p, DeviceOf<M>>>(
     mut engine: Engine<'p, M, T>,
     hyper: Hyper,
@@ -198,8 +202,10 @@ pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<
     }
     let mut outcome = Outcome { mapped_bytes: vec![engine.arena().mapped_bytes()], ..Outcome::default() };
     for step in 0..steps {
-        let report =
-            engine.step(&hyper, |micro_batch, ids, targets| batch(step, data_rank, micro_batch, ids, targets))?;
+        let ended = engine.step(&hyper, |micro_batch, ids, targets| batch(step, data_rank, micro_batch, ids, targets));
+        // Otherwise whoever gives the device back waits for what never comes, before the error is told.
+        assert!(ended.is_ok() || engine.device().is_idle(), "the device still waits after {:?}", ended.err());
+        let report = ended?;
         outcome.losses.push(report.loss);
         outcome.norms.push(report.gradient_norm);
         if step == 0 {

@@ -98,10 +98,10 @@ impl<D: Device> Shared<'_, D> {
         self.queued.0.clear();
     }
 
-    /// This rank goes on no more, as it has lost another one. What its device would carry never comes, and whoever gives the device
-    /// back would wait for that before the loss is told.
+    /// This rank goes on no more, as it has lost another one. What its device waits for never comes, and whoever gives the device
+    /// back would wait for that before the loss is reported.
     pub(super) fn leave_queues(&self, device: &D) {
-        if self.carried.is_some() {
+        if D::QUEUES {
             self.end_queues(device);
         }
     }
