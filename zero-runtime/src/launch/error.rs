@@ -2,6 +2,7 @@
 //! way out. Never prints.
 
 use std::io;
+use std::ops::Range;
 use std::time::Duration;
 
 use signal_hook::low_level::signal_name;
@@ -67,8 +68,8 @@ pub enum LaunchError {
 
     #[error("another rank 0 of the same job is starting on this host (job `{job}`)")]
     JobTaken { job: String },
-    #[error("after {seconds} s, {} of {world} never arrived", ranks(missing))]
-    RanksMissing { missing: Vec<usize>, world: usize, seconds: u64 },
+    #[error("after {seconds} s, {} of {} never arrived", ranks(missing), those(here))]
+    RanksMissing { missing: Vec<usize>, here: Range<usize>, seconds: u64 },
     #[error("rank {rank} waited {seconds} s for rank 0, which never arrived (job `{job}`)")]
     HostMissing { rank: usize, seconds: u64, job: String },
     #[error("rank 0 ended before all ranks had joined")]
@@ -298,6 +299,14 @@ pub(super) fn ranks<N: ToString>(ranks: &[N]) -> String {
     format!("rank{} {}", if list.len() == 1 { "" } else { "s" }, list.join(", "))
 }
 
+/// The ranks of a host: how many they are, or, if others come before them, which.
+pub(super) fn those(here: &Range<usize>) -> String {
+    match here.start {
+        0 => here.len().to_string(),
+        first => format!("ranks {first} to {}", here.end - 1),
+    }
+}
+
 /// What is left of a run, where nobody has looked.
 const ITS_NEWEST: &str = "what it has done since its newest checkpoint is lost";
 
@@ -307,4 +316,16 @@ fn newest_words(newest: Option<u64>) -> String {
 
 fn size(bytes: u64) -> Bytes {
     Bytes(bytes as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_are_missing_are_told_among_those_of_their_host() {
+        let words = |here| LaunchError::RanksMissing { missing: vec![3], here, seconds: 5 }.to_string();
+        assert_eq!(words(0..4), "after 5 s, rank 3 of 4 never arrived");
+        assert_eq!(words(2..4), "after 5 s, rank 3 of ranks 2 to 3 never arrived");
+    }
 }

@@ -66,7 +66,8 @@ impl Watch {
             let ready = ready.map_err(LaunchError::system("wait for the memory of other ranks"))?;
             let Some(&first) = ready.first() else {
                 let missing = missing.iter().map(|peer| peer.rank).collect();
-                return Err(LaunchError::RanksMissing { missing, world: self.here, seconds: patience.as_secs() });
+                let here = self.links.rank..self.links.rank + self.here;
+                return Err(LaunchError::RanksMissing { missing, here, seconds: patience.as_secs() });
             };
             let Peer { rank, pid, socket } = missing[first];
             match wire::receive(socket) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::door::{Caller, Door, DoorEvent, Reception};
 use super::environment::JobPlace;
-use super::error::{LaunchError, ranks};
+use super::error::{LaunchError, ranks, those};
 use super::finding::RankFindings;
 use super::options::EXIT_REPORTED;
 use super::segment::Segment;
@@ -136,8 +136,8 @@ impl<'a> Host<'a> {
                     self.still_waits(periods);
                 }
                 DoorEvent::Late => {
-                    let (world, seconds) = (self.place.here.len(), self.place.join_timeout.as_secs());
-                    let missing = LaunchError::RanksMissing { missing: self.missing(), world, seconds };
+                    let (here, seconds) = (self.place.here.clone(), self.place.join_timeout.as_secs());
+                    let missing = LaunchError::RanksMissing { missing: self.missing(), here, seconds };
                     return Err(self.verdict().unwrap_or(missing));
                 }
             }
@@ -191,7 +191,8 @@ impl<'a> Host<'a> {
 
     /// Says for which ranks this one waits, and tells those that have come that it still waits.
     fn still_waits(&self, periods: u32) {
-        note(self.place.rank, periods, || format!("{} of {} to start", ranks(&self.missing()), self.place.here.len()));
+        let missing = || format!("{} of {} to start", ranks(&self.missing()), those(&self.place.here));
+        note(self.place.rank, periods, missing);
         for peer in &self.peers {
             // The socket of a peer that has gone shows it.
             let _ = peer.send(&WireMessage::Waiting);
