@@ -44,7 +44,7 @@ pub struct UnitState {
     forwards: usize,
     backwards: usize,
     updated: bool,
-    /// Whether the gradients of tied parameters have come together here, or have left for the rank where they do.
+    /// Whether the gradients of tied parameters were added up here, or have left for the rank that adds them up.
     tied: bool,
     /// Whether tied parameters have left.
     mirrored: bool,
@@ -97,7 +97,7 @@ enum Subtotal {
     Made,
 }
 
-/// Lists of buckets whose places others may not use: few at a time, of buckets that may be many.
+/// Lists of buckets whose places others may not use: short ones, even if a plan has many buckets.
 #[derive(Clone, Copy)]
 enum BucketList {
     /// Those whose staging is not free.

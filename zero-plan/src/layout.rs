@@ -25,7 +25,7 @@ pub const STAGING_SLOTS: usize = 2;
 /// Slots for what leaves for another pipeline stage, in each direction: one is filled while the one before it is read.
 pub const OUTGOING_SLOTS: usize = 2;
 
-/// Where a unit lies in the regions that hold something of every unit of a pipeline stage. Of flat buffers in elements.
+/// Where a unit lies in the regions that hold something of every unit of a pipeline stage. Flat buffers are in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Placement {
     /// The chunk that it belongs to.
@@ -99,7 +99,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Which of the slots for partial sums, with which buckets take turns, it uses.
+    /// The slot for partial sums that it uses. Buckets take turns with these slots.
     pub const fn partial_slot(&self) -> usize {
         (self.partial > 0) as usize
     }

@@ -132,15 +132,15 @@ impl<'a> Places<'a> {
         Self { at: self.at.with(axis, index), ..self }
     }
 
-    /// The mate that takes for this rank what the one at `index` along an axis has, to be copied from there: none where this rank
-    /// takes that by itself, or reaches its owner.
+    /// The mate from which this rank copies what the one at `index` along an axis has, as that mate takes it for both: none where
+    /// this rank takes it by itself, or reaches its owner.
     pub const fn taker_of(self, axis: Axis, index: usize) -> Option<Self> {
         let own = self.at.along(axis);
         let taker = self.tables.config.taker(axis, own, index);
         if taker == own || taker == index { None } else { Some(self.along(axis, taker)) }
     }
 
-    /// Where this rank finds what the one at `zero` has of a unit's parameters, in a gather into `slot`: in whose memory, and at
+    /// Where a gather into `slot` finds the shard of a unit's parameters that the rank at `zero` has: in whose memory, and at
     /// which place of it. Numbers there are as parameters are stored.
     pub const fn gathered_from(self, unit: usize, zero: usize, slot: usize) -> (Self, Place) {
         let config = self.tables.config;
@@ -173,7 +173,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// A place of so many elements of the width that its region has, or of so many bytes where it has no one width.
+    /// A place of so many elements of the width of its region, or of so many bytes if the region has no single width.
     const fn place(&self, region: Kind, start: usize, len: usize) -> Place {
         let config = self.tables.config;
         Place { region, offset_bytes: region.bytes(config, start), len_bytes: region.bytes(config, len) }
@@ -328,7 +328,7 @@ impl Places<'_> {
         self.place(Kind::UnitGradients, 0, self.placement(unit).padded)
     }
 
-    /// What of this rank's local gradients the rank at `zero` sums.
+    /// The part of this rank's local gradients that the rank at `zero` sums.
     pub const fn local_share(&self, unit: usize, zero: usize) -> Place {
         self.local_gradients(unit).share(zero, self.tables.config.mesh.zero)
     }
@@ -354,7 +354,7 @@ impl Places<'_> {
         self.place(Kind::Partial, start, placement.padded / zero)
     }
 
-    /// What the rank at `index` along an axis has summed of a unit, as a spread gives it to this one: in whose memory it is found,
+    /// The sum of a unit that a spread gives this rank from the one at `index` along an axis: in whose memory it is found,
     /// at which place of it, and where it is to lie here. Replicas give the parts of this rank's shard, others their shards.
     pub const fn spread_from(self, unit: usize, axis: Axis, index: usize) -> (Self, Place, Place) {
         let to = self.spread_to(unit, axis, index);
@@ -372,7 +372,7 @@ impl Places<'_> {
         }
     }
 
-    /// What of a shard the rank at `replica` sums.
+    /// The part of a shard that the rank at `replica` sums.
     pub const fn part(&self, shard: Place, replica: usize) -> Place {
         shard.share(replica, self.tables.config.mesh.replica)
     }
@@ -405,7 +405,7 @@ impl Places<'_> {
         self.place(Kind::Activations, self.placement(unit).cache_bytes, self.unit(unit).cache_bytes)
     }
 
-    /// What a unit takes: what entered its chunk, or the output of the unit before it.
+    /// The input of a unit: that of its chunk, or the output of the unit before it.
     pub const fn input(&self, unit: usize, slot: usize) -> Place {
         if self.is_decoding {
             return self.in_turn(unit + 1, self.unit(unit).input_bytes);
@@ -414,14 +414,14 @@ impl Places<'_> {
         self.in_slot(slot, start, self.unit(unit).input_bytes)
     }
 
-    /// What is to be predicted, in a slot of the chunk that ends the model: after what enters it.
+    /// The targets, which are to be predicted, in a slot of the chunk that ends the model: after the chunk's input.
     pub const fn targets(&self, slot: usize) -> Place {
         let first = self.tables.chunks[self.tables.chunks.len() - 1].first;
         let targets = self.unit(self.tables.units.len() - 1).targets_bytes;
         self.in_slot(slot, self.tables.config.whole_lines(self.unit(first).input_bytes), targets)
     }
 
-    /// What a unit gives: for the next one, or to leave from slot `outgoing`.
+    /// The output of a unit: for the next one, or to leave from slot `outgoing`.
     pub const fn output(&self, unit: usize, slot: usize, outgoing: usize) -> Place {
         if self.tables.leaves(unit) {
             return self.outgoing(Parcel::Activations, unit, outgoing);
@@ -444,7 +444,7 @@ impl Places<'_> {
         self.in_slot(slot, self.placement(unit).saved_bytes, saved)
     }
 
-    /// What a unit gives that runs forward a second time, which is no news: after what it saves.
+    /// The output of a unit that runs forward a second time, which only repeats the first: after what it saves.
     pub const fn output_again(&self, unit: usize) -> Place {
         let Unit { saved_bytes, output_bytes, .. } = *self.unit(unit);
         let start = self.placement(unit).saved_bytes + self.tables.config.whole_lines(saved_bytes);
@@ -473,12 +473,12 @@ impl Places<'_> {
         self.place(Kind::Workspace, 0, self.unit(unit).workspace_bytes)
     }
 
-    /// Where inputs of a micro-batch go that are not stored as they are given, to be converted from there.
+    /// The place for inputs of a micro-batch that are not stored as they are given: they are converted from there.
     pub const fn given(&self) -> Place {
         self.place(Kind::Workspace, 0, self.unit(0).given_bytes)
     }
 
-    /// Where inputs or targets of a micro-batch go that this pipeline stage does not need: after those that it converts.
+    /// The place for inputs or targets that this pipeline stage does not need: after those that it converts.
     pub const fn unneeded(&self) -> Place {
         let start = if self.at.pipeline == 0 { self.tables.config.whole_lines(self.given().len_bytes) } else { 0 };
         self.place(Kind::Workspace, start, self.product_workspace().offset_bytes - start)
@@ -490,8 +490,8 @@ impl Places<'_> {
         self.place(Kind::Workspace, self.memory.region(Kind::Workspace).bytes - bytes, bytes)
     }
 
-    /// The parcel that `unit` has made for another pipeline stage, in a slot that it leaves from. A tied one leaves from where it
-    /// is kept: the sum of gradients from `reduced`, parameters from `updated`.
+    /// The parcel that `unit` has made for another pipeline stage, in a slot that it leaves from. Parcels of ties leave from
+    /// where they are kept: the sum of gradients from `reduced`, parameters from `updated`.
     pub const fn outgoing(&self, parcel: Parcel, unit: usize, slot: usize) -> Place {
         let Memory { outgoing_slot_bytes, returning_slot_bytes, .. } = *self.memory;
         match parcel {

@@ -7,7 +7,7 @@
 //! several hosts, each message is received, holds what its op needs and need not be buffered (`messages`); and where ops run in
 //! streams of a device, what two of them do to one place is in order (`streams`).
 //!
-//! Passes are proven one by one, but for streams. A pass that ends leaves no parcel on its way and no collective half done, so
+//! Passes are proven one by one, except for streams. A pass that ends leaves no parcel on its way and no collective half done, so
 //! the next pass starts as the first one does, except that some of its ranks are ahead.
 
 mod cover;
@@ -213,7 +213,7 @@ impl Ranks<'_> {
         spot(self.plan, self.ops, rank, op, note.into())
     }
 
-    /// Checks the ops of each rank by themselves. Of ranks of one pipeline stage that share a table, once.
+    /// Checks the ops of each rank by themselves: once for all ranks of a pipeline stage that share a table.
     fn check(&self) -> Result<(), Flaw> {
         let mut sound: Vec<(usize, &[Op])> = Vec::new();
         for (rank, &ops) in self.ops.iter().enumerate() {

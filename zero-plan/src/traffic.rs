@@ -142,7 +142,7 @@ fn of_op(plan: &Plan, rank: usize, op: Op, is_sent: bool) -> Traffic {
 }
 
 impl Plan<'_> {
-    /// The first rank of a pipeline stage that sends as much as any of it. All do, unless hosts send one another unlike numbers of
+    /// The first of the ranks of a pipeline stage that send most. All of them do, unless hosts send one another unlike numbers of
     /// sums.
     pub fn busiest_rank(&self, pipeline: usize) -> usize {
         let config = &self.config;

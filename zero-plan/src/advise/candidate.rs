@@ -54,9 +54,9 @@ pub enum Dimension {
     Prefetch,
     /// Buckets of gradients.
     Bucket,
-    /// How often is gathered.
+    /// How often parameters are gathered.
     Gather,
-    /// How often is reduced.
+    /// How often gradients are reduced.
     Reduce,
     /// The order of a pipeline.
     Schedule,
@@ -212,7 +212,7 @@ impl Candidate {
     }
 }
 
-/// That of the machines, where none is given.
+/// The device of the machines, unless one is given.
 fn device(question: &Question) -> DeviceKind {
     match question.hardware.device.kind {
         _ if question.pins.has("device") => question.pins.spec.device,
@@ -221,7 +221,7 @@ fn device(question: &Question) -> DeviceKind {
     }
 }
 
-/// That of the device, where none is given. What several nodes have of one another, MPI or NCCL carries.
+/// The transport of the device, unless one is given. Between several nodes, MPI or NCCL carries the bytes.
 fn transport(question: &Question) -> TransportKind {
     match device(question) {
         _ if question.pins.has("transport") => question.pins.spec.transport(),

@@ -37,10 +37,10 @@ pub struct Advice {
     pub is_exhaustive: bool,
 }
 
-/// A layout, and what it comes to.
+/// A layout, and its figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pick {
-    /// It.
+    /// The layout.
     pub candidate: Candidate,
     /// How long a step takes, in seconds.
     pub step_s: f64,
@@ -69,11 +69,11 @@ pub struct LinkUse {
     pub flow: Flow,
     /// The link on which they travel.
     pub link: LinkKind,
-    /// Bytes that the rank sends in a step that sends most.
+    /// Bytes that the rank that sends most sends in a step.
     pub bytes: usize,
     /// Bytes over bandwidth, in seconds.
     pub busy_s: f64,
-    /// The same with latencies: how long the link has to do with them, in seconds.
+    /// The same with latencies: how long the link is busy with them, in seconds.
     pub link_s: f64,
     /// What of it nothing hides, in seconds.
     pub exposed_s: f64,
@@ -143,7 +143,7 @@ pub fn advise(question: &Question) -> Result<Advice, NoAdvice> {
     })
 }
 
-/// Of the settings of a layout that are as fast as this one within what no simulation can tell, the one that needs least.
+/// The lightest of the settings of a layout that are as fast as this one, as far as a simulation can tell.
 fn lightest_of_the_fast<'f>(found: &'f Findings, timed: &'f TimedLayout) -> &'f TimedLayout {
     let is_as_fast = |it: &&TimedLayout| {
         is_alike(&it.candidate, &timed.candidate) && it.token_s <= timed.token_s * (1.0 + INDISTINCT)
@@ -184,7 +184,7 @@ fn pick(question: &Question, shapes: &mut UnitShapes, timed: &TimedLayout) -> Op
     })
 }
 
-/// What the rank sends that sends most, by flow and link.
+/// What the rank that sends most sends, by flow and link.
 fn sent(plan: &Plan, timeline: &Timeline) -> Vec<LinkUse> {
     use crate::simulate::StepPart;
     let mut all = Vec::new();
@@ -210,7 +210,7 @@ fn sent(plan: &Plan, timeline: &Timeline) -> Vec<LinkUse> {
     all
 }
 
-/// What each value of each dimension costs that the best layout does not have.
+/// The cost of each value of each dimension, except those of the best layout.
 fn rivals(question: &Question, found: &Findings) -> Vec<Rival> {
     let best = lightest_of_the_fast(found, &found.timed[0]);
     let mut rivals = Vec::new();

@@ -7,7 +7,7 @@ use crate::layout::{Bucket, Kind, Memory, Tables};
 use crate::pipeline::{Chunk, fill_chunks};
 use crate::unit::{Unit, gathered, smaller_than_shards};
 
-/// What the ranks of the pipeline stage need that need most.
+/// What ranks need on the pipeline stage that needs most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
     /// In the arena and outside of it.

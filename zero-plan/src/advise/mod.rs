@@ -2,7 +2,7 @@
 //! other micro-batches come from a closure. Never builds a program.
 //!
 //! The search has two levels. A coarse layout is a mesh, a stage, widths, recomputation, micro-batches and the order of a
-//! pipeline; each has fine settings: prefetch, buckets, how often is gathered and reduced, and the split. Memory needs no
+//! pipeline; each has fine settings: prefetch, buckets, how often it gathers and reduces, and the split. Memory needs no
 //! schedule, so every coarse layout is asked first whether its lightest fine setting fits. Of what fits, everything is timed if
 //! that is not more than [`Effort`] allows, or if what is left cannot be faster than what was found, as the operations alone
 //! take longer: then the answer is exhaustive. Otherwise one setting of each coarse layout is timed, those of the least

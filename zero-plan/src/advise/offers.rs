@@ -99,7 +99,7 @@ pub fn offers(
     Ok(advice.picks.iter().map(offer).collect())
 }
 
-/// What of a spec has to change for it to be another, of what an offer may change. Defaults follow other keys, as that of
+/// The keys, among those of an offer, that have to change for a spec to be another. Defaults follow other keys, as that of
 /// `zero.prefetch` follows the stage, so that more may differ once these have changed.
 fn changes_to(spec: &Spec, other: &Spec) -> Vec<KeyChange> {
     let (mut changed, mut all) = (spec.clone(), Vec::new());

@@ -102,7 +102,7 @@ pub enum NoAdvice {
     Machines(String),
     /// Nothing fits. Z0162.
     NothingFits {
-        /// What needs least, and how much of what there is.
+        /// The layout that needs least, and how much it needs of what there is.
         least: String,
         /// What would have to be true.
         would: Vec<String>,

@@ -14,7 +14,7 @@ use crate::unit::Unit;
 /// A layout that fits, and was timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimedLayout {
-    /// It.
+    /// The layout.
     pub candidate: Candidate,
     /// What a rank needs, in bytes.
     pub bytes: usize,
@@ -156,7 +156,7 @@ fn fitting(question: &Question, shapes: &mut UnitShapes, judge: &dyn Judge) -> R
         });
     }
     let (mut groups, mut unfit) = (Vec::new(), Vec::new());
-    // Numbering of ranks changes no size where all can read what others have, and these follow one another.
+    // Where ranks can read what all others have, numbering changes no size. Layouts that differ in it are neighbours.
     let mut last: Option<(Candidate, Option<usize>)> = None;
     for coarse in all {
         let Some(units) = shapes.of(&coarse) else { continue };

@@ -156,7 +156,7 @@ fn schedules(question: &Question, mesh: &Mesh, count: usize) -> Vec<Schedule> {
     tried.into_iter().filter(fits).collect()
 }
 
-/// All coarse layouts, each with its lightest fine settings. Those that only number ranks otherwise follow one another.
+/// All coarse layouts, each with its lightest fine settings. Those that only number ranks differently are neighbours.
 pub(super) fn coarse(question: &Question) -> Vec<Candidate> {
     let pins = &question.pins;
     let given = match pins.spec.recompute {

@@ -1,5 +1,5 @@
 //! Check of a layout: every parameter has one owner, everything fits, no two things overlap. Shares no code with
-//! what lays out, and asks for no more than is needed: room to spare is no fault.
+//! the code that lays out, and asks for no more than is needed: room to spare is no fault.
 
 use super::BrokenRule;
 use crate::config::{Config, Gather};
@@ -405,7 +405,7 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> BrokenRule {
     None
 }
 
-/// Whether a region may lie there. Mapped gathers are views of shards that lie contiguous, and ranks of a host share what they
+/// Whether a region suits a home. Mapped gathers are views of shards that lie contiguous, and ranks of a host share what they
 /// gather from other hosts, even if it is still to be converted. Peers read local gradients, updated shards of replicas, parcels to
 /// another pipeline stage, and sums that an all-reduce spreads.
 const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {

@@ -223,7 +223,7 @@ impl Memory {
     }
 }
 
-/// Regions as they are written, and so hashed: a plan in which nothing is carried is what it was before anything was.
+/// Regions as they are written and hashed: a plan that carries nothing keeps the hash it had before plans could.
 fn without_what_is_empty<S: Serializer>(regions: &[Region], serializer: S) -> Result<S::Ok, S::Error> {
     let is_there = |region: &&Region| !matches!(region.kind, Kind::Subtotals | Kind::Inbox) || region.bytes > 0;
     serializer.collect_seq(regions.iter().filter(is_there))

@@ -264,7 +264,7 @@ impl OfOp<'_, '_> {
     }
 
     /// Reads every owner's shard, and writes it where it is wanted. Below stage 3 that is in a replica, after the update. A shard
-    /// that a mate takes for the host is read there, and in a slot in common it is where it is wanted.
+    /// that a mate takes for the host is read at that mate, and in a common slot it already lies where it is wanted.
     fn gather(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.own, &self.plan.config);
         let zero = config.mesh.zero;
@@ -278,7 +278,7 @@ impl OfOp<'_, '_> {
             let to = whole.share(index, zero);
             let (holder, from) = own.gathered_from(unit, index, slot);
             self.parameters(holder.at, unit, from, index * from.len_bytes, is_updated);
-            // Otherwise it is read where it lies.
+            // In all other cases it is read where it lies.
             if whole.region != Kind::Parameters || is_updated && index != own.at.zero {
                 self.write_parameters(unit, to, index * to.len_bytes, is_updated);
             }
@@ -338,7 +338,7 @@ impl OfOp<'_, '_> {
             self.activation(own.targets(slot), self.plan.units.len() - 1, micro_batch, Value::Targets, true);
         }
         if takes_targets != (unit == 0) {
-            // A batch has both. The other half of it is not looked at on this pipeline stage.
+            // A batch has inputs and targets. This pipeline stage does not look at the half that it does not need.
             self.note(own.at, own.unneeded(), Content::Nothing, 0, true);
         }
         self.takes(unit, micro_batch, slot);

@@ -69,8 +69,8 @@ fn reaches(plan: &Plan, own: Coordinates, other: Coordinates) -> bool {
     plan.config.reaches(mesh.rank(own), mesh.rank(other))
 }
 
-/// Whether two ranks of different hosts give one another something in an op along an axis: all do, but where mates take what
-/// is gathered or spread for one another, and where hosts give one another sums.
+/// Whether two ranks of different hosts give one another something in an op along an axis: all do, unless mates take what
+/// is gathered or spread for one another, or hosts give one another sums.
 pub const fn are_counterparts(config: &Config, op: Op, own: Coordinates, other: Coordinates) -> bool {
     match op {
         Op::Gather { .. } => config.taker(Axis::Zero, own.zero, other.zero) == own.zero,
@@ -194,7 +194,7 @@ impl Places<'_> {
         arriving_bytes(&self.tables, self.at.pipeline, self.memory.bucket_slot)
     }
 
-    /// Where shards of a unit arrive that are converted from there into a slot, behind all that is added up.
+    /// The place at which shards of a unit arrive if they are converted into a slot, behind all that is added up.
     pub(super) const fn arrived_shards(&self, unit: usize, slot: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let start = if config.holds_parameters() { placement.start } else { slot * self.memory.gathered_slot };

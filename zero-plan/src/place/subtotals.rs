@@ -23,8 +23,8 @@ impl Places<'_> {
         }
     }
 
-    /// The sum, by this rank, over the subtree of ranks of this host that begins at `first`, of what this rank's counterpart on
-    /// host `host` along an axis sums. Buckets take turns, as with [`Kind::Partial`].
+    /// This rank's sum over the subtree of ranks of this host that begins at `first`, for the part that its counterpart on host
+    /// `host` along an axis sums. Buckets take turns, as with [`Kind::Partial`].
     pub const fn subtotal(&self, axis: Axis, unit: usize, host: usize, first: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let (parts, bucket) = (config.mesh.summed_parts(axis), &self.tables.buckets[placement.bucket]);
@@ -37,8 +37,8 @@ impl Places<'_> {
         of_hosts.share(host * each + config.subtrees(axis).index(first), sums)
     }
 
-    /// The place here of the sum of this rank's part that begins with the rank at `first` along an axis: first of the subtree of a
-    /// host, and then of all that is added to it.
+    /// The place here of the sum of this rank's part that begins with the rank at `first` along an axis: at first only over the
+    /// subtree of a host, and then with all that is added to it.
     pub const fn joined(&self, axis: Axis, unit: usize, first: usize) -> Place {
         let (config, mates) = (self.tables.config, self.tables.config.mates(axis));
         let (own, host, subtrees) = (self.at.along(axis) / mates, first / mates, config.subtrees(axis));
@@ -48,8 +48,8 @@ impl Places<'_> {
         self.arrived_terms(axis, unit).share(subtrees.before(host) + subtrees.index(first), subtrees.count())
     }
 
-    /// Which rank along an axis has the sum of this rank's part over a subtree of ranks, and where: this rank's counterpart on
-    /// their host, or this rank itself where they are on several hosts.
+    /// The rank along an axis that has the sum of this rank's part over a subtree of ranks, and its place there: this rank's
+    /// counterpart on their host, or this rank itself if they are on several hosts.
     pub const fn summed_over(&self, axis: Axis, unit: usize, subtree: Subtree) -> (usize, Place) {
         let (config, Subtree { first, end }) = (self.tables.config, subtree);
         let (mates, own) = (config.mates(axis), self.at.along(axis));

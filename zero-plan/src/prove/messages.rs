@@ -1,6 +1,6 @@
 //! Messages: proves that what ranks of different hosts send one another is received, and holds what is needed, where each rank
-//! posts by itself. Shares no code with what makes the postings, which it reads. The needs of ops it takes from the places that
-//! they read (`crate::place::accesses`).
+//! posts by itself. Shares no code with what makes the postings, which it reads. It takes the needs of ops from the places
+//! that they read (`crate::place::accesses`).
 //!
 //! It shows of every pass:
 //!

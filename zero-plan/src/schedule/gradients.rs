@@ -15,7 +15,7 @@ struct Reduction {
 
 /// The bucket, if any, whose next phase is due.
 pub(super) struct DueBucket {
-    /// Of sums that hosts make parts of: along `zero` before they are settled, along `replica` before they are combined.
+    /// For sums that hosts make parts of: along `zero` before they are settled, along `replica` before they are combined.
     unsubtotalled: Option<Reduction>,
     unsettled: Option<Reduction>,
     uncombined: Option<Reduction>,
@@ -67,7 +67,7 @@ impl DueBucket {
         if let Some(sum) = self.unsettled
             && sum.bucket == bucket
         {
-            // Of few buckets, its last reduction may be on its way still.
+            // With few buckets, its last reduction may still be on its way.
             self.unsettled = None;
             self.settle(walk, sum, ops);
         }
@@ -98,7 +98,7 @@ impl DueBucket {
         if let Some(before) = self.unsettled
             && shares_partial(walk, before.bucket, bucket)
         {
-            // Otherwise what it is summed of would be overwritten.
+            // If it came later, its terms would be overwritten.
             self.unsettled = None;
             self.settle(walk, before, ops);
         }
@@ -164,7 +164,7 @@ impl DueBucket {
             && sums_replicas_on_hosts
             && shares_partial(walk, before.bucket, bucket)
         {
-            // Otherwise its sum over the replica would be overwritten.
+            // If it came later, its sum over the replica would be overwritten.
             self.unsubtotalled = None;
             self.subtotal(walk, before, ops);
         }
@@ -201,7 +201,7 @@ impl DueBucket {
         let mut unit = first;
         while unit <= last {
             if walk.mirror_of(unit).is_some() {
-                // The mirror's pipeline stage may send after backward turns that wait for some of this one: none may wait for it.
+                // The mirror's pipeline stage may send after turns that wait for turns of this one: no turn here may wait for it.
                 self.unjoined = Some(unit);
                 return;
             }

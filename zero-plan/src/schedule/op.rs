@@ -133,7 +133,7 @@ pub enum Op {
         /// The axis.
         axis: Axis,
     },
-    /// Agrees on loss and gradient norm, over all ranks. Also the point behind which no rank reads this step's parameters
+    /// Agrees on loss and gradient norm, over all ranks. Also the point after which no rank reads this step's parameters
     /// any more.
     Agree,
     /// Updates what this rank keeps the optimizer state of.

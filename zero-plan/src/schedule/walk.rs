@@ -61,7 +61,7 @@ impl<'a> PipelineStageWalk<'a> {
         }
     }
 
-    /// The place behind.
+    /// The place after this one.
     pub const fn next(&self, mut cursor: WalkCursor) -> WalkCursor {
         if cursor.left == 0 {
             return if cursor.step.is_none() { cursor } else { self.turn(cursor.index + 1) };

@@ -17,12 +17,12 @@ pub struct Costs<'a> {
     pub threads: usize,
     /// What was measured of each unit, if it was.
     measured: Vec<Option<&'a MeasuredUnit>>,
-    /// The same by as many threads, and by one, while no threads took turns with a core.
+    /// The same with as many threads, and with one, measured while no threads took turns with a core.
     undisturbed: [Vec<Option<&'a MeasuredUnit>>; 2],
 }
 
 impl<'a> Costs<'a> {
-    /// Those of a plan on some hardware, with so many threads a rank.
+    /// The costs of a plan on some hardware, with so many threads a rank.
     pub fn new(plan: &'a Plan<'a>, hardware: &'a Hardware, threads: usize) -> Self {
         let by =
             |threads, per_core| plan.units.iter().map(|unit| find(plan, hardware, unit, threads, per_core)).collect();
@@ -70,7 +70,7 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// What was measured of a unit, without the time in which others had its cores: all ranks did the same then.
+    /// The measured time of a unit, less the time in which other ranks had its cores: all ranks did the same then.
     fn work(&self, unit: usize, measured: &MeasuredUnit, seconds: fn(&MeasuredUnit) -> f64) -> f64 {
         let cores = self.hardware.node.devices;
         let ranks = (cores * measured.per_core / measured.threads).max(1);
@@ -78,7 +78,7 @@ impl<'a> Costs<'a> {
         seconds(measured) * share.min(1.0)
     }
 
-    /// Whether what an op would copy where memory is shared comes over a link and lies where it is needed.
+    /// Whether a link brings to their place the bytes that an op would copy if memory were shared.
     fn is_moved_by_link(&self, op: Op) -> bool {
         let config = &self.plan.config;
         let is_converted = config.precision.params.bytes() != config.precision.compute.bytes();
@@ -89,7 +89,7 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// Memory of a device has one speed; that of a processor has the share of each thread.
+    /// The bandwidth of a GPU's memory is that of the whole; a processor's is the share of each thread.
     fn moving(&self, bytes: usize) -> f64 {
         bytes as f64 / (self.hardware.device.bandwidth * self.threads as f64)
     }

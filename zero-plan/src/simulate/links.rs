@@ -66,12 +66,12 @@ pub struct Routes<'a> {
 }
 
 impl<'a> Routes<'a> {
-    /// Of a mesh.
+    /// The routes of a mesh.
     pub fn new(hardware: &'a Hardware, mesh: &'a Mesh) -> Self {
         Self { hardware, mesh }
     }
 
-    /// Those of a collective along an axis that is `zero` or `replica`. All of its communicators work at once.
+    /// The route of a collective along an axis that is `zero` or `replica`. All of its communicators work at once.
     pub fn collective(&self, axis: Axis, pipeline: usize) -> Route {
         let at = Coordinates { zero: 0, replica: 0, pipeline };
         let member = |i| match axis {
@@ -95,15 +95,15 @@ impl<'a> Routes<'a> {
         Route { ranks, hops: 1, ..self.route(true, false, self.mesh.ranks_per_node()) }
     }
 
-    /// Those of a parcel from one pipeline stage to another. All ranks of a node may send one at once.
+    /// The route of a parcel from one pipeline stage to another. All ranks of a node may send one at once.
     pub fn parcel(&self, from: usize, to: usize) -> Route {
         let node = |pipeline| self.mesh.node(self.mesh.rank(Coordinates { zero: 0, replica: 0, pipeline }));
         let route = self.route(node(from) != node(to), false, self.mesh.ranks_per_node());
         Route { ranks: 2, hops: usize::from(from != to), ..route }
     }
 
-    /// Those of the agreement of all ranks: few bytes, which ranks of a processor read from one another, and others bring by a
-    /// tree there and back.
+    /// The route of the agreement of all ranks: few bytes, which ranks on processors read from one another, and others send
+    /// along a tree there and back.
     pub fn agreement(&self) -> Route {
         let ranks = self.mesh.ranks();
         let route = self.route(self.mesh.nodes > 1, true, self.mesh.ranks_per_node());
@@ -132,7 +132,7 @@ impl<'a> Routes<'a> {
         }
     }
 
-    /// Memory that ranks share: nothing travels, and one that waits goes on once it is woken.
+    /// Memory that ranks share: nothing travels, and a rank that waits goes on once it is woken.
     fn memory(&self) -> Route {
         let node = &self.hardware.node;
         let takes_turns = self.mesh.ranks_per_node() > node.devices;
@@ -142,7 +142,7 @@ impl<'a> Routes<'a> {
 }
 
 impl Flow {
-    /// The axis of a collective; none for what is not one along an axis.
+    /// The axis of a collective; none for all that is not a collective along one axis.
     pub const fn axis(self) -> Option<Axis> {
         match self {
             Flow::Gather | Flow::Reduce => Some(Axis::Zero),

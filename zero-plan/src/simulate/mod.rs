@@ -90,7 +90,7 @@ pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
     }
 }
 
-/// A configuration as ranks of some hardware have it: on GPUs, places and streams are theirs.
+/// A configuration as ranks of some hardware have it: on GPUs, with the places and streams of GPUs.
 pub const fn on_hardware(config: Config, hardware: &Hardware) -> Config {
     match hardware.device.kind {
         Processor::Gpu => Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..config },
@@ -118,7 +118,7 @@ pub const fn on_hardware(config: Config, hardware: &Hardware) -> Config {
 /// ```
 ///
 /// # Errors
-/// Where the hardware has not what the mesh needs.
+/// If the hardware lacks something that the mesh needs.
 pub fn simulate(plan: &Plan, hardware: &Hardware) -> Result<Timeline, Impossible> {
     simulate_with(plan, hardware, threads_of_rank(plan, hardware))
 }

@@ -93,8 +93,8 @@ pub struct FlowPrediction {
     pub busy_s: f64,
     /// Seconds of it, latencies included, that no computation hides.
     pub exposed_s: f64,
-    /// Seconds that the collectives of a step take one after another on rings; none for what is no collective along an axis,
-    /// and where ranks send those of other hosts directly what these need.
+    /// Seconds that the collectives of a step take one after another on rings; none for all but collectives along an axis,
+    /// and where ranks send directly what those of other hosts need.
     pub ring_s: Option<f64>,
     /// And by trees.
     pub tree_s: Option<f64>,
@@ -189,8 +189,8 @@ impl Prediction {
     }
 }
 
-/// What is in use of the arena of a rank of a pipeline stage, at each change: an op has what it needs from the end of the one
-/// before it on, while it waits, too.
+/// The bytes in use in the arena of a rank of a pipeline stage, at each change: an op has what it needs from the end of the op
+/// before it on, so also while it waits.
 fn in_use(plan: &Plan, timeline: &Timeline, pipeline: usize) -> Vec<(f64, usize)> {
     let lane = &timeline.lanes[pipeline];
     let bytes = plan.in_use(pipeline).into_iter().map(|regions| regions.iter().sum());
@@ -308,7 +308,7 @@ fn traffic(
     flows
 }
 
-/// The axis of the collective that an op begins; none for what is none.
+/// The axis of the collective that an op begins; none if it begins no collective.
 fn axis(plan: &Plan, pipeline: usize, op: usize) -> Option<Axis> {
     match plan.pipeline_stages[pipeline].step[op] {
         Op::Gather { .. } | Op::Reduce { .. } => Some(Axis::Zero),
@@ -335,7 +335,7 @@ fn op_name(plan: &Plan, op: Op) -> String {
     op.unit().map_or(op.name().to_owned(), |unit| format!("{} {}", op.name(), plan.units[unit].field))
 }
 
-/// What a segment is: its kind, without the numbers of units and micro-batches, and these. The start of a step is none.
+/// A segment's kind, without the numbers of its unit and micro-batch, and these. None for the start of a step.
 fn path_segment(plan: &Plan, timeline: &Timeline, segment: CriticalStretch) -> Option<PathSegment> {
     let CriticalStretch { what, start_s, end_s } = segment;
     let (lane, op, name) = match what {

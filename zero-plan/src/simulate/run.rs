@@ -22,7 +22,7 @@ const DONE_S: f64 = 1e-15;
 /// Where a lane is.
 #[derive(Clone, Copy, PartialEq)]
 enum LaneState {
-    /// In front of an op, or in it, and it has not been found out whether it can go on.
+    /// Before an op, or in it, and it is not known yet whether it can go on.
     Ready,
     /// It waits until then.
     Sleeping(f64),
@@ -43,17 +43,17 @@ enum OpNeed {
 /// A lane as it runs.
 struct Runner {
     state: LaneState,
-    /// The op that it is in or in front of.
+    /// The op that it is in, or enters next.
     next: usize,
     is_inside: bool,
     start_s: f64,
-    /// The cores that the op keeps busy in which it works.
+    /// The cores that its current op keeps busy.
     cores: f64,
     /// The last transfer that each unit's gather, and each bucket's reductions along `zero` and `replica`, began.
     gathers: Vec<Option<usize>>,
     reductions: Vec<Option<usize>>,
     combinations: Vec<Option<usize>>,
-    /// The transfer that the op began that it is in.
+    /// The transfer that its current op began.
     own: Option<usize>,
     /// The transfers of parcels that it has sent, and the ops by which it took parcels, of each kind.
     sent: [Vec<usize>; Parcel::ALL.len()],
@@ -67,7 +67,7 @@ pub struct SimulatedRun<'a> {
     plan: &'a Plan<'a>,
     costs: &'a Costs<'a>,
     routes: Routes<'a>,
-    /// Those of the collectives of each lane along `zero` and `replica`, which are worked out once for all ops.
+    /// The routes of the collectives of each lane along `zero` and `replica`, which are worked out once for all ops.
     collectives: Vec<[Route; 2]>,
     runners: Vec<Runner>,
     timeline: Timeline,
@@ -237,8 +237,8 @@ impl<'a> SimulatedRun<'a> {
         }
     }
 
-    /// Begins what an op exchanges along an axis. What is sent straight takes as long as what the plan says goes to other hosts, as
-    /// the rest is read where it lies or travels beside it; all else goes along the way that the hardware has.
+    /// Begins what an op exchanges along an axis. If it is sent straight, it takes as long as what the plan sends to other
+    /// hosts, as the rest is read where it lies or travels meanwhile; all else takes the hardware's own route.
     fn exchange(&mut self, lane: usize, flow: Flow, axis: Axis, op: Op) -> Option<usize> {
         let config = &self.plan.config;
         if is_straight(config, op) {
@@ -382,7 +382,7 @@ impl<'a> SimulatedRun<'a> {
     }
 }
 
-/// Whether each rank sends those of other hosts by itself what they need in an op: by MPI always, by NCCL but where that gathers.
+/// Whether each rank itself sends the ranks of other hosts what they need in an op: always with MPI, with NCCL unless it gathers.
 pub(super) fn is_straight(config: &Config, op: Op) -> bool {
     config.sends_messages() || config.spans_hosts() && !matches!(op, Op::Gather { .. } | Op::Spread { .. })
 }

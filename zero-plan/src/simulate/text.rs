@@ -10,9 +10,9 @@ use crate::report::Table;
 /// Prints a prediction.
 pub struct PredictionText<'a>(pub &'a Prediction);
 
-/// Kinds of ops that are told of the critical path.
+/// The number of kinds of ops that are shown of the critical path.
 const CRITICAL: usize = 8;
-/// Equal parts of a step of which is told what memory is in use.
+/// The number of equal parts of a step for which the memory in use is shown.
 const SPELLS: usize = 8;
 
 impl fmt::Display for PredictionText<'_> {

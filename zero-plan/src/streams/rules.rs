@@ -41,8 +41,8 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
         out[op] = Queued::of(stream);
         if let Some(before) = rules.need(ops[op]) {
             let other = out[before].stream;
-            // What a stream knows of `Compute`, the only one that others wait for, it has been told by it. So there is nothing
-            // that it could know by way of a third one.
+            // The other streams wait for `Compute` alone, so each knows about `Compute` by its own waits only, and nothing
+            // reaches it by way of a third stream.
             if other as usize != stream as usize && known[stream as usize][other as usize] <= before {
                 known[stream as usize][other as usize] = before + 1;
                 out[op].after = Some(before as u32);

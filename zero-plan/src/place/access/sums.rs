@@ -12,7 +12,7 @@ impl OfOp<'_, '_> {
         at.zero * shard.len_bytes + within
     }
 
-    /// The term that the rank at `index` along an axis has of what the one at `of` sums.
+    /// The term of the rank at `index` along an axis in what the one at `of` sums.
     fn term(&mut self, axis: Axis, unit: usize, round: usize, index: usize, of: usize) {
         let (config, peer) = (&self.plan.config, self.own.along(axis, index));
         let content = match axis {
@@ -32,7 +32,7 @@ impl OfOp<'_, '_> {
         self.own.at.with(axis, of).summed_part(&self.plan.config.mesh, axis)
     }
 
-    /// Sums, for each host, what this one has of the part of this rank's counterpart there.
+    /// Sums, for each host, the terms that this host has of the part of this rank's counterpart there.
     pub(super) fn subtotal(&mut self, bucket: usize, round: usize, axis: Axis) {
         let (own, mates) = (self.own, self.plan.config.mates(axis));
         let index = own.at.along(axis);
@@ -117,8 +117,8 @@ impl OfOp<'_, '_> {
         self.note(own.at, to, self.summed(owner), start, true);
     }
 
-    /// Takes what each rank along an axis has summed. A part that a mate takes for the host is read there, where that mate wants
-    /// it.
+    /// Takes what each rank along an axis has summed. A part that a mate takes for the host is read where that mate
+    /// wants it.
     pub(super) fn spread(&mut self, bucket: usize, axis: Axis) {
         let own = self.own;
         for unit in self.units_of(bucket) {

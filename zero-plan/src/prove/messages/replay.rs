@@ -60,7 +60,7 @@ fn leave(messages: &Messages, rank: usize) -> Vec<Vec<usize>> {
     leave
 }
 
-/// The gathers of a rank: its ops that begin them, and behind how many of the messages that it receives for them each lies.
+/// The gathers of a rank: for each, how many messages it receives for the gathers up to this one; and all of these messages.
 struct Gathers {
     behind: Vec<usize>,
     received: Vec<usize>,
@@ -78,9 +78,9 @@ impl Gathers {
     }
 }
 
-/// For each op of a rank, the messages whose coming it waits for: those that are received for it; at the end of a gather, all of
-/// that gather and of those before it that come to any rank of its host along `zero`, and likewise of a spread along its axis; and
-/// numbers that come to any rank of its host.
+/// For each op of a rank, the messages whose coming it waits for: those that are received for it; at the end of a gather, all
+/// messages of this and earlier gathers that come to any rank of its host along `zero`; likewise those of a spread along its axis;
+/// and in an agreement all numbers that come to any rank of its host.
 fn come(
     messages: &Messages,
     needs: &[Vec<Option<MessageNeed>>],
@@ -102,7 +102,7 @@ fn come(
             come[need.op].push((rank, index));
         }
     }
-    // Which gather was the last of each unit; and of how many messages for gathers each mate's are waited for already.
+    // The last gather of each unit; and for each mate, how many of its messages for gathers were waited for already.
     let (mut begun, mut count) = (vec![None; messages.plan().units.len()], 0);
     let mut waited: Vec<usize> = vec![0; mates.len()];
     let mut spreads = [0; Axis::ALL.len()];

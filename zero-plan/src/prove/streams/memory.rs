@@ -8,7 +8,7 @@ use crate::layout::{Home, Kind};
 use crate::place::Access;
 use crate::plan::Plan;
 
-/// A stretch of a region to all of which the same was done.
+/// A stretch of a region whose bytes have all seen the same accesses.
 #[derive(Clone)]
 struct TouchedPiece {
     end: usize,
@@ -61,7 +61,7 @@ fn region_of(plan: &Plan, access: &Access) -> usize {
     plan.config.mesh.rank(holder) * Kind::ALL.len() + region as usize
 }
 
-/// Makes a piece begin at `at`, where one goes across it.
+/// Splits the piece that goes across `at`, if there is one.
 fn cut(pieces: &mut BTreeMap<usize, TouchedPiece>, at: usize) {
     let Some((_, across)) = pieces.range_mut(..at).next_back().filter(|(_, piece)| piece.end > at) else { return };
     let behind = across.clone();

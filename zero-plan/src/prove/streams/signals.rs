@@ -118,7 +118,7 @@ impl QueuedSoFar {
     pub fn awaits(&mut self, plan: &Plan, pipeline: usize, op: Op, position: &Position) -> [Option<AwaitedCounts>; 2] {
         let along = |axis, count, times| Some(AwaitedCounts { whose: CountedRanks::Along(axis), count, times });
         let first = match op {
-            // Publications come in one order on the ranks along `zero`, so all of them come to the count that this rank had then.
+            // Publications come in one order on the ranks along `zero`, so all ranks reach the count that this rank had then.
             Op::Gather { unit, .. } => along(Axis::Zero, SignalCount::Published, self.published[unit]),
             Op::Claim { bucket } => along(Axis::Zero, SignalCount::Settled, self.staged[staging_of(plan, bucket)]),
             Op::Settle { bucket, .. } => {
