@@ -21,8 +21,8 @@ pub fn build_unproven(request: &Request) -> Result<Binary, CommandError> {
     match program(request, None)? {
         Some(binary) => Ok(binary),
         None => {
-            let offers = offers(&read(&request.spec)?, &request.program);
-            Err(CommandError::Build { spec: request.spec.clone(), offers })
+            let offers = read(&request.spec).map(|spec| offers(&spec, &request.program));
+            Err(CommandError::Build { spec: request.spec.clone(), offers: offers.unwrap_or_default() })
         }
     }
 }

@@ -15,8 +15,8 @@ use crate::request::{ModelRequest, Request};
 use crate::workspace::Workspace;
 
 /// Compiles a spec with its model, and says on standard error what text the binary carries. The program may be asked for its sizes
-/// under other shapes, as [`zero_plan::shapes`] reads them. Gives none where a rank would need more than the budget of the spec, of
-/// which the compiler has told.
+/// under other shapes, as [`zero_plan::shapes`] reads them. Gives none where a rank would need more than the budget of the spec,
+/// which the compiler has reported.
 pub fn program(request: &Request, shapes: Option<&str>) -> Result<Option<Binary>, CommandError> {
     let Request { spec: path, program: ModelRequest { bin, size } } = request;
     let spec = read(path)?;

@@ -74,13 +74,13 @@ impl SegmentMap {
     }
 }
 
-/// Bytes of the host's segment that a rank shares with all others of it.
+/// Bytes of the segment that a rank shares with all others of its host.
 pub(crate) fn segment_bytes(plan: &Plan, rank: usize) -> usize {
     SegmentMap::of(plan, rank).segment_bytes
 }
 
-/// Bytes that all ranks on the host of one take together of its memory, at most: what they share, what is private to each if that
-/// lies there, and what lies outside the arenas.
+/// The most bytes that all ranks on the host of `rank` take of its memory together: what they share, what is private to
+/// each if that lies there, and what lies outside the arenas.
 pub(crate) fn job_bytes(plan: &Plan, rank: usize, run: &RunSize) -> usize {
     let (first, end) = plan.config.sharing(rank);
     let is_host = plan.config.device.is_host();
@@ -96,7 +96,7 @@ impl<'p, D: Device> Arena<'p, D> {
     /// Allocates on `device` what is private to `rank`; `segment` has [`segment_bytes`] bytes and is the same on all ranks.
     ///
     /// # Errors
-    /// Z0331 or Z0332 if the host has not that much memory to give; that of the device, if it has not.
+    /// Z0331 or Z0332 if the host does not have that much memory to give; the device's error, if the device does not.
     pub(crate) fn new(
         plan: &'p Plan<'p>,
         rank: usize,
@@ -179,7 +179,7 @@ impl<'p, D: Device> Arena<'p, D> {
         })
     }
 
-    /// How long the mapping is that is private to this rank, and those are that it shares with all others.
+    /// The length of the mapping that is private to this rank, and of those that it shares with all others.
     pub fn mapped_bytes(&self) -> [usize; 2] {
         let is_apart = self.shared.start() != self.segment.ptr();
         [self.private.len(), self.shared.len() + if is_apart { self.segment.len() } else { 0 }]
@@ -278,7 +278,7 @@ impl<'p, D: Device> Arena<'p, D> {
         StoredMut::of(self.width(place), unsafe { self.bytes_mut(place) })
     }
 
-    /// The width of the numbers at a place. Of what arrives, only sums over hosts are added up where they lie.
+    /// The width of the numbers at a place. An inbox has one only where sums over hosts are added up in it.
     pub(crate) fn width(&self, place: Place) -> Width {
         let sums = (place.region == Kind::Inbox && self.plan.config.subtotal_axis().is_some()).then_some(Width::F32);
         place.region.width(&self.plan.config).or(sums).expect("a region of one width")

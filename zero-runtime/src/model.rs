@@ -66,7 +66,7 @@ pub struct ShapeSizes {
 /// The device that a model computes on.
 pub type DeviceOf<M> = <<M as Model>::Shape as Shape>::Device;
 
-/// Arguments of a forward call, as the engine has them: what each byte is a part of, only the layer knows.
+/// Arguments of a forward call, as the engine has them: only the layer knows what each byte is a part of.
 pub struct ForwardBytes<'a, D> {
     /// [`Forward::params`]
     pub params: View<'a, D, u8>,
@@ -181,7 +181,7 @@ pub struct Fields<S: Shape, Y, const N: usize> {
     output: PhantomData<fn() -> Y>,
 }
 
-/// The sum of `N` fields: the code of the head beside that of all fields.
+/// All `N` fields together: the code of the head beside that of all fields.
 pub struct Whole<S: Shape, const N: usize> {
     /// Sizes and code.
     pub fields: Fields<S, Loss, N>,
@@ -358,7 +358,7 @@ impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
         Whole { fields: Fields { sizes, code, len, vocabulary, output: PhantomData }, head }
     }
 
-    /// The same fields, where what the last of them gives has another name.
+    /// The same fields, with another name for the type that the last of them gives.
     const fn giving<Z>(self) -> Fields<S, Z, N> {
         let Fields { sizes, code, len, vocabulary, .. } = self;
         Fields { sizes, code, len, vocabulary, output: PhantomData }
@@ -404,7 +404,7 @@ impl<S: Shape, Y, const N: usize> Fields<S, Y, N> {
 }
 
 impl<D: Device> HeadCode<D> {
-    /// Of a head; the vocabulary is the first field's to say.
+    /// The code of a head, without the vocabulary, which the first field gives.
     pub const fn of<S: Shape<Device = D>, L: Head<S> + ?Sized>() -> Self {
         Self {
             classes: L::CLASSES,

@@ -71,7 +71,7 @@ pub fn compare(a: &Checkpoint, b: &Checkpoint, progress: &(dyn Fn(u64) + Sync)) 
     Ok(comparison)
 }
 
-/// The tensors that both have in one shape, by their numbers; what others there are is told.
+/// The tensors that both have in one shape, by their numbers; all others go to `told`.
 fn common(a: &Checkpoint, b: &Checkpoint, told: &mut Vec<String>) -> Vec<(usize, usize)> {
     let (ours, theirs) = (&a.manifest.tensors, &b.manifest.tensors);
     let mut common = Vec::new();
@@ -154,7 +154,7 @@ fn about(a: &Manifest, b: &Manifest) -> Vec<String> {
     told
 }
 
-/// Tells every leaf of two values that differs, by its path.
+/// Adds every leaf in which two values differ to `told`, by its path.
 fn walk(path: &str, a: &Value, b: &Value, told: &mut Vec<String>) {
     match (a, b) {
         (Value::Object(ours), Value::Object(theirs)) => {

@@ -48,7 +48,7 @@ pub fn parse_name(name: &str) -> Option<(State, &str, usize)> {
     let (tensor, start) = rest.rsplit_once('@')?;
     let state = State::ALL.into_iter().find(|&it| state_name(it) == state)?;
     let parsed = start.parse().ok()?;
-    // One way to write it, so that names differ where entries do.
+    // Only one way to write the number is accepted, so that an entry has only one name.
     (format!("{parsed}") == start).then_some((state, tensor, parsed))
 }
 

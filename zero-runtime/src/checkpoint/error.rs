@@ -82,7 +82,7 @@ impl CheckpointError {
         }
     }
 
-    /// Whether it is what became of a checkpoint since it was written, so that an older one may be whole.
+    /// Whether a checkpoint was damaged since it was written, so that an older one may be whole.
     pub fn is_damage(&self) -> bool {
         matches!(
             self,

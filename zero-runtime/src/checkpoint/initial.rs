@@ -88,7 +88,7 @@ impl Checkpoint {
         Ok(own.into_iter().map(numbered).collect())
     }
 
-    /// The state that parameters are best read from: the master copy, of which they are rounded, if there is one.
+    /// The state that parameters are best read from: the master copy, from which they are rounded, if there is one.
     pub fn best_parameters(&self) -> State {
         if self.has(State::Master) { State::Master } else { State::Parameters }
     }

@@ -14,7 +14,7 @@ use super::error::CheckpointError;
 pub(super) const LOCK: &str = "lock";
 /// Where the system says what this machine is called.
 const HOST: &str = "/proc/sys/kernel/hostname";
-/// As much of what another run has written there is shown.
+/// The most bytes that are shown of what another run has written there.
 const HOLDER_BYTES_MAX: u64 = 200;
 
 /// Takes the lock of a folder. The system frees it when the file is closed, and so when the process ends, however it does.

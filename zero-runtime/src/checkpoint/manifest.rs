@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 pub const MANIFEST: &str = "manifest.jsonl";
 /// The version of the format that is written and read.
 pub const FORMAT: u32 = 1;
-/// Bytes that one hash of a file is of. The last chunk of a file may be shorter.
+/// Bytes of a file that one hash covers. The last chunk of a file may be shorter.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
 /// All that a checkpoint says of itself. In its file it is one line of JSON, and a second line with the hash of the first.
@@ -120,7 +120,7 @@ pub struct PlanInfo {
     pub params_width: String,
     /// The width of sums of gradients.
     pub reduce_width: String,
-    /// What the optimizer updated.
+    /// The width of what the optimizer updated.
     pub master_width: String,
     /// The width of moments.
     pub moments_width: String,

@@ -4,7 +4,7 @@
 //! Writing: each rank has a [`Shard`], and writes its file by a [`ShardWriter`] to a folder that the [`Store`] of the run has
 //! begun; the store then gives it its name, at once and whole. All operations on files go through a [`Disk`].
 //!
-//! Reading: [`Checkpoint::open`] believes no more of a folder than hashes hold. [`Elements`] are those of one state of all
+//! Reading: [`Checkpoint::open`] trusts only what agrees with hashes. [`Elements`] are the numbers of one state of all
 //! tensors, wherever files have them.
 
 mod compare;

@@ -184,7 +184,7 @@ impl ShardFile {
         by_name: &HashMap<&str, usize>,
     ) -> Result<Self, CheckpointError> {
         let path = folder.join(&sums.name);
-        // A pipe would never be open.
+        // Opening a pipe would never return.
         let metadata = fs::symlink_metadata(&path).map_err(CheckpointError::unreadable(&path))?;
         if !metadata.is_file() {
             return Err(CheckpointError::malformed(&path, "is not a file"));
@@ -196,7 +196,7 @@ impl ShardFile {
         let file = File::open(&path).map_err(CheckpointError::unreadable(&path))?;
         let mut shard = Self { path, file: Some(file), entries: Vec::new() };
         let (head, fault) = shard.head(sums)?;
-        // Also of a file that was changed, as it is more help to know what it is, if that can be known.
+        // Also for a file that was changed: it helps more to know which file it is, if that can be known.
         let says = head.get(LENGTH_BYTES as usize..).and_then(told);
         if let Some(found) = says.filter(|&found| found != (rank, manifest.step)) {
             return Err(CheckpointError::Exchanged { path: shard.path, expected: (rank, manifest.step), found });
@@ -222,7 +222,7 @@ impl ShardFile {
         read.map_err(CheckpointError::unreadable(&self.path))
     }
 
-    /// The header with its length, as far as chunks go whose hashes hold, and the first chunk whose hash does not.
+    /// The header with its length, up to the end of the first chunk whose hash does not hold, and which chunk that is.
     fn head(&self, sums: &FileSums) -> Result<(Vec<u8>, Option<usize>), CheckpointError> {
         let (mut head, mut needed) = (Vec::new(), LENGTH_BYTES);
         let mut fault = None;

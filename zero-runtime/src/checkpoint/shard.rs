@@ -12,7 +12,7 @@ use super::manifest::{CHUNK_BYTES, FileSums, TensorInfo, shard_name, sums_name};
 use super::sealed::seal;
 use crate::plan::Width;
 
-/// What the header says that the file is.
+/// The name of the format in the header.
 pub(super) const FORMAT_NAME: &str = "zero-checkpoint-1";
 /// Data begins at a multiple of so many bytes.
 const ALIGNMENT: usize = 64;
@@ -214,7 +214,7 @@ pub(super) fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<
     written.map_err(CheckpointError::unwritable(path))
 }
 
-/// What the header of a file says that the file is: the rank and the step.
+/// The rank and the step that the header of a file names.
 pub(super) fn told(header: &[u8]) -> Option<(usize, u64)> {
     let Value::Object(header) = serde_json::from_slice(header).ok()? else { return None };
     let told: &Map<String, Value> = header.get("__metadata__")?.as_object()?;

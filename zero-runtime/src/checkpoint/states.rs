@@ -18,7 +18,7 @@ use crate::plan::{Precision, Width};
 use crate::transport::Transport;
 use crate::weights::{NamedTensor, model_tensors};
 
-/// Those of a model but for what is tied, in the order of units and of their flat buffers.
+/// The tensors of a model except those that are tied, in the order of units and of their flat buffers.
 pub fn tensors_of<M: Model>() -> Vec<TensorInfo> {
     let own = model_tensors::<M>().into_iter().filter(|named| !named.is_alias);
     own.map(|NamedTensor { name, shape, transposed, unit, start, .. }| TensorInfo {

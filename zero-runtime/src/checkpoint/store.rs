@@ -189,7 +189,7 @@ impl Store {
         Ok(whole)
     }
 
-    /// Removes what a new checkpoint makes needless. Newer ones are of a run that this one did not go on from: they stay.
+    /// Removes what a new checkpoint makes needless. Newer ones stay: they are of a run that this did not go on from.
     fn remove_old(&self, disk: &dyn Disk, step: u64, keep: Option<NonZeroU64>) -> Result<(), (PathBuf, io::Error)> {
         let here = |source| (self.path.clone(), source);
         let mut old: Vec<PathBuf> = Vec::new();

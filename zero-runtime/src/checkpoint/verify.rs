@@ -74,7 +74,7 @@ impl Checkpoint {
         faults.into_iter().map(|(_, error)| error).collect()
     }
 
-    /// Fills `bytes` with a chunk, which is as it was written.
+    /// Fills `bytes` with a chunk, and checks that it is as it was written.
     ///
     /// # Errors
     /// Z0385, or Z0387 if it was changed.

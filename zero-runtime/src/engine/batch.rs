@@ -146,7 +146,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             device.convert(StoredMut::of(compute, entering), Stored::of(Width::F32, given));
         }
         if let Some(misfit) = misfit {
-            // All ranks find out together, where they agree on the loss, and none of them learns from this step.
+            // All ranks find out together when they agree on the loss, so none of them learns from this step.
             device.restage(self.arena.own_words_mut(1), |loss| loss.fill(f64::NAN));
             walk.misfit.get_or_insert(misfit);
         }

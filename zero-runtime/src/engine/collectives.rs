@@ -1,5 +1,5 @@
-//! Collectives: does what ops that communicate do with bytes once they are there: it copies, changes widths, and sums along the
-//! plan's tree. The transport says when; the plan says where. Never waits but in the transport.
+//! Collectives: does the work of communicating ops on bytes that have arrived: copies them, changes their width, and
+//! sums them along the plan's tree. The transport says when; the plan says where. Never waits except in the transport.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::device::{Device, Stored, Write};
 use crate::transport::{Lost, Transport};
 use crate::view::View;
 
-/// One rank's part in what ranks do together: its memory, its device, and its way to the others. An [`super::Engine`] has
-/// one; by itself it is for measuring what communication takes.
+/// One rank's side of all communication: its memory, its device, and its transport. An [`super::Engine`] has one; used
+/// on its own, it measures how long communication takes.
 pub struct Collectives<'p, D: Device, T> {
     pub(super) plan: &'p Plan<'p>,
     pub(super) arena: Arc<Arena<'p, D>>,
@@ -25,7 +25,7 @@ pub struct Collectives<'p, D: Device, T> {
     moved: Moved,
 }
 
-/// The part of a micro-batch's tokens that there are.
+/// How many of a micro-batch's tokens are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     pub tokens: usize,
@@ -87,7 +87,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         self.position.pass(op);
     }
 
-    /// Waits until the device has done all ops so far, for the host to look at what came of them.
+    /// Waits until the device has done all ops so far, so that the host can read their results.
     pub(super) fn finish(&mut self) -> Result<(), Lost> {
         self.transport.await_device(&self.device)?;
         self.require_device()
@@ -178,7 +178,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         (bucket.first..=bucket.last).filter(|&unit| plan.placements[unit].padded > 0)
     }
 
-    /// The count of terms of another rank: of those that are read where they lie, or of those that are brought here.
+    /// The traffic that terms of another rank count towards: those read in place, or those brought here.
     fn terms_of(&mut self, rank: usize) -> &mut Traffic {
         let is_near = self.plan.config.reaches(self.arena.rank(), rank);
         if is_near { &mut self.moved.in_place } else { &mut self.moved.copied }
@@ -200,8 +200,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         unsafe { if rank == self.arena.rank() { self.arena.bytes(place) } else { self.transport.peer(rank, place) } }
     }
 
-    /// The parameters or gradients that a rank has at a place, to copy. Of an inbox these are parameters, where the terms of sums
-    /// arrive as well.
+    /// The parameters or gradients that a rank has at a place, to copy. From an inbox these are parameters, although
+    /// the terms of sums arrive there too.
     pub(super) fn of_rank(&self, rank: usize, place: Place) -> Stored<'_, D> {
         let region = if place.region == Kind::Inbox { Kind::Parameters } else { place.region };
         Stored::of(self.arena.width(Place { region, ..place }), self.bytes(rank, place))
@@ -308,8 +308,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
-    /// Sums what all hosts have of this rank's part of a unit along an axis. Sums of subtrees that hosts have parts of are added
-    /// in f32 where the first of them lies, as in a sum in one go.
+    /// Sums what all hosts have of this rank's part of a unit along an axis. If several hosts have parts of one
+    /// subtree, their sums are added in f32 in the place of the first, as in a sum in one go.
     fn sum_hosts(&mut self, axis: Axis, unit: usize, to: Place, write: Write) {
         let (own, config) = (self.places(), &self.plan.config);
         let subtrees = config.subtrees(axis);
@@ -330,7 +330,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     fn sum(&mut self, axis: Axis, bucket: usize, round: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let (ranks, index) = (config.mesh.len(axis), own.at.along(axis));
-        // A sum over one replica is of one round. The sum over all of them is added to that of the rounds before.
+        // A sum within one replica covers one round. The sum over all replicas is added to that of earlier rounds.
         let is_new = round == 0 || axis == Axis::Zero && config.has_partials();
         let write = if is_new { Write::Set } else { Write::Add };
         for unit in self.units_of(bucket) {
@@ -357,10 +357,10 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         from.len_bytes
     }
 
-    /// Gathers what the ranks along an axis have summed: replicas the parts of this rank's shards, others their shards into
-    /// this rank's own gradients. What a mate has taken for the host is copied from where that mate wants it: before this rank
-    /// enters the agreement on loss and norm. The mate writes there again in the next step, when all have entered it, so the two
-    /// are in order without another wait.
+    /// Gathers what the ranks along an axis have summed: from replicas the parts of this rank's shards, from other
+    /// ranks their shards, into this rank's own gradients. What a mate has taken for the host is copied from that
+    /// mate's own place, before this rank enters the agreement on loss and norm. The mate writes there again in the
+    /// next step, when all have entered it, so the two need no other wait.
     fn spread(&mut self, bucket: usize, axis: Axis) {
         let own = self.places();
         for unit in self.units_of(bucket) {

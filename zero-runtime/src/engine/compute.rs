@@ -88,8 +88,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         if self.is_head(unit) { Width::F32 } else { self.plan.config.precision.compute }
     }
 
-    /// Fills what a layer is to write with NaN of any width, in a debug build: what it forgets then shows as a number that is
-    /// not finite, not as what happened to lie there.
+    /// In a debug build, fills what a layer is to write with NaN of any width: an element that it forgets then shows as
+    /// a number that is not finite, instead of an old value.
     fn poison<const N: usize>(&self, unwritten: [&mut ViewMut<DeviceOf<M>, u8>; N]) {
         if cfg!(debug_assertions) {
             unwritten.into_iter().for_each(|view| self.ranks.device.fill(view.reborrow(), u8::MAX));
@@ -115,7 +115,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// The cache of a unit in decoding, after `before` tokens.
     fn cache(&self, unit: usize, before: usize) -> ViewMut<'_, DeviceOf<M>, u8> {
         let place = self.ranks.places().cache(unit);
-        // SAFETY: behind all that units take turns with in a decoding walk, and apart from the caches of other units.
+        // SAFETY: it lies after all memory that units take turns to use in a decoding walk, apart from other caches.
         let mut cache = unsafe { self.arena.bytes_mut(place) };
         if before == 0 {
             self.poison([&mut cache]);
@@ -170,8 +170,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
     }
 
-    /// Where the gradients of a unit's parameters go: to those of earlier micro-batches where they are held; otherwise nothing
-    /// of another unit is left in its flat buffer.
+    /// Where the gradients of a unit's parameters go: they are added to those of earlier micro-batches if these are
+    /// held; otherwise they replace whatever another unit left in the flat buffer.
     fn grads(&self, unit: usize, micro_batch: usize) -> Grads<'_, DeviceOf<M>> {
         let (places, device) = (self.ranks.places(), &self.ranks.device);
         let adds = self.plan.config.holds_gradients() && micro_batch > 0;

@@ -120,8 +120,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         if let Some((rank, misfit)) = self.first_misfit(walk.misfit)? {
             return Ok(self.out_of_range(rank, misfit, step, trained).into());
         }
-        // A sum shows on every rank what came from one, so what a rank found of its own goes first. What goes wrong on one
-        // pipeline stage goes on to the next: forward the first unit counts, backward the last.
+        // A sum spreads one rank's fault to all ranks, so faults in a rank's own results come first. A fault also
+        // spreads to the next pipeline stage: forward, the first unit counts; backward, the last.
         const PHASES: [FaultyPhase; 4] =
             [FaultyPhase::Forward, FaultyPhase::Backward, FaultyPhase::Sum, FaultyPhase::Nowhere];
         let (phase, unit) = search.0.unwrap_or((FaultyPhase::Nowhere, 0));
@@ -131,7 +131,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Ok(NonFinite { step, trained, rank, unit, phase }.into())
     }
 
-    /// Of what ranks found of their own, the first in order of its numbers, and the first rank that found it.
+    /// The first of what all ranks found, in the order of its numbers, and the lowest rank that found it.
     fn first_of(&mut self, found: [f64; 3]) -> Result<(usize, [f64; 3]), Lost> {
         self.exchange(ExchangeReason::Diagnose, &found)?;
         let all = self.exchanged_of(found.len()).as_chunks().0.iter().enumerate();

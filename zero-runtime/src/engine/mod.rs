@@ -1,27 +1,27 @@
 //! Engine: executes a plan. A step is a loop over a static table; nothing is allocated in it, nothing is looked up, and
 //! nothing is decided that the plan has not decided.
 //!
-//! `batch` takes in data, `compute` has the ops that call layers, `collectives` those that bring in what other ranks have,
-//! `update` those at the end of a step, in `words` that the host reads once a step; `parameters` fills and reads parameters
-//! and their states, `queues` follows the streams of a plan on a device that has queues, `checkpoint` gives states to be written
-//! and takes them back, `diagnose` finds out where a number went wrong, `record` notes when ops begin and end, `rehearsal` gets a
-//! device ready, `turn` sees to it that what a rank does is what the others expect of it.
+//! `batch` takes in data. `compute` has the ops that call layers, `collectives` those that bring in data of other
+//! ranks, `update` those at the end of a step. `words` has the few numbers of a step. `parameters` fills and reads
+//! parameters and their states, `queues` follows the streams of a plan on a device that has queues, `checkpoint` gives
+//! states to be written and takes them back, `diagnose` finds where a number went wrong, `record` notes when ops begin
+//! and end, `rehearsal` gets a device ready, `turn` makes sure that all ranks make the same calls.
 //!
 //! # Why no safe call races
 //!
-//! Ranks read one another's memory without locks, so this has to be argued. What is shared lies in the arena. Safe code
-//! reaches the arena through the engine alone: [`Arena`] shows sizes, the calls of [`Transport`] are unsafe but for
-//! counts, and the views that layers and datasets get end with the call that they were made for. So what remains is that
-//! engines of different ranks are called in different orders, or stop being called.
+//! Ranks read one another's memory without locks, so this needs an argument. Shared memory lies in the arena. Safe code
+//! reaches it only through the engine: [`Arena`] shows sizes, the calls of [`Transport`] that reach bytes are unsafe,
+//! and the views that layers and datasets get end with the call that they were made for. Two cases remain: engines of
+//! different ranks are called in different orders, or stop being called.
 //!
-//! - Of what another rank reads, a rank writes parameters in an update, and gradients and parcels in a step or an
-//!   evaluation.
+//! - A rank writes the memory that other ranks read at these times: parameters in an update, and gradients and parcels
+//!   in a step or an evaluation.
 //! - Gradients and parcels are written only after a wait for the counts of their readers, and read only after a wait
 //!   for the counts of their writers. Counts follow from what a rank has really done, whatever it was called for,
 //!   so a rank that is called in another order makes others wait, or end; it cannot make them read too early.
-//! - Parameters are first written by [`Engine::load`] alone, before they are published, and nobody reads a unit of a peer before
-//!   that peer has published it as often as the reader has. As a step, an evaluation, a prediction and
-//!   [`Engine::parameters`] insist that all units have been loaded, that is once at least.
+//! - Parameters are first written by [`Engine::load`] alone, before they are published, and nobody reads a unit of a
+//!   peer before that peer has published it as often as the reader has. That is at least once, because a step, an
+//!   evaluation, a prediction and [`Engine::parameters`] require that all units have been loaded.
 //! - Parameters are then written by updates, after an exchange that returns only when every rank has entered it for the
 //!   same reason, with the same number of steps behind it, and so has ended whatever it read parameters for. If one has
 //!   another reason, all panic.
@@ -108,7 +108,7 @@ pub struct Engine<'p, M: Model, T> {
     ranks: Collectives<'p, DeviceOf<M>, T>,
     /// For each unit, the stretches of what this rank updates that share a weight decay.
     segments: Vec<Vec<UpdatedStretch>>,
-    /// Which ops others of their pass wait for.
+    /// The ops that later ops of the same pass wait for.
     awaited: AwaitedOps,
     /// Whether weight decay applies to embeddings.
     decays_embeddings: bool,
@@ -139,11 +139,11 @@ struct WalkState {
     misfit: Option<IdMisfit>,
     /// Sequences, and tokens in each of them.
     shape: (usize, usize),
-    /// The first tokens, whose losses count.
+    /// The number of first tokens whose losses count.
     counted: usize,
     /// Stop before the head and leave its input: for predictions.
     headless: bool,
-    /// The tokens of the sequence that earlier decoding walks have brought; none where this is no decoding walk.
+    /// Tokens of the sequence from earlier decoding walks; none if this is not a decoding walk.
     before: Option<usize>,
 }
 
@@ -187,14 +187,14 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
     }
 
-    /// Whether weight decay applies to embeddings, as it does unless this says otherwise: to tables of
+    /// Sets whether weight decay applies to embeddings, which it does by default: to tables of
     /// [`crate::layer::Tensors::embedding`], and so to a head that is tied to one.
     pub fn decay_embeddings(&mut self, decay: bool) {
         self.decays_embeddings = decay;
     }
 
-    /// Whether a device that works in queues is asked for each step op by op, and does not keep the steps after the first as
-    /// one; to the same bits. Other devices know no difference.
+    /// Sets whether a device with queues gets each step op by op, instead of keeping a step and repeating it as a
+    /// whole. The bits are the same. Other devices ignore this.
     pub fn run_eagerly(&mut self, eager: bool) {
         self.is_eager = eager;
     }
@@ -241,7 +241,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// # Errors
     /// [`Lost`] if another rank has ended.
     pub fn compare_clocks(&mut self) -> Result<Option<ClockLook>, Lost> {
-        // None of them is late.
+        // All ranks have come when this returns, so none is late.
         self.gather_numbers(&[0.0])?;
         self.ranks.transport.compare_clocks()
     }
@@ -256,8 +256,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.record.take()
     }
 
-    /// One step. `batch` fills a micro-batch: its inputs and targets; it is asked again for the same micro-batches when
-    /// the step went wrong and the place is searched for.
+    /// One step. `batch` fills the inputs and targets of a micro-batch. If the step goes wrong, it is called again for
+    /// the same micro-batches, to find the place.
     ///
     /// # Errors
     /// [`RunError`]. After [`NonFinite`] or [`OutOfRange`], parameters are those before the step; after [`Lost`], the
@@ -306,7 +306,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.awaited.end_pass(self.plan, &self.ranks.device);
         self.ranks.device.end_repeated();
         self.ranks.require_device()?;
-        // The one look that the host takes at a step. Until it is over, this rank is at its last op.
+        // Only here does the host need the results of the step. Until they are there, this rank is at its last op.
         self.ranks.finish()?;
         self.arena.begin(None);
         let mut report = [bytemuck::Zeroable::zeroed()];
@@ -396,7 +396,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// The predictions of the head after `input`, a sequence no longer than the plan's: logits, unless it is a head of another
-    /// kind. Every rank must call it; those of the last pipeline stage get them, and are told so.
+    /// kind. Every rank must call it. Ranks of the last pipeline stage get the predictions, and true.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
@@ -411,9 +411,9 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.end(result)
     }
 
-    /// [`Engine::predict`] after `input` and the `before` tokens that earlier calls have brought, whose keys and values are
-    /// cached: a prompt in one call, and then token by token. It goes on from the last call, or from fewer of its tokens;
-    /// 0 begins a sequence. Any other walk over a table, a step or an evaluation for example, ends it.
+    /// [`Engine::predict`] after `input` and the `before` tokens of earlier calls, whose keys and values are cached: a
+    /// prompt in one call, and then token by token. A call goes on from the last one, or from fewer of its tokens; a
+    /// `before` of 0 begins a sequence. Any other walk over a table, such as a step or an evaluation, drops the cache.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
@@ -490,7 +490,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.arena.begin(None);
     }
 
-    /// Does the next op of this rank's table, whose place there is given too.
+    /// Does the next op of this rank's table, which is number `index` of `pass`.
     fn execute(
         &mut self,
         (pass, index): (Pass, usize),

@@ -112,8 +112,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         (unit..self.plan.units.len()).find(holds)
     }
 
-    /// The numbers that this rank stores of a state of a unit, and the stretch of the flat buffer that they are, padding included.
-    /// None where it has none: on another pipeline stage, or of a master copy where there is none.
+    /// The numbers that this rank stores of a state of a unit, and their stretch of the flat buffer, padding included.
+    /// None if it stores none: the unit is on another pipeline stage, or there is no master copy.
     pub fn state(&self, state: State, unit: usize) -> Option<(Stretch, Vec<f32>)> {
         let mut numbers = Vec::new();
         let stretch = self.read_state(state, unit, |_, piece| numbers.extend(piece))?;
@@ -228,14 +228,14 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                 each(start, &piece[..len]);
             }
         };
-        // SAFETY: between steps nobody writes parameters, and no step ends before this rank is in it: what it reads here it
-        // has read by then. Views end before the release.
+        // SAFETY: between steps nobody writes parameters, and no step ends before this rank has entered it, which it
+        // does only after its reads here. Views end before the release.
         unsafe {
             if self.plan.config.shards_parameters() {
                 self.ranks.position.restart();
                 self.ranks.run(Op::Gather { unit, slot: 0 })?;
                 self.ranks.run(Op::Wait { unit })?;
-                // In a slot in common all shards are as they are held.
+                // A slot in common has all shards as they are held, not rounded.
                 let is_there = self.plan.config.shares_slots();
                 if is_there {
                     self.for_each_piece(self.arena.stored(places.computed_on(unit, 0)), 0, &mut own);

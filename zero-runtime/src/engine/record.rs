@@ -37,7 +37,7 @@ impl Record {
     /// Room for the next `steps_max` steps of `ops_per_step` ops each: recording them allocates nothing.
     pub(crate) fn new(first_step: u64, ops_per_step: usize, steps_max: usize) -> Self {
         let (steps, ops) = (Vec::with_capacity(steps_max), Vec::with_capacity(steps_max * ops_per_step));
-        // The first look at the clock may have to find it.
+        // The first reading of the clock may take longer, so it is not left to a step.
         Self { first_step, steps, ops, ops_per_step, steps_max, step_start_ns: now_ns() }
     }
 
@@ -46,7 +46,7 @@ impl Record {
         Self { steps, ops, ops_per_step, ..*self }
     }
 
-    /// A step begins: whether it is to be recorded.
+    /// Begins a step; gives whether it is to be recorded.
     pub(crate) fn begin_step(&mut self) -> bool {
         // A step that failed has no end.
         self.ops.truncate(self.steps.len() * self.ops_per_step);

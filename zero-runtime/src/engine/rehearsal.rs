@@ -1,5 +1,5 @@
-//! Rehearsal: a walk over all ops of a step and of an evaluation in which a device computes nothing, and gets ready what they
-//! take. Never waits for another rank.
+//! Rehearsal: a walk over all ops of a step and of an evaluation in which a device computes nothing, but prepares what
+//! they need. Never waits for another rank.
 #![allow(unsafe_code)]
 
 use zero_plan::{Op, Pass};
@@ -10,11 +10,11 @@ use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
 
 impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
-    /// Gets ready what the first step would have to wait for, and other ranks with it: on a device with queues, kernels and ways
-    /// of products. It may take long. Parameters need not be there.
+    /// Prepares what the first step, and other ranks with it, would have to wait for: on a device with queues, kernels
+    /// and algorithms for matrix products. It may take long. Parameters need not be set yet.
     ///
     /// # Errors
-    /// [`Lost::Device`], with the op that cannot be had.
+    /// [`Lost::Device`], with the op that cannot be prepared.
     pub fn rehearse(&mut self) -> Result<(), Lost> {
         if !<DeviceOf<M> as Device>::QUEUES {
             return Ok(());

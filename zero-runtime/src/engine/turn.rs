@@ -18,26 +18,26 @@ pub(super) enum ExchangeReason {
 }
 
 impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
-    /// A call begins that meets other ranks.
+    /// Begins a call that meets other ranks.
     pub(super) fn begin(&mut self) {
         assert!(self.is_in_turn, "the last call of this engine did not come to its end, so other ranks expect another");
         self.is_in_turn = false;
     }
 
-    /// A call begins that uses parameters.
+    /// Begins a call that uses parameters.
     pub(super) fn begin_walk(&mut self) {
         let (loaded, units) = (self.loaded, self.plan.units.len());
         assert!(loaded == units, "`initialize` or `load` come first: {loaded} of {units} units have parameters");
         self.begin();
     }
 
-    /// The call ends as it did: in turn, unless another rank was lost. After a panic, nobody comes here.
+    /// Ends a call and passes on its result. It ends in turn unless another rank was lost. A panic never gets here.
     pub(super) fn end<R, E: MayBeLost>(&mut self, result: Result<R, E>) -> Result<R, E> {
         self.is_in_turn = !result.as_ref().is_err_and(E::is_lost);
         result
     }
 
-    /// Gathers the first `len` words of each rank, for the same reason on all of them, without a look at them.
+    /// Gathers the first `len` words of each rank, for the same reason on all of them; the host does not read them.
     pub(super) fn exchange_on_device(&mut self, turn: ExchangeReason, len: usize) -> Result<(), Lost> {
         let call = self.steps_done << 32 | (len as u64) << 8 | turn as u64;
         // SAFETY: an exchange changes no parameters, gradients or parcels; what may follow it rests on all ranks having
@@ -77,7 +77,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 }
 
-/// An error that may be that another rank has ended.
+/// An error that may mean that another rank has ended.
 pub(super) trait MayBeLost {
     fn is_lost(&self) -> bool;
 }

@@ -53,7 +53,7 @@ impl<D: Device> Arena<'_, D> {
         self.words_mut(self.all(), self.plan().config.mesh.ranks() * self.agreed(len))
     }
 
-    /// So many words of a rank, which has no more than ranks agree on.
+    /// Checks that a rank has `len` words: no more than ranks agree on.
     fn agreed(&self, len: usize) -> usize {
         assert!(len <= self.plan().agreed_values(), "{len} words");
         len
@@ -79,7 +79,7 @@ impl<D: Device> Arena<'_, D> {
         unsafe { ViewMut::from_raw(start, len) }
     }
 
-    /// Where the value at byte `start` of the words lies, of which there are `len` from there on.
+    /// The address of the first of `len` values, which begin at byte `start` of the words.
     fn first_of<T>(&self, start: usize, len: usize) -> *mut T {
         let bytes = words_bytes(self.plan().agreed_values(), self.plan().config.mesh.ranks());
         assert!(start + len * size_of::<T>() <= bytes, "{len} values at byte {start} of {bytes} bytes of words");

@@ -67,8 +67,8 @@ impl Crew {
         !self.members.is_empty()
     }
 
-    /// The exit code of a run whose ranks have all ended by themselves: that the last checkpoint is missing, if one of them says
-    /// so, and otherwise that the run was asked to end.
+    /// The exit code of a run whose ranks have all ended by themselves: that of a missing last checkpoint or of a
+    /// request to end, if one of the ranks says so, in this order; otherwise 0.
     pub fn code(&self) -> u8 {
         let says = |code: &u8| self.codes.contains(code);
         [EXIT_NOT_SAVED, EXIT_ASKED].into_iter().find(says).unwrap_or(0)
@@ -82,7 +82,7 @@ impl Crew {
         }
     }
 
-    /// Removes the ranks that have ended. If some failed, the error is that of one that has not told its own.
+    /// Removes the ranks that have ended. If some failed, the error is the first that no rank has printed, if any.
     pub fn reap(&mut self) -> Result<(), CrewFailure> {
         let mut failures = Vec::new();
         let mut running = Vec::new();

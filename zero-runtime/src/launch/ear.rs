@@ -10,7 +10,7 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use super::wire;
 
-/// From its making on, signals do nothing but wait to be heard.
+/// Once it exists, signals do nothing but wait to be heard.
 pub(super) struct Ear {
     delivery: SignalDelivery<OwnedFd, SignalOnly>,
 }

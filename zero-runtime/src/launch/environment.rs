@@ -11,8 +11,8 @@ use super::error::LaunchError;
 pub(super) const JOB: &str = "ZERO_JOB";
 /// Process id of our own launcher, which sets it.
 pub(super) const LAUNCHER_PID: &str = "ZERO_LAUNCHER_PID";
-/// The variable of ranks that says how often all of them were started anew. Our own launcher sets it from the first time on;
-/// who starts another launcher by [`super::launch_by`] also sets it before that, to 0.
+/// The variable of ranks that says how often all of them were started anew. Our own launcher sets it from the first
+/// restart on; a caller of [`super::launch_by`] also sets it for the first start, to 0.
 pub const RESTART: &str = "ZERO_RESTART";
 const JOIN_TIMEOUT_S: &str = "ZERO_JOIN_TIMEOUT_S";
 const JOIN_TIMEOUT_S_DEFAULT: usize = 60;
@@ -70,7 +70,7 @@ impl JobPlace {
         }
     }
 
-    /// The same, where a plan has ranks from the first up to the second of these on one host, and others elsewhere.
+    /// The same for a plan that has the ranks from `first` up to `end` on one host, and others elsewhere.
     ///
     /// # Errors
     /// Z0453 if the launcher has other ranks on this host, or numbers them in another way.
@@ -93,7 +93,7 @@ impl JobPlace {
         Self { here: found.unwrap_or(first..end), ..self }
     }
 
-    /// Whether it meets the ranks of this host for all of them.
+    /// Whether it is the rank that the other ranks of this host meet.
     pub(super) fn is_host(&self) -> bool {
         self.rank == self.here.start
     }
@@ -150,8 +150,8 @@ const OPEN_MPI: LauncherVariables = LauncherVariables {
     local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
     spread: Spread::LocalWorld("OMPI_COMM_WORLD_LOCAL_SIZE"),
 };
-/// PRRTE's own launcher, which numbers ranks, and says how many there are only where it is told that they are Open MPI's. Looked at
-/// where nothing else has numbered the process: others set this variable beside their own.
+/// PRRTE's own launcher, which numbers ranks, but says how many there are only if it is told that they are Open MPI's.
+/// It is used only if nothing else has numbered the process, because others set this variable beside their own.
 const PRRTE: LauncherVariables = LauncherVariables { rank: PMIX_RANK, ..OPEN_MPI };
 pub(super) const PMIX_RANK: &str = "PMIX_RANK";
 const PMI_RANK: &str = "PMI_RANK";
@@ -177,8 +177,8 @@ const JOB_PARTS: [&str; 8] = [
     SLURM_STEP,
 ];
 
-/// Looked up for the process that started this one. Where ranks have RANK and WORLD_SIZE and nothing else, it is the
-/// name of their job. No variable can have this name.
+/// The name under which the process that started this one is looked up. If ranks have only RANK and WORLD_SIZE, that
+/// names their job. No variable can have this name.
 pub(super) const PARENT: &str = "=parent";
 
 /// What a process with these variables is. `lookup` gives a variable's value, if it is set.

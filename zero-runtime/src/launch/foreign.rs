@@ -1,5 +1,5 @@
-//! Foreign: another launcher, as mpirun, which starts the ranks of all hosts. Here it is one process that is waited for, and
-//! started anew where that may help. Never knows its ranks.
+//! Foreign: another launcher, such as mpirun, which starts the ranks of all hosts. Here it is one process that is
+//! waited for, and started anew where that may help. Never knows its ranks.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(3);
 /// Whether the last SIGINT came from a terminal, which sends it to the launcher as well.
 static IS_OF_TERMINAL: AtomicBool = AtomicBool::new(false);
 
-/// Starts the launcher that `command` gives, which is told how often that was done before, and waits for it. It has to set
+/// Starts the launcher that `command` gives for the number of starts before, and waits for it. The launcher has to set
 /// [`super::RESTART`] to that number on all ranks: they then end as under our own launcher, and go on from the newest
 /// checkpoint after a restart.
 ///
@@ -58,21 +58,21 @@ fn run(options: &LaunchOptions, command: &impl Fn(u64) -> Command, code: &mut u8
     })
 }
 
-/// The error of a run whose checkpoints do not reach its last step. It is asked for even where the launcher has ended with success,
-/// because that of Open MPI 5 does so when it has lost a host.
+/// The error of a run whose checkpoints do not reach its last step. It counts if the launcher has ended with success,
+/// because that of Open MPI 5 does so even when it has lost a host.
 fn cut_short(options: &LaunchOptions) -> Option<LaunchError> {
     let (newest, last_step) = (options.newest(), options.last_step?);
     (newest.unwrap_or(0) < last_step).then_some(LaunchError::CutShort { newest, last_step })
 }
 
-/// Whether a launcher that ends so may be started anew. It gives the exit code of the rank that has failed, or one of its own
-/// where that has none: a rank was killed, or a host is lost.
+/// Whether a launcher that ends with this status may be started anew. It passes on the exit code of the rank that has
+/// failed, or gives one of its own if there is none: a rank was killed, or a host is lost.
 fn may_pass(status: ExitStatus) -> bool {
     let is_final = |code: i32| [0, EXIT_REPORTED, EXIT_NOT_SAVED, EXIT_ASKED].map(i32::from).contains(&code);
     !status.code().is_some_and(is_final)
 }
 
-/// As a shell would say it. That a restart may mend it is said to this process alone.
+/// The exit code that a shell would give, but not [`EXIT_AGAIN`], which is meant for this process alone.
 fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| EXIT_SIGNAL_BASE + status.signal().unwrap_or_default());
     match u8::try_from(code).unwrap_or(EXIT_REPORTED) {
@@ -81,7 +81,7 @@ fn exit_code(status: ExitStatus) -> u8 {
     }
 }
 
-/// Starts a launcher and waits for its end, which it gives, and whether somebody has asked for it.
+/// Starts a launcher and waits for its end. Gives its status, and whether somebody has asked for the end.
 fn attempt(mut command: Command, ear: &mut Ear) -> Result<(ExitStatus, bool), LaunchError> {
     let mut launcher = command.spawn().map_err(LaunchError::system("start the launcher of the ranks"))?;
     let mut is_asked = false;

@@ -68,7 +68,7 @@ pub(super) fn die_with(launcher_pid: u32) -> Result<(), LaunchError> {
     if parent_pid == Some(launcher_pid) { Ok(()) } else { Err(LaunchError::LauncherGone { pid: launcher_pid }) }
 }
 
-/// A wish that was passed on to the ranks.
+/// A request to end that was passed on to the ranks.
 struct Wish {
     signal: i32,
     deadline: Instant,

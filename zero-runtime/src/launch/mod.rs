@@ -96,8 +96,8 @@ pub(crate) fn has_restarts() -> bool {
     has_own_launcher() || std::env::var_os(RESTART).is_some()
 }
 
-/// The exit code of a rank that means `code`, to the process that has started it: [`EXIT_AGAIN`] says nothing to others than these
-/// two.
+/// The exit code of a rank that means `code`, to the process that has started it: only our own launcher and
+/// [`launch_by`] understand [`EXIT_AGAIN`].
 pub(crate) fn exit_code(code: u8) -> u8 {
     if code == EXIT_AGAIN && !has_restarts() { EXIT_REPORTED } else { code }
 }

@@ -28,7 +28,7 @@ pub struct LaunchOptions {
     pub restarts: u64,
     /// Where they leave their checkpoints: a restart that brings no newer one is the last.
     pub folder: Option<PathBuf>,
-    /// The step that leaves the last checkpoint of a run that comes to its end, where it leaves any.
+    /// The step of the last checkpoint of a run that comes to its end, if it leaves any.
     pub last_step: Option<u64>,
 }
 

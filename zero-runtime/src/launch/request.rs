@@ -1,5 +1,5 @@
-//! Request: SIGTERM and SIGINT as a wish that a process looks for when it can grant it, for so long. Never ends anything
-//! but this process, and that only when it was asked twice or has taken too long.
+//! Request: SIGTERM and SIGINT as a request to end, which a process checks for when it is able to end, up to a time
+//! limit. Never ends anything but this process, and that only when it was asked twice or has taken too long.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,9 +20,9 @@ const AFTER_LAUNCHER: Duration = Duration::from_secs(5);
 /// The signal by which this process was asked to end; 0 before.
 static ASKED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Turns SIGTERM and SIGINT into a wish to end. From here on the first of them is only noted, for [`asked_to_end`]; the
-/// second, and a wish that is not granted within `grace`, ends this process: with 128 and the number of the signal, as if
-/// nobody had turned it into one.
+/// Turns SIGTERM and SIGINT into requests to end. From here on the first of them is only noted, for [`asked_to_end`].
+/// The second ends this process, and so does a request that is not met within `grace`: with 128 plus the number of the
+/// signal, as if it had not been caught.
 ///
 /// A rank of our own launcher leaves the second to it, and is deaf to SIGINT, because a terminal sends that to both.
 ///
@@ -37,7 +37,7 @@ pub fn end_on_request(grace: Duration) -> Result<(), LaunchError> {
         let again = Arc::new(AtomicBool::new(false));
         for &signal in signals {
             if !has_own_launcher() {
-                // Before what notes the first signal, so that the second finds the note.
+                // Registered before the flag that notes the first signal, so that only the second finds it set.
                 flag::register_conditional_shutdown(signal, EXIT_SIGNAL_BASE + signal, Arc::clone(&again))?;
             }
             flag::register(signal, Arc::clone(&again))?;
@@ -68,7 +68,7 @@ fn limit(mut signals: Signals, grace: Duration) {
     if let Some(signal) = signals.forever().next() {
         std::thread::sleep(grace);
         print(&LaunchError::OutOfGrace { signal, grace, newest: None }.report());
-        // Of a rank its launcher has only to know that the error is told.
+        // The launcher of a rank only has to know that the error has been printed.
         std::process::exit(if has_own_launcher() { EXIT_REPORTED.into() } else { EXIT_SIGNAL_BASE + signal });
     }
 }

@@ -36,7 +36,7 @@ impl<E: Into<CrewFailure>> From<E> for EndCause {
 }
 
 impl CrewFailure {
-    /// Prints what no rank has told. Gives the exit code.
+    /// Prints the error, unless a rank has printed it. Gives the exit code.
     pub fn tell(&self) -> ExitCode {
         self.error.iter().for_each(|error| print(&error.report()));
         ExitCode::from(if self.error.is_some() { EXIT_RANK_FAILED } else { EXIT_REPORTED })
@@ -57,7 +57,7 @@ pub(super) fn ended_by(signal: i32) -> ExitCode {
     ExitCode::from((EXIT_SIGNAL_BASE + signal) as u8)
 }
 
-/// Makes an attempt, which is told how many there were before, and another one where that may help: as often as `options`
+/// Makes an attempt, which gets the number of restarts so far, and another one if that may help: as often as `options`
 /// say, but only once from the same checkpoint.
 pub(super) fn repeat(
     options: &LaunchOptions,

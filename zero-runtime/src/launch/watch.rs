@@ -196,7 +196,7 @@ impl Watch {
     pub fn fail_after(self) {
         std::thread::sleep(grace(false, true));
         self.links.ended.store(true, Ordering::Release);
-        // A rank that was stopped until now may not have heard it of the one that has told it.
+        // A rank that was stopped until now may not have heard that from the rank that has reported it.
         self.links.tell_all(&WireMessage::Told(self.links.code()));
     }
 

@@ -22,8 +22,8 @@ pub fn published(unit: &Unit, tensor: &Tensor) -> String {
     }
 }
 
-/// That lists of published names fit the layers that they stand on, and that each names one tensor. A program does this
-/// before its ranks start.
+/// Checks that lists of published names fit the layers that they stand on, and that each names one tensor. A program
+/// does this before its ranks start.
 ///
 /// # Errors
 /// [`Error::Names`], for the first name that does not.
@@ -61,7 +61,7 @@ fn does_not_fit(unit: &Unit, NamesMisfit { within, names, parts }: &NamesMisfit)
     }
 }
 
-/// That a name has the place of an index where there is one, and only there.
+/// Checks that a name has a place for the index if the unit has one, and only then.
 fn require_index(unit: &Unit, tensor: &Tensor) -> Result<(), Error> {
     let Some(weights) = &tensor.weights else { return Ok(()) };
     let (places, expected) = (weights.name.matches(INDEX).count(), usize::from(unit.index.is_some()));

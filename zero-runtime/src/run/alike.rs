@@ -29,8 +29,8 @@ pub fn ready<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p
     Ok(())
 }
 
-/// A rank whose value is not that of most that should have the same, and theirs; of two values that are as many, that of the
-/// first rank is right.
+/// A rank whose value is not the most common one among ranks that should have the same, and that value. If two values
+/// are equally common, that of the first rank is right.
 fn odd(plan: &Plan, mark: &Mark, values: &[u64]) -> Option<(usize, u64)> {
     let pipeline = |rank: usize| if mark.is_of_shapes { plan.config.mesh.coordinates(rank).pipeline } else { 0 };
     let peers = |rank: usize| (0..values.len()).filter(move |&peer| pipeline(peer) == pipeline(rank));

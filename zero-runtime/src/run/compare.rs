@@ -48,7 +48,7 @@ const RESIDENT: &str = "peak resident of a rank";
 
 const BETWEEN_HOSTS: &str = "bytes between hosts per step";
 
-/// As many as are sent, so that the table has only those, but for hosts whose ranks make unlike numbers of sums.
+/// Not in the table: as many as are sent, except between hosts whose ranks make different numbers of sums.
 const FROM_HOSTS: &str = "bytes from other hosts";
 
 const ROWS: [ComparedRow; 7] = [
@@ -77,8 +77,8 @@ fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     // The kernel counts the pages of the program, and all shared memory that the process has touched. Data is read and
     // not mapped, so its pages do not count.
     let resident = match plan.config.transport {
-        // What peers own and this rank has only read counts for them. The rank's own share counts for it, touched or
-        // not.
+        // Memory that peers own and this rank has only read counts as theirs. The rank's own share counts as its own,
+        // touched or not.
         TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl | TransportKind::Cluster => {
             let memory = arena.memory();
             let own = memory.shared_bytes + memory.common_bytes / plan.config.in_common();
@@ -188,8 +188,8 @@ fn table(
     table
 }
 
-/// Whose libraries take memory of the process that a rank is in: as much as they like and whenever they like, and nobody can tell
-/// it from that of the rank.
+/// Libraries that take memory in the process of a rank, as much as they like and whenever they like. Nobody can tell it
+/// from that of the rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Others {
     Mpi,

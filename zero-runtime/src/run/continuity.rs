@@ -93,7 +93,7 @@ pub fn require(checkpoint: &Checkpoint, own: &Map<String, Value>, data: &str) ->
     Err(CheckpointError::OtherRun { path: checkpoint.path.clone(), differences: FirstTen(differences) })
 }
 
-/// What is otherwise than when the checkpoint was written, in lines.
+/// What differs from when the checkpoint was written, in lines.
 pub fn told(manifest: &Manifest, own: &Map<String, Value>, plan: &PlanInfo) -> Vec<String> {
     let theirs = &manifest.plan;
     let mut lines = differing(Change::Told, own, &manifest.arguments);

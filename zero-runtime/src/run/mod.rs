@@ -260,7 +260,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
     })
 }
 
-/// A rank that nobody starts anew must not be taken for one that comes back.
+/// Refuses `--restarts` on a rank that nobody starts anew.
 fn require_restarts(role: &Role, restarts: u64) -> Result<(), LaunchError> {
     match role {
         Role::Rank(_) if restarts > 0 && !launch::has_restarts() => Err(LaunchError::NoRestarts { restarts }),
@@ -377,7 +377,7 @@ fn ended_with(error: &Error, code: u8, watch: Watch) -> ExitCode {
     reported(told, code)
 }
 
-/// Ends a process whose ranks are threads, and one of them has given another one up, which would not end.
+/// Ends a process whose ranks are threads, if one of them has given up another one, which would never end.
 fn end_with_silence(error: &Error) {
     if error.is_silence() {
         launch::print(&error.to_string());

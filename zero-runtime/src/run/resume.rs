@@ -28,7 +28,7 @@ impl<'a> ResumedFrom<'a> {
     fn of<M: Model, F>(job: &Job<'a, M, F>) -> Self {
         let checkpoints = &job.arguments.checkpoints;
         match (&checkpoints.resume, checkpoints.checkpoint.as_deref()) {
-            // What ended the run came after what its arguments say.
+            // A restart goes on from the newest checkpoint, whatever its arguments say.
             (_, Some(folder)) if launch::is_restart() => ResumedFrom::Newest(folder),
             (Some(Resume::Newest), Some(folder)) => ResumedFrom::Newest(folder),
             (Some(Resume::From(path)), _) => ResumedFrom::From(path),

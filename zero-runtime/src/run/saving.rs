@@ -97,7 +97,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         let arguments = &job.arguments.checkpoints;
         let folder = arguments.checkpoint.as_deref()?;
         let tensors: Vec<TensorInfo> = tensors_of::<M>();
-        // Its place is touched for the first time, which takes longer than a copy, before training waits for it.
+        // Touches the place of the copy now: the first time takes longer than a copy, and training does not wait yet.
         drop(engine.snapshot());
         let rank = engine.arena().rank();
         let shard = Arc::new(Shard::new(rank, &tensors, entries(engine, &tensors)));
@@ -228,7 +228,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         let (store, manifest, number) = (Arc::clone(store), manifest.after(step), step.step);
         let (ranks, keep) = (plan.config.mesh.ranks(), self.arguments.keep);
         self.beside(move || match store.publish(&System, number, manifest, ranks, keep) {
-            // It is there, but an older one is, too.
+            // The checkpoint is there, but an older one could not be removed.
             Err(error @ CheckpointError::NotRemoved { .. }) => {
                 launch::print(&error.report());
                 Ok(())

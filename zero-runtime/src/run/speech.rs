@@ -17,7 +17,7 @@ const DEFAULT: &str = "pub fn ";
 pub fn prompt(text: Option<&str>, tokenizer: Option<&Tokenizer>, classes: usize) -> Result<Vec<u32>, Error> {
     if let Some(tokenizer) = tokenizer {
         let ids = tokenizer.encode(text.unwrap_or(DEFAULT))?;
-        // A text of no tokens begins where another one ended.
+        // An empty prompt begins with the token that ends texts.
         let end = tokenizer.end_of_text().map_or(0, |(_, id)| id);
         return Ok(if ids.is_empty() { vec![end] } else { ids });
     }
@@ -90,8 +90,8 @@ pub struct Stops {
 }
 
 impl Stops {
-    /// What `asked` name: each a token of the tokenizer, or an id, if it is a number of the vocabulary, or a text. If nothing
-    /// is asked for, the token by which texts of the tokenizer end.
+    /// The stops that `asked` names: each is a token of the tokenizer, an id if it is a number of the vocabulary, or
+    /// else a text. If nothing is asked for, the token with which the tokenizer ends texts.
     ///
     /// # Errors
     /// Z0350 for a text that the model never writes.
@@ -123,7 +123,7 @@ impl Stops {
     /// Whether it ends after what was `heard`, which is added to what was `said`.
     pub fn after(&self, said: &mut String, heard: &str) -> bool {
         let longest = self.texts.iter().map(String::len).max().unwrap_or(0);
-        // Of what was said, only what a text may begin with.
+        // Keeps only the end of what was said, in which a text may begin.
         let mut kept = said.len().saturating_sub(longest);
         while !said.is_char_boundary(kept) {
             kept -= 1;

@@ -17,7 +17,7 @@ pub struct Threads {
 
 impl Threads {
     /// As many as `asked`, even if this process may not use so many cores. Without that, its cores are divided among
-    /// the ranks of the plan, which all run on this host, but no more are taken than the budget has room for. If a
+    /// all ranks of the plan, as if all ran on this host, but no more are taken than the budget has room for. If a
     /// launcher has bound each rank to cores of its own, this is fewer than the rank could use.
     pub fn new(asked: Option<NonZeroUsize>, plan: &Plan) -> Self {
         // If the system does not say how many cores there are, each rank gets one thread.

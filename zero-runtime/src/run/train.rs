@@ -93,7 +93,7 @@ impl Ending {
     }
 }
 
-/// The first steps take memory for the first time, so that ranks wait for one another longer.
+/// How many first steps are slow: they touch memory for the first time, so ranks wait for one another longer.
 const SLOW_STEPS: u64 = 2;
 /// How much longer.
 const SLOWER: u32 = 4;
@@ -136,7 +136,7 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
     let output = || Output::new(arguments.steps, arguments.metrics.as_deref(), goes_on, is_seen);
     let mut output = is_first.then(output).transpose()?;
     if let Some(profile) = arguments.profile.as_deref().filter(|_| is_first && launch::is_restart()) {
-        // What the ranks before these have begun. If it cannot be removed, the profile says so.
+        // Removes the file that the ranks before these have begun. If that fails, creating the profile says so.
         let _ = std::fs::remove_file(profile);
     }
     let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose();
@@ -197,7 +197,7 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
     Ok(if saving.is_some_and(|saving| saving.has_failed()) { Ending::NotSaved } else { Ending::Done })
 }
 
-/// The end of a run that was asked for it after step `number`.
+/// Ends a run that was asked to end after step `number`.
 fn asked(saving: &Saving, number: u64, output: Option<Output>) -> Result<Ending, Error> {
     let has_failed = saving.has_failed();
     if let Some(mut output) = output {

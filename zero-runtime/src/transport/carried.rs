@@ -1,7 +1,7 @@
-//! Carried: how bytes get to the ranks that need them where no device reaches memory of another, on one host or several. All ranks of
-//! a group do the same ops in the same order, which `prove` has shown: so an op gathers what all have, or sends what its counterparts
-//! on others need and receives from theirs. What counts would order is in order by that; they are told all the same, for a rank that
-//! asks which one is late.
+//! Carried: how bytes get to the ranks that need them if no device reaches the memory of another, on one host or
+//! several. All ranks of a group do the same ops in the same order, as `prove` has shown: an op gathers what all have,
+//! or sends what its counterparts on other ranks need and receives what they send. That order makes waits for counts
+//! unnecessary. Counts are raised all the same, so that a rank can find out which one is late.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -34,9 +34,9 @@ pub(crate) struct CarriedWays {
     ways: Vec<CarriedWay>,
     /// The places at which bytes of other ranks arrived in the op that last brought some.
     arrived: Vec<(usize, Arrival)>,
-    /// What others take in that op, each with which member that is.
+    /// What others take in that op, each with the number of the member that takes it.
     leaving: Vec<(usize, Place)>,
-    /// What this rank gives to all in that op, and where what all give comes to lie.
+    /// What this rank gives to all in that op, and the place in which the shares of all are gathered.
     gathered: Vec<(Place, Place)>,
     /// Which slots parcels have left from.
     has_left: [[bool; OUTGOING_SLOTS]; Parcel::ALL.len()],
@@ -123,7 +123,7 @@ fn groups(plan: &Plan) -> Vec<(CarriedWay, Vec<usize>)> {
     ways(plan).into_iter().flat_map(of_way).collect()
 }
 
-/// Those of so many bytes that go from one host to another where these two ranks exchange them.
+/// How many of `bytes` go from one host to another when these two ranks exchange them.
 fn crossing(plan: &Plan, rank: usize, other: usize, bytes: usize) -> usize {
     if plan.config.shares_host(rank, other) { 0 } else { bytes }
 }
@@ -225,8 +225,8 @@ impl<'p, D: Device> Shared<'p, D> {
         unsafe { self.carry_in(device, group, &mut parcels) }
     }
 
-    /// Has the device carry something in a group; and gives up where it waits longer than the timeout for other ranks to be asked
-    /// for their part.
+    /// Has the device carry something in a group. Gives up if other ranks do not ask their devices for their part
+    /// within the timeout.
     ///
     /// # Safety
     /// The promise of [`Device::carry`].
@@ -261,8 +261,8 @@ impl<'p, D: Device> Shared<'p, D> {
         device.record(carried.event(parcel, 0));
         device.enter(Stream::ALL.len() + parcel as usize);
         device.wait(carried.event(parcel, 0));
-        // SAFETY: a slot that is filled again only after a wait for the event below; what is tied and leaves from where it is
-        // kept, after an agreement for which the receiver has taken it.
+        // SAFETY: a slot that is filled again only after a wait for the event below; tied data, which leaves from where
+        // it is kept, is written only after an agreement, before which the receiver has taken it.
         let bytes = unsafe { self.arena.bytes(own.outgoing(parcel, unit, slot)) };
         let receiver = self.arena.along(Axis::Pipeline, plan.parcel_receiver(parcel, own.at.pipeline));
         carried.crossed.sent_bytes += crossing(plan, self.arena.rank(), receiver, bytes.len());

@@ -23,16 +23,16 @@ const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES, "the plan has less 
 pub(super) const PATIENCE_MS: u32 = 50;
 pub(super) const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: PATIENCE_MS as i64 * 1_000_000 };
 
-/// Sleeps to the end of their patience that make one period of waiting: counted, so that a wait looks at no clock.
+/// The number of sleeps of full length that make one period of waiting: counted, so that a wait needs no clock.
 pub(super) const SLEEPS_PER_NOTICE: u32 = NOTICE.as_secs() as u32 * 1000 / PATIENCE_MS;
 
-/// Sleeps to the end of their patience that make a timeout: at least one.
+/// The number of sleeps of full length that make a timeout: at least one.
 pub(super) fn sleeps_of(timeout: Duration) -> u32 {
     let sleeps = timeout.as_millis().div_ceil(PATIENCE_MS.into());
     u32::try_from(sleeps).unwrap_or(u32::MAX).max(1)
 }
 
-/// How long a report of another host about a rank is taken for true: it is told again far more often.
+/// How long a report of another host about a rank counts as current: it is repeated far more often.
 const FRESH_NS: u64 = 2_000_000_000;
 
 /// How long a number of sleeps takes.
@@ -50,8 +50,8 @@ impl Spins {
     /// A single look.
     pub(super) const NONE: Self = Self(0);
 
-    /// For `ranks` of one host: none where there are more of them than processors, as then the rank that is waited for may need
-    /// this one.
+    /// For `ranks` of one host: none if there are more of them than processors, because then the rank that is waited
+    /// for may need the processor of the one that waits.
     pub fn of(ranks: usize) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         if ranks > processors { Self::NONE } else { Self::BRIEF }
@@ -71,15 +71,15 @@ pub enum Count {
     Settled,
     /// Buckets combined: the partial sums of other replicas have been read, and this rank's parts are there.
     Combined,
-    /// Buckets whose parts have all that is added to them, and may be spread along `replica`: from another host they have come.
+    /// Buckets whose parts are complete and may be spread along `replica`; from another host: they have arrived.
     Joined,
-    /// Buckets whose shards are whole, and may be spread along `zero`: from another host they have come.
+    /// Buckets whose shards are whole and may be spread along `zero`; from another host: they have arrived.
     Whole,
     /// Exchanges entered.
     Entered,
     /// Exchanges for which a device has left its numbers.
     Exchanged,
-    /// Gathers whose shard of this rank is here: from another host it has come.
+    /// Gathers for which this rank's shard is there; from another host: it has arrived.
     Gathered,
     /// Gathers released, where mates read what one of them took.
     Released,
@@ -95,7 +95,7 @@ impl Count {
     /// How many there are.
     pub const NUMBER: usize = 12 + 2 * Parcel::ALL.len();
 
-    /// Whether a rank that something has come to from another host tells it to its mates as well, which read it there.
+    /// Whether a rank also signals to its mates that data of another host has arrived, because they read it there.
     pub const fn is_for_mates(self, config: &Config) -> bool {
         match self {
             Count::Gathered | Count::Whole => config.mates(Axis::Zero) > 1,
@@ -141,7 +141,7 @@ pub struct Control {
     lost: AtomicU32,
     /// The process that this rank is in, 0 until it has begun.
     pid: AtomicU32,
-    /// Of a rank of another host: when that was told what it does and waits for, and whether it lives. See
+    /// For a rank of another host: when its last report came, and whether the rank lives, by that report. See
     /// [`Control::note_report`].
     reported: AtomicU64,
 }
@@ -203,7 +203,7 @@ impl AwaitedCount {
         Self { rank, ..self }
     }
 
-    /// Whether this may come from another host by a mate that takes it for all.
+    /// Whether this may come from another host through a mate that takes it for all ranks of this host.
     pub fn may_be_taken(self) -> bool {
         [Count::Entered, Count::Gathered, Count::Whole].iter().any(|count| count.index() == usize::from(self.signal))
     }
@@ -230,7 +230,7 @@ pub(super) struct Waiter<'a> {
     pub patience: Option<&'a Timespec>,
     /// Called after each period of [`NOTICE`] with the number of them.
     pub notice: &'a dyn Fn(u32),
-    /// Sleeps to the end of their patience before the wait is given up.
+    /// Sleeps of full length before the wait is given up.
     pub sleeps_max: u32,
     /// Called when it is given up; gives the error in which it ends.
     pub give_up: &'a dyn Fn() -> Lost,
@@ -321,7 +321,7 @@ impl Control {
         unsafe { &*segment.cast::<Control>().add(rank) }
     }
 
-    /// Tells what this rank, which alone may say so, does from now on.
+    /// Tells what this rank does from now on. Only the rank itself may call it.
     pub(super) fn begin(&self, op: Option<(Pass, usize)>) {
         self.doing.store(self.doing().next(op).0, Ordering::Relaxed);
     }
@@ -333,7 +333,7 @@ impl Control {
 
     /// Tells what this rank sleeps for.
     pub(super) fn awaits(&self, awaited: Option<AwaitedCount>) {
-        // A rank that sees that it has ended because a rank was given up sees that as well.
+        // A reader that sees a wait end because a rank was given up also sees that the rank was given up.
         self.awaited.store(awaited.map_or(0, AwaitedCount::encode), Ordering::Release);
     }
 
@@ -343,12 +343,12 @@ impl Control {
         AwaitedCount::decode(self.awaited.load(Ordering::Acquire))
     }
 
-    /// What this rank does, beside what it waits for, as the caller knows that.
+    /// The count that this rank waits for, which the caller gives, and the op that it is in.
     pub(super) fn words(&self, awaited: Option<AwaitedCount>) -> Words {
         [awaited.map_or(0, AwaitedCount::encode), self.doing().0]
     }
 
-    /// Notes what the host of this rank, another one, has told of it.
+    /// Notes a report about this rank, which is on another host.
     pub(super) fn note_report(&self, [awaited, doing]: Words, life: Life) {
         self.awaited.store(awaited, Ordering::Relaxed);
         self.doing.store(doing, Ordering::Relaxed);
@@ -361,7 +361,7 @@ impl Control {
         std::array::from_fn(|pair| count(2 * pair) | count(2 * pair + 1) << 32)
     }
 
-    /// Notes the counts of this rank that its host, another one, has told. Those of exchanges come by messages of their own.
+    /// Notes reported counts of this rank, which is on another host. Counts of exchanges come by messages of their own.
     pub(super) fn note_counts(&self, words: [u64; COUNT_WORDS]) {
         let counts = words.into_iter().flat_map(|word| [word as u32, (word >> 32) as u32]);
         for (index, told) in counts.enumerate().filter(|(index, _)| *index != Count::Entered.index()) {
@@ -370,21 +370,21 @@ impl Control {
         }
     }
 
-    /// Whether this rank lives, as its host, another one, has told a short while ago, with the rest of its report.
+    /// Whether this rank of another host lives, by a recent report. The rest of that report can be seen as well.
     pub(super) fn reported(&self) -> Option<Life> {
         let word = self.reported.load(Ordering::Acquire);
         let age_ns = now_ns().saturating_sub(word >> Life::BITS);
         (word != 0 && age_ns < FRESH_NS).then(|| Life::of_code(word))
     }
 
-    /// Whether this rank still owes another one what that waits for.
+    /// Whether this rank has yet to reach the count that another one waits for.
     pub(super) fn owes(&self, awaited: AwaitedCount) -> bool {
         // Numbers of another process may be anything.
         let signal = self.signals.get(usize::from(awaited.signal));
         signal.is_some_and(|signal| signal.has_reached(awaited.target).is_err())
     }
 
-    /// Whether this rank tells counts of such a kind, and has not come to the one that is awaited of another rank.
+    /// Whether this rank raises counts of this kind, and has not reached the value that is awaited of another rank.
     pub(super) fn is_behind(&self, awaited: AwaitedCount) -> bool {
         let signal = self.signals.get(usize::from(awaited.signal));
         signal.is_some_and(|signal| signal.word().load(Ordering::SeqCst) != 0) && self.owes(awaited)
@@ -420,7 +420,7 @@ impl Control {
         reached
     }
 
-    /// Whether the caller, of all that have waited for so many periods while this rank did the same, is the one to say so.
+    /// Of all ranks that have waited for `periods` while this rank was in one op, whether the caller is to report it.
     pub(super) fn claim_notice(&self, what: Doing, periods: u32) -> bool {
         let notice = Doing(u64::from(what.count()) << Doing::OP_BITS | u64::from(periods));
         let said = Doing(self.noticed.load(Ordering::SeqCst));
@@ -433,7 +433,7 @@ impl Control {
         self.lost.compare_exchange(0, rank as u32 + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Tells that this rank, which alone may say so, is in this process.
+    /// Tells that this rank is in this process. Only the rank itself may call it.
     pub(super) fn tell_pid(&self) {
         self.pid.store(std::process::id(), Ordering::Relaxed);
     }

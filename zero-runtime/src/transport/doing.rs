@@ -36,21 +36,21 @@ impl<D: Device> Arena<'_, D> {
 }
 
 impl<D: Device> Shared<'_, D> {
-    /// This rank has waited for `rank` for so many periods: says so, if it is time and nobody else has.
+    /// Says that this rank has waited for `rank` for `periods`, if it is time to and no other rank has said it.
     pub(super) fn still_waits_for(&self, rank: usize, periods: u32) {
         if !periods.is_power_of_two() {
             return;
         }
         let cause = self.cause_of(rank);
-        // What is held up with this rank is held up by the same one: of all that wait for it, the first to notice speaks.
+        // All ranks that are held up here are held up by the same rank, so the first of them to notice speaks.
         let what = self.control(cause).doing();
         if self.control(cause).claim_notice(what, periods) {
             launch::note(self.rank(), periods, || self.words(rank, cause));
         }
     }
 
-    /// This rank has waited for `rank` in vain. The first that does so tells all the others which rank to give up, and gets the
-    /// words for it.
+    /// Gives up after this rank has waited for `rank` in vain. The first rank to do so tells all others which rank to
+    /// give up, and gets the error that describes it.
     pub(super) fn gives_up(&self, rank: usize) -> Lost {
         let cause = self.cause_of(rank);
         // One block decides for all ranks which is the first.
@@ -94,15 +94,15 @@ impl<D: Device> Shared<'_, D> {
         self.control(rank).awaited().filter(|awaited| is_told && awaited.rank < ranks)
     }
 
-    /// A rank that does not go on by itself, or, if there is none, one of which its host says nothing.
+    /// A rank that does not go on by itself or, if there is none, one about which its host reports nothing.
     pub(super) fn doubtful_rank(&self) -> Option<usize> {
         let lives = (0..self.arena.plan().config.mesh.ranks()).map(|rank| (self.life_of(rank), rank));
         let in_doubt = lives.filter(|(life, _)| !life.goes_on() || *life == Life::Elsewhere);
         in_doubt.min_by_key(|(life, _)| life.goes_on()).map(|(_, rank)| rank)
     }
 
-    /// The rank at the end of a chain of ranks that wait for one another, which begins with `rank`. Where bytes are carried, ranks
-    /// may wait for one that has told all that it owes, and then for one another.
+    /// The rank at the end of the chain of waiting ranks that begins with `rank`. Where bytes are carried, ranks may
+    /// wait for one that has raised all counts that it owes, and then for one another.
     fn cause_of(&self, rank: usize) -> usize {
         if let Some(doubtful) = self.carried.as_ref().and_then(|_| self.doubtful_rank()) {
             return doubtful;
@@ -138,9 +138,9 @@ impl<D: Device> Shared<'_, D> {
     }
 }
 
-/// What one of the ranks `here`, on this host, waits for, if it cannot go on without it. One that is stopped or gone would not go
-/// on with it, and one that has it is about to. What a mate takes of another host is awaited of that mate until it has asked for
-/// it; and if it is stopped or gone, for ever.
+/// What one of the ranks `here`, on this host, waits for, if it cannot go on without it. A rank that is stopped or gone
+/// would not go on with it either, and one that has it is about to go on. If a mate takes the data of another host, the
+/// wait is for that mate until it has asked for the data, and for ever if the mate is stopped or gone.
 pub(super) fn awaited_on_host<'a>(
     rank: usize,
     here: &Range<usize>,

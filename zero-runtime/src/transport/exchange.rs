@@ -84,7 +84,7 @@ impl<D: Device> Shared<'_, D> {
         })
     }
 
-    /// The same where that would be a wait for the device: hosts meet for the reason, devices exchange the numbers.
+    /// The same without a wait for the device: hosts meet to compare the reason, and devices exchange the numbers.
     pub(super) fn exchange_on_device(
         &mut self,
         device: &D,
@@ -93,18 +93,18 @@ impl<D: Device> Shared<'_, D> {
         mut all: ViewMut<D, f64>,
     ) -> Result<(), Lost> {
         let len = mine.len();
-        // Numbers go another way: what other hosts are sent beside the reason is room for them.
+        // Numbers go another way: messages to other hosts carry the reason, and only room for the numbers.
         self.enter(call, 0)?;
         self.meet(call, len, |_, _| {})?;
         if self.carried.is_some() {
             // SAFETY: all ranks have come for the same reason, with as many numbers.
             unsafe { self.carry_numbers(device, mine, all) }?;
-            // It tells so after, as otherwise a rank that stops in between would owe nothing.
+            // It signals this only now: otherwise a rank that stopped in between would owe nothing.
             let target = self.tell(device, Count::Exchanged);
             return self.await_all(device, Count::Exchanged, target);
         }
-        // SAFETY: room for this rank's numbers, which only its device writes. What others read there two exchanges ago they
-        // have read: each told its numbers of the last exchange after that, for which this device has waited.
+        // SAFETY: room for this rank's numbers, which only its device writes. Others have finished reading those of two
+        // exchanges ago: each signalled its numbers of the last exchange after that, and this device waited for it.
         let own = unsafe { ViewMut::from_raw(self.numbers_on(device, self.rank(), len), len) };
         device.copy(own, mine);
         let target = self.tell(device, Count::Exchanged);

@@ -1,5 +1,5 @@
-//! Handover: how long it takes from when a rank raises a count until another one, which sleeps for it, goes on: measured by two
-//! threads that wait for one another as ranks of a host do. Never looks at a plan.
+//! Handover: measures the time from when a rank raises a count until another one, which sleeps for it, goes on, with
+//! two threads that wait for one another as ranks of a host do. Never looks at a plan.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -87,7 +87,7 @@ impl Rank<'_> {
         self.blocks[self.rank].signal(Count::Entered).raise();
     }
 
-    /// Seconds since the count was raised that this waits for.
+    /// Waits for a count; gives the seconds since it was raised.
     fn wait(&self, turn: u32) -> Result<f64, Lost> {
         let peer = 1 - self.rank;
         let waiter = Waiter {

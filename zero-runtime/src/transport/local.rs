@@ -19,7 +19,7 @@ use crate::launch::{LaunchError, Segment};
 /// by `failed`, the others are told, and what they wait for ends in [`super::Lost`].
 ///
 /// # Errors
-/// Z0331 or Z0332 if the host has not the memory that the plan needs; that of a device that cannot be had.
+/// Z0331 or Z0332 if the host lacks the memory that the plan needs; the error of a device that is not available.
 pub fn run<D: Device, R: Send>(
     plan: &Plan,
     failed: impl Fn(&R) -> bool + Sync,
@@ -59,7 +59,7 @@ pub fn run<D: Device, R: Send>(
         let results = threads.into_iter().map(|thread| thread.join().and_then(|result| result));
         let mut results: Vec<_> =
             results.map(|result| result.unwrap_or_else(|panic: Box<dyn Any + Send>| resume_unwind(panic))).collect();
-        // Of ranks that could not connect, those that only heard of it have less to say.
+        // If ranks could not connect, the error of the one that caused it says more than those of the others.
         let is_cause = |result: &Result<R, LaunchError>| result.as_ref().is_err_and(|error| !error.is_echo());
         match results.iter().position(is_cause) {
             Some(cause) => Err(results.swap_remove(cause).err().expect("an error")),

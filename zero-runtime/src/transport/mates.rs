@@ -1,5 +1,5 @@
-//! Mates: where ranks of a host share what goes between hosts along an axis, how they wait for one another, and each for its
-//! counterparts on other hosts. Never moves a byte.
+//! Mates: ranks of a host that share what goes between hosts along an axis: how they wait for one another, and each for
+//! its counterparts on other hosts. Never moves a byte.
 
 use zero_plan::Axis;
 
@@ -9,8 +9,8 @@ use super::shared::Shared;
 use crate::device::Device;
 
 impl<D: Device> Shared<'_, D> {
-    /// Waits until no mate needs any more what it has read or computed on where this rank has released it: in slots in common, or
-    /// in this rank's inbox.
+    /// Waits until every mate has released what this rank has released: slots in common, or data in this rank's inbox,
+    /// which mates read or compute on.
     pub(super) fn await_released(&mut self, device: &D) -> Result<(), Lost> {
         self.await_mates(device, Axis::Zero, Count::Released, self.told(Count::Released))
     }
@@ -42,7 +42,7 @@ impl<D: Device> Shared<'_, D> {
         Ok(())
     }
 
-    /// Waits until what a rank adds up of a bucket along an axis is there: sums of other hosts, or a term of each rank.
+    /// Waits until the terms of a bucket's sum along an axis are there: sums of other hosts, or a term of each rank.
     pub(super) fn await_terms(&mut self, device: &D, axis: Axis, count: Count, target: u32) -> Result<(), Lost> {
         if self.arena.plan().config.sums_on_hosts(axis) {
             self.await_counterparts(device, axis, count, target)
@@ -51,8 +51,8 @@ impl<D: Device> Shared<'_, D> {
         }
     }
 
-    /// Waits until others have read this rank's terms of a sum along an axis: its mates, where they sum them for the host, or
-    /// otherwise all, which raise another count when they have.
+    /// Waits until others have read this rank's terms of a sum along an axis: its mates, if they sum them for the host;
+    /// otherwise all ranks, which raise another count for that.
     pub(super) fn await_read(&mut self, device: &D, axis: Axis, count: Count, target: u32) -> Result<(), Lost> {
         if self.arena.plan().config.sums_on_hosts(axis) {
             // Buckets are summed over a host in the order in which they are offered.
@@ -62,8 +62,8 @@ impl<D: Device> Shared<'_, D> {
         }
     }
 
-    /// Waits until what its ranks have of a bucket along an axis is there on all of this host, and until the sums have left that
-    /// lie where theirs are to go.
+    /// Waits until the terms of all ranks of this host for a bucket along an axis are there, and until the older sums
+    /// in the place of the new ones have left.
     pub(super) fn await_mates_offers(&mut self, device: &D, bucket: usize, axis: Axis) -> Result<(), Lost> {
         let (offered, read, offer) = match axis {
             Axis::Zero => (Count::Offered, Count::Settled, self.sums.offer(bucket)),

@@ -1,5 +1,5 @@
-//! Transport: what says when the bytes of other ranks are there, and brings them near where they cannot be read where they
-//! lie. Never computes: sums, and changes of width, are the engine's and the device's.
+//! Transport: says when the bytes of other ranks are there, and brings them here if they cannot be read in place. Never
+//! computes: sums and changes of width are for the engine and the device.
 //!
 //! `shared` is for ranks that see one memory; `local` makes ranks of threads, `shm` of processes; `cluster` joins those of
 //! several hosts.
@@ -108,15 +108,15 @@ pub unsafe trait Transport<'p, D: Device> {
     /// The arena of this rank.
     fn arena(&self) -> &Arc<Arena<'p, D>>;
 
-    /// From here on, a wait that takes longer than `timeout` ends in [`Lost`]. It is counted in sleeps, so that a rank which
-    /// was stopped itself does not take that for a wait.
+    /// From here on, a wait that takes longer than `timeout` ends in [`Lost`]. The time is counted in sleeps, so that
+    /// time in which this rank itself was stopped does not count.
     fn set_timeout(&mut self, timeout: Duration);
 
     /// Tells the others that this rank has come to an op, and waits for what the op needs of them; or has the device do so in
     /// the queue that it was last told to enter, if it has queues.
     unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost>;
 
-    /// Tells the others that this rank has done an op. An update that is ended before the first step tells of first values.
+    /// Tells the others that this rank has done an op. An update ended before the first step publishes first values.
     unsafe fn end(&mut self, device: &D, op: Op, position: &Position);
 
     /// What `rank` has at a place that the op reads: where it lies, or where it was brought.
@@ -129,8 +129,8 @@ pub unsafe trait Transport<'p, D: Device> {
     /// On every rank, unless all have called it for the same reason: `call`, a number that the caller gives it.
     unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost>;
 
-    /// Which of its own places the next pass over a schedule uses: two passes of one phase ask the same of a device, but for
-    /// counts. None where each pass may ask for something else.
+    /// Which of its own places the next pass over a schedule uses: two passes of the same phase ask a device for the
+    /// same work, except for counts. None if each pass may ask for something else.
     fn phase(&self) -> Option<u64> {
         Some(0)
     }
@@ -140,7 +140,7 @@ pub unsafe trait Transport<'p, D: Device> {
         let _ = (device, op, position);
     }
 
-    /// Waits until the device has done all that it was asked for; what that waits for itself is part of it.
+    /// Waits until the device has done all that it was asked for, its own waits included.
     fn await_device(&mut self, device: &D) -> Result<(), Lost>;
 
     /// The device of this rank has failed: other ranks are told, and what it waits for ends.
@@ -148,8 +148,8 @@ pub unsafe trait Transport<'p, D: Device> {
         let _ = device;
     }
 
-    /// Bytes that it has brought from other ranks itself so far, counted where they were copied. What the engine reads where
-    /// [`Transport::peer`] shows it, the engine counts.
+    /// Bytes that the transport itself has brought from other ranks so far, counted where they were copied. The engine
+    /// counts the bytes that it reads through [`Transport::peer`].
     fn moved(&self) -> Moved;
 
     /// How far the clock of this host is from that of rank 0's. The first rank of each host knows, where there are several. All
@@ -158,8 +158,8 @@ pub unsafe trait Transport<'p, D: Device> {
         Ok(None)
     }
 
-    /// Bytes that have gone between this rank and those of other hosts so far, counted by message as each was given to what
-    /// carries it. What it takes of them is part of what has moved.
+    /// Bytes that have gone between this rank and those of other hosts so far, counted when each message was given to
+    /// its carrier. The bytes that it takes also count as moved.
     fn crossed(&self) -> Crossed {
         Crossed::default()
     }

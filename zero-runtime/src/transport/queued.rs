@@ -12,7 +12,7 @@ use super::shared::Shared;
 use crate::device::Device;
 use crate::time::{LongerSleeps, SLEEP_MAX};
 
-/// How long a device may go on with what nobody waits for any more, before it is left to the end of the process: so many sleeps.
+/// Sleeps for which a device may go on with what nobody waits for now, before it is left to the end of the process.
 const ANSWERS_MAX: u32 = 500;
 const ANSWER_SLEEP: Duration = Duration::from_millis(1);
 
@@ -40,11 +40,11 @@ impl<D: Device> Shared<'_, D> {
     pub(super) fn await_queues(&mut self, device: &D) -> Result<(), Lost> {
         let (mut sleeps, mut slept, mut periods, mut last) = (LongerSleeps::new(), Duration::ZERO, 0, None);
         let ended = loop {
-            // Also where the device is idle: a rank that was given up may have been answered for, below.
+            // Also if the device is idle: its waits for a rank that was given up may have been answered below.
             if let Some(lost) = self.lost() {
                 break Err(lost);
             }
-            // What has failed does no more of what it was asked for, idle or not: whoever waits learns why.
+            // A device that has failed does nothing more, idle or not; the caller then learns why.
             if device.is_idle() || device.failure().is_some() {
                 break Ok(());
             }
@@ -54,7 +54,7 @@ impl<D: Device> Shared<'_, D> {
             if std::mem::replace(&mut last, awaited) != awaited {
                 (slept, periods) = (Duration::ZERO, 0);
             }
-            // A device that computes for long is nobody's fault.
+            // Time in which a device only computes does not count as a wait.
             slept = if awaited.is_some() || by == SLEEP_MAX && self.may_wait_unseen() { slept + by } else { slept };
             let rank = || awaited.map_or_else(|| self.suspect(), |awaited| awaited.rank);
             let passed = (slept.as_millis() / u128::from(PATIENCE_MS)) as u32;
@@ -81,8 +81,8 @@ impl<D: Device> Shared<'_, D> {
         self.carried.is_some() && (config.spans_hosts() || self.doubtful_rank().is_some())
     }
 
-    /// The rank that most likely keeps a device which waits for nothing that is known here: if none is in doubt, another one, of
-    /// another host if there are several.
+    /// The rank that most likely holds up a device that waits for nothing known here: one in doubt or, if there is
+    /// none, any other rank, of another host if there are several.
     pub(super) fn suspect(&self) -> usize {
         let others = (0..self.arena.plan().config.mesh.ranks()).filter(|&rank| rank != self.rank());
         self.doubtful_rank().or_else(|| others.min_by_key(|&rank| self.is_here(rank))).expect("another rank")
@@ -106,8 +106,8 @@ impl<D: Device> Shared<'_, D> {
         }
     }
 
-    /// Ends all that the device was asked for. A queue of another rank may go on for a moment with what it was asked for before,
-    /// and tell a count that is below the one it was answered for by: so that is done again, until this device is idle.
+    /// Ends all that the device was asked for. A queue of another rank may go on for a moment, and write a count that
+    /// is below the one that was answered in its place, so the answers are repeated until this device is idle.
     fn end_queues(&self, device: &D) {
         self.answer_all();
         device.disconnect();

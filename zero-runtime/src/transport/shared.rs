@@ -1,5 +1,5 @@
-//! Shared: the communication of ranks that see one memory. Nothing is sent: a rank tells how far it is, by counts that only
-//! grow, and a rank that needs what it has reads that where it lies.
+//! Shared: the communication of ranks that see one memory. Nothing is sent: a rank shows how far it is by counts that
+//! only grow, and other ranks read its data where it lies.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::view::{View, ViewMut};
 /// The communication of one rank.
 pub struct Shared<'p, D: Device = Cpu> {
     pub(super) arena: Arc<Arena<'p, D>>,
-    /// What this rank has told so far, and is to tell by what its device has in its queues.
+    /// The counts of this rank: as raised so far, and as its device is still to raise them from its queues.
     pub(super) told: [u32; Count::NUMBER],
     /// For each unit: the count of publications at which its newest shards are there, on every rank along `zero`.
     versions: Vec<u32>,
@@ -107,18 +107,18 @@ impl<'p, D: Device> Shared<'p, D> {
         self.control(self.rank())
     }
 
-    /// What this rank has told of a count.
+    /// How far this rank has raised a count.
     pub(super) fn told(&self, count: Count) -> u32 {
         self.told[count.index()]
     }
 
-    /// What it tells next.
+    /// The next value of that count.
     pub(super) fn next(&self, count: Count) -> u32 {
         self.told(count).wrapping_add(1)
     }
 
-    /// Tells the others one more of a count, once all that this rank's device was asked for so far is done. Gives which one
-    /// it is.
+    /// Raises a count by one for the others, once this rank's device has done all that it was asked for so far. Gives
+    /// the new value.
     pub(super) fn tell(&mut self, device: &D, count: Count) -> u32 {
         let next = self.next(count);
         self.told[count.index()] = next;
@@ -176,8 +176,8 @@ impl<'p, D: Device> Shared<'p, D> {
         self.links.as_ref().filter(|_| self.arena.plan().config.sends_messages())
     }
 
-    /// Where this rank sees a count of another one. What all ranks exchange is known to all ranks of a host, and what one of
-    /// them takes for its mates.
+    /// The block in which this rank sees a count of another one. All ranks of a host see the counts of exchanges, and
+    /// those of what one of them takes for its mates.
     fn counts_of(&self, rank: usize, count: Count) -> &Control {
         let config = &self.arena.plan().config;
         let is_for_all = count == Count::Entered || count.is_for_mates(config);
@@ -214,7 +214,7 @@ impl<'p, D: Device> Shared<'p, D> {
         Ok(())
     }
 
-    /// Waits until what other hosts have been sent of a bucket has left, as what they send comes to lie there.
+    /// Waits until what other hosts are sent of a bucket has left, because what they send arrives in the same place.
     fn await_sent(&mut self, device: &D, bucket: usize, axis: Axis) -> Result<(), Lost> {
         if self.op_links().is_none() {
             return Ok(());
@@ -225,7 +225,7 @@ impl<'p, D: Device> Shared<'p, D> {
         }
     }
 
-    /// Waits until all has left that other hosts have been sent.
+    /// Waits until everything that other hosts are sent has left.
     pub(super) fn await_leaving(&self) -> Result<(), Lost> {
         let leaving = self.links.iter().flat_map(Links::leaving);
         leaving.into_iter().try_for_each(|&(rank, count, target)| self.await_on_host(rank, count, target))
@@ -357,7 +357,7 @@ impl<'p, D: Device> Shared<'p, D> {
         plan.config.mesh.rank(Coordinates { pipeline, ..self.arena.coordinates() })
     }
 
-    /// [`Transport::begin`], but for what an error leaves in the queues of a device.
+    /// [`Transport::begin`], without ending the queues of a device after an error.
     ///
     /// # Safety
     /// As there.
@@ -376,12 +376,12 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 }
 
-// SAFETY: the beginning of a wait returns when every owner has published what this rank has, which owners overwrite only
-// after an exchange; that of a claim when every peer has settled the last offer out of the staging; that of a clear when the
-// receiver has taken what lay in the slot; those of a settle, a combine, a spread and a receive when what they read is told to
-// be there, and what they write are places of this rank that peers read only after a later signal of it; an exchange waits
-// for the signal of every rank. Where devices have queues, they wait and tell in place of the host, each op's in the queue
-// that the plan puts the op in.
+// SAFETY: `begin` of a wait returns when every owner has published what this rank has, which owners overwrite only
+// after an exchange; `begin` of a claim, when every peer has settled the last offer out of the staging; of a clear,
+// when the receiver has taken what lay in the slot; of a settle, a combine, a spread or a receive, when signals say
+// that what they read is there. What these write are places of this rank that peers read only after a later signal of
+// it. An exchange waits for the signal of every rank. Devices with queues wait and signal in place of the host, for
+// each op in the queue that the plan puts the op in.
 unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     fn arena(&self) -> &Arc<Arena<'p, D>> {
         &self.arena
@@ -426,8 +426,8 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
         }
     }
 
-    /// Exchanges take turns with two places. What is carried leaves from queues in which a pass does not end, so it is asked for
-    /// anew in each.
+    /// Exchanges alternate between two places. Carried bytes may leave from queues that the end of a pass does not wait
+    /// for, so each pass asks for them anew.
     fn phase(&self) -> Option<u64> {
         self.carried.is_none().then(|| u64::from(self.told(Count::Entered) % 2))
     }

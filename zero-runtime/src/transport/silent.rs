@@ -50,7 +50,7 @@ impl Life {
     pub(super) fn of_code(word: u64) -> Self {
         let code = word & ((1 << Life::BITS) - 1);
         match [Life::Own, Life::Runs, Life::Stopped, Life::Gone].into_iter().find(|&life| life as u64 == code) {
-            // It is that of the process that has told it.
+            // `Own` is the process that has reported, which is another one here.
             Some(Life::Own) => Life::Runs,
             life => life.unwrap_or(Life::Unknown),
         }

@@ -29,7 +29,7 @@ const ALIKE: [(&str, &str); 5] = [
         "take hosts with processors of one kind: by these, kernels are chosen whose sums have other bits",
     ),
 ];
-/// Which of them says in words what there is.
+/// The one of them whose value can be shown in words.
 const INSTRUCTIONS: usize = 4;
 
 /// Tells cards of this version apart from others.
@@ -92,7 +92,7 @@ pub(super) fn another_program(rank: usize) -> Failure {
 pub(super) fn require_alike(cards: &[Card]) -> Result<(), Failure> {
     for (index, (what, help)) in ALIKE.iter().enumerate() {
         let as_many = |card: &Card| cards.iter().filter(|other| other.alike[index] == card.alike[index]).count();
-        // Where as many ranks say one thing as another, the one of the first rank is taken to be right.
+        // If two values are equally common, that of the first rank is taken to be right.
         let most = cards.iter().rev().max_by_key(|card| as_many(card)).expect("a rank").alike[index];
         let odd: Vec<usize> = (0..cards.len()).filter(|&rank| cards[rank].alike[index] != most).collect();
         let Some(&first) = odd.first() else { continue };

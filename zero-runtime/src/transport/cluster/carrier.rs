@@ -23,10 +23,10 @@ use crate::transport::control::Count;
 /// from 64 KiB on, its header included. The question travels behind all bytes that were sent before it, so two larger messages
 /// that cross one another would take turns with a link that could carry both at once.
 const PIECE_BYTES: usize = 56 << 10;
-/// One of so many pieces of a batch is sent so that it ends only when it is received.
+/// One in so many pieces of a batch is sent in a way that ends only when the piece is received.
 const PIECES_PER_ANSWER: usize = 32;
-/// The most of these that are under way at a time. A library keeps a copy of pieces that were sent before they were received:
-/// at most those of a batch between two of these, which are less than 9 MiB.
+/// The most of these that are under way at a time. A library keeps a copy of pieces that were sent before they were
+/// received: with this limit, less than 9 MiB of a batch.
 const ANSWERS: usize = 4;
 
 /// Looks without a sleep between them after something has ended, as the next end is often near.
@@ -48,9 +48,9 @@ struct MessagePiece {
     is_answered: bool,
 }
 
-/// Messages from or to one rank, of which a count tells that all have come to their end.
+/// Messages from or to one rank. A count is raised when all of them have ended.
 struct CarriedBatch {
-    /// Messages that have not begun, or whose rest has not: that is the first of them.
+    /// Messages that have not begun, except that a part of the first may have.
     messages: VecDeque<MessageBytes>,
     pieces: VecDeque<MessagePiece>,
     /// Number of pieces so far.
@@ -72,7 +72,7 @@ pub(super) struct Carrier<'a> {
     open: Vec<(CountedBlocks, Count)>,
     /// A buffer that takes turns with the one in which this thread is told things.
     told: VecDeque<PostOrder>,
-    /// Messages of the batch that is being told.
+    /// Messages of the batch whose raise has not come yet.
     messages: VecDeque<MessageBytes>,
     /// The room of batches that have ended, to be used again.
     spare: Vec<(VecDeque<MessageBytes>, VecDeque<MessagePiece>)>,

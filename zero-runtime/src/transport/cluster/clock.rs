@@ -20,7 +20,7 @@ use crate::transport::ClockLook;
 /// The tag of questions about clocks, and of their answers.
 const TAG: c_int = CLOCK_TAG as c_int;
 
-/// Number of round trips: with so many, one of them hardly meets other traffic.
+/// Number of round trips: among so many, one is likely to meet hardly any other traffic.
 const ROUND_TRIPS: usize = 40;
 
 /// A sleep between two looks, the shortest that there is.
@@ -74,7 +74,7 @@ fn look(trips: &[RoundTrip]) -> ClockLook {
 }
 
 /// Compares the clock of this rank, the first of `ranks_per_host` of its host, with that of rank 0, which answers all such ranks
-/// in turn. Gives up when it does not go on.
+/// in turn. Gives up when `goes_on` says no.
 pub(super) fn compare(mpi: &Mpi, ranks_per_host: usize, goes_on: &dyn Fn() -> bool) -> Result<ClockLook, Unread> {
     if mpi.rank > 0 {
         let ask = |trip| {
@@ -95,8 +95,8 @@ pub(super) fn compare(mpi: &Mpi, ranks_per_host: usize, goes_on: &dyn Fn() -> bo
     Ok(ClockLook { at_ns: now_ns(), ..ClockLook::default() })
 }
 
-/// Waits a moment before the next look at whether something has come. Not to sleep is faster where there are enough processors;
-/// where there are not, a rank that sleeps is woken sooner. So every other round trip sleeps.
+/// Waits a moment before the next look at whether something has come. To yield is faster if there are enough
+/// processors; if there are not, a rank that sleeps is woken sooner. So every other round trip sleeps.
 fn rest(trip: usize) -> fn() {
     if trip.is_multiple_of(2) { std::thread::yield_now } else { || std::thread::sleep(BRIEF) }
 }

@@ -21,7 +21,7 @@ pub(in crate::transport) struct Links {
     post: Post,
     /// Counts of ranks of other hosts, as far as something has come from them, or has left for them.
     counts: super::Mirror,
-    /// Where the bytes of other ranks have arrived that the op needs which this rank is in.
+    /// Where the bytes of other ranks that the current op needs have arrived.
     pub arrived: Vec<(usize, Arrival)>,
     /// Number of gathers that were begun, and which of them was the last of each unit.
     gathers: u32,
@@ -163,7 +163,7 @@ impl Links {
         &self.leaving
     }
 
-    /// Notes where the bytes are about to arrive that an op needs of other hosts.
+    /// Notes where the bytes of other hosts that an op needs are about to arrive.
     fn expect<D: Device>(&mut self, arena: &Arena<D>, op: Op, position: &Position) {
         let (plan, own) = (arena.plan(), position.places(arena.places()));
         let arrived = &mut self.arrived;
@@ -200,7 +200,7 @@ fn left(op: Op, given: [u32; Axis::ALL.len()], told: &ToldCounts) -> (Count, u32
 }
 
 impl<D: Device> Shared<'_, D> {
-    /// Posts what ranks of other hosts are sent and what they send, as an op begins, before this rank waits for what it needs.
+    /// Posts the messages to and from ranks of other hosts as an op begins, before this rank waits for what it needs.
     ///
     /// # Safety
     /// The promise of [`crate::transport::Transport::begin`].
@@ -222,7 +222,7 @@ impl<D: Device> Shared<'_, D> {
         }
     }
 
-    /// Posts what they are sent as an op ends, after this rank has told that it is done.
+    /// Posts messages to and from them as an op ends, after this rank has signalled that it is done.
     ///
     /// # Safety
     /// The promise of [`crate::transport::Transport::end`].

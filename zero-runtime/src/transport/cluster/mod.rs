@@ -1,6 +1,6 @@
-//! Cluster: ranks of several hosts. Those of one host share memory, as under `shm`; MPI carries what others need of them, by
-//! one thread a rank that nobody else calls MPI from. Here ranks of all hosts meet and see that they are about to run the
-//! same; and where devices are connected by something else, they learn the names of its groups. Never adds.
+//! Cluster: ranks of several hosts. Those of one host share memory, as under `shm`; MPI carries what others need of
+//! them. Each rank has one thread that makes all its calls of MPI. Here ranks of all hosts meet and check that they are
+//! about to run the same; if something else connects devices, they also learn the names of its groups. Never adds.
 
 mod card;
 mod carrier;

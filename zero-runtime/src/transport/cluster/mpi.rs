@@ -26,7 +26,7 @@ type MpiStatus = [u64; 8];
 /// Room for a text of MPI, in bytes: more than `MPI_MAX_LIBRARY_VERSION_STRING` of any library.
 const TEXT_BYTES: usize = 8192;
 
-/// Where ranks of a host share memory that is MPI's own. What they share of ours has no place in any file system.
+/// Where MPI keeps the memory that it shares between ranks of a host. Our own shared memory lies in no file system.
 const SHARED_FOLDER: &str = "/dev/shm";
 
 /// Room that MPICH takes there for each rank, at least: 5.0.2 takes 1057344 bytes, and 4.0.2 of Debian more than 4 MiB.
@@ -227,7 +227,7 @@ impl Mpi {
         Ok(MpiRequest(request))
     }
 
-    /// Begins to tell all ranks what rank 0 has, as many bytes on each.
+    /// Begins to broadcast bytes of rank 0, which all ranks expect in the same number.
     ///
     /// # Safety
     /// They stay where they are until the request has come to its end; on other ranks than 0 nobody uses them before.
@@ -333,7 +333,7 @@ fn open() -> Result<(String, Library), Failure> {
     })
 }
 
-/// Names of libraries, first that of the launcher that has set variables of its own: another one would not see its ranks.
+/// Names of libraries to try, first that of the launcher whose variables are set: another one would not see its ranks.
 fn usual(is_set: &dyn Fn(&str) -> bool) -> Vec<String> {
     let open_mpi = ["libmpi.so.40", "libmpi.so.60", "libmpi.so.80"].as_slice();
     let mpich = ["libmpi.so.12", "libmpich.so.12"].as_slice();

@@ -1,6 +1,6 @@
-//! Post: the one thread of a rank that calls MPI. It begins what it is told to send and to receive, looks after it, as no
-//! library does so by itself, and when all of a batch has come to its end it raises the count that others wait for, as ranks
-//! that share memory do themselves. Never knows what the bytes are.
+//! Post: the one thread of a rank that calls MPI. It begins the sends and receives that it is given, and asks MPI about
+//! them again and again, because no library makes progress by itself. When a batch has ended, it raises the count that
+//! others wait for, as ranks that share memory do themselves. Never knows what the bytes are.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -95,7 +95,7 @@ pub(super) struct Inbox {
     pub end: Option<ThreadEnd>,
 }
 
-/// Clocks that are to be compared, by the first of so many ranks of each host.
+/// An order to compare clocks, which the first of `ranks_per_host` ranks of each host gets.
 pub(super) struct ComparedClocks {
     pub ranks_per_host: usize,
     pub deadline: Instant,
@@ -107,12 +107,12 @@ pub(super) trait RaisedCounts: Send + 'static {
     /// The counts of a rank, in the blocks that `whose` says.
     fn of(&self, whose: CountedBlocks) -> &Control;
 
-    /// Whether reports are all that tells counts of other hosts but for those of exchanges, as nothing comes in ops.
+    /// Whether counts of other hosts, except those of exchanges, come by reports alone, because ops receive nothing.
     fn come_by_reports(&self) -> bool {
         false
     }
 
-    /// A message from or to `peer` cannot be had any more.
+    /// Notes that a message from or to `peer` has failed for good.
     fn lose(&self, peer: usize);
 }
 
@@ -171,8 +171,8 @@ impl MpiMeeting {
 }
 
 impl Post {
-    /// Starts the thread, joins the world, and has ranks meet in it as `meet` says. Gives up after `patience`. So many ranks are
-    /// `here`, on this host. Where they meet in vain, the thread is there all the same, to end the others.
+    /// Starts the thread, joins the world, and has ranks meet in it as `meet` says. Gives up after `patience`. `here`
+    /// is the number of ranks on this host. If the meeting fails, the thread still runs, so that it can end the others.
     ///
     /// # Errors
     /// Those of [`Mpi::join`]; Z0457 if the others have not come in time; Z0332 if the system has no thread to give.
@@ -251,7 +251,7 @@ impl Post {
 pub(crate) struct WorldEnd(Arc<Desk>);
 
 impl WorldEnd {
-    /// Leaves the world together with all its ranks, which have done their work; waits no longer than a moment.
+    /// Leaves the world together with all its ranks, which have done their work; waits no longer than [`LEAVE`].
     pub fn leave(&self) {
         self.end(ThreadEnd::Leave, LEAVE);
     }
@@ -268,7 +268,7 @@ impl WorldEnd {
         let mut deadline = Instant::now() + patience;
         while !self.0.has_ended.load(Ordering::Acquire) && Instant::now() < deadline {
             if self.0.is_leaving.load(Ordering::Acquire) {
-                // Nobody waits for this rank any more, but a library that does not return.
+                // No rank waits for this one any more; only a library that does not return could hold it up.
                 deadline = deadline.min(Instant::now() + ABORT);
             }
             std::thread::sleep(Duration::from_millis(1));

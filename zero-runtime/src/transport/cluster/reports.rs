@@ -1,6 +1,6 @@
-//! Reports: tell ranks of other hosts which ops the ranks of this host are in, and what they have told so far, while one of these
-//! stays in the same op for long. So a rank that gives another one up can say which one that is and what it was in, even if it is
-//! on another host. Ranks that go on tell nothing, but a rank whose device works on one step for long is taken for one that waits.
+//! Reports: tell ranks of other hosts which ops the ranks of this host are in, and their counts so far, while one of
+//! these stays in the same op for long. A rank that gives up one of another host can then name it and its op. Ranks
+//! that go on report nothing, but a rank whose device works on one step for long counts as one that waits.
 //!
 //! Each rank tells its counterparts on other hosts of all ranks of its host, as it may be the only one there that still can. A
 //! report is received before the next is sent, so none are kept waiting for a rank that does not listen.
@@ -81,7 +81,7 @@ impl Reports {
         let at = own.words(own.awaited().filter(|_| !counts.come_by_reports()));
         let is_long = std::mem::replace(&mut self.seen, at) == at;
         let report = if is_long { self.seen_here(counts) } else { Vec::new() };
-        // Once a rank is given up nobody waits any more. The look before that says why.
+        // Once a rank is given up nobody waits any more. The report before that is kept, as it says why.
         if own.lost().is_none() {
             self.report = report;
         }
@@ -90,7 +90,7 @@ impl Reports {
         }
     }
 
-    /// The ops that the ranks of this host are in.
+    /// A report on the ranks of this host.
     fn seen_here(&self, counts: &dyn RaisedCounts) -> Vec<u64> {
         let look = |rank| {
             let control = counts.of(CountedBlocks::Host(rank));
