@@ -6,9 +6,11 @@ use std::num::NonZeroUsize;
 use crate::plan::Plan;
 use crate::plan::footprint::RunSize;
 
-/// How the processor is divided.
+/// How the processor of a host is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads {
+    hosts: usize,
+    /// Ranks of each host.
     ranks: usize,
     /// Threads of each rank.
     pub per_rank: NonZeroUsize,
@@ -16,18 +18,21 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// As many as `asked`, even if this process may not use so many cores. Without that, its cores are divided among
-    /// all ranks of the plan, as if all ran on this host, but no more are taken than the budget has room for. If a
-    /// launcher has bound each rank to cores of its own, this is fewer than the rank could use.
+    /// As many as `asked`, even if this process may not use so many cores. Without that, its cores are divided among the ranks of
+    /// this host, but no more are taken than the budget has room for. If a launcher has bound each rank to cores of its own, this is
+    /// fewer than the rank could use.
     pub fn new(asked: Option<NonZeroUsize>, plan: &Plan) -> Self {
         // If the system does not say how many cores there are, each rank gets one thread.
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self::on(cores, asked, plan.config.mesh.ranks(), threads_max(plan))
+        let (first, end) = plan.config.sharing(0);
+        let hosts = plan.config.mesh.ranks() / (end - first);
+        Self { hosts, ..Self::on(cores, asked, end - first, threads_max(plan)) }
     }
 
+    /// On one host.
     fn on(cores: usize, asked: Option<NonZeroUsize>, ranks: usize, most: usize) -> Self {
         let per_rank = asked.or(NonZeroUsize::new((cores / ranks).min(most))).unwrap_or(NonZeroUsize::MIN);
-        Self { ranks, per_rank, cores }
+        Self { hosts: 1, ranks, per_rank, cores }
     }
 }
 
@@ -42,13 +47,34 @@ impl fmt::Display for Threads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let (ranks, threads) = (counted(self.ranks, "rank"), counted(self.per_rank.get(), "thread"));
-        write!(f, "{ranks} x {threads} on {}", counted(self.cores, "core"))
+        let cores = counted(self.cores, "core");
+        match self.hosts {
+            1 => write!(f, "{ranks} x {threads} on {cores}"),
+            hosts => write!(f, "{hosts} hosts, each with {ranks} x {threads} on {cores}"),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use zero_plan::{Config, Mesh, PlanBuf, TransportKind, Unit};
+
     use super::*;
+
+    #[test]
+    fn ranks_share_the_cores_of_their_host_alone() {
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let threads = |nodes, transport| {
+            let mesh = Mesh { nodes, ..Mesh::of_zero(4) };
+            let unit = Unit { params: 64, takes: 64, ..Unit::NONE };
+            PlanBuf::new("", Config { mesh, transport, ..Config::PLAIN }, &[unit]).with(|plan| Threads::new(None, plan))
+        };
+        let (one, two) = (threads(2, TransportKind::Shm), threads(2, TransportKind::Cluster));
+        let per_rank = |ranks: usize| (cores / ranks).max(1);
+        assert_eq!([one, two].map(|it| it.per_rank.get()), [4, 2].map(per_rank));
+        let text = Threads { per_rank: NonZeroUsize::MIN, cores: 2, ..two }.to_string();
+        assert_eq!(text, "2 hosts, each with 2 ranks x 1 thread on 2 cores");
+    }
 
     #[test]
     fn ranks_times_threads_exceed_the_cores_only_by_ranks_or_on_request() {
