@@ -71,7 +71,7 @@ impl<'p, D: Device> Shared<'p, D> {
     /// The communication of the rank that `arena` belongs to.
     pub(crate) fn new(arena: Arena<'p, D>) -> Self {
         let plan = arena.plan();
-        let buckets = plan.buckets.len();
+        let (buckets, (first, end)) = (plan.buckets.len(), plan.config.sharing(arena.rank()));
         arena.control(arena.rank()).tell_pid();
         Self {
             told: [0; Count::NUMBER],
@@ -85,7 +85,7 @@ impl<'p, D: Device> Shared<'p, D> {
             left: Default::default(),
             mine: vec![0.0; plan.agreed_values()],
             queued: if D::QUEUES { QueuedWaits::of(plan, arena.pipeline_stage()) } else { QueuedWaits::default() },
-            spins: Spins::of(plan.config.mesh.ranks()),
+            spins: Spins::of(end - first),
             sleeps_max: sleeps_of(TIMEOUT),
             moved: Moved::default(),
             carried: None,
