@@ -1,5 +1,5 @@
-//! Record: notes when each op of some steps of a rank began and ended. Never looks at the clock but where a step is recorded, nor
-//! allocates in one.
+//! Record: notes when each op of some steps of a rank began and ended. Never allocates in a step, and never looks at the clock in
+//! an op that is not recorded.
 
 use crate::time::now_ns;
 

@@ -24,7 +24,8 @@ static ASKED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 /// The second ends this process, and so does a request that is not met within `grace`: with 128 plus the number of the
 /// signal, as if it had not been caught.
 ///
-/// A rank of our own launcher leaves the second to it, and is deaf to SIGINT, because a terminal sends that to both.
+/// A rank of our own launcher leaves the second to it, ends with `EXIT_REPORTED` after its `grace`, and is deaf to SIGINT, because a
+/// terminal sends that to both.
 ///
 /// # Errors
 /// Z0332 if the system has no handler or no thread to give.
