@@ -16,7 +16,7 @@ use crate::init::InitArguments;
 use crate::launch::LaunchArguments;
 use crate::measure::MeasureArguments;
 use crate::plan::PlanArguments;
-use crate::request::Request;
+use crate::request::{ModelRequest, Request};
 use crate::simulate::SimulateArguments;
 use crate::tokenize::TokenizeArguments;
 use crate::view::ViewArguments;
@@ -59,8 +59,10 @@ pub enum Verb {
     /// Build the binary, and print where it lies: under target/zero/, in a folder of its spec
     #[command(group(clap::ArgGroup::new("what").required(true).args(["spec", "list"])))]
     Build {
+        /// The spec, a RON file; it names the model
+        spec: Option<PathBuf>,
         #[command(flatten)]
-        request: Option<Request>,
+        program: ModelRequest,
         /// Only print the files of this workspace whose text the binary would carry, with their bytes
         #[arg(long, conflicts_with_all = ["spec", "bin", "size"])]
         list: bool,
@@ -224,7 +226,6 @@ fn with_code(rendered: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::ModelRequest;
 
     fn parsed(line: &str) -> Result<Verb, String> {
         let words = line.split(' ').map(OsString::from);
@@ -293,6 +294,12 @@ mod tests {
         for line in ["view x.ron", "view x.ron y.ron", "view x.ron --svg", "view x.ron --on a100-80 --profile p.json"] {
             assert!(matches!(parsed(line), Ok(Verb::View(_))), "{line}");
         }
-        assert!(matches!(parsed("build --list"), Ok(Verb::Build { request: None, list: true })));
+        let build = |line: &str| match parsed(line) {
+            Ok(Verb::Build { spec, program: ModelRequest { bin, size }, list }) => Some((spec, bin, size, list)),
+            _ => None,
+        };
+        assert_eq!(build("build --list"), Some((None, None, None, true)));
+        let [spec, bin] = ["x.ron", "b"].map(str::to_owned);
+        assert_eq!(build("build x.ron --bin b"), Some((Some(spec.into()), Some(bin), None, false)));
     }
 }

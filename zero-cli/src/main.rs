@@ -58,9 +58,9 @@ fn execute(verb: Verb) -> Result<ExitCode, CommandError> {
         Verb::Sample { request, arguments } => become_only("sample", &request, arguments)?,
         Verb::Evaluate { request, arguments } => become_only("evaluate", &request, arguments)?,
         Verb::Build { list: true, .. } => list()?,
-        Verb::Build { request, .. } => {
+        Verb::Build { spec, program, .. } => {
             // Without `--list` there is a spec. Otherwise the command line would have been rejected.
-            let binary = request.map(|request| build::build(&request)).transpose()?;
+            let binary = spec.map(|spec| build::build(&Request { spec, program })).transpose()?;
             binary.iter().for_each(|binary| say::line(binary.path().display()));
         }
         Verb::Launch(arguments) => return launch::launch(&arguments),
