@@ -165,8 +165,16 @@ fn computes(plan: &Plan, op: Op) -> Vec<Touch> {
 }
 
 fn commute(plan: &Plan, ops: &[Op], a: usize, b: usize) -> bool {
+    // A second forward reads in the slot what the unit before it gave, which later units leave alone.
+    let is_earlier = |first: Op, other: Op| match (first, other) {
+        (Op::Recompute { unit, slot, .. }, Op::Forward { unit: later, slot: same, .. }) => same == slot && later > unit,
+        _ => false,
+    };
+    let is_apart = is_earlier(ops[a], ops[b]) || is_earlier(ops[b], ops[a]);
     let (a, b) = (touches(plan, ops, a), touches(plan, ops, b));
-    !a.iter().any(|&(thing, changes)| b.iter().any(|&(other, also)| thing == other && (changes || also)))
+    let is_shared = |thing: Thing| !(is_apart && matches!(thing, Thing::Activations(_)));
+    let mut shared = a.iter().filter(|(thing, _)| is_shared(*thing));
+    !shared.any(|&(thing, changes)| b.iter().any(|&(other, also)| thing == other && (changes || also)))
 }
 
 /// Which of two swapped ops it is about, and its name.
