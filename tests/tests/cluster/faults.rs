@@ -128,7 +128,7 @@ impl Job {
         self.end_within(net, LAUNCHER)
     }
 
-    /// The same with a launcher that may look for what is gone for so long after the last rank.
+    /// The same, but the launcher has this long after the end of the last rank.
     fn end_within(mut self, net: &Net, launcher: Duration) -> End {
         // Where mpiexec ends the other ranks before one has told, its own words are all there is: MPICH prints them here.
         let printed = std::thread::spawn(move || {

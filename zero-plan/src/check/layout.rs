@@ -303,9 +303,11 @@ const fn check_buckets(own: &Places) -> BrokenRule {
                 bucket.start == first.start => "a bucket that starts elsewhere than its first unit",
                 bucket.start + bucket.elements == last.start + last.padded =>
                     "a bucket that ends elsewhere than its last unit",
-                fits(own, staging(own, bucket)) => "staging out of bounds",
-                is_aligned(config, staging(own, bucket)) && is_aligned(config, partial(own, bucket)) =>
-                    "staging that does not start on a line",
+            }
+            let (gradients, sums) = (staging(own, bucket), partial(own, bucket));
+            rules! {
+                fits(own, gradients) => "staging out of bounds",
+                is_aligned(config, gradients) && is_aligned(config, sums) => "staging that does not start on a line",
                 bucket.slot.is_some() == (config.shards_gradients() && bucket.elements > 0) =>
                     "a staging slot where all gradients are kept, or none where they are not",
                 bucket.first == bucket.last || !units[bucket.last].is_tied(bucket.last) =>
@@ -315,9 +317,9 @@ const fn check_buckets(own: &Places) -> BrokenRule {
             while other < i {
                 let before = &buckets[other];
                 rules! {
-                    before.pipeline_stage != own.at.pipeline || may_coexist(own, bucket, before) =>
+                    before.pipeline_stage != own.at.pipeline || may_coexist(own, gradients, bucket.slot, before) =>
                         "buckets that overlap in staging and do not take turns",
-                    before.pipeline_stage != own.at.pipeline || may_combine(own, bucket, before) =>
+                    before.pipeline_stage != own.at.pipeline || may_combine(own, sums, before) =>
                         "buckets that overlap in partial sums and do not take turns",
                 }
                 other += 1;
@@ -364,19 +366,24 @@ const fn from_to(first: Place, last: Place) -> Place {
     Place { len_bytes: last.end_bytes() - first.offset_bytes, ..first }
 }
 
-/// Whether two buckets lie apart in staging, or share a slot, in which a claim waits for the bucket before.
-const fn may_coexist(own: &Places, a: &Bucket, b: &Bucket) -> bool {
-    let (one, other) = (staging(own, a), staging(own, b));
-    match (a.slot, b.slot) {
-        (Some(a_slot), Some(b_slot)) if a_slot == b_slot => one.offset_bytes == other.offset_bytes,
-        _ => one.is_apart_from(other),
+/// Whether gradients, in a slot if they use one, lie apart from those of another bucket in staging, or share its slot, in which a
+/// claim waits for the bucket before.
+const fn may_coexist(own: &Places, gradients: Place, slot: Option<usize>, bucket: &Bucket) -> bool {
+    let other = staging(own, bucket);
+    match (slot, bucket.slot) {
+        (Some(one), Some(another)) if one == another => gradients.offset_bytes == other.offset_bytes,
+        _ => gradients.is_apart_from(other),
     }
 }
 
-/// Whether the sums of two buckets over one replica lie apart, or at one place, where a settle waits for the one before.
-const fn may_combine(own: &Places, a: &Bucket, b: &Bucket) -> bool {
-    let (one, other) = (partial(own, a), partial(own, b));
-    !own.tables.config.has_partials() || one.offset_bytes == other.offset_bytes || one.is_apart_from(other)
+/// Whether sums over one replica lie apart from those of another bucket, or at the same place, where a settle waits for the one
+/// before.
+const fn may_combine(own: &Places, sums: Place, bucket: &Bucket) -> bool {
+    if !own.tables.config.has_partials() {
+        return true;
+    }
+    let other = partial(own, bucket);
+    sums.offset_bytes == other.offset_bytes || sums.is_apart_from(other)
 }
 
 /// Regions of one home follow one another and end where the home does, and peers can reach what they read.

@@ -12,7 +12,7 @@ use super::shared::Shared;
 use crate::device::Device;
 use crate::time::{LongerSleeps, SLEEP_MAX};
 
-/// Sleeps for which a device may go on with what nobody waits for now, before it is left to the end of the process.
+/// How many sleeps a device may take to end work that it was asked for in vain. After that it is left to the end of the process.
 const ANSWERS_MAX: u32 = 500;
 const ANSWER_SLEEP: Duration = Duration::from_millis(1);
 
@@ -98,8 +98,8 @@ impl<D: Device> Shared<'_, D> {
         self.queued.0.clear();
     }
 
-    /// This rank goes on no more, as it has lost another one. What its device waits for never comes, and whoever gives the device
-    /// back would wait for that before the loss is reported.
+    /// Ends the queues of a rank that has lost another one. What its device waits for never comes, and whoever gives the device back
+    /// would otherwise wait for that before the loss is reported.
     pub(super) fn leave_queues(&self, device: &D) {
         if D::QUEUES {
             self.end_queues(device);
