@@ -317,9 +317,9 @@ const fn check_buckets(own: &Places) -> BrokenRule {
             while other < i {
                 let before = &buckets[other];
                 rules! {
-                    before.pipeline_stage != own.at.pipeline || may_coexist(own, gradients, bucket.slot, before) =>
+                    before.pipeline_stage != own.at.pipeline || may_coexist(bucket, before) =>
                         "buckets that overlap in staging and do not take turns",
-                    before.pipeline_stage != own.at.pipeline || may_combine(own, sums, before) =>
+                    before.pipeline_stage != own.at.pipeline || may_combine(bucket, before, config.mesh.zero) =>
                         "buckets that overlap in partial sums and do not take turns",
                 }
                 other += 1;
@@ -366,24 +366,18 @@ const fn from_to(first: Place, last: Place) -> Place {
     Place { len_bytes: last.end_bytes() - first.offset_bytes, ..first }
 }
 
-/// Whether gradients, in a slot if they use one, lie apart from those of another bucket in staging, or share its slot, in which a
-/// claim waits for the bucket before.
-const fn may_coexist(own: &Places, gradients: Place, slot: Option<usize>, bucket: &Bucket) -> bool {
-    let other = staging(own, bucket);
-    match (slot, bucket.slot) {
-        (Some(one), Some(another)) if one == another => gradients.offset_bytes == other.offset_bytes,
-        _ => gradients.is_apart_from(other),
+/// Whether two buckets lie apart in staging, or share a slot, in which a claim waits for the bucket before. By the numbers that places
+/// are made of: a compiler looks at each pair of buckets, of which there may be half a million.
+const fn may_coexist(a: &Bucket, b: &Bucket) -> bool {
+    match (a.slot, b.slot) {
+        (Some(a_slot), Some(b_slot)) if a_slot == b_slot => a.staging == b.staging,
+        _ => a.staging + a.elements <= b.staging || b.staging + b.elements <= a.staging,
     }
 }
 
-/// Whether sums over one replica lie apart from those of another bucket, or at the same place, where a settle waits for the one
-/// before.
-const fn may_combine(own: &Places, sums: Place, bucket: &Bucket) -> bool {
-    if !own.tables.config.has_partials() {
-        return true;
-    }
-    let other = partial(own, bucket);
-    sums.offset_bytes == other.offset_bytes || sums.is_apart_from(other)
+/// Whether the sums of two buckets over one replica lie apart, or at one place, where a settle waits for the one before.
+const fn may_combine(a: &Bucket, b: &Bucket, zero: usize) -> bool {
+    a.partial == b.partial || a.partial + a.elements / zero <= b.partial || b.partial + b.elements / zero <= a.partial
 }
 
 /// Regions of one home follow one another and end where the home does, and peers can reach what they read.
