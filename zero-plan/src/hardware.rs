@@ -190,9 +190,8 @@ pub struct MeasuredUnit {
     pub tokens: usize,
     /// Threads of a rank.
     pub threads: usize,
-    /// Threads for each core, of all ranks together: they took turns, if there were several.
-    #[serde(default = "one_device")]
-    pub per_core: usize,
+    /// Ranks that computed at once. They took turns if there were more threads of them than cores.
+    pub ranks: usize,
     /// Seconds of a forward pass.
     pub forward: f64,
     /// Seconds of a backward pass.

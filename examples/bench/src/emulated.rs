@@ -32,6 +32,9 @@ impl Link {
     }
 }
 
+/// By how much a sleep may be too long.
+const AWAKE: Duration = Duration::from_micros(300);
+
 /// Another transport, made as slow as a link.
 pub struct Emulated<T> {
     inner: T,
@@ -89,12 +92,15 @@ impl<T> Emulated<T> {
         self.free + self.link.latency()
     }
 
-    fn sleep_until(&mut self, end: Instant) {
+    /// Waits until a transfer ends: asleep, and awake for the last of it, as a sleep ends later than it was asked to, which no
+    /// link does.
+    fn wait_until(&mut self, end: Instant) {
         let left = end.saturating_duration_since(Instant::now());
-        if !left.is_zero() {
-            std::thread::sleep(left);
-            self.exposed += left;
+        std::thread::sleep(left.saturating_sub(AWAKE));
+        while Instant::now() < end {
+            std::hint::spin_loop();
         }
+        self.exposed += left;
     }
 }
 
@@ -124,15 +130,15 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
             (Op::Wait { unit }, _) => {
                 self.gathers_in_flight -= 1;
                 self.gathers_in_flight_max = self.gathers_in_flight_max.max(self.gathers_in_flight);
-                self.sleep_until(self.gathers[unit]);
+                self.wait_until(self.gathers[unit]);
             }
             (Op::Reduce { bucket, .. }, Some(end)) => self.reductions[bucket] = end,
-            (Op::Settle { bucket, .. } | Op::Combine { bucket, .. }, _) => self.sleep_until(self.reductions[bucket]),
-            (Op::Spread { .. }, Some(end)) => self.sleep_until(end),
+            (Op::Settle { bucket, .. } | Op::Combine { bucket, .. }, _) => self.wait_until(self.reductions[bucket]),
+            (Op::Spread { .. }, Some(end)) => self.wait_until(end),
             // A parcel takes its time where it is received, as the receiver does not know when it left.
             (Op::Receive { .. }, _) => {
                 let bytes = Moved::taken(plan, 0, &[op]).all().total_bytes();
-                self.sleep_until(Instant::now() + self.link.duration(bytes) + self.link.latency());
+                self.wait_until(Instant::now() + self.link.duration(bytes) + self.link.latency());
             }
             _ => {}
         }
@@ -159,7 +165,7 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
     unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost> {
         // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
         unsafe { self.inner.exchange(device, call, mine, all) }?;
-        self.sleep_until(Instant::now() + self.link.latency());
+        self.wait_until(Instant::now() + self.link.latency());
         Ok(())
     }
 

@@ -26,7 +26,7 @@ use crate::say;
 
 pub use trace::{RecordedProfile, RecordedStep};
 
-/// Threads for each core, with which units are measured: alone, and in turns with others.
+/// Threads for each core, with which units are measured beside those of a single rank: at once, and in turns.
 const PER_CORE: [usize; 3] = [1, 2, 4];
 /// How often each program runs, all of them in turn: what disturbs one run for a while disturbs no other run of it.
 const ROUNDS: usize = 3;
@@ -102,23 +102,22 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), CommandError> {
     // Specs that differ in their layout alone have the same units.
     let mut wanted = BTreeMap::new();
     for &(path, ref spec) in &specs {
-        for (&threads, per_core) in
-            arguments.threads.iter().flat_map(|threads| PER_CORE.map(|per_core| (threads, per_core)))
-        {
-            let ranks = (per_core * cores.get() / threads).max(1);
-            wanted.entry((units::alone(spec, path, ranks)?, threads)).or_insert((path, per_core));
+        for &threads in &arguments.threads {
+            for ranks in PER_CORE.map(|per_core| (per_core * cores.get() / threads).max(1)).into_iter().chain([1]) {
+                wanted.entry((units::alone(spec, path, ranks)?, threads)).or_insert(path);
+            }
         }
     }
     let size = arguments.size.as_deref();
-    let programs = wanted.iter().map(|((alone, threads), &(path, per_core))| {
-        units::Measurement { path, alone, size, threads: *threads, per_core }.build()
-    });
+    let programs = wanted
+        .iter()
+        .map(|((alone, threads), path)| units::Measurement { path, alone, size, threads: *threads }.build());
     let mut measured = programs.collect::<Result<Vec<_>, CommandError>>()?;
     for _ in 0..ROUNDS {
         measured.iter_mut().try_for_each(units::MeasuredProgram::run)?;
     }
     hardware.measured = measured.iter().flat_map(units::MeasuredProgram::units).collect();
-    hardware.device.op = rounded(median(measured.iter().flat_map(units::MeasuredProgram::beside_s).collect()));
+    hardware.device.op = rounded(median(measured.iter().flat_map(|program| program.beside_s(cores)).collect()));
     let text = format!(
         "// Measured by `cargo zero measure`: rates are those of one core while all of them work.\n{}\n",
         zero_plan::spec::ron_text(&hardware)

@@ -1,5 +1,5 @@
-//! Units: what the units of a model take on this machine while all of its cores work: the model is trained for some steps by as
-//! many ranks as there are cores for, without sharding, so that each rank runs every unit. Never measures a layout.
+//! Units: what the units of a model take on this machine while so many ranks work: the model is trained for some steps without
+//! sharding, so that each rank runs every unit. Never measures a layout.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -30,8 +30,6 @@ pub struct Measurement<'a> {
     pub size: Option<&'a str>,
     /// Threads of a rank.
     pub threads: NonZeroUsize,
-    /// Threads for each core, of all ranks together.
-    pub per_core: usize,
 }
 
 /// The program for it, with the steps that it has done.
@@ -68,9 +66,9 @@ impl<'a> Measurement<'a> {
 impl MeasuredProgram<'_> {
     /// Lets it train for some steps.
     pub fn run(&mut self) -> Result<(), CommandError> {
-        let Measurement { path, threads, per_core, .. } = self.of;
-        let each = counted(threads.get(), "thread", "threads");
-        eprintln!("measuring the units of {} by ranks with {each}, {per_core} for each core", path.display());
+        let Measurement { path, threads, .. } = self.of;
+        let (ranks, each) = (counted(self.ranks(), "rank", "ranks"), counted(threads.get(), "thread", "threads"));
+        eprintln!("measuring the units of {} by {ranks} with {each}", path.display());
         let _ = std::fs::remove_file(&self.profile);
         let mut command = self.binary.command();
         command.args(["--steps", STEPS, "--held-out", "0", "--sample", "0", "--threads", &threads.to_string()]);
@@ -88,12 +86,17 @@ impl MeasuredProgram<'_> {
     /// What its units took.
     pub fn units(&self) -> Vec<MeasuredUnit> {
         let ops = self.steps.iter().map(|step| step.ops.iter().copied());
-        self.sized.plan().with(|plan| measured_units(plan, self.of.threads.get(), self.of.per_core, ops))
+        self.sized.plan().with(|plan| measured_units(plan, self.of.threads.get(), ops))
+    }
+
+    fn ranks(&self) -> usize {
+        self.sized.spec.config().mesh.ranks()
     }
 
     /// Seconds between two ops, of each step in which no threads took turns with a core.
-    pub fn beside_s(&self) -> impl Iterator<Item = f64> {
-        self.steps.iter().filter(|_| self.of.per_core == 1).map(|step| step.beside_s)
+    pub fn beside_s(&self, cores: NonZeroUsize) -> impl Iterator<Item = f64> {
+        let takes_turns = self.ranks() * self.of.threads.get() > cores.get();
+        self.steps.iter().filter(move |_| !takes_turns).map(|step| step.beside_s)
     }
 }
 

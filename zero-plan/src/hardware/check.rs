@@ -57,7 +57,7 @@ pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
     checks.require(
         "measured",
         measured.iter().all(is_possible),
-        "times above 0 and at most 1e6 seconds, 1 to 4096 threads, as many for each core, and 1 to 2^32 tokens",
+        "times above 0 and at most 1e6 seconds, 1 to 4096 threads of 1 to 4096 ranks, and 1 to 2^32 tokens",
     );
     checks.problems
 }
@@ -72,7 +72,7 @@ pub(super) fn network_problems(network: &Network, text: &str) -> Vec<Diagnostic>
 fn is_possible(unit: &MeasuredUnit) -> bool {
     let is_time = |time: f64| (0.0..=TIME_MAX).contains(&time);
     let times = is_time(unit.forward) && is_time(unit.backward) && is_time(unit.update);
-    let counts = [unit.threads, unit.per_core].iter().all(|count| (1..=COUNT_MAX).contains(count));
+    let counts = [unit.threads, unit.ranks].iter().all(|count| (1..=COUNT_MAX).contains(count));
     times && unit.forward > 0.0 && unit.backward > 0.0 && counts && (1..=TOKENS_MAX).contains(&unit.tokens)
 }
 
@@ -191,15 +191,15 @@ mod tests {
 
     #[test]
     fn z0176_measured_figures_that_cannot_be() {
-        let unit = "(model: \"m\", field: \"f\", position: 0, params: 1, compute: F32, tokens: 512, threads: 2, per_core: 1, \
+        let unit = "(model: \"m\", field: \"f\", position: 0, params: 1, compute: F32, tokens: 512, threads: 2, ranks: 1, \
             forward: 0.5, backward: 1.0, update: 0.0)";
         let with = |unit: &str| Hardware::parse(&format!("{}, measured: [{unit}])", GOOD.strip_suffix(')').unwrap()));
         assert_eq!(with(unit).unwrap().measured.len(), 1);
         for (from, to) in [
             ("threads: 2", "threads: 9223372036854775807"),
             ("threads: 2", "threads: 0"),
-            ("per_core: 1", "per_core: 18446744073709551615"),
-            ("per_core: 1", "per_core: 0"),
+            ("ranks: 1", "ranks: 18446744073709551615"),
+            ("ranks: 1", "ranks: 0"),
             ("tokens: 512", "tokens: 0"),
             ("forward: 0.5", "forward: 1e300"),
             ("forward: 0.5", "forward: 0.0"),

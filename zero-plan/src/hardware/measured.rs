@@ -7,11 +7,10 @@ use crate::schedule::Op;
 /// The time of each unit of a plan, by the seconds that each op of each rank took in each step. A layer has the mean over
 /// micro-batches and the units that it makes of one step, and then the median of all steps and ranks: where threads take turns
 /// with cores an op is either interrupted or not, and only steps can be compared; of steps, some are disturbed by other programs.
-/// Ranks have all of the model and so many threads, and of all ranks together there are so many for each core.
+/// Ranks have all of the model and so many threads.
 pub fn measured_units(
     plan: &Plan,
     threads: usize,
-    per_core: usize,
     steps: impl IntoIterator<Item = impl IntoIterator<Item = (Op, f64)>>,
 ) -> Vec<MeasuredUnit> {
     let positions = plan.units.iter().map(|unit| unit.position).max().map_or(0, |last| last + 1);
@@ -42,7 +41,7 @@ pub fn measured_units(
             compute: plan.config.precision.compute,
             tokens: plan.config.tokens(),
             threads,
-            per_core,
+            ranks: plan.config.mesh.ranks(),
             forward: rounded(forward),
             backward: rounded(backward),
             update: rounded(update),
@@ -84,6 +83,7 @@ mod tests {
     use super::*;
     use crate::build::PlanBuf;
     use crate::config::Config;
+    use crate::mesh::Mesh;
     use crate::unit::Unit;
 
     #[test]
@@ -105,11 +105,11 @@ mod tests {
             ops.into_iter().chain([(Op::Update { unit: 1 }, 4.0)])
         };
         let steps = [0.0, 100.0, 0.0].map(step);
-        let config = Config { sequences: 2, length: 8, ..Config::PLAIN };
+        let config = Config { mesh: Mesh::of_zero(2), sequences: 2, length: 8, ..Config::PLAIN };
         let plan = PlanBuf::new("M", config, &units);
-        let measured = plan.with(|plan| measured_units(plan, 3, 1, steps));
+        let measured = plan.with(|plan| measured_units(plan, 3, steps));
         let times: Vec<_> = measured.iter().map(|it| (it.position, it.forward, it.backward, it.update)).collect();
         assert_eq!(times, [(0, 2.0, 5.0, 0.0), (1, 7.0, 0.0, 4.0)]);
-        assert!(measured.iter().all(|it| (it.tokens, it.threads, it.per_core) == (16, 3, 1)));
+        assert!(measured.iter().all(|it| (it.tokens, it.threads, it.ranks) == (16, 3, 2)));
     }
 }

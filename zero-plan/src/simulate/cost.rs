@@ -17,18 +17,17 @@ pub struct Costs<'a> {
     pub threads: usize,
     /// What was measured of each unit, if it was.
     measured: Vec<Option<&'a MeasuredUnit>>,
-    /// The same with as many threads, and with one, measured while no threads took turns with a core.
+    /// The same by as many ranks as there are cores for: with as many threads, and with one.
     undisturbed: [Vec<Option<&'a MeasuredUnit>>; 2],
 }
 
 impl<'a> Costs<'a> {
     /// The costs of a plan on some hardware, with so many threads a rank.
     pub fn new(plan: &'a Plan<'a>, hardware: &'a Hardware, threads: usize) -> Self {
-        let by =
-            |threads, per_core| plan.units.iter().map(|unit| find(plan, hardware, unit, threads, per_core)).collect();
-        let all = threads * plan.config.mesh.ranks_per_node();
-        let measured = by(threads, all.div_ceil(hardware.node.devices));
-        Self { plan, hardware, threads, measured, undisturbed: [by(threads, 1), by(1, 1)] }
+        let by = |threads, ranks| plan.units.iter().map(|unit| find(plan, hardware, unit, threads, ranks)).collect();
+        let (cores, ranks) = (hardware.node.devices, plan.config.mesh.ranks_per_node());
+        let undisturbed = [by(threads, (cores / threads).max(1)), by(1, cores)];
+        Self { plan, hardware, threads, measured: by(threads, ranks), undisturbed }
     }
 
     /// Whether the times of all units were measured, and none follows from rates.
@@ -53,29 +52,28 @@ impl<'a> Costs<'a> {
     /// does in a second is the work of a core in a second.
     pub fn cores(&self, op: Op) -> f64 {
         match op {
-            Op::Forward { unit, .. } | Op::Recompute { unit, .. } => self.busy(unit, |it| it.forward),
-            Op::Backward { unit, .. } => self.busy(unit, |it| it.backward),
-            Op::Update { unit } => self.busy(unit, |it| it.update),
+            Op::Forward { unit, .. } | Op::Recompute { unit, .. } => self.busy(unit, forward),
+            Op::Backward { unit, .. } => self.busy(unit, backward),
+            Op::Update { unit } => self.busy(unit, update),
             _ => self.threads as f64,
         }
     }
 
-    fn busy(&self, unit: usize, seconds: fn(&MeasuredUnit) -> f64) -> f64 {
+    fn busy(&self, unit: usize, seconds: Each) -> f64 {
         let (threads, [all, one]) = (self.threads as f64, &self.undisturbed);
         match (one[unit], all[unit]) {
-            (Some(one), Some(all)) if seconds(all) > 0.0 => {
-                (seconds(one) * self.scale(one) / (seconds(all) * self.scale(all))).clamp(1.0, threads)
-            }
+            (Some(one), Some(all)) if seconds(all) > 0.0 => (seconds(one) / seconds(all)).clamp(1.0, threads),
             _ => threads,
         }
     }
 
-    /// The measured time of a unit, less the time in which other ranks had its cores: all ranks did the same then.
-    fn work(&self, unit: usize, measured: &MeasuredUnit, seconds: fn(&MeasuredUnit) -> f64) -> f64 {
-        let cores = self.hardware.node.devices;
-        let ranks = (cores * measured.per_core / measured.threads).max(1);
-        let share = cores as f64 / (ranks as f64 * self.busy(unit, seconds));
-        seconds(measured) * share.min(1.0)
+    /// The measured time of a unit, less the time in which other ranks had its cores: all ranks did the same then. Work that
+    /// ends before a core changes hands loses none of its time to others, so it takes no less than where none took turns.
+    fn measured(&self, unit: usize, seconds: Each) -> Option<f64> {
+        let measured = self.measured[unit]?;
+        let share = self.hardware.node.devices as f64 / (measured.ranks as f64 * self.busy(unit, seconds));
+        let alone = self.undisturbed[0][unit].map_or(0.0, seconds);
+        Some(if share < 1.0 { (seconds(measured) * share).max(alone) } else { seconds(measured) })
     }
 
     /// Whether a link brings to their place the bytes that an op would copy if memory were shared.
@@ -101,8 +99,8 @@ impl<'a> Costs<'a> {
 
     /// Products, and what lies between them: what a unit takes, keeps and gives is written once and read once.
     fn forward(&self, unit: usize) -> f64 {
-        if let Some(measured) = self.measured[unit] {
-            return self.work(unit, measured, |it| it.forward) * self.scale(measured);
+        if let Some(measured) = self.measured(unit, forward) {
+            return measured * self.plan.config.tokens() as f64;
         }
         let it = &self.plan.units[unit];
         self.computing(it.operations) + self.moving(touched(&self.plan.config, it))
@@ -110,8 +108,8 @@ impl<'a> Costs<'a> {
 
     /// Twice the products and twice the bytes of a forward pass, and its gradients, which are summed in f32.
     fn backward(&self, unit: usize) -> f64 {
-        if let Some(measured) = self.measured[unit] {
-            return self.work(unit, measured, |it| it.backward) * self.scale(measured);
+        if let Some(measured) = self.measured(unit, backward) {
+            return measured * self.plan.config.tokens() as f64;
         }
         let it = &self.plan.units[unit];
         self.computing(2 * it.operations)
@@ -120,19 +118,30 @@ impl<'a> Costs<'a> {
 
     fn update(&self, at: Coordinates, unit: usize, op: Op) -> f64 {
         let bytes = Work::of(self.plan, at, op).bytes;
-        match self.measured[unit].filter(|measured| measured.update > 0.0) {
+        match self.measured(unit, update).filter(|&measured| measured > 0.0) {
             Some(measured) => {
                 let owned = self.plan.places(at).owned(unit).len.min(self.plan.units[unit].params);
-                self.work(unit, measured, |it| it.update) * owned as f64 / measured.params.max(1) as f64
+                measured * owned as f64
             }
             None => self.moving(bytes),
         }
     }
+}
 
-    /// What was measured for other micro-batches is taken to grow with the tokens.
-    fn scale(&self, measured: &MeasuredUnit) -> f64 {
-        self.plan.config.tokens() as f64 / measured.tokens as f64
-    }
+/// Seconds for each token of a micro-batch, as what was measured of another one is taken to grow with the tokens; or for each
+/// parameter of an update.
+type Each = fn(&MeasuredUnit) -> f64;
+
+fn forward(measured: &MeasuredUnit) -> f64 {
+    measured.forward / measured.tokens as f64
+}
+
+fn backward(measured: &MeasuredUnit) -> f64 {
+    measured.backward / measured.tokens as f64
+}
+
+fn update(measured: &MeasuredUnit) -> f64 {
+    measured.update / measured.params.max(1) as f64
 }
 
 /// Bytes that a forward pass touches: parameters once, and once written and once read what is kept and what leaves.
@@ -140,19 +149,18 @@ fn touched(config: &Config, unit: &Unit) -> usize {
     unit.takes * config.precision.compute.bytes() + unit.input_bytes + 2 * (unit.saved_bytes + unit.output_bytes)
 }
 
-/// What was measured of a unit: with the nearest number of threads for each core, and then of the nearest number of tokens, if
-/// of several.
+/// What was measured of a unit: by the nearest number of ranks, and then of the nearest number of tokens, if of several.
 fn find<'a>(
     plan: &Plan,
     hardware: &'a Hardware,
     unit: &Unit,
     threads: usize,
-    per_core: usize,
+    ranks: usize,
 ) -> Option<&'a MeasuredUnit> {
     let tokens = plan.config.tokens();
     let of_unit = hardware.measured.iter().filter(|it| {
         let of_model = it.model == plan.model && it.field == unit.field && it.position == unit.position;
         of_model && it.params == unit.params && it.compute == plan.config.precision.compute && it.threads == threads
     });
-    of_unit.min_by_key(|it| (it.per_core.abs_diff(per_core), it.tokens.abs_diff(tokens)))
+    of_unit.min_by_key(|it| (it.ranks.abs_diff(ranks), it.tokens.abs_diff(tokens)))
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::build::PlanBuf;
 use crate::config::{Config, DeviceKind, Order, TransportKind};
-use crate::hardware::measured_units;
+use crate::hardware::{MeasuredUnit, measured_units};
 use crate::mesh::{Axis, Mesh};
 use crate::pipeline::Pass;
 use crate::schedule::Op;
@@ -265,7 +265,8 @@ fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
         PlanBuf::new("T", config, &units(1)).with(|plan| {
             for (threads, s) in [(1, 0.008), (2, by_two)] {
                 let ops = plan.pipeline_stages[0].step.iter().map(|&op| (op, s));
-                hardware.measured.extend(measured_units(plan, threads, 1, [ops]));
+                let units = measured_units(plan, threads, [ops]);
+                hardware.measured.extend(units.into_iter().map(|unit| MeasuredUnit { ranks: 2 / threads, ..unit }));
             }
             step = simulate_with(plan, &hardware, 2).unwrap().step_s * 1e3;
         });
@@ -283,22 +284,24 @@ fn threads_that_take_turns_cost_what_was_measured_of_them() {
     let cpu =
         GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 2");
     let mut hardware = Hardware::parse(&cpu).unwrap();
-    let mut step_ms = |ranks| {
+    let mut step_ms = |ranks, in_turns_s| {
         let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
         let mut step = 0.0;
         PlanBuf::new("T", config, &units(1)).with(|plan| {
             hardware.measured.clear();
-            // Half a core each, and a quarter more than that costs.
-            for (per_core, s) in [(1, 0.008), (2, 0.020)] {
+            for (ranks, s) in [(2, 0.008), (4, in_turns_s)] {
                 let ops = plan.pipeline_stages[0].step.iter().map(|&op| (op, s));
-                hardware.measured.extend(measured_units(plan, 1, per_core, [ops]));
+                let units = measured_units(plan, 1, [ops]);
+                hardware.measured.extend(units.into_iter().map(|unit| MeasuredUnit { ranks, ..unit }));
             }
             step = simulate_with(plan, &hardware, 1).unwrap().step_s * 1e3;
         });
         step.round()
     };
-    // Forward, backward and update; with four ranks, each takes twice 10 ms.
-    assert_eq!([1, 2, 4].map(&mut step_ms), [24.0, 24.0, 60.0]);
+    // Forward, backward and update. With four ranks, half a core each costs a quarter more than that: each takes twice 10 ms.
+    assert_eq!([1, 2, 4].map(|ranks| step_ms(ranks, 0.020)), [24.0, 24.0, 60.0]);
+    // None was interrupted, so that nothing of it was another one's.
+    assert_eq!(step_ms(4, 0.008), 48.0);
 }
 
 /// The bubble of a pipeline on few cores is filled by other ranks: 4 pipeline stages on 2 cores take as long as the work of
