@@ -17,7 +17,10 @@ pub fn of_model(
     model_program: &ModelRequest,
     shapes: &[(Width, usize, usize)],
 ) -> Result<Sizes, CommandError> {
-    let own = Workspace::find()?.target.join("zero").join("build");
+    let workspace = Workspace::find()?;
+    // A mistake is told by what a person wrote, and not by the file below.
+    workspace.program(model, model_program.bin.as_deref(), Path::new("--model"))?;
+    let own = workspace.target.join("zero").join("build");
     std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
     let path = own.join("probe.ron");
     let length = shapes.first().map_or(1, |&(_, _, length)| length);

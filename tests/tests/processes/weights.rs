@@ -41,6 +41,31 @@ fn a_run_goes_on_from_what_another_exported() {
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 5, "a part of an export is left");
 }
 
+/// Nobody takes what an untrained model says for the work of a trained one.
+#[test]
+fn a_run_that_does_no_step_says_which_weights_it_has() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("folder");
+    let of_weights = |command: &mut Command| {
+        let end = Run::start(command).end();
+        assert_eq!((end.code, end.errors.as_str()), (Some(0), ""));
+        end.lines.into_iter().filter(|line| line.starts_with("weights: ")).collect::<Vec<_>>()
+    };
+    let sampled = |more: &[&str]| {
+        let mut command = program(env!("CARGO_BIN_EXE_tiny"));
+        of_weights(command.args(["--only=sample", "--sample", "2", "--seed", "5"]).args(more))
+    };
+    assert_eq!(
+        of_weights(tiny(1).arg("--export").arg(&folder)).len(),
+        1,
+        "a run that trains speaks of its export alone"
+    );
+    assert_eq!(sampled(&[]), ["weights: untrained, drawn by seed 5; `--init` names others"]);
+    let folder = folder.to_str().unwrap();
+    let [line] = &sampled(&["--init", folder])[..] else { panic!("one line") };
+    assert!(line.ends_with(&format!(" tensors of {folder}")), "{line}");
+}
+
 fn refused(command: &mut Command, code: &str) -> End {
     let end = Run::start(command).end();
     assert_eq!(end.code, Some(2), "{}", end.errors);

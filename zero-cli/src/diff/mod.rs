@@ -16,7 +16,7 @@ use crate::error::CommandError;
 use crate::hardware::{self, OnHardware};
 use crate::request::{ModelRequest, Request};
 use crate::sizes::{self, SizedSpec};
-use crate::{checkpoint, say};
+use crate::{checkpoint, program, say};
 
 /// What the command ends with where the two differ.
 const DIFFERENT: u8 = 1;
@@ -73,6 +73,10 @@ fn is_spec(path: &Path) -> bool {
 fn of_specs(arguments: &DiffArguments) -> Result<bool, CommandError> {
     let on = arguments.on.clone().map(|on| OnHardware { on, network: arguments.network.clone() });
     let hardware = on.map(|on| on.read()).transpose()?;
+    // What is wrong with either is told before minutes of work, and not after.
+    for spec in [Some(&arguments.first), arguments.second.as_ref()].into_iter().flatten() {
+        program::read(spec)?;
+    }
     let sized = |spec: &Path| sizes::of_spec(&Request { spec: spec.to_owned(), program: arguments.program.clone() });
     let (first, second) = (&arguments.first, arguments.second.as_ref());
     let shown = |path: &Path| path.display().to_string();

@@ -82,6 +82,9 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
         let agreement = Fingerprint::of(&agreement);
         let (arguments, sample) = (&run, SampledText::<M>::new(&text, tokenizer, run.seed)?);
         if text.only == Some(Only::Sample) {
+            if speaks {
+                weights.introduce(arguments);
+            }
             let data = &NoText { resident_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes) };
             let job =
                 Job::<M, _> { arguments, text: Some(&text), data, data_fingerprint: None, weights, finale: sample };
@@ -320,7 +323,7 @@ fn introduce_data<M: Model, F>(job: &Job<M, F>, speaks: bool) -> Result<(), Erro
     if speaks {
         let own = || format!("data: this program's own, {held_out} sequences of it held out");
         say(&format!("{}\n\n", job.data.contents().map_or_else(own, |contents| contents.to_string())));
-        job.weights.introduce();
+        job.weights.introduce(job.arguments);
     }
     Ok(())
 }

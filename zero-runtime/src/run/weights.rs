@@ -80,10 +80,15 @@ impl WeightFolders {
         Ok(())
     }
 
-    /// Says what a run starts from.
-    pub fn introduce(&self) {
+    /// Says what a run starts from. That it is nothing learned goes without saying where a run learns.
+    pub fn introduce(&self, arguments: &RunArguments) {
         let (tensors, path, notes) = match &self.origin {
-            FirstWeights::Seed => return,
+            FirstWeights::Seed => {
+                if arguments.steps == 0 && arguments.checkpoints.resume.is_none() {
+                    say(&format!("weights: untrained, drawn by seed {}; `--init` names others\n\n", arguments.seed));
+                }
+                return;
+            }
             FirstWeights::Published(import) => (import.tensors.len(), &import.folder.path, import.notes.clone()),
             FirstWeights::Checkpoint(initial) => (initial.tensors.len(), &initial.checkpoint.path, initial.notes()),
         };
