@@ -99,6 +99,8 @@ pub trait Shape: 'static {
     const LENGTH: usize;
     /// Tokens, or rows, in a micro-batch.
     const TOKENS: usize = size::product(&[Self::SEQUENCES, Self::LENGTH]);
+    /// Whose kernels do attention.
+    const ATTENTION: AttentionKind = AttentionKind::Own;
     /// Where they are written, for the errors of a build.
     const ORIGIN: Origin = Origin::UNKNOWN;
 }

@@ -94,6 +94,30 @@ pub(super) const CODES: &[Code] = &[
         example: "ZERO_CUDA_DEVICES=0,0, for four ranks",
     },
     Code {
+        code: "Z0442",
+        title: "cuDNN too old",
+        explanation: "With `attention: Cudnn`, libcudnn.so.9 does attention. It must be version 9.28 or later: older ones have \
+            no backward of fused attention, as one operation, that gives the same bits each time in memory linear in the \
+            tokens. Install a newer one, or take `attention: Own`. Nothing else does the work instead.",
+        example: "attention: Cudnn, with the cuDNN of an old installation of PyTorch",
+    },
+    Code {
+        code: "Z0443",
+        title: "attention that cuDNN does not do",
+        explanation: "cuDNN has no way to do attention of this shape on this device, or failed at it. Its backward is the same \
+            each time, in memory linear in the tokens, on devices of compute capability 9 and 10 alone. The message has \
+            cuDNN's own words. Take `attention: Own`.",
+        example: "attention: Cudnn, on an A100",
+    },
+    Code {
+        code: "Z0444",
+        title: "attention that needs more room than the plan has",
+        explanation: "A plan with `attention: Cudnn` has room for what cuDNN accumulates in f32, for two sums of each row, and \
+            for alignment. The version of cuDNN that was found asks for more, so nothing was started. Take another version, or \
+            `attention: Own`, and please report it.",
+        example: "a later cuDNN that keeps more between its kernels",
+    },
+    Code {
         code: "Z0445",
         title: "NCCL too old, or another one",
         explanation: "With `transport: Nccl`, libnccl.so.2 carries bytes between devices. It must be version 2.28 or later, \
