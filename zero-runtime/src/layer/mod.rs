@@ -82,7 +82,7 @@ pub use tensors::{Init, Tensor, Tensors};
 pub(crate) use published::NamesMisfit;
 pub(crate) use size::max;
 
-use zero_plan::{Message, Origin};
+use zero_plan::{AttentionKind, Message, Origin};
 
 use crate::device::{Device, Element, Nonlinearity, Then, Write};
 use crate::view::{View, ViewMut};
