@@ -61,13 +61,14 @@ inline void attend(const AttentionCall& of) {
                     most = std::max(most, scores[seen]);
                 }
                 std::fill(sums.begin(), sums.end(), 0.0f);
+                for (int64_t seen = first; seen <= token; seen++) sum += expf(scores[seen] - most);
+                // Rounded with the sum in them, which zero's own kernels divide by at the end.
                 for (int64_t seen = first; seen <= token; seen++) {
-                    float weight = expf(scores[seen] - most);
-                    sum += weight;
+                    float weight = rounded(expf(scores[seen] - most) / sum);
                     const uint16_t* value = of.values.at(sequence, key_head, seen);
-                    for (int64_t i = 0; i < of.features; i++) sums[i] = fmaf(rounded(weight), widened(value[i]), sums[i]);
+                    for (int64_t i = 0; i < of.features; i++) sums[i] = fmaf(weight, widened(value[i]), sums[i]);
                 }
-                for (int64_t i = 0; i < of.features; i++) of.output.at(sequence, head, token)[i] = narrowed(sums[i] / sum);
+                for (int64_t i = 0; i < of.features; i++) of.output.at(sequence, head, token)[i] = narrowed(sums[i]);
                 of.statistics[(sequence * of.queries.heads + head) * of.length + token] = most + logf(sum);
             }
 }

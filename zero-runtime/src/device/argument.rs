@@ -2,7 +2,6 @@
 //! computes.
 
 use super::{Device, Element};
-use crate::layer::size::{product, sum};
 use crate::view::{View, ViewMut};
 
 /// Whether a result overwrites its destination or is added to it.
@@ -188,13 +187,14 @@ impl AttentionShape {
     /// Bytes of the room that fused kernels work in. In f32, for each query of each head: two sums, and what its gradient is
     /// summed in; where heads share keys, as much for those of keys and values, of each head apart. For each head of a sequence,
     /// counts by which blocks take turns; and lines at which all these begin. It does not grow with the square of the length.
+    /// Where no number holds it, the largest one.
     pub const fn fused_bytes(&self) -> usize {
         const COUNTS: usize = 16;
         const LINES: usize = 4096;
-        let accumulated = if self.key_heads == self.heads { self.head_dim } else { 2 * self.head_dim };
-        let of_query = size_of::<f32>() * (2 + accumulated);
-        let of_heads = product(&[self.sequences, self.heads, sum(&[COUNTS, product(&[self.length, of_query])])]);
-        sum(&[LINES, of_heads])
+        let accumulated = self.head_dim.saturating_mul(if self.key_heads == self.heads { 1 } else { 2 });
+        let of_query = accumulated.saturating_add(2).saturating_mul(size_of::<f32>());
+        let of_head = self.length.saturating_mul(of_query).saturating_add(COUNTS);
+        of_head.saturating_mul(self.sequences).saturating_mul(self.heads).saturating_add(LINES)
     }
 
     /// The queries, the keys and the values of rows that have all three.

@@ -10,8 +10,8 @@ use super::capture::Counting;
 use super::handle::Cuda;
 use super::memory::CudaMemory;
 use super::{
-    activation, attention, cross_entropy, elementwise, embedding, fused, gate, nccl, norm, norm_heads, optimizer, ordinal,
-    product, rotary, rows, squared_error, sums,
+    activation, attention, cross_entropy, elementwise, embedding, fused, gate, nccl, norm, norm_heads, optimizer,
+    ordinal, product, rotary, rows, squared_error, sums,
 };
 use crate::device::{
     AdamW, Agreement, AttentionShape, Carried, Device, Element, Failure, GoesOn, Group, HyperBlock, Mark, Matrix,

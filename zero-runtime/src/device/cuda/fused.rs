@@ -174,7 +174,10 @@ impl Drop for Fused {
 /// Does it, once what it needs is known, in as much of `room` as begins where a workspace may.
 fn run(cuda: &Cuda, shape: FusedShape, at: Addresses, room: ViewMut<Cuda, u8>) {
     for &(tensor, address) in at {
-        assert!(address.is_multiple_of(ALIGNMENT as u64), "{tensor:?} at {address:#x}, which is no multiple of {ALIGNMENT}");
+        assert!(
+            address.is_multiple_of(ALIGNMENT as u64),
+            "{tensor:?} at {address:#x}, which is no multiple of {ALIGNMENT}"
+        );
     }
     let start = room.address().addr() as u64;
     let workspace = start.next_multiple_of(WORKSPACE_ALIGNMENT as u64);
@@ -187,6 +190,13 @@ fn run(cuda: &Cuda, shape: FusedShape, at: Addresses, room: ViewMut<Cuda, u8>) {
         let executed = unsafe { fused.execute(&shape, at, workspace, cuda.stream()) };
         executed.map_err(|reason| fused.failed(&shape, reason))
     });
+}
+
+/// Where the tensors of forward are, which backward has too. `lse` is no view, as one of them writes it.
+fn of_forward<E: Element>(qkv: [Strided<Cuda, E>; 3], out: View<Cuda, E>, lse: *const f32) -> [(Tensor, u64); 5] {
+    let [q, k, v] = qkv.map(|rows| address(rows.view));
+    let (out, lse) = (address(out), lse.addr() as u64);
+    [(Tensor::Queries, q), (Tensor::Keys, k), (Tensor::Values, v), (Tensor::Output, out), (Tensor::Statistics, lse)]
 }
 
 fn fused_shape<E: Element>(shape: AttentionShape, qkv: [Strided<Cuda, E>; 3], is_backward: bool) -> FusedShape {
@@ -211,13 +221,7 @@ pub(super) fn attention<E: Element>(
     room: ViewMut<Cuda, u8>,
 ) {
     super::attention::check(shape, [q, k, v], out.len(), lse.len());
-    let at = [
-        (Tensor::Queries, address(q.view)),
-        (Tensor::Keys, address(k.view)),
-        (Tensor::Values, address(v.view)),
-        (Tensor::Output, address(out.as_view())),
-        (Tensor::Statistics, lse.address().addr() as u64),
-    ];
+    let at = of_forward([q, k, v], out.as_view(), lse.address());
     run(cuda, fused_shape(shape, [q, k, v], false), &at, room);
 }
 
@@ -238,17 +242,13 @@ pub(super) fn attention_backward<E: Element>(
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), shape.tokens() * shape.qkv_width());
     let [dq, dk, dv] = shape.parts(dqkv.as_view());
-    let at = [
-        (Tensor::Queries, address(q.view)),
-        (Tensor::Keys, address(k.view)),
-        (Tensor::Values, address(v.view)),
-        (Tensor::Output, address(out)),
-        (Tensor::Statistics, lse.address().addr() as u64),
+    let gradients = [
         (Tensor::QueryGradients, address(dq.view)),
         (Tensor::KeyGradients, address(dk.view)),
         (Tensor::ValueGradients, address(dv.view)),
         (Tensor::OutputGradients, address(dout)),
     ];
+    let at = [of_forward([q, k, v], out, lse.address()).as_slice(), &gradients].concat();
     run(cuda, fused_shape(shape, [q, k, v], true), &at, room);
 }
 

@@ -41,7 +41,8 @@ pub struct Cuda {
     pub(super) context: Arc<DeviceContext>,
 }
 
-// SAFETY: handles of the driver and of its libraries may be used by any thread, by one at a time, and this value is no `Sync`.
+// SAFETY: handles of the driver and of its libraries may be used by any thread, by one at a time, and this value is no `Sync`. What
+// is counted by `Rc` is counted within it alone.
 unsafe impl Send for Cuda {}
 
 impl Cuda {

@@ -98,7 +98,9 @@ impl Chooser<'_> {
                 choice.knobs.push((STAGES, stages));
             }
             match self.configuration(&graph, &choice) {
-                Ok(configuration) => found.push((configuration.value::<i64>(CONFIGURATION_WORKSPACE)?, configuration, choice)),
+                Ok(configuration) => {
+                    found.push((configuration.value::<i64>(CONFIGURATION_WORKSPACE)?, configuration, choice))
+                }
                 Err(reason) => refused = reason,
             }
         }
@@ -144,7 +146,10 @@ impl Chooser<'_> {
             .with_parts(ENGINE_DEVICE, &[self.device])?
             .finalized()?;
         let knob = |&(knob, value): &(Knob, i64)| {
-            Descriptor::new(self.library, KNOB_CHOICE)?.with(KNOB_TYPE, &[knob])?.with(KNOB_VALUE, &[value])?.finalized()
+            Descriptor::new(self.library, KNOB_CHOICE)?
+                .with(KNOB_TYPE, &[knob])?
+                .with(KNOB_VALUE, &[value])?
+                .finalized()
         };
         let knobs = choice.knobs.iter().map(knob).collect::<Result<Vec<_>, String>>()?;
         let configuration =

@@ -141,8 +141,7 @@ impl Descriptor {
 
     fn set(self, name: c_int, kind: c_int, count: usize, values: *const c_void) -> Result<Self, String> {
         // SAFETY: a descriptor that is here, and so many values of that type, which the library copies.
-        let status =
-            unsafe { (self.library.cudnnBackendSetAttribute)(self.handle, name, kind, count as i64, values) };
+        let status = unsafe { (self.library.cudnnBackendSetAttribute)(self.handle, name, kind, count as i64, values) };
         check(self.library, &format!("cudnnBackendSetAttribute of {name}"), status).map(|()| self)
     }
 

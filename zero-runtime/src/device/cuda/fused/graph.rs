@@ -166,9 +166,7 @@ impl Tensors<'_> {
         let hidden = self.number(Tensor::Hidden)?;
         let mask = |from, to| {
             let mask = Descriptor::new(self.library, BAND_MASK)?;
-            mask.with_parts(MASK_INPUT, &[from])?
-                .with_parts(MASK_HIDDEN, &[&hidden])?
-                .with_parts(MASK_OUTPUT, &[to])
+            mask.with_parts(MASK_INPUT, &[from])?.with_parts(MASK_HIDDEN, &[&hidden])?.with_parts(MASK_OUTPUT, &[to])
         };
         // A query is no less than what it sees.
         let mut operations = vec![mask(&scores, &causal)?.with(MASK_COMPARISON, &[NO_LESS])?.finalized()?];
