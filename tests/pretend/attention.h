@@ -30,8 +30,10 @@ struct AttentionCall {
     // Of gradients alone. What those of queries are summed in, (sequence, head, token, feature).
     Heads output_gradients, query_gradients, key_gradients, value_gradients;
     float* accumulated;
-    // The first block of keys that adds to the gradients of queries: another one, other bits.
+    // The first key whose part is added to the gradients of queries. Where it is another one each time, sums are rounded so often
+    // that it shows.
     int64_t first = 0;
+    bool is_ordered = true;
 };
 
 inline float widened(uint16_t number) { return load(&number, Type::BF16, 0); }
@@ -88,6 +90,7 @@ inline void attend_backward(const AttentionCall& of) {
         for (int64_t i = 0; i < features; i++) {
             float& to = of.accumulated[row * features + i];
             to = fmaf(score, widened(key[i]), to);
+            if (!of.is_ordered) to = rounded(to);
             keys[seen * features + i] = fmaf(score, widened(query[i]), keys[seen * features + i]);
             values[seen * features + i] = fmaf(rounded(weight), widened(gradient[i]), values[seen * features + i]);
         }

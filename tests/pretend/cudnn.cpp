@@ -378,7 +378,8 @@ API int cudnnBackendExecute(Handle* handle, Held* plan, Held* pack) {
         of.accumulated = reinterpret_cast<float*>(call->workspace);
         static int64_t calls = 0;
         // As blocks come, unless they take turns.
-        if (!knobs(configuration).count(STAGES)) of.first = ++calls;
+        of.is_ordered = knobs(configuration).count(STAGES);
+        if (!of.is_ordered) of.first = ++calls;
     }
     auto run = [](void* data) { return static_cast<Call*>(data)->run(); };
     auto drop = [](void* data) { delete static_cast<Call*>(data); };
