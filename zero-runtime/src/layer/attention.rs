@@ -288,7 +288,7 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         let [keys, values] = [cached_keys.as_view(), cached_values.as_view()]
             .map(|cached| Strided::new(cached.part(0, (cx.before + tokens) * Self::KEYS), Self::KEYS));
         let queries = Strided::new(queries.as_view(), Self::QUERIES);
-        // Whoever trains: lengths change with each token, and fused kernels are made for one.
+        // Never by fused kernels, which are made for one length: here it changes with each token.
         cx.device.attention(shape, queries, keys, values, mixed.reborrow(), lse);
         Self::OUT.forward(cx, params_out, mixed.as_view(), pass.y, Then::Nothing);
     }

@@ -8,7 +8,8 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0430",
         title: "library of CUDA missing",
         explanation: "A plan for CUDA devices needs the driver (libcuda.so.1), the compiler of kernels (libnvrtc.so.13) and \
-            the library of matrix products (libcublasLt.so.13). They are looked for in the folders that \
+            the library of matrix products (libcublasLt.so.13); with `attention: Cudnn` also cuDNN (libcudnn.so.9), and with \
+            `transport: Nccl` NCCL (libnccl.so.2). They are looked for in the folders that \
             ZERO_CUDA_LIBRARIES names, then where the system's loader looks, then in a PyTorch installation. Install what \
             is missing, or name its folder. The processor never does the work instead.",
         example: "device: Cuda, on a machine without NVIDIA's driver",
@@ -135,8 +136,8 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0447",
         title: "devices of ranks differ",
         explanation: "Before the first step, ranks compare what decides the bits of their results: the name and the compute \
-            capability of their devices, the versions of the driver, of the compiler and of the library of matrix products, \
-            and which ways this has named for the products of the model. One rank has another than most others that do the \
+            capability of their devices, the versions of the driver, of the compiler, of the library of matrix products and of \
+            cuDNN, and which ways these have named for the products and the attention of the model. One rank has another than most others that do the \
             same work.",
         example: "a host whose last slot has another GPU",
     },
