@@ -2,6 +2,7 @@
 //! that both are compared with.
 
 pub mod buffers;
+pub mod fused;
 pub mod heads;
 pub mod layout;
 pub mod naive;

@@ -7,6 +7,8 @@ mod engine;
 mod events;
 #[path = "cuda/failures.rs"]
 mod failures;
+#[path = "cuda/fused.rs"]
+mod fused;
 #[path = "cuda/graphs.rs"]
 mod graphs;
 #[path = "cuda/hardware.rs"]

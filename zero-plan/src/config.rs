@@ -70,6 +70,23 @@ pub enum TransportKind {
     Cluster,
 }
 
+/// Whose kernels do attention on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum AttentionKind {
+    /// Those of zero, which every device has.
+    #[default]
+    Own,
+    /// The fused ones of cuDNN, on a device of the kind `Cuda`.
+    Cudnn,
+}
+
+impl AttentionKind {
+    /// Whether they are those that a plan has which says nothing of it: its fingerprint is that of older plans.
+    const fn is_own(&self) -> bool {
+        matches!(self, AttentionKind::Own)
+    }
+}
+
 /// How often something travels that could also be held from one micro-batch of a step to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Often {
@@ -229,6 +246,9 @@ pub struct Config {
     pub device: DeviceKind,
     /// What carries bytes between ranks.
     pub transport: TransportKind,
+    /// Whose kernels do attention.
+    #[serde(skip_serializing_if = "AttentionKind::is_own")]
+    pub attention: AttentionKind,
     /// The most a rank may take, where the spec sets a budget: its arena, and what lies outside.
     pub memory_bytes: Option<usize>,
 }
@@ -258,6 +278,7 @@ impl Config {
         snapshot: false,
         device: DeviceKind::Cpu,
         transport: TransportKind::Shm,
+        attention: AttentionKind::Own,
         memory_bytes: None,
     };
 

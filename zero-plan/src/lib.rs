@@ -53,7 +53,8 @@ mod work;
 
 pub use build::PlanBuf;
 pub use config::{
-    Config, DeviceKind, Gather, Often, Order, Precision, Recompute, Split, TransportKind, Width, is_same_text,
+    AttentionKind, Config, DeviceKind, Gather, Often, Order, Precision, Recompute, Split, TransportKind, Width,
+    is_same_text,
 };
 pub use fingerprint::Fingerprint;
 pub use layout::{Bucket, Decoding, Home, Kind, Memory, OUTGOING_SLOTS, Placement, Region, STAGING_SLOTS, Tables};

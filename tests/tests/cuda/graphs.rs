@@ -118,17 +118,36 @@ fn train(name: &str, train: Train) -> Vec<Run> {
 }
 
 /// Holds graphs against eager steps, under several orders of the device's work.
-fn assert_same(name: &str, seeds: &[u64], change: fn(Config) -> Config) {
-    let bits = |run: Vec<Run>| run.into_iter().map(|(bits, _)| bits).collect::<Vec<_>>();
-    let run = |is_eager| bits(train(name, Train { change, is_eager, is_varied: true }));
-    let eager = run(true);
-    for &seed in seeds {
-        pretend::seed(seed);
-        assert!(run(false) == eager, "{name}: other bits under seed {seed}");
+struct Same<'a> {
+    seeds: &'a [u64],
+    change: fn(Config) -> Config,
+}
+
+impl Visitor for Same<'_> {
+    type Output = ();
+
+    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) {
+        let Self { seeds, change } = self;
+        let bits = |run: Vec<Run>| run.into_iter().map(|(bits, _)| bits).collect::<Vec<_>>();
+        let run = |is_eager| bits(Train { change, is_eager, is_varied: true }.visit::<M>());
+        let eager = run(true);
+        for &seed in seeds {
+            pretend::seed(seed);
+            assert!(run(false) == eager, "{}: other bits under seed {seed}", M::PLAN.model);
+        }
     }
 }
 
-fn on(mesh: Mesh, stage: u8, config: Config) -> Config {
+/// The same for a model.
+pub fn assert_same_of<M: Model<Input = Tokens, Target = Tokens>>(seeds: &[u64], change: fn(Config) -> Config) {
+    Same { seeds, change }.visit::<M>();
+}
+
+fn assert_same(name: &str, seeds: &[u64], change: fn(Config) -> Config) {
+    visit_cuda(name, Same { seeds, change }).expect("a spec of that name");
+}
+
+pub fn on(mesh: Mesh, stage: u8, config: Config) -> Config {
     Config { mesh, ..config.at_stage(stage) }
 }
 

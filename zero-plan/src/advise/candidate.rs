@@ -5,7 +5,7 @@ use core::fmt::Write;
 use serde::Serialize;
 
 use super::question::Question;
-use crate::config::{Config, DeviceKind, Often, Precision, Recompute, Split, TransportKind, Width};
+use crate::config::{AttentionKind, Config, DeviceKind, Often, Precision, Recompute, Split, TransportKind, Width};
 use crate::hardware::Processor;
 use crate::mesh::{Axis, Mesh};
 use crate::spec::{Schedule, Size};
@@ -143,6 +143,7 @@ impl Candidate {
             snapshot: question.pins.has("checkpoint.snapshot") && question.pins.spec.checkpoint.snapshot,
             device: device(question),
             transport: transport(question),
+            attention: question.pins.spec.attention,
             memory_bytes: Some(question.budget(self.mesh.ranks_per_node())),
         }
     }
@@ -184,7 +185,7 @@ impl Candidate {
         if let Some(k) = self.recompute {
             let _ = writeln!(text, "    recompute: Every({k}),");
         }
-        let Config { snapshot, device, transport, .. } = self.config(question);
+        let Config { snapshot, device, transport, attention, .. } = self.config(question);
         if snapshot {
             text.push_str("    checkpoint: (snapshot: true),\n");
         }
@@ -193,6 +194,9 @@ impl Candidate {
         }
         if transport != device.transport() {
             let _ = writeln!(text, "    transport: {transport:?},");
+        }
+        if attention != AttentionKind::Own {
+            let _ = writeln!(text, "    attention: {attention:?},");
         }
         let _ = writeln!(text, "    memory: B({}),\n)", question.budget(self.mesh.ranks_per_node()));
         text

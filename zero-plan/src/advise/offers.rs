@@ -25,6 +25,7 @@ const KEPT: &[&str] = &[
     "checkpoint.snapshot",
     "device",
     "transport",
+    "attention",
 ];
 
 /// What an offer may change: what shapes memory, and neither widths nor ranks.

@@ -247,6 +247,7 @@ mod tests {
             ("snapshot", "true", "checkpoint.snapshot: true"),
             ("device", "Cpu", "device: Cpu"),
             ("transport", "Local", "transport: Local"),
+            ("attention", "Own", "attention: Own"),
             ("memory", "GiB\n( 1 )", "memory: GiB(1)"),
         ];
         let spec = parse_inline(&options(&pairs.map(|(name, value, _)| (name, value)))).unwrap();

@@ -192,6 +192,10 @@ pub const KEYS: &[Key] = &[
                 from one another, as processes between whose devices NCCL carries bytes, or as processes between whose \
                 hosts MPI carries them. With `Nccl` and `Cluster` there is one host for each node of the mesh.",
     ),
+    key!(attention, any("`Own` or `Cudnn`"), Value("Own")).about(
+        "Whose kernels do attention where the device is `Cuda`: zero's own, or the fused ones of cuDNN, which compute in \
+            `BF16`, take heads of a multiple of 8 features, and have room in the plan.",
+    ),
     key!(memory, size!("GiB(1)"), Absent("no budget"))
         .unit("bytes per rank")
         .about("The most that a rank may plan for: a plan that needs more does not compile."),

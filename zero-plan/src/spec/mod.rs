@@ -27,7 +27,7 @@ use core::fmt;
 
 use serde::Serialize;
 
-use crate::config::{self, Config, DeviceKind, Precision, TransportKind};
+use crate::config::{self, AttentionKind, Config, DeviceKind, Precision, TransportKind};
 
 pub use changes::{KeyChange, changes};
 pub use check::unknown_fields;
@@ -76,6 +76,8 @@ pub struct Spec {
     /// How ranks reach each other; without it, as is usual for the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<TransportKind>,
+    /// Whose kernels do attention.
+    pub attention: AttentionKind,
     /// The most memory a rank may plan for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
@@ -118,6 +120,7 @@ impl Spec {
             snapshot: self.checkpoint.snapshot,
             device: self.device,
             transport: self.transport(),
+            attention: self.attention,
             memory_bytes: self.memory.map(|size| size.bytes() as usize),
         }
     }

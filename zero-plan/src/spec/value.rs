@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::parse::ron;
 use super::{ModelSource, RecomputedUnits, Schedule, Size, Stage, TransportKind, Units};
-use crate::config::{DeviceKind, Often, Width};
+use crate::config::{AttentionKind, DeviceKind, Often, Width};
 use crate::mesh::Axis;
 
 /// A value that can be read.
@@ -35,6 +35,7 @@ pub(super) trait Number {
     }
 }
 
+impl Number for AttentionKind {}
 impl Number for DeviceKind {}
 impl Number for ModelSource {}
 impl Number for Often {}

@@ -139,7 +139,7 @@ impl<'a, D, E> StridedMut<'a, D, E> {
 /// Queries are (tokens, `heads` x `head_dim`), keys and values (`sequences` x (`before` + `length`), `key_heads` x
 /// `head_dim`): sequence by sequence, in a row one head after another. Equally many consecutive heads share each head of keys
 /// and values: head i takes number i / (`heads` / `key_heads`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionShape {
     /// Sequences in the batch; none sees another.
     pub sequences: usize,
@@ -182,6 +182,19 @@ impl AttentionShape {
     /// Elements of a row that has a token's queries, then its keys, then its values.
     pub fn qkv_width(&self) -> usize {
         self.out_width() + 2 * self.key_width()
+    }
+
+    /// Bytes of the room that fused kernels work in. In f32, for each query of each head: two sums, and what its gradient is
+    /// summed in; where heads share keys, as much for those of keys and values, of each head apart. For each head of a sequence,
+    /// counts by which blocks take turns; and lines at which all these begin. It does not grow with the square of the length.
+    /// Where no number holds it, the largest one.
+    pub const fn fused_bytes(&self) -> usize {
+        const COUNTS: usize = 16;
+        const LINES: usize = 4096;
+        let accumulated = self.head_dim.saturating_mul(if self.key_heads == self.heads { 1 } else { 2 });
+        let of_query = accumulated.saturating_add(2).saturating_mul(size_of::<f32>());
+        let of_head = self.length.saturating_mul(of_query).saturating_add(COUNTS);
+        of_head.saturating_mul(self.sequences).saturating_mul(self.heads).saturating_add(LINES)
     }
 
     /// The queries, the keys and the values of rows that have all three.

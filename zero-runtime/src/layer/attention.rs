@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use zero_plan::Message;
+use zero_plan::{AttentionKind, Message};
 
-use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault};
+use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault, unfused};
 use super::linear::{LinearMap, initial};
 use super::size::{SOFTMAX, bytes, either, empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Shape, Tensors};
@@ -61,14 +61,26 @@ impl<const W: usize, H: Heads> Attention<W, H> {
     }
 
     fn shape<D>(cx: &Context<D>) -> AttentionShape {
+        Self::shape_of([cx.sequences, cx.length, cx.before])
+    }
+
+    const fn shape_of([sequences, length, before]: [usize; 3]) -> AttentionShape {
         AttentionShape {
-            sequences: cx.sequences,
-            length: cx.length,
-            before: cx.before,
+            sequences,
+            length,
+            before,
             heads: H::HEADS,
             key_heads: H::KEY_HEADS,
             head_dim: H::HEAD_DIM,
             window: H::WINDOW,
+        }
+    }
+
+    /// The room that fused kernels work in, where they do attention.
+    const fn fused_bytes<S: Shape>() -> usize {
+        match S::ATTENTION {
+            AttentionKind::Own => 0,
+            AttentionKind::Cudnn => bytes::<u8>(Self::shape_of([S::SEQUENCES, S::LENGTH, 0]).fused_bytes()),
         }
     }
 
@@ -147,7 +159,7 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
             "Attention",
             &[("width", W), ("heads", H::HEADS), ("key heads", H::KEY_HEADS), ("width of a head", H::HEAD_DIM)],
         ),
-        fault::<H>(S::Device::HEAD_DIM_MAX),
+        either(fault::<H>(S::Device::HEAD_DIM_MAX), unfused::<S, H>()),
     );
     // Queries, keys and values (tokens, ROW); what attention gives (tokens, QUERIES); log-sum-exp (tokens, HEADS); what is
     // normed (tokens, NORMED), and its scales; cosines and sines (LENGTH, HEAD_DIM).
@@ -159,10 +171,12 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         bytes::<f32>(product(&[S::TOKENS, sum(&Self::PARTS)])),
         bytes::<f32>(product(&[S::LENGTH, Self::ANGLES])),
     ]);
-    // Backward: gradients of what attention gives (tokens, QUERIES), and of queries, keys and values (tokens, ROW).
+    // Backward: gradients of what attention gives (tokens, QUERIES), and of queries, keys and values (tokens, ROW). Last, in
+    // forward too, the room that fused kernels work in.
     const WORKSPACE: usize = sum(&[
         bytes::<S::Compute>(product(&[S::TOKENS, Self::QUERIES])),
         bytes::<S::Compute>(product(&[S::TOKENS, Self::ROW])),
+        Self::fused_bytes::<S>(),
     ]);
     // Keys as queries meet them (LENGTH, KEYS), then values (LENGTH, KEYS). A window does not shorten them.
     const CACHE: usize = product(&[2, bytes::<S::Compute>(product(&[S::LENGTH, Self::KEYS]))]);
@@ -222,7 +236,12 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
             cx.device.rotate(turned, H::HEADS + H::KEY_HEADS, table.as_view(), cx.length, false);
         }
         let [queries, keys, values] = Self::parts(shape, qkv.as_view(), normed.as_view());
-        cx.device.attention(shape, queries, keys, values, mixed.reborrow(), lse);
+        match S::ATTENTION {
+            AttentionKind::Own => cx.device.attention(shape, queries, keys, values, mixed.reborrow(), lse),
+            AttentionKind::Cudnn => {
+                cx.device.fused_attention(shape, queries, keys, values, mixed.reborrow(), lse, pass.work);
+            }
+        }
         Self::OUT.forward(cx, params_out, mixed.as_view(), pass.y, then);
     }
 
@@ -269,6 +288,7 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         let [keys, values] = [cached_keys.as_view(), cached_values.as_view()]
             .map(|cached| Strided::new(cached.part(0, (cx.before + tokens) * Self::KEYS), Self::KEYS));
         let queries = Strided::new(queries.as_view(), Self::QUERIES);
+        // Never by fused kernels, which are made for one length: here it changes with each token.
         cx.device.attention(shape, queries, keys, values, mixed.reborrow(), lse);
         Self::OUT.forward(cx, params_out, mixed.as_view(), pass.y, Then::Nothing);
     }
@@ -285,11 +305,16 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         let (normed, rest) = rest.take::<S::Compute>(tokens * Self::NORMED);
         let (inverse, rest) = rest.take::<f32>(tokens * Self::PARTS.iter().sum::<usize>());
         let (mut dmixed, work) = pass.work.take::<S::Compute>(tokens * Self::QUERIES);
-        let mut dqkv = work.take::<S::Compute>(tokens * Self::ROW).0;
+        let (mut dqkv, room) = work.take::<S::Compute>(tokens * Self::ROW);
         Self::OUT.backward(cx, params_out, grads_out, mixed, pass.dy, Some(dmixed.reborrow()));
         let [queries, keys, values] = Self::parts(shape, qkv, normed);
-        let to = dqkv.reborrow();
-        cx.device.attention_backward(shape, queries, keys, values, mixed, lse, dmixed.as_view(), to);
+        let (dmixed, to) = (dmixed.as_view(), dqkv.reborrow());
+        match S::ATTENTION {
+            AttentionKind::Own => cx.device.attention_backward(shape, queries, keys, values, mixed, lse, dmixed, to),
+            AttentionKind::Cudnn => {
+                cx.device.fused_attention_backward(shape, queries, keys, values, mixed, lse, dmixed, to, room);
+            }
+        }
         if H::ROTARY.is_some() {
             let (table, to) =
                 (rest.take::<f32>(cx.length * H::HEAD_DIM).0, StridedMut::new(dqkv.reborrow(), Self::ROW));

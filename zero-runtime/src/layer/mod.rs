@@ -82,7 +82,7 @@ pub use tensors::{Init, Tensor, Tensors};
 pub(crate) use published::NamesMisfit;
 pub(crate) use size::max;
 
-use zero_plan::{Message, Origin};
+use zero_plan::{AttentionKind, Message, Origin};
 
 use crate::device::{Device, Element, Nonlinearity, Then, Write};
 use crate::view::{View, ViewMut};
@@ -99,6 +99,8 @@ pub trait Shape: 'static {
     const LENGTH: usize;
     /// Tokens, or rows, in a micro-batch.
     const TOKENS: usize = size::product(&[Self::SEQUENCES, Self::LENGTH]);
+    /// Whose kernels do attention.
+    const ATTENTION: AttentionKind = AttentionKind::Own;
     /// Where they are written, for the errors of a build.
     const ORIGIN: Origin = Origin::UNKNOWN;
 }

@@ -11,7 +11,7 @@ use zero_tests::training::Told;
 use crate::run::{Run, program};
 
 /// A program of the tests on CUDA devices; none where these cannot be pretended.
-fn on_cuda(path: &str) -> Option<Command> {
+pub fn on_cuda(path: &str) -> Option<Command> {
     let mut command = program(&pretend::carried(path).to_string_lossy());
     command.envs(pretend::variables()?);
     Some(command)

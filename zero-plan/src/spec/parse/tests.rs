@@ -3,7 +3,7 @@
 use super::super::tokens::tokens;
 use super::super::*;
 use super::*;
-use crate::config::{Often, Width};
+use crate::config::{AttentionKind, Often, Width};
 use crate::diagnostic::line_column;
 use crate::mesh::Axis;
 
@@ -39,6 +39,7 @@ const FULL: &str = r#"// A spec with every key.
     checkpoint: (snapshot: true),
     device: Cpu,
     transport: Local,
+    attention: Own,
     memory: GiB(1),
 )
 "#;
@@ -74,6 +75,7 @@ fn full() -> Spec {
         checkpoint: CheckpointKeys { snapshot: true },
         device: DeviceKind::Cpu,
         transport: Some(TransportKind::Local),
+        attention: AttentionKind::Own,
         memory: Some(Size::GiB(1)),
     }
 }
@@ -316,6 +318,7 @@ fn a_variant_with_something_wrong_inside_is_one_mistake() {
         ("mesh.within_node", "[Zero(3)]", axes),
         ("precision.params", "16", "`F32` or `BF16`"),
         ("checkpoint.snapshot", "1", "`true` or `false`"),
+        ("attention", "1", "`Own` or `Cudnn`"),
     ] {
         let entry = match path.split_once('.') {
             Some((section, key)) => format!("{section}: ({key}: {value})"),

@@ -129,7 +129,7 @@ pub(super) fn attention_backward<E: Element>(
 }
 
 #[track_caller]
-fn check<E: Element>(shape: AttentionShape, qkv: [Strided<Cuda, E>; 3], out: usize, lse: usize) {
+pub(super) fn check<E: Element>(shape: AttentionShape, qkv: [Strided<Cuda, E>; 3], out: usize, lse: usize) {
     let dim = shape.head_dim;
     assert!((1..=HEAD_DIM_MAX).contains(&dim), "a head of {dim} features, {HEAD_DIM_MAX} at most");
     shape.sharing();

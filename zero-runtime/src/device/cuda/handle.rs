@@ -9,6 +9,7 @@ use cudarc::driver::sys as cu;
 
 use super::context::{ASIDE, DeviceContext};
 use super::error::CudaError;
+use super::fused::Fused;
 use super::graph::Graphs;
 use super::launch::Kernel;
 use super::module::Modules;
@@ -24,6 +25,7 @@ pub struct Cuda {
     // What is dropped last stands last: all that is above is of this context.
     pub(super) modules: RefCell<Modules>,
     pub(super) products: RefCell<Products>,
+    pub(super) fused: RefCell<Fused>,
     /// None on a handle that could not have one: it has failed.
     pub(super) staging: RefCell<Option<HandleStaging>>,
     pub(super) workspace: QueueWorkspace,
@@ -39,7 +41,8 @@ pub struct Cuda {
     pub(super) context: Arc<DeviceContext>,
 }
 
-// SAFETY: handles of the driver and of its libraries may be used by any thread, by one at a time, and this value is no `Sync`.
+// SAFETY: handles of the driver and of its libraries may be used by any thread, by one at a time, and this value is no `Sync`. What
+// is counted by `Rc` is counted within it alone.
 unsafe impl Send for Cuda {}
 
 impl Cuda {
@@ -58,6 +61,7 @@ impl Cuda {
         Self {
             modules: RefCell::default(),
             products: RefCell::new(products),
+            fused: RefCell::new(Fused::none(&context)),
             staging: RefCell::new(staging),
             workspace: QueueWorkspace::default(),
             graphs: RefCell::default(),

@@ -5,8 +5,8 @@
 //! `library` finds what CUDA consists of on this machine, `context` opens a device, `memory` and `staging` are what it reads
 //! and writes; `nccl` carries bytes between devices that do not reach
 //! one another; `module` compiles kernels, whose sources are in `kernels/`, and `launch` puts them into queues. `device` is the
-//! contract of [`crate::device::Device`], whose ops are in the other files: `product` has matrix products, which a library does, each other file
-//! the kernels of one family.
+//! contract of [`crate::device::Device`], whose ops are in the other files: `product` has matrix products and `fused` attention, which libraries do, each
+//! other file the kernels of one family.
 
 mod activation;
 mod attention;
@@ -17,6 +17,7 @@ mod device;
 mod elementwise;
 mod embedding;
 mod error;
+mod fused;
 mod gate;
 mod graph;
 mod grid;
