@@ -15,8 +15,8 @@ use std::sync::Arc;
 use zero_plan::Width;
 
 use self::choice::{Chooser, FusedPlan};
-use self::descriptor::{Descriptor, Handle, Pointer, check};
-use self::graph::{ALIGNMENT, FusedShape, Tensor};
+use self::descriptor::{Descriptor, DnnHandle, Pointer, check};
+use self::graph::{ALIGNMENT, FusedShape, FusedTensor};
 use super::Cuda;
 use super::context::DeviceContext;
 use super::elementwise::check_len;
@@ -53,12 +53,12 @@ pub(super) struct Fused {
 struct Opened {
     library: &'static Dnn,
     version: usize,
-    handle: Handle,
+    handle: DnnHandle,
     device: Rc<Descriptor>,
 }
 
 /// What is read and written.
-type Addresses<'a> = &'a [(Tensor, u64)];
+type TensorAddresses<'a> = &'a [(FusedTensor, u64)];
 
 impl Fused {
     pub fn none(context: &Arc<DeviceContext>) -> Self {
@@ -92,7 +92,7 @@ impl Fused {
                 return Err(CudaError::AttentionVersion { found: version, expected: VERSION_MIN });
             }
             let failed = |reason| CudaError::Call { call: "cudnnCreate", ordinal: self.context.ordinal, reason };
-            let mut handle = Handle(null_mut());
+            let mut handle = DnnHandle(null_mut());
             // SAFETY: room for a handle.
             check(library, "cudnnCreate", unsafe { (library.cudnnCreate)(&mut handle.0) }).map_err(failed)?;
             let device = Descriptor::new(library, DEVICE).and_then(|it| it.with(DEVICE_HANDLE, &[handle])?.finalized());
@@ -128,15 +128,15 @@ impl Fused {
     unsafe fn execute(
         &self,
         shape: &FusedShape,
-        at: Addresses,
+        at: TensorAddresses,
         workspace: u64,
         stream: cudarc::driver::sys::CUstream,
     ) -> Result<(), String> {
         let Opened { library, handle, .. } = self.opened.as_ref().expect("opened by `find`");
         let scale = 1.0 / (shape.shape.head_dim as f32).sqrt();
         let (hidden, window) = (f32::NEG_INFINITY, shape.window().unwrap_or(0) as f32);
-        let numbers = [(Tensor::Scale, &scale), (Tensor::Hidden, &hidden), (Tensor::Window, &window)];
-        let numbers = numbers.iter().filter(|(tensor, _)| *tensor != Tensor::Window || shape.window().is_some());
+        let numbers = [(FusedTensor::Scale, &scale), (FusedTensor::Hidden, &hidden), (FusedTensor::Window, &window)];
+        let numbers = numbers.iter().filter(|(tensor, _)| *tensor != FusedTensor::Window || shape.window().is_some());
         let numbers = numbers.map(|&(tensor, number)| (tensor, Pointer(std::ptr::from_ref(number).cast())));
         let pointer = |address: u64| Pointer(std::ptr::without_provenance(address as usize));
         let (ids, pointers): (Vec<i64>, Vec<Pointer>) = at
@@ -172,7 +172,7 @@ impl Drop for Fused {
 }
 
 /// Does it, once what it needs is known, in as much of `room` as begins where a workspace may.
-fn run(cuda: &Cuda, shape: FusedShape, at: Addresses, room: ViewMut<Cuda, u8>) {
+fn run(cuda: &Cuda, shape: FusedShape, at: TensorAddresses, room: ViewMut<Cuda, u8>) {
     for &(tensor, address) in at {
         assert!(
             address.is_multiple_of(ALIGNMENT as u64),
@@ -193,10 +193,16 @@ fn run(cuda: &Cuda, shape: FusedShape, at: Addresses, room: ViewMut<Cuda, u8>) {
 }
 
 /// Where the tensors of forward are, which backward has too. `lse` is no view, as one of them writes it.
-fn of_forward<E: Element>(qkv: [Strided<Cuda, E>; 3], out: View<Cuda, E>, lse: *const f32) -> [(Tensor, u64); 5] {
+fn of_forward<E: Element>(qkv: [Strided<Cuda, E>; 3], out: View<Cuda, E>, lse: *const f32) -> [(FusedTensor, u64); 5] {
     let [q, k, v] = qkv.map(|rows| address(rows.view));
     let (out, lse) = (address(out), lse.addr() as u64);
-    [(Tensor::Queries, q), (Tensor::Keys, k), (Tensor::Values, v), (Tensor::Output, out), (Tensor::Statistics, lse)]
+    [
+        (FusedTensor::Queries, q),
+        (FusedTensor::Keys, k),
+        (FusedTensor::Values, v),
+        (FusedTensor::Output, out),
+        (FusedTensor::Statistics, lse),
+    ]
 }
 
 fn fused_shape<E: Element>(shape: AttentionShape, qkv: [Strided<Cuda, E>; 3], is_backward: bool) -> FusedShape {
@@ -243,10 +249,10 @@ pub(super) fn attention_backward<E: Element>(
     check_len("dqkv", dqkv.len(), shape.tokens() * shape.qkv_width());
     let [dq, dk, dv] = shape.parts(dqkv.as_view());
     let gradients = [
-        (Tensor::QueryGradients, address(dq.view)),
-        (Tensor::KeyGradients, address(dk.view)),
-        (Tensor::ValueGradients, address(dv.view)),
-        (Tensor::OutputGradients, address(dout)),
+        (FusedTensor::QueryGradients, address(dq.view)),
+        (FusedTensor::KeyGradients, address(dk.view)),
+        (FusedTensor::ValueGradients, address(dv.view)),
+        (FusedTensor::OutputGradients, address(dout)),
     ];
     let at = [of_forward([q, k, v], out, lse.address()).as_slice(), &gradients].concat();
     run(cuda, fused_shape(shape, [q, k, v], true), &at, room);

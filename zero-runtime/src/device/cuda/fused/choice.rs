@@ -58,7 +58,7 @@ fn ordered_stages([major, _]: [i32; 2]) -> Option<i64> {
 
 /// An engine and its knobs: what decides the bits of a result, beside what it is computed from.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Choice {
+pub(super) struct EngineChoice {
     pub engine: i64,
     pub knobs: Vec<(Knob, i64)>,
 }
@@ -66,7 +66,7 @@ pub(super) struct Choice {
 /// A plan that can be executed.
 pub(super) struct FusedPlan {
     pub plan: Rc<Descriptor>,
-    pub choice: Choice,
+    pub choice: EngineChoice,
     pub workspace_bytes: usize,
 }
 
@@ -118,7 +118,7 @@ impl Chooser<'_> {
     }
 
     /// What the library suggests, the best first, but for what it says is not the same each time.
-    fn suggested(&self, graph: &Rc<Descriptor>) -> Result<Vec<Choice>, String> {
+    fn suggested(&self, graph: &Rc<Descriptor>) -> Result<Vec<EngineChoice>, String> {
         let heuristics = Descriptor::new(self.library, HEURISTICS)?
             .with_parts(HEURISTICS_GRAPH, &[graph])?
             .with(HEURISTICS_MODE, &[BY_DECISION_TREE])?
@@ -134,12 +134,12 @@ impl Chooser<'_> {
             let knobs = configuration.parts(CONFIGURATION_KNOBS, KNOB_CHOICE, KNOBS)?;
             let knob = |knob: &Descriptor| Ok((knob.value::<Knob>(KNOB_TYPE)?, knob.value::<i64>(KNOB_VALUE)?));
             let knobs = knobs.iter().map(knob).collect::<Result<_, String>>()?;
-            choices.push(Choice { engine: engine.value(ENGINE_NUMBER)?, knobs });
+            choices.push(EngineChoice { engine: engine.value(ENGINE_NUMBER)?, knobs });
         }
         Ok(choices)
     }
 
-    fn configuration(&self, graph: &Rc<Descriptor>, choice: &Choice) -> Result<Rc<Descriptor>, String> {
+    fn configuration(&self, graph: &Rc<Descriptor>, choice: &EngineChoice) -> Result<Rc<Descriptor>, String> {
         let engine = Descriptor::new(self.library, ENGINE)?
             .with_parts(ENGINE_GRAPH, &[graph])?
             .with(ENGINE_NUMBER, &[choice.engine])?

@@ -62,16 +62,16 @@ impl Default for Pointer {
 /// `cudnnHandle_t`
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(super) struct Handle(pub *mut c_void);
+pub(super) struct DnnHandle(pub *mut c_void);
 
-impl Default for Handle {
+impl Default for DnnHandle {
     fn default() -> Self {
         Self(null_mut())
     }
 }
 
 // SAFETY: `CUDNN_TYPE_HANDLE`, a pointer.
-unsafe impl Attribute for Handle {
+unsafe impl Attribute for DnnHandle {
     const TYPE: c_int = 0;
 }
 // SAFETY: `CUDNN_TYPE_BOOLEAN`, a byte.
@@ -191,7 +191,7 @@ impl Descriptor {
     /// # Safety
     /// `pack` has the addresses of all that the plan reads and writes, each as long as was described, until the queue of the
     /// handle is done with it.
-    pub unsafe fn execute(&self, handle: Handle, pack: &Self) -> Result<(), String> {
+    pub unsafe fn execute(&self, handle: DnnHandle, pack: &Self) -> Result<(), String> {
         // SAFETY: by the caller's promise.
         let status = unsafe { (self.library.cudnnBackendExecute)(handle.0, self.handle, pack.handle) };
         check(self.library, "cudnnBackendExecute", status)

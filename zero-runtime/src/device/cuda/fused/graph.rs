@@ -44,7 +44,7 @@ pub(super) const ALIGNMENT: usize = 16;
 
 /// The tensors of attention, by which the library knows what an address is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tensor {
+pub(super) enum FusedTensor {
     Queries = 1,
     Keys,
     Values,
@@ -86,7 +86,7 @@ impl fmt::Display for FusedShape {
 impl FusedShape {
     /// The operations.
     pub fn graph(&self, library: &'static Dnn) -> Result<Rc<Descriptor>, String> {
-        let operation = Tensors { of: self, library }.operation()?;
+        let operation = FusedGraph { of: self, library }.operation()?;
         Descriptor::new(library, GRAPH)?.with_parts(GRAPH_OPERATIONS, &[&operation])?.finalized()
     }
 
@@ -97,7 +97,7 @@ impl FusedShape {
 }
 
 /// Makes the tensors of a graph.
-struct Tensors<'a> {
+struct FusedGraph<'a> {
     of: &'a FusedShape,
     library: &'static Dnn,
 }
@@ -111,10 +111,10 @@ enum Lies {
     Nowhere,
 }
 
-impl Tensors<'_> {
+impl FusedGraph<'_> {
     fn tensor(
         &self,
-        tensor: Tensor,
+        tensor: FusedTensor,
         kind: DataType,
         lies: Lies,
         [sizes, strides]: [[usize; 4]; 2],
@@ -135,18 +135,18 @@ impl Tensors<'_> {
     }
 
     /// Heads of rows that are `stride` elements apart.
-    fn rows(&self, tensor: Tensor, heads: usize, stride: usize) -> Result<Rc<Descriptor>, String> {
+    fn rows(&self, tensor: FusedTensor, heads: usize, stride: usize) -> Result<Rc<Descriptor>, String> {
         let AttentionShape { sequences, length, head_dim, .. } = self.of.shape;
         let strides = [length * stride, head_dim, stride, 1];
         self.tensor(tensor, BF16, Lies::OnDevice, [[sequences, heads, length, head_dim], strides])
     }
 
-    fn number(&self, tensor: Tensor) -> Result<Rc<Descriptor>, String> {
+    fn number(&self, tensor: FusedTensor) -> Result<Rc<Descriptor>, String> {
         self.tensor(tensor, FLOAT, Lies::OnHost, [[1; 4], [1; 4]])
     }
 
     /// A number for each query and each key of each head, which is nowhere.
-    fn scores(&self, tensor: Tensor) -> Result<Rc<Descriptor>, String> {
+    fn scores(&self, tensor: FusedTensor) -> Result<Rc<Descriptor>, String> {
         let AttentionShape { sequences, heads, length, .. } = self.of.shape;
         let strides = [heads * length * length, length * length, length, 1];
         self.tensor(tensor, FLOAT, Lies::Nowhere, [[sequences, heads, length, length], strides])
@@ -156,31 +156,31 @@ impl Tensors<'_> {
     fn statistics(&self) -> Result<Rc<Descriptor>, String> {
         let AttentionShape { sequences, heads, length, .. } = self.of.shape;
         let strides = [heads * length, length, 1, 1];
-        self.tensor(Tensor::Statistics, FLOAT, Lies::OnDevice, [[sequences, heads, length, 1], strides])
+        self.tensor(FusedTensor::Statistics, FLOAT, Lies::OnDevice, [[sequences, heads, length, 1], strides])
     }
 
     /// What hides tokens of which a query sees nothing: those after it, and those before its window. Operations on scores, and
     /// which of these goes in and comes out.
-    fn mask(&self) -> Result<(Rc<Descriptor>, [Tensor; 2]), String> {
-        let (scores, causal) = (self.scores(Tensor::Scores)?, self.scores(Tensor::Causal)?);
-        let hidden = self.number(Tensor::Hidden)?;
+    fn mask(&self) -> Result<(Rc<Descriptor>, [FusedTensor; 2]), String> {
+        let (scores, causal) = (self.scores(FusedTensor::Scores)?, self.scores(FusedTensor::Causal)?);
+        let hidden = self.number(FusedTensor::Hidden)?;
         let mask = |from, to| {
             let mask = Descriptor::new(self.library, BAND_MASK)?;
             mask.with_parts(MASK_INPUT, &[from])?.with_parts(MASK_HIDDEN, &[&hidden])?.with_parts(MASK_OUTPUT, &[to])
         };
         // A query is no less than what it sees.
         let mut operations = vec![mask(&scores, &causal)?.with(MASK_COMPARISON, &[NO_LESS])?.finalized()?];
-        let mut output = Tensor::Causal;
+        let mut output = FusedTensor::Causal;
         if self.of.window().is_some() {
             // What is seen and the window together are above a query.
-            let (seen, window) = (self.scores(Tensor::Seen)?, self.number(Tensor::Window)?);
+            let (seen, window) = (self.scores(FusedTensor::Seen)?, self.number(FusedTensor::Window)?);
             let mask = mask(&causal, &seen)?.with_parts(MASK_LEFT_BOUND, &[&window])?;
             operations.push(mask.with(MASK_COMPARISON, &[ABOVE])?.finalized()?);
-            output = Tensor::Seen;
+            output = FusedTensor::Seen;
         }
         let operations: Vec<_> = operations.iter().collect();
         let graph = Descriptor::new(self.library, GRAPH)?.with_parts(GRAPH_OPERATIONS, &operations)?.finalized()?;
-        Ok((graph, [Tensor::Scores, output]))
+        Ok((graph, [FusedTensor::Scores, output]))
     }
 
     fn operation(&self) -> Result<Rc<Descriptor>, String> {
@@ -192,12 +192,12 @@ impl Tensors<'_> {
             if self.of.is_backward { (ATTENTION_BACKWARD, 2851, 2867) } else { (ATTENTION, 2800, 2811) };
         let (mask, [input, output]) = self.mask()?;
         let operation = Descriptor::new(self.library, kind)?
-            .with_parts(first, &[&self.rows(Tensor::Queries, heads, query_stride)?])?
-            .with_parts(first + 1, &[&self.rows(Tensor::Keys, key_heads, key_stride)?])?
-            .with_parts(first + 2, &[&self.rows(Tensor::Values, key_heads, value_stride)?])?
-            .with_parts(first + 3, &[&self.rows(Tensor::Output, heads, self.of.shape.out_width())?])?
+            .with_parts(first, &[&self.rows(FusedTensor::Queries, heads, query_stride)?])?
+            .with_parts(first + 1, &[&self.rows(FusedTensor::Keys, key_heads, key_stride)?])?
+            .with_parts(first + 2, &[&self.rows(FusedTensor::Values, key_heads, value_stride)?])?
+            .with_parts(first + 3, &[&self.rows(FusedTensor::Output, heads, self.of.shape.out_width())?])?
             .with_parts(first + 4, &[&self.statistics()?])?
-            .with_parts(first + 5, &[&self.number(Tensor::Scale)?])?
+            .with_parts(first + 5, &[&self.number(FusedTensor::Scale)?])?
             .with_parts(masks, &[&mask])?
             .with(masks + 1, &[input as i64])?
             .with(masks + 2, &[output as i64])?;
@@ -205,10 +205,10 @@ impl Tensors<'_> {
             return operation.finalized();
         }
         operation
-            .with_parts(2859, &[&self.rows(Tensor::QueryGradients, heads, row)?])?
-            .with_parts(2860, &[&self.rows(Tensor::KeyGradients, key_heads, row)?])?
-            .with_parts(2861, &[&self.rows(Tensor::ValueGradients, key_heads, row)?])?
-            .with_parts(2862, &[&self.rows(Tensor::OutputGradients, heads, self.of.shape.out_width())?])?
+            .with_parts(2859, &[&self.rows(FusedTensor::QueryGradients, heads, row)?])?
+            .with_parts(2860, &[&self.rows(FusedTensor::KeyGradients, key_heads, row)?])?
+            .with_parts(2861, &[&self.rows(FusedTensor::ValueGradients, key_heads, row)?])?
+            .with_parts(2862, &[&self.rows(FusedTensor::OutputGradients, heads, self.of.shape.out_width())?])?
             .finalized()
     }
 }

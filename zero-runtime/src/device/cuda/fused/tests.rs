@@ -1,7 +1,7 @@
 //! How cuDNN itself takes what is described to it, on devices that are not here: their properties are given as text, and the
 //! driver is one that only says yes. `tests/cudnn/check.sh` gets the library; without it, its figures are looked at.
 
-use super::choice::Choice;
+use super::choice::EngineChoice;
 use super::descriptor::Knob;
 use super::*;
 
@@ -95,7 +95,7 @@ fn cudnn_plans_attention_in_the_room_that_a_plan_has() {
             backward
         };
         for (sizes, asked) in ASKED {
-            let FusedPlan { choice: Choice { engine, knobs }, workspace_bytes, .. } = check(shape(sizes));
+            let FusedPlan { choice: EngineChoice { engine, knobs }, workspace_bytes, .. } = check(shape(sizes));
             assert!(knobs.contains(&(Knob(14), if capability[0] == 9 { 4 } else { 2 })), "{engine}: {knobs:?}");
             if version == 92_801 && at < 2 {
                 assert_eq!(workspace_bytes, asked[at], "{sizes:?} on {capability:?}");
