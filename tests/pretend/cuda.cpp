@@ -211,17 +211,34 @@ API pretend_held() {
     return driver().contexts + int(driver().handles.size()) + ranges_held();
 }
 
-// Puts a function into a stream, to be called when another says that it may be, unless that is null; and what is done with
-// its data once it is never called again.
-API pretend_enqueue_when(void* handle, int (*may_run)(void*), int (*run)(void*), void* data, void (*drop)(void*)) {
+// Puts a function into a stream; and what is done with its data once it is never called again.
+API pretend_enqueue(void* handle, int (*run)(void*), void* data, void (*drop)(void*)) {
+    std::shared_ptr<void> held(data, drop);
     return call(__func__, [&]() -> int {
-        std::shared_ptr<void> held(data, drop);
         Stream* stream = stream_of(handle);
-        std::function<bool()> may;
-        if (may_run) may = [=] { return may_run(held.get()) != 0; };
-        return stream ? submit(stream, {[=] { return run(held.get()); }, may}) : INVALID_HANDLE;
+        return stream ? submit(stream, {[=] { return run(held.get()); }, nullptr}) : INVALID_HANDLE;
     });
 }
-API pretend_enqueue(void* handle, int (*run)(void*), void* data, void (*drop)(void*)) {
-    return pretend_enqueue_when(handle, nullptr, run, data, drop);
+
+// The same of a function that is called when another says that it may be. Its data is made of what is given, whenever it is
+// put into a queue: at once, or in each launch of a graph that it was recorded for.
+API pretend_enqueue_when(void* handle, void* (*make)(void*), int (*may_run)(void*), int (*run)(void*), void* data, void (*drop)(void*)) {
+    std::shared_ptr<void> given(data, drop);
+    return call(__func__, [&]() -> int {
+        auto anew = [=]() -> Work {
+            std::shared_ptr<void> held(make(given.get()), drop);
+            return {[=] { return run(held.get()); }, [=] { return may_run(held.get()) != 0; }};
+        };
+        Stream* stream = stream_of(handle);
+        return stream ? submit(stream, {nullptr, nullptr, anew}) : INVALID_HANDLE;
+    });
+}
+
+// Which recording a stream is in that goes on; 0: none.
+API pretend_recording(void* handle, uintptr_t* of) {
+    return call(__func__, [&]() -> int {
+        Stream* stream = stream_of(handle);
+        *of = stream && stream->capture ? reinterpret_cast<uintptr_t>(stream->capture) : 0;
+        return SUCCESS;
+    });
 }

@@ -66,7 +66,7 @@ int launch(Graph* graph, Stream* stream) {
         std::vector<Shared> before;
         for (size_t i : item.before) before.push_back(nodes[i]);
         if (before.empty()) before = {stream->tail, graph->last};
-        Work work = item.op ? *work_of(*item.op) : item.work;
+        Work work = item.op ? *work_of(*item.op) : item.work.anew ? item.work.anew() : item.work;
         nodes.push_back(enqueue(std::move(work), before, mixed(driver().random.next())));
         all.push_back(nodes.back());
     }

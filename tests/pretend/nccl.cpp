@@ -1,7 +1,8 @@
 // The pretend `libnccl.so.2`: sends, receives and gathers between ranks that are threads or processes, as work of streams of the pretend
 // driver. What a communicator shares lies in a file without a name, which its id leads to. As of non-blocking communicators, a
 // group is in its stream only once a poll has said so, and two ranks meet when they first exchange something. What does not
-// match never arrives, and polls say so; they also say it where the process of a rank has ended. Never sums.
+// match never arrives, and polls say so; they also say it where the process of a rank has ended. In a graph, a group is work that
+// matches anew in each launch. Never sums.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -17,7 +18,9 @@
 #include "symbols.h"
 
 #define API extern "C" __attribute__((visibility("default"))) int
-extern "C" int pretend_enqueue_when(void* stream, int (*may_run)(void*), int (*run)(void*), void* data, void (*drop)(void*));
+extern "C" int pretend_enqueue_when(void* stream, void* (*make)(void*), int (*may_run)(void*), int (*run)(void*), void* data,
+                                    void (*drop)(void*));
+extern "C" int pretend_recording(void* stream, uintptr_t* of);
 
 namespace {
 
@@ -65,6 +68,8 @@ using Held = std::shared_ptr<Communicator>;
 struct Group {
     Held of;
     void* stream;
+    // Which recording the stream was in when this was asked for; 0: none.
+    uintptr_t recording;
     std::vector<Transfer> transfers;
 };
 
@@ -74,6 +79,10 @@ struct Communicator {
     std::atomic<bool> aborted{false};
     int failed = SUCCESS;
     uint64_t sent[RANKS_MAX] = {}, received[RANKS_MAX] = {};
+    // Those that are in graphs, when these were recorded.
+    uint64_t sent_in_graphs[RANKS_MAX] = {}, received_in_graphs[RANKS_MAX] = {};
+    // Those that have not ended, and those that graphs have.
+    std::atomic<int> kernels{0};
     // Groups that no poll has put into their stream.
     std::vector<Group> pending;
     // The processes of all ranks, once all have joined.
@@ -111,21 +120,35 @@ bool all(Group& group, bool sends, const std::function<bool(Communicator&, Trans
     return every;
 }
 
+// What a device does of a group at a time: in a queue, or in a graph as that of each launch is made of.
+struct Kernel {
+    Group round;
+    bool has_posted = false, has_sent = false;
+    int status = SUCCESS;
+
+    explicit Kernel(const Group& of) : round(of) { round.of->kernels++; }
+    ~Kernel() { round.of->kernels--; }
+};
+
+// Each launch matches those of other ranks anew, in the order in which they are launched.
+void* make(void* data) {
+    auto* kernel = new Kernel(static_cast<Kernel*>(data)->round);
+    for (auto& transfer : kernel->round.transfers)
+        transfer.nth = ++(transfer.sends ? kernel->round.of->sent : kernel->round.of->received)[transfer.peer];
+    return kernel;
+}
+
 // First a rank says what it waits for.
-int post(void* data) {
-    auto& group = *static_cast<Group*>(data);
-    if (group.of->aborted) return SUCCESS;
-    all(group, false, [](Communicator& own, Transfer& transfer) {
+bool post(Group& group) {
+    return all(group, false, [](Communicator& own, Transfer& transfer) {
         own.from(transfer.peer).kind = transfer.kind;
         return own.from(transfer.peer).posted = transfer.nth, true;
     });
-    return SUCCESS;
 }
 
 // Several messages to one peer go one after another, each when it is waited for and the one before was taken.
-int can_send(void* data) {
-    auto& group = *static_cast<Group*>(data);
-    return group.of->aborted || all(group, true, [](Communicator& own, Transfer& transfer) {
+bool can_send(Group& group) {
+    return all(group, true, [](Communicator& own, Transfer& transfer) {
         Channel& to = own.to(transfer.peer);
         if (to.posted < transfer.nth || to.taken + 1 != transfer.nth) return false;
         if (to.kind != transfer.kind) own.common->mismatch = 1;
@@ -133,9 +156,7 @@ int can_send(void* data) {
     });
 }
 
-int send(void* data) {
-    auto& group = *static_cast<Group*>(data);
-    if (group.of->aborted) return SUCCESS;
+int send(Group& group) {
     bool done = all(group, true, [](Communicator& own, Transfer& transfer) {
         for (uint64_t at = 0; at < transfer.bytes;) {
             ssize_t some = pwrite(own.file, transfer.start + at, transfer.bytes - at, own.room(own.rank, transfer.peer) + at);
@@ -147,16 +168,13 @@ int send(void* data) {
     return done ? SUCCESS : 700;
 }
 
-int can_receive(void* data) {
-    auto& group = *static_cast<Group*>(data);
-    return group.of->aborted || all(group, false, [](Communicator& own, Transfer& transfer) {
+bool has_come(Group& group) {
+    return all(group, false, [](Communicator& own, Transfer& transfer) {
         return own.from(transfer.peer).there >= transfer.nth;
     });
 }
 
-int receive(void* data) {
-    auto& group = *static_cast<Group*>(data);
-    if (group.of->aborted) return SUCCESS;
+int receive(Group& group) {
     bool done = all(group, false, [](Communicator& own, Transfer& transfer) {
         for (uint64_t at = 0; at < transfer.bytes;) {
             ssize_t some = pread(own.file, transfer.start + at, transfer.bytes - at, own.room(transfer.peer, own.rank) + at);
@@ -168,26 +186,65 @@ int receive(void* data) {
     return done ? SUCCESS : 700;
 }
 
+// As a kernel does, it goes on by itself until it has all.
+int may_run(void* data) {
+    auto& kernel = *static_cast<Kernel*>(data);
+    Group& group = kernel.round;
+    if (group.of->aborted) return true;
+    if (!kernel.has_posted) kernel.has_posted = post(group);
+    if (!kernel.has_sent && can_send(group)) kernel.status = send(group), kernel.has_sent = true;
+    return kernel.status != SUCCESS || (kernel.has_sent && has_come(group));
+}
+
+int run(void* data) {
+    auto& kernel = *static_cast<Kernel*>(data);
+    if (kernel.round.of->aborted) return SUCCESS;
+    return kernel.status != SUCCESS ? kernel.status : receive(kernel.round);
+}
+
+uintptr_t recording_of(void* stream) {
+    uintptr_t recording = 0;
+    return pretend_recording(stream, &recording) ? 0 : recording;
+}
+
 // Puts a group into its stream: rounds of what each pair of ranks exchanges next.
 int launch(Group& group) {
-    auto enqueue = [&](int (*may_run)(void*), int (*run)(void*), const Group& round) {
-        return pretend_enqueue_when(group.stream, may_run, run, new Group(round), [](void* data) { delete static_cast<Group*>(data); });
-    };
+    // What was to be captured can only be captured.
+    if (recording_of(group.stream) != group.recording) return INVALID_USAGE;
+    // The same must be captured on both sides, which then launch graphs of the same capture.
+    for (auto& transfer : group.transfers)
+        if (group.recording)
+            transfer.kind |= ++(transfer.sends ? group.of->sent_in_graphs : group.of->received_in_graphs)[transfer.peer] << 40;
     std::vector<Transfer> left = group.transfers;
     while (!left.empty()) {
-        Group round = {group.of, group.stream, {}};
+        Group round = {group.of, group.stream, group.recording, {}};
         std::vector<Transfer> later;
         for (auto& transfer : left) {
             bool first = true;
             for (auto& other : round.transfers) first &= other.sends != transfer.sends || other.peer != transfer.peer;
             (first ? round.transfers : later).push_back(transfer);
         }
-        for (auto& transfer : round.transfers)
-            transfer.nth = transfer.sends ? ++group.of->sent[transfer.peer] : ++group.of->received[transfer.peer];
-        if (enqueue(nullptr, post, round) || enqueue(can_send, send, round) || enqueue(can_receive, receive, round)) return SYSTEM;
+        auto drop = [](void* data) { delete static_cast<Kernel*>(data); };
+        if (pretend_enqueue_when(group.stream, make, may_run, run, new Kernel(round), drop)) return SYSTEM;
         left = later;
     }
     return SUCCESS;
+}
+
+// Communicators that this thread has left, and that are not gone.
+thread_local std::vector<Held> leaving;
+
+// They go once their work has ended and no graph has any. Whoever keeps that from happening would wait for ever.
+int leave() {
+    for (auto& own : leaving)
+        for (int slept = 0; own->kernels > 0; slept++) {
+            if (slept == 20000) {
+                fprintf(stderr, "pretend NCCL: a communicator never goes, as a graph or other work of it does not\n");
+                abort();
+            }
+            usleep(1000);
+        }
+    return leaving.clear(), SUCCESS;
 }
 
 // Whether both sides of everything in a group have come to it once.
@@ -226,7 +283,7 @@ int transfer(bool sends, void* start, size_t count, int type, int peer, void* ha
             if (group.stream != stream) return INVALID_USAGE;
             return group.transfers.push_back(made), SUCCESS;
         }
-    open_groups.push_back({own, stream, {made}});
+    open_groups.push_back({own, stream, recording_of(stream), {made}});
     return depth > 0 ? SUCCESS : end_group();
 }
 
@@ -271,7 +328,8 @@ API ncclCommGetAsyncError(void* handle, int* state) {
     if (own->failed) return SUCCESS;
     if (own->common->joined < uint32_t(own->ranks)) return *state = IN_PROGRESS, SUCCESS;
     if (own->has_lost()) return *state = own->failed = REMOTE, SUCCESS;
-    if (own->pending.empty()) return SUCCESS;
+    // What goes wrong while nothing is asked for.
+    if (own->pending.empty()) return *state = own->failed = pretend::fails("look") ? SYSTEM : SUCCESS, SUCCESS;
     if (own->polls++ == 0 || !is_connected(own->pending[0])) return *state = IN_PROGRESS, SUCCESS;
     Group group = own->pending[0];
     own->pending.clear();
@@ -281,7 +339,12 @@ API ncclCommGetAsyncError(void* handle, int* state) {
 }
 
 API ncclGroupStart() { return depth++, SUCCESS; }
-API ncclGroupEnd() { return --depth > 0 || open_groups.empty() ? SUCCESS : end_group(); }
+API ncclGroupEnd() {
+    if (--depth > 0) return SUCCESS;
+    if (open_groups.empty()) return leave();
+    if (pretend::fails(__func__)) return open_groups.clear(), INTERNAL;
+    return end_group();
+}
 
 API ncclSend(void* start, size_t count, int type, int peer, void* handle, void* stream) {
     return pretend::fails(__func__) ? INTERNAL : transfer(true, start, count, type, peer, handle, stream);
@@ -297,7 +360,7 @@ API ncclAllGather(const void* start, void* all, size_t count, int type, void* ha
     if (type != 1 || !start || !all) return INVALID_ARGUMENT;
     if (own->failed) return own->failed;
     if (own->aborted) return INVALID_USAGE;
-    if (open_groups.empty() || open_groups.back().of != own) open_groups.push_back({own, stream, {}});
+    if (open_groups.empty() || open_groups.back().of != own) open_groups.push_back({own, stream, recording_of(stream), {}});
     Group& group = open_groups.back();
     if (group.stream != stream) return INVALID_USAGE;
     for (int peer = 0; peer < own->ranks; peer++) {
@@ -309,15 +372,22 @@ API ncclAllGather(const void* start, void* all, size_t count, int type, void* ha
     return depth > 0 ? SUCCESS : end_group();
 }
 
+// Once its handle is gone, nobody asks for anything more.
+static int end(void* handle) {
+    leaving.push_back(of(handle));
+    delete static_cast<Held*>(handle);
+    return depth > 0 ? SUCCESS : leave();
+}
+
 // What is in streams ends without its bytes.
 API ncclCommAbort(void* handle) {
     of(handle)->aborted = true;
     of(handle)->pending.clear();
-    return delete static_cast<Held*>(handle), SUCCESS;
+    return end(handle);
 }
 API ncclCommDestroy(void* handle) {
     of(handle)->common->processes[of(handle)->rank] = 0;
-    return delete static_cast<Held*>(handle), SUCCESS;
+    return end(handle);
 }
 
 extern "C" __attribute__((visibility("default"))) const char* ncclGetLastError(void*) { return ""; }

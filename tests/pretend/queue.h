@@ -18,6 +18,8 @@ struct Work {
     std::function<int()> run;
     // Whether it may run now, where more than other nodes decides that.
     std::function<bool()> may_run;
+    // What is done in place of it, where each time that it is put into a queue differs: asked for then.
+    std::function<Work()> anew = nullptr;
 };
 
 struct Node {

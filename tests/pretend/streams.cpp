@@ -128,7 +128,7 @@ int submit(Stream* stream, Work work) {
         for (Stream* other : streams())
             if (other->blocking) before.push_back(other->tail);
     if (stream->blocking) before.push_back(nameless()->tail);
-    stream->tail = enqueue(std::move(work), before, stream->lane);
+    stream->tail = enqueue(work.anew ? work.anew() : std::move(work), before, stream->lane);
     return SUCCESS;
 }
 

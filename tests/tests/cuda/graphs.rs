@@ -1,7 +1,7 @@
 //! Steps as graphs: to the bits of steps that are asked for op by op, whatever the order that a device does them in; and one
 //! launch each, once they have been captured. What goes wrong with a graph is one error, and other ranks end too.
 
-use zero_plan::{Config, DeviceKind, Mesh, Parcel, PlanBuf, Stream, TransportKind};
+use zero_plan::{Config, DeviceKind, Mesh, PlanBuf, Stream, TransportKind};
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::{DeviceOf, Model};
@@ -10,11 +10,12 @@ use zero_tests::pretend;
 use zero_tests::specs::{Visitor, visit_cuda};
 use zero_tests::training::{HYPER, mesh, noise};
 
-/// Enough for each graph to be launched again after it was captured: one step is not captured, and there are two graphs.
+/// Enough for each graph to be launched again after it was captured: one step is not captured, and there are two graphs, or one
+/// where numbers are carried.
 const STEPS: u64 = 7;
 
 /// Calls by which a device is asked for something outside of a graph.
-const CALLS: [&str; 10] = [
+const CALLS: [&str; 11] = [
     "cuLaunchKernel",
     "cuMemcpyAsync",
     "cuMemcpyHtoDAsync_v2",
@@ -25,7 +26,14 @@ const CALLS: [&str; 10] = [
     "cuStreamBeginCapture_v2",
     "cuGraphInstantiateWithFlags",
     "cuMemHostAlloc",
+    // By which the pretend NCCL puts its work into queues.
+    "pretend_enqueue_when",
 ];
+
+/// What carries bytes between devices. Whether a machine with GPUs has NCCL is not known.
+fn transports() -> &'static [TransportKind] {
+    if pretend::is_hardware() { &[TransportKind::Peer] } else { &[TransportKind::Peer, TransportKind::Nccl] }
+}
 
 /// What one step asked of the driver: launches of graphs, and all other calls, as far as it counts them. Looking at its end asks for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +57,7 @@ type Run = (Vec<u64>, Vec<Asked>);
 
 /// Trains with another learning rate at each step.
 struct Train {
+    transport: TransportKind,
     change: fn(Config) -> Config,
     is_eager: bool,
     /// Between steps, evaluates, predicts, profiles, and is given ids that the model has no place for: in the second step, which
@@ -61,7 +70,7 @@ impl Visitor for Train {
 
     fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Vec<Run> {
         let config = (self.change)(M::PLAN.config);
-        let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
+        let config = Config { device: DeviceKind::Cuda, transport: self.transport, memory_bytes: None, ..config };
         let batch = noise(config);
         PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
             let ranks = local::run(
@@ -117,7 +126,7 @@ fn train(name: &str, train: Train) -> Vec<Run> {
     visit_cuda(name, train).expect("a spec of that name")
 }
 
-/// Holds graphs against eager steps, under several orders of the device's work.
+/// Holds graphs against eager steps, under several orders of the device's work, and NCCL against devices that reach one another.
 struct Same<'a> {
     seeds: &'a [u64],
     change: fn(Config) -> Config,
@@ -128,12 +137,17 @@ impl Visitor for Same<'_> {
 
     fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) {
         let Self { seeds, change } = self;
-        let bits = |run: Vec<Run>| run.into_iter().map(|(bits, _)| bits).collect::<Vec<_>>();
-        let run = |is_eager| bits(Train { change, is_eager, is_varied: true }.visit::<M>());
-        let eager = run(true);
-        for &seed in seeds {
-            pretend::seed(seed);
-            assert!(run(false) == eager, "{}: other bits under seed {seed}", M::PLAN.model);
+        let run = |transport, is_eager| {
+            let ranks = Train { transport, change, is_eager, is_varied: true }.visit::<M>();
+            ranks.into_iter().map(|(bits, _)| bits).collect::<Vec<_>>()
+        };
+        let eager = run(TransportKind::Peer, true);
+        for &transport in transports() {
+            for &seed in seeds {
+                pretend::seed(seed);
+                let name = M::PLAN.model;
+                assert!(run(transport, false) == eager, "{name}, {transport:?}: other bits under seed {seed}");
+            }
         }
     }
 }
@@ -178,94 +192,126 @@ fn pipelines_give_the_bits_of_eager_steps() {
     }
 }
 
-/// The first step is asked for as it comes, two are captured, and from then on a step is a launch and nothing else.
+/// The first step is asked for as it comes, two are captured, or one, and from then on a step is a launch and nothing else.
 #[test]
 fn a_step_is_one_launch() {
     // Only the pretend driver counts calls.
     if pretend::libraries().is_none() || !pretend::is_cuda() {
         return;
     }
-    let run =
-        |is_eager| train("zero3", Train { change: |config| on(mesh(1, 1, 2), 3, config), is_eager, is_varied: false });
-    for (_, asked) in run(false) {
-        let launches: Vec<u64> = asked.iter().map(|step| step.launches).collect();
-        assert_eq!(launches, [0, 1, 1, 1, 1, 1, 1]);
-        let others: Vec<u64> = asked.iter().map(|step| step.others).collect();
-        assert!(others[..3].iter().all(|&calls| calls > 50), "{others:?}");
-        // A read of the report waits for all other queues: those of streams, and those in which parcels leave.
-        let queues = Stream::ALL.len() + Parcel::ALL.len();
-        assert_eq!(others[3..], [queues as u64 - 1; 4]);
-    }
-    for (_, asked) in run(true) {
-        assert!(asked.iter().all(|step| step.launches == 0 && step.others > 50), "{asked:?}");
+    let run = |transport, is_eager| {
+        let change = |config| on(mesh(1, 1, 2), 3, config);
+        train("zero3", Train { transport, change, is_eager, is_varied: false })
+    };
+    for &transport in transports() {
+        let captured = if transport == TransportKind::Peer { 2 } else { 1 };
+        for (_, asked) in run(transport, false) {
+            let launches: Vec<u64> = asked.iter().map(|step| step.launches).collect();
+            assert_eq!(launches, [0, 1, 1, 1, 1, 1, 1]);
+            let others: Vec<u64> = asked.iter().map(|step| step.others).collect();
+            let (asked_for, launched) = others.split_at(1 + captured);
+            assert!(asked_for.iter().all(|&calls| calls > 50), "{others:?}");
+            // A read of the report waits for the queues of all other streams.
+            assert!(launched.iter().all(|&calls| calls == Stream::ALL.len() as u64 - 1), "{others:?}");
+        }
+        for (_, asked) in run(transport, true) {
+            assert!(asked.iter().all(|step| step.launches == 0 && step.others > 50), "{asked:?}");
+        }
     }
 }
 
-/// Two ranks, until a call fails on one of them; the errors of both.
-struct Fail;
+/// Two ranks, until a call fails on one of them; the errors of both, and how many graphs each has launched.
+struct Fail(TransportKind);
 
 impl Visitor for Fail {
-    type Output = Vec<Option<RunError>>;
+    type Output = Vec<(RunError, u64)>;
 
     fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output {
         let config = on(mesh(1, 1, 2), 3, M::PLAN.config);
-        let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
+        let config = Config { device: DeviceKind::Cuda, transport: self.0, memory_bytes: None, ..config };
         let batch = noise(config);
         PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
-            let ranks = local::run(plan, Option::is_some, |transport| {
-                let mut engine = Engine::<M, _>::new(transport);
-                let rank = engine.arena().coordinates().data_rank(&config.mesh);
-                engine.initialize(5);
-                (0..STEPS).find_map(|step| {
-                    engine.step(&HYPER, |part, ids, targets| batch(step, rank, part, ids, targets)).err()
-                })
-            });
+            let ranks = local::run(
+                plan,
+                |_| true,
+                |transport| {
+                    let mut engine = Engine::<M, _>::new(transport);
+                    let rank = engine.arena().coordinates().data_rank(&config.mesh);
+                    engine.initialize(5);
+                    let mut steps = (0..).map(|step| {
+                        engine.step(&HYPER, |part, ids, targets| batch(step, rank, part, ids, targets)).err()
+                    });
+                    let error = steps.find_map(|error| error).expect("no rank goes on alone");
+                    (error, pretend::count("cuGraphLaunch"))
+                },
+            );
             ranks.expect("the memory of a tiny model")
         })
     }
 }
 
-/// Where a launch fails, the other rank's graph may be waiting for what this rank never does.
-#[test]
-fn a_graph_that_fails_ends_all_ranks() {
-    for failure in [
-        "cuStreamBeginCapture_v2:2",
-        "cuStreamGetCaptureInfo_v3:3",
-        "cuGraphAddBatchMemOpNode:5",
-        "cuStreamUpdateCaptureDependencies_v2:4",
-        "cuStreamEndCapture:1",
-        "cuGraphInstantiateWithFlags:3",
-        "cuGraphUpload:2",
-        "cuGraphLaunch:1",
-        "cuGraphLaunch:9",
-        "cuGraphExecBatchMemOpNodeSetParams:7",
-    ] {
-        let inside = || {
-            assert!(pretend::is_cuda());
-            let errors = visit_cuda("zero3", Fail).expect("a spec of that name");
-            let errors: Vec<_> = errors.into_iter().map(|error| error.expect("no rank goes on alone")).collect();
-            let broken = errors.iter().filter_map(|error| match error {
-                RunError::Lost(Lost::Device(broken)) => Some(broken),
-                _ => None,
-            });
-            let broken: Vec<_> = broken.collect();
-            assert!(broken.len() == 1, "{errors:?}");
-            let ended = RunError::Lost(Lost::Ended { rank: broken[0].rank });
-            assert!(errors.contains(&ended), "{errors:?}");
-            // A call that fails for no reason that the driver has a name for.
-            assert_eq!(broken[0].failure.code, "Z0440");
-            assert!(broken[0].to_string().contains(&format!("--> rank {}, in ", broken[0].rank)), "{}", broken[0]);
-        };
-        let test = "graphs::a_graph_that_fails_ends_all_ranks";
-        if pretend::libraries().is_none() {
-            return;
-        }
-        if pretend::is_another() {
-            return inside();
-        }
-        let output = pretend::again(test, &[("PRETEND_FAIL", failure)]);
+/// More launches than these are not told apart: from the second graph on, ranks may be a launch apart.
+const LAUNCHES_MAX: u64 = 3;
+
+/// Fails in processes of their own: a call of a kind, the code of the error, and how many graphs that rank has launched by then.
+fn fail(transport: TransportKind, test: &str, failures: &[(&str, &str, u64)]) {
+    if pretend::libraries().is_none() {
+        return;
+    }
+    if pretend::is_another() {
+        assert!(pretend::is_cuda());
+        let ends = visit_cuda("zero3", Fail(transport)).expect("a spec of that name");
+        let broken = ends.iter().filter_map(|(error, launches)| match error {
+            RunError::Lost(Lost::Device(broken)) => Some((broken, *launches)),
+            _ => None,
+        });
+        let [(broken, launches)] = broken.collect::<Vec<_>>()[..] else { panic!("{ends:?}") };
+        let ended = RunError::Lost(Lost::Ended { rank: broken.rank });
+        assert!(ends.iter().any(|(error, _)| *error == ended), "{ends:?}");
+        assert!(broken.to_string().contains(&format!("--> rank {}, in ", broken.rank)), "{broken}");
+        let told = format!("{} {}", broken.failure.code, launches.min(LAUNCHES_MAX));
+        assert_eq!(told, std::env::var("EXPECTED").unwrap(), "{ends:?}");
+        return;
+    }
+    for (failure, code, launches) in failures {
+        let variables = [("PRETEND_FAIL", *failure), ("EXPECTED", &format!("{code} {launches}"))];
+        let output = pretend::again(&format!("graphs::{test}"), &variables);
         assert!(output.status.success(), "{failure}: {}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+/// Where a launch fails, the other rank's graph may be waiting for what this rank never does. That a call fails for no reason
+/// that the driver has a name for is Z0440.
+#[test]
+fn a_graph_that_fails_ends_all_ranks() {
+    let failures = [
+        ("cuStreamBeginCapture_v2:2", "Z0440", 0),
+        ("cuStreamGetCaptureInfo_v3:3", "Z0440", 0),
+        ("cuGraphAddBatchMemOpNode:5", "Z0440", 0),
+        ("cuStreamUpdateCaptureDependencies_v2:4", "Z0440", 0),
+        ("cuStreamEndCapture:1", "Z0440", 0),
+        ("cuGraphInstantiateWithFlags:3", "Z0440", 1),
+        ("cuGraphUpload:2", "Z0440", 0),
+        ("cuGraphLaunch:1", "Z0440", 1),
+        ("cuGraphLaunch:9", "Z0440", LAUNCHES_MAX),
+        ("cuGraphExecBatchMemOpNodeSetParams:7", "Z0440", 2),
+    ];
+    fail(TransportKind::Peer, "a_graph_that_fails_ends_all_ranks", &failures);
+}
+
+/// The same where NCCL carries: it fails while it is captured, and while what was captured runs, when nobody calls it but to look
+/// how it is.
+#[test]
+fn a_graph_of_what_nccl_carries_that_fails_ends_all_ranks() {
+    let failures = [
+        ("cuStreamEndCapture:1", "Z0440", 0),
+        ("cuGraphLaunch:1", "Z0440", 1),
+        ("cuGraphLaunch:9", "Z0440", LAUNCHES_MAX),
+        ("pretend_enqueue_when:90", "Z0446", 0),
+        ("ncclGroupEnd:60", "Z0446", 0),
+        ("look:4000", "Z0446", LAUNCHES_MAX),
+    ];
+    fail(TransportKind::Nccl, "a_graph_of_what_nccl_carries_that_fails_ends_all_ranks", &failures);
 }
 
 /// Bytes that the device of rank 0 has left: before the first step, after it, after the third and after the last, while no rank

@@ -234,7 +234,7 @@ pub trait Device: Sized + Send + 'static {
     /// Leaves all groups. What was asked for and waits for others ends, whatever comes of it.
     fn disconnect(&self) {}
 
-    /// Whether all ops so far are done, whatever came of them.
+    /// Whether all ops so far are done, whatever came of them: but for what leaves from queues that no stream of a plan has.
     fn is_idle(&self) -> bool {
         true
     }

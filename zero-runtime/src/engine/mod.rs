@@ -282,10 +282,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
     ) -> Result<StepReport, RunError> {
         let records = self.record.as_mut().is_some_and(Record::begin_step);
-        if !records
-            && !self.is_eager
-            && let Some(phase) = self.ranks.transport.phase()
-        {
+        if !records && !self.is_eager {
+            let phase = self.ranks.transport.phase();
             self.ranks.device.begin_repeated(2 * phase + u64::from(self.decays_embeddings));
         }
         let mut walk = self.new_walk();
@@ -303,7 +301,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                 record.end_op(start_ns);
             }
         }
-        self.awaited.end_pass(self.plan, &self.ranks.device);
+        self.join_queues();
         self.ranks.device.end_repeated();
         self.ranks.require_device()?;
         // Only here does the host need the results of the step. Until they are there, this rank is at its last op.
@@ -486,8 +484,14 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     /// Ends a walk over a table.
     fn end_pass(&mut self) {
-        self.awaited.end_pass(self.plan, &self.ranks.device);
+        self.join_queues();
         self.arena.begin(None);
+    }
+
+    /// Has the queue that computes go on after all that others were asked for in a walk.
+    fn join_queues(&mut self) {
+        self.awaited.end_pass(self.plan, &self.ranks.device);
+        self.ranks.transport.end_pass(&self.ranks.device);
     }
 
     /// Does the next op of this rank's table, which is number `index` of `pass`.

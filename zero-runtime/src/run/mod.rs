@@ -221,6 +221,9 @@ fn agreement<M: Model>(arguments: &RunArguments) -> u64 {
 /// Finds out what this process is, runs `body`, and prints an error once, whichever ranks find it.
 fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Result<ExitCode, Error>) -> ExitCode {
     let role = role::<M>();
+    if M::PLAN.config.transport == TransportKind::Nccl {
+        launch::keep_launch_order();
+    }
     // One process prints for all before there are ranks.
     let speaks = !matches!(&role, Ok(Role::Rank(place)) if place.rank > 0 || place.launcher_pid.is_some());
     let result = if arguments.only_shows() {

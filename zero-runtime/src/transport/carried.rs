@@ -38,7 +38,7 @@ pub(crate) struct CarriedWays {
     leaving: Vec<(usize, Place)>,
     /// What this rank gives to all in that op, and the place in which the shares of all are gathered.
     gathered: Vec<(Place, Place)>,
-    /// Which slots parcels have left from.
+    /// Which slots parcels have left from in this pass.
     has_left: [[bool; OUTGOING_SLOTS]; Parcel::ALL.len()],
     /// The first of the events for parcels.
     events: usize,
@@ -274,6 +274,18 @@ impl<'p, D: Device> Shared<'p, D> {
         device.record(carried.event(parcel, 1 + slot));
         device.enter(Stream::of(op) as usize);
         carried.has_left[parcel as usize][slot] = true;
+    }
+
+    /// Has the queue that was entered wait until all parcels have left, so that nothing of a pass reaches into the next one.
+    pub(super) fn await_parcels(&mut self, device: &D) {
+        let Some(carried) = &mut self.carried else { return };
+        for (parcel, slot) in
+            Parcel::ALL.into_iter().flat_map(|parcel| (0..OUTGOING_SLOTS).map(move |slot| (parcel, slot)))
+        {
+            if std::mem::take(&mut carried.has_left[parcel as usize][slot]) {
+                device.wait(carried.event(parcel, 1 + slot));
+            }
+        }
     }
 
     /// Has the device gather the numbers of all ranks.

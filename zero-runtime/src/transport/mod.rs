@@ -130,9 +130,14 @@ pub unsafe trait Transport<'p, D: Device> {
     unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost>;
 
     /// Which of its own places the next pass over a schedule uses: two passes of the same phase ask a device for the
-    /// same work, except for counts. None if each pass may ask for something else.
-    fn phase(&self) -> Option<u64> {
-        Some(0)
+    /// same work, except for counts.
+    fn phase(&self) -> u64 {
+        0
+    }
+
+    /// Ends a pass over a schedule: the queue that was entered goes on after all that leaves for other ranks.
+    fn end_pass(&mut self, device: &D) {
+        let _ = device;
     }
 
     /// What a device that rehearses needs to know of an op, in place of [`Transport::begin`].

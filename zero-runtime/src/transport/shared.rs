@@ -426,10 +426,13 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
         }
     }
 
-    /// Exchanges alternate between two places. Carried bytes may leave from queues that the end of a pass does not wait
-    /// for, so each pass asks for them anew.
-    fn phase(&self) -> Option<u64> {
-        self.carried.is_none().then(|| u64::from(self.told(Count::Entered) % 2))
+    /// Numbers that are read where they lie alternate between two places; those that are carried have one.
+    fn phase(&self) -> u64 {
+        if self.carried.is_some() { 0 } else { u64::from(self.told(Count::Entered) % 2) }
+    }
+
+    fn end_pass(&mut self, device: &D) {
+        self.await_parcels(device);
     }
 
     unsafe fn rehearse(&mut self, device: &D, op: Op, position: &Position) {

@@ -103,6 +103,10 @@ fn a_rank_that_is_killed_in_a_step_ends_all() {
         let mut run = Run::start(&mut command);
         run.wait_for_step(3);
         let killed = run.ranks(RANKS)[1];
+        // NCCL orders what several communicators are asked for, unless a user does not want that.
+        let variables = std::fs::read(format!("/proc/{}/environ", killed.as_raw_pid())).unwrap();
+        let is_ordered = variables.split(|&byte| byte == 0).any(|one| one == b"NCCL_LAUNCH_ORDER_IMPLICIT=1");
+        assert_eq!(is_ordered, !way.is_empty());
         kill_process(killed, Signal::KILL).unwrap();
         run.end_at_once().assert_error(1, &format!("error[Z0310]: rank 1 (pid {}", killed.as_raw_pid()));
     }

@@ -1,6 +1,7 @@
 //! What lies below the kernels of layers: copies, elementwise ops, sums, products and the optimizer against the processor's
 //! device; queues, staging, and what is said when a device cannot be had.
 
+mod carried;
 mod elementwise;
 mod graphs;
 mod optimizer;

@@ -142,6 +142,9 @@ impl DeviceContext {
         match made {
             Ok(()) => Ok(graph),
             Err(error) => {
+                if graph.captured.is_null() {
+                    self.abandon_capture();
+                }
                 // SAFETY: it was never launched.
                 unsafe { self.drop_graph(&graph) };
                 Err(error)
@@ -165,8 +168,10 @@ impl DeviceContext {
         self.check("cuGraphLaunch", status)
     }
 
+    /// Drops a graph. The driver ends what a queue still does of it before it frees it.
+    ///
     /// # Safety
-    /// It is of this context, no queue does it, and it is not used after.
+    /// It is of this context, and not used after.
     pub unsafe fn drop_graph(&self, graph: &Graph) {
         let driver = &self.libraries.driver;
         // SAFETY: by the caller's promise. There is nobody to tell a failure.

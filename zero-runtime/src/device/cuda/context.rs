@@ -21,8 +21,12 @@ const DRIVER_MIN: i32 = 13_000;
 /// The oldest devices with products of bf16: the Ampere generation.
 const CAPABILITY_MIN: [i32; 2] = [8, 0];
 
-/// Queues that a plan may put ops in, and those that what leaves for other ranks is sent from.
-pub(super) const QUEUES: usize = Stream::ALL.len() + Parcel::ALL.len();
+/// Queues that a plan may put ops in.
+pub(super) const STREAMS: usize = Stream::ALL.len();
+
+/// Those, and those that what leaves for other ranks is sent from. That waits for ranks that take it, which may wait for this one
+/// to go on, and changes nothing here: so nothing in a pass waits for these, but the end of it.
+pub(super) const QUEUES: usize = STREAMS + Parcel::ALL.len();
 
 /// The queue of reads beside a run.
 pub(super) const ASIDE: usize = QUEUES;
@@ -43,8 +47,8 @@ pub(super) struct DeviceContext {
     pub capability: [i32; 2],
     pub multiprocessors: usize,
     streams: [cu::CUstream; QUEUES + 1],
-    /// For each queue, the event that marks the end of its work in a pass.
-    joins: [cu::CUevent; QUEUES],
+    /// For each queue of a plan, the event that marks the end of its work in a pass.
+    joins: [cu::CUevent; STREAMS],
     failure: OnceLock<CudaError>,
     pub taken: KnownMemory,
     /// Whether a queue waits for what never comes.
@@ -67,7 +71,7 @@ impl DeviceContext {
             capability: [0; 2],
             multiprocessors: 0,
             streams: [null_mut(); QUEUES + 1],
-            joins: [null_mut(); QUEUES],
+            joins: [null_mut(); STREAMS],
             failure: OnceLock::new(),
             taken: KnownMemory::default(),
             is_abandoned: AtomicBool::new(false),
@@ -207,9 +211,9 @@ impl DeviceContext {
         self.check("cuEventSynchronize", unsafe { (self.libraries.driver.cuEventSynchronize)(event) })
     }
 
-    /// What a queue is asked for from here on begins after all that every queue has been asked for so far.
+    /// What a queue is asked for from here on begins after all that queues of a plan have been asked for so far.
     pub fn join_all(&self, queue: usize) -> Result<(), CudaError> {
-        for other in (0..QUEUES).filter(|&other| other != queue) {
+        for other in (0..STREAMS).filter(|&other| other != queue) {
             self.record(self.joins[other], other)?;
             self.wait(self.joins[other], queue)?;
         }
@@ -223,7 +227,7 @@ impl DeviceContext {
             if self.is_abandoned.load(Ordering::Relaxed) || self.enter().is_err() {
                 return false;
             }
-            if self.is_idle() {
+            if self.is_idle(QUEUES) {
                 return true;
             }
             std::thread::sleep(SETTLE_SLEEP);
@@ -239,12 +243,12 @@ impl DeviceContext {
         self.check("cuStreamSynchronize", status)
     }
 
-    /// Whether all queues of ranks have done all that they were asked for. What failed is done.
-    pub fn is_idle(&self) -> bool {
+    /// Whether the first so many queues have done all that they were asked for. What failed is done.
+    pub fn is_idle(&self, queues: usize) -> bool {
         const NOT_READY: CallStatus = cu::cudaError_enum::CUDA_ERROR_NOT_READY as CallStatus;
         // SAFETY: queues of this context.
         let state = |queue: usize| unsafe { (self.libraries.driver.cuStreamQuery)(self.streams[queue]) };
-        (0..QUEUES).all(|queue| match state(queue) {
+        (0..queues).all(|queue| match state(queue) {
             NOT_READY => false,
             status => {
                 self.check("cuStreamQuery", status).unwrap_or_else(|error| self.fail(error));

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU32;
 use bytemuck::Pod;
 
 use super::capture::Counting;
+use super::context::STREAMS;
 use super::handle::Cuda;
 use super::memory::CudaMemory;
 use super::{
@@ -119,7 +120,7 @@ impl Device for Cuda {
 
     fn is_idle(&self) -> bool {
         self.look_at_groups();
-        self.context.enter().is_err() || self.context.is_idle()
+        self.context.enter().is_err() || self.context.is_idle(STREAMS)
     }
 
     fn name_groups(&self, count: usize) -> Result<Vec<u8>, LaunchError> {
@@ -139,7 +140,7 @@ impl Device for Cuda {
     }
 
     fn disconnect(&self) {
-        self.groups.borrow_mut().leave(false);
+        self.leave_groups(false);
     }
 
     fn reach<T>(&self, host: *mut T) -> *mut T {

@@ -199,14 +199,20 @@ impl Graphs {
         }
     }
 
+    /// Forgets all passes, also one that is captured. What queues still do stays until it has ended.
+    pub fn clear(&mut self, context: &DeviceContext) {
+        self.abandon(context);
+        // SAFETY: of this context; nothing of them is left.
+        let drop = |graph| unsafe { context.drop_graph(&graph) };
+        self.kept.drain(..).filter_map(|kept| kept.graph).for_each(drop);
+    }
+
     /// # Safety
     /// No queue of this context does any of it any more.
     pub unsafe fn unload(&mut self, context: &DeviceContext) {
+        self.clear(context);
         // SAFETY: by the caller's promise; nothing of it is left.
-        unsafe {
-            self.kept.drain(..).filter_map(|kept| kept.graph).for_each(|graph| context.drop_graph(&graph));
-            self.done.take().into_iter().for_each(|done| context.drop_event(done));
-        }
+        unsafe { self.done.take().into_iter().for_each(|done| context.drop_event(done)) };
         self.room = None;
     }
 }

@@ -146,10 +146,10 @@ impl Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        self.graphs.borrow_mut().abandon(&self.context);
         if self.has_failed() {
-            self.groups.borrow_mut().leave(false);
+            self.leave_groups(false);
         }
+        self.graphs.borrow_mut().abandon(&self.context);
         // Kernels and copies that run still use what goes now.
         let is_done = if self.queue() == ASIDE {
             // A run goes on in the other queues.
@@ -157,7 +157,7 @@ impl Drop for Cuda {
         } else {
             self.context.settle()
         };
-        self.groups.borrow_mut().leave(is_done);
+        self.leave_groups(is_done);
         if !is_done {
             std::mem::forget((self.staging.take(), self.graphs.take()));
             return;

@@ -1,6 +1,16 @@
 //! NCCL: groups of ranks between whose devices it carries bytes, as work of the queue that was entered. It only carries: it is
 //! given sends, receives and gathers, and what is summed, kernels sum. Its communicators do not block, so the host looks how they
 //! are.
+//!
+//! What it documents of graphs, and why it holds here:
+//! - Whether something is captured, all its ranks must agree on, and they launch the graphs of one capture together. Ranks walk
+//!   over their tables alike, and capture the same pass.
+//! - What several communicators of a device are asked for begins there in the order in which the host asks (`launch/order.rs`).
+//!   It asks in the order of the tables. Each communicator settles before the next call, so that what NCCL does in threads of
+//!   its own, it captures in that order too.
+//! - Work that was captured and other work of a communicator may take turns. None of it is even under way at once: the host
+//!   has seen a pass end before it asks for the next one.
+//! - A communicator goes only once no graph has its work any more: see [`NcclGroups::leave`].
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -9,11 +19,11 @@ use std::sync::Arc;
 
 use cudarc::driver::sys as cu;
 
-use super::context::DeviceContext;
+use super::context::{DeviceContext, QUEUES};
 use super::error::CudaError;
 use super::library::{Nccl, nccl};
 use super::memory::CudaMemory;
-use crate::device::{Carried, Device, DeviceMemory, GoesOn, Group, GroupPart};
+use crate::device::{Carried, DeviceMemory, GoesOn, Group, GroupPart};
 use crate::time::LongerSleeps;
 
 /// The oldest version that is used: 2.28, whose configuration this is.
@@ -89,6 +99,8 @@ impl Configuration {
 /// The groups that a rank is in.
 pub(super) struct NcclGroups {
     communicators: Vec<Communicator>,
+    /// What the op asks for that is carried; its room is kept from one op to the next.
+    transfers: Vec<NcclTransfer>,
 }
 
 /// A communicator of NCCL.
@@ -156,7 +168,7 @@ fn check(
 
 impl NcclGroups {
     pub fn none() -> Self {
-        Self { communicators: Vec::new() }
+        Self { communicators: Vec::new(), transfers: Vec::new() }
     }
 
     /// Joins groups one after another, as all ranks do in one order, and exchanges something in each: a rank that meets another for
@@ -222,12 +234,12 @@ impl NcclGroups {
         };
         for greeting in group.parts.iter().map(greetings) {
             // SAFETY: memory that is this call's own until its queue is done.
-            if !unsafe { self.exchange(number, &mut greeting.into_iter(), context.stream(0), goes_on)? } {
+            if !unsafe { self.exchange(number, &greeting, context.stream(0), goes_on)? } {
                 return Ok(false);
             }
         }
         let mut sleeps = LongerSleeps::new();
-        while !context.is_idle() {
+        while !context.is_idle(QUEUES) {
             self.state()?;
             if !goes_on(sleeps.sleep()) {
                 return Ok(false);
@@ -244,7 +256,7 @@ impl NcclGroups {
     unsafe fn exchange(
         &self,
         number: usize,
-        transfers: &mut dyn Iterator<Item = NcclTransfer>,
+        transfers: &[NcclTransfer],
         stream: cu::CUstream,
         goes_on: &GoesOn,
     ) -> Result<bool, CudaError> {
@@ -259,7 +271,7 @@ impl NcclGroups {
             communicator.check("ncclGroupStart", (library.ncclGroupStart)())?;
             let mut refused = Ok(());
             for transfer in transfers {
-                let (call, result) = match transfer {
+                let (call, result) = match *transfer {
                     NcclTransfer::Send { to, address, len } => {
                         ("ncclSend", (library.ncclSend)(at(address), len, BYTES, to as c_int, handle, stream))
                     }
@@ -285,15 +297,28 @@ impl NcclGroups {
         self.communicators.iter().try_for_each(|communicator| communicator.state().map(|_| ()))
     }
 
-    /// Leaves all groups. Where work of theirs may still wait for others, that ends.
-    pub fn leave(&mut self, is_done: bool) {
+    /// Leaves all groups that are not left, and has graphs dropped, which may have work of theirs. Where that may still wait
+    /// for others, it ends.
+    ///
+    /// A communicator goes when all its work has ended and no graph has any, which may wait for work of another one; and what
+    /// captures for it ends first. So all are told to go before one of them is waited for, and graphs are dropped in between.
+    pub fn leave(&mut self, is_done: bool, drop_graphs: impl FnOnce()) {
+        let Some(library) = self.communicators.iter().find(|one| !one.handle.is_null()).map(|one| one.library) else {
+            return;
+        };
+        // SAFETY: a group that is ended below. There is nobody to tell a failure.
+        let _ = unsafe { (library.ncclGroupStart)() };
         for communicator in &mut self.communicators {
             communicator.leave(is_done);
         }
+        drop_graphs();
+        // SAFETY: as above.
+        let _ = unsafe { (library.ncclGroupEnd)() };
     }
 }
 
 /// Addresses on this device, and what becomes of the bytes there.
+#[derive(Clone, Copy, Hash)]
 enum NcclTransfer {
     Send { to: usize, address: usize, len: usize },
     Receive { from: usize, address: usize, len: usize },
@@ -358,7 +383,9 @@ impl super::Cuda {
         parcels: &mut dyn Iterator<Item = Carried<Self>>,
         goes_on: &GoesOn,
     ) {
-        let mut transfers = parcels.map(|parcel| match parcel {
+        let mut transfers = std::mem::take(&mut self.groups.borrow_mut().transfers);
+        transfers.clear();
+        transfers.extend(parcels.map(|parcel| match parcel {
             Carried::Send { to, bytes } => NcclTransfer::Send { to, address: bytes.address().addr(), len: bytes.len() },
             Carried::Receive { from, bytes } => {
                 NcclTransfer::Receive { from, address: bytes.address().addr(), len: bytes.len() }
@@ -366,10 +393,17 @@ impl super::Cuda {
             Carried::Gather { own, all } => {
                 NcclTransfer::Gather { own: own.address().addr(), all: all.address().addr(), len: own.len() }
             }
+        }));
+        self.call(("carry", group, &transfers[..]), || {
+            // SAFETY: by the caller's promise.
+            unsafe { self.groups.borrow().exchange(group, &transfers, self.stream(), goes_on) }.map(drop)
         });
-        let groups = self.groups.borrow();
-        // SAFETY: by the caller's promise.
-        self.attempt(|| unsafe { groups.exchange(group, &mut transfers, self.stream(), goes_on) }.map(|_| ()));
+        self.groups.borrow_mut().transfers = transfers;
+    }
+
+    /// Leaves all groups, also in the middle of a capture or of a graph that waits for others. Nothing is carried after.
+    pub(super) fn leave_groups(&self, is_done: bool) {
+        self.groups.borrow_mut().leave(is_done, || self.graphs.borrow_mut().clear(&self.context));
     }
 
     /// Keeps an error of a group, if there is one, and ends what waits for others then.
@@ -377,7 +411,7 @@ impl super::Cuda {
         let state = self.groups.borrow().state();
         if let Err(error) = state {
             self.fail(error);
-            self.disconnect();
+            self.leave_groups(false);
         }
     }
 }
