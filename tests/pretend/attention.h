@@ -27,7 +27,7 @@ struct AttentionCall {
     Heads queries, keys, values, output;
     // (sequence, head, token)
     float* statistics;
-    // Of gradients alone. What those of queries are summed in, (sequence, head, token, feature).
+    // Only gradients have these, and those of queries are summed in `accumulated`: (sequence, head, token, feature).
     Heads output_gradients, query_gradients, key_gradients, value_gradients;
     float* accumulated;
     // The first key whose part is added to the gradients of queries. Where it is another one each time, sums are rounded so often

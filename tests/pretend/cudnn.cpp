@@ -240,7 +240,7 @@ struct Call {
     char* workspace;
     int64_t workspace_bytes;
     int run() const {
-        // Whatever lies there beside a workspace is noticed.
+        // All of it is overwritten, so that a test notices a workspace in which something else lies.
         memset(workspace, 0xff, workspace_bytes);
         is_backward ? attend_backward(of) : attend(of);
         return SUCCESS;

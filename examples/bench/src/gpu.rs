@@ -55,12 +55,18 @@ macro_rules! gpt {
     };
 }
 
-gpt!(gpt2_124m: dim 768, heads 12, layers 12, vocab 50304, batch 32 x 1024; params = BF16, master = F32);
-gpt!(gpt2_1558m: dim 1600, heads 25, layers 48, vocab 50304, batch 8 x 1024; params = BF16, master = F32);
-gpt!(gpt2_124m_cudnn: dim 768, heads 12, layers 12, vocab 50304, batch 32 x 1024; params = BF16, master = F32,
-    attention = Cudnn);
-gpt!(gpt2_1558m_cudnn: dim 1600, heads 25, layers 48, vocab 50304, batch 8 x 1024; params = BF16, master = F32,
-    attention = Cudnn);
+/// A size twice: with attention by own kernels, and by those of cuDNN.
+macro_rules! gpt_twice {
+    ($own:ident, $cudnn:ident: $($size:tt)*) => {
+        gpt!($own: $($size)*);
+        gpt!($cudnn: $($size)*, attention = Cudnn);
+    };
+}
+
+gpt_twice!(gpt2_124m, gpt2_124m_cudnn:
+    dim 768, heads 12, layers 12, vocab 50304, batch 32 x 1024; params = BF16, master = F32);
+gpt_twice!(gpt2_1558m, gpt2_1558m_cudnn:
+    dim 1600, heads 25, layers 48, vocab 50304, batch 8 x 1024; params = BF16, master = F32);
 gpt!(launches: dim 256, heads 4, layers 12, vocab 512, batch 4 x 256; params = BF16, master = F32);
 
 /// A model, what the peer is told of it, and what is asked.

@@ -33,6 +33,9 @@ const LAYOUTS: [(&str, &str, usize); 8] = [
     ),
 ];
 
+/// The size of the model.
+const SIZE: &str = "11M";
+
 /// Measures and prints the table.
 ///
 /// # Errors
@@ -44,7 +47,7 @@ pub fn measure(choice: &Choice) -> Outcome<()> {
         let path = own.path().join(format!("{name}.ron"));
         let batch = format!("batch: (sequences: {}, length: 256, micro_batches: {micro_batches})", 4 / micro_batches);
         std::fs::write(&path, format!("(model: Example(\"gpt\"), {keys}, {batch}, transport: Cluster)\n"))?;
-        sources.push(Source { path, size: Some("11M") });
+        sources.push(Source { path, size: Some(SIZE) });
     }
     let built = sources.iter().map(build).collect::<Outcome<Vec<_>>>()?;
     let hardware = hosts(choice, &names, &sources)?;
@@ -91,7 +94,7 @@ fn hosts(choice: &Choice, names: &[String], sources: &[Source]) -> Outcome<Hardw
     let here = std::env::current_dir()?;
     let text = finished(choice.on(&names[0], &format!("cd {} && {}", here.display(), line.join(" "))), "a probe")?;
     let seen = Hardware::parse(&text).map_err(|problems| problems[0].render("the network", &text))?;
-    let mut hardware = machine(sources)?;
+    let mut hardware = machine(sources.iter().map(|source| source.path.as_path()), Some(SIZE))?;
     hardware.node.devices = (hardware.node.devices / NODES).max(1);
     hardware.network = seen.network;
     Ok(hardware)

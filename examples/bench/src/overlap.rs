@@ -14,7 +14,7 @@ use crate::Outcome;
 use crate::emulated::{Emulated, Link};
 use crate::figures::median;
 use crate::models::overlap::Gpt;
-use crate::predicted::{Source, machine};
+use crate::predicted::machine;
 use crate::schedule::HYPER;
 
 /// Its gathers take about as long as the computation of a unit or two.
@@ -42,7 +42,7 @@ pub fn measure(rounds: u32, steps: u32) -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("overlap.ron");
     std::fs::write(&path, SPEC)?;
-    let machine = machine(&[Source { path, size: Some(SIZE) }])?;
+    let machine = machine([path.as_path()], Some(SIZE))?;
     println!(
         "| link | prefetch | bucket | sent a step | link busy, ms | exposed, ms | predicted | step, ms | predicted |"
     );

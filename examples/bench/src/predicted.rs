@@ -114,8 +114,8 @@ pub fn measure(rounds: u32) -> Outcome<()> {
         models.entry((&built.sizes.model, source.size)).or_default().push(index);
     }
     let mut lines: Vec<Vec<Line>> = built.iter().map(|_| Vec::new()).collect();
-    for of_model in models.values() {
-        let hardware = machine(of_model.iter().map(|&index| &sources[index]))?;
+    for (&(_, size), of_model) in &models {
+        let hardware = machine(of_model.iter().map(|&index| sources[index].path.as_path()), size)?;
         let mut times = vec![THREADS.map(|_| Vec::new()); of_model.len()];
         for round in 1..=rounds {
             eprintln!("round {round} of {rounds}");
@@ -182,14 +182,11 @@ pub(crate) fn build(Source { path, size }: &Source) -> Outcome<Built> {
     Ok(Built { name, binary, spec, sizes })
 }
 
-/// This machine, as the command describes it, with the units of a model of one size that these specs name.
-pub(crate) fn machine<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Outcome<Hardware> {
+/// This machine, as the command describes it, with the units of the model that these specs name, in one size.
+pub(crate) fn machine<'s>(specs: impl IntoIterator<Item = &'s Path>, size: Option<&str>) -> Outcome<Hardware> {
     let threads = THREADS.map(|threads| threads.to_string()).join(",");
     let mut command = cargo_zero();
-    command.args(["measure", "--threads", &threads]);
-    for (number, Source { path, size }) in sources.into_iter().enumerate() {
-        command.arg(path).args(size.iter().filter(|_| number == 0).flat_map(|size| ["--size", size]));
-    }
+    command.args(["measure", "--threads", &threads]).args(specs).args(size.iter().flat_map(|size| ["--size", size]));
     let text = finished(command, "cargo zero measure")?;
     Ok(Hardware::parse(&text).map_err(|problems| problems[0].render("the machine", &text))?)
 }

@@ -43,11 +43,17 @@ pub struct DiffArguments {
     pub program: ModelRequest,
 }
 
+impl DiffArguments {
+    /// What is named, one or two.
+    fn named(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(self.first.as_path()).chain(self.second.as_deref())
+    }
+}
+
 /// Says how two specs or two checkpoints differ. The exit code is that of `diff`: 0 if not at all, 1 if they do, and 2 if
 /// that cannot be found out.
 pub fn diff(arguments: &DiffArguments) -> ExitCode {
-    let is_of_specs =
-        [Some(&arguments.first), arguments.second.as_ref()].into_iter().flatten().all(|path| is_spec(path));
+    let is_of_specs = arguments.named().all(is_spec);
     let differs = match (is_of_specs, &arguments.second) {
         (false, Some(second)) if !(arguments.json || arguments.on.is_some()) => {
             checkpoint::differ(&arguments.first, second)
@@ -74,7 +80,7 @@ fn of_specs(arguments: &DiffArguments) -> Result<bool, CommandError> {
     let on = arguments.on.clone().map(|on| OnHardware { on, network: arguments.network.clone() });
     let hardware = on.map(|on| on.read()).transpose()?;
     // What is wrong with either is told before minutes of work, and not after.
-    for spec in [Some(&arguments.first), arguments.second.as_ref()].into_iter().flatten() {
+    for spec in arguments.named() {
         program::read(spec)?;
     }
     let sized = |spec: &Path| sizes::of_spec(&Request { spec: spec.to_owned(), program: arguments.program.clone() });

@@ -59,7 +59,7 @@ impl<'a> Costs<'a> {
         }
     }
 
-    fn busy(&self, unit: usize, seconds: Each) -> f64 {
+    fn busy(&self, unit: usize, seconds: SecondsEach) -> f64 {
         let (threads, [all, one]) = (self.threads as f64, &self.undisturbed);
         match (one[unit], all[unit]) {
             (Some(one), Some(all)) if seconds(all) > 0.0 => (seconds(one) / seconds(all)).clamp(1.0, threads),
@@ -69,7 +69,7 @@ impl<'a> Costs<'a> {
 
     /// The measured time of a unit, less the time in which other ranks had its cores: all ranks did the same then. Work that
     /// ends before a core changes hands loses none of its time to others, so it takes no less than where none took turns.
-    fn measured(&self, unit: usize, seconds: Each) -> Option<f64> {
+    fn measured(&self, unit: usize, seconds: SecondsEach) -> Option<f64> {
         let measured = self.measured[unit]?;
         let share = self.hardware.node.devices as f64 / (measured.ranks as f64 * self.busy(unit, seconds));
         let alone = self.undisturbed[0][unit].map_or(0.0, seconds);
@@ -130,7 +130,7 @@ impl<'a> Costs<'a> {
 
 /// Seconds for each token of a micro-batch, as what was measured of another one is taken to grow with the tokens; or for each
 /// parameter of an update.
-type Each = fn(&MeasuredUnit) -> f64;
+type SecondsEach = fn(&MeasuredUnit) -> f64;
 
 fn forward(measured: &MeasuredUnit) -> f64 {
     measured.forward / measured.tokens as f64

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 /// With 1 in this variable, a device begins what NCCL is asked for in the order in which its host asked, whichever communicator
-/// it is for, also in a graph, whose branches the driver may otherwise begin in any order. Else what waits for another rank may
-/// hold the place of what that rank waits for. NCCL demands that ranks then ask in an order that they share: hosts walk over the
+/// it is for, also in a graph, whose branches the driver may otherwise begin in any order. Otherwise work that waits for another
+/// rank may occupy the device while that rank waits for work behind it. NCCL demands that ranks then ask in an order that they share: hosts walk over the
 /// tables of the plan, which are proven to end.
 const LAUNCH_ORDER: &str = "NCCL_LAUNCH_ORDER_IMPLICIT";
 

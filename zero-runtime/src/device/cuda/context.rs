@@ -24,8 +24,8 @@ const CAPABILITY_MIN: [i32; 2] = [8, 0];
 /// Queues that a plan may put ops in.
 pub(super) const STREAMS: usize = Stream::ALL.len();
 
-/// Those, and those that what leaves for other ranks is sent from. That waits for ranks that take it, which may wait for this one
-/// to go on, and changes nothing here: so nothing in a pass waits for these, but the end of it.
+/// Those, and the queues that send parcels to other ranks. A send waits until its receiver takes it, and that rank may wait for
+/// this one. It changes nothing here. So only the end of a pass waits for these queues.
 pub(super) const QUEUES: usize = STREAMS + Parcel::ALL.len();
 
 /// The queue of reads beside a run.

@@ -183,8 +183,7 @@ fn run(cuda: &Cuda, shape: FusedShape, at: TensorAddresses, room: ViewMut<Cuda, 
     let workspace = start.next_multiple_of(WORKSPACE_ALIGNMENT as u64);
     let room_bytes = room.len().saturating_sub((workspace - start) as usize);
     cuda.attempt_always(|| cuda.fused.borrow_mut().find(shape, room_bytes));
-    let addresses: Vec<u64> = at.iter().map(|&(_, address)| address).collect();
-    cuda.call(("fused attention", shape, addresses, workspace), || {
+    cuda.call(("fused attention", shape, at, workspace), || {
         let fused = cuda.fused.borrow();
         // SAFETY: tensors of the lengths that were checked, and a workspace as long as the plan needs.
         let executed = unsafe { fused.execute(&shape, at, workspace, cuda.stream()) };
@@ -248,13 +247,18 @@ pub(super) fn attention_backward<E: Element>(
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), shape.tokens() * shape.qkv_width());
     let [dq, dk, dv] = shape.parts(dqkv.as_view());
-    let gradients = [
+    let [q_at, k_at, v_at, out_at, lse_at] = of_forward([q, k, v], out, lse.address());
+    let at = [
+        q_at,
+        k_at,
+        v_at,
+        out_at,
+        lse_at,
         (FusedTensor::QueryGradients, address(dq.view)),
         (FusedTensor::KeyGradients, address(dk.view)),
         (FusedTensor::ValueGradients, address(dv.view)),
         (FusedTensor::OutputGradients, address(dout)),
     ];
-    let at = [of_forward([q, k, v], out, lse.address()).as_slice(), &gradients].concat();
     run(cuda, fused_shape(shape, [q, k, v], true), &at, room);
 }
 

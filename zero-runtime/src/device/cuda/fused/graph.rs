@@ -43,7 +43,7 @@ const NO_LESS: Pointwise = Pointwise(303);
 pub(super) const ALIGNMENT: usize = 16;
 
 /// The tensors of attention, by which the library knows what an address is of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum FusedTensor {
     Queries = 1,
     Keys,
