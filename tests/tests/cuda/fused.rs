@@ -151,6 +151,28 @@ fn graphs_give_the_bits_of_eager_steps() {
     assert_same_of::<Fused>(&[1, 2], |config| on(mesh(1, 1, 2), 3, config));
 }
 
+/// A graph repeats what it has captured, so attention over other tensors is another pass.
+#[test]
+fn z0449_a_pass_attends_to_something_else() {
+    if !does_attention() {
+        return;
+    }
+    let cuda = Cuda::open(0).expect("a pretend device");
+    let [first, other] = [1, 2].map(|seed| stored(&cuda, &numbers_of(SHAPE.tokens() * SHAPE.qkv_width(), seed)));
+    let mut out: Buffer<_, bf16> = stored(&cuda, &vec![0.0; SHAPE.tokens() * SHAPE.out_width()]);
+    let mut lse: Buffer<_, f32> = stored(&cuda, &vec![0.0; SHAPE.tokens() * SHAPE.heads]);
+    let mut room = Buffer::filled(&cuda, SHAPE.fused_bytes(), 0u8).expect("memory for a small room");
+    let mut pass = |qkv: &Buffer<Cuda, bf16>| {
+        let [q, k, v] = SHAPE.parts(qkv.view());
+        cuda.begin_repeated(0);
+        cuda.fused_attention(SHAPE, q, k, v, out.view_mut(), lse.view_mut(), room.view_mut());
+        cuda.end_repeated();
+        cuda.failure().map(|failure| failure.code)
+    };
+    assert_eq!([(); 3].map(|()| pass(&first)), [None; 3]);
+    assert_eq!(pass(&other), Some("Z0449"));
+}
+
 /// The plans of both models, which differ in nothing but the room.
 #[test]
 fn a_plan_has_the_room_that_the_largest_call_needs() {
