@@ -84,6 +84,16 @@ fn heads_that_share_keys_agree() {
     }
 }
 
+/// Those of GPT-2, of Qwen3 and of a layer of OLMo 3, as kernels are compiled for each.
+#[test]
+fn published_heads_agree() {
+    let of =
+        |heads, key_heads, head_dim, window| AttentionShape { length: 65, heads, key_heads, head_dim, window, ..SHAPE };
+    for shape in [of(12, 12, 64, None), of(32, 8, 128, None), of(32, 32, 128, Some(4096))] {
+        check_in::<bf16>(&Attention { beside: 2 * shape.key_width(), ..Attention::of(shape) });
+    }
+}
+
 /// Of one token, within a tile, and so short that whole tiles are seen by no query.
 #[test]
 fn windows_agree() {
