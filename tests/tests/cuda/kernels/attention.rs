@@ -12,7 +12,7 @@ const NARROW: f32 = 6e-3;
 
 struct Attention {
     shape: AttentionShape,
-    /// Elements that lie between rows.
+    /// Elements that lie between rows, and twice as many between those of values.
     beside: usize,
     /// How large queries and keys are.
     scale: f32,
@@ -37,12 +37,13 @@ impl Case for Attention {
         let named = |what: &str| format!("{what} of {shape:?}");
         let scaled = |len, seed| noise(len, seed).into_iter().map(|x| x * scale).collect::<Vec<_>>();
         let (query_stride, key_stride) = (shape.out_width() + beside, shape.key_width() + beside);
+        let value_stride = key_stride + beside;
         let keys = shape.sequences * shape.keys();
         let q = Tensor::<D, E>::aligned(device, &scaled(shape.tokens() * query_stride, 1));
         let k = Tensor::<D, E>::aligned(device, &scaled(keys * key_stride, 2));
-        let v = Tensor::<D, E>::aligned(device, &noise(keys * key_stride, 3));
+        let v = Tensor::<D, E>::aligned(device, &noise(keys * value_stride, 3));
         let of_q = || Strided::new(q.view(), query_stride);
-        let [of_k, of_v] = [&k, &v].map(|x| Strided::new(x.view(), key_stride));
+        let [of_k, of_v] = [(&k, key_stride), (&v, value_stride)].map(|(x, stride)| Strided::new(x.view(), stride));
         let len = shape.tokens() * shape.out_width();
         let mut out = Tensor::<D, E>::unwritten(device, len);
         let mut lse = Tensor::<D, f32>::unwritten(device, shape.tokens() * shape.heads);
