@@ -6,6 +6,8 @@
 
 #include <elf.h>
 
+#include <set>
+
 #include "block.h"
 #include "memory.h"
 #include "streams.h"
@@ -29,6 +31,9 @@ struct Function {
     PretendThreads* threads;
     unsigned dynamic_bytes_max = 48 << 10;
 };
+
+// Name expressions of all kernels that were ever asked for, under the driver's lock.
+std::set<std::string> kernels;
 
 // How long a file is that ends with its table of sections, as linkers write it.
 size_t length(const void* image) {
@@ -126,6 +131,7 @@ API cuModuleGetFunction(Function** function, Module* module, const char* name) {
         auto* kernel = static_cast<const PretendKernel*>(dlsym(module->library, name));
         if (!kernel) return NOT_FOUND;
         *function = new Function{kernel, module->threads};
+        kernels.insert(kernel->name);
         driver().handles.insert(*function);
         module->functions.push_back(*function);
         return SUCCESS;
@@ -154,4 +160,11 @@ API cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, un
     return call(__func__, [&] {
         return launch(function, {{gx, gy, gz}, {bx, by, bz}}, dynamic_bytes, stream, arguments);
     });
+}
+
+// Calls a function with the name expression of each kernel that was ever asked for.
+API pretend_kernels(void (*tell)(void*, const char*), void* data) {
+    std::lock_guard<std::mutex> guard(driver().lock);
+    for (const std::string& name : kernels) tell(data, name.c_str());
+    return SUCCESS;
 }

@@ -4,7 +4,8 @@
 //! orders and of failures do nothing, aloud. Never looks for a GPU unasked.
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, OsString};
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -248,6 +249,23 @@ pub fn count(name: &str) -> u64 {
     };
     assert_eq!(status, 0);
     count
+}
+
+/// The kernels that this process has asked the pretend driver for, as C++ writes them: `layer_norm<float, 8, 24, 0x3727c5ac>`.
+///
+/// # Panics
+/// If there are no libraries.
+pub fn kernels() -> BTreeSet<String> {
+    extern "C" fn tell(kernels: &mut BTreeSet<String>, name: *const i8) {
+        // SAFETY: a text that ends in a zero, as long as this call takes.
+        kernels.insert(unsafe { CStr::from_ptr(name.cast()) }.to_str().expect("names are ASCII").to_owned());
+    }
+    type Tell = extern "C" fn(&mut BTreeSet<String>, *const i8);
+    type TellAll = extern "C" fn(Tell, &mut BTreeSet<String>) -> i32;
+    let mut kernels = BTreeSet::new();
+    // SAFETY: the type is that of the function in `modules.cpp`, which hands on what it is given and keeps nothing of it.
+    unsafe { driver().get::<TellAll>(b"pretend_kernels\0").unwrap()(tell, &mut kernels) };
+    kernels
 }
 
 /// How many things the pretend driver of this process has given out that nobody gave back.

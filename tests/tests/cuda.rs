@@ -1,6 +1,8 @@
 //! CUDA without a GPU: on the pretend libraries of `pretend/`. Where there is no C++ compiler to build them by, nothing is
 //! tested here, aloud.
 
+#[path = "cuda/constants.rs"]
+mod constants;
 #[path = "cuda/engine.rs"]
 mod engine;
 #[path = "cuda/events.rs"]

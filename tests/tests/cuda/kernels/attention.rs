@@ -12,7 +12,7 @@ const NARROW: f32 = 6e-3;
 
 struct Attention {
     shape: AttentionShape,
-    /// Elements that lie between rows.
+    /// Elements that lie between rows, and twice as many between those of values.
     beside: usize,
     /// How large queries and keys are.
     scale: f32,
@@ -37,12 +37,13 @@ impl Case for Attention {
         let named = |what: &str| format!("{what} of {shape:?}");
         let scaled = |len, seed| noise(len, seed).into_iter().map(|x| x * scale).collect::<Vec<_>>();
         let (query_stride, key_stride) = (shape.out_width() + beside, shape.key_width() + beside);
+        let value_stride = key_stride + beside;
         let keys = shape.sequences * shape.keys();
         let q = Tensor::<D, E>::aligned(device, &scaled(shape.tokens() * query_stride, 1));
         let k = Tensor::<D, E>::aligned(device, &scaled(keys * key_stride, 2));
-        let v = Tensor::<D, E>::aligned(device, &noise(keys * key_stride, 3));
+        let v = Tensor::<D, E>::aligned(device, &noise(keys * value_stride, 3));
         let of_q = || Strided::new(q.view(), query_stride);
-        let [of_k, of_v] = [&k, &v].map(|x| Strided::new(x.view(), key_stride));
+        let [of_k, of_v] = [(&k, key_stride), (&v, value_stride)].map(|(x, stride)| Strided::new(x.view(), stride));
         let len = shape.tokens() * shape.out_width();
         let mut out = Tensor::<D, E>::unwritten(device, len);
         let mut lse = Tensor::<D, f32>::unwritten(device, shape.tokens() * shape.heads);
@@ -81,6 +82,16 @@ fn heads_that_share_keys_agree() {
     for (heads, key_heads, beside) in [(2, 1, 0), (6, 2, 8), (4, 2, 3)] {
         let shape = AttentionShape { sequences: 2, length: 67, heads, key_heads, head_dim: 64, ..SHAPE };
         check(&Attention { beside, ..Attention::of(shape) });
+    }
+}
+
+/// Those of GPT-2, of Qwen3 and of a layer of OLMo 3, as kernels are compiled for each.
+#[test]
+fn published_heads_agree() {
+    let of =
+        |heads, key_heads, head_dim, window| AttentionShape { length: 65, heads, key_heads, head_dim, window, ..SHAPE };
+    for shape in [of(12, 12, 64, None), of(32, 8, 128, None), of(32, 32, 128, Some(4096))] {
+        check_in::<bf16>(&Attention { beside: 2 * shape.key_width(), ..Attention::of(shape) });
     }
 }
 

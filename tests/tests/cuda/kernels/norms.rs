@@ -85,8 +85,9 @@ impl Case for RmsNorm {
     }
 }
 
-/// Widths of all ways to share a row, with and without an end; rows of more than one chunk.
-const SIZES: [(usize, usize, usize); 10] = [
+/// Widths of all ways to share a row, with and without an end; rows of more than one chunk; and widths of published models, as
+/// kernels are compiled for each.
+const SIZES: [(usize, usize, usize); 12] = [
     (1, 1, MARGIN),
     (5, 3, 0),
     (33, 17, MARGIN),
@@ -97,6 +98,8 @@ const SIZES: [(usize, usize, usize); 10] = [
     (31, 304, MARGIN),
     (2, 2051, 0),
     (3, 2560, 0),
+    (2, 2048, 0),
+    (2, 8192, 0),
 ];
 
 #[test]

@@ -6,8 +6,8 @@ use zero_plan::Width;
 
 use super::Cuda;
 use super::elementwise::check_len;
-use super::grid::{of_rows, pair, words};
-use super::launch::{Argument, Grid, Kernel};
+use super::grid::{of_rows, words};
+use super::launch::{Argument, Grid, Kernel, narrowed};
 use super::module::KernelSource;
 use crate::device::{AttentionShape, Element, Strided};
 use crate::view::{View, ViewMut};
@@ -56,20 +56,19 @@ impl Kernels {
     }
 }
 
-/// `Shape` in `attention.cuh`, for blocks of so many rows.
-fn shape_words(shape: AttentionShape, strides: [usize; 3], rows: usize) -> [u64; 7] {
-    let window = shape.window.map_or(u32::MAX as usize, |window| window.min(u32::MAX as usize));
+/// A kernel for what of a shape the plan fixes: the constants of `Shape` in `attention.cuh`.
+fn of_shape(kernel: Kernel, shape: AttentionShape, strides: [usize; 3]) -> Kernel {
+    let sees_all = u32::MAX as usize;
+    let window = shape.window.map_or(sees_all, |window| window.min(sees_all));
     let scale = 1.0 / (shape.head_dim as f32).sqrt();
-    let [query, key, value] = strides.map(|stride| stride as u64);
-    [
-        query,
-        key,
-        value,
-        pair(shape.length, shape.before),
-        pair(shape.heads, shape.sharing()),
-        pair(shape.head_dim, window),
-        pair(blocks(shape, rows), scale.to_bits() as usize),
-    ]
+    let [query, key, value] = strides;
+    let numbers = [query, key, value, shape.heads, shape.sharing(), shape.head_dim, window];
+    numbers.into_iter().fold(kernel, Kernel::with).with_float(scale)
+}
+
+/// What remains of `Shape`, for blocks of so many rows.
+fn lengths(shape: AttentionShape, rows: usize) -> [u32; 3] {
+    [shape.length, shape.before, blocks(shape, rows)].map(narrowed)
 }
 
 /// Blocks of so many tokens in a sequence.
@@ -88,11 +87,10 @@ pub(super) fn attention<E: Element>(
 ) {
     check(shape, [q, k, v], out.len(), lse.len());
     let Kernels { forward, rows: [rows, _], dim, .. } = Kernels::of(E::WIDTH, shape.head_dim);
-    let of_shape = shape_words(shape, [q, k, v].map(|rows| rows.stride), rows);
     cuda.launch(
-        forward.with(dim),
+        of_shape(forward.with(dim), shape, [q, k, v].map(|rows| rows.stride)),
         Grid { blocks: shape.sequences * shape.heads * blocks(shape, rows), threads: THREADS },
-        &[q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), words(&of_shape)],
+        &[q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), words(&lengths(shape, rows))],
     );
 }
 
@@ -113,19 +111,19 @@ pub(super) fn attention_backward<E: Element>(
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), shape.tokens() * shape.qkv_width());
     let Kernels { dkv, dq, rows: [_, rows], dim, .. } = Kernels::of(E::WIDTH, shape.head_dim);
-    let of_shape = shape_words(shape, [q, k, v].map(|rows| rows.stride), rows);
-    let (of_shape, queries) = (words(&of_shape), shape.tokens() * shape.heads);
-    let dqkv = Argument::from(dqkv);
+    let strides = [q, k, v].map(|rows| rows.stride);
+    let (lengths, queries) = (lengths(shape, rows), shape.tokens() * shape.heads);
+    let (lengths, dqkv) = (words(&lengths), Argument::from(dqkv));
     let of_blocks = |heads| Grid { blocks: shape.sequences * heads * blocks(shape, rows), threads: THREADS };
-    let arguments = [q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), dout.into(), dqkv, of_shape];
+    let arguments = [q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), dout.into(), dqkv, lengths];
     // First what queries need to know, then its readers, and last what writes there.
     cuda.launch(
-        DELTA.of(E::WIDTH),
+        DELTA.of(E::WIDTH).with(shape.heads).with(shape.sharing()).with(shape.head_dim),
         of_rows(queries, DELTA_THREADS),
-        &[out.into(), dout.into(), dqkv, queries.into(), of_shape],
+        &[out.into(), dout.into(), dqkv, queries.into()],
     );
-    cuda.launch(dkv.with(dim), of_blocks(shape.key_heads), &arguments);
-    cuda.launch(dq.with(dim), of_blocks(shape.heads), &arguments);
+    cuda.launch(of_shape(dkv.with(dim), shape, strides), of_blocks(shape.key_heads), &arguments);
+    cuda.launch(of_shape(dq.with(dim), shape, strides), of_blocks(shape.heads), &arguments);
 }
 
 #[track_caller]

@@ -2,7 +2,7 @@
 
 use super::Cuda;
 use super::elementwise::{check_len, divided};
-use super::grid::{BLOCK, PACK, of_packs, word};
+use super::grid::{BLOCK, PACK, of_packs};
 use super::launch::{Grid, Kernel};
 use super::module::KernelSource;
 use crate::device::Element;
@@ -23,8 +23,8 @@ pub(super) fn cross_entropy<E: Element>(
     check_len("loss", loss.len(), rows);
     check_len("lse", lse.len(), rows);
     let grid = Grid { blocks: rows, threads: BLOCK };
-    let arguments = [logits.into(), targets.into(), loss.into(), lse.into(), word(classes)];
-    cuda.launch(CROSS_ENTROPY.of(E::WIDTH), grid, &arguments);
+    let arguments = [logits.into(), targets.into(), loss.into(), lse.into()];
+    cuda.launch(CROSS_ENTROPY.of(E::WIDTH).with(classes), grid, &arguments);
 }
 
 pub(super) fn cross_entropy_backward<E: Element>(
@@ -39,6 +39,6 @@ pub(super) fn cross_entropy_backward<E: Element>(
     check_len("lse", lse.len(), rows);
     check_len("dloss", dloss.len(), rows);
     let (grid, blocks) = of_packs(rows, classes.div_ceil(PACK));
-    let arguments = [logits.into(), targets.into(), lse.into(), dloss.into(), word(classes), blocks];
-    cuda.launch(CROSS_ENTROPY_BACKWARD.of(E::WIDTH), grid, &arguments);
+    let arguments = [logits.into(), targets.into(), lse.into(), dloss.into()];
+    cuda.launch(CROSS_ENTROPY_BACKWARD.of(E::WIDTH).with(classes).with(blocks), grid, &arguments);
 }

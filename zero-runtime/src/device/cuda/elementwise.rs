@@ -122,8 +122,7 @@ pub(super) fn scale<E: Element>(cuda: &Cuda, y: ViewMut<Cuda, E>, factor: f32) {
 pub(super) fn broadcast<E: Element>(cuda: &Cuda, y: ViewMut<Cuda, E>, bias: View<Cuda, E>) {
     let (len, width) = (y.len(), bias.len());
     divided("y", len, width);
-    let width = Argument::U32(u32::try_from(width).expect("a row of fewer than 2^32 elements"));
-    cuda.launch(BROADCAST.of(E::WIDTH), over(len), &[y.into(), bias.into(), len.into(), width]);
+    cuda.launch(BROADCAST.of(E::WIDTH).with(width), over(len), &[y.into(), bias.into(), len.into()]);
 }
 
 /// Where numbers lie, and what they are stored as.

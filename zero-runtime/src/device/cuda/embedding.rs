@@ -24,9 +24,9 @@ const COLUMNS: usize = 4;
 const GROUPS: usize = 1024;
 
 /// How many groups the rows of a table are in, as a power of two: ids that end in the same bits.
-fn shift(vocabulary: usize) -> u32 {
+fn shift(vocabulary: usize) -> usize {
     let groups = vocabulary.next_power_of_two().min(GROUPS).max(vocabulary.div_ceil(SLOTS).next_power_of_two());
-    groups.trailing_zeros()
+    groups.trailing_zeros() as usize
 }
 
 pub(super) fn embed<E: Element>(
@@ -41,20 +41,8 @@ pub(super) fn embed<E: Element>(
     let width = check(tokens, out.len(), positions.as_ref().map(View::len), length);
     let vocabulary = divided("table", table.len(), width);
     let (grid, blocks) = of_packs(tokens, width.div_ceil(PACK));
-    cuda.launch(
-        EMBED.of(E::WIDTH),
-        grid,
-        &[
-            ids.into(),
-            table.into(),
-            positions.into(),
-            out.into(),
-            vocabulary.into(),
-            length.into(),
-            word(width),
-            blocks,
-        ],
-    );
+    let kernel = EMBED.of(E::WIDTH).with(vocabulary).with(width).with(blocks);
+    cuda.launch(kernel, grid, &[ids.into(), table.into(), positions.into(), out.into(), length.into()]);
 }
 
 pub(super) fn embed_backward<E: Element>(
@@ -70,29 +58,16 @@ pub(super) fn embed_backward<E: Element>(
     let width = check(tokens, dout.len(), dpositions.as_ref().map(ViewMut::len), length);
     let vocabulary = divided("dtable", dtable.len(), width);
     let (add, tiles) = (word((write == Write::Add).into()), width.div_ceil(BLOCK * COLUMNS));
-    let grid = Grid { blocks: tiles << shift(vocabulary), threads: BLOCK };
-    let shift = word(shift(vocabulary) as usize);
-    cuda.launch(
-        EMBED_BACKWARD.of(E::WIDTH),
-        grid,
-        &[
-            ids.into(),
-            dout.into(),
-            dtable.into(),
-            tokens.into(),
-            word(vocabulary),
-            word(width),
-            shift,
-            word(tiles),
-            add,
-        ],
-    );
+    let shift = shift(vocabulary);
+    let kernel = EMBED_BACKWARD.of(E::WIDTH).with(vocabulary).with(width).with(shift).with(tiles);
+    let grid = Grid { blocks: tiles << shift, threads: BLOCK };
+    cuda.launch(kernel, grid, &[ids.into(), dout.into(), dtable.into(), tokens.into(), add]);
     if let Some(dpositions) = dpositions {
         let (grid, blocks) = of_packs(dpositions.len() / width, width.div_ceil(PACK));
         cuda.launch(
-            POSITIONS_BACKWARD.of(E::WIDTH),
+            POSITIONS_BACKWARD.of(E::WIDTH).with(width).with(blocks),
             grid,
-            &[dout.into(), dpositions.into(), (tokens / length).into(), length.into(), word(width), blocks, add],
+            &[dout.into(), dpositions.into(), (tokens / length).into(), length.into(), add],
         );
     }
 }

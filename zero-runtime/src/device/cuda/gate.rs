@@ -3,7 +3,7 @@
 use super::Cuda;
 use super::activation::number;
 use super::elementwise::{check_len, divided};
-use super::grid::{PACK, of_packs, word};
+use super::grid::{PACK, of_packs};
 use super::launch::Kernel;
 use super::module::KernelSource;
 use crate::device::{Element, Nonlinearity};
@@ -16,7 +16,8 @@ pub(super) fn gate<E: Element>(cuda: &Cuda, kind: Nonlinearity, x: View<Cuda, E>
     let rows = divided("y", y.len(), width);
     check_len("x", x.len(), 2 * y.len());
     let (grid, blocks) = of_packs(rows, width.div_ceil(PACK));
-    cuda.launch(GATE.of(E::WIDTH).with(number(kind)), grid, &[x.into(), y.into(), word(width), blocks]);
+    let kernel = GATE.of(E::WIDTH).with(number(kind)).with(width).with(blocks);
+    cuda.launch(kernel, grid, &[x.into(), y.into()]);
 }
 
 pub(super) fn gate_backward<E: Element>(
@@ -31,6 +32,6 @@ pub(super) fn gate_backward<E: Element>(
     check_len("x", x.len(), 2 * dy.len());
     check_len("dx", dx.len(), x.len());
     let (grid, blocks) = of_packs(rows, width.div_ceil(PACK));
-    let kernel = GATE_BACKWARD.of(E::WIDTH).with(number(kind));
-    cuda.launch(kernel, grid, &[x.into(), dy.into(), dx.into(), word(width), blocks]);
+    let kernel = GATE_BACKWARD.of(E::WIDTH).with(number(kind)).with(width).with(blocks);
+    cuda.launch(kernel, grid, &[x.into(), dy.into(), dx.into()]);
 }

@@ -1,8 +1,10 @@
 //! Grid: which threads have which part of rows, and numbers as kernels take them. All of it follows from shapes alone, and with
 //! it the order of sums. Never launches a kernel.
 
+use bytemuck::NoUninit;
+
 use super::Cuda;
-use super::launch::{Argument, Grid, Kernel};
+use super::launch::{Argument, Grid, Kernel, narrowed};
 use super::module::KernelSource;
 use crate::device::Write;
 use crate::view::ViewMut;
@@ -36,10 +38,10 @@ pub(super) fn of_rows(rows: usize, sharing: usize) -> Grid {
 }
 
 /// Threads for as many packs of each of so many rows, and how many blocks share a row.
-pub(super) fn of_packs(rows: usize, packs: usize) -> (Grid, Argument<'static>) {
+pub(super) fn of_packs(rows: usize, packs: usize) -> (Grid, usize) {
     let threads = packs.next_multiple_of(32).clamp(32, BLOCK);
     let blocks = packs.div_ceil(threads);
-    (Grid { blocks: rows * blocks, threads }, word(blocks))
+    (Grid { blocks: rows * blocks, threads }, blocks)
 }
 
 /// A number that kernels take in 32 bits.
@@ -48,20 +50,9 @@ pub(super) fn word(number: usize) -> Argument<'static> {
     Argument::U32(narrowed(number))
 }
 
-/// Two such numbers as neighbours in a struct.
-#[track_caller]
-pub(super) fn pair(first: usize, second: usize) -> u64 {
-    u64::from(narrowed(first)) | u64::from(narrowed(second)) << 32
-}
-
-/// A struct that kernels take by value.
-pub(super) fn words(words: &[u64]) -> Argument<'_> {
+/// A struct of such that kernels take by value.
+pub(super) fn words<W: NoUninit>(words: &[W]) -> Argument<'_> {
     Argument::Bytes(bytemuck::cast_slice(words))
-}
-
-#[track_caller]
-fn narrowed(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or_else(|_| panic!("a size of {number}, which kernels count in 32 bits"))
 }
 
 /// How the columns of a matrix are summed: a block has a tile of them and a chunk of the rows, and as many `lanes` stand beside
@@ -86,6 +77,11 @@ impl ColumnSums {
         Self { width, lanes, tiles, chunk, chunks: rows.div_ceil(chunk) }
     }
 
+    /// A kernel for columns that are summed so.
+    pub fn kernel(&self, kernel: Kernel) -> Kernel {
+        kernel.with(self.tiles).with(self.lanes)
+    }
+
     pub fn grid(&self) -> Grid {
         Grid { blocks: self.tiles * self.chunks, threads: BLOCK }
     }
@@ -102,16 +98,9 @@ impl ColumnSums {
     pub fn finish(&self, cuda: &Cuda, which: usize, sums: usize, to: ViewMut<Cuda, f32>, write: Write) {
         let from = self.partial(cuda, sums) + (which * self.width * size_of::<f32>()) as u64;
         cuda.launch(
-            ADD_CHUNKS,
+            ADD_CHUNKS.with(self.width).with(sums * self.width),
             Grid { blocks: self.width.div_ceil(CHUNK_COLUMNS), threads: BLOCK },
-            &[
-                Argument::Pointer(from),
-                to.into(),
-                word(self.chunks),
-                word(self.width),
-                (sums * self.width).into(),
-                word((write == Write::Add).into()),
-            ],
+            &[Argument::Pointer(from), to.into(), word(self.chunks), word((write == Write::Add).into())],
         );
     }
 }
@@ -139,18 +128,10 @@ mod tests {
     fn threads_cover_all_packs() {
         for packs in [1, 31, 32, 33, 256, 257, 6288] {
             let (grid, blocks) = of_packs(3, packs);
-            let Argument::U32(blocks) = blocks else { panic!("a word") };
-            assert_eq!(grid.blocks, 3 * blocks as usize);
-            assert!(blocks as usize * grid.threads >= packs && grid.threads.is_multiple_of(32));
+            assert_eq!(grid.blocks, 3 * blocks);
+            assert!(blocks * grid.threads >= packs && grid.threads.is_multiple_of(32));
         }
         assert_eq!(of_rows(33, 8).blocks, 2);
         assert_eq!(of_rows(3, 256).blocks, 3);
-        assert_eq!(pair(1, 2), 1 | 2 << 32);
-    }
-
-    #[test]
-    #[should_panic(expected = "a size of 4294967296")]
-    fn sizes_beyond_a_word_are_refused() {
-        word(1 << 32);
     }
 }

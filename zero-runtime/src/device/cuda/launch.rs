@@ -17,7 +17,7 @@ use super::module::KernelSource;
 use crate::view::{View, ViewMut};
 
 /// The most constants that a kernel is compiled for.
-const CONSTANTS_MAX: usize = 8;
+const CONSTANTS_MAX: usize = 10;
 
 /// The most arguments of a kernel.
 const ARGUMENTS_MAX: usize = 32;
@@ -31,11 +31,13 @@ enum Constant {
     /// Beyond the last one.
     None,
     Width(Width),
-    Number(usize),
+    Number(u32),
+    /// The bits of an f32.
+    Float(u32),
 }
 
 /// A kernel with the constants that it is compiled for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kernel {
     pub source: KernelSource,
     name: &'static str,
@@ -61,8 +63,21 @@ impl Kernel {
     }
 
     /// With a number as its next template argument.
-    pub const fn with(self, number: usize) -> Self {
-        self.and(Constant::Number(number))
+    #[track_caller]
+    pub fn with(self, number: usize) -> Self {
+        self.and(Constant::Number(narrowed(number)))
+    }
+
+    /// With such a float as its next template argument: its bits, so that no digits of a text decide which float it is.
+    pub const fn with_float(self, number: f32) -> Self {
+        self.and(Constant::Float(number.to_bits()))
+    }
+}
+
+/// Every launch hashes its kernel: only what is there.
+impl Hash for Kernel {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.source, self.name, &self.constants[..self.len]).hash(state);
     }
 }
 
@@ -77,10 +92,17 @@ impl fmt::Display for Kernel {
                 Constant::Width(Width::F32) => f.write_str("float")?,
                 Constant::Width(Width::BF16) => f.write_str("bf16")?,
                 Constant::Number(number) => write!(f, "{number}")?,
+                Constant::Float(bits) => write!(f, "{bits:#010x}")?,
             }
         }
         f.write_str(if self.len == 0 { "" } else { ">" })
     }
+}
+
+/// A number in the bits that kernels count in.
+#[track_caller]
+pub(super) fn narrowed(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or_else(|_| panic!("a size of {number}, which kernels count in 32 bits"))
 }
 
 /// How many threads run a kernel, in one dimension.
@@ -231,6 +253,8 @@ pub(super) type Function = cu::CUfunction;
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
     use super::*;
 
     #[test]
@@ -238,7 +262,26 @@ mod tests {
         let kernel = Kernel::new(KernelSource::Elementwise, "add");
         assert_eq!(kernel.to_string(), "add");
         assert_eq!(kernel.of(Width::BF16).with(768).of(Width::F32).to_string(), "add<bf16, 768, float>");
-        assert!(kernel.with(1) != kernel.with(2));
+        assert_eq!(kernel.with_float(1e-5).with_float(0.0).to_string(), "add<0x3727c5ac, 0x00000000>");
+    }
+
+    #[test]
+    fn kernels_differ_as_their_constants_do() {
+        let hash = |kernel: Kernel| BuildHasherDefault::<DefaultHasher>::default().hash_one(kernel);
+        let kernel = Kernel::new(KernelSource::Elementwise, "add");
+        let others = [kernel.with(1), kernel.with(2), kernel.with_float(f32::from_bits(1)), kernel.with(1).with(0)];
+        for (i, one) in others.into_iter().enumerate() {
+            assert!(one != kernel && hash(one) != hash(kernel), "{one}");
+            for other in &others[..i] {
+                assert!(one != *other && hash(one) != hash(*other), "{one} and {other}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a size of 4294967296")]
+    fn sizes_beyond_a_word_are_refused() {
+        Kernel::new(KernelSource::Elementwise, "add").with(1 << 32);
     }
 
     #[test]

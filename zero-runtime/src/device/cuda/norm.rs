@@ -3,7 +3,7 @@
 
 use super::Cuda;
 use super::elementwise::{check_len, divided};
-use super::grid::{ColumnSums, of_rows, pair, sharing, word, words};
+use super::grid::{ColumnSums, of_rows, sharing};
 use super::launch::{Argument, Kernel};
 use super::module::KernelSource;
 use crate::device::{Element, Write};
@@ -14,7 +14,7 @@ const RMS_NORM: Kernel = Kernel::new(KernelSource::Norm, "rms_norm");
 const NORM_DX: Kernel = Kernel::new(KernelSource::Norm, "norm_dx");
 const NORM_DPARAMS: Kernel = Kernel::new(KernelSource::Norm, "norm_dparams");
 
-/// Where the rows of a norm are: `parts` of each row of a matrix, beside one another; `Parts` in `norm.cu`.
+/// Where the rows of a norm are: `parts` of each row of a matrix, beside one another.
 #[derive(Clone, Copy)]
 pub(super) struct NormRows {
     pub stride: usize,
@@ -28,8 +28,10 @@ impl NormRows {
         Self { stride: width, parts: 1, width }
     }
 
-    fn words(self) -> [u64; 2] {
-        [self.stride as u64, pair(self.parts, self.width)]
+    /// A kernel for rows that are here, and where `other` ones of the same parts are.
+    fn kernel(self, kernel: Kernel, other: Self) -> Kernel {
+        assert!((self.width, self.parts) == (other.width, other.parts), "rows of one norm are alike");
+        kernel.with(self.width).with(self.parts).with(self.stride).with(other.stride)
     }
 }
 
@@ -58,9 +60,9 @@ pub(super) fn layer_norm<E: Element>(
     check_len("y", y.len(), x.len());
     check_len("stats", stats.len(), 2 * rows);
     cuda.launch(
-        LAYER_NORM.of(E::WIDTH).with(sharing(width)),
+        LAYER_NORM.of(E::WIDTH).with(sharing(width)).with(width).with_float(epsilon),
         of_rows(rows, sharing(width)),
-        &[x.into(), gain.into(), bias.into(), y.into(), stats.into(), rows.into(), word(width), Argument::F32(epsilon)],
+        &[x.into(), gain.into(), bias.into(), y.into(), stats.into(), rows.into()],
     );
 }
 
@@ -114,20 +116,9 @@ pub(super) fn rms_norm_of<E: Element>(
     epsilon: f32,
 ) {
     let (rows, sharing) = (inverse.len(), sharing(gain.len()));
-    cuda.launch(
-        RMS_NORM.of(E::WIDTH).with(sharing),
-        of_rows(rows, sharing),
-        &[
-            x.into(),
-            gain.into(),
-            y.into(),
-            inverse.into(),
-            rows.into(),
-            words(&of_x.words()),
-            words(&of_y.words()),
-            Argument::F32(epsilon),
-        ],
-    );
+    let kernel = of_x.kernel(RMS_NORM.of(E::WIDTH).with(sharing), of_y).with_float(epsilon);
+    let arguments = [x.into(), gain.into(), y.into(), inverse.into(), rows.into()];
+    cuda.launch(kernel, of_rows(rows, sharing), &arguments);
 }
 
 #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
@@ -162,21 +153,10 @@ pub(super) fn dx_of<E: Element>(
     of_dy: NormRows,
 ) {
     let sharing = sharing(given.gain.len());
-    cuda.launch(
-        NORM_DX.of(E::WIDTH).with(given.is_centred.into()).with(sharing),
-        of_rows(given.rows, sharing),
-        &[
-            given.x.0.into(),
-            given.gain.into(),
-            given.stats.into(),
-            dy,
-            to,
-            plus,
-            given.rows.into(),
-            words(&given.x.1.words()),
-            words(&of_dy.words()),
-        ],
-    );
+    let (x, of_x) = given.x;
+    let kernel = of_x.kernel(NORM_DX.of(E::WIDTH).with(given.is_centred.into()).with(sharing), of_dy);
+    let arguments = [x.into(), given.gain.into(), given.stats.into(), dy, to, plus, given.rows.into()];
+    cuda.launch(kernel, of_rows(given.rows, sharing), &arguments);
 }
 
 /// The gradients of the gain, and of the bias where there is one.
@@ -190,22 +170,11 @@ pub(super) fn dparams<E: Element>(
 ) {
     let columns = ColumnSums::of(given.rows, given.gain.len());
     let sums = if given.is_centred { 2 } else { 1 };
-    cuda.launch(
-        NORM_DPARAMS.of(E::WIDTH).with(given.is_centred.into()),
-        columns.grid(),
-        &[
-            given.x.0.into(),
-            given.stats.into(),
-            dy.into(),
-            Argument::Pointer(columns.partial(cuda, sums)),
-            given.rows.into(),
-            columns.chunk.into(),
-            words(&given.x.1.words()),
-            words(&of_dy.words()),
-            word(columns.tiles),
-            word(columns.lanes),
-        ],
-    );
+    let (x, of_x) = given.x;
+    let kernel = columns.kernel(of_x.kernel(NORM_DPARAMS.of(E::WIDTH).with(given.is_centred.into()), of_dy));
+    let partial = Argument::Pointer(columns.partial(cuda, sums));
+    let arguments = [x.into(), given.stats.into(), dy.into(), partial, given.rows.into(), columns.chunk.into()];
+    cuda.launch(kernel, columns.grid(), &arguments);
     columns.finish(cuda, 0, sums, dgain, write);
     if let Some(dbias) = dbias {
         columns.finish(cuda, 1, sums, dbias, write);

@@ -4,7 +4,7 @@
 use super::Cuda;
 use super::attention::HEAD_DIM_MAX;
 use super::elementwise::{THREADS, check_len, divided};
-use super::grid::{PACK, of_packs, word, words};
+use super::grid::{PACK, of_packs, words};
 use super::launch::{Argument, Grid, Kernel};
 use super::module::KernelSource;
 use crate::device::{Element, Rotary, StridedMut};
@@ -18,11 +18,10 @@ pub(super) fn rotary_table(cuda: &Cuda, rotary: &Rotary, first: usize, head_dim:
     let positions = divided("table", table.len(), head_dim);
     let mut frequencies = [0.0f32; HEAD_DIM_MAX / 2];
     let factor = rotary.frequencies(&mut frequencies[..head_dim / 2]);
-    let frequencies: [u64; HEAD_DIM_MAX / 4] = bytemuck::cast(frequencies);
     cuda.launch(
-        ROTARY_TABLE,
+        ROTARY_TABLE.with(head_dim / 2).with_float(factor),
         Grid::over(table.len() / 2, 1, THREADS),
-        &[table.into(), positions.into(), first.into(), word(head_dim / 2), Argument::F32(factor), words(&frequencies)],
+        &[table.into(), positions.into(), first.into(), words(&frequencies)],
     );
 }
 
@@ -42,17 +41,8 @@ pub(super) fn rotate<E: Element>(
     let rows = if len < width { 0 } else { (len - width) / stride + 1 };
     let (grid, blocks) = of_packs(rows, heads * half.div_ceil(PACK));
     cuda.launch(
-        ROTATE.of(E::WIDTH),
+        ROTATE.of(E::WIDTH).with(stride).with(heads).with(half).with(blocks),
         grid,
-        &[
-            x.view.into(),
-            stride.into(),
-            word(heads),
-            word(half),
-            table.into(),
-            length.into(),
-            Argument::F32(if back { -1.0 } else { 1.0 }),
-            blocks,
-        ],
+        &[x.view.into(), table.into(), length.into(), Argument::F32(if back { -1.0 } else { 1.0 })],
     );
 }

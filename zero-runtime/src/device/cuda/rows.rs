@@ -3,7 +3,7 @@
 
 use super::Cuda;
 use super::elementwise::divided;
-use super::grid::{ColumnSums, word};
+use super::grid::ColumnSums;
 use super::launch::{Argument, Kernel};
 use super::module::KernelSource;
 use crate::device::{Element, Write};
@@ -15,18 +15,11 @@ pub(super) fn sum_rows<E: Element>(cuda: &Cuda, x: View<Cuda, E>, out: ViewMut<C
     let width = out.len();
     let rows = divided("x", x.len(), width);
     let columns = ColumnSums::of(rows, width);
+    let partial = Argument::Pointer(columns.partial(cuda, 1));
     cuda.launch(
-        SUM_CHUNKS.of(E::WIDTH),
+        columns.kernel(SUM_CHUNKS.of(E::WIDTH).with(width)),
         columns.grid(),
-        &[
-            x.into(),
-            Argument::Pointer(columns.partial(cuda, 1)),
-            rows.into(),
-            columns.chunk.into(),
-            word(width),
-            word(columns.tiles),
-            word(columns.lanes),
-        ],
+        &[x.into(), partial, rows.into(), columns.chunk.into()],
     );
     columns.finish(cuda, 0, 1, out, write);
 }

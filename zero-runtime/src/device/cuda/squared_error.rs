@@ -2,7 +2,7 @@
 
 use super::Cuda;
 use super::elementwise::{check_len, divided};
-use super::grid::{PACK, of_packs, of_rows, sharing, word};
+use super::grid::{PACK, of_packs, of_rows, sharing};
 use super::launch::Kernel;
 use super::module::KernelSource;
 use crate::device::Element;
@@ -20,8 +20,9 @@ pub(super) fn squared_error<E: Element>(
     let rows = loss.len();
     check_len("targets", targets.len(), x.len());
     let width = divided("x", x.len(), rows);
-    let arguments = [x.into(), targets.into(), loss.into(), rows.into(), word(width)];
-    cuda.launch(SQUARED_ERROR.of(E::WIDTH).with(sharing(width)), of_rows(rows, sharing(width)), &arguments);
+    let arguments = [x.into(), targets.into(), loss.into(), rows.into()];
+    let kernel = SQUARED_ERROR.of(E::WIDTH).with(sharing(width)).with(width);
+    cuda.launch(kernel, of_rows(rows, sharing(width)), &arguments);
 }
 
 pub(super) fn squared_error_backward<E: Element>(
@@ -36,6 +37,6 @@ pub(super) fn squared_error_backward<E: Element>(
     check_len("dx", dx.len(), x.len());
     let width = divided("x", x.len(), rows);
     let (grid, blocks) = of_packs(rows, width.div_ceil(PACK));
-    let arguments = [x.into(), targets.into(), dloss.into(), dx.into(), word(width), blocks];
-    cuda.launch(SQUARED_ERROR_BACKWARD.of(E::WIDTH), grid, &arguments);
+    let arguments = [x.into(), targets.into(), dloss.into(), dx.into()];
+    cuda.launch(SQUARED_ERROR_BACKWARD.of(E::WIDTH).with(width).with(blocks), grid, &arguments);
 }

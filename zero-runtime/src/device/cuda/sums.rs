@@ -5,6 +5,7 @@ use zero_plan::Width;
 
 use super::Cuda;
 use super::elementwise::{aligned, check_len, over, stored, stored_mut};
+use super::grid::words;
 use super::launch::{Argument, Grid, Kernel};
 use super::module::KernelSource;
 use crate::device::{Agreement, HyperBlock, ReportBlock, Stored, StoredMut, Write};
@@ -59,11 +60,8 @@ pub(super) fn reduce<'a>(
             }
         }
     }
-    // Few kernels for any number of ranks.
-    let room = count.next_power_of_two().max(8);
-    let kernel = REDUCE.of(width).with(room).with((write == Write::Add).into()).with(is_aligned);
-    let addresses = Argument::Bytes(bytemuck::cast_slice(&addresses[..room]));
-    cuda.launch(kernel, over(len), &[to, addresses, Argument::U32(count as u32), len.into()]);
+    let kernel = REDUCE.of(width).with(count).with((write == Write::Add).into()).with(is_aligned);
+    cuda.launch(kernel, over(len), &[to, words(&addresses[..count]), len.into()]);
 }
 
 fn name(width: Width) -> &'static str {
@@ -116,22 +114,8 @@ pub(super) fn agree(
         numbers[len] = number as u32;
         len += 1;
     }
-    let room = len.next_multiple_of(256);
-    let count = |count: usize| Argument::U32(count as u32);
-    cuda.launch(
-        AGREE.with(room),
-        ONE_BLOCK,
-        &[
-            Argument::Bytes(bytemuck::cast_slice(&numbers[..room])),
-            count(zero),
-            count(replicas),
-            count(parts),
-            count(ranks_by_part.len()),
-            count(units),
-            Argument::F64(agreement.summed() as f64),
-            all.into(),
-            hyper.into(),
-            report.into(),
-        ],
-    );
+    let kernel = [zero, replicas, parts, ranks_by_part.len(), units].into_iter().fold(AGREE, Kernel::with);
+    let summed = Argument::F64(agreement.summed() as f64);
+    let arguments = [words(&numbers[..len]), summed, all.into(), hyper.into(), report.into()];
+    cuda.launch(kernel, ONE_BLOCK, &arguments);
 }

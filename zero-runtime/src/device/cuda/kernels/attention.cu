@@ -2,22 +2,21 @@
 #include "attention.cuh"
 
 // dqkv (tokens, a row of gradients): of each query its `do . o`. Eight threads have a query.
-template <class E>
-__global__ void attention_delta(const E* out, const E* dout, E* dqkv, u64 queries, Shape shape) {
+template <class E, u32 HEADS, u32 SHARING, u32 DIM>
+__global__ void attention_delta(const E* out, const E* dout, E* dqkv, u64 queries) {
     u64 mine = row_of_thread<8>(), query = min(mine, queries - 1);
-    u32 dim = shape.dim;
-    bool aligned = is_aligned(out, dim) && is_aligned(dout, dim);
+    bool aligned = is_aligned(out, DIM) && is_aligned(dout, DIM);
     float values[PACK], gradients[PACK], sum = 0.0f;
-    for (u32 feature = threadIdx.x % 8 * PACK; feature < dim; feature += 8 * PACK) {
-        load(values, out + query * dim + feature, rest(dim, feature), aligned);
-        load(gradients, dout + query * dim + feature, rest(dim, feature), aligned);
+    for (u32 feature = threadIdx.x % 8 * PACK; feature < DIM; feature += 8 * PACK) {
+        load(values, out + query * DIM + feature, rest(DIM, feature), aligned);
+        load(gradients, dout + query * DIM + feature, rest(DIM, feature), aligned);
 #pragma unroll
         for (int i = 0; i < PACK; i++) sum += values[i] * gradients[i];
     }
     u32 delta = __float_as_uint(row_sum<8>(sum));
-    if (mine >= queries || threadIdx.x % 8 > 0 || sizeof(E) * dim < sizeof(float)) return;
-    u64 token = query / shape.heads, head = query % shape.heads;
-    u16* to = reinterpret_cast<u16*>(dqkv + token * gradient_stride(shape) + head * dim);
+    if (mine >= queries || threadIdx.x % 8 > 0 || sizeof(E) * DIM < sizeof(float)) return;
+    u64 token = query / HEADS, head = query % HEADS;
+    u16* to = reinterpret_cast<u16*>(dqkv + token * gradient_stride(HEADS, SHARING, DIM) + head * DIM);
     to[0] = u16(delta);
     to[1] = u16(delta >> 16);
 }
@@ -36,8 +35,8 @@ __device__ inline void fetch(float (&to)[ROWS][DIM + 1], const float* from, u64 
 }
 
 // 32 queries of a head, four threads for each: scores of every fourth key of a tile, sums of every fourth feature.
-template <int DIM>
-__global__ void attention(const float* q, const float* k, const float* v, float* out, float* lse, Shape shape) {
+template <int DIM, u32... NUMBERS>
+__global__ void attention(const float* q, const float* k, const float* v, float* out, float* lse, Shape<NUMBERS...> shape) {
     constexpr u32 QUERIES = 32, KEYS = 32, SHARE = PLAIN / QUERIES;
     __shared__ float queries[QUERIES][DIM + 1], keys[KEYS][DIM + 1], weights[QUERIES][KEYS + 1];
     // The last queries see most: they begin first.
@@ -49,7 +48,7 @@ __global__ void attention(const float* q, const float* k, const float* v, float*
     v += u64(sequence) * all_keys * shape.value_stride + u64(key_head) * dim;
     u32 mine = threadIdx.x / SHARE, part = threadIdx.x % SHARE, query = start + mine, place = shape.before + query;
     u32 end = shape.before + min(start + QUERIES, shape.length);
-    fetch<DIM>(queries, q, shape.query_stride, start, shape.length, dim, shape.scale);
+    fetch<DIM>(queries, q, shape.query_stride, start, shape.length, dim, shape.scale());
     float largest = LOWEST, total = 0.0f, sums[DIM / SHARE] = {};
     for (u32 tile = first_seen(shape, shape.before + start) / KEYS * KEYS; tile < end; tile += KEYS) {
         __syncthreads();
@@ -102,10 +101,10 @@ template <int DIM> struct Tiles {
 };
 
 // Fetches tiles of queries and of what came back to them.
-template <int DIM>
+template <int DIM, class S>
 __device__ inline void fetch_queries(Tiles<DIM>& tiles, const float* q, const float* out, const float* lse, const float* dout,
-                                     const float* dqkv, u32 start, const Shape& shape) {
-    u64 stride = u64(shape.heads) * shape.dim;
+                                     const float* dqkv, u32 start, const S& shape) {
+    u64 stride = shape.out_stride;
     fetch<DIM>(tiles.queries, q, shape.query_stride, start, shape.length, shape.dim, 1.0f);
     fetch<DIM>(tiles.gradients, dout, stride, start, shape.length, shape.dim, 1.0f);
     u32 query = start + threadIdx.x;
@@ -114,37 +113,37 @@ __device__ inline void fetch_queries(Tiles<DIM>& tiles, const float* q, const fl
         // What is no query has no weights.
         tiles.lse[threadIdx.x] = is_there ? lse[u64(query) * shape.heads] : infinity();
         u64 row = u64(is_there ? query : 0);
-        float delta = delta_of(dqkv + row * gradient_stride(shape), dout + row * stride, out + row * stride, shape.dim);
+        float delta = delta_of(shape, dqkv + row * shape.dqkv_stride, dout + row * stride, out + row * stride);
         tiles.delta[threadIdx.x] = is_there ? delta : 0.0f;
     }
 }
 
 // Weights and gradients of scores of the tiles that are there.
-template <int DIM> __device__ inline void score(Tiles<DIM>& tiles, u32 start, u32 tile, const Shape& shape) {
+template <int DIM, class S> __device__ inline void score(Tiles<DIM>& tiles, u32 start, u32 tile, const S& shape) {
     constexpr u32 ROWS = Tiles<DIM>::ROWS, SHARE = Tiles<DIM>::SHARE;
     u32 query = threadIdx.x / SHARE;
     for (u32 key = threadIdx.x % SHARE; key < ROWS; key += SHARE) {
         float score = 0.0f, dweight = 0.0f;
         for (u32 feature = 0; feature < shape.dim; feature++) {
-            score = fmaf(shape.scale * tiles.queries[query][feature], tiles.keys[key][feature], score);
+            score = fmaf(shape.scale() * tiles.queries[query][feature], tiles.keys[key][feature], score);
             dweight = fmaf(tiles.gradients[query][feature], tiles.values[key][feature], dweight);
         }
         score = sees(shape, start + query, tile + key) ? score : -infinity();
         float weight = exponential_small(score - tiles.lse[query]);
         tiles.weights[query][key] = weight;
-        tiles.dscores[query][key] = shape.scale * weight * (dweight - tiles.delta[query]);
+        tiles.dscores[query][key] = shape.scale() * weight * (dweight - tiles.delta[query]);
     }
 }
 
 // dqkv: of 16 keys that some heads share, the gradients of keys and values, head after head and query after query.
-template <int DIM>
+template <int DIM, u32... NUMBERS>
 __global__ void attention_dkv(const float* q, const float* k, const float* v, const float* out, const float* lse,
-                              const float* dout, float* dqkv, Shape shape) {
+                              const float* dout, float* dqkv, Shape<NUMBERS...> shape) {
     constexpr u32 ROWS = Tiles<DIM>::ROWS, SHARE = Tiles<DIM>::SHARE;
     __shared__ Tiles<DIM> tiles;
-    u32 key_heads = shape.heads / shape.sharing, index = blockIdx.x / shape.blocks, tile = blockIdx.x % shape.blocks * ROWS;
+    u32 key_heads = shape.key_heads, index = blockIdx.x / shape.blocks, tile = blockIdx.x % shape.blocks * ROWS;
     u32 sequence = index / key_heads, key_head = index % key_heads, dim = shape.dim;
-    u64 token = u64(sequence) * shape.length, width = u64(shape.heads) * dim, stride = gradient_stride(shape);
+    u64 token = u64(sequence) * shape.length, width = shape.out_stride, stride = shape.dqkv_stride;
     fetch<DIM>(tiles.keys, k + token * shape.key_stride + u64(key_head) * dim, shape.key_stride, tile, shape.length, dim, 1.0f);
     fetch<DIM>(tiles.values, v + token * shape.value_stride + u64(key_head) * dim, shape.value_stride, tile, shape.length, dim, 1.0f);
     float dkeys[DIM / SHARE] = {}, dvalues[DIM / SHARE] = {};
@@ -182,16 +181,16 @@ __global__ void attention_dkv(const float* q, const float* k, const float* v, co
 }
 
 // dqkv: of 16 queries of a head their gradients, key after key. No other block reads their `do . o` any more.
-template <int DIM>
+template <int DIM, u32... NUMBERS>
 __global__ void attention_dq(const float* q, const float* k, const float* v, const float* out, const float* lse,
-                             const float* dout, float* dqkv, Shape shape) {
+                             const float* dout, float* dqkv, Shape<NUMBERS...> shape) {
     constexpr u32 ROWS = Tiles<DIM>::ROWS, SHARE = Tiles<DIM>::SHARE;
     __shared__ Tiles<DIM> tiles;
     u32 index = blockIdx.x / shape.blocks, start = (shape.blocks - 1 - blockIdx.x % shape.blocks) * ROWS;
     u32 sequence = index / shape.heads, head = index % shape.heads, dim = shape.dim;
-    u64 token = u64(sequence) * shape.length, width = u64(shape.heads) * dim, features = u64(head) * dim;
+    u64 token = u64(sequence) * shape.length, width = shape.out_stride, features = u64(head) * dim;
     u64 key_features = u64(head / shape.sharing) * dim;
-    float* to = dqkv + token * gradient_stride(shape) + features;
+    float* to = dqkv + token * shape.dqkv_stride + features;
     fetch_queries(tiles, q + token * shape.query_stride + features, out + token * width + features,
                   lse + token * shape.heads + head, dout + token * width + features, to, start, shape);
     float sums[DIM / SHARE] = {};
@@ -212,5 +211,5 @@ __global__ void attention_dq(const float* q, const float* k, const float* v, con
     if (start + mine >= shape.length) return;
 #pragma unroll
     for (u32 i = 0; i < DIM / SHARE; i++)
-        if (part + i * SHARE < dim) to[u64(start + mine) * gradient_stride(shape) + part + i * SHARE] = sums[i];
+        if (part + i * SHARE < dim) to[u64(start + mine) * shape.dqkv_stride + part + i * SHARE] = sums[i];
 }

@@ -6,22 +6,28 @@
 #pragma once
 #include "packs.cuh"
 
-// What attention measures; as `AttentionShape`, with a window that sees all where there is none.
-struct Shape {
-    u64 query_stride, key_stride, value_stride;
-    u32 length, before, heads, sharing, dim, window, blocks;
-    float scale;
-};
-
 // Elements of a row of gradients: queries, keys, values.
-__device__ inline u64 gradient_stride(const Shape& shape) {
-    return u64(shape.heads + 2 * (shape.heads / shape.sharing)) * shape.dim;
-}
+__device__ constexpr u64 gradient_stride(u32 heads, u32 sharing, u32 dim) { return u64(heads + 2 * (heads / sharing)) * dim; }
+
+// The window of a query that sees all before it.
+constexpr u32 ALL = 0xffffffffu;
+
+// What attention measures, as `AttentionShape`. What a plan fixes is a constant; how many tokens there are is not, as they
+// become more from one call of a decoder to the next.
+template <u32 QUERY_STRIDE, u32 KEY_STRIDE, u32 VALUE_STRIDE, u32 HEADS, u32 SHARING, u32 HEAD_DIM, u32 WINDOW, u32 SCALE_BITS>
+struct Shape {
+    static constexpr u64 query_stride = QUERY_STRIDE, key_stride = KEY_STRIDE, value_stride = VALUE_STRIDE;
+    static constexpr u64 out_stride = u64(HEADS) * HEAD_DIM, dqkv_stride = gradient_stride(HEADS, SHARING, HEAD_DIM);
+    static constexpr u32 heads = HEADS, sharing = SHARING, key_heads = HEADS / SHARING, dim = HEAD_DIM, window = WINDOW;
+    static __device__ __forceinline__ float scale() { return __uint_as_float(SCALE_BITS); }
+    u32 length, before, blocks;
+};
 
 // A query's `do . o`, which backward needs for each of its scores. It lies in the first 4 bytes of the query's own gradient,
 // which is written last. Of a single bf16 there are no 4 bytes: then it is computed where it is used.
-template <class E> __device__ inline float delta_of(const E* dquery, const E* dout, const E* out, u32 dim) {
-    if (sizeof(E) * dim < sizeof(float)) return widen(*dout) * widen(*out);
+template <class E, class S>
+__device__ inline float delta_of(const S& shape, const E* dquery, const E* dout, const E* out) {
+    if (sizeof(E) * shape.dim < sizeof(float)) return widen(*dout) * widen(*out);
     u16 halves[2];
     halves[0] = reinterpret_cast<const u16*>(dquery)[0];
     halves[1] = reinterpret_cast<const u16*>(dquery)[1];
@@ -29,9 +35,9 @@ template <class E> __device__ inline float delta_of(const E* dquery, const E* do
 }
 
 // The first key that a query sees, and whether it sees one, all by their places in the sequence.
-__device__ inline u32 first_seen(const Shape& shape, u32 place) {
+template <class S> __device__ inline u32 first_seen(const S& shape, u32 place) {
     return place + 1 > shape.window ? place + 1 - shape.window : 0u;
 }
-__device__ inline bool sees(const Shape& shape, u32 place, u32 key) {
-    return key <= place && place - key < shape.window;
+template <class S> __device__ inline bool sees(const S& shape, u32 place, u32 key) {
+    return key <= place && (shape.window == ALL || place - key < shape.window);
 }

@@ -97,9 +97,9 @@ __device__ __forceinline__ void advance(Softmax& softmax, float (&scores)[COUNT]
 
 // 64 queries of a head over tiles of 64 keys. Values come while scores are computed, the next keys while values are summed.
 // Without the 1, the compiler spills registers of some widths to have one more block at a time.
-template <int DIM>
+template <int DIM, u32... NUMBERS>
 __global__ void __launch_bounds__(THREADS, 1) attention_bf16(const bf16* q, const bf16* k, const bf16* v, bf16* out, float* lse,
-                                                          Shape shape) {
+                                                          Shape<NUMBERS...> shape) {
     constexpr u32 KEYS = 64;
     __shared__ __align__(16) bf16 keys[KEYS * STRIDE<DIM>], values[KEYS * STRIDE<DIM>];
     // The last queries see most: they begin first.
@@ -140,13 +140,13 @@ __global__ void __launch_bounds__(THREADS, 1) attention_bf16(const bf16* q, cons
         copy_async_wait();
         __syncthreads();
         if (tile + KEYS < end) fetch<DIM, KEYS>(keys, k, shape.key_stride, tile + KEYS, all_keys, dim, k_aligned);
-        bool hides = tile + KEYS - 1 > place || place + ROWS - 1 - tile >= shape.window;
+        bool hides = tile + KEYS - 1 > place || (shape.window < ALL && place + ROWS - 1 - tile >= shape.window);
 #pragma unroll
         for (u32 i = 0; i < KEYS / 8; i++) {
 #pragma unroll
             for (u32 j = 0; j < 4; j++) {
                 u32 query = place + warp * 16 + lane / 4 + j / 2 * 8, key = tile + i * 8 + lane % 4 * 2 + j % 2;
-                scores[i][j] = !hides || sees(shape, query, key) ? scores[i][j] * shape.scale : -infinity();
+                scores[i][j] = !hides || sees(shape, query, key) ? scores[i][j] * shape.scale() : -infinity();
             }
         }
         advance(softmax, scores, factors);
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(THREADS, 1) attention_bf16(const bf16* q, cons
         if (lane % 4 == 0 && query < shape.length)
             lse[(token + query) * shape.heads + head] = softmax.largest[half] + logarithm(total);
     }
-    u64 width = u64(shape.heads) * dim;
+    u64 width = shape.out_stride;
     store_sums<DIM>(out + token * width + u64(head) * dim, width, start + warp * 16, shape.length, dim, sums);
 }
 
@@ -195,34 +195,37 @@ struct Head {
     bf16* dqkv;
 };
 
-__device__ __forceinline__ Head head_of(const Shape& shape, u32 sequence, u32 head, const bf16* q, const bf16* out,
+template <class S>
+__device__ __forceinline__ Head head_of(const S& shape, u32 sequence, u32 head, const bf16* q, const bf16* out,
                                         const float* lse, const bf16* dout, bf16* dqkv) {
-    u64 token = u64(sequence) * shape.length, width = u64(shape.heads) * shape.dim, features = u64(head) * shape.dim;
+    u64 token = u64(sequence) * shape.length, width = shape.out_stride, features = u64(head) * shape.dim;
     return {q + token * shape.query_stride + features, out + token * width + features, dout + token * width + features,
-            lse + token * shape.heads + head, dqkv + token * gradient_stride(shape) + features};
+            lse + token * shape.heads + head, dqkv + token * shape.dqkv_stride + features};
 }
 
 // The log-sum-exp and the `do . o` of a query; what is no query has no weights.
-__device__ __forceinline__ void statistics_of(const Head& head, const Shape& shape, u32 query, float& lse, float& delta) {
+template <class S>
+__device__ __forceinline__ void statistics_of(const Head& head, const S& shape, u32 query, float& lse, float& delta) {
     lse = infinity();
     delta = 0.0f;
     if (query >= shape.length) return;
-    u64 width = u64(shape.heads) * shape.dim;
+    u64 width = shape.out_stride;
     lse = head.lse[u64(query) * shape.heads];
-    delta = delta_of(head.dqkv + u64(query) * gradient_stride(shape), head.dout + query * width, head.out + query * width, shape.dim);
+    delta = delta_of(shape, head.dqkv + u64(query) * shape.dqkv_stride, head.dout + query * width, head.out + query * width);
 }
 
 // The gradients of keys and values of 64 keys that some heads share: over tiles of queries, head after head.
-template <int DIM>
+template <int DIM, u32... NUMBERS>
 __global__ void __launch_bounds__(THREADS) attention_dkv_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out,
-                                                              const float* lse, const bf16* dout, bf16* dqkv, Shape shape) {
+                                                              const float* lse, const bf16* dout, bf16* dqkv,
+                                                             Shape<NUMBERS...> shape) {
     // Of the next tile, which comes while one is worked on, there is room beside it.
     constexpr u32 QUERIES = DIM <= 64 ? 32 : 16;
     __shared__ __align__(16) bf16 keys[ROWS * STRIDE<DIM>], queries[2][QUERIES * STRIDE<DIM>], gradients[2][QUERIES * STRIDE<DIM>];
     __shared__ float all_lse[2][QUERIES], all_delta[2][QUERIES];
-    u32 key_heads = shape.heads / shape.sharing, index = blockIdx.x / shape.blocks, tile = blockIdx.x % shape.blocks * ROWS;
+    u32 key_heads = shape.key_heads, index = blockIdx.x / shape.blocks, tile = blockIdx.x % shape.blocks * ROWS;
     u32 sequence = index / key_heads, key_head = index % key_heads, dim = shape.dim, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    u64 token = u64(sequence) * shape.length, width = u64(shape.heads) * dim, key_features = u64(key_head) * dim;
+    u64 token = u64(sequence) * shape.length, width = shape.out_stride, key_features = u64(key_head) * dim;
     k += token * shape.key_stride + key_features;
     v += token * shape.value_stride + key_features;
     u32 values[DIM / 16][4];
@@ -281,9 +284,9 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_bf16(const bf16* q, con
                 for (u32 j = 0; j < 4; j++) {
                     u32 query = part + i * 8 + lane % 4 * 2 + j % 2;
                     bool is_seen = sees(shape, start + query, key + j / 2 * 8);
-                    float score = is_seen ? weights[i][j] * shape.scale : -infinity();
+                    float score = is_seen ? weights[i][j] * shape.scale() : -infinity();
                     weights[i][j] = exponential_small(score - all_lse[room][query]);
-                    dscores[i][j] = shape.scale * weights[i][j] * (dscores[i][j] - all_delta[room][query]);
+                    dscores[i][j] = shape.scale() * weights[i][j] * (dscores[i][j] - all_delta[room][query]);
                 }
             }
             left_of_sums(left, weights);
@@ -303,21 +306,22 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_bf16(const bf16* q, con
         }
         if (step + 1 < count) finish(step + 1);
     }
-    u64 stride = gradient_stride(shape);
+    u64 stride = shape.dqkv_stride;
     bf16* to = dqkv + token * stride + width + key_features;
     store_sums<DIM>(to, stride, tile + warp * 16, shape.length, dim, dkeys);
     store_sums<DIM>(to + u64(key_heads) * dim, stride, tile + warp * 16, shape.length, dim, dvalues);
 }
 
 // The gradients of 64 queries of a head, over tiles of 32 keys. No other block reads their `do . o` any more.
-template <int DIM>
+template <int DIM, u32... NUMBERS>
 __global__ void __launch_bounds__(THREADS) attention_dq_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out,
-                                                             const float* lse, const bf16* dout, bf16* dqkv, Shape shape) {
+                                                             const float* lse, const bf16* dout, bf16* dqkv,
+                                                             Shape<NUMBERS...> shape) {
     constexpr u32 KEYS = 32;
     __shared__ __align__(16) bf16 keys[2][KEYS * STRIDE<DIM>], values[2][KEYS * STRIDE<DIM>];
     u32 index = blockIdx.x / shape.blocks, start = (shape.blocks - 1 - blockIdx.x % shape.blocks) * ROWS, dim = shape.dim;
     u32 sequence = index / shape.heads, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    u64 token = u64(sequence) * shape.length, width = u64(shape.heads) * dim;
+    u64 token = u64(sequence) * shape.length, width = shape.out_stride;
     u64 key_features = u64(index % shape.heads / shape.sharing) * dim;
     Head head = head_of(shape, sequence, index % shape.heads, q, out, lse, dout, dqkv);
     k += token * shape.key_stride + key_features;
@@ -373,9 +377,9 @@ __global__ void __launch_bounds__(THREADS) attention_dq_bf16(const bf16* q, cons
 #pragma unroll
                 for (u32 j = 0; j < 4; j++) {
                     u32 query = start + warp * 16 + lane / 4 + j / 2 * 8, key = tile + part + i * 8 + lane % 4 * 2 + j % 2;
-                    float score = sees(shape, query, key) ? scores[i][j] * shape.scale : -infinity();
+                    float score = sees(shape, query, key) ? scores[i][j] * shape.scale() : -infinity();
                     float weight = exponential_small(score - of_lse[j / 2]);
-                    dscores[i][j] = shape.scale * weight * (dscores[i][j] - of_delta[j / 2]);
+                    dscores[i][j] = shape.scale() * weight * (dscores[i][j] - of_delta[j / 2]);
                 }
             }
             left_of_sums(left, dscores);
@@ -387,5 +391,5 @@ __global__ void __launch_bounds__(THREADS) attention_dq_bf16(const bf16* q, cons
             }
         }
     }
-    store_sums<DIM>(head.dqkv, gradient_stride(shape), start + warp * 16, shape.length, dim, sums);
+    store_sums<DIM>(head.dqkv, shape.dqkv_stride, start + warp * 16, shape.length, dim, sums);
 }

@@ -60,11 +60,11 @@ template <int BYTES> __global__ void fill(typename Word<BYTES>::type* to, u64 le
     }
 }
 
-// `rows` rows of `y`, each := `bias` (width).
-template <class E> __global__ void broadcast(E* y, const E* bias, u64 len, u32 width) {
+// Each row of `y` := `bias` (WIDTH).
+template <class E, u32 WIDTH> __global__ void broadcast(E* y, const E* bias, u64 len) {
     u64 start = (u64)blockIdx.x * blockDim.x * EIGHT + threadIdx.x;
     for (int i = 0; i < EIGHT; i++) {
         u64 at = start + (u64)i * blockDim.x;
-        if (at < len) y[at] = bias[at % width];
+        if (at < len) y[at] = bias[at % WIDTH];
     }
 }

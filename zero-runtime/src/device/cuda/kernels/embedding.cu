@@ -2,25 +2,24 @@
 // tokens in their order, as the processor's is, to the bit.
 #include "packs.cuh"
 
-// out (tokens, width) := row ids[t] of `table`, plus row t % `length` of `positions` if it is there. Some blocks share a row.
-template <class E>
-__global__ void embed(const u32* ids, const E* table, const E* positions, E* out, u64 vocabulary, u64 length, u32 width,
-                      u32 blocks) {
-    u64 token = blockIdx.x / blocks, id = ids[token];
-    u32 column = (blockIdx.x % blocks * blockDim.x + threadIdx.x) * PACK, here = rest(width, column);
+// out (tokens, WIDTH) := row ids[t] of `table`, plus row t % `length` of `positions` if it is there. BLOCKS blocks share a row.
+template <class E, u32 VOCABULARY, u32 WIDTH, u32 BLOCKS>
+__global__ void embed(const u32* ids, const E* table, const E* positions, E* out, u64 length) {
+    u64 token = blockIdx.x / BLOCKS, id = ids[token];
+    u32 column = (blockIdx.x % BLOCKS * blockDim.x + threadIdx.x) * PACK, here = rest(WIDTH, column);
     if (here == 0) return;
-    bool aligned = is_aligned(table, width) && is_aligned(out, width) && is_aligned(positions, width);
+    bool aligned = is_aligned(table, WIDTH) && is_aligned(out, WIDTH) && is_aligned(positions, WIDTH);
     float words[PACK], places[PACK];
     // An id that has no row shows.
 #pragma unroll
     for (int i = 0; i < PACK; i++) words[i] = not_a_number();
-    if (id < vocabulary) load(words, table + id * width + column, here, aligned);
+    if (id < VOCABULARY) load(words, table + id * WIDTH + column, here, aligned);
     if (positions) {
-        load(places, positions + token % length * width + column, here, aligned);
+        load(places, positions + token % length * WIDTH + column, here, aligned);
 #pragma unroll
         for (int i = 0; i < PACK; i++) words[i] = words[i] + places[i];
     }
-    store(out + token * width + column, words, here, aligned);
+    store(out + token * WIDTH + column, words, here, aligned);
 }
 
 // Rows of a table that a block may have, found tokens that it holds, ids that a thread looks at together, and columns that it
@@ -35,13 +34,14 @@ struct Tokens {
 };
 
 // Adds to `tokens.found` those of the block's ids from `first` on that are in its group, and gives how many there are then.
-__device__ inline u32 find(Tokens& tokens, u32 count, const u32* ids, u64 first, u64 end, u32 group, u32 shift, u32 vocabulary) {
+template <u32 VOCABULARY, u32 SHIFT>
+__device__ inline u32 find(Tokens& tokens, u32 count, const u32* ids, u64 first, u64 end, u32 group) {
     u32 matches = 0, at = u32(threadIdx.x) * IDS, slots[IDS];
 #pragma unroll
     for (u32 i = 0; i < IDS; i++) {
         u32 id = first + at + i < end ? ids[first + at + i] : ~0u;
-        bool is_match = (id & ((1u << shift) - 1u)) == group && id < vocabulary;
-        slots[i] = is_match ? id >> shift : SLOTS;
+        bool is_match = (id & ((1u << SHIFT) - 1u)) == group && id < VOCABULARY;
+        slots[i] = is_match ? id >> SHIFT : SLOTS;
         matches += is_match;
     }
     // How many come before this thread's.
@@ -98,26 +98,25 @@ __device__ inline void sort(Tokens& tokens, u32 count) {
     __syncthreads();
 }
 
-// dtable (vocabulary, width) := or += for each row the sum of `dout` over its tokens. A block has the rows whose ids end in the
-// `shift` bits of its group, so that neighbours, of which the first are the most frequent, go to many blocks; it looks at all
+// dtable (VOCABULARY, WIDTH) := or += for each row the sum of `dout` over its tokens. A block has the rows whose ids end in the
+// SHIFT bits of its group, so that neighbours, of which the first are the most frequent, go to many blocks; it looks at all
 // ids once. Blocks of a group have a tile of columns each, and a thread has some of them.
-template <class E>
-__global__ void embed_backward(const u32* ids, const E* dout, float* dtable, u64 count, u32 vocabulary, u32 width, u32 shift,
-                               u32 tiles, u32 add) {
+template <class E, u32 VOCABULARY, u32 WIDTH, u32 SHIFT, u32 TILES>
+__global__ void embed_backward(const u32* ids, const E* dout, float* dtable, u64 count, u32 add) {
     __shared__ Tokens tokens;
-    u32 group = blockIdx.x / tiles, first_column = blockIdx.x % tiles * BLOCK * COLUMNS + threadIdx.x;
+    u32 group = blockIdx.x / TILES, first_column = blockIdx.x % TILES * BLOCK * COLUMNS + threadIdx.x;
     if (!add) {
-        for (u64 row = group; row < vocabulary; row += 1u << shift) {
+        for (u64 row = group; row < VOCABULARY; row += 1u << SHIFT) {
 #pragma unroll
             for (u32 i = 0; i < COLUMNS; i++) {
                 u32 column = first_column + i * BLOCK;
-                if (column < width) dtable[row * width + column] = 0.0f;
+                if (column < WIDTH) dtable[row * WIDTH + column] = 0.0f;
             }
         }
     }
     u32 found = 0;
     for (u64 first = 0; first < count; first += BLOCK * IDS) {
-        found = find(tokens, found, ids, first, count, group, shift, vocabulary);
+        found = find<VOCABULARY, SHIFT>(tokens, found, ids, first, count, group);
         bool is_last = first + BLOCK * IDS >= count;
         if (found == 0 || (!is_last && found + BLOCK * IDS <= FOUND)) continue;
         sort(tokens, found);
@@ -125,26 +124,26 @@ __global__ void embed_backward(const u32* ids, const E* dout, float* dtable, u64
         for (u32 slot = 0; slot < SLOTS; slot++) {
             u32 start = tokens.starts[slot], end = start + tokens.counts[slot];
             if (start == end) continue;
-            float* to = dtable + u64(group + (slot << shift)) * width;
+            float* to = dtable + u64(group + (slot << SHIFT)) * WIDTH;
             float sums[COLUMNS];
 #pragma unroll
             for (u32 i = 0; i < COLUMNS; i++) {
                 u32 column = first_column + i * BLOCK;
-                sums[i] = column < width ? to[column] : 0.0f;
+                sums[i] = column < WIDTH ? to[column] : 0.0f;
             }
 #pragma unroll 4
             for (u32 at = start; at < end; at++) {
-                const E* from = dout + u64(tokens.sorted[at]) * width;
+                const E* from = dout + u64(tokens.sorted[at]) * WIDTH;
 #pragma unroll
                 for (u32 i = 0; i < COLUMNS; i++) {
                     u32 column = first_column + i * BLOCK;
-                    if (column < width) sums[i] += widen(from[column]);
+                    if (column < WIDTH) sums[i] += widen(from[column]);
                 }
             }
 #pragma unroll
             for (u32 i = 0; i < COLUMNS; i++) {
                 u32 column = first_column + i * BLOCK;
-                if (column < width) to[column] = sums[i];
+                if (column < WIDTH) to[column] = sums[i];
             }
         }
         // What was found is read until here.
@@ -152,20 +151,20 @@ __global__ void embed_backward(const u32* ids, const E* dout, float* dtable, u64
     }
 }
 
-// dpositions (context, width) := or += for each place the sum of `dout` over the sequences. Some blocks share a row.
-template <class E>
-__global__ void positions_backward(const E* dout, float* dpositions, u64 sequences, u64 length, u32 width, u32 blocks, u32 add) {
-    u64 place = blockIdx.x / blocks;
-    u32 column = (blockIdx.x % blocks * blockDim.x + threadIdx.x) * PACK, here = rest(width, column);
+// dpositions (context, WIDTH) := or += for each place the sum of `dout` over the sequences. BLOCKS blocks share a row.
+template <class E, u32 WIDTH, u32 BLOCKS>
+__global__ void positions_backward(const E* dout, float* dpositions, u64 sequences, u64 length, u32 add) {
+    u64 place = blockIdx.x / BLOCKS;
+    u32 column = (blockIdx.x % BLOCKS * blockDim.x + threadIdx.x) * PACK, here = rest(WIDTH, column);
     if (here == 0) return;
-    bool aligned = is_aligned(dout, width), sums_aligned = is_aligned(dpositions, width);
-    float* to = dpositions + place * width + column;
+    bool aligned = is_aligned(dout, WIDTH), sums_aligned = is_aligned(dpositions, WIDTH);
+    float* to = dpositions + place * WIDTH + column;
     float sums[PACK] = {}, gradients[PACK];
     if (add) load(sums, to, here, sums_aligned);
     if (place < length) {
 #pragma unroll 4
         for (u64 sequence = 0; sequence < sequences; sequence++) {
-            load(gradients, dout + (sequence * length + place) * width + column, here, aligned);
+            load(gradients, dout + (sequence * length + place) * WIDTH + column, here, aligned);
 #pragma unroll
             for (int i = 0; i < PACK; i++) sums[i] += gradients[i];
         }

@@ -3,13 +3,13 @@
 
 // lse (rows) := ln sum e^logit, loss (rows) := lse - the target's logit. A block has a row and reads it once: each thread keeps
 // the largest logit that it has seen and the sum of exponentials next to it.
-template <class E> __global__ void cross_entropy(const E* logits, const u32* targets, float* loss, float* lse, u32 classes) {
+template <class E, u32 CLASSES> __global__ void cross_entropy(const E* logits, const u32* targets, float* loss, float* lse) {
     u64 row = blockIdx.x;
-    const E* from = logits + row * classes;
-    bool aligned = is_aligned(logits, classes);
+    const E* from = logits + row * CLASSES;
+    bool aligned = is_aligned(logits, CLASSES);
     float values[PACK], largest = LOWEST, sum = 0.0f;
-    for (u32 column = threadIdx.x * PACK; column < classes; column += BLOCK * PACK) {
-        u32 here = rest(classes, column);
+    for (u32 column = threadIdx.x * PACK; column < CLASSES; column += BLOCK * PACK) {
+        u32 here = rest(CLASSES, column);
         load(values, from + column, here, aligned);
         float before = largest;
 #pragma unroll
@@ -25,18 +25,17 @@ template <class E> __global__ void cross_entropy(const E* logits, const u32* tar
     u32 target = targets[row];
     lse[row] = of_sum;
     // A target that is no class shows.
-    loss[row] = target < classes ? of_sum - widen(from[target]) : not_a_number();
+    loss[row] = target < CLASSES ? of_sum - widen(from[target]) : not_a_number();
 }
 
-// logits := (e^(logit - lse) - 1 at the target) dloss. Some blocks share a row.
-template <class E>
-__global__ void cross_entropy_backward(E* logits, const u32* targets, const float* lse, const float* dloss, u32 classes,
-                                       u32 blocks) {
-    u64 row = blockIdx.x / blocks;
-    u32 column = (blockIdx.x % blocks * blockDim.x + threadIdx.x) * PACK, here = rest(classes, column);
+// logits := (e^(logit - lse) - 1 at the target) dloss. BLOCKS blocks share a row.
+template <class E, u32 CLASSES, u32 BLOCKS>
+__global__ void cross_entropy_backward(E* logits, const u32* targets, const float* lse, const float* dloss) {
+    u64 row = blockIdx.x / BLOCKS;
+    u32 column = (blockIdx.x % BLOCKS * blockDim.x + threadIdx.x) * PACK, here = rest(CLASSES, column);
     if (here == 0) return;
-    bool aligned = is_aligned(logits, classes);
-    E* at = logits + row * classes + column;
+    bool aligned = is_aligned(logits, CLASSES);
+    E* at = logits + row * CLASSES + column;
     u32 target = targets[row] - column;
     float of_row = lse[row], weight = dloss[row], values[PACK];
     load(values, at, here, aligned);
@@ -49,32 +48,32 @@ __global__ void cross_entropy_backward(E* logits, const u32* targets, const floa
 }
 
 // loss (rows) := the mean of (x - t)^2 over a row.
-template <class E, int THREADS>
-__global__ void squared_error(const E* x, const float* targets, float* loss, u64 rows, u32 width) {
+template <class E, int THREADS, u32 WIDTH>
+__global__ void squared_error(const E* x, const float* targets, float* loss, u64 rows) {
     u64 mine = row_of_thread<THREADS>(), row = min(mine, rows - 1);
-    bool aligned = is_aligned(x, width) && is_aligned(targets, width);
+    bool aligned = is_aligned(x, WIDTH) && is_aligned(targets, WIDTH);
     float values[PACK], expected[PACK], sum = 0.0f;
     u32 first = threadIdx.x % THREADS * PACK;
-    for (u32 column = first; column < width; column += THREADS * PACK) {
-        u32 here = rest(width, column);
-        load(values, x + row * width + column, here, aligned);
-        load(expected, targets + row * width + column, here, aligned);
+    for (u32 column = first; column < WIDTH; column += THREADS * PACK) {
+        u32 here = rest(WIDTH, column);
+        load(values, x + row * WIDTH + column, here, aligned);
+        load(expected, targets + row * WIDTH + column, here, aligned);
 #pragma unroll
         for (int i = 0; i < PACK; i++) sum += (values[i] - expected[i]) * (values[i] - expected[i]);
     }
     sum = row_sum<THREADS>(sum);
-    if (mine < rows && first == 0) loss[row] = sum / float(width);
+    if (mine < rows && first == 0) loss[row] = sum / float(WIDTH);
 }
 
-// dx (rows, width) := 2 (x - t) / width dloss.
-template <class E>
-__global__ void squared_error_backward(const E* x, const float* targets, const float* dloss, E* dx, u32 width, u32 blocks) {
-    u64 row = blockIdx.x / blocks;
-    u32 column = (blockIdx.x % blocks * blockDim.x + threadIdx.x) * PACK, here = rest(width, column);
+// dx (rows, WIDTH) := 2 (x - t) / WIDTH dloss.
+template <class E, u32 WIDTH, u32 BLOCKS>
+__global__ void squared_error_backward(const E* x, const float* targets, const float* dloss, E* dx) {
+    u64 row = blockIdx.x / BLOCKS;
+    u32 column = (blockIdx.x % BLOCKS * blockDim.x + threadIdx.x) * PACK, here = rest(WIDTH, column);
     if (here == 0) return;
-    bool aligned = is_aligned(x, width) && is_aligned(targets, width) && is_aligned(dx, width);
-    u64 at = row * width + column;
-    float slope = 2.0f * dloss[row] / float(width), values[PACK], expected[PACK];
+    bool aligned = is_aligned(x, WIDTH) && is_aligned(targets, WIDTH) && is_aligned(dx, WIDTH);
+    u64 at = row * WIDTH + column;
+    float slope = 2.0f * dloss[row] / float(WIDTH), values[PACK], expected[PACK];
     load(values, x + at, here, aligned);
     load(expected, targets + at, here, aligned);
 #pragma unroll

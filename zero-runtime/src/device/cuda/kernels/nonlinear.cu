@@ -63,37 +63,37 @@ template <class E, int KIND> __global__ void activate_backward(const E* x, const
     store(dx + at, gradients, here, aligned);
 }
 
-// y (rows, width) := f(x) u, where each row of `x` is (x, u). Some blocks share a row.
-template <class E, int KIND> __global__ void gate(const E* x, E* y, u32 width, u32 blocks) {
-    u64 row = blockIdx.x / blocks;
-    u32 column = (blockIdx.x % blocks * blockDim.x + threadIdx.x) * PACK, here = rest(width, column);
+// y (rows, WIDTH) := f(x) u, where each row of `x` is (x, u). BLOCKS blocks share a row.
+template <class E, int KIND, u32 WIDTH, u32 BLOCKS> __global__ void gate(const E* x, E* y) {
+    u64 row = blockIdx.x / BLOCKS;
+    u32 column = (blockIdx.x % BLOCKS * blockDim.x + threadIdx.x) * PACK, here = rest(WIDTH, column);
     if (here == 0) return;
-    bool aligned = is_aligned(x, width) && is_aligned(y, width);
-    const E* from = x + row * 2 * width + column;
+    bool aligned = is_aligned(x, WIDTH) && is_aligned(y, WIDTH);
+    const E* from = x + row * 2 * WIDTH + column;
     float gates[PACK], ups[PACK];
     load(gates, from, here, aligned);
-    load(ups, from + width, here, aligned);
+    load(ups, from + WIDTH, here, aligned);
 #pragma unroll
     for (int i = 0; i < PACK; i++) ups[i] = value_of<KIND>(gates[i]) * ups[i];
-    store(y + row * width + column, ups, here, aligned);
+    store(y + row * WIDTH + column, ups, here, aligned);
 }
 
-// dx (rows, 2 width) := (dy u f'(x), dy f(x)).
-template <class E, int KIND> __global__ void gate_backward(const E* x, const E* dy, E* dx, u32 width, u32 blocks) {
-    u64 row = blockIdx.x / blocks;
-    u32 column = (blockIdx.x % blocks * blockDim.x + threadIdx.x) * PACK, here = rest(width, column);
+// dx (rows, 2 WIDTH) := (dy u f'(x), dy f(x)).
+template <class E, int KIND, u32 WIDTH, u32 BLOCKS> __global__ void gate_backward(const E* x, const E* dy, E* dx) {
+    u64 row = blockIdx.x / BLOCKS;
+    u32 column = (blockIdx.x % BLOCKS * blockDim.x + threadIdx.x) * PACK, here = rest(WIDTH, column);
     if (here == 0) return;
-    bool aligned = is_aligned(x, width) && is_aligned(dy, width) && is_aligned(dx, width);
-    u64 at = row * 2 * width + column;
+    bool aligned = is_aligned(x, WIDTH) && is_aligned(dy, WIDTH) && is_aligned(dx, WIDTH);
+    u64 at = row * 2 * WIDTH + column;
     float gates[PACK], ups[PACK], gradients[PACK];
     load(gates, x + at, here, aligned);
-    load(ups, x + at + width, here, aligned);
-    load(gradients, dy + row * width + column, here, aligned);
+    load(ups, x + at + WIDTH, here, aligned);
+    load(gradients, dy + row * WIDTH + column, here, aligned);
 #pragma unroll
     for (int i = 0; i < PACK; i++) {
         ups[i] = gradients[i] * ups[i] * slope_of<KIND>(gates[i]);
         gradients[i] = gradients[i] * value_of<KIND>(gates[i]);
     }
     store(dx + at, ups, here, aligned);
-    store(dx + at + width, gradients, here, aligned);
+    store(dx + at + WIDTH, gradients, here, aligned);
 }

@@ -1,4 +1,5 @@
 // Prelude: what all kernels stand on: numbers as they are stored, as they are computed with, and vectors of them.
+// A float that is a constant of a template is an integer of its bits, which `__uint_as_float` makes a float again.
 // Includes nothing, as a compiler at run time has no headers. Never depends on how many threads there are.
 #pragma once
 

@@ -3,27 +3,24 @@
 #include "step.cuh"
 
 // Addresses of summands; a launch copies as many.
-template <int N> struct Sources {
-    const void* at[N];
+template <u32 COUNT> struct Sources {
+    const void* at[COUNT];
 };
 
-// Levels of a tree of so many summands at most: as few as they need, as each takes eight registers of every thread.
-__device__ constexpr int levels(int summands) { return summands < 2 ? 1 : 1 + levels(summands / 2); }
+// Levels of a tree of so many summands: as few as they need, as each takes eight registers of every thread.
+__device__ constexpr int levels(u32 summands) { return summands < 2 ? 1 : 1 + levels(summands / 2); }
 
-// Levels of a tree of all ranks.
-constexpr int LEVELS = 12;
-
-// `to` := or += the sum of `count` stretches along the tree in which, of n, the first n.next_power_of_two() / 2 are
+// `to` := or += the sum of COUNT stretches along the tree in which, of n, the first n.next_power_of_two() / 2 are
 // summed before the others are added. Summands come one by one; two sums of equally many are one as soon as both are
 // there. Sums are floats, and the last is rounded to what `to` stores.
-template <class E, int N, int ADDS, int ALIGNED>
-__global__ void reduce(E* to, const __grid_constant__ Sources<N> sources, u32 count, u64 len) {
+template <class E, u32 COUNT, int ADDS, int ALIGNED>
+__global__ void reduce(E* to, const __grid_constant__ Sources<COUNT> sources, u64 len) {
     u64 start = thread_index() * EIGHT;
     if (start >= len) return;
     // At level l, a sum of 2^l summands that waits for the next.
-    constexpr int DEPTH = levels(N);
+    constexpr int DEPTH = levels(COUNT);
     float waiting[DEPTH][EIGHT];
-    for (u32 i = 0; i < count; i++) {
+    for (u32 i = 0; i < COUNT; i++) {
         float sum[EIGHT];
         load<ALIGNED>(sum, static_cast<const E*>(sources.at[i]), start, len);
         bool is_carried = true;
@@ -43,7 +40,7 @@ __global__ void reduce(E* to, const __grid_constant__ Sources<N> sources, u32 co
     bool has_any = false;
 #pragma unroll
     for (int level = 0; level < DEPTH; level++) {
-        if (!(count >> level & 1)) continue;
+        if (!(COUNT >> level & 1)) continue;
 #pragma unroll
         for (int k = 0; k < EIGHT; k++) total[k] = has_any ? waiting[level][k] + total[k] : waiting[level][k];
         has_any = true;
@@ -163,50 +160,47 @@ __global__ void sum_of_squares(const double* sums, u64 count, double* to) {
 
 // How words of ranks are summed: the ranks of the last pipeline stage by their data, then for each pipeline stage its
 // ranks by their parts, then the pipeline stage of each unit.
-template <int N> struct Order {
-    u32 at[N];
+template <u32 COUNT> struct Order {
+    u32 at[COUNT];
 };
 
 // The words that ranks name, along the tree of `reduce`.
-template <class Word> __device__ double tree(u32 count, Word word) {
-    double waiting[LEVELS + 1], total = 0;
-    for (u32 i = 0; i < count; i++) {
+template <u32 COUNT, class Word> __device__ double tree(Word word) {
+    double waiting[levels(COUNT)], total = 0;
+    for (u32 i = 0; i < COUNT; i++) {
         double sum = word(i);
         int level = 0;
         for (; i >> level & 1; level++) sum = waiting[level] + sum;
         waiting[level] = sum;
     }
     bool has_any = false;
-    for (int level = 0; level <= LEVELS; level++) {
-        if (!(count >> level & 1)) continue;
+    for (int level = 0; level < levels(COUNT); level++) {
+        if (!(COUNT >> level & 1)) continue;
         total = has_any ? waiting[level] + total : waiting[level];
         has_any = true;
     }
     return total;
 }
 
-// The most units whose squares are summed.
-constexpr int UNITS = 4096;
-
 // `report` := what the words of all ranks come to. One block.
-template <int N>
-__global__ void agree(const __grid_constant__ Order<N> order, u32 zero, u32 replicas, u32 parts, u32 stages, u32 units,
-                      double summed, const double* all, const Hyper* hyper, Report* report) {
+template <u32 ZERO, u32 REPLICAS, u32 PARTS, u32 STAGES, u32 UNITS>
+__global__ void agree(const __grid_constant__ Order<ZERO * REPLICAS + PARTS * STAGES + UNITS> order, double summed,
+                      const double* all, const Hyper* hyper, Report* report) {
     __shared__ double squares_of[UNITS];
-    u64 values = 1 + (u64)units;
+    constexpr u64 VALUES = 1 + UNITS;
     const u32* by_data = order.at;
-    const u32* by_part = by_data + zero * replicas;
-    const u32* stage_of = by_part + stages * parts;
-    for (u32 unit = threadIdx.x; unit < units; unit += blockDim.x) {
-        const u32* ranks = by_part + stage_of[unit] * parts;
-        squares_of[unit] = tree(parts, [&](u32 part) { return all[ranks[part] * values + 1 + unit]; });
+    const u32* by_part = by_data + ZERO * REPLICAS;
+    const u32* stage_of = by_part + STAGES * PARTS;
+    for (u32 unit = threadIdx.x; unit < UNITS; unit += blockDim.x) {
+        const u32* ranks = by_part + stage_of[unit] * PARTS;
+        squares_of[unit] = tree<PARTS>([&](u32 part) { return all[ranks[part] * VALUES + 1 + unit]; });
     }
     __syncthreads();
     if (threadIdx.x > 0) return;
     double squares = 0;
-    for (u32 unit = 0; unit < units; unit++) squares = squares + squares_of[unit];
-    double losses = tree(replicas, [&](u32 replica) {
-        return tree(zero, [&](u32 rank) { return all[by_data[replica * zero + rank] * values]; });
+    for (u32 unit = 0; unit < UNITS; unit++) squares = squares + squares_of[unit];
+    double losses = tree<REPLICAS>([&](u32 replica) {
+        return tree<ZERO>([&](u32 rank) { return all[by_data[replica * ZERO + rank] * VALUES]; });
     });
     double loss = losses / summed, norm = sqrt(squares) / summed;
     // As PyTorch clips; a norm that is no number clips nothing.
