@@ -41,6 +41,44 @@ pub struct Unit {
     pub targets_bytes: usize,
     /// What decoding keeps of the earlier tokens of one sequence.
     pub cache_bytes: usize,
+    /// Its matrices that an optimizer may make orthogonal.
+    #[serde(default, skip_serializing_if = "Matrices::are_none")]
+    pub matrices: Matrices,
+}
+
+/// What it takes to make the matrices of a unit orthogonal, one after another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matrices {
+    /// Scratch for the one that needs most; 0 where there are none.
+    pub room_bytes: usize,
+    /// Floating-point operations of all of them.
+    pub operations: usize,
+    /// Floating-point operations of the one that takes most.
+    pub operations_max: usize,
+}
+
+impl Matrices {
+    /// None at all.
+    pub const NONE: Self = Self { room_bytes: 0, operations: 0, operations_max: 0 };
+
+    /// Whether there are none.
+    pub const fn are_none(&self) -> bool {
+        self.room_bytes == 0
+    }
+
+    /// These and others: they take turns with one scratch.
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            room_bytes: max(self.room_bytes, other.room_bytes),
+            operations: self.operations.saturating_add(other.operations),
+            operations_max: max(self.operations_max, other.operations_max),
+        }
+    }
+}
+
+const fn max(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
 }
 
 /// Name of a field. An alias, because what serde derives for a reference would borrow it from the text.
@@ -68,6 +106,7 @@ impl Unit {
         given_bytes: 0,
         targets_bytes: 0,
         cache_bytes: 0,
+        matrices: Matrices::NONE,
     };
 
     /// Whether its parameters live in another unit's flat buffer.
