@@ -12,7 +12,7 @@ pub const CONTROL_BYTES: usize = 256;
 pub const NUMBER_ROUNDS: usize = 2;
 
 /// Words that decide one step or say what it came to: its hyperparameters, and its report.
-pub const STEP_WORDS: usize = 12;
+pub const STEP_WORDS: usize = 13;
 
 /// Code and constants of the program as far as they are in use, its main thread's stack, and what it allocates before
 /// the first step. A tiny model takes 6 MiB of it, mostly for the C library and the allocator; parameters that come from a

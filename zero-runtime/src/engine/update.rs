@@ -20,6 +20,8 @@ pub struct Hyper {
     pub beta1: f64,
     /// Decay of the second moment.
     pub beta2: f64,
+    /// Decay of the momentum of what Muon updates.
+    pub momentum: f64,
     /// Added to the root of the second moment.
     pub epsilon: f64,
     /// Decoupled weight decay, of matrices only.
@@ -29,13 +31,14 @@ pub struct Hyper {
 }
 
 impl Hyper {
-    /// What AdamW (Loshchilov and Hutter, 2019) needs at step `steps_done` + 1.
+    /// What AdamW (Loshchilov and Hutter, 2019) and Muon (Jordan et al., 2024) need at step `steps_done` + 1.
     pub(super) fn block(&self, steps_done: u64) -> HyperBlock {
         let t = (steps_done + 1) as f64;
         HyperBlock {
             lr: self.lr,
             beta1: self.beta1,
             beta2: self.beta2,
+            momentum: self.momentum,
             epsilon: self.epsilon,
             weight_decay: self.weight_decay,
             clip: self.clip.unwrap_or(f64::INFINITY),
@@ -134,10 +137,11 @@ mod tests {
     /// At the third step: by the formulas of the paper.
     #[test]
     fn moments_are_corrected_and_clipping_is_as_asked_for() {
-        let hyper = Hyper { lr: 0.1, beta1: 0.9, beta2: 0.5, epsilon: 1e-8, weight_decay: 0.2, clip: Some(1.0) };
+        let (beta1, beta2, momentum) = (0.9, 0.5, 0.95);
+        let hyper = Hyper { lr: 0.1, beta1, beta2, momentum, epsilon: 1e-8, weight_decay: 0.2, clip: Some(1.0) };
         let block = hyper.block(2);
         assert!((block.correction1 - 0.271).abs() < 1e-12 && (block.correction2 - 0.875).abs() < 1e-12);
-        assert_eq!((block.lr, block.weight_decay, block.clip), (0.1, 0.2, 1.0));
+        assert_eq!((block.lr, block.momentum, block.weight_decay, block.clip), (0.1, 0.95, 0.2, 1.0));
         assert_eq!(Hyper { clip: None, ..hyper }.block(2).clip, f64::INFINITY);
     }
 }

@@ -274,6 +274,7 @@ impl RunArguments {
             lr: self.learning_rate().at(step),
             beta1: self.beta1,
             beta2: self.beta2,
+            momentum: 0.95,
             epsilon: self.epsilon,
             weight_decay: self.weight_decay,
             clip: (self.clip > 0.0).then_some(self.clip),
@@ -313,7 +314,8 @@ mod tests {
             "--clip=0.6",
         ]);
         let run = run.unwrap();
-        let expected = Hyper { lr: 0.5, beta1: 0.8, beta2: 0.7, epsilon: 1e-3, weight_decay: 0.3, clip: Some(0.6) };
+        let (beta1, beta2, momentum) = (0.8, 0.7, 0.95);
+        let expected = Hyper { lr: 0.5, beta1, beta2, momentum, epsilon: 1e-3, weight_decay: 0.3, clip: Some(0.6) };
         assert_eq!(run.hyper(2), expected);
         assert_eq!((run.hyper(0).lr, run.hyper(8).lr), (0.25, 0.125));
         assert_eq!(parsed(&["--clip=0"]).unwrap().hyper(0).clip, None);
