@@ -6,7 +6,7 @@ use zero_plan::{AttentionKind, Message};
 
 use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault, unfused};
 use super::linear::{LinearMap, initial};
-use super::size::{SOFTMAX, bytes, either, empty, product, sum};
+use super::size::{SOFTMAX, bytes, either, empty, matrix, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Matrices, Shape, Tensors};
 use crate::device::{AttentionShape, Device, Element, Matrix, Strided, StridedMut, Then};
 use crate::view::{View, ViewMut};
@@ -179,10 +179,10 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         Self::fused_bytes::<S>(),
     ]);
     // The projections to queries, to keys, to values, and of what attention gives.
-    const MATRICES: Matrices = Matrices::of::<S::Compute>([Self::QUERIES, W])
-        .and(Matrices::of::<S::Compute>([Self::KEYS, W]))
-        .and(Matrices::of::<S::Compute>([Self::KEYS, W]))
-        .and(Matrices::of::<S::Compute>([W, Self::QUERIES]));
+    const MATRICES: Matrices = matrix::<S::Compute>([Self::QUERIES, W])
+        .and(matrix::<S::Compute>([Self::KEYS, W]))
+        .and(matrix::<S::Compute>([Self::KEYS, W]))
+        .and(matrix::<S::Compute>([W, Self::QUERIES]));
     // Keys as queries meet them (LENGTH, KEYS), then values (LENGTH, KEYS). A window does not shorten them.
     const CACHE: usize = product(&[2, bytes::<S::Compute>(product(&[S::LENGTH, Self::KEYS]))]);
     // The projections; queries by keys and scores by values, 2 QUERIES each for every key that is seen; the softmax of the

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use zero_plan::Message;
 
 use super::linear::{LinearMap, initial};
-use super::size::{bytes, empty, product, sum};
+use super::size::{bytes, empty, matrix, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Gelu, Layer, Matrices, Nonlinear, Shape, Silu, Tensors};
 use crate::device::{Device, Then};
 
@@ -33,7 +33,7 @@ impl<S: Shape, const I: usize, const H: usize, K: Nonlinear> Layer<S, Features<I
     // Backward: their gradients (tokens, 2 H).
     const WORKSPACE: usize = bytes::<S::Compute>(product(&[S::TOKENS, 2, H]));
     // That of the gate, and the other.
-    const MATRICES: Matrices = Matrices::of::<S::Compute>([H, I]).and(Matrices::of::<S::Compute>([H, I]));
+    const MATRICES: Matrices = matrix::<S::Compute>([H, I]).and(matrix::<S::Compute>([H, I]));
     // Both products, the activation and the factor.
     const OPERATIONS: usize =
         sum(&[product(&[2, Self::MAP.params(), S::TOKENS]), product(&[S::TOKENS, H, sum(&[K::OPERATIONS, 1])])]);

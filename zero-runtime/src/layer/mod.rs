@@ -60,7 +60,6 @@ mod gated;
 mod head;
 mod heads;
 mod linear;
-mod matrices;
 mod mse_head;
 mod norm;
 mod published;
@@ -75,11 +74,11 @@ pub use gated::{Gated, GeGlu, SwiGlu};
 pub use head::{Classifier, Head, LmHead, SharesWith};
 pub use heads::{Bias, CausalSelfAttention, EqualHeads, Heads, InputNames, Projections, QueryKeyNorm};
 pub use linear::Linear;
-pub use matrices::Matrices;
 pub use mse_head::MseHead;
 pub use norm::{E5, E6, Epsilon, LayerNorm, RmsNorm};
 pub use published::{PublishedPart, TensorNames};
 pub use tensors::{HiddenMatrix, Init, Tensor, Tensors};
+pub use zero_plan::Matrices;
 
 pub(crate) use published::NamesMisfit;
 pub(crate) use size::max;
@@ -169,8 +168,8 @@ pub trait Layer<S: Shape, X: Activation> {
     const SAVED: usize;
     /// Bytes of scratch of one call, forward or backward: sums of [`size::bytes`].
     const WORKSPACE: usize;
-    /// What Muon takes for the matrices that [`Layer::tensors`] adds by [`Tensors::hidden`], which it orthogonalizes. By default
-    /// there are none, and AdamW updates all parameters, whatever the optimizer.
+    /// What Muon takes for the matrices that [`Layer::tensors`] adds by [`Tensors::hidden`], which it orthogonalizes: those of
+    /// [`size::matrix`], one [and](Matrices::and) another. By default there are none, and AdamW updates all parameters, whatever the optimizer.
     const MATRICES: Matrices = Matrices::NONE;
     /// Floating-point operations of one forward call, by which pipelines are balanced; a multiply-add counts 2. The
     /// default is right for a layer that multiplies each token by all of its parameters, and next to nothing else.

@@ -1,7 +1,7 @@
 //! Names: what an element that a check objects to is called: the layer, the tensor, the place in it.
 
 use super::trial::{ALL, DX, Unwritten, Y};
-use crate::layer::{Activation, HiddenMatrix, Layer, Matrices, Shape, Tensor, Tensors};
+use crate::layer::{Activation, HiddenMatrix, Layer, Matrices, Shape, Tensor, Tensors, size};
 
 /// A layer as errors name it.
 pub(super) struct LayerNames {
@@ -29,7 +29,7 @@ impl LayerNames {
     fn require_matrices(&self, said: Matrices) {
         let listed = self.tensors.iter().flat_map(Tensor::hidden_matrices);
         let listed = listed.fold(Matrices::NONE, |all, HiddenMatrix { rows, columns, .. }| {
-            all.and(Matrices::of::<f32>([rows, columns]))
+            all.and(size::matrix::<f32>([rows, columns]))
         });
         if listed != said {
             self.object(&format!("the matrices of `tensors` take {listed:?}, but `MATRICES` is {said:?}"));
