@@ -98,8 +98,8 @@ pub enum OptimizerKind {
 }
 
 impl OptimizerKind {
-    /// Whether it is the one that a plan has which says nothing of it: its fingerprint is that of older plans.
-    const fn is_usual(&self) -> bool {
+    /// Whether it is the one that a plan or a checkpoint has which says nothing of it, as older ones do.
+    pub const fn is_usual(&self) -> bool {
         matches!(self, OptimizerKind::AdamW)
     }
 

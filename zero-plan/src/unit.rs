@@ -278,6 +278,31 @@ pub const fn require_units(config: &Config, units: &[Unit], origin: &Origin) {
         panic!("{}", message.text(", or less").as_str());
     }
     require_recompute(config, units, origin);
+    require_matrices(config, units, origin);
+}
+
+/// Stops the build where the optimizer is for matrices of hidden layers, and there are none (Z0229).
+#[track_caller]
+const fn require_matrices(config: &Config, units: &[Unit], origin: &Origin) {
+    let mut i = 0;
+    while config.optimizer.orthogonalizes() && i < units.len() {
+        if units[i].params > 0 && !units[i].matrices.are_none() {
+            return;
+        }
+        i += 1;
+    }
+    if config.optimizer.orthogonalizes() {
+        let message =
+            Message::new().text("[Z0229] `Muon` updates nothing: the model has no matrix of a hidden layer, only ");
+        let message = message.text("embeddings, heads, gains and biases");
+        let message = origin.tell(message, "optimizer", "AdamW");
+        panic!(
+            "{}",
+            message
+                .text("\n  fix: remove `optimizer`; a layer of your own says of its matrices in `MATRICES`")
+                .as_str()
+        );
+    }
 }
 
 /// Stops the build where no unit is recomputed (Z0219), though some should be.
