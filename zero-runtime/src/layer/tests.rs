@@ -156,7 +156,7 @@ fn matrices_of_hidden_layers_are_counted_each_by_itself() {
     let fused = matrices::<Features<HIDDEN>, CausalSelfAttention<HIDDEN, HEADS>>();
     assert_eq!(fused, of_shapes(&[[HIDDEN, HIDDEN]; 4]));
     assert_eq!(matrices::<Features<3>, SwiGlu<3, 5>>(), of_shapes(&[[5, 3], [5, 3]]));
-    let chain = matrices::<Features<3>, (RmsNorm<3>, Residual<Linear<3, 3>>, Silu, Linear<3, 7, false>, Silent)>();
+    let chain = matrices::<Features<3>, (Silent, RmsNorm<3>, Residual<Linear<3, 3>>, Silu, Linear<3, 7, false>)>();
     assert_eq!(chain, of_shapes(&[[3, 3], [7, 3]]));
     assert_eq!(matrices::<Tokens, Embedding<9, 8, 3>>(), of_shapes(&[]));
     assert_eq!(matrices::<Features<3>, LmHead<3, 9>>(), of_shapes(&[]));
