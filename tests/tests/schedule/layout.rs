@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use zero_plan::lines::ALIGNMENT;
-use zero_plan::{Config, Coordinates, Home, Kind, Memory, Often, OptimizerKind, Pass, Plan, TransportKind, Unit, Width};
+use zero_plan::{
+    Config, Coordinates, Home, Kind, Memory, Often, OptimizerKind, Pass, Plan, TransportKind, Unit, Width,
+};
 
 use crate::model::{Model, config, mesh, models};
 

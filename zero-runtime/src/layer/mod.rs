@@ -169,7 +169,8 @@ pub trait Layer<S: Shape, X: Activation> {
     /// Bytes of scratch of one call, forward or backward: sums of [`size::bytes`].
     const WORKSPACE: usize;
     /// What Muon takes for the matrices that [`Layer::tensors`] adds by [`Tensors::hidden`], which it orthogonalizes: those of
-    /// [`size::matrix`], one [and](Matrices::and) another. By default there are none, and AdamW updates all parameters, whatever the optimizer.
+    /// [`size::matrix`], one [and](Matrices::and) another. By default there are none, and AdamW updates all parameters, whatever
+    /// the optimizer.
     const MATRICES: Matrices = Matrices::NONE;
     /// Floating-point operations of one forward call, by which pipelines are balanced; a multiply-add counts 2. The
     /// default is right for a layer that multiplies each token by all of its parameters, and next to nothing else.
