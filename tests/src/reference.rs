@@ -4,6 +4,7 @@
 
 pub mod golden;
 mod layers;
+pub mod muon;
 pub mod optimizer;
 #[cfg(test)]
 mod tests;

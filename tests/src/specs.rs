@@ -74,6 +74,7 @@ specs! {
     Zero1 = "zero1" at "../specs/zero1.ron",
     Zero2 = "zero2" at "../specs/zero2.ron",
     Zero3 = "zero3" at "../specs/zero3.ron",
+    Muon = "muon" at "../specs/muon.ron",
     Bf16 = "bf16" at "../specs/bf16.ron",
     Mixed = "mixed" at "../specs/mixed.ron",
     Hsdp = "hsdp" at "../specs/hsdp.ron",

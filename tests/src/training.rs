@@ -13,7 +13,7 @@ use zero_runtime::transport::{Crossed, Transport, local};
 
 /// The optimizer of the tests, unless they say otherwise: every part of it on.
 pub const HYPER: Hyper =
-    Hyper { lr: 1e-2, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(0.25) };
+    Hyper { lr: 1e-2, beta1: 0.9, beta2: 0.95, momentum: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(0.25) };
 
 /// A configuration of the tiny models, to vary.
 pub const CONFIG: Config =

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use zero_plan::footprint::{PACKED_BYTES, PACKED_ROWS};
-use zero_plan::{Config, PlanBuf, Recompute, TransportKind, Width};
+use zero_plan::{Config, OptimizerKind, PlanBuf, Recompute, TransportKind, Width};
 use zero_runtime::device::Write;
 use zero_runtime::device::cpu::{MatrixMut, StridedMatrix, inside_gemm, matmul};
 use zero_runtime::device::{Cpu, Device};
@@ -163,6 +163,8 @@ fn no_step_allocates() {
         ] {
             let config =
                 Config { mesh, micro_batches, transport, recompute: Recompute::Every(2), ..CONFIG.at_stage(stage) };
+            let muon = Config { optimizer: OptimizerKind::Muon, ..config };
+            assert_no_step_allocates::<Tied>(muon, |transport| allocations::<Tied>(transport, false));
             assert_no_step_allocates::<Tied>(config, |transport| allocations::<Tied>(transport, false));
             assert_no_step_allocates::<Tied>(config, |transport| allocations::<Tied>(transport, true));
             let config = Config { precision: narrow::Tied::PLAN.config.precision, ..config };
@@ -171,6 +173,8 @@ fn no_step_allocates() {
     }
     // In the same test, since another one beside it would allocate too.
     assert_no_step_allocates::<Tied>(CONFIG.at_stage(3), allocations_on_threads::<Tied>);
+    let muon = Config { optimizer: OptimizerKind::Muon, ..CONFIG.at_stage(3) };
+    assert_no_step_allocates::<Tied>(muon, allocations_on_threads::<Tied>);
     let narrowed = Config { precision: narrow::Tied::PLAN.config.precision, ..CONFIG.at_stage(3) };
     assert_no_step_allocates::<narrow::Tied>(narrowed, allocations_on_threads::<narrow::Tied>);
     assert_no_step_allocates::<Tall>(Config { sequences: 40, ..CONFIG.at_stage(3) }, allocations_on_threads::<Tall>);

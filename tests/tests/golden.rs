@@ -9,6 +9,9 @@ use zero_tests::reference::{Gpt, optimizer};
 use zero_tests::tiny::{Tied, Untied, narrow};
 use zero_tests::training::{CONFIG, HYPER, Outcome, Start, noise, train};
 
+#[path = "golden/muon.rs"]
+mod muon;
+
 /// The flat buffers of the units, cut from a reference's tensors in order.
 fn flat<M: Model>(gpt: &Gpt) -> Vec<Vec<f32>> {
     let mut tensors = gpt.tensors.iter();
@@ -52,6 +55,7 @@ fn hyper(golden: &Golden) -> Hyper {
         lr: golden.lr,
         beta1: golden.beta1,
         beta2: golden.beta2,
+        momentum: 0.95,
         epsilon: golden.eps,
         weight_decay: golden.weight_decay,
         clip: Some(golden.clip),

@@ -40,6 +40,7 @@ pub fn config(config: &Config) -> TokenStream {
         field(config.device != plain.device, "device", name("DeviceKind", config.device)),
         field(config.transport != plain.transport, "transport", name("TransportKind", config.transport)),
         field(config.attention != plain.attention, "attention", name("AttentionKind", config.attention)),
+        field(config.optimizer != plain.optimizer, "optimizer", name("OptimizerKind", config.optimizer)),
         field(
             config.memory_bytes != plain.memory_bytes,
             "memory_bytes",
@@ -133,7 +134,7 @@ pub fn number(number: usize) -> Literal {
 
 #[cfg(test)]
 mod tests {
-    use zero_plan::{AttentionKind, Axis, DeviceKind, Often, TransportKind, Width};
+    use zero_plan::{AttentionKind, Axis, DeviceKind, Often, OptimizerKind, TransportKind, Width};
 
     use super::*;
 
@@ -186,6 +187,7 @@ mod tests {
             device: DeviceKind::Cpu,
             transport: TransportKind::Local,
             attention: AttentionKind::Cudnn,
+            optimizer: OptimizerKind::Muon,
             memory_bytes: Some(9),
         };
         let expected = "Config{\
@@ -196,7 +198,7 @@ mod tests {
             precision:Precision{compute:Width::BF16,params:Width::BF16,reduce:Width::BF16,master:Width::F32,\
             moments:Width::BF16,},\
             sequences:5,length:6,micro_batches:8,snapshot:true,transport:TransportKind::Local,attention:AttentionKind::Cudnn,\
-            memory_bytes:Option::Some(9),..Config::PLAIN}";
+            optimizer:OptimizerKind::Muon,memory_bytes:Option::Some(9),..Config::PLAIN}";
         assert_eq!(short(&config), expected);
     }
 }

@@ -115,7 +115,7 @@ pub(crate) const fn is_countable(config: &Config, units: &[Unit]) -> bool {
     let (mut bytes, mut operations, mut i) = (0, 0, 0);
     while i < units.len() {
         bytes += bytes_of(&units[i]) + 8 * rounding;
-        operations += units[i].operations as u128;
+        operations += units[i].operations as u128 + units[i].matrices.operations as u128;
         i += 1;
     }
     let micro_batches = config.micro_batches as u128;

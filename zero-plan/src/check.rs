@@ -43,6 +43,8 @@ pub struct UnitState {
     is_slot_taken: bool,
     forwards: usize,
     backwards: usize,
+    /// Whether the directions of its matrices have taken the place of its sums.
+    directed: bool,
     updated: bool,
     /// Whether the gradients of tied parameters were added up here, or have left for the rank that adds them up.
     tied: bool,
@@ -125,6 +127,7 @@ impl UnitState {
         is_slot_taken: false,
         forwards: 0,
         backwards: 0,
+        directed: false,
         updated: false,
         tied: false,
         mirrored: false,
@@ -337,6 +340,7 @@ impl<'a> Checker<'a, '_> {
             Op::Fold { unit } => self.fold(unit),
             Op::Spread { bucket, axis } => self.spread(bucket, axis),
             Op::Agree => self.agree(),
+            Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit } => self.update(unit),
         }
     }

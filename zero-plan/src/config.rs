@@ -87,6 +87,28 @@ impl AttentionKind {
     }
 }
 
+/// What updates the matrices of hidden layers. All other parameters are AdamW's (Loshchilov and Hutter, 2019).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum OptimizerKind {
+    /// AdamW, as for all other parameters.
+    #[default]
+    AdamW,
+    /// Muon (Jordan et al., 2024): momentum, made orthogonal.
+    Muon,
+}
+
+impl OptimizerKind {
+    /// Whether it is the one that a plan or a checkpoint has which says nothing of it, as older ones do.
+    pub const fn is_usual(&self) -> bool {
+        matches!(self, OptimizerKind::AdamW)
+    }
+
+    /// Whether it needs each matrix of a hidden layer as a whole, to make it orthogonal.
+    pub const fn orthogonalizes(self) -> bool {
+        matches!(self, OptimizerKind::Muon)
+    }
+}
+
 /// How often something travels that could also be held from one micro-batch of a step to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Often {
@@ -249,6 +271,9 @@ pub struct Config {
     /// Whose kernels do attention.
     #[serde(skip_serializing_if = "AttentionKind::is_own")]
     pub attention: AttentionKind,
+    /// What updates the matrices of hidden layers.
+    #[serde(skip_serializing_if = "OptimizerKind::is_usual")]
+    pub optimizer: OptimizerKind,
     /// The most a rank may take, where the spec sets a budget: its arena, and what lies outside.
     pub memory_bytes: Option<usize>,
 }
@@ -279,6 +304,7 @@ impl Config {
         device: DeviceKind::Cpu,
         transport: TransportKind::Shm,
         attention: AttentionKind::Own,
+        optimizer: OptimizerKind::AdamW,
         memory_bytes: None,
     };
 
@@ -413,6 +439,19 @@ impl Config {
     /// Whether a rank keeps only 1/N of the optimizer state.
     pub const fn shards_optimizer(&self) -> bool {
         self.stage >= 1
+    }
+
+    /// Whether a spread along an axis takes directions of updates, after the agreement, and not sums of gradients before it.
+    pub const fn spreads_directions(&self, axis: Axis) -> bool {
+        matches!(axis, Axis::Zero) && self.shards_optimizer()
+    }
+
+    /// Whether directions would have to go from host to host by MPI. Nothing that ranks wait for says when they have left.
+    pub const fn sends_directions(&self) -> bool {
+        self.optimizer.orthogonalizes()
+            && self.spreads_directions(Axis::Zero)
+            && self.sends_messages()
+            && self.mesh.crosses_nodes(Axis::Zero)
     }
 
     /// Whether a rank keeps only 1/N of the gradients from one micro-batch to the next, so that buckets share a few

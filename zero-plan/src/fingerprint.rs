@@ -35,9 +35,9 @@ impl Fingerprint {
 mod tests {
     use super::*;
     use crate::build::PlanBuf;
-    use crate::config::Config;
+    use crate::config::{Config, OptimizerKind};
     use crate::mesh::Mesh;
-    use crate::unit::Unit;
+    use crate::unit::{Matrices, Unit};
 
     /// Worked out once. If it fails after a change that is not one of plans, checkpoints of a plan would be taken for those of
     /// another.
@@ -48,6 +48,14 @@ mod tests {
         let unit = Unit { field: "only", params: 8, takes: 8, input_bytes: 16, output_bytes: 16, ..Unit::NONE };
         let plan = PlanBuf::new("Tiny", config, &[unit, Unit { source: 1, position: 1, ..unit }]);
         assert_eq!(plan.with(|plan| plan.fingerprint()), 3879238163212092398);
+        // Matrices decide nothing where AdamW updates them.
+        let unit = Unit { matrices: Matrices { room_bytes: 64, operations: 9, operations_max: 9 }, ..unit };
+        let of = |config| {
+            let plan = PlanBuf::new("Tiny", config, &[unit, Unit { source: 1, position: 1, ..unit }]);
+            plan.with(|plan| plan.fingerprint())
+        };
+        assert_eq!(of(config), 3879238163212092398);
+        assert_ne!(of(Config { optimizer: OptimizerKind::Muon, ..config }), 3879238163212092398);
     }
 
     #[test]

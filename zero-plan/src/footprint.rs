@@ -12,7 +12,7 @@ pub const CONTROL_BYTES: usize = 256;
 pub const NUMBER_ROUNDS: usize = 2;
 
 /// Words that decide one step or say what it came to: its hyperparameters, and its report.
-pub const STEP_WORDS: usize = 12;
+pub const STEP_WORDS: usize = 13;
 
 /// Code and constants of the program as far as they are in use, its main thread's stack, and what it allocates before
 /// the first step. A tiny model takes 6 MiB of it, mostly for the C library and the allocator; parameters that come from a
@@ -222,7 +222,7 @@ mod tests {
         });
     }
 
-    /// Threads, data and profiles lie on the host. On the device lie twelve words of a step, three numbers of each of two ranks
+    /// Threads, data and profiles lie on the host. On the device lie thirteen words of a step, three numbers of each of two ranks
     /// and those that the rank gives, and what three mappings are rounded up by.
     #[test]
     fn outside_arenas_of_a_gpu_are_its_own_words() {
@@ -230,7 +230,7 @@ mod tests {
         let config = Config { mesh: Mesh::of_zero(2), ..config };
         PlanBuf::new("Tiny", config, &[UNIT, Unit { source: 1, position: 1, ..UNIT }]).with(|plan| {
             let run = RunSize { threads: 7, profiled_steps: 3, data_bytes: 1 << 30 };
-            let outside = (12 + 3 * 3) * 8 + 3 * (2 << 20);
+            let outside = (13 + 3 * 3) * 8 + 3 * (2 << 20);
             assert_eq!([plan.outside_bytes(&RunSize::LEAST), plan.outside_bytes(&run)], [outside; 2]);
             assert_eq!((plan.total_bytes_max(&run), plan.thread_bytes()), (plan.bytes_per_rank_max() + outside, 0));
             assert!(plan.host_bytes(&run) > (1 << 30) + 7 * thread_bytes(Width::F32));
@@ -242,9 +242,9 @@ mod tests {
         with_plan(|plan| {
             let least = plan.outside_bytes(&RunSize::LEAST);
             assert_eq!(least, outside_bytes(&plan.tables(), 1));
-            // A control block; two exchanges of a word and three numbers; on the device eight hyperparameters, a report of
+            // A control block; two exchanges of a word and three numbers; on the device nine hyperparameters, a report of
             // four words, and the numbers of the rank and of all six; the rank's numbers on their way; and six pages.
-            let exchange = 256 + 2 * (8 + 3 * 8) + (8 + 4 + 7 * 3) * 8 + 3 * 8 + 6 * 4096;
+            let exchange = 256 + 2 * (8 + 3 * 8) + (9 + 4 + 7 * 3) * 8 + 3 * 8 + 6 * 4096;
             assert_eq!(least, PROGRAM_BYTES + DATA_BYTES + thread_bytes(Width::F32) + exchange);
             let of = |run: RunSize| plan.outside_bytes(&run) - least;
             assert_eq!(of(RunSize { threads: 3, ..RunSize::LEAST }), 2 * thread_bytes(Width::F32));

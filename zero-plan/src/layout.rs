@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::config::Config;
 use crate::lines::round_up;
+use crate::mesh::Axis;
 use crate::pipeline::{Chunk, Pass, Turns};
 use crate::unit::Unit;
 
@@ -162,6 +163,33 @@ impl Tables<'_> {
     pub const fn tied_to(&self, owner: usize) -> Option<usize> {
         let last = self.units.len() - 1;
         if owner < last && self.units[last].source == owner { Some(last) } else { None }
+    }
+
+    /// Whether the optimizer makes matrices of a unit orthogonal. What it updates these by is its direction: the whole of it is
+    /// needed wherever some of it is updated.
+    pub const fn is_orthogonalized(&self, unit: usize) -> bool {
+        let Unit { params, matrices, .. } = &self.units[unit];
+        self.config.optimizer.orthogonalizes() && *params > 0 && !matrices.are_none()
+    }
+
+    /// Whether a spread of its bucket along an axis takes a unit: of sums all, of directions those that there are.
+    pub const fn is_spread(&self, unit: usize, axis: Axis) -> bool {
+        let of_directions = self.config.spreads_directions(axis);
+        self.padded(unit) > 0 && (!of_directions || self.is_orthogonalized(unit))
+    }
+
+    /// Elements of a bucket that a spread along an axis makes whole.
+    pub const fn spread_elements(&self, bucket: usize, axis: Axis) -> usize {
+        if !self.config.spreads_directions(axis) {
+            return self.buckets[bucket].elements;
+        }
+        let Bucket { first, last, .. } = self.buckets[bucket];
+        let (mut elements, mut unit) = (0, first);
+        while unit <= last {
+            elements += if self.is_spread(unit, axis) { self.padded(unit) } else { 0 };
+            unit += 1;
+        }
+        elements
     }
 
     /// Micro-batches whose activations a pipeline stage keeps at one time, counted in chunks.

@@ -53,8 +53,8 @@ mod work;
 
 pub use build::PlanBuf;
 pub use config::{
-    AttentionKind, Config, DeviceKind, Gather, Often, Order, Precision, Recompute, Split, TransportKind, Width,
-    is_same_text,
+    AttentionKind, Config, DeviceKind, Gather, Often, OptimizerKind, Order, Precision, Recompute, Split, TransportKind,
+    Width, is_same_text,
 };
 pub use fingerprint::Fingerprint;
 pub use layout::{Bucket, Decoding, Home, Kind, Memory, OUTGOING_SLOTS, Placement, Region, STAGING_SLOTS, Tables};
@@ -70,7 +70,7 @@ pub use sizes::{Probe, Sizes, shape_text, shapes};
 pub use streams::{Queued, Stream};
 pub use subtrees::{Subtree, Subtrees};
 pub use traffic::{Moved, Traffic};
-pub use unit::{Field, Unit, unit_count, unit_list, units};
+pub use unit::{Field, Matrices, Unit, unit_count, unit_list, units};
 pub use work::Work;
 
 #[doc(hidden)]

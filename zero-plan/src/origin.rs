@@ -18,6 +18,7 @@ pub const NAMED: &[&str] = &[
     "batch.length",
     "batch.micro_batches",
     "recompute",
+    "optimizer",
     "memory",
 ];
 

@@ -82,9 +82,9 @@ pub enum State {
     Parameters,
     /// What the optimizer updates, where that is a copy of its own.
     Master,
-    /// AdamW's mean of gradients.
+    /// AdamW's mean of gradients; of matrices that are made orthogonal, Muon's momentum.
     FirstMoment,
-    /// AdamW's mean of their squares.
+    /// AdamW's mean of their squares; of matrices that are made orthogonal, 0.
     SecondMoment,
 }
 
@@ -239,7 +239,7 @@ impl Places<'_> {
         if self.tables.config.shards_optimizer() { self.shard(unit) } else { self.flat(unit) }
     }
 
-    /// The gradient sums that it updates them by.
+    /// The gradient sums that it updates them by. Where matrices are made orthogonal, momentum puts their direction there.
     pub const fn sums(&self, unit: usize) -> Place {
         if self.tables.config.shards_optimizer() { self.reduced(unit) } else { self.local_gradients(unit) }
     }
@@ -471,6 +471,11 @@ impl Places<'_> {
     /// Scratch of a unit's calls.
     pub const fn workspace(&self, unit: usize) -> Place {
         self.place(Kind::Workspace, 0, self.unit(unit).workspace_bytes)
+    }
+
+    /// Scratch in which the matrices of a unit are made orthogonal.
+    pub const fn orthogonal_room(&self, unit: usize) -> Place {
+        self.place(Kind::Workspace, 0, self.unit(unit).matrices.room_bytes)
     }
 
     /// The place for inputs of a micro-batch that are not stored as they are given: they are converted from there.

@@ -68,7 +68,16 @@ pub(crate) fn work(plan: &Plan) -> Vec<String> {
         lines.push(precision(&config.precision));
     }
     lines.extend(recompute(plan));
+    lines.extend(optimizer(plan));
     lines
+}
+
+/// What Muon updates, where it updates anything.
+fn optimizer(plan: &Plan) -> Option<String> {
+    let orthogonalized: Vec<_> = (0..plan.units.len()).filter(|&unit| plan.tables().is_orthogonalized(unit)).collect();
+    let units = Ranges(plan.units, &orthogonalized).to_strings();
+    let text = || wrap("optimizer: AdamW, and Muon for matrices of ", 2, &units, ", ", WIDTH);
+    (!orthogonalized.is_empty()).then(text)
 }
 
 fn precision(precision: &Precision) -> String {

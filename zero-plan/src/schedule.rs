@@ -6,6 +6,7 @@
 //! reduced once its last gradient is there and each later phase of its sum runs one bucket later, so that a rank that is
 //! late by less than a bucket delays nobody (`gradients`). What crosses to another pipeline stage leaves as soon as it is there.
 
+mod directions;
 mod gradients;
 mod op;
 mod parameters;
@@ -14,6 +15,7 @@ mod walk;
 use crate::layout::{Bucket, Tables};
 use crate::pipeline::{Chunk, Pass};
 
+use directions::Directions;
 use gradients::DueBucket;
 pub use op::{Op, Parcel};
 use parameters::Parameters;
@@ -51,6 +53,10 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
     }
     // Update, and what brings replicas and mirrors up to date.
     ops += 4 * (end - first);
+    if config.optimizer.orthogonalizes() {
+        // Its momentum.
+        ops += end - first;
+    }
     while unit > first {
         let bucket = Bucket::ending_at(tables, unit - 1);
         // Claim, reduce and settle, and what only some layouts do; fold, two spreads, and what ties send and receive.
@@ -179,10 +185,12 @@ const fn leave(walk: &PipelineStageWalk, step: WalkStep, ops: &mut Ops) {
 const fn update(walk: &PipelineStageWalk, ops: &mut Ops) {
     let config = walk.tables.config;
     let gathers = config.shards_optimizer() && !config.shards_parameters();
+    let mut directions = Directions::NEW;
     let mut unit = 0;
     while unit < walk.tables.units.len() {
         if walk.has(unit) && walk.tables.placements[unit].holds {
             if walk.tables.units[unit].params > 0 {
+                directions.before(walk, unit, ops);
                 ops.push(Op::Update { unit });
                 if walk.mirror_of(unit).is_some() {
                     ops.push(Op::Send { parcel: Parcel::TiedParameters, unit, micro_batch: 0 });

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::config::{Config, Precision};
+use crate::mesh::Axis;
 
 /// Bytes of model states by kind, of one parameter or of all that a rank holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -54,22 +55,26 @@ pub struct Volume {
     pub reduce_scatters: usize,
     /// All-gathers: of parameters, and of gradients at stage 0, whose all-reduce is a reduce-scatter and an all-gather.
     pub all_gathers: usize,
+    /// All-gathers of directions, where the optimizer needs whole matrices and each rank has only its shard of them. They
+    /// are those of units with matrices alone.
+    pub directions: usize,
 }
 
 impl Volume {
-    /// Of a step (ZeRO paper, section 7). What is not held from one micro-batch to the next travels again in each.
+    /// Of a step (ZeRO paper, section 7; with Muon, Liu et al., 2025, arXiv 2502.16982, section 2.3). What is not held from one micro-batch to the next travels again in each.
     pub const fn of(config: &Config) -> Self {
         let all_gathers = match config.stage {
             3 if config.holds_parameters() => 1,
             3 => 2 * config.micro_batches,
             _ => 1,
         };
-        Self { reduce_scatters: config.reductions(), all_gathers }
+        let spreads = config.optimizer.orthogonalizes() && config.spreads_directions(Axis::Zero);
+        Self { reduce_scatters: config.reductions(), all_gathers, directions: spreads as usize }
     }
 
-    /// Both.
+    /// All of them.
     pub const fn total(self) -> usize {
-        self.reduce_scatters + self.all_gathers
+        self.reduce_scatters + self.all_gathers + self.directions
     }
 }
 

@@ -73,6 +73,7 @@ impl Stream {
             | Op::Claim { .. }
             | Op::Reduce { .. }
             | Op::Agree
+            | Op::Momentum { .. }
             | Op::Update { .. } => Stream::Compute,
         }
     }

@@ -19,7 +19,7 @@ pub struct Traffic {
     pub gather_bytes: usize,
     /// Reduce-scatter of gradients along `zero`.
     pub reduce_bytes: usize,
-    /// All-gather of summed gradients along `zero`: the second half of an all-reduce.
+    /// All-gather of summed gradients along `zero`, the second half of an all-reduce; or of directions that are made of them.
     pub spread_bytes: usize,
     /// Reduce-scatter of shards of gradients along `replica`.
     pub replica_reduce_bytes: usize,
@@ -253,7 +253,8 @@ impl Traffic {
                 self.reduce_bytes += others(plan.buckets[bucket].elements * reduce, mesh.zero);
             }
             Op::Spread { bucket, axis: Axis::Zero } => {
-                self.spread_bytes += others(plan.buckets[bucket].elements * reduce, mesh.zero);
+                let elements = plan.tables().spread_elements(bucket, Axis::Zero);
+                self.spread_bytes += others(elements * reduce, mesh.zero);
             }
             Op::Combine { bucket, .. } => {
                 self.replica_reduce_bytes += others(plan.buckets[bucket].elements / mesh.zero * reduce, mesh.replica);

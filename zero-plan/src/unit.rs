@@ -41,6 +41,44 @@ pub struct Unit {
     pub targets_bytes: usize,
     /// What decoding keeps of the earlier tokens of one sequence.
     pub cache_bytes: usize,
+    /// Its matrices that an optimizer may make orthogonal.
+    #[serde(default, skip_serializing_if = "Matrices::are_none")]
+    pub matrices: Matrices,
+}
+
+/// What it takes to make the matrices of a unit orthogonal, one after another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matrices {
+    /// Scratch for the one that needs most; 0 where there are none.
+    pub room_bytes: usize,
+    /// Floating-point operations of all of them.
+    pub operations: usize,
+    /// Floating-point operations of the one that takes most.
+    pub operations_max: usize,
+}
+
+impl Matrices {
+    /// None at all.
+    pub const NONE: Self = Self { room_bytes: 0, operations: 0, operations_max: 0 };
+
+    /// Whether there are none.
+    pub const fn are_none(&self) -> bool {
+        self.room_bytes == 0
+    }
+
+    /// These and others: they take turns with one scratch.
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            room_bytes: max(self.room_bytes, other.room_bytes),
+            operations: self.operations.saturating_add(other.operations),
+            operations_max: max(self.operations_max, other.operations_max),
+        }
+    }
+}
+
+const fn max(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
 }
 
 /// Name of a field. An alias, because what serde derives for a reference would borrow it from the text.
@@ -68,6 +106,7 @@ impl Unit {
         given_bytes: 0,
         targets_bytes: 0,
         cache_bytes: 0,
+        matrices: Matrices::NONE,
     };
 
     /// Whether its parameters live in another unit's flat buffer.
@@ -239,6 +278,31 @@ pub const fn require_units(config: &Config, units: &[Unit], origin: &Origin) {
         panic!("{}", message.text(", or less").as_str());
     }
     require_recompute(config, units, origin);
+    require_matrices(config, units, origin);
+}
+
+/// Stops the build where the optimizer is for matrices of hidden layers, and there are none (Z0229).
+#[track_caller]
+const fn require_matrices(config: &Config, units: &[Unit], origin: &Origin) {
+    let mut i = 0;
+    while config.optimizer.orthogonalizes() && i < units.len() {
+        if units[i].params > 0 && !units[i].matrices.are_none() {
+            return;
+        }
+        i += 1;
+    }
+    if config.optimizer.orthogonalizes() {
+        let message =
+            Message::new().text("[Z0229] `Muon` updates nothing: the model has no matrix of a hidden layer, only ");
+        let message = message.text("embeddings, heads, gains and biases");
+        let message = origin.tell(message, "optimizer", "AdamW");
+        panic!(
+            "{}",
+            message
+                .text("\n  fix: remove `optimizer`; a layer of your own says of its matrices in `MATRICES`")
+                .as_str()
+        );
+    }
 }
 
 /// Stops the build where no unit is recomputed (Z0219), though some should be.

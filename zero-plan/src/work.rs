@@ -4,11 +4,12 @@ use crate::mesh::{Axis, Coordinates};
 use crate::place::Stretch;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
+use crate::unit::Matrices;
 
 /// What one op of one rank does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Floating-point operations of layers.
+    /// Floating-point operations of layers, and of making matrices orthogonal.
     pub operations: usize,
     /// Bytes of parameters, gradients, optimizer state or activations that an op reads and writes. Not counted for ops
     /// that compute layers.
@@ -28,8 +29,18 @@ fn operations(plan: &Plan, op: Op) -> usize {
     match op {
         Op::Forward { unit, .. } | Op::Recompute { unit, .. } => plan.units[unit].operations,
         Op::Backward { unit, .. } => 2 * plan.units[unit].operations,
+        Op::Update { unit } if plan.tables().is_orthogonalized(unit) => orthogonalizing(plan, unit),
         _ => 0,
     }
+}
+
+/// A rank that updates a shard makes those matrices orthogonal as a whole of which it updates a part: about its share of them, and
+/// one that others have a part of as well.
+fn orthogonalizing(plan: &Plan, unit: usize) -> usize {
+    let Matrices { operations, operations_max, .. } = plan.units[unit].matrices;
+    let sharers = if plan.config.shards_optimizer() { plan.config.mesh.zero } else { 1 };
+    let cut = if sharers > 1 { operations_max } else { 0 };
+    (operations / sharers + cut).min(operations)
 }
 
 /// Each source is read once and each destination written once, and read once more where something is added to it. With
@@ -52,8 +63,9 @@ fn operations(plan: &Plan, op: Op) -> usize {
 /// | settle of `B` blocks, after `J` joins of such sums | `(12 J + 4 B + g) s`, and `s g` more to add |
 /// | combine of `B` blocks, after `J` joins | the same with `t` instead of `s` |
 /// | spread along `replica` | `(s - t) 2g` |
-/// | spread along `zero` | `n 2g`, or `(n - s) 2g` in place |
+/// | spread along `zero` | `n 2g`, or `(n - s) 2g` in place; of directions, with the units alone that have some |
 /// | agree, on the norm | `t g` for each unit |
+/// | momentum, for each parameter that this rank updates | `2g + 2m` |
 /// | update, for each parameter that this rank updates | `g + 4m + 2p`; with a master copy, `g + 4m + p + 8` |
 ///
 /// All other ops move nothing: memory is shared, so they only signal and wait.
@@ -63,10 +75,10 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
     let (p, g, m) = (precision.params.bytes(), precision.reduce.bytes(), precision.moments.bytes());
     let c = precision.compute.bytes();
     let place = |unit: usize| &plan.placements[unit];
-    // Flat buffer, shard and part of a bucket.
+    // Shard and part of a bucket.
     let of_bucket = |bucket: usize| {
         let n = plan.buckets[bucket].elements;
-        (n, n / mesh.zero, n / mesh.data_ranks())
+        (n / mesh.zero, n / mesh.data_ranks())
     };
     let sum = |axis: Axis, bucket: usize, adds: bool| {
         let (ranks, subtrees, writes) = (mesh.len(axis), config.subtrees(axis), 1 + usize::from(adds));
@@ -104,13 +116,15 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         Op::Settle { bucket, round } => sum(Axis::Zero, bucket, round > 0 && !config.has_partials()),
         Op::Combine { bucket, round } => sum(Axis::Replica, bucket, round > 0),
         Op::Spread { bucket, axis: Axis::Zero } => {
-            let (n, s, _) = of_bucket(bucket);
+            let n = plan.tables().spread_elements(bucket, Axis::Zero);
+            let s = n / mesh.zero;
             if config.reduces_in_place() { (n - s) * 2 * g } else { n * 2 * g }
         }
         Op::Spread { bucket, .. } => {
-            let (_, s, t) = of_bucket(bucket);
+            let (s, t) = of_bucket(bucket);
             (s - t) * 2 * g
         }
+        Op::Momentum { unit } => updated(plan, at, unit) * (2 * g + 2 * m),
         Op::Update { unit } => {
             let stored = if precision.has_master_copy() { p + 2 * precision.master.bytes() } else { 2 * p };
             updated(plan, at, unit) * (g + 4 * m + stored)

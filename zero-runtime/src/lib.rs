@@ -67,7 +67,7 @@
 //!
 //! How data flows: [`main`] reads arguments, [`launch`] makes ranks of processes and [`transport`] connects them.
 //! [`engine`] walks the plan's schedule over an [`arena`] and calls the [`layer`]s of a [`model`] on a [`device`], with
-//! sequences that [`data`] draws.
+//! sequences that [`data`] draws. [`orthogonal`] is what the optimizer Muon does to matrices.
 
 pub mod arena;
 pub mod checkpoint;
@@ -79,6 +79,7 @@ pub mod error;
 pub mod launch;
 pub mod layer;
 pub mod model;
+pub mod orthogonal;
 mod profile;
 pub mod random;
 mod room;

@@ -207,6 +207,7 @@ const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
         output_bytes: activation_bytes::<S, L::Output>(),
         operations: L::OPERATIONS,
         cache_bytes: L::CACHE,
+        matrices: L::MATRICES,
         ..Unit::NONE
     };
     Field { name, count, tied, turns: 1, sizes }

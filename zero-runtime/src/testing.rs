@@ -34,7 +34,7 @@ fn away_from_zero(seed: u64, i: u64) -> f32 {
 
 /// Checks a layer's backward against finite differences of its forward, that gradients are overwritten or added to as
 /// asked, that what it does in one pass is as if done in two, that decoding a sequence token by token gives what forward
-/// does, and that it reads nothing that it was not given.
+/// does, that `MATRICES` counts the hidden matrices of its tensors, and that it reads nothing that it was not given.
 ///
 /// Parameters and input elements are moved one by one, by two step widths (Richardson), with sums in f64: all of them, or
 /// some hundreds spread evenly where there are more. Targets are ids of classes; [`gradcheck_towards`] has others.

@@ -128,6 +128,11 @@ impl<'a, D, T> ViewMut<'a, D, T> {
         View { start: self.start, len: self.len, lifetime: PhantomData }
     }
 
+    /// The same elements, to be written no more.
+    pub fn into_view(self) -> View<'a, D, T> {
+        View { start: self.start, len: self.len, lifetime: PhantomData }
+    }
+
     /// The first `at` elements, and the rest.
     pub fn split_at(self, at: usize) -> (Self, Self) {
         assert!(at <= self.len, "a view of {} elements cannot be cut at {at}", self.len);

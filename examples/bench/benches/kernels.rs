@@ -9,6 +9,7 @@ use zero_runtime::device::{
     AdamW, AttentionShape, Cpu, Device, Element, Matrix, Nonlinearity, Rotary, Scaling, Strided, StridedMut, Then,
     Write, bf16,
 };
+use zero_runtime::orthogonal::{operations, orthogonalize, room_bytes};
 use zero_runtime::random::mix;
 use zero_runtime::view::{View, ViewMut};
 
@@ -362,6 +363,25 @@ fn adamw(criterion: &mut Criterion) {
     group.finish();
 }
 
+fn orthogonal<E: Element>(criterion: &mut Criterion, name: &str) {
+    let shape = [4 * WIDTH, WIDTH];
+    let (from, mut room) = (numbers(shape[0] * shape[1]), vec![0u64; room_bytes::<E>(shape) / size_of::<u64>()]);
+    let mut group = criterion.benchmark_group("orthogonalize");
+    group.throughput(Throughput::Elements(operations(shape) as u64));
+    group.bench_function(format!("{name}, {} x {}", shape[0], shape[1]), |bencher| {
+        bencher.iter(|| {
+            let room = ViewMut::from(&mut room[..]).cast();
+            orthogonalize::<Cpu, E>(&DEVICE, shape, View::from(&from[..]).into(), room);
+        });
+    });
+    group.finish();
+}
+
+fn muon(criterion: &mut Criterion) {
+    orthogonal::<f32>(criterion, "f32");
+    orthogonal::<bf16>(criterion, "bf16");
+}
+
 fn sums(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("tree_sum");
     for ranks in [2, 4, 8] {
@@ -379,6 +399,6 @@ criterion_group!(
     name = benches;
     config = quick::config();
     targets = matmul, linear, few_rows, layer_norm, gelu, heads, gate, attention, attention_within_a_window,
-        attention_of_one_token, cross_entropy, adamw, sums
+        attention_of_one_token, cross_entropy, adamw, muon, sums
 );
 criterion_main!(benches);

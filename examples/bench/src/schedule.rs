@@ -12,7 +12,8 @@ use zero_runtime::view::{View, ViewMut};
 use crate::Outcome;
 
 /// An optimizer with every part on.
-pub const HYPER: Hyper = Hyper { lr: 1e-3, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(1.0) };
+pub const HYPER: Hyper =
+    Hyper { lr: 1e-3, beta1: 0.9, beta2: 0.95, momentum: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(1.0) };
 
 /// A layer that computes nothing and has `P` parameters. What it does not write stays zero, as it was mapped.
 pub struct Empty<const P: usize>;

@@ -124,6 +124,11 @@ impl Device for Naive {
         change(y, |y| y.iter_mut().for_each(|y| *y *= factor));
     }
 
+    fn axpby<E: Element>(&self, alpha: f32, x: View<Self, E>, beta: f32, y: ViewMut<Self, E>) {
+        assert_eq!(y.len(), x.len());
+        change(y, |y| y.iter_mut().zip(wide(x)).for_each(|(y, x)| *y = alpha * x + beta * *y));
+    }
+
     fn matmul<O: Element, E: Element>(
         &self,
         c: ViewMut<Self, O>,
@@ -557,6 +562,54 @@ impl Device for Naive {
         }
         store(m_to, &m);
         store(v_to, &v);
+        master.into_iter().for_each(|master| store(master, &numbers));
+        store(params, &numbers);
+    }
+
+    fn momentum(
+        &self,
+        hyper: View<Self, HyperBlock>,
+        report: View<Self, ReportBlock>,
+        gradients: StoredMut<Self>,
+        m: StoredMut<Self>,
+    ) {
+        if !look(report)[0].is_finite() {
+            return;
+        }
+        let (decay, grad_scale) = (look(hyper)[0].momentum as f32, look(report)[0].grad_scale as f32);
+        let grads: Vec<f32> = widened(gradients.as_stored()).iter().map(|g| g * grad_scale).collect();
+        let averages = widened(m.as_stored()).into_iter().zip(&grads);
+        let averages: Vec<f32> = averages.map(|(m, g)| decay * m + (1.0 - decay) * g).collect();
+        let directions = averages.iter().zip(&grads).map(|(m, g)| decay * m + (1.0 - decay) * g);
+        store(gradients, &directions.collect::<Vec<_>>());
+        store(m, &averages);
+    }
+
+    fn normalize<E: Element>(&self, to: ViewMut<Self, E>, from: Stored<Self>, square: View<Self, f64>, epsilon: f64) {
+        let (from, divisor) = (widened(from), look(square)[0].sqrt().max(epsilon));
+        assert_eq!(to.len(), from.len());
+        change(to, |to| to.iter_mut().zip(from).for_each(|(to, from)| *to = from / divisor as f32));
+    }
+
+    fn step_along<E: Element>(
+        &self,
+        decays: bool,
+        factor: f64,
+        hyper: View<Self, HyperBlock>,
+        report: View<Self, ReportBlock>,
+        weights: Weights<Self>,
+        direction: View<Self, E>,
+    ) {
+        let (hyper, Weights { params, master }) = (&look(hyper)[0], weights);
+        if !look(report)[0].is_finite() {
+            return;
+        }
+        let mut numbers = widened(master.as_ref().unwrap_or(&params).as_stored());
+        assert_eq!(numbers.len(), direction.len());
+        for (number, direction) in numbers.iter_mut().zip(wide(direction)) {
+            let decay = if decays { hyper.lr * hyper.weight_decay } else { 0.0 };
+            *number = *number * (1.0 - decay) as f32 - (hyper.lr * factor) as f32 * direction;
+        }
         master.into_iter().for_each(|master| store(master, &numbers));
         store(params, &numbers);
     }

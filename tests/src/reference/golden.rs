@@ -66,7 +66,7 @@ impl Rounded {
     /// # Panics
     /// As [`Golden::read`].
     pub fn read(variant: &str) -> Self {
-        let bytes = read_file(&format!("{variant}_bf16"));
+        let bytes = read_file(&format!("gpt_{variant}_bf16"));
         let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
         let settings = Settings::read(&bytes);
         let steps = settings.get("steps");
@@ -78,8 +78,8 @@ impl Rounded {
     }
 }
 
-fn read_file(variant: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/gpt_{variant}.safetensors"));
+pub(super) fn read_file(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/{name}.safetensors"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -89,7 +89,7 @@ impl Golden {
     /// # Panics
     /// If the file is not there or not as `make.py` writes it.
     pub fn read(variant: &str) -> Self {
-        let bytes = read_file(variant);
+        let bytes = read_file(&format!("gpt_{variant}"));
         let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
         let settings = Settings::read(&bytes);
         let config = settings.model();
@@ -127,10 +127,10 @@ impl Golden {
 }
 
 /// The `name=value` pairs of a golden file's metadata.
-struct Settings(HashMap<String, String>);
+pub(super) struct Settings(HashMap<String, String>);
 
 impl Settings {
-    fn read(bytes: &[u8]) -> Self {
+    pub(super) fn read(bytes: &[u8]) -> Self {
         let (_, header) = SafeTensors::read_metadata(bytes).expect("a safetensors file");
         let text = &header.metadata().as_ref().expect("metadata")["settings"];
         let pairs = text.split(' ').map(|pair| pair.split_once('=').expect("name=value"));
@@ -148,7 +148,7 @@ impl Settings {
         }
     }
 
-    fn get<T: FromStr>(&self, name: &str) -> T {
+    pub(super) fn get<T: FromStr>(&self, name: &str) -> T {
         let value = self.0.get(name).unwrap_or_else(|| panic!("`{name}` is not in the settings"));
         value.parse().unwrap_or_else(|_| panic!("`{name}={value}` is not a number of its kind"))
     }
@@ -164,7 +164,7 @@ fn stored(prefix: &str, name: &str, shape: &[usize]) -> String {
     format!("{prefix}.{name}")
 }
 
-fn floats(file: &SafeTensors, name: &str, shape: &[usize]) -> Vec<f64> {
+pub(super) fn floats(file: &SafeTensors, name: &str, shape: &[usize]) -> Vec<f64> {
     let view = file.tensor(name).unwrap_or_else(|error| panic!("`{name}`: {error}"));
     assert_eq!(view.shape(), shape, "shape of `{name}`");
     match view.dtype() {

@@ -87,7 +87,7 @@ fn stages_and_meshes_give_the_same_bits() {
     if pretend::is_done_apart() || !pretend::is_cuda() {
         return;
     }
-    for name in ["zero3", "bf16"] {
+    for name in ["zero3", "bf16", "muon"] {
         let of = |layout: [&str; 4], seed| told(name, &[&[CUDA][..], &layout].concat(), seed);
         let expected = of(["mesh=1x1x4", "stage=0", "prefetch=0", "bucket=1000000000"], 0);
         for (number, layout) in [

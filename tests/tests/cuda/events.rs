@@ -1,7 +1,7 @@
 //! Events: what a plan has of them is needed. A step whose plan lacks one is refused by the proof, and goes wrong in some order
 //! that the pretend devices work in. So these would show an event that the plan lacks and the proof does not ask for.
 
-use zero_plan::{Config, DeviceKind, Op, Plan, PlanBuf, TransportKind, prove_streams};
+use zero_plan::{Config, DeviceKind, Op, OptimizerKind, Plan, PlanBuf, TransportKind, prove_streams};
 use zero_runtime::engine::{Engine, RunError};
 use zero_runtime::model::Model;
 use zero_runtime::prelude::*;
@@ -111,6 +111,7 @@ fn an_event_that_is_taken_away_is_noticed_by_some_seed() {
         of(Config { mesh: mesh(1, 1, 2), ..Small::PLAN.config.at_stage(3) }),
         of(Config { mesh: mesh(1, 1, 2), ..Small::PLAN.config.at_stage(1) }),
         of(Config { mesh: mesh(2, 1, 1), ..Small::PLAN.config.at_stage(0) }),
+        of(Config { mesh: mesh(1, 1, 2), optimizer: OptimizerKind::Muon, ..Small::PLAN.config.at_stage(2) }),
     ] {
         assert_eq!(unnoticed(config), Vec::<String>::new());
     }

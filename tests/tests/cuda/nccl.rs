@@ -50,7 +50,7 @@ fn specs_train_to_the_bits_of_ranks_that_reach_one_another() {
     if pretend::is_done_apart() || pretend::is_hardware() || !pretend::is_cuda() {
         return;
     }
-    for (seed, name) in (0..).zip(["zero1", "gpipe", "interleaved", "hybrid"]) {
+    for (seed, name) in (0..).zip(["zero1", "gpipe", "interleaved", "hybrid", "muon"]) {
         let expected = over(TransportKind::Peer, name, |config| config).bits();
         pretend::seed(seed);
         let found = over(TransportKind::Nccl, name, |config| config).bits();
@@ -65,7 +65,7 @@ fn stages_and_meshes_move_what_the_plan_says_and_give_the_same_bits() {
     if pretend::is_done_apart() || pretend::is_hardware() || !pretend::is_cuda() {
         return;
     }
-    for name in ["zero3", "bf16", "mixed"] {
+    for name in ["zero3", "bf16", "mixed", "muon"] {
         for (mesh, layouts) in [(mesh(1, 1, 4), [(0, 0), (1, 0)]), (mesh(1, 2, 2), [(2, 0), (3, 1)])] {
             // All stages have one result.
             let expected = over(TransportKind::Peer, name, |config| Config { mesh, ..config.at_stage(0) }).bits();

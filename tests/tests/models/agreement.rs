@@ -21,7 +21,8 @@ const SEQUENCES: usize = 4;
 const LENGTH: usize = 31;
 
 /// That of `golden/models/make.py`.
-const HYPER: Hyper = Hyper { lr: 1e-2, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(0.5) };
+const HYPER: Hyper =
+    Hyper { lr: 1e-2, beta1: 0.9, beta2: 0.95, momentum: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(0.5) };
 
 struct Golden {
     weights: File,

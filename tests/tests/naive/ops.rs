@@ -5,6 +5,7 @@ use zero_runtime::device::{
     AdamW, Agreement, AttentionShape, Buffer, Cpu, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock,
     Rotary, Scaling, Strided, StridedMut, Then, Weights, Write, bf16,
 };
+use zero_runtime::orthogonal::{orthogonalize, room_bytes};
 use zero_tests::buffers::{Written, noise, numbers, of, stored, values};
 use zero_tests::naive::Naive;
 
@@ -24,7 +25,7 @@ macro_rules! ops {
 ops! {
     elementwise nonlinearities products linear layer_norm rms_norm rms_norm_heads rotary gates attention attention_after
         embedding cross_entropy squared_error sums;
-    widths sums_over_ranks words update adamw
+    widths sums_over_ranks words update adamw muon orthogonal
 }
 
 const ROWS: usize = 7;
@@ -34,6 +35,7 @@ const HYPER: HyperBlock = HyperBlock {
     lr: 1e-2,
     beta1: 0.9,
     beta2: 0.999,
+    momentum: 0.95,
     epsilon: 1e-8,
     weight_decay: 0.1,
     clip: 1.0,
@@ -64,7 +66,13 @@ mod on {
         device.add(y.view_mut(), x.view());
         device.mul(y.view_mut(), x.view());
         device.scale(y.view_mut(), 0.3);
+        let mut blend = tensor::<D, E>(device, WIDTH, 3);
+        device.axpby(0.3, x.view(), -0.7, blend.view_mut());
+        let (mut normalized, square) = (unwritten::<D, E>(device, WIDTH), of(device, &[7.0]));
+        device.normalize(normalized.view_mut(), x.view().into(), square.view(), 1e-7);
         vec![
+            ("axpby", numbers(device, &blend)),
+            ("normalize", numbers(device, &normalized)),
             ("copy", numbers(device, &copy)),
             ("fill", numbers(device, &filled)),
             ("add, mul, scale", numbers(device, &y)),
@@ -395,5 +403,43 @@ mod on {
         let step = AdamW::of(&HYPER, &REPORT, true);
         device.adamw(&step, weights, tensor::<D, bf16>(device, WIDTH, 4).view(), m.view_mut(), v.view_mut());
         vec![("master", numbers(device, &master)), ("m", numbers(device, &m)), ("v", numbers(device, &v))]
+    }
+    /// Of parameters in bf16 with a master copy as well, of which the copy alone is looked at, as for AdamW.
+    pub fn muon<D: Device>(device: &D) -> Written {
+        let hyper = of(device, &[HYPER]);
+        let mut written = Written::new();
+        for (decays, is_finite) in [(true, 1.0), (false, 1.0), (true, 0.0)] {
+            let report = of(device, &[ReportBlock { is_finite, ..REPORT }]);
+            let [mut gradients, mut m, mut params, mut master] =
+                [1, 2, 3, 4].map(|seed| tensor::<D, f32>(device, WIDTH, seed));
+            let mut narrow = unwritten::<D, bf16>(device, WIDTH);
+            device.momentum(hyper.view(), report.view(), gradients.view_mut().into(), m.view_mut().into());
+            let direction = gradients.view();
+            device.step_along(decays, 1.5, hyper.view(), report.view(), params.view_mut().into(), direction);
+            let weights = Weights { params: narrow.view_mut().into(), master: Some(master.view_mut().into()) };
+            device.step_along(decays, 1.5, hyper.view(), report.view(), weights, direction);
+            written.extend([
+                ("direction", numbers(device, &gradients)),
+                ("momentum", numbers(device, &m)),
+                ("params", numbers(device, &params)),
+                ("master", numbers(device, &master)),
+            ]);
+        }
+        written
+    }
+
+    /// From an odd element on.
+    pub fn orthogonal<D: Device>(device: &D) -> Written {
+        let mut written = Written::new();
+        for [rows, columns] in [[1, 19], [19, 1], [5, 7], [7, 5], [33, 64]] {
+            let from = tensor::<D, f32>(device, 1 + rows * columns, 1);
+            let mut room = of(device, &vec![u8::MAX; room_bytes::<f32>([rows, columns])]);
+            let from = from.view().split_at(1).1.into();
+            let found = orthogonalize::<D, f32>(device, [rows, columns], from, room.view_mut());
+            let mut numbers = vec![f32::NAN; found.len()];
+            device.read(found, &mut numbers);
+            written.push(("orthogonalize", numbers));
+        }
+        written
     }
 }

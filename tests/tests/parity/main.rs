@@ -11,6 +11,7 @@ mod forgotten;
 mod initial;
 mod meshes;
 mod misfits;
+mod muon;
 mod regression;
 mod resume;
 mod skew;

@@ -12,11 +12,11 @@ use crate::{WIDTHS, run};
 pub fn plain(config: &Config) -> Config {
     let Mesh { replica, zero, .. } = config.mesh;
     let mesh = if zero.is_power_of_two() { Mesh::of_zero(replica * zero) } else { mesh(1, replica, zero) };
-    let Config { micro_batches, reduce, precision, .. } = *config;
-    Config { mesh, micro_batches, reduce, precision, ..CONFIG }
+    let Config { micro_batches, reduce, precision, optimizer, .. } = *config;
+    Config { mesh, micro_batches, reduce, precision, optimizer, ..CONFIG }
 }
 
-fn equals_plain<M: InBothWidths>(configs: &[Config]) {
+pub fn equals_plain<M: InBothWidths>(configs: &[Config]) {
     let (mut plain_config, mut expected) = (None, None);
     for config in configs {
         if plain_config != Some(plain(config)) {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use zero_plan::place::State;
-use zero_plan::{Config, Order, PlanBuf, Precision, Width};
+use zero_plan::{Config, OptimizerKind, Order, PlanBuf, Precision, Width};
 use zero_runtime::engine::Engine;
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::{DeviceOf, Model};
@@ -141,12 +141,23 @@ fn layouts() -> Vec<(&'static str, Config)> {
 
 #[test]
 fn a_checkpoint_goes_from_any_layout_to_any_other_and_back() {
+    goes_from_any_to_any_other_and_back(&layouts());
+}
+
+/// Momentum is a state of its owner, wherever matrices are made orthogonal.
+#[test]
+fn a_checkpoint_of_muon_goes_from_any_layout_to_any_other_and_back() {
+    let muon = |(name, config)| (name, Config { optimizer: OptimizerKind::Muon, ..config });
+    goes_from_any_to_any_other_and_back(&layouts().into_iter().map(muon).collect::<Vec<_>>());
+}
+
+fn goes_from_any_to_any_other_and_back(layouts: &[(&str, Config)]) {
     let root = tempfile::tempdir().expect("a directory");
-    for (a, from) in layouts() {
+    for &(a, from) in layouts {
         let folder = |name: &str| root.path().join(format!("{a}-{name}"));
         let first = part::<Tied>(from, None, 2, &folder("first"));
         let second = part::<Tied>(from, Some(&first.saved), 1, &folder("second"));
-        for (b, to) in layouts() {
+        for &(b, to) in layouts {
             let what = format!("{a} to {b}");
             let there = part::<Tied>(to, Some(&first.saved), 0, &folder(&format!("{b}-there")));
             let back = part::<Tied>(from, Some(&there.saved), 0, &folder(&format!("{b}-back")));

@@ -24,6 +24,7 @@ impl Visitor for Plain {
         let config = Config {
             mesh: Mesh::of_zero(spec.mesh.data_ranks()),
             reduce: spec.reduce,
+            optimizer: spec.optimizer,
             precision: spec.precision,
             sequences: spec.sequences,
             length: spec.length,
@@ -67,6 +68,7 @@ fn every_layout_trains_as_plain_data_parallelism_does_in_bf16() {
         let plain = Config {
             mesh: Mesh::of_zero(spec.mesh.data_ranks()),
             reduce: spec.reduce,
+            optimizer: spec.optimizer,
             micro_batches: spec.micro_batches,
             sequences: 1,
             length: 128,

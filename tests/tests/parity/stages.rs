@@ -44,7 +44,7 @@ fn stages_agree_bit_for_bit_with_tied_weights() {
     stages_agree::<Tied>();
 }
 
-fn assert_close(one: &Outcome, other: &Outcome, tolerance: f64) {
+pub fn assert_close(one: &Outcome, other: &Outcome, tolerance: f64) {
     for (a, b) in one.losses.iter().zip(&other.losses) {
         assert!((a - b).abs() < tolerance, "losses {a} and {b}");
     }

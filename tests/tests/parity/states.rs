@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use zero_plan::place::State;
-use zero_plan::{Config, Mesh, PlanBuf, Precision, TransportKind, Width};
+use zero_plan::{Config, Mesh, OptimizerKind, PlanBuf, Precision, TransportKind, Width};
 use zero_runtime::engine::Engine;
 use zero_runtime::model::Model;
 use zero_runtime::transport::{Shared, local};
@@ -14,6 +14,8 @@ type Ranks<'p> = Engine<'p, Tied, Shared<'p>>;
 
 /// What a rank has of a unit: all parameters, and each of their states that it stores, from which element on.
 type Kept = (Vec<f32>, Vec<(State, usize, Vec<f32>)>);
+
+const OPTIMIZERS: [OptimizerKind; 2] = [OptimizerKind::AdamW, OptimizerKind::Muon];
 
 const STATES: [State; 3] = [State::Master, State::FirstMoment, State::SecondMoment];
 
@@ -39,9 +41,9 @@ fn kept(engine: &mut Ranks) -> Vec<Kept> {
 #[test]
 fn a_run_is_taken_up_where_another_ended() {
     let narrow = Precision { params: Width::BF16, ..Precision::default() };
-    for stage in 0..4 {
+    for (stage, optimizer) in (0..4).flat_map(|stage| OPTIMIZERS.map(|optimizer| (stage, optimizer))) {
         for (precision, transport) in [(Precision::default(), TransportKind::Shm), (narrow, TransportKind::Local)] {
-            let config = Config { mesh: Mesh::of_zero(2), precision, transport, ..CONFIG.at_stage(stage) };
+            let config = Config { mesh: Mesh::of_zero(2), precision, transport, optimizer, ..CONFIG.at_stage(stage) };
             PlanBuf::new("", config, Tied::PLAN.units).with(|plan| {
                 let first = |transport: Shared<'_>| {
                     let mut engine = Ranks::new(transport);

@@ -33,7 +33,7 @@ fn run_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device 
 }
 
 /// In both widths.
-fn threads_agree<M>(config: Config)
+pub fn threads_agree<M>(config: Config)
 where
     M: InBothWidths<Shape: Shape<Device = Cpu>, Narrow: Model<Shape: Shape<Device = Cpu>>>,
 {

@@ -145,6 +145,29 @@ fn what_a_run_cannot_go_on_from_is_told() {
     assert_eq!(place.listed(), before);
 }
 
+/// What one optimizer keeps of gradients says nothing to the other, so each goes on from its own alone. Muon's own argument is
+/// refused where there is no Muon.
+#[test]
+fn a_checkpoint_is_of_one_optimizer() {
+    let place = Place::new();
+    let text = place.path("text");
+    fs::write(&text, [1, 2, 3].repeat(10_000)).unwrap();
+    let of = |name: &str, steps: &str, more: &[&str]| {
+        let mut command = crate::run::program(env!("CARGO_BIN_EXE_main_of"));
+        command.args([name, "--steps", steps, "--held-out=0", "--sample=0", "--data"]).arg(&text);
+        command.arg("--checkpoint").arg(place.folder()).args(more);
+        command
+    };
+    let end = Run::start(&mut of("muon", "2", &["--momentum=0.9"])).end();
+    assert_eq!((end.code, end.errors.as_str()), (Some(0), ""));
+    let words = ["optimizer: AdamW instead of Muon, in the spec"];
+    refused(&mut of("zero2", "4", &["--resume"]), "Z0394", &words);
+    refused(&mut of("zero2", "4", &["--resume", "--momentum=0.9"]), "Z0350", &["--momentum 0.9 is about Muon"]);
+    let on = Run::start(&mut of("muon", "4", &["--resume"])).end();
+    assert_eq!((on.code, on.errors.as_str()), (Some(0), ""));
+    assert!(on.lines.iter().any(|line| line.contains("--momentum: none instead of 0.9")), "{:?}", on.lines);
+}
+
 #[test]
 fn a_folder_that_cannot_be_used_is_told() {
     let place = Place::new();

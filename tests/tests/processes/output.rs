@@ -22,6 +22,7 @@ fn help_lists_every_argument() {
         "weight-decay",
         "beta1",
         "beta2",
+        "momentum",
         "epsilon",
         "clip",
         "seed",
@@ -57,7 +58,7 @@ fn help_lists_every_argument() {
     let of_text = ["data", "data-as", "tokenizer", "sample", "prompt", "temperature", "top-k", "top-p", "stop", "only"];
     let groups = [
         "Training:",
-        "Optimizer (AdamW):",
+        "Optimizer:",
         "Output:",
         "Published weights:",
         "Checkpoints:",
@@ -264,7 +265,7 @@ fn metrics_are_a_line_of_json_for_each_step() {
     });
     assert_eq!(picked(&header, &expected), expected);
     let arguments = json!({
-        "steps": 5, "lr": 0.003, "lr_min_ratio": 0.1, "warmup": null, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8,
+        "steps": 5, "lr": 0.003, "lr_min_ratio": 0.1, "warmup": null, "beta1": 0.9, "beta2": 0.95, "momentum": null, "epsilon": 1e-8,
         "weight_decay": 0.1, "clip": 1.0, "threads": 2, "held_out": 16, "held_out_every": null, "log_every": 1,
         "data": TEXT, "data_as": null, "sample": 20, "prompt": null, "temperature": 0.7, "metrics": path,
     });

@@ -65,7 +65,8 @@ fn rank_main(transport: Shared, text: &Text) -> Result<(Told, Vec<u8>), RunError
     let mut told = Told::default();
     for step in 0..STEPS {
         let lr = learning_rate(step);
-        let hyper = Hyper { lr, beta1: 0.8, beta2: 0.7, epsilon: 1e-3, weight_decay: 0.5, clip: Some(0.05) };
+        let hyper =
+            Hyper { lr, beta1: 0.8, beta2: 0.7, momentum: 0.95, epsilon: 1e-3, weight_decay: 0.5, clip: Some(0.05) };
         let report = engine.step(&hyper, |micro_batch, ids, targets| {
             let sequences = ids.chunks_mut(config.length).zip(targets.chunks_mut(config.length));
             for (sequence, (ids, targets)) in sequences.enumerate() {

@@ -35,6 +35,8 @@ enum Thing {
     Offers,
     Settled,
     Combined,
+    /// What the matrices of a unit are updated by, as far as this rank has made it.
+    Direction(usize),
     /// That all ranks have agreed.
     Agreement,
 }
@@ -107,6 +109,10 @@ fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
             changes(&[Thing::Sum(bucket), Thing::Combined]).into_iter().chain(partial(bucket)).collect()
         }
         Op::Fold { unit } => vec![(sum(unit), false), (sum(plan.units[unit].source), true)],
+        Op::Spread { bucket, axis } if plan.config.spreads_directions(axis) => {
+            let units = plan.buckets[bucket].first..=plan.buckets[bucket].last;
+            units.map(|unit| (Thing::Direction(unit), false)).chain([(staging(bucket), true)]).collect()
+        }
         Op::Spread { bucket, .. } => changes(&[Thing::Sum(bucket)]),
         Op::Agree => {
             let sums = (0..plan.buckets.len()).map(|bucket| (Thing::Sum(bucket), false));
@@ -116,7 +122,16 @@ fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
             let passes = passes.map(|thing| (thing, false));
             [(Thing::Agreement, true)].into_iter().chain(sums).chain(held).chain(passes).collect()
         }
-        Op::Update { unit } => updated(unit).into_iter().chain([(sum(unit), false)]).collect(),
+        Op::Momentum { unit } => {
+            vec![(Thing::Agreement, false), (sum(unit), false), (Thing::Direction(unit), true)]
+        }
+        Op::Update { unit } => {
+            // It reads whole directions where they were spread to.
+            let spread = (plan.tables().is_orthogonalized(unit) && plan.config.shards_optimizer())
+                .then(|| (staging(plan.placements[unit].bucket), false));
+            let read = [(sum(unit), false), (Thing::Direction(unit), false)];
+            updated(unit).into_iter().chain(read).chain(spread).collect()
+        }
     }
 }
 
@@ -181,7 +196,7 @@ fn commute(plan: &Plan, ops: &[Op], a: usize, b: usize) -> bool {
 type Rule = (fn(&Op) -> bool, &'static str);
 
 /// The rules by which ops that have nothing in common with what they move over may move.
-pub const SWAPS: [Rule; 16] = [
+pub const SWAPS: [Rule; 17] = [
     (|op| matches!(op, Op::Gather { .. }), "a gather at another time: its slot is free, nobody uses its unit"),
     (|op| matches!(op, Op::Wait { .. }), "a wait at another time between gather and first use"),
     (|op| matches!(op, Op::Convert { .. }), "a copy at another time between release and first use"),
@@ -190,8 +205,12 @@ pub const SWAPS: [Rule; 16] = [
     (|op| matches!(op, Op::Reduce { .. }), "a reduce at another time between last gradient and settle, in order"),
     (|op| matches!(op, Op::Settle { .. }), "a settle at another time between reduce and next claim, in order"),
     (|op| matches!(op, Op::Combine { .. }), "a sum over replicas at another time between settle and next settle"),
+    (|op| matches!(op, Op::Momentum { .. }), "a momentum at another time between agreement and what needs it"),
     (|op| matches!(op, Op::Fold { .. }), "a sum of ties at another time between that of both and its spread"),
-    (|op| matches!(op, Op::Spread { .. }), "a spread at another time between settle and agreement"),
+    (
+        |op| matches!(op, Op::Spread { .. }),
+        "a spread at another time between settle and agreement, or momentum and update",
+    ),
     (|op| matches!(op, Op::Clear { .. }), "a slot cleared at another time between send and next result"),
     (|op| matches!(op, Op::Send { .. }), "a send at another time between its result and the next one"),
     (

@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use zero_plan::lines::ALIGNMENT;
-use zero_plan::{Config, Coordinates, Home, Kind, Memory, Often, Pass, Plan, TransportKind, Unit, Width};
+use zero_plan::{
+    Config, Coordinates, Home, Kind, Memory, Often, OptimizerKind, Pass, Plan, TransportKind, Unit, Width,
+};
 
 use crate::model::{Model, config, mesh, models};
 
@@ -248,6 +250,11 @@ fn assert_sizes(plan: &Plan, pipeline: usize) {
     let half_a_batch = plan.units[0].input_bytes.max(given).max(targets(plan));
     let half_a_batch = if plan.chunks.len() > 1 && at_an_end { half_a_batch } else { 0 };
     let batch = if pipeline == 0 { line(given) + half_a_batch } else { half_a_batch };
+    // A matrix is made orthogonal where its unit's parameters are updated.
+    let room = |unit: usize| {
+        let Unit { params, matrices, .. } = plan.units[unit];
+        if config.optimizer == OptimizerKind::Muon && params > 0 { matrices.room_bytes } else { 0 }
+    };
     let needed = [
         (Kind::Parameters, if config.stage == 3 { held / config.mesh.zero } else { held }),
         (Kind::Gathered, if has_slots { gathered } else { 0 }),
@@ -257,7 +264,7 @@ fn assert_sizes(plan: &Plan, pipeline: usize) {
         (Kind::Reduced, if apart { gradients / config.mesh.zero } else { 0 }),
         (Kind::Master, if config.precision.master == config.precision.params { 0 } else { states }),
         (Kind::Optimizer, 2 * states),
-        (Kind::Workspace, most(&|unit| plan.units[unit].workspace_bytes).max(batch)),
+        (Kind::Workspace, most(&|unit| plan.units[unit].workspace_bytes.max(room(unit))).max(batch)),
     ];
     for kind in Kind::ALL {
         assert_eq!(kind.width(config).map_or(1, Width::bytes), width(plan, kind), "{kind:?}");

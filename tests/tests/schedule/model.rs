@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use zero_plan::{
-    Axis, Config, DeviceKind, Mesh, Often, Order, PlanBuf, Precision, Recompute, Split, TransportKind, Unit, Width,
+    Axis, Config, DeviceKind, Matrices, Mesh, Often, OptimizerKind, Order, PlanBuf, Precision, Recompute, Split,
+    TransportKind, Unit, Width,
 };
 
 /// A model and a configuration of it.
@@ -51,7 +52,8 @@ impl Model {
     }
 }
 
-/// A unit with parameters of its own. Its field says whether its number is even, so that one of the two can be recomputed.
+/// A unit with parameters of its own. Its field says whether its number is even, so that one of the two can be recomputed. All
+/// but the first have matrices that Muon makes orthogonal.
 fn unit(source: usize, params: usize) -> Unit {
     let field = ["even", "odd"][source % 2];
     Unit {
@@ -67,8 +69,13 @@ fn unit(source: usize, params: usize) -> Unit {
         output_bytes: 21,
         targets_bytes: 25,
         operations: 7,
+        matrices: if source > 0 { matrices(70 + source) } else { Matrices::NONE },
         ..Unit::NONE
     }
+}
+
+fn matrices(room_bytes: usize) -> Matrices {
+    Matrices { room_bytes, operations: 9, operations_max: 5 }
 }
 
 fn tie_last(units: &mut [Unit], owner: usize, takes: usize) {
@@ -100,7 +107,7 @@ pub fn precision(params: Width, reduce: Width) -> Precision {
 }
 
 /// Small models that have between them what schedules can have: every stage, transport, order and axis, buckets of one and
-/// of several units, ties within a pipeline stage and across, units without parameters at either end and in the middle,
+/// of several units, matrices that are made orthogonal, ties within a pipeline stage and across, units without parameters at either end and in the middle,
 /// slots for all units or for few, what is held for a step, what is computed again, narrow parameters or activations.
 pub fn small_models() -> Vec<Model> {
     let mut models = Vec::new();
@@ -132,6 +139,11 @@ pub fn small_models() -> Vec<Model> {
         add(Config { mesh: mesh(2, 1, 2), precision: narrow, ..piped }, &[4, 7, 9], None);
         add(Config { gather: Often::PerStep, precision: computed, ..piped }, &[4, 7, 0], Some(0));
         add(Config { order: interleaved, micro_batches: 2, ..piped }, &[4, 7, 9, 8], Some(0));
+        let muon = Config { optimizer: OptimizerKind::Muon, ..base };
+        add(muon, &[40, 7, 90, 12], None);
+        add(Config { mesh: mesh(2, 2, 1), micro_batches: 2, precision: all_narrow, ..muon }, &[4, 7, 0, 9], Some(1));
+        let held = Config { micro_batches: 2, reduce: Often::PerStep, bucket_bytes: 300, ..muon };
+        add(Config { mesh: mesh(1, 2, 2), transport: TransportKind::Shm, ..held }, &[9, 70, 20, 30], None);
     }
     models
 }
@@ -193,11 +205,13 @@ fn configs(ranks_max: usize) -> impl Strategy<Value = Config> {
     let order = (meshes(ranks_max), prop::sample::select(&ORDERS[..]), 1..=6_usize);
     let sharding =
         (0..=3_u8, 0..=15_usize, bucket_bytes, prop::sample::select(&[TransportKind::Local, TransportKind::Shm][..]));
-    let rest = (often(), often(), prop::sample::select(&RECOMPUTES[..]), [width(), width(), width(), width(), width()]);
+    let optimizer = prop::sample::select(&[OptimizerKind::AdamW, OptimizerKind::Muon][..]);
+    let widths = [width(), width(), width(), width(), width()];
+    let rest = (often(), often(), prop::sample::select(&RECOMPUTES[..]), widths, optimizer);
     (order, sharding, rest, 1..=3_usize, 1..=7_usize).prop_map(|(order, sharding, rest, sequences, length)| {
         let (mesh, order, micro_batches) = order;
         let (stage, prefetch, bucket_bytes, transport) = sharding;
-        let (gather, reduce, recompute, [compute, params, grads, master, moments]) = rest;
+        let (gather, reduce, recompute, [compute, params, grads, master, moments], optimizer) = rest;
         // Interleaved pipeline stages work on as many micro-batches at a time as there are stages.
         let is_interleaved = matches!(order, Order::Interleaved { .. });
         let micro_batches = if is_interleaved { micro_batches.div_ceil(2) * mesh.pipeline } else { micro_batches };
@@ -216,6 +230,7 @@ fn configs(ranks_max: usize) -> impl Strategy<Value = Config> {
             length,
             micro_batches,
             transport,
+            optimizer,
             ..Config::PLAIN
         }
     })
@@ -266,7 +281,8 @@ fn chain(sizes: &[[usize; 5]], tied: Option<(prop::sample::Index, usize)>) -> Ve
         let targets_bytes = 1 + operations % 200;
         let cache_bytes = (operations % 4).saturating_sub(2) * 700;
         let activations = Unit { saved_bytes, input_bytes, output_bytes, targets_bytes, ..unit(i, params) };
-        units.push(Unit { workspace_bytes, operations, cache_bytes, ..activations });
+        let matrices = if operations % 3 > 0 { matrices(1 + operations) } else { Matrices::NONE };
+        units.push(Unit { workspace_bytes, operations, cache_bytes, matrices, ..activations });
         input_bytes = output_bytes;
     }
     // A head is not run where a sequence is decoded, but asked what it predicts.

@@ -59,6 +59,7 @@ fn kind(op: Op, access: &Access) -> String {
         Content::Cache { .. } => "a cache",
         Content::State { .. } => "a state",
         Content::Gradients { of: Gradients::Of(_), .. } => "local gradients",
+        Content::Direction { .. } => "directions",
         Content::Gradients { of: Gradients::OfReplica(_), .. } => "partial sums",
         Content::Gradients { .. } => "sums",
         Content::Activation { value: Value::Gradient, .. } => "a gradient",

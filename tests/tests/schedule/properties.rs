@@ -44,7 +44,12 @@ proptest! {
     #[test]
     fn every_plan_of_several_hosts_is_proven(model in models(12)) {
         for nodes in (2..=model.config.mesh.ranks()).filter(|nodes| model.config.mesh.ranks().is_multiple_of(*nodes)) {
-            let plan = model.clone().on_hosts(nodes).plan();
+            let model = model.clone().on_hosts(nodes);
+            if model.config.sends_directions() {
+                // A spec of it is refused.
+                continue;
+            }
+            let plan = model.plan();
             prop_assert_eq!(plan.with(|plan| plan.check()), Ok(()));
             plan.with(prove).map_err(|flaw| TestCaseError::fail(flaw.to_string()))?;
         }

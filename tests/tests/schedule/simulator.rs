@@ -243,6 +243,7 @@ impl World<'_> {
             Op::Fold { unit } => self.fold(rank, unit),
             Op::Spread { bucket, axis } => self.spread(rank, bucket, axis),
             Op::Agree => self.agree(rank),
+            Op::Momentum { unit } => self.momentum(rank, unit),
             Op::Update { unit } => self.update(rank, unit),
         }
     }

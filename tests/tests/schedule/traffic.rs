@@ -7,7 +7,7 @@
 //! micro-batch. U equal units so make m (2 U - 1) - (m - 1) gathers. What is held for a step is sent once in it.
 
 use proptest::prelude::*;
-use zero_plan::{Config, Moved, Often, Op, Plan, Precision, Traffic, TransportKind, Width};
+use zero_plan::{Config, Matrices, Moved, Often, Op, OptimizerKind, Plan, Precision, Traffic, TransportKind, Width};
 use zero_tests::training::payload_bytes;
 
 use crate::model::{Model, config, mesh, models, precision};
@@ -32,6 +32,25 @@ fn one_micro_batch_sends_the_published_volumes() {
                 let passes = if stage == 3 { 3 * plan.padded() - saved } else { 2 * plan.padded() };
                 let expected = passes * 4 / ranks * (ranks - 1);
                 assert_eq!(payload_bytes(&step(plan, 0)), expected, "stage {stage} over {ranks}");
+            });
+        }
+    }
+}
+
+/// Distributed Muon (Liu et al., 2025, section 2.3) gathers what momentum has made of the gradients once more: of all units with
+/// matrices, which here are all but the first.
+#[test]
+fn muon_sends_the_directions_of_its_matrices_once() {
+    for ranks in [1, 2, 3, 4, 8] {
+        for stage in 0..=3 {
+            let config = Config { mesh: mesh(1, ranks, 1), ..config(stage) };
+            let params = [1000, 300, 77, 5000, 123];
+            let adamw = sent(config, &params, None);
+            let muon = Config { optimizer: OptimizerKind::Muon, ..config };
+            Model::new(muon, &params, None).plan().with(|plan| {
+                let directions = if stage > 0 { plan.padded() - plan.placements[0].padded } else { 0 };
+                let spread_bytes = adamw.spread_bytes + directions * 4 / ranks * (ranks - 1);
+                assert_eq!(step(plan, 0), Traffic { spread_bytes, ..adamw }, "stage {stage} over {ranks}");
             });
         }
     }
@@ -190,6 +209,10 @@ fn expected(plan: &Plan, pipeline: usize) -> Traffic {
     // Gradients of a tied unit go to its owner once they are summed.
     let summed = sum(&padded) * reduce;
     let spread = sum(&|unit| if is_tied(unit) { 0 } else { padded(unit) }) * reduce;
+    let has_directions = |unit: usize| {
+        config.optimizer == OptimizerKind::Muon && !is_tied(unit) && plan.units[unit].matrices != Matrices::NONE
+    };
+    let directions = sum(&|unit| if has_directions(unit) { padded(unit) } else { 0 }) * reduce;
     let held = sum(&|unit| if plan.placements[unit].holds { padded(unit) } else { 0 });
     let gathered = match config.stage {
         0 => 0,
@@ -212,7 +235,7 @@ fn expected(plan: &Plan, pipeline: usize) -> Traffic {
     Traffic {
         gather_bytes: to_others(gathered * params, mesh.zero),
         reduce_bytes: rounds * to_others(summed, mesh.zero),
-        spread_bytes: if config.stage == 0 { to_others(spread, mesh.zero) } else { 0 },
+        spread_bytes: to_others(if config.stage == 0 { spread } else { directions }, mesh.zero),
         replica_reduce_bytes: rounds * to_others(summed / mesh.zero, mesh.replica),
         replica_spread_bytes: to_others(spread / mesh.zero, mesh.replica),
         activation_bytes: config.micro_batches

@@ -5,7 +5,9 @@ use core::fmt::Write;
 use serde::Serialize;
 
 use super::question::Question;
-use crate::config::{AttentionKind, Config, DeviceKind, Often, Precision, Recompute, Split, TransportKind, Width};
+use crate::config::{
+    AttentionKind, Config, DeviceKind, Often, OptimizerKind, Precision, Recompute, Split, TransportKind, Width,
+};
 use crate::hardware::Processor;
 use crate::mesh::{Axis, Mesh};
 use crate::spec::{Schedule, Size};
@@ -144,6 +146,7 @@ impl Candidate {
             device: device(question),
             transport: transport(question),
             attention: question.pins.spec.attention,
+            optimizer: question.pins.spec.optimizer,
             memory_bytes: Some(question.budget(self.mesh.ranks_per_node())),
         }
     }
@@ -185,7 +188,7 @@ impl Candidate {
         if let Some(k) = self.recompute {
             let _ = writeln!(text, "    recompute: Every({k}),");
         }
-        let Config { snapshot, device, transport, attention, .. } = self.config(question);
+        let Config { snapshot, device, transport, attention, optimizer, .. } = self.config(question);
         if snapshot {
             text.push_str("    checkpoint: (snapshot: true),\n");
         }
@@ -197,6 +200,9 @@ impl Candidate {
         }
         if attention != AttentionKind::Own {
             let _ = writeln!(text, "    attention: {attention:?},");
+        }
+        if optimizer != OptimizerKind::AdamW {
+            let _ = writeln!(text, "    optimizer: {optimizer:?},");
         }
         let _ = writeln!(text, "    memory: B({}),\n)", question.budget(self.mesh.ranks_per_node()));
         text

@@ -26,6 +26,7 @@ const KEPT: &[&str] = &[
     "device",
     "transport",
     "attention",
+    "optimizer",
 ];
 
 /// What an offer may change: what shapes memory, and neither widths nor ranks.

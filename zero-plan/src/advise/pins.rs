@@ -26,6 +26,7 @@ const KEYS: &[&str] = &[
     "precision.master",
     "precision.moments",
     "recompute",
+    "optimizer",
 ];
 
 /// Values that are given.

@@ -178,7 +178,7 @@ pub(super) fn coarse(question: &Question) -> Vec<Candidate> {
                 for (&precision, &(mesh, within)) in
                     precisions.iter().flat_map(|p| placed.iter().map(move |at| (p, at)))
                 {
-                    found.push(Candidate {
+                    let candidate = Candidate {
                         mesh,
                         within,
                         stage,
@@ -192,7 +192,11 @@ pub(super) fn coarse(question: &Question) -> Vec<Candidate> {
                         precision,
                         sequences,
                         micro_batches,
-                    });
+                    };
+                    // A spec of it is refused.
+                    if !candidate.config(question).sends_directions() {
+                        found.push(candidate);
+                    }
                 }
             }
         }

@@ -38,6 +38,9 @@ impl Peak {
             Op::Forward { unit, micro_batch, .. } => ("the forward of ", unit, micro_batch),
             Op::Backward { unit, micro_batch, .. } => ("the backward of ", unit, micro_batch),
             Op::Recompute { unit, micro_batch, .. } => ("the recompute of ", unit, micro_batch),
+            Op::Update { unit } if tables.is_orthogonalized(unit) => {
+                return tables.units[unit].name(message.text("the update of ").text(quote)).text(quote);
+            }
             _ => return message.text("an op between computations"),
         };
         let message = tables.units[unit].name(message.text(what).text(quote)).text(quote);
@@ -113,6 +116,9 @@ impl InUse {
             Op::Gather { .. } if tables.config.shards_parameters() => self.gathered += 1,
             Op::Convert { .. } => self.gathered += 1,
             Op::Claim { bucket } => self.staged += tables.buckets[bucket].elements,
+            Op::Spread { bucket, axis } if tables.config.spreads_directions(axis) => {
+                self.staged += tables.buckets[bucket].elements;
+            }
             _ => {}
         }
     }
@@ -124,6 +130,9 @@ impl InUse {
             Op::Subtotal { bucket, axis: Axis::Zero, .. } => self.staged -= tables.buckets[bucket].elements,
             Op::Settle { bucket, .. } if !tables.config.sums_on_hosts(Axis::Zero) => {
                 self.staged -= tables.buckets[bucket].elements;
+            }
+            Op::Update { unit } if tables.config.shards_optimizer() && is_last_of_directions(tables, unit) => {
+                self.staged -= tables.buckets[tables.placements[unit].bucket].elements;
             }
             _ => {}
         }
@@ -142,6 +151,9 @@ impl InUse {
         let (mut workspace, mut boundary, mut recomputed, mut gradients) = (0, 0, 0, 0);
         match op {
             Op::Forward { unit, .. } => workspace = tables.units[unit].workspace_bytes,
+            Op::Update { unit } if tables.is_orthogonalized(unit) => {
+                workspace = tables.units[unit].matrices.room_bytes;
+            }
             Op::Recompute { unit, .. } => {
                 workspace = tables.units[unit].workspace_bytes;
                 recomputed = tables.units[unit].saved_bytes;
@@ -160,4 +172,16 @@ impl InUse {
         bytes[Kind::Recomputed as usize] = recomputed;
         bytes[Kind::UnitGradients as usize] = Kind::UnitGradients.bytes(tables.config, gradients);
     }
+}
+
+/// Whether the update of a unit is the last that needs the directions of its bucket: those of a bucket come in the order of units.
+const fn is_last_of_directions(tables: &Tables, unit: usize) -> bool {
+    let mut later = tables.buckets[tables.placements[unit].bucket].last;
+    while later > unit {
+        if tables.is_orthogonalized(later) {
+            return false;
+        }
+        later -= 1;
+    }
+    tables.is_orthogonalized(unit)
 }

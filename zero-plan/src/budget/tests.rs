@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::build::PlanBuf;
-use crate::config::{Config, Often, Precision, TransportKind, Width};
+use crate::config::{Config, Often, OptimizerKind, Precision, TransportKind, Width};
 use crate::mesh::Mesh;
-use crate::unit::Unit;
+use crate::plan::PipelineStage;
+use crate::unit::{Matrices, Unit};
 
 const UNIT: Unit = Unit {
     params: 100,
@@ -31,6 +32,36 @@ const AT_STAGE_3: Config = Config {
 
 fn planned(config: Config) -> PlanBuf {
     PlanBuf::new("Four", config, &[0, 1, 2, 3].map(|source| Unit { source, position: source, ..UNIT }))
+}
+
+/// Two buckets of directions at most, of the two that a step has places for, and a matrix: all given up in the end.
+#[test]
+fn updates_have_directions_and_a_matrix_in_use() {
+    let matrices = Matrices { room_bytes: 5000, operations: 1, operations_max: 1 };
+    let units = [0, 1, 2, 3].map(|source| Unit { source, position: source, matrices, ..UNIT });
+    for stage in 0..=3 {
+        let config =
+            Config { optimizer: OptimizerKind::Muon, bucket_bytes: 1, reduce: Often::PerMicroBatch, ..AT_STAGE_3 };
+        PlanBuf::new("Four", Config { stage, ..config }, &units).with(|plan| {
+            let PipelineStage { step, memory, .. } = &plan.pipeline_stages[0];
+            let in_use = plan.in_use(0);
+            let of = |at: usize, kind: Kind| in_use[at][kind as usize];
+            for (at, op) in step.iter().enumerate() {
+                Kind::ALL
+                    .iter()
+                    .for_each(|&kind| assert!(of(at, kind) <= memory.region(kind).bytes, "{op:?}: {kind:?}"));
+                if let Op::Update { unit } = op {
+                    assert_eq!(of(at, Kind::Workspace), 5000);
+                    // The next bucket is on its way, unless this is the last.
+                    let staged = if *unit < 3 { 2 } else { 1 };
+                    let expected = if stage < 2 { 4 } else { staged } * 128 * 4;
+                    assert_eq!(of(at, Kind::Gradients), expected, "stage {stage}, unit {unit}");
+                }
+            }
+            let peak = Peak { op: Op::Update { unit: 2 }, bytes: [0; Kind::ALL.len()] };
+            assert_eq!(peak.name(Message::new(), &plan.tables(), "`").as_str(), "the update of ``");
+        });
+    }
 }
 
 /// Gathers of updated replicas take no slot: those are for what is converted.

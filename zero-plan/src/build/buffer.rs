@@ -110,6 +110,7 @@ fn queue(pass: Pass, tables: &Tables, pipeline: usize, ops: &[Op]) -> Vec<Queued
         slots: &mut vec![None; tables.activation_slots(pipeline)],
         offers: &mut vec![None; buckets],
         settles: &mut vec![None; buckets],
+        spreads: &mut vec![None; buckets],
     };
     fill_queue(pass, tables, ops, seen, &mut queue);
     queue

@@ -275,6 +275,7 @@ pub const fn queues<const N: usize, const U: usize, const B: usize, const A: usi
             slots: &mut [None; A],
             offers: &mut [None; B],
             settles: &mut [None; B],
+            spreads: &mut [None; B],
         };
         fill_queue(pass, tables, schedules[pipeline], seen, queues.0.split_at_mut(start).1);
         start += schedules[pipeline].len();

@@ -208,7 +208,10 @@ impl Checker<'_, '_> {
             !self.is_of_tied(bucket) => "a spread of gradients that go to an owner",
             self.has_joined(bucket) => "a spread before tied gradients are added",
         }
-        let (stage, has_replicas) = (self.subject.tables.config.stage, self.has_replicas());
+        if self.subject.tables.config.spreads_directions(axis) {
+            return self.spread_directions(bucket);
+        }
+        let has_replicas = self.has_replicas();
         let state = &mut self.buckets[bucket];
         match axis {
             Axis::Replica => {
@@ -220,7 +223,6 @@ impl Checker<'_, '_> {
             }
             Axis::Zero => {
                 rules! {
-                    stage == 0 => "a spread of gradients that stay sharded",
                     !has_replicas || state.spread_replica => "a spread of shards that are not whole",
                     !state.spread_zero => "a second spread of a bucket",
                 }
@@ -229,6 +231,76 @@ impl Checker<'_, '_> {
             Axis::Pipeline => return Some("a spread along the pipeline"),
         }
         None
+    }
+
+    pub(super) const fn momentum(&mut self, unit: usize) -> BrokenRule {
+        rules! {
+            self.agreed => "a momentum before the agreement, when gradients are not scaled",
+            self.subject.tables.is_orthogonalized(unit) => "a momentum of a unit without matrices to orthogonalize",
+            !self.units[unit].directed => "a second momentum of a unit",
+        }
+        self.units[unit].directed = true;
+        None
+    }
+
+    /// Makes the directions of a bucket whole, in its staging.
+    const fn spread_directions(&mut self, bucket: usize) -> BrokenRule {
+        rules! {
+            self.has_any_directions(bucket) => "a spread of gradients that stay sharded",
+            self.has_all_momenta(bucket) => "a spread before the directions of all its matrices are there",
+            !self.buckets[bucket].spread_zero => "a second spread of a bucket",
+        }
+        let mut staged = self.first[BucketList::Staged as usize];
+        while let Some(other) = staged {
+            let is_apart = !self.bucket(other).overlaps(self.bucket(bucket));
+            rules! { is_apart => "a spread over directions that updates still need", }
+            staged = self.buckets[other].next[BucketList::Staged as usize];
+        }
+        self.enter(BucketList::Staged, bucket);
+        self.buckets[bucket].spread_zero = true;
+        None
+    }
+
+    /// Whether an update finds the whole of what it makes orthogonal, if it does that.
+    pub(super) const fn has_directions(&self, unit: usize) -> bool {
+        let is_whole = !self.subject.tables.config.spreads_directions(Axis::Zero)
+            || self.buckets[self.at(unit).bucket].spread_zero;
+        !self.subject.tables.is_orthogonalized(unit) || self.units[unit].directed && is_whole
+    }
+
+    /// After the last update that needs them, other directions may lie where those of a unit's bucket lie.
+    pub(super) const fn free_directions(&mut self, unit: usize) {
+        let bucket = self.at(unit).bucket;
+        let mut unit = self.bucket(bucket).first;
+        while unit <= self.bucket(bucket).last {
+            if self.subject.tables.is_orthogonalized(unit) && !self.units[unit].updated {
+                return;
+            }
+            unit += 1;
+        }
+        self.leave(BucketList::Staged, bucket);
+    }
+
+    const fn has_any_directions(&self, bucket: usize) -> bool {
+        let mut unit = self.bucket(bucket).first;
+        while unit <= self.bucket(bucket).last {
+            if self.subject.tables.is_orthogonalized(unit) {
+                return true;
+            }
+            unit += 1;
+        }
+        false
+    }
+
+    const fn has_all_momenta(&self, bucket: usize) -> bool {
+        let mut unit = self.bucket(bucket).first;
+        while unit <= self.bucket(bucket).last {
+            if self.subject.tables.is_orthogonalized(unit) && !self.units[unit].directed {
+                return false;
+            }
+            unit += 1;
+        }
+        true
     }
 
     /// Whether the gradients tied to owners in a bucket have been added.

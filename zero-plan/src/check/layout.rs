@@ -246,6 +246,8 @@ const fn check_turns(own: &Places, i: usize) -> BrokenRule {
         own.tables.config.whole_lines(gradient.len_bytes) <= half && own.tables.config.whole_lines(own.input(i, 0).len_bytes) <= half =>
             "gradients of activations that do not fit their region",
         own.workspace(i).end_bytes() <= own.product_workspace().offset_bytes => "a workspace that does not fit its region",
+        !own.tables.is_orthogonalized(i) || own.orthogonal_room(i).end_bytes() <= own.product_workspace().offset_bytes =>
+            "room for a matrix that does not fit the workspace",
         bytes_on_line(own.tables.config, own.product_workspace().offset_bytes) =>
             "a workspace of products that does not start on a line",
     }
@@ -425,7 +427,10 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let is_read = match kind {
         Kind::Parameters => config.shards_optimizer() && mesh.zero > 1 || is_mirrored,
         Kind::Gradients => mesh.zero > 1 || config.reduces_in_place() && (mesh.replica > 1 || is_mirrored),
-        Kind::Reduced => config.stage == 0 && mesh.zero > 1 || mesh.replica > 1 || is_mirrored,
+        Kind::Reduced => {
+            let is_spread = config.stage == 0 || config.optimizer.orthogonalizes();
+            is_spread && mesh.zero > 1 || mesh.replica > 1 || is_mirrored
+        }
         Kind::Partial => mesh.replica > 1,
         Kind::Outgoing => mesh.pipeline > 1,
         Kind::Inbox => config.shares_gathers() && config.converts_gathers(),

@@ -71,8 +71,13 @@ impl Checker<'_, '_> {
         rules! {
             self.agreed => "an update before the agreement",
             self.subject.tables.units[unit].params > 0 => "an update of a unit without parameters of its own",
+            self.has_directions(unit) => "an update before the directions of its matrices are there",
         }
-        self.renew(unit)
+        if let Some(rule) = self.renew(unit) {
+            return Some(rule);
+        }
+        self.free_directions(unit);
+        None
     }
 
     /// Notes that a unit's parameters have new values.

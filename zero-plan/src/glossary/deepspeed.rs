@@ -158,9 +158,9 @@ pub(super) const WORDS: &[Word] = &[
     word(
         "gradient_clipping",
         &["optimizer", "scheduler"],
-        &[],
+        &["optimizer"],
         "What shapes neither memory nor order is no part of a spec: clipping, the rate and its schedule are \
-         arguments of the binary, which `cargo zero run SPEC -- --help` lists. The optimizer is AdamW.",
+         arguments of the binary, which `cargo zero run SPEC -- --help` lists. The optimizer is AdamW, or `optimizer: Muon`.",
     ),
     word(
         "zero3_init_flag",

@@ -101,6 +101,13 @@ pub(super) const WORDS: &[Word] = &[
          update after them.",
     ),
     word(
+        "Muon",
+        &["momentum orthogonalized by Newton-Schulz"],
+        &["optimizer"],
+        "An optimizer for matrices of hidden layers. It makes their momentum orthogonal before it takes a step along it, which \
+         needs whole matrices: at stages 1 to 3 they are gathered once more in a step. All else is AdamW's.",
+    ),
+    word(
         "node",
         &["host"],
         &["mesh.nodes", "mesh.ranks_per_node", "mesh.within_node"],

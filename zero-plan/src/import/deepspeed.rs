@@ -3,9 +3,10 @@
 
 use super::batch::{BatchSizes, PlacedNumber, contradiction, nodes, ranks};
 use super::draft::Draft;
+use super::keys::ARGUMENTS_OF_THE_OPTIMIZER;
 use super::settings::{Settings, wrong};
 use super::{ImportOptions, SettingFate};
-use crate::config::{Precision, Width};
+use crate::config::{OptimizerKind, Precision, Width};
 use crate::diagnostic::Diagnostic;
 
 /// Elements of a bucket where a file does not say it, and at stage 0 always.
@@ -23,6 +24,7 @@ pub(super) struct ZeroSettings {
     pub group: PlacedNumber,
     pub batch: BatchSizes,
     pub precision: Precision,
+    pub optimizer: OptimizerKind,
 }
 
 /// The spec of DeepSpeed's JSON.
@@ -55,6 +57,7 @@ pub(super) fn draft(settings: &mut Settings, options: &ImportOptions) -> Result<
         group: settings.whole("zero_optimization.mics_shard_size").filter(|(ranks, _)| *ranks > 0),
         batch,
         precision: precision(settings)?,
+        optimizer: optimizer(settings),
     };
     zero.draft(settings, None, None, options)
 }
@@ -85,7 +88,7 @@ impl ZeroSettings {
                 return Err(contradiction(message, Some(at), help));
             }
         }
-        draft.precision = self.precision;
+        (draft.precision, draft.optimizer) = (self.precision, self.optimizer);
         draft.prefetch = u32::from(self.prefetch != Some(0));
         let elements = if self.stage == 0 { BUCKET_ELEMENTS } else { self.bucket.unwrap_or(BUCKET_ELEMENTS) };
         draft.bucket_bytes = elements * draft.precision.reduce.bytes() as u64;
@@ -114,6 +117,18 @@ fn note_auto(settings: &mut Settings) {
         if settings.is_auto(path) {
             settings.note(SettingFate::Missing, path, format!("\"auto\" is for a script to fill in: {until}"));
         }
+    }
+}
+
+/// Muon is a key of a spec. For any other name there is AdamW.
+fn optimizer(settings: &mut Settings) -> OptimizerKind {
+    match settings.word("optimizer.type") {
+        Some((name, _)) if name == "MUON" => OptimizerKind::Muon,
+        Some(_) => {
+            settings.note(SettingFate::Argument, "optimizer.type", ARGUMENTS_OF_THE_OPTIMIZER);
+            OptimizerKind::AdamW
+        }
+        None => OptimizerKind::AdamW,
     }
 }
 

@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::settings::Settings;
 use super::{ImportOptions, SettingFate};
-use crate::config::{Precision, Width};
+use crate::config::{OptimizerKind, Precision, Width};
 use crate::spec::ModelSource;
 
 /// Parts of a spec that a configuration may decide.
@@ -29,6 +29,7 @@ pub(super) struct Draft {
     pub micro_batches: u32,
     pub precision: Precision,
     pub recompute: bool,
+    pub optimizer: OptimizerKind,
 }
 
 impl Draft {
@@ -50,6 +51,7 @@ impl Draft {
             micro_batches: 1,
             precision: Precision::default(),
             recompute: false,
+            optimizer: OptimizerKind::AdamW,
         }
     }
 
@@ -87,6 +89,9 @@ impl fmt::Display for Draft {
         }
         if self.recompute {
             writeln!(f, "    recompute: Every(1),")?;
+        }
+        if self.optimizer != OptimizerKind::AdamW {
+            writeln!(f, "    optimizer: {:?},", self.optimizer)?;
         }
         writeln!(f, ")")
     }

@@ -23,6 +23,8 @@ pub(super) enum Expects {
     /// A number of ranks; 0 and -1 stand for none.
     Group,
     Flag,
+    /// A word of many.
+    Name,
     /// One of these, in any case.
     Word(&'static [&'static str]),
     /// Whatever the framework takes.
@@ -65,8 +67,10 @@ const LAUNCHING: Meaning =
     Lost("it is about how processes start, which the binary does by itself, or torchrun, srun or mpirun do");
 const LOADING: Meaning = Lost("a rank makes, reads and writes only what it stores, without a switch");
 const DATA: Meaning = Lost("what is trained on is told to the binary by `--data`");
-const OF_THE_OPTIMIZER: Meaning =
-    Argument("`--lr`, `--beta1`, `--beta2`, `--epsilon`, `--weight-decay`; the optimizer is AdamW");
+const OF_THE_OPTIMIZER: Meaning = Argument(ARGUMENTS_OF_THE_OPTIMIZER);
+/// What is an argument of the binary, and what is not.
+pub(super) const ARGUMENTS_OF_THE_OPTIMIZER: &str =
+    "`--lr`, `--beta1`, `--beta2`, `--momentum`, `--epsilon`, `--weight-decay`; the optimizer is AdamW, or Muon";
 const CLIPPING: Meaning = Argument("`--clip NORM`; 1 by default, and 0 turns it off");
 const QUANTIZED: Meaning = Lost("nothing is quantized: the narrowest type is BF16");
 const NO_COMPILER: Meaning = Lost("there is no graph at run time to compile: the model is compiled with the plan");

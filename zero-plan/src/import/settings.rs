@@ -173,6 +173,7 @@ impl Expects {
         match (self, value) {
             (Self::Anything, _) => Some(SettingValue::Anything),
             (Self::Section, _) => None,
+            (Self::Name, DocumentValue::Text(text)) if text != "auto" => Some(SettingValue::Word(text.clone())),
             (_, DocumentValue::Text(text)) if text == "auto" => Some(SettingValue::Auto),
             (Self::Flag, DocumentValue::Flag(flag)) => Some(SettingValue::Flag(*flag)),
             (Self::Flag, DocumentValue::Text(text)) => match text.to_lowercase().as_str() {
@@ -202,6 +203,7 @@ impl Expects {
         match self {
             Self::Anything => "a value".to_owned(),
             Self::Section => "a section with keys".to_owned(),
+            Self::Name => "a name".to_owned(),
             Self::Flag => "true or false".to_owned(),
             Self::Whole(least, most) => format!("a whole number from {least} to {most}"),
             Self::Group => format!("a number of ranks up to {RANKS_MAX}"),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{Config, Often, Precision, Recompute, Width};
+use crate::config::{Config, Often, OptimizerKind, Precision, Recompute, Width};
 use crate::diagnostic::line_column;
 use crate::mesh::Axis;
 
@@ -47,7 +47,7 @@ const BF16: Precision = Precision {
 #[test]
 fn each_deepspeed_configuration_gives_its_config() {
     let at_3 = Config { prefetch: 1, bucket_bytes: 2_000_000_000, sequences: 2, ..base(8, 3) };
-    let table: [(&str, u32, Config); 9] = [
+    let table: [(&str, u32, Config); 10] = [
         (r#"{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}"#, 8, at_3),
         (
             r#"{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
@@ -76,6 +76,12 @@ fn each_deepspeed_configuration_gives_its_config() {
                 "stage3_prefetch_bucket_size": 0}}"#,
             8,
             Config { prefetch: 0, ..at_3 },
+        ),
+        (
+            r#"{"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "Muon", "params": {"lr": 0.02}},
+                "zero_optimization": {"stage": 3}}"#,
+            8,
+            Config { optimizer: OptimizerKind::Muon, ..at_3 },
         ),
         (
             r#"{"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true,

@@ -248,8 +248,11 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
         Kind::Parameters => config.shards_optimizer() && mesh.zero > 1 || is_mirrored,
         Kind::Gradients => mesh.zero > 1 || config.reduces_in_place() && (mesh.replica > 1 || is_mirrored),
         Kind::Partial => true,
-        // Peers read reduced parts: the second half of an all-reduce.
-        Kind::Reduced => !config.shards_optimizer() && mesh.zero > 1 || mesh.replica > 1 || is_mirrored,
+        // Peers read reduced parts: the second half of an all-reduce, or the directions that took their place.
+        Kind::Reduced => {
+            let is_spread = !config.shards_optimizer() || config.optimizer.orthogonalizes();
+            is_spread && mesh.zero > 1 || mesh.replica > 1 || is_mirrored
+        }
         Kind::Outgoing => true,
         // Mates convert what one of them has taken for the host.
         Kind::Inbox => config.shares_gathers() && config.converts_gathers(),

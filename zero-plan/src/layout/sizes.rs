@@ -99,6 +99,9 @@ impl RegionSizes {
         let boundary = tables.config.whole_lines(max(unit.input_bytes, unit.output_bytes));
         self.boundary_bytes_max = max(self.boundary_bytes_max, boundary);
         self.workspace_bytes_max = max(self.workspace_bytes_max, unit.workspace_bytes);
+        if tables.is_orthogonalized(i) {
+            self.workspace_bytes_max = max(self.workspace_bytes_max, unit.matrices.room_bytes);
+        }
         let (saved, output) =
             (tables.config.whole_lines(unit.saved_bytes), tables.config.whole_lines(unit.output_bytes));
         let mut kept = 0;

@@ -64,6 +64,9 @@ impl Op {
                 "Sums this rank's part of bucket {bucket} over the ranks along `replica`, in round {round}."
             }
             Op::Fold { .. } => "Adds the summed gradients of the tied {unit} to those of its owner.",
+            Op::Spread { axis, .. } if config.spreads_directions(axis) => {
+                "Gathers the directions of bucket {bucket} along `zero`: a matrix is made orthogonal as a whole."
+            }
             Op::Spread { axis: Axis::Replica, .. } => {
                 "Gathers what the ranks along `replica` have summed of bucket {bucket}, so that the shard is whole."
             }
@@ -71,6 +74,10 @@ impl Op {
                 "Gathers what the ranks along `zero` have summed of bucket {bucket}: the second half of an all-reduce."
             }
             Op::Agree => "Agrees with all ranks on the loss and on the norm of the gradients.",
+            Op::Momentum { .. } => {
+                "Adds the gradients of the matrices of {unit} to their momentum, and leaves the directions that these are updated \
+                 by once they are orthogonal."
+            }
             Op::Update { .. } if config.shards_optimizer() => "Updates this rank's shard of the parameters of {unit}.",
             Op::Update { .. } => "Updates the parameters of {unit}.",
         }
@@ -93,6 +100,8 @@ impl Op {
             Op::Subtotal { axis: Axis::Replica, .. } => "mesh.replica",
             Op::Subtotal { .. } => "mesh.zero",
             Op::Combine { .. } | Op::Spread { axis: Axis::Replica, .. } => "mesh.replica",
+            Op::Spread { .. } if config.shards_optimizer() => "optimizer",
+            Op::Momentum { .. } => "optimizer",
             Op::Spread { .. } | Op::Update { .. } => "zero.stage",
             Op::Agree => "mesh",
             Op::Fold { .. } => "model",
@@ -168,10 +177,10 @@ impl Plan<'_> {
 mod tests {
     use super::*;
     use crate::build::PlanBuf;
-    use crate::config::{Recompute, TransportKind, Width};
+    use crate::config::{OptimizerKind, Recompute, TransportKind, Width};
     use crate::mesh::Mesh;
     use crate::spec::KEYS;
-    use crate::unit::Unit;
+    use crate::unit::{Matrices, Unit};
 
     /// Plans that have every kind of op between them.
     fn plans() -> Vec<PlanBuf> {
@@ -179,12 +188,14 @@ mod tests {
         let config = Config { mesh, micro_batches: 4, recompute: Recompute::Every(2), ..Config::PLAIN };
         let narrow = crate::config::Precision { params: Width::BF16, ..config.precision };
         let units = |tied| {
-            let unit = |source| Unit { field: "unit", params: 100, takes: 100, operations: 10, source, ..Unit::NONE };
+            let matrices = Matrices { room_bytes: 64, operations: 10, operations_max: 10 };
+            let unit = |source| Unit { params: 100, takes: 100, operations: 10, source, matrices, ..Unit::NONE };
+            let unit = |source| Unit { field: "unit", ..unit(source) };
             [unit(0), unit(1), unit(2), Unit { params: if tied { 0 } else { 100 }, ..unit(if tied { 0 } else { 3 }) }]
         };
         [
             (config, true),
-            (config.at_stage(1), false),
+            (Config { optimizer: OptimizerKind::Muon, ..config.at_stage(1) }, false),
             (Config { precision: narrow, mesh: Mesh::of_zero(2), ..config.at_stage(2) }, true),
             (Config { transport: TransportKind::Local, ..config.at_stage(3) }, false),
         ]
@@ -213,7 +224,7 @@ mod tests {
                 }
             });
         }
-        assert_eq!(names.len(), 18, "{names:?}");
+        assert_eq!(names.len(), 19, "{names:?}");
     }
 
     #[test]

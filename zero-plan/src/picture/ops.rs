@@ -49,7 +49,7 @@ impl Class {
             Op::Forward { .. } => Class::Forward,
             Op::Recompute { .. } => Class::Recompute,
             Op::Backward { .. } => Class::Backward,
-            Op::Update { .. } => Class::Update,
+            Op::Momentum { .. } | Op::Update { .. } => Class::Update,
             Op::Gather { .. } | Op::Wait { .. } | Op::Convert { .. } | Op::Release { .. } => Class::Gather,
             Op::Claim { .. } | Op::Reduce { .. } | Op::Subtotal { .. } => Class::Reduce,
             Op::Settle { .. } | Op::Combine { .. } => Class::Reduce,

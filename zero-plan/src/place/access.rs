@@ -55,6 +55,11 @@ pub enum Content {
         /// Whose they are.
         of: Gradients,
     },
+    /// What a unit is updated by: directions of its matrices, and the sums of gradients of all else.
+    Direction {
+        /// The unit.
+        unit: usize,
+    },
     /// An activation, or a gradient of one.
     Activation {
         /// The unit that gave it.
@@ -215,6 +220,7 @@ impl OfOp<'_, '_> {
             Op::Fold { unit } => self.fold(unit, at),
             Op::Spread { bucket, axis } => self.spread(bucket, axis),
             Op::Agree => self.agree(),
+            Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit } => self.update(unit),
             Op::Gather { .. }
             | Op::Wait { .. }
@@ -430,21 +436,50 @@ impl OfOp<'_, '_> {
         }
     }
 
+    /// Reads the sums of a unit's gradients and adds them to its momentum; puts directions in their place.
+    fn momentum(&mut self, unit: usize) {
+        let own = self.own;
+        let (start, sums) = (own.owned(unit).start, own.sums(unit));
+        let from_byte = self.bytes(sums.region, start);
+        self.note(own.at, sums, self.summed(unit), from_byte, false);
+        self.state(State::FirstMoment, unit);
+        self.note(own.at, sums, Content::Direction { unit }, from_byte, true);
+    }
+
+    /// Reads and writes a state of what this rank updates, if there is such a state.
+    fn state(&mut self, state: State, unit: usize) {
+        let own = self.own;
+        if let Some((Stretch { start, .. }, place)) = own.state(state, unit) {
+            let content = Content::State { state, unit };
+            let from_byte = self.bytes(place.region, start);
+            self.note(own.at, place, content, from_byte, false);
+            self.note(own.at, place, content, from_byte, true);
+        }
+    }
+
+    /// Reads directions whole, and works on one matrix after another.
+    fn orthogonalize(&mut self, unit: usize) {
+        let own = self.own;
+        self.note(own.at, own.local_gradients(unit), Content::Direction { unit }, 0, false);
+        self.note(own.at, own.orthogonal_room(unit), Content::Nothing, 0, true);
+        self.note(own.at, own.product_workspace(), Content::Nothing, 0, true);
+    }
+
     fn update(&mut self, unit: usize) {
         let own = self.own;
         debug_assert!(matches!(self.pass, Pass::Train));
         let (start, sums) = (own.owned(unit).start, own.sums(unit));
-        self.note(own.at, sums, self.summed(unit), self.bytes(sums.region, start), false);
+        self.note(own.at, sums, self.updates_by(unit), self.bytes(sums.region, start), false);
+        if self.plan.tables().is_orthogonalized(unit) {
+            self.orthogonalize(unit);
+        }
         for state in State::ALL {
             if state == State::Parameters {
                 let from_byte = self.bytes(Kind::Parameters, start);
                 self.parameters(own.at, unit, own.updated(unit), from_byte, false);
                 self.write_parameters(unit, own.updated(unit), from_byte, true);
-            } else if let Some((Stretch { start, .. }, place)) = own.state(state, unit) {
-                let content = Content::State { state, unit };
-                let from_byte = self.bytes(place.region, start);
-                self.note(own.at, place, content, from_byte, false);
-                self.note(own.at, place, content, from_byte, true);
+            } else {
+                self.state(state, unit);
             }
         }
     }

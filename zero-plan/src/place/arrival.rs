@@ -101,8 +101,9 @@ pub fn gathered(plan: &Plan, op: Op, own: &Places, of: &Places, visit: &mut dyn 
         Op::Spread { bucket, axis: Axis::Replica } => {
             units_of(plan, bucket).for_each(|unit| visit(of.part(of.reduced(unit), of.at.replica), own.reduced(unit)))
         }
-        Op::Spread { bucket, .. } => {
-            units_of(plan, bucket).for_each(|unit| visit(of.reduced(unit), own.local_gradients(unit)));
+        Op::Spread { bucket, axis } => {
+            let units = units_of(plan, bucket).filter(|&unit| plan.tables().is_spread(unit, axis));
+            units.for_each(|unit| visit(of.reduced(unit), own.local_gradients(unit)));
         }
         _ => {}
     }

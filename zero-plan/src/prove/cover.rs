@@ -70,6 +70,8 @@ struct GradientCounts {
     /// How often gradients of what is tied to each unit were added to its own, and how often it was updated.
     tied: Vec<usize>,
     updated: Vec<usize>,
+    /// How often each unit's gradients were added to the momentum of its matrices.
+    directed: Vec<usize>,
 }
 
 /// Proves that every rank gives each of its gradients to one sum, and has its part of every sum and every update.
@@ -109,6 +111,7 @@ fn count(ranks: &Ranks, rank: usize, overlaps: &[Vec<usize>]) -> GradientCounts 
         combined: vec![0; buckets * rounds],
         tied: vec![0; units],
         updated: vec![0; units],
+        directed: vec![0; units],
     };
     for &op in ranks.ops[rank] {
         match op {
@@ -126,6 +129,7 @@ fn count(ranks: &Ranks, rank: usize, overlaps: &[Vec<usize>]) -> GradientCounts 
             Op::Combine { bucket, round } => counts.combined[bucket * rounds + round] += 1,
             Op::Fold { unit } => counts.tied[plan.units[unit].source] += 1,
             Op::Receive { parcel: Parcel::TiedGradients, unit, .. } => counts.tied[unit] += 1,
+            Op::Momentum { unit } => counts.directed[unit] += 1,
             Op::Update { unit } => counts.updated[unit] += 1,
             _ => {}
         }
@@ -156,9 +160,12 @@ fn wrong(ranks: &Ranks, rank: usize, counts: &GradientCounts) -> Option<String> 
         }
         let has_tied = placement.padded > 0 && plan.tables().tied_to(unit).is_some();
         let tied = || format!("the gradient of what is tied to `{name}` is added");
+        let directed = || format!("the gradient of `{name}` is added to a momentum");
         let updated = || format!("`{name}` is updated");
         let owns = is_here && plan.units[unit].params > 0;
         let rule = times(counts.tied[unit], is_here && has_tied, &tied);
+        let is_orthogonalized = owns && plan.tables().is_orthogonalized(unit);
+        let rule = rule.or_else(|| times(counts.directed[unit], is_orthogonalized, &directed));
         let rule = rule.or_else(|| times(counts.updated[unit], owns, &updated));
         if rule.is_some() {
             return rule;

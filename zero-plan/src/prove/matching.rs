@@ -57,9 +57,10 @@ impl Collective {
             (Scope::Replica, Op::Combine { bucket, round }) if carries => {
                 Some(sums("reduce-scatter of a shard of a bucket", bucket, round, zero))
             }
-            (Scope::Zero, Op::Spread { bucket, axis: Axis::Zero }) => {
-                Some(sums("all-gather of a bucket", bucket, 0, 1))
-            }
+            (Scope::Zero, Op::Spread { bucket, axis: Axis::Zero }) => Some(Self {
+                elements: plan.tables().spread_elements(bucket, Axis::Zero),
+                ..sums("all-gather of a bucket", bucket, 0, 1)
+            }),
             // The reduction over replicas begins where that over `zero` ends.
             (Scope::Replica, Op::Settle { bucket, round }) if plan.config.mesh.replica > 1 && !carries => {
                 Some(sums("reduce-scatter of a shard of a bucket", bucket, round, zero))

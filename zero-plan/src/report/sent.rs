@@ -86,7 +86,7 @@ fn heading(config: &Config, axis: Axis) -> String {
 }
 
 /// How often the parameters of a pipeline stage travel along `zero`. It is less than the published volume where a unit
-/// that is used twice in a row is gathered once.
+/// that is used twice in a row is gathered once, or has no matrices whose directions are gathered.
 fn volume(plan: &Plan, pipeline: usize, traffic: &Traffic) -> String {
     let precision = &plan.config.precision;
     let ranks = plan.config.mesh.zero;

@@ -210,6 +210,7 @@ fn text(plan: &Plan, op: Op, turn: Option<LineTurn>) -> String {
         | Op::Recompute { .. }
         | Op::Backward { .. }
         | Op::Fold { .. }
+        | Op::Momentum { .. }
         | Op::Update { .. } => unit,
     };
     format!("{} {subject}", op.name())

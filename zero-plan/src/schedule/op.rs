@@ -126,7 +126,8 @@ pub enum Op {
         /// The tied unit.
         unit: usize,
     },
-    /// Gathers what the ranks along an axis have summed of a bucket: the second half of an all-reduce.
+    /// Gathers what the ranks along an axis have summed of a bucket: the second half of an all-reduce. After the agreement,
+    /// gathers their directions.
     Spread {
         /// The bucket.
         bucket: usize,
@@ -136,7 +137,13 @@ pub enum Op {
     /// Agrees on loss and gradient norm, over all ranks. Also the point after which no rank reads this step's parameters
     /// any more.
     Agree,
-    /// Updates what this rank keeps the optimizer state of.
+    /// Adds the sums of gradients of a unit's matrices to their momentum, and puts in place of these sums what the matrices are
+    /// updated by once that is orthogonal: their direction.
+    Momentum {
+        /// The unit.
+        unit: usize,
+    },
+    /// Updates what this rank keeps the optimizer state of. Matrices of which it updates a part it first makes orthogonal.
     Update {
         /// The unit.
         unit: usize,
@@ -165,6 +172,7 @@ impl Op {
             Op::Fold { .. } => "fold",
             Op::Spread { .. } => "spread",
             Op::Agree => "agree",
+            Op::Momentum { .. } => "momentum",
             Op::Update { .. } => "update",
         }
     }
@@ -182,6 +190,7 @@ impl Op {
             | Op::Recompute { unit, .. }
             | Op::Backward { unit, .. }
             | Op::Fold { unit }
+            | Op::Momentum { unit }
             | Op::Update { unit } => Some(unit),
             Op::Clear { .. }
             | Op::Claim { .. }

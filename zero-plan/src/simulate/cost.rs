@@ -116,15 +116,17 @@ impl<'a> Costs<'a> {
             + self.moving(2 * touched(&self.plan.config, it) + it.takes * size_of::<f32>())
     }
 
+    /// What was measured is AdamW's pass over memory. Products by which matrices are made orthogonal come on top.
     fn update(&self, at: Coordinates, unit: usize, op: Op) -> f64 {
-        let bytes = Work::of(self.plan, at, op).bytes;
-        match self.measured(unit, update).filter(|&measured| measured > 0.0) {
+        let Work { operations, bytes } = Work::of(self.plan, at, op);
+        let moving = match self.measured(unit, update).filter(|&measured| measured > 0.0) {
             Some(measured) => {
                 let owned = self.plan.places(at).owned(unit).len.min(self.plan.units[unit].params);
                 measured * owned as f64
             }
             None => self.moving(bytes),
-        }
+        };
+        moving + self.computing(operations)
     }
 }
 

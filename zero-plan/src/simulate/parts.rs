@@ -64,7 +64,7 @@ const fn kind(op: Op) -> StepPart {
         Op::Forward { .. } => StepPart::Forward,
         Op::Backward { .. } => StepPart::Backward,
         Op::Recompute { .. } => StepPart::Recompute,
-        Op::Update { .. } => StepPart::Update,
+        Op::Momentum { .. } | Op::Update { .. } => StepPart::Update,
         _ => StepPart::Memory,
     }
 }

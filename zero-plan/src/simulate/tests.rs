@@ -1,19 +1,21 @@
 use super::*;
 use crate::build::PlanBuf;
-use crate::config::{Config, DeviceKind, Order, TransportKind};
+use crate::config::{Config, DeviceKind, OptimizerKind, Order, TransportKind};
 use crate::hardware::{MeasuredUnit, measured_units};
 use crate::mesh::{Axis, Mesh};
 use crate::pipeline::Pass;
 use crate::schedule::Op;
 use crate::traffic::Traffic;
-use crate::unit::Unit;
+use crate::unit::{Matrices, Unit};
 
 /// Operations and bytes take whole microseconds on it: 1 GFLOP/s, 1 GB/s.
 const GPU: &str = r#"(name: "x", device: (name: "d", kind: Gpu, memory: GB(80), matmul: (f32: 1e9, bf16: 1e9), bandwidth: 1e18),
     node: (devices: 8, link: (bandwidth: 1e9, latency: 0.0)), network: (bandwidth: 1e8, latency: 1e-3, links: 4))"#;
 
 fn units(count: usize) -> Vec<Unit> {
+    let matrices = Matrices { room_bytes: 64, operations: 5000, operations_max: 5000 };
     let unit = Unit { params: 256, takes: 256, operations: 1000, input_bytes: 512, output_bytes: 512, ..Unit::NONE };
+    let unit = Unit { matrices, ..unit };
     (0..count).map(|index| Unit { field: "a", index: Some(index), source: index, ..unit }).collect()
 }
 
@@ -41,8 +43,10 @@ fn all(check: impl Fn(&Plan, &Timeline, &Hardware)) {
                     continue;
                 }
                 let prefetch = usize::from(stage == 3);
-                let config = Config { order, micro_batches: 4, prefetch, ..config(stage, mesh) };
-                on(GPU, config, 8, &check);
+                for optimizer in [OptimizerKind::AdamW, OptimizerKind::Muon] {
+                    let config = Config { order, micro_batches: 4, prefetch, optimizer, ..config(stage, mesh) };
+                    on(GPU, config, 8, &check);
+                }
             }
         }
     }

@@ -248,6 +248,7 @@ mod tests {
             ("device", "Cpu", "device: Cpu"),
             ("transport", "Local", "transport: Local"),
             ("attention", "Own", "attention: Own"),
+            ("optimizer", "Muon", "optimizer: Muon"),
             ("memory", "GiB\n( 1 )", "memory: GiB(1)"),
         ];
         let spec = parse_inline(&options(&pairs.map(|(name, value, _)| (name, value)))).unwrap();

@@ -196,6 +196,10 @@ pub const KEYS: &[Key] = &[
         "Whose kernels do attention where the device is `Cuda`: zero's own, or the fused ones of cuDNN, which compute in \
             `BF16`, take heads of a multiple of 8 features, and have room in the plan.",
     ),
+    key!(optimizer, any("`AdamW` or `Muon`"), Value("AdamW")).about(
+        "What updates the matrices of hidden layers: AdamW, or Muon, which makes their momentum orthogonal. All other \
+            parameters are AdamW's: embeddings, heads, gains and biases.",
+    ),
     key!(memory, size!("GiB(1)"), Absent("no budget"))
         .unit("bytes per rank")
         .about("The most that a rank may plan for: a plan that needs more does not compile."),

@@ -27,7 +27,7 @@ use core::fmt;
 
 use serde::Serialize;
 
-use crate::config::{self, AttentionKind, Config, DeviceKind, Precision, TransportKind};
+use crate::config::{self, AttentionKind, Config, DeviceKind, OptimizerKind, Precision, TransportKind};
 
 pub use changes::{KeyChange, changes};
 pub use check::unknown_fields;
@@ -78,6 +78,8 @@ pub struct Spec {
     pub transport: Option<TransportKind>,
     /// Whose kernels do attention.
     pub attention: AttentionKind,
+    /// What updates the matrices of hidden layers.
+    pub optimizer: OptimizerKind,
     /// The most memory a rank may plan for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
@@ -121,6 +123,7 @@ impl Spec {
             device: self.device,
             transport: self.transport(),
             attention: self.attention,
+            optimizer: self.optimizer,
             memory_bytes: self.memory.map(|size| size.bytes() as usize),
         }
     }

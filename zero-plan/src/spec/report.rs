@@ -162,8 +162,20 @@ const OTHER_NAMES: &[(&str, &str)] = &[
 ];
 
 /// What is told to the binary when it starts, as it shapes neither memory nor order.
-const ARGUMENTS: &[&str] =
-    &["lr", "learning_rate", "steps", "seed", "data", "warmup", "clip", "weight_decay", "beta1", "beta2", "threads"];
+const ARGUMENTS: &[&str] = &[
+    "lr",
+    "learning_rate",
+    "steps",
+    "seed",
+    "data",
+    "warmup",
+    "clip",
+    "weight_decay",
+    "beta1",
+    "beta2",
+    "momentum",
+    "threads",
+];
 
 /// The key that an unknown `path` was meant for, where that is in another section or called as in an attribute.
 fn elsewhere(path: &str) -> Option<&'static str> {

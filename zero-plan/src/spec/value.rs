@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::parse::ron;
 use super::{ModelSource, RecomputedUnits, Schedule, Size, Stage, TransportKind, Units};
-use crate::config::{AttentionKind, DeviceKind, Often, Width};
+use crate::config::{AttentionKind, DeviceKind, Often, OptimizerKind, Width};
 use crate::mesh::Axis;
 
 /// A value that can be read.
@@ -39,6 +39,7 @@ impl Number for AttentionKind {}
 impl Number for DeviceKind {}
 impl Number for ModelSource {}
 impl Number for Often {}
+impl Number for OptimizerKind {}
 impl Number for Schedule {}
 impl Number for Stage {}
 impl Number for TransportKind {}

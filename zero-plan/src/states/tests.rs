@@ -288,7 +288,7 @@ fn schedules_move_the_published_volumes() {
                 // The last unit's forward is followed by its backward; the first one's backward by the next forward.
                 let per_use = config.shards_parameters() && !config.holds_parameters();
                 let shared = if per_use { micro_batches * last + (micro_batches - 1) * first } else { 0 };
-                let Volume { reduce_scatters, all_gathers } = Volume::of(&config);
+                let Volume { reduce_scatters, all_gathers, .. } = Volume::of(&config);
                 PlanBuf::new("Layers", config, &units).with(|plan| {
                     let counted = volume_of(plan, shared);
                     assert_eq!(counted, (reduce_scatters as f64, all_gathers as f64), "{config:?}");

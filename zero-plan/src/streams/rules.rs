@@ -20,6 +20,8 @@ pub struct Seen<'s> {
     pub offers: &'s mut [Option<usize>],
     /// For each bucket, the last settle that read its staging: buckets that share a slot have the entry of its number.
     pub settles: &'s mut [Option<usize>],
+    /// For each bucket, the spread of its directions.
+    pub spreads: &'s mut [Option<usize>],
 }
 
 /// Fills in the queue of a table: `out` has as many entries as there are `ops`.
@@ -32,6 +34,7 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
         backward: None,
         updated: None,
         reduced: None,
+        directed: None,
         arrived: [None; 2],
     };
     let mut known = [[0; Stream::ALL.len()]; Stream::ALL.len()];
@@ -63,6 +66,8 @@ struct Rules<'a, 's> {
     backward: Last,
     updated: Last,
     reduced: Last,
+    /// The last momentum.
+    directed: Last,
     /// The last activations and gradients that have come from another pipeline stage.
     arrived: [Last; 2],
 }
@@ -93,6 +98,11 @@ impl Rules<'_, '_> {
             Op::Settle { bucket, .. } => self.seen.offers[bucket],
             // All that is spread is known to be summed: it is in the same stream.
             Op::Agree => self.reduced,
+            // Updates that still read what lies where directions go come before that.
+            Op::Spread { axis, .. } if self.tables.config.spreads_directions(axis) => self.directed,
+            Op::Update { unit } if self.tables.is_orthogonalized(unit) => {
+                self.seen.spreads[self.tables.placements[unit].bucket]
+            }
             _ => None,
         }
     }
@@ -115,6 +125,10 @@ impl Rules<'_, '_> {
                     self.halves[(unit - 1) % 2] = Some(at);
                 }
             }
+            Op::Spread { bucket, axis } if self.tables.config.spreads_directions(axis) => {
+                self.seen.spreads[bucket] = Some(at);
+            }
+            Op::Momentum { .. } => self.directed = Some(at),
             Op::Update { .. } | Op::Receive { parcel: Parcel::TiedParameters, .. } => self.updated = Some(at),
             Op::Receive { parcel: Parcel::Activations, .. } => self.arrived[0] = Some(at),
             Op::Receive { parcel: Parcel::Gradients, .. } => self.arrived[1] = Some(at),

@@ -1,8 +1,8 @@
 use super::*;
 use crate::build::PlanBuf;
-use crate::config::{Config, Precision, TransportKind, Width};
+use crate::config::{Config, OptimizerKind, Precision, TransportKind, Width};
 use crate::mesh::Mesh;
-use crate::unit::Unit;
+use crate::unit::{Matrices, Unit};
 
 const F32: Precision = Config::PLAIN.precision;
 const MIXED: Precision = Precision { params: Width::BF16, reduce: Width::BF16, ..F32 };
@@ -17,6 +17,7 @@ fn work(config: Config, zero: usize, op: Op) -> Work {
         input_bytes: 128,
         output_bytes: 192,
         operations: 640,
+        matrices: Matrices { room_bytes: 256, operations: 9000, operations_max: 6000 },
         ..Unit::NONE
     };
     let at = Coordinates { zero, replica: 0, pipeline: 0 };
@@ -106,6 +107,28 @@ fn bytes_are_those_of_each_source_and_destination() {
         (plain, Op::Agree, 64 * 4),
     ] {
         assert_eq!(work(config, 0, op), Work { operations: 0, bytes }, "{op:?} under {config:?}");
+    }
+}
+
+/// Momentum passes over gradients and momenta once, there and back. Directions of 128 elements are spread as sums are, and a rank
+/// with half of 9000 operations has one matrix of 6000 in common with another.
+#[test]
+fn muon_works_on_whole_matrices() {
+    let unit = 0;
+    let muon = |config: Config| Config { optimizer: OptimizerKind::Muon, ..config };
+    let (momentum, update) = (Op::Momentum { unit }, Op::Update { unit });
+    let spread = Op::Spread { bucket: 0, axis: Axis::Zero };
+    for (config, op, operations, bytes) in [
+        (config(0, 2, 1, 1, F32), momentum, 0, 100 * (2 * 4 + 2 * 4)),
+        (config(2, 2, 1, 1, MIXED), momentum, 0, 64 * (2 * 2 + 2 * 4)),
+        (config(1, 2, 1, 1, F32), spread, 0, 64 * (4 + 4)),
+        (config(2, 2, 1, 1, F32), spread, 0, 128 * (4 + 4)),
+        (config(0, 2, 1, 1, F32), update, 9000, 100 * 28),
+        (config(3, 2, 1, 1, F32), update, 9000, 64 * 28),
+        (config(3, 4, 1, 1, F32), update, 2250 + 6000, 32 * 28),
+        (config(3, 1, 1, 1, F32), update, 9000, 100 * 28),
+    ] {
+        assert_eq!(work(muon(config), 0, op), Work { operations, bytes }, "{op:?} under {config:?}");
     }
 }
 

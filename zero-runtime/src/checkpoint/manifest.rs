@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use zero_plan::OptimizerKind;
 
 /// Its name in the folder of a checkpoint.
 pub const MANIFEST: &str = "manifest.jsonl";
@@ -124,6 +125,9 @@ pub struct PlanInfo {
     pub master_width: String,
     /// The width of moments.
     pub moments_width: String,
+    /// What updated the matrices of hidden layers.
+    #[serde(default, skip_serializing_if = "OptimizerKind::is_usual")]
+    pub optimizer: OptimizerKind,
 }
 
 /// What wrote a checkpoint.

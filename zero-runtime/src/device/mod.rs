@@ -255,6 +255,8 @@ pub trait Device: Sized + Send + 'static {
     fn mul<E: Element>(&self, y: ViewMut<Self, E>, x: View<Self, E>);
     /// `y` *= `factor` everywhere.
     fn scale<E: Element>(&self, y: ViewMut<Self, E>, factor: f32);
+    /// `y` := `alpha` `x` + `beta` `y`, elementwise.
+    fn axpby<E: Element>(&self, alpha: f32, x: View<Self, E>, beta: f32, y: ViewMut<Self, E>);
 
     /// `c` (m, n) := or += `a` (m, k) `b` (k, n). A sum over k may begin with what `c` held or end with it.
     fn matmul<O: Element, E: Element>(&self, c: ViewMut<Self, O>, a: Matrix<Self, E>, b: Matrix<Self, E>, write: Write);
@@ -542,6 +544,32 @@ pub trait Device: Sized + Send + 'static {
         grads: impl Into<Stored<'a, Self>>,
         m: impl Into<StoredMut<'a, Self>>,
         v: impl Into<StoredMut<'a, Self>>,
+    );
+    /// The momentum of Muon (Jordan et al., 2024), elementwise. With g, the sums in `gradients` times the report's `grad_scale`:
+    /// `m` := m + (1 - momentum) (g - m), and then `gradients` := g + momentum (m - g), Nesterov's direction, of `m` before it is
+    /// rounded. Nothing at all where the report is not finite.
+    fn momentum(
+        &self,
+        hyper: View<Self, HyperBlock>,
+        report: View<Self, ReportBlock>,
+        gradients: StoredMut<Self>,
+        m: StoredMut<Self>,
+    );
+    /// `to` := `from` / max(sqrt(`square`), `epsilon`), where `square` (1) is what [`Device::squares`] has left. The divisor is f64,
+    /// and its reciprocal is rounded to f32.
+    fn normalize<E: Element>(&self, to: ViewMut<Self, E>, from: Stored<Self>, square: View<Self, f64>, epsilon: f64);
+    /// One step along a `direction`, elementwise: p := p (1 - lr weight_decay) - lr `factor` `direction`, where both products with lr
+    /// are f64 and are rounded to f32. Without decay where `decays` says so; nothing at all where the report is not finite. What is
+    /// stored as bf16 is rounded once, after the step.
+    #[allow(clippy::too_many_arguments, reason = "one argument for each part of the formula")]
+    fn step_along<E: Element>(
+        &self,
+        decays: bool,
+        factor: f64,
+        hyper: View<Self, HyperBlock>,
+        report: View<Self, ReportBlock>,
+        weights: Weights<Self>,
+        direction: View<Self, E>,
     );
     /// Whether no element is infinite or NaN. Asks the host, so no step does.
     fn all_finite<'a>(&self, x: impl Into<Stored<'a, Self>>) -> bool;

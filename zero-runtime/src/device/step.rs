@@ -50,6 +50,8 @@ pub struct HyperBlock {
     pub beta1: f64,
     /// Decay of the second moment.
     pub beta2: f64,
+    /// Decay of the momentum of what Muon updates.
+    pub momentum: f64,
     /// Added to the root of the second moment.
     pub epsilon: f64,
     /// Decoupled weight decay, of what is subject to it.
@@ -93,6 +95,7 @@ mod tests {
             lr: 0.1,
             beta1: 0.9,
             beta2: 0.5,
+            momentum: 0.95,
             epsilon: 1e-8,
             weight_decay: 0.2,
             clip: 1.0,

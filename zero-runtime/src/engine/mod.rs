@@ -106,7 +106,7 @@ pub struct Engine<'p, M: Model, T> {
     arena: Arc<Arena<'p, DeviceOf<M>>>,
     /// Memory, device and transport, and where this rank is in its table.
     ranks: Collectives<'p, DeviceOf<M>, T>,
-    /// For each unit, the stretches of what this rank updates that share a weight decay.
+    /// For each unit, the stretches of what this rank updates that are updated alike.
     segments: Vec<Vec<UpdatedStretch>>,
     /// The ops that later ops of the same pass wait for.
     awaited: AwaitedOps,
@@ -515,6 +515,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             Op::Recompute { unit, slot, .. } => self.recompute(unit, slot, walk),
             Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot, walk),
             Op::Agree => self.agree()?,
+            Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit } => self.update(unit),
             // SAFETY: as above.
             op => unsafe { self.ranks.execute(op, self.share(walk)) },

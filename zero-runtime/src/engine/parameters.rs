@@ -255,7 +255,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// This rank's shard of the last step's gradient sums of a unit, and where it starts in the flat buffer; none on
-    /// another pipeline stage than the unit's.
+    /// another pipeline stage than the unit's. Directions have taken the place of those of matrices that are made orthogonal.
     pub fn reduced_gradients(&self, unit: usize) -> Option<(usize, Vec<f32>)> {
         let places = self.arena.places();
         if self.plan.placements[unit].pipeline_stage != places.at.pipeline {

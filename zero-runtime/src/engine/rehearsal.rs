@@ -46,6 +46,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                 self.square();
                 self.conclude();
             }
+            Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit } => self.update(unit),
             // SAFETY: the device rehearses: it touches none of the bytes that this would read or write.
             op => unsafe { self.ranks.rehearse(op, self.share(walk)) },

@@ -1,15 +1,18 @@
-//! Update: the end of a step: agreement on loss and norm, clipping, AdamW on what this rank keeps the state of. The order
-//! of every sum follows the layout, never the stage.
+//! Update: the end of a step: agreement on loss and norm, clipping, and the optimizer on what this rank keeps the state of: Muon
+//! on hidden matrices where the plan has it, AdamW on all else. The order of every sum follows the layout, never the stage.
 #![allow(unsafe_code)]
 
+use zero_plan::Width;
 use zero_plan::place::{Place, Places, State, Stretch};
 
 use super::Engine;
 use super::turn::ExchangeReason;
 use crate::device::{Device, HyperBlock, Stored, StoredMut, Weights};
-use crate::layer::Tensors;
+use crate::layer::{HiddenMatrix, Shape, Tensor, Tensors};
 use crate::model::{DeviceOf, Model};
+use crate::orthogonal::{orthogonalize, step_factor};
 use crate::transport::{Lost, Transport};
+use crate::view::View;
 
 /// What the user chooses about the optimizer for one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,6 +23,8 @@ pub struct Hyper {
     pub beta1: f64,
     /// Decay of the second moment.
     pub beta2: f64,
+    /// Decay of the momentum of what Muon updates.
+    pub momentum: f64,
     /// Added to the root of the second moment.
     pub epsilon: f64,
     /// Decoupled weight decay, of matrices only.
@@ -29,13 +34,14 @@ pub struct Hyper {
 }
 
 impl Hyper {
-    /// What AdamW (Loshchilov and Hutter, 2019) needs at step `steps_done` + 1.
+    /// What AdamW (Loshchilov and Hutter, 2019) and Muon (Jordan et al., 2024) need at step `steps_done` + 1.
     pub(super) fn block(&self, steps_done: u64) -> HyperBlock {
         let t = (steps_done + 1) as f64;
         HyperBlock {
             lr: self.lr,
             beta1: self.beta1,
             beta2: self.beta2,
+            momentum: self.momentum,
             epsilon: self.epsilon,
             weight_decay: self.weight_decay,
             clip: self.clip.unwrap_or(f64::INFINITY),
@@ -52,6 +58,8 @@ pub(super) struct UpdatedStretch {
     len: usize,
     decays: bool,
     embeds: bool,
+    /// The matrix that it is a part of, if that is made orthogonal.
+    of_matrix: Option<HiddenMatrix>,
 }
 
 /// What a rank updates of each unit: all of it, or its shard, without the padding.
@@ -63,15 +71,32 @@ pub(super) fn segments<M: Model>(places: &Places) -> Vec<Vec<UpdatedStretch>> {
         if units[unit].params > 0 && placements[unit].pipeline_stage == places.at.pipeline {
             M::CODE[units[unit].position].tensors(&mut tensors);
         }
-        let cut = |tensor: crate::layer::Tensor| {
-            let from = tensor.start.max(start);
-            let to = (tensor.start + tensor.len()).min(start + len);
+        let cut = |part: Stretch, tensor: &Tensor, of_matrix: Option<HiddenMatrix>| {
+            let from = part.start.max(start);
+            let to = (part.start + part.len).min(start + len);
             let (decays, embeds) = (tensor.decays(), tensor.embeds);
-            (from < to).then(|| UpdatedStretch { start: from - start, len: to - from, decays, embeds })
+            (from < to).then(|| UpdatedStretch { start: from - start, len: to - from, decays, embeds, of_matrix })
         };
-        tensors.into_list().into_iter().filter_map(cut).collect()
+        let of_tensor = |tensor: Tensor| -> Vec<UpdatedStretch> {
+            let matrices = tensor.hidden_matrices().filter(|_| places.tables.is_orthogonalized(unit));
+            let of_matrices: Vec<_> = matrices.map(|matrix| cut(elements_of(&matrix), &tensor, Some(matrix))).collect();
+            let whole = Stretch { start: tensor.start, len: tensor.len() };
+            let parts = if of_matrices.is_empty() { vec![cut(whole, &tensor, None)] } else { of_matrices };
+            parts.into_iter().flatten().collect()
+        };
+        tensors.into_list().into_iter().flat_map(of_tensor).collect()
     };
     (0..units.len()).map(segments_of).collect()
+}
+
+/// The elements of a matrix in the flat buffer of its unit.
+fn elements_of(matrix: &HiddenMatrix) -> Stretch {
+    Stretch { start: matrix.start, len: matrix.rows * matrix.columns }
+}
+
+/// Cuts a place down to some of its elements of a width.
+fn elements(place: Place, width: Width, Stretch { start, len }: Stretch) -> Place {
+    place.cut(start * width.bytes(), len * width.bytes())
 }
 
 impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
@@ -104,26 +129,73 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.ranks.device.agree(&self.agreement, all, hyper, report);
     }
 
+    /// Adds the sums of gradients of a unit's matrices to their momentum, and leaves directions in their place.
+    pub(super) fn momentum(&mut self, unit: usize) {
+        let (places, device) = (self.arena.places(), &self.ranks.device);
+        for stretch in self.segments[unit].iter().filter(|stretch| stretch.of_matrix.is_some()) {
+            // SAFETY: stretches of different regions. All ranks have agreed, so nobody reads this rank's sums as such any more,
+            // and their directions only when this rank says that they are there.
+            let [sums, momentum] = [places.sums(unit), self.moment(State::FirstMoment, unit)]
+                .map(|place| unsafe { self.arena.stored_mut(self.cut(place, stretch)) });
+            device.momentum(self.arena.hyper(), self.arena.report(), sums, momentum);
+        }
+    }
+
     /// Updates what this rank keeps the optimizer state of.
     pub(super) fn update(&mut self, unit: usize) {
-        let (places, device) = (self.arena.places(), &self.ranks.device);
-        let place = |state| places.state(state, unit).map(|(_, place)| place);
-        for &UpdatedStretch { start, len, decays, embeds } in &self.segments[unit] {
-            let decays = decays && (self.decays_embeddings || !embeds);
-            let cut = |place: Place| {
-                let width = self.arena.width(place).bytes();
-                place.cut(start * width, len * width)
-            };
-            // SAFETY: stretches of different regions, and of the two halves of the optimizer state. All ranks have agreed,
-            // which they do after their last use of the parameters, so nobody reads what is written here.
-            let state = |place: Place| -> StoredMut<_> { unsafe { self.arena.stored_mut(cut(place)) } };
-            // SAFETY: as above.
-            let gradients: Stored<_> = unsafe { self.arena.stored(cut(places.sums(unit))) };
-            let weights = Weights { params: state(places.updated(unit)), master: place(State::Master).map(state) };
-            let moment = |which| state(place(which).expect("moments of what is updated"));
-            let (m, v) = (moment(State::FirstMoment), moment(State::SecondMoment));
-            device.update(decays, self.arena.hyper(), self.arena.report(), weights, gradients, m, v);
+        for stretch in &self.segments[unit] {
+            let decays = stretch.decays && (self.decays_embeddings || !stretch.embeds);
+            match stretch.of_matrix {
+                Some(matrix) => self.step_along(unit, stretch, decays, matrix),
+                None => self.step_by_moments(unit, stretch, decays),
+            }
         }
+    }
+
+    /// AdamW on a stretch of a unit.
+    fn step_by_moments(&self, unit: usize, stretch: &UpdatedStretch, decays: bool) {
+        // SAFETY: as in `weights`; what is read lies in another region than what is written.
+        let gradients: Stored<_> = unsafe { self.arena.stored(self.cut(self.arena.places().sums(unit), stretch)) };
+        // SAFETY: as in `weights`, and the two halves of the optimizer state.
+        let [m, v] = [State::FirstMoment, State::SecondMoment]
+            .map(|state| unsafe { self.arena.stored_mut(self.cut(self.moment(state, unit), stretch)) });
+        let (hyper, report, weights) = (self.arena.hyper(), self.arena.report(), self.weights(unit, stretch));
+        self.ranks.device.update(decays, hyper, report, weights, gradients, m, v);
+    }
+
+    /// Muon on a stretch of a unit, which is a part of a matrix or all of it: the whole direction is made orthogonal, as on all
+    /// ranks that update some of it, so that all have the same bits.
+    fn step_along(&self, unit: usize, stretch: &UpdatedStretch, decays: bool, matrix: HiddenMatrix) {
+        let (places, device) = (self.arena.places(), &self.ranks.device);
+        let (directions, room) = (places.local_gradients(unit), places.orthogonal_room(unit));
+        let whole = elements(directions, self.arena.width(directions), elements_of(&matrix));
+        // SAFETY: directions are whole, and nobody writes there before the next step or spread of this rank. The room is its own.
+        let (from, room) = unsafe { (self.arena.stored(whole), self.arena.bytes_mut(room)) };
+        let shape = [matrix.rows, matrix.columns];
+        let orthogonal: View<_, <M::Shape as Shape>::Compute> = orthogonalize(device, shape, from, room);
+        let first = places.owned(unit).start + stretch.start - matrix.start;
+        let (hyper, report, weights) = (self.arena.hyper(), self.arena.report(), self.weights(unit, stretch));
+        device.step_along(decays, step_factor(shape), hyper, report, weights, orthogonal.part(first, stretch.len));
+    }
+
+    /// The part of a place of what this rank owns of a unit that is a stretch of it.
+    fn cut(&self, place: Place, stretch: &UpdatedStretch) -> Place {
+        elements(place, self.arena.width(place), Stretch { start: stretch.start, len: stretch.len })
+    }
+
+    /// The place of a moment of what this rank owns of a unit.
+    fn moment(&self, state: State, unit: usize) -> Place {
+        self.arena.places().state(state, unit).map(|(_, place)| place).expect("moments of what is updated")
+    }
+
+    /// The parameters of a stretch of a unit, to update.
+    fn weights(&self, unit: usize, stretch: &UpdatedStretch) -> Weights<'_, DeviceOf<M>> {
+        let places = self.arena.places();
+        // SAFETY: stretches of different regions. All ranks have agreed, which they do after their last use of the parameters, so
+        // nobody reads what is written here.
+        let state = |place: Place| -> StoredMut<_> { unsafe { self.arena.stored_mut(self.cut(place, stretch)) } };
+        let master = places.state(State::Master, unit).map(|(_, place)| state(place));
+        Weights { params: state(places.updated(unit)), master }
     }
 }
 
@@ -134,10 +206,11 @@ mod tests {
     /// At the third step: by the formulas of the paper.
     #[test]
     fn moments_are_corrected_and_clipping_is_as_asked_for() {
-        let hyper = Hyper { lr: 0.1, beta1: 0.9, beta2: 0.5, epsilon: 1e-8, weight_decay: 0.2, clip: Some(1.0) };
+        let (beta1, beta2, momentum) = (0.9, 0.5, 0.95);
+        let hyper = Hyper { lr: 0.1, beta1, beta2, momentum, epsilon: 1e-8, weight_decay: 0.2, clip: Some(1.0) };
         let block = hyper.block(2);
         assert!((block.correction1 - 0.271).abs() < 1e-12 && (block.correction2 - 0.875).abs() < 1e-12);
-        assert_eq!((block.lr, block.weight_decay, block.clip), (0.1, 0.2, 1.0));
+        assert_eq!((block.lr, block.momentum, block.weight_decay, block.clip), (0.1, 0.95, 0.2, 1.0));
         assert_eq!(Hyper { clip: None, ..hyper }.block(2).clip, f64::INFINITY);
     }
 }

@@ -6,8 +6,8 @@ use zero_plan::{AttentionKind, Message};
 
 use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault, unfused};
 use super::linear::{LinearMap, initial};
-use super::size::{SOFTMAX, bytes, either, empty, product, sum};
-use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Shape, Tensors};
+use super::size::{SOFTMAX, bytes, either, empty, matrix, product, sum};
+use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Matrices, Shape, Tensors};
 use crate::device::{AttentionShape, Device, Element, Matrix, Strided, StridedMut, Then};
 use crate::view::{View, ViewMut};
 
@@ -178,6 +178,11 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         bytes::<S::Compute>(product(&[S::TOKENS, Self::ROW])),
         Self::fused_bytes::<S>(),
     ]);
+    // The projections to queries, to keys, to values, and of what attention gives.
+    const MATRICES: Matrices = matrix::<S::Compute>([Self::QUERIES, W])
+        .and(matrix::<S::Compute>([Self::KEYS, W]))
+        .and(matrix::<S::Compute>([Self::KEYS, W]))
+        .and(matrix::<S::Compute>([W, Self::QUERIES]));
     // Keys as queries meet them (LENGTH, KEYS), then values (LENGTH, KEYS). A window does not shorten them.
     const CACHE: usize = product(&[2, bytes::<S::Compute>(product(&[S::LENGTH, Self::KEYS]))]);
     // The projections; queries by keys and scores by values, 2 QUERIES each for every key that is seen; the softmax of the
@@ -192,19 +197,20 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
     ]);
 
     fn tensors(out: &mut Tensors) {
+        let rows = [Self::QUERIES, Self::KEYS, Self::KEYS];
         match H::NAMES.inputs {
-            InputNames::Fused(name) => Self::INPUTS.tensors_of(name, out),
+            InputNames::Fused(name) => Self::INPUTS.tensors_of(name, &rows, out),
             InputNames::Separate(names) => {
-                let parts = names.into_iter().zip([Self::QUERIES, Self::KEYS, Self::KEYS]);
+                let parts = names.into_iter().zip(rows);
                 for (name, rows) in parts.clone() {
-                    out.scope(name, |out| out.add("weight", &[rows, W], initial(W)));
+                    out.scope(name, |out| out.hidden("weight", &[rows], W, initial(W)));
                 }
                 for (name, rows) in parts.filter(|_| Self::INPUTS.bias) {
                     out.scope(name, |out| out.add("bias", &[rows], Init::Zeros));
                 }
             }
         }
-        Self::OUT.tensors_of(H::NAMES.out, out);
+        Self::OUT.tensors_of(H::NAMES.out, &[W], out);
         let norms = [H::NAMES.query_norm, H::NAMES.key_norm].into_iter().zip(Self::GAINS);
         for (name, width) in norms.filter(|_| Self::NORM.is_some()) {
             out.scope(name, |out| out.add("weight", &[width], Init::Ones));

@@ -4,7 +4,7 @@
 use zero_plan::Message;
 
 use super::size::{bytes, either, product, sum};
-use super::{Activation, Backward, Context, ElementOf, Entry, Forward, Layer, SameAs, Shape, Tensors, max};
+use super::{Activation, Backward, Context, ElementOf, Entry, Forward, Layer, Matrices, SameAs, Shape, Tensors, max};
 use crate::device::{Device, Then};
 use crate::view::{View, ViewMut};
 
@@ -19,6 +19,7 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
     const WORKSPACE: usize = sum(&[between::<S, A::Output>(), max(A::WORKSPACE, B::WORKSPACE)]);
     const OPERATIONS: usize = sum(&[A::OPERATIONS, B::OPERATIONS]);
     const CACHE: usize = sum(&[A::CACHE, B::CACHE]);
+    const MATRICES: Matrices = A::MATRICES.and(B::MATRICES);
     const FAULT: Option<Message> = either(A::FAULT, B::FAULT);
 
     fn tensors(out: &mut Tensors) {
@@ -115,6 +116,7 @@ where
     const SAVED: usize = L::SAVED;
     const WORKSPACE: usize = L::WORKSPACE;
     const CACHE: usize = L::CACHE;
+    const MATRICES: Matrices = L::MATRICES;
     const FAULT: Option<Message> = L::FAULT;
     // What it adds is the input, element by element.
     const OPERATIONS: usize = sum(&[L::OPERATIONS, product(&[S::TOKENS, X::WIDTH])]);
@@ -156,6 +158,7 @@ macro_rules! __layer_items {
         const WORKSPACE: usize = <$body as $crate::layer::Layer<S, X>>::WORKSPACE;
         const OPERATIONS: usize = <$body as $crate::layer::Layer<S, X>>::OPERATIONS;
         const CACHE: usize = <$body as $crate::layer::Layer<S, X>>::CACHE;
+        const MATRICES: $crate::layer::Matrices = <$body as $crate::layer::Layer<S, X>>::MATRICES;
         const FAULT: Option<$crate::plan::Message> = <$body as $crate::layer::Layer<S, X>>::FAULT;
         const ACTIVATION: Option<$crate::device::Nonlinearity> = <$body as $crate::layer::Layer<S, X>>::ACTIVATION;
 

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use zero_plan::Message;
 
 use super::linear::{LinearMap, initial};
-use super::size::{bytes, empty, product, sum};
-use super::{Backward, Context, Entry, Features, Forward, Gelu, Layer, Nonlinear, Shape, Silu, Tensors};
+use super::size::{bytes, empty, matrix, product, sum};
+use super::{Backward, Context, Entry, Features, Forward, Gelu, Layer, Matrices, Nonlinear, Shape, Silu, Tensors};
 use crate::device::{Device, Then};
 
 /// (tokens, I) to (tokens, H): f(x Wg^T) (x Wu^T), where f is the activation `K` (Shazeer, "GLU variants improve
@@ -32,13 +32,15 @@ impl<S: Shape, const I: usize, const H: usize, K: Nonlinear> Layer<S, Features<I
     const SAVED: usize = bytes::<S::Compute>(product(&[S::TOKENS, 2, H]));
     // Backward: their gradients (tokens, 2 H).
     const WORKSPACE: usize = bytes::<S::Compute>(product(&[S::TOKENS, 2, H]));
+    // That of the gate, and the other.
+    const MATRICES: Matrices = matrix::<S::Compute>([H, I]).and(matrix::<S::Compute>([H, I]));
     // Both products, the activation and the factor.
     const OPERATIONS: usize =
         sum(&[product(&[2, Self::MAP.params(), S::TOKENS]), product(&[S::TOKENS, H, sum(&[K::OPERATIONS, 1])])]);
 
     fn tensors(out: &mut Tensors) {
         for name in ["gate_proj", "up_proj"] {
-            out.scope(name, |out| out.add("weight", &[H, I], initial(I)));
+            out.scope(name, |out| out.hidden("weight", &[H], I, initial(I)));
         }
     }
 

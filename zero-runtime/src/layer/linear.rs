@@ -2,8 +2,8 @@
 
 use zero_plan::Message;
 
-use super::size::{empty, product, sum};
-use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Shape, Tensors};
+use super::size::{empty, matrix, product, sum};
+use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Matrices, Shape, Tensors};
 use crate::device::{Device, Element, Matrix, Then, Write};
 use crate::view::{View, ViewMut};
 
@@ -20,9 +20,10 @@ impl<S: Shape, const I: usize, const O: usize, const BIAS: bool> Layer<S, Featur
     const FAULT: Option<Message> = empty("Linear", &[("input width", I), ("output width", O)]);
     const SAVED: usize = 0;
     const WORKSPACE: usize = 0;
+    const MATRICES: Matrices = matrix::<S::Compute>([O, I]);
 
     fn tensors(out: &mut Tensors) {
-        Self::MAP.tensors(out);
+        Self::MAP.tensors(&[O], out);
     }
 
     fn forward(cx: &Context<S::Device>, pass: Forward<S, Features<I>, Features<O>>) {
@@ -56,17 +57,17 @@ impl LinearMap {
         sum(&[product(&[self.input, self.output]), if self.bias { self.output } else { 0 }])
     }
 
-    /// Weight and bias.
-    fn tensors(&self, out: &mut Tensors) {
-        out.add("weight", &[self.output, self.input], initial(self.input));
+    /// Weight and bias. The weight is one matrix, or several with so many rows each.
+    fn tensors(&self, rows: &[usize], out: &mut Tensors) {
+        out.hidden("weight", rows, self.input, initial(self.input));
         if self.bias {
             out.add("bias", &[self.output], Init::Zeros);
         }
     }
 
     /// [`Self::tensors`], called `name`.
-    pub fn tensors_of(&self, name: &'static str, out: &mut Tensors) {
-        out.scope(name, |out| self.tensors(out));
+    pub fn tensors_of(&self, name: &'static str, rows: &[usize], out: &mut Tensors) {
+        out.scope(name, |out| self.tensors(rows, out));
     }
 
     /// `y` (tokens, output) := `x` (tokens, input) times the transposed weight, plus the bias; then `then`.

@@ -77,7 +77,8 @@ pub use linear::Linear;
 pub use mse_head::MseHead;
 pub use norm::{E5, E6, Epsilon, LayerNorm, RmsNorm};
 pub use published::{PublishedPart, TensorNames};
-pub use tensors::{Init, Tensor, Tensors};
+pub use tensors::{HiddenMatrix, Init, Tensor, Tensors};
+pub use zero_plan::Matrices;
 
 pub(crate) use published::NamesMisfit;
 pub(crate) use size::max;
@@ -167,6 +168,10 @@ pub trait Layer<S: Shape, X: Activation> {
     const SAVED: usize;
     /// Bytes of scratch of one call, forward or backward: sums of [`size::bytes`].
     const WORKSPACE: usize;
+    /// What Muon takes for the matrices that [`Layer::tensors`] adds by [`Tensors::hidden`], which it orthogonalizes: those of
+    /// [`size::matrix`], one [and](Matrices::and) another. By default there are none, and AdamW updates all parameters, whatever
+    /// the optimizer.
+    const MATRICES: Matrices = Matrices::NONE;
     /// Floating-point operations of one forward call, by which pipelines are balanced; a multiply-add counts 2. The
     /// default is right for a layer that multiplies each token by all of its parameters, and next to nothing else.
     const OPERATIONS: usize = size::product(&[2, Self::PARAMS, S::TOKENS]);

@@ -1,7 +1,9 @@
 //! Size: arithmetic on the sizes of layers, in constants. Never wraps around: what is too large to count stops the build.
 
-use zero_plan::Message;
 use zero_plan::lines::LINE_BYTES;
+use zero_plan::{Matrices, Message};
+
+use crate::orthogonal::{operations, room_bytes};
 
 /// Operations of one exponential: about what the processor's takes.
 pub(super) const EXP: usize = 20;
@@ -54,6 +56,16 @@ const fn too_large(numbers: &[usize], operator: &str) -> ! {
     }
     message = message.text("; lower the widths of the layer, or the sequences or tokens of a micro-batch");
     panic!("{}", message.as_str());
+}
+
+/// A (rows, columns) matrix that Muon orthogonalizes, where layers compute in `E`: for `MATRICES` of a layer.
+///
+/// # Panics
+/// Z0210 where a `usize` cannot hold its sizes, which in a constant is a build error.
+#[track_caller]
+pub const fn matrix<E>(shape: [usize; 2]) -> Matrices {
+    let operations = operations(shape);
+    Matrices { room_bytes: room_bytes::<E>(shape), operations, operations_max: operations }
 }
 
 /// Bytes that `len` elements take of what a layer saves or works in: whole cache lines.

@@ -20,6 +20,9 @@ pub struct Tensor {
     pub name: String,
     /// Its dims.
     pub shape: Vec<usize>,
+    /// Rows of each matrix of a hidden layer that it is, one after another. Empty where it is none, but an embedding, the weight of a
+    /// head or a norm, or a bias.
+    pub hidden_rows: Vec<usize>,
     /// Whether it is a table of which rows are looked up. Such a table may be left out of weight decay.
     pub embeds: bool,
     /// Its initial values.
@@ -46,10 +49,31 @@ impl Tensor {
         self.shape.len() > 1
     }
 
+    /// The matrices that Muon orthogonalizes, each by itself.
+    pub fn hidden_matrices(&self) -> impl Iterator<Item = HiddenMatrix> {
+        let columns = self.shape.last().copied().unwrap_or_default();
+        self.hidden_rows.iter().scan(self.start, move |next, &rows| {
+            let start = *next;
+            *next += rows * columns;
+            Some(HiddenMatrix { start, rows, columns })
+        })
+    }
+
     /// Whether `#[init]` applies: to matrices that are drawn.
     fn is_drawn_matrix(&self) -> bool {
         self.decays() && matches!(self.init, Init::Normal(_))
     }
+}
+
+/// A matrix of a hidden layer, row-major.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HiddenMatrix {
+    /// Its first element in the flat buffer of the unit.
+    pub start: usize,
+    /// Its rows.
+    pub rows: usize,
+    /// Its columns.
+    pub columns: usize,
 }
 
 /// The list that layers add their tensors to.
@@ -72,7 +96,15 @@ impl Tensors {
         let outer = self.path.open_tensor(name);
         self.scope.push(name);
         let (name, weights) = (self.scope.join("."), self.path.weights(shape.len()));
-        let tensor = Tensor { name, shape: shape.to_vec(), embeds: false, init, start: self.len, weights };
+        let tensor = Tensor {
+            name,
+            shape: shape.to_vec(),
+            hidden_rows: Vec::new(),
+            embeds: false,
+            init,
+            start: self.len,
+            weights,
+        };
         self.scope.pop();
         self.path.close(outer);
         self.len += tensor.len();
@@ -84,6 +116,13 @@ impl Tensors {
     pub fn embedding(&mut self, name: &'static str, shape: &[usize], init: Init) {
         self.add(name, shape, init);
         self.list.iter_mut().last().into_iter().for_each(|tensor| tensor.embeds = true);
+    }
+
+    /// [`Tensors::add`] for the matrix of a hidden layer, or for several with so many rows each, one after another: what Muon updates.
+    /// [`super::Layer::MATRICES`] has to count them.
+    pub fn hidden(&mut self, name: &'static str, rows: &[usize], columns: usize, init: Init) {
+        self.add(name, &[rows.iter().sum(), columns], init);
+        self.list.iter_mut().last().into_iter().for_each(|tensor| tensor.hidden_rows = rows.to_vec());
     }
 
     /// Puts `name.` before the names that `inner` adds.

@@ -176,3 +176,17 @@ fn what_is_said_inside_stays() {
     });
     assert_eq!(found, [Normal(4.0), Zeros, Normal(0.25), Zeros]);
 }
+
+#[test]
+fn matrices_of_hidden_layers_lie_where_their_rows_do() {
+    let mut out = Tensors::default();
+    linear(&mut out);
+    out.scope("attention", |out| out.hidden("qkv", &[4, 2, 2], 3, Init::Zeros));
+    out.embedding("table", &[5, 3], Init::Zeros);
+    out.hidden("out", &[3], 4, Init::Zeros);
+    let list = out.into_list();
+    let matrices: Vec<Vec<HiddenMatrix>> = list.iter().map(|tensor| tensor.hidden_matrices().collect()).collect();
+    let at = |start, rows, columns| HiddenMatrix { start, rows, columns };
+    assert_eq!(matrices, [vec![], vec![], vec![at(8, 4, 3), at(20, 2, 3), at(26, 2, 3)], vec![], vec![at(47, 3, 4)]]);
+    assert_eq!((&*list[2].name, &list[2].shape[..]), ("attention.qkv", &[8, 3][..]));
+}

@@ -134,3 +134,42 @@ fn an_attention_saves_what_it_reads_again() {
     assert_eq!(saved, lines(tokens * 3 * HIDDEN) + lines(tokens * HIDDEN) + lines(tokens * HEADS));
     assert_eq!(<SwiGlu<3, 5> as Layer<Small, Features<3>>>::SAVED, lines(tokens * 10));
 }
+
+/// Of a layer that is computed in f32, as its tensors list them.
+fn matrices<X: Activation, L: Layer<Small, X>>() -> (Matrices, Vec<[usize; 2]>) {
+    let mut tensors = Tensors::default();
+    L::tensors(&mut tensors);
+    let list = tensors.into_list();
+    let shapes = list.iter().flat_map(Tensor::hidden_matrices).map(|matrix| [matrix.rows, matrix.columns]).collect();
+    (L::MATRICES, shapes)
+}
+
+fn of_shapes(shapes: &[[usize; 2]]) -> (Matrices, Vec<[usize; 2]>) {
+    let all = shapes.iter().fold(Matrices::NONE, |all, &shape| all.and(size::matrix::<f32>(shape)));
+    (all, shapes.to_vec())
+}
+
+#[test]
+fn matrices_of_hidden_layers_are_counted_each_by_itself() {
+    let attention = [[60, 24], [30, 24], [30, 24], [24, 60]];
+    assert_eq!(matrices::<Features<HIDDEN>, Attention<HIDDEN, Everything>>(), of_shapes(&attention));
+    let fused = matrices::<Features<HIDDEN>, CausalSelfAttention<HIDDEN, HEADS>>();
+    assert_eq!(fused, of_shapes(&[[HIDDEN, HIDDEN]; 4]));
+    assert_eq!(matrices::<Features<3>, SwiGlu<3, 5>>(), of_shapes(&[[5, 3], [5, 3]]));
+    let chain = matrices::<Features<3>, (Silent, RmsNorm<3>, Residual<Linear<3, 3>>, Silu, Linear<3, 7, false>)>();
+    assert_eq!(chain, of_shapes(&[[3, 3], [7, 3]]));
+    assert_eq!(matrices::<Tokens, Embedding<9, 8, 3>>(), of_shapes(&[]));
+    assert_eq!(matrices::<Features<3>, LmHead<3, 9>>(), of_shapes(&[]));
+}
+
+/// The room is that of the largest, the operations are those of all.
+#[test]
+fn matrices_take_turns_in_one_room() {
+    let [small, large] = [[2, 3], [64, 64]].map(size::matrix::<f32>);
+    let operations = small.operations + large.operations;
+    let both = Matrices { operations, ..large };
+    assert_eq!([small.and(large), large.and(small)], [both; 2]);
+    assert_eq!(Matrices::NONE.and(small), small);
+    let operations = 5 * 3 * 2 * 64 * 64 * 64;
+    assert_eq!(large, Matrices { room_bytes: 4 * 64 * 64 * 4 + 64, operations, operations_max: operations });
+}

@@ -80,7 +80,7 @@ fn by_unit(plan: &Plan, ranks: &[MeanRank]) -> Table {
             matches!(op, Op::Gather { .. } | Op::Wait { .. } | Op::Convert { .. } | Op::Release { .. })
         }),
         ("parcels", |op| matches!(op, Op::Receive { .. } | Op::Send { .. })),
-        ("update", |op| matches!(op, Op::Update { .. })),
+        ("update", |op| matches!(op, Op::Momentum { .. } | Op::Update { .. })),
     ];
     let headings = computed.iter().flat_map(|(name, _)| [*name, "GFLOP/s"]).chain(moved.iter().map(|(name, _)| *name));
     let mut table = Table::new("unit", headings.map(str::to_owned).collect());

@@ -146,7 +146,8 @@ fn rank_name(plan: &Plan, rank: usize) -> String {
 
 fn row(op: Op) -> usize {
     match op {
-        Op::Forward { .. } | Op::Recompute { .. } | Op::Backward { .. } | Op::Update { .. } => COMPUTE,
+        Op::Forward { .. } | Op::Recompute { .. } | Op::Backward { .. } => COMPUTE,
+        Op::Momentum { .. } | Op::Update { .. } => COMPUTE,
         _ => COMMUNICATION,
     }
 }
@@ -197,7 +198,7 @@ mod tests {
                     assert_eq!(args["bytes"].as_u64().unwrap_or(0), work.bytes as u64, "{op:?}: {event}");
                     assert_eq!(args["gflop"].as_f64().unwrap_or(0.0) * 1e9, work.operations as f64, "{op:?}: {event}");
                     assert_eq!(args["bucket"].as_u64(), op.bucket().map(|bucket| bucket as u64), "{op:?}: {event}");
-                    let computes = work.operations > 0 || matches!(op, Op::Update { .. });
+                    let computes = work.operations > 0 || matches!(op, Op::Momentum { .. } | Op::Update { .. });
                     assert_eq!(event["tid"] == COMPUTE, computes, "{op:?}: {event}");
                 }
             }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer};
-use zero_plan::DeviceKind;
+use zero_plan::{Config, DeviceKind};
 
 use super::checkpoint_arguments::{CheckpointArguments, Resume};
 use super::learning_rate::{Fall, LearningRate};
@@ -25,6 +25,9 @@ pub const PROFILED_STEPS_MAX: u64 = 10;
 const LINES: u64 = 100;
 /// Of so many steps, at least one is printed, however long a run is. The help of `--log-every` says so.
 const LOG_EVERY_MAX: u64 = 1000;
+
+/// The decay of momentum, as published (Jordan et al., 2024). The help of `--momentum` says so.
+const MOMENTUM: f64 = 0.95;
 
 /// The learning rate of the last step, as a share of the highest.
 const LR_MIN_RATIO: f64 = 0.1;
@@ -86,6 +89,9 @@ pub struct RunArguments {
     /// Decay of the second moment
     #[arg(long, default_value_t = 0.95, value_name = "RATE", value_parser = below_one, help_heading = OPTIMIZER)]
     pub beta2: f64,
+    /// Decay of the momentum of matrices that Muon updates; without it, 0.95
+    #[arg(long, value_name = "RATE", value_parser = below_one, help_heading = OPTIMIZER)]
+    pub momentum: Option<f64>,
     /// Added to the root of the second moment
     #[arg(long, default_value_t = 1e-8, value_name = "VALUE", value_parser = positive, help_heading = OPTIMIZER)]
     pub epsilon: f64,
@@ -160,7 +166,7 @@ impl ValueEnum for LrSchedule {
 }
 
 const TRAINING: &str = "Training";
-const OPTIMIZER: &str = "Optimizer (AdamW)";
+const OPTIMIZER: &str = "Optimizer";
 const OUTPUT: &str = "Output";
 const WEIGHTS: &str = "Published weights";
 pub(super) const PLAN: &str = "Instead of a run";
@@ -176,13 +182,17 @@ impl RunArguments {
         self.plan || self.schedule || self.prove || self.sizes
     }
 
-    /// Rejects arguments that contradict one another, or the device that the program is built for.
+    /// Rejects arguments that contradict one another, or the configuration that the program is built for.
     ///
     /// # Errors
     /// Z0350.
-    pub fn check(&self, device: DeviceKind) -> Result<(), Error> {
+    pub fn check(&self, config: &Config) -> Result<(), Error> {
         let contradictions = [
-            (self.eager && device != DeviceKind::Cuda).then(|| {
+            self.momentum.filter(|_| !config.optimizer.orthogonalizes()).map(|momentum| {
+                let what = format!("--momentum {momentum} is about Muon, and this program is built for AdamW");
+                (what, "leave it out, or build from a spec with `optimizer: Muon`")
+            }),
+            (self.eager && config.device != DeviceKind::Cuda).then(|| {
                 let what = "--eager is about steps on GPUs, and this program is built for the processor".to_owned();
                 (what, "leave it out")
             }),
@@ -274,6 +284,7 @@ impl RunArguments {
             lr: self.learning_rate().at(step),
             beta1: self.beta1,
             beta2: self.beta2,
+            momentum: self.momentum.unwrap_or(MOMENTUM),
             epsilon: self.epsilon,
             weight_decay: self.weight_decay,
             clip: (self.clip > 0.0).then_some(self.clip),
@@ -284,6 +295,7 @@ impl RunArguments {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use zero_plan::OptimizerKind;
 
     use super::*;
 
@@ -295,8 +307,17 @@ mod tests {
 
     fn parsed(arguments: &[&str]) -> Result<RunArguments, String> {
         let parsed = Command::try_parse_from(["train"].iter().chain(arguments)).map_err(|error| error.to_string())?;
-        parsed.run.check(DeviceKind::Cpu).map_err(|error| error.to_string())?;
+        parsed.run.check(&Config::PLAIN).map_err(|error| error.to_string())?;
         Ok(parsed.run)
+    }
+
+    #[test]
+    fn momentum_is_for_muon() {
+        let muon = Config { optimizer: OptimizerKind::Muon, ..Config::PLAIN };
+        let of = |arguments: &[&str]| Command::try_parse_from(["train"].iter().chain(arguments)).expect("numbers").run;
+        let given = of(&["--momentum=0.8"]);
+        assert!(given.check(&muon).is_ok());
+        assert_eq!((given.hyper(0).momentum, of(&[]).hyper(0).momentum), (0.8, 0.95));
     }
 
     #[test]
@@ -313,7 +334,8 @@ mod tests {
             "--clip=0.6",
         ]);
         let run = run.unwrap();
-        let expected = Hyper { lr: 0.5, beta1: 0.8, beta2: 0.7, epsilon: 1e-3, weight_decay: 0.3, clip: Some(0.6) };
+        let (beta1, beta2, momentum) = (0.8, 0.7, 0.95);
+        let expected = Hyper { lr: 0.5, beta1, beta2, momentum, epsilon: 1e-3, weight_decay: 0.3, clip: Some(0.6) };
         assert_eq!(run.hyper(2), expected);
         assert_eq!((run.hyper(0).lr, run.hyper(8).lr), (0.25, 0.125));
         assert_eq!(parsed(&["--clip=0"]).unwrap().hyper(0).clip, None);
@@ -383,6 +405,7 @@ mod tests {
                 "--decay 10 does not fit after --warmup 95 into --steps 100",
             ),
             (&["--held-out=0", "--held-out-every=3"], "--held-out-every 3 asks for what --held-out 0 skips"),
+            (&["--momentum=0.9"], "--momentum 0.9 is about Muon, and this program is built for AdamW"),
             (&["--eager"], "--eager is about steps on GPUs, and this program is built for the processor"),
         ] {
             let error = parsed(arguments).expect_err("a contradiction");

@@ -90,8 +90,18 @@ mod tests {
 
     #[test]
     fn z0353_argument_out_of_range() {
-        let numbers =
-            ["lr", "beta1", "beta2", "lr-min-ratio", "clip", "weight-decay", "epsilon", "temperature", "top-p"];
+        let numbers = [
+            "lr",
+            "beta1",
+            "beta2",
+            "momentum",
+            "lr-min-ratio",
+            "clip",
+            "weight-decay",
+            "epsilon",
+            "temperature",
+            "top-p",
+        ];
         for name in numbers {
             for value in ["-1", "-1e-3", "-inf", "NaN", "inf", "x", "1e-400", "1e300"] {
                 let told = told(&[&format!("--{name}"), value]);
@@ -108,9 +118,15 @@ mod tests {
                 assert!(told.contains(": expected a whole number from "), "{told}");
             }
         }
-        for (name, bad) in
-            [("lr", "0"), ("epsilon", "0"), ("beta1", "1"), ("beta2", "1"), ("lr-min-ratio", "1.1"), ("top-p", "0")]
-        {
+        for (name, bad) in [
+            ("lr", "0"),
+            ("epsilon", "0"),
+            ("beta1", "1"),
+            ("beta2", "1"),
+            ("momentum", "1"),
+            ("lr-min-ratio", "1.1"),
+            ("top-p", "0"),
+        ] {
             assert!(told(&[&format!("--{name}={bad}")]).starts_with("error[Z0353]: "), "{name}");
         }
         for name in ["threads", "held-out-every", "log-every", "top-k"] {

@@ -2,6 +2,7 @@
 //! Never prints.
 
 use serde_json::{Map, Value};
+use zero_plan::OptimizerKind;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Manifest, PlanInfo};
 use crate::weights::FirstTen;
@@ -32,6 +33,7 @@ const CHANGES: &[(&str, Change)] = &[
     ("no_decay_embeddings", Change::Told),
     ("beta1", Change::Told),
     ("beta2", Change::Told),
+    ("momentum", Change::Told),
     ("epsilon", Change::Told),
     ("clip", Change::Told),
     ("held_out", Change::Free),
@@ -75,13 +77,19 @@ fn differing(kind: Change, own: &Map<String, Value>, theirs: &Map<String, Value>
         .collect()
 }
 
-/// Refuses to go on from a checkpoint with other arguments than a run can change, or with other data.
+/// Refuses to go on from a checkpoint with other arguments than a run can change, with another optimizer, or with other data.
 ///
 /// # Errors
 /// Z0394.
-pub fn require(checkpoint: &Checkpoint, own: &Map<String, Value>, data: &str) -> Result<(), CheckpointError> {
+pub fn require(
+    checkpoint: &Checkpoint,
+    own: &Map<String, Value>,
+    optimizer: OptimizerKind,
+    data: &str,
+) -> Result<(), CheckpointError> {
     let manifest = &checkpoint.manifest;
     let mut differences = differing(Change::Refused, own, &manifest.arguments);
+    differences.extend(other_optimizer(optimizer, manifest.plan.optimizer));
     if data != manifest.data.fingerprint {
         let (theirs, what) = (&manifest.data.fingerprint, &manifest.data.description);
         differences
@@ -91,6 +99,11 @@ pub fn require(checkpoint: &Checkpoint, own: &Map<String, Value>, data: &str) ->
         return Ok(());
     }
     Err(CheckpointError::OtherRun { path: checkpoint.path.clone(), differences: FirstTen(differences) })
+}
+
+/// That the optimizer is another one, if it is: what one keeps of gradients is nothing that the other could go on from.
+fn other_optimizer(own: OptimizerKind, theirs: OptimizerKind) -> Option<String> {
+    (own != theirs).then(|| format!("optimizer: {own:?} instead of {theirs:?}, in the spec"))
 }
 
 /// What differs from when the checkpoint was written, in lines.
@@ -159,6 +172,20 @@ mod tests {
         assert_eq!(differing(Change::Refused, &after, &before), ["--seed: 1 instead of 0"]);
         assert_eq!(differing(Change::Told, &arguments(&["--warmup=3"]), &before)[1], "--warmup: 3 instead of none");
         assert_eq!(differing(Change::Refused, &before, &before), [""; 0]);
+    }
+
+    /// A checkpoint that says nothing of it is of AdamW, as all were before there was a choice.
+    #[test]
+    fn z0394_another_optimizer_is_refused() {
+        use OptimizerKind::{AdamW, Muon};
+        let refused = Some("optimizer: Muon instead of AdamW, in the spec".to_owned());
+        assert_eq!((other_optimizer(Muon, AdamW), other_optimizer(Muon, Muon)), (refused, None));
+        assert_eq!(other_optimizer(AdamW, Muon).as_deref(), Some("optimizer: AdamW instead of Muon, in the spec"));
+        let written = |plan: &PlanInfo| serde_json::to_value(plan).expect("a plan");
+        let usual = written(&PlanInfo::default());
+        assert_eq!(usual.get("optimizer"), None);
+        assert_eq!(serde_json::from_value::<PlanInfo>(usual).expect("a plan").optimizer, AdamW);
+        assert_eq!(written(&PlanInfo { optimizer: Muon, ..PlanInfo::default() })["optimizer"], "Muon");
     }
 
     #[test]

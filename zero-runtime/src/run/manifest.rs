@@ -69,6 +69,7 @@ pub fn plan_info(plan: &Plan) -> PlanInfo {
         reduce_width: precision.reduce.name().to_owned(),
         master_width: precision.master.name().to_owned(),
         moments_width: precision.moments.name().to_owned(),
+        optimizer: config.optimizer,
     }
 }
 

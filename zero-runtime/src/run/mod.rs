@@ -239,7 +239,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
         shown.map(|()| ExitCode::SUCCESS)
     } else {
         role.and_then(|role| {
-            arguments.check(M::PLAN.config.device)?;
+            arguments.check(&M::PLAN.config)?;
             require_restarts(&role, arguments.checkpoints.restarts)?;
             require_names::<M>()?;
             if speaks {

@@ -175,7 +175,7 @@ fn open<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
 ) -> Result<OpenedCheckpoint, CheckpointError> {
     let checkpoint = Checkpoint::open(path)?;
     let tensors = checkpoint.require_model::<M>()?;
-    continuity::require(&checkpoint, &arguments(job), &data_fingerprint(job))?;
+    continuity::require(&checkpoint, &arguments(job), M::PLAN.config.optimizer, &data_fingerprint(job))?;
     let chunks: Vec<_> = checkpoint.chunks_for(&tensors, engine)?.into_iter().collect();
     let threads = Threads::new(job.arguments.threads, engine.plan()).per_rank.get();
     checkpoint.verify(&chunks, threads, &|_| {})?;

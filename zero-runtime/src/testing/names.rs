@@ -1,7 +1,7 @@
 //! Names: what an element that a check objects to is called: the layer, the tensor, the place in it.
 
 use super::trial::{ALL, DX, Unwritten, Y};
-use crate::layer::{Activation, Layer, Shape, Tensor, Tensors};
+use crate::layer::{Activation, HiddenMatrix, Layer, Matrices, Shape, Tensor, Tensors, size};
 
 /// A layer as errors name it.
 pub(super) struct LayerNames {
@@ -21,7 +21,19 @@ impl LayerNames {
         if named != L::PARAMS {
             names.object(&format!("`tensors` names {named} parameters, but `PARAMS` is {}", L::PARAMS));
         }
+        names.require_matrices(L::MATRICES);
         names
+    }
+
+    /// Objects unless a layer that computes in f32 says of its matrices what its tensors come to.
+    fn require_matrices(&self, said: Matrices) {
+        let listed = self.tensors.iter().flat_map(Tensor::hidden_matrices);
+        let listed = listed.fold(Matrices::NONE, |all, HiddenMatrix { rows, columns, .. }| {
+            all.and(size::matrix::<f32>([rows, columns]))
+        });
+        if listed != said {
+            self.object(&format!("the matrices of `tensors` take {listed:?}, but `MATRICES` is {said:?}"));
+        }
     }
 
     /// Panics with what is wrong.

@@ -11,13 +11,15 @@ const LENGTHS: [usize; 6] = [1, 7, 8, 9, 2048, 4099];
 fn all_ops<D: Device, E: Element>(device: &D, len: usize, before: usize) -> Vec<Vec<u8>> {
     let x = Shifted::<D, E>::new(device, len, before, 1);
     let y = |seed| Shifted::<D, E>::new(device, len, before, seed);
-    let (mut copied, mut filled, mut sum, mut product, mut scaled) = (y(2), y(3), y(4), y(5), y(6));
+    let (mut copied, mut filled, mut sum, mut product) = (y(2), y(3), y(4), y(5));
+    let (mut scaled, mut blended) = (y(6), y(7));
     device.copy(copied.view_mut(), x.view());
     device.fill(filled.view_mut(), E::narrow(0.3));
     device.add(sum.view_mut(), x.view());
     device.mul(product.view_mut(), x.view());
     device.scale(scaled.view_mut(), 0.3);
-    [copied, filled, sum, product, scaled].iter().map(|y| y.bytes(device)).collect()
+    device.axpby(0.3, x.view(), -1.7, blended.view_mut());
+    [copied, filled, sum, product, scaled, blended].iter().map(|y| y.bytes(device)).collect()
 }
 
 fn are_alike<E: Element>() {

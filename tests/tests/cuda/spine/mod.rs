@@ -4,6 +4,7 @@
 mod carried;
 mod elementwise;
 mod graphs;
+mod muon;
 mod optimizer;
 mod products;
 mod queues;

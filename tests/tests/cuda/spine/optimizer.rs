@@ -10,6 +10,7 @@ const HYPER: HyperBlock = HyperBlock {
     lr: 1e-2,
     beta1: 0.9,
     beta2: 0.999,
+    momentum: 0.95,
     epsilon: 1e-8,
     weight_decay: 0.1,
     clip: 1.0,

@@ -97,6 +97,7 @@ const HYPER: HyperBlock = HyperBlock {
     lr: 0.1,
     beta1: 0.9,
     beta2: 0.5,
+    momentum: 0.95,
     epsilon: 1e-8,
     weight_decay: 0.2,
     clip: f64::INFINITY,

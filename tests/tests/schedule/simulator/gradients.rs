@@ -151,7 +151,11 @@ impl World<'_> {
     }
 
     pub(super) fn spread(&mut self, rank: usize, bucket: usize, axis: Axis) -> Done {
+        let spreads_directions = axis == Axis::Zero && self.plan.config.stage > 0;
         for unit in self.members(bucket) {
+            if spreads_directions && !self.plan.tables().is_orthogonalized(unit) {
+                continue;
+            }
             if axis == Axis::Replica {
                 for (replica, peer) in self.replica_peers(rank).into_iter().enumerate() {
                     let sum = self.read_sum(peer, unit, replica)?;
@@ -205,22 +209,60 @@ impl World<'_> {
         self.trees.in_order(&rounds)
     }
 
+    /// What a rank updates a part of a unit by; before the agreement, what it has summed of it.
+    fn updates_by(&self, rank: usize, unit: usize, part: usize) -> Option<Result<Tree, String>> {
+        let (zero, replica) = (part / self.replicas(), part % self.replicas());
+        if !self.plan.config.shards_optimizer() && self.ranks[rank].agreed == Some(self.pass) {
+            return Some(self.read_local(rank, unit, part));
+        }
+        (zero == self.ranks[rank].at.zero).then(|| self.read_sum(rank, unit, replica))
+    }
+
+    fn read_local(&self, rank: usize, unit: usize, part: usize) -> Result<Tree, String> {
+        self.ranks[rank].gradients.read(self.local(unit, part), self.part_len(unit)).copied()
+    }
+
+    fn require_tree(&self, unit: usize, part: usize, found: Tree, expected: Tree) -> Done {
+        let show = |tree| self.trees.show(tree);
+        require(found == expected, || format!("{unit}[{part}] is {}, not {}", show(found), show(expected)))
+    }
+
     /// That a rank has the sums that it updates a unit with.
     pub(super) fn require_sums(&mut self, rank: usize, unit: usize) -> Done {
-        let replicas = self.replicas();
         for part in 0..self.plan.config.mesh.data_ranks() {
-            let (zero, replica) = (part / replicas, part % replicas);
-            let sum = if !self.plan.config.shards_optimizer() && self.ranks[rank].agreed == Some(self.pass) {
-                let start = self.local(unit, part);
-                *self.ranks[rank].gradients.read(start, self.part_len(unit))?
-            } else if zero == self.ranks[rank].at.zero {
-                self.read_sum(rank, unit, replica)?
-            } else {
-                continue;
-            };
+            let Some(sum) = self.updates_by(rank, unit, part) else { continue };
             let expected = self.expected(unit, part);
-            let show = |tree| self.trees.show(tree);
-            require(sum == expected, || format!("{unit}[{part}] is {}, not {}", show(sum), show(expected)))?;
+            self.require_tree(unit, part, sum?, expected)?;
+        }
+        Ok(())
+    }
+
+    /// Puts directions in the place of the sums that they are made of.
+    pub(super) fn momentum(&mut self, rank: usize, unit: usize) -> Done {
+        require(self.ranks[rank].agreed == Some(self.pass), || "the norm is not agreed on".to_owned())?;
+        self.require_sums(rank, unit)?;
+        for part in 0..self.plan.config.mesh.data_ranks() {
+            let Some(sum) = self.updates_by(rank, unit, part) else { continue };
+            let direction = self.trees.direction(sum?);
+            if self.plan.config.shards_optimizer() {
+                self.write_sum(rank, unit, part % self.replicas(), direction)?;
+            } else {
+                let (start, len) = (self.local(unit, part), self.part_len(unit));
+                self.ranks[rank].gradients.write(start, len, direction)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// That a rank has the directions of a unit, its own where it makes them, and all of them where it reads them whole.
+    pub(super) fn require_directions(&mut self, rank: usize, unit: usize) -> Done {
+        for part in 0..self.plan.config.mesh.data_ranks() {
+            let sum = self.expected(unit, part);
+            let expected = self.trees.direction(sum);
+            let own = self.updates_by(rank, unit, part);
+            for found in own.into_iter().chain([self.read_local(rank, unit, part)]) {
+                self.require_tree(unit, part, found?, expected)?;
+            }
         }
         Ok(())
     }

@@ -98,7 +98,11 @@ impl World<'_> {
 
     pub(super) fn update(&mut self, rank: usize, unit: usize) -> Done {
         require(self.ranks[rank].agreed == Some(self.pass), || "the norm is not agreed on".to_owned())?;
-        self.require_sums(rank, unit)?;
+        if self.plan.tables().is_orthogonalized(unit) {
+            self.require_directions(rank, unit)?;
+        } else {
+            self.require_sums(rank, unit)?;
+        }
         let own = &mut self.ranks[rank];
         for (zero, updates) in own.parameters[unit].iter_mut().enumerate() {
             let is_own = !self.plan.config.shards_optimizer() || zero == own.at.zero;

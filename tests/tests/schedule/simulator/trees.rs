@@ -16,6 +16,8 @@ pub struct Leaf {
 enum Node {
     Leaf(Leaf),
     Sum(Tree, Tree),
+    /// What Muon makes of a sum.
+    Direction(Tree),
 }
 
 /// A sum, by its number: equal where leaves and shape are.
@@ -44,6 +46,10 @@ impl Trees {
         self.number(Node::Sum(a, b))
     }
 
+    pub fn direction(&mut self, sum: Tree) -> Tree {
+        self.number(Node::Direction(sum))
+    }
+
     /// Terms added one after the other.
     pub fn in_order(&mut self, terms: &[Tree]) -> Tree {
         let (first, rest) = terms.split_first().expect("a sum of something");
@@ -66,6 +72,7 @@ impl Trees {
             Node::Leaf(Leaf { pass, unit, micro_batch, data_rank, part }) => {
                 format!("{unit}@{micro_batch} of {data_rank} [{part}, pass {pass}]")
             }
+            Node::Direction(sum) => format!("the direction of {}", self.show(sum)),
             Node::Sum(a, b) => format!("({} + {})", self.show(a), self.show(b)),
         }
     }

@@ -178,6 +178,14 @@ pub(super) const CODES: &[Code] = &[
         example: "const HEAD_DIM: usize = 20; // and a spec with `attention: Cudnn`",
     },
     Code {
+        code: "Z0229",
+        title: "Muon without a matrix",
+        explanation: "Muon updates the matrices of hidden layers, and AdamW all other parameters: embeddings, heads, gains and \
+            biases. The model has none of the first kind, so `optimizer: Muon` would change nothing. Remove it. A layer of \
+            your own names its matrices by `Tensors::hidden` and counts them in `MATRICES`; without these, AdamW updates it.",
+        example: "#[zero(stage = 1, optimizer = Muon)] // and a model of an `Embedding` and an `LmHead`",
+    },
+    Code {
         code: "Z0290",
         title: "unsound layout",
         explanation: "Every parameter must have one owner, and regions of the arena must be in bounds and apart. This \

@@ -109,9 +109,9 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0394",
         title: "checkpoint of another run",
-        explanation: "What a run goes on from has to be its own: the seed and the data are part of what it is, and a run \
-            with others would be neither the one nor the other. The message lists what differs. Learning rates, steps and \
-            the optimizer's numbers may change, which is told. To train the same parameters on other data, begin a new run \
+        explanation: "What a run goes on from has to be its own: the seed, the optimizer and the data are part of what it \
+            is, and a run with others would be neither the one nor the other. The message lists what differs. Learning rates, \
+            steps and the optimizer's numbers may change, which is told. To train the same parameters on other data, begin a new run \
             with `--init`.",
         example: "./zero3 --checkpoint runs/a --resume --seed 1",
     },

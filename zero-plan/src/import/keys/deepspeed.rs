@@ -1,6 +1,6 @@
 //! DeepSpeed: what it reads from its JSON. Names are from its documentation and sources, version 0.18; the reasons are our own.
 
-use super::Expects::{Anything, Flag, Group, Section, Whole};
+use super::Expects::{Anything, Flag, Group, Name, Section, Whole};
 use super::Meaning::{Always, Argument, Lost, Used};
 use super::*;
 
@@ -11,7 +11,7 @@ pub(in crate::import) const DEEPSPEED: &[KeyRow] = &[
     row("gradient_accumulation_steps", STEPS, Used),
     row("managed_gradient_accumulation", Flag, Always(true, "a step is whole: its micro-batches are in the schedule")),
     row("optimizer", Section, Used),
-    row("optimizer.type", Anything, OF_THE_OPTIMIZER),
+    row("optimizer.type", Name, Used),
     row("optimizer.params", Anything, OF_THE_OPTIMIZER),
     row("optimizer.legacy_fusion", Flag, TUNING),
     row("scheduler", Anything, Argument("`--lr-schedule`, `--warmup`, `--decay`, `--lr-min-ratio`")),
@@ -115,7 +115,11 @@ pub(in crate::import) const DEEPSPEED: &[KeyRow] = &[
     row("zero_optimization.legacy_stage1", Flag, TUNING),
     row("zero_optimization.log_trace_cache_warnings", Flag, LOGGING),
     row("zero_optimization.enable_sanity_checks", Flag, Always(true, "schedules are proven before a run")),
-    row("zero_optimization.save_muon_momentum_buffer_in_memory", Flag, OTHER_TRAINING),
+    row(
+        "zero_optimization.save_muon_momentum_buffer_in_memory",
+        Flag,
+        Always(true, "momentum lies in the arena, as all states of the optimizer do"),
+    ),
     row("zero_allow_untested_optimizer", Flag, OF_THE_OPTIMIZER),
     row("zero_force_ds_cpu_optimizer", Flag, OFFLOAD),
     row("activation_checkpointing", Anything, CHECKPOINTING),

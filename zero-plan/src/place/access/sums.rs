@@ -97,7 +97,12 @@ impl OfOp<'_, '_> {
         }
     }
 
-    /// The sum of a unit's gradients, as an update needs it.
+    /// What an update of a unit finds in the place of its sums.
+    pub(super) fn updates_by(&self, unit: usize) -> Content {
+        if self.plan.tables().is_orthogonalized(unit) { Content::Direction { unit } } else { self.summed(unit) }
+    }
+
+    /// The sum of a unit's gradients over all ranks.
     pub(super) fn summed(&self, unit: usize) -> Content {
         let has_tied = self.plan.tables().tied_to(unit).is_some() && self.plan.placements[unit].padded > 0;
         let of = if has_tied { Gradients::OfTie } else { Gradients::OfAll };
@@ -117,12 +122,13 @@ impl OfOp<'_, '_> {
         self.note(own.at, to, self.summed(owner), start, true);
     }
 
-    /// Takes what each rank along an axis has summed. A part that a mate takes for the host is read where that mate
+    /// Takes what each rank along an axis has summed, or the directions that it has made of that. A part that a mate takes for the host is read where that mate
     /// wants it.
     pub(super) fn spread(&mut self, bucket: usize, axis: Axis) {
-        let own = self.own;
-        for unit in self.units_of(bucket) {
-            let content = self.summed(unit);
+        let (own, tables) = (self.own, self.plan.tables());
+        let spreads_directions = self.plan.config.spreads_directions(axis);
+        for unit in self.units_of(bucket).filter(|&unit| tables.is_spread(unit, axis)) {
+            let content = if spreads_directions { self.updates_by(unit) } else { self.summed(unit) };
             for index in 0..self.plan.config.mesh.len(axis) {
                 let peer = own.along(axis, index);
                 let whole = peer.reduced(unit);

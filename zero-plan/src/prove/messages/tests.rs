@@ -2,7 +2,7 @@
 
 use super::{Posting, messages, needs, posted};
 use crate::build::PlanBuf;
-use crate::config::{Config, Often, Order, Precision, TransportKind, Width};
+use crate::config::{Config, Often, OptimizerKind, Order, Precision, TransportKind, Width};
 use crate::groups::Groups;
 use crate::mesh::{Axis, Mesh};
 use crate::pipeline::Pass;
@@ -12,12 +12,13 @@ use crate::postings::{Moment, Payload};
 use crate::prove::hosts_tests::unit;
 use crate::prove::{Flaw, Ranks, prove};
 use crate::schedule::Op;
-use crate::unit::Unit;
+use crate::unit::{Matrices, Unit};
 
 /// Four units, of which the last may be tied to the first, over hosts.
 fn planned<R>(config: Config, ties: bool, with: impl FnOnce(&Plan) -> R) -> R {
     let last = if ties { Unit { source: 0, takes: 900, ..unit(3, 0) } } else { unit(3, 700) };
-    let units = [unit(0, 900), unit(1, 40), unit(2, 300), last];
+    let matrices = Matrices { room_bytes: 77, operations: 9, operations_max: 5 };
+    let units = [unit(0, 900), Unit { matrices, ..unit(1, 40) }, Unit { matrices, ..unit(2, 300) }, last];
     let config = Config { transport: TransportKind::Cluster, prefetch: config.prefetch.max(1), ..config };
     PlanBuf::new("Four", config, &units).with(with)
 }
@@ -56,7 +57,7 @@ fn meshes() -> Vec<Mesh> {
 fn messages_of_all_ways_to_share_work_over_hosts_are_proven() {
     let narrow = Precision { compute: Width::BF16, params: Width::BF16, reduce: Width::BF16, ..Precision::default() };
     let wide = Precision { params: Width::BF16, ..Precision::default() };
-    let (mut proven, mut tied) = (0, 0);
+    let (mut proven, mut tied, mut refused) = (0, 0, 0);
     for mesh in meshes() {
         for stage in 0..=3 {
             for (precision, micro_batches, reduce, gather, bucket_bytes) in [
@@ -80,12 +81,23 @@ fn messages_of_all_ways_to_share_work_over_hosts_are_proven() {
                             .unwrap_or_else(|flaw| panic!("{config:?}, ties: {ties}: {flaw}"));
                         proven += 1;
                         tied += usize::from(ties && mesh.pipeline > 1);
+                        let muon = Config { optimizer: OptimizerKind::Muon, ..config };
+                        let is_proven = planned(muon, ties, |plan| prove(plan).map(drop));
+                        match is_proven {
+                            Ok(()) => assert!(!planned(muon, ties, |plan| plan.config.sends_directions()), "{muon:?}"),
+                            // Nothing waits until directions have left, so a spec of it is refused.
+                            Err(flaw) => {
+                                assert!(planned(muon, ties, |plan| plan.config.sends_directions()), "{muon:?}: {flaw}");
+                                refused += 1;
+                            }
+                        }
                     }
                 }
             }
         }
     }
     assert!(proven > 500 && tied > 50, "{proven} plans, {tied} with ties over pipeline stages");
+    assert!(refused > 50 && refused < proven / 2, "{refused} of {proven} send directions from host to host");
 }
 
 /// Calls back with a training step of small plans whose messages are of all kinds.

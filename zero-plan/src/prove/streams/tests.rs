@@ -5,14 +5,14 @@ use super::clock::{OpNumber, StreamChain};
 use super::walk::is_done_by;
 use super::*;
 use crate::build::PlanBuf;
-use crate::config::{Config, DeviceKind, Often, Order, Precision, Recompute, TransportKind, Width};
+use crate::config::{Config, DeviceKind, Often, OptimizerKind, Order, Precision, Recompute, TransportKind, Width};
 use crate::layout::Kind;
 use crate::mesh::{Coordinates, Mesh};
 use crate::place::{Access, Place, Position};
 use crate::plan::PipelineStage;
 use crate::schedule::{Op, Parcel};
 use crate::streams::{Queued, Stream};
-use crate::unit::Unit;
+use crate::unit::{Matrices, Unit};
 
 const CUDA: Config = Config {
     mesh: Mesh::of_zero(2),
@@ -22,7 +22,10 @@ const CUDA: Config = Config {
     ..Config::PLAIN
 };
 
-/// Units with so many parameters; the last is tied to the first where it is to be. Every second one but the last caches.
+const MATRICES: Matrices = Matrices { room_bytes: 77, operations: 9, operations_max: 5 };
+
+/// Units with so many parameters; the last is tied to the first where it is to be. Every second one but the last caches, and
+/// all but the first have matrices.
 fn units(params: &[usize], is_tied: bool) -> Vec<Unit> {
     let unit = |(source, &own): (usize, &usize)| Unit {
         position: source,
@@ -36,6 +39,7 @@ fn units(params: &[usize], is_tied: bool) -> Vec<Unit> {
         targets_bytes: 25,
         operations: 7,
         cache_bytes: if source % 2 == 1 && source + 1 < params.len() { 300 } else { 0 },
+        matrices: if source > 0 { MATRICES } else { Matrices::NONE },
         ..Unit::NONE
     };
     let mut units: Vec<Unit> = params.iter().enumerate().map(unit).collect();
@@ -72,6 +76,11 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
         add(Config { micro_batches: 2, gather: Often::PerStep, reduce: Often::PerStep, ..base }, &[4, 7, 9], false);
         add(Config { gather: Often::PerStep, prefetch: 1, ..base }, &[4, 7, 0], true);
         add(Config { recompute: Recompute::Every(2), prefetch: 1, ..base }, &[4, 7, 9, 5], false);
+        let muon = Config { optimizer: OptimizerKind::Muon, prefetch: 1, ..base };
+        add(muon, &[40, 7, 90, 12, 30], false);
+        add(Config { mesh: mesh(1, 3, 2), micro_batches: 2, bucket_bytes: 3000, ..muon }, &[9, 70, 20, 30], false);
+        add(Config { micro_batches: 2, reduce: Often::PerStep, precision: narrow, ..muon }, &[7, 90, 40, 0], true);
+        add(Config { mesh: mesh(2, 2, 1), micro_batches: 2, ..muon }, &[4, 7, 9, 8, 0], true);
         let piped = Config { mesh: mesh(2, 1, 1), micro_batches: 4, prefetch: 1, ..base };
         add(Config { order: Order::GPipe, ..piped }, &[4, 7, 0, 9], false);
         add(piped, &[4, 7, 9, 5], false);

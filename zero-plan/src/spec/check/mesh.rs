@@ -4,6 +4,7 @@ use super::super::MeshKeys;
 use super::super::locate::{KeySpans, items};
 use super::effect::within_one_node;
 use super::{CheckedSpec, Rule};
+use crate::config::Config;
 use crate::diagnostic::Diagnostic;
 use crate::mesh::Axis;
 
@@ -12,10 +13,12 @@ pub const RULES: &[Rule] = &[
     Rule { reads: NODES, find: multiplies_out },
     Rule { reads: WITHIN_NODE, find: within_one_node },
     Rule { reads: WITHIN_NODE, find: crosses_nodes },
+    Rule { reads: DIRECTIONS, find: directions_between_hosts },
 ];
 
 const NODES: &[&str] = &["mesh.nodes", "mesh.ranks_per_node", "mesh.replica", "mesh.pipeline", "mesh.zero"];
 const WITHIN_NODE: &[&str] = &["mesh"];
+const DIRECTIONS: &[&str] = &["mesh", "zero.stage", "device", "transport", "optimizer"];
 
 fn multiplies_out(subject: &CheckedSpec) -> Option<Diagnostic> {
     let mesh = &subject.spec.mesh;
@@ -83,6 +86,31 @@ fn crosses_nodes(subject: &CheckedSpec) -> Option<Diagnostic> {
         mesh.within_node[index],
     );
     Some(problem.at(span, format!("crosses nodes of {per_node}")).help(help))
+}
+
+/// Directions of matrices are spread after the last moment at which ranks of several hosts wait for what they send.
+fn directions_between_hosts(subject: &CheckedSpec) -> Option<Diagnostic> {
+    let (spec, path) = (subject.spec, "optimizer");
+    let config = Config {
+        mesh: spec.mesh.grid(),
+        stage: spec.zero.stage.get(),
+        transport: spec.transport(),
+        optimizer: spec.optimizer,
+        ..Config::PLAIN
+    };
+    if !config.sends_directions() {
+        return None;
+    }
+    let (name, of, zero) = (subject.name(path), subject.name("transport"), subject.name("mesh.zero"));
+    let message =
+        format!("`{name}` is {:?}, which `{of}` Cluster cannot do for shards on several hosts", spec.optimizer);
+    let label = format!("at stage {} it needs whole matrices, and ranks along `zero` cross hosts", config.stage);
+    let problem = Diagnostic::new("Z0114", path, message).at(subject.given(path)?.value, label);
+    let help = format!(
+        "let `{zero}` lie within a node, with `{}` across nodes; or choose stage 0, or remove `{name}`",
+        subject.name("mesh.replica")
+    );
+    Some(problem.help(help))
 }
 
 /// "zero 8 are 8 ranks", or "zero 2 x replica 4 are 8 ranks", and what a node has.
@@ -168,6 +196,26 @@ mod tests {
         one(text, "Z0112", (1, 72), message, "crosses nodes of 4 ranks");
         let fits = "(zero: (stage: 3), mesh: (nodes: 2, replica: 2, zero: 4, within_node: [Zero]))";
         assert_eq!(codes(fits), [""; 0]);
+    }
+
+    #[test]
+    fn z0114_muon_does_not_send_directions_from_host_to_host() {
+        let text = "(zero: (stage: 2), mesh: (nodes: 2, zero: 4), transport: Cluster, optimizer: Muon)";
+        let message = "`optimizer` is Muon, which `transport` Cluster cannot do for shards on several hosts";
+        let label = "at stage 2 it needs whole matrices, and ranks along `zero` cross hosts";
+        let problem = one(text, "Z0114", (1, 78), message, label);
+        let help = "let `mesh.zero` lie within a node, with `mesh.replica` across nodes; or choose stage 0, or remove \
+            `optimizer`";
+        assert_eq!(problem.help.as_deref(), Some(help));
+        for fine in [
+            text.replace("stage: 2", "stage: 0"),
+            text.replace("nodes: 2", "nodes: 1"),
+            text.replace("zero: 4", "zero: 2, replica: 2"),
+            text.replace("Muon", "AdamW"),
+            text.replace("Cluster", "Nccl, device: Cuda"),
+        ] {
+            assert_eq!(codes(&fine), [""; 0], "{fine}");
+        }
     }
 
     /// The claim in the comment of [`crosses_nodes`], for all meshes of up to 24 ranks.

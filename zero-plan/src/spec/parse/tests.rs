@@ -3,7 +3,7 @@
 use super::super::tokens::tokens;
 use super::super::*;
 use super::*;
-use crate::config::{AttentionKind, Often, Width};
+use crate::config::{AttentionKind, Often, OptimizerKind, Width};
 use crate::diagnostic::line_column;
 use crate::mesh::Axis;
 
@@ -40,6 +40,7 @@ const FULL: &str = r#"// A spec with every key.
     device: Cpu,
     transport: Local,
     attention: Own,
+    optimizer: Muon,
     memory: GiB(1),
 )
 "#;
@@ -76,6 +77,7 @@ fn full() -> Spec {
         device: DeviceKind::Cpu,
         transport: Some(TransportKind::Local),
         attention: AttentionKind::Own,
+        optimizer: OptimizerKind::Muon,
         memory: Some(Size::GiB(1)),
     }
 }
@@ -261,8 +263,8 @@ fn z0107_unknown_key() {
     one(text, "Z0107", (1, 22), "unknown key `messh` in the spec", "did you mean `mesh`?");
     let text = "(zero: (stage: 3), prefetch: 2)";
     one(text, "Z0107", (1, 20), "unknown key `prefetch` in the spec", "did you mean `zero.prefetch`?");
-    let text = "(zero: (stage: 3), optimizer: \"adam\")";
-    one(text, "Z0107", (1, 20), "unknown key `optimizer` in the spec", "not a key of the spec");
+    let text = "(zero: (stage: 3), weights: \"a\")";
+    one(text, "Z0107", (1, 20), "unknown key `weights` in the spec", "not a key of the spec");
 }
 
 #[test]
@@ -319,6 +321,7 @@ fn a_variant_with_something_wrong_inside_is_one_mistake() {
         ("precision.params", "16", "`F32` or `BF16`"),
         ("checkpoint.snapshot", "1", "`true` or `false`"),
         ("attention", "1", "`Own` or `Cudnn`"),
+        ("optimizer", "\"Muon\"", "`AdamW` or `Muon`"),
     ] {
         let entry = match path.split_once('.') {
             Some((section, key)) => format!("{section}: ({key}: {value})"),

@@ -109,6 +109,10 @@ impl Device for Cpu {
         self.by_elements(y.len(), y.into_slice(), |y| kernels::scale(y, factor));
     }
 
+    fn axpby<E: Element>(&self, alpha: f32, x: View<Self, E>, beta: f32, y: ViewMut<Self, E>) {
+        self.by_elements(y.len(), (x.as_slice(), y.into_slice()), |(x, y)| kernels::axpby(alpha, x, beta, y));
+    }
+
     fn matmul<O: Element, E: Element>(
         &self,
         c: ViewMut<Self, O>,
@@ -524,6 +528,47 @@ impl Device for Cpu {
         self.by_elements(parts.1.len(), parts, |(weights, grads, m, v)| {
             kernels::stored::adamw(step, weights, grads, m, v);
         });
+    }
+
+    fn momentum(
+        &self,
+        hyper: View<Self, HyperBlock>,
+        report: View<Self, ReportBlock>,
+        gradients: StoredMut<Self>,
+        m: StoredMut<Self>,
+    ) {
+        let (hyper, report) = (&hyper.as_slice()[0], &report.as_slice()[0]);
+        if report.is_finite() {
+            self.by_elements(gradients.len(), (gradients, m), |(gradients, m)| {
+                kernels::stored::momentum(hyper.momentum, report.grad_scale, gradients, m);
+            });
+        }
+    }
+
+    fn normalize<E: Element>(&self, to: ViewMut<Self, E>, from: Stored<Self>, square: View<Self, f64>, epsilon: f64) {
+        let factor = square.as_slice()[0].sqrt().max(epsilon).recip() as f32;
+        self.by_elements(to.len(), (to.into_slice(), from), |(to, from)| {
+            kernels::stored::scaled(to, from, factor);
+        });
+    }
+
+    fn step_along<E: Element>(
+        &self,
+        decays: bool,
+        factor: f64,
+        hyper: View<Self, HyperBlock>,
+        report: View<Self, ReportBlock>,
+        weights: Weights<Self>,
+        direction: View<Self, E>,
+    ) {
+        let (hyper, report) = (&hyper.as_slice()[0], &report.as_slice()[0]);
+        let keep = if decays { (1.0 - hyper.lr * hyper.weight_decay) as f32 } else { 1.0 };
+        let size = (hyper.lr * factor) as f32;
+        if report.is_finite() {
+            self.by_elements(direction.len(), (weights, direction.as_slice()), |(weights, direction)| {
+                kernels::stored::step_along(keep, size, weights, direction);
+            });
+        }
     }
 
     fn all_finite<'a>(&self, x: impl Into<Stored<'a, Self>>) -> bool {

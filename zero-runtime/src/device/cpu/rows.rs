@@ -52,6 +52,15 @@ pub fn scale<E: Element>(y: &mut [E], factor: f32) {
     );
 }
 
+/// `y` := `alpha` `x` + `beta` `y`: the first product and the sum are rounded together.
+pub fn axpby<E: Element>(alpha: f32, x: &[E], beta: f32, y: &mut [E]) {
+    check_len("x", x.len(), y.len());
+    vectorised(
+        #[inline(always)]
+        || each(y, [x], |y, [x]| alpha.mul_add(x, beta * y)),
+    );
+}
+
 /// `y` += `x`, for use within a vectorised loop.
 #[inline(always)]
 pub(super) fn accumulate<Y: Element, X: Element>(y: &mut [Y], x: &[X]) {
@@ -103,6 +112,7 @@ mod tests {
             assert_eq!(found(add), expected(|y, x| y + x));
             assert_eq!(found(mul), expected(|y, x| y * x));
             assert_eq!(found(|y, _| scale(y, 0.3)), expected(|y, _| y * 0.3));
+            assert_eq!(found(|y, x| axpby(0.3, x, -1.7, y)), expected(|y, x| 0.3f32.mul_add(x, -1.7 * y)));
         }
     }
 

@@ -1,13 +1,12 @@
 //! Stored: kernels over numbers that are stored in one width or the other. The optimizer step widens what is not f32 a
 //! block at a time, has the f32 kernel step it, and rounds it back. Never computes a step itself.
 
-use std::ops::Range;
-
 use super::Cpu;
 use super::convert as slices;
-use super::optimizer;
+use super::parallel::Cut;
 use super::simd::check_len;
-use crate::device::{AdamW, Stored, StoredMut, Weights};
+use super::{muon, optimizer};
+use crate::device::{AdamW, Element, Stored, StoredMut, Weights};
 
 /// Elements stepped at a time: a widened block of each tensor stays in the first-level cache.
 const BLOCK: usize = 512;
@@ -22,8 +21,42 @@ pub fn adamw(step: &AdamW, weights: Weights<Cpu>, grads: Stored<Cpu>, m: StoredM
         (F32(params), None, Stored::F32(grads), F32(m), F32(v)) => {
             optimizer::adamw(step, params.into_slice(), grads.as_slice(), m.into_slice(), v.into_slice());
         }
-        (params, master, grads, m, v) => in_blocks(step, Weights { params, master }, grads, m, v),
+        (params, master, grads, m, v) => {
+            let (weights, len) = (Weights { params, master }, grads.len());
+            check_len("grads", len, weights.params.len());
+            check_len("m", m.len(), len);
+            check_len("v", v.len(), len);
+            check_weights(&weights);
+            in_blocks(len, (weights, grads, m, v), |(weights, grads, m, v)| {
+                change_weights(weights, |updated| step_block(step, updated, grads, m, v));
+            });
+        }
     }
+}
+
+/// [`muon::momentum`] on numbers that are stored in either width.
+pub fn momentum(momentum: f64, grad_scale: f64, gradients: StoredMut<Cpu>, m: StoredMut<Cpu>) {
+    check_len("m", m.len(), gradients.len());
+    in_blocks(gradients.len(), (gradients, m), |(gradients, m)| {
+        change(gradients, |gradients| change(m, |m| muon::momentum(momentum, grad_scale, gradients, m)));
+    });
+}
+
+/// [`muon::scaled`] of either width.
+pub fn scaled<E: Element>(to: &mut [E], from: Stored<Cpu>, factor: f32) {
+    match from {
+        Stored::F32(from) => muon::scaled(to, from.as_slice(), factor),
+        Stored::BF16(from) => muon::scaled(to, from.as_slice(), factor),
+    }
+}
+
+/// [`muon::step_along`] on parameters that are stored in either width.
+pub fn step_along<E: Element>(keep: f32, size: f32, weights: Weights<Cpu>, direction: &[E]) {
+    check_len("direction", direction.len(), weights.params.len());
+    check_weights(&weights);
+    in_blocks(direction.len(), (weights, direction), |(weights, direction)| {
+        change_weights(weights, |updated| change(updated, |params| muon::step_along(keep, size, params, direction)));
+    });
 }
 
 /// [`super::sum_squares`] of either width.
@@ -52,30 +85,32 @@ pub fn convert(to: StoredMut<Cpu>, from: Stored<Cpu>) {
     }
 }
 
-fn in_blocks(step: &AdamW, weights: Weights<Cpu>, grads: Stored<Cpu>, mut m: StoredMut<Cpu>, mut v: StoredMut<Cpu>) {
-    let Weights { mut params, mut master } = weights;
-    let len = params.len();
-    let master_len = master.as_ref().map_or(len, StoredMut::len);
-    for (name, found) in [("master", master_len), ("grads", grads.len()), ("m", m.len()), ("v", v.len())] {
-        check_len(name, found, len);
-    }
-    for start in (0..len).step_by(BLOCK) {
-        let block = start..len.min(start + BLOCK);
-        let grads = grads.part(start, block.len());
-        let (m, v) = (part(&mut m, &block), part(&mut v, &block));
-        let params = part(&mut params, &block);
-        match master.as_mut().map(|master| part(master, &block)) {
-            Some(mut master) => {
-                step_block(step, master.reborrow(), grads, m, v);
-                convert(params, master.as_stored());
-            }
-            None => step_block(step, params, grads, m, v),
-        }
-    }
+fn check_weights(weights: &Weights<Cpu>) {
+    let len = weights.params.len();
+    check_len("master", weights.master.as_ref().map_or(len, StoredMut::len), len);
 }
 
-fn part<'a>(stored: &'a mut StoredMut<Cpu>, block: &Range<usize>) -> StoredMut<'a, Cpu> {
-    stored.reborrow().part(block.start, block.len())
+/// `run` on all of `parts`, which have `len` elements each, by at most `BLOCK` of them.
+fn in_blocks<P: Cut>(len: usize, mut parts: P, run: impl Fn(P)) {
+    let mut left = len;
+    while left > BLOCK {
+        let (block, rest) = parts.cut(BLOCK, left);
+        run(block);
+        (parts, left) = (rest, left - BLOCK);
+    }
+    run(parts);
+}
+
+/// Lets what is remembered of weights, at most `BLOCK` elements, be updated, and rounds it to what layers read if that is another
+/// copy.
+fn change_weights(weights: Weights<Cpu>, update: impl FnOnce(StoredMut<Cpu>)) {
+    match weights.master {
+        Some(mut master) => {
+            update(master.reborrow());
+            convert(weights.params, master.as_stored());
+        }
+        None => update(weights.params),
+    }
 }
 
 /// Steps at most `BLOCK` elements.

@@ -11,7 +11,7 @@ use super::context::STREAMS;
 use super::handle::Cuda;
 use super::memory::CudaMemory;
 use super::{
-    activation, attention, cross_entropy, elementwise, embedding, fused, gate, nccl, norm, norm_heads, optimizer,
+    activation, attention, cross_entropy, elementwise, embedding, fused, gate, muon, nccl, norm, norm_heads, optimizer,
     ordinal, product, rotary, rows, squared_error, sums,
 };
 use crate::device::{
@@ -209,6 +209,10 @@ impl Device for Cuda {
 
     fn scale<E: Element>(&self, y: ViewMut<Self, E>, factor: f32) {
         elementwise::scale(self, y, factor);
+    }
+
+    fn axpby<E: Element>(&self, alpha: f32, x: View<Self, E>, beta: f32, y: ViewMut<Self, E>) {
+        elementwise::axpby(self, alpha, x, beta, y);
     }
 
     fn matmul<O: Element, E: Element>(
@@ -519,6 +523,32 @@ impl Device for Cuda {
         v: impl Into<StoredMut<'a, Self>>,
     ) {
         optimizer::adamw(self, step, weights, grads, m, v);
+    }
+
+    fn momentum(
+        &self,
+        hyper: View<Self, HyperBlock>,
+        report: View<Self, ReportBlock>,
+        gradients: StoredMut<Self>,
+        m: StoredMut<Self>,
+    ) {
+        muon::momentum(self, hyper, report, gradients, m);
+    }
+
+    fn normalize<E: Element>(&self, to: ViewMut<Self, E>, from: Stored<Self>, square: View<Self, f64>, epsilon: f64) {
+        muon::normalize(self, to, from, square, epsilon);
+    }
+
+    fn step_along<E: Element>(
+        &self,
+        decays: bool,
+        factor: f64,
+        hyper: View<Self, HyperBlock>,
+        report: View<Self, ReportBlock>,
+        weights: Weights<Self>,
+        direction: View<Self, E>,
+    ) {
+        muon::step_along(self, decays, factor, hyper, report, weights, direction);
     }
 
     fn all_finite<'a>(&self, x: impl Into<Stored<'a, Self>>) -> bool {

@@ -24,6 +24,7 @@ const CONVERT: Kernel = Kernel::new(KernelSource::Elementwise, "convert");
 const ADD: Kernel = Kernel::new(KernelSource::Elementwise, "add");
 const MUL: Kernel = Kernel::new(KernelSource::Elementwise, "mul");
 const SCALE: Kernel = Kernel::new(KernelSource::Elementwise, "scale");
+const AXPBY: Kernel = Kernel::new(KernelSource::Elementwise, "axpby");
 const FILL: Kernel = Kernel::new(KernelSource::Elementwise, "fill");
 const BROADCAST: Kernel = Kernel::new(KernelSource::Elementwise, "broadcast");
 
@@ -116,6 +117,15 @@ pub(super) fn scale<E: Element>(cuda: &Cuda, y: ViewMut<Cuda, E>, factor: f32) {
     let len = y.len();
     let y = y.into();
     cuda.launch(SCALE.of(E::WIDTH).with(aligned([y])), over(len), &[y, len.into(), Argument::F32(factor)]);
+}
+
+pub(super) fn axpby<E: Element>(cuda: &Cuda, alpha: f32, x: View<Cuda, E>, beta: f32, y: ViewMut<Cuda, E>) {
+    check_len("x", x.len(), y.len());
+    let len = y.len();
+    let (y, x) = (y.into(), x.into());
+    let factors = [alpha, beta].map(Argument::F32);
+    let arguments = [y, x, len.into(), factors[0], factors[1]];
+    cuda.launch(AXPBY.of(E::WIDTH).with(aligned([y, x])), over(len), &arguments);
 }
 
 /// Each row of `y` := `bias`.

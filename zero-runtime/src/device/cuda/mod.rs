@@ -27,6 +27,7 @@ mod library;
 mod marks;
 mod memory;
 mod module;
+mod muon;
 mod nccl;
 mod norm;
 mod norm_heads;

@@ -32,15 +32,10 @@ impl StepTensors<'_> {
         v: StoredMut<Cuda>,
     ) -> Self {
         let len = weights.params.len();
-        let master_len = weights.master.as_ref().map_or(len, StoredMut::len);
-        for (name, found) in [("master", master_len), ("grads", grads.len()), ("m", m.len()), ("v", v.len())] {
+        for (name, found) in [("grads", grads.len()), ("m", m.len()), ("v", v.len())] {
             check_len(name, found, len);
         }
-        let (params, params_width) = stored_mut(weights.params);
-        let (copied, (updated, updated_width)) = match weights.master {
-            Some(master) => (params, stored_mut(master)),
-            None => (Argument::Pointer(0), (params, params_width)),
-        };
+        let ([copied, updated], [params_width, updated_width]) = places(weights);
         let ((grads, grads_width), (m, m_width), (v, v_width)) = (stored(grads), stored_mut(m), stored_mut(v));
         let addresses = [copied, updated, grads, m, v];
         let widths: [Width; 5] = [params_width, updated_width, grads_width, m_width, v_width];
@@ -51,6 +46,20 @@ impl StepTensors<'_> {
     fn grid(&self, cuda: &Cuda) -> Grid {
         let Grid { blocks, threads } = Grid::over(self.len, EIGHT, THREADS);
         Grid { blocks: blocks.min(BLOCKS * cuda.context.multiprocessors), threads }
+    }
+}
+
+/// Where what layers read of weights lies, if that is another copy, and what is updated; and the widths of both.
+pub(super) fn places<'a>(weights: Weights<Cuda>) -> ([Argument<'a>; 2], [Width; 2]) {
+    let len = weights.params.len();
+    let (params, params_width) = stored_mut(weights.params);
+    match weights.master {
+        Some(master) => {
+            check_len("master", master.len(), len);
+            let (updated, updated_width) = stored_mut(master);
+            ([params, updated], [params_width, updated_width])
+        }
+        None => ([Argument::Pointer(0), params], [params_width; 2]),
     }
 }
 
@@ -88,6 +97,7 @@ pub(super) fn adamw<'a>(
         lr: step.lr,
         beta1: step.beta1,
         beta2: step.beta2,
+        momentum: 0.0,
         epsilon: step.eps,
         weight_decay: step.weight_decay,
         clip: f64::INFINITY,

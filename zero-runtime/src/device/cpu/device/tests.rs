@@ -11,6 +11,7 @@ const HYPER: HyperBlock = HyperBlock {
     lr: STEP.lr,
     beta1: STEP.beta1,
     beta2: STEP.beta2,
+    momentum: 0.95,
     epsilon: STEP.eps,
     weight_decay: STEP.weight_decay,
     clip: f64::INFINITY,
@@ -93,6 +94,45 @@ fn an_update_is_a_step_by_what_the_blocks_say() {
 fn nothing_is_updated_by_what_is_not_finite() {
     let report = ReportBlock { loss: f64::NAN, gradient_norm: 1.0, grad_scale: 1.0, is_finite: 0.0 };
     assert_eq!(updated(true, report), [noise(9, 1), noise(9, 2), vec![0.5; 9]]);
+}
+
+/// Gradients, momentum and parameters after a step of Muon by these blocks.
+fn updated_along(decays: bool, report: ReportBlock) -> [Vec<f32>; 3] {
+    let (mut gradients, mut m, mut params) = (noise(9, 1), noise(9, 2), noise(9, 3));
+    let [gradients_view, m_view, weights] =
+        [&mut gradients, &mut m, &mut params].map(|x| StoredMut::from(ViewMut::from(x.as_mut_slice())));
+    let (hyper, report) = ([HYPER], [report]);
+    let (hyper, report) = (View::from(&hyper[..]), View::from(&report[..]));
+    CPU.momentum(hyper, report, gradients_view, m_view);
+    CPU.step_along(decays, 1.5, hyper, report, weights.into(), View::from(noise(9, 4).as_slice()));
+    [gradients, m, params]
+}
+
+#[test]
+fn a_step_of_muon_is_by_what_the_blocks_say() {
+    let report = ReportBlock { loss: 1.0, gradient_norm: 1.0, grad_scale: 0.25, is_finite: 1.0 };
+    for decays in [true, false] {
+        let (mut gradients, mut m, mut params) = (noise(9, 1), noise(9, 2), noise(9, 3));
+        kernels::muon::momentum(0.95, 0.25, &mut gradients, &mut m);
+        let keep = if decays { (1.0 - STEP.lr * STEP.weight_decay) as f32 } else { 1.0 };
+        kernels::muon::step_along(keep, (1.5 * STEP.lr) as f32, &mut params, &noise(9, 4));
+        assert_eq!(updated_along(decays, report), [gradients, m, params]);
+    }
+    let infinite = ReportBlock { is_finite: 0.0, ..report };
+    assert_eq!(updated_along(true, infinite), [noise(9, 1), noise(9, 2), noise(9, 3)]);
+}
+
+/// By what it has, or by `epsilon` where that is more.
+#[test]
+fn a_matrix_is_divided_by_its_norm() {
+    let normalized = |square: f64, epsilon: f64| {
+        let (mut to, from, square) = ([f32::NAN; 2], [3.0f32, -4.0], [square]);
+        CPU.normalize((&mut to[..]).into(), View::from(&from[..]).into(), (&square[..]).into(), epsilon);
+        to
+    };
+    assert_eq!(normalized(25.0, 1e-7), [0.6, -0.8]);
+    assert_eq!(normalized(25.0, 8.0), [0.375, -0.5]);
+    assert_eq!(normalized(0.0, 0.5), [6.0, -8.0]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::device::{
     AttentionShape, Device, Element, HyperBlock, Nonlinearity, ReportBlock, Rotary, Scaling, Strided, StridedMut, Then,
     Write, bf16,
 };
+use crate::orthogonal::{orthogonalize, room_bytes};
 use crate::view::{View, ViewMut};
 
 const ROWS: usize = 35;
@@ -124,6 +125,39 @@ fn adamw(cpu: &Cpu, width: usize, written: &mut Written) {
     for (name, x) in [("updated", &params), ("m", &m), ("v", &v)] {
         written.note(name, x);
     }
+}
+
+fn muon(cpu: &Cpu, width: usize, written: &mut Written) {
+    let len = ROWS * width;
+    let (mut params, mut gradients, mut m) = (noise(len, 1), noise(len, 2), noise(len, 3));
+    let (mut stored, narrow_direction) = (narrow(&params), narrow(&noise(len, 4)));
+    let (hyper, report) = (
+        [HyperBlock { lr: 0.1, momentum: 0.9, weight_decay: 0.3, ..Zeroable::zeroed() }],
+        [ReportBlock { grad_scale: 0.5, is_finite: 1.0, ..Zeroable::zeroed() }],
+    );
+    let (hyper, report) = (View::from(&hyper[..]), View::from(&report[..]));
+    cpu.momentum(hyper, report, view_mut(&mut gradients).into(), view_mut(&mut m).into());
+    cpu.step_along(true, 0.7, hyper, report, view_mut(&mut params).into(), view(&gradients));
+    for (name, x) in [("direction", &gradients), ("momentum", &m), ("params along it", &params)] {
+        written.note(name, x);
+    }
+    let weights =
+        Weights { params: ViewMut::from(stored.as_mut_slice()).into(), master: Some(view_mut(&mut params).into()) };
+    cpu.step_along(true, 0.7, hyper, report, weights, View::from(narrow_direction.as_slice()));
+    written.note("master along it", &params);
+    written.note("stored along it", &widened(&stored));
+    cpu.normalize(ViewMut::from(stored.as_mut_slice()), view(&m).into(), (&[7.0][..]).into(), 1e-7);
+    written.note("normalize", &widened(&stored));
+    cpu.axpby(0.3, view(&m), -1.7, view_mut(&mut params));
+    written.note("axpby", &params);
+}
+
+fn orthogonal<E: Element>(cpu: &Cpu, shape: [usize; 2], written: &mut Written) {
+    let (from, mut room) = (noise(shape[0] * shape[1], 1), vec![u64::MAX; room_bytes::<E>(shape) / 8]);
+    let room = ViewMut::<Cpu, u64>::from(room.as_mut_slice()).cast();
+    let found: View<Cpu, E> = orthogonalize(cpu, shape, view(&from).into(), room);
+    let found: Vec<f32> = found.as_slice().iter().map(|x| x.widen()).collect();
+    written.note(format!("orthogonalize {shape:?} in {:?}", E::WIDTH), &found);
 }
 
 fn norms(cpu: &Cpu, width: usize, written: &mut Written) {
@@ -301,6 +335,7 @@ fn all_ops(cpu: Cpu) -> Written {
     for width in WIDTHS {
         elementwise(&cpu, width, &mut written);
         adamw(&cpu, width, &mut written);
+        muon(&cpu, width, &mut written);
         norms(&cpu, width, &mut written);
         heads(&cpu, width, &mut written);
         tokens(&cpu, width, &mut written);
@@ -309,6 +344,10 @@ fn all_ops(cpu: Cpu) -> Written {
     [None, Some(5)].into_iter().for_each(|window| attention(&cpu, window, &mut written));
     PRODUCTS.into_iter().chain(FEW_ROWS).for_each(|sizes| products(&cpu, sizes, &mut written));
     PRODUCTS.into_iter().chain(FEW_ROWS).chain([[300, 769, 5]]).for_each(|sizes| linear(&cpu, sizes, &mut written));
+    for shape in [[1, 70], [70, 1], [33, 64], [300, 130], [130, 300], [513, 3]] {
+        orthogonal::<f32>(&cpu, shape, &mut written);
+        orthogonal::<bf16>(&cpu, shape, &mut written);
+    }
     written
 }
 

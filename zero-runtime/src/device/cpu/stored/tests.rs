@@ -1,5 +1,7 @@
 //! Tests of the step over mixed widths against the f32 kernel on widened copies. Never repeats the formula of AdamW.
 
+use std::ops::Range;
+
 use super::*;
 use crate::device::cpu::testing::{STEP, noise};
 use crate::device::{Element, bf16};
@@ -25,6 +27,10 @@ impl Tensor {
             Width::F32 => Self::F32(values.to_vec()),
             Width::BF16 => Self::BF16(values.iter().map(|&x| bf16::narrow(x)).collect()),
         }
+    }
+
+    fn width(&self) -> Width {
+        if matches!(self, Self::F32(_)) { Width::F32 } else { Width::BF16 }
     }
 
     fn wide(&self) -> Vec<f32> {
@@ -124,6 +130,45 @@ impl State {
         }
     }
 
+    /// The step of Muon, cut into pieces of `cut` elements: the gradients become the direction that parameters go along.
+    fn stepped_along(mut self, cut: usize) -> Self {
+        let len = self.grads.wide().len();
+        for start in (0..len).step_by(cut) {
+            let range = start..len.min(start + cut);
+            momentum(0.95, 0.3, self.grads.part_mut(&range), self.m.part_mut(&range));
+            let weights = Weights {
+                params: self.params.part_mut(&range),
+                master: self.master.as_mut().map(|(_, master)| master.part_mut(&range)),
+            };
+            match self.grads.part(&range) {
+                Stored::F32(direction) => step_along(0.9, 0.01, weights, direction.as_slice()),
+                Stored::BF16(direction) => step_along(0.9, 0.01, weights, direction.as_slice()),
+            }
+        }
+        self
+    }
+
+    /// Its definition: all widened, one call of each kernel, all rounded.
+    fn expected_along(&self) -> Self {
+        let (mut direction, mut m) = (self.grads.wide(), self.m.wide());
+        muon::momentum(0.95, 0.3, &mut direction, &mut m);
+        let grads = Tensor::new(self.grads.width(), &direction);
+        let (width, updated) = match &self.master {
+            Some((width, master)) => (*width, master),
+            None => (self.width, &self.params),
+        };
+        let mut p = updated.wide();
+        muon::step_along(0.9, 0.01, &mut p, &grads.wide());
+        let updated = Tensor::new(width, &p);
+        Self {
+            params: Tensor::new(self.width, &updated.wide()),
+            master: self.master.as_ref().map(|_| (width, updated)),
+            grads,
+            m: Tensor::new(self.moments, &m),
+            ..self.clone()
+        }
+    }
+
     fn bits(&self) -> [Vec<u32>; 5] {
         let master = self.master.as_ref().map_or(Vec::new(), |(_, master)| master.bits());
         [self.params.bits(), master, self.grads.bits(), self.m.bits(), self.v.bits()]
@@ -135,6 +180,8 @@ fn every_mix_of_widths_matches_the_f32_kernel() {
     for len in [1, 17, BLOCK, 2 * BLOCK + 33] {
         for (name, state) in State::all(len) {
             assert_eq!(state.clone().stepped(len).bits(), state.expected().bits(), "{len} elements, {name}");
+            let expected = state.expected_along().bits();
+            assert_eq!(state.stepped_along(len).bits(), expected, "{len} elements by Muon, {name}");
         }
     }
 }
@@ -143,9 +190,10 @@ fn every_mix_of_widths_matches_the_f32_kernel() {
 fn every_mix_gives_the_same_bits_however_the_range_is_cut() {
     let len = 2 * BLOCK + 33;
     for (name, state) in State::all(len) {
-        let whole = state.clone().stepped(len).bits();
+        let [whole, along] = [state.clone().stepped(len), state.clone().stepped_along(len)].map(|state| state.bits());
         for cut in [1, 7, 16, BLOCK - 1, BLOCK, BLOCK + 1] {
             assert_eq!(state.clone().stepped(cut).bits(), whole, "cut into {cut}, {name}");
+            assert_eq!(state.clone().stepped_along(cut).bits(), along, "cut into {cut} by Muon, {name}");
         }
     }
 }

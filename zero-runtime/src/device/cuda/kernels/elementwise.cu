@@ -45,6 +45,18 @@ template <class E, int ALIGNED> __global__ void scale(E* y, u64 len, float facto
     store<ALIGNED>(y, a, start, len);
 }
 
+// `y` := `alpha` `x` + `beta` `y`.
+template <class E, int ALIGNED> __global__ void axpby(E* y, const E* x, u64 len, float alpha, float beta) {
+    u64 start = thread_index() * EIGHT;
+    if (start >= len) return;
+    float a[EIGHT], b[EIGHT];
+    load<ALIGNED>(a, y, start, len);
+    load<ALIGNED>(b, x, start, len);
+#pragma unroll
+    for (int i = 0; i < EIGHT; i++) a[i] = fmaf(alpha, b[i], beta * a[i]);
+    store<ALIGNED>(y, a, start, len);
+}
+
 // An unsigned number of so many bytes.
 template <int BYTES> struct Word;
 template <> struct Word<2> { typedef u16 type; };

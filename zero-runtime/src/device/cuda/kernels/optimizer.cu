@@ -1,5 +1,5 @@
-// Optimizer: one step of AdamW, elementwise, to the bits of the processor's device: the same operations in the same
-// order, with one rounding where it has one.
+// Optimizer: one step of AdamW, and what Muon does to each element by itself, to the bits of the processor's device: the same
+// operations in the same order, with one rounding where it has one.
 #include "prelude.cuh"
 #include "step.cuh"
 
@@ -19,6 +19,18 @@ __device__ Factors factors(const Hyper& hyper, double weight_decay, double grad_
     f.step_size = (float)(hyper.lr / hyper.correction1);
     f.root_correction = (float)(1.0 / sqrt(hyper.correction2));
     return f;
+}
+
+// `updated`, what is remembered, := `p`, and so is `params`, if there are any: what layers read of it.
+template <int ALIGNED, class P, class U>
+__device__ void store_weights(P* params, U* updated, float* p, u64 start, u64 len) {
+    store<ALIGNED>(updated, p, start, len);
+    if (params) {
+        // What is remembered, rounded once more: both may be narrower than a float.
+#pragma unroll
+        for (int i = 0; i < EIGHT; i++) p[i] = widen(narrow<U>(p[i]));
+        store<ALIGNED>(params, p, start, len);
+    }
 }
 
 // A step of `len` elements: `updated` is what is remembered, `params`, if there are any, what layers read of it.
@@ -41,13 +53,7 @@ __device__ void step(const Factors& f, P* params, U* updated, const G* grads, M*
         }
         store<ALIGNED>(ms, m, start, len);
         store<ALIGNED>(vs, v, start, len);
-        store<ALIGNED>(updated, p, start, len);
-        if (params) {
-            // What is remembered, rounded once more: both may be narrower than a float.
-#pragma unroll
-            for (int i = 0; i < EIGHT; i++) p[i] = widen(narrow<U>(p[i]));
-            store<ALIGNED>(params, p, start, len);
-        }
+        store_weights<ALIGNED>(params, updated, p, start, len);
     }
 }
 
@@ -67,6 +73,60 @@ __global__ void update(P* params, U* updated, const G* grads, M* m, V* v, u64 le
 template <class P, class U, class G, class M, class V, int ALIGNED>
 __global__ void adamw(P* params, U* updated, const G* grads, M* m, V* v, u64 len, Hyper hyper, double grad_scale) {
     step<P, U, G, M, V, ALIGNED>(factors(hyper, hyper.weight_decay, grad_scale), params, updated, grads, m, v, len);
+}
+
+// With g, `gradients` times the report's scale: `ms` := m + (1 - momentum) (g - m), `gradients` := g + momentum (m - g).
+template <class G, class M, int ALIGNED>
+__global__ void momentum(G* gradients, M* ms, u64 len, const Hyper* hyper, const Report* report) {
+    u64 start = thread_index() * EIGHT;
+    if (start >= len || report->is_finite != 1.0) return;
+    float fresh = (float)(1.0 - hyper->momentum), decay = (float)hyper->momentum, scale = (float)report->grad_scale;
+    float g[EIGHT], m[EIGHT];
+    load<ALIGNED>(g, gradients, start, len);
+    load<ALIGNED>(m, ms, start, len);
+#pragma unroll
+    for (int i = 0; i < EIGHT; i++) {
+        float scaled = g[i] * scale;
+        m[i] = fmaf(scaled - m[i], fresh, m[i]);
+        g[i] = fmaf(m[i] - scaled, decay, scaled);
+    }
+    store<ALIGNED>(ms, m, start, len);
+    store<ALIGNED>(gradients, g, start, len);
+}
+
+// `to` := `from` / max(sqrt(`square`), `epsilon`).
+template <class E, class From, int ALIGNED>
+__global__ void normalize(E* to, const From* from, u64 len, const double* square, double epsilon) {
+    __shared__ float shared;
+    if (threadIdx.x == 0) {
+        double norm = sqrt(*square);
+        shared = (float)(1.0 / (norm > epsilon ? norm : epsilon));
+    }
+    __syncthreads();
+    float factor = shared;
+    u64 start = thread_index() * EIGHT;
+    if (start >= len) return;
+    float x[EIGHT];
+    load<ALIGNED>(x, from, start, len);
+#pragma unroll
+    for (int i = 0; i < EIGHT; i++) x[i] = x[i] * factor;
+    store<ALIGNED>(to, x, start, len);
+}
+
+// `updated` := p (1 - lr weight_decay) - lr `factor` `direction`; see `store_weights`.
+template <class P, class U, class E, int ALIGNED>
+__global__ void step_along(P* params, U* updated, const E* direction, u64 len, const Hyper* hyper, const Report* report,
+                           double factor, u32 decays) {
+    u64 start = thread_index() * EIGHT;
+    if (start >= len || report->is_finite != 1.0) return;
+    float keep = decays ? (float)(1.0 - hyper->lr * hyper->weight_decay) : 1.0f;
+    float size = (float)(hyper->lr * factor);
+    float p[EIGHT], o[EIGHT];
+    load<ALIGNED>(p, updated, start, len);
+    load<ALIGNED>(o, direction, start, len);
+#pragma unroll
+    for (int i = 0; i < EIGHT; i++) p[i] = fmaf(-size, o[i], p[i] * keep);
+    store_weights<ALIGNED>(params, updated, p, start, len);
 }
 
 // `found` (1) := 1 where an element of `x` is infinite or no number.

@@ -3,7 +3,7 @@
 
 // What the host says about a step.
 struct Hyper {
-    double lr, beta1, beta2, epsilon, weight_decay, clip, correction1, correction2;
+    double lr, beta1, beta2, momentum, epsilon, weight_decay, clip, correction1, correction2;
 };
 
 // What a step came to.

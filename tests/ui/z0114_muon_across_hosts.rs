@@ -1,0 +1,13 @@
+//! Shards of a matrix lie on two hosts, and nothing waits until what makes it whole has left.
+use zero_runtime::prelude::*;
+
+#[zero(stage = 2, ranks = 4, nodes = 2, transport = Cluster, optimizer = Muon)]
+struct Gpt {
+    embed: Embedding<65, 256, 8>,
+    hidden: Linear<8, 8>,
+    head: LmHead<8, 65>,
+}
+
+fn main() -> std::process::ExitCode {
+    zero_runtime::main::<Gpt>()
+}
