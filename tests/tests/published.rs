@@ -156,6 +156,7 @@ fn a_name_has_the_index_of_its_unit() {
     let tensor = |name: Option<&str>| Tensor {
         name: "map.weight".to_owned(),
         shape: vec![2, 2],
+        hidden_rows: Vec::new(),
         embeds: false,
         init: Init::Zeros,
         start: 0,
