@@ -107,6 +107,7 @@ fn layer_norms_agree() {
     for (rows, width, start) in SIZES {
         check(&LayerNorm(Norms { rows, width, start }));
     }
+    check_in::<bf16>(&LayerNorm(Norms { rows: 700, width: 65, start: 0 }));
 }
 
 #[test]

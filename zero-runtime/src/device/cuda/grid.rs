@@ -50,7 +50,7 @@ pub(super) fn word(number: usize) -> Argument<'static> {
     Argument::U32(narrowed(number))
 }
 
-/// A struct of such that kernels take by value.
+/// Numbers that kernels take as one struct, by value.
 pub(super) fn words<W: NoUninit>(words: &[W]) -> Argument<'_> {
     Argument::Bytes(bytemuck::cast_slice(words))
 }
