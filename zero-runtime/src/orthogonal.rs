@@ -18,8 +18,8 @@ const FIFTH: f32 = 2.0315;
 /// A matrix is divided by its norm, or by this if it is longer, so that a matrix of zeros stays one.
 const EPSILON: f64 = 1e-7;
 
-/// The root mean square of a step of AdamW, about, which a step of [`step_factor`] has as well (Liu et al., "Muon is scalable for
-/// LLM training", 2025): so one learning rate serves both.
+/// About the root mean square of a step of AdamW. A step of [`step_factor`] has it as well, so that one learning rate serves both
+/// (Liu et al., "Muon is scalable for LLM training", 2025).
 const ADAMW_RMS: f64 = 0.2;
 
 /// What the orthogonalized (rows, columns) matrix is multiplied by in a step, beside the learning rate: PyTorch calls it
@@ -28,8 +28,8 @@ pub fn step_factor([rows, columns]: [usize; 2]) -> f64 {
     ADAMW_RMS * (rows.max(columns) as f64).sqrt()
 }
 
-/// Bytes of the room that [`orthogonalize`] works in, in `E`: two (rows, columns) matrices and two squares of their shorter side,
-/// and a word.
+/// Bytes of the room that [`orthogonalize`] works in: two (rows, columns) matrices and two squares of their shorter side, all in
+/// `E`, and a word.
 ///
 /// # Panics
 /// Z0210 where a `usize` cannot hold it, which in a constant is a build error.
@@ -40,8 +40,8 @@ pub const fn room_bytes<E>([rows, columns]: [usize; 2]) -> usize {
     sum(&[product(&[2, matrix]), product(&[2, square]), bytes::<f64>(1)])
 }
 
-/// Floating-point operations of [`orthogonalize`], a multiply-add counted as 2: of its products alone, which are nearly all. Where
-/// no number holds them, the largest one.
+/// Floating-point operations of [`orthogonalize`], a multiply-add counted as 2: those of its products, which are nearly all.
+/// Where no number holds them, the largest one.
 pub const fn operations([rows, columns]: [usize; 2]) -> usize {
     let (short, long) = if rows < columns { (rows, columns) } else { (columns, rows) };
     let square = short.saturating_mul(short);

@@ -26,7 +26,7 @@ fn iterated(value: f64) -> f64 {
     (0..5).fold(value, |s, _| 3.4445 * s - 4.7750 * s.powi(3) + 2.0315 * s.powi(5))
 }
 
-/// x v(y) for any x, where v is the reflection by `axis`.
+/// Each row of `x`, mirrored at the plane that `axis` stands on.
 fn reflected(x: &[f64], axis: &[f64]) -> Vec<f64> {
     let length: f64 = axis.iter().map(|a| a * a).sum();
     let row = |row: &[f64]| {
@@ -45,7 +45,7 @@ fn with_values(values: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {
     transposed(&left, [columns, rows])
 }
 
-/// What the processor makes of a matrix that begins at an odd element, in a room of any content that is as long as said.
+/// What the processor makes of a matrix that begins at an odd element, in a room that is as long as said, and of any content.
 fn orthogonalized<E: Element>(matrix: &[f64], shape: [usize; 2]) -> Vec<f64> {
     let stored: Vec<f32> = std::iter::once(f32::NAN).chain(matrix.iter().map(|&x| x as f32)).collect();
     let mut room = vec![u64::MAX; room_bytes::<E>(shape) / size_of::<u64>()];

@@ -1,4 +1,5 @@
-//! Golden steps of Muon: what PyTorch made of some matrices, read from `tests/golden`. Never writes the file; `golden/muon.py` does.
+//! Golden steps of Muon: what PyTorch made of some matrices, read from `tests/golden`. Never writes the file, which
+//! `golden/muon.py` does.
 
 use safetensors::SafeTensors;
 

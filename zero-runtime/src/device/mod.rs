@@ -545,9 +545,10 @@ pub trait Device: Sized + Send + 'static {
         m: impl Into<StoredMut<'a, Self>>,
         v: impl Into<StoredMut<'a, Self>>,
     );
-    /// The momentum of Muon (Jordan et al., 2024), elementwise. With g, the sums in `gradients` times the report's `grad_scale`:
-    /// `m` := m + (1 - momentum) (g - m), and then `gradients` := g + momentum (m - g), Nesterov's direction, of `m` before it is
-    /// rounded. Nothing at all where the report is not finite.
+    /// The momentum of Muon (Jordan et al., 2024), elementwise and in f32, so that its result does not depend on how a flat
+    /// buffer is cut. With g, the sums in `gradients` times the report's `grad_scale`: `m` := m + (1 - momentum) (g - m), and
+    /// then `gradients` := g + momentum (m - g), Nesterov's direction, by `m` before it is rounded. Nothing at all where the
+    /// report is not finite.
     fn momentum(
         &self,
         hyper: View<Self, HyperBlock>,
@@ -555,12 +556,12 @@ pub trait Device: Sized + Send + 'static {
         gradients: StoredMut<Self>,
         m: StoredMut<Self>,
     );
-    /// `to` := `from` / max(sqrt(`square`), `epsilon`), where `square` (1) is what [`Device::squares`] has left. The divisor is f64,
-    /// and its reciprocal is rounded to f32.
+    /// `to` := `from` / max(sqrt(`square`), `epsilon`), where `square` (1) is what [`Device::squares`] has left. The divisor is
+    /// f64, and its reciprocal is rounded to f32.
     fn normalize<E: Element>(&self, to: ViewMut<Self, E>, from: Stored<Self>, square: View<Self, f64>, epsilon: f64);
-    /// One step along a `direction`, elementwise: p := p (1 - lr weight_decay) - lr `factor` `direction`, where both products with lr
-    /// are f64 and are rounded to f32. Without decay where `decays` says so; nothing at all where the report is not finite. What is
-    /// stored as bf16 is rounded once, after the step.
+    /// One step along a `direction`, elementwise: p := p (1 - lr weight_decay) - lr `factor` `direction`. The factors of p and of
+    /// the direction are worked out in f64 and rounded to f32. Parameters decay if `decays` is true. Nothing at all where the
+    /// report is not finite. What is stored as bf16 is rounded once, after the step.
     #[allow(clippy::too_many_arguments, reason = "one argument for each part of the formula")]
     fn step_along<E: Element>(
         &self,

@@ -20,8 +20,8 @@ pub struct Tensor {
     pub name: String,
     /// Its dims.
     pub shape: Vec<usize>,
-    /// Rows of each matrix of a hidden layer that it is, one after another. Empty where it is none, but an embedding, the weight of a
-    /// head or a norm, or a bias.
+    /// The rows of each matrix of a hidden layer that it consists of, one after another. Empty where it is something else: an
+    /// embedding, the weight of a head or of a norm, or a bias.
     pub hidden_rows: Vec<usize>,
     /// Whether it is a table of which rows are looked up. Such a table may be left out of weight decay.
     pub embeds: bool,
@@ -118,8 +118,8 @@ impl Tensors {
         self.list.iter_mut().last().into_iter().for_each(|tensor| tensor.embeds = true);
     }
 
-    /// [`Tensors::add`] for the matrix of a hidden layer, or for several with so many rows each, one after another: what Muon updates.
-    /// [`super::Layer::MATRICES`] has to count them.
+    /// [`Tensors::add`] for a matrix of a hidden layer, which Muon updates, or for several with so many rows each, one after
+    /// another. [`super::Layer::MATRICES`] has to count them.
     pub fn hidden(&mut self, name: &'static str, rows: &[usize], columns: usize, init: Init) {
         self.add(name, &[rows.iter().sum(), columns], init);
         self.list.iter_mut().last().into_iter().for_each(|tensor| tensor.hidden_rows = rows.to_vec());

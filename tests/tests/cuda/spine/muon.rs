@@ -21,8 +21,8 @@ const HYPER: HyperBlock = HyperBlock {
 
 const REPORT: ReportBlock = ReportBlock { loss: 1.0, gradient_norm: 2.0, grad_scale: 0.3, is_finite: 1.0 };
 
-/// All tensors after two steps, along what the gradients are divided by: widths are those of what layers read, of the master copy,
-/// if there is one, of gradients, of the momentum, and of directions.
+/// All tensors after two steps along the gradients, divided by their norm. Widths are those of what layers read, of gradients, of
+/// the momentum, and of directions; a master copy, if there is one, is f32.
 fn steps<D: Device, P: Element, G: Element, M: Element, E: Element>(
     device: &D,
     [decays, is_finite]: [bool; 2],

@@ -4,7 +4,7 @@ use super::Cuda;
 use super::elementwise::{aligned, check_len, over, stored, stored_mut};
 use super::launch::{Argument, Kernel};
 use super::module::KernelSource;
-use super::optimizer::places;
+use super::optimizer::weight_addresses;
 use crate::device::{Element, HyperBlock, ReportBlock, Stored, StoredMut, Weights};
 use crate::view::{View, ViewMut};
 
@@ -57,7 +57,7 @@ pub(super) fn step_along<E: Element>(
     check_len("report", report.len(), 1);
     check_len("direction", direction.len(), weights.params.len());
     let len = direction.len();
-    let ([copied, updated], widths) = places(weights);
+    let ([copied, updated], widths) = weight_addresses(weights);
     let direction = direction.into();
     let kernel = widths.into_iter().fold(STEP_ALONG, Kernel::of).of(E::WIDTH);
     let kernel = kernel.with(aligned([copied, updated, direction]));

@@ -35,7 +35,7 @@ impl StepTensors<'_> {
         for (name, found) in [("grads", grads.len()), ("m", m.len()), ("v", v.len())] {
             check_len(name, found, len);
         }
-        let ([copied, updated], [params_width, updated_width]) = places(weights);
+        let ([copied, updated], [params_width, updated_width]) = weight_addresses(weights);
         let ((grads, grads_width), (m, m_width), (v, v_width)) = (stored(grads), stored_mut(m), stored_mut(v));
         let addresses = [copied, updated, grads, m, v];
         let widths: [Width; 5] = [params_width, updated_width, grads_width, m_width, v_width];
@@ -50,7 +50,7 @@ impl StepTensors<'_> {
 }
 
 /// Where what layers read of weights lies, if that is another copy, and what is updated; and the widths of both.
-pub(super) fn places<'a>(weights: Weights<Cuda>) -> ([Argument<'a>; 2], [Width; 2]) {
+pub(super) fn weight_addresses<'a>(weights: Weights<Cuda>) -> ([Argument<'a>; 2], [Width; 2]) {
     let len = weights.params.len();
     let (params, params_width) = stored_mut(weights.params);
     match weights.master {
