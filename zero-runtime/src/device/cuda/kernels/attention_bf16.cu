@@ -313,8 +313,9 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_bf16(const bf16* q, con
 }
 
 // The gradients of 64 queries of a head, over tiles of 32 keys. No other block reads their `do . o` any more.
+// The 1 is as in `attention_bf16`.
 template <int DIM, u32... NUMBERS>
-__global__ void __launch_bounds__(THREADS) attention_dq_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out,
+__global__ void __launch_bounds__(THREADS, 1) attention_dq_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out,
                                                              const float* lse, const bf16* dout, bf16* dqkv,
                                                              Shape<NUMBERS...> shape) {
     constexpr u32 KEYS = 32;
