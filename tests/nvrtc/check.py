@@ -1,19 +1,23 @@
 """Compiles programs that the pretend NVRTC has kept by the real one. See check.sh.
 
-A program is a folder with a source, a folder `headers`, and `names`: a name expression a line. For each kernel a line says how
-many registers and bytes of shared memory it takes on each architecture. Never runs a kernel.
+A program is a folder with a source, a folder `headers`, and `names`: a name expression a line. Kernels of one source are compiled
+together, some at a time, as most of the time goes into reading it. For each kernel a line says how many registers and bytes of
+shared memory it takes on each architecture. Never runs a kernel.
 """
 
 import ctypes
 import re
 import site
 import sys
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ARCHITECTURES = ["sm_80", "sm_90a", "sm_100a"]
 # As `zero-runtime/src/device/cuda/module.rs` has them.
 OPTIONS = ["--std=c++17", "--fmad=false", "--ptxas-options=-v"]
+# So many kernels are compiled at a time: more would leave processors idle at the end.
+TOGETHER = 12
 
 
 def library():
@@ -33,15 +37,25 @@ def texts(items):
     return (ctypes.c_char_p * len(items))(*[item.encode() for item in items])
 
 
-def compile_one(folder, architecture):
-    """What the compiler says of a program, and whether it has compiled it."""
-    headers = sorted((folder / "headers").iterdir())
-    (source,) = [path for path in folder.iterdir() if path.is_file() and path.name != "names"]
-    names = (folder / "names").read_text().splitlines()
+def programs(kept):
+    """Each source with its headers, by name and text, and name expressions of kernels of it, of which no two are the same."""
+    found = defaultdict(set)
+    for names in Path(kept).glob("*/names"):
+        files = [path for path in names.parent.iterdir() if path.is_file() and path != names]
+        (source, *headers) = [(path.name, path.read_text()) for path in [*files, *sorted((names.parent / "headers").iterdir())]]
+        found[source, tuple(headers)] |= set(names.read_text().splitlines())
+    for (source, headers), names in found.items():
+        names = sorted(names)
+        for start in range(0, len(names), TOGETHER):
+            yield source, headers, names[start : start + TOGETHER]
+
+
+def compile_some(source, headers, names, architecture):
+    """What the compiler says of each kernel, by its name; of none of them where it does not compile all."""
     program = ctypes.c_void_p()
-    text, included = source.read_text().encode(), [path.read_text() for path in headers]
     status = NVRTC.nvrtcCreateProgram(
-        ctypes.byref(program), text, source.name.encode(), len(headers), texts(included), texts([h.name for h in headers])
+        ctypes.byref(program), source[1].encode(), source[0].encode(), len(headers),
+        texts([text for _, text in headers]), texts([name for name, _ in headers]),
     )
     for name in names:
         status = status or NVRTC.nvrtcAddNameExpression(program, name.encode())
@@ -51,34 +65,43 @@ def compile_one(folder, architecture):
     NVRTC.nvrtcGetProgramLogSize(program, ctypes.byref(size))
     log = ctypes.create_string_buffer(size.value)
     NVRTC.nvrtcGetProgramLog(program, log)
+    said = dict(re.findall(r"Compiling entry function '(\w+)'(.*?)(?=Compiling entry function|\Z)", log.value.decode(), re.S))
+    result = {name: said.get(symbol(program, name)) for name in names if status == 0}
     NVRTC.nvrtcDestroyProgram(ctypes.byref(program))
-    return source.name, names, architecture, status == 0, log.value.decode()
+    return [judged(f"{source[0]}: {name} for {architecture}", said) for name, said in result.items()] or [
+        (f"{source[0]}: {', '.join(names)} for {architecture}: DOES NOT COMPILE\n{log.value.decode()}", False)
+    ]
 
 
-def judged(name, names, architecture, compiled, log):
-    """A line for a program, and whether it is as it should be."""
-    what = f"{name}: {', '.join(names)} for {architecture}"
-    if not compiled:
-        return f"{what}: DOES NOT COMPILE\n{log}", False
-    used = [int(found) for found in re.findall(r"Used (\d+) registers", log)]
-    shared = [int(found) for found in re.findall(r"(\d+) bytes smem", log)]
-    spilt = [int(found) for found in re.findall(r"(\d+) bytes spill (?:stores|loads)", log)]
+def symbol(program, name):
+    """What the compiler calls a kernel."""
+    lowered = ctypes.c_char_p()
+    NVRTC.nvrtcGetLoweredName(program, name.encode(), ctypes.byref(lowered))
+    return lowered.value.decode()
+
+
+def judged(what, said):
+    """A line for a kernel, and whether it is as it should be."""
+    used = re.search(r"Used (\d+) registers", said or "")
+    spilt = [int(found) for found in re.findall(r"(\d+) bytes spill (?:stores|loads)", said or "")]
     if not used or not spilt:
-        return f"{what}: the compiler does not say what it takes\n{log}", False
-    line = f"{what}: {max(used)} registers, {max(shared, default=0)} bytes shared"
+        return f"{what}: the compiler does not say what it takes\n{said}", False
+    shared = re.search(r"(\d+) bytes smem", said)
+    line = f"{what}: {used[1]} registers, {shared[1] if shared else 0} bytes shared"
     return (f"{line}, SPILLS {max(spilt)} bytes", False) if any(spilt) else (line, True)
 
 
 def main():
-    folders = sorted(path.parent for path in Path(sys.argv[1]).glob("*/names"))
-    if not folders:
+    kept = list(programs(sys.argv[1]))
+    if not kept:
         sys.exit(f"no kernels in {sys.argv[1]}")
     with ThreadPoolExecutor() as pool:
-        jobs = [pool.submit(compile_one, folder, architecture) for folder in folders for architecture in ARCHITECTURES]
-        results = [judged(*job.result()) for job in jobs]
+        jobs = [pool.submit(compile_some, *program, architecture) for program in kept for architecture in ARCHITECTURES]
+        results = [result for job in jobs for result in job.result()]
     print("\n".join(sorted(line for line, _ in results)))
     bad = sum(not good for _, good in results)
-    print(f"{len(folders)} programs for {len(ARCHITECTURES)} architectures, {bad} not as they should be")
+    kernels = sum(len(names) for _, _, names in kept)
+    print(f"{kernels} kernels for {len(ARCHITECTURES)} architectures, {bad} not as they should be")
     return 1 if bad else 0
 
 
