@@ -61,7 +61,8 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Of a step (ZeRO paper, section 7; with Muon, Liu et al., 2025, arXiv 2502.16982, section 2.3). What is not held from one micro-batch to the next travels again in each.
+    /// Of a step (ZeRO paper, section 7; with Muon, Liu et al., 2025, arXiv 2502.16982, section 2.3). What is not held from one
+    /// micro-batch to the next travels again in each.
     pub const fn of(config: &Config) -> Self {
         let all_gathers = match config.stage {
             3 if config.holds_parameters() => 1,

@@ -107,8 +107,9 @@ pub fn precision(params: Width, reduce: Width) -> Precision {
 }
 
 /// Small models that have between them what schedules can have: every stage, transport, order and axis, buckets of one and
-/// of several units, matrices that are made orthogonal, ties within a pipeline stage and across, units without parameters at either end and in the middle,
-/// slots for all units or for few, what is held for a step, what is computed again, narrow parameters or activations.
+/// of several units, matrices that are made orthogonal, ties within a pipeline stage and across, units without parameters at
+/// either end and in the middle, slots for all units or for few, what is held for a step, what is computed again, narrow
+/// parameters or activations.
 pub fn small_models() -> Vec<Model> {
     let mut models = Vec::new();
     for stage in 0..=3 {

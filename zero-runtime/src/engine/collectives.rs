@@ -358,9 +358,10 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     }
 
     /// Gathers what the ranks along an axis have summed: from replicas the parts of this rank's shards, from other
-    /// ranks their shards, into this rank's own gradients. After the agreement, these are directions. What a mate has taken for the host is copied from that
-    /// mate's own place, before this rank enters the agreement on loss and norm. The mate writes there again in the
-    /// next step, when all have entered it, so the two need no other wait.
+    /// ranks their shards, into this rank's own gradients. After the agreement, these are directions, and none of them comes
+    /// from a mate. What a mate has taken for the host is copied from that mate's own place, before this rank enters the
+    /// agreement on loss and norm. The mate writes there again in the next step, when all have entered it, so the two need
+    /// no other wait.
     fn spread(&mut self, bucket: usize, axis: Axis) {
         let (own, tables) = (self.places(), self.plan.tables());
         for unit in self.units_of(bucket).filter(|&unit| tables.is_spread(unit, axis)) {

@@ -122,8 +122,8 @@ impl OfOp<'_, '_> {
         self.note(own.at, to, self.summed(owner), start, true);
     }
 
-    /// Takes what each rank along an axis has summed, or the directions that it has made of that. A part that a mate takes for the host is read where that mate
-    /// wants it.
+    /// Takes what each rank along an axis has summed, or the directions that it has made of that. A part that a mate takes for
+    /// the host is read where that mate wants it.
     pub(super) fn spread(&mut self, bucket: usize, axis: Axis) {
         let (own, tables) = (self.own, self.plan.tables());
         let spreads_directions = self.plan.config.spreads_directions(axis);

@@ -34,7 +34,7 @@ pub fn adamw(step: &AdamW, weights: Weights<Cpu>, grads: Stored<Cpu>, m: StoredM
     }
 }
 
-/// [`muon::momentum`] on numbers that are stored in either width.
+/// Muon's momentum on numbers that are stored in either width.
 pub fn momentum(momentum: f64, grad_scale: f64, gradients: StoredMut<Cpu>, m: StoredMut<Cpu>) {
     check_len("m", m.len(), gradients.len());
     in_blocks(gradients.len(), (gradients, m), |(gradients, m)| {
@@ -42,7 +42,7 @@ pub fn momentum(momentum: f64, grad_scale: f64, gradients: StoredMut<Cpu>, m: St
     });
 }
 
-/// [`muon::scaled`] of either width.
+/// Numbers of either width, times a factor.
 pub fn scaled<E: Element>(to: &mut [E], from: Stored<Cpu>, factor: f32) {
     match from {
         Stored::F32(from) => muon::scaled(to, from.as_slice(), factor),
@@ -50,7 +50,7 @@ pub fn scaled<E: Element>(to: &mut [E], from: Stored<Cpu>, factor: f32) {
     }
 }
 
-/// [`muon::step_along`] on parameters that are stored in either width.
+/// Muon's step on parameters that are stored in either width.
 pub fn step_along<E: Element>(keep: f32, size: f32, weights: Weights<Cpu>, direction: &[E]) {
     check_len("direction", direction.len(), weights.params.len());
     check_weights(&weights);
