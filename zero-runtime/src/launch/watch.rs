@@ -16,6 +16,10 @@ use crate::transport::cluster;
 /// Far longer than another process needs to tell what has gone wrong.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How long a rank that has met the others leaves it to another one to tell what that has failed with. On a busy machine that one
+/// takes a while to give back its device first. The thread that watches ends the wait, with the news of it or of its death.
+const NEWS: Duration = Duration::from_secs(20);
+
 /// How long a rank waits before it ends because of another one. A launcher kills all ranks when it sees the first one
 /// end, so the rank that knows the cause best must have told it by then. About a rank that failed this is our own launcher
 /// (only where the rank has left early with success does the launcher see no failure), and after it the reporter.
@@ -190,6 +194,12 @@ impl Watch {
             std::thread::sleep(grace(true, true));
         }
         speaks
+    }
+
+    /// [`Self::fail_after`] once [`Self::start`] was called: if another rank tells its error, the thread that watches ends this one.
+    pub fn fail_by_news(self) {
+        std::thread::sleep(NEWS);
+        self.fail_after();
     }
 
     /// Ends this rank because of an error that another one tells, as soon as that has had the time for it.

@@ -375,7 +375,7 @@ fn ended_with(error: &Error, code: u8, watch: Watch) -> ExitCode {
         }
         // The rank that has ended, the launcher or the watch prints it.
         error if error.is_echo() => {
-            watch.fail_after();
+            watch.fail_by_news();
             None
         }
         error => watch.fail(&error.to_string()).map(|error| error.report()),
