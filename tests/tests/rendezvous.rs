@@ -221,6 +221,17 @@ fn an_error_of_one_rank_in_the_middle_is_told_by_rank_0() {
     assert_eq!(heard(&receiver), [(0, Some(of_rank(2, 4))), (1, None), (3, None)]);
 }
 
+/// Rank 0 has noticed that rank 1 has failed, which gives back its device before it says why.
+#[test]
+fn an_error_that_comes_late_is_waited_for() {
+    let (mut watches, receiver) = watch("late", 2);
+    let [first, late] = [0, 1].map(|rank| watches[rank].take().unwrap());
+    thread::spawn(|| first.fail_by_news());
+    thread::sleep(Duration::from_secs(3));
+    assert!(late.fail(OWN).is_none(), "rank 0 speaks");
+    assert_eq!(heard(&receiver), [(0, Some(of_rank(1, 2)))]);
+}
+
 #[test]
 fn an_error_of_rank_0_in_the_middle_is_told_by_it() {
     let (mut watches, receiver) = watch("first", 3);
