@@ -443,15 +443,12 @@ impl Config {
 
     /// Whether a spread along an axis takes directions of updates, after the agreement, and not sums of gradients before it.
     pub const fn spreads_directions(&self, axis: Axis) -> bool {
-        matches!(axis, Axis::Zero) && self.shards_optimizer()
+        matches!(axis, Axis::Zero) && self.optimizer.orthogonalizes() && self.shards_optimizer()
     }
 
     /// Whether directions would have to go from host to host by MPI. Nothing that ranks wait for says when they have left.
     pub const fn sends_directions(&self) -> bool {
-        self.optimizer.orthogonalizes()
-            && self.spreads_directions(Axis::Zero)
-            && self.sends_messages()
-            && self.mesh.crosses_nodes(Axis::Zero)
+        self.spreads_directions(Axis::Zero) && self.sends_messages() && self.mesh.crosses_nodes(Axis::Zero)
     }
 
     /// Whether a rank keeps only 1/N of the gradients from one micro-batch to the next, so that buckets share a few

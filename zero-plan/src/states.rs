@@ -69,8 +69,8 @@ impl Volume {
             3 => 2 * config.micro_batches,
             _ => 1,
         };
-        let spreads = config.optimizer.orthogonalizes() && config.spreads_directions(Axis::Zero);
-        Self { reduce_scatters: config.reductions(), all_gathers, directions: spreads as usize }
+        let directions = config.spreads_directions(Axis::Zero) as usize;
+        Self { reduce_scatters: config.reductions(), all_gathers, directions }
     }
 
     /// All of them.

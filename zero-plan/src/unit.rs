@@ -296,12 +296,9 @@ const fn require_matrices(config: &Config, units: &[Unit], origin: &Origin) {
             Message::new().text("[Z0229] `Muon` updates nothing: the model has no matrix of a hidden layer, only ");
         let message = message.text("embeddings, heads, gains and biases");
         let message = origin.tell(message, "optimizer", "AdamW");
-        panic!(
-            "{}",
-            message
-                .text("\n  fix: remove `optimizer`; a layer of your own says of its matrices in `MATRICES`")
-                .as_str()
-        );
+        let message =
+            message.text("\n  fix: remove `optimizer`; a layer of your own counts its matrices in `MATRICES`");
+        panic!("{}", message.as_str());
     }
 }
 

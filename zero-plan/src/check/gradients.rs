@@ -211,7 +211,7 @@ impl Checker<'_, '_> {
         if self.subject.tables.config.spreads_directions(axis) {
             return self.spread_directions(bucket);
         }
-        let has_replicas = self.has_replicas();
+        let (shards_optimizer, has_replicas) = (self.subject.tables.config.shards_optimizer(), self.has_replicas());
         let state = &mut self.buckets[bucket];
         match axis {
             Axis::Replica => {
@@ -223,6 +223,7 @@ impl Checker<'_, '_> {
             }
             Axis::Zero => {
                 rules! {
+                    !shards_optimizer => "a spread of gradients that stay sharded",
                     !has_replicas || state.spread_replica => "a spread of shards that are not whole",
                     !state.spread_zero => "a second spread of a bucket",
                 }

@@ -33,7 +33,7 @@ pub fn measured_units(
     let measured = layers.filter_map(|(position, times)| {
         let it = plan.units.iter().find(|unit| unit.position == position)?;
         let [forward, backward, update] = times.map(median);
-        // What was measured of matrices that are made orthogonal is not AdamW's pass over memory.
+        // A description says how long AdamW's pass over memory takes; Muon's products came on top of it here, so it says nothing.
         let is_orthogonalized = (0..plan.units.len())
             .any(|unit| plan.units[unit].position == position && plan.tables().is_orthogonalized(unit));
         let update = if is_orthogonalized { 0.0 } else { update };

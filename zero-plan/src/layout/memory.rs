@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::{Decoding, RegionSizes, Tables};
 use crate::config::{Config, Gather, Width};
+use crate::mesh::Axis;
 
 /// What a region of the arena holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -250,7 +251,7 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
         Kind::Partial => true,
         // Peers read reduced parts: the second half of an all-reduce, or the directions that took their place.
         Kind::Reduced => {
-            let is_spread = !config.shards_optimizer() || config.optimizer.orthogonalizes();
+            let is_spread = !config.shards_optimizer() || config.spreads_directions(Axis::Zero);
             is_spread && mesh.zero > 1 || mesh.replica > 1 || is_mirrored
         }
         Kind::Outgoing => true,

@@ -100,7 +100,7 @@ impl Op {
             Op::Subtotal { axis: Axis::Replica, .. } => "mesh.replica",
             Op::Subtotal { .. } => "mesh.zero",
             Op::Combine { .. } | Op::Spread { axis: Axis::Replica, .. } => "mesh.replica",
-            Op::Spread { .. } if config.shards_optimizer() => "optimizer",
+            Op::Spread { axis, .. } if config.spreads_directions(axis) => "optimizer",
             Op::Momentum { .. } => "optimizer",
             Op::Spread { .. } | Op::Update { .. } => "zero.stage",
             Op::Agree => "mesh",
@@ -189,8 +189,8 @@ mod tests {
         let narrow = crate::config::Precision { params: Width::BF16, ..config.precision };
         let units = |tied| {
             let matrices = Matrices { room_bytes: 64, operations: 10, operations_max: 10 };
-            let unit = |source| Unit { params: 100, takes: 100, operations: 10, source, matrices, ..Unit::NONE };
-            let unit = |source| Unit { field: "unit", ..unit(source) };
+            let unit = Unit { field: "unit", params: 100, takes: 100, operations: 10, matrices, ..Unit::NONE };
+            let unit = |source| Unit { source, ..unit };
             [unit(0), unit(1), unit(2), Unit { params: if tied { 0 } else { 100 }, ..unit(if tied { 0 } else { 3 }) }]
         };
         [

@@ -43,7 +43,7 @@ const fn is(one: Option<usize>, bucket: usize) -> bool {
 const fn after(walk: &PipelineStageWalk, bucket: usize) -> Option<usize> {
     let Bucket { last, .. } = walk.tables.buckets[bucket];
     let mut unit = last + 1;
-    while walk.tables.config.shards_optimizer() && unit < walk.tables.units.len() {
+    while walk.tables.config.spreads_directions(Axis::Zero) && unit < walk.tables.units.len() {
         if walk.has(unit) && walk.tables.is_orthogonalized(unit) {
             let next = walk.tables.placements[unit].bucket;
             let shares_staging = walk.tables.buckets[next].overlaps(&walk.tables.buckets[bucket]);
