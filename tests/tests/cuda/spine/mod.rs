@@ -11,11 +11,29 @@ mod queues;
 mod refusals;
 mod sums;
 
+use std::fmt::Debug;
+
 use bytemuck::Pod;
-use zero_runtime::device::{Buffer, Cpu, Cuda, Device, Element};
+use zero_runtime::device::{Buffer, Cpu, Cuda, Device, Element, HyperBlock, ReportBlock};
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::{noise, of, values};
 use zero_tests::pretend;
+
+/// What the host says of a step that the ops of an optimizer are tried with.
+const HYPER: HyperBlock = HyperBlock {
+    lr: 1e-2,
+    beta1: 0.9,
+    beta2: 0.999,
+    momentum: 0.95,
+    epsilon: 1e-8,
+    weight_decay: 0.1,
+    clip: 1.0,
+    correction1: 0.271,
+    correction2: 0.002_997,
+};
+
+/// What the step came to.
+const REPORT: ReportBlock = ReportBlock { loss: 1.0, gradient_norm: 2.0, grad_scale: 0.3, is_finite: 1.0 };
 
 /// The first pretend device; none where there is no compiler.
 fn device() -> Option<Cuda> {
@@ -28,6 +46,25 @@ fn alike(what: &str, on_cuda: &[u8], on_cpu: &[u8]) {
     assert_eq!(on_cuda.len(), on_cpu.len(), "{what}");
     if let Some(at) = (0..on_cuda.len()).find(|&at| on_cuda[at] != on_cpu[at]) {
         panic!("{what}: byte {at} of {} is {:#04x}, expected {:#04x}", on_cuda.len(), on_cuda[at], on_cpu[at]);
+    }
+}
+
+/// That the tensors which a step leaves have the processor's bits, each way that it can be asked for: of one element, of several
+/// blocks, and from an odd element on.
+fn steps_alike<W: Copy + Debug>(
+    ways: &[W],
+    on_cuda: impl Fn(&Cuda, W, [usize; 2]) -> Vec<Vec<u8>>,
+    on_cpu: impl Fn(&Cpu, W, [usize; 2]) -> Vec<Vec<u8>>,
+) {
+    let Some(cuda) = device() else { return };
+    for &way in ways {
+        for sizes in [[1, 0], [2051, 0], [77, 1]] {
+            let (found, expected) = (on_cuda(&cuda, way, sizes), on_cpu(&CPU, way, sizes));
+            assert_eq!(found.len(), expected.len());
+            for (tensor, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                alike(&format!("tensor {tensor} of {sizes:?}, {way:?}"), found, expected);
+            }
+        }
     }
 }
 

@@ -1,25 +1,11 @@
 //! A step of Muon: what it does to each element, in every mix of widths, to the bit; and the products by which it orthogonalizes.
 
-use zero_runtime::device::{Device, Element, HyperBlock, ReportBlock, Stored, StoredMut, Weights, bf16};
+use zero_runtime::device::{Device, Element, ReportBlock, Stored, StoredMut, Weights, bf16};
 use zero_runtime::orthogonal::{orthogonalize, room_bytes};
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::of;
 
-use super::{CPU, Shifted, alike, device};
-
-const HYPER: HyperBlock = HyperBlock {
-    lr: 1e-2,
-    beta1: 0.9,
-    beta2: 0.999,
-    momentum: 0.95,
-    epsilon: 1e-8,
-    weight_decay: 0.1,
-    clip: 1.0,
-    correction1: 0.271,
-    correction2: 0.002_997,
-};
-
-const REPORT: ReportBlock = ReportBlock { loss: 1.0, gradient_norm: 2.0, grad_scale: 0.3, is_finite: 1.0 };
+use super::{CPU, HYPER, REPORT, Shifted, device, steps_alike};
 
 /// All tensors after two steps along the gradients, divided by their norm. Widths are those of what layers read, of gradients, of
 /// the momentum, and of directions; a master copy, if there is one, is f32.
@@ -61,16 +47,11 @@ where
 macro_rules! widths {
     ($($name:ident: $params:ty, $grads:ty, $m:ty, $direction:ty, $has_master:expr;)*) => {
         $(#[test] fn $name() {
-            let Some(cuda) = device() else { return };
-            for way in [[true, true], [false, true], [true, false]] {
-                for sizes in [[1, 0], [2051, 0], [77, 1]] {
-                    let found = steps::<_, $params, $grads, $m, $direction>(&cuda, way, $has_master, sizes);
-                    let expected = steps::<_, $params, $grads, $m, $direction>(&CPU, way, $has_master, sizes);
-                    for (tensor, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                        alike(&format!("tensor {tensor} of {sizes:?}, {way:?}"), found, expected);
-                    }
-                }
-            }
+            steps_alike(
+                &[[true, true], [false, true], [true, false]],
+                |cuda, way, sizes| steps::<_, $params, $grads, $m, $direction>(cuda, way, $has_master, sizes),
+                |cpu, way, sizes| steps::<_, $params, $grads, $m, $direction>(cpu, way, $has_master, sizes),
+            );
         })*
     };
 }

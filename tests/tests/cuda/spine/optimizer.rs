@@ -1,24 +1,10 @@
 //! A step of the optimizer in every mix of widths, to the bit; and whether numbers are finite.
 
-use zero_runtime::device::{AdamW, Device, Element, HyperBlock, ReportBlock, Stored, StoredMut, Weights, bf16};
+use zero_runtime::device::{AdamW, Device, Element, ReportBlock, Stored, StoredMut, Weights, bf16};
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::of;
 
-use super::{CPU, Shifted, alike, device};
-
-const HYPER: HyperBlock = HyperBlock {
-    lr: 1e-2,
-    beta1: 0.9,
-    beta2: 0.999,
-    momentum: 0.95,
-    epsilon: 1e-8,
-    weight_decay: 0.1,
-    clip: 1.0,
-    correction1: 0.271,
-    correction2: 0.002_997,
-};
-
-const REPORT: ReportBlock = ReportBlock { loss: 1.0, gradient_norm: 2.0, grad_scale: 0.3, is_finite: 1.0 };
+use super::{HYPER, REPORT, Shifted, device, steps_alike};
 
 /// How a step is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -69,16 +55,11 @@ where
 macro_rules! widths {
     ($($name:ident: $params:ty, $grads:ty, $m:ty, $v:ty, $has_master:expr;)*) => {
         $(#[test] fn $name() {
-            let Some(cuda) = device() else { return };
-            for way in [Way::Decaying, Way::Plain, Way::NotFinite, Way::ByHost] {
-                for sizes in [[1, 0], [2051, 0], [77, 1]] {
-                    let found = steps::<_, $params, $grads, $m, $v>(&cuda, way, $has_master, sizes);
-                    let expected = steps::<_, $params, $grads, $m, $v>(&CPU, way, $has_master, sizes);
-                    for (tensor, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                        alike(&format!("tensor {tensor} of {sizes:?}, {way:?}"), found, expected);
-                    }
-                }
-            }
+            steps_alike(
+                &[Way::Decaying, Way::Plain, Way::NotFinite, Way::ByHost],
+                |cuda, way, sizes| steps::<_, $params, $grads, $m, $v>(cuda, way, $has_master, sizes),
+                |cpu, way, sizes| steps::<_, $params, $grads, $m, $v>(cpu, way, $has_master, sizes),
+            );
         })*
     };
 }
