@@ -7,18 +7,18 @@ use crate::binary::Binary;
 use crate::error::CommandError;
 use crate::offers::offers;
 use crate::program::{program, read};
-use crate::request::Request;
+use crate::request::{Purpose, Request};
 
 /// The program of a spec, whose plan is proven.
-pub fn build(request: &Request) -> Result<Binary, CommandError> {
-    let binary = build_unproven(request)?;
+pub fn build(request: &Request, purpose: Purpose) -> Result<Binary, CommandError> {
+    let binary = build_unproven(request, purpose)?;
     prove(&binary, &request.spec)?;
     Ok(binary)
 }
 
 /// The same for a program that is only asked for its sizes: its plan is not proven, which takes long for thousands of ranks.
-pub fn build_unproven(request: &Request) -> Result<Binary, CommandError> {
-    match program(request, None)? {
+pub fn build_unproven(request: &Request, purpose: Purpose) -> Result<Binary, CommandError> {
+    match program(request, None, purpose)? {
         Some(binary) => Ok(binary),
         None => {
             let offers = read(&request.spec).map(|spec| offers(&spec, &request.program));

@@ -9,6 +9,7 @@ use serde_json::Value;
 use zero_plan::DeviceKind;
 
 use crate::error::CommandError;
+use crate::request::Purpose;
 use crate::workspace::{Program, cargo};
 
 /// What came of it.
@@ -34,11 +35,18 @@ pub fn compile(
     size: Option<&str>,
     shapes: Option<&str>,
     device: DeviceKind,
+    purpose: Purpose,
 ) -> Result<Compiled, CommandError> {
     // Only a program for a device carries what reaches it.
     let features: &[&str] = match device {
         DeviceKind::Cpu => &[],
         DeviceKind::Cuda => &["--features", "zero-runtime/cuda"],
+    };
+    // Dependencies stay those of a program that is run, so that they are compiled once for both.
+    let unoptimised = format!("profile.release.package.{:?}.opt-level=0", program.package);
+    let profile: &[&str] = match purpose {
+        Purpose::Training => &[],
+        Purpose::Questions => &["--config", &unoptimised],
     };
     let mut cargo = cargo();
     match shapes {
@@ -52,6 +60,7 @@ pub fn compile(
     let format = if std::io::stderr().is_terminal() { "json,json-diagnostic-rendered-ansi" } else { "json" };
     let mut child = cargo
         .args(["build", "--release", "--message-format", format])
+        .args(profile)
         .args(["--package", &program.package, program.kind, &program.name])
         .args(features)
         .env("ZERO_SPEC", spec)

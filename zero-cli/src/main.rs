@@ -39,7 +39,7 @@ use zero_runtime::terminal;
 
 use arguments::Verb;
 use error::CommandError;
-use request::Request;
+use request::{Purpose, Request};
 use workspace::Workspace;
 
 fn main() -> ExitCode {
@@ -54,13 +54,13 @@ fn main() -> ExitCode {
 
 fn execute(verb: Verb) -> Result<ExitCode, CommandError> {
     match verb {
-        Verb::Run { request, arguments } => become_binary(&request, &arguments)?,
+        Verb::Run { request, arguments } => become_binary(&request, Purpose::Training, &arguments)?,
         Verb::Sample { request, arguments } => become_only("sample", &request, arguments)?,
         Verb::Evaluate { request, arguments } => become_only("evaluate", &request, arguments)?,
         Verb::Build { list: true, .. } => list()?,
         Verb::Build { spec, program, .. } => {
             // Without `--list` there is a spec. Otherwise the command line would have been rejected.
-            let binary = spec.map(|spec| build::build(&Request { spec, program })).transpose()?;
+            let binary = spec.map(|spec| build::build(&Request { spec, program }, Purpose::Training)).transpose()?;
             binary.iter().for_each(|binary| say::line(binary.path().display()));
         }
         Verb::Launch(arguments) => return launch::launch(&arguments),
@@ -93,11 +93,11 @@ fn list() -> Result<(), CommandError> {
 /// [`become_binary`], told to do something else than train.
 fn become_only(what: &str, request: &Request, mut arguments: Vec<OsString>) -> Result<(), CommandError> {
     arguments.insert(0, format!("--only={what}").into());
-    become_binary(request, &arguments)
+    become_binary(request, Purpose::Training, &arguments)
 }
 
 /// Builds the binary of a spec and runs it in place of this process, so that signals and the exit code are its own.
-fn become_binary(request: &Request, arguments: &[OsString]) -> Result<(), CommandError> {
-    let binary = build::build(request)?;
+fn become_binary(request: &Request, purpose: Purpose, arguments: &[OsString]) -> Result<(), CommandError> {
+    let binary = build::build(request, purpose)?;
     Err(binary.not_started(binary.command().args(arguments).exec()))
 }

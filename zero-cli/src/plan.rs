@@ -4,7 +4,7 @@ use clap::Args;
 use zero_plan::summary::Summary;
 
 use crate::error::CommandError;
-use crate::request::Request;
+use crate::request::{Purpose, Request};
 use crate::sizes;
 use crate::{become_binary, hardware, say};
 
@@ -25,7 +25,11 @@ pub struct PlanArguments {
 pub fn plan(arguments: &PlanArguments) -> Result<(), CommandError> {
     let request = &arguments.request;
     if !arguments.json {
-        return become_binary(request, &[if arguments.schedule { "--schedule" } else { "--plan" }.into()]);
+        return become_binary(
+            request,
+            Purpose::Questions,
+            &[if arguments.schedule { "--schedule" } else { "--plan" }.into()],
+        );
     }
     let summary = sizes::of_spec(request)?.plan().with(Summary::of);
     let summary = summary.map_err(|flaw| CommandError::Flawed { spec: request.spec.clone(), flaw })?;

@@ -8,7 +8,7 @@ use zero_plan::{Sizes, Width, shape_text};
 use crate::binary::Binary;
 use crate::error::CommandError;
 use crate::program::{program, write_if_changed};
-use crate::request::{ModelRequest, Request};
+use crate::request::{ModelRequest, Purpose, Request};
 use crate::workspace::Workspace;
 
 /// The sizes of a model on micro-batches of some shapes: width, sequences, and tokens of a sequence.
@@ -29,7 +29,8 @@ pub fn of_model(
     let shapes: Vec<String> = shapes.iter().map(|&(width, n, length)| shape_text(width, n, length)).collect();
     let request = Request { spec: path, program: model_program.clone() };
     // Without a budget, none is exceeded.
-    let binary = program(&request, Some(&shapes.join(",")))?.ok_or_else(|| CommandError::not_built(&request.spec))?;
+    let binary = program(&request, Some(&shapes.join(",")), Purpose::Questions)?;
+    let binary = binary.ok_or_else(|| CommandError::not_built(&request.spec))?;
     ask(&binary)
 }
 

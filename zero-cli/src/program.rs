@@ -11,13 +11,13 @@ use crate::binary::{Binary, place};
 use crate::compile::{Compiled, compile};
 use crate::error::CommandError;
 use crate::model;
-use crate::request::{ModelRequest, Request};
+use crate::request::{ModelRequest, Purpose, Request};
 use crate::workspace::Workspace;
 
 /// Compiles a spec with its model, and says on standard error what text the binary carries. The program may be asked for its sizes
 /// under other shapes, as [`zero_plan::shapes`] reads them. Gives none where a rank would need more than the budget of the spec,
 /// which the compiler has reported.
-pub fn program(request: &Request, shapes: Option<&str>) -> Result<Option<Binary>, CommandError> {
+pub fn program(request: &Request, shapes: Option<&str>, purpose: Purpose) -> Result<Option<Binary>, CommandError> {
     let Request { spec: path, program: ModelRequest { bin, size } } = request;
     let spec = read(path)?;
     let model = spec.model.clone().ok_or_else(|| CommandError::NoModel { spec: path.clone() })?;
@@ -36,7 +36,7 @@ pub fn program(request: &Request, shapes: Option<&str>) -> Result<Option<Binary>
     write_if_changed(&text, carried.text.as_bytes())?;
     let (files, bytes) = (carried.files.len(), carried.text.len());
     eprintln!("embedding {files} files of the workspace, {bytes} bytes of text: `cargo zero build --list` names them");
-    let (built, at) = match compile(&program, &absolute, &text, size.as_deref(), shapes, spec.device)? {
+    let (built, at) = match compile(&program, &absolute, &text, size.as_deref(), shapes, spec.device, purpose)? {
         Compiled::Binary(built, at) => (built, at),
         Compiled::Nothing { is_over_budget: true } => return Ok(None),
         Compiled::Nothing { .. } => return Err(CommandError::not_built(path)),
@@ -45,6 +45,7 @@ pub fn program(request: &Request, shapes: Option<&str>) -> Result<Option<Binary>
     model::require_size(&at, &program.name, size.as_deref())?;
     let target = workspace.target.canonicalize().unwrap_or(workspace.target);
     let name = size.as_ref().map_or(program.name.clone(), |size| format!("{}-{size}", program.name));
+    let name = if purpose == Purpose::Questions { format!("asked/{name}") } else { name };
     let binary = Binary::keep(built, place(&target, &absolute, &name), &own.join("fresh"))?;
     drop(lock);
     Ok(Some(binary))

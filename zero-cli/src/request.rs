@@ -1,4 +1,4 @@
-//! Request: which spec or model a command is asked for, and which program of it. Never builds.
+//! Request: which spec or model a command is asked for, which program of it, and for what. Never builds.
 
 use std::path::PathBuf;
 
@@ -22,4 +22,13 @@ pub struct ModelRequest {
     /// The size of the model, where it comes in several; without it, the smallest
     #[arg(long, value_name = "NAME")]
     pub size: Option<String>,
+}
+
+/// What a program is built for.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Purpose {
+    /// It is run.
+    Training,
+    /// It is asked for its plan or its sizes, and computes nothing. Its own crate is not optimised, so that it is compiled in less time.
+    Questions,
 }

@@ -9,7 +9,7 @@ use crate::binary::Binary;
 use crate::build::{build, build_unproven};
 use crate::error::CommandError;
 use crate::probe::ask;
-use crate::request::Request;
+use crate::request::{Purpose, Request};
 
 /// A spec, and the sizes of its model under it.
 pub struct SizedSpec {
@@ -32,12 +32,12 @@ impl SizedSpec {
 
 /// Builds the program of a spec, and asks it. It proves nothing of the plan.
 pub fn of_spec(request: &Request) -> Result<SizedSpec, CommandError> {
-    sized(request, &build_unproven(request)?)
+    sized(request, &build_unproven(request, Purpose::Questions)?)
 }
 
 /// The same, with a program whose plan is proven, so that it can be run.
 pub fn binary_of_spec(request: &Request) -> Result<(Binary, SizedSpec), CommandError> {
-    let binary = build(request)?;
+    let binary = build(request, Purpose::Training)?;
     let sized = sized(request, &binary)?;
     Ok((binary, sized))
 }

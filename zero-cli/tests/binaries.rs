@@ -58,6 +58,27 @@ fn a_binary_is_told_what_to_do_instead_of_training() {
     }
 }
 
+/// And lies elsewhere, so that no run starts it.
+#[test]
+fn a_program_that_is_only_asked_is_compiled_without_optimising_its_crate() {
+    let workspace =
+        Workspace::new(r#"fn main() { print!("{} {}", std::env::args().next().unwrap(), env!("ARGUMENTS")) }"#);
+    workspace.spec("x.ron");
+    for (line, binary, is_optimised) in [
+        ("plan x.ron", "x.ron/asked/model", false),
+        ("plan x.ron --schedule", "x.ron/asked/model", false),
+        ("run x.ron", "x.ron/model", true),
+    ] {
+        let said = workspace.said(line);
+        assert!(said.contains(&format!("target/zero/bin/{binary} build --release ")), "{line}: {said}");
+        assert_eq!(
+            !said.contains(" --config profile.release.package.\"model\".opt-level=0 "),
+            is_optimised,
+            "{line}: {said}"
+        );
+    }
+}
+
 #[test]
 fn a_build_waits_for_another_one() {
     let workspace = Workspace::new(PROGRAM);

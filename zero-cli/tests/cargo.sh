@@ -5,7 +5,7 @@ case $1 in
 metadata) cat "$here/metadata.json" ;;
 build)
     for name; do :; done # the last argument
-    NAME=$name rustc "$here/program.rs" -o "$here/target/release/$name" || exit 101
+    NAME=$name ARGUMENTS=$* rustc "$here/program.rs" -o "$here/target/release/$name" || exit 101
     # The sources of a program with a model, the spec among them.
     echo "$here/target/release/$name: $(echo "$ZERO_SPEC" | sed 's/ /\\ /g')" >"$here/target/release/$name.d"
     echo "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"a library\"},\"executable\":null}"

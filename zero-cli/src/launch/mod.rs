@@ -20,7 +20,7 @@ use zero_runtime::terminal;
 use crate::build;
 use crate::error::CommandError;
 use crate::program;
-use crate::request::Request;
+use crate::request::{Purpose, Request};
 use crate::say;
 use mpirun::LaunchLine;
 
@@ -92,7 +92,7 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
     if let (Some(file), Some(image)) = (&arguments.kubernetes, &arguments.image) {
         return write(file, &files::kubernetes(&job, image));
     }
-    let binary = build::build(&arguments.request)?;
+    let binary = build::build(&arguments.request, Purpose::Training)?;
     if let Some(file) = &arguments.slurm {
         return write(file, &files::slurm(&job, binary.path()));
     }

@@ -97,22 +97,27 @@ impl Device for Cpu {
         self.by_elements(to.len(), to.into_slice(), |to| to.fill(value));
     }
 
+    #[inline(never)]
     fn add<E: Element>(&self, y: ViewMut<Self, E>, x: View<Self, E>) {
         self.by_elements(y.len(), (y.into_slice(), x.as_slice()), |(y, x)| kernels::add(y, x));
     }
 
+    #[inline(never)]
     fn mul<E: Element>(&self, y: ViewMut<Self, E>, x: View<Self, E>) {
         self.by_elements(y.len(), (y.into_slice(), x.as_slice()), |(y, x)| kernels::mul(y, x));
     }
 
+    #[inline(never)]
     fn scale<E: Element>(&self, y: ViewMut<Self, E>, factor: f32) {
         self.by_elements(y.len(), y.into_slice(), |y| kernels::scale(y, factor));
     }
 
+    #[inline(never)]
     fn axpby<E: Element>(&self, alpha: f32, x: View<Self, E>, beta: f32, y: ViewMut<Self, E>) {
         self.by_elements(y.len(), (x.as_slice(), y.into_slice()), |(x, y)| kernels::axpby(alpha, x, beta, y));
     }
 
+    #[inline(never)]
     fn matmul<O: Element, E: Element>(
         &self,
         c: ViewMut<Self, O>,
@@ -133,6 +138,7 @@ impl Device for Cpu {
         self.by_products([rows, depth, cols], (c, a), |(c, a)| kernels::matmul(c, a, b, write));
     }
 
+    #[inline(never)]
     fn linear<E: Element>(
         &self,
         mut y: ViewMut<Self, E>,
@@ -164,6 +170,7 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn sum_rows<E: Element>(&self, x: View<Self, E>, out: ViewMut<Self, f32>, write: Write) {
         let (x, width) = (x.as_slice(), out.len());
         self.by_columns(x.len() / width, width, (0..width, out.into_slice()), |(columns, out)| {
@@ -171,10 +178,12 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn activate<E: Element>(&self, kind: Nonlinearity, x: View<Self, E>, y: ViewMut<Self, E>) {
         self.by_elements(x.len(), (x.as_slice(), y.into_slice()), |(x, y)| kernels::activate(kind, x, y));
     }
 
+    #[inline(never)]
     fn activate_backward<E: Element>(
         &self,
         kind: Nonlinearity,
@@ -186,6 +195,7 @@ impl Device for Cpu {
         self.by_elements(x.len(), parts, |(x, dy, dx)| kernels::activate_backward(kind, x, dy, dx));
     }
 
+    #[inline(never)]
     fn layer_norm<E: Element>(
         &self,
         x: View<Self, E>,
@@ -202,6 +212,7 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn layer_norm_backward<E: Element>(
         &self,
         x: View<Self, E>,
@@ -231,6 +242,7 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn rms_norm<E: Element>(
         &self,
         x: View<Self, E>,
@@ -246,6 +258,7 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn rms_norm_backward<E: Element>(
         &self,
         x: View<Self, E>,
@@ -273,6 +286,7 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn rms_norm_heads<E: Element>(
         &self,
         x: Strided<Self, E>,
@@ -289,6 +303,7 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn rms_norm_heads_backward<E: Element>(
         &self,
         x: Strided<Self, E>,
@@ -321,6 +336,7 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn rotate<E: Element>(
         &self,
         x: StridedMut<Self, E>,
@@ -336,10 +352,12 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn gate<E: Element>(&self, kind: Nonlinearity, x: View<Self, E>, y: ViewMut<Self, E>, width: usize) {
         self.by_rows(y.len() / width, width, (x.as_slice(), y.into_slice()), |(x, y)| kernels::gate(kind, x, y, width));
     }
 
+    #[inline(never)]
     fn gate_backward<E: Element>(
         &self,
         kind: Nonlinearity,
@@ -352,6 +370,7 @@ impl Device for Cpu {
         self.by_rows(dy.len() / width, width, parts, |(x, dy, dx)| kernels::gate_backward(kind, x, dy, dx, width));
     }
 
+    #[inline(never)]
     fn attention<E: Element>(
         &self,
         shape: AttentionShape,
@@ -364,6 +383,7 @@ impl Device for Cpu {
         kernels::attention(*self, shape, [q, k, v], out.into_slice(), lse.into_slice());
     }
 
+    #[inline(never)]
     fn attention_backward<E: Element>(
         &self,
         shape: AttentionShape,
@@ -379,6 +399,7 @@ impl Device for Cpu {
         kernels::attention_backward(*self, shape, [q, k, v], out, lse, dout, dqkv.into_slice());
     }
 
+    #[inline(never)]
     fn embed<E: Element>(
         &self,
         ids: View<Self, u32>,
@@ -395,6 +416,7 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn embed_backward<E: Element>(
         &self,
         ids: View<Self, u32>,
@@ -417,6 +439,7 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn cross_entropy<E: Element>(
         &self,
         logits: View<Self, E>,
@@ -431,6 +454,7 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn cross_entropy_backward<E: Element>(
         &self,
         logits: ViewMut<Self, E>,
@@ -445,6 +469,7 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn squared_error<E: Element>(&self, x: View<Self, E>, targets: View<Self, f32>, loss: ViewMut<Self, f32>) {
         let (rows, width) = (loss.len(), x.len() / loss.len());
         self.by_rows(rows, width, (x.as_slice(), targets.as_slice(), loss.into_slice()), |(x, targets, loss)| {
@@ -452,6 +477,7 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn squared_error_backward<E: Element>(
         &self,
         x: View<Self, E>,
@@ -545,6 +571,7 @@ impl Device for Cpu {
         }
     }
 
+    #[inline(never)]
     fn normalize<E: Element>(&self, to: ViewMut<Self, E>, from: Stored<Self>, square: View<Self, f64>, epsilon: f64) {
         let factor = square.as_slice()[0].sqrt().max(epsilon).recip() as f32;
         self.by_elements(to.len(), (to.into_slice(), from), |(to, from)| {
@@ -552,6 +579,7 @@ impl Device for Cpu {
         });
     }
 
+    #[inline(never)]
     fn step_along<E: Element>(
         &self,
         decays: bool,

@@ -5,6 +5,7 @@
 mod activation;
 mod attention;
 mod columns;
+pub mod compiled;
 mod convert;
 mod cross_entropy;
 pub(super) mod device;
