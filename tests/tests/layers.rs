@@ -4,6 +4,8 @@ use zero_runtime::prelude::*;
 use zero_runtime::testing::{gradcheck, gradcheck_towards};
 use zero_tests::heads::*;
 
+#[path = "layers/compiled.rs"]
+mod compiled;
 #[path = "layers/faults.rs"]
 mod faults;
 #[path = "layers/formulas.rs"]
