@@ -22,7 +22,8 @@ struct Thread {
     void* brought = nullptr;
 };
 
-// The block that runs. One at a time in a process, as the driver runs under one lock.
+// The block that runs. One at a time in a process, as the driver runs under one lock. Never destroyed, as it may run while the
+// process ends.
 struct Block {
     const PretendKernel* kernel = nullptr;
     PretendThreads* where = nullptr;
@@ -40,7 +41,7 @@ struct Block {
     Fiber scheduler;
     std::vector<Fiber*> idle;
 };
-Block block;
+Block& block = *new Block;
 
 Dim place(unsigned thread) {
     const Dim& of = block.where->threads;

@@ -32,8 +32,8 @@ struct Function {
     unsigned dynamic_bytes_max = 48 << 10;
 };
 
-// Name expressions of all kernels that were ever asked for, under the driver's lock.
-std::set<std::string> kernels;
+// Name expressions of all kernels that were ever asked for, under the driver's lock. Never destroyed, as a process may end meanwhile.
+std::set<std::string>& kernels = *new std::set<std::string>;
 
 // How long a file is that ends with its table of sections, as linkers write it.
 size_t length(const void* image) {
