@@ -19,7 +19,9 @@ use zero_runtime::view::{View, ViewMut};
 
 pub use memory::{Hidden, Touch, note_touches, take_touches};
 use memory::{hold, look};
-use numbers::{begin, change, dot, element, log_sum_exp, nonlinearity, store, sum_of, tree, wide, widened};
+use numbers::{
+    add_product, begin, by_rows, change, dot, log_sum_exp, nonlinearity, store, sum_of, tree, wide, widened,
+};
 
 /// What is staged before the host has filled it: bytes that make no sensible number of any kind.
 const STALE: u8 = 0xa5;
@@ -140,11 +142,7 @@ impl Device for Naive {
         assert_eq!((k, c.len()), (depth, m * n));
         change(c, |c| {
             begin(c, write);
-            for i in 0..m {
-                for j in 0..n {
-                    c[i * n + j] += (0..k).map(|l| element(&a, i, l) * element(&b, l, j)).sum::<f32>();
-                }
-            }
+            add_product(c, &by_rows(&a), &by_rows(&b.transposed()), k);
         });
     }
 
@@ -157,14 +155,12 @@ impl Device for Naive {
         then: Then<Self, E>,
     ) {
         let [output, input] = weight.size();
-        let rows = x.len() / input;
-        let (x, weight, bias) = (Matrix::new(x, rows, input), weight.transposed(), bias.map(wide));
+        let bias = bias.map(wide);
         change(y.reborrow(), |y| {
-            for (i, y) in y.chunks_mut(output).enumerate() {
-                for (j, y) in y.iter_mut().enumerate() {
-                    *y = (0..input).map(|l| element(&x, i, l) * element(&weight, l, j)).sum::<f32>();
-                    *y += bias.as_ref().map_or(0.0, |bias| bias[j]);
-                }
+            y.fill(0.0);
+            add_product(y, &wide(x), &by_rows(&weight), input);
+            for y in y.chunks_mut(output) {
+                y.iter_mut().zip(bias.iter().flatten()).for_each(|(y, bias)| *y += bias);
             }
         });
         then.apply(self, y);

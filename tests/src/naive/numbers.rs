@@ -9,7 +9,11 @@ use super::memory::{hold, look};
 
 pub(super) fn dot(x: &[f32], y: &[f32]) -> f32 {
     assert_eq!(x.len(), y.len());
-    x.iter().zip(y).map(|(x, y)| x * y).sum()
+    let mut sum = 0.0;
+    for (x, y) in x.iter().zip(y) {
+        sum += x * y;
+    }
+    sum
 }
 
 pub(super) fn log_sum_exp(x: &[f32]) -> f32 {
@@ -42,10 +46,24 @@ pub(super) fn begin(to: &mut [f32], write: Write) {
     }
 }
 
-/// Element (i, j) of a matrix or of its transpose.
-pub(super) fn element<E: Element>(matrix: &Matrix<Naive, E>, i: usize, j: usize) -> f32 {
-    let [i, j] = if matrix.transposed { [j, i] } else { [i, j] };
-    look(matrix.view)[i * matrix.cols + j].widen()
+/// The elements of a matrix, row by row, in f32; those of its transpose where it is that of the view.
+pub(super) fn by_rows<E: Element>(matrix: &Matrix<Naive, E>) -> Vec<f32> {
+    let elements = wide(matrix.view);
+    if !matrix.transposed {
+        return elements;
+    }
+    let element = |i: usize| elements[i % matrix.rows * matrix.cols + i / matrix.rows];
+    (0..elements.len()).map(element).collect()
+}
+
+/// Adds a (m, depth) times the transpose of b (n, depth) to c (m, n).
+pub(super) fn add_product(c: &mut [f32], a: &[f32], b: &[f32], depth: usize) {
+    let n = if depth == 0 { return } else { b.len() / depth };
+    for (a, c) in a.chunks(depth).zip(c.chunks_mut(n)) {
+        for (b, c) in b.chunks(depth).zip(c) {
+            *c += dot(a, b);
+        }
+    }
 }
 
 /// What a view shows, in f32.
