@@ -58,7 +58,7 @@ pub(super) fn by_rows<E: Element>(matrix: &Matrix<Naive, E>) -> Vec<f32> {
 
 /// Adds a (m, depth) times the transpose of b (n, depth) to c (m, n).
 pub(super) fn add_product(c: &mut [f32], a: &[f32], b: &[f32], depth: usize) {
-    let n = if depth == 0 { return } else { b.len() / depth };
+    let Some(n) = b.len().checked_div(depth) else { return };
     for (a, c) in a.chunks(depth).zip(c.chunks_mut(n)) {
         for (b, c) in b.chunks(depth).zip(c) {
             *c += dot(a, b);
