@@ -78,31 +78,26 @@ fn every_spec_trains_to_within_rounding_of_the_processor() {
     }
 }
 
-/// Orders that the queues of the devices are worked off in, other ones for each layout.
-const SEEDS: u64 = 3;
-
-/// Four ranks with data of their own, under each stage and in several meshes, gathers ahead or not, in f32 and in bf16.
+/// Four ranks with data of their own, under each stage and in several meshes, gathers ahead or not, in f32, in bf16 and by Muon. The
+/// queues of the devices are worked off in another order each time.
 #[test]
 fn stages_and_meshes_give_the_same_bits() {
     if pretend::is_done_apart() || !pretend::is_cuda() {
         return;
     }
+    let mut seed = 1;
     for name in ["zero3", "bf16", "muon"] {
         let of = |layout: [&str; 4], seed| told(name, &[&[CUDA][..], &layout].concat(), seed);
         let expected = of(["mesh=1x1x4", "stage=0", "prefetch=0", "bucket=1000000000"], 0);
-        for (number, layout) in [
+        for layout in [
             ["mesh=1x1x4", "stage=1", "prefetch=0", "bucket=1"],
             ["mesh=1x1x4", "stage=2", "prefetch=0", "bucket=1"],
             ["mesh=1x1x4", "stage=3", "prefetch=2", "bucket=1"],
             ["mesh=1x2x2", "stage=3", "prefetch=1", "bucket=40000"],
             ["mesh=1x4x1", "stage=0", "prefetch=0", "bucket=1"],
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            for seed in (0..SEEDS).map(|seed| seed + SEEDS * number as u64) {
-                assert!(of(layout, seed) == expected, "{name}: {layout:?} has other bits with seed {seed}");
-            }
+        ] {
+            assert!(of(layout, seed) == expected, "{name}: {layout:?} has other bits with seed {seed}");
+            seed += 1;
         }
     }
 }
