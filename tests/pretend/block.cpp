@@ -30,6 +30,8 @@ struct Block {
     void** arguments = nullptr;
     Random* random = nullptr;
     std::vector<Thread> threads;
+    // Of each thread, where it is in the block: asked at each change, and a division takes longer than the change.
+    std::vector<Dim> places;
     std::vector<unsigned> fresh;
     // From the first that is left.
     std::vector<unsigned> ready;
@@ -43,14 +45,9 @@ struct Block {
 };
 Block& block = *new Block;
 
-Dim place(unsigned thread) {
-    const Dim& of = block.where->threads;
-    return {thread % of.x, thread / of.x % of.y, thread / of.x / of.y};
-}
-
 std::string named(unsigned thread) {
     const Dim& in = block.where->block;
-    Dim at = place(thread);
+    Dim at = block.places[thread];
     char text[128];
     snprintf(text, sizeof text, "thread (%u, %u, %u) of block (%u, %u, %u)", at.x, at.y, at.z, in.x, in.y, in.z);
     return text;
@@ -58,7 +55,7 @@ std::string named(unsigned thread) {
 
 void enter(unsigned thread) {
     block.current = thread;
-    block.where->thread = place(thread);
+    block.where->thread = block.places[thread];
 }
 
 // What a fiber does: threads that have not begun, one after another. Once one has waited, the fiber is that thread's until
@@ -216,7 +213,10 @@ std::string run_grid(const PretendKernel& kernel, PretendThreads& threads, const
     block.scheduler = Fiber{};
     block.error.clear();
     threads = {{}, {}, grid.threads, grid.blocks, block_barrier, meet, fail};
-    unsigned count = grid.threads.x * grid.threads.y * grid.threads.z;
+    const Dim& of = grid.threads;
+    unsigned count = of.x * of.y * of.z;
+    block.places.resize(count);
+    for (unsigned i = 0; i < count; i++) block.places[i] = {i % of.x, i / of.x % of.y, i / of.x / of.y};
     uint64_t blocks = uint64_t(grid.blocks.x) * grid.blocks.y * grid.blocks.z;
     uint64_t start = random.below(blocks);
     bool forward = random.one_in(2);

@@ -5,7 +5,6 @@ pub mod buffers;
 pub mod fused;
 pub mod heads;
 pub mod layout;
-pub mod naive;
 pub mod pretend;
 pub mod published;
 pub mod reference;
@@ -14,3 +13,5 @@ pub mod small;
 pub mod specs;
 pub mod tiny;
 pub mod training;
+
+pub use zero_naive as naive;

@@ -252,11 +252,6 @@ pub fn assert_crosses_as_planned(plan: &Plan, rank: usize, steps: u64, crossed: 
     assert_eq!(crossed.taken_bytes, taken, "rank {rank} took other bytes of other hosts than planned: {config:?}");
 }
 
-/// Bytes of parameters and gradients, which are what the published volumes count.
-pub fn payload_bytes(traffic: &Traffic) -> usize {
-    traffic.on(Axis::Zero) + traffic.on(Axis::Replica)
-}
-
 /// Micro-batches of noise for the tiny models, cut from one global batch: rank and micro-batch only say which part.
 pub fn noise(config: Config) -> impl Fn(u64, usize, usize, &mut [u32], &mut [u32]) + Sync {
     move |step, rank, micro_batch, ids, targets| {

@@ -285,6 +285,11 @@ impl Traffic {
         }
     }
 
+    /// Bytes of parameters and gradients, which are what the published volumes count.
+    pub fn payload_bytes(&self) -> usize {
+        self.on(Axis::Zero) + self.on(Axis::Replica)
+    }
+
     /// All bytes.
     pub fn total_bytes(&self) -> usize {
         Axis::ALL.map(|axis| self.on(axis)).iter().sum::<usize>() + self.agree_bytes

@@ -51,7 +51,9 @@ fn replicas_equal_plain_data_parallelism() {
         for (micro_batches, reduce) in [(1, Often::PerMicroBatch), (3, Often::PerMicroBatch), (3, Often::PerStep)] {
             for precision in WIDTHS {
                 let config = Config { mesh: mesh(1, replica, zero), micro_batches, reduce, precision, ..CONFIG };
-                equals_plain::<Untied>(&stages(config));
+                // In bf16 every third: what a width changes does not depend on all else at once.
+                let step = if precision == WIDTHS[0] { 1 } else { 3 };
+                equals_plain::<Untied>(&stages(config).into_iter().step_by(step).collect::<Vec<_>>());
             }
         }
     }
@@ -79,8 +81,10 @@ pub fn pipelines() -> Vec<Config> {
 
 #[test]
 fn pipelines_equal_plain_data_parallelism() {
-    for config in pipelines() {
-        equals_plain::<Untied>(&stages(config));
+    for (number, config) in pipelines().into_iter().enumerate() {
+        // Every third, others for each pipeline: with tied weights, where more is sent, all of them are.
+        let stages = stages(config).into_iter().skip(number % 3).step_by(3);
+        equals_plain::<Untied>(&stages.collect::<Vec<_>>());
     }
 }
 

@@ -4,7 +4,7 @@ use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
 use zero_runtime::engine::Hyper;
 use zero_runtime::model::Model;
 use zero_tests::tiny::{InBothWidths, Tied, Untied, Wide};
-use zero_tests::training::{CONFIG, HYPER, Outcome, Start, assert_as_planned, noise, payload_bytes, train};
+use zero_tests::training::{CONFIG, HYPER, Outcome, Start, assert_as_planned, noise, train};
 
 use crate::{WIDTHS, run};
 
@@ -122,7 +122,7 @@ fn sent_bytes_are_the_published_volumes() {
                     .with(|plan| (plan.padded(), plan.placements.last().expect("a unit").padded));
                 let psi = share(padded);
                 let expected = [2 * psi, 2 * psi, 2 * psi, 3 * psi - share(last)][usize::from(stage)];
-                assert_eq!(payload_bytes(&run::<Untied>(config, 1).moved[0].all()), expected, "{config:?}");
+                assert_eq!(run::<Untied>(config, 1).moved[0].all().payload_bytes(), expected, "{config:?}");
             }
         }
     }

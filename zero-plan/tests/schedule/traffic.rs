@@ -8,7 +8,6 @@
 
 use proptest::prelude::*;
 use zero_plan::{Config, Matrices, Moved, Often, Op, OptimizerKind, Plan, Precision, Traffic, TransportKind, Width};
-use zero_tests::training::payload_bytes;
 
 use crate::model::{Model, config, mesh, models, precision};
 
@@ -31,7 +30,7 @@ fn one_micro_batch_sends_the_published_volumes() {
                 let saved = plan.placements[4].padded;
                 let passes = if stage == 3 { 3 * plan.padded() - saved } else { 2 * plan.padded() };
                 let expected = passes * 4 / ranks * (ranks - 1);
-                assert_eq!(payload_bytes(&step(plan, 0)), expected, "stage {stage} over {ranks}");
+                assert_eq!(step(plan, 0).payload_bytes(), expected, "stage {stage} over {ranks}");
             });
         }
     }
@@ -160,7 +159,7 @@ fn narrow_states_send_half() {
     for stage in 0..=3 {
         let wide = sent(config(stage), &[40, 100, 10], None);
         let narrow = Config { precision: precision(Width::BF16, Width::BF16), ..config(stage) };
-        assert_eq!(2 * payload_bytes(&sent(narrow, &[40, 100, 10], None)), payload_bytes(&wide));
+        assert_eq!(2 * sent(narrow, &[40, 100, 10], None).payload_bytes(), wide.payload_bytes());
     }
 }
 
@@ -170,7 +169,7 @@ fn per_step_takes_micro_batches_out_of_the_volume() {
     for stage in 0..=3 {
         let often = |micro_batches, often| {
             let config = Config { micro_batches, gather: often, reduce: often, ..config(stage) };
-            payload_bytes(&sent(config, &[40, 100, 10], None))
+            sent(config, &[40, 100, 10], None).payload_bytes()
         };
         assert_eq!(often(5, Often::PerStep), often(2, Often::PerStep));
         assert!(often(5, Often::PerMicroBatch) > often(2, Often::PerMicroBatch));

@@ -10,11 +10,11 @@ use crate::mutants::{Edit, Table, vocabulary, with_table};
 
 /// The sources of the rules of schedules.
 const SOURCES: [&str; 5] = [
-    include_str!("../../../zero-plan/src/check.rs"),
-    include_str!("../../../zero-plan/src/check/compute.rs"),
-    include_str!("../../../zero-plan/src/check/gradients.rs"),
-    include_str!("../../../zero-plan/src/check/parameters.rs"),
-    include_str!("../../../zero-plan/src/check/parcels.rs"),
+    include_str!("../../src/check.rs"),
+    include_str!("../../src/check/compute.rs"),
+    include_str!("../../src/check/gradients.rs"),
+    include_str!("../../src/check/parameters.rs"),
+    include_str!("../../src/check/parcels.rs"),
 ];
 
 /// The rules that a source writes: the texts behind an arrow or in a `Some`.
