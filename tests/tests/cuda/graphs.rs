@@ -173,7 +173,6 @@ fn stages_give_the_bits_of_eager_steps() {
     assert_same("zero3", &[1], |config| on(mesh(1, 1, 1), 0, config));
     assert_same("zero3", &[2], |config| on(mesh(1, 2, 1), 0, config));
     assert_same("zero3", &[3], |config| on(mesh(1, 1, 2), 1, config));
-    assert_same("zero3", &[4], |config| on(mesh(1, 1, 2), 2, config));
     assert_same("muon", &[6], |config| on(mesh(1, 1, 2), 2, config));
     if pretend::are_tested_as_threads(4) {
         assert_same("zero3", &[5], |config| on(mesh(1, 2, 2), 3, config));
