@@ -2,7 +2,8 @@
 
 A program is a folder with a source, a folder `headers`, and `names`: a name expression a line. Kernels of one source are compiled
 together, some at a time, as most of the time goes into reading it. For each kernel a line says how many registers and bytes of
-shared memory it takes on each architecture. Never runs a kernel.
+shared memory it takes on each architecture. With `--in-turn`, the kernels of a source are dealt out to the architectures, so that each
+kernel is compiled once and each source for all of them. Never runs a kernel.
 """
 
 import ctypes
@@ -44,10 +45,17 @@ def programs(kept):
         files = [path for path in names.parent.iterdir() if path.is_file() and path != names]
         (source, *headers) = [(path.name, path.read_text()) for path in [*files, *sorted((names.parent / "headers").iterdir())]]
         found[source, tuple(headers)] |= set(names.read_text().splitlines())
-    for (source, headers), names in found.items():
-        names = sorted(names)
-        for start in range(0, len(names), TOGETHER):
-            yield source, headers, names[start : start + TOGETHER]
+    return [(source, headers, sorted(names)) for (source, headers), names in found.items()]
+
+
+def dealt(kept, in_turn):
+    """What is compiled at a time: a source, some of its kernels, an architecture."""
+    for source, headers, names in kept:
+        for number, architecture in enumerate(ARCHITECTURES):
+            # A source of fewer kernels is compiled in whole, as otherwise an architecture would miss it.
+            some = names[number :: len(ARCHITECTURES)] if in_turn and len(names) >= len(ARCHITECTURES) else names
+            for start in range(0, len(some), TOGETHER):
+                yield source, headers, some[start : start + TOGETHER], architecture
 
 
 def compile_some(source, headers, names, architecture):
@@ -92,16 +100,19 @@ def judged(what, said):
 
 
 def main():
-    kept = list(programs(sys.argv[1]))
+    folder, *options = sys.argv[1:]
+    if options not in ([], ["--in-turn"]):
+        sys.exit(f"{options}: `--in-turn` is the only option")
+    kept = programs(folder)
     if not kept:
-        sys.exit(f"no kernels in {sys.argv[1]}")
+        sys.exit(f"no kernels in {folder}")
     with ThreadPoolExecutor() as pool:
-        jobs = [pool.submit(compile_some, *program, architecture) for program in kept for architecture in ARCHITECTURES]
+        jobs = [pool.submit(compile_some, *some) for some in dealt(kept, options == ["--in-turn"])]
         results = [result for job in jobs for result in job.result()]
     print("\n".join(sorted(line for line, _ in results)))
     bad = sum(not good for _, good in results)
     kernels = sum(len(names) for _, _, names in kept)
-    print(f"{kernels} kernels for {len(ARCHITECTURES)} architectures, {bad} not as they should be")
+    print(f"{kernels} kernels, {len(results)} compiled for {len(ARCHITECTURES)} architectures, {bad} not as they should be")
     return 1 if bad else 0
 
 

@@ -3,7 +3,7 @@
 # supported, and fails where one does not compile, or where a thread needs more registers than it has. The compiler comes
 # from the Python package index; what it is installed to and what the tests compile lies in target/nvrtc. Needs python3 with
 # venv and a C++ compiler. An argument is a folder in which a run of the tests with PRETEND_KEEP has kept what it compiled;
-# without one, they run here.
+# without one, they run here. `--in-turn` after it compiles each kernel for one of the architectures, in a third of the time.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -18,4 +18,4 @@ if [ -z "$kept" ]; then
   rm -rf "$kept"
   PRETEND_KEEP=$kept cargo test --locked --workspace --test cuda -- kernels:: spine::
 fi
-"$below/python/bin/python" tests/nvrtc/check.py "$kept"
+"$below/python/bin/python" tests/nvrtc/check.py "$kept" "${@:2}"
