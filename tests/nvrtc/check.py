@@ -2,8 +2,8 @@
 
 A program is a folder with a source, a folder `headers`, and `names`: a name expression a line. Kernels of one source are compiled
 together, some at a time, as most of the time goes into reading it. For each kernel a line says how many registers and bytes of
-shared memory it takes on each architecture. With `--in-turn`, the kernels of a source are dealt out to the architectures, so that each
-kernel is compiled once and each source for all of them. Never runs a kernel.
+shared memory it takes on each architecture. With `--in-turn`, the kernels of a source are dealt out to the architectures, so that
+every architecture compiles some of each source. Never runs a kernel.
 """
 
 import ctypes

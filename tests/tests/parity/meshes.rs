@@ -82,7 +82,7 @@ pub fn pipelines() -> Vec<Config> {
 #[test]
 fn pipelines_equal_plain_data_parallelism() {
     for (number, config) in pipelines().into_iter().enumerate() {
-        // Every third, others for each pipeline: with tied weights, where more is sent, all of them are.
+        // A third of them, which differs between pipelines: the test with tied weights, which send more, takes all.
         let stages = stages(config).into_iter().skip(number % 3).step_by(3);
         equals_plain::<Untied>(&stages.collect::<Vec<_>>());
     }
