@@ -3,6 +3,7 @@
 
 mod workspace;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -156,4 +157,31 @@ fn cargo_finds_the_command() {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["zero", "explain", "Z0107"]).current_dir(&workspace.root).env("PATH", path.expect("a path"));
     assert!(said(cargo.output().expect("cargo")).starts_with("Z0107: unknown key\n"));
+}
+
+/// Where the command and a program ask for other features of what both depend on, that and all above it compile twice: minutes, before
+/// a newcomer's first step.
+#[test]
+fn the_command_and_a_program_are_built_on_the_same_crates() {
+    let features = |package: &str| {
+        let mut tree = Command::new(env!("CARGO"));
+        tree.args(["tree", "--offline", "--edges", "normal,build", "--prefix", "none", "--format", "{p}|{f}"]);
+        let output = tree.args(["--package", package]).output().expect("cargo");
+        assert!(output.status.success(), "{output:?}");
+        // One set of features for what a program links, and maybe another one for what runs while it compiles.
+        let mut features = BTreeMap::<String, BTreeSet<String>>::new();
+        for line in String::from_utf8(output.stdout).expect("text").lines() {
+            if let Some((package, of)) = line.trim_end_matches(" (*)").split_once('|') {
+                features.entry(package.to_owned()).or_default().insert(of.to_owned());
+            }
+        }
+        features
+    };
+    let (command, program) = (features("zero-cli"), features("gpt"));
+    let shared: Vec<_> = program.iter().filter_map(|(name, of)| Some((name, of, command.get(name)?))).collect();
+    assert!(shared.len() > 100, "{shared:?}");
+    for (name, of_program, of_command) in shared {
+        let same = of_program.intersection(of_command).next().is_some();
+        assert!(same, "{name}: a program asks for {of_program:?}, the command for {of_command:?}");
+    }
 }
