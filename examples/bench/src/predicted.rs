@@ -88,15 +88,31 @@ pub(crate) struct Built {
     pub sizes: Sizes,
 }
 
-/// What one spec came to with some threads, in seconds.
-#[derive(Clone)]
+/// What one spec came to with some threads, in seconds: a measured and a predicted time of each round.
 struct Line {
     name: String,
     threads: usize,
     /// Ranks that there are for each core.
     ranks_per_core: f64,
-    measured_s: f64,
-    predicted_s: f64,
+    measured_s: Vec<f64>,
+    predicted_s: Vec<f64>,
+}
+
+impl Line {
+    fn measured_s(&self) -> f64 {
+        median(self.measured_s.clone())
+    }
+
+    fn predicted_s(&self) -> f64 {
+        median(self.predicted_s.clone())
+    }
+
+    /// Predicted by measured: of each round by itself, as the machine may be slower in all of another one.
+    fn ratio(&self) -> f64 {
+        median(
+            self.predicted_s.iter().zip(&self.measured_s).map(|(predicted, measured)| predicted / measured).collect(),
+        )
+    }
 }
 
 /// Measures and prints the table.
@@ -108,37 +124,32 @@ pub fn measure(rounds: u32) -> Outcome<()> {
     let own = tempfile::tempdir()?;
     let sources = sources(Path::new("specs"), own.path())?;
     let built = sources.iter().map(build).collect::<Outcome<Vec<_>>>()?;
-    // The machine may be faster or slower an hour later, so a model's units and its steps are measured one soon after the other.
+    let line = |built: &Built, threads| Line {
+        name: built.name.clone(),
+        threads,
+        ranks_per_core: built.spec.config().mesh.ranks() as f64 / cores as f64,
+        measured_s: Vec::new(),
+        predicted_s: Vec::new(),
+    };
+    let mut lines: Vec<_> = built.iter().map(|built| THREADS.map(|threads| line(built, threads))).collect();
     let mut models: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (index, (source, built)) in sources.iter().zip(&built).enumerate() {
         models.entry((&built.sizes.model, source.size)).or_default().push(index);
     }
-    let mut lines: Vec<Vec<Line>> = built.iter().map(|_| Vec::new()).collect();
-    for (&(_, size), of_model) in &models {
-        let hardware = machine(of_model.iter().map(|&index| sources[index].path.as_path()), size)?;
-        let mut times = vec![THREADS.map(|_| Vec::new()); of_model.len()];
-        for round in 1..=rounds {
-            eprintln!("round {round} of {rounds}");
-            for (&index, times) in of_model.iter().zip(&mut times) {
-                for (threads, times) in THREADS.into_iter().zip(times) {
-                    times.push(run(&built[index].binary, threads)?);
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds}");
+        // The machine may be faster or slower soon, so a model's units and its steps are measured one after the other.
+        for (&(_, size), of_model) in &models {
+            let hardware = machine(of_model.iter().map(|&index| sources[index].path.as_path()), size)?;
+            for &index in of_model {
+                for line in &mut lines[index] {
+                    line.measured_s.push(run(&built[index].binary, line.threads)?);
+                    line.predicted_s.push(predict(&built[index], &hardware, line.threads)?);
                 }
             }
         }
-        for (&index, times) in of_model.iter().zip(times) {
-            let built = &built[index];
-            for (threads, times) in THREADS.into_iter().zip(times) {
-                lines[index].push(Line {
-                    name: built.name.clone(),
-                    threads,
-                    ranks_per_core: built.spec.config().mesh.ranks() as f64 / cores as f64,
-                    measured_s: median(times),
-                    predicted_s: predict(built, &hardware, threads)?,
-                });
-            }
-        }
     }
-    print(&lines.concat());
+    print(&lines.into_iter().flatten().collect::<Vec<_>>());
     Ok(())
 }
 
@@ -220,11 +231,12 @@ fn predict(built: &Built, hardware: &Hardware, threads: usize) -> Outcome<f64> {
 fn print(lines: &[Line]) {
     println!("| spec | threads | ranks a core | measured, ms | predicted, ms | predicted / measured |");
     println!("|---|---|---|---|---|---|");
-    for Line { name, threads, ranks_per_core, measured_s, predicted_s } in lines {
-        let (measured, predicted, ratio) = (1e3 * measured_s, 1e3 * predicted_s, predicted_s / measured_s);
+    for line in lines {
+        let Line { name, threads, ranks_per_core, .. } = line;
+        let (measured, predicted, ratio) = (1e3 * line.measured_s(), 1e3 * line.predicted_s(), line.ratio());
         println!("| {name} | {threads} | {ranks_per_core} | {measured:.2} | {predicted:.2} | {ratio:.2} |");
     }
-    let near = lines.iter().filter(|line| (line.predicted_s / line.measured_s - 1.0).abs() <= 0.1).count();
+    let near = lines.iter().filter(|line| (line.ratio() - 1.0).abs() <= 0.1).count();
     println!("\nwithin 10 %: {near} of {}", lines.len());
     let (right, pairs) = order(lines);
     println!("order right in {right} of {pairs} pairs whose measured times differ by more than 10 %");
@@ -236,9 +248,10 @@ fn order(lines: &[Line]) -> (usize, usize) {
     let (mut right, mut pairs) = (0, 0);
     for (i, a) in lines.iter().enumerate() {
         for b in &lines[i + 1..] {
-            if a.measured_s.max(b.measured_s) > 1.1 * a.measured_s.min(b.measured_s) {
+            let (measured_a, measured_b) = (a.measured_s(), b.measured_s());
+            if measured_a.max(measured_b) > 1.1 * measured_a.min(measured_b) {
                 pairs += 1;
-                right += usize::from((a.measured_s < b.measured_s) == (a.predicted_s < b.predicted_s));
+                right += usize::from((measured_a < measured_b) == (a.predicted_s() < b.predicted_s()));
             }
         }
     }
@@ -269,8 +282,8 @@ mod tests {
             name: String::new(),
             threads: 1,
             ranks_per_core: 1.0,
-            measured_s,
-            predicted_s,
+            measured_s: vec![measured_s],
+            predicted_s: vec![predicted_s],
         };
         let lines = [line(1.0, 2.0), line(1.05, 1.0), line(2.0, 1.5)];
         assert_eq!(order(&lines), (1, 2));
