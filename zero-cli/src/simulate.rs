@@ -1,8 +1,7 @@
 //! Simulate: what a step of a spec would be like on some hardware. Builds the model to ask for its sizes; never runs it.
 
 use clap::Args;
-use zero_plan::PlanBuf;
-use zero_plan::simulate::{Prediction, PredictionText, on_hardware};
+use zero_plan::simulate::{Prediction, PredictionText};
 use zero_runtime::run::threads;
 
 use crate::error::CommandError;
@@ -10,7 +9,7 @@ use crate::hardware::{self, OnHardware};
 use crate::request::Request;
 use crate::saving::CheckpointTimes;
 use crate::say;
-use crate::sizes::{self, SizedSpec};
+use crate::sizes;
 
 /// What to simulate.
 #[derive(Args, Debug, PartialEq)]
@@ -30,11 +29,11 @@ pub struct SimulateArguments {
 /// Prints what a step would be like.
 pub fn simulate(arguments: &SimulateArguments) -> Result<(), CommandError> {
     let hardware = arguments.on.read()?;
-    let SizedSpec { spec, sizes, path, .. } = sizes::of_spec(&arguments.request)?;
-    let plan = PlanBuf::new(&sizes.model, on_hardware(spec.config(), &hardware), &sizes.probes[0].units);
+    let sized = sizes::of_spec(&arguments.request)?;
+    let plan = sized.plan_on(&hardware)?;
     let threads = arguments.threads.map(std::num::NonZeroUsize::get);
     let prediction = plan.with(|plan| Prediction::of(plan, &hardware, threads));
-    let prediction = prediction.map_err(|reason| CommandError::impossible(&path, &hardware, &reason))?;
+    let prediction = prediction.map_err(|reason| CommandError::impossible(&sized.path, &hardware, &reason))?;
     match arguments.json {
         true => say::line(hardware::json(&prediction)),
         false => {

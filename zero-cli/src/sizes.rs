@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use zero_plan::hardware::Hardware;
+use zero_plan::simulate::on_hardware;
 use zero_plan::spec::{self, Spec};
-use zero_plan::{PlanBuf, Sizes};
+use zero_plan::{Config, PlanBuf, Sizes};
 
 use crate::binary::Binary;
 use crate::build::{build, build_unproven};
@@ -24,6 +26,17 @@ pub struct SizedSpec {
 }
 
 impl SizedSpec {
+    /// What the spec asks for, as it would have to be on some hardware.
+    pub fn config_on(&self, hardware: &Hardware) -> Result<Config, CommandError> {
+        let config = on_hardware(self.spec.config(), hardware);
+        config.map_err(|reason| CommandError::impossible(&self.path, hardware, &reason))
+    }
+
+    /// The plan that a program would run there.
+    pub fn plan_on(&self, hardware: &Hardware) -> Result<PlanBuf, CommandError> {
+        Ok(PlanBuf::new(&self.sizes.model, self.config_on(hardware)?, &self.sizes.probes[0].units))
+    }
+
     /// The plan that the program runs.
     pub fn plan(&self) -> PlanBuf {
         PlanBuf::new(&self.sizes.model, self.spec.config(), &self.sizes.probes[0].units)

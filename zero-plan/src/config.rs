@@ -52,6 +52,15 @@ impl DeviceKind {
             DeviceKind::Cuda => TransportKind::Peer,
         }
     }
+
+    /// The same where each node of a mesh is a host: between hosts, MPI or NCCL carries the bytes.
+    pub const fn transport_of_hosts(self, nodes: usize) -> TransportKind {
+        match self {
+            _ if nodes == 1 => self.transport(),
+            DeviceKind::Cpu => TransportKind::Cluster,
+            DeviceKind::Cuda => TransportKind::Nccl,
+        }
+    }
 }
 
 /// What ranks are, and what carries bytes between them.

@@ -12,6 +12,7 @@ mod traffic;
 
 use serde::Serialize;
 
+use crate::config::Config;
 use crate::footprint::RunSize;
 use crate::plan::Plan;
 use crate::report::{Ranges, work};
@@ -169,7 +170,11 @@ impl Picture {
             format: FORMAT,
             model: plan.model.to_owned(),
             params: plan.params(),
-            summary: work(plan).iter().map(|line| on_one_line(line)).collect(),
+            summary: work(plan)
+                .iter()
+                .map(|line| on_one_line(line))
+                .chain(timed.hardware.map(|_| ranks(config)))
+                .collect(),
             clock: timed.clock,
             hardware: timed.hardware.map(str::to_owned),
             end: timed.clock.ticks(timed.timeline.step_s),
@@ -188,6 +193,11 @@ impl Picture {
             source: SourcePicture::of(plan, name, text),
         }
     }
+}
+
+/// On some hardware, a spec is taken as it would have to be there.
+fn ranks(config: &Config) -> String {
+    format!("here with device {:?}, transport {:?}", config.device, config.transport)
 }
 
 /// A line of a report that may have been wrapped; what belongs to the types of numbers stands on a line of its own there.

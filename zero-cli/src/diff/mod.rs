@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use zero_plan::PlanBuf;
 use zero_plan::difference::{Difference, DifferenceText, PlanSide};
 use zero_plan::hardware::Hardware;
-use zero_plan::simulate::{Prediction, on_hardware};
+use zero_plan::simulate::simulate;
 use zero_runtime::terminal;
 
 use crate::error::CommandError;
@@ -30,7 +31,7 @@ pub struct DiffArguments {
     pub first: PathBuf,
     /// Another one; without it, the spec is compared with itself as git's HEAD has it
     pub second: Option<PathBuf>,
-    /// Also how long a step would take on this hardware: a file, or the name of one that is known
+    /// As the plans would be on this hardware, and how long a step would take: a file, or the name of one that is known
     #[arg(long, value_name = "HARDWARE")]
     pub on: Option<String>,
     /// Another network between its nodes: a file, or a name
@@ -107,22 +108,21 @@ fn compare(
     names: &[String; 2],
     hardware: Option<&Hardware>,
 ) -> Result<Difference, CommandError> {
-    let [first_s, second_s] = [step_s(before, hardware)?, step_s(after, hardware)?];
-    Ok(before.plan().with(|first| {
+    let [(before_plan, first_s), (after_plan, second_s)] = [planned(before, hardware)?, planned(after, hardware)?];
+    Ok(before_plan.with(|first| {
         let first = PlanSide { name: &names[0], spec: &before.spec, plan: first, step_s: first_s };
-        after.plan().with(|second| {
+        after_plan.with(|second| {
             let second = PlanSide { name: &names[1], spec: &after.spec, plan: second, step_s: second_s };
             Difference::of(&first, &second)
         })
     }))
 }
 
-/// Seconds of a step, where there is hardware to predict it on.
-fn step_s(sized: &SizedSpec, hardware: Option<&Hardware>) -> Result<Option<f64>, CommandError> {
-    let Some(hardware) = hardware else { return Ok(None) };
-    let config = on_hardware(sized.spec.config(), hardware);
-    let plan = zero_plan::PlanBuf::new(&sized.sizes.model, config, &sized.sizes.probes[0].units);
-    let prediction = plan.with(|plan| Prediction::of(plan, hardware, None));
-    let prediction = prediction.map_err(|reason| CommandError::impossible(&sized.path, hardware, &reason))?;
-    Ok(Some(prediction.step_s))
+/// The plan of a spec; where there is hardware, as it would have to be there, and the seconds of a step.
+fn planned(sized: &SizedSpec, hardware: Option<&Hardware>) -> Result<(PlanBuf, Option<f64>), CommandError> {
+    let Some(hardware) = hardware else { return Ok((sized.plan(), None)) };
+    let plan = sized.plan_on(hardware)?;
+    let timeline = plan.with(|plan| simulate(plan, hardware));
+    let timeline = timeline.map_err(|reason| CommandError::impossible(&sized.path, hardware, &reason))?;
+    Ok((plan, Some(timeline.step_s)))
 }

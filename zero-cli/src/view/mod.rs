@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use zero_plan::hardware::Hardware;
 use zero_plan::picture::{Picture, TimeAxis, Timed, operations};
-use zero_plan::simulate::{Impossible, on_hardware, simulate};
+use zero_plan::simulate::{Impossible, simulate};
 use zero_plan::{Config, Plan, PlanBuf};
 
 use crate::binary;
@@ -62,15 +62,16 @@ pub fn view(arguments: &ViewArguments) -> Result<(), CommandError> {
         |spec: &Path| sizes::of_spec(&Request { spec: spec.to_owned(), program: arguments.request.program.clone() });
     let spec = of_spec(&arguments.request.spec)?;
     let drawn = if arguments.svg {
-        svg::figure(&PicturedSpec::of(&spec, hardware.as_ref()).picture()?)
+        svg::figure(&PicturedSpec::of(&spec, hardware.as_ref())?.picture()?)
     } else {
-        let mut first = PicturedSpec::of(&spec, hardware.as_ref()).view()?;
+        let pictured = PicturedSpec::of(&spec, hardware.as_ref())?;
+        let mut first = pictured.view()?;
         if let Some(path) = &arguments.profile {
-            first.measured = Some(profile::read(path, &PicturedSpec::of(&spec, hardware.as_ref()).planned())?);
+            first.measured = Some(profile::read(path, &pictured.planned())?);
         }
         let mut views = vec![first];
         if let Some(other) = &arguments.other {
-            views.push(PicturedSpec::of(&of_spec(other)?, hardware.as_ref()).view()?);
+            views.push(PicturedSpec::of(&of_spec(other)?, hardware.as_ref())?.view()?);
         }
         page::page(&views)
     };
@@ -103,9 +104,9 @@ struct PicturedSpec<'a> {
 }
 
 impl<'a> PicturedSpec<'a> {
-    fn of(spec: &'a SizedSpec, hardware: Option<&'a Hardware>) -> Self {
-        let config = spec.spec.config();
-        Self { spec, config: hardware.map_or(config, |hardware| on_hardware(config, hardware)), hardware }
+    fn of(spec: &'a SizedSpec, hardware: Option<&'a Hardware>) -> Result<Self, CommandError> {
+        let config = hardware.map_or(Ok(spec.spec.config()), |hardware| spec.config_on(hardware))?;
+        Ok(Self { spec, config, hardware })
     }
 
     fn planned(&self) -> PlanBuf {

@@ -42,6 +42,10 @@ fn sized(text: &str, units: usize) -> SizedSpec {
     SizedSpec { path: "specs/mine.ron".into(), spec, text: text.to_owned(), sizes }
 }
 
+fn pictured<'a>(spec: &'a SizedSpec, hardware: Option<&'a Hardware>) -> PicturedSpec<'a> {
+    PicturedSpec::of(spec, hardware).expect("it can run")
+}
+
 fn a100() -> Hardware {
     let mut hardware = crate::hardware::find("a100-80").expect("known hardware");
     hardware.network = Some(crate::hardware::network("hdr-8x200").expect("a known network"));
@@ -106,7 +110,7 @@ fn hold(carried: &Value, plan: &Plan) {
 fn numbers_of_a_page_are_those_of_its_plans() {
     let (spec, hardware) = (sized(SPEC, 8), a100());
     for hardware in [None, Some(&hardware)] {
-        let subject = PicturedSpec::of(&spec, hardware);
+        let subject = pictured(&spec, hardware);
         let page = page::page(&[subject.view().expect("a view")]);
         let variants = carried(&page, "index")["views"][0]["variants"].clone();
         let variants = variants.as_array().expect("a list");
@@ -131,7 +135,7 @@ fn numbers_of_a_page_are_those_of_its_plans() {
 #[test]
 fn a_page_needs_nothing_else_and_its_data_ends_nothing() {
     let spec = sized(SPEC, 8);
-    let view = || PicturedSpec::of(&spec, None).view().expect("a view");
+    let view = || pictured(&spec, None).view().expect("a view");
     let page = page::page(&[view(), view()]);
     for word in ["http:", "https:", "@import", " src=", "fetch(", "XMLHttpRequest", "innerHTML"] {
         assert!(!page.contains(word), "{word}");
@@ -146,17 +150,17 @@ fn a_page_needs_nothing_else_and_its_data_ends_nothing() {
 #[test]
 fn choices_of_prefetch_are_few_where_plans_are_long_and_none_where_nothing_is_gathered() {
     let spec = sized(SPEC, 8);
-    let subject = PicturedSpec::of(&spec, None);
+    let subject = pictured(&spec, None);
     assert_eq!(subject.prefetches(3), [1, 2, 3]);
     assert_eq!(subject.prefetches(0), [2]);
     let spec = sized(&SPEC.replace("stage: 3, prefetch: 2", "stage: 2"), 8);
-    assert_eq!(PicturedSpec::of(&spec, None).prefetches(9).len(), 1);
+    assert_eq!(pictured(&spec, None).prefetches(9).len(), 1);
 }
 
 #[test]
 fn numbers_of_a_figure_are_those_of_its_plan() {
     let (spec, hardware) = (sized(SPEC, 8), a100());
-    let subject = PicturedSpec::of(&spec, Some(&hardware));
+    let subject = pictured(&spec, Some(&hardware));
     let figure = svg::figure(&subject.picture().expect("a picture"));
     subject.planned().with(|plan| {
         let pipeline = (0..plan.pipeline_stages.len())
@@ -174,6 +178,7 @@ fn numbers_of_a_figure_are_those_of_its_plan() {
             format!("It sends {} in a step", Bytes(traffic.total_bytes())),
             format!("parameter all-gather {} along zero", Bytes(traffic.gather_bytes)),
             format!("A step: {step}, predicted for {}", hardware.name),
+            "here with device Cuda, transport Nccl".to_owned(),
         ];
         let parts = Kind::ALL.iter().zip(peak.bytes).filter(|(_, bytes)| *bytes > 0);
         said.extend(parts.map(|(kind, bytes)| format!("{} {}", kind.name(), Bytes(bytes))));
@@ -198,29 +203,26 @@ fn z0172_a_picture_that_cannot_be_written() {
 fn pages_for_a_browser() {
     let folder = PathBuf::from(std::env::var_os("ZERO_PAGES").expect("the folder to write to"));
     let (spec, hardware) = (sized(SPEC, 8), a100());
-    let planned = PicturedSpec::of(&spec, None).planned();
+    let planned = pictured(&spec, None).planned();
     let trace = planned.with(|plan| profile::tests::trace(plan, 3));
     std::fs::write(folder.join("profile.json"), trace).expect("a file");
     let measured = profile::read(&folder.join("profile.json"), &planned).expect("a profile");
-    let timed =
-        PlanView { measured: Some(measured), ..PicturedSpec::of(&spec, Some(&hardware)).view().expect("a view") };
+    let timed = PlanView { measured: Some(measured), ..pictured(&spec, Some(&hardware)).view().expect("a view") };
     let other = sized(&SPEC.replace("stage: 3, prefetch: 2", "stage: 2"), 8);
-    let other = || PicturedSpec::of(&other, Some(&hardware)).view().expect("a view");
+    let other = || pictured(&other, Some(&hardware)).view().expect("a view");
     // 64 ranks and 64 units: the largest that must open at once.
     let config = "(mesh: (nodes: 8, zero: 8, pipeline: 8), zero: (stage: 3), batch: (micro_batches: 32))";
     let large = sized(config, 64);
     assert_eq!(large.spec.config().mesh, Mesh { nodes: 8, pipeline: 8, ..Mesh::of_zero(8) });
     assert_eq!(large.spec.config().recompute, Recompute::None);
     let pages = [
-        ("one", page::page(&[PicturedSpec::of(&spec, None).view().expect("a view")])),
+        ("one", page::page(&[pictured(&spec, None).view().expect("a view")])),
         ("profile", page::page(&[timed])),
-        ("two", page::page(&[PicturedSpec::of(&spec, Some(&hardware)).view().expect("a view"), other()])),
-        ("large", page::page(&[PicturedSpec::of(&large, Some(&hardware)).view().expect("a view")])),
+        ("two", page::page(&[pictured(&spec, Some(&hardware)).view().expect("a view"), other()])),
+        ("large", page::page(&[pictured(&large, Some(&hardware)).view().expect("a view")])),
         (
             "flat",
-            page::page(&[PicturedSpec::of(&sized("(mesh: (zero: 64), zero: (stage: 3))", 64), None)
-                .view()
-                .expect("a view")]),
+            page::page(&[pictured(&sized("(mesh: (zero: 64), zero: (stage: 3))", 64), None).view().expect("a view")]),
         ),
     ];
     for (name, page) in pages {

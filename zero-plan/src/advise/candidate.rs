@@ -235,8 +235,6 @@ fn device(question: &Question) -> DeviceKind {
 fn transport(question: &Question) -> TransportKind {
     match device(question) {
         _ if question.pins.has("transport") => question.pins.spec.transport(),
-        DeviceKind::Cpu if question.nodes > 1 => TransportKind::Cluster,
-        DeviceKind::Cuda if question.nodes > 1 => TransportKind::Nccl,
-        device => device.transport(),
+        device => device.transport_of_hosts(question.nodes),
     }
 }

@@ -2,9 +2,10 @@
 //! when it begins.
 //!
 //! With `p` ranks, `n` bytes in the whole buffer, a latency `α` and `β` seconds a byte, an all-gather and a reduce-scatter
-//! take, on a ring, `(p - 1) α + (p - 1)/p n β`, and by a tree (a gather to one rank and a broadcast, or a reduction and a
-//! scatter), `2 ⌈log2 p⌉ α + 2 (p - 1)/p n β` (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication
-//! Operations in MPICH, 2005, sections 4 and 5; Chan, Heimlich, Purkayastha, van de Geijn: Collective communication, 2007).
+//! take, on a ring, `(p - 1) α + (p - 1)/p n β`, and by binomial trees (a gather to one rank and a broadcast, or a reduction
+//! and a scatter), `2 ⌈log2 p⌉ α + ((p - 1)/p + ⌈log2 p⌉) n β`, as a broadcast and a reduction pass on the whole buffer in each
+//! round (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005, sections 4 and 5;
+//! Chan, Heimlich, Purkayastha, van de Geijn: Collective communication, 2007).
 //! NCCL takes rings for both, with as many rings as a node has links, so that a node sends `(p - 1)/p n` over all of them.
 
 use super::timeline::{Flow, LinkKind};
@@ -48,8 +49,8 @@ impl Route {
 
     /// Seconds of the same by a tree.
     pub fn tree_s(&self, bytes: usize) -> f64 {
-        let others = self.ranks.saturating_sub(1);
-        2.0 * (rounds(self.ranks) as f64 * self.latency + self.busy_s(bytes / self.ranks * others))
+        let (rounds, others) = (rounds(self.ranks), self.ranks.saturating_sub(1));
+        2.0 * rounds as f64 * self.latency + self.busy_s(bytes / self.ranks * others + rounds * bytes)
     }
 }
 

@@ -12,7 +12,7 @@ mod timeline;
 
 use core::fmt;
 
-use crate::config::{Config, DeviceKind, TransportKind};
+use crate::config::{AttentionKind, Config, DeviceKind, TransportKind};
 use crate::hardware::{Hardware, Processor};
 use crate::plan::Plan;
 
@@ -48,6 +48,8 @@ pub enum Impossible {
         /// Ranks of a node.
         ranks: usize,
     },
+    /// An update would need whole matrices whose shards lie on several hosts, and MPI connects these.
+    Directions,
 }
 
 impl fmt::Display for Impossible {
@@ -61,6 +63,12 @@ impl fmt::Display for Impossible {
             }
             Self::NoLink { ranks } => {
                 write!(f, "a node of the mesh has {ranks} ranks, but the hardware has no `node.link` between devices")
+            }
+            Self::Directions => {
+                write!(
+                    f,
+                    "Muon needs whole matrices, whose shards would lie on several hosts, between which MPI cannot bring them"
+                )
             }
         }
     }
@@ -77,6 +85,9 @@ impl Impossible {
                 "choose a network with `--network`, or add the key `network` to the hardware file"
             }
             Self::NoLink { .. } => "add the key `node.link` to the hardware file",
+            Self::Directions => {
+                "let `mesh.zero` lie within a node, with `mesh.replica` across nodes; choose stage 0; or take hardware with GPUs"
+            }
         }
     }
 }
@@ -90,12 +101,23 @@ pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
     }
 }
 
-/// A configuration as ranks of some hardware have it: on GPUs, with the places and streams of GPUs.
-pub const fn on_hardware(config: Config, hardware: &Hardware) -> Config {
-    match hardware.device.kind {
-        Processor::Gpu => Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..config },
-        Processor::Cpu => config,
-    }
+/// A configuration as ranks of some hardware have it: its kind of device, with the places and streams of that, and each node a
+/// host of its own. NCCL stays within a host, too, if it is asked for.
+///
+/// # Errors
+/// [`Impossible::Directions`].
+pub fn on_hardware(config: Config, hardware: &Hardware) -> Result<Config, Impossible> {
+    let device = match hardware.device.kind {
+        Processor::Gpu => DeviceKind::Cuda,
+        Processor::Cpu => DeviceKind::Cpu,
+    };
+    let transport = match config.transport {
+        TransportKind::Nccl if device.has(TransportKind::Nccl) => TransportKind::Nccl,
+        _ => device.transport_of_hosts(config.mesh.nodes),
+    };
+    let attention = if device == DeviceKind::Cuda { config.attention } else { AttentionKind::Own };
+    let config = Config { device, transport, attention, ..config };
+    if config.sends_directions() { Err(Impossible::Directions) } else { Ok(config) }
 }
 
 /// Runs a training step of a plan on some hardware. The plan is one that can be proven; ranks have as many threads as

@@ -102,7 +102,8 @@ impl Timeline {
 
     /// Share of the peak: the operations that a step needs, a forward pass and a backward pass of twice as many, against what
     /// all devices could do meanwhile at the published rate of their matrix products. Recomputation is not needed, so it does
-    /// not count (model FLOPs utilization; Chowdhery et al., PaLM, 2022, appendix B).
+    /// not count (model FLOPs utilization; Chowdhery et al., PaLM, 2022, appendix B, who count products alone: here what layers
+    /// do beside them counts too, a few percent).
     pub fn mfu(&self, plan: &Plan, hardware: &Hardware) -> f64 {
         needed_operations(plan) as f64
             / (self.step_s * peak_rate(&plan.config.mesh, hardware, plan.config.precision.compute))

@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use super::{CriticalStretch, Impossible, LinkKind, Route, Routes, StepPart, Timeline, threads_of_rank};
 use super::{cost::Costs, run::SimulatedRun, run::is_straight, timeline::Cause, timeline::Flow};
-use crate::hardware::Hardware;
+use crate::config::{DeviceKind, TransportKind};
+use crate::hardware::{Handover, Hardware};
 use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::schedule::Op;
@@ -24,6 +25,10 @@ pub struct Prediction {
     pub model: String,
     /// The hardware.
     pub hardware: String,
+    /// What ranks compute on there.
+    pub device: DeviceKind,
+    /// And how they reach one another.
+    pub transport: TransportKind,
     /// Threads of a rank.
     pub threads: usize,
     /// Whether the times of all units were measured on that machine; otherwise they follow from rates.
@@ -91,6 +96,8 @@ pub struct FlowPrediction {
     pub bandwidth: f64,
     /// Bytes divided by bandwidth, in seconds.
     pub busy_s: f64,
+    /// Seconds that latencies add.
+    pub latency_s: f64,
     /// Seconds of it, latencies included, that no computation hides.
     pub exposed_s: f64,
     /// Seconds that the collectives of a step take one after another on rings; none for all but collectives along an axis,
@@ -174,6 +181,8 @@ impl Prediction {
             format: FORMAT,
             model: plan.model.to_owned(),
             hardware: hardware.name.clone(),
+            device: plan.config.device,
+            transport: plan.config.transport,
             threads,
             units_are_measured: Costs::new(plan, hardware, threads).are_measured(),
             step_s: timeline.step_s,
@@ -224,7 +233,14 @@ fn improved(hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware
                 }
             }),
         ),
-        ("memory bandwidth", with(|it| it.device.bandwidth *= BETTER)),
+        (
+            "memory bandwidth",
+            with(|it| {
+                it.device.bandwidth *= BETTER;
+                // AdamW reads and writes its state, and computes next to nothing.
+                it.measured.iter_mut().for_each(|unit| unit.update /= BETTER);
+            }),
+        ),
         (
             "links of a node",
             with(|it| {
@@ -250,6 +266,9 @@ fn improved(hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware
                 }
                 if let Some(network) = &mut it.network {
                     network.latency /= BETTER;
+                }
+                if let Some(Handover { apart, turns }) = &mut it.node.handover {
+                    (*apart, *turns) = (*apart / BETTER, *turns / BETTER);
                 }
             }),
         ),
@@ -277,7 +296,8 @@ fn traffic(
             else {
                 continue;
             };
-            if bytes == 0 {
+            let latency_s: f64 = own.iter().map(|it| it.end_s - it.free_s).sum();
+            if bytes == 0 && latency_s == 0.0 {
                 continue;
             }
             let is_direct = |op: usize| {
@@ -299,6 +319,7 @@ fn traffic(
                 bytes,
                 bandwidth: bytes as f64 / busy_s,
                 busy_s,
+                latency_s,
                 exposed_s: exposed.fold(0.0, |sum, (_, seconds)| sum + seconds),
                 ring_s: collective(Route::ring_s),
                 tree_s: collective(Route::tree_s),

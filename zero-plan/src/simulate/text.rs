@@ -19,6 +19,7 @@ impl fmt::Display for PredictionText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PredictionText(it) = self;
         writeln!(f, "{} on {}", it.model, it.hardware)?;
+        writeln!(f, "  device: {:?}, transport: {:?}", it.device, it.transport)?;
         let how = if it.units_are_measured { "as measured there" } else { "by rates, not measured" };
         writeln!(f, "  units: {how}; {} a rank", crate::report::counted(it.threads, "thread", "threads"))?;
         writeln!(f, "\nstep: {}, {:.0} tokens/s", ShownTime(it.step_s), it.tokens_per_s)?;
@@ -139,12 +140,18 @@ fn most_in_use(in_use: &[(f64, usize)], start_s: f64, end_s: f64) -> usize {
 fn traffic(it: &Prediction) -> Table {
     let headings = ["a rank sends", "bandwidth", "bytes / bandwidth", "hidden", "exposed", "ring", "tree"];
     let mut table = Table::new("what travels in a step", headings.map(str::to_owned).to_vec());
-    for FlowPrediction { flow, link, bytes, bandwidth, busy_s, exposed_s, ring_s, tree_s } in &it.traffic {
+    for FlowPrediction { flow, link, bytes, bandwidth, busy_s, latency_s, exposed_s, ring_s, tree_s } in &it.traffic {
         let time = |seconds: Option<f64>| {
             seconds.filter(|_| *link != LinkKind::Memory).map_or(String::new(), |s| ShownTime(s).to_string())
         };
-        let hidden = if *busy_s > 0.0 { share((busy_s - exposed_s).max(0.0), *busy_s) } else { String::new() };
-        let rate = if bandwidth.is_finite() { format!("{:.2} GB/s", bandwidth * 1e-9) } else { "shared".to_owned() };
+        let all_s = busy_s + latency_s;
+        let hidden = if all_s > 0.0 { share((all_s - exposed_s).max(0.0), all_s) } else { String::new() };
+        let rate = match *link {
+            LinkKind::Memory => "shared".to_owned(),
+            // Latencies alone.
+            _ if *bytes == 0 => String::new(),
+            _ => format!("{:.2} GB/s", bandwidth * 1e-9),
+        };
         let figures = vec![
             Bytes(*bytes).to_string(),
             rate,
