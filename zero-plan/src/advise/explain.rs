@@ -33,6 +33,8 @@ pub struct Advice {
     pub untimed: usize,
     /// Coarse layouts that do not fit.
     pub unfit: usize,
+    /// Layouts that a spec may not say, though all that are tried should be such.
+    pub refused: usize,
     /// Whether nothing that was not timed can be faster.
     pub is_exhaustive: bool,
 }
@@ -138,6 +140,7 @@ pub fn advise(question: &Question) -> Result<Advice, NoAdvice> {
         timed: found.timed.len(),
         untimed: found.untimed.len(),
         unfit: found.unfit.len(),
+        refused: found.refused,
         is_exhaustive: found.is_exhaustive,
         picks,
     })

@@ -98,8 +98,13 @@ pub fn probes(question: &Question) -> Vec<(Width, usize, usize)> {
 /// Why there is no advice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoAdvice {
-    /// More ranks than a mesh may have, or more nodes than a network connects. Z0161.
-    Machines(String),
+    /// More ranks than a mesh may have, or machines that nothing connects. Z0161.
+    Machines {
+        /// What was found.
+        what: String,
+        /// What helps.
+        help: &'static str,
+    },
     /// Nothing fits. Z0162.
     NothingFits {
         /// The layout that needs least, and how much it needs of what there is.
@@ -124,7 +129,7 @@ impl NoAdvice {
     /// Its code.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Machines(_) => "Z0161",
+            Self::Machines { .. } => "Z0161",
             Self::NothingFits { .. } => "Z0162",
             Self::TokensPerStep { .. } => "Z0163",
             Self::Nothing(_) => "Z0164",
@@ -134,7 +139,7 @@ impl NoAdvice {
     /// What was found, and what helps.
     pub fn told(&self) -> (String, String) {
         match self {
-            Self::Machines(what) => (what.clone(), "lower `--nodes`, or name a network by `--network`".to_owned()),
+            Self::Machines { what, help } => (what.clone(), (*help).to_owned()),
             Self::NothingFits { least, would } => (format!("no layout fits: {least}"), would.join("\n          ")),
             Self::TokensPerStep { asked, length, ranks } => {
                 let step = length * ranks;
@@ -187,11 +192,16 @@ impl Question<'_> {
         let ranks = nodes.saturating_mul(devices);
         if ranks == 0 || ranks > RANKS_MAX as usize {
             let what = format!("{nodes} nodes of {devices} devices are not 1 to {RANKS_MAX} ranks");
-            return Err(NoAdvice::Machines(what));
+            return Err(NoAdvice::Machines { what, help: "change `--nodes`" });
         }
-        if nodes > 1 && self.hardware.network.is_none() {
-            let what = format!("{nodes} nodes need a network, and `{}` has none", self.hardware.name);
-            return Err(NoAdvice::Machines(what));
+        let Hardware { name, node, network, device, .. } = self.hardware;
+        if nodes > 1 && network.is_none() {
+            let what = format!("{nodes} nodes need a network, and `{name}` has none");
+            return Err(NoAdvice::Machines { what, help: "lower `--nodes`, or name a network by `--network`" });
+        }
+        if device.kind == Processor::Gpu && devices > 1 && node.link.is_none() {
+            let what = format!("{devices} devices need links, and `{name}` has no `node.link` between them");
+            return Err(NoAdvice::Machines { what, help: "add the key `node.link` to the hardware file" });
         }
         match self.tokens_per_step {
             Some(asked) if asked == 0 || !asked.is_multiple_of(self.length) => {

@@ -111,7 +111,7 @@ pub fn search(question: &Question, judge: &dyn Judge) -> Result<Findings, NoAdvi
     }
     let is_small = known <= question.effort.plans;
     let mut timing = Stopwatch { question, judge, best_s: f64::INFINITY, found: &mut found, plans: 0 };
-    let first = if is_small { usize::MAX } else { question.effort.plans / 2 };
+    let first = if is_small { usize::MAX } else { question.effort.plans.div_ceil(2) };
     // One setting of each coarse layout, and if all is timed anyway, all of them.
     for group in &mut groups {
         if !is_small && (timing.plans >= first || group.least_s >= timing.best_s) {
@@ -133,7 +133,7 @@ pub fn search(question: &Question, judge: &dyn Judge) -> Result<Findings, NoAdvi
     let best_s = timing.best_s;
     let is_open = |group: &&CoarseLayout| group.best_s.is_infinite() || !group.left.is_empty();
     found.untimed = groups.iter().filter(is_open).map(|group| (group.coarse, group.least_s, group.bytes)).collect();
-    found.is_exhaustive = found.untimed.iter().all(|&(_, least_s, _)| least_s >= best_s);
+    found.is_exhaustive = found.refused == 0 && found.untimed.iter().all(|&(_, least_s, _)| least_s >= best_s);
     found.timed.sort_by(|a, b| a.token_s.total_cmp(&b.token_s));
     if found.timed.is_empty() {
         return Err(NoAdvice::Nothing("no layout that fits can run on this hardware".to_owned()));
@@ -247,12 +247,14 @@ fn nothing_fits(question: &Question, unfit: &[(Candidate, usize)]) -> NoAdvice {
     let mut would = vec![format!("it fits where a rank has {} of memory", gb(needed))];
     let is_given = ["mesh.zero", "mesh.replica", "mesh.pipeline"].iter().all(|key| question.pins.has(key));
     match more_nodes(question) {
-        Some((nodes, candidate)) => {
+        MoreNodes::Help(nodes, candidate) => {
             let ranks = nodes * candidate.mesh.ranks_per_node();
-            would.push(format!("or on {nodes} nodes ({ranks} ranks): {}", sketch(&candidate)));
+            let network = if question.hardware.network.is_none() { " with a network between them" } else { "" };
+            would.push(format!("or on {nodes} nodes{network} ({ranks} ranks): {}", sketch(&candidate)));
         }
-        None if is_given => {}
-        None => would.push(format!("no number of nodes up to {RANKS_MAX} ranks helps: one unit, gathered and with its gradients, is too large by itself")),
+        MoreNodes::Unknown => {}
+        MoreNodes::DoNotHelp if is_given => {}
+        MoreNodes::DoNotHelp => would.push(format!("no number of nodes up to {RANKS_MAX} ranks helps: one unit, gathered and with its gradients, is too large by itself")),
     }
     let mut shapes = UnitShapes::new(question);
     if let Some(need) = shapes.of(&candidate).and_then(|units| Demand::of(&candidate.config(question), units)) {
@@ -274,13 +276,21 @@ pub(super) fn sketch(candidate: &Candidate) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The least nodes, of doublings, on which something fits.
-fn more_nodes(question: &Question) -> Option<(usize, Candidate)> {
-    let mut nodes = question.nodes;
+/// What more nodes would do.
+enum MoreNodes {
+    /// The least, of doublings, on which something fits.
+    Help(usize, Candidate),
+    DoNotHelp,
+    /// No layout has the values that are given on some of them.
+    Unknown,
+}
+
+fn more_nodes(question: &Question) -> MoreNodes {
+    let (mut nodes, mut none) = (question.nodes, MoreNodes::DoNotHelp);
     loop {
         nodes *= 2;
         if nodes * question.hardware.node.devices > RANKS_MAX as usize {
-            return None;
+            return none;
         }
         let more = with_nodes(question, nodes);
         let mut shapes = UnitShapes::new(&more);
@@ -290,9 +300,12 @@ fn more_nodes(question: &Question) -> Option<(usize, Candidate)> {
             let bytes = needs.map(|need| need.bytes).min()?;
             (bytes <= more.budget(coarse.mesh.ranks_per_node())).then_some((bytes, coarse))
         };
-        let fits = coarse(&more).into_iter().filter_map(least).min_by_key(|(bytes, _)| *bytes);
-        if let Some((_, candidate)) = fits {
-            return Some((nodes, candidate));
+        let all = coarse(&more);
+        if all.is_empty() {
+            none = MoreNodes::Unknown;
+        }
+        if let Some((_, candidate)) = all.into_iter().filter_map(least).min_by_key(|(bytes, _)| *bytes) {
+            return MoreNodes::Help(nodes, candidate);
         }
     }
 }

@@ -253,7 +253,8 @@ fn distinct_buckets(question: &Question, coarse: Candidate, units: &[Unit]) -> V
     found.into_iter().map(|(bucket, _)| bucket).collect()
 }
 
-/// The question on other machines.
+/// The question on more machines. Twice the nodes have twice the tokens of a step: a rank's work is the same.
 pub(super) fn with_nodes<'a>(question: &Question<'a>, nodes: usize) -> Question<'a> {
-    Question { nodes, model: question.model.clone(), pins: question.pins.clone(), ..*question }
+    let tokens_per_step = question.tokens_per_step.map(|tokens| tokens.saturating_mul(nodes / question.nodes));
+    Question { nodes, tokens_per_step, model: question.model.clone(), pins: question.pins.clone(), ..*question }
 }

@@ -242,7 +242,7 @@ fn a_bounded_search_says_so() {
     for nodes in [1, 2] {
         let whole = Question { effort: Effort { plans: usize::MAX }, ..ask(&hardware, nodes, 8, Some(64), &small) };
         let best_s = search(&whole, &Simulated(&hardware)).unwrap().timed[0].token_s;
-        for plans in [2, 10, 60, 400, 1200] {
+        for plans in [1, 2, 3, 10, 60, 400, 1200] {
             let question = Question { effort: Effort { plans }, ..ask(&hardware, nodes, 8, Some(64), &small) };
             let found = search(&question, &Simulated(&hardware)).unwrap();
             assert!(found.timed.len() <= plans.max(1) && found.timed[0].token_s >= best_s);
@@ -324,6 +324,9 @@ fn z0161_machines_that_are_not_there() {
     hardware.network = None;
     let error = search(&ask(&hardware, 2, 8, None, &small), &Artificial(1)).unwrap_err().to_string();
     assert!(error.contains("error[Z0161]: 2 nodes need a network, and `tiny` has none"), "{error}");
+    hardware.node.link = None;
+    let error = search(&ask(&hardware, 1, 8, None, &small), &Artificial(1)).unwrap_err().to_string();
+    assert!(error.contains("`tiny` has no `node.link` between them\n  = help: add the key `node.link`"), "{error}");
 }
 
 #[test]
@@ -341,6 +344,15 @@ fn z0162_nothing_fits() {
     // What it says would help does.
     let fits = search(&ask(&hardware, 4, 4096, None, &units), &Artificial(1));
     assert!(fits.is_ok(), "{fits:?}");
+    // A step of more ranks has more tokens; and nothing is said of nodes on which no layout has what is asked for.
+    let asked = advise(&ask(&hardware, 1, 4096, Some(8 * 4096), &units)).unwrap_err().to_string();
+    assert!(asked.contains("on 4 nodes (32 ranks)"), "{asked}");
+    let given = pinned(ask(&hardware, 1, 4096, None, &units), &["mesh.zero=8", "mesh.replica=1"]);
+    let given = advise(&given).unwrap_err().to_string();
+    assert!(!given.contains("no number of nodes"), "{given}");
+    let alone = Hardware { network: None, ..hardware };
+    let alone = advise(&ask(&alone, 1, 4096, None, &units)).unwrap_err().to_string();
+    assert!(alone.contains("on 4 nodes with a network between them (32 ranks)"), "{alone}");
 }
 
 #[test]

@@ -72,18 +72,23 @@ pub(super) fn figures(pick: &Pick) -> Vec<String> {
     ]
 }
 
+/// How many values of a dimension are told that fit, and that do not.
+const TOLD: [usize; 2] = [4, 2];
+
 /// For each dimension, what its other values would cost, at best, in the best layout that has them.
 pub(super) fn rivals(advice: &Advice) -> Vec<String> {
     let told = |rival: &Rival| format!("{} ({})", rival.value, cost(rival.loss));
     let mut lines = Vec::new();
     for dimension in Dimension::ALL {
-        let mut all: Vec<String> =
-            advice.rivals.iter().filter(|rival| rival.dimension == dimension).map(told).collect();
-        let more = all.len().saturating_sub(4);
-        all.truncate(4);
-        if !all.is_empty() {
+        let all: Vec<&Rival> = advice.rivals.iter().filter(|rival| rival.dimension == dimension).collect();
+        // What does not fit comes last.
+        let (fit, unfit) = all.split_at(all.partition_point(|rival| !matches!(rival.loss, Price::TooLarge(_))));
+        let shown: Vec<String> =
+            fit.iter().take(TOLD[0]).chain(unfit.iter().take(TOLD[1])).copied().map(told).collect();
+        if !shown.is_empty() {
+            let more = all.len() - shown.len();
             let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-            lines.push(format!("  {}: {}{more}", name(dimension), all.join(", ")));
+            lines.push(format!("  {}: {}{more}", name(dimension), shown.join(", ")));
         }
     }
     lines
@@ -187,7 +192,14 @@ pub(super) fn searched(question: &Question, advice: &Advice) -> String {
     } else {
         format!("the search was bounded by {} plans, so a faster layout may exist", question.effort.plans)
     };
-    format!("timed {} layouts; {} more fit, {} do not; {exhaustive}", advice.timed, advice.untimed, advice.unfit)
+    let refused = match advice.refused {
+        0 => String::new(),
+        refused => format!(", and {refused} are none that a spec may say, which is a fault of this command"),
+    };
+    format!(
+        "timed {} layouts; {} more fit, {} do not{refused}; {exhaustive}",
+        advice.timed, advice.untimed, advice.unfit
+    )
 }
 
 /// The comment at the top of a spec: what it is planned for, and why.

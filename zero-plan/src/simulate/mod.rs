@@ -21,6 +21,7 @@ pub use critical::CriticalStretch;
 pub use links::{Route, Routes};
 pub use order::{Timing, makespan};
 pub use parts::{StepPart, StepParts};
+pub(crate) use prediction::{BETTER, compute_faster};
 pub use prediction::{
     Better, Critical, FlowPrediction, PathSegment, PeakPrediction, PipelineStagePrediction, Prediction,
 };
