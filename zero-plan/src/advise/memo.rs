@@ -27,7 +27,10 @@ pub fn memo(question: &Question, advice: &Advice) -> String {
     for line in decision(question, advice) {
         let _ = writeln!(text, "- {line}");
     }
-    let _ = writeln!(text, "\nWhat each other choice would cost, in the best layout that has it, with a pipeline or without:\n");
+    let _ = writeln!(
+        text,
+        "\nWhat each other choice would cost, in the best layout that has it, with a pipeline or without:\n"
+    );
     for line in rivals(advice) {
         let _ = writeln!(text, "- {}", line.trim_start());
     }

@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::settings::Settings;
 use super::{ImportOptions, SettingFate};
-use crate::config::{OptimizerKind, Precision, Width};
+use crate::config::{DeviceKind, OptimizerKind, Precision, Width};
 use crate::spec::ModelSource;
 
 /// Parts of a spec that a configuration may decide.
@@ -30,6 +30,7 @@ pub(super) struct Draft {
     pub precision: Precision,
     pub recompute: bool,
     pub optimizer: OptimizerKind,
+    pub device: DeviceKind,
 }
 
 impl Draft {
@@ -52,11 +53,20 @@ impl Draft {
             precision: Precision::default(),
             recompute: false,
             optimizer: OptimizerKind::AdamW,
+            device: DeviceKind::Cuda,
         }
     }
 
     /// Notes what nobody has said.
-    pub fn note_missing(&self, settings: &mut Settings) {
+    pub fn note_missing(&mut self, settings: &mut Settings) {
+        // Only Accelerate has a setting for it.
+        if settings.is_set("use_cpu") || settings.word("distributed_type").is_some_and(|(kind, _)| kind == "MULTI_CPU")
+        {
+            self.device = DeviceKind::Cpu;
+        } else {
+            let reason = "`Cuda`, as these frameworks train on GPUs; without `device` and `transport`, processors do";
+            settings.note(SettingFate::Missing, "device", reason);
+        }
         let mut missing = |is_missing, key, reason| {
             if is_missing {
                 settings.note(SettingFate::Missing, key, reason);
@@ -92,6 +102,12 @@ impl fmt::Display for Draft {
         }
         if self.optimizer != OptimizerKind::AdamW {
             writeln!(f, "    optimizer: {:?},", self.optimizer)?;
+        }
+        if self.device != DeviceKind::default() {
+            writeln!(f, "    device: {:?},", self.device)?;
+        }
+        if self.nodes > 1 {
+            writeln!(f, "    transport: {:?},", self.device.transport_of_hosts(self.nodes as usize))?;
         }
         writeln!(f, ")")
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{Config, Often, OptimizerKind, Precision, Recompute, Width};
+use crate::config::{Config, DeviceKind, Often, OptimizerKind, Precision, Recompute, TransportKind, Width};
 use crate::diagnostic::line_column;
 use crate::mesh::Axis;
 
@@ -120,7 +120,8 @@ fn yaml(kind: &str, of_fsdp: &str) -> String {
 #[test]
 fn each_accelerate_configuration_gives_its_config() {
     let two_nodes = crate::mesh::Mesh { nodes: 2, ..crate::mesh::Mesh::of_zero(16) };
-    let full = Config { mesh: two_nodes, prefetch: 0, bucket_bytes: 1, ..base(16, 3) };
+    let transport = TransportKind::Nccl;
+    let full = Config { mesh: two_nodes, prefetch: 0, bucket_bytes: 1, transport, ..base(16, 3) };
     let hybrid = crate::mesh::Mesh { zero: 8, replica: 2, ..two_nodes };
     let strategy = |name: &str| yaml("FSDP", &format!("  fsdp_sharding_strategy: {name}\n"));
     let at = |stage, mesh| Config { stage, mesh, ..full };
@@ -148,6 +149,19 @@ fn each_accelerate_configuration_gives_its_config() {
             Config { prefetch: 1, ..at(3, crate::mesh::Mesh { zero: 4, replica: 4, ..two_nodes }) },
         ),
         (yaml("MULTI_GPU", ""), ddp),
+        (
+            yaml("MULTI_GPU", "") + "use_cpu: true\n",
+            Config { device: DeviceKind::Cpu, transport: TransportKind::Cluster, ..ddp },
+        ),
+        (
+            yaml("MULTI_CPU", "").replace("num_machines: 2", "num_machines: 1"),
+            Config {
+                mesh: crate::mesh::Mesh::of_zero(16),
+                device: DeviceKind::Cpu,
+                transport: TransportKind::Shm,
+                ..ddp
+            },
+        ),
         (yaml("MULTI_GPU", "").replace("'no'", "bf16"), {
             Config { precision: Precision { compute: Width::BF16, ..Precision::default() }, ..ddp }
         }),
@@ -199,7 +213,10 @@ fn what_has_no_counterpart_is_listed_with_the_reason() {
         ]
     );
     assert_eq!(told(SettingFate::Argument), ["gradient_clipping"]);
-    assert_eq!(told(SettingFate::Missing), ["train_micro_batch_size_per_gpu", "mesh.nodes", "batch.sequences"]);
+    assert_eq!(
+        told(SettingFate::Missing),
+        ["train_micro_batch_size_per_gpu", "mesh.nodes", "device", "batch.sequences"]
+    );
     let file = imported.file("ds_config.json");
     assert!(
         file.starts_with("// From ds_config.json, a configuration of DeepSpeed.\n// without a counterpart:\n"),

@@ -33,7 +33,7 @@ pub(in crate::import) const ACCELERATE: &[KeyRow] = &[
     row("mixed_precision", Word(&["no", "false", "fp16", "bf16", "fp8"]), Used),
     row("num_processes", RANKS, Used),
     row("num_machines", RANKS, Used),
-    row("use_cpu", Flag, LAUNCHING),
+    row("use_cpu", Flag, Used),
     row("debug", Flag, LOGGING),
     row("machine_rank", Anything, LAUNCHING),
     row("gpu_ids", Anything, LAUNCHING),
