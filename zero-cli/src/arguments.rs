@@ -75,7 +75,7 @@ pub enum Verb {
     Simulate(SimulateArguments),
     /// Build the binary, and draw its plan: mesh, schedule, memory and traffic, as a page that opens in a browser
     View(ViewArguments),
-    /// Measure this machine, and describe it as a file of hardware that `--on` takes
+    /// Measure the processor of this machine, and describe it as a file of hardware that `--on` takes
     Measure(MeasureArguments),
     /// Search for the layout of a model that is fastest on some machines, and say why no other is
     Advise(AdviseArguments),

@@ -94,8 +94,12 @@ fn z0178_a_program_that_tells_no_sizes() {
 #[test]
 fn z0179_a_model_that_cannot_be_measured() {
     let workspace = workspace();
-    let error = refused(&workspace, "measure x.ron");
+    let error = refused(&workspace, "measure x.ron --out here.ron");
     assert!(error.starts_with("error[Z0179]: the units of x.ron cannot be measured: its run failed"), "{error}");
+    assert!(
+        !workspace.root.join("here.ron").exists(),
+        "a file without a description is left, which the next try refuses"
+    );
 }
 
 #[test]

@@ -60,12 +60,23 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), CommandError> {
     if arguments.probe {
         return network::probe();
     }
-    // Before minutes of work, and not after.
-    let create = |path: &PathBuf| {
-        let file = File::create_new(path).map_err(|source| CommandError::Output { path: path.clone(), source })?;
-        Ok::<_, CommandError>((path.clone(), file))
+    let Some(path) = &arguments.out else {
+        say::line(description(arguments)?.trim_end());
+        return Ok(());
     };
-    let out = arguments.out.as_ref().map(create).transpose()?;
+    let failed = |source| CommandError::Output { path: path.clone(), source };
+    // Before minutes of work, and not after.
+    let mut file = File::create_new(path).map_err(failed)?;
+    let written = description(arguments).and_then(|text| file.write_all(text.as_bytes()).map_err(failed));
+    if written.is_err() {
+        // It is as it was before, and the command can be given again.
+        let _ = std::fs::remove_file(path);
+    }
+    written
+}
+
+/// The description of this machine, in RON.
+fn description(arguments: &MeasureArguments) -> Result<String, CommandError> {
     let has_hosts = !arguments.reach.hosts.is_empty() || arguments.reach.hostfile.is_some();
     let network = has_hosts.then(|| network::measure(&arguments.reach)).transpose()?;
     let cores =
@@ -118,18 +129,8 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), CommandError> {
     }
     hardware.measured = measured.iter().flat_map(units::MeasuredProgram::units).collect();
     hardware.device.op = rounded(median(measured.iter().flat_map(|program| program.beside_s(cores)).collect()));
-    let text = format!(
+    Ok(format!(
         "// Measured by `cargo zero measure`: rates are those of one core while all of them work.\n{}\n",
         zero_plan::spec::ron_text(&hardware)
-    );
-    match out {
-        Some((path, mut file)) => {
-            let written = file.write_all(text.as_bytes());
-            written.map_err(|source| CommandError::Output { path, source })
-        }
-        None => {
-            say::line(text.trim_end());
-            Ok(())
-        }
-    }
+    ))
 }

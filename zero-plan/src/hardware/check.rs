@@ -54,11 +54,15 @@ pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
     if let Some(network) = network {
         checks.network("network.", network);
     }
-    checks.require(
-        "measured",
-        measured.iter().all(is_possible),
-        "times above 0 and at most 1e6 seconds, 1 to 4096 threads of 1 to 4096 ranks, and 1 to 2^32 tokens",
-    );
+    if let Some(entry) = measured.iter().position(|unit| !is_possible(unit)) {
+        let expected = format!(
+            "of entry {}, which is of `{}`, times above 0 and at most 1e6 seconds, 1 to 4096 threads of 1 to 4096 ranks, and 1 to \
+             2^32 tokens",
+            entry + 1,
+            measured[entry].field
+        );
+        checks.require("measured", false, &expected);
+    }
     checks.problems
 }
 
@@ -205,7 +209,8 @@ mod tests {
             ("forward: 0.5", "forward: 0.0"),
             ("update: 0.0", "update: NaN"),
         ] {
-            let problems = with(&unit.replace(from, to)).unwrap_err();
+            let problems = with(&format!("{unit}, {}", unit.replace(from, to))).unwrap_err();
+            assert!(problems[0].label.starts_with("expected of entry 2, which is of `f`, "), "{:?}", problems[0]);
             assert_eq!((problems[0].code, problems[0].key.as_str()), ("Z0176", "measured"), "{to}");
         }
     }
