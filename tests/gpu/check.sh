@@ -7,9 +7,11 @@
 #
 # A folder has `bench` too, with the peer beside it: `FOLDER/bench --device cuda --python PYTHON`. Ranks share the first
 # device, unless ZERO_CUDA_DEVICES names others. Arguments after these are filters of tests. Needs driver 580 or newer, and
-# NVRTC and cublasLt of CUDA 13, of which PyTorch's are as good.
+# NVRTC and cublasLt of CUDA 13, of which PyTorch's are as good: those of the python3 on the PATH, or of the folders that
+# ZERO_CUDA_LIBRARIES names.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+from=$PWD
 
 # build: the paths of the tests' program and of the processes that it starts, a line each.
 build() {
@@ -26,7 +28,7 @@ else
 fi
 
 if [ "${1:-}" = pack ]; then
-  folder=${2:?pack: which folder?}
+  folder=$(cd "$from" && realpath --canonicalize-missing "${2:?pack: which folder?}")
   mkdir "$folder"
   cargo build --locked --release --package bench --features cuda
   strip -o "$folder/cuda" "$program"
@@ -43,16 +45,20 @@ export ZERO_TEST_GPU=1
 # Streams of several ranks that are threads must not share a queue of the hardware: one of them may wait for another. Of more
 # ranks than these queues are enough for, tests make processes, or say that they do not test them.
 export CUDA_DEVICE_MAX_CONNECTIONS=32
+# Nor may a kernel be loaded when it is first launched: that waits for all that the device does, which may wait for this rank.
+export CUDA_MODULE_LOADING=EAGER
 export ZERO_CUDA_DEVICES=${ZERO_CUDA_DEVICES:-0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}
 
 command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 printf '\n== tests on the device\n'
 "$program" --test-threads=1 "$@"
 
+# Every op of a device by itself; under these tools, training would take hours.
+[ $# -gt 0 ] || set -- kernels:: spine::
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck initcheck synccheck; do
     printf '\n== compute-sanitizer: %s\n' "$tool"
-    compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --test-threads=1 "${@:-kernels::}"
+    compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --test-threads=1 "$@"
   done
 else
   echo "not run: compute-sanitizer is not installed"

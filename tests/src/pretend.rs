@@ -46,12 +46,14 @@ const CONNECTIONS: usize = 32;
 const STREAMS: usize = Stream::ALL.len() + Parcel::ALL.len() + 1;
 
 /// By which libraries and devices are found: a process that is started with no other variables needs them on a GPU.
-const PASSED_ON: [&str; 9] = [
+const PASSED_ON: [&str; 11] = [
     cuda::FOLDERS_VARIABLE,
     cuda::DEVICES_VARIABLE,
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_MODULE_LOADING",
     "LD_LIBRARY_PATH",
+    "PATH",
     "VIRTUAL_ENV",
     "CONDA_PREFIX",
     "HOME",

@@ -140,6 +140,7 @@ pub fn measure(python: Option<PathBuf>, rounds: u32, steps: u32, names: &[String
             let data = folder.path().join(format!("{}.bin", row.vocab));
             write_tokens(&data, row.vocab)?;
             let (ours, said) = processes::train_ours_said(row.name, steps, &["--data".as_ref(), data.as_os_str()])?;
+            eprintln!("  {}: {:.1} ms a step", row.what, 1e3 * ours.step_s);
             // It is the same in each round.
             if number == rounds {
                 memory.push((row.what, memory_of(&said)));
@@ -148,8 +149,8 @@ pub fn measure(python: Option<PathBuf>, rounds: u32, steps: u32, names: &[String
             for (peer, mode) in peer.iter().flat_map(|peer| MODES.iter().map(move |mode| (peer, mode))) {
                 let sample = peer.train(mode, 1, &row.options(), row.plan.params(), steps)?;
                 round.put(row.of(mode), sample.step_s);
+                eprintln!("  {}: {:.1} ms a step", row.of(mode), 1e3 * sample.step_s);
             }
-            eprintln!("  {}: {:.1} ms a step", row.what, 1e3 * ours.step_s);
         }
         measured.push(round);
     }

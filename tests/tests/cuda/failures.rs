@@ -82,6 +82,7 @@ fn a_failure_at_the_start_is_told_and_all_is_given_back() {
 fn a_kernel_that_does_not_start_in_a_step_is_told_once() {
     apart("a_kernel_that_does_not_start_in_a_step_is_told_once", || {
         let ranks = train("launch:300").expect("a start");
+        assert_eq!(pretend::held(), 0);
         let errors: Vec<_> = ranks.into_iter().map(|rank| rank.expect_err("no rank goes on alone")).collect();
         let broken = errors.iter().filter_map(|error| match error {
             RunError::Lost(Lost::Device(broken)) => Some(broken),

@@ -75,7 +75,7 @@ fn z0430_a_library_is_missing() {
     apart("refusals::z0430_a_library_is_missing", &[], inside);
 }
 
-/// Where `pip` puts NVIDIA's packages in a virtual environment; the driver is never there.
+/// Where `pip` puts NVIDIA's packages in a virtual environment, which is active, or whose Python is called; the driver is never there.
 #[test]
 fn libraries_are_found_where_pytorch_has_put_them() {
     let test = "spine::refusals::libraries_are_found_where_pytorch_has_put_them";
@@ -100,9 +100,15 @@ fn libraries_are_found_where_pytorch_has_put_them() {
     }
     let path = |path: &std::path::Path| path.to_str().expect("a path of letters").to_owned();
     let cache = path(&folder.path().join("cache"));
-    let variables = [(FOLDERS_VARIABLE, path(&driver)), ("VIRTUAL_ENV", path(&environment)), ("XDG_CACHE_HOME", cache)];
-    let output = pretend::again(test, &variables.each_ref().map(|(name, value)| (*name, value.as_str())));
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let programs = environment.join("bin");
+    std::fs::create_dir(&programs).expect("a folder");
+    std::fs::write(programs.join("python3"), "").expect("a file");
+    let called = format!("{}:{}", path(&programs), std::env::var("PATH").expect("a path of letters"));
+    for way in [("VIRTUAL_ENV", path(&environment)), ("PATH", called)] {
+        let variables = [(FOLDERS_VARIABLE, path(&driver)), way, ("XDG_CACHE_HOME", cache.clone())];
+        let output = pretend::again(test, &variables.each_ref().map(|(name, value)| (*name, value.as_str())));
+        assert!(output.status.success(), "{}: {}", variables[1].0, String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[test]

@@ -353,6 +353,10 @@ fn load_builtins(path: &Path) {
 /// The files of this name in `nvidia/*/lib` of each place that Python's packages are installed to.
 fn of_pytorch(name: &str) -> Vec<PathBuf> {
     let roots = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    // A Python that is called without having been activated.
+    let called = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    let called = called.filter(|folder| folder.join("python3").exists());
+    let roots = roots.chain(called.filter_map(|folder| folder.parent().map(Path::to_owned)));
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local"));
     let roots = roots.chain(home).chain(["/usr/local", "/usr"].map(PathBuf::from));
     let pythons = roots.flat_map(|root| entries(&root.join("lib"), "python3"));
