@@ -96,13 +96,15 @@ fn hold(carried: &Value, plan: &Plan) {
         assert_eq!(part("shard reduce-scatter"), traffic.replica_reduce_bytes);
         assert_eq!(part("activations"), traffic.activation_bytes);
         assert_eq!(part("loss and norm"), traffic.agree_bytes);
+        let parts = drawn["traffic"].as_array().expect("a list").iter();
+        assert_eq!(parts.map(|part| number(&part["bytes"])).sum::<usize>(), traffic.total_bytes());
         for column in ["verb", "about", "micro_batch", "nth", "start", "end", "waited", "sent"] {
             assert_eq!(drawn["ops"][column].as_array().map(Vec::len), Some(pipeline_stage.step.len()), "{column}");
         }
-        let gathers = |op: &&zero_plan::Op| matches!(op, zero_plan::Op::Gather { .. });
-        let drawn_gathers = numbers(&drawn["ops"]["verb"]).into_iter();
-        let drawn_gathers = drawn_gathers.filter(|&verb| carried["verbs"][verb]["name"] == "gather");
-        assert_eq!(drawn_gathers.count(), pipeline_stage.step.iter().filter(gathers).count());
+        for (verb, op) in numbers(&drawn["ops"]["verb"]).into_iter().zip(pipeline_stage.step) {
+            let name = carried["verbs"][verb]["name"].as_str().expect("a name");
+            assert!(name.starts_with(op.name()), "{name}: {op:?}");
+        }
     }
 }
 
@@ -124,8 +126,13 @@ fn numbers_of_a_page_are_those_of_its_plans() {
             subject.planned_with(prefetch).with(|plan| {
                 hold(&carried, plan);
                 let Some(hardware) = hardware else { return };
-                let step_ns = simulate(plan, hardware).expect("it fits").step_s * 1e9;
-                assert_eq!(number(&carried["end"]), step_ns.round() as usize);
+                let (timeline, ns) = (simulate(plan, hardware).expect("it fits"), |s: f64| (s * 1e9).round() as usize);
+                assert_eq!(number(&carried["end"]), ns(timeline.step_s));
+                for (lane, drawn) in timeline.lanes.iter().zip(carried["pipeline_stages"].as_array().expect("a list")) {
+                    let spans = || lane.spans.iter();
+                    assert_eq!(numbers(&drawn["ops"]["start"]), spans().map(|it| ns(it.start_s)).collect::<Vec<_>>());
+                    assert_eq!(numbers(&drawn["ops"]["end"]), spans().map(|it| ns(it.end_s)).collect::<Vec<_>>());
+                }
                 assert_eq!(number(&carried["limits"][1][1]) as u64, hardware.budget_bytes(4));
             });
         }
