@@ -261,6 +261,7 @@ fn fail(transport: TransportKind, test: &str, failures: &[(&str, &str, u64)]) {
     if pretend::is_another() {
         assert!(pretend::is_cuda());
         let ends = visit_cuda("zero3", Fail(transport)).expect("a spec of that name");
+        assert_eq!(pretend::held(), 0, "{ends:?}");
         let broken = ends.iter().filter_map(|(error, launches)| match error {
             RunError::Lost(Lost::Device(broken)) => Some((broken, *launches)),
             _ => None,

@@ -25,6 +25,8 @@ pub fn on_cuda(path: &str) -> Option<Command> {
 pub fn told(name: &str, words: &[&str], variables: &[(&str, &str)]) -> Vec<Told> {
     let mut command = on_cuda(env!("CARGO_BIN_EXE_spec")).expect("devices");
     let end = Run::start(command.arg(name).args(words).envs(variables.iter().copied())).end();
-    assert_eq!((end.code, end.errors.as_str()), (Some(0), ""), "{name} {words:?}, {variables:?}");
+    // A rank of a machine that has much else to do may wait so long that it says so.
+    let told: Vec<_> = end.errors.lines().filter(|line| !line.starts_with("note: rank ")).collect();
+    assert_eq!((end.code, told), (Some(0), vec![]), "{name} {words:?}, {variables:?}");
     end.lines.iter().map(|line| Told::read(line)).collect()
 }
