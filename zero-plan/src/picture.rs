@@ -173,7 +173,7 @@ impl Picture {
             summary: work(plan)
                 .iter()
                 .map(|line| on_one_line(line))
-                .chain(timed.hardware.map(|_| ranks(config)))
+                .chain(timed.hardware.map(|_| runs_by(config)))
                 .collect(),
             clock: timed.clock,
             hardware: timed.hardware.map(str::to_owned),
@@ -195,8 +195,8 @@ impl Picture {
     }
 }
 
-/// On some hardware, a spec is taken as it would have to be there.
-fn ranks(config: &Config) -> String {
+/// What ranks compute on and what connects them, which the hardware may decide in place of the spec.
+fn runs_by(config: &Config) -> String {
     format!("here with device {:?}, transport {:?}", config.device, config.transport)
 }
 

@@ -31,7 +31,7 @@ pub struct DiffArguments {
     pub first: PathBuf,
     /// Another one; without it, the spec is compared with itself as git's HEAD has it
     pub second: Option<PathBuf>,
-    /// As the plans would be on this hardware, and how long a step would take: a file, or the name of one that is known
+    /// Compare the plans as they would be on this hardware, and the time of a step there: a file, or the name of one that is known
     #[arg(long, value_name = "HARDWARE")]
     pub on: Option<String>,
     /// Another network between its nodes: a file, or a name

@@ -58,8 +58,8 @@ fn trust(question: &Question) -> &'static str {
     match (device.kind, measured.is_empty()) {
         (_, false) => "the times of units of some models were measured there",
         (Processor::Gpu, true) => {
-            "none was measured, and beside figures that others published, tokens a second are 0.9 to 1.3 times those on A100s, \
-             and up to twice those on limited H100s"
+            "none was measured, and beside figures that others published, tokens a second are 0.9 to 1.3 times those of FSDP on A100s, \
+             and up to twice those of other runs"
         }
         (Processor::Cpu, true) => "none was measured",
     }
