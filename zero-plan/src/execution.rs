@@ -20,8 +20,8 @@ pub(crate) use stuck::{Stuck, Wait};
 
 /// How it ended, for each rank. Times are in the unit of the costs.
 pub(crate) struct Finish {
-    /// When its last op was over.
-    pub ends: Vec<u64>,
+    /// When each of its ops was over.
+    pub ends: Vec<Vec<u64>>,
     /// What its ops took, waiting not counted.
     pub busy: Vec<u64>,
 }
@@ -47,8 +47,8 @@ pub(crate) fn execute(
     match (0..ops.len()).find(|&rank| world.ranks[rank].next < ops[rank].len()) {
         Some(rank) => Err(world.stuck(rank)),
         None => Ok(Finish {
-            ends: world.ranks.iter().map(|rank| rank.clock).collect(),
             busy: world.ranks.iter().map(|rank| rank.busy).collect(),
+            ends: world.ranks.into_iter().map(|rank| rank.ends).collect(),
         }),
     }
 }
@@ -98,6 +98,8 @@ struct ExecutingRank {
     is_inside: bool,
     clock: u64,
     busy: u64,
+    /// When each of its ops was over.
+    ends: Vec<u64>,
     /// Collectives begun in each scope, and the number behind the last that is done.
     begun: [usize; 3],
     done: [usize; 3],
@@ -153,6 +155,7 @@ impl<'a> ExecutionWorld<'a> {
             is_inside: false,
             clock: 0,
             busy: 0,
+            ends: Vec::new(),
             begun: [0; 3],
             done: [0; 3],
             gathers: vec![0; units],
@@ -206,6 +209,7 @@ impl<'a> ExecutionWorld<'a> {
         let own = &mut self.ranks[rank];
         own.clock = start + cost;
         own.busy += cost;
+        own.ends.push(own.clock);
         own.next += 1;
         own.is_inside = false;
         self.finish(rank, op);

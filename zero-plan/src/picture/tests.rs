@@ -63,7 +63,7 @@ fn the_timeline_in_operations_is_that_of_the_execution_of_all_ranks() {
             Op::Backward { unit, .. } => 2 * plan.units[unit].operations as u64,
             _ => 0,
         };
-        let Timing { makespan, busy } = makespan(plan, Pass::Train, &cost).expect("no deadlock");
+        let Timing { makespan, busy, .. } = makespan(plan, Pass::Train, &cost).expect("no deadlock");
         assert_eq!(picture.end, makespan);
         for (rank, busy) in busy.into_iter().enumerate() {
             let pipeline_stage = &picture.pipeline_stages[plan.config.mesh.coordinates(rank).pipeline];

@@ -15,6 +15,8 @@ pub struct Timing {
     pub makespan: u64,
     /// How long the ops of each rank take together, without waiting.
     pub busy: Vec<u64>,
+    /// When each op of each rank ends, in the order of its schedule.
+    pub ends: Vec<Vec<u64>>,
 }
 
 impl Timing {
@@ -51,5 +53,6 @@ pub fn makespan(plan: &Plan, pass: Pass, cost: &dyn Fn(&Op) -> u64) -> Result<Ti
     let ops: Vec<&[Op]> = ranks.map(|rank| plan.of_rank(rank).ops(pass)).collect();
     let finish = execute(plan, &Groups::of(plan), &ops, &mut |_, op| cost(&op))
         .map_err(|stuck| deadlock(plan, pass, &ops, &stuck))?;
-    Ok(Timing { makespan: finish.ends.iter().copied().max().unwrap_or(0), busy: finish.busy })
+    let makespan = finish.ends.iter().flatten().copied().max().unwrap_or(0);
+    Ok(Timing { makespan, busy: finish.busy, ends: finish.ends })
 }
