@@ -34,12 +34,17 @@ impl SizedSpec {
 
     /// The plan that a program would run there.
     pub fn plan_on(&self, hardware: &Hardware) -> Result<PlanBuf, CommandError> {
-        Ok(PlanBuf::new(&self.sizes.model, self.config_on(hardware)?, &self.sizes.probes[0].units))
+        Ok(self.planned(self.config_on(hardware)?))
     }
 
     /// The plan that the program runs.
     pub fn plan(&self) -> PlanBuf {
-        PlanBuf::new(&self.sizes.model, self.spec.config(), &self.sizes.probes[0].units)
+        self.planned(self.spec.config())
+    }
+
+    /// The plan of its model under a configuration.
+    pub fn planned(&self, config: Config) -> PlanBuf {
+        PlanBuf::new(&self.sizes.model, config, &self.sizes.probes[0].units)
     }
 }
 

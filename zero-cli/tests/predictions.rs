@@ -119,5 +119,6 @@ fn a_machine_that_was_measured_can_be_simulated_on() {
     let hardware = Hardware::parse(&text).expect("hardware");
     assert!(hardware.device.matmul.f32 > 1e6 && hardware.device.bandwidth > 1e6, "{text}");
     assert!(hardware.node.disk.is_some() && hardware.node.handover.is_some(), "{text}");
+    assert!(hardware.device.sums.is_some(), "{text}");
     assert!(workspace.said("simulate x.ron --on here.ron").contains("Layers on this machine"));
 }

@@ -1,5 +1,6 @@
-//! Measure: what this machine can do, as a file of hardware: rates of all cores at work, how soon ranks go on that waited, its
-//! disk, what units of models take, and what connects it with others. Never decides what is predicted from it.
+//! Measure: what this machine can do, as a file of hardware: rates of all cores at work (products, copies, and the sums of
+//! collectives), how soon ranks go on that waited, its disk, what units of models take, and what connects it with others. Never
+//! decides what is predicted from it.
 
 mod disk;
 mod network;
@@ -26,8 +27,6 @@ use crate::say;
 
 pub use trace::{RecordedProfile, RecordedStep};
 
-/// Threads for each core, with which units are measured beside those of a single rank: at once, and in turns.
-const PER_CORE: [usize; 3] = [1, 2, 4];
 /// How often each program runs, all of them in turn: what disturbs one run for a while disturbs no other run of it.
 const ROUNDS: usize = 3;
 
@@ -81,7 +80,7 @@ fn description(arguments: &MeasureArguments) -> Result<String, CommandError> {
     let network = has_hosts.then(|| network::measure(&arguments.reach)).transpose()?;
     let cores =
         std::thread::available_parallelism().map_err(|source| CommandError::Measure { what: "count cores", source })?;
-    eprintln!("measuring products and copies on {cores} cores");
+    eprintln!("measuring products, copies and sums on {cores} cores");
     let rates = Cores::measure(cores)?;
     eprintln!("measuring how soon a rank goes on that another one wakes");
     let handover = handover::measure()?;
@@ -96,6 +95,7 @@ fn description(arguments: &MeasureArguments) -> Result<String, CommandError> {
             matmul: Rates { f32: rounded(rates.f32_per_s), bf16: rounded(rates.bf16_per_s) },
             achieved: 1.0,
             bandwidth: rounded(rates.bytes_per_s),
+            sums: Some(rounded(rates.summed_bytes_per_s)),
             op: 0.0,
         },
         node: Node {
@@ -110,11 +110,12 @@ fn description(arguments: &MeasureArguments) -> Result<String, CommandError> {
     };
     let specs = arguments.specs.iter().map(|path| Ok((path, program::read(path)?)));
     let specs = specs.collect::<Result<Vec<_>, CommandError>>()?;
-    // Specs that differ in their layout alone have the same units.
+    // Specs that differ in their layout alone have the same units. They are measured by a spec's own ranks, by as many as have a
+    // core for each thread, and by one.
     let mut wanted = BTreeMap::new();
     for &(path, ref spec) in &specs {
         for &threads in &arguments.threads {
-            for ranks in PER_CORE.map(|per_core| (per_core * cores.get() / threads).max(1)).into_iter().chain([1]) {
+            for ranks in [spec.config().mesh.ranks(), (cores.get() / threads).max(1), 1] {
                 wanted.entry((units::alone(spec, path, ranks)?, threads)).or_insert(path);
             }
         }

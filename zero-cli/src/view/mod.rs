@@ -114,8 +114,7 @@ impl<'a> PicturedSpec<'a> {
     }
 
     fn planned_with(&self, prefetch: usize) -> PlanBuf {
-        let config = Config { prefetch, ..self.config };
-        PlanBuf::new(&self.spec.sizes.model, config, &self.spec.sizes.probes[0].units)
+        self.spec.planned(Config { prefetch, ..self.config })
     }
 
     /// The plan of the spec as it is.

@@ -34,6 +34,9 @@ pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
     checks.rate("device.matmul.bf16", device.matmul.bf16);
     checks.require("device.achieved", device.achieved > 0.0 && device.achieved <= 1.0, "a share above 0 and at most 1");
     checks.rate("device.bandwidth", device.bandwidth);
+    if let Some(sums) = device.sums {
+        checks.rate("device.sums", sums);
+    }
     checks.latency("device.op", device.op);
     checks.count("node.devices", node.devices);
     if let Some(link) = &node.link {
@@ -126,7 +129,7 @@ mod tests {
     use super::*;
 
     const GOOD: &str = "(name: \"x\", device: (name: \"d\", kind: Gpu, memory: GB(80), reserved: GB(2), \
-        matmul: (f32: 19.5e12, bf16: 312e12), achieved: 0.75, bandwidth: 2e12, op: 5e-6), \
+        matmul: (f32: 19.5e12, bf16: 312e12), achieved: 0.75, bandwidth: 2e12, sums: 1e12, op: 5e-6), \
         node: (devices: 8, link: (bandwidth: 300e9, latency: 3e-6), memory: GB(1000), disk: (read: 6e9, write: 3e9), \
         handover: (apart: 4e-5, turns: 7e-6)), \
         network: (bandwidth: 25e9, latency: 5e-6, links: 8))";
@@ -174,6 +177,7 @@ mod tests {
             ("f32: 19.5e12", "f32: 0.0", "device.matmul.f32"),
             ("achieved: 0.75", "achieved: 1.5", "device.achieved"),
             ("bandwidth: 2e12", "bandwidth: -2e12", "device.bandwidth"),
+            ("sums: 1e12", "sums: 1.0", "device.sums"),
             ("op: 5e-6", "op: -1.0", "device.op"),
             ("devices: 8", "devices: 0", "node.devices"),
             ("300e9", "inf", "node.link.bandwidth"),

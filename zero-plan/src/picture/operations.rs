@@ -27,6 +27,7 @@ fn free(plan: &Plan) -> Hardware {
             matmul: Rates { f32: 1.0, bf16: 1.0 },
             achieved: 1.0,
             bandwidth,
+            sums: None,
             op: 0.0,
         },
         node: Node {

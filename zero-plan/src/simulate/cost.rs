@@ -15,6 +15,8 @@ pub struct Costs<'a> {
     hardware: &'a Hardware,
     /// Threads of a rank; 1 where a rank has a device.
     pub threads: usize,
+    /// How much longer bytes take that are added up than others that are moved.
+    summing: f64,
     /// What was measured of each unit, if it was.
     measured: Vec<Option<&'a MeasuredUnit>>,
     /// The same by as many ranks as there are cores for: with as many threads, and with one.
@@ -27,7 +29,9 @@ impl<'a> Costs<'a> {
         let by = |threads, ranks| plan.units.iter().map(|unit| find(plan, hardware, unit, threads, ranks)).collect();
         let (cores, ranks) = (hardware.node.devices, plan.config.mesh.ranks_per_node());
         let undisturbed = [by(threads, (cores / threads).max(1)), by(1, cores)];
-        Self { plan, hardware, threads, measured: by(threads, ranks), undisturbed }
+        let bandwidth = hardware.device.bandwidth;
+        let summing = bandwidth / hardware.device.sums.unwrap_or(bandwidth);
+        Self { plan, hardware, threads, summing, measured: by(threads, ranks), undisturbed }
     }
 
     /// Whether the times of all units were measured, and none follows from rates.
@@ -44,6 +48,9 @@ impl<'a> Costs<'a> {
             Op::Update { unit } => start + self.update(at, unit, op),
             Op::Release { .. } | Op::Clear { .. } | Op::Claim { .. } => 0.0,
             _ if self.is_moved_by_link(op) => start,
+            Op::Settle { .. } | Op::Combine { .. } | Op::Subtotal { .. } | Op::Fold { .. } => {
+                start + self.moving(Work::of(self.plan, at, op).bytes) * self.summing
+            }
             _ => start + self.moving(Work::of(self.plan, at, op).bytes),
         }
     }

@@ -6,7 +6,9 @@
 //! and a scatter), `2 ⌈log2 p⌉ α + ((p - 1)/p + ⌈log2 p⌉) n β`, as a broadcast and a reduction pass on the whole buffer in each
 //! round (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005, sections 4 and 5;
 //! Chan, Heimlich, Purkayastha, van de Geijn: Collective communication, 2007).
-//! NCCL takes rings for both, with as many rings as a node has links, so that a node sends `(p - 1)/p n` over all of them.
+//! NCCL takes rings for both, with as many rings as a node has links, so that a node sends `(p - 1)/p n` over all of them. Where
+//! `p` ranks are on `m` nodes, a ring goes from node to node `m - 1` times, and `p - m` times stays within one, each with its own
+//! latency (NVIDIA/nccl, `src/graph/tuning.cc`); a tree joins nodes once those of each are joined.
 
 use super::timeline::{Flow, LinkKind};
 use crate::hardware::{Hardware, Processor};
@@ -19,17 +21,40 @@ pub struct Route {
     pub link: LinkKind,
     /// Bytes a second that one rank sends while all others of its node do the same.
     pub bandwidth: f64,
-    /// Seconds until the first byte is there.
-    pub latency: f64,
+    /// Seconds until the first byte of a message is there that stays in its node.
+    pub latency_within: f64,
+    /// The same of a message from node to node.
+    pub latency_between: f64,
     /// How many of them there are.
     pub ranks: usize,
-    /// Messages one after another that a collective consists of.
-    pub hops: usize,
+    /// On how many nodes.
+    pub nodes: usize,
+    /// How messages follow one another.
+    pub chain: Chain,
+}
+
+/// The messages one after another that a collective or a parcel consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chain {
+    /// Each rank sends what others need straight to them, all at once.
+    Straight,
+    /// Around a ring, but for the last step.
+    Ring,
+    /// Up a binomial tree, and down again.
+    Tree,
 }
 
 impl Route {
     /// Nothing travels.
-    pub const MEMORY: Self = Self { link: LinkKind::Memory, bandwidth: f64::INFINITY, latency: 0.0, ranks: 1, hops: 0 };
+    pub const MEMORY: Self = Self {
+        link: LinkKind::Memory,
+        bandwidth: f64::INFINITY,
+        latency_within: 0.0,
+        latency_between: 0.0,
+        ranks: 1,
+        nodes: 1,
+        chain: Chain::Straight,
+    };
 
     /// Seconds that the link is busy with so many bytes of one rank.
     pub fn busy_s(&self, bytes: usize) -> f64 {
@@ -38,19 +63,29 @@ impl Route {
 
     /// Seconds from the last byte that leaves until a collective is over.
     pub fn latency_s(&self) -> f64 {
-        self.hops as f64 * self.latency
+        self.chain_s(self.chain)
     }
 
     /// Seconds of an all-gather or a reduce-scatter of a buffer of `bytes` on a ring.
     pub fn ring_s(&self, bytes: usize) -> f64 {
-        let others = self.ranks.saturating_sub(1);
-        others as f64 * self.latency + self.busy_s(bytes / self.ranks * others)
+        self.chain_s(Chain::Ring) + self.busy_s(bytes / self.ranks * self.ranks.saturating_sub(1))
     }
 
     /// Seconds of the same by a tree.
     pub fn tree_s(&self, bytes: usize) -> f64 {
-        let (rounds, others) = (rounds(self.ranks), self.ranks.saturating_sub(1));
-        2.0 * rounds as f64 * self.latency + self.busy_s(bytes / self.ranks * others + rounds * bytes)
+        let others = self.ranks.saturating_sub(1);
+        self.chain_s(Chain::Tree) + self.busy_s(bytes / self.ranks * others + rounds(self.ranks) * bytes)
+    }
+
+    fn chain_s(&self, chain: Chain) -> f64 {
+        let (ranks, nodes) = (self.ranks, self.nodes);
+        let [within, between] = match chain {
+            Chain::Straight if nodes > 1 => [0, 1],
+            Chain::Straight => [usize::from(ranks > 1), 0],
+            Chain::Ring => [ranks - nodes, nodes - 1],
+            Chain::Tree => [2 * rounds(ranks.div_ceil(nodes)), 2 * rounds(nodes)],
+        };
+        within as f64 * self.latency_within + between as f64 * self.latency_between
     }
 }
 
@@ -82,37 +117,39 @@ impl<'a> Routes<'a> {
         let ranks = self.mesh.len(axis);
         let node = |i| self.mesh.node(self.mesh.rank(member(i)));
         let together = (0..ranks).filter(|&i| node(i) == node(0)).count();
-        let hops = match self.hardware.device.kind {
-            // Each rank reads from each other, without a ring.
-            Processor::Cpu => usize::from(ranks > 1),
-            Processor::Gpu => ranks - 1,
+        let chain = match self.hardware.device.kind {
+            // Each rank reads from each other.
+            Processor::Cpu => Chain::Straight,
+            Processor::Gpu => Chain::Ring,
         };
         let groups = self.mesh.ranks_per_node() / together;
-        Route { ranks, hops, ..self.route(together < ranks, together > 1, groups) }
+        let nodes = ranks.div_ceil(together);
+        Route { ranks, nodes, chain, ..self.route(together < ranks, together > 1, groups) }
     }
 
     /// The route of a rank that sends to other nodes while every other rank of its node does so, too.
     pub fn between_hosts(&self, ranks: usize) -> Route {
-        Route { ranks, hops: 1, ..self.route(true, false, self.mesh.ranks_per_node()) }
+        Route { ranks, nodes: self.mesh.nodes, ..self.route(true, false, self.mesh.ranks_per_node()) }
     }
 
     /// The route of a parcel from one pipeline stage to another. All ranks of a node may send one at once.
     pub fn parcel(&self, from: usize, to: usize) -> Route {
         let node = |pipeline| self.mesh.node(self.mesh.rank(Coordinates { zero: 0, replica: 0, pipeline }));
-        let route = self.route(node(from) != node(to), false, self.mesh.ranks_per_node());
-        Route { ranks: 2, hops: usize::from(from != to), ..route }
+        let crosses = node(from) != node(to);
+        let route = self.route(crosses, false, self.mesh.ranks_per_node());
+        Route { ranks: 1 + usize::from(from != to), nodes: 1 + usize::from(crosses), ..route }
     }
 
     /// The route of the agreement of all ranks: few bytes, which ranks on processors read from one another, and others send
     /// along a tree there and back.
     pub fn agreement(&self) -> Route {
-        let ranks = self.mesh.ranks();
-        let route = self.route(self.mesh.nodes > 1, true, self.mesh.ranks_per_node());
-        let hops = match self.hardware.device.kind {
-            Processor::Cpu => usize::from(ranks > 1),
-            Processor::Gpu => 2 * rounds(ranks),
+        let Mesh { nodes, .. } = *self.mesh;
+        let route = self.route(nodes > 1, true, self.mesh.ranks_per_node());
+        let chain = match self.hardware.device.kind {
+            Processor::Cpu => Chain::Straight,
+            Processor::Gpu => Chain::Tree,
         };
-        Route { ranks, hops, ..route }
+        Route { ranks: self.mesh.ranks(), nodes, chain, ..route }
     }
 
     /// A way through the network or within a node, where so many senders of a node share the network. Bytes that cross nodes
@@ -120,14 +157,21 @@ impl<'a> Routes<'a> {
     fn route(&self, crosses: bool, within: bool, senders: usize) -> Route {
         let node = self.hardware.node.link.map(|link| {
             let share = link.shared_by.min(self.mesh.ranks_per_node()) as f64;
-            Route { link: LinkKind::Node, bandwidth: link.bandwidth / share, latency: link.latency, ..Route::MEMORY }
+            Route {
+                link: LinkKind::Node,
+                bandwidth: link.bandwidth / share,
+                latency_within: link.latency,
+                ..Route::MEMORY
+            }
         });
         match (crosses, self.hardware.network) {
             (true, Some(network)) => {
                 let bandwidth = network.bandwidth * network.links as f64 / senders as f64;
                 let inside = node.filter(|_| within).map_or(f64::INFINITY, |node| node.bandwidth);
                 let bandwidth = bandwidth.min(inside);
-                Route { link: LinkKind::Network, bandwidth, latency: network.latency, ..Route::MEMORY }
+                let latency_within = node.map_or(0.0, |node| node.latency_within);
+                let latency_between = network.latency;
+                Route { link: LinkKind::Network, bandwidth, latency_within, latency_between, ..Route::MEMORY }
             }
             _ => node.unwrap_or(self.memory()),
         }
@@ -137,8 +181,8 @@ impl<'a> Routes<'a> {
     fn memory(&self) -> Route {
         let node = &self.hardware.node;
         let takes_turns = self.mesh.ranks_per_node() > node.devices;
-        let latency = node.handover.map_or(0.0, |it| if takes_turns { it.turns } else { it.apart });
-        Route { latency, ..Route::MEMORY }
+        let latency_within = node.handover.map_or(0.0, |it| if takes_turns { it.turns } else { it.apart });
+        Route { latency_within, ..Route::MEMORY }
     }
 }
 

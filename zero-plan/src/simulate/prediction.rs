@@ -237,6 +237,7 @@ fn improved(hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware
             "memory bandwidth",
             with(|it| {
                 it.device.bandwidth *= BETTER;
+                it.device.sums = it.device.sums.map(|sums| sums * BETTER);
                 // AdamW reads and writes its state, and computes next to nothing.
                 it.measured.iter_mut().for_each(|unit| unit.update /= BETTER);
             }),

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::num::NonZeroUsize;
 
-use crate::device::{Buffer, Cpu, Device, Element, Matrix, Write, bf16};
+use crate::device::{Buffer, Cpu, Device, Element, Matrix, Stored, StoredMut, Write, bf16};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::launch::LaunchError;
@@ -53,6 +53,9 @@ impl Machine {
     }
 }
 
+/// What is measured of a core.
+const PROBES: usize = 4;
+
 /// What one core reaches while all cores that are measured work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cores {
@@ -62,6 +65,8 @@ pub struct Cores {
     pub bf16_per_s: f64,
     /// Bytes that a copy reads and writes in a second.
     pub bytes_per_s: f64,
+    /// The same of a sum of what as many ranks have as there are cores, and at least two.
+    pub summed_bytes_per_s: f64,
 }
 
 impl Cores {
@@ -70,24 +75,29 @@ impl Cores {
     /// # Errors
     /// Z0331 or Z0332 if the machine has not the memory for it, and whatever keeps it from giving threads.
     pub fn measure(cores: NonZeroUsize) -> Result<Self, Error> {
+        let ranks = cores.get().max(2);
+        let terms = (0..ranks).map(|_| Buffer::filled(&Cpu::ONE_THREAD, COPIED_BYTES / size_of::<f32>(), 1.0));
+        let terms = terms.collect::<Result<Vec<_>, _>>()?;
         // Each probe takes as long on every core, so that all are in the same one.
-        let probes = |device| {
+        let probes = |device, core| {
             let (f32_ns, bf16_ns) = (matrix_product_ns::<_, f32>(&device)?, matrix_product_ns::<_, bf16>(&device)?);
-            Ok([f32_ns, bf16_ns, copy_ns(&device)?])
+            Ok([f32_ns, bf16_ns, copy_ns(&device)?, sum_ns(&device, &terms, core)?])
         };
-        let work = || Cpu::ONE_THREAD.on_threads(NonZeroUsize::MIN, "zero-measure", probes);
-        let measured: Vec<Result<Result<[f64; 3], Error>, LaunchError>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..cores.get()).map(|_| scope.spawn(work)).collect();
+        let work = |core| Cpu::ONE_THREAD.on_threads(NonZeroUsize::MIN, "zero-measure", |device| probes(device, core));
+        let measured: Vec<Result<Result<[f64; PROBES], Error>, LaunchError>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..cores.get()).map(|core| scope.spawn(move || work(core))).collect();
             let joined = threads.into_iter().map(|thread| thread.join());
             joined.map(|measured| measured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
         });
-        let all = measured.into_iter().map(|measured| measured?).collect::<Result<Vec<[f64; 3]>, Error>>()?;
+        let all = measured.into_iter().map(|measured| measured?).collect::<Result<Vec<[f64; PROBES]>, Error>>()?;
         let mean_s = |which: usize| all.iter().map(|ns| ns[which]).sum::<f64>() / all.len() as f64 * 1e-9;
         let operations = 2.0 * (MATRIX as f64).powi(3);
         Ok(Self {
             f32_per_s: operations / mean_s(0),
             bf16_per_s: operations / mean_s(1),
             bytes_per_s: 2.0 * COPIED_BYTES as f64 / mean_s(2),
+            // Each core reads its shard of all, and writes the sum.
+            summed_bytes_per_s: (ranks + 1) as f64 / ranks as f64 * COPIED_BYTES as f64 / mean_s(3),
         })
     }
 }
@@ -113,6 +123,19 @@ fn copy_ns<D: Device>(device: &D) -> Result<f64, Error> {
     Ok(best_ns(|| {
         device.copy(to.view_mut(), from.view());
         device.read(to.view().part(elements - 1, 1), &mut last);
+        black_box(last);
+    }))
+}
+
+/// A reduce-scatter of ranks that share memory, once all have come: the sum of one shard of what each of them has.
+fn sum_ns<D: Device>(device: &D, terms: &[Buffer<D, f32>], shard: usize) -> Result<f64, Error> {
+    let elements = COPIED_BYTES / size_of::<f32>() / terms.len();
+    let mut sum = Buffer::filled(device, elements, 0.0)?;
+    let mut last = [0.0];
+    Ok(best_ns(|| {
+        let term = |rank: usize| Stored::F32(terms[rank].view().part(shard * elements, elements));
+        device.reduce(StoredMut::F32(sum.view_mut()), terms.len(), None, &term, Write::Set);
+        device.read(sum.view().part(elements - 1, 1), &mut last);
         black_box(last);
     }))
 }

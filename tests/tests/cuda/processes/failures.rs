@@ -1,9 +1,11 @@
 //! What goes wrong on the device of one rank, or with its process, ends all of them with one error, which names what and where.
 
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use rustix::process::{Signal, kill_process};
 
+use zero_runtime::device::cuda::FOLDERS_VARIABLE;
 use zero_tests::pretend;
 
 use super::on_cuda;
@@ -94,6 +96,35 @@ fn z0431_a_function_that_one_rank_lacks_is_told_once() {
     let end = Run::start(command.env("PRETEND_FAIL", "symbol:cuMemCreate").env("PRETEND_RANK", "1")).end();
     end.assert_error(2, "error[Z0431]: ");
     assert!(end.errors.contains("has no function `cuMemCreate`") && end.steps().is_empty(), "{}", end.errors);
+}
+
+/// The library that only this transport needs is missing, and nothing carries in its place.
+#[test]
+fn z0430_ranks_without_nccl_do_not_start() {
+    let Some(built) = pretend::libraries() else { return };
+    let Some(mut command) = over(WAYS[1], 6) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "shim.h", "module.h"] {
+        symlink(built.join(name), folder.path().join(name)).unwrap();
+    }
+    let end = Run::start(command.env(FOLDERS_VARIABLE, folder.path())).end();
+    end.assert_error(2, "error[Z0430]: ");
+    assert!(end.errors.contains("libnccl.so.2") && end.steps().is_empty(), "{}", end.errors);
+}
+
+/// What one start has compiled, another finds; without it, a compiler that fails is an error.
+#[test]
+fn a_second_start_compiles_nothing() {
+    if pretend::libraries().is_none() {
+        return;
+    }
+    let Some(mut first) = gpus(1) else { return };
+    Run::start(&mut first).end().assert_success(1);
+    let Some(mut second) = gpus(1) else { return };
+    Run::start(second.env("PRETEND_FAIL", "compile:1")).end().assert_success(1);
+    let folder = tempfile::tempdir().unwrap();
+    let end = Run::start(second.env("XDG_CACHE_HOME", folder.path())).end();
+    end.assert_error(2, "error[Z0437]: ");
 }
 
 #[test]

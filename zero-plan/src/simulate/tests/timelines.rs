@@ -1,0 +1,256 @@
+use super::*;
+
+#[test]
+fn each_op_runs_once_and_ops_of_a_rank_follow_one_another() {
+    all(|plan, timeline, _| {
+        for (lane, pipeline_stage) in timeline.lanes.iter().zip(plan.pipeline_stages) {
+            assert_eq!(lane.spans.len(), pipeline_stage.step.len());
+            for (op, span) in lane.spans.iter().enumerate() {
+                assert_eq!(span.waited_s, span.start_s - lane.before_s(op));
+                assert!(span.waited_s >= 0.0 && span.end_s >= span.start_s);
+            }
+        }
+    });
+}
+
+/// As many ranks as a mesh may have: a lane stands for all ranks of a pipeline stage.
+#[test]
+fn four_thousand_ranks_are_as_many_lanes_as_pipeline_stages() {
+    let mesh = Mesh { nodes: 512, zero: 64, replica: 8, pipeline: 8, ..Mesh::of_zero(1) };
+    let config = Config { micro_batches: 32, prefetch: 1, ..config(3, mesh) };
+    on(GPU, config, 64, |plan, timeline, _| {
+        assert_eq!((plan.config.mesh.ranks(), timeline.lanes.len()), (4096, 8));
+        assert!(
+            timeline
+                .lanes
+                .iter()
+                .zip(plan.pipeline_stages)
+                .all(|(lane, pipeline_stage)| lane.spans.len() == pipeline_stage.step.len())
+        );
+    });
+}
+
+#[test]
+fn the_parts_of_each_lane_are_the_whole_step() {
+    all(|plan, timeline, _| {
+        for pipeline in 0..timeline.lanes.len() {
+            let parts = timeline.parts(plan, pipeline);
+            assert!((parts.sum(|_| true) - timeline.step_s).abs() < 1e-9 * timeline.step_s, "{parts:?}");
+        }
+    });
+}
+
+#[test]
+fn the_critical_path_is_as_long_as_the_step_and_has_no_gap() {
+    all(|_, timeline, _| {
+        let path = timeline.critical_path();
+        assert_eq!((path[0].start_s, path[path.len() - 1].end_s), (0.0, timeline.step_s));
+        assert!(path.windows(2).all(|pair| pair[0].end_s == pair[1].start_s), "{path:?}");
+    });
+}
+
+/// When each op of each rank ends under links, and the earliest at which the order that is proven allows it, in nanoseconds.
+fn ends(plan: &Plan, timeline: &Timeline, hardware: &Hardware) -> Vec<(f64, f64)> {
+    let costs = cost::Costs::new(plan, hardware, 1);
+    let cost = |op: &Op| {
+        let pipeline = op.unit().map_or(0, |unit| plan.placements[unit].pipeline_stage);
+        let at = crate::mesh::Coordinates { zero: 0, replica: 0, pipeline };
+        (costs.seconds(at, *op) * 1e9) as u64
+    };
+    let earliest = makespan(plan, Pass::Train, &cost).unwrap().ends;
+    let of_rank = |(rank, ends): (usize, Vec<u64>)| {
+        let spans = &timeline.lanes[plan.config.mesh.coordinates(rank).pipeline].spans;
+        assert_eq!(spans.len(), ends.len());
+        spans.iter().zip(ends).map(|(span, end)| (span.end_s * 1e9, end as f64)).collect::<Vec<_>>()
+    };
+    earliest.into_iter().enumerate().flat_map(of_rank).collect()
+}
+
+#[test]
+fn no_op_ends_before_the_order_that_is_proven_allows_it() {
+    all(|plan, timeline, hardware| {
+        let ends = ends(plan, timeline, hardware);
+        assert!(ends.iter().any(|&(_, earliest)| earliest > 0.0));
+        assert!(ends.iter().all(|&(end, earliest)| earliest <= end + 1.0), "{ends:?}");
+    });
+}
+
+/// Without links, and under all orders of a pipeline, also where its ends are on two hosts. Each unit takes longer than the one
+/// before it, so that a pipeline stage also waits until the next one has taken what it has sent.
+#[test]
+fn with_free_links_each_op_ends_as_soon_as_the_order_that_is_proven_allows_it() {
+    let free =
+        GPU.replace("1e8, latency: 1e-3", "1e18, latency: 0.0").replace("bandwidth: 1e9, lat", "bandwidth: 1e18, lat");
+    let square = Mesh { zero: 2, replica: 2, pipeline: 2, ..Mesh::of_zero(1) };
+    let pipeline = Mesh { nodes: 2, zero: 2, pipeline: 4, ..Mesh::of_zero(1) };
+    let hosts = |zero, replica| {
+        let order = [Axis::Pipeline, Axis::Zero, Axis::Replica];
+        let mesh = Mesh { nodes: 2, zero, replica, pipeline: 4, order };
+        Config { transport: TransportKind::Cluster, micro_batches: 4, ..config(2, mesh) }
+    };
+    let stages = (0..4).map(|stage| Config { micro_batches: 4, ..config(stage, square) });
+    let orders = [Order::GPipe, Order::OneFOneB, Order::Interleaved { chunks: 2 }].map(|order| Config {
+        order,
+        micro_batches: 8,
+        ..config(1, pipeline)
+    });
+    for config in stages.chain(orders).chain([hosts(4, 1), hosts(1, 4)]) {
+        let units: Vec<_> =
+            (1..).zip(units(8)).map(|(nth, it)| Unit { operations: nth * it.operations, ..it }).collect();
+        on_units(&free, config, &units, |plan, timeline, hardware| {
+            let ends = ends(plan, timeline, hardware);
+            let step = timeline.step_s * 1e9;
+            assert!(ends.iter().all(|&(end, earliest)| (end - earliest).abs() < 1.0 + 1e-3 * step), "{ends:?}");
+        });
+    }
+}
+
+/// A pipeline of 4 stages, each of 2 units that take 1 us forward and 2 us back.
+#[test]
+fn a_pipeline_waits_while_it_fills_and_drains() {
+    let free =
+        GPU.replace("1e8, latency: 1e-3", "1e18, latency: 0.0").replace("bandwidth: 1e9, lat", "bandwidth: 1e18, lat");
+    let mesh = Mesh { nodes: 2, zero: 2, pipeline: 4, ..Mesh::of_zero(1) };
+    for (order, chunks) in [(Order::GPipe, 1.0), (Order::OneFOneB, 1.0), (Order::Interleaved { chunks: 2 }, 2.0)] {
+        on(&free, Config { order, micro_batches: 8, ..config(1, mesh) }, 8, |plan, timeline, _| {
+            // Three turns of a chunk, forward and back: Narayanan et al., 2021, section 2.2.
+            let bubble_us = 3.0 * 6.0 / chunks;
+            for pipeline in 0..4 {
+                let bubble_s = timeline.parts(plan, pipeline).bubble_s();
+                assert!((bubble_s * 1e6 - bubble_us).abs() < 1e-3, "{order:?} {pipeline} {bubble_s}");
+            }
+        });
+    }
+}
+
+/// One rank of two sends half of 1024 bytes over 1 GB/s for each gather: 0.512 us. Computation hides the second behind the
+/// first unit's 1 us.
+#[test]
+fn prefetch_hides_what_fits_behind_computation() {
+    // The last unit stays gathered, so the forward pass gathers three units and the backward pass two, each of which waits for
+    // the link until the gradients of the unit before have left.
+    for (prefetch, times) in [(0, 3.0 + 2.0 * 2.0), (1, 1.0)] {
+        on(GPU, Config { prefetch, ..config(3, Mesh::of_zero(2)) }, 3, |plan, timeline, _| {
+            let parts = timeline.parts(plan, 0);
+            let gathers = parts.sum(|part| matches!(part, StepPart::Exposed(Flow::Gather, LinkKind::Node)));
+            assert!((gathers * 1e6 - times * 0.512).abs() < 1e-6, "{gathers} {times} {parts:?}");
+        });
+    }
+}
+
+#[test]
+fn ranks_share_the_cores_of_their_node() {
+    let cpu =
+        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 2");
+    let step_us = |ranks| {
+        let mut step = 0.0;
+        let hardware = Hardware::parse(&cpu).unwrap();
+        let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
+        PlanBuf::new("T", config, &units(1)).with(|plan| step = simulate(plan, &hardware).unwrap().step_s * 1e6);
+        step.round()
+    };
+    // Two threads, one each, and half a core each.
+    assert_eq!([1, 2, 4].map(step_us), [2.0, 3.0, 6.0]);
+}
+
+/// Two threads that are no faster than one keep one core busy: two such ranks do not hinder one another on two cores.
+#[test]
+fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
+    let cpu =
+        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 2");
+    let step_ms = |ranks, by_two: f64| {
+        let mut hardware = Hardware::parse(&cpu).unwrap();
+        let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
+        let mut step = 0.0;
+        PlanBuf::new("T", config, &units(1)).with(|plan| {
+            for (threads, s) in [(1, 0.008), (2, by_two)] {
+                let ops = plan.pipeline_stages[0].step.iter().map(|&op| (op, s));
+                let units = measured_units(plan, threads, [ops]);
+                hardware.measured.extend(units.into_iter().map(|unit| MeasuredUnit { ranks: 2 / threads, ..unit }));
+            }
+            step = simulate_with(plan, &hardware, 2).unwrap().step_s * 1e3;
+        });
+        step.round()
+    };
+    // Forward, backward and update.
+    assert_eq!([step_ms(1, 0.008), step_ms(2, 0.008)], [24.0, 24.0]);
+    assert_eq!([step_ms(1, 0.004), step_ms(2, 0.004)], [12.0, 24.0]);
+    assert_eq!([step_ms(1, 0.006), step_ms(2, 0.006)], [18.0, 24.0]);
+}
+
+/// What was measured of threads that took turns counts where they do, without the time in which others had the cores.
+#[test]
+fn threads_that_take_turns_cost_what_was_measured_of_them() {
+    let cpu =
+        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 2");
+    let mut hardware = Hardware::parse(&cpu).unwrap();
+    let mut step_ms = |ranks, in_turns_s| {
+        let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
+        let mut step = 0.0;
+        PlanBuf::new("T", config, &units(1)).with(|plan| {
+            hardware.measured.clear();
+            for (ranks, s) in [(2, 0.008), (4, in_turns_s)] {
+                let ops = plan.pipeline_stages[0].step.iter().map(|&op| (op, s));
+                let units = measured_units(plan, 1, [ops]);
+                hardware.measured.extend(units.into_iter().map(|unit| MeasuredUnit { ranks, ..unit }));
+            }
+            step = simulate_with(plan, &hardware, 1).unwrap().step_s * 1e3;
+        });
+        step.round()
+    };
+    // Forward, backward and update. With four ranks, half a core each costs a quarter more than that: each takes twice 10 ms.
+    assert_eq!([1, 2, 4].map(|ranks| step_ms(ranks, 0.020)), [24.0, 24.0, 60.0]);
+    // None was interrupted, so that nothing of it was another one's.
+    assert_eq!(step_ms(4, 0.008), 48.0);
+}
+
+/// The bubble of a pipeline on few cores is filled by other ranks: 4 pipeline stages on 2 cores take as long as the work of
+/// all of them on two.
+/// A sum of 1024 bytes of two ranks, of which each reads its half of both and writes it, by 4 threads: 1536 bytes.
+#[test]
+fn sums_take_what_was_measured_of_them() {
+    let cpu = GPU.replace("kind: Gpu", "kind: Cpu");
+    let settles_s = |bandwidth: &str| {
+        let mut settles_s = 0.0;
+        let text = cpu.replace("bandwidth: 1e18", bandwidth);
+        on(&text, config(2, Mesh::of_zero(2)), 1, |plan, timeline, _| {
+            let ops = plan.pipeline_stages[0].step.iter().zip(&timeline.lanes[0].spans);
+            let settles = ops.filter(|(op, _)| matches!(op, Op::Settle { .. }));
+            settles_s += settles.map(|(_, span)| span.end_s - span.start_s).sum::<f64>();
+        });
+        settles_s
+    };
+    for (figures, us) in [("bandwidth: 1e9", 0.384), ("bandwidth: 1e9, sums: 5e8", 0.768)] {
+        assert!((settles_s(figures) * 1e6 - us).abs() < 1e-9, "{figures}: {}", settles_s(figures));
+    }
+}
+
+#[test]
+fn waiting_takes_no_core() {
+    let cpu =
+        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 1");
+    let mesh = Mesh { pipeline: 4, ..Mesh::of_zero(1) };
+    on(&cpu, Config { micro_batches: 4, ..config(0, mesh) }, 4, |_, timeline, _| {
+        assert!((timeline.step_s * 1e6 - 4.0 * 4.0 * 3.0).abs() < 1e-3, "{}", timeline.step_s);
+    });
+}
+
+/// The sum over replicas, its spread and the agreement are each waited for once, however many ranks there are.
+#[test]
+fn ranks_that_share_memory_go_on_once_they_are_woken() {
+    let cpu = |handover| {
+        let node = format!("devices: 2{handover}");
+        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", &node)
+    };
+    let (asleep, awake) = (cpu(", handover: (apart: 1e-3, turns: 1e-2)"), cpu(""));
+    for (ranks, handover_s, expected) in [(1, 1e-3, 0.0), (2, 1e-3, 3.0), (4, 1e-2, 3.0)] {
+        let step_s = |text: &str| {
+            let mut step_s = 0.0;
+            let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
+            on(text, config, 1, |_, timeline, _| step_s = timeline.step_s);
+            step_s
+        };
+        let waits: f64 = (step_s(&asleep) - step_s(&awake)) / handover_s;
+        assert!((waits - expected).abs() < 1e-6, "{ranks} ranks wait {waits} times");
+    }
+}
