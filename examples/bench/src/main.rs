@@ -27,7 +27,8 @@ struct Arguments {
     /// Measure instead how much communication over an emulated link computation hides, by prefetch and bucket size
     #[arg(long)]
     overlap: bool,
-    /// Measure instead the steps of every spec in `specs/`, beside what is predicted for them; with --hosts, steps on two hosts
+    /// Measure instead the steps of every spec in `specs/` and of these rows, beside what is predicted for them, or with names of the
+    /// rows alone; with --hosts, steps on two hosts
     #[arg(long, conflicts_with = "overlap")]
     predicted: bool,
     /// Measure instead collectives and steps between two hosts, which this folder of `tests/cluster/hosts.sh` has
@@ -124,7 +125,7 @@ fn measure(arguments: Arguments) -> Outcome<()> {
         return if predicted { hosts_predicted::measure(&choice) } else { hosts::measure(&choice) };
     }
     if predicted {
-        return predicted::measure(rounds);
+        return predicted::measure(rounds, &names);
     }
     let machine = machine::describe();
     let measured = rounds::measure(&rounds::Choice { python, rounds, steps, names })?;

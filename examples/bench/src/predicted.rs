@@ -99,6 +99,11 @@ struct Line {
 }
 
 impl Line {
+    /// What it is of.
+    fn of(&self) -> String {
+        format!("{} with {}", self.name, zero_runtime::plan::counted(self.threads, "thread", "threads"))
+    }
+
     fn measured_s(&self) -> f64 {
         median(self.measured_s.clone())
     }
@@ -115,14 +120,17 @@ impl Line {
     }
 }
 
-/// Measures and prints the table.
+/// Measures and prints the table: of all, or of the benchmark's rows that have these names.
 ///
 /// # Errors
 /// If something fails to build or to run.
-pub fn measure(rounds: u32) -> Outcome<()> {
+pub fn measure(rounds: u32, names: &[String]) -> Outcome<()> {
+    if let Some(name) = names.iter().find(|&name| OWN.iter().all(|own| own.name != name)) {
+        return Err(format!("of `{name}` nothing is predicted").into());
+    }
     let cores = std::thread::available_parallelism()?.get();
     let own = tempfile::tempdir()?;
-    let sources = sources(Path::new("specs"), own.path())?;
+    let sources = sources(names, Path::new("specs"), own.path())?;
     let built = sources.iter().map(build).collect::<Outcome<Vec<_>>>()?;
     let line = |built: &Built, threads| Line {
         name: built.name.clone(),
@@ -143,8 +151,13 @@ pub fn measure(rounds: u32) -> Outcome<()> {
             let hardware = machine(of_model.iter().map(|&index| sources[index].path.as_path()), size)?;
             for &index in of_model {
                 for line in &mut lines[index] {
-                    line.measured_s.push(run(&built[index].binary, line.threads)?);
-                    line.predicted_s.push(predict(&built[index], &hardware, line.threads)?);
+                    let measured_s = run(&built[index].binary, line.threads)?;
+                    let predicted_s = predict(&built[index], &hardware, line.threads)?;
+                    let (of, [measured, predicted]) =
+                        (line.of(), [measured_s, predicted_s].map(|seconds| 1e3 * seconds));
+                    eprintln!("{of}: measured {measured:.2} ms, predicted {predicted:.2} ms");
+                    line.measured_s.push(measured_s);
+                    line.predicted_s.push(predicted_s);
                 }
             }
         }
@@ -159,13 +172,14 @@ pub(crate) struct Source {
     pub size: Option<&'static str>,
 }
 
-/// The RON files of a folder, in order, and then the benchmark's own, which are written to a folder of their own.
-fn sources(folder: &Path, own: &Path) -> Outcome<Vec<Source>> {
+/// The RON files of a folder, in order, and then the benchmark's own, which are written to a folder of their own; or these alone,
+/// if there are names.
+fn sources(names: &[String], folder: &Path, own: &Path) -> Outcome<Vec<Source>> {
     let mut paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Outcome<Vec<_>>>()?;
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "ron"));
+    paths.retain(|path| names.is_empty() && path.extension().is_some_and(|extension| extension == "ron"));
     paths.sort();
     let mut sources: Vec<_> = paths.into_iter().map(|path| Source { path, size: None }).collect();
-    for row in &OWN {
+    for row in OWN.iter().filter(|own| names.is_empty() || names.iter().any(|name| name == own.name)) {
         let path = own.join(format!("bench, {}.ron", row.name));
         std::fs::write(&path, row.text())?;
         sources.push(Source { path, size: Some(row.model.size) });
