@@ -1,8 +1,10 @@
 // Check: uses the pages of `cargo zero view` as a person would, and says what does not do as it should. `check.sh` starts it.
 
+import { basename } from "node:path";
+
 import { chromium } from "playwright-core";
 
-const [, , folder, executablePath] = process.argv;
+const [, , folder, executablePath, ...written] = process.argv;
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 let failures = 0;
 
@@ -15,7 +17,7 @@ function expect(holds, what) {
 
 // Opens a page, does something with it, and takes a picture of it. Whatever it prints or asks the network for is a failure.
 async function open(name, options, use = async () => {}) {
-  const { label = name, width = 1280, height = 900, scheme = "light", vision } = options;
+  const { label = name, file = `${folder}/${name}.html`, width = 1280, height = 900, scheme = "light", vision } = options;
   const page = await browser.newPage({ viewport: { width, height }, colorScheme: scheme });
   page.on("console", (message) => expect(false, `${label} prints: ${message.text()}`));
   page.on("pageerror", (error) => expect(false, `${label} throws: ${error.stack}`));
@@ -24,7 +26,7 @@ async function open(name, options, use = async () => {}) {
     const session = await page.context().newCDPSession(page);
     await session.send("Emulation.setEmulatedVisionDeficiency", { type: vision });
   }
-  await page.goto(`file://${folder}/${name}.html`);
+  await page.goto(`file://${file}`);
   await page.waitForFunction(() => document.documentElement.dataset.painted);
   const painted = Number(await page.evaluate(() => document.documentElement.dataset.painted));
   console.log(`${label}: painted after ${painted} ms${painted > 1000 ? ", MORE THAN A SECOND" : ""}`);
@@ -249,6 +251,17 @@ for (const [name, options] of [["large", {}], ["flat", { scheme: "dark", label: 
   });
 }
 for (const vision of ["deuteranopia", "protanopia", "tritanopia", "achromatopsia"]) await open("profile", { label: `profile-${vision}`, vision });
+// What the command has written of programs; a page of a profile is called after it.
+for (const file of written) {
+  const name = basename(file, ".html");
+  await open(`written-${name}`, { file }, async (page) => {
+    const views = await page.locator(".view").count();
+    expect(views > 0, `${file} has a view`);
+    for (let view = 0; view < views; view += 1) await figures(page, view);
+    const words = await page.locator(".view > section > .words").first().innerText();
+    expect(words.includes("Measured: the median of ") === (name === "profile"), `a profile is measured, and nothing else: ${words}`);
+  });
+}
 await browser.close();
 console.log(failures === 0 ? `all as it should be; screenshots are in ${folder}` : `${failures} failures`);
 process.exit(failures === 0 ? 0 : 1);

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Opens pages of `cargo zero view` in a headless Chromium and uses them: pointer, keyboard, slider, dark, narrow, 64 ranks.
+# check.sh [PAGE.html...]: opens pages of `cargo zero view` in a headless Chromium and uses them: pointer, keyboard, slider, dark,
+# narrow, 64 ranks. Of pages that are given, with whole paths, it compares the figures with what they are drawn from.
 # Needs chromium, node and npm; says so and stops where one is missing, and fails then with CI=true. Screenshots lie in target/browser/ afterwards.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -18,4 +19,4 @@ mkdir -p "$pages"
 ZERO_PAGES=$pages cargo test --workspace --bin cargo-zero pages_for_a_browser -- --ignored
 [ -d "$pages/node_modules/playwright-core" ] || npm install --silent --no-save --prefix "$pages" playwright-core
 cp tests/browser/check.mjs "$pages/check.mjs"
-exec node "$pages/check.mjs" "$pages" "$chromium"
+exec node "$pages/check.mjs" "$pages" "$chromium" "$@"
