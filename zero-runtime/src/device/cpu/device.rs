@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use super as kernels;
+use super::scraps::keep_scraps;
 use super::simd::check_len;
 use super::{ColumnsMut, MatrixMut, attention};
 use crate::device::{
@@ -63,11 +64,12 @@ impl Device for Cpu {
         work: impl FnOnce(Self) -> R + Send,
     ) -> Result<R, LaunchError> {
         if threads == NonZeroUsize::MIN {
+            keep_scraps();
             return Ok(work(Self { threads, ..self }));
         }
         let name = name.to_owned();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).stack_size(STACK_BYTES);
-        let pool = pool.thread_name(move |index| format!("{name}.{index}")).build();
+        let pool = pool.thread_name(move |index| format!("{name}.{index}")).start_handler(|_| keep_scraps()).build();
         let pool = pool.map_err(|error| LaunchError::system("start a thread")(std::io::Error::other(error)))?;
         Ok(pool.install(|| work(Self { threads, ..self })))
     }

@@ -27,6 +27,7 @@ mod product;
 mod reduce;
 mod rotary;
 mod rows;
+mod scraps;
 mod simd;
 mod squared_error;
 pub mod stored;
