@@ -45,7 +45,7 @@ impl<'a> Costs<'a> {
         match op {
             Op::Forward { unit, .. } | Op::Recompute { unit, .. } => start + self.forward(unit),
             Op::Backward { unit, .. } => start + self.backward(unit),
-            Op::Update { unit } => start + self.update(at, unit, op),
+            Op::Update { unit } => start + self.update(at, unit, op).iter().sum::<f64>(),
             Op::Release { .. } | Op::Clear { .. } | Op::Claim { .. } => 0.0,
             _ if self.is_moved_by_link(op) => start,
             Op::Settle { .. } | Op::Combine { .. } | Op::Subtotal { .. } | Op::Fold { .. } => {
@@ -57,11 +57,15 @@ impl<'a> Costs<'a> {
 
     /// How many cores an op keeps busy on average: fewer than it has threads where these wait for one another. What one thread
     /// does in a second is the work of a core in a second.
-    pub fn cores(&self, op: Op) -> f64 {
+    pub fn cores(&self, at: Coordinates, op: Op) -> f64 {
         match op {
             Op::Forward { unit, .. } | Op::Recompute { unit, .. } => self.busy(unit, forward),
             Op::Backward { unit, .. } => self.busy(unit, backward),
-            Op::Update { unit } => self.busy(unit, update),
+            Op::Update { unit } => {
+                let [moving, computing] = self.update(at, unit, op);
+                let work = moving * self.busy(unit, update) + computing * self.threads as f64;
+                if work > 0.0 { work / (moving + computing) } else { self.threads as f64 }
+            }
             _ => self.threads as f64,
         }
     }
@@ -123,8 +127,8 @@ impl<'a> Costs<'a> {
             + self.moving(2 * touched(&self.plan.config, it) + it.takes * size_of::<f32>())
     }
 
-    /// What was measured is AdamW's pass over memory. Products by which matrices are made orthogonal come on top.
-    fn update(&self, at: Coordinates, unit: usize, op: Op) -> f64 {
+    /// What was measured is AdamW's pass over memory. Products by which matrices are made orthogonal, on all threads, come on top.
+    fn update(&self, at: Coordinates, unit: usize, op: Op) -> [f64; 2] {
         let Work { operations, bytes } = Work::of(self.plan, at, op);
         let moving = match self.measured(unit, update).filter(|&measured| measured > 0.0) {
             Some(measured) => {
@@ -133,7 +137,7 @@ impl<'a> Costs<'a> {
             }
             None => self.moving(bytes),
         };
-        moving + self.computing(operations)
+        [moving, self.computing(operations)]
     }
 }
 

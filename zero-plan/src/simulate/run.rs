@@ -184,9 +184,9 @@ impl<'a> SimulatedRun<'a> {
             _ => self.after(lane, index),
         };
         let start_s = self.now_s;
-        (self.runners[lane].start_s, self.runners[lane].cores) = (start_s, self.costs.cores(op));
-        self.timeline.lanes[lane].spans.push(OpSpan { start_s, end_s: start_s, waited_s: start_s - before_s, cause });
         let at = Coordinates { zero: 0, replica: 0, pipeline: lane };
+        (self.runners[lane].start_s, self.runners[lane].cores) = (start_s, self.costs.cores(at, op));
+        self.timeline.lanes[lane].spans.push(OpSpan { start_s, end_s: start_s, waited_s: start_s - before_s, cause });
         LaneState::Working(self.costs.seconds(at, op))
     }
 

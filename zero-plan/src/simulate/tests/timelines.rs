@@ -178,6 +178,35 @@ fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
     assert_eq!([step_ms(1, 0.006), step_ms(2, 0.006)], [18.0, 24.0]);
 }
 
+/// AdamW's pass over memory is no faster by two threads, but the products of Muon are: two ranks take turns for these.
+#[test]
+fn products_of_an_update_keep_all_threads_busy() {
+    let cpu =
+        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 2");
+    let update_us = |ranks| {
+        let mut hardware = Hardware::parse(&cpu).unwrap();
+        let mesh = Mesh { replica: ranks, ..Mesh::of_zero(1) };
+        let config = Config { optimizer: OptimizerKind::Muon, ..config(0, mesh) };
+        let mut took = 0.0;
+        PlanBuf::new("T", config, &units(1)).with(|plan| {
+            for threads in [1, 2] {
+                let ops = plan.pipeline_stages[0].step.iter().map(|&op| (op, 1e-6));
+                let units = measured_units(plan, threads, [ops]).into_iter();
+                hardware.measured.extend(units.map(|it| MeasuredUnit { ranks: 2 / threads, update: 4e-6, ..it }));
+            }
+            let timeline = simulate_with(plan, &hardware, 2).unwrap();
+            let ops = plan.pipeline_stages[0].step.iter().zip(&timeline.lanes[0].spans);
+            let updates = ops.filter(|(op, _)| matches!(op, Op::Update { .. }));
+            took = updates.map(|(_, span)| span.end_s - span.start_s).sum::<f64>() * 1e6;
+        });
+        took
+    };
+    // 4 us, and 5000 operations by two threads of 1 GFLOP/s; of two ranks, each has one of two cores for 6.5 us of which they need
+    // 4 x 1 + 2.5 x 2.
+    assert!((update_us(1) - 6.5).abs() < 1e-6, "{}", update_us(1));
+    assert!((update_us(2) - 9.0).abs() < 1e-6, "{}", update_us(2));
+}
+
 /// What was measured of threads that took turns counts where they do, without the time in which others had the cores.
 #[test]
 fn threads_that_take_turns_cost_what_was_measured_of_them() {
@@ -204,8 +233,6 @@ fn threads_that_take_turns_cost_what_was_measured_of_them() {
     assert_eq!(step_ms(4, 0.008), 48.0);
 }
 
-/// The bubble of a pipeline on few cores is filled by other ranks: 4 pipeline stages on 2 cores take as long as the work of
-/// all of them on two.
 /// A sum of 1024 bytes of two ranks, of which each reads its half of both and writes it, by 4 threads: 1536 bytes.
 #[test]
 fn sums_take_what_was_measured_of_them() {
@@ -225,6 +252,8 @@ fn sums_take_what_was_measured_of_them() {
     }
 }
 
+/// The bubble of a pipeline on few cores is filled by other ranks: 4 pipeline stages on 2 cores take as long as the work of
+/// all of them on two.
 #[test]
 fn waiting_takes_no_core() {
     let cpu =
