@@ -1,24 +1,25 @@
-//! Scraps: keeps a thread's heap from growing by what `gemm` packs in. That asks for room in lines of 128 bytes at each product
-//! and gives it back after. The allocator of glibc takes somewhat more, and cuts off what is over. A thread keeps up to seven such
-//! scraps of a size for itself, which still lie beside the room when that is given back: without them it is too small for the next
-//! request of the same size, which is given new room, and so on. So a thread is given all the scraps that it would keep.
+//! Scraps: lets products of a thread pack in the same room, one after another. At each product, `gemm` asks for room that begins
+//! at a multiple of 128 bytes, and gives it back afterwards. To begin there, the allocator of glibc takes more, and frees both ends
+//! of it at once. As a thread keeps up to seven freed pieces of each size for itself, these ends are not joined with the room when
+//! that is freed, and the room alone is too small for the next such request, which takes new memory. If a thread keeps as many pieces
+//! from the start, the ends are joined with the room again.
 
 use core::array;
 use core::hint::black_box;
 
-/// Scraps of one size that a thread keeps, and one more (`TCACHE_FILL_COUNT` in malloc.c of glibc 2.26 and later).
+/// Pieces of one size that a thread keeps, and one more (`TCACHE_FILL_COUNT` in malloc.c of glibc 2.26 and later).
 const KEPT: usize = 7 + 1;
-/// Sizes of chunks differ by so much, and 8 bytes of each are the allocator's.
+/// Sizes of pieces differ by so much, and 8 bytes of each are the allocator's.
 const STEP: usize = 16;
 const OWN: usize = 8;
-/// What is cut off is at least this, and at most as long as a line and as this.
-const CHUNK_MIN: usize = 32;
-const CHUNK_MAX: usize = 128 + CHUNK_MIN;
+/// An end has at least this many bytes, and at most 128 more.
+const END_MIN: usize = 32;
+const END_MAX: usize = END_MIN + 128;
 
-/// Lets the calling thread keep as many scraps as it ever does.
+/// Lets the calling thread keep as many pieces as it ever does, of all sizes that an end may have.
 pub(super) fn keep_scraps() {
-    for chunk in (CHUNK_MIN..=CHUNK_MAX).step_by(STEP) {
-        let kept: [Vec<u8>; KEPT] = array::from_fn(|_| Vec::with_capacity(chunk - OWN));
+    for bytes in (END_MIN..=END_MAX).step_by(STEP) {
+        let kept: [Vec<u8>; KEPT] = array::from_fn(|_| Vec::with_capacity(bytes - OWN));
         drop(black_box(kept));
     }
 }
@@ -38,7 +39,6 @@ mod tests {
         let layout = Layout::from_size_align(ROOM, 128).expect("a layout");
         let mut addresses = Vec::with_capacity(64);
         let thread = std::thread::spawn(move || {
-            // Beyond a first one, which is a mapping of its own, rooms of this size lie in the heap.
             if keeps_scraps {
                 keep_scraps();
             }
@@ -54,6 +54,7 @@ mod tests {
             addresses
         });
         let addresses = thread.join().expect("addresses");
+        // The first is a mapping of its own, as large ones are until one has been given back.
         let heap = &addresses[1..];
         heap.iter().max().expect("one") - heap.iter().min().expect("one") + ROOM
     }
