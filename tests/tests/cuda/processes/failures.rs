@@ -66,7 +66,7 @@ fn z0447_a_rank_with_other_libraries_is_named() {
 }
 
 /// A rank asks for the same in each run, so that what fails is known: a kernel that does not start, a product, or a kernel that
-/// touches other memory, which shows later.
+/// touches other memory, which shows later. From the second step on, that is a kernel of a graph.
 #[test]
 fn what_fails_in_a_step_is_told_once_with_its_op_and_unit() {
     if pretend::libraries().is_none() {
@@ -76,11 +76,13 @@ fn what_fails_in_a_step_is_told_once_with_its_op_and_unit() {
         ("launch:100", "error[Z0438]: cannot start the kernel `agree<", "agree`"),
         ("product:8", "error[Z0439]: cannot multiply ", "forward mlp`"),
         ("product:20", "error[Z0439]: cannot multiply ", "backward mlp`"),
-        ("async:300", "error[Z0440]: CUDA device 1 has stopped: ", ""),
+        ("async:30", "error[Z0440]: CUDA device 1 has stopped: ", ""),
+        ("async:2000", "error[Z0440]: CUDA device 1 has stopped: ", ""),
     ] {
         let Some(mut command) = gpus(u64::MAX) else { return };
         let end = Run::start(command.env("PRETEND_FAIL", failure).env("PRETEND_RANK", "1")).end();
         end.assert_error(2, error);
+        assert_eq!(end.steps().len() > 3, failure == "async:2000", "{failure}: {:?}", end.steps());
         let place = end.errors.lines().find(|line| line.starts_with("  --> ")).expect("a place");
         assert!(place.starts_with("  --> rank 1, in op "), "{failure}: {place}");
         assert!(place.contains(&format!(" of the step, `{op}")), "{failure}: {place}");
