@@ -30,12 +30,12 @@ pub struct Route {
     /// On how many nodes.
     pub nodes: usize,
     /// How messages follow one another.
-    pub chain: Chain,
+    pub order: MessageOrder,
 }
 
 /// The messages one after another that a collective or a parcel consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chain {
+pub enum MessageOrder {
     /// Each rank sends what others need straight to them, all at once.
     Straight,
     /// Around a ring, but for the last step.
@@ -53,7 +53,7 @@ impl Route {
         latency_between: 0.0,
         ranks: 1,
         nodes: 1,
-        chain: Chain::Straight,
+        order: MessageOrder::Straight,
     };
 
     /// Seconds that the link is busy with so many bytes of one rank.
@@ -63,27 +63,27 @@ impl Route {
 
     /// Seconds from the last byte that leaves until a collective is over.
     pub fn latency_s(&self) -> f64 {
-        self.chain_s(self.chain)
+        self.messages_s(self.order)
     }
 
     /// Seconds of an all-gather or a reduce-scatter of a buffer of `bytes` on a ring.
     pub fn ring_s(&self, bytes: usize) -> f64 {
-        self.chain_s(Chain::Ring) + self.busy_s(bytes / self.ranks * self.ranks.saturating_sub(1))
+        self.messages_s(MessageOrder::Ring) + self.busy_s(bytes / self.ranks * self.ranks.saturating_sub(1))
     }
 
     /// Seconds of the same by a tree.
     pub fn tree_s(&self, bytes: usize) -> f64 {
         let others = self.ranks.saturating_sub(1);
-        self.chain_s(Chain::Tree) + self.busy_s(bytes / self.ranks * others + rounds(self.ranks) * bytes)
+        self.messages_s(MessageOrder::Tree) + self.busy_s(bytes / self.ranks * others + rounds(self.ranks) * bytes)
     }
 
-    fn chain_s(&self, chain: Chain) -> f64 {
+    fn messages_s(&self, order: MessageOrder) -> f64 {
         let (ranks, nodes) = (self.ranks, self.nodes);
-        let [within, between] = match chain {
-            Chain::Straight if nodes > 1 => [0, 1],
-            Chain::Straight => [usize::from(ranks > 1), 0],
-            Chain::Ring => [ranks - nodes, nodes - 1],
-            Chain::Tree => [2 * rounds(ranks.div_ceil(nodes)), 2 * rounds(nodes)],
+        let [within, between] = match order {
+            MessageOrder::Straight if nodes > 1 => [0, 1],
+            MessageOrder::Straight => [usize::from(ranks > 1), 0],
+            MessageOrder::Ring => [ranks - nodes, nodes - 1],
+            MessageOrder::Tree => [2 * rounds(ranks.div_ceil(nodes)), 2 * rounds(nodes)],
         };
         within as f64 * self.latency_within + between as f64 * self.latency_between
     }
@@ -117,14 +117,14 @@ impl<'a> Routes<'a> {
         let ranks = self.mesh.len(axis);
         let node = |i| self.mesh.node(self.mesh.rank(member(i)));
         let together = (0..ranks).filter(|&i| node(i) == node(0)).count();
-        let chain = match self.hardware.device.kind {
+        let order = match self.hardware.device.kind {
             // Each rank reads from each other.
-            Processor::Cpu => Chain::Straight,
-            Processor::Gpu => Chain::Ring,
+            Processor::Cpu => MessageOrder::Straight,
+            Processor::Gpu => MessageOrder::Ring,
         };
         let groups = self.mesh.ranks_per_node() / together;
         let nodes = ranks.div_ceil(together);
-        Route { ranks, nodes, chain, ..self.route(together < ranks, together > 1, groups) }
+        Route { ranks, nodes, order, ..self.route(together < ranks, together > 1, groups) }
     }
 
     /// The route of a rank that sends to other nodes while every other rank of its node does so, too.
@@ -145,11 +145,11 @@ impl<'a> Routes<'a> {
     pub fn agreement(&self) -> Route {
         let Mesh { nodes, .. } = *self.mesh;
         let route = self.route(nodes > 1, true, self.mesh.ranks_per_node());
-        let chain = match self.hardware.device.kind {
-            Processor::Cpu => Chain::Straight,
-            Processor::Gpu => Chain::Tree,
+        let order = match self.hardware.device.kind {
+            Processor::Cpu => MessageOrder::Straight,
+            Processor::Gpu => MessageOrder::Tree,
         };
-        Route { ranks: self.mesh.ranks(), nodes, chain, ..route }
+        Route { ranks: self.mesh.ranks(), nodes, order, ..route }
     }
 
     /// A way through the network or within a node, where so many senders of a node share the network. Bytes that cross nodes

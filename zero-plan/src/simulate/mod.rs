@@ -18,7 +18,7 @@ use crate::plan::Plan;
 
 pub use cost::Costs;
 pub use critical::CriticalStretch;
-pub use links::{Chain, Route, Routes};
+pub use links::{MessageOrder, Route, Routes};
 pub use order::{Timing, makespan};
 pub use parts::{StepPart, StepParts};
 pub(crate) use prediction::{BETTER, compute_faster};

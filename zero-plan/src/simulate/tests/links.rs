@@ -34,7 +34,7 @@ fn rings_and_trees_take_what_the_formulas_say() {
     // A gather of 7/8 and three rounds of all 8000 bytes.
     near(one.tree_s(8000), 2.0 * 3e-6 + 7e-6 + 3.0 * 8e-6);
     // Each rank sends what the ring sends.
-    let ring = Route { chain: Chain::Ring, ..one };
+    let ring = Route { order: MessageOrder::Ring, ..one };
     near(ring.busy_s(7000) + ring.latency_s(), ring.ring_s(8000));
     // Four ranks on each of two nodes: a ring leaves a node once, and six times it does not.
     let two = Route { link: LinkKind::Network, nodes: 2, latency_between: 1e-3, ..one };
@@ -52,7 +52,7 @@ fn what_crosses_nodes_takes_the_network() {
     let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-12, "{a} {b}");
     let mesh = Mesh { nodes: 2, ..Mesh::of_zero(8) };
     let wide = Routes::new(&hardware, &mesh).collective(Axis::Zero, 0);
-    assert_eq!((wide.link, wide.ranks, wide.nodes, wide.chain), (LinkKind::Network, 8, 2, Chain::Ring));
+    assert_eq!((wide.link, wide.ranks, wide.nodes, wide.order), (LinkKind::Network, 8, 2, MessageOrder::Ring));
     near(wide.bandwidth, 4e8);
     let mesh = Mesh { nodes: 2, zero: 4, replica: 2, ..Mesh::of_zero(1) };
     let routes = Routes::new(&hardware, &mesh);
