@@ -79,7 +79,7 @@ pub struct DeviceFigures {
     pub achieved: f64,
     /// Bytes of its memory that it reads and writes in a second.
     pub bandwidth: f64,
-    /// The same of a core that adds up what all ranks of its node have; none if it is as many.
+    /// Bytes that a core reads and writes in a second while it adds up what ranks of its node have; without it, `bandwidth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sums: Option<f64>,
     /// Seconds until an op has begun.

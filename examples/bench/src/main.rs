@@ -27,8 +27,8 @@ struct Arguments {
     /// Measure instead how much communication over an emulated link computation hides, by prefetch and bucket size
     #[arg(long)]
     overlap: bool,
-    /// Measure instead the steps of every spec in `specs/` and of these rows, beside what is predicted for them, or with names of the
-    /// rows alone; with --hosts, steps on two hosts
+    /// Measure instead the steps of every spec in `specs/` and of the benchmark's rows, or of the named rows alone, beside what is
+    /// predicted for them; with --hosts, steps on two hosts
     #[arg(long, conflicts_with = "overlap")]
     predicted: bool,
     /// Measure instead collectives and steps between two hosts, which this folder of `tests/cluster/hosts.sh` has

@@ -65,7 +65,7 @@ pub struct Cores {
     pub bf16_per_s: f64,
     /// Bytes that a copy reads and writes in a second.
     pub bytes_per_s: f64,
-    /// The same of a sum of what as many ranks have as there are cores, and at least two.
+    /// Bytes that a sum over ranks reads and writes in a second, of as many ranks as cores, and at least two.
     pub summed_bytes_per_s: f64,
 }
 

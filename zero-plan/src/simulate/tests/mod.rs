@@ -16,6 +16,17 @@ use crate::unit::{Matrices, Unit};
 const GPU: &str = r#"(name: "x", device: (name: "d", kind: Gpu, memory: GB(80), matmul: (f32: 1e9, bf16: 1e9), bandwidth: 1e18),
     node: (devices: 8, link: (bandwidth: 1e9, latency: 0.0)), network: (bandwidth: 1e8, latency: 1e-3, links: 4))"#;
 
+/// The same without anything that sending takes.
+fn free() -> String {
+    GPU.replace("1e8, latency: 1e-3", "1e18, latency: 0.0").replace("bandwidth: 1e9, lat", "bandwidth: 1e18, lat")
+}
+
+/// A processor with as many cores, whose ranks share memory.
+fn cpu(cores: usize) -> String {
+    let node = format!("devices: {cores}");
+    GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", &node)
+}
+
 fn units(count: usize) -> Vec<Unit> {
     let matrices = Matrices { room_bytes: 64, operations: 5000, operations_max: 5000 };
     let unit = Unit { params: 256, takes: 256, operations: 1000, input_bytes: 512, output_bytes: 512, ..Unit::NONE };

@@ -79,8 +79,7 @@ fn no_op_ends_before_the_order_that_is_proven_allows_it() {
 /// before it, so that a pipeline stage also waits until the next one has taken what it has sent.
 #[test]
 fn with_free_links_each_op_ends_as_soon_as_the_order_that_is_proven_allows_it() {
-    let free =
-        GPU.replace("1e8, latency: 1e-3", "1e18, latency: 0.0").replace("bandwidth: 1e9, lat", "bandwidth: 1e18, lat");
+    let free = free();
     let square = Mesh { zero: 2, replica: 2, pipeline: 2, ..Mesh::of_zero(1) };
     let pipeline = Mesh { nodes: 2, zero: 2, pipeline: 4, ..Mesh::of_zero(1) };
     let hosts = |zero, replica| {
@@ -108,8 +107,7 @@ fn with_free_links_each_op_ends_as_soon_as_the_order_that_is_proven_allows_it() 
 /// A pipeline of 4 stages, each of 2 units that take 1 us forward and 2 us back.
 #[test]
 fn a_pipeline_waits_while_it_fills_and_drains() {
-    let free =
-        GPU.replace("1e8, latency: 1e-3", "1e18, latency: 0.0").replace("bandwidth: 1e9, lat", "bandwidth: 1e18, lat");
+    let free = free();
     let mesh = Mesh { nodes: 2, zero: 2, pipeline: 4, ..Mesh::of_zero(1) };
     for (order, chunks) in [(Order::GPipe, 1.0), (Order::OneFOneB, 1.0), (Order::Interleaved { chunks: 2 }, 2.0)] {
         on(&free, Config { order, micro_batches: 8, ..config(1, mesh) }, 8, |plan, timeline, _| {
@@ -140,8 +138,7 @@ fn prefetch_hides_what_fits_behind_computation() {
 
 #[test]
 fn ranks_share_the_cores_of_their_node() {
-    let cpu =
-        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 2");
+    let cpu = cpu(2);
     let step_us = |ranks| {
         let mut step = 0.0;
         let hardware = Hardware::parse(&cpu).unwrap();
@@ -156,8 +153,7 @@ fn ranks_share_the_cores_of_their_node() {
 /// Two threads that are no faster than one keep one core busy: two such ranks do not hinder one another on two cores.
 #[test]
 fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
-    let cpu =
-        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 2");
+    let cpu = cpu(2);
     let step_ms = |ranks, by_two: f64| {
         let mut hardware = Hardware::parse(&cpu).unwrap();
         let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
@@ -181,8 +177,7 @@ fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
 /// AdamW's pass over memory is no faster by two threads, but the products of Muon are: two ranks take turns for these.
 #[test]
 fn products_of_an_update_keep_all_threads_busy() {
-    let cpu =
-        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 2");
+    let cpu = cpu(2);
     let update_us = |ranks| {
         let mut hardware = Hardware::parse(&cpu).unwrap();
         let mesh = Mesh { replica: ranks, ..Mesh::of_zero(1) };
@@ -210,8 +205,7 @@ fn products_of_an_update_keep_all_threads_busy() {
 /// What was measured of threads that took turns counts where they do, without the time in which others had the cores.
 #[test]
 fn threads_that_take_turns_cost_what_was_measured_of_them() {
-    let cpu =
-        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 2");
+    let cpu = cpu(2);
     let mut hardware = Hardware::parse(&cpu).unwrap();
     let mut step_ms = |ranks, in_turns_s| {
         let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
@@ -256,8 +250,7 @@ fn sums_take_what_was_measured_of_them() {
 /// all of them on two.
 #[test]
 fn waiting_takes_no_core() {
-    let cpu =
-        GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", "devices: 1");
+    let cpu = cpu(1);
     let mesh = Mesh { pipeline: 4, ..Mesh::of_zero(1) };
     on(&cpu, Config { micro_batches: 4, ..config(0, mesh) }, 4, |_, timeline, _| {
         assert!((timeline.step_s * 1e6 - 4.0 * 4.0 * 3.0).abs() < 1e-3, "{}", timeline.step_s);

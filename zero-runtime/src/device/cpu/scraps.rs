@@ -27,33 +27,27 @@ pub(super) fn keep_scraps() {
 #[cfg(test)]
 mod tests {
     use std::alloc::{Layout, alloc, dealloc};
+    use std::num::NonZeroUsize;
 
     use super::*;
+    use crate::device::{Cpu, Device};
 
     /// Room as `gemm` asks for it.
     const ROOM: usize = 3 << 19;
 
     /// Between the first and the last byte of all rooms of products that follow one another.
     #[allow(unsafe_code)]
-    fn spread(keeps_scraps: bool) -> usize {
+    fn spread() -> usize {
         let layout = Layout::from_size_align(ROOM, 128).expect("a layout");
-        let mut addresses = Vec::with_capacity(64);
-        let thread = std::thread::spawn(move || {
-            if keeps_scraps {
-                keep_scraps();
+        let addresses: [usize; 64] = array::from_fn(|_| {
+            // SAFETY: of a size above 0, and given back as it was asked for.
+            unsafe {
+                let room = alloc(layout);
+                assert!(!room.is_null());
+                dealloc(black_box(room), layout);
+                room as usize
             }
-            for _ in 0..addresses.capacity() {
-                // SAFETY: of a size above 0, and given back as it was asked for.
-                unsafe {
-                    let room = alloc(layout);
-                    assert!(!room.is_null());
-                    addresses.push(black_box(room) as usize);
-                    dealloc(room, layout);
-                }
-            }
-            addresses
         });
-        let addresses = thread.join().expect("addresses");
         // The first is a mapping of its own, as large ones are until one has been given back.
         let heap = &addresses[1..];
         heap.iter().max().expect("one") - heap.iter().min().expect("one") + ROOM
@@ -61,7 +55,12 @@ mod tests {
 
     #[test]
     fn products_one_after_another_pack_in_the_same_room() {
-        let (without, with) = (spread(false), spread(true));
-        assert!(with < 2 * ROOM, "{with} bytes for rooms of {ROOM}, {without} where scraps are not kept");
+        for threads in [1, 2] {
+            let threads = NonZeroUsize::new(threads).expect("threads");
+            let rank = move || Cpu::ONE_THREAD.on_threads(threads, "test", |_| spread()).expect("threads");
+            // A thread that has allocated nothing before.
+            let spread = std::thread::spawn(rank).join().expect("a rank");
+            assert!(spread < 2 * ROOM, "{spread} bytes for rooms of {ROOM}, {threads} threads");
+        }
     }
 }
