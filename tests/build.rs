@@ -1,5 +1,5 @@
-//! Build: the models of `examples/` as modules, in the sizes that `tests/models.rs` asks for, so that what is tested is what
-//! people read and run. Changes nothing of a model but its size and its spec.
+//! Build: turns the models of `examples/` into modules, in the sizes that `tests/models.rs` asks for, so that tests
+//! compile the sources that people read and run. Changes only the size and the spec of a model.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ const MODELS: &[(&str, &str, &[&str], &[&str])] = &[
     ("olmo3", "Olmo3", &["tiny"], &["7B"]),
 ];
 
-/// What tiny models are compiled under.
+/// The options that tiny models are compiled with.
 const TRAINED: &str = "stage = 3, ranks = 2, sequences = 2, length = 31";
 
-/// What published sizes are planned under: the memory case of the documentation.
+/// The options that published sizes are planned with: the memory case of the documentation.
 const PLANNED: &str = "stage = 3, ranks = 2, sequences = 1, length = 1024, compute = BF16";
 
 fn main() {

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Looks for what no ordinary test can see: what a kernel of a CUDA device does out of bounds, with AddressSanitizer and
-# UndefinedBehaviorSanitizer of the system's C++ compiler; undefined behaviour of the collectives with Miri, and data races
-# between ranks and between the threads of a rank with ThreadSanitizer. These two need a nightly toolchain and its sources:
+# Looks for faults that no ordinary test can see: accesses of CUDA kernels out of bounds, with AddressSanitizer and
+# UndefinedBehaviorSanitizer of the system's C++ compiler; undefined behaviour of the collectives, with Miri; and data
+# races between ranks and between the threads of a rank, with ThreadSanitizer. The last two need a nightly toolchain and
+# its sources:
 #
 #     rustup toolchain install nightly --component miri,rust-src
 #
-# Runs the parts that are named, of `kernels`, `miri` and `threads`, and all without a name. Runs what can be run, says of the
-# rest why not, and fails if something was found or nothing could be run. What the last two build lies in target/sanitize. Takes
-# some minutes. NIGHTLY names another toolchain than `nightly`.
+# Runs the parts that are named (`kernels`, `miri`, `threads`), or all. Says which part it could not run, and why, and fails if
+# something was found or nothing could be run. The last two build in target/sanitize. Takes some minutes. NIGHTLY names a
+# toolchain other than `nightly`.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,8 +30,8 @@ part() {
   fi
 }
 
-# Kernels are compiled for the host by the pretend libraries. Their sanitizer must be loaded before the tests' program; it
-# leaves faults to the system, as a test counts on one.
+# The pretend libraries compile kernels for the host. Their sanitizer must be loaded before the test program. It does not
+# handle SIGSEGV, as a test relies on one.
 kernels() {
   local library runner
   library=$(g++ -print-file-name=libasan.so 2>/dev/null || true)
@@ -43,16 +44,16 @@ kernels() {
     cargo test --workspace --test cuda -- kernels:: spine:: pretend::failures
 }
 
-# The sources of the standard library that the nightly toolchain has, if it has any.
+# Whether the nightly toolchain has the sources of the standard library.
 sources() {
   local sources
   sources=$(rustc "+$nightly" --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/Cargo.lock
   [ -e "$sources" ]
 }
 
-# Miri interprets: gathers, sums and exchanges among ranks that are threads, over a mapping. It knows neither hints about
-# pages nor the futex call as rustix makes it, so that there nothing is hinted and a rank that waits yields instead. The
-# host's memory is read from /proc, so it may not be isolated. Its warnings about /proc mean nothing here.
+# Miri interprets gathers, sums and exchanges among ranks that are threads, over a mapping. It supports neither hints
+# about pages nor the futex call as rustix makes it, so under Miri there are no hints, and a rank that waits yields
+# instead. The size of the host's memory is read from /proc, so isolation is off; warnings about /proc mean nothing here.
 miri() {
   if ! sources || ! cargo "+$nightly" miri --version >/dev/null 2>&1; then
     skipped+=("Miri: rustup toolchain install $nightly --component miri,rust-src")
@@ -62,8 +63,8 @@ miri() {
     cargo "+$nightly" miri test --package zero-runtime --lib -- engine::collectives::tests device::cpu::columns view::
 }
 
-# ThreadSanitizer must see the standard library too, or it takes its locks and channels for races. The queues of rayon's
-# threads read a slot that may be overwritten meanwhile, and throw away what they read: crossbeam's authors know of it.
+# ThreadSanitizer must see the standard library too, otherwise it takes its locks and channels for races. The queues of
+# rayon's threads read a slot that may be overwritten meanwhile, and discard the value: crossbeam's authors know.
 threads() {
   local suppressions
   if ! sources; then

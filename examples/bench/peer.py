@@ -56,20 +56,20 @@ from torch.nn import functional as F
 
 # The first steps allocate the optimizer's state and fill the allocator's pools, so they are not timed.
 UNTIMED_STEPS = 2
-# More where code is compiled and algorithms are chosen.
+# More steps where code is compiled and algorithms are chosen.
 UNTIMED_COMPILED_STEPS = 8
 LEARNING_RATE = 1e-3
 
-# Those that one process runs, and those that torchrun starts.
+# Modes that one process runs, and all modes: torchrun starts the others.
 ALONE = ("single", "product", "version")
 MODES = ALONE + ("ddp", "zero1", "fsdp2", "fsdp", "collectives", "checkpoint")
 
-# Those that a GPU runs, and that can be compiled.
+# Modes that a GPU runs, and that can be compiled.
 COMPILED = ("single", "fsdp2", "fsdp")
 
 PRECISIONS = ("f32", "bf16", "bf16-pure")
 
-# Sizes of the buffer that every rank has of a collective, in bytes of f32.
+# Sizes of the buffer of each rank in a collective, in bytes of f32.
 COLLECTIVE_BYTES = (16 << 10, 16 << 20)
 # Times that a number of iterations of a collective is timed, after one that is not.
 REPETITIONS = 7
@@ -276,10 +276,10 @@ def time_checkpoints(model, optimizer, ids, targets, steps, folder, rank):
     step_s = statistics.median(time_steps(model, optimizer, ids, targets, steps, autocast=False))
     states = lambda: dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
     place = lambda name: os.path.join(folder, name)
-    # Of its own, as what is saved beside training has collectives, too.
+    # A group of its own, because saving beside training has collectives, too.
     group = dist.new_group(backend="gloo")
     save_s, _ = timed(lambda: dcp.save(states(), checkpoint_id=place("waiting")))
-    # The first one makes what later ones use again.
+    # The first one sets up what later ones use again, so only the second counts.
     for name in ("first", "second"):
         start = time.perf_counter()
         stall_s, future = timed(lambda: dcp.async_save(states(), checkpoint_id=place(name), process_group=group))
@@ -406,7 +406,7 @@ def main():
 
 def train(options, rank, ranks, threads):
     """Trains, and prints what the steps took and what the process held."""
-    # What importing torch costs, which differs between its builds by hundreds of MiB.
+    # The memory that importing torch takes. It differs between builds of torch by hundreds of MiB.
     import_rss_bytes = peak_rss_bytes()
     torch.manual_seed(0)  # The same weights on every rank: nothing broadcasts them under fully_shard.
     tied = {"tied": True} if options.tied else {}
@@ -417,7 +417,7 @@ def train(options, rank, ranks, threads):
     optimizer = build_optimizer(model, options.mode)
     torch.manual_seed(1 + rank)
     ids, targets = torch.randint(options.vocab, (2, options.batch, options.seq)).to(options.device)
-    # fully_shard has a precision of its own.
+    # fully_shard has its own mixed precision.
     autocast = options.precision == "bf16" and options.mode in ("single", "ddp", "zero1")
     if options.mode == "checkpoint":
         time_checkpoints(model, optimizer, ids, targets, options.steps, options.folder, rank)

@@ -1,4 +1,4 @@
-// Check: uses the pages of `cargo zero view` as a person would, and says what does not do as it should. `check.sh` starts it.
+// Check: uses the pages of `cargo zero view` as a person would, and reports what is wrong. `check.sh` starts it.
 
 import { basename } from "node:path";
 
@@ -74,7 +74,7 @@ async function keyboard(page) {
   expect((await page.locator(".decides").count()) === 0, "Escape selects nothing");
 }
 
-// Every control can be reached by Tab, has a name, and shows that it is there.
+// Every control can be reached by Tab, has a name, and shows that it has the focus.
 async function tabs(page) {
   await page.evaluate(() => document.activeElement.blur());
   const reached = new Set();
@@ -147,7 +147,7 @@ async function mesh(page) {
   expect((await page.locator('.cell[data-peer="this"]').count()) === 1, "the rank is marked");
 }
 
-// A number of bytes as the page writes it, found another way: in whole tenths of the largest unit below it.
+// A number of bytes as the page writes it, computed another way: in whole tenths of the largest unit below it.
 function inBytes(value) {
   let unit = 0;
   while (unit < 4 && value >= 1024 ** (unit + 1)) unit += 1;
@@ -158,7 +158,7 @@ function inBytes(value) {
 
 const added = (numbers) => numbers.reduce((sum, number) => sum + number, 0);
 
-// What each table of a view says: its caption, and the texts of its rows.
+// The text of each table of a view: its caption, and its rows.
 const tables = (page, view) =>
   page.locator(".tables").nth(view).locator("table").evaluateAll((all) =>
     all.map((table) => ({
@@ -251,7 +251,7 @@ for (const [name, options] of [["large", {}], ["flat", { scheme: "dark", label: 
   });
 }
 for (const vision of ["deuteranopia", "protanopia", "tritanopia", "achromatopsia"]) await open("profile", { label: `profile-${vision}`, vision });
-// What the command has written of programs; a page of a profile is called after it.
+// Pages that the command has written of programs; that of a profile is named after it.
 for (const file of written) {
   const name = basename(file, ".html");
   await open(`written-${name}`, { file }, async (page) => {

@@ -20,7 +20,7 @@ up() {
   ip netns add "$prefix-net"
   ip -n "$prefix-net" link add br0 type bridge
   ip -n "$prefix-net" link set br0 up
-  # What launchers start their helpers by.
+  # Launchers start their helpers by this.
   printf '#!/usr/bin/env bash\nwhile [[ $1 == -* ]]; do shift; done\nexec "%s" on "%s" "$@"\n' "$(realpath "$0")" "$folder" > "$folder/ssh"
   chmod +x "$folder/ssh"
   { echo "127.0.0.1 localhost"; for ((i = 0; i < count; i++)); do echo "10.99.0.$((i + 1)) $prefix$i"; done; } > "$folder/hosts"
@@ -37,7 +37,7 @@ up() {
       tc -n "$host" qdisc add dev eth0 root tbf rate "$rate" burst 256kb latency 50ms
       tc -n "$prefix-net" qdisc add dev "p$i" root tbf rate "$rate" burst 256kb latency 50ms
     fi
-    # The process that holds what belongs to the host.
+    # The process that holds the host's namespaces.
     setsid ip netns exec "$host" unshare --mount --uts --ipc --fork --kill-child --propagation private \
       sh -c "mount -t tmpfs tmpfs /dev/shm; mount --bind '$folder/hosts' /etc/hosts; hostname $host; exec sleep infinity" \
       < /dev/null > /dev/null 2>&1 &
@@ -56,12 +56,12 @@ up() {
 on() {
   local folder=$1 host=$2
   shift 2
-  # As ssh says it, and as it ends.
+  # The message and the exit code of ssh.
   [ -e "$folder/$host.pid" ] || { echo "ssh: Could not resolve hostname $host: Name or service not known" >&2; exit 255; }
   exec nsenter -t "$(cat "$folder/$host.pid")" --net --mount --uts --ipc sh -c "$*"
 }
 
-# All processes of a host end, as when its power does.
+# Ends all processes of a host, as a loss of power does.
 die() {
   local folder=$1 host=$2 pid
   for pid in $(ip netns pids "$host") $(cat "$folder/$host.parent"); do

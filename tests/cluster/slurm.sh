@@ -6,7 +6,7 @@
 #   slurm.sh down FOLDER           ends it and all else that runs on these hosts; the hosts stay
 #   slurm.sh can                   whether this machine has what is needed
 #
-# All it writes lies in FOLDER/slurm. Ports are those that Slurm always takes: on networks of their own, hosts have them free.
+# All that it writes lies in FOLDER/slurm. It uses Slurm's default ports, which are free on hosts with networks of their own.
 set -euo pipefail
 
 hosts=$(dirname "$(realpath "$0")")/hosts.sh
@@ -35,12 +35,12 @@ up() {
     echo "SlurmctldHost=$first(10.99.0.1)"
     echo "SlurmUser=root"
     echo "AuthType=auth/munge"
-    # So long a job that queues again waits before it starts; Slurm's own two minutes would make a test long.
+    # A job that is requeued waits this long before it starts; Slurm's default of two minutes would make a test long.
     echo "AuthInfo=socket=$state/munge.socket,cred_expire=10"
     echo "CredType=cred/munge"
     echo "StateSaveLocation=$state/controller"
     echo "SlurmdSpoolDir=$state/node-%n"
-    # The folders of a job have the same name on all nodes, whose /tmp is one here.
+    # The folders of a job have the same name on all nodes, which share one /tmp here.
     echo "TmpFS=$state/tmp-%n"
     echo "SlurmctldPidFile=$state/controller.pid"
     echo "SlurmdPidFile=$state/node-%n.pid"
@@ -52,9 +52,9 @@ up() {
     echo "SwitchType=switch/none"
     echo "SchedulerParameters=sched_interval=1"
     echo "ReturnToService=2"
-    # Nodes have processors as told, however many this machine has: ranks of tests share them.
+    # Nodes have as many processors as they are told, however many this machine has: ranks of tests share them.
     echo "SlurmdParameters=config_overrides"
-    # A rank that is told to end has so long for it.
+    # A rank that is told to end has this many seconds for it.
     echo "KillWait=5"
     local number=0
     for host in $(names "$folder"); do
@@ -77,12 +77,12 @@ up() {
   wait_for "$folder" "a node" all_idle "$folder"
 }
 
-# Whether all nodes wait for work.
+# Whether all nodes are idle.
 all_idle() {
   [ "$(run "$1" timeout 10 sinfo --noheader --Node --format=%T 2> /dev/null | sort -u)" = idle ]
 }
 
-# Waits until something is so; says what the logs say where it does not become so.
+# Waits until a command succeeds; prints the logs if it never does.
 wait_for() {
   local folder=$1 what=$2 end=$((SECONDS + patience))
   shift 2
@@ -121,7 +121,7 @@ can() {
   for needed in /usr/sbin/munged /usr/sbin/slurmctld /usr/sbin/slurmd srun sbatch scontrol; do
     command -v "$needed" > /dev/null || { echo "$needed is not installed" >&2; return 1; }
   done
-  # Slurm of Debian opens PMIx by the name that it has for those who build with it.
+  # Debian's Slurm opens PMIx by the name that only its development package installs.
   compgen -G "/usr/lib/*/pmix2/lib/libpmix.so" > /dev/null || { echo "libpmix-dev is not installed" >&2; return 1; }
 }
 

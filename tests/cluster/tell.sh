@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Becomes a rank's program, and writes what that tells to a file of the rank's own: what launchers make of it is theirs.
+# Becomes a rank's program, with standard error in a file of the rank's own, so that launchers cannot change or lose it.
 #
 #   tell.sh FOLDER PROGRAM ARGUMENT...
 set -euo pipefail

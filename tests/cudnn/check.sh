@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Has cuDNN itself plan the attention that `attention: Cudnn` asks of it, for devices that are only described, and fails where
-# it refuses one, or needs more room than a plan has for it. No GPU is needed, as nothing is executed: the driver is one that
-# says yes to what is loaded. The library comes from the Python package index, 2 GB of it with what it needs, and lies in
-# target/cudnn. Needs python3 with venv and a C++ compiler.
+# it refuses one, or needs more room than a plan has for it. No GPU is needed, as nothing is executed: its driver only accepts
+# what is loaded. The library comes from the Python package index, 2 GB with its dependencies, and lies in target/cudnn. Needs
+# python3 with venv and a C++ compiler.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

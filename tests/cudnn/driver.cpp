@@ -1,5 +1,5 @@
-// A driver without a device, for a check of cuDNN's plans: it takes every kernel that is loaded, and says no to all else. It has
-// whatever cuDNN looks up while it plans. Never launches.
+// A driver without a device, for a check of cuDNN's plans: it accepts every kernel that is loaded, and refuses all else. It has
+// all functions that cuDNN looks up while it plans. Never launches.
 #define API extern "C" int
 #define NO(name) \
     API name() { return 100; }

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# What the tests of CUDA check, with NVIDIA's own libraries on a GPU; then, where it is installed, under compute-sanitizer.
+# Runs the tests of CUDA with NVIDIA's own libraries on a GPU; then, where it is installed, under compute-sanitizer.
 #
 #     tests/gpu/check.sh               builds, and checks on this machine
 #     tests/gpu/check.sh pack FOLDER   builds, and puts what another machine needs into a new folder: neither Rust nor network
 #     FOLDER/check.sh                  checks there
 #
-# A folder has `bench` too, with the peer beside it: `FOLDER/bench --device cuda --python PYTHON`. Ranks share the first
-# device, unless ZERO_CUDA_DEVICES names others. Arguments after these are filters of tests. Needs driver 580 or newer, and
-# NVRTC and cublasLt of CUDA 13, of which PyTorch's are as good: those of the python3 on the PATH, or of the folders that
+# The folder has `bench` too, with `peer.py` beside it: `FOLDER/bench --device cuda --python PYTHON`. Ranks share the first
+# device, unless ZERO_CUDA_DEVICES names others. Further arguments are filters of tests. Needs driver 580 or newer, and
+# NVRTC and cublasLt of CUDA 13, for which PyTorch's will do: those of the python3 on the PATH, or in the folders that
 # ZERO_CUDA_LIBRARIES names.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 from=$PWD
 
-# build: the paths of the tests' program and of the processes that it starts, a line each.
+# build: prints the paths of the test program and of the programs that it starts, one a line.
 build() {
   cargo test --locked --release --workspace --test cuda --no-run --message-format json |
     sed -n 's/.*"kind":\["\(test\|bin\)"\].*"name":"\(cuda\|spec\|gpus\)".*"executable":"\([^"]*\)".*/\3/p' | sort -u
@@ -42,10 +42,11 @@ if [ "${1:-}" = pack ]; then
 fi
 
 export ZERO_TEST_GPU=1
-# Streams of several ranks that are threads must not share a queue of the hardware: one of them may wait for another. Of more
-# ranks than these queues are enough for, tests make processes, or say that they do not test them.
+# Streams of several ranks that are threads must not share a queue of the hardware: one of them may wait for another. If
+# these queues are too few for their ranks, tests start processes, or say that they test nothing.
 export CUDA_DEVICE_MAX_CONNECTIONS=32
-# Nor may a kernel be loaded when it is first launched: that waits for all that the device does, which may wait for this rank.
+# A kernel must not be loaded when it is first launched: loading waits for all work of the device, which may wait for this
+# rank.
 export CUDA_MODULE_LOADING=EAGER
 export ZERO_CUDA_DEVICES=${ZERO_CUDA_DEVICES:-0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}
 
@@ -53,7 +54,7 @@ command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,m
 printf '\n== tests on the device\n'
 "$program" --test-threads=1 "$@"
 
-# Every op of a device by itself; under these tools, training would take hours.
+# Only single ops of a device: under these tools, training would take hours.
 [ $# -gt 0 ] || set -- kernels:: spine::
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck initcheck synccheck; do

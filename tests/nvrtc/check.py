@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ARCHITECTURES = ["sm_80", "sm_90a", "sm_100a"]
-# As `zero-runtime/src/device/cuda/module.rs` has them.
+# The options of `zero-runtime/src/device/cuda/module.rs`.
 OPTIONS = ["--std=c++17", "--fmad=false", "--ptxas-options=-v"]
-# So many kernels are compiled at a time: more would leave processors idle at the end.
+# How many kernels are compiled at a time: more would leave processors idle at the end.
 TOGETHER = 12
 
 
@@ -52,7 +52,7 @@ def dealt(kept, in_turn):
     """What is compiled at a time: a source, some of its kernels, an architecture."""
     for source, headers, names in kept:
         for number, architecture in enumerate(ARCHITECTURES):
-            # A source of fewer kernels is compiled in whole, as otherwise an architecture would miss it.
+            # A source with fewer kernels is compiled for every architecture, as otherwise one of them would miss it.
             some = names[number :: len(ARCHITECTURES)] if in_turn and len(names) >= len(ARCHITECTURES) else names
             for start in range(0, len(some), TOGETHER):
                 yield source, headers, some[start : start + TOGETHER], architecture

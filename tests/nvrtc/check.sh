@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Compiles every kernel that the tests use by NVIDIA's own compiler, without a GPU, for the architectures that are
-# supported, and fails where one does not compile, or where a thread needs more registers than it has. The compiler comes
-# from the Python package index; what it is installed to and what the tests compile lies in target/nvrtc. Needs python3 with
-# venv and a C++ compiler. An argument is a folder in which a run of the tests with PRETEND_KEEP has kept what it compiled;
-# without one, they run here. `--in-turn` after it compiles each kernel for one of the architectures, in a third of the time.
+# Compiles every kernel that the tests use by NVIDIA's own compiler, without a GPU, for all supported architectures, and
+# fails where one does not compile, or where a thread needs more registers than it has. The compiler comes from the Python
+# package index; it is installed in target/nvrtc, where the kernels of the tests lie too. Needs python3 with venv and a C++
+# compiler. An argument is a folder in which a run of the tests with PRETEND_KEEP has kept its kernels; without one, the
+# tests run here. `--in-turn` after it compiles each kernel for one of the architectures, in a third of the time.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

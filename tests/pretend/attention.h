@@ -1,5 +1,5 @@
-// Causal attention and its gradients in f32 over tensors of bf16, as fused kernels round: weights and the gradients of scores to
-// bf16 before they are factors, sums once, at the end. Knows nothing of cuDNN.
+// Causal attention and its gradients in f32 over tensors of bf16, rounded as fused kernels do: weights and the gradients of
+// scores are rounded to bf16 before they are factors, sums once, at the end. Knows nothing of cuDNN.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -21,17 +21,17 @@ struct Heads {
 
 struct AttentionCall {
     int64_t sequences, length, features;
-    // A token sees what is fewer than so many before it.
+    // A token sees itself, and tokens that are fewer than this many before it.
     int64_t window;
     float scale;
     Heads queries, keys, values, output;
     // (sequence, head, token)
     float* statistics;
-    // Only gradients have these, and those of queries are summed in `accumulated`: (sequence, head, token, feature).
+    // Only the backward has these. Gradients of queries are summed in `accumulated`: (sequence, head, token, feature).
     Heads output_gradients, query_gradients, key_gradients, value_gradients;
     float* accumulated;
-    // The first key whose part is added to the gradients of queries. Where it is another one each time, sums are rounded so often
-    // that it shows.
+    // The first key whose part is added to the gradients of queries. Where it differs from call to call, sums are rounded after
+    // each part, so that the order shows.
     int64_t first = 0;
     bool is_ordered = true;
 };

@@ -1,5 +1,5 @@
-// Threads of a block as fibers. Threads that wait for nothing share one: only a thread that waits keeps its own.
-// A thread that others wait for in vain is an error that names it, never a hang.
+// Threads of a block as fibers. Threads that never wait share a fiber: only a thread that waits keeps its own. A wait
+// that cannot end is an error that names the threads, never a hang.
 #include "block.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Thread {
     void* brought = nullptr;
 };
 
-// The block that runs. One at a time in a process, as the driver runs under one lock. Never destroyed, as it may run while the
+// The running block, one at a time in a process, as the driver runs under one lock. Never destroyed, as it may run while the
 // process ends.
 struct Block {
     const PretendKernel* kernel = nullptr;
@@ -30,13 +30,13 @@ struct Block {
     void** arguments = nullptr;
     Random* random = nullptr;
     std::vector<Thread> threads;
-    // Of each thread, where it is in the block: asked at each change, and a division takes longer than the change.
+    // The position of each thread in the block. Each change needs it, and a division would take longer than the change.
     std::vector<Dim> places;
     std::vector<unsigned> fresh;
-    // From the first that is left.
+    // Threads that are ready, from `first_ready` on.
     std::vector<unsigned> ready;
     size_t first_ready = 0;
-    // Of each warp, the lanes that wait at a meeting.
+    // The lanes of each warp that wait at a meeting.
     std::vector<unsigned> meeting;
     unsigned current = 0, at_barrier = 0, done = 0;
     std::string error;
@@ -58,8 +58,8 @@ void enter(unsigned thread) {
     block.where->thread = block.places[thread];
 }
 
-// What a fiber does: threads that have not begun, one after another. Once one has waited, the fiber is that thread's until
-// it ends.
+// The work of a fiber: threads that have not begun, one after another. Once one has waited, the fiber belongs to that
+// thread until it ends.
 void work() {
     for (Fiber* mine = nullptr;;) {
         if (!mine) {
@@ -84,8 +84,8 @@ void work() {
 
 Fiber* next();
 
-// The running thread waits in `state` until it is made ready. The next one goes on at once: by way of the scheduler it would take
-// two changes.
+// The running thread waits in `state` until it is made ready. The next one goes on directly, as going through the scheduler would
+// take two changes.
 void wait(State state) {
     unsigned me = block.current;
     block.threads[me].state = state;
@@ -115,7 +115,7 @@ void meet(unsigned mask, PretendMeeting meeting, void* brought) {
     unsigned me = block.current, first = me / 32 * 32, size = block.threads.size();
     unsigned there = size - first < 32 ? (1u << (size - first)) - 1 : ~0u;
     if (!(mask >> (me - first) & 1)) return fail("takes part in what its mask leaves it out of");
-    // A mask of all lanes is one of all that the warp has.
+    // A mask of all lanes means all lanes that the warp has.
     mask &= there;
     Thread& mine = block.threads[me];
     mine.mask = mask, mine.meeting = meeting, mine.brought = brought;
@@ -140,7 +140,7 @@ void forget_ready() {
     block.first_ready = 0;
 }
 
-// From either end: the first that waited goes on, or the last.
+// A thread from either end: the one that has been ready longest, or the last one.
 unsigned next_ready() {
     unsigned thread = block.ready[block.first_ready];
     if (block.random->one_in(2)) {
@@ -153,7 +153,8 @@ unsigned next_ready() {
     return thread;
 }
 
-// Where to go on: with a thread that is ready, or with those that have not begun. None if all wait or have ended.
+// The fiber to go on with: that of a ready thread, or one for threads that have not begun. None if all wait or have
+// ended.
 Fiber* next() {
     if (!block.error.empty()) return nullptr;
     if (block.first_ready < block.ready.size()) return block.threads[next_ready()].fiber;
@@ -167,7 +168,7 @@ Fiber* next() {
     return block.idle.back();
 }
 
-// Says of the first thread that waits for what it waits, and for whom.
+// Says where the first waiting thread waits, and for whom.
 std::string stuck() {
     for (unsigned thread = 0; thread < block.threads.size(); thread++) {
         State state = block.threads[thread].state;
@@ -209,7 +210,7 @@ void abandon() {
 std::string run_grid(const PretendKernel& kernel, PretendThreads& threads, const Grid& grid, void** arguments,
                      Random& random) {
     block.kernel = &kernel, block.where = &threads, block.arguments = arguments, block.random = &random;
-    // Another thread of the process may have run the last kernel: its stack is another.
+    // Another thread of the process, with another stack, may have run the last kernel.
     block.scheduler = Fiber{};
     block.error.clear();
     threads = {{}, {}, grid.threads, grid.blocks, block_barrier, meet, fail};

@@ -7,12 +7,13 @@
 
 namespace pretend {
 
-// What a launch asks for.
+// The shape of a launch.
 struct Grid {
     Dim blocks, threads;
 };
 
-// Runs all of it; an empty text, or what went wrong. `threads` are those of the kernel's module. One at a time.
+// Runs a whole grid, one at a time. Returns an empty text, or what went wrong. `threads` are those of the kernel's
+// module.
 std::string run_grid(const PretendKernel& kernel, PretendThreads& threads, const Grid& grid, void** arguments,
                      Random& random);
 

@@ -1,5 +1,5 @@
-// Copies and fills, as work of a stream. What comes from memory that the system may move is taken at the call, as a
-// driver does; what comes from pinned memory is read when it is its turn, and is then what the host has left there.
+// Copies and fills, as work of a stream. As CUDA's driver does, the call itself reads pageable memory; pinned memory is
+// read when the copy's turn comes, with what the host has left there by then.
 #include <vector>
 
 #include "memory.h"
@@ -47,7 +47,7 @@ template <class T> int fill(void* stream, uint64_t to, T value, size_t count, co
     });
 }
 
-// A call that copies before it returns: it waits for the stream that has no name, and for what that waits for.
+// A call that copies before it returns: it waits for the default stream, and for what that waits for.
 int copy_now(const char* name, void* to, const void* from, size_t bytes) {
     std::unique_lock<std::mutex> held(driver().lock);
     count(name);

@@ -1,6 +1,6 @@
 // The pretend `libcublasLt.so.13`: products of matrices of f32 and bf16 with sums in f32, as work of a stream of the pretend
 // driver. Refuses what the library refuses: pointers less aligned than the heuristic was told, a workspace that is too
-// small. Never chooses another sum by algorithm.
+// small. All algorithms give the same sums.
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -18,7 +18,7 @@ using pretend::Operand;
 using pretend::Type;
 
 enum Status { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
-// Of epilogues, as bits.
+// Bits of epilogues.
 enum { RELU = 2, BIAS = 4, GELU = 32, AUXILIARY = 128 };
 
 struct Layout {
@@ -37,7 +37,7 @@ struct Preference {
     uint64_t workspace_max = 0;
     uint32_t alignments[4] = {256, 256, 256, 256};
 };
-// What is in an algorithm, of which a caller keeps copies.
+// The contents of an algorithm, of which callers keep copies.
 struct Algorithm {
     uint64_t magic, number, workspace;
     uint32_t alignments[4];
@@ -84,7 +84,7 @@ int shape(const Description& of, const Layout& a, const Layout& b, const Layout&
 
 float gelu(float x) { return 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x))); }
 
-// A call with all that it was given.
+// A call with its arguments.
 struct Product {
     Description of;
     Layout layouts[4];
@@ -124,7 +124,7 @@ struct Product {
     }
 
     int run() const {
-        // Whatever lies there beside a workspace is noticed.
+        // Overwritten, so that a test notices a workspace in which something else lies.
         if (workspace_used) memset(workspace, 0xff, workspace_used);
         for (int number = 0; number < layouts[3].batches; number++) batch(number);
         return SUCCESS;
@@ -200,7 +200,7 @@ API cublasLtMatmulAlgoGetHeuristic(void* handle, const Description* of, const La
     if (pretend::fails("heuristic")) return NOT_SUPPORTED;
     Shape shape;
     if (int status = ::shape(*of, *a, *b, *c, *d, shape)) return status;
-    // `PRETEND_FAIL=way:1`: another one is the first.
+    // `PRETEND_FAIL=way:1`: another algorithm is the first.
     for (uint64_t number = strtoull(pretend::word("way").c_str(), nullptr, 10); number < 3 && *found < wanted; number++) {
         if (WORKSPACES[number] > preference->workspace_max) continue;
         Algorithm algorithm = {MAGIC, number, WORKSPACES[number], {}, {shape.m, shape.n, shape.k}};

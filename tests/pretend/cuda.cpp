@@ -22,7 +22,7 @@ bool exists(int device) { return device >= 0 && device < devices(); }
 // A context is a pointer into here, so that each device has one.
 char contexts[DEVICES_MAX];
 
-// Of a Hopper GPU, so far as anybody asks.
+// Those of a Hopper GPU, as far as anybody asks.
 int attribute(int which) {
     switch (which) {
         case 1: return 1024;         // threads of a block
@@ -181,14 +181,14 @@ API cuCtxGetDevice(int* device) {
 
 // ---- What tests ask of this library, cublasLt and NCCL.
 
-// Another order of what is to be done from now on.
+// From now on, work is done in another order.
 API pretend_seed(uint64_t of) {
     std::lock_guard<std::mutex> guard(driver().lock);
     seed(of);
     return SUCCESS;
 }
 
-// Other failures, as PRETEND_FAIL has them, counted from now on; and a device that works again.
+// Sets other failures, written as in PRETEND_FAIL and counted from now on. A device that has failed works again.
 API pretend_fail(const char* text) {
     std::lock_guard<std::mutex> guard(driver().lock);
     read_environment();
@@ -211,7 +211,7 @@ API pretend_held() {
     return driver().contexts + int(driver().handles.size()) + ranges_held();
 }
 
-// Puts a function into a stream; and what is done with its data once it is never called again.
+// Puts a function into a stream. `drop` gets its data once the function is never called again.
 API pretend_enqueue(void* handle, int (*run)(void*), void* data, void (*drop)(void*)) {
     std::shared_ptr<void> held(data, drop);
     return call(__func__, [&]() -> int {
@@ -220,8 +220,8 @@ API pretend_enqueue(void* handle, int (*run)(void*), void* data, void (*drop)(vo
     });
 }
 
-// The same of a function that is called when another says that it may be. Its data is made of what is given, whenever it is
-// put into a queue: at once, or in each launch of a graph that it was recorded for.
+// The same for a function that is called once `may_run` allows it. `make` makes its data from what is given, whenever it is
+// put into a queue: at once, or in each launch of the graph that it was recorded for.
 API pretend_enqueue_when(void* handle, void* (*make)(void*), int (*may_run)(void*), int (*run)(void*), void* data, void (*drop)(void*)) {
     std::shared_ptr<void> given(data, drop);
     return call(__func__, [&]() -> int {
@@ -234,7 +234,7 @@ API pretend_enqueue_when(void* handle, void* (*make)(void*), int (*may_run)(void
     });
 }
 
-// Which recording a stream is in that goes on; 0: none.
+// The active recording of a stream; 0: none.
 API pretend_recording(void* handle, uintptr_t* of) {
     return call(__func__, [&]() -> int {
         Stream* stream = stream_of(handle);

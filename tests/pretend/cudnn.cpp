@@ -1,7 +1,7 @@
 // The pretend `libcudnn.so.9`: attention and its gradients by the backend API, as work of a stream of the pretend driver. Knows
 // the descriptors and attributes that attention is described by, and refuses all others, wrong types and numbers of values, what
-// is not finalized, and tensors that do not fit one another. Gradients have the same bits each time only by the knob that says
-// so, as in the library. What it asks for as a workspace it uses.
+// is not finalized, and tensors that do not fit one another. Gradients have the same bits each time only with the knob for that,
+// as in the library. It uses the whole workspace that it asks for.
 #include <map>
 #include <memory>
 #include <set>
@@ -46,7 +46,7 @@ struct Attribute {
     }
 };
 
-// What a handle of a descriptor stands for. Whoever has taken it keeps it.
+// The descriptor behind a handle. Descriptors that refer to it keep it alive.
 struct Value {
     int kind;
     bool finalized = false;
@@ -59,7 +59,7 @@ struct Value {
 
 struct Handle { void* stream = nullptr; };
 
-// What an attribute may be: how many values of a type, and of which kind they are where they are descriptors.
+// The values that an attribute may have: their type, how many and, if they are descriptors, of which kind.
 struct Rule {
     int type;
     int64_t least, most;
@@ -96,7 +96,7 @@ size_t width(int type) {
     }
 }
 
-// A tensor with these sizes: of bf16 and any rows of whole heads, or of f32 and packed.
+// Whether a tensor has these sizes, and is of bf16 with rows of whole heads at any stride, or of f32 and packed.
 bool fits(const Value& tensor, std::vector<int64_t> sizes, bool narrow, bool is_virtual, bool by_value) {
     auto flag = [&](int name) { return tensor.has(name) && tensor.attributes.at(name).bytes[0]; };
     auto strides = tensor.attributes.at(903).as<int64_t>();
@@ -106,7 +106,7 @@ bool fits(const Value& tensor, std::vector<int64_t> sizes, bool narrow, bool is_
            flag(907) == is_virtual && flag(908) == by_value && (by_value || (narrow ? rows : packed));
 }
 
-// What attention is described by an operation, and the numbers that it reads on the host.
+// The attention that an operation describes, and the numbers that it reads on the host.
 struct Described {
     bool is_backward;
     int64_t sizes[4], key_heads;
@@ -136,7 +136,7 @@ int describe(const Value& operation, Described& to) {
         to.strides[i] = tensor.attributes.at(903).as<int64_t>();
     }
     int first = to.is_backward ? 2867 : 2811;
-    // Scores go through masks one after another: what follows is hidden, and what is before a window.
+    // Scores go through one mask after another, which hide tokens that follow, and tokens before a window.
     const Attribute& masks = operation.part(first).attributes.at(801);
     int64_t scores = operation.number(first + 1);
     for (size_t i = 0; i < masks.parts.size(); i++) {
@@ -164,7 +164,7 @@ std::map<int64_t, int64_t> knobs(const Value& configuration) {
 
 const Value& operation(const Value& graph) { return *graph.attributes.at(801).parts[0]; }
 
-// Bytes for what is accumulated, as on compute capability 9.0, or a status.
+// Bytes of accumulators, as on compute capability 9.0, or a status.
 int workspace(const Value& configuration, int64_t& bytes) {
     const Value& engine = configuration.part(300);
     Described of;
@@ -377,7 +377,7 @@ API int cudnnBackendExecute(Handle* handle, Held* plan, Held* pack) {
         of.key_gradients = heads(DK, is.key_heads), of.value_gradients = heads(DV, is.key_heads);
         of.accumulated = reinterpret_cast<float*>(call->workspace);
         static int64_t calls = 0;
-        // As blocks come, unless they take turns.
+        // In the order in which blocks come, unless they take turns.
         of.is_ordered = knobs(configuration).count(STAGES);
         if (!of.is_ordered) of.first = ++calls;
     }

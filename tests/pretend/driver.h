@@ -1,5 +1,5 @@
-// What the parts of the pretend driver share: its lock, its errors, and how a call begins. Every call of the API is made
-// under one lock, and the work of all streams is done under it too, by whoever waits for some of it.
+// The code that all parts of the pretend driver share: its lock, its errors, and how a call begins. Every call of the
+// API is made under one lock, and the work of all streams is done under it too, by whoever waits for some of it.
 #pragma once
 #include <cstring>
 #include <map>
@@ -47,14 +47,14 @@ enum Status {
 struct Driver {
     std::mutex lock;
     bool initialized = false;
-    // An error of work that was done later than it was asked for: every call from then on ends with it.
+    // An error of asynchronous work: from then on every call returns it.
     int broken = SUCCESS;
     Random random;
     // Pointers that were given out as handles and are not destroyed.
     std::unordered_set<const void*> handles;
-    // How often contexts are held.
+    // How many times contexts are held.
     int contexts = 0;
-    // How often a call has been made, so that work goes on where nobody calls.
+    // How many calls have been made: work goes on in the background while nobody makes one.
     uint64_t calls = 0;
 };
 
@@ -67,10 +67,10 @@ inline Driver& driver() {
 // Whether this thread has a current context, and whether it runs a function of the host for a stream.
 inline thread_local void* current_context = nullptr;
 inline thread_local bool in_host_function = false;
-// Of the captures that this thread began in a mode that forbids calls which may synchronise: whether one was made.
+// For each capture that this thread began in a mode that forbids calls which may synchronise: whether one was made.
 inline thread_local std::vector<bool*> captures;
 
-// Whether a call is refused that may synchronise; what is recorded is then worth nothing.
+// Whether a call that may synchronise is refused. If so, the captures become invalid.
 inline bool is_refused_by_capture() {
     for (bool* spoilt : captures) *spoilt = true;
     return !captures.empty();

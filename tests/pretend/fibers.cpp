@@ -12,8 +12,8 @@ namespace pretend {
 // Deep enough for what a sanitizer adds to a frame.
 static const size_t STACK_BYTES = 256 << 10, PAGE = 4096;
 
-// Fibers take turns at the same place of their functions. Without a shift, what they have on their stacks would all lie at the same
-// place of a page, and in the same few lines of the processor's cache.
+// Fibers take turns at the same point of their functions. Without a shift, their frames would all lie at the same offset of a
+// page, and so in the same few lines of the processor's cache.
 static size_t shift() {
     static size_t made = 0;
     return made++ % 61 * 64;
@@ -32,7 +32,7 @@ static void leave(Fiber& from, Fiber& to) {
     if (__sanitizer_start_switch_fiber) __sanitizer_start_switch_fiber(&from.fake_stack, to.stack.bottom, to.stack.size);
 }
 
-// Learns the bounds of the stack that it came from too: those of a thread's own stack are known to nobody else.
+// Also learns the bounds of the stack that it came from, as those of a thread's own stack are not known otherwise.
 static Fiber* came_from;
 void arrived(Fiber& me) {
     if (!__sanitizer_finish_switch_fiber) return;
@@ -45,7 +45,8 @@ void arrived(Fiber& me) {
 
 #if defined(__x86_64__)
 
-// Saves what a call must keep, and the place, on the old stack; takes the same from the new one.
+// Saves the registers that a call must keep, beside its return address, on the old stack; restores those of the new
+// one.
 extern "C" void pretend_change(void** save, void* top);
 asm(R"(
 .text
@@ -74,7 +75,7 @@ pretend_change:
 void prepare(Fiber& fiber, void (*work)()) {
     if (__asan_unpoison_memory_region) __asan_unpoison_memory_region(fiber.stack.bottom, fiber.stack.size);
     fiber.fake_stack = nullptr;
-    // As after a call: the word of its caller, of which there is none, lies 8 below a multiple of 16.
+    // As after a call: the return address, of which there is none, lies 8 below a multiple of 16.
     auto* top = reinterpret_cast<uint64_t*>(fiber.stack.bottom + fiber.stack.size) - 1;
     *top = 0;
     *--top = reinterpret_cast<uint64_t>(work);

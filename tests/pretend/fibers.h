@@ -6,7 +6,7 @@
 #include <ucontext.h>
 #endif
 
-// Of AddressSanitizer, where it is loaded: it must know which stack is in use.
+// Functions of AddressSanitizer, where it is loaded, as it must know which stack is in use.
 extern "C" {
 __attribute__((weak)) void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, size_t size);
 __attribute__((weak)) void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom, size_t* size);
@@ -33,11 +33,11 @@ struct Fiber {
 
 // A stack with a page below it that nobody may touch.
 Stack new_stack();
-// Makes `fiber` begin `work`, which never returns, on its stack, whatever was there.
+// Makes `fiber` begin `work`, which never returns, on its stack, whatever was there before.
 void prepare(Fiber& fiber, void (*work)());
-// Goes on in `to`, until something goes on in `from`.
+// Continues in `to`, until something continues in `from`.
 void change(Fiber& from, Fiber& to);
-// What `work` does first: it has arrived from the fiber that prepared it.
+// `work` calls this first, as it has just arrived from another fiber.
 void arrived(Fiber& me);
 
 }  // namespace pretend

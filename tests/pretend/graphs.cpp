@@ -1,5 +1,5 @@
-// Graphs: streams that are recorded, and what was recorded as work. A launch is a node for each item, so that items which
-// wait for nothing of one another come in any order. Never changes a graph that was recorded.
+// Graphs: streams that are recorded, and what was recorded as work. A launch makes a node of each item, so that items
+// which do not wait for one another come in any order. Never changes a graph that was recorded.
 #include <algorithm>
 
 #include "memory.h"
@@ -9,7 +9,7 @@ namespace pretend {
 
 namespace {
 
-// What an instance of a graph takes of the device.
+// The device memory that an instance of a graph takes.
 const int64_t GRAPH_BYTES = 64 << 10;
 
 int begin(Stream* stream, int mode) {
@@ -25,7 +25,7 @@ int begin(Stream* stream, int mode) {
     return SUCCESS;
 }
 
-// Whether all that was recorded comes before what comes last in the stream that it began in.
+// Whether all recorded work comes before the last work of the stream that the recording began in.
 bool is_joined(const Capture& capture) {
     std::vector<bool> seen(capture.graph->items.size());
     std::vector<size_t> next = capture.origin->tails;
@@ -74,13 +74,13 @@ int launch(Graph* graph, Stream* stream) {
     return SUCCESS;
 }
 
-// The recording of a stream that goes on, or null.
+// The active recording of a stream, or null.
 Capture* capture_of(void* handle) {
     Stream* stream = stream_of(handle);
     return stream && stream->capture && !stream->capture->invalid ? stream->capture : nullptr;
 }
 
-// As other calls take it: it stays as long as the graph.
+// The name that other calls have for an item. It stays as long as the graph.
 GraphNode* name_of(Graph* graph, size_t item) {
     graph->nodes.push_back({graph, item});
     return &graph->nodes.back();
@@ -105,13 +105,13 @@ struct MemoryOpParams {
     unsigned flags;
 };
 
-// The only operation of a node, if it is one that there is.
+// The only operation of a node, or null if it is not valid.
 const MemoryOp* op_of(const MemoryOpParams* params) {
     bool is_one = params->context == current_context && params->count == 1 && params->flags == 0;
     return is_one && work_of(*params->ops) ? params->ops : nullptr;
 }
 
-// While a graph is recorded nobody has it yet, so that it is no handle.
+// Nobody has a graph yet while it is recorded, so it is not among the handles.
 int add(GraphNode** node, Graph* graph, GraphNode* const* before, size_t count, const MemoryOpParams* params) {
     const MemoryOp* op = op_of(params);
     if (!op || !are_of(graph, before, count)) return INVALID_VALUE;

@@ -17,7 +17,7 @@ namespace {
 
 const uint64_t PAGE = 4096;
 
-// What `cuMemCreate` gives: a file, which mappings hold open too.
+// An allocation of `cuMemCreate`: a file, which mappings hold open too.
 struct Physical {
     int file;
     size_t bytes;
@@ -29,7 +29,7 @@ struct Physical {
 struct Mapping {
     size_t bytes;
     Physical* physical;
-    // What the device may do there.
+    // How the device may access it.
     int access = PROT_NONE;
 };
 
@@ -37,7 +37,7 @@ struct Memory {
     std::map<uint64_t, size_t> reserved, pinned;
     std::map<uint64_t, Mapping> mapped;
     uint64_t used = 0;
-    // Who does work right now, and whether the memory is open: it may stay so.
+    // How many are doing work right now, and whether the memory is open, as it may stay after work.
     unsigned opened = 0;
     bool is_open = false;
     uint64_t times = 0;
@@ -66,7 +66,7 @@ void protect_all(bool open) {
         if (mapping.access != PROT_NONE) mprotect(at(start), mapping.bytes, open ? mapping.access : PROT_NONE);
 }
 
-// Room for `bytes` that nobody may touch, with a page behind it that nobody ever may.
+// Reserves `bytes` that nobody may touch yet, with a page behind them that nobody ever may.
 uint64_t reserve(size_t bytes, uint64_t alignment) {
     uint64_t whole = bytes + alignment + PAGE;
     void* got = mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -159,7 +159,8 @@ Opened::Opened() {
 }
 Opened::~Opened() {
     if (--memory().opened > 0) return;
-    // Each page costs time. Whoever reads on the host does so early, and again and again.
+    // Closing takes time for each page. A host that wrongly reads does so early and often, so later work closes it only
+    // now and then.
     uint64_t times = memory().times++;
     if (times < 256 || times % 256 == 0) protect_all(false);
 }
@@ -178,7 +179,7 @@ bool is_pinned(const void* start, size_t bytes) {
 
 using namespace pretend;
 
-// As the API declares them, so far as they are looked at.
+// As the API declares them, as far as they are read.
 struct Location { int type, id; };
 struct Properties {
     int type, handles;
@@ -279,7 +280,7 @@ API cuMemImportFromShareableHandle(uint64_t* handle, void* from, int type) {
     });
 }
 
-// ---- Memory that needs no mapping of one's own.
+// ---- Memory that callers need not map.
 
 API cuMemAlloc_v2(uint64_t* start, size_t bytes) {
     return call_outside_capture(__func__, [&]() -> int {

@@ -1,4 +1,4 @@
-// Memory of the pretend device: mappings that the host may not touch but while work is done.
+// Memory of the pretend device: mappings that are open only while work is done.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,13 +11,13 @@ struct Opened {
     ~Opened();
 };
 
-// Whether these bytes are of the host, and the device may read them whenever it comes to that.
+// Whether these bytes are pinned memory of the host, which the device may read at any time.
 bool is_pinned(const void* start, size_t bytes);
 
-// Takes memory for what is no allocation, or gives it back.
+// Takes device memory for something other than an allocation, or gives it back.
 void take(int64_t bytes);
 
-// Ranges of addresses that are reserved, mapped, or the host's and reached by the device.
+// How many ranges of addresses are reserved, mapped, or pinned on the host.
 int ranges_held();
 
 }  // namespace pretend

@@ -1,10 +1,11 @@
-// What a compiled kernel and the pretend driver know of each other. Has no code, and includes nothing, as every kernel
+// The interface between a compiled kernel and the pretend driver. Has no code, and includes nothing, as every kernel
 // that is compiled includes it.
 #pragma once
 
 struct Dim { unsigned x, y, z; };
 
-// Does for all lanes of a warp what they meet for. `lanes` has what each lane brought, null for those outside of the mask.
+// Does the work of a meeting for all lanes of a warp. `lanes` has what each lane brought, null for those outside of the
+// mask.
 typedef void (*PretendMeeting)(void* const* lanes);
 
 // Where the running thread is, and how it waits. A module has one; the driver fills it in before each kernel.
@@ -27,6 +28,6 @@ struct PretendKernel {
     // How long each argument is, so that a launch can copy them.
     const unsigned* sizes;
     unsigned count;
-    // What `__launch_bounds__` could not say on the host is taken as the most that any device allows.
+    // The most threads that any device allows in a block, as `__launch_bounds__` has no effect on the host.
     unsigned threads_max;
 };

@@ -1,5 +1,5 @@
-// Modules: what the pretend NVRTC has compiled, loaded as a library and launched. A launch copies its arguments, as
-// whoever launches may reuse them at once. Never looks into a kernel.
+// Modules: programs that the pretend NVRTC has compiled, loaded as libraries and launched. A launch copies its
+// arguments, as the caller may reuse them at once. Never looks into a kernel.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ namespace pretend {
 
 namespace {
 
-// What a module takes of the device.
+// The device memory that a module takes.
 const int64_t MODULE_BYTES = 64 << 10;
 
 struct Module {
@@ -32,10 +32,11 @@ struct Function {
     unsigned dynamic_bytes_max = 48 << 10;
 };
 
-// Name expressions of all kernels that were ever asked for, under the driver's lock. Never destroyed, as a process may end meanwhile.
+// Name expressions of all kernels that were ever asked for, under the driver's lock. Never destroyed, as the process may end
+// while they are used.
 std::set<std::string>& kernels = *new std::set<std::string>;
 
-// How long a file is that ends with its table of sections, as linkers write it.
+// The length of a file that ends with its table of sections, as linkers write it.
 size_t length(const void* image) {
     Elf64_Ehdr header;
     memcpy(&header, image, sizeof header);
@@ -43,7 +44,8 @@ size_t length(const void* image) {
     return header.e_shoff + size_t(header.e_shnum) * header.e_shentsize;
 }
 
-// The loader takes files by name, and two of one name for one file: each has a descriptor of its own, which stays open.
+// The loader knows files by name, and takes two of the same name for one. So each has a descriptor of its own, which
+// stays open.
 int load(Module** module, const void* image) {
     size_t bytes = length(image);
     int file = bytes ? memfd_create("pretend module", MFD_CLOEXEC) : -1;
@@ -61,7 +63,7 @@ int load(Module** module, const void* image) {
     return SUCCESS;
 }
 
-// What of a launch is the same each time that it is done.
+// The part of a launch that is the same each time that it is done.
 struct Launch {
     const Function* function;
     Grid grid;
@@ -115,7 +117,7 @@ API cuModuleLoadData(Module** module, const void* image) {
     return call_outside_capture(__func__, [&] { return fails("module") ? INVALID_IMAGE : load(module, image); });
 }
 
-// What was loaded stays: work that is not done yet may need it.
+// The library stays loaded, as work that is not done yet may need it.
 API cuModuleUnload(Module* module) {
     return call(__func__, [&]() -> int {
         if (!driver().handles.erase(module)) return INVALID_HANDLE;

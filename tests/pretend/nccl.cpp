@@ -1,8 +1,8 @@
-// The pretend `libnccl.so.2`: sends, receives and gathers between ranks that are threads or processes, as work of streams of the pretend
-// driver. What a communicator shares lies in a file without a name, which its id leads to. As of non-blocking communicators, a
-// group is in its stream only once a poll has said so, and two ranks meet when they first exchange something. What does not
-// match never arrives, and polls say so; they also say it where the process of a rank has ended. In a graph, a group is work that
-// matches anew in each launch. Never sums.
+// The pretend `libnccl.so.2`: sends, receives and gathers between ranks that are threads or processes, as work of streams of the
+// pretend driver. The ranks of a communicator share a file without a name, which its id leads to. As with non-blocking
+// communicators, a group is in its stream only once a poll has said so, and two ranks meet when they first exchange something.
+// Transfers that do not match never arrive, and polls say so, as they do where the process of a rank has ended. In a graph, a
+// group matches anew in each launch. Never sums.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -42,7 +42,7 @@ struct Config {
     int blocking;
 };
 
-// From one rank to another: how many messages were asked for, are there, and were taken; how long and of what type the next is.
+// From one rank to another: how many messages were asked for, are there, and were taken; the length and type of the next.
 struct Channel {
     std::atomic<uint64_t> posted, there, taken, kind;
     std::atomic<uint32_t> sends, receives;
@@ -64,11 +64,11 @@ struct Transfer {
 struct Communicator;
 using Held = std::shared_ptr<Communicator>;
 
-// What one rank gives and takes at once, in a stream.
+// The transfers that one rank makes at once, in a stream.
 struct Group {
     Held of;
     void* stream;
-    // Which recording the stream was in when this was asked for; 0: none.
+    // The recording that the stream was in when this was asked for; 0: none.
     uintptr_t recording;
     std::vector<Transfer> transfers;
 };
@@ -79,11 +79,11 @@ struct Communicator {
     std::atomic<bool> aborted{false};
     int failed = SUCCESS;
     uint64_t sent[RANKS_MAX] = {}, received[RANKS_MAX] = {};
-    // Those that are in graphs, when these were recorded.
+    // The same for graphs, counted when they were recorded.
     uint64_t sent_in_graphs[RANKS_MAX] = {}, received_in_graphs[RANKS_MAX] = {};
-    // Those that have not ended, and those that graphs have.
+    // Kernels that have not ended, and those in graphs.
     std::atomic<int> kernels{0};
-    // Groups that no poll has put into their stream.
+    // Groups that no poll has put into their stream yet.
     std::vector<Group> pending;
     // The processes of all ranks, once all have joined.
     std::vector<pollfd> others;
@@ -95,7 +95,7 @@ struct Communicator {
     }
     Channel& from(int peer) { return common->channels[peer][rank]; }
     Channel& to(int peer) { return common->channels[rank][peer]; }
-    // Whether the process of a rank has ended that is still in here.
+    // Whether the process of a rank that is still in the communicator has ended.
     bool has_lost() {
         for (int peer = int(others.size()); peer < ranks; peer++)
             others.push_back({int(syscall(SYS_pidfd_open, common->processes[peer].load(), 0)), POLLIN, 0});
@@ -110,7 +110,7 @@ struct Communicator {
 thread_local int depth = 0;
 thread_local std::vector<Group> open_groups;
 
-// Handles are pointers to what holds a communicator.
+// Handles are pointers to shared pointers to communicators.
 Held& of(void* handle) { return *static_cast<Held*>(handle); }
 
 bool all(Group& group, bool sends, const std::function<bool(Communicator&, Transfer&)>& is) {
@@ -120,7 +120,7 @@ bool all(Group& group, bool sends, const std::function<bool(Communicator&, Trans
     return every;
 }
 
-// What a device does of a group at a time: in a queue, or in a graph as that of each launch is made of.
+// The part of a group that a device does at a time: in a queue or, in a graph, the model for that of each launch.
 struct Kernel {
     Group round;
     bool has_posted = false, has_sent = false;
@@ -130,7 +130,7 @@ struct Kernel {
     ~Kernel() { round.of->kernels--; }
 };
 
-// Each launch matches those of other ranks anew, in the order in which they are launched.
+// Each launch matches those of other ranks anew, in the order of launches.
 void* make(void* data) {
     auto* kernel = new Kernel(static_cast<Kernel*>(data)->round);
     for (auto& transfer : kernel->round.transfers)
@@ -146,7 +146,7 @@ bool post(Group& group) {
     });
 }
 
-// Several messages to one peer go one after another, each when it is waited for and the one before was taken.
+// Several messages to one peer go one after another, each once the peer waits for it and has taken the one before.
 bool can_send(Group& group) {
     return all(group, true, [](Communicator& own, Transfer& transfer) {
         Channel& to = own.to(transfer.peer);
@@ -186,7 +186,7 @@ int receive(Group& group) {
     return done ? SUCCESS : 700;
 }
 
-// As a kernel does, it goes on by itself until it has all.
+// Like a kernel, it goes on by itself until it has received everything.
 int may_run(void* data) {
     auto& kernel = *static_cast<Kernel*>(data);
     Group& group = kernel.round;
@@ -207,9 +207,9 @@ uintptr_t recording_of(void* stream) {
     return pretend_recording(stream, &recording) ? 0 : recording;
 }
 
-// Puts a group into its stream: rounds of what each pair of ranks exchanges next.
+// Puts a group into its stream, in rounds of the next transfer of each pair of ranks in each direction.
 int launch(Group& group) {
-    // What was to be captured can only be captured.
+    // A group that was asked for in a capture can only be captured, and in the same one.
     if (recording_of(group.stream) != group.recording) return INVALID_USAGE;
     // The same must be captured on both sides, which then launch graphs of the same capture.
     for (auto& transfer : group.transfers)
@@ -231,10 +231,10 @@ int launch(Group& group) {
     return SUCCESS;
 }
 
-// Communicators that this thread has left, and that are not gone.
+// Communicators that this thread has left, and that still exist.
 thread_local std::vector<Held> leaving;
 
-// They go once their work has ended and no graph has any. Whoever keeps that from happening would wait for ever.
+// They go once their work has ended and no graph has any. If that never happens, NCCL would wait for ever; this aborts.
 int leave() {
     for (auto& own : leaving)
         for (int slept = 0; own->kernels > 0; slept++) {
@@ -247,7 +247,7 @@ int leave() {
     return leaving.clear(), SUCCESS;
 }
 
-// Whether both sides of everything in a group have come to it once.
+// Whether both sides of each transfer in a group have met once.
 bool is_connected(Group& group) {
     bool met = true;
     for (auto& transfer : group.transfers) {
@@ -296,7 +296,7 @@ API ncclGetVersion(int* version) {
 
 API ncclGetUniqueId(Id* id) {
     if (pretend::fails(__func__)) return SYSTEM;
-    // It stays open as long as the process does: others find it by way of this one.
+    // It stays open until this process ends, by way of which others find it.
     int file = memfd_create("pretend-nccl", MFD_CLOEXEC);
     if (file < 0 || ftruncate(file, ROOM * (1 + RANKS_MAX * RANKS_MAX)) != 0) return SYSTEM;
     *id = {MAGIC, getpid(), file, {}};
@@ -328,7 +328,7 @@ API ncclCommGetAsyncError(void* handle, int* state) {
     if (own->failed) return SUCCESS;
     if (own->common->joined < uint32_t(own->ranks)) return *state = IN_PROGRESS, SUCCESS;
     if (own->has_lost()) return *state = own->failed = REMOTE, SUCCESS;
-    // What goes wrong while nothing is asked for.
+    // An error while nothing is asked for.
     if (own->pending.empty()) return *state = own->failed = pretend::fails("look") ? SYSTEM : SUCCESS, SUCCESS;
     if (own->polls++ == 0 || !is_connected(own->pending[0])) return *state = IN_PROGRESS, SUCCESS;
     Group group = own->pending[0];
@@ -353,7 +353,7 @@ API ncclRecv(void* start, size_t count, int type, int peer, void* handle, void* 
     return pretend::fails(__func__) ? INTERNAL : transfer(false, start, count, type, peer, handle, stream);
 }
 
-// Each rank sends all what it has, itself among them.
+// Each rank sends its part to all ranks, itself among them.
 API ncclAllGather(const void* start, void* all, size_t count, int type, void* handle, void* stream) {
     if (pretend::fails(__func__)) return INTERNAL;
     Held& own = of(handle);
@@ -379,7 +379,7 @@ static int end(void* handle) {
     return depth > 0 ? SUCCESS : leave();
 }
 
-// What is in streams ends without its bytes.
+// Work in streams ends without its bytes.
 API ncclCommAbort(void* handle) {
     of(handle)->aborted = true;
     of(handle)->pending.clear();

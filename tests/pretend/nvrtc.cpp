@@ -1,6 +1,6 @@
 // The pretend `libnvrtc.so.13`: compiles kernels by the system's C++ compiler into a library for the pretend driver, which
-// is what it gives for a cubin. Takes the options that the runtime uses and no others, so that a misspelt one is noticed;
-// and asks for `--fmad=false`, as the host's compiler rounds after each operation. Never makes PTX.
+// it gives in place of a cubin. Takes the options that the runtime uses and no others, so that a misspelt one is noticed,
+// and requires `--fmad=false`, as the host's compiler rounds after each operation. Never makes PTX.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -48,7 +48,7 @@ std::string read(const std::string& path) {
 
 void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
-// A folder that goes with all that is in it.
+// A folder that is removed with its files.
 struct Folder {
     std::string path;
     std::vector<std::string> files;
@@ -67,7 +67,7 @@ struct Folder {
     }
 };
 
-// Runs the compiler, with what it says going to a file. Whether it has succeeded.
+// Runs the compiler, with its output in a file. Returns whether it has succeeded.
 bool run(const std::vector<std::string>& command, const std::string& output) {
     std::vector<char*> words;
     for (auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
@@ -88,7 +88,7 @@ bool run(const std::vector<std::string>& command, const std::string& output) {
     return status == 0;
 }
 
-// Options for the compiler from those of NVRTC; a text where one is not known, or missing.
+// Translates NVRTC's options for the compiler. Returns a text if one is unknown or missing.
 std::string translate(int count, const char* const* options, std::vector<std::string>& command) {
     static const std::regex ignored(
         "--?(gpu-architecture|arch)=(sm|compute)_[0-9]+[af]?|-{1,2}std=c\\+\\+(17|20)|-?-default-device|-?-device-as-default-"
@@ -108,7 +108,8 @@ std::string translate(int count, const char* const* options, std::vector<std::st
     return target ? "" : "a cubin needs `--gpu-architecture=sm_..`";
 }
 
-// The source with an entry for each name expression. Memory that a launch sizes is as large as a block may have.
+// The source with an entry for each name expression. Shared memory whose size a launch gives is as large as a block may
+// have.
 std::string whole(Program& program) {
     static const std::regex dynamic("extern\\s+__shared__([^;\\[]*?)(\\w+)\\s*\\[\\s*\\]\\s*;");
     std::string source = std::regex_replace(program.source, dynamic, "extern $1$2[];"), rest;
@@ -126,7 +127,8 @@ std::string whole(Program& program) {
     return "#line 1 \"" + program.name + "\"\n" + source + "\n#line 1 \"name expressions\"\n" + rest;
 }
 
-// Keeps what is compiled below PRETEND_KEEP, for the real compiler: the source, its headers, and a name expression a line.
+// Keeps compiled programs below PRETEND_KEEP, for the real compiler: the source, its headers, and a name expression a
+// line.
 void keep(const Program& program) {
     const char* root = getenv("PRETEND_KEEP");
     if (!root) return;

@@ -69,7 +69,8 @@ inline void block(const float* a, const float* b, size_t depth, float* to) {
     memcpy(to, sums, sizeof sums);
 }
 
-// Calls `give(row, column, sum)` for each number of a (rows, depth) times b (depth, columns), which is given as its transpose.
+// Calls `give(row, column, sum)` for each number of a (rows, depth) times b (depth, columns), where b is given as its
+// transpose.
 template <class F> void product(size_t rows, size_t columns, size_t depth, const Operand& a, const Operand& b, F give) {
     std::vector<float> tall = packed(a, rows, depth, TALL), wide = packed(b, columns, depth, WIDE);
     for (size_t column = 0; column < columns; column += WIDE)

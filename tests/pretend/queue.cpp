@@ -1,5 +1,5 @@
-// Draws the order of work. It leans on one lane for a while, then on another: what one event too few allows happens in
-// far fewer seeds if every next node is drawn evenly.
+// Draws the order of work. It prefers one lane for a while, then another: if every node were drawn evenly, a missing
+// event would show in far fewer seeds.
 #include "queue.h"
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace {
 struct Order {
     Random random;
     uint64_t epoch = 0;
-    // One in so many nodes begins an epoch, in which lanes have another order.
+    // One in this many nodes begins an epoch, in which lanes have another order.
     uint64_t epoch_length = 1;
-    // One in so many calls lets work go on at once; 0: none does.
+    // One in this many calls lets work go on at once; 0: none does.
     uint64_t eager = 0;
 };
 
@@ -58,7 +58,7 @@ Shared draw() {
     return drawn;
 }
 
-// Does a node. Whatever follows an error is not done, but ends.
+// Does a node. After an error, nodes end without being done.
 void perform(const Shared& node) {
     if (node->work.run && !driver().broken) {
         int status = node->work.run();
@@ -103,7 +103,7 @@ void finish(const Shared& last, std::unique_lock<std::mutex>& held) {
             }
         }
         if (last->done) return;
-        // What it waits for is written by another thread or process.
+        // Another thread or process writes the value that it waits for.
         held.unlock();
         std::this_thread::sleep_for(std::chrono::microseconds(50));
         held.lock();

@@ -12,13 +12,13 @@ namespace pretend {
 struct Node;
 using Shared = std::shared_ptr<Node>;
 
-// What is to be done: an empty function for what only joins.
+// The work of a node, whose function is empty if it only joins others.
 struct Work {
-    // A status.
+    // Returns a status.
     std::function<int()> run;
-    // Whether it may run now, where more than other nodes decides that.
+    // Whether it may run now, where that depends on more than other nodes.
     std::function<bool()> may_run;
-    // What is done in place of it, where each time that it is put into a queue differs: asked for then.
+    // Makes the work that is done in its place, if that differs each time that it is put into a queue.
     std::function<Work()> anew = nullptr;
 };
 
@@ -38,11 +38,11 @@ Shared enqueue(Work work, const std::vector<Shared>& before, uint64_t lane);
 // Does work until `last` is done; null is done. The lock of the driver is held, but not while all that is left waits for
 // a value in memory.
 void finish(const Shared& last, std::unique_lock<std::mutex>& held);
-// Does one or a few nodes that can be done, if any: whoever asks again and again sees work go on.
+// Does one or a few nodes that can be done, if any, so that a caller which asks again and again sees work go on.
 void go_on();
-// Lets orders follow from a seed, from now on.
+// From now on, orders follow from this seed.
 void seed(uint64_t seed);
-// Begins to do work where nobody calls the driver for a while, as a device would.
+// Starts to do work while nobody calls the driver, as a device would.
 void work_in_background();
 
 }  // namespace pretend

@@ -1,5 +1,5 @@
-// What a run asks of the pretend libraries: failures, seeds and sizes, from the environment or from a test. Each of the
-// three libraries counts its own calls. Never decides what a failure looks like.
+// The settings of a run for the pretend libraries: failures, seeds and sizes, from the environment or from a test. Each
+// of the three libraries counts its own calls. Never decides what a failure looks like.
 #pragma once
 #include <cstdint>
 #include <cstdio>

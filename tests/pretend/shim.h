@@ -1,9 +1,9 @@
 // CUDA C++ for the host's compiler: what a kernel's source may use, included before it. A thread of a block is a fiber
 // of the pretend driver, which runs them in any order that barriers allow.
 //
-// Never has what the kernels may not use: functions whose result a GPU rounds otherwise than the host does (`expf`,
-// `rsqrtf`, `__fdividef`), or which order threads by chance (`atomicAdd` of floats). They do not compile here. Includes no
-// header of the system, as compiling that would take longer than the kernel.
+// Leaves out functions that kernels may not use, so that these do not compile here: those whose result a GPU rounds
+// differently from the host (`expf`, `rsqrtf`, `__fdividef`), or which order threads by chance (`atomicAdd` of floats).
+// Includes no system header, as compiling one would take longer than the kernel.
 #pragma once
 #include "module.h"
 
@@ -12,7 +12,7 @@
 #define __global__
 #define __device__
 #define __host__
-// What is `extern __shared__` has lost this word when it gets here: the pretend NVRTC makes room for it.
+// `extern __shared__` has lost its second word when it gets here: the pretend NVRTC makes room for it.
 #define __shared__ static
 #define __constant__ static const
 #define __forceinline__ inline __attribute__((always_inline))
@@ -193,7 +193,7 @@ static inline unsigned pack_bf16(float low, float high) {
     return rounded(low) | rounded(high) << 16;
 }
 
-// ---- Copies that a thread does not wait for: done when it waits for them, and until then what they overwrite is NaN.
+// ---- Asynchronous copies: done when a thread waits for them; until then their target is NaN.
 
 struct PretendCopies {
     static constexpr int MOST = 64;
@@ -218,7 +218,7 @@ static inline void copy_async_wait() {
     mine.count = 0;
 }
 
-// ---- Numbers: what host and GPU round alike.
+// ---- Numbers: operations that host and GPU round alike.
 
 template <class To, class From> static inline To pretend_bits(From from) {
     static_assert(sizeof(To) == sizeof(From), "bits of another length");

@@ -37,7 +37,7 @@ int create_stream(Stream** stream, unsigned flags) {
     return SUCCESS;
 }
 
-// A call that waits on the host: what is recorded would not be there to wait for.
+// A call that waits on the host. It is refused in a capture, as recorded work is not there to wait for.
 template <class F> int waiting_call(const char* name, F what) {
     std::unique_lock<std::mutex> held(driver().lock);
     count(name);
@@ -65,7 +65,7 @@ template <class T> bool has_come(uint64_t at, T value, unsigned flags) {
 }
 
 template <class T> Work waiting(const MemoryOp& op) {
-    // Whoever asks may look while the device's memory is closed.
+    // This may be called while the device's memory is closed.
     return {nullptr, [=] { return Opened(), has_come<T>(op.at, T(op.value), op.flags); }};
 }
 
@@ -84,7 +84,7 @@ int memory_op(void* stream, const MemoryOp& op, const char* name) {
     });
 }
 
-// What is recorded goes on in this stream too.
+// The recording goes on in this stream too.
 int join_capture(Stream* stream, Event* event) {
     if (event->capture->ended) return CAPTURED_EVENT;
     if (stream->capture && stream->capture != event->capture) return STREAM_CAPTURE_ISOLATION;
@@ -146,7 +146,7 @@ API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
     return call(__func__, [&]() -> int { return *least = 0, *greatest = -5, SUCCESS; });
 }
 
-// What is in it is done all the same.
+// Its work is done all the same.
 API cuStreamDestroy_v2(Stream* stream) {
     return call_anywhere(__func__, [&]() -> int {
         if (!is_handle(stream)) return INVALID_HANDLE;
@@ -252,7 +252,7 @@ API cuEventRecord(Event* event, void* handle) {
         event->capture = stream->capture;
         event->items = stream->tails;
         if (stream->capture) return SUCCESS;
-        // A node of its own, as its time is asked for.
+        // An event has a node of its own, as its time is asked for.
         if (int status = submit(stream, {})) return status;
         event->node = stream->tail;
         return SUCCESS;

@@ -26,7 +26,7 @@ struct GraphNode {
     size_t item;
 };
 
-// What was recorded of streams: work, and what comes before each.
+// A recording of streams: work, and what comes before each item.
 struct Graph {
     struct Item {
         Work work;
@@ -35,35 +35,35 @@ struct Graph {
         std::optional<MemoryOp> op;
     };
     std::vector<Item> items;
-    // Those that were named.
+    // Items that were named.
     std::deque<GraphNode> nodes;
-    // Of one that was instantiated: of which graph.
+    // For an instance: the graph that it was made of.
     Graph* origin = nullptr;
-    // Of one that was instantiated: the end of its last launch, as it never runs twice at a time.
+    // For an instance: the end of its last launch, as it never runs twice at a time.
     Shared last;
 };
 
 struct Stream;
 
-// A recording that goes on.
+// An active recording.
 struct Capture {
     Graph* graph = nullptr;
     Stream* origin = nullptr;
     std::vector<Stream*> streams;
-    // Whether a call was made meanwhile that could synchronise.
+    // Whether a call that could synchronise was made meanwhile.
     bool invalid = false;
     bool ended = false;
-    // What was last said to come before the next item.
+    // The nodes that were last set to come before the next item.
     std::vector<GraphNode*> told;
 };
 
 struct Stream {
     Shared tail;
     uint64_t lane = 0;
-    // Whether it waits for the stream that has no name, and that for it.
+    // Whether it and the default stream wait for each other.
     bool blocking = false;
     Capture* capture = nullptr;
-    // What of a recording comes last.
+    // The last items of its recording.
     std::vector<size_t> tails;
 };
 
@@ -74,11 +74,11 @@ struct Event {
     bool timed = false;
 };
 
-// The stream of a handle, or null: 0 and 1 are the stream that has no name.
+// The stream of a handle, or null: 0 and 1 are the default stream.
 Stream* stream_of(void* handle);
-// What a memory operation does; nothing for one that there is not.
+// The work of a memory operation; nothing if it is unknown.
 std::optional<Work> work_of(const MemoryOp& op);
-// Puts work into a stream, or into what is recorded of it. A status.
+// Puts work into a stream, or into its recording. Returns a status.
 int submit(Stream* stream, Work work);
 
 }  // namespace pretend

@@ -1,5 +1,5 @@
-// Takes a function from a pretend library, as if its version had none: `PRETEND_FAIL=symbol:cuLaunchKernel`. Included by
-// one source of each library. Never changes what the library itself calls, which is bound when it is linked.
+// Removes a function from a pretend library, as if its version lacked it: `PRETEND_FAIL=symbol:cuLaunchKernel`. One
+// source of each library includes this. Never changes calls within the library, which are bound when it is linked.
 #pragma once
 #include <link.h>
 #include <sys/mman.h>

@@ -1,11 +1,11 @@
-//! Numbers in the memory of any device, and what a layer makes of them in any width. Never compares.
+//! Numbers in the memory of any device, and the outputs and gradients of a layer in any width. Never compares.
 
 use bytemuck::Pod;
 use zero_runtime::device::{Buffer, Device, Element, Write, bf16};
 use zero_runtime::layer::{Activation, Backward, Context, ElementOf, Forward, Grads, Layer, Shape};
 use zero_runtime::testing::Sample;
 
-/// What a device wrote, each tensor under a name.
+/// The tensors that a device has written, by name.
 pub type Written = Vec<(&'static str, Vec<f32>)>;
 
 /// `len` reproducible values, spread evenly over (-2, 2).
@@ -25,19 +25,19 @@ pub fn stored<D: Device, E: Element>(device: &D, values: &[f32]) -> Buffer<D, E>
     of(device, &values.iter().map(|&x| E::narrow(x)).collect::<Vec<_>>())
 }
 
-/// What a buffer holds.
+/// The values in a buffer.
 pub fn values<D: Device, T: Pod>(device: &D, buffer: &Buffer<D, T>) -> Vec<T> {
     let mut values = vec![T::zeroed(); buffer.view().len()];
     device.read(buffer.view(), &mut values);
     values
 }
 
-/// What a buffer holds, as f32.
+/// The values in a buffer, as f32.
 pub fn numbers<D: Device, E: Element>(device: &D, buffer: &Buffer<D, E>) -> Vec<f32> {
     values(device, buffer).into_iter().map(E::widen).collect()
 }
 
-/// The nearest that a bf16 can store, so that a layer takes the same numbers in every width.
+/// The nearest values that bf16 can store, so that a layer takes the same numbers in every width.
 fn rounded(values: Vec<f32>) -> Vec<f32> {
     values.into_iter().map(|x| bf16::narrow(x).widen()).collect()
 }
@@ -52,14 +52,14 @@ fn entering<S: Shape, X: Sample>(device: &S::Device) -> Buffer<S::Device, u8> {
     of(device, bytemuck::cast_slice(&features))
 }
 
-/// The output of a layer, the gradients of its parameters, and of its input where it has one, by parameters, inputs and
-/// targets that are the same on every device and in every width.
+/// The output of a layer, the gradients of its parameters and, if its input is differentiable, that of its input.
+/// Parameters, inputs and targets are the same on every device and in every width.
 pub fn run<S: Shape, X: Sample, T: Sample, L: Layer<S, X>>(device: &S::Device) -> Written {
-    // Small, as otherwise scores of attention are so large that their last bits decide.
+    // Small: otherwise attention scores are so large that their last bits decide.
     let params = stored(device, &rounded(noise(L::PARAMS, 1).iter().map(|x| x / 4.0).collect()));
     let (x, targets) = (entering::<S, X>(device), of(device, &T::cells(3, S::TOKENS)));
     let y_len = S::TOKENS * L::Output::WIDTH;
-    // A loss is f32 whatever is computed in.
+    // A loss is f32 in every compute width.
     let is_loss = size_of::<ElementOf<S, L::Output>>() != size_of::<S::Compute>();
     let unwritten = |bytes: usize| of(device, &vec![u8::MAX; bytes]);
     let mut y = unwritten(y_len * size_of::<ElementOf<S, L::Output>>());

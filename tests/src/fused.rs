@@ -1,5 +1,5 @@
-//! Fused: one small model twice, whose attention zero's own kernels do, and those of cuDNN: heads with keys of their own, and heads
-//! that share keys, see a window of tokens, and are turned by their positions.
+//! Fused: one small model twice, with attention by zero's own kernels and by cuDNN's. It has heads with keys of their
+//! own, and heads that share keys, see a window of tokens, and have rotary positions.
 
 use zero_runtime::prelude::*;
 
@@ -7,7 +7,7 @@ const DIM: usize = 32;
 const VOCAB: usize = 256;
 const CONTEXT: usize = 16;
 
-/// Four heads of 8 features, of which two share keys.
+/// Four heads of 8 features, where pairs of heads share keys.
 pub struct Near;
 
 impl Heads for Near {
@@ -18,7 +18,7 @@ impl Heads for Near {
     const ROTARY: Option<Rotary> = Some(Rotary { base: 10_000.0, scaling: Scaling::None });
 }
 
-/// Both kinds of heads, and a map after them.
+/// Both kinds of heads, and an MLP after them.
 #[derive(Layer)]
 pub struct Block {
     #[residual]
@@ -42,13 +42,13 @@ macro_rules! model {
 }
 
 model! {
-    /// By zero's own kernels.
+    /// With attention by zero's own kernels.
     #[zero(stage = 3, ranks = 2, sequences = 2, length = 11, compute = BF16, device = Cuda)]
     Own
 }
 
 model! {
-    /// By those of cuDNN.
+    /// With attention by cuDNN's kernels.
     #[zero(stage = 3, ranks = 2, sequences = 2, length = 11, compute = BF16, device = Cuda, attention = Cudnn)]
     Fused
 }

@@ -2,9 +2,9 @@
 
 use zero_runtime::prelude::*;
 
-/// Positions that turn heads by themselves.
+/// Rotary positions without scaling.
 const PLAIN: Rotary = Rotary { base: 100.0, scaling: Scaling::None };
-/// Of a first length that is so short that some of these few frequencies are lowered by something between.
+/// The original length is so short that some of these few frequencies are scaled by a factor between the two ends.
 const LLAMA3: Rotary = Rotary {
     base: 100.0,
     scaling: Scaling::Llama3 {
@@ -43,7 +43,7 @@ macro_rules! heads {
 }
 
 heads! {
-    /// Pairs of heads share keys, and no width is that of what is taken.
+    /// Pairs of heads share keys, and no width equals the input's.
     Grouped: 6, 3, 3 {}
     /// All heads share one head of keys; every projection has a bias.
     OneKey: 3, 1, 5 { const BIAS: Bias = Bias::All; }
@@ -60,19 +60,19 @@ heads! {
     Alone: 2, 2, 3 { const WINDOW: Option<usize> = Some(1); }
     /// A window that is longer than any sequence.
     Wide: 2, 2, 3 { const WINDOW: Option<usize> = Some(70); }
-    /// A norm of each head, odd as it is.
+    /// A norm of each head, whose width is odd.
     Normed: 3, 3, 3 { const NORM: QueryKeyNorm = QueryKeyNorm::EachHead(1e-6); }
     /// One norm of all heads.
     NormedWhole: 4, 2, 3 { const NORM: QueryKeyNorm = QueryKeyNorm::Whole(1e-5); }
-    /// Turned in place.
+    /// Turned by rotary positions.
     Turned: 3, 1, 6 { const ROTARY: Option<Rotary> = Some(PLAIN); }
-    /// By half the angles.
+    /// Turned by half the angles.
     TurnedLess: 2, 2, 2 {
         const ROTARY: Option<Rotary> = Some(Rotary { scaling: Scaling::Linear { factor: 2.0 }, ..PLAIN });
     }
     /// As Llama 3: heads share keys.
     Llama: 4, 2, 6 { const ROTARY: Option<Rotary> = Some(LLAMA3); }
-    /// As Qwen 3: a norm of each head, whose width is not that of what is taken.
+    /// As Qwen 3: a norm of each head, and heads whose total width is not the input's.
     Qwen: 6, 3, 4 {
         const NORM: QueryKeyNorm = QueryKeyNorm::EachHead(1e-6);
         const ROTARY: Option<Rotary> = Some(PLAIN);
@@ -83,7 +83,7 @@ heads! {
         const NORM: QueryKeyNorm = QueryKeyNorm::Whole(1e-6);
         const ROTARY: Option<Rotary> = Some(YARN);
     }
-    /// All that there is at once.
+    /// All options at once.
     All: 6, 2, 4 {
         const WINDOW: Option<usize> = Some(2);
         const BIAS: Bias = Bias::All;

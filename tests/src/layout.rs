@@ -1,4 +1,4 @@
-//! Layout: what changes of a spec, in a few words, so that a test and the processes that it starts train the same plan.
+//! Layout: changes to a spec, in a few words, so that a test and the processes that it starts train the same plan.
 
 use zero_plan::{Config, DeviceKind, Mesh, Precision, TransportKind, Width};
 use zero_runtime::layer::Tokens;
@@ -7,15 +7,16 @@ use zero_runtime::model::Model;
 use crate::specs::{Visitor, visit};
 use crate::training::mesh;
 
-/// The word for GPUs, on which a model is one of [`crate::specs::visit_cuda`].
+/// The word for GPUs, whose models are those of [`crate::specs::visit_cuda`].
 pub const CUDA: &str = "cuda";
-/// The word for NCCL between them, after [`CUDA`].
+/// The word for NCCL between GPUs, after [`CUDA`].
 pub const NCCL: &str = "nccl";
 
-/// A spec with all that words change of it: `cuda` its device, `nccl` what connects such devices, `mesh=1x2x2` the lengths of
-/// pipeline, replica and zero, `hosts=2` on how many hosts its ranks are, which MPI or NCCL then connects, `reduce=bf16` the width in which gradients are sent, and
-/// `stage`, `prefetch`, `bucket` and `micro_batches` numbers. `as=hybrid`, before the others, takes all from another spec but the
-/// widths and the shape of a micro-batch, which are those of the model's type.
+/// A spec with the changes that words ask for: `cuda` sets its device, `nccl` the transport between such devices,
+/// `mesh=1x2x2` the lengths of pipeline, replica and zero, `hosts=2` the number of hosts, which MPI or NCCL then
+/// connects, `reduce=bf16` the width in which gradients are sent, and `stage`, `prefetch`, `bucket` and `micro_batches`
+/// set numbers. `as=hybrid`, before the others, takes everything from another spec except the widths and the shape of a
+/// micro-batch, which belong to the model's type.
 ///
 /// # Panics
 /// If a word is none of these.
@@ -64,7 +65,7 @@ fn change(config: Config, word: &str) -> Config {
     }
 }
 
-/// What a spec says.
+/// The configuration of a spec.
 pub struct ConfigOf;
 
 impl Visitor for ConfigOf {

@@ -1,5 +1,5 @@
-//! What the tests share: tiny models, a way to train them under any plan, an independent reference, and the golden files
-//! that both are compared with.
+//! Code that the tests share: tiny models, a way to train them under any plan, an independent reference, and the golden
+//! files that both are compared with.
 
 pub mod buffers;
 pub mod fused;

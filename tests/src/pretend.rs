@@ -1,7 +1,7 @@
-//! Pretend: libraries that behave as CUDA's do, on the host: built from `tests/pretend/` by the system's C++ compiler, once
-//! for each state of their sources. Where there is no such compiler, tests that need them say so and do nothing. With
-//! `ZERO_TEST_GPU=1`, tests of the device run on CUDA's own libraries and a GPU instead, and those of the pretended ones, of
-//! orders and of failures do nothing, aloud. Never looks for a GPU unasked.
+//! Pretend: libraries that behave like CUDA's, on the host. The system's C++ compiler builds them from
+//! `tests/pretend/`, once for each state of their sources. Where there is no such compiler, tests that need them say so
+//! and do nothing. With `ZERO_TEST_GPU=1`, tests of the device run on CUDA's own libraries and a GPU instead; tests of
+//! the pretend libraries, of orders and of failures then do nothing, and say so. Never looks for a GPU unasked.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use zero_runtime::device::cuda;
 /// Where the sources are.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/pretend");
 
-/// What the driver is made of.
+/// The sources of the driver.
 const DRIVER: [&str; 9] = [
     "cuda.cpp",
     "queue.cpp",
@@ -31,21 +31,22 @@ const DRIVER: [&str; 9] = [
     "fibers.cpp",
 ];
 
-/// What kernels are compiled with lies beside their compiler.
+/// The headers that kernels include. They lie beside the library that compiles kernels.
 const HEADERS: [&str; 2] = ["shim.h", "module.h"];
 
-/// All of them are compiled so. What the libraries call of themselves is bound when they are linked, so that a function can
-/// be hidden from others.
+/// Options for all libraries. Calls within a library are bound when it is linked, so that a function can be hidden from
+/// others.
 const OPTIONS: [&str; 8] =
     ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wl,-Bsymbolic"];
 
-/// Streams of one process that a GPU works off without letting one wait for another.
+/// The most streams of one process that a GPU runs without making one wait for another.
 const CONNECTIONS: usize = 32;
 
-/// Streams of a rank: those of its plan, those that parcels leave from, and that of reads beside a run.
+/// Streams of a rank: those of its plan, those that parcels leave from, and the one for reads beside a run.
 const STREAMS: usize = Stream::ALL.len() + Parcel::ALL.len() + 1;
 
-/// By which libraries and devices are found: a process that is started with no other variables needs them on a GPU.
+/// Variables by which libraries and devices are found. On a GPU, a process that is started with an empty environment
+/// needs them.
 const PASSED_ON: [&str; 11] = [
     cuda::FOLDERS_VARIABLE,
     cuda::DEVICES_VARIABLE,
@@ -65,13 +66,13 @@ pub fn is_hardware() -> bool {
     std::env::var_os("ZERO_TEST_GPU").is_some()
 }
 
-/// Whether so many ranks may be threads of this process. On a GPU a stream of one may otherwise be behind a stream of another
-/// in a queue of the hardware, and wait for what waits for it.
+/// Whether this many ranks may be threads of this process. With more ranks, a GPU may put streams of two of them into
+/// one hardware queue, where one waits for the other in a cycle.
 pub fn may_be_threads(ranks: usize) -> bool {
     !is_hardware() || ranks * STREAMS <= CONNECTIONS
 }
 
-/// The same, said aloud where they may not, and nothing is tested instead.
+/// The same; where they may not, prints that nothing is tested.
 pub fn are_tested_as_threads(ranks: usize) -> bool {
     let are_tested = may_be_threads(ranks);
     if !are_tested {
@@ -82,8 +83,8 @@ pub fn are_tested_as_threads(ranks: usize) -> bool {
     are_tested
 }
 
-/// The folder of the libraries, for `ZERO_CUDA_LIBRARIES` of other processes; or none, where they cannot be built, or where
-/// tests run on a GPU.
+/// The folder of the libraries, for `ZERO_CUDA_LIBRARIES` of other processes; none where they cannot be built or tests
+/// run on a GPU.
 ///
 /// # Panics
 /// If the compiler refuses the sources.
@@ -92,7 +93,7 @@ pub fn libraries() -> Option<&'static Path> {
     BUILT.get_or_init(build).as_deref()
 }
 
-/// Lets CUDA devices of this process be pretended, and their kernels be kept beside the libraries: whether they can be, or
+/// Makes this process use pretend CUDA devices, and keep their kernels beside the libraries. Returns whether it can, or
 /// whether tests run on a GPU.
 ///
 /// # Panics
@@ -107,8 +108,8 @@ pub fn is_cuda() -> bool {
     true
 }
 
-/// What lets the CUDA devices of a process that is started be pretended, with the kernels that this process keeps, or lets it
-/// find those of this machine, where tests run on a GPU; none where neither can be.
+/// Variables for a process that is started: it then uses pretend CUDA devices and the kernels that this process keeps
+/// or, where tests run on a GPU, finds the devices of this machine. None where neither is possible.
 ///
 /// # Panics
 /// If the compiler refuses the sources.
@@ -120,8 +121,8 @@ pub fn variables() -> Option<Vec<(&'static str, OsString)>> {
     Some(vec![(cuda::FOLDERS_VARIABLE, folder.into()), ("XDG_CACHE_HOME", cache(folder).into())])
 }
 
-/// A program or a file that tests were built with, by its path there; or, on a machine that they were carried to, the one of
-/// that name beside this program.
+/// The path of a program or a file that tests were built with; on a machine that they were copied to, that of the file
+/// of the same name beside this program.
 ///
 /// # Panics
 /// If this program has no path.
@@ -130,14 +131,15 @@ pub fn carried(path: &str) -> PathBuf {
     if beside.exists() { beside } else { path.into() }
 }
 
-/// Where what is compiled is kept. What was compiled before would not be compiled again for `PRETEND_KEEP`.
+/// The folder that keeps compiled kernels: below `PRETEND_KEEP` if it is set, since kernels that are kept elsewhere
+/// would not be compiled again for it.
 fn cache(folder: &Path) -> PathBuf {
     let kept = std::env::var_os("PRETEND_KEEP").map(PathBuf::from);
     let name = if std::env::var_os("PRETEND_SANITIZE").is_some() { "sanitized" } else { "plain" };
     kept.as_deref().unwrap_or(folder).join(name)
 }
 
-/// The compiler. A sanitizer that is loaded before all else is for what is tested, not for this.
+/// The compiler. A preloaded sanitizer is for the tests, not for the compiler.
 fn compiler() -> Command {
     let mut command = Command::new(std::env::var("PRETEND_CXX").unwrap_or_else(|_| "g++".into()));
     command.env_remove("LD_PRELOAD");
@@ -168,7 +170,7 @@ fn build() -> Option<PathBuf> {
         let unfinished = folder.with_extension(std::process::id().to_string());
         std::fs::create_dir_all(&unfinished).unwrap();
         compile(&unfinished);
-        // Another process may have been faster; what is there is whole in any case.
+        // Another process may have been faster; its files are whole too.
         if std::fs::rename(&unfinished, &folder).is_err() {
             std::fs::remove_dir_all(&unfinished).unwrap();
         }
@@ -225,7 +227,8 @@ pub fn seed(seed: u64) {
     unsafe { driver().get::<extern "C" fn(u64) -> i32>(b"pretend_seed\0").unwrap()(seed) };
 }
 
-/// From now on these calls fail, as `PRETEND_FAIL` has them; and the pretend driver of this process works again.
+/// From now on these calls fail, written as in `PRETEND_FAIL`. If the pretend driver of this process has failed, it
+/// works again.
 ///
 /// # Panics
 /// If there are no libraries.
@@ -235,7 +238,7 @@ pub fn fail(failures: &str) {
     unsafe { driver().get::<extern "C" fn(*const i8) -> i32>(b"pretend_fail\0").unwrap()(failures.as_ptr().cast()) };
 }
 
-/// How often this thread has made a call of the pretend driver, by its name; a GPU's counts none.
+/// How often this thread has made a call of the pretend driver, by its name; 0 on a GPU, whose driver does not count.
 ///
 /// # Panics
 /// If there are no libraries.
@@ -259,18 +262,18 @@ pub fn count(name: &str) -> u64 {
 /// If there are no libraries.
 pub fn kernels() -> BTreeSet<String> {
     extern "C" fn tell(kernels: &mut BTreeSet<String>, name: *const i8) {
-        // SAFETY: a text that ends in a zero, as long as this call takes.
+        // SAFETY: the text ends in a zero, and is there for as long as this call takes.
         kernels.insert(unsafe { CStr::from_ptr(name.cast()) }.to_str().expect("names are ASCII").to_owned());
     }
     type Tell = extern "C" fn(&mut BTreeSet<String>, *const i8);
     type TellAll = extern "C" fn(Tell, &mut BTreeSet<String>) -> i32;
     let mut kernels = BTreeSet::new();
-    // SAFETY: the type is that of the function in `modules.cpp`, which hands on what it is given and keeps nothing of it.
+    // SAFETY: the type is that of the function in `modules.cpp`, which passes its arguments on and keeps none.
     unsafe { driver().get::<TellAll>(b"pretend_kernels\0").unwrap()(tell, &mut kernels) };
     kernels
 }
 
-/// How many things the pretend driver of this process has given out that nobody gave back.
+/// How many things this process has taken from the pretend driver and not given back.
 ///
 /// # Panics
 /// If there are no libraries.
@@ -279,7 +282,7 @@ pub fn held() -> i32 {
     unsafe { driver().get::<extern "C" fn() -> i32>(b"pretend_held\0").unwrap()() }
 }
 
-/// Bytes that the devices of the pretend driver have left, or the GPU that this thread uses.
+/// Free bytes of the pretend driver's devices, or of the GPU that this thread uses.
 ///
 /// # Panics
 /// If there are no libraries.
@@ -309,18 +312,19 @@ pub fn driver() -> &'static Library {
         } else {
             libraries().expect("a C++ compiler").join(name)
         };
-        // SAFETY: the pretend one does nothing when it is loaded but hide a function; the other one has been loaded by whoever
-        // uses a device.
+        // SAFETY: when it is loaded, the pretend driver only hides a function; the real one was loaded when a device
+        // was opened.
         unsafe { Library::new(path) }.unwrap()
     })
 }
 
-/// Whether this is a process that [`again`] has started, in which a test does what it asks of another process.
+/// Whether [`again`] has started this process, in which a test does its work that needs another process.
 pub fn is_another() -> bool {
     std::env::var_os("PRETEND_AGAIN").is_some()
 }
 
-/// Runs a test of this program, by its whole name, in a process of its own with other variables, in which [`is_another`].
+/// Runs a test of this program, by its full name, in a process of its own with more variables, where [`is_another`] is
+/// true.
 ///
 /// # Panics
 /// If the process does not start, or runs no such test.
@@ -333,9 +337,9 @@ pub fn again(test: &str, variables: &[(&str, &str)]) -> Output {
     output
 }
 
-/// Runs the test that calls this in a process of its own: in one process the pretend driver does one thing at a time, however many
-/// tests run. Says whether it has, and nothing is left to be done. Does nothing on a GPU, in such a process, or where all tests of a
-/// program run one after another.
+/// Runs the calling test in a process of its own, because the pretend driver of a process does one thing at a time,
+/// however many tests run. Returns whether it has done so, after which nothing is left to do. Does nothing on a GPU, in
+/// such a process, or where all tests of a program run one after another.
 ///
 /// # Panics
 /// If the test fails there.

@@ -64,7 +64,7 @@ const LN2: usize = 6;
 const FC: usize = 8;
 const PROJ: usize = 10;
 
-/// What a block's forward keeps for its backward, each `(tokens, width)`.
+/// Activations that a block's forward keeps for its backward, each `(tokens, width)`.
 struct BlockActivations {
     input: Vec<f64>,     // (tokens, dim)
     normed1: Vec<f64>,   // (tokens, dim)

@@ -49,7 +49,7 @@ pub fn save<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p,
     published.unwrap_or_else(|| Store::checkpoints(folder).expect("a folder")[0].path.clone())
 }
 
-/// Gives a fresh engine what a checkpoint has, once it is verified. Every rank calls it.
+/// Loads a checkpoint into a fresh engine, after verifying it. Every rank calls it.
 ///
 /// # Panics
 /// If it cannot be read.

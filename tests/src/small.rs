@@ -6,7 +6,7 @@ use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
 use zero_runtime::run::{main, main_from};
 
-/// The smallest model of text whose training takes every part of the runtime, under the spec that its attribute names.
+/// The smallest model of text whose training uses every part of the runtime, under the spec that its attribute names.
 #[macro_export]
 macro_rules! small_model {
     ($(#[$meta:meta])* $name:ident) => {

@@ -1,5 +1,5 @@
-//! Each file of `specs/`, compiled with a tiny GPT in place of the model that it names: as deep as that one, so that every
-//! layout fits, and with a tied head, so that every tie is put to the test.
+//! Each file of `specs/`, compiled with a tiny GPT in place of the model that it names: as deep as that one, so that
+//! every layout fits, and with a tied head, so that ties are tested under every spec.
 
 use zero_runtime::model::Model;
 use zero_runtime::prelude::*;
@@ -9,11 +9,11 @@ use crate::tiny::{DIM, TinyBlock, VOCAB};
 /// Longest sequence of any spec.
 const CONTEXT: usize = 128;
 
-/// What can be done with a model whose type is not known.
+/// Work on a model whose type the caller does not know.
 pub trait Visitor {
-    /// What comes of it.
+    /// The result.
     type Output;
-    /// Does it.
+    /// Does the work.
     fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output;
 }
 
@@ -88,8 +88,8 @@ specs! {
     Olmo3 = "olmo3" at "../specs/olmo3.ron",
 }
 
-/// A model of two units of 20 MiB, of which ranks send one another more at once than a library of MPI may keep for
-/// them. No test of all specs has it.
+/// A model with two units of 20 MiB: its ranks send one another more at once than an MPI library may buffer. Tests of
+/// all specs leave it out.
 #[zero(spec = "../specs/ddp.ron")]
 pub struct Wide {
     embed: Embedding<8192, CONTEXT, 640>,

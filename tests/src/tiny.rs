@@ -1,10 +1,10 @@
-//! Tiny models whose parameter counts divide by nothing, with the sizes of the golden files.
+//! Tiny models whose parameter counts no number of ranks divides, with the sizes of the golden files.
 
 use zero_plan::{Unit, Width};
 use zero_runtime::model::Model;
 use zero_runtime::prelude::*;
 
-/// Ids, whatever they stand for.
+/// The number of different ids.
 pub const VOCAB: usize = 29;
 const CONTEXT: usize = 12;
 /// Features of a token.
@@ -84,10 +84,10 @@ pub mod narrow {
 
 /// A model, and the same in bf16.
 pub trait InBothWidths: Model<Input = Tokens, Target = Tokens> {
-    /// It computes in bf16.
+    /// The model that computes in bf16.
     type Narrow: Model<Input = Tokens, Target = Tokens>;
 
-    /// The units of the one that computes in a width.
+    /// The units of the model that computes in this width.
     fn units(compute: Width) -> &'static [Unit] {
         match compute {
             Width::F32 => Self::PLAN.units,

@@ -1,4 +1,4 @@
-//! Trains a model under a plan made at run time, on ranks that are threads, and keeps all that runs are compared by.
+//! Trains a model under a plan made at run time, on ranks that are threads, and keeps the results that tests compare.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -36,7 +36,7 @@ pub enum Start<'a> {
 /// Fills micro-batch (step, data rank, micro-batch): ids and targets.
 pub type Batch<'a> = &'a (dyn Fn(u64, usize, usize, &mut [u32], &mut [u32]) + Sync);
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Mean loss of each step.
@@ -49,9 +49,9 @@ pub struct Outcome {
     pub gradients: Vec<Vec<f32>>,
     /// What each rank took from its peers in all steps.
     pub moved: Vec<Moved>,
-    /// What has gone between each rank and those of other hosts in all steps.
+    /// What each rank has exchanged with ranks of other hosts in all steps.
     pub crossed: Vec<Crossed>,
-    /// Lengths of the mappings of each rank: what is private to it, and what all share.
+    /// Lengths of the mappings of each rank: its private one, and the one that all share.
     pub mapped_bytes: Vec<[usize; 2]>,
 }
 
@@ -79,7 +79,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// What there is to tell of an outcome.
+    /// The line for an outcome.
     pub fn of(outcome: &Outcome) -> Self {
         let hash = |unit: &Vec<f32>| {
             let mut hasher = DefaultHasher::new();
@@ -90,7 +90,7 @@ impl Told {
         Self { numbers, units: outcome.parameters.iter().map(hash).collect() }
     }
 
-    /// Whether a rank that tells this has trained with those that tell `all` together.
+    /// Whether this is one rank's part of `all`, which all ranks have trained together.
     pub fn is_part_of(&self, all: &Told) -> bool {
         let mut units = self.units.iter().zip(&all.units);
         self.numbers == all.numbers && units.all(|(own, all)| own.is_none() || own == all)
@@ -136,7 +136,7 @@ pub fn train<M: Model<Input = Tokens, Target = Tokens>>(
     })
 }
 
-/// What all ranks came to together, once it is clear that they agree.
+/// The outcome of all ranks together, after a check that they agree.
 pub fn merged(config: &Config, ranks: Vec<Outcome>) -> Outcome {
     let mut all = Outcome {
         losses: ranks[0].losses.clone(),
@@ -151,8 +151,7 @@ pub fn merged(config: &Config, ranks: Vec<Outcome>) -> Outcome {
         assert_eq!((&one.losses, &one.norms), (&all.losses, &all.norms), "rank {rank} has other losses");
         let first_replica = config.mesh.coordinates(rank).replica == 0;
         for unit in 0..all.parameters.len() {
-            // Shards come in the order of ranks along `zero`.
-            // Without a step there are none.
+            // Shards come in the order of ranks along `zero`. Without a step there are no gradients.
             if let Some(gradients) = one.gradients.get(unit).filter(|_| first_replica) {
                 all.gradients[unit].extend(gradients);
             }
@@ -203,7 +202,7 @@ pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<
     let mut outcome = Outcome { mapped_bytes: vec![engine.arena().mapped_bytes()], ..Outcome::default() };
     for step in 0..steps {
         let ended = engine.step(&hyper, |micro_batch, ids, targets| batch(step, data_rank, micro_batch, ids, targets));
-        // Otherwise whoever gives the device back waits for what never comes, before the error is told.
+        // Otherwise giving the device back would wait for ever, before the error is reported.
         assert!(ended.is_ok() || engine.device().is_idle(), "the device still waits after {:?}", ended.err());
         let report = ended?;
         outcome.losses.push(report.loss);
@@ -225,7 +224,7 @@ pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<
     Ok(outcome)
 }
 
-/// Compares what a rank mapped, and what it took from its peers in so many steps, with its plan.
+/// Compares with its plan what a rank mapped, and what it took from its peers in this many steps.
 ///
 /// # Panics
 /// If they differ.
@@ -239,7 +238,7 @@ pub fn assert_as_planned(plan: &Plan, rank: usize, steps: u64, moved: Moved, map
     assert_eq!(mapped_bytes, planned, "rank {rank} has other mappings than planned: {config:?}");
 }
 
-/// Compares what a rank sent to other hosts, and took from them, in so many steps with its plan.
+/// Compares with its plan what a rank sent to other hosts, and took from them, in this many steps.
 ///
 /// # Panics
 /// If they differ.

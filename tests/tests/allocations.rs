@@ -1,5 +1,5 @@
-//! Allocations: a step makes none, on any rank, at any stage, on any thread, profiled or not. What the `gemm` crate takes
-//! within a call to pack matrices in is counted apart, by its name.
+//! Allocations: a step makes none, on any rank, at any stage, on any thread, profiled or not. Memory that the `gemm`
+//! crate takes within a call, to pack matrices in, is counted apart, by its name.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -27,7 +27,7 @@ thread_local! {
     static LARGEST_PACKED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Of all threads.
+/// The counts of all threads.
 static ALL_COUNTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 // SAFETY: hands every call on to the system's allocator, unchanged.
@@ -53,7 +53,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What `gemm` packs in is part of what the plan says that a thread takes, however large the matrices are.
+/// The memory that `gemm` packs in is part of what the plan counts for a thread, however large the matrices are.
 #[test]
 fn what_gemm_packs_in_is_bounded() {
     let (rows, depth, cols) = (3 * PACKED_ROWS - 1, 700, 900);
@@ -120,14 +120,14 @@ fn allocations<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = C
     added
 }
 
-/// The same of all threads of the only rank, which share out even the least, once each of them has had some work.
+/// The same for all threads of the only rank, which share even the smallest work, once each of them has had some.
 fn allocations_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
     transport: Shared,
 ) -> [usize; 2] {
     let work = |device: Cpu| {
         let mut engine = Engine::<M, _>::with_device(transport, device.eager());
         engine.initialize(1);
-        // A thread allocates when it first takes work from another, which on a busy machine may be late: but once only.
+        // A thread allocates only once, when it first takes work from another, which may be late on a busy machine.
         let mut tries = (0..100)
             .map(|_| added(|| ALL_COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed)), || steps(&mut engine)));
         tries.find(|&[own, _]| own == 0).expect("steps that allocate nothing, once both threads have had work")
@@ -144,7 +144,7 @@ fn assert_no_step_allocates<M: Model<Shape: Shape<Device = Cpu>>>(
         .with(|plan| local::run(plan, |_| false, rank).expect("the memory of a tiny model"));
     for [own, gemm] in counts {
         assert_eq!(own, 0, "{config:?}: {own} allocations in three steps");
-        // Products of bf16 are packed in what a thread takes once.
+        // Products of bf16 are packed in memory that a thread takes once.
         let is_counted = gemm > 0 || config.precision.compute == Width::BF16;
         assert!(is_counted, "the counter counts nothing");
     }

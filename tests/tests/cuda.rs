@@ -1,5 +1,5 @@
-//! CUDA without a GPU: on the pretend libraries of `pretend/`. Where there is no C++ compiler to build them by, nothing is
-//! tested here, aloud.
+//! CUDA without a GPU, on the pretend libraries of `pretend/`. Where there is no C++ compiler to build them, nothing is
+//! tested here, and tests say so.
 
 #[path = "cuda/constants.rs"]
 mod constants;

@@ -1,5 +1,5 @@
-//! Emulated: a slow link changes no result, and prefetch keeps as many gathers in flight as asked for. By the order of ops:
-//! what it gains in time is a benchmark's business.
+//! Emulated: a slow link changes no result, and prefetch keeps as many gathers in flight as asked for. The order of ops
+//! shows it: benchmarks measure the time that it gains.
 
 use bench::emulated::{Emulated, Link};
 use zero_plan::{Config, Mesh, PlanBuf};

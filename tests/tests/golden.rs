@@ -26,8 +26,8 @@ fn flat<M: Model>(gpt: &Gpt) -> Vec<Vec<f32>> {
     M::PLAN.units.iter().map(|unit| flat_of(unit.params)).collect()
 }
 
-/// Largest distance between the runtime's flat buffers, scaled, and a reference's tensors. Skips the biases of keys where
-/// told to: their gradient is zero but for rounding, and AdamW makes steps of its size out of any.
+/// Largest distance between the runtime's flat buffers, scaled, and a reference's tensors. Skips the biases of keys
+/// where told to: their gradient is zero but for rounding, and AdamW makes full steps of even the smallest gradient.
 fn distance(flat: &[Vec<f32>], scale: f64, names: &Gpt, tensors: &[Vec<f64>], skip_keys: bool) -> f64 {
     let mut values = flat.iter().flatten();
     let mut largest = 0.0_f64;
@@ -108,14 +108,14 @@ fn agrees_with_pytorch_tied() {
     agrees_with_pytorch::<Tied>("tied");
 }
 
-/// The norm of the difference of all pairs, next to that of what it is a difference from.
+/// The norm of the difference of all pairs, relative to that of the expected numbers.
 fn relative(pairs: &[(f64, f64)]) -> f64 {
     let norm = |term: fn(&(f64, f64)) -> f64| pairs.iter().map(|pair| term(pair).powi(2)).sum::<f64>().sqrt();
     norm(|(found, expected)| found - expected) / norm(|(_, expected)| *expected)
 }
 
-/// Every result rounded to bf16 once, at the places that `golden/make.py` lists; what its table allows is admitted here. The
-/// gradient of the biases of keys is zero but for rounding, and left out.
+/// Every result rounded to bf16 once, at the places that `golden/make.py` lists, within the tolerances of its table.
+/// The gradient of the biases of keys is zero but for rounding, and left out.
 fn agrees_with_pytorch_in_bf16<M: Model<Input = Tokens, Target = Tokens>>(variant: &str) {
     let (golden, rounded) = (Golden::read(variant), Rounded::read(variant));
     let batch = |step: u64, rank: usize, part: usize, ids: &mut [u32], targets: &mut [u32]| {
@@ -184,7 +184,7 @@ fn names_and_shapes_are_those_of_the_reference() {
     assert_eq!(found, expected.collect::<Vec<_>>());
 }
 
-/// Twenty steps beside the plain reference: unsharded, in f64, written the obvious way.
+/// Twenty steps against the plain reference: unsharded, in f64, written the obvious way.
 #[test]
 fn agrees_with_the_plain_reference_over_20_steps() {
     let golden = Golden::read("untied");
@@ -196,7 +196,7 @@ fn agrees_with_the_plain_reference_over_20_steps() {
     let mut gpt = golden.initial.clone();
     let mut adamw = optimizer::AdamW::new(HYPER.beta1, HYPER.beta2, HYPER.epsilon, HYPER.weight_decay, &gpt.tensors);
     for (step, (found_loss, found_norm)) in outcome.losses.iter().zip(&outcome.norms).enumerate() {
-        // The whole batch at once: all ranks' sequences, one behind the other.
+        // The whole batch at once: the sequences of all ranks, one after another.
         let tokens = config.tokens();
         let (mut ids, mut targets) = (vec![0; 3 * tokens], vec![0; 3 * tokens]);
         for rank in 0..3 {

@@ -1,4 +1,4 @@
-//! Layers: each against finite differences, on shapes that divide by nothing.
+//! Layers: each against finite differences, on awkward shapes.
 
 use zero_runtime::prelude::*;
 use zero_runtime::testing::{gradcheck, gradcheck_towards};

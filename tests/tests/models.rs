@@ -1,5 +1,6 @@
-//! Models: the architectures of `examples/`, against what `transformers` says of tiny ones (`golden/models/make.py`), and
-//! against themselves on every kind of layout; published sizes by their numbers of parameters, and by what of them fits.
+//! Models: the architectures of `examples/`, against what `transformers` says of tiny ones (`golden/models/make.py`),
+//! and against themselves on every kind of layout; published sizes by their numbers of parameters, and by the layouts
+//! on which they fit.
 
 // Types of a private module in public aliases; the sources are the examples', in other sizes.
 #[allow(missing_docs, non_snake_case, private_interfaces)]

@@ -1,4 +1,5 @@
-//! Published: names of tensors that do not fit a model are told before it starts, and names have the index of their unit.
+//! Published: names of tensors that do not fit a model are reported before it starts, and names have the index of their
+//! unit.
 
 use std::process::ExitCode;
 

@@ -53,7 +53,7 @@ fn another_plan_is_refused() {
     let outcomes = join_all(&places);
     assert_eq!(code(&outcomes[0]), "Z0325");
     assert!(outcomes[0].as_ref().unwrap_err().to_string().starts_with("rank 2 (pid"));
-    // Whichever comes first or last, all hear why.
+    // All hear why, in whatever order they come.
     for outcome in &outcomes[1..] {
         let message = outcome.as_ref().unwrap_err().to_string();
         assert!(message.contains("Z0325: rank 2 (pid"), "{message}");
@@ -163,7 +163,7 @@ fn watch(job: &str, ranks: usize) -> (Vec<Option<Watch>>, Receiver<Told>) {
     (watches, receiver)
 }
 
-/// What is heard until nobody can say anything any more; all ranks that are left must end for that.
+/// All messages until no rank can send another one, for which all remaining ranks must end.
 fn heard(receiver: &Receiver<Told>) -> Vec<Told> {
     let mut heard: Vec<_> = std::iter::from_fn(|| receiver.recv_timeout(Duration::from_secs(20)).ok()).collect();
     heard.sort();
@@ -221,7 +221,7 @@ fn an_error_of_one_rank_in_the_middle_is_told_by_rank_0() {
     assert_eq!(heard(&receiver), [(0, Some(of_rank(2, 4))), (1, None), (3, None)]);
 }
 
-/// Rank 0 has noticed that rank 1 has failed, which gives back its device before it says why.
+/// Rank 0 has noticed that rank 1 has failed, and rank 1 gives back its device before it says why.
 #[test]
 fn an_error_that_comes_late_is_waited_for() {
     let (mut watches, receiver) = watch("late", 2);
@@ -260,7 +260,7 @@ fn an_error_that_all_agree_on_is_told_by_rank_0() {
     assert_eq!(heard(&receiver), []);
 }
 
-/// Lets some ranks fail and the others join; what each is to print.
+/// Lets some ranks fail and the others join. Gives what each is to print.
 fn start(job: &str, world: usize, errors: &[(usize, &str)]) -> Vec<Option<String>> {
     let outcome = |rank: usize| {
         let place = place(rank, world, job);

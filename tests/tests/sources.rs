@@ -1,6 +1,6 @@
-//! Sources: what is true of the text of the workspace. Each code that stands in it is in the catalogue, and each entry of the
-//! catalogue is used; no two types share a name, and public ones have one path; modules form no circles. Never
-//! judges what a code says.
+//! Sources: facts about the text of the workspace. Each code in it is in the catalogue, and each entry of the catalogue
+//! is used; no two types share a name, and public ones have one path; modules form no circles. Never judges what a code
+//! says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ const CODE_BYTES: usize = 5;
 /// Directories of cargo and of version control, whose files are nobody's sources.
 const SKIPPED: [&str; 2] = ["target", ".git"];
 
-/// The codes in a text, in order. A longer word that begins like one is none.
+/// The codes in a text, in order. A longer word that begins like a code is not one.
 fn codes(text: &str) -> Vec<&str> {
     let is_word = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
@@ -40,7 +40,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Each code in use, and a file that uses it; the catalogue itself left out.
+/// Each code in use, and a file that uses it, without the catalogue itself.
 fn used() -> BTreeMap<String, PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let catalogue = root.join("zero-plan/src/diagnostic");
@@ -82,7 +82,8 @@ fn type_name(line: &str) -> Option<&str> {
     (!line.starts_with(' ')).then(|| name.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next())?
 }
 
-/// The sources of the libraries and of the command, without those of their tests, which may call their own types as they like.
+/// The sources of the libraries and of the command, without those of their tests, which may name their types as they
+/// like.
 fn library_sources() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
@@ -94,7 +95,7 @@ fn library_sources() -> Vec<(PathBuf, String)> {
     files.into_iter().map(|path| (path.clone(), fs::read_to_string(&path).expect("a text"))).collect()
 }
 
-/// Whoever reads a name need not ask which of several types it is.
+/// Otherwise a reader would have to ask which of several types a name means.
 #[test]
 fn no_two_types_share_a_name() {
     let mut named = BTreeMap::<String, PathBuf>::new();
@@ -108,8 +109,8 @@ fn no_two_types_share_a_name() {
     assert!(named.contains_key("Plan") && named.contains_key("Shared"), "types are written in another way");
 }
 
-/// A type that users find in a public module is not also somewhere else. What the macros expand to finds all it needs in one hidden
-/// module.
+/// A type that users find in a public module is not also somewhere else. Code that the macros make finds all it needs
+/// in one hidden module.
 #[test]
 fn public_types_have_one_path() {
     let mut modules = 0;
@@ -127,7 +128,7 @@ fn public_types_have_one_path() {
     assert!(modules > 20, "modules are written in another way");
 }
 
-/// What each module at the root of a crate names of the others, outside of tests.
+/// The others that each module at the root of a crate names, outside of tests.
 fn named_modules(package: &str) -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(package).join("src");
     let mut named = BTreeMap::<String, BTreeSet<String>>::new();
@@ -137,7 +138,7 @@ fn named_modules(package: &str) -> BTreeMap<String, BTreeSet<String>> {
         let module = module.to_string_lossy().into_owned();
         let code = text.split("mod tests").next().unwrap_or_default().lines();
         let code: String = code.filter_map(|line| line.split("//").next()).collect();
-        // What is above a file at the root is the crate.
+        // For a file at the root, `super` is the crate.
         let code = if inside.iter().count() == 1 { code.replace("super::", "crate::") } else { code };
         let names = code.split("crate::").skip(1).map(str::to_owned);
         let word = |name: String| {

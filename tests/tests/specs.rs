@@ -7,7 +7,7 @@ use std::path::Path;
 use zero_plan::{PlanBuf, Report, ScheduleText, prove, spec};
 use zero_tests::specs::{NAMES, PlanOf, visit};
 
-/// What the compiler made of a spec is what the planner makes of the same text at run time, and it is sound.
+/// The compiler's plan for a spec is the one that the planner makes of the same text at run time, and it is sound.
 #[test]
 fn every_spec_is_valid_and_compiles_to_what_the_planner_makes_of_it() {
     for name in NAMES {
@@ -24,7 +24,7 @@ fn every_spec_is_valid_and_compiles_to_what_the_planner_makes_of_it() {
     }
 }
 
-/// What ranks do together is proven for the user's own spec when it is built; here for every spec there is.
+/// For a user's own spec this is proven when it is built; here it is proven for every spec there is.
 #[test]
 fn every_spec_is_proven_over_all_ranks() {
     for name in NAMES {

@@ -1,4 +1,4 @@
-//! Ui: what rustc says to a model with one mistake, word for word, and that it says so once. Never trains.
+//! Ui: rustc's error for a model with one mistake, word for word, and that it comes once. Never trains.
 //!
 //! `TRYBUILD=overwrite cargo test -p zero-tests --test ui` writes what rustc says now; read it before keeping it.
 

@@ -1,4 +1,4 @@
-//! A build under `ZERO_SPEC`: what its errors of constants say. Never trains.
+//! A build under `ZERO_SPEC`: the text of its errors in constants. Never trains.
 
 use std::path::Path;
 use std::process::Command;

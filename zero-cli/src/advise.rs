@@ -75,7 +75,7 @@ pub fn advise(arguments: &AdviseArguments) -> Result<(), CommandError> {
         effort: Effort { plans: arguments.plans.max(1) },
         units: &unknown,
     };
-    // What cannot be asked is told before anything is built.
+    // Impossible questions are rejected before anything is built.
     question.require_machines()?;
     let shapes = probes(&question);
     let sizes = probe::of_model(&question.model, &arguments.program, &shapes)?;
@@ -96,7 +96,7 @@ pub fn advise(arguments: &AdviseArguments) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Writes the spec of each layout that was told, which any command takes.
+/// Writes the spec of each layout in the answer, for any command to use.
 fn write_specs(question: &Question, advice: &Advice, folder: &Path) -> Result<(), CommandError> {
     std::fs::create_dir_all(folder).map_err(|source| CommandError::Advice { path: folder.to_owned(), source })?;
     for (i, pick) in advice.picks.iter().enumerate() {
@@ -108,7 +108,7 @@ fn write_specs(question: &Question, advice: &Advice, folder: &Path) -> Result<()
     Ok(())
 }
 
-/// Writes a new file: what somebody has written before, or changed, is not lost.
+/// Writes a new file. An existing one is not overwritten, so that no changes in it are lost.
 fn write(path: &Path, text: &str) -> Result<(), CommandError> {
     let failed = |source| CommandError::Advice { path: path.to_owned(), source };
     let mut file = File::create_new(path).map_err(failed)?;

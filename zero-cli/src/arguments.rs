@@ -113,8 +113,7 @@ pub fn command() -> clap::Command {
     CommandLine::command()
 }
 
-/// What the command line asks for. Where that is help, or where it is wrong, prints the help or an error and ends the
-/// process.
+/// Reads the command line. If it asks for help or is wrong, prints the help or an error and ends the process.
 pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Verb {
     let arguments = without_subcommand(arguments);
     match CommandLine::try_parse_from(&arguments) {
@@ -129,8 +128,7 @@ pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Verb {
     }
 }
 
-/// The arguments without the subcommand that cargo adds, as in `cargo-zero zero run`. An alias and a person do not add
-/// it.
+/// Removes the subcommand that cargo adds, as in `cargo-zero zero run`. Aliases and people do not add it.
 fn without_subcommand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     if arguments.get(1).is_some_and(|first| first == "zero") {
@@ -177,7 +175,7 @@ fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     }
 }
 
-/// The names of all commands, as a sentence has them.
+/// The names of all commands, as a list in a sentence.
 fn commands() -> String {
     let names: Vec<_> = command().get_subcommands().map(|it| format!("`{}`", it.get_name())).collect();
     match names.split_last() {
@@ -191,7 +189,7 @@ fn starts_a_binary(verb: &OsString) -> bool {
     ["run", "sample", "evaluate"].iter().any(|starts| verb == starts)
 }
 
-/// The tip for an argument that `run`, or what is like it, does not have. `arguments` begin with the verb.
+/// The tip for an argument that `run`, `sample` or `evaluate` does not have. `arguments` begin with the verb.
 fn tip_for_run(unknown: &str, arguments: &[OsString]) -> Option<String> {
     if unknown == "--release" {
         return Some("a binary is always built with `--release`; leave it out".to_owned());

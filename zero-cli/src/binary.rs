@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::error::CommandError;
 
-/// A binary as it was built. It stays the one that starts, even if another build has replaced the file at its path.
+/// A binary as it was built. This one is started, even if another build has replaced the file at its path.
 #[derive(Debug)]
 pub struct Binary {
     path: PathBuf,
@@ -42,12 +42,12 @@ impl Binary {
         &self.path
     }
 
-    /// Where this process finds it, whatever another build has put at its path.
+    /// A path by which this process finds it, even if another build has replaced the file at its own path.
     pub fn own_path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
-    /// Starts it, under its path's name.
+    /// The command that starts it, with its path as its name.
     pub fn command(&self) -> Command {
         let mut command = Command::new(self.own_path());
         command.arg0(&self.path);

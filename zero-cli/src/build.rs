@@ -16,7 +16,8 @@ pub fn build(request: &Request, purpose: Purpose) -> Result<Binary, CommandError
     Ok(binary)
 }
 
-/// The same for a program that is only asked for its sizes: its plan is not proven, which takes long for thousands of ranks.
+/// The same for a program that is only asked for its sizes: its plan is not proven, because that takes long for
+/// thousands of ranks.
 pub fn build_unproven(request: &Request, purpose: Purpose) -> Result<Binary, CommandError> {
     match program(request, None, purpose)? {
         Some(binary) => Ok(binary),

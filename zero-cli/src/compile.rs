@@ -12,22 +12,22 @@ use crate::error::CommandError;
 use crate::request::Purpose;
 use crate::workspace::{Program, cargo};
 
-/// What came of it.
+/// The result of a build.
 pub enum Compiled {
     /// A binary, open, and its path.
     Binary(File, PathBuf),
-    /// Nothing; cargo has said why.
+    /// Nothing; cargo has printed why.
     Nothing {
         /// Whether a rank would need more than the budget of the spec.
         is_over_budget: bool,
     },
 }
 
-/// What the compiler's message about a budget begins with.
+/// How the compiler's message about a budget begins.
 const OVER_BUDGET: &str = "[Z0201] a rank";
 
-/// Runs cargo. The spec and the text reach the macro, and the size the model, through environment variables. The binary is opened as soon as
-/// cargo names it, so that another build to the same path does not replace it.
+/// Runs cargo. Environment variables tell the macro the spec and the text, and the model its size. The binary is opened
+/// as soon as cargo names it, so that another build to the same path does not replace it.
 pub fn compile(
     program: &Program,
     spec: &Path,
@@ -37,12 +37,12 @@ pub fn compile(
     device: DeviceKind,
     purpose: Purpose,
 ) -> Result<Compiled, CommandError> {
-    // Only a program for a device carries what reaches it.
+    // Only a program for GPUs contains the code that uses them.
     let features: &[&str] = match device {
         DeviceKind::Cpu => &[],
         DeviceKind::Cuda => &["--features", "zero-runtime/cuda"],
     };
-    // Dependencies stay those of a program that is run, so that they are compiled once for both.
+    // Only the package itself is not optimised, so that its dependencies are compiled once for both purposes.
     let unoptimised = format!("profile.release.package.{:?}.opt-level=0", program.package);
     let profile: &[&str] = match purpose {
         Purpose::Training => &[],
@@ -56,7 +56,7 @@ pub fn compile(
     if let Some(size) = size {
         cargo.env("ZERO_SIZE", size);
     }
-    // The compiler's messages come this way, to be looked at and then shown as the terminal would have had them.
+    // The compiler's messages come as JSON, so that they can be examined, and are then shown as cargo would show them.
     let format = if std::io::stderr().is_terminal() { "json,json-diagnostic-rendered-ansi" } else { "json" };
     let mut child = cargo
         .args(["build", "--release", "--message-format", format])
@@ -88,7 +88,7 @@ pub fn compile(
     built.filter(|_| status.success()).unwrap_or(Ok(Compiled::Nothing { is_over_budget }))
 }
 
-/// What the compiler says, if a message of cargo's carries it.
+/// The compiler's text, if a message of cargo's contains it.
 fn rendered(line: &str) -> Option<String> {
     let message: Value = serde_json::from_str(line).ok()?;
     message["message"]["rendered"].as_str().filter(|_| message["reason"] == "compiler-message").map(str::to_owned)

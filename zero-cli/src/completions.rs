@@ -1,5 +1,5 @@
-//! Completions: a script that completes this command in a shell, both as `cargo-zero` and, where the shell can be told to, as
-//! `cargo zero`. Prints what clap makes, and what brings the shell from one to the other.
+//! Completions: a script that completes this command in a shell, both as `cargo-zero` and, where the shell can be told
+//! to, as `cargo zero`. Prints clap's script, with a part that leads the shell from `cargo zero` to `cargo-zero`.
 
 use clap::Args;
 use clap_complete::Shell;
@@ -14,7 +14,7 @@ pub struct CompletionsArguments {
     pub shell: Shell,
 }
 
-/// What the shells say that complete only what they see as a command.
+/// The note in the scripts of shells that complete only `cargo-zero`.
 const ALONE: &str = "# This completes `cargo-zero`, which is the same command as `cargo zero`. Words after `cargo` are completed \
                      by what this shell has for cargo, and that knows nothing of `zero`.\n";
 

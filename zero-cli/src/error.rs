@@ -1,4 +1,4 @@
-//! Error: why a spec did not become a binary, or a code was not explained, as a person should see it. Never prints.
+//! Error: why the command did not do what it was asked to, as text for a person. Never prints.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -149,7 +149,7 @@ impl From<CheckpointError> for CommandError {
 }
 
 impl CommandError {
-    /// Cargo has said why a spec gives no program.
+    /// A spec gives no program; cargo has printed why.
     pub fn not_built(spec: &Path) -> Self {
         CommandError::Build { spec: spec.to_owned(), offers: String::new() }
     }

@@ -8,10 +8,11 @@ use crate::error::CommandError;
 /// The most columns of a list of words.
 const WIDTH: usize = 88;
 
-/// What is known of a code, a word or the path of a key, or the titles of all codes and the names of all words. A word may have blanks.
+/// The page of a code, a word or the path of a key; without any, the titles of all codes and the names of all words. A
+/// word may have blanks.
 ///
 /// # Errors
-/// Z0129 for what is neither.
+/// Z0129 where it is none of these.
 pub fn explain(words: &[String]) -> Result<String, CommandError> {
     if words.is_empty() {
         return Ok(all());

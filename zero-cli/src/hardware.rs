@@ -1,5 +1,5 @@
-//! Hardware: descriptions of machines by name or path. The files of `hardware/` are embedded, so that their names work in every
-//! directory. Never judges a figure, which `zero-plan` does.
+//! Hardware: descriptions of machines by name or path. The files of `hardware/` are embedded, so that their names work
+//! in every directory. Never judges a figure; `zero-plan` does.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ impl OnHardware {
     }
 }
 
-/// Something as JSON, on several lines.
+/// A value as JSON, on several lines.
 pub fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string_pretty(value).expect("figures can be written")
 }
@@ -59,7 +59,7 @@ const NETWORKS: &[Embedded] = embedded!("hardware/networks": "100gbe", "10gbe", 
 /// The hardware of that name, or of the file at that path.
 ///
 /// # Errors
-/// Z0160 where there is neither; Z0175 and Z0176 for what is wrong in a file.
+/// Z0160 where there is neither; Z0175 and Z0176 for mistakes in a file.
 pub fn find(name_or_path: &str) -> Result<Hardware, CommandError> {
     read("hardware", NODES, name_or_path, Hardware::parse)
 }
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    /// What stands outside of names and comments.
+    /// Whether a line has a digit outside of names and comments.
     fn has_figure(line: &str) -> bool {
         let value = line.split("//").next().unwrap_or("");
         !value.contains("name:") && value.bytes().any(|byte| byte.is_ascii_digit())

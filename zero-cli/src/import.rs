@@ -1,5 +1,5 @@
-//! Import: reads a configuration of DeepSpeed or accelerate and writes the spec that means the same. What it means, `zero-plan`
-//! knows. Never builds.
+//! Import: reads a configuration of DeepSpeed or accelerate and writes the spec that means the same. `zero-plan` knows
+//! what it means. Never builds.
 
 use std::fs::File;
 use std::io::Write;
@@ -46,10 +46,10 @@ fn ranks() -> RangedU64ValueParser<u32> {
     RangedU64ValueParser::new().range(1..=zero_plan::spec::RANKS_MAX.into())
 }
 
-/// Writes the spec, and says on standard error what was not taken as it is.
+/// Writes the spec, and says on standard error what it could not take over as it was.
 ///
 /// # Errors
-/// Z0120 and Z0125 for files; Z0118 where the file is no text; Z0154 to Z0157 for what is in it.
+/// Z0120 and Z0125 for files; Z0118 where the file is no text; Z0154 to Z0157 for mistakes in it.
 pub fn import(arguments: &ImportArguments) -> Result<(), CommandError> {
     let ImportArguments { file, out, model, ranks, nodes, sequences, length, micro_batches } = arguments;
     let (ranks, nodes, sequences, length) = (*ranks, *nodes, *sequences, *length);

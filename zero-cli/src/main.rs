@@ -1,5 +1,5 @@
 //! `cargo zero`: compiles a parallelism spec and a model into a training binary, and runs it. Knows cargo and files;
-//! never decides what a spec or a code means, which `zero-plan` does.
+//! never decides what a spec or a code means: `zero-plan` does.
 
 mod advise;
 mod arguments;
@@ -90,7 +90,7 @@ fn list() -> Result<(), CommandError> {
     Ok(())
 }
 
-/// [`become_binary`], told to do something else than train.
+/// [`become_binary`], but the binary does `what` instead of training.
 fn become_only(what: &str, request: &Request, mut arguments: Vec<OsString>) -> Result<(), CommandError> {
     arguments.insert(0, format!("--only={what}").into());
     become_binary(request, Purpose::Training, &arguments)

@@ -14,8 +14,9 @@ pub fn require(built: &Path, spec: &Path, model: &str) -> Result<(), CommandErro
     if found { Ok(()) } else { Err(CommandError::WithoutModel { spec: spec.to_owned(), model: model.to_owned() }) }
 }
 
-/// Checks that the binary at `built` chooses by `ZERO_SIZE`, if a size was asked for: otherwise it would be passed over. The
-/// compiler lists the variables that a crate read beside what it built, of which cargo's binary is a second name.
+/// If a size was asked for, checks that the binary at `built` chooses by `ZERO_SIZE`: otherwise the size would be
+/// ignored. Beside its output, to which cargo's binary is a hard link, the compiler writes a file that lists the
+/// variables that the crate read.
 pub fn require_size(built: &Path, model: &str, size: Option<&str>) -> Result<(), CommandError> {
     let Some(size) = size else { return Ok(()) };
     let inode = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.ino()).ok();
@@ -28,7 +29,7 @@ pub fn require_size(built: &Path, model: &str, size: Option<&str>) -> Result<(),
     }
 }
 
-/// Whether a list of sources, `binary: source source`, has a file. A space in a name has a backslash before it.
+/// Whether a list of sources, `binary: source source`, contains a file. A space in a name has a backslash before it.
 fn lists(listed: &str, file: &Path) -> bool {
     let sources = listed.replace("\\ ", "\0");
     // Cargo can be told to write paths that are relative to some other directory.

@@ -1,5 +1,6 @@
-//! Offers: what would fit, for a spec whose ranks need more than its budget. Asks the program, built without a budget, for its
-//! sizes. Never fails: what cannot be found out is left out, as the error that asks is told anyway.
+//! Offers: what would fit, for a spec whose ranks need more than its budget. Asks the program, built without a budget,
+//! for its sizes. Never fails: if something goes wrong here it offers nothing, because the error itself is reported
+//! anyway.
 
 use zero_plan::DeviceKind;
 use zero_plan::advise::{offered_shapes, offers as search, offers_text};
@@ -9,7 +10,8 @@ use crate::hardware;
 use crate::probe;
 use crate::request::ModelRequest;
 
-/// The machine that layouts for a device are timed on: any that has it would do, as they are compared with one another.
+/// The machine that layouts for a device are timed on. Any machine with the device would do, because layouts are only
+/// compared with one another.
 const fn like(device: DeviceKind) -> &'static str {
     match device {
         DeviceKind::Cpu => "cpu-8",
@@ -17,7 +19,7 @@ const fn like(device: DeviceKind) -> &'static str {
     }
 }
 
-/// What to add to the error.
+/// The text to add to the error.
 pub fn offers(spec: &Spec, program: &ModelRequest) -> String {
     let Some(model) = &spec.model else { return String::new() };
     eprintln!("looking for layouts that fit");

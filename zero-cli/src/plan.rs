@@ -1,4 +1,4 @@
-//! Plan: prints the plan of a spec: as its binary does, or as JSON. Never trains.
+//! Plan: prints the plan of a spec, as its binary does or as JSON. Never trains.
 
 use clap::Args;
 use zero_plan::summary::Summary;

@@ -1,4 +1,5 @@
-//! Probe: what a model's program says of its units on micro-batches of any shape, without a spec. Never makes a plan.
+//! Probe: the sizes of a model's units on micro-batches of any shape, as its program reports them without a spec. Never
+//! makes a plan.
 
 use std::path::Path;
 
@@ -18,7 +19,7 @@ pub fn of_model(
     shapes: &[(Width, usize, usize)],
 ) -> Result<Sizes, CommandError> {
     let workspace = Workspace::find()?;
-    // A mistake is told by what a person wrote, and not by the file below.
+    // A mistake is reported in what a person wrote, not in the file below.
     workspace.program(model, model_program.bin.as_deref(), Path::new("--model"))?;
     let own = workspace.target.join("zero").join("build");
     std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
@@ -34,7 +35,7 @@ pub fn of_model(
     ask(&binary)
 }
 
-/// What a program says of its sizes.
+/// Asks a program for its sizes.
 pub fn ask(binary: &Binary) -> Result<Sizes, CommandError> {
     let output = binary.command().arg("--sizes").output().map_err(|source| binary.not_started(source))?;
     let read = serde_json::from_slice(&output.stdout);

@@ -14,9 +14,9 @@ use crate::model;
 use crate::request::{ModelRequest, Purpose, Request};
 use crate::workspace::Workspace;
 
-/// Compiles a spec with its model, and says on standard error what text the binary carries. The program may be asked for its sizes
-/// under other shapes, as [`zero_plan::shapes`] reads them. Gives none where a rank would need more than the budget of the spec,
-/// which the compiler has reported.
+/// Compiles a spec with its model, and says on standard error what text the binary carries. With `shapes`, in the form
+/// that [`zero_plan::shapes`] reads, the program can be asked for its sizes under other shapes. Gives none if a rank
+/// would need more than the budget of the spec, which the compiler has reported.
 pub fn program(request: &Request, shapes: Option<&str>, purpose: Purpose) -> Result<Option<Binary>, CommandError> {
     let Request { spec: path, program: ModelRequest { bin, size } } = request;
     let spec = read(path)?;
@@ -68,7 +68,7 @@ fn lock(path: PathBuf) -> Result<File, CommandError> {
     lock().map_err(|source| CommandError::Write { path: path.clone(), source })
 }
 
-/// What a spec says.
+/// Reads and parses a spec.
 pub fn read(path: &Path) -> Result<Spec, CommandError> {
     let bytes = std::fs::read(path).map_err(|source| CommandError::Unreadable { path: path.to_owned(), source })?;
     let name = path.display().to_string();
@@ -76,7 +76,7 @@ pub fn read(path: &Path) -> Result<Spec, CommandError> {
     spec::parse(text).map_err(|errors| CommandError::mistakes(&errors, path, text))
 }
 
-/// Does not touch a file that has these contents already, so that cargo does not take it for changed.
+/// Writes a file, unless it has these contents already, so that cargo does not take it for changed.
 pub fn write_if_changed(path: &Path, contents: &[u8]) -> Result<(), CommandError> {
     if std::fs::read(path).is_ok_and(|found| found == contents) {
         return Ok(());

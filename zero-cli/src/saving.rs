@@ -1,5 +1,5 @@
-//! Saving: how long a checkpoint takes by the rates of the disk that each node has. Never measures, and knows nothing of what
-//! training does meanwhile.
+//! Saving: how long a checkpoint takes at the rates of each node's disk. Never measures, and ignores what training does
+//! meanwhile.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use zero_plan::hardware::DiskRates;
 use zero_plan::simulate::ShownTime;
 use zero_plan::{Bytes, Plan};
 
-/// A checkpoint of a plan on a disk.
+/// Times of a checkpoint of a plan on a disk.
 #[derive(Debug, PartialEq)]
 pub struct CheckpointTimes {
-    /// What the node writes that writes most.
+    /// Bytes written by the node that writes most.
     bytes: usize,
     disk: DiskRates,
 }
 
 impl CheckpointTimes {
-    /// That of a plan, whose ranks each write and read their own part.
+    /// For a plan, whose ranks each write and read their own part.
     pub fn of(plan: &Plan, disk: DiskRates) -> Self {
         let mesh = &plan.config.mesh;
         let of_node = |node: usize| {

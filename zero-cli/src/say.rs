@@ -1,12 +1,12 @@
-//! Say: lines on standard output. Where nobody reads them any more, as after `| head`, the command ends without a word. Never
-//! writes an error of anything else.
+//! Say: lines on standard output. If their reader has ended, as after `| head`, the command ends silently. Never
+//! reports an error of anything else.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write, stdout};
 
 use zero_runtime::terminal;
 
-/// Exit code of a command whose output nobody reads: it has not come to its end.
+/// Exit code of a command that could not write all of its output.
 const EXIT_UNREAD: i32 = 2;
 
 /// Writes a line.

@@ -1,4 +1,5 @@
-//! Sizes: what a model's program says of its units under a spec, so that plans of it can be made here. Never searches for one.
+//! Sizes: the sizes of a model's units under a spec, as its program reports them, so that plans can be made here. Never
+//! searches for a plan.
 
 use std::path::PathBuf;
 
@@ -26,13 +27,13 @@ pub struct SizedSpec {
 }
 
 impl SizedSpec {
-    /// What the spec asks for, as it would have to be on some hardware.
+    /// The configuration of the spec, adapted to some hardware.
     pub fn config_on(&self, hardware: &Hardware) -> Result<Config, CommandError> {
         let config = on_hardware(self.spec.config(), hardware);
         config.map_err(|reason| CommandError::impossible(&self.path, hardware, &reason))
     }
 
-    /// The plan that a program would run there.
+    /// The plan that the program would run on that hardware.
     pub fn plan_on(&self, hardware: &Hardware) -> Result<PlanBuf, CommandError> {
         Ok(self.planned(self.config_on(hardware)?))
     }
@@ -48,7 +49,7 @@ impl SizedSpec {
     }
 }
 
-/// Builds the program of a spec, and asks it. It proves nothing of the plan.
+/// Builds the program of a spec and asks it for its sizes. The plan is not proven.
 pub fn of_spec(request: &Request) -> Result<SizedSpec, CommandError> {
     sized(request, &build_unproven(request, Purpose::Questions)?)
 }
@@ -62,7 +63,7 @@ pub fn binary_of_spec(request: &Request) -> Result<(Binary, SizedSpec), CommandE
 
 fn sized(request: &Request, binary: &Binary) -> Result<SizedSpec, CommandError> {
     let sizes = ask(binary)?;
-    // What was built, which another process may have changed since.
+    // The text that was built; another process may have changed the file since.
     let text = sizes.spec.clone();
     let spec = spec::parse(&text).map_err(|errors| CommandError::mistakes(&errors, &request.spec, &text))?;
     Ok(SizedSpec { path: request.spec.clone(), spec, text, sizes })

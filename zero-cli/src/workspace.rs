@@ -32,7 +32,7 @@ struct Package {
     examples: Vec<String>,
 }
 
-/// What cargo is asked to build: one program.
+/// The program that cargo is asked to build.
 #[derive(Debug, PartialEq)]
 pub struct Program {
     /// The package, as cargo identifies it.
@@ -80,7 +80,7 @@ impl Workspace {
         }
     }
 
-    /// The program that the spec at `path` names by its `model`, and the command line perhaps by its `bin`.
+    /// The program that is named by the `model` of the spec at `path` and, if given, by the `bin` of the command line.
     pub fn program(&self, model: &ModelSource, bin: Option<&str>, path: &Path) -> Result<Program, CommandError> {
         let name = match model {
             ModelSource::Example(name) | ModelSource::Package(name) => name,
@@ -201,7 +201,7 @@ mod tests {
         let example = |name: &str| chosen(ModelSource::Example(name.to_owned()), None);
         assert_eq!(example("tour"), "id of one: --example tour");
         assert_eq!(example("named"), "id of named: --bin named");
-        // An example that is named like a package is what `Example` says.
+        // `Example` names the example, even if a package has the same name.
         assert_eq!(example("one"), "id of open: --example one");
     }
 

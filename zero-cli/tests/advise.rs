@@ -1,4 +1,4 @@
-//! Advise: what the command answers for a program that only tells the sizes of a model, and what it writes.
+//! Advise: what the command answers for a program that only prints the sizes of a model, and what the command writes.
 
 mod workspace;
 
@@ -7,7 +7,7 @@ use zero_plan::{Probe, Sizes, Unit, Width, spec};
 
 use workspace::Workspace;
 
-/// Tells its sizes, and trains nothing.
+/// Prints its sizes, and trains nothing.
 const PROGRAM: &str = r#"
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -19,7 +19,7 @@ fn main() {
 }
 "#;
 
-/// A model of five units, of so many parameters each.
+/// A model of five units with `params` parameters each.
 fn workspace(params: usize) -> Workspace {
     let workspace = Workspace::new(PROGRAM);
     let unit = |sequences: usize, index: usize| Unit {

@@ -11,8 +11,8 @@ use std::process::{Child, Command};
 
 use workspace::{Workspace, said};
 
-/// Says which binary it is, and the spec and text that it was compiled with. Asked to prove its plan, it lets another
-/// build end: it puts what OTHER names in its own place.
+/// Prints its name, the spec that it was compiled with, and its arguments. When it is asked to prove its plan, it acts
+/// like another build that ends: it moves the file that OTHER names to its own path.
 const PROGRAM: &str = r#"
 fn main() {
     let path = std::env::args().next().unwrap();
@@ -35,7 +35,7 @@ fn specs_of_one_stem_are_two_binaries() {
         assert_eq!(path, workspace.root.join("target/zero/bin").join(name).join("model"));
         assert!(said(Command::new(path).output().expect("a binary")).contains(name));
     }
-    // All at once: each starts what it has built.
+    // All at once: each command starts the binary that it has built.
     let names = ["a/x.ron", "b/x.ron", "a/x.ron", "b/x.ron"];
     let start = |name: &str| workspace.command(&format!("run {name} -- --steps 5")).spawn().expect("the command");
     let runs: Vec<Child> = names.iter().map(|name| start(name)).collect();
@@ -59,7 +59,7 @@ fn a_binary_is_told_what_to_do_instead_of_training() {
     }
 }
 
-/// And lies elsewhere, so that no run starts it.
+/// It also lies elsewhere, so that no run starts it.
 #[test]
 fn a_program_that_is_only_asked_is_compiled_without_optimising_its_crate() {
     let workspace =
@@ -159,8 +159,8 @@ fn cargo_finds_the_command() {
     assert!(said(cargo.output().expect("cargo")).starts_with("Z0107: unknown key\n"));
 }
 
-/// Where the command and a program ask for other features of what both depend on, that and all above it compile twice: minutes, before
-/// a newcomer's first step.
+/// If the command and a program asked for different features of a crate, it and all crates that depend on it would
+/// compile twice. That would take minutes before a newcomer's first step.
 #[test]
 fn the_command_and_a_program_are_built_on_the_same_crates() {
     let features = |package: &str| {
@@ -168,7 +168,8 @@ fn the_command_and_a_program_are_built_on_the_same_crates() {
         tree.args(["tree", "--offline", "--edges", "normal,build", "--prefix", "none", "--format", "{p}|{f}"]);
         let output = tree.args(["--package", package]).output().expect("cargo");
         assert!(output.status.success(), "{output:?}");
-        // One set of features for what a program links, and maybe another one for what runs while it compiles.
+        // One set of features for crates that a program links, and perhaps another for those that run while it
+        // compiles.
         let mut features = BTreeMap::<String, BTreeSet<String>>::new();
         for line in String::from_utf8(output.stdout).expect("text").lines() {
             if let Some((package, of)) = line.trim_end_matches(" (*)").split_once('|') {

@@ -1,5 +1,5 @@
-//! `cargo zero verify`, `inspect`, `diff` and `export`: what they say of small checkpoints, whole and damaged, and what they
-//! end with.
+//! `cargo zero verify`, `inspect`, `diff` and `export`: what they say of small checkpoints, whole and damaged, and
+//! their exit codes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn zero(arguments: &[&str], paths: &[&Path]) -> (i32, String, String) {
     (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
 }
 
-/// A run's folder with these steps.
+/// The folder of a run with checkpoints of these steps.
 fn run(steps: &[u64]) -> (TempDir, Vec<PathBuf>) {
     let root = tempdir().expect("a directory");
     let store = Store::open(root.path()).expect("a folder");
@@ -127,7 +127,7 @@ fn export_makes_a_folder_as_published_from_files_alone() {
     let tensors = SafeTensors::deserialize(&bytes).expect("tensors");
     let up = tensors.tensor("up.weight").expect("a tensor");
     assert_eq!((up.dtype(), up.shape()), (Dtype::F32, &[3, 4][..]));
-    // The other way round, and of the master copy.
+    // Transposed, and from the master copy.
     let expected: Vec<u8> = (0..3)
         .flat_map(|column| (0..4).map(move |row| row * 3 + column))
         .flat_map(|i| first.value(State::Master, 0, i).to_le_bytes())
@@ -136,7 +136,7 @@ fn export_makes_a_folder_as_published_from_files_alone() {
     let config: Value = serde_json::from_slice(&fs::read(init.join("config.json")).expect("a file")).expect("JSON");
     assert_eq!(config, json!({ "model_type": "sample", "hidden_size": 3, "dtype": "float32" }));
 
-    // What lies beside the weights that a run has started from comes along.
+    // Files beside the weights that a run started from are exported, too.
     fs::write(init.join("tokenizer.json"), "{}").expect("a file");
     let mut second = first.clone();
     second.arguments.insert("init".to_owned(), json!(init));
@@ -151,7 +151,7 @@ fn export_makes_a_folder_as_published_from_files_alone() {
     let (code, _, errors) = zero(&["export"], &[&path, &out]);
     assert!(code == 1 && errors.starts_with("error[Z0368]: "), "{errors}");
 
-    // Nothing is left where the checkpoint is not whole.
+    // Nothing is left if the checkpoint is damaged.
     flip_last_byte(&path.join("rank-00002.safetensors"));
     let (code, _, errors) = zero(&["export"], &[&path, &root.path().join("never")]);
     assert!(code == 1 && errors.starts_with("error[Z0387]: "), "{errors}");

@@ -1,4 +1,5 @@
-//! What is said of two specs and of one plan as data: with a program in place of a model that tells the sizes of one.
+//! What the command says of two specs, and of one plan as data, with a program in place of a model that prints a
+//! model's sizes.
 
 mod workspace;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 use workspace::{Workspace, said};
 use zero_plan::{Probe, Unit, Width};
 
-/// Tells the sizes beside it and the spec that it was compiled with.
+/// Prints the sizes in probes.json, and the spec that it was compiled with.
 const PROGRAM: &str = r#"
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("--sizes") {

@@ -1,4 +1,4 @@
-//! Errors of the command: found before anything is built, told once, with their place and a way out.
+//! Errors of the command: they are found before anything is built, and reported once, with their place and a way out.
 
 #[path = "../../tests/tests/processes/pty.rs"]
 mod pty;
@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use zero_plan::diagnostic::CODES;
 
-/// Writes `spec` to a directory of its own and runs `cargo-zero build` on it: what it says on standard error.
+/// Writes `spec` to a directory of its own, runs `cargo-zero build` on it, and gives what that says on standard error.
 fn errors_of(name: &str, spec: &str) -> String {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&directory).expect("a directory");
@@ -22,7 +22,7 @@ fn build(directory: &Path, spec: &str) -> String {
     refused(directory, &["build", spec])
 }
 
-/// Runs `cargo-zero` with arguments that it must refuse: what it says on standard error.
+/// Runs `cargo-zero` with arguments that it must refuse, and gives what it says on standard error.
 fn refused(directory: &Path, arguments: &[&str]) -> String {
     let output = zero(directory, arguments);
     assert_eq!(output.status.code(), Some(1));
@@ -40,7 +40,7 @@ fn command(directory: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs `cargo-zero explain` with arguments that it must take: what it says on standard output.
+/// Runs `cargo-zero explain` with arguments that it must take, and gives what it says on standard output.
 fn explained(arguments: &[&str]) -> String {
     let output = zero(Path::new("."), &[&["explain"], arguments].concat());
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");

@@ -1,4 +1,4 @@
-//! A crate that `cargo zero init` makes: that it trains at once, and where none is made.
+//! `cargo zero init` makes a crate that trains at once, and refuses names and folders that cannot be used.
 
 use std::fs;
 use std::path::Path;
@@ -18,8 +18,8 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// As a user does it, but without network, and where the workspace is built: what `cargo zero` has compiled for its own
-/// examples is not compiled again.
+/// As a user does it, but without network, and in the target directory of the workspace, so that what was compiled for
+/// its examples is not compiled again.
 #[test]
 fn a_new_crate_compiles_and_trains_at_once() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -42,11 +42,11 @@ fn a_new_crate_compiles_and_trains_at_once() {
     let losses =
         metrics.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?["loss"].as_f64());
     let losses: Vec<f64> = losses.collect();
-    // Bytes that nothing is known of yet: their loss is near the logarithm of 256.
+    // Before it has learned anything, the loss of a model of bytes is near the logarithm of 256.
     assert!(losses.len() >= 2 && losses.iter().all(|loss| (4.0..7.0).contains(loss)), "{metrics}");
 }
 
-/// Its CI workflow asks for it.
+/// The crate's CI workflow checks this.
 #[test]
 fn a_new_crate_is_formatted() {
     let directory = tempfile::tempdir().expect("a directory");

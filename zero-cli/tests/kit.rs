@@ -30,7 +30,7 @@ fn a_configuration_becomes_a_spec_with_remarks() {
     let spec = parse(text(&output.stdout)).expect("a valid spec");
     let config = spec.config();
     assert_eq!((config.stage, config.mesh.zero, config.sequences, config.length), (3, 8, 2, 512));
-    // Told where it is seen, and in the spec.
+    // The remark is on standard error, where it is seen, and in the spec.
     for said in [text(&output.stderr), text(&output.stdout)] {
         assert!(
             said.contains("zero_optimization.offload_optimizer: states stay in the memory of the device"),

@@ -8,15 +8,16 @@ use std::process::{Command, Output};
 
 use workspace::{Workspace, said};
 
-/// In place of a model.
+/// The program in place of a model.
 const PROGRAM: &str =
     "fn main() { std::hint::black_box((include_str!(env!(\"ZERO_SPEC\")), include_str!(env!(\"ZERO_TEXT\")))); }";
 /// Two hosts of two ranks.
 const SPEC: &str =
     "(model: Package(\"model\"), mesh: (nodes: 2, ranks_per_node: 2, zero: 4), zero: (stage: 3), transport: Cluster)\n";
-/// A host is a folder, if there is one.
+/// A host is a folder; it is reached if that exists.
 const SSH: &str = "#!/bin/sh\ncd \"hosts/$1\" && exec sh -c \"$2\"\n";
-/// Says its version, and otherwise how it was called, a word a line. Ends as the file `ends` says, whose lines it takes in turn.
+/// Prints its version or, on one line, how it was called, with each word in angle brackets. Its exit codes are the
+/// lines of the file `ends`, in turn.
 const LAUNCHER: &str = "#!/bin/sh
 [ \"$1\" = --version ] && exec cat version
 printf 'called:'
@@ -27,7 +28,7 @@ sed -i 1d ends
 exit \"$code\"
 ";
 
-/// A workspace with a spec for two hosts, which there are, and with a launcher of this version.
+/// A workspace with a spec for two hosts that exist, and with a launcher of this version.
 fn workspace(version: &str) -> Workspace {
     let workspace = Workspace::new(PROGRAM);
     workspace.write("x.ron", SPEC);
@@ -51,7 +52,7 @@ fn launch(workspace: &Workspace, hosts: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// How the launcher was called, a word each.
+/// The words of each call of the launcher.
 fn calls(output: &Output) -> Vec<Vec<String>> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let calls = text.lines().filter_map(|line| line.strip_prefix("called: <")?.strip_suffix('>'));
@@ -72,7 +73,7 @@ fn what_is_printed_is_what_is_started_in_every_dialect() {
         let line = words.join(" ");
         assert!(line.starts_with(&format!("./mpirun {starts}")) && line.contains(names), "{version}: {line}");
         assert_eq!(printed.lines().next().expect("a line"), line.replace("my text", "'my text'"), "{version}");
-        // The program that ranks are is on both hosts, and ends what is the launcher's own.
+        // The program of the ranks is on both hosts, and comes after the launcher's own words.
         let program = words.iter().find(|word| word.starts_with("bin/")).expect("a program");
         assert!(line.ends_with(&format!("{program} --data my text")), "{version}: {line}");
         for host in ["a", "b"] {
@@ -104,7 +105,7 @@ fn hosts_that_do_not_fit_the_spec_or_are_not_reached_start_nothing() {
 #[test]
 fn a_job_that_has_lost_a_rank_is_started_again_with_the_program_on_all_hosts() {
     let workspace = workspace("mpirun (Open MPI) 4.1.4\n");
-    // A rank is killed, and then one says what is wrong, which no restart mends.
+    // First a rank is killed. Then one fails for a reason that no restart can mend.
     workspace.write("ends", "137\n2\n0\n");
     let arguments = ["--restarts", "3", "--checkpoint", "runs/a"];
     let output = launch(&workspace, "--hosts a,b", &arguments).output().expect("the command");

@@ -1,5 +1,5 @@
-//! What a build adds to the compiler's error where a rank needs more than its budget, with a script in place of cargo and a
-//! program that tells sizes.
+//! What a build adds to the compiler's error where a rank needs more than its budget, with a script in place of cargo
+//! and a program that prints sizes.
 
 #![cfg(unix)]
 
@@ -13,7 +13,7 @@ use zero_plan::footprint::RunSize;
 use zero_plan::spec::{KEYS, KeyChange, Spec, parse};
 use zero_plan::{PlanBuf, Probe, Unit, Width};
 
-/// Tells the sizes beside it.
+/// Prints the sizes in probes.json.
 const PROGRAM: &str = r#"
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("--sizes") {
@@ -23,7 +23,7 @@ fn main() {
 }
 "#;
 
-/// A cargo for which every spec with a budget is over it.
+/// A cargo that finds every spec with a budget to be over it.
 const CARGO: &str = r#"#!/bin/sh
 if [ "$1" = build ] && grep -q memory "$ZERO_SPEC"; then
     echo '{"reason":"compiler-message","message":{"rendered":"error: [Z0201] a rank needs more than its budget"}}'

@@ -1,5 +1,5 @@
-//! A crate of one's own, outside of this repository: that it compiles under a spec with nothing but `zero-runtime`. That
-//! it trains is for a release build, which takes too long here.
+//! A crate outside of this repository compiles under a spec with nothing but `zero-runtime`. Whether it trains is not
+//! tested: that takes a release build, which takes too long here.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::process::Command;
 #[test]
 fn a_crate_of_ones_own_compiles_and_obeys_its_spec() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // Cargo's own `target` of a test is below the workspace: a crate there would be taken for a member of it.
+    // Cargo's directory for the files of tests is below the workspace, so a crate there would be taken for a member.
     let directory = tempfile::tempdir().expect("a directory");
     let own = directory.path().join("a crate");
     fs::create_dir_all(own.join("src")).expect("a directory");

@@ -1,4 +1,4 @@
-//! Predictions: what the command says of plans on hardware, for a program that only tells the sizes of a model.
+//! Predictions: what the command says of plans on hardware, for a program that only prints the sizes of a model.
 
 mod workspace;
 
@@ -9,7 +9,7 @@ use zero_plan::{Config, PlanBuf, Probe, Sizes, Unit, Width, spec};
 
 use workspace::Workspace;
 
-/// Tells its sizes, and trains nothing.
+/// Prints its sizes, and trains nothing.
 const PROGRAM: &str = r#"
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,7 +22,7 @@ fn main() {
 "#;
 const SPEC: &str = "(model: Package(\"model\"), mesh: (zero: 2), zero: (stage: 3), batch: (sequences: 1, length: 8))";
 
-/// Four units of a model that never was.
+/// Four units of an invented model.
 fn units() -> Vec<Unit> {
     let unit = Unit { field: "layers", params: 1024, takes: 1024, operations: 1 << 20, input_bytes: 512, ..Unit::NONE };
     (0..4).map(|index| Unit { index: Some(index), source: index, output_bytes: 512, ..unit }).collect()
@@ -37,7 +37,7 @@ fn workspace() -> Workspace {
     workspace
 }
 
-/// What a command that must fail says on standard error, without what it says of its progress.
+/// What a command that must fail says on standard error, without its progress.
 fn refused(workspace: &Workspace, line: &str) -> String {
     let output = workspace.command(line).output().expect("the command");
     assert_eq!(output.status.code(), Some(1), "{line}");
@@ -67,7 +67,7 @@ fn what_is_simulated_is_the_plan_of_the_spec() {
     ] {
         assert!(text.contains(part), "no `{part}` in {text}");
     }
-    // On devices with memory of their own, gathers copy: more memory, and a link.
+    // Where devices have their own memory, gathers copy over a link.
     let on_device: Value = serde_json::from_str(&workspace.said("simulate x.ron --on a10g-2 --json")).expect("JSON");
     assert_eq!(on_device["traffic"][0]["link"], "Node");
 }

@@ -1,5 +1,5 @@
-//! `cargo zero tokenize`: documents of all kinds of files become ids, in order, whatever the threads; what is wrong with
-//! them is told with its place.
+//! `cargo zero tokenize`: documents of all kinds of files become ids, in order, with any number of threads; mistakes in
+//! them are reported with their place.
 
 #[path = "../../zero-runtime/src/data/tiny_tokenizer.rs"]
 mod tiny_tokenizer;
@@ -36,7 +36,7 @@ impl Place {
         self.directory.path()
     }
 
-    /// Runs the command: what it says on standard output, or on standard error where it refuses.
+    /// Runs the command, and gives what it says on standard output, or on standard error if it refuses.
     fn tokenize(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
         command.args(["zero", "tokenize", "--tokenizer", "tokenizer.json"]).args(arguments).current_dir(self.path());
@@ -57,7 +57,7 @@ impl Place {
         (ids.collect(), (0..documents).map(|i| number(ends + 8 * i)).collect())
     }
 
-    /// What texts come to.
+    /// The ids that texts must give, and where documents must end.
     fn expected(&self, texts: &[&str], separator: Option<u32>) -> (Vec<u32>, Vec<u64>) {
         let (mut ids, mut ends) = (Vec::new(), Vec::new());
         for text in texts {
@@ -131,7 +131,7 @@ fn all_kinds_of_files_come_to_the_same_ids() {
     assert_eq!(place.read("none.bin"), place.expected(&TEXTS, None));
 }
 
-/// Longer than a batch, with characters that its end cuts.
+/// The text is longer than a batch, and the end of a buffer may be within a character.
 #[test]
 fn a_long_text_is_read_in_stretches() {
     let place = Place::new();
@@ -146,7 +146,7 @@ fn a_long_text_is_read_in_stretches() {
     assert!(ids[..line.len()] == line && ids[ids.len() - 1 - line.len()..ids.len() - 1] == line);
 }
 
-/// What the command says, which must be this, and that it leaves nothing behind.
+/// Checks that the command refuses with these words, and that it leaves nothing behind.
 fn refused(place: &Place, arguments: &[&str], words: &str) {
     let told = place.tokenize(&[arguments, &["--out", "new.bin"]].concat()).expect_err(words);
     assert!(told.starts_with("error[") && told.contains(words), "expected {words}: {told}");

@@ -6,10 +6,10 @@ use syn::{Expr, Generics, LitStr, Type};
 /// A struct under `#[zero]`.
 pub struct ModelStruct {
     pub name: Ident,
-    /// Two or more; the last is the head, and no array.
+    /// Two or more; the last is the head, which is never an array.
     pub fields: Vec<ModelField>,
     pub tied: Option<Tied>,
-    /// What `#[config({...})]` says.
+    /// The JSON in `#[config({...})]`.
     pub config: Option<Json>,
 }
 
@@ -17,7 +17,7 @@ pub struct ModelStruct {
 pub struct Tied {
     /// Position of the field whose parameters the head shares.
     pub owner: usize,
-    /// The constant that decides whether it does; it always does without one.
+    /// The constant that decides whether it does; without one, it always does.
     pub condition: Option<Expr>,
 }
 
@@ -28,7 +28,7 @@ pub struct ModelField {
     pub layer: Type,
     /// The length of an array field.
     pub count: Option<Expr>,
-    /// The layers that alternate in an array field; none where its elements are alike.
+    /// The layers that alternate in an array field; empty if its elements are alike.
     pub turns: Vec<Type>,
     pub notes: Notes,
 }
@@ -45,12 +45,12 @@ pub struct Layers {
 pub struct LayerPart {
     pub name: Ident,
     pub layer: Type,
-    /// Whether its input is added to what it gives.
+    /// Whether its input is added to its output.
     pub residual: bool,
     pub notes: Notes,
 }
 
-/// What the attributes of a field say of its tensors.
+/// The names and initial values that the attributes of a field give its tensors.
 #[derive(Default)]
 pub struct Notes {
     /// `#[weights(...)]`
@@ -59,7 +59,7 @@ pub struct Notes {
     pub init: Option<Deviations>,
 }
 
-/// What a part of a field is called where the model is published.
+/// The name of a part of a field where the model is published.
 #[derive(Debug, PartialEq)]
 pub enum PublishedName {
     Named(String),
@@ -67,10 +67,10 @@ pub enum PublishedName {
     Unnamed,
 }
 
-/// Standard deviations that matrices are drawn with.
+/// Standard deviations of the initial values of matrices.
 pub struct Deviations {
     pub all: Expr,
-    /// That of the last one, where it has another.
+    /// The deviation of the last matrix, if it has its own.
     pub last: Option<Expr>,
 }
 

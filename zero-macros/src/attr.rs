@@ -12,7 +12,7 @@ use crate::mistake::{Checked, Mistake};
 pub struct AttributeOptions {
     /// The path in `spec = "..."`.
     pub spec: Option<LitStr>,
-    /// The path in `device = ...` that is no name of a spec's, but a type.
+    /// The path in `device = ...`, if it is a type and not a device that a spec can name.
     pub device: Option<Path>,
     /// All others.
     pub inline: Vec<Inline>,
@@ -28,7 +28,7 @@ pub struct Inline {
 }
 
 impl AttributeOptions {
-    /// Options between commas. What is wrong with their values is for the spec to say.
+    /// Options between commas. Their values are checked later, by the spec.
     pub fn parse(tokens: TokenStream) -> Checked<Self> {
         let mut options = Self { spec: None, device: None, inline: Vec::new(), tokens: tokens.clone() };
         let mut mistakes = Vec::new();
@@ -67,7 +67,7 @@ impl AttributeOptions {
             "device" => {
                 self.device.is_some() || own.is_some() && self.inline.iter().any(|other| other.name == "device")
             }
-            // Two of the others, or two devices of the spec's, are for the spec to refuse.
+            // The spec refuses any other option that is given twice, and two devices of its own.
             _ => false,
         };
         if is_twice {
@@ -99,21 +99,21 @@ impl AttributeOptions {
         pairs.collect()
     }
 
-    /// A mistake in an inline option, at its tokens: at the second ones where an option is given twice. One that is about
-    /// no option, or about one that is missing, is at all of them.
+    /// A mistake in an inline option, placed at its tokens, or at the second ones if the option is given twice. A
+    /// mistake about no option, or about a missing one, is placed at all tokens of the attribute.
     pub fn mistake(&self, problem: &Diagnostic) -> Mistake {
         let mut named = self.inline.iter().filter(|option| option.name == problem.key);
         let option = if problem.code == "Z0104" { named.next_back() } else { named.next() };
         Mistake::at(option.map_or(&self.tokens, |option| &option.tokens), problem)
     }
 
-    /// Where the choice of a spec is written.
+    /// The tokens that choose the spec.
     pub fn place(&self) -> TokenStream {
         self.spec.as_ref().map_or_else(|| self.tokens.clone(), ToTokens::to_token_stream)
     }
 }
 
-/// The type that an option names as the device: whatever is a path, and no device of a spec.
+/// The type that an option names as the device: any path that is not a device of a spec.
 fn own_device(option: &Inline) -> Option<Path> {
     let path: Path = syn::parse2(option.value.clone()).ok().filter(|_| option.name == "device")?;
     let is_built_in = path.get_ident().is_some_and(|name| DeviceKind::named(&name.to_string()).is_some());
@@ -133,7 +133,7 @@ pub fn is_comma(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',')
 }
 
-/// The item under `#[zero]`, or that item and what is wrong with it, where it is no type at all.
+/// The item under `#[zero]`; if it is not a type, the same tokens followed by the error.
 pub fn item(tokens: TokenStream) -> Result<DeriveInput, TokenStream> {
     syn::parse2(tokens.clone()).map_err(|_| {
         let help = "write it in front of `struct Gpt { embed: Embedding<..>, .., head: LmHead<..> }`";
@@ -147,7 +147,7 @@ pub fn named<'a>(attributes: &'a [Attribute], name: &str) -> impl Iterator<Item 
     attributes.iter().filter(move |attribute| attribute.path().is_ident(name))
 }
 
-/// Whether an attribute is one of `#[zero]`, by whatever path.
+/// Whether an attribute is `#[zero]`, under any path.
 pub fn is_zero(attribute: &Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|segment| segment.ident == "zero")
 }

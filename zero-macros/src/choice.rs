@@ -17,13 +17,13 @@ use crate::mistake::{Checked, Mistake};
 /// A spec without mistakes.
 #[derive(Debug)]
 pub struct Choice {
-    /// What it stands for.
+    /// The configuration that the spec stands for.
     pub config: Config,
     /// The spec itself.
     pub spec: Spec,
-    /// A device of the user's own, which takes the place of the spec's.
+    /// The user's own device, which takes the place of the spec's.
     pub device: Option<syn::Path>,
-    /// The file that says so.
+    /// The file that the spec was read from.
     pub file: Option<SpecFile>,
     /// Keys that errors of constants name, where they are given.
     pub given: Vec<ChosenKey>,
@@ -36,7 +36,7 @@ pub struct ChosenKey {
     pub path: &'static str,
     /// Its value, as written.
     pub value: String,
-    /// Line and column of the key in the file; 0 in the attribute.
+    /// Line and column of the key in the file; both are 0 for a key of the attribute.
     pub place: (usize, usize),
 }
 
@@ -47,11 +47,11 @@ pub struct SpecFile {
     pub path: PathBuf,
     /// Its name in messages.
     pub shown: String,
-    /// What it holds.
+    /// Its content.
     pub text: String,
 }
 
-/// The spec of `ZERO_SPEC`, else of the attribute's `spec`, else of its other options.
+/// The spec of `ZERO_SPEC`, otherwise of the attribute's `spec`, otherwise of its other options.
 pub fn choose(options: &AttributeOptions, environment: &Environment) -> Checked<Choice> {
     let named = options.spec.as_ref().map(|path| environment.package.join(path.value()));
     if let Some(file) = environment.spec.clone().or(named) {
@@ -66,9 +66,9 @@ pub fn choose(options: &AttributeOptions, environment: &Environment) -> Checked<
     }
 }
 
-/// The spec of a file, and that the attribute's other options agree with it.
+/// Reads the spec of a file, and checks that the attribute's other options agree with it.
 fn from_file(path: &Path, options: &AttributeOptions, environment: &Environment) -> Checked<Choice> {
-    // As absolute as `include_str!` wants it, and without the `..` of a path from another directory.
+    // Absolute, as `include_str!` needs it, and without the `..` of a path from another directory.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let shown = environment.shown(&path);
     let bytes = fs::read(&path).map_err(|error| {
@@ -114,7 +114,7 @@ fn given_inline(options: &[(String, String)]) -> Vec<ChosenKey> {
 }
 
 impl SpecFile {
-    /// Mistakes in the file, at the place where it is chosen.
+    /// Mistakes in the file, placed at the tokens that choose it.
     fn mistakes(&self, options: &AttributeOptions, problems: &[Diagnostic]) -> Vec<Mistake> {
         let in_spec = |problem| Mistake::in_spec(options.place(), problem, &self.shown, &self.text);
         problems.iter().map(in_spec).collect()
@@ -122,7 +122,7 @@ impl SpecFile {
 }
 
 impl Choice {
-    /// That the model has the fields which the spec names.
+    /// Checks that the model has the fields that the spec names.
     pub fn names_fields_of(&self, model: &ModelStruct, options: &AttributeOptions) -> Checked<()> {
         let fields: Vec<_> = model.fields.iter().map(|field| field.name.unraw().to_string()).collect();
         let text = self.file.as_ref().map(|file| file.text.as_str());
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// A package in a directory of its own, with the specs `three.ron` and `bad.ron`.
+    /// A package in its own directory, with the specs `three.ron` and `bad.ron`.
     fn package(name: &str) -> Environment {
         let package = std::env::temp_dir().join(format!("zero-macros-{}-{name}", std::process::id()));
         fs::create_dir_all(&package).unwrap();
@@ -210,7 +210,7 @@ mod tests {
         fs::remove_dir_all(package.package).unwrap();
     }
 
-    /// Any other option that is not the file's would be a Z0109.
+    /// Any other option that differs from the file would be a Z0109.
     #[test]
     fn a_device_of_ones_own_takes_the_place_of_the_spec_s() {
         let package = package("device");

@@ -1,5 +1,5 @@
-//! Constants: writes a configuration as the expression that gives it again: what differs from a plain one, in full paths,
-//! as user types are named in the same scope. Never changes a value.
+//! Constants: writes a configuration as an expression that evaluates to it: the fields that differ from a plain one.
+//! Paths are full, because user types are named in the same scope. Never changes a value.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
@@ -127,7 +127,7 @@ fn name(kind: &str, variant: impl std::fmt::Debug) -> TokenStream {
     quote!(::zero_runtime::plan::#kind::#variant)
 }
 
-/// A number as people write it, without a suffix.
+/// A number without a suffix, as people write it.
 pub fn number(number: usize) -> Literal {
     Literal::usize_unsuffixed(number)
 }

@@ -1,4 +1,4 @@
-//! Derive: writes the `Layer` of a struct: the chain of its fields, under their names. Emission validates nothing.
+//! Derive: writes the `Layer` impl of a struct: the chain of its fields, under their names. Emission validates nothing.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -9,7 +9,7 @@ use syn::{Generics, parse_quote};
 use crate::ast::{LayerPart, Layers, Notes};
 use crate::notes;
 
-/// `Entry` and `Layer` of the struct. A field takes what the one before it gives.
+/// The `Entry` and `Layer` impls of the struct. Each field takes the output of the one before it.
 pub fn layers(layers: &Layers) -> TokenStream {
     let Layers { name, generics, parts } = layers;
     let types: Vec<_> = parts.iter().map(layer).collect();
@@ -44,7 +44,7 @@ pub fn layers(layers: &Layers) -> TokenStream {
     }
 }
 
-/// The layer of a field, with its residual connection. Takes the place of the field's type, for errors to be shown there.
+/// The layer of a field, with its residual connection. Has the span of the field's type, where errors are shown.
 fn layer(part: &LayerPart) -> TokenStream {
     let layer = &part.layer;
     if part.residual { quote_spanned!(layer.span()=> ::zero_runtime::layer::Residual<#layer>) } else { quote!(#layer) }
@@ -73,7 +73,7 @@ fn chain(types: &[TokenStream]) -> TokenStream {
     types.fold(first, |before, next| quote!(::zero_runtime::layer::Chain<#before, #next>))
 }
 
-/// What each field takes.
+/// The type that each field takes.
 fn inputs(types: &[TokenStream]) -> Vec<TokenStream> {
     let input = |input: &mut TokenStream, layer: &TokenStream| {
         let output = quote!(<#layer as ::zero_runtime::layer::Layer<S, #input>>::Output);
@@ -82,15 +82,15 @@ fn inputs(types: &[TokenStream]) -> Vec<TokenStream> {
     types.iter().scan(quote!(X), input).collect()
 }
 
-/// Generics of the `Entry` impl: there is one where the first field is one. A bound without parameters would have to hold
-/// at once, but for the `for<'__a>`.
+/// Generics of the `Entry` impl, which applies if the first field is an `Entry`. Without the `for<'__a>`, a bound that
+/// has no parameters would be an error where it does not hold.
 fn entry(generics: &Generics, first: &TokenStream) -> Generics {
     let mut generics = generics.clone();
     generics.make_where_clause().predicates.push(parse_quote!(for<'__a> #first: ::zero_runtime::layer::Entry));
     generics
 }
 
-/// Generics of the `Layer` impl: each field is a layer that takes what the one before it gives.
+/// Generics of the `Layer` impl: each field is a layer that takes the output of the one before it.
 fn bounded(generics: &Generics, types: &[TokenStream], inputs: &[TokenStream]) -> Generics {
     let mut generics = generics.clone();
     generics.params.push(parse_quote!(S: ::zero_runtime::layer::Shape));
@@ -103,8 +103,8 @@ fn bounded(generics: &Generics, types: &[TokenStream], inputs: &[TokenStream]) -
     generics
 }
 
-/// A use of the struct and of every field. A layer is a type and never a value, so the compiler would else find all of
-/// them dead.
+/// A use of the struct and of every field. A layer is a type and never a value, so the compiler would otherwise report
+/// all of them as dead code.
 fn used(layers: &Layers) -> TokenStream {
     let Layers { name, generics, parts } = layers;
     let (parameters, arguments, bounds) = generics.split_for_impl();

@@ -1,27 +1,27 @@
-//! Environment: what a build says about itself. Never reads a file.
+//! Environment: the variables that describe a build. Never reads a file.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use zero_plan::{Width, shapes};
 
-/// What cargo and the command line tell an expansion.
+/// The settings that an expansion gets from cargo and the command line.
 pub struct Environment {
     /// The package that is being compiled.
     pub package: PathBuf,
-    /// Where the compiler runs: what its own messages name files from.
+    /// Where the compiler runs; its own messages name files relative to it.
     pub directory: PathBuf,
     /// `ZERO_SPEC`: the spec to build with.
     pub spec: Option<PathBuf>,
     /// `ZERO_TEXT`: text to put into the binary.
     pub text: Option<PathBuf>,
-    /// `ZERO_PROBE`: other shapes of a micro-batch whose sizes the binary can tell.
+    /// `ZERO_PROBE`: other shapes of a micro-batch whose sizes the binary can report.
     pub shapes: Vec<(Width, usize, usize)>,
 }
 
 impl Environment {
-    /// That of this process. `ZERO_SPEC` and `ZERO_TEXT` are about the packages that cargo was asked to build, so another
-    /// model among their dependencies keeps its own.
+    /// The environment of this process. The `ZERO_` variables apply to the packages that cargo was asked to build, so a
+    /// model among their dependencies keeps its own spec and text.
     pub fn of_cargo() -> Self {
         let path = |name| env::var_os(name).map(PathBuf::from);
         let asked_for = |name| path("CARGO_PRIMARY_PACKAGE").and_then(|_| path(name));

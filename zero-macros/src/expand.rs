@@ -1,5 +1,5 @@
-//! Expand: writes the `ModelStruct` of a struct: one chain of its fields, from which the compiler computes the plan and the
-//! dispatch. Emission validates nothing.
+//! Expand: writes the `Model` impl of a struct: one chain of its fields, from which the compiler computes the plan and
+//! the dispatch. Emission validates nothing.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -15,14 +15,14 @@ use crate::environment::Environment;
 use crate::notes;
 use crate::stripped::stripped;
 
-/// The struct, and its `ModelStruct` beside it. Names begin with `__`, as the types of fields are named in the same scope.
+/// The struct, followed by its `Model` impl. Names begin with `__`, as the types of fields are named in the same scope.
 pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environment: &Environment) -> TokenStream {
     let item = stripped(item);
     let ModelStruct { name, fields, .. } = model;
     let first = &fields[0].layer;
     let input = quote_spanned!(first.span()=> <#first as ::zero_runtime::layer::Entry>::Input);
     let head = &fields[fields.len() - 1].layer;
-    // From the first token of the layer to its last, so that what is no head is shown as it is below, and once.
+    // From the first token of the layer to its last, so that a layer that is not a head is shown as below, and once.
     let end = head.to_token_stream().into_iter().last().map_or(head.span(), |token| token.span());
     let mut target = quote_spanned!(head.span()=> <#head as ::zero_runtime::layer::Head<#name>>);
     target.extend(quote_spanned!(end=> ::Target));
@@ -75,12 +75,12 @@ fn first_entry(fields: &[ModelField]) -> usize {
     fields.iter().map(|field| field.turns.len().max(1)).sum()
 }
 
-/// The fields one behind the other, under a shape.
+/// The statements for all fields, in order, under a shape.
 fn chain(model: &ModelStruct, shape: &Ident) -> TokenStream {
     (0..model.fields.len()).map(|position| statement(model, shape, position)).collect()
 }
 
-/// The sizes of all fields under other shapes. Only sizes: nothing else of these shapes becomes code.
+/// The sizes of all fields under other shapes. Nothing but these sizes is compiled for those shapes.
 fn probes(model: &ModelStruct, choice: &Choice, environment: &Environment) -> Option<TokenStream> {
     if environment.shapes.is_empty() {
         return None;
@@ -125,13 +125,13 @@ fn statement(model: &ModelStruct, shape: &Ident, position: usize) -> TokenStream
     let init = init.map(|init| quote_spanned!(place=> let __fields = __fields.init(|| (#init));));
     let end = (position + 1 == fields.len()).then(|| {
         let code = quote_spanned!(place=> <#layer as ::zero_runtime::layer::Head<#shape>>::CODE);
-        // Not a method: of what is no head, the compiler would then speak twice.
+        // Not a method: the compiler would then report a layer that is not a head twice.
         quote_spanned!(place=> ::zero_runtime::model::Fields::end(__fields, #code))
     });
     quote!(#added #weights #init #end)
 }
 
-/// The first field, in the place of its type: a width that does not fit is shown there.
+/// The first field, with the span of its type, so that a width that does not fit is shown there.
 fn first(model: &ModelStruct, shape: &Ident) -> TokenStream {
     let (field, entries) = (&model.fields[0], number(first_entry(&model.fields)));
     let (layer, title, place) = (&field.layer, field.name.unraw().to_string(), field.layer.span());
@@ -143,7 +143,7 @@ fn first(model: &ModelStruct, shape: &Ident) -> TokenStream {
     quote_spanned!(place=> let __fields = ::zero_runtime::model::Fields::<#shape, (), #entries>::#first;)
 }
 
-/// A field after the first, in the place of its type.
+/// A field after the first, with the span of its type.
 fn next(model: &ModelStruct, position: usize) -> TokenStream {
     let ModelField { name, layer, count, turns, .. } = &model.fields[position];
     let (title, place) = (name.unraw().to_string(), layer.span());
@@ -161,7 +161,7 @@ fn next(model: &ModelStruct, position: usize) -> TokenStream {
     quote_spanned!(place=> let __fields = __fields.#next;)
 }
 
-/// The layers that alternate, each in the place of its type.
+/// The layers that alternate, each with the span of its type.
 fn alternating(method: TokenStream, title: &str, count: &Expr, turns: &[Type]) -> TokenStream {
     let (len, last) = (number(turns.len()), turns.len() - 1);
     let turns = turns.iter().enumerate().map(|(i, layer)| match i {
@@ -172,7 +172,7 @@ fn alternating(method: TokenStream, title: &str, count: &Expr, turns: &[Type]) -
     quote!(#(#turns)*)
 }
 
-/// What the model's files say of it where it is published.
+/// The content of the model's `config.json` where it is published.
 fn published(model: &ModelStruct) -> Option<TokenStream> {
     let config = notes::json(model.config.as_ref()?);
     Some(quote! {
@@ -182,7 +182,7 @@ fn published(model: &ModelStruct) -> Option<TokenStream> {
     })
 }
 
-/// What the sizes of layers depend on, as the struct's own constants, and where they are written.
+/// The constants that sizes of layers depend on, as those of the struct, and where they are written.
 fn shape(name: &Ident, choice: &Choice) -> TokenStream {
     let (sequences, length) = (number(choice.config.sequences), number(choice.config.length));
     let (device, compute, origin) = (device(choice), compute(choice.config.precision.compute), origin(choice));
@@ -216,7 +216,7 @@ fn compute(width: Width) -> TokenStream {
     }
 }
 
-/// Whose kernels do attention, where that is not the usual.
+/// The kernels of attention, if they are not the default.
 fn attention(choice: &Choice) -> Option<TokenStream> {
     let kind = choice.config.attention;
     let name = format_ident!("{kind:?}");
@@ -227,7 +227,7 @@ fn attention(choice: &Choice) -> Option<TokenStream> {
     })
 }
 
-/// Where the keys lie that errors of constants name.
+/// Where the keys that errors of constants name are written.
 fn origin(choice: &Choice) -> TokenStream {
     let source = match &choice.file {
         Some(file) => {
@@ -245,7 +245,8 @@ fn origin(choice: &Choice) -> TokenStream {
     }
 }
 
-/// What makes cargo build again: another choice of spec or text. That the text of the spec is included does, too.
+/// Makes cargo build again if another spec, text or list of shapes is chosen. Including the text of the spec makes it
+/// build again if that text changes.
 fn rebuild() -> TokenStream {
     quote! {
         const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_SPEC");
@@ -254,7 +255,7 @@ fn rebuild() -> TokenStream {
     }
 }
 
-/// The spec as a file has it, or would have it.
+/// The text of the spec's file, or the text that a file with these options would have.
 fn spec_text(choice: &Choice) -> TokenStream {
     match &choice.file {
         Some(file) => {
@@ -500,7 +501,7 @@ mod tests {
         assert!(expanded.contains(&packed(r#"::core::option::Option::Some(::core::include_bytes!("/text"))"#)));
     }
 
-    /// Without blanks, which depend on how tokens came together.
+    /// Without blanks, which depend on how the tokens were joined.
     fn packed(tokens: &str) -> String {
         tokens.split_whitespace().collect()
     }

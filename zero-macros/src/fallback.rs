@@ -1,5 +1,5 @@
-//! Fallback: what a struct becomes when something is wrong with it: the errors, the struct, and a stub that keeps the
-//! compiler from missing what the struct would have been. Never reached by a build that succeeds.
+//! Fallback: the expansion of a struct that has mistakes: the errors, the struct, and a stub, so that the compiler does
+//! not also report a missing model or layer. Never reached by a build that succeeds.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -9,11 +9,11 @@ use crate::mistake::Mistake;
 use crate::stripped::stripped;
 use crate::valid::{can_begin, can_end, elements};
 
-/// The struct, and a model in its name. The mistakes take the place of the plan: the compiler then takes whatever is
-/// made of the plan for a mistake that has been told.
+/// The struct, and a stub of its model. The mistakes take the place of the plan, so that the compiler regards an error
+/// in any use of the plan as already reported.
 pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
     let (name, stripped, (input, target)) = (&item.ident, stripped(item), ends(item));
-    // Otherwise a generic struct that holds a reference could not be a model.
+    // Otherwise a generic struct with a reference in it could not be a model.
     let generics = with(&item.generics, |generics| {
         generics.make_where_clause().predicates.push(parse_quote!(Self: 'static));
     });
@@ -53,7 +53,7 @@ pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
     }
 }
 
-/// What the model takes and what it is to predict, as far as its first field and its last say so.
+/// The types of the model's input and target, as far as its first and last field decide them.
 fn ends(item: &DeriveInput) -> (TokenStream, TokenStream) {
     let fields = match &item.data {
         Data::Struct(data) => data.fields.iter().map(|field| &field.ty).collect(),
@@ -69,7 +69,7 @@ fn ends(item: &DeriveInput) -> (TokenStream, TokenStream) {
     (or_tokens(input), or_tokens(target))
 }
 
-/// Mistakes, and a layer that gives what it takes.
+/// The mistakes, and a layer whose output is its input.
 pub fn layers(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
     let name = &item.ident;
     let (_, arguments, bounds) = item.generics.split_for_impl();

@@ -1,6 +1,6 @@
-//! `#[zero]` and `#[derive(Layer)]`: a struct becomes a model, or a layer. What is written is parsed, made valid and
-//! expanded, in this order; where it is not valid, every mistake is an error of its own and a stub keeps the compiler
-//! from adding to them. Never computes a size, an offset or an op: those are constants that the compiler evaluates.
+//! `#[zero]` and `#[derive(Layer)]`: a struct becomes a model, or a layer. It is parsed, checked and expanded, in this
+//! order. If it is not valid, each mistake is reported as an error, and a stub keeps the compiler from adding to them.
+//! Never computes a size, an offset or an op: those are constants that the compiler evaluates.
 
 #![forbid(unsafe_code)]
 
@@ -24,31 +24,31 @@ use attr::AttributeOptions;
 use environment::Environment;
 use mistake::both;
 
-/// Makes a struct of layers a model: `zero_runtime::main::<Gpt>()` trains it under the spec that is chosen here.
+/// Turns a struct of layers into a model: `zero_runtime::main::<Gpt>()` trains it under the spec that is chosen here.
 ///
 /// The spec is in the attribute, `#[zero(stage = 3, prefetch = 2)]`, or in a file, `#[zero(spec = "specs/zero3.ron")]`,
 /// whose path is relative to the package. Beside a file, options in the attribute must agree with it, except a `device`
 /// of your own, which takes the place of the file's. `ZERO_SPEC` at build time takes the place of the file.
 ///
-/// Fields are the units that are gathered and released, in the order of forward: each takes what the one before it gives.
-/// `[Block; 6]` is six units. The last field is the head.
+/// Fields are the units that are gathered and released, in the order of forward: each takes the output of the one
+/// before it. `[Block; 6]` is six units. The last field is the head.
 ///
 /// On fields:
 ///
-/// - `#[tied(embed)]`, on the head: it shares the parameters of another field; with `#[tied(embed, if TIED)]` where the
-///   constant is true, and it has its own where it is not.
-/// - `#[alternating]`, on an array of tuples: `[(A, B); 8]` is 16 units, A and B in turn, each with sizes of its own.
-/// - `#[weights("model.norm")]`: what the field is called where the model is published. The names of the fields that a
-///   tensor lies in and its own are joined by dots. `{}` in a name stands for the index of an element of an array. A list,
-///   `#[weights("ln_1", transposed("attn"))]`, names the parts of the field in order: the elements of a tuple, the fields of
-///   a struct or, where there are none, the tensors, whose names are then whole. `_` is for a part that adds nothing to
-///   the names of its tensors, and all matrices below `transposed("...")` are stored as (inputs, outputs). Without the
-///   attribute, a field is called as it is in the struct, followed by the index.
-/// - `#[init(0.02)]`: the standard deviation that its matrices are drawn with, any expression that is an f32; with
-///   `#[init(0.02, last = 0.01)]` the last of them has another. What is said of a field inside stays.
+/// - `#[tied(embed)]`, on the head: it shares the parameters of another field. With `#[tied(embed, if TIED)]`, it does
+///   so if the constant is true, and otherwise has its own.
+/// - `#[alternating]`, on an array of tuples: `[(A, B); 8]` is 16 units, A and B in turn, each with its own sizes.
+/// - `#[weights("model.norm")]`: the name of the field where the model is published. The full name of a tensor joins
+///   the names of the fields that contain it and its own by dots. `{}` in a name stands for the index of an element of
+///   an array. A list, `#[weights("ln_1", transposed("attn"))]`, names the parts of the field in order: the elements of
+///   a tuple, the fields of a struct or, where there are none, the tensors, and then these names are complete. `_` is
+///   for a part that adds nothing to the names of its tensors, and all matrices below `transposed("...")` are stored as
+///   (inputs, outputs). Without the attribute, a field has its name in the struct, followed by the index.
+/// - `#[init(0.02)]`: the standard deviation of the initial values of its matrices, any expression that is an f32. With
+///   `#[init(0.02, last = 0.01)]` the last of them has another. An attribute on a field inside takes precedence.
 ///
-/// On the struct, below `#[zero]`, `#[config({ "n_embd": DIM })]` is JSON with Rust expressions as values: what the
-/// model's `config.json` says where it is published.
+/// On the struct, below `#[zero]`, `#[config({ "n_embd": DIM })]` is JSON with Rust expressions as values: the content
+/// of the model's `config.json` where it is published.
 ///
 /// These are the options beside `spec`. Values are written as in a spec, whose keys `zero_plan::spec` lists.
 ///
@@ -73,9 +73,9 @@ pub fn zero(options: TokenStream, item: TokenStream) -> TokenStream {
     expanded.into()
 }
 
-/// Makes a struct of layers a layer: its fields one behind the other, each named by its field. `#[residual]` on a field
-/// adds the field's input to what it gives; `#[weights(...)]` and `#[init(...)]` are as under `#[zero]`. The other attributes
-/// that are named here are refused with an error that helps.
+/// Turns a struct of layers into a layer, which runs its fields in order and names each part after its field.
+/// `#[residual]` on a field adds the field's input to its output; `#[weights(...)]` and `#[init(...)]` are as under
+/// `#[zero]`. The other attributes that are named here are refused with an error that helps.
 #[proc_macro_derive(
     Layer,
     attributes(
@@ -108,7 +108,7 @@ pub fn layer(item: TokenStream) -> TokenStream {
 
 #[cfg(test)]
 mod tests {
-    /// `UPDATE_EXPECT=1` writes the file anew.
+    /// `UPDATE_EXPECT=1` rewrites the file.
     #[test]
     fn the_documentation_has_the_options_of_an_attribute() {
         expect_test::expect_file!["options.md"].assert_eq(&zero_plan::spec::options_table());

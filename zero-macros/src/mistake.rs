@@ -7,16 +7,16 @@ use zero_plan::diagnostic::Diagnostic;
 /// One mistake and its place in the source.
 #[derive(Debug)]
 pub struct Mistake {
-    /// What the compiler shows behind `error: `.
+    /// The text that the compiler shows after `error: `.
     pub text: String,
     place: TokenStream,
 }
 
-/// What can be wrong in more than one way at once.
+/// A result that can have several mistakes at once.
 pub type Checked<T> = Result<T, Vec<Mistake>>;
 
 impl Mistake {
-    /// One in the source; without tokens its place is the attribute as a whole.
+    /// A mistake in the source; without tokens its place is the attribute as a whole.
     pub fn at(place: impl ToTokens, problem: &Diagnostic) -> Self {
         let mut text = format!("[{}] {}", problem.code, problem.message);
         // An expectation that the message has already spelled out needs no second line.
@@ -30,13 +30,13 @@ impl Mistake {
         Self { text, place: place.into_token_stream() }
     }
 
-    /// One at a place within an attribute.
+    /// A mistake at a place within an attribute.
     pub fn spanned(place: Span, problem: &Diagnostic) -> Self {
-        // Only its span is shown.
+        // The compiler shows only its span.
         Self::at(Ident::new("_", place), problem)
     }
 
-    /// One in the text of a spec that `place` names.
+    /// A mistake in the text of a spec that `place` names.
     pub fn in_spec(place: impl ToTokens, problem: &Diagnostic, file: &str, spec: &str) -> Self {
         let title = format!("error[{}]: ", problem.code);
         let rendered = problem.render(file, spec);
@@ -60,17 +60,17 @@ impl ToTokens for Mistake {
     }
 }
 
-/// A mistake among others.
+/// A list with one mistake.
 pub fn one(mistake: Mistake) -> Vec<Mistake> {
     vec![mistake]
 }
 
-/// What is right; what is wrong goes to the other mistakes.
+/// The value, if there is one; mistakes are added to the others.
 pub fn or_else<T>(checked: Checked<T>, mistakes: &mut Vec<Mistake>) -> Option<T> {
     checked.map_err(|found| mistakes.extend(found)).ok()
 }
 
-/// Two results, or what is wrong with either.
+/// Both values, or the mistakes of both.
 pub fn both<A, B>(a: Checked<A>, b: Checked<B>) -> Checked<(A, B)> {
     match (a, b) {
         (Ok(a), Ok(b)) => Ok((a, b)),

@@ -1,4 +1,4 @@
-//! Notes: writes what the attributes of a field say of its tensors, and the JSON of a model. Emission validates nothing.
+//! Notes: writes the published names and deviations of a field, and the JSON of a model. Emission validates nothing.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -24,8 +24,8 @@ pub fn init(Deviations { all, last }: &Deviations) -> TokenStream {
     quote!(#all, #last)
 }
 
-/// A value of JSON. An array or object of any length, which `json!` is not made for: it takes some levels of recursion for
-/// each entry.
+/// A value of JSON. Arrays and objects can have any length, so they are written without `json!`, which takes some
+/// levels of recursion for each entry.
 pub fn json(json: &Json) -> TokenStream {
     match json {
         Json::Null => quote!(::zero_runtime::__private::serde_json::Value::Null),

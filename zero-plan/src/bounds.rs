@@ -1,5 +1,5 @@
-//! Bounds: what a plan may cost the compiler, and the largest sizes that it can count. What is beyond them is an error
-//! before any table is made. Never looks at memory, which `budget` does.
+//! Bounds: how much work a plan may be for the compiler, and the largest sizes that it can count. Exceeding them is an
+//! error before any table is made. Never looks at memory, which `budget` does.
 
 use crate::config::{Config, Order};
 use crate::layout::Tables;
@@ -13,14 +13,14 @@ use crate::unit::Unit;
 /// checks in a few seconds.
 pub const OPS_MAX: usize = 1 << 15;
 
-/// The most micro-batches that any spec may ask for: a model has at least two units, which go forward and back in each
-/// of them.
+/// The most micro-batches that any spec may ask for. A model has at least two units, each with a forward and a backward
+/// in every micro-batch.
 pub const MICRO_BATCHES_MAX: usize = OPS_MAX / 4;
 
 const _: () = assert!(MICRO_BATCHES_MAX == 8192, "the range of `batch.micro_batches` in a spec is another");
 
-/// The most that sums over the sizes of a plan may come to: bytes of all micro-batches, or operations of a step. It is
-/// a quarter of what can be counted, because some sums are multiplied by small numbers.
+/// The largest sum over the sizes of a plan: bytes of all micro-batches, or operations of a step. It is a quarter of
+/// what can be counted, because some sums are multiplied by small numbers.
 const COUNT_MAX: u128 = 1 << 62;
 
 /// Stops the build where the ops of a step would cost the compiler too much time.
@@ -64,7 +64,7 @@ const fn ops_of_all(tables: &Tables) -> usize {
     ops
 }
 
-/// The most micro-batches with which a plan is not too large, if there is such a number.
+/// The most micro-batches with which the plan can be compiled, if any number can.
 const fn micro_batches_that_fit(tables: &Tables) -> Option<usize> {
     let pipeline_stages = tables.config.mesh.pipeline;
     // Interleaved pipeline stages take micro-batches in rounds, and no pipeline has fewer micro-batches than stages.
@@ -139,7 +139,7 @@ mod tests {
 
     const UNIT: Unit = Unit { params: 40, takes: 40, input_bytes: 4, output_bytes: 4, operations: 1, ..Unit::NONE };
 
-    /// The compiler computes the ops of an evaluation, too.
+    /// The compiler computes the ops of an evaluation too.
     #[test]
     fn evaluations_are_counted() {
         let units = [0, 1, 2, 3].map(|source| Unit { source, ..UNIT });

@@ -1,6 +1,6 @@
-//! Budget: whether what a rank takes, in its arena and outside of it, fits what the spec allows. Where it does not, the
-//! error says at which op most is in use and by what. Computed from the tables, in constants; what would fit is searched for by
-//! a program that has more time than a compiler: see [`crate::advise::offers`].
+//! Budget: whether the memory of a rank, in its arena and outside it, fits what the spec allows. If it does not, the
+//! error says at which op most is in use and by what. Computed from the tables, in constants. Layouts that would fit
+//! are searched for by a program that may take longer than a compiler: see [`crate::advise::offers`].
 
 mod peak;
 
@@ -46,7 +46,7 @@ pub const fn require_budget(tables: &Tables, memories: &[Memory], steps: &[&[Op]
     panic!("{}", message.text(" what fits").as_str());
 }
 
-/// The pipeline stage whose ranks need most.
+/// The pipeline stage whose ranks need the most memory.
 const fn largest(memories: &[Memory]) -> usize {
     let (mut largest, mut pipeline) = (0, 1);
     while pipeline < memories.len() {

@@ -22,7 +22,7 @@ use crate::schedule::Op;
 
 pub use layout::check_layout;
 
-/// A flaw of a schedule, and the op at which it is. At `ops.len()` something is missing at the end.
+/// A flaw of a schedule, and the op that has it. An index of `ops.len()` means that something is missing at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Index of the op.
@@ -43,12 +43,12 @@ pub struct UnitState {
     is_slot_taken: bool,
     forwards: usize,
     backwards: usize,
-    /// Whether the directions of its matrices have taken the place of its sums.
+    /// Whether the directions of its matrices have replaced its sums.
     directed: bool,
     updated: bool,
-    /// Whether the gradients of tied parameters were added up here, or have left for the rank that adds them up.
+    /// Whether the gradients of tied parameters have been added up here, or sent to the rank that adds them up.
     tied: bool,
-    /// Whether tied parameters have left.
+    /// Whether tied parameters have been sent.
     mirrored: bool,
 }
 
@@ -59,11 +59,11 @@ pub struct BucketState {
     /// Backward calls that add to its gradients in one micro-batch, and those since its claim.
     writers: usize,
     writes: usize,
-    /// Which of the step's reductions it was last offered in.
+    /// The number, among the step's reductions, of the one in which it was last offered.
     offer: usize,
     /// Its sum over this host.
     subtotal: Subtotal,
-    /// Which of the step's reductions along `zero` it was last settled in.
+    /// The number, among the step's reductions along `zero`, of the one in which it was last settled.
     settle: usize,
     settled: usize,
     combined: usize,
@@ -91,22 +91,22 @@ enum StagingState {
     Offered,
 }
 
-/// How far a bucket is on its way from host to host, if it goes there.
+/// The progress of a bucket on its way to other hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subtotal {
     None,
-    /// Summed over a host, and not yet over all.
+    /// Summed over a host, but not yet over all hosts.
     Made,
 }
 
-/// Lists of buckets whose places others may not use: short ones, even if a plan has many buckets.
+/// Lists of buckets whose places other buckets may not use. They are short even if a plan has many buckets.
 #[derive(Clone, Copy)]
 enum BucketList {
     /// Those whose staging is not free.
     Staged,
-    /// Those that are settled and wait until their replica's sum is read: to be combined, or summed over a host.
+    /// Those that are settled, but whose sum over a replica has not yet been combined or summed over a host.
     Partial,
-    /// Those that are summed over a host and wait to be settled or combined.
+    /// Those that are summed over a host, but not yet settled or combined.
     Subtotal,
 }
 
@@ -175,7 +175,7 @@ pub struct CheckScratch<'s> {
     pub units: &'s mut [UnitState],
     /// One `NEW` for each bucket.
     pub buckets: &'s mut [BucketState],
-    /// One `NEW` for each slot for activations, at least.
+    /// At least one `NEW` for each slot for activations.
     pub slots: &'s mut [SlotState],
 }
 
@@ -231,7 +231,7 @@ const fn is_of_evaluations(op: Op) -> bool {
     )
 }
 
-/// The rule, where it is broken.
+/// The rule that is broken, if any.
 type BrokenRule = Option<&'static str>;
 
 /// A unit in a micro-batch.
@@ -256,13 +256,13 @@ struct Checker<'a, 's> {
     gathered_slots: usize,
     activations_out: Outgoing,
     gradients_out: Outgoing,
-    /// The input that was received last and has not been used.
+    /// The input that was received last, if it has not been used.
     arrived: Option<At>,
-    /// The unit whose output gradient lies ready.
+    /// The unit whose output gradient is ready.
     gradient_of: Option<At>,
     /// The unit and micro-batch in the region for recomputed activations.
     recomputed: Option<At>,
-    /// Reductions offered, summed over this host, settled and combined so far, of all buckets.
+    /// How many reductions of all buckets have been offered, summed over this host, settled and combined so far.
     offered: usize,
     subtotalled: usize,
     settled: usize,
@@ -305,7 +305,7 @@ impl<'a> Checker<'a, '_> {
         &self.subject.tables.buckets[bucket]
     }
 
-    /// Whether the unit or bucket of an op is one of this pipeline stage.
+    /// Whether the unit or bucket of an op is on this pipeline stage.
     const fn exists(&self, op: Op) -> bool {
         if let Some(unit) = op.unit() {
             unit < self.units.len() && self.at(unit).pipeline_stage == self.subject.pipeline
@@ -366,7 +366,7 @@ impl<'a> Checker<'a, '_> {
                         "an agreement before every backward",
                     self.units[unit].tied == self.is_in_tie(unit) =>
                         "an agreement before the gradients of tied parameters have come together",
-                    // A peer may update what this rank still reads.
+                    // Otherwise a peer may update parameters that this rank still reads.
                     matches!(self.units[unit].slotted, Held::No) => "an agreement while parameters are held",
                 }
             }
@@ -403,7 +403,7 @@ impl<'a> Checker<'a, '_> {
         None
     }
 
-    /// Whether a unit takes part in a tie under its own name: tied to an owner, or owner of what is tied to it.
+    /// Whether a unit takes part in a tie: it is tied to an owner, or is the owner of a tied unit.
     const fn is_in_tie(&self, unit: usize) -> bool {
         let tables = &self.subject.tables;
         tables.units[unit].is_tied(unit) && self.at(unit).padded > 0

@@ -1,4 +1,5 @@
-//! Config: what of a spec decides layout and order, as plain constants. Never parses and never rejects: `spec` did.
+//! Config: the part of a spec that decides layout and order, as plain constants. `spec` parses and rejects; this never
+//! does.
 
 mod device;
 
@@ -16,13 +17,13 @@ pub enum Gather {
     Mapped,
 }
 
-/// A device on which ranks compute, of those that are built in.
+/// A built-in device on which ranks compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DeviceKind {
     /// The processor, with its memory.
     #[default]
     Cpu,
-    /// NVIDIA GPUs, one for each rank, or one for several.
+    /// NVIDIA GPUs, each for one rank or for several.
     Cuda,
 }
 
@@ -36,7 +37,7 @@ impl DeviceKind {
         }
     }
 
-    /// Whether ranks on it can reach one another so.
+    /// Whether ranks on it can use this transport.
     pub const fn has(self, transport: TransportKind) -> bool {
         matches!((self, transport), (DeviceKind::Cuda, TransportKind::Peer | TransportKind::Nccl))
             || matches!(
@@ -45,7 +46,7 @@ impl DeviceKind {
             )
     }
 
-    /// What carries bytes between ranks on it, unless a spec says otherwise.
+    /// The transport between ranks on it, unless a spec says otherwise.
     pub const fn transport(self) -> TransportKind {
         match self {
             DeviceKind::Cpu => TransportKind::Shm,
@@ -63,7 +64,7 @@ impl DeviceKind {
     }
 }
 
-/// What ranks are, and what carries bytes between them.
+/// How ranks run, and what carries bytes between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TransportKind {
     /// Threads of one process that behave as if memory were not shared.
@@ -71,32 +72,32 @@ pub enum TransportKind {
     /// Processes of one host over a shared mapping.
     #[default]
     Shm,
-    /// Processes of one host, each with memory of a device that the others can copy from.
+    /// Processes of one host, each with device memory that the others can copy from.
     Peer,
-    /// Processes of one or several hosts, whose devices reach nothing of one another: NCCL carries what they need.
+    /// Processes of one or several hosts, whose devices cannot read each other's memory: NCCL carries what they need.
     Nccl,
-    /// Processes of several hosts: those of one share memory, and MPI carries what others need of them.
+    /// Processes of several hosts. Those of one host share memory, and MPI carries bytes between hosts.
     Cluster,
 }
 
 /// Whose kernels do attention on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AttentionKind {
-    /// Those of zero, which every device has.
+    /// The kernels of zero, which every device has.
     #[default]
     Own,
-    /// The fused ones of cuDNN, on a device of the kind `Cuda`.
+    /// The fused kernels of cuDNN, on a device of the kind `Cuda`.
     Cudnn,
 }
 
 impl AttentionKind {
-    /// Whether they are those that a plan has which says nothing of it: its fingerprint is that of older plans.
+    /// Whether this is the default, which is not serialized, so that the fingerprints of older plans stay valid.
     const fn is_own(&self) -> bool {
         matches!(self, AttentionKind::Own)
     }
 }
 
-/// What updates the matrices of hidden layers. All other parameters are AdamW's (Loshchilov and Hutter, 2019).
+/// The optimizer of the matrices of hidden layers. AdamW (Loshchilov and Hutter, 2019) updates all other parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum OptimizerKind {
     /// AdamW, as for all other parameters.
@@ -107,12 +108,12 @@ pub enum OptimizerKind {
 }
 
 impl OptimizerKind {
-    /// Whether it is the one that a plan or a checkpoint has which says nothing of it, as older ones do.
+    /// Whether this is the default, which older plans and checkpoints have without naming it.
     pub const fn is_usual(&self) -> bool {
         matches!(self, OptimizerKind::AdamW)
     }
 
-    /// Whether it needs each matrix of a hidden layer as a whole, to make it orthogonal.
+    /// Whether it makes matrices of hidden layers orthogonal, for which it needs each as a whole.
     pub const fn orthogonalizes(self) -> bool {
         matches!(self, OptimizerKind::Muon)
     }
@@ -124,17 +125,17 @@ pub enum Often {
     /// In every micro-batch: more bytes on the wire, less memory.
     #[default]
     PerMicroBatch,
-    /// Once a step, and held in between: fewer bytes on the wire, more memory.
+    /// Once a step, and held meanwhile: fewer bytes on the wire, more memory.
     PerStep,
 }
 
-/// In which order a pipeline stage works through the micro-batches of a step.
+/// The order in which a pipeline stage works through the micro-batches of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Order {
     /// All forward passes, then all backward passes (Huang et al., 2019).
     GPipe,
-    /// One forward, one backward as soon as the pipeline is full (Narayanan et al., 2019). Without a pipeline axis: each
-    /// micro-batch forward and back.
+    /// One forward, one backward once the pipeline is full (Narayanan et al., 2019). Without a pipeline axis, each
+    /// micro-batch goes forward and back before the next.
     #[default]
     OneFOneB,
     /// The same with several chunks of the model on each rank (Narayanan et al., 2021).
@@ -147,12 +148,12 @@ pub enum Order {
 /// Which units lie on which pipeline stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub enum Split {
-    /// Cuts where the most expensive chunk is cheapest.
+    /// Minimizes the cost of the most expensive chunk.
     #[default]
     Balanced,
-    /// As many units in each chunk as in every other.
+    /// The same number of units in each chunk.
     Even,
-    /// Units of each chunk, in the order of forward.
+    /// The number of units of each chunk, in the order of forward.
     Units(&'static [usize]),
 }
 
@@ -187,7 +188,7 @@ impl Width {
         }
     }
 
-    /// What people call it.
+    /// Its usual name.
     pub const fn name(self) -> &'static str {
         match self {
             Width::F32 => "f32",
@@ -195,7 +196,7 @@ impl Width {
         }
     }
 
-    /// Whether it holds less than an f32.
+    /// Whether it is narrower than f32.
     pub const fn is_narrow(self) -> bool {
         matches!(self, Width::BF16)
     }
@@ -204,20 +205,20 @@ impl Width {
 /// The width in which each kind of number is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Precision {
-    /// What layers take and give: activations, their gradients, what is saved, and parameters as layers read them.
+    /// What layers read and write: activations, their gradients, saved values, and parameters as layers read them.
     pub compute: Width,
-    /// Parameters as they are held and travel.
+    /// Parameters as they are held and sent.
     pub params: Width,
-    /// Gradients, as they are held and travel.
+    /// Gradients as they are held and sent.
     pub reduce: Width,
-    /// Parameters as the optimizer updates them: a copy of their own where that is not `params`.
+    /// Parameters as the optimizer updates them: a separate copy if this is not `params`.
     pub master: Width,
     /// The optimizer's two moments.
     pub moments: Width,
 }
 
 impl Precision {
-    /// Whether the optimizer has a copy of the parameters of its own.
+    /// Whether the optimizer has its own copy of the parameters.
     pub const fn has_master_copy(&self) -> bool {
         self.master.bytes() != self.params.bytes()
     }
@@ -228,15 +229,15 @@ impl Precision {
         copy + 2 * self.moments.bytes()
     }
 
-    /// Bytes of all that there is of one parameter from one step to the next.
+    /// Bytes of everything that is kept of one parameter from one step to the next.
     pub const fn state_bytes(&self) -> usize {
         self.params.bytes() + self.optimizer_bytes()
     }
 }
 
 impl TransportKind {
-    /// Whether all bytes of other ranks are carried to memory of the rank that needs them, because it cannot read any where
-    /// they lie.
+    /// Whether all bytes from other ranks are carried to memory of the rank that needs them, because it cannot read
+    /// them where they lie.
     pub const fn carries(self) -> bool {
         matches!(self, TransportKind::Nccl)
     }
@@ -251,7 +252,7 @@ pub struct Config {
     pub stage: u8,
     /// Gathers kept in flight ahead of the unit that computes (stage 3).
     pub prefetch: usize,
-    /// Consecutive units share a bucket until their gradients exceed this many bytes.
+    /// Consecutive units share a bucket as long as their gradients fit this many bytes.
     pub bucket_bytes: usize,
     /// How often parameters are gathered (stage 3): for every use, or once a step.
     pub gather: Often,
@@ -259,9 +260,9 @@ pub struct Config {
     pub reduce: Often,
     /// The order of micro-batches.
     pub order: Order,
-    /// What lies on which pipeline stage.
+    /// Which units lie on which pipeline stage.
     pub split: Split,
-    /// What is computed again instead of kept.
+    /// Which units recompute their saved values instead of keeping them.
     pub recompute: Recompute,
     /// Widths in which states are stored.
     pub precision: Precision,
@@ -271,24 +272,25 @@ pub struct Config {
     pub length: usize,
     /// Micro-batches of one step, of each replica and each rank along `zero`.
     pub micro_batches: usize,
-    /// Whether each rank has room for a copy of what it writes to a checkpoint, so that training goes on meanwhile.
+    /// Whether each rank has room for a copy of what it writes to a checkpoint, so that training continues during the
+    /// write.
     pub snapshot: bool,
     /// The device on which ranks compute: it decides where places may begin, and whether ops have streams.
     pub device: DeviceKind,
-    /// What carries bytes between ranks.
+    /// The transport between ranks.
     pub transport: TransportKind,
     /// Whose kernels do attention.
     #[serde(skip_serializing_if = "AttentionKind::is_own")]
     pub attention: AttentionKind,
-    /// What updates the matrices of hidden layers.
+    /// The optimizer of the matrices of hidden layers.
     #[serde(skip_serializing_if = "OptimizerKind::is_usual")]
     pub optimizer: OptimizerKind,
-    /// The most a rank may take, where the spec sets a budget: its arena, and what lies outside.
+    /// The budget of a rank for its arena and what lies outside it, if the spec sets one.
     pub memory_bytes: Option<usize>,
 }
 
 impl Config {
-    /// One rank, stage 0, one micro-batch of one token: what other configurations differ from.
+    /// One rank, stage 0, one micro-batch of one token: the base that other configurations start from.
     pub const PLAIN: Self = Self {
         mesh: Mesh::of_zero(1),
         stage: 0,
@@ -322,13 +324,13 @@ impl Config {
         match self.transport {
             TransportKind::Local | TransportKind::Peer | TransportKind::Nccl => Gather::Copied,
             TransportKind::Shm => Gather::Mapped,
-            // What lies on another host can be no part of a mapping.
+            // Memory of another host cannot be part of a mapping.
             TransportKind::Cluster if self.mesh.crosses_nodes(Axis::Zero) => Gather::Copied,
             TransportKind::Cluster => Gather::Mapped,
         }
     }
 
-    /// Whether one rank can read what another has where it lies.
+    /// Whether one rank can read the memory of another directly.
     pub const fn reaches(&self, rank: usize, other: usize) -> bool {
         match self.transport {
             TransportKind::Nccl => rank == other,
@@ -348,14 +350,14 @@ impl Config {
         matches!(self.transport, TransportKind::Cluster | TransportKind::Nccl) && self.mesh.nodes > 1
     }
 
-    /// Whether MPI carries what ops need of other hosts. Between devices NCCL does.
+    /// Whether MPI carries what ops need from other hosts. Between devices, NCCL does.
     pub const fn sends_messages(&self) -> bool {
         self.spans_hosts() && !self.transport.carries()
     }
 
-    /// How many ranks of a host lie along an axis, where these share among them what comes from other hosts: each takes what
-    /// its counterparts have, which are the ranks at its place on theirs. 1 where every rank takes all that it needs by itself.
-    /// It is more along one axis at most, as hosts have ranks that follow one another.
+    /// How many ranks of a host lie along an axis, if they divide among themselves what comes from other hosts: each
+    /// takes what its counterparts have, the ranks at the same position on the other hosts. 1 if every rank takes all
+    /// that it needs by itself. At most one axis has more than 1, because the ranks of a host are consecutive.
     pub const fn mates(&self, axis: Axis) -> usize {
         match (self.transport, self.mesh.per_node(axis)) {
             (TransportKind::Cluster, Some(mates)) if mates < self.mesh.len(axis) => mates,
@@ -363,20 +365,21 @@ impl Config {
         }
     }
 
-    /// What the ranks of each host sum by themselves of a sum along an axis, so that its bits are those of a sum in one go.
+    /// The parts of a sum along an axis that the ranks of each host can add by themselves without changing its bits.
     pub const fn subtrees(&self, axis: Axis) -> Subtrees {
         Subtrees { ranks: self.mesh.len(axis), mates: self.mates(axis) }
     }
 
-    /// Whether the ranks of a host sum what they have of a bucket before it goes to other hosts along an axis: where their sums,
-    /// which are f32, are no more bytes than their terms. In bf16 they may be, as with three ranks a host, which have two sums.
+    /// Whether the ranks of a host sum their terms of a bucket before it goes to other hosts along an axis. They do if
+    /// their sums, which are f32, take no more bytes than the terms. For terms in bf16 they may take more, as with
+    /// three ranks a host, which have two sums.
     pub const fn sums_on_hosts(&self, axis: Axis) -> bool {
         let (reduce, subtrees) = (self.precision.reduce, self.subtrees(axis));
         subtrees.mates > 1
             && (!reduce.is_narrow() || subtrees.count() * Width::F32.bytes() <= subtrees.ranks * reduce.bytes())
     }
 
-    /// The axis along which they do, if there is one.
+    /// The axis along which [`Config::sums_on_hosts`] holds, if there is one.
     pub const fn subtotal_axis(&self) -> Option<Axis> {
         if self.sums_on_hosts(Axis::Zero) {
             Some(Axis::Zero)
@@ -387,40 +390,41 @@ impl Config {
         }
     }
 
-    /// Parts that hosts cut a sum along an axis into.
+    /// The number of parts that hosts cut a sum along an axis into.
     pub const fn hosts_along(&self, axis: Axis) -> usize {
         self.mesh.len(axis) / self.mates(axis)
     }
 
-    /// Whether mates read what one of them has gathered for use, which it may overwrite only when they have released it.
+    /// Whether mates read what one of them has gathered, which it may overwrite only after they have released it.
     pub const fn shares_gathers(&self) -> bool {
         self.mates(Axis::Zero) > 1 && self.shards_parameters()
     }
 
-    /// Whether the ranks of a host gather into slots that they have in common. What they convert they read in the inbox of the
-    /// one that took it.
+    /// Whether the ranks of a host gather into common slots. If they convert what they gather, they read it from the
+    /// inbox of the rank that took it instead.
     pub const fn shares_slots(&self) -> bool {
         self.shares_gathers() && !self.converts_gathers()
     }
 
-    /// The number of ranks that have one slot for gathered parameters in common.
+    /// The number of ranks that share one slot for gathered parameters.
     pub const fn sharers(&self) -> usize {
         if self.shares_slots() { self.mates(Axis::Zero) } else { 1 }
     }
 
-    /// How many ranks along `zero` hold together whatever they hold in common: all, or those of a host.
+    /// How many ranks along `zero` hold one [`Home::Common`](crate::Home::Common) together: all, or those of a host.
     pub const fn in_common(&self) -> usize {
         if self.shares_slots() { self.sharers() } else { self.mesh.zero }
     }
 
-    /// Which rank along an axis takes for the host of the one at `own` what the one at `other` has, of a unit's parameters or of
-    /// the sum of its gradients.
+    /// Which rank along an axis takes, for the host of the rank at `own`, what the rank at `other` has of a unit's
+    /// parameters or of the sum of its gradients.
     pub const fn taker(&self, axis: Axis, own: usize, other: usize) -> usize {
         let mates = self.mates(axis);
         if other / mates == own / mates { other } else { own / mates * mates + other % mates }
     }
 
-    /// The ranks that one maps the same memory with, itself among them: from the first up to the second number.
+    /// The ranks that map the same memory as `rank`, itself included: from the first number up to, but without, the
+    /// second.
     pub const fn sharing(&self, rank: usize) -> (usize, usize) {
         if !self.spans_hosts() {
             return (0, self.mesh.ranks());
@@ -429,7 +433,7 @@ impl Config {
         (first, first + self.mesh.ranks_per_node())
     }
 
-    /// Whether there are ranks of which others need what they cannot reach.
+    /// Whether any rank needs bytes of another rank that it cannot reach.
     pub const fn has_carried(&self) -> bool {
         match self.transport {
             TransportKind::Nccl => self.mesh.ranks() > 1,
@@ -437,7 +441,7 @@ impl Config {
         }
     }
 
-    /// The same of ranks that differ in this axis alone.
+    /// The same for ranks that differ only along this axis.
     pub const fn has_carried_along(&self, axis: Axis) -> bool {
         match self.transport {
             TransportKind::Nccl => self.mesh.len(axis) > 1,
@@ -450,12 +454,14 @@ impl Config {
         self.stage >= 1
     }
 
-    /// Whether a spread along an axis takes directions of updates, after the agreement, and not sums of gradients before it.
+    /// Whether a spread along an axis exchanges directions of updates after the agreement, instead of sums of gradients
+    /// before it.
     pub const fn spreads_directions(&self, axis: Axis) -> bool {
         matches!(axis, Axis::Zero) && self.optimizer.orthogonalizes() && self.shards_optimizer()
     }
 
-    /// Whether directions would have to go from host to host by MPI. Nothing that ranks wait for says when they have left.
+    /// Whether directions would have to go from host to host by MPI. Specs may not ask for that, because no wait of a
+    /// rank shows that they have left.
     pub const fn sends_directions(&self) -> bool {
         self.spreads_directions(Axis::Zero) && self.sends_messages() && self.mesh.crosses_nodes(Axis::Zero)
     }
@@ -486,7 +492,7 @@ impl Config {
         self.shards_parameters() && matches!(self.gather, Often::PerStep)
     }
 
-    /// Whether layers compute on a copy of the parameters in a slot, which has to be made for each use and released.
+    /// Whether layers compute on a copy of the parameters in a slot, which is made for each use and then released.
     pub const fn uses_slots(&self) -> bool {
         self.precision.params.bytes() != self.precision.compute.bytes()
             || self.shards_parameters() && matches!(self.gather(), Gather::Copied)
@@ -497,13 +503,13 @@ impl Config {
         self.shards_parameters() && self.precision.params.bytes() != self.precision.compute.bytes()
     }
 
-    /// Whether the sum over ranks overwrites the rank's own slice of its local gradients. It may when those are kept for
+    /// Whether the sum over ranks overwrites the rank's own slice of its local gradients. It may if those are kept for
     /// every unit and nothing is added to the sum later.
     pub const fn reduces_in_place(&self) -> bool {
         !self.shards_gradients() && self.reductions() == 1
     }
 
-    /// Whether the sum over one replica has a place of its own, where it waits for the sum over replicas.
+    /// Whether the sum over one replica has its own place, where it stays until the sum over replicas.
     pub const fn has_partials(&self) -> bool {
         self.mesh.replica > 1 && !self.reduces_in_place()
     }
@@ -531,7 +537,7 @@ impl Config {
         self.tokens() * self.micro_batches * self.mesh.data_ranks()
     }
 
-    /// The same configuration at another stage, for comparing what stages need.
+    /// The same configuration at another stage, to compare the needs of stages.
     pub const fn at_stage(mut self, stage: u8) -> Self {
         self.stage = stage;
         self

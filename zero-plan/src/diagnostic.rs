@@ -10,7 +10,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet}
 pub(crate) use codes::fill;
 pub use codes::{CODES, Code, find, nearest};
 
-/// The candidate that `found` is most likely a slip for: at most a third of it wrong, as rustc has it; case is free.
+/// The candidate that `found` most likely misspells. As in rustc, at most a third of it may be wrong; case is ignored.
 pub fn closest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let found = found.to_lowercase();
     candidates
@@ -29,13 +29,13 @@ pub struct Diagnostic {
     /// The key that is wrong: a dotted path such as `zero.prefetch`, or an attribute's option. Empty if it is not about
     /// a key.
     pub key: String,
-    /// What is wrong, in one line.
+    /// The mistake, in one line.
     pub message: String,
     /// Where: a byte range of the text. An attribute has no text, and so no range.
     pub span: Option<Range<usize>>,
-    /// What to see at that place, in a few words.
+    /// The label to show at that place, in a few words.
     pub label: String,
-    /// A second place that the mistake needs, and what to see there.
+    /// A second place that explains the mistake, and its label.
     pub also: Option<(Range<usize>, String)>,
     /// How to fix it, where the label does not say so.
     pub help: Option<String>,
@@ -68,8 +68,8 @@ impl Diagnostic {
         self
     }
 
-    /// The mistake as rustc would show it: several lines of plain text without a newline at the end. `file` is the name
-    /// to show for `text`, which the spans are ranges of.
+    /// The mistake as rustc would show it: several lines of plain text without a newline at the end. Spans are ranges
+    /// of `text`, which is shown under the name `file`.
     pub fn render(&self, file: &str, text: &str) -> String {
         let title = Level::ERROR.primary_title(&self.message).id(self.code);
         let mut group = Group::with_title(title);

@@ -1,5 +1,5 @@
-//! Difference: what another spec changes in a plan: keys, memory by part, traffic by kind, ops by name, and the first op at
-//! which schedules differ. Only compares what plans say; never computes one.
+//! Difference: the changes from the plan of one spec to that of another: keys, memory by part, traffic by kind, ops by
+//! name, and the first op at which schedules differ. Only compares plans; never computes one.
 
 mod text;
 
@@ -12,23 +12,23 @@ use crate::summary::PipelineStageSummary;
 
 pub use text::DifferenceText;
 
-/// The shape of the JSON: a change of it is a new name.
+/// The name of the shape of the JSON. A changed shape gets a new name.
 pub const FORMAT: &str = "zero-diff-1";
 
 /// One of two plans.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanSide<'a> {
-    /// What people call it: the path of its spec.
+    /// Its name: the path of its spec.
     pub name: &'a str,
     /// The spec.
     pub spec: &'a Spec,
     /// Its plan.
     pub plan: &'a Plan<'a>,
-    /// Seconds of a step, where they were predicted.
+    /// Seconds of a step, if they were predicted.
     pub step_s: Option<f64>,
 }
 
-/// What the second of two plans has that the first has not, and the other way round.
+/// The differences between two plans.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
     /// [`FORMAT`].
@@ -39,42 +39,42 @@ pub struct Difference {
     pub models: [String; 2],
     /// Whether the plans are the same in everything.
     pub is_equal: bool,
-    /// Keys of the specs of which they say different things.
+    /// Keys whose values differ between the specs.
     pub keys: Vec<KeyChange>,
-    /// Bytes of the regions of an arena, of a rank of the pipeline stage that needs most; then of the whole arena, of what lies
-    /// outside at most, and of both.
+    /// Bytes of a rank of the pipeline stage that needs most: by region of the arena, then of the whole arena, at most
+    /// outside it, and in total.
     pub memory: Vec<Figures>,
-    /// Bytes that a rank sends in a step, of the pipeline stage that sends most, by kind; then all.
+    /// Bytes that a rank of the pipeline stage that sends most sends in a step: by kind, then in total.
     pub sent: Vec<Figures>,
-    /// Ops of a step by name, of one rank of each pipeline stage together; then all.
+    /// Ops of a step, summed over one rank of each pipeline stage: by name, then in total.
     pub ops: Vec<Figures>,
-    /// Seconds of a step, where they were predicted.
+    /// Seconds of a step, if they were predicted.
     pub step_s: Option<[f64; 2]>,
-    /// Where the schedules of a pipeline stage first differ; nothing for those that do not.
+    /// Where the schedules of each pipeline stage first differ; without those that are equal.
     pub schedules: Vec<Departure>,
 }
 
-/// Something that is counted in both plans.
+/// A quantity that is counted in both plans.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Figures {
     /// What it is.
     pub what: String,
-    /// How much of it the first has.
+    /// Its value in the first plan.
     pub first: usize,
-    /// How much of it the second has.
+    /// Its value in the second plan.
     pub second: usize,
 }
 
-/// Where two schedules of a pipeline stage go different ways.
+/// Where two schedules of a pipeline stage diverge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Departure {
     /// The pipeline stage.
     pub pipeline_stage: usize,
     /// Number of the op, from 0.
     pub op: usize,
-    /// What the first does there; nothing where it has come to its end, or has no such pipeline stage.
+    /// The op of the first plan; `None` if its schedule ends before, or it has no such pipeline stage.
     pub first: Option<String>,
-    /// What the second does there.
+    /// The op of the second plan.
     pub second: Option<String>,
 }
 
@@ -84,7 +84,7 @@ impl Difference {
         let both = [first, second];
         let [a, b] = both.map(|side| pipeline_stages(side.plan));
         let keys = changes(first.spec, second.spec);
-        // A name of a model is no part of what it does, but a model of another name is another one.
+        // A model's name does not affect what it does, but models with different names count as different.
         let is_equal = keys.is_empty() && first.plan == second.plan;
         Self {
             format: FORMAT,
@@ -142,7 +142,7 @@ fn ops(pipeline_stages: &[PipelineStageSummary]) -> NamedFigures {
     named
 }
 
-/// Figures of the same name side by side. What only the second has comes where it stands there: after what is before it.
+/// Figures of the same name side by side. A figure that only the second has follows the one that precedes it there.
 fn merged(first: NamedFigures, second: NamedFigures) -> Vec<Figures> {
     let of =
         |named: &NamedFigures, what: &str| named.iter().find(|(name, _)| name == what).map_or(0, |(_, figure)| *figure);

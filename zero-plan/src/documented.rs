@@ -1,4 +1,4 @@
-//! Documented: that `docs/json.md` has every key that a shape of JSON has, and no other.
+//! Documented: checks that `docs/json.md` has exactly the keys of each shape of JSON.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 const PAGE: &str = include_str!("../../docs/json.md");
 
-/// Holds an object against the section of its format.
+/// Compares the keys of an object with the section on its format.
 pub(crate) fn assert_documented(json: &Value) {
     let format = json["format"].as_str().expect("a format");
     let sections = PAGE.split("\n## ").filter(|section| section.starts_with(&format!("`{format}`")));
@@ -24,7 +24,7 @@ pub(crate) fn assert_documented(json: &Value) {
     assert!(gone.is_empty(), "docs/json.md says of {format} what is not there: {gone:?}");
 }
 
-/// All keys of a value. Names of choices, which begin with capitals, are values that happen to be keys.
+/// Collects all keys of a value, including names of choices, which begin with capitals.
 fn collect<'v>(value: &'v Value, keys: &mut BTreeSet<&'v str>) {
     match value {
         Value::Object(object) => {

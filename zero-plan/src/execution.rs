@@ -1,12 +1,13 @@
-//! Execution: runs the ops of all ranks, each as far as it gets, under the rules by which ranks wait for one another; in no time,
-//! or with a cost for each op. Shares nothing with what makes schedules, and knows nothing of what ops compute.
+//! Execution: runs the ops of all ranks, each as far as it gets, under the rules by which ranks wait for one another,
+//! with or without a cost for each op. Shares no code with the builder of schedules, and does not know what ops
+//! compute.
 //!
-//! All state that ranks see of one another is tallies that only grow, and every op waits until some of them are full;
-//! which ones, its rank's own ops before it say. So the rules are monotone: whatever one rank does never keeps another
-//! from going on. If one order of execution comes to its end, all do, and if one gets stuck, all get stuck at the same
-//! ops: trying one order is a proof. A collective ends here when all its members have begun it, a parcel is there when it
-//! was sent, and no transport lends a buffer: what leaves lies in its slot until it is taken. A transport that buffers
-//! more only lets ranks go on earlier.
+//! Ranks see only tallies of one another, which never decrease. Every op waits until certain tallies are full, and the
+//! earlier ops of its own rank determine which. So the rules are monotone: no action of one rank can keep another from
+//! continuing. If one order of execution completes, all orders do, and if one gets stuck, all get stuck at the same
+//! ops. Trying one order is therefore a proof. Here a collective ends when all its members have begun it, and a parcel
+//! is there when it has been sent. No transport lends a buffer: a parcel stays in its slot until it is taken. A
+//! transport that buffers more only lets ranks continue earlier.
 
 mod stuck;
 
@@ -18,16 +19,16 @@ use crate::schedule::{Op, Parcel};
 
 pub(crate) use stuck::{Stuck, Wait};
 
-/// How it ended, for each rank. Times are in the unit of the costs.
+/// The result of an execution, for each rank. Times are in the unit of the costs.
 pub(crate) struct Finish {
-    /// When each of its ops was over.
+    /// When each of its ops ended.
     pub ends: Vec<Vec<u64>>,
-    /// What its ops took, waiting not counted.
+    /// The time of its ops, without waiting.
     pub busy: Vec<u64>,
 }
 
-/// Runs the ops of each rank. They have passed their check, and collectives match. `run` is called for each op of a rank as
-/// it is done, in an order in which they may be, and gives what it costs.
+/// Runs the ops of each rank, which must have passed their check and have matching collectives. Calls `run` for each op
+/// of a rank when it is done, in one of the possible orders; it returns the cost of the op.
 pub(crate) fn execute(
     plan: &Plan,
     groups: &Groups,
@@ -53,7 +54,7 @@ pub(crate) fn execute(
     }
 }
 
-/// How many have done something, and when the last of them did.
+/// How many ranks have done something, and when the last of them did.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     count: usize,
@@ -70,7 +71,7 @@ impl Tally {
         *tally = Self { count: tally.count + 1, last: tally.last.max(time) };
     }
 
-    /// When `tallies[nth]` was full, if it is.
+    /// When `tallies[nth]` became full, if it is.
     fn full(tallies: &[Self], nth: usize, members: usize) -> Option<u64> {
         tallies.get(nth).filter(|tally| tally.count == members).map(|tally| tally.last)
     }
@@ -81,9 +82,9 @@ impl Tally {
 enum ExecutionEvent {
     /// All members have begun a collective.
     Begun { scope: Scope, nth: usize },
-    /// All members have read what they needed of it.
+    /// All members have read what they needed from it.
     Done { scope: Scope, nth: usize },
-    /// All members have summed over their hosts what they had for it.
+    /// All members have summed their terms of it over their hosts.
     Subtotalled { scope: Scope, nth: usize },
     /// A parcel to this rank has been sent.
     Sent { parcel: Parcel, nth: usize },
@@ -94,16 +95,17 @@ enum ExecutionEvent {
 #[derive(Clone)]
 struct ExecutingRank {
     next: usize,
-    /// Whether it is in the op, and not just in front of it.
+    /// Whether it has begun its next op.
     is_inside: bool,
     clock: u64,
     busy: u64,
-    /// When each of its ops was over.
+    /// When each of its ops ended.
     ends: Vec<u64>,
-    /// Collectives begun in each scope, and the number behind the last that is done.
+    /// The number of collectives begun in each scope, and one more than the index of the last that is done.
     begun: [usize; 3],
     done: [usize; 3],
-    /// The last gather of each unit, and reduction of each bucket along `zero` and `replica`: which collective it is.
+    /// The index of the collective that was the last gather of each unit, and the last reduction of each bucket along
+    /// `zero` and `replica`.
     gathers: Vec<usize>,
     reductions: Vec<usize>,
     combinations: Vec<usize>,
@@ -112,16 +114,16 @@ struct ExecutingRank {
     /// The collective that last read each bucket's staging, and each bucket's place for partial sums.
     staging: Vec<Option<usize>>,
     partial: Vec<Option<usize>>,
-    /// That whose sum over a host lies in each bucket's place for it.
+    /// The collective whose sum over a host lies in each bucket's place for such sums.
     subtotals: Vec<Option<usize>>,
-    /// The number behind the last collective that it has summed over its host.
+    /// One more than the index of the last collective that it has summed over its host.
     subtotalled: usize,
     sent: [usize; Parcel::ALL.len()],
     taken: [usize; Parcel::ALL.len()],
 }
 
 impl ExecutingRank {
-    /// Which collective of which communicator the last sum of a bucket along an axis is.
+    /// The communicator and the index of the last sum of a bucket along an axis.
     fn sum(&self, bucket: usize, axis: Axis) -> (Scope, usize) {
         match axis {
             Axis::Zero => (Scope::Zero, self.reductions[bucket]),
@@ -135,14 +137,14 @@ struct ExecutionWorld<'a> {
     groups: &'a Groups,
     ops: &'a [&'a [Op]],
     ranks: Vec<ExecutingRank>,
-    /// For each communicator, its collectives.
+    /// The collectives of each communicator.
     begun: Vec<Vec<Tally>>,
     done: Vec<Vec<Tally>>,
     subtotalled: Vec<Vec<Tally>>,
-    /// For each sender and kind of parcel, its parcels.
+    /// The parcels of each sender, by kind.
     sent: Vec<[Vec<Tally>; Parcel::ALL.len()]>,
     taken: Vec<[Vec<Tally>; Parcel::ALL.len()]>,
-    /// For each bucket, the first that it takes turns with in staging, and among partial sums.
+    /// For each bucket, the first bucket that it takes turns with in staging, and in partial sums.
     staging: Vec<usize>,
     partial: Vec<usize>,
 }
@@ -193,7 +195,7 @@ impl<'a> ExecutionWorld<'a> {
         }
     }
 
-    /// Does the next op of a rank, if it need not wait.
+    /// Does the next op of a rank, unless it has to wait.
     fn advance(&mut self, rank: usize, run: &mut dyn FnMut(usize, Op) -> u64) -> bool {
         let Some(&op) = self.ops[rank].get(self.ranks[rank].next) else { return false };
         if !self.ranks[rank].is_inside {
@@ -216,7 +218,7 @@ impl<'a> ExecutionWorld<'a> {
         true
     }
 
-    /// When something was there that a rank waits for.
+    /// When an event that a rank waits for happened, if it has.
     fn time(&self, rank: usize, event: ExecutionEvent) -> Option<u64> {
         match event {
             ExecutionEvent::Begun { scope, nth } | ExecutionEvent::Done { scope, nth } => {
@@ -235,7 +237,7 @@ impl<'a> ExecutionWorld<'a> {
         }
     }
 
-    /// Begins the next collective of a rank in a scope; gives its number.
+    /// Begins the next collective of a rank in a scope, and returns its index.
     fn begin_in(&mut self, rank: usize, scope: Scope) -> usize {
         let own = &mut self.ranks[rank];
         let nth = own.begun[scope as usize];
@@ -244,21 +246,22 @@ impl<'a> ExecutionWorld<'a> {
         nth
     }
 
-    /// Ends a collective for a rank: it has read what it needs.
+    /// Ends a collective for a rank, which has read what it needs.
     fn end_in(&mut self, rank: usize, scope: Scope, nth: usize) {
         let own = &mut self.ranks[rank];
         own.done[scope as usize] = nth + 1;
         Tally::add(&mut self.done[self.groups.communicator(rank, scope)], nth, own.clock);
     }
 
-    /// What others see of an op before it waits.
+    /// Shows others that an op has begun, before it waits.
     fn begin(&mut self, rank: usize, op: Op) {
         match op {
-            // What mates read as well, others see when it is done.
+            // A gather that mates also read is shown when it is done.
             Op::Gather { unit, .. } if !self.plan.config.shares_gathers() => {
                 self.ranks[rank].gathers[unit] = self.begin_in(rank, Scope::Zero);
             }
-            // What is carried to where it is summed all ranks send there. It may be overwritten when it has arrived.
+            // All ranks send their terms to the rank that sums them. The terms may be overwritten when they have
+            // arrived.
             Op::Settle { bucket, .. } if self.plan.config.transport.carries() => {
                 let nth = self.begin_in(rank, Scope::Zero);
                 self.ranks[rank].reductions[bucket] = nth;
@@ -292,10 +295,10 @@ impl<'a> ExecutionWorld<'a> {
         let own = &self.ranks[rank];
         let all_in = |scope| Some(ExecutionEvent::Begun { scope, nth: own.begun[scope as usize] - 1 });
         let need = match op {
-            // With streams, the gather itself is what waits for the shards of others.
+            // With streams, the gather itself waits for the shards of others.
             Op::Gather { .. } if self.plan.config.has_streams() => all_in(Scope::Zero),
             Op::Wait { .. } if self.plan.config.has_streams() => None,
-            // Mates may still need what lies where it is to go.
+            // Mates may still read the slot.
             Op::Gather { .. } => own.released.map(|nth| ExecutionEvent::Done { scope: Scope::Zero, nth }),
             Op::Wait { unit } => Some(ExecutionEvent::Begun { scope: Scope::Zero, nth: own.gathers[unit] }),
             Op::Claim { bucket } if self.plan.config.sums_on_hosts(Axis::Zero) => {
@@ -335,7 +338,7 @@ impl<'a> ExecutionWorld<'a> {
         [need, None]
     }
 
-    /// When what a rank adds up of a bucket along an axis is there.
+    /// The event that all terms of a bucket along an axis are there for a rank to add up.
     fn terms(&self, own: &ExecutingRank, bucket: usize, axis: Axis) -> ExecutionEvent {
         let (scope, nth) = own.sum(bucket, axis);
         if self.plan.config.sums_on_hosts(axis) {
@@ -345,7 +348,7 @@ impl<'a> ExecutionWorld<'a> {
         }
     }
 
-    /// Shows others that an op is over.
+    /// Shows others that an op has ended.
     fn finish(&mut self, rank: usize, op: Op) {
         let config = &self.plan.config;
         match op {

@@ -1,17 +1,17 @@
-//! Fingerprint: a short hash, the same in every build, by every version of the compiler and on every machine. Never depends
-//! on how memory lays a value out: a value is hashed as JSON.
+//! Fingerprint: a short hash that is the same in every build, with every compiler and on every machine. Never depends
+//! on the layout of a value in memory: values are hashed as JSON.
 
 use serde::Serialize;
 
-/// A fingerprint of bytes that come one after another: the first 8 of their BLAKE3 hash.
+/// A fingerprint of a sequence of bytes: the first 8 bytes of their BLAKE3 hash.
 #[derive(Clone, Debug, Default)]
 pub struct Fingerprint(blake3::Hasher);
 
 impl Fingerprint {
-    /// The fingerprint of a value: it differs where values do.
+    /// The fingerprint of a value. Different values have different fingerprints.
     ///
     /// # Panics
-    /// If the value cannot be written as JSON: a map with keys that are no text, for example.
+    /// If the value cannot be written as JSON, as a map whose keys are not text.
     pub fn of(value: &impl Serialize) -> u64 {
         let mut all = Self::default();
         serde_json::to_writer(&mut all.0, value).expect("a value that JSON can hold");
@@ -23,7 +23,7 @@ impl Fingerprint {
         self.0.update(bytes);
     }
 
-    /// That of all bytes so far.
+    /// The fingerprint of all bytes so far.
     pub fn finish(&self) -> u64 {
         let mut first = [0; 8];
         self.0.finalize_xof().fill(&mut first);
@@ -39,8 +39,8 @@ mod tests {
     use crate::mesh::Mesh;
     use crate::unit::{Matrices, Unit};
 
-    /// Worked out once. If it fails after a change that is not one of plans, checkpoints of a plan would be taken for those of
-    /// another.
+    /// The fingerprints were computed once. If a change that should not affect plans makes this fail, checkpoints of a
+    /// plan would be taken for those of another.
     #[test]
     fn a_plan_keeps_its_fingerprint() {
         assert_eq!(Fingerprint::of(&("zero", 3, [0.5])), 2438068349046133480);
@@ -48,7 +48,7 @@ mod tests {
         let unit = Unit { field: "only", params: 8, takes: 8, input_bytes: 16, output_bytes: 16, ..Unit::NONE };
         let plan = PlanBuf::new("Tiny", config, &[unit, Unit { source: 1, position: 1, ..unit }]);
         assert_eq!(plan.with(|plan| plan.fingerprint()), 3879238163212092398);
-        // Matrices decide nothing where AdamW updates them.
+        // Matrices have no effect if AdamW updates them.
         let unit = Unit { matrices: Matrices { room_bytes: 64, operations: 9, operations_max: 9 }, ..unit };
         let of = |config| {
             let plan = PlanBuf::new("Tiny", config, &[unit, Unit { source: 1, position: 1, ..unit }]);

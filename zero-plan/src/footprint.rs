@@ -1,27 +1,27 @@
-//! Footprint: what a rank takes of memory: the lengths of the mappings that hold the arenas, to the byte, and a bound of what
-//! lies outside of them: on its host the program, data, and what each thread works in. Never measures.
+//! Footprint: the memory of a rank: the exact lengths of the mappings that hold the arenas, and a bound for everything
+//! outside them, which on its host is the program, data, and the scratch of each thread. Never measures.
 
 use crate::config::{Config, DeviceKind, Width};
 use crate::layout::{Memory, Tables};
 use crate::lines::{PAGE_BYTES, round_up};
 use crate::plan::Plan;
 
-/// Room for the words by which one rank tells the others how far it is.
+/// Room for the words by which a rank tells the others its progress.
 pub const CONTROL_BYTES: usize = 256;
-/// Exchanges whose numbers are kept: the current one and the one before it.
+/// The number of exchanges whose numbers are kept: the current one and the one before it.
 pub const NUMBER_ROUNDS: usize = 2;
 
-/// Words that decide one step or say what it came to: its hyperparameters, and its report.
+/// The number of words of one step: its hyperparameters, and its report.
 pub const STEP_WORDS: usize = 13;
 
-/// Code and constants of the program as far as they are in use, its main thread's stack, and what it allocates before
-/// the first step. A tiny model takes 6 MiB of it, mostly for the C library and the allocator; parameters that come from a
-/// file or go to one take 3 MiB, in pieces.
+/// Code and constants of the program that are in use, its main thread's stack, and its allocations before the first
+/// step. A tiny model takes 6 MiB of it, mostly for the C library and the allocator. Reading or writing parameters in
+/// files takes 3 MiB, in pieces.
 const PROGRAM_BYTES: usize = 16 << 20;
-/// Data that is held in memory: a text in the binary, or the paths of the files of a directory. Files themselves are
-/// read when they are needed, into buffers of a few KiB, so their pages lie in the system's cache and in no rank.
+/// Data that is held in memory: a text in the binary, or the paths of the files of a directory. Files are read when
+/// they are needed, into buffers of a few KiB, so their pages belong to the system's cache and not to a rank.
 pub const DATA_BYTES: usize = 16 << 20;
-/// What one thread works in outside the arena, where layers compute in a width.
+/// Scratch of one thread outside the arena, if layers compute in this width.
 pub const fn thread_bytes(compute: Width) -> usize {
     let kernels = match compute {
         Width::F32 => PACKED_BYTES + ATTENTION_BYTES,
@@ -30,57 +30,58 @@ pub const fn thread_bytes(compute: Width) -> usize {
     kernels + STACK_BYTES + HEAP_BYTES
 }
 
-/// The most rows that `gemm` is given at once; larger matrix products are cut.
+/// The most rows that `gemm` gets at once; larger matrix products are cut.
 pub const PACKED_ROWS: usize = 2048;
 /// The most of the common dimension that `gemm` packs at a time (`kernel_params` in gemm-common 0.19), if the
-/// first-level cache has at most 12 ways of 4 KiB, as on x86-64. Where it is more, the comparison at the end of a run
+/// first-level cache has at most 12 ways of 4 KiB, as on x86-64. If it packs more, the comparison at the end of a run
 /// shows it.
 const PACKED_DEPTH: usize = 512;
 /// The most rows of one of its micro-kernels.
 const KERNEL_ROWS: usize = 48;
-/// `gemm` packs the whole of one operand and 16 micro-panels of the other. Where the other has more, it packs them 8 at
-/// a time into a buffer that the thread keeps.
+/// `gemm` packs the whole of one operand and 16 micro-panels of the other. If the other has more, it packs them 8 at a
+/// time into a buffer that the thread keeps.
 pub const PACKED_BYTES: usize = PACKED_DEPTH * (PACKED_ROWS + (16 + 8) * KERNEL_ROWS) * size_of::<f32>();
-/// What products of other widths pack operands and sum products in: by columns 64 cells, each 16 words square, of 256 rows
-/// of one operand and of 512 columns of the other, and f32 sums of so many rows of 16 columns more.
+/// Buffers of products in other widths: 256 rows of one operand and 512 columns of the other, each packed in cells of
+/// 16 x 16 words, 64 along the common dimension, and f32 sums of 256 rows with 512 + 16 columns.
 pub const PRODUCT_BYTES: usize = (64 * 16 * (256 + 512) + 256 * (512 + 16)) * size_of::<f32>();
-/// One block of queries and one of keys, in attention.
+/// One block of queries and one block of keys, in attention.
 pub const ATTENTION_BYTES: usize = 272 << 10;
-/// What attention holds in f32 until it is rounded: sums of a block of queries, and of the keys and values of a span; and
-/// rows that are widened.
+/// Values that attention holds in f32 until they are rounded: the sums of a block of queries, and of the keys and
+/// values of a span; and rows that are widened.
 pub const ATTENTION_SUMS_BYTES: usize = (128 + 512 + 32) << 10;
-/// What calls use of the stack: one huge page, where the system gives stacks in those.
+/// The used stack of a thread: one huge page, in case the system allocates stacks in huge pages.
 const STACK_BYTES: usize = 2 << 20;
-/// What an allocator keeps for a thread, rounded up to a huge page.
+/// The memory that an allocator keeps for a thread, rounded up to a huge page.
 const HEAP_BYTES: usize = 2 << 20;
 
 /// A span of a profile: two times of 8 bytes.
 const SPAN_BYTES: usize = 16;
 
-/// The part of what a run takes that its arguments decide.
+/// The arguments of a run that affect its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSize {
     /// Threads of each rank.
     pub threads: usize,
     /// Number of steps that are profiled.
     pub profiled_steps: usize,
-    /// Bytes that a dataset of the user's own says it holds.
+    /// Bytes that a user-defined dataset reports to hold.
     pub data_bytes: usize,
 }
 
 impl RunSize {
-    /// The smallest run, which the budget is checked for in a build.
+    /// The smallest run, for which a build checks the budget.
     pub const LEAST: Self = Self { threads: 1, profiled_steps: 0, data_bytes: 0 };
 }
 
-/// Length of the mapping that holds what is private to a rank.
+/// Length of the mapping that holds a rank's private part.
 pub const fn private_mapping_bytes(device: DeviceKind, memory: &Memory) -> usize {
     let bytes = if memory.private_bytes == 0 { 1 } else { memory.private_bytes };
     round_up(bytes, device.page_bytes())
 }
 
-/// Length of the mapping that a rank shares with all ranks that it reaches: the control blocks of all ranks, the numbers that
-/// they agree on, what the ranks along `zero` hold in common, and the own part of each that it reaches.
+/// Length of the mapping that a rank shares with all ranks that it reaches. It holds the control blocks of all ranks,
+/// the numbers that they agree on, the common memory of ranks along `zero`, and the shared part of each rank that it
+/// reaches.
 pub const fn segment_mapping_bytes(plan: &Plan, rank: usize) -> usize {
     let (mesh, page) = (&plan.config.mesh, plan.config.device.page_bytes());
     let mut bytes = pages(mesh.ranks() * CONTROL_BYTES) + pages(mesh.ranks() * numbers_bytes(plan.agreed_values()));
@@ -96,61 +97,61 @@ pub const fn segment_mapping_bytes(plan: &Plan, rank: usize) -> usize {
     bytes
 }
 
-/// The most that a rank with `threads` threads takes outside its arena of its device's memory. On a GPU that is not what its
-/// driver and libraries take, which no plan knows, and which figures of hardware leave room for.
+/// The most device memory that a rank with `threads` threads takes outside its arena. On a GPU this excludes the memory
+/// of its driver and libraries, which no plan knows: descriptions of hardware reserve it.
 pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
     let (config, agreed) = (tables.config, 1 + tables.units.len());
     if config.device.is_host() {
         host_bytes(config, agreed, threads)
     } else {
-        // The words of a step, what its private and its shared part are rounded up by, and what these words are.
+        // The words of a step, and rounding of its private part, its shared part and these words.
         words_bytes(agreed, config.mesh.ranks()) + 3 * config.device.page_bytes()
     }
 }
 
-/// The most that it takes of its host's memory, outside its arena.
+/// The most host memory that it takes outside its arena.
 const fn host_bytes(config: &Config, agreed: usize, threads: usize) -> usize {
     PROGRAM_BYTES + DATA_BYTES + threads * thread_bytes(config.precision.compute) + exchange_bytes(config, agreed)
 }
 
-/// The most that a rank with this arena takes in the smallest run, inside the arena and outside of it.
+/// The most device memory that a rank with this arena takes in the smallest run, inside and outside the arena.
 pub(crate) const fn rank_bytes(tables: &Tables, memory: &Memory) -> usize {
     memory.bytes_per_rank() + outside_bytes(tables, RunSize::LEAST.threads)
 }
 
 impl Plan<'_> {
-    /// The most that a rank takes outside its arena of its device's memory.
+    /// The most device memory that a rank takes outside its arena.
     pub const fn outside_bytes(&self, run: &RunSize) -> usize {
         if self.config.device.is_host() { self.host_bytes(run) } else { outside_bytes(&self.tables(), run.threads) }
     }
 
-    /// The most that a rank takes of its host's memory outside its arena. What libraries of a GPU take there is not in it.
+    /// The most host memory that a rank takes outside its arena, without the libraries of a GPU.
     pub const fn host_bytes(&self, run: &RunSize) -> usize {
         let size = host_bytes(&self.config, self.agreed_values(), run.threads);
         size + run.data_bytes + profile_bytes(self, run.profiled_steps)
     }
 
-    /// Bytes that each thread works in, of the memory that a spec's budget limits.
+    /// Scratch of each thread, in bytes, as far as it is in memory that a spec's budget limits.
     pub const fn thread_bytes(&self) -> usize {
         if self.config.device.is_host() { thread_bytes(self.config.precision.compute) } else { 0 }
     }
 
-    /// The most that a rank of any pipeline stage takes of its device's memory, in bytes. The budget of a spec limits this.
+    /// The most device memory that a rank of any pipeline stage takes, in bytes. The budget of a spec limits this.
     pub const fn total_bytes_max(&self, run: &RunSize) -> usize {
         self.bytes_per_rank_max() + self.outside_bytes(run)
     }
 }
 
-/// A rank's numbers and control block, the words of a step on its device and on their way to the others, and what its parts
-/// are rounded up by: a page each for control blocks and numbers of all, its private, its common and its shared part, and
-/// these words.
+/// A rank's numbers and control block, the words of a step on its device and on their way to the others, and the
+/// rounding of its parts: a page each for the control blocks and the numbers of all ranks, its private, common and
+/// shared parts, and these words.
 const fn exchange_bytes(config: &Config, agreed: usize) -> usize {
     let numbers = numbers_bytes(agreed) + words_bytes(agreed, config.mesh.ranks()) + agreed * size_of::<f64>();
     CONTROL_BYTES + numbers + 2 * PAGE_BYTES + 4 * config.device.page_bytes()
 }
 
-/// What a rank's device keeps of a step beside the arena: the words that decide it and tell of it, those that this rank gives
-/// the others, and those of all.
+/// Words of a step on a rank's device, outside the arena, in bytes: the hyperparameters and the report, the numbers
+/// that this rank gives the others, and those of all ranks.
 pub const fn words_bytes(agreed: usize, ranks: usize) -> usize {
     (STEP_WORDS + (1 + ranks) * agreed) * size_of::<f64>()
 }
@@ -159,13 +160,13 @@ const fn numbers_bytes(agreed: usize) -> usize {
     NUMBER_ROUNDS * exchanged_bytes(agreed)
 }
 
-/// Bytes that a rank leaves for the others in one exchange: a word that says what the exchange is for, and the numbers.
+/// Bytes that a rank leaves for the others in one exchange: a word for the purpose of the exchange, and the numbers.
 pub const fn exchanged_bytes(agreed: usize) -> usize {
     size_of::<u64>() + agreed * size_of::<f64>()
 }
 
-/// A rank's own record, with two copies of it while it is exchanged, and the records of all ranks three times: as
-/// numbers, as spans, and cut into steps and ops.
+/// A rank's own record and two copies of it during the exchange, and the records of all ranks three times: as numbers,
+/// as spans, and cut into steps and ops.
 const fn profile_bytes(plan: &Plan, steps: usize) -> usize {
     let (mut ops, mut pipeline) = (0, 0);
     while pipeline < plan.pipeline_stages.len() {
@@ -197,8 +198,8 @@ mod tests {
         PlanBuf::new("Tiny", config, &[UNIT, Unit { source: 1, position: 1, ..UNIT }]).with(check);
     }
 
-    /// Six ranks have 1536 bytes of control blocks and 384 of numbers, a page each. What is common to a replica and
-    /// what a rank shares fit a page each, too.
+    /// Six ranks have 1536 bytes of control blocks and 384 of numbers, a page each. The common part of each replica and
+    /// the shared part of each rank also fit a page each.
     #[test]
     fn mappings_are_as_long_as_worked_out_by_hand() {
         with_plan(|plan| {
@@ -207,8 +208,9 @@ mod tests {
         });
     }
 
-    /// Two ranks have 512 bytes of control blocks and 2 x 2 x 32 of numbers on the host, and on their devices a granule each
-    /// for the few KiB that they share; the library of products makes what is private one granule longer than its workspace.
+    /// On the host, two ranks have 512 bytes of control blocks and 2 x 2 x 32 of numbers. On the devices, each has one
+    /// granule for the few KiB that it shares. Its private part is the workspace of the library of products, and one
+    /// granule.
     #[test]
     fn mappings_of_a_gpu_are_whole_granules() {
         let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
@@ -222,8 +224,8 @@ mod tests {
         });
     }
 
-    /// Threads, data and profiles lie on the host. On the device lie thirteen words of a step, three numbers of each of two ranks
-    /// and those that the rank gives, and what three mappings are rounded up by.
+    /// Threads, data and profiles lie on the host. On the device are thirteen words of a step, three numbers of each of
+    /// two ranks and three that the rank gives, and the rounding of three mappings.
     #[test]
     fn outside_arenas_of_a_gpu_are_its_own_words() {
         let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };

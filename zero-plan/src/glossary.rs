@@ -1,4 +1,4 @@
-//! Glossary: words of the field as they are used here, and names of other frameworks with what means the same in a spec.
+//! Glossary: words of the field as they are used here, and names of other frameworks with their counterparts in a spec.
 //! Never decides what a key does: its row in [`KEYS`] says that.
 
 mod deepspeed;
@@ -13,11 +13,11 @@ use crate::spec::{KEYS, Key, KeyDefault};
 /// A word, and what it means here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
-    /// As it is written where it is from.
+    /// The word as its origin spells it.
     pub name: &'static str,
-    /// Other ways to say the same.
+    /// Other words for the same.
     pub also: &'static [&'static str],
-    /// Whose word it is.
+    /// The origin of a word.
     pub of: WordOrigin,
     /// What it means here, in one paragraph.
     pub meaning: &'static str,
@@ -25,7 +25,7 @@ pub struct Word {
     pub keys: &'static [&'static str],
 }
 
-/// Whose word it is.
+/// The origin of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WordOrigin {
     /// The field's, as this project uses it.
@@ -37,7 +37,7 @@ pub enum WordOrigin {
 }
 
 impl WordOrigin {
-    /// All of them, in the order in which lists have them.
+    /// All of them, in the order of lists.
     pub const ALL: [Self; 3] = [Self::Field, Self::Fsdp, Self::DeepSpeed];
 
     /// A heading for its words.
@@ -55,16 +55,16 @@ pub fn words() -> impl Iterator<Item = &'static Word> {
     [field::WORDS, fsdp::WORDS, deepspeed::WORDS].into_iter().flatten()
 }
 
-/// What is told of a word: an entry for each thing that it means, because frameworks use one word for several. None where
-/// nobody has it. Case, `-`, `_` and blanks make no difference.
+/// The entries of a word: one for each of its meanings, because frameworks use one word for several things. Empty if no
+/// origin has the word. Case, `-`, `_` and blanks make no difference.
 pub fn find(word: &str) -> Vec<&'static Word> {
     let asked = bare(word);
     let is_named = |entry: &&'static Word| names(entry).any(|name| bare(name) == asked);
     words().filter(is_named).collect()
 }
 
-/// What is told of a key of a spec, such as `zero.prefetch`, as a page of plain text: what it decides, what it takes, and
-/// the words that it stands for.
+/// A page of plain text about a key of a spec, such as `zero.prefetch`: what it decides, its values, and the words that
+/// it stands for.
 pub fn key_page(path: &str) -> Option<String> {
     let key = KEYS.iter().find(|key| bare(key.path) == bare(path))?;
     let mut page = format!("{}\n\n{}\n\nIn a spec:\n\n    {}", key.path, fill(key.about), row(key));
@@ -78,7 +78,7 @@ pub fn key_page(path: &str) -> Option<String> {
     Some(page)
 }
 
-/// The word that was most likely meant by one that nobody has.
+/// The known word that an unknown one most likely misspells.
 pub fn nearest(word: &str) -> Option<&'static str> {
     let bared: Vec<(String, &'static str)> = words().flat_map(names).map(|name| (bare(name), name)).collect();
     let near = closest(&bare(word), bared.iter().map(|(bare, _)| bare.as_str()))?;
@@ -89,7 +89,7 @@ fn names(word: &'static Word) -> impl Iterator<Item = &'static str> {
     [word.name].into_iter().chain(word.also.iter().copied())
 }
 
-/// A word without what makes no difference.
+/// A word in lower case, without `-`, `_` and blanks.
 fn bare(word: &str) -> String {
     word.chars().filter(|it| !matches!(it, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
 }
@@ -112,7 +112,7 @@ impl fmt::Display for Word {
     }
 }
 
-/// A key with what it takes and what applies without it.
+/// A key with its values and its default.
 fn row(key: &Key) -> String {
     let by_default = match key.default {
         KeyDefault::Required => "; it must be given".to_owned(),

@@ -1,11 +1,11 @@
 //! Groups: which ranks share a communicator, and between which pipeline stages parcels travel. Knows the mesh and ties,
-//! no ops.
+//! but no ops.
 
 use crate::mesh::Coordinates;
 use crate::plan::Plan;
 use crate::schedule::Parcel;
 
-/// What a communicator spans.
+/// The ranks that a communicator spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// The ranks of one replica of one pipeline stage.
@@ -35,7 +35,7 @@ pub(crate) struct Groups {
     pub members: Vec<Vec<usize>>,
     /// The communicator of each rank in each scope.
     communicators: Vec<[usize; Scope::ALL.len()]>,
-    /// The rank that each rank sends each kind of parcel to, and the one that it receives it from.
+    /// The ranks that each rank sends each kind of parcel to, and receives it from.
     receivers: Vec<[usize; Parcel::ALL.len()]>,
     senders: Vec<[usize; Parcel::ALL.len()]>,
 }
@@ -69,24 +69,24 @@ impl Groups {
         self.communicators.len()
     }
 
-    /// The communicator that a rank is in.
+    /// The communicator of a rank in a scope.
     pub fn communicator(&self, rank: usize, scope: Scope) -> usize {
         self.communicators[rank][scope as usize]
     }
 
-    /// The rank that gets what `rank` sends.
+    /// The rank that receives this kind of parcel from `rank`.
     pub fn receiver(&self, rank: usize, parcel: Parcel) -> usize {
         self.receivers[rank][parcel as usize]
     }
 
-    /// The rank that sends what `rank` gets.
+    /// The rank that sends this kind of parcel to `rank`.
     pub fn sender(&self, rank: usize, parcel: Parcel) -> usize {
         self.senders[rank][parcel as usize]
     }
 }
 
 impl Plan<'_> {
-    /// The pipeline stage that gets the parcels of this kind that pipeline stage `pipeline` sends.
+    /// The pipeline stage that receives this kind of parcel from pipeline stage `pipeline`.
     pub const fn parcel_receiver(&self, parcel: Parcel, pipeline: usize) -> usize {
         let pipeline_stages = self.config.mesh.pipeline;
         // Only the last unit may be tied.
@@ -99,9 +99,9 @@ impl Plan<'_> {
         }
     }
 
-    /// The pipeline stage that sends the parcels of this kind that pipeline stage `pipeline` gets.
+    /// The pipeline stage that sends this kind of parcel to pipeline stage `pipeline`.
     pub const fn parcel_sender(&self, parcel: Parcel, pipeline: usize) -> usize {
-        // What goes the other way comes back from there.
+        // The sender of a parcel receives its opposite.
         let opposite = match parcel {
             Parcel::Activations => Parcel::Gradients,
             Parcel::Gradients => Parcel::Activations,

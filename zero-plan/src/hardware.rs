@@ -1,7 +1,7 @@
-//! Hardware: what a node of a cluster has, and how its nodes are connected, as a file says it: capacities, rates and latencies,
-//! all for one device or one link. Never measures, and never knows a plan.
+//! Hardware: the description of a cluster's nodes and their connections in a file: capacities, rates and latencies, all
+//! for one device or one link. Never measures, and never knows a plan.
 //!
-//! A file of it is RON:
+//! Its files are RON:
 //!
 //! ```
 //! let text = r#"(
@@ -36,16 +36,16 @@ use crate::spec::{Size, ron_options};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
-    /// What people call it.
+    /// Its usual name.
     pub name: String,
     /// The device on which ranks compute.
     pub device: DeviceFigures,
-    /// What each node has.
+    /// The contents of each node.
     pub node: Node,
-    /// What connects nodes; none where there is only one.
+    /// The network between nodes; `None` if there is only one node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// What units of models took on it, where that was measured.
+    /// Measured times of units of models.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<MeasuredUnit>,
 }
@@ -53,9 +53,9 @@ pub struct Hardware {
 /// A device on which a rank computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Processor {
-    /// A device with memory of its own, of which each rank has one.
+    /// A device with its own memory. Each rank has one.
     Gpu,
-    /// The processor: ranks of a node share its memory, and take turns on its cores where they are more.
+    /// The processor. Ranks of a node share its memory, and take turns on its cores if they are more than these.
     Cpu,
 }
 
@@ -63,37 +63,39 @@ pub enum Processor {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceFigures {
-    /// What people call it.
+    /// Its usual name.
     pub name: String,
     /// How ranks use it.
     pub kind: Processor,
-    /// Memory of one device; of a processor, that of its whole node.
+    /// Memory of one device; for a processor, of its whole node.
     pub memory: Size,
-    /// What a rank has in that memory beside its plan: the device's context, libraries, and what an allocator cannot use.
+    /// The part of that memory that a rank's plan cannot use: the device's context, libraries, and losses of an
+    /// allocator.
     #[serde(default)]
     pub reserved: Size,
-    /// Operations of matrix products a second, as published or measured; a multiply-add counts 2.
+    /// Operations per second of matrix products, as published or measured; a multiply-add counts 2.
     pub matmul: Rates,
-    /// Share of these that large products reach, above 0 and at most 1.
+    /// Share of that rate that large products reach, above 0 and at most 1.
     #[serde(default = "one")]
     pub achieved: f64,
-    /// Bytes of its memory that it reads and writes in a second.
+    /// Bytes of its memory that it reads and writes per second.
     pub bandwidth: f64,
-    /// Bytes that a core reads and writes in a second while it adds up what ranks of its node have; without it, `bandwidth`.
+    /// Bytes that a core reads and writes per second while it adds up terms of ranks of its node; by default
+    /// `bandwidth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sums: Option<f64>,
-    /// Seconds until an op has begun.
+    /// Seconds that it takes to begin an op.
     #[serde(default)]
     pub op: f64,
 }
 
-/// Operations a second, by what is multiplied.
+/// Operations per second, by the width of the factors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rates {
-    /// Of f32, with f32 products.
+    /// For f32, with f32 products.
     pub f32: f64,
-    /// Of bf16, summed in f32.
+    /// For bf16, summed in f32.
     pub bf16: f64,
 }
 
@@ -103,7 +105,7 @@ pub struct Rates {
 pub struct Node {
     /// Devices, or cores of its processor.
     pub devices: usize,
-    /// The link by which a device reaches the others of its node. Processes of a processor share memory, and have none.
+    /// The link from a device to the others of its node. Processes of a processor share memory, and have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
     /// Memory of its processor.
@@ -112,7 +114,7 @@ pub struct Node {
     /// The disk to which checkpoints are written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskRates>,
-    /// How soon ranks of a processor go on that waited for one another; none to take no time for it.
+    /// How soon a rank of a processor continues after waiting for another; `None` counts no time for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
 }
@@ -121,7 +123,7 @@ pub struct Node {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Bytes a second.
+    /// Bytes per second.
     pub bandwidth: f64,
     /// Seconds until the first byte of a message is there.
     pub latency: f64,
@@ -130,11 +132,11 @@ pub struct Link {
     pub shared_by: usize,
 }
 
-/// What connects a node with all others. Its links are used together.
+/// The connection of a node with all others. Its links are used together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// Bytes a second of one link in one direction.
+    /// Bytes per second of one link in one direction.
     pub bandwidth: f64,
     /// Seconds until the first byte of a message is there.
     pub latency: f64,
@@ -144,10 +146,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// Reads and checks a file's text that describes a network alone: what is between the parentheses of `network`.
+    /// Reads and checks the text of a file that describes only a network, with the keys of `network`.
     ///
     /// # Errors
-    /// Z0175 where it is not understood: the first such place. Z0176 for each figure that cannot be.
+    /// Z0175 at the first place that cannot be read. Z0176 for each impossible figure.
     pub fn parse(text: &str) -> Result<Self, Vec<Diagnostic>> {
         let network = read(text)?;
         let problems = check::network_problems(&network, text);
@@ -155,27 +157,27 @@ impl Network {
     }
 }
 
-/// A disk, in bytes a second.
+/// A disk, in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskRates {
-    /// Read in a second.
+    /// Rate of reads.
     pub read: f64,
-    /// Written in a second, flushed.
+    /// Rate of writes, including the flush.
     pub write: f64,
 }
 
-/// Seconds from when a rank tells another one of the same node what that sleeps for until that one goes on.
+/// Seconds from a rank's signal to another rank of its node, which sleeps until then, to when that one continues.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Handover {
-    /// Each has a core, and that of the one that sleeps is idle.
+    /// If each has a core, and that of the sleeping rank is idle.
     pub apart: f64,
-    /// They take turns with a core.
+    /// If they take turns on one core.
     pub turns: f64,
 }
 
-/// What one unit of a field took in one micro-batch, on a machine whose ranks were all computing.
+/// The times of one unit of a field in one micro-batch, on a machine whose ranks were all computing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredUnit {
@@ -183,9 +185,9 @@ pub struct MeasuredUnit {
     pub model: String,
     /// Name of the field.
     pub field: String,
-    /// [`Unit::position`](crate::Unit::position), which tells layers apart that alternate in a field.
+    /// [`Unit::position`](crate::Unit::position), which distinguishes layers that alternate in a field.
     pub position: usize,
-    /// Its parameters, by which sizes of one model differ.
+    /// Its number of parameters, which distinguishes the sizes of one model.
     pub params: usize,
     /// The width in which it computed.
     pub compute: Width,
@@ -193,7 +195,7 @@ pub struct MeasuredUnit {
     pub tokens: usize,
     /// Threads of a rank.
     pub threads: usize,
-    /// Ranks that computed at once. They took turns if there were more threads of them than cores.
+    /// Ranks that computed at once. They took turns if they had more threads than there were cores.
     pub ranks: usize,
     /// Seconds of a forward pass.
     pub forward: f64,
@@ -212,7 +214,7 @@ const fn one_device() -> usize {
 }
 
 impl Rates {
-    /// Those of a width.
+    /// The rate for a width.
     pub const fn of(&self, width: Width) -> f64 {
         match width {
             Width::F32 => self.f32,
@@ -221,7 +223,7 @@ impl Rates {
     }
 }
 
-/// What a text says, if it is understood.
+/// The value that a text describes.
 fn read<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Vec<Diagnostic>> {
     ron_options().from_str(text).map_err(|error| {
         let at = offset(text, error.span.end.line, error.span.end.col);
@@ -236,14 +238,14 @@ impl Hardware {
     /// Reads and checks a file's text.
     ///
     /// # Errors
-    /// Z0175 where it is not understood: the first such place. Z0176 for each figure that cannot be.
+    /// Z0175 at the first place that cannot be read. Z0176 for each impossible figure.
     pub fn parse(text: &str) -> Result<Self, Vec<Diagnostic>> {
         let hardware = read(text)?;
         let problems = check::problems(&hardware, text);
         if problems.is_empty() { Ok(hardware) } else { Err(problems) }
     }
 
-    /// Memory that a rank's plan may take, in bytes, where a node has so many ranks.
+    /// Memory that a rank's plan may take, in bytes, if a node has this many ranks.
     pub fn budget_bytes(&self, ranks_per_node: usize) -> u64 {
         let memory = self.device.memory.bytes();
         let of_rank = match self.device.kind {
@@ -253,7 +255,7 @@ impl Hardware {
         of_rank.saturating_sub(self.device.reserved.bytes())
     }
 
-    /// Operations a second that large products reach on one device.
+    /// Operations per second that large products reach on one device.
     pub fn product_rate(&self, width: Width) -> f64 {
         self.device.matmul.of(width) * self.device.achieved
     }

@@ -1,6 +1,6 @@
-//! Import: the configuration of another framework becomes a spec that means the same, with a list of what has no
-//! counterpart. Reads DeepSpeed's JSON, and accelerate's YAML for FSDP, DeepSpeed and plain data parallelism. Never reads a
-//! file, and never guesses what a file does not say without telling so.
+//! Import: turns the configuration of another framework into an equivalent spec, with a list of settings without a
+//! counterpart. Reads DeepSpeed's JSON, and accelerate's YAML for FSDP, DeepSpeed and plain data parallelism, from
+//! text. Notes every value that it had to assume.
 
 mod accelerate;
 mod batch;
@@ -16,7 +16,7 @@ use crate::spec::{ModelSource, Spec, parse};
 use document::DocumentNode;
 use settings::Settings;
 
-/// Whose configuration it is.
+/// The framework that a configuration is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framework {
     /// DeepSpeed's own JSON.
@@ -26,7 +26,7 @@ pub enum Framework {
 }
 
 impl Framework {
-    /// What people call it.
+    /// Its usual name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::DeepSpeed => "DeepSpeed",
@@ -35,12 +35,12 @@ impl Framework {
     }
 }
 
-/// What such a file does not say, or leaves to a script.
+/// Values that such a file does not have, or leaves to a script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// All ranks.
+    /// The number of all ranks.
     pub ranks: Option<u32>,
-    /// Nodes that they lie on.
+    /// The number of nodes that they lie on.
     pub nodes: Option<u32>,
     /// Sequences in a micro-batch of one rank.
     pub sequences: Option<u32>,
@@ -52,16 +52,16 @@ pub struct ImportOptions {
     pub model: Option<ModelSource>,
 }
 
-/// How a setting was taken.
+/// What became of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingFate {
     /// Nothing in a spec means the same.
     Lost,
-    /// What is nearest was taken.
+    /// The nearest equivalent was taken.
     Nearest,
-    /// The file does not say it, and the spec has a default in its place.
+    /// The file does not have it, and the spec has a default instead.
     Missing,
-    /// It is no part of a spec, but an argument of the binary.
+    /// It is not part of a spec, but an argument of the binary.
     Argument,
 }
 
@@ -77,32 +77,32 @@ impl SettingFate {
     }
 }
 
-/// Settings that were not taken as they are, for one reason.
+/// Settings that were not taken as they are, with one common reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// How they were taken.
+    /// What became of them.
     pub taken: SettingFate,
     /// Their paths in the file, such as `zero_optimization.offload_optimizer`.
     pub settings: Vec<String>,
-    /// Why, or as what.
+    /// Why, or what replaces them.
     pub reason: String,
 }
 
 /// A configuration that has become a spec.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportedSpec {
-    /// Whose it was.
+    /// The framework that it was for.
     pub framework: Framework,
     /// The text of the spec, without comments.
     pub text: String,
     /// The spec, checked.
     pub spec: Spec,
-    /// What was not taken as it is: by how it was taken, then in the order of the file.
+    /// Notes on the settings that were not taken as they are: by their fate, then in the order of the file.
     pub notes: Vec<Note>,
 }
 
 impl ImportedSpec {
-    /// The notes as lines: a heading for each kind, and what it is about below, indented.
+    /// The notes as lines: a heading for each fate, and below it, indented, the settings.
     pub fn remarks(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut before = None;
@@ -120,7 +120,7 @@ impl ImportedSpec {
         lines
     }
 
-    /// The spec as a file, which says where it is from and, in comments, what was not taken as it is.
+    /// The spec as a file, whose comments name its source and the settings that were not taken as they are.
     pub fn file(&self, from: &str) -> String {
         let head = format!("From {from}, a configuration of {}.", self.framework.name());
         let comments = [head].into_iter().chain(self.remarks());
@@ -129,11 +129,11 @@ impl ImportedSpec {
     }
 }
 
-/// Makes a spec of the text of a configuration.
+/// Makes a spec from the text of a configuration.
 ///
 /// # Errors
-/// Every mistake that can be told at once, at its place: Z0154 where the text is not understood, Z0155 for unknown keys, Z0156
-/// for values that a key cannot have, Z0157 where file and options do not determine ranks and batch.
+/// All mistakes that can be found together, each with its place: Z0154 if the text cannot be read, Z0155 for unknown
+/// keys, Z0156 for values that a key cannot have, Z0157 if file and options do not determine ranks and batch.
 pub fn import(text: &str, options: &ImportOptions) -> Result<ImportedSpec, Vec<Diagnostic>> {
     let root = document::read(text).map_err(|problem| vec![*problem])?;
     let framework = framework(&root);

@@ -19,14 +19,13 @@ pub(crate) use inbox::{arriving_bytes, terms_bytes, tied_bytes};
 pub use memory::{Home, Kind, Memory, Region};
 use sizes::RegionSizes;
 
-/// Staging slots for gradients at stages 2 and 3, and for sums over one replica: one is filled while the one before it is
-/// read.
+/// Staging slots for gradients at stages 2 and 3, and for sums over one replica: one is filled while the other is read.
 pub const STAGING_SLOTS: usize = 2;
 
-/// Slots for what leaves for another pipeline stage, in each direction: one is filled while the one before it is read.
+/// Slots for parcels to another pipeline stage, in each direction: one is filled while the other is read.
 pub const OUTGOING_SLOTS: usize = 2;
 
-/// Where a unit lies in the regions that hold something of every unit of a pipeline stage. Flat buffers are in elements.
+/// Where a unit lies in the regions that hold a part of every unit of a pipeline stage. Flat buffers are in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Placement {
     /// The chunk that it belongs to.
@@ -34,25 +33,27 @@ pub struct Placement {
     /// The pipeline stage that the chunk lies on.
     #[serde(rename = "stage")]
     pub pipeline_stage: usize,
-    /// Start of its flat buffer when all flat buffers of the pipeline stage lie one behind the other.
+    /// Start of its flat buffer if all flat buffers of the pipeline stage follow one another.
     pub start: usize,
-    /// Size of its flat buffer: of its parameters, and of their gradients. A tied unit has gradients of its own, as large
+    /// Size of its flat buffer: of its parameters, and of their gradients. A tied unit has its own gradients, as large
     /// as its owner's.
     pub padded: usize,
-    /// Whether the pipeline stage holds parameters under this unit: its own, or a mirror of those of an owner on another.
+    /// Whether the pipeline stage holds parameters for this unit: its own, or a mirror of an owner's on another
+    /// pipeline stage.
     pub holds: bool,
-    /// Start of what it saves for backward: in the slot of its micro-batch, or, where it is recomputed, in that region.
+    /// Start of the values that it saves for backward: in the slot of its micro-batch, or, if it is recomputed, in the
+    /// region of [`Kind::Recomputed`].
     pub saved_bytes: usize,
-    /// Start of its output in the slot of its micro-batch, unless that leaves for another pipeline stage.
+    /// Start of its output in the slot of its micro-batch, unless the output leaves for another pipeline stage.
     pub output_bytes: usize,
-    /// The bucket that its gradients travel in.
+    /// The bucket of its gradients.
     pub bucket: usize,
-    /// Start of its cache in the region of activations, where decoding keeps one.
+    /// Start of its cache in the region of activations during decoding.
     pub cache_bytes: usize,
 }
 
 impl Placement {
-    /// Nothing, nowhere: what a table holds before it is filled.
+    /// An empty entry, for a table that is not yet filled.
     pub(crate) const NONE: Self = Self {
         chunk: 0,
         pipeline_stage: 0,
@@ -70,7 +71,7 @@ impl Placement {
         self.padded / config.mesh.zero
     }
 
-    /// Elements of the part of its flat buffer that one rank sums gradients of.
+    /// Elements of the part of its flat buffer whose gradients one rank sums.
     pub const fn part(&self, config: &Config) -> usize {
         self.padded / config.mesh.data_ranks()
     }
@@ -80,7 +81,7 @@ impl Placement {
 /// through the whole model: bucket 0 holds the last units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Bucket {
-    /// Its first unit in the order of forward, the last to get its gradient.
+    /// Its first unit in the order of forward, which is the last to get its gradient.
     pub first: usize,
     /// Its last unit in the order of forward.
     pub last: usize,
@@ -93,9 +94,9 @@ pub struct Bucket {
     pub elements: usize,
     /// Start of its local gradients in their region.
     pub staging: usize,
-    /// The staging slot that it shares with other buckets, where they do share.
+    /// The staging slot that it shares with other buckets, if buckets share slots.
     pub slot: Option<usize>,
-    /// Start of its sum over one replica in [`Kind::Partial`], where that is a region of its own.
+    /// Start of its sum over one replica in [`Kind::Partial`], if the plan has that region.
     pub partial: usize,
 }
 
@@ -111,7 +112,7 @@ impl Bucket {
     }
 }
 
-/// The tables so far, from which layout and schedule are made.
+/// The tables made so far, from which layout and schedule are computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Tables<'a> {
     /// The configuration.
@@ -141,7 +142,7 @@ impl Tables<'_> {
         self.chunk_of(unit) % self.config.mesh.pipeline
     }
 
-    /// Whether its parameters, if any, lie on its pipeline stage under its own name.
+    /// Whether its pipeline stage holds parameters for it: its own, or a mirror of its owner's.
     pub const fn holds(&self, unit: usize) -> bool {
         self.padded(unit) > 0 && (!self.units[unit].is_tied(unit) || self.is_mirror(unit))
     }
@@ -152,8 +153,8 @@ impl Tables<'_> {
         source != unit && self.pipeline_stage_of(source) != self.pipeline_stage_of(unit)
     }
 
-    /// Elements of its flat buffer, and of that of its gradients: its parameters, padded so that every part of it is as long
-    /// as the others and ends on a whole line. Gradients are summed by parts, one for each rank with data of its own.
+    /// Elements of its flat buffer, and of that of its gradients: its parameters, padded so that all parts have the
+    /// same length and end on whole lines. Gradients are summed in parts, one for each rank with data of its own.
     pub const fn padded(&self, unit: usize) -> usize {
         let parts = self.config.mesh.data_ranks();
         round_up(self.units[self.units[unit].source].params, parts * self.config.device.alignment())
@@ -165,14 +166,15 @@ impl Tables<'_> {
         if owner < last && self.units[last].source == owner { Some(last) } else { None }
     }
 
-    /// Whether the optimizer makes matrices of a unit orthogonal. What it updates these by is its direction: the whole of it is
-    /// needed wherever some of it is updated.
+    /// Whether the optimizer makes matrices of a unit orthogonal. It updates them by their directions, which are needed
+    /// whole wherever a part of them is updated.
     pub const fn is_orthogonalized(&self, unit: usize) -> bool {
         let Unit { params, matrices, .. } = &self.units[unit];
         self.config.optimizer.orthogonalizes() && *params > 0 && !matrices.are_none()
     }
 
-    /// Whether a spread of its bucket along an axis takes a unit: of sums all, of directions those that there are.
+    /// Whether a spread of its bucket along an axis includes a unit. A spread of sums includes all units, and one of
+    /// directions those that have some.
     pub const fn is_spread(&self, unit: usize, axis: Axis) -> bool {
         let of_directions = self.config.spreads_directions(axis);
         self.padded(unit) > 0 && (!of_directions || self.is_orthogonalized(unit))
@@ -192,7 +194,7 @@ impl Tables<'_> {
         elements
     }
 
-    /// Micro-batches whose activations a pipeline stage keeps at one time, counted in chunks.
+    /// The most activations that a pipeline stage keeps at one time, counted in chunks of micro-batches.
     pub const fn activation_slots(&self, pipeline: usize) -> usize {
         Turns { config: self.config, pass: Pass::Train, pipeline }.in_flight()
     }
@@ -204,12 +206,12 @@ impl Tables<'_> {
 }
 
 impl Bucket {
-    /// Nothing, nowhere: what a table holds before it is filled.
+    /// An empty entry, for a table that is not yet filled.
     pub(crate) const NONE: Self =
         Self { first: 0, last: 0, pipeline_stage: 0, start: 0, elements: 0, staging: 0, slot: None, partial: 0 };
 
-    /// The bucket whose last unit is `last`: units before it in its chunk join while all fit in `bucket_bytes`. A tied unit
-    /// stays alone, as its gradients go to its owner.
+    /// The bucket whose last unit is `last`. Units before it in its chunk join while all fit in `bucket_bytes`. A tied
+    /// unit stays alone, because its gradients go to its owner.
     pub(crate) const fn ending_at(tables: &Tables, last: usize) -> Self {
         let chunk = tables.chunks[tables.chunk_of(last)];
         let (mut first, mut elements) = (last, tables.padded(last));
@@ -262,7 +264,7 @@ const fn fill_staging(tables: &Tables, pipeline: usize, out: &mut [Bucket]) {
             bucket.start = start;
             bucket.staging = if tables.config.shards_gradients() { 0 } else { start };
             if bucket.elements > 0 {
-                // Buckets take turns, so that one is filled while the one before it travels.
+                // Buckets take turns, so that one is filled while the one before it is sent.
                 bucket.partial = staged % STAGING_SLOTS * (sizes.bucket_max / tables.config.mesh.zero);
                 if tables.config.shards_gradients() {
                     let slot = staged % sizes.staging_slots;
@@ -291,7 +293,7 @@ pub const fn fill_placements(tables: &Tables, out: &mut [Placement]) {
     }
 }
 
-/// Places the units of a chunk, whose flat buffers begin at `start`; gives where they end.
+/// Places the units of a chunk, whose flat buffers begin at `start`, and returns where they end.
 const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [Placement]) -> usize {
     let Chunk { first, end } = tables.chunks[chunk];
     let mut activation = entering_bytes(tables, chunk);
@@ -324,7 +326,7 @@ const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [
     start
 }
 
-/// Bytes at the start of a slot for activations: what enters the chunk, and the targets behind it where it ends the
+/// Bytes at the start of a slot for activations: the input of the chunk, and after it the targets if the chunk ends the
 /// model.
 pub(crate) const fn entering_bytes(tables: &Tables, chunk: usize) -> usize {
     let input = tables.config.whole_lines(tables.units[tables.chunks[chunk].first].input_bytes);

@@ -2,10 +2,10 @@
 //! traffic, all of it constant. No clock, no threads, no environment, no files.
 //!
 //! How data flows: the text of a [`spec`] is parsed and checked into a [`Config`]. The sizes of [`Unit`]s and the
-//! config give the layout in [`Tables`]; both give the schedule of [`Op`]s, which [`mod@check`] walks with rules of its own. A
-//! [`Plan`] holds the tables. [`prove`] compares those of all ranks with one another; [`Traffic`], [`mod@simulate`] and
-//! [`Report`] read them, and tests compare them with published figures. What sizes decide is a `const fn`: the compiler
-//! runs it for [`static_plan!`], and [`PlanBuf`] runs the same at run time.
+//! config give the layout in [`Tables`]; both give the schedule of [`Op`]s, which [`mod@check`] walks with its own
+//! rules. A [`Plan`] holds the tables. [`prove`] compares those of all ranks with one another; [`Traffic`],
+//! [`mod@simulate`] and [`Report`] read them, and tests compare them with published figures. Whatever depends on sizes
+//! is a `const fn`: the compiler runs it for [`static_plan!`], and [`PlanBuf`] runs the same functions at run time.
 
 #![forbid(unsafe_code)]
 

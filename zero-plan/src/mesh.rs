@@ -1,4 +1,4 @@
-//! Mesh: the ranks as a grid of axes, where each of them lies in it, and which axes cross nodes. Never rejects a mesh.
+//! Mesh: the ranks as a grid of axes, their places in it, and the axes that cross nodes. Never rejects a mesh.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,15 +7,14 @@ use serde::{Deserialize, Serialize};
 pub enum Axis {
     /// Ranks that share one copy of the sharded states.
     Zero,
-    /// Copies of it, each with data of its own.
+    /// Copies of these states, each with its own data.
     Replica,
     /// Parts of the model, one after another.
     Pipeline,
 }
 
 impl Axis {
-    /// All axes, in the order in which ranks are numbered unless another is asked for: along the first they are
-    /// consecutive.
+    /// All axes, in the default order of rank numbers, which are consecutive along the first axis.
     pub const ALL: [Axis; 3] = [Axis::Zero, Axis::Replica, Axis::Pipeline];
 
     /// Its name in specs and reports.
@@ -42,7 +41,7 @@ pub struct Coordinates {
 /// The ranks of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Mesh {
-    /// Nodes. Each has as many ranks as any other, and their numbers are consecutive.
+    /// Nodes. All have the same number of ranks, and the ranks of a node have consecutive numbers.
     pub nodes: usize,
     /// Ranks along `zero`.
     pub zero: usize,
@@ -50,7 +49,7 @@ pub struct Mesh {
     pub replica: usize,
     /// Ranks along `pipeline`.
     pub pipeline: usize,
-    /// Each axis once: rank numbers are consecutive along the first, and farthest apart along the last.
+    /// Each axis once. Rank numbers are consecutive along the first axis, and farthest apart along the last.
     pub order: [Axis; 3],
 }
 
@@ -70,7 +69,7 @@ impl Mesh {
         self.ranks() / self.nodes
     }
 
-    /// Ranks with data of their own: along `zero` and `replica` together.
+    /// Ranks with their own data: those along `zero` and `replica` together.
     pub const fn data_ranks(&self) -> usize {
         self.zero * self.replica
     }
@@ -84,7 +83,7 @@ impl Mesh {
         }
     }
 
-    /// Parts of a flat buffer, of which each rank has one to sum along an axis: a sum along `replica` is of a shard along `zero`.
+    /// Parts of a flat buffer, of which each rank sums one along an axis. Along `replica` these are parts of shards.
     pub const fn summed_parts(&self, axis: Axis) -> usize {
         match axis {
             Axis::Zero => self.zero,
@@ -115,7 +114,7 @@ impl Mesh {
         }
     }
 
-    /// The rank that lies there.
+    /// The rank at these coordinates.
     pub const fn rank(&self, at: Coordinates) -> usize {
         at.zero * self.stride(Axis::Zero)
             + at.replica * self.stride(Axis::Replica)
@@ -127,8 +126,8 @@ impl Mesh {
         rank / self.ranks_per_node()
     }
 
-    /// Ranks of a node that differ in this axis alone, if that is the same number everywhere and they follow one another
-    /// along it.
+    /// Ranks of a node that differ in this axis alone, if this number is the same everywhere and they follow one
+    /// another along the axis.
     pub const fn per_node(&self, axis: Axis) -> Option<usize> {
         let (stride, len, each) = (self.stride(axis), self.len(axis), self.ranks_per_node());
         if each % (stride * len) == 0 {
@@ -145,8 +144,8 @@ impl Mesh {
     /// Whether ranks that differ in this axis alone may be on different nodes.
     pub const fn crosses_nodes(&self, axis: Axis) -> bool {
         let len = self.len(axis);
-        // Ranks that differ in this axis and in faster ones follow one another, and a node that begins among them separates two
-        // that differ in this axis alone.
+        // Ranks that differ only in this axis and in faster ones have consecutive numbers. If a node begins among them,
+        // it separates two that differ in this axis alone.
         len > 1 && !self.ranks_per_node().is_multiple_of(self.stride(axis) * len)
     }
 }
@@ -161,7 +160,7 @@ impl Coordinates {
         }
     }
 
-    /// Those of the rank at another place along an axis.
+    /// The coordinates of the rank at another place along an axis.
     pub const fn with(self, axis: Axis, index: usize) -> Self {
         match axis {
             Axis::Zero => Self { zero: index, ..self },
@@ -170,12 +169,12 @@ impl Coordinates {
         }
     }
 
-    /// Its number among the ranks with data of their own, counted replica by replica.
+    /// Its number among the ranks with their own data, counted replica by replica.
     pub const fn data_rank(&self, mesh: &Mesh) -> usize {
         self.replica * mesh.zero + self.zero
     }
 
-    /// Which of [`Mesh::summed_parts`] this rank sums.
+    /// The one of [`Mesh::summed_parts`] that this rank sums.
     pub const fn summed_part(&self, mesh: &Mesh, axis: Axis) -> usize {
         match axis {
             Axis::Zero => self.zero,

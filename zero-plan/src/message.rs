@@ -58,7 +58,7 @@ impl Message {
     pub const fn as_str(&self) -> &str {
         match core::str::from_utf8(self.buffer.split_at(self.len).0) {
             Ok(text) => text,
-            // Only a cut in the middle of a character leads here, and the texts of this crate are short ASCII.
+            // Only a cut in the middle of a character leads here, but the texts of this crate are short ASCII.
             Err(_) => "message too long",
         }
     }

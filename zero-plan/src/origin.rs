@@ -1,6 +1,5 @@
-//! Origin: where the values of a configuration come from, so that an error in a constant can say it: the file or
-//! attribute and the place in it, or that a value is a default. Never part of a plan: where keys are written does not
-//! change it.
+//! Origin: where the values of a configuration come from, so that an error in a constant can name it: the place in a
+//! file or attribute, or that a value is a default. Never part of a plan, which does not depend on such places.
 
 use crate::config::is_same_text;
 use crate::message::Message;
@@ -33,7 +32,7 @@ pub enum Source {
     File(&'static str),
 }
 
-/// A key that is given, and so not at its default.
+/// A key that is given, so it is not at its default.
 #[derive(Clone, Copy, Debug)]
 pub struct Given {
     /// One of [`NAMED`].
@@ -59,8 +58,8 @@ impl Origin {
     /// The origin of a configuration that does not come from a spec.
     pub const UNKNOWN: Self = Self { source: Source::Unknown, given: &[] };
 
-    /// Appends a line that says where the key at `path` is given, or that it is at its default. Appends nothing where
-    /// the source is unknown.
+    /// Appends a line that says where the key at `path` is given, or that it is at its default. Appends nothing if the
+    /// source is unknown.
     pub const fn tell(&self, message: Message, path: &str, default: &str) -> Message {
         if let Source::Unknown = self.source {
             return message;
@@ -89,8 +88,8 @@ impl Origin {
         self.tell(message, path, Message::new().number(default).as_str())
     }
 
-    /// What the key at `path` is called where it is written. Of a spec, only keys of `mesh` are called by their whole
-    /// path: the names of the others say enough.
+    /// The name of the key at `path` in its source. In a spec, only keys of `mesh` have their whole path, because the
+    /// names of the others are clear enough.
     pub const fn name(&self, path: &'_ str) -> &'static str {
         let mut i = 0;
         while i < KEYS.len() {
@@ -104,8 +103,7 @@ impl Origin {
         panic!("a key without an option")
     }
 
-    /// Begins a hint of what to write for keys of a section: `zero: (` in a spec, and in an attribute, which has no
-    /// sections, only the quote.
+    /// Begins a hint of what to write for keys of a section: a quote and, in a spec, `zero: (`.
     pub const fn section(&self, message: Message, section: &str) -> Message {
         match self.source {
             Source::Attribute => message.text("`"),

@@ -1,5 +1,5 @@
-//! Picture: all that is drawn of a plan, as numbers and texts: mesh, schedule on an axis of time, memory over time, traffic, and
-//! the lines of the spec that decide them. Only sums up; never draws, and never changes a plan.
+//! Picture: everything that is drawn of a plan, as numbers and texts: mesh, schedule over time, memory over time,
+//! traffic, and the lines of the spec that decide them. Only summarizes; never draws, and never changes a plan.
 
 mod explain;
 mod flights;
@@ -26,10 +26,10 @@ pub use ops::{About, Class, OpColumns, OpVerb, TimePart, WaitPicture};
 pub use source::{KeyPicture, SourcePicture};
 pub use traffic::TrafficPart;
 
-/// The shape of a picture as JSON. It changes where a reader of the shape before would go wrong.
+/// The shape of a picture as JSON. Its number changes if a reader of the earlier shape would go wrong.
 pub const FORMAT: &str = "zero-picture-2";
 
-/// What the axis of time counts.
+/// The unit of the axis of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum TimeAxis {
     /// Nanoseconds on a machine.
@@ -55,9 +55,9 @@ impl TimeAxis {
 pub struct Timed<'a> {
     /// When.
     pub timeline: &'a Timeline,
-    /// What its times count.
+    /// The unit of its times.
     pub clock: TimeAxis,
-    /// The machine; none where times are operations.
+    /// The machine; none if times are operations.
     pub hardware: Option<&'a str>,
     /// Memory that a rank may take there, in bytes.
     pub memory_bytes: Option<usize>,
@@ -72,15 +72,15 @@ pub struct Picture {
     pub model: String,
     /// Its parameters.
     pub params: usize,
-    /// Model, batch and widths in words, as reports begin.
+    /// Model, batch and widths in words, as at the beginning of a report.
     pub summary: Vec<String>,
     /// The unit of time.
     pub clock: TimeAxis,
-    /// The machine that times are of.
+    /// The machine whose times these are.
     pub hardware: Option<String>,
     /// How long a step takes.
     pub end: u64,
-    /// Gathers ahead of computation, where the plan gathers parameters for use.
+    /// Gathers ahead of computation, if the plan gathers parameters for use.
     pub prefetch: Option<usize>,
     /// ZeRO stage.
     pub stage: u8,
@@ -88,19 +88,19 @@ pub struct Picture {
     pub micro_batches: usize,
     /// Tokens of a step of all ranks.
     pub tokens: usize,
-    /// Which ranks there are.
+    /// The ranks.
     pub mesh: MeshPicture,
     /// The units, in the order of forward.
     pub units: Vec<UnitPicture>,
     /// The buckets, in the order of backward.
     pub buckets: Vec<BucketPicture>,
-    /// What ops do; [`OpColumns::verb`] has indices of these.
+    /// The kinds of ops; [`OpColumns::verb`] has indices of these.
     pub verbs: Vec<OpVerb>,
     /// Kinds of memory, by [`crate::Kind::ALL`].
     pub kinds: Vec<KindPicture>,
-    /// What a rank takes outside its arena, at most.
+    /// The most that a rank takes outside its arena.
     pub outside_bytes: usize,
-    /// What a rank may take at most, each with its name.
+    /// Limits of the memory of a rank, each with its name.
     pub limits: Vec<(&'static str, usize)>,
     /// The pipeline stages: all ranks of one do the same.
     pub pipeline_stages: Vec<PipelineStagePicture>,
@@ -113,7 +113,7 @@ pub struct Picture {
 pub struct UnitPicture {
     /// Its name.
     pub name: String,
-    /// Parameters of its own.
+    /// Its own parameters.
     pub params: usize,
     /// Operations of a forward pass over one micro-batch.
     pub operations: usize,
@@ -134,20 +134,20 @@ pub struct BucketPicture {
     pub bytes: usize,
 }
 
-/// What all ranks of a pipeline stage hold and do.
+/// The memory, ops and traffic of each rank of a pipeline stage.
 #[derive(Clone, Debug, Serialize)]
 pub struct PipelineStagePicture {
     /// Its units, such as `embed, blocks[0..2]`.
     pub units: String,
-    /// Its ops, in order.
+    /// Its ops, in order of the schedule.
     pub ops: OpColumns,
-    /// What travels.
+    /// The transfers.
     pub flights: Flights,
     /// The parts of the step, which add up to it.
     pub time: Vec<TimePart>,
-    /// What a rank holds.
+    /// The memory of a rank.
     pub memory: MemoryPicture,
-    /// What a rank sends in a step.
+    /// The bytes that a rank sends in a step.
     pub traffic: Vec<TrafficPart>,
 }
 
@@ -195,12 +195,12 @@ impl Picture {
     }
 }
 
-/// What ranks compute on and what connects them, which the hardware may decide in place of the spec.
+/// The device and transport, which the hardware may decide in place of the spec.
 fn runs_by(config: &Config) -> String {
     format!("here with device {:?}, transport {:?}", config.device, config.transport)
 }
 
-/// A line of a report that may have been wrapped; what belongs to the types of numbers stands on a line of its own there.
+/// A line of a report that may have been wrapped. Additions to the widths of numbers stand on their own lines there.
 fn on_one_line(line: &str) -> String {
     let between = if line.starts_with("precision") { "; " } else { " " };
     line.lines().map(str::trim).collect::<Vec<_>>().join(between)

@@ -1,5 +1,5 @@
-//! Pipeline: which units lie on which pipeline stage, and the order in which a pipeline stage works through chunks and
-//! micro-batches. Knows nothing of parameters, gradients or memory.
+//! Pipeline: the pipeline stage of each unit, and the order in which a pipeline stage works through chunks and
+//! micro-batches. Knows nothing about parameters, gradients or memory.
 
 use serde::Serialize;
 
@@ -22,12 +22,12 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Nothing: what a table holds before it is filled.
+    /// An empty chunk, which tables hold before they are filled.
     pub(crate) const NONE: Self = Self { first: 0, end: 0 };
 }
 
-/// Operations that a step spends on a unit: for each micro-batch a forward pass and a backward pass, which does twice
-/// the work, and an update of its parameters.
+/// Operations that a step spends on a unit: for each micro-batch a forward pass, and a backward pass with twice the
+/// operations; and one update of its parameters.
 pub const fn cost(config: &Config, unit: &Unit) -> usize {
     3 * unit.operations * config.micro_batches + UPDATE_OPERATIONS * unit.params
 }
@@ -49,7 +49,7 @@ pub const fn fill_chunks(config: &Config, units: &[Unit], out: &mut [Chunk]) {
     }
 }
 
-/// Stops the build where the units cannot be placed on the pipeline as the configuration says.
+/// Stops the build if the units cannot be placed on the pipeline as the configuration says.
 ///
 /// # Panics
 /// Z0206.
@@ -139,7 +139,7 @@ const fn chunks_needed(config: &Config, units: &[Unit], most: usize) -> usize {
     chunks
 }
 
-/// Where a chunk ends that begins at `first`, costs at most `most`, and leaves at least one unit to each chunk after
+/// The end of a chunk that begins at `first`, costs at most `most`, and leaves at least one unit to each chunk after
 /// it.
 const fn balanced_end(config: &Config, units: &[Unit], first: usize, chunks_after: usize, most: usize) -> usize {
     let (mut end, mut spent) = (first + 1, cost(config, &units[first]));
@@ -159,14 +159,14 @@ pub enum Pass {
     Evaluate,
 }
 
-/// One chunk of one micro-batch, forward or back.
+/// One chunk of one micro-batch, forward or backward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The chunk, of all chunks of the model.
     pub chunk: usize,
     /// The micro-batch.
     pub micro_batch: usize,
-    /// Whether it goes back.
+    /// Whether it is backward.
     pub backward: bool,
 }
 
@@ -182,7 +182,7 @@ pub struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Forward turns of a pass, which has as many backward turns if it trains.
+    /// Forward turns of a pass. A training pass has as many backward turns.
     const fn forwards(&self) -> usize {
         match self.pass {
             Pass::Train => self.config.micro_batches * self.config.chunks_per_rank(),
@@ -211,8 +211,8 @@ impl Turns<'_> {
         if turns < self.forwards() { turns } else { self.forwards() }
     }
 
-    /// The most forward turns whose backward turn is still to come. This pipeline stage needs that many slots for
-    /// activations.
+    /// The largest number of forward turns whose backward turn is still to come. This pipeline stage needs that many
+    /// slots for activations.
     pub const fn in_flight(&self) -> usize {
         match self.pass {
             Pass::Evaluate => 1,
@@ -222,7 +222,7 @@ impl Turns<'_> {
     }
 
     /// The turn at `position`: forward turns until the pipeline is full, then forward and backward turns in
-    /// alternation, then the backward turns that are left. In each chunk micro-batches come in their order, so that
+    /// alternation, then the remaining backward turns. Each chunk works on micro-batches in their order, so that
     /// gradients are summed in that order.
     pub const fn at(&self, position: usize) -> Turn {
         let (warm_up, forwards) = (self.warm_up(), self.forwards());
@@ -243,7 +243,7 @@ impl Turns<'_> {
         }
     }
 
-    /// The `nth` forward or backward turn. Each chunk works on as many micro-batches as there are pipeline stages, then
+    /// The `nth` forward or backward turn. A chunk works on as many micro-batches as there are pipeline stages, before
     /// the next chunk follows.
     const fn nth(&self, nth: usize, backward: bool) -> Turn {
         let pipeline_stages = self.config.mesh.pipeline;

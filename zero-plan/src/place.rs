@@ -1,5 +1,5 @@
-//! Place: where the bytes lie that an op reads and writes. The one module that adds offsets: engine, transport, checks and
-//! proofs all ask it. Never knows the order of a step; what the ops before one decide is a [`Position`].
+//! Place: the places of the bytes that an op reads and writes. The only module that adds offsets: engine, transport,
+//! checks and proofs all ask it. Never knows the order of a step; a [`Position`] holds what earlier ops have decided.
 
 mod access;
 mod arrival;
@@ -16,8 +16,8 @@ use crate::plan::Plan;
 use crate::schedule::Parcel;
 use crate::unit::Unit;
 
-/// A stretch of a region of one rank's arena. What ranks hold in common is one region, which begins with the share of the
-/// first of them.
+/// A stretch of a region of one rank's arena. Memory that ranks hold in common is one region, which begins with the
+/// share of the first of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The region.
@@ -35,7 +35,7 @@ impl Place {
         Self { offset_bytes: self.offset_bytes + index * len_bytes, len_bytes, ..self }
     }
 
-    /// `len_bytes` from `start_bytes` on.
+    /// The `len_bytes` that begin at `start_bytes`.
     pub const fn cut(self, start_bytes: usize, len_bytes: usize) -> Self {
         assert!(start_bytes + len_bytes <= self.len_bytes, "a cut beyond the place");
         Self { offset_bytes: self.offset_bytes + start_bytes, len_bytes, ..self }
@@ -75,16 +75,16 @@ impl Stretch {
     }
 }
 
-/// A number that there is of every parameter, with a place of its own. A checkpoint of a run consists of these.
+/// A number that every parameter has, with its own place. A checkpoint of a run consists of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// The numbers that layers compute with.
     Parameters,
-    /// What the optimizer updates, where that is a copy of its own.
+    /// The numbers that the optimizer updates, if they are a separate copy.
     Master,
-    /// AdamW's mean of gradients; of matrices that are made orthogonal, Muon's momentum.
+    /// AdamW's mean of gradients; for matrices that are made orthogonal, Muon's momentum.
     FirstMoment,
-    /// AdamW's mean of their squares; of matrices that are made orthogonal, 0.
+    /// AdamW's mean of their squares; for matrices that are made orthogonal, 0.
     SecondMoment,
 }
 
@@ -102,8 +102,8 @@ pub struct Places<'a> {
     pub memory: &'a Memory,
     /// Where the rank lies in the mesh.
     pub at: Coordinates,
-    /// Whether these are the places of a decoding walk: in it no activations are kept, and units take turns with one place
-    /// for what they save and two for what passes between them.
+    /// Whether these are the places of a decoding walk. It keeps no activations: units take turns with one place for
+    /// saved values, and with two for the values that pass between them.
     pub is_decoding: bool,
 }
 
@@ -115,33 +115,33 @@ impl<'a> Plan<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// The same in a decoding walk. A model that caches nothing has the places of an evaluation there.
+    /// The same in a decoding walk. If the model caches nothing, these are the places of an evaluation.
     pub const fn decoding(self) -> Self {
         Self { is_decoding: self.memory.decoding.boundary_bytes > 0, ..self }
     }
 
-    /// The coordinates of the first of the ranks that this one holds something in common with.
+    /// The coordinates of the first of the ranks that hold memory in common with this one.
     pub const fn first_in_common(&self) -> Coordinates {
         let ranks = self.tables.config.in_common();
         Coordinates { zero: self.at.zero / ranks * ranks, ..self.at }
     }
 
-    /// The same of another rank of the pipeline stage.
+    /// The places of another rank of the pipeline stage.
     pub const fn along(self, axis: Axis, index: usize) -> Self {
         assert!(!matches!(axis, Axis::Pipeline), "another pipeline stage has another arena");
         Self { at: self.at.with(axis, index), ..self }
     }
 
-    /// The mate from which this rank copies what the one at `index` along an axis has, as that mate takes it for both: none where
-    /// this rank takes it by itself, or reaches its owner.
+    /// The mate that takes the bytes of the rank at `index` along an axis for this rank too, so that it copies them
+    /// from that mate. None if this rank takes them itself, or reaches their owner.
     pub const fn taker_of(self, axis: Axis, index: usize) -> Option<Self> {
         let own = self.at.along(axis);
         let taker = self.tables.config.taker(axis, own, index);
         if taker == own || taker == index { None } else { Some(self.along(axis, taker)) }
     }
 
-    /// Where a gather into `slot` finds the shard of a unit's parameters that the rank at `zero` has: in whose memory, and at
-    /// which place of it. Numbers there are as parameters are stored.
+    /// Where a gather into `slot` finds the shard of a unit's parameters that the rank at `zero` has: the rank in whose
+    /// memory it lies, and its place there. Its numbers have the width in which parameters are stored.
     pub const fn gathered_from(self, unit: usize, zero: usize, slot: usize) -> (Self, Place) {
         let config = self.tables.config;
         match self.taker_of(Axis::Zero, zero) {
@@ -164,7 +164,7 @@ impl<'a> Places<'a> {
         &self.tables.placements[unit]
     }
 
-    /// Bytes of a region that this rank can reach under its coordinates: its share, or all that ranks hold in common.
+    /// Bytes of a region that this rank can address as its own: its share, or all the memory that ranks hold in common.
     pub const fn region_bytes(&self, region: Kind) -> usize {
         let region = self.memory.region(region);
         match region.home {
@@ -173,21 +173,21 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// A place of so many elements of the width of its region, or of so many bytes if the region has no single width.
+    /// A place, with start and length in elements of its region's width, or in bytes if the region has no single width.
     const fn place(&self, region: Kind, start: usize, len: usize) -> Place {
         let config = self.tables.config;
         Place { region, offset_bytes: region.bytes(config, start), len_bytes: region.bytes(config, len) }
     }
 }
 
-/// Parameters and what belongs to each of them.
+/// Parameters and their states.
 impl Places<'_> {
-    /// The unit under which this pipeline stage holds the parameters that `unit` takes: itself, or its owner.
+    /// The unit under which this pipeline stage holds the parameters of `unit`: itself, or its owner.
     pub const fn holder(&self, unit: usize) -> usize {
         if self.placement(unit).holds { unit } else { self.unit(unit).source }
     }
 
-    /// A unit's whole flat buffer in the region of parameters: replicated, or in common.
+    /// A unit's whole flat buffer in the region of parameters, which is replicated or in common.
     pub const fn flat(&self, unit: usize) -> Place {
         self.place(Kind::Parameters, self.placement(unit).start, self.placement(unit).padded)
     }
@@ -213,13 +213,13 @@ impl Places<'_> {
         self.place(Kind::Gathered, start, placement.padded)
     }
 
-    /// This rank's share of a unit's flat buffer, where it is sharded along `zero`.
+    /// This rank's share of a unit's flat buffer, when it is sharded along `zero`.
     pub const fn shared_out(&self, unit: usize) -> Stretch {
         let len = self.placement(unit).padded / self.tables.config.mesh.zero;
         Stretch { start: self.at.zero * len, len }
     }
 
-    /// The stretch of a unit's flat buffer whose gradients this rank sums: its share is cut once more among the replicas.
+    /// The stretch of a unit's flat buffer whose gradients this rank sums: its share is divided among the replicas.
     pub const fn summed(&self, unit: usize) -> Stretch {
         let mesh = &self.tables.config.mesh;
         let len = self.placement(unit).padded / mesh.data_ranks();
@@ -239,13 +239,13 @@ impl Places<'_> {
         if self.tables.config.shards_optimizer() { self.shard(unit) } else { self.flat(unit) }
     }
 
-    /// The gradient sums that it updates them by. Where matrices are made orthogonal, momentum puts their direction there.
+    /// The gradient sums that it updates them by. For matrices that are made orthogonal, these become directions.
     pub const fn sums(&self, unit: usize) -> Place {
         if self.tables.config.shards_optimizer() { self.reduced(unit) } else { self.local_gradients(unit) }
     }
 
-    /// A state of what this rank owns of a unit, and which stretch of the flat buffer it is; none where there is no such
-    /// state. Of parameters it is all that the rank stores.
+    /// The stretch of a unit's flat buffer for which this rank has a state, and the place of that state; none if there
+    /// is no such state. For parameters, it is all that the rank stores.
     pub const fn state(&self, state: State, unit: usize) -> Option<(Stretch, Place)> {
         let config = self.tables.config;
         let placement = self.placement(unit);
@@ -272,15 +272,15 @@ impl Places<'_> {
             }
             _ => return None,
         };
-        // A mirror has parameters, and its owner all else.
+        // A mirror has only parameters; its owner has all other states.
         if self.unit(unit).params > 0 { Some((owned, place)) } else { None }
     }
 
-    /// The stretch of a state of a unit that this rank writes to a checkpoint, and its place. All ranks
-    /// together write every element once: that whose gradients this rank sums, of all that it stores.
+    /// The stretch of a state of a unit that this rank writes to a checkpoint, and its place. A rank writes the
+    /// elements whose gradients it sums, so that all ranks together write every element once.
     pub const fn checkpointed(&self, state: State, unit: usize) -> Option<(Stretch, Place)> {
         if self.unit(unit).params == 0 {
-            // The owner writes what a mirror has.
+            // The owner writes the parameters of a mirror.
             return None;
         }
         let Some((stored, place)) = self.state(state, unit) else { return None };
@@ -288,14 +288,14 @@ impl Places<'_> {
         Some((saved, place.cut((saved.start - stored.start) * element, saved.len * element)))
     }
 
-    /// Bytes of all that this rank writes to a checkpoint.
+    /// All bytes that this rank writes to a checkpoint.
     pub fn checkpoint_bytes(&self) -> usize {
         let pairs =
             State::ALL.into_iter().flat_map(|state| (0..self.tables.units.len()).map(move |unit| (state, unit)));
         pairs.filter_map(|(state, unit)| self.checkpointed(state, unit)).map(|(_, place)| place.len_bytes).sum()
     }
 
-    /// Where a copy of that lies while it is written: state by state, and in each one unit after another.
+    /// The place of its copy while it is written: state by state, and in each state unit by unit.
     pub const fn snapshot(&self, state: State, unit: usize) -> Option<Place> {
         let config = self.tables.config;
         let Some((_, place)) = self.checkpointed(state, unit) else { return None };
@@ -316,14 +316,14 @@ impl Places<'_> {
 
 /// Gradients of parameters.
 impl Places<'_> {
-    /// The gradients of a unit by this rank's own micro-batches.
+    /// The gradients of a unit from this rank's own micro-batches.
     pub const fn local_gradients(&self, unit: usize) -> Place {
         let placement = self.placement(unit);
         let bucket = &self.tables.buckets[placement.bucket];
         self.place(Kind::Gradients, bucket.staging + placement.start - bucket.start, placement.padded)
     }
 
-    /// Those of the unit in backward, before they are narrowed.
+    /// The gradients of the unit in backward, before they are narrowed.
     pub const fn wide_gradients(&self, unit: usize) -> Place {
         self.place(Kind::UnitGradients, 0, self.placement(unit).padded)
     }
@@ -333,7 +333,7 @@ impl Places<'_> {
         self.local_gradients(unit).share(zero, self.tables.config.mesh.zero)
     }
 
-    /// This rank's shard of a unit's gradients, summed over all ranks with data of their own.
+    /// This rank's shard of a unit's gradients, summed over all ranks with their own data.
     pub const fn reduced(&self, unit: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         if config.reduces_in_place() {
@@ -343,7 +343,7 @@ impl Places<'_> {
         self.place(Kind::Reduced, placement.start / zero, placement.padded / zero)
     }
 
-    /// The same shard, summed over its replica: where the whole sum lies, unless replicas have still to add to it.
+    /// The same shard, summed over its replica. Lies where the whole sum does, unless replicas still have to be added.
     pub const fn partial(&self, unit: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         if !config.has_partials() {
@@ -354,8 +354,9 @@ impl Places<'_> {
         self.place(Kind::Partial, start, placement.padded / zero)
     }
 
-    /// The sum of a unit that a spread gives this rank from the one at `index` along an axis: in whose memory it is found,
-    /// at which place of it, and where it is to lie here. Replicas give the parts of this rank's shard, others their shards.
+    /// The sum of a unit that a spread gives this rank from the rank at `index` along an axis: the rank in whose memory
+    /// it is found, its place there, and its place here. Replicas give parts of this rank's shard, ranks along `zero`
+    /// their shards.
     pub const fn spread_from(self, unit: usize, axis: Axis, index: usize) -> (Self, Place, Place) {
         let to = self.spread_to(unit, axis, index);
         match (axis, self.taker_of(axis, index)) {
@@ -394,13 +395,14 @@ impl Places<'_> {
         self.in_slot(slot, 0, self.memory.activation_slot_bytes)
     }
 
-    /// One of the two places that units take turns with in a decoding walk: what a unit gives, the next one takes.
+    /// One of the two places that units take turns with in a decoding walk: a unit writes its output to one, and the
+    /// next unit reads it there.
     const fn in_turn(&self, turn: usize, len: usize) -> Place {
         let decoding = &self.memory.decoding;
         self.place(Kind::Activations, decoding.saved_bytes + turn % 2 * decoding.boundary_bytes, len)
     }
 
-    /// What decoding keeps of the earlier tokens of a sequence for a unit, from one walk to the next.
+    /// The cache of a unit, in which decoding keeps the earlier tokens of a sequence from one walk to the next.
     pub const fn cache(&self, unit: usize) -> Place {
         self.place(Kind::Activations, self.placement(unit).cache_bytes, self.unit(unit).cache_bytes)
     }
@@ -414,7 +416,7 @@ impl Places<'_> {
         self.in_slot(slot, start, self.unit(unit).input_bytes)
     }
 
-    /// The targets, which are to be predicted, in a slot of the chunk that ends the model: after the chunk's input.
+    /// The targets, which are to be predicted, in a slot of the model's last chunk, after the chunk's input.
     pub const fn targets(&self, slot: usize) -> Place {
         let first = self.tables.chunks[self.tables.chunks.len() - 1].first;
         let targets = self.unit(self.tables.units.len() - 1).targets_bytes;
@@ -432,7 +434,7 @@ impl Places<'_> {
         self.in_slot(slot, self.placement(unit).output_bytes, self.unit(unit).output_bytes)
     }
 
-    /// What a unit saves for its backward.
+    /// The values that a unit saves for its backward.
     pub const fn saved(&self, unit: usize, slot: usize) -> Place {
         let saved = self.unit(unit).saved_bytes;
         if self.is_decoding {
@@ -444,7 +446,7 @@ impl Places<'_> {
         self.in_slot(slot, self.placement(unit).saved_bytes, saved)
     }
 
-    /// The output of a unit that runs forward a second time, which only repeats the first: after what it saves.
+    /// The output of a unit that runs forward a second time, after its saved values. It only repeats the first output.
     pub const fn output_again(&self, unit: usize) -> Place {
         let Unit { saved_bytes, output_bytes, .. } = *self.unit(unit);
         let start = self.placement(unit).saved_bytes + self.tables.config.whole_lines(saved_bytes);
@@ -457,7 +459,7 @@ impl Places<'_> {
         self.place(Kind::ActivationGradients, unit % 2 * half, self.unit(unit).output_bytes)
     }
 
-    /// The gradient of a unit's input: for the unit before it, or to leave from slot `outgoing`. None where nobody needs it.
+    /// The gradient of a unit's input: for the unit before it, or to leave from slot `outgoing`. Unit 0 has none.
     pub const fn input_gradient(&self, unit: usize, outgoing: usize) -> Option<Place> {
         if unit == 0 {
             None
@@ -478,25 +480,25 @@ impl Places<'_> {
         self.place(Kind::Workspace, 0, self.unit(unit).matrices.room_bytes)
     }
 
-    /// The place for inputs of a micro-batch that are not stored as they are given: they are converted from there.
+    /// The place of a micro-batch's inputs that have to be converted before they are stored.
     pub const fn given(&self) -> Place {
         self.place(Kind::Workspace, 0, self.unit(0).given_bytes)
     }
 
-    /// The place for inputs or targets that this pipeline stage does not need: after those that it converts.
+    /// The place of inputs or targets that this pipeline stage does not need, after the inputs that it converts.
     pub const fn unneeded(&self) -> Place {
         let start = if self.at.pipeline == 0 { self.tables.config.whole_lines(self.given().len_bytes) } else { 0 };
         self.place(Kind::Workspace, start, self.product_workspace().offset_bytes - start)
     }
 
-    /// Scratch of the device's library of matrix products, where it has one that needs some: behind that of all layers.
+    /// Scratch of the device's library of matrix products, if that needs some. Lies after the scratch of all layers.
     pub const fn product_workspace(&self) -> Place {
         let bytes = self.tables.config.device.product_bytes();
         self.place(Kind::Workspace, self.memory.region(Kind::Workspace).bytes - bytes, bytes)
     }
 
-    /// The parcel that `unit` has made for another pipeline stage, in a slot that it leaves from. Parcels of ties leave from
-    /// where they are kept: the sum of gradients from `reduced`, parameters from `updated`.
+    /// The parcel that `unit` has made for another pipeline stage, in the slot that it leaves from. Parcels of ties
+    /// leave from their usual place: sums of gradients from `reduced`, and parameters from `updated`.
     pub const fn outgoing(&self, parcel: Parcel, unit: usize, slot: usize) -> Place {
         let Memory { outgoing_slot_bytes, returning_slot_bytes, .. } = *self.memory;
         match parcel {

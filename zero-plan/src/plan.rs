@@ -1,4 +1,4 @@
-//! Plan: the tables of one model under one configuration, all that is constant about a run. Never makes a table: `build` does.
+//! Plan: the tables of one model under one configuration, all that is constant about a run. `build` makes them.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::schedule::Op;
 use crate::streams::{Queued, Stream};
 use crate::unit::{Matrices, Unit};
 
-/// Everything that is constant about a run. A generated program has one in a `static`.
+/// Everything that is constant about a run. A generated program has its plan in a `static`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Plan<'a> {
     /// Name of the model.
@@ -31,33 +31,33 @@ pub struct Plan<'a> {
     pub pipeline_stages: &'a [PipelineStage<'a>],
 }
 
-/// What is the same on all ranks of a pipeline stage.
+/// The tables that all ranks of a pipeline stage share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct PipelineStage<'a> {
     /// The ops of a training step.
     pub step: &'a [Op],
     /// The ops of a forward pass without a backward pass.
     pub evaluation: &'a [Op],
-    /// Where each op of the step is queued: empty where the device has no streams, as are those of the evaluation.
+    /// Where each op of the step is queued; empty if the device has no streams.
     #[serde(skip_serializing_if = "is_empty")]
     pub step_queue: &'a [Queued],
-    /// The same for the evaluation.
+    /// Where each op of the evaluation is queued; empty if the device has no streams.
     #[serde(skip_serializing_if = "is_empty")]
     pub evaluation_queue: &'a [Queued],
     /// The arena of each rank.
     pub memory: Memory,
 }
 
-/// Plans of devices without streams are written as if there were none.
+/// Plans of devices without streams are written without queues.
 fn is_empty(queue: &&[Queued]) -> bool {
     queue.is_empty()
 }
 
 impl<'a> PipelineStage<'a> {
-    /// Events by which streams meet between passes: one of each. Those of ops come after them.
+    /// Events by which streams meet between passes, one for each stream. The events of ops come after them.
     pub const JOINS: usize = Stream::ALL.len();
 
-    /// Events that a device needs for a pass; none where it has no streams.
+    /// Events that a device needs for a pass; none if it has no streams.
     pub fn events(&self) -> usize {
         let ops = self.step_queue.len().max(self.evaluation_queue.len());
         if ops > 0 { Self::JOINS + ops } else { 0 }
@@ -71,7 +71,7 @@ impl<'a> PipelineStage<'a> {
         }
     }
 
-    /// Where each op of a pass is queued; empty where the device has no streams.
+    /// Where each op of a pass is queued; empty if the device has no streams.
     pub const fn queue(&self, pass: Pass) -> &'a [Queued] {
         match pass {
             Pass::Train => self.step_queue,
@@ -91,7 +91,7 @@ impl<'a> Plan<'a> {
         sum
     }
 
-    /// Elements of all flat buffers that have parameters of their own, padding counted.
+    /// Elements of all flat buffers that have their own parameters, padding counted.
     pub const fn padded(&self) -> usize {
         let (mut sum, mut i) = (0, 0);
         while i < self.units.len() {
@@ -101,7 +101,7 @@ impl<'a> Plan<'a> {
         sum
     }
 
-    /// What `rank` does: the part of its pipeline stage.
+    /// The tables of the pipeline stage of `rank`.
     pub const fn of_rank(&self, rank: usize) -> &'a PipelineStage<'a> {
         &self.pipeline_stages[self.config.mesh.coordinates(rank).pipeline]
     }
@@ -138,13 +138,13 @@ impl<'a> Plan<'a> {
         1 + self.units.len()
     }
 
-    /// A number that differs where plans do, the same in every build: ranks compare it before their first collective, and a
-    /// checkpoint says by it which plan wrote it.
+    /// A number that differs if plans differ, and is the same in every build. Ranks compare it before their first
+    /// collective, and a checkpoint records it to say which plan wrote it.
     pub fn fingerprint(&self) -> u64 {
         if self.config.optimizer.orthogonalizes() {
             return Fingerprint::of(self);
         }
-        // Matrices decide nothing here.
+        // Without orthogonalization, matrices decide nothing.
         let units: Vec<Unit> = self.units.iter().map(|&unit| Unit { matrices: Matrices::NONE, ..unit }).collect();
         Fingerprint::of(&Plan { units: &units, ..*self })
     }

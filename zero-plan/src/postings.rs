@@ -1,6 +1,6 @@
-//! Postings: what ranks of different hosts send one another, op by op: which messages, to whom, by which tag, from or to which
-//! place, and in which order. The runtime posts exactly these, and `prove` shows that they fit. Never knows when a message
-//! comes, and of MPI nothing but how large a tag may be.
+//! Postings: the messages between ranks of different hosts, op by op, with their peers, tags, places and order. The
+//! runtime posts exactly these, and `prove` shows that they match. Never knows when a message comes, and knows nothing
+//! of MPI except how large a tag may be.
 
 use std::collections::VecDeque;
 
@@ -10,14 +10,14 @@ use crate::place::{Arrival, Place, Position, are_counterparts, arrivals_from, ax
 use crate::plan::Plan;
 use crate::schedule::Op;
 
-/// When in an op something is posted.
+/// The moment of an op at which something is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
-    /// As it begins, before it waits for what others send.
+    /// When it begins, before it waits for what others send.
     Begin,
-    /// As ranks exchange numbers, after all has left that this rank has sent before.
+    /// When ranks exchange numbers, after everything that this rank sent before has left.
     Exchange,
-    /// As it ends.
+    /// When it ends.
     End,
 }
 
@@ -31,7 +31,7 @@ impl Moment {
 pub enum Payload {
     /// The bytes in a place of the rank that posts it.
     At(Place),
-    /// The numbers of a rank, which all ranks exchange.
+    /// The numbers of a rank in an exchange among all ranks.
     Numbers {
         /// The rank.
         of: usize,
@@ -48,25 +48,25 @@ impl Payload {
     }
 }
 
-/// The messages that one rank sends another one, or receives of it, for one op: they are posted together.
+/// The messages that one rank sends to another one, or receives from it, for one op. They are posted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PostingBatch {
-    /// Whether they are sent, and not received.
+    /// Whether they are sent; otherwise they are received.
     pub is_sent: bool,
     /// The rank of another host that they go to, or come from.
     pub peer: usize,
-    /// The op that needs them; of a parcel that is sent, the op that sends it.
+    /// The op that needs them or, for a parcel that is sent, the op that sends it.
     pub op: Op,
 }
 
-/// Kinds of tags: what is sent in ops of one kind about one unit or bucket has one tag, and comes in the order in which it
-/// is sent.
+/// Kinds of tags. Messages of ops of one kind about one unit or bucket have the same tag, and arrive in the order in
+/// which they are sent.
 const TAG_KINDS: usize = 10;
-/// The largest tag that every MPI has.
+/// The largest tag that every MPI supports.
 pub const LARGEST_TAG: u16 = 32767;
-/// Units or buckets that have tags of their own. Those beyond share them, as messages of one tag stay in their order.
+/// Units or buckets that have their own tags. Those beyond share tags, as messages of one tag stay in order.
 const TAGS: usize = LARGEST_TAG as usize / TAG_KINDS;
-/// The kind of the numbers that ranks exchange, which have one tag. Other tags of this kind belong to no op.
+/// The kind of the numbers that ranks exchange, which have a single tag. Other tags of this kind belong to no op.
 const NUMBERS: usize = 9;
 /// The tag of questions about clocks.
 pub const CLOCK_TAG: u16 = (NUMBERS + TAG_KINDS) as u16;
@@ -93,7 +93,7 @@ impl PostingBatch {
         (kind + TAG_KINDS * (of % TAGS)) as u16
     }
 
-    /// Calls back for each of its messages on the rank at `at`, in their order.
+    /// Calls back for each of its messages on the rank at `at`, in order.
     pub fn messages(&self, plan: &Plan, at: Coordinates, position: &Position, visit: &mut dyn FnMut(Payload)) {
         let (mesh, own) = (&plan.config.mesh, position.places(plan.places(at)));
         let peer = mesh.coordinates(self.peer);
@@ -115,13 +115,13 @@ impl PostingBatch {
 /// The messages that one rank posts while it walks its schedule.
 #[derive(Clone, Debug)]
 pub struct Postings {
-    /// The settles of buckets that are on their way. Terms are received for the first alone, as all arrive in one place that
-    /// buckets take turns with.
+    /// The settles of buckets that are on their way. Terms are received only for the first, because all arrive in one
+    /// place that buckets take turns with.
     unsettled: VecDeque<Op>,
 }
 
 impl Postings {
-    /// The state before the first op, for a plan of so many buckets. Nothing is allocated later.
+    /// The state before the first op, for a plan with this many buckets. Nothing is allocated later.
     pub fn new(buckets: usize) -> Self {
         Self { unsettled: VecDeque::with_capacity(buckets) }
     }
@@ -131,8 +131,8 @@ impl Postings {
         self.unsettled.front().copied()
     }
 
-    /// Calls back for all that the rank at `at` posts at a moment of `op`, in its order. Each op of a schedule is gone
-    /// through once, moment by moment.
+    /// Calls back for everything that the rank at `at` posts at a moment of `op`, in order. Must be called once for
+    /// each moment of each op of a schedule, in order.
     pub fn post(&mut self, plan: &Plan, at: Coordinates, moment: Moment, op: Op, visit: &mut dyn FnMut(PostingBatch)) {
         match (moment, op) {
             (Moment::Begin, Op::Gather { .. } | Op::Spread { .. }) => {
@@ -171,7 +171,7 @@ impl Postings {
         }
     }
 
-    /// The terms of a settle are there: they are sent, and others are received unless another settle comes before.
+    /// The terms of a settle are ready: sends them, and receives those of others unless another settle comes first.
     fn offer(&mut self, plan: &Plan, at: Coordinates, settle: Op, visit: &mut dyn FnMut(PostingBatch)) {
         self.unsettled.push_back(settle);
         if self.unsettled.len() == 1 {
@@ -181,7 +181,8 @@ impl Postings {
     }
 }
 
-/// Calls back for a batch with each rank of another host that the one at `own` gives something in an op, or takes something of.
+/// Calls back for a batch with each rank of another host to which the rank at `own` gives something in an op, or from
+/// which it takes something.
 fn each_peer(plan: &Plan, own: Coordinates, op: Op, is_sent: bool, visit: &mut dyn FnMut(PostingBatch)) {
     let config = &plan.config;
     let only = |pipeline: usize| (pipeline, pipeline + 1);

@@ -1,14 +1,14 @@
-//! Prove: what must be true between the ranks of a plan, shown over the ops of every one of them. Shares no code with what
-//! makes schedules, and never takes for granted that ranks do the same: each is walked by itself.
+//! Prove: shows what must be true between the ranks of a plan, over the ops of every rank. Shares no code with the
+//! modules that make schedules, and never assumes that ranks do the same: each is walked by itself.
 //!
-//! Six proofs: each rank's ops are sound by themselves ([`mod@crate::check`]); ranks issue the same collectives and pair
-//! their parcels (`matching`); all of them come to the end, so nothing waits in a cycle (`crate::execution` says why one
-//! execution proves it for all); every element has one owner and every gradient is in its sum once (`cover`); where ranks are on
-//! several hosts, each message is received, holds what its op needs and need not be buffered (`messages`); and where ops run in
-//! streams of a device, what two of them do to one place is in order (`streams`).
+//! Six proofs: each rank's ops are sound by themselves ([`mod@crate::check`]); ranks issue the same collectives and
+//! pair their parcels (`matching`); all of them come to the end, so nothing waits in a cycle (`crate::execution` says
+//! why one execution proves it for all); every element has one owner and every gradient is in its sum once (`cover`);
+//! if ranks are on several hosts, each message is received, holds what its op needs and need not be buffered
+//! (`messages`); and if ops run in streams of a device, conflicting accesses to one place are in order (`streams`).
 //!
-//! Passes are proven one by one, except for streams. A pass that ends leaves no parcel on its way and no collective half done, so
-//! the next pass starts as the first one does, except that some of its ranks are ahead.
+//! Passes are proven one by one, except for streams. A pass that ends leaves no parcel on its way and no collective
+//! half done, so the next pass starts like the first one, except that some of its ranks are ahead.
 
 mod cover;
 mod flow;
@@ -57,14 +57,14 @@ impl fmt::Display for Proof {
     }
 }
 
-/// A flaw between ranks: an error of this crate, not of its user.
+/// A flaw between ranks, which is an error of this crate and not of its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {
     /// The pass that it is in.
     pub pass: Pass,
     /// The rule that is broken.
     pub rule: String,
-    /// Where it shows; empty where it is about the layout.
+    /// Where it shows; empty if it is about the layout.
     pub places: Vec<Spot>,
 }
 
@@ -73,13 +73,13 @@ pub struct Flaw {
 pub struct Spot {
     /// The rank.
     pub rank: usize,
-    /// Where it lies in the mesh.
+    /// Its coordinates in the mesh.
     pub at: Coordinates,
-    /// Index of the op; the number of ops where something is missing at the end.
+    /// Index of the op; the number of ops if something is missing at the end.
     pub op: usize,
     /// The op, unless it is missing.
     pub does: Option<Op>,
-    /// Further words: what was expected of it, or found.
+    /// A note: what was expected of it, or found.
     pub note: String,
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for Spot {
 
 impl core::error::Error for Flaw {}
 
-/// Proves all that must hold of a plan and of what its ranks do together.
+/// Proves everything that must hold for a plan and for its ranks together.
 ///
 /// # Errors
 /// The first flaw that is found.
@@ -134,7 +134,7 @@ pub fn prove(plan: &Plan) -> Result<Proof, Flaw> {
     Ok(proof)
 }
 
-/// Proves one pass, with ops for each rank that need not be those of its pipeline stage.
+/// Proves one pass with the given ops of each rank, which need not be those of its pipeline stage.
 ///
 /// # Errors
 /// The first flaw that is found.
@@ -160,7 +160,7 @@ pub fn prove_ranks(plan: &Plan, pass: Pass, ops: &[&[Op]]) -> Result<Proof, Flaw
     })
 }
 
-/// Proves of both passes that every op finds what it needs where `accesses` says that it looks.
+/// Proves for both passes that every op finds what it needs at the places that `accesses` gives.
 ///
 /// # Errors
 /// The first flaw that is found.
@@ -171,8 +171,8 @@ pub fn prove_accesses(plan: &Plan, accesses: &Accesses) -> Result<(), Flaw> {
     })
 }
 
-/// Proves that any two accesses to one byte, of which one writes it, are in order: by streams, by events, and by the counts that
-/// ranks tell one another. A device without streams has nothing to prove.
+/// Proves that any two accesses to one byte, of which one writes it, are in order: by streams, by events, and by the
+/// counts that ranks tell one another. For a device without streams there is nothing to prove.
 ///
 /// # Errors
 /// The first flaw that is found.
@@ -180,8 +180,8 @@ pub fn prove_streams(plan: &Plan) -> Result<(), Flaw> {
     streams::streams(plan)
 }
 
-/// Proves the same of a decoding walk, whose ops are those of an evaluation, and that it overwrites no cache. A model that
-/// caches nothing decodes as it evaluates.
+/// Proves that every op of a decoding walk, whose ops are those of an evaluation, finds what it needs, and that the
+/// walk overwrites no cache. For a model that caches nothing, decoding is the same as evaluation.
 ///
 /// # Errors
 /// The first flaw that is found.
@@ -196,7 +196,7 @@ pub fn prove_decoding(plan: &Plan, accesses: &Accesses) -> Result<(), Flaw> {
     messages::messages(&ranks, accesses, true, &messages::posted)
 }
 
-/// One pass of all ranks, at which a proof looks.
+/// One pass of all ranks, which a proof examines.
 struct Ranks<'a> {
     plan: &'a Plan<'a>,
     pass: Pass,
@@ -213,7 +213,7 @@ impl Ranks<'_> {
         spot(self.plan, self.ops, rank, op, note.into())
     }
 
-    /// Checks the ops of each rank by themselves: once for all ranks of a pipeline stage that share a table.
+    /// Checks the ops of each rank by themselves, once for all ranks of a pipeline stage that share a table.
     fn check(&self) -> Result<(), Flaw> {
         let mut sound: Vec<(usize, &[Op])> = Vec::new();
         for (rank, &ops) in self.ops.iter().enumerate() {

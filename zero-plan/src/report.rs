@@ -1,5 +1,5 @@
-//! Report: a plan as a person reads it before a run, and as text to compare. Only sums up and formats; never changes a
-//! plan.
+//! Report: a plan as a person reads it before a run, and as text to compare. Only summarizes and formats; never changes
+//! a plan.
 
 mod held;
 mod memory;
@@ -27,8 +27,8 @@ pub(crate) use text::op_text;
 /// The most columns of a line.
 const WIDTH: usize = 100;
 
-/// Prints how a plan divides model and work among ranks, and what each of them holds and sends. A section that does not
-/// apply is left out.
+/// Prints how a plan divides model and work among ranks, and the memory and traffic of each rank. Sections that do not
+/// apply are left out.
 pub struct Report<'a>(pub &'a Plan<'a>);
 
 impl fmt::Display for Report<'_> {
@@ -42,7 +42,7 @@ impl fmt::Display for Report<'_> {
     }
 }
 
-/// The model, the batch, the types of numbers, and what is recomputed.
+/// The model, the batch, the types of numbers, and the recomputed units.
 pub(crate) fn work(plan: &Plan) -> Vec<String> {
     let config = &plan.config;
     let (zero, ranks) = (config.mesh.zero, config.mesh.ranks());
@@ -72,7 +72,7 @@ pub(crate) fn work(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// What Muon updates, where it updates anything.
+/// The units that Muon updates, if there are any.
 fn optimizer(plan: &Plan) -> Option<String> {
     let orthogonalized: Vec<_> = (0..plan.units.len()).filter(|&unit| plan.tables().is_orthogonalized(unit)).collect();
     let units = Ranges(plan.units, &orthogonalized).to_strings();

@@ -1,5 +1,5 @@
-//! Reshard: which elements of which file become which elements of a rank, whatever two plans cut them. An intersection of
-//! runs, and a proof of it that shares no code with it. Never reads a byte, never asks a plan.
+//! Reshard: finds which elements of which files become the elements of a rank, for any two plans that cut them. It is
+//! an intersection of runs, with a proof that shares no code with it. Never reads a byte, never asks a plan.
 
 mod proof;
 #[cfg(test)]
@@ -10,7 +10,7 @@ use core::ops::Range;
 
 pub use proof::prove;
 
-/// Where a run of elements of a tensor lies.
+/// A run of elements of a tensor, and its place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RunSource {
     /// The tensor, by its number.
@@ -21,11 +21,11 @@ pub struct RunSource {
     pub len: usize,
     /// The file that has them, by its number.
     pub file: usize,
-    /// Where the first one begins in the file, in bytes.
+    /// Where the first element begins in the file, in bytes.
     pub offset_bytes: u64,
 }
 
-/// A run of elements of a tensor that a rank stores: from element `at` of the flat buffer of `unit` on.
+/// A run of elements of a tensor that a rank stores, from element `at` of the flat buffer of `unit` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted {
     /// The tensor, by its number.
@@ -34,20 +34,21 @@ pub struct Wanted {
     pub start: usize,
     /// Number of elements.
     pub len: usize,
-    /// The unit that they are stored under.
+    /// The unit under which they are stored.
     pub unit: usize,
-    /// The element of the unit's flat buffer that the first one becomes.
+    /// The element of the unit's flat buffer that the first element becomes.
     pub at: usize,
 }
 
-/// `len` elements of wanted `wanted`, from its element `to` on, are those of source `source` from its element `from` on.
+/// Fills `len` elements of the wanted run `wanted`, from its element `to` on, with those of the source `source`, from
+/// its element `from` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Move {
-    /// Index of what is filled.
+    /// Index of the wanted run that is filled.
     pub wanted: usize,
     /// The first element of it, counted from its start.
     pub to: usize,
-    /// Index of what is read.
+    /// Index of the source that is read.
     pub source: usize,
     /// The first element of it, counted from its start.
     pub from: usize,
@@ -55,13 +56,13 @@ pub struct Move {
     pub len: usize,
 }
 
-/// Why elements cannot be moved, or why moves are not what was wanted. Tensors are told by number, as their names are not
-/// known here.
+/// Why elements cannot be moved, or why moves do not give the wanted elements. Tensors are identified by number,
+/// because their names are not known here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
     /// A run of elements that its tensor does not have.
     Beyond {
-        /// Whether a source or what is wanted has it.
+        /// Whether a source or a wanted run has them.
         side: RunSide,
         /// Its index.
         index: usize,
@@ -71,7 +72,7 @@ pub enum Mismatch {
         start: usize,
         /// Number of elements of the run.
         len: usize,
-        /// Number of elements of the tensor; none where there is no such tensor.
+        /// Number of elements of the tensor; none if there is no such tensor.
         tensor_len: Option<usize>,
     },
     /// Elements of a tensor that no source has.
@@ -95,14 +96,14 @@ pub enum Mismatch {
         /// The elements.
         elements: Range<usize>,
     },
-    /// A move of no element, or of elements that its source or what it fills does not have.
+    /// A move of no elements, or of elements that its source or its wanted run does not have.
     Outside {
         /// Index of the move.
         index: usize,
         /// The move.
         moved: Move,
     },
-    /// A move that fills elements with others than they are.
+    /// A move that fills elements with other elements.
     Other {
         /// Index of the move.
         index: usize,
@@ -127,12 +128,12 @@ pub enum Mismatch {
     },
 }
 
-/// Which of two sets of runs.
+/// One of the two sets of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunSide {
-    /// What there is.
+    /// The runs that there are.
     Source,
-    /// What is wanted.
+    /// The runs that are wanted.
     Wanted,
 }
 
@@ -177,12 +178,12 @@ impl fmt::Display for Mismatch {
 
 impl core::error::Error for Mismatch {}
 
-/// Finds the elements of sources that each wanted run consists of, sorted by wanted run and element. `lens` has the number of
-/// elements of each tensor. Runs without elements have no part in it.
+/// Finds the elements of sources that each wanted run consists of, sorted by wanted run and element. `lens` has the
+/// number of elements of each tensor. Runs without elements are ignored.
 ///
 /// # Errors
-/// A run that its tensor does not have, and elements of any tensor that sources do not have, or have twice. Whether
-/// wanted runs lie over one another is for [`prove`].
+/// A run that its tensor does not have, and elements of any tensor that sources do not have, or have twice. [`prove`]
+/// checks whether wanted runs overlap.
 pub fn intersection(lens: &[usize], sources: &[RunSource], wanted: &[Wanted]) -> Result<Vec<Move>, Mismatch> {
     for (index, run) in sources.iter().enumerate() {
         within(lens, RunSide::Source, index, (run.tensor, run.start, run.len))?;
@@ -193,7 +194,7 @@ pub fn intersection(lens: &[usize], sources: &[RunSource], wanted: &[Wanted]) ->
     let mut moves = Vec::with_capacity(wanted.len());
     for (index, run) in wanted.iter().enumerate() {
         within(lens, RunSide::Wanted, index, (run.tensor, run.start, run.len))?;
-        // The last source that begins no later than the run does, as sources follow one another.
+        // The last source that begins no later than the run, as sources follow one another.
         let after = sorted.partition_point(|&i| (sources[i].tensor, sources[i].start) <= (run.tensor, run.start));
         let (mut next, mut to) = (after.saturating_sub(1), 0);
         while to < run.len {
@@ -222,7 +223,7 @@ fn within(
     Err(Mismatch::Beyond { side, index, tensor, start, len, tensor_len })
 }
 
-/// Refuses sorted sources that do not follow one another through every tensor from its first element to its last.
+/// Refuses sorted sources that do not cover every tensor, one after another, from its first element to its last.
 fn follow(lens: &[usize], sources: &[RunSource], sorted: &[usize]) -> Result<(), Mismatch> {
     let mut rest = sorted.iter().map(|&i| &sources[i]).peekable();
     for (tensor, &len) in lens.iter().enumerate() {

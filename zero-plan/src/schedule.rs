@@ -1,10 +1,11 @@
-//! Schedule: checked layout in, frozen tables of ops out, one for each pipeline stage: its ranks all follow the same.
-//! Never rejects user input, never reads a file.
+//! Schedule: checked layout in, frozen tables of ops out. Each pipeline stage has one table, which all of its ranks
+//! follow. Never rejects user input, never reads a file.
 //!
-//! A pipeline stage walks its chunks and micro-batches in the order of `pipeline::Turns`, units forward or back in each.
-//! Communication is placed around that walk: parameters are gathered `prefetch` uses ahead (`parameters`), a bucket is
-//! reduced once its last gradient is there and each later phase of its sum runs one bucket later, so that a rank that is
-//! late by less than a bucket delays nobody (`gradients`). What crosses to another pipeline stage leaves as soon as it is there.
+//! A pipeline stage walks its chunks and micro-batches in the order of `pipeline::Turns`, and in each the units forward
+//! or backward. Communication is placed around that walk: parameters are gathered `prefetch` uses ahead (`parameters`).
+//! A bucket is reduced once its last gradient is there, and each later phase of its sum runs one bucket later, so that
+//! a rank that is late by less than a bucket does not delay others (`gradients`). Parcels for other pipeline stages
+//! leave as soon as they are ready.
 
 mod directions;
 mod gradients;
@@ -21,7 +22,7 @@ pub use op::{Op, Parcel};
 use parameters::Parameters;
 use walk::{PipelineStageWalk, WalkStep};
 
-/// Room for the ops of one schedule: a little more than it has, counted without walking it.
+/// An upper bound on the ops of one schedule, slightly more than it has, computed without walking it.
 pub const fn ops_max(pass: Pass, tables: &Tables, pipeline: usize) -> usize {
     let (mut ops, mut chunk) = (1, pipeline);
     while chunk < tables.chunks.len() {
@@ -36,7 +37,7 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
     let trains = matches!(pass, Pass::Train);
     let forwards = if trains { config.micro_batches } else { 1 };
     let turns = if trains { 2 * forwards } else { forwards };
-    // At either end of a turn: receive, clear and send.
+    // At the ends of a turn: receive, clear and send.
     let mut ops = if tables.chunks.len() > 1 { 3 * turns } else { 0 };
     let Chunk { first, end } = tables.chunks[chunk];
     let mut unit = first;
@@ -51,7 +52,7 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
     if !trains {
         return ops;
     }
-    // Update, and what brings replicas and mirrors up to date.
+    // Update, and the ops that bring replicas and mirrors up to date.
     ops += 4 * (end - first);
     if config.optimizer.orthogonalizes() {
         // Its momentum.
@@ -59,7 +60,7 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
     }
     while unit > first {
         let bucket = Bucket::ending_at(tables, unit - 1);
-        // Claim, reduce and settle, and what only some layouts do; fold, two spreads, and what ties send and receive.
+        // Claim, reduce and settle, and phases of some layouts only; fold, two spreads, and send and receive for ties.
         let (combines, subtotals) = (config.mesh.replica > 1, config.subtotal_axis().is_some());
         let phases = 3 + combines as usize + subtotals as usize;
         ops += if bucket.elements > 0 { phases * config.reductions() + 5 } else { 0 };
@@ -68,11 +69,11 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
     ops
 }
 
-/// What a schedule has taken so far: scratch.
+/// Scratch: the slots and gathers that a schedule has taken so far.
 pub struct ScheduleScratch<'s> {
-    /// For each slot for activations of the pipeline stage, at least, 0.
+    /// At least one entry for each slot for activations of the pipeline stage, all 0.
     pub slots: &'s mut [usize],
-    /// For each unit, that its parameters are not gathered.
+    /// An entry for each unit, all `false`: no parameters are gathered.
     pub gathered: &'s mut [bool],
 }
 
@@ -121,12 +122,12 @@ impl Ops<'_> {
     }
 }
 
-/// The slot for the activations of a turn that begins: forward the lowest free one, back the one that it took then.
+/// The slot for the activations of a turn that begins: the lowest free one forward, and the same one backward.
 const fn find_slot(walk: &PipelineStageWalk, step: WalkStep, slots: &mut [usize]) -> usize {
-    // What holds a slot: chunk and micro-batch as one number, 0 for nothing.
+    // The holder of a slot: chunk and micro-batch as one number, or 0 if it is free.
     let holder = 1 + step.turn.micro_batch * walk.tables.chunks.len() + step.turn.chunk;
     let wanted = if step.turn.backward { holder } else { 0 };
-    // One chunk goes back in the order in which it went forward, so its slots go round: nothing to search for.
+    // A single chunk runs backward in the order in which it ran forward, so its slots rotate and need no search.
     let goes_round = walk.tables.config.chunks_per_rank() == 1;
     let mut slot = if goes_round { step.turn.micro_batch % walk.turns.in_flight() } else { 0 };
     while slots[slot] != wanted {
@@ -136,7 +137,7 @@ const fn find_slot(walk: &PipelineStageWalk, step: WalkStep, slots: &mut [usize]
     slot
 }
 
-/// Takes in what another pipeline stage has sent, where a turn begins.
+/// Receives the parcel from another pipeline stage with which a turn begins.
 const fn arrive(walk: &PipelineStageWalk, step: WalkStep, slot: usize, ops: &mut Ops) {
     let WalkStep { unit, turn } = step;
     let micro_batch = turn.micro_batch;
@@ -148,7 +149,7 @@ const fn arrive(walk: &PipelineStageWalk, step: WalkStep, slot: usize, ops: &mut
     }
 }
 
-/// Runs a unit, with the places for its results made free before.
+/// Runs a unit, after the places for its results have been made free.
 const fn compute(walk: &PipelineStageWalk, step: WalkStep, slot: usize, gradients: &mut DueBucket, ops: &mut Ops) {
     let WalkStep { unit, turn } = step;
     let micro_batch = turn.micro_batch;
@@ -169,7 +170,7 @@ const fn compute(walk: &PipelineStageWalk, step: WalkStep, slot: usize, gradient
     ops.push(Op::Backward { unit, micro_batch, slot });
 }
 
-/// Sends what another pipeline stage waits for, where a turn ends.
+/// Sends the parcel for another pipeline stage with which a turn ends.
 const fn leave(walk: &PipelineStageWalk, step: WalkStep, ops: &mut Ops) {
     let WalkStep { unit, turn } = step;
     if !turn.backward && walk.leaves(unit) {
@@ -180,8 +181,8 @@ const fn leave(walk: &PipelineStageWalk, step: WalkStep, ops: &mut Ops) {
     }
 }
 
-/// Updates the units of the pipeline stage; where parameters are replicated but optimizer state is not, all-gathers what peers
-/// updated; brings mirrors of tied parameters up to date.
+/// Updates the units of the pipeline stage. If parameters are replicated but optimizer state is not, all-gathers the
+/// parameters that peers have updated. Brings mirrors of tied parameters up to date.
 const fn update(walk: &PipelineStageWalk, ops: &mut Ops) {
     let config = walk.tables.config;
     let gathers = config.shards_optimizer() && !config.shards_parameters();

@@ -1,12 +1,12 @@
-//! Sizes: what a program says of its model, so that plans of it can be made elsewhere: the units under its own spec, and those
-//! of other micro-batches and widths that it was asked for when it was built. Never makes a plan.
+//! Sizes: what a program reports about its model, so that plans of it can be made elsewhere: the units under its own
+//! spec, and those of other micro-batches and widths that were asked for when it was built. Never makes a plan.
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::Width;
 use crate::unit::Unit;
 
-/// What a program says of its model.
+/// What a program reports about its model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sizes {
@@ -18,7 +18,7 @@ pub struct Sizes {
     pub probes: Vec<Probe>,
 }
 
-/// The units of a model where layers compute in a width, on micro-batches of a shape.
+/// The units of a model whose layers compute in one width, on micro-batches of one shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
@@ -33,19 +33,19 @@ pub struct Probe {
 }
 
 impl Sizes {
-    /// The units of a shape, if the program was asked for it.
+    /// The units of a shape, if it was asked for when the program was built.
     pub fn units(&self, compute: Width, sequences: usize, length: usize) -> Option<&[Unit]> {
         let is_it = |probe: &&Probe| (probe.compute, probe.sequences, probe.length) == (compute, sequences, length);
         self.probes.iter().find(is_it).map(|probe| &probe.units[..])
     }
 }
 
-/// A shape to ask a program for, as `ZERO_PROBE` has it: `BF16/4x256`.
+/// A shape in the form of `ZERO_PROBE`: `BF16/4x256`.
 pub fn shape_text(compute: Width, sequences: usize, length: usize) -> String {
     format!("{compute:?}/{sequences}x{length}")
 }
 
-/// The shapes in the text of `ZERO_PROBE`, separated by commas; none where it is not such a text.
+/// The shapes in the text of `ZERO_PROBE`, separated by commas; none if the text has another form.
 pub fn shapes(text: &str) -> Option<Vec<(Width, usize, usize)>> {
     let shape = |text: &str| {
         let (width, shape) = text.split_once('/')?;

@@ -1,17 +1,17 @@
-//! Streams: in which queue of a device each op of a pass lies, and which ops of other queues it waits for, as tables of the
-//! plan. Only plans of devices with streams have such tables. Never says what an op does, or on what.
+//! Streams: the queue of a device in which each op of a pass lies, and the ops of other queues that it waits for, as
+//! tables of the plan. Only plans of devices with streams have such tables. Never knows what an op does.
 //!
-//! An op is queued as a whole in its stream: first the events that it waits for, then its waits for other ranks, its work, and
-//! last the counts by which it tells other ranks. `Spread` tells them that its rank is there before it waits for theirs, and
-//! `Agree` as soon as it has read the sums. The host queues the ops of a pass in the order of its table, so an event is always
-//! one of an op before.
+//! An op is queued as a whole in its stream: first the events that it waits for, then its waits for other ranks, its
+//! work, and last the counts by which it tells other ranks. `Spread` raises its count before it waits for those of
+//! others, and `Agree` as soon as it has read the sums. The host queues the ops of a pass in the order of its table, so
+//! an event always belongs to an earlier op.
 //!
-//! The streams of a rank meet between passes: a pass begins in none of them before all that was queued earlier is done in each,
-//! so no event reaches from one pass into the next, and a pass can be captured and launched again. Within a pass every other stream
-//! waits for `Compute` alone, and `Compute` for each of them.
+//! The streams of a rank meet between passes: a pass begins in any of them only after everything that was queued
+//! earlier is done in all. So no event reaches from one pass into the next, and a pass can be captured and launched
+//! again. Within a pass every other stream waits only for `Compute`, and `Compute` for each of them.
 //!
-//! What two ops do to one place must be in order: [`crate::prove()`] shows that from places alone, and shares nothing with the
-//! rules (`rules`) that make these tables.
+//! Conflicting accesses to one place must be in order: [`crate::prove()`] shows that from places alone, and shares
+//! nothing with the rules (`rules`) that make these tables.
 
 mod rules;
 
@@ -24,13 +24,14 @@ pub use rules::{Seen, fill_queue};
 /// A queue of a device, in which ops run in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum Stream {
-    /// Layers and the optimizer; what they wait for; and what they offer or send, which others may read as soon as it is there.
+    /// Layers and the optimizer; the ops that wait for their inputs; and the ops that offer or send their results,
+    /// which others may read as soon as they are there.
     Compute,
     /// Gathers of parameters.
     Gather,
     /// Sums of gradients.
     Reduce,
-    /// What comes from other pipeline stages.
+    /// Parcels from other pipeline stages.
     Copy,
 }
 
@@ -60,7 +61,7 @@ impl Stream {
             | Op::Receive { parcel: Parcel::TiedGradients, .. }
             | Op::Send { parcel: Parcel::TiedGradients, .. } => Stream::Reduce,
             Op::Receive { parcel: Parcel::Activations | Parcel::Gradients, .. } => Stream::Copy,
-            // Tied parameters are published as updated ones are, and publications are counted in one order.
+            // Tied parameters are published like updated ones, and publications are counted in one order.
             Op::Receive { parcel: Parcel::TiedParameters, .. } => Stream::Compute,
             Op::Wait { .. }
             | Op::Convert { .. }
@@ -79,18 +80,18 @@ impl Stream {
     }
 }
 
-/// Where an op is queued, and after what.
+/// Where an op is queued, and the op that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Queued {
     /// Its stream.
     pub stream: Stream,
-    /// The op of another stream that must be done before it begins, by its place in the same table: none where that is known
-    /// by what the op's own stream has waited for before. No op has to wait for more than one.
+    /// The op of another stream that must be done before this one begins, by its place in the same table; none if the
+    /// stream's earlier waits already imply it. No op has to wait for more than one.
     pub after: Option<u32>,
 }
 
 impl Queued {
-    /// An op of a stream that waits for none of the others.
+    /// An op of a stream that waits for no other stream.
     pub const fn of(stream: Stream) -> Self {
         Self { stream, after: None }
     }

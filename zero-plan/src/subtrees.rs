@@ -1,7 +1,7 @@
-//! Subtrees: which parts of the tree of a sum along an axis the ranks of one host have, and in which order the sums of these are
-//! added, so that the bits are those of a sum in one go. Knows no memory.
+//! Subtrees: the parts of the tree of a sum along an axis that the ranks of each host have, and the order in which the
+//! sums of these are added, so that the bits are those of a single sum over all ranks. Knows no memory.
 
-/// Ranks along an axis whose terms are a subtree of the sum of all: from the first up to the second number.
+/// Ranks along an axis whose terms are a subtree of the sum of all: `first..end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subtree {
     /// The first of them.
@@ -11,28 +11,29 @@ pub struct Subtree {
 }
 
 impl Subtree {
-    /// How many ranks these are.
+    /// The number of these ranks.
     pub const fn ranks(self) -> usize {
         self.end - self.first
     }
 }
 
-/// The sums that hosts make of the terms of all ranks along an axis, and the additions that are left.
+/// The sums that hosts make of the terms of all ranks along an axis, and the remaining additions.
 ///
-/// The tree splits ranks at the largest power of two. So its subtrees are blocks of 1, 2, 4, ... ranks that begin at a multiple
-/// of their length, of which the last may be cut short by the end of all. Each host sums the largest such blocks that lie within
-/// its ranks. Where a block lies on two hosts, the sums of its parts are added pair by pair, until what is left are the blocks
-/// of one length, the longest that a host has; these are added in one go, as their tree is the upper part of that of all ranks.
+/// The tree splits ranks at the largest power of two. So its subtrees are blocks of 1, 2, 4, ... ranks that begin at a
+/// multiple of their length; the last block may be cut short by the end of all ranks. Each host sums the largest such
+/// blocks that lie within its ranks. If a block lies on two hosts, the sums of its parts are added pair by pair, until
+/// only blocks of one length are left, the longest that a host has. These are added at once, because their tree is the
+/// upper part of that of all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subtrees {
     /// Ranks along the axis.
     pub ranks: usize,
-    /// Those of each host, which follow one another.
+    /// Ranks along the axis on each host, which are consecutive.
     pub mates: usize,
 }
 
 impl Subtrees {
-    /// The end of the subtree that a host has from the rank at `first` on.
+    /// The end of the subtree of a host that begins with the rank at `first`.
     pub const fn end(self, first: usize) -> usize {
         let host_end = (first / self.mates + 1) * self.mates;
         let room = host_end - first;
@@ -51,7 +52,7 @@ impl Subtrees {
         core::iter::successors(subtree(host * self.mates), move |before| subtree(before.end))
     }
 
-    /// How many subtrees of its host begin before the rank at `first`.
+    /// The number of subtrees of its host that begin before the rank at `first`.
     pub const fn index(self, first: usize) -> usize {
         let (mut before, mut index) = (first / self.mates * self.mates, 0);
         while before < first {
@@ -61,17 +62,17 @@ impl Subtrees {
         index
     }
 
-    /// How many subtrees a host has.
+    /// The number of subtrees of a host.
     pub const fn count_of(self, host: usize) -> usize {
         let last = (host + 1) * self.mates - 1;
         // The last rank of a host is in its last subtree.
         self.index(last) + self.begins(last) as usize
     }
 
-    /// How many subtrees the hosts before one have together.
+    /// The number of subtrees of all hosts before this one.
     pub const fn before(self, host: usize) -> usize {
         if self.mates.is_power_of_two() {
-            // They have one each. Plans of many hosts ask for this often, so it is not counted host by host.
+            // Each host has one. Plans of many hosts ask for this often, so it is not counted host by host.
             return host;
         }
         let (mut before, mut other) = (0, 0);
@@ -82,12 +83,12 @@ impl Subtrees {
         before
     }
 
-    /// How many subtrees all hosts have together.
+    /// The number of subtrees of all hosts.
     pub const fn count(self) -> usize {
         self.before(self.ranks / self.mates)
     }
 
-    /// How many subtrees the host with the most has.
+    /// The largest number of subtrees that a host has.
     pub const fn most(self) -> usize {
         let (mut most, mut host) = (0, 0);
         while host < self.ranks / self.mates {
@@ -107,7 +108,7 @@ impl Subtrees {
         before == first
     }
 
-    /// The length of the longest block that a host has, were it not cut short.
+    /// The length of the longest block that a host has, as if it were not cut short.
     const fn longest(self) -> usize {
         if self.mates.is_power_of_two() {
             return self.mates;
@@ -128,18 +129,18 @@ impl Subtrees {
         Subtree { first, end: if end < self.ranks { end } else { self.ranks } }
     }
 
-    /// Pairs of which the second is added to the first, in this order.
+    /// Pairs in the order in which the second is added to the first.
     pub fn joins(self) -> impl Iterator<Item = [Subtree; 2]> {
         let longest = self.longest();
         let lengths = core::iter::successors(Some(1), |length| Some(2 * length));
         lengths.take_while(move |&length| length < longest).flat_map(move |length| {
-            // A block whose middle is within a subtree of a host is summed there.
+            // A block whose middle lies within a subtree of a host is summed there.
             let middles = (length..self.ranks).step_by(2 * length).filter(move |&middle| self.begins(middle));
             middles.map(move |middle| [self.block(middle - length, length), self.block(middle, length)])
         })
     }
 
-    /// The blocks that are added in one go after that: how many, and each of them by its number, in the order of ranks.
+    /// The blocks that are added at once after that: their number, and each block by its number, in the order of ranks.
     pub fn blocks(self) -> (usize, impl Fn(usize) -> Subtree + Copy) {
         let longest = self.longest();
         (self.ranks.div_ceil(longest), move |number| self.block(number * longest, longest))
@@ -186,7 +187,7 @@ mod tests {
         }
     }
 
-    /// The nodes of the tree by its definition, each with those below it.
+    /// The nodes of the tree by its definition, each before those below it.
     fn nodes(first: usize, end: usize, visit: &mut dyn FnMut(Subtree)) {
         visit(Subtree { first, end });
         if end - first > 1 {
@@ -202,7 +203,7 @@ mod tests {
             for mates in (1..ranks).filter(|mates| ranks % mates == 0) {
                 let subtrees = Subtrees { ranks, mates };
                 let mut largest: Vec<Subtree> = Vec::new();
-                // Those above come first.
+                // Larger nodes come first.
                 nodes(0, ranks, &mut |node| {
                     let is_new = largest.iter().all(|other| node.first >= other.end || node.end <= other.first);
                     if node.first / mates == (node.end - 1) / mates && is_new {

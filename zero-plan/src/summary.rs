@@ -1,4 +1,4 @@
-//! Summary: a plan's figures as data, for programs: what a report prints, in bytes. Only sums up; never formats.
+//! Summary: the figures of a report as data for programs, in bytes. Only summarizes; never formats.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::schedule::Op;
 use crate::states::StateBytes;
 use crate::traffic::{Moved, Traffic};
 
-/// The shape of the JSON: a change of it is a new name.
+/// The shape of the JSON, which gets a new name when it changes.
 pub const FORMAT: &str = "zero-plan-2";
 
 /// A plan in figures.
@@ -23,7 +23,7 @@ pub struct Summary {
     pub format: &'static str,
     /// The model.
     pub model: String,
-    /// In hexadecimal: it differs where plans do.
+    /// In hexadecimal; it differs if plans differ.
     pub fingerprint: String,
     /// Parameters, padding not counted.
     pub params: usize,
@@ -37,11 +37,11 @@ pub struct Summary {
     pub bytes_per_param: StateBytes,
     /// The units, in the order of forward.
     pub units: Vec<UnitSummary>,
-    /// What a rank of each pipeline stage holds, sends and does.
+    /// Memory, traffic and ops of a rank of each pipeline stage.
     pub pipeline_stages: Vec<PipelineStageSummary>,
-    /// The pipeline stage whose ranks need most.
+    /// The pipeline stage whose ranks need the most memory.
     pub largest: usize,
-    /// What was proven of the ops of all ranks.
+    /// The proof over the ops of all ranks.
     pub proof: Proof,
 }
 
@@ -61,21 +61,21 @@ pub struct UnitSummary {
 /// A rank of a pipeline stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PipelineStageSummary {
-    /// The regions of its arena, but for empty ones.
+    /// The regions of its arena, except empty ones.
     pub memory: Vec<RegionBytes>,
     /// All of the arena.
     pub arena_bytes: usize,
-    /// At most outside of it, in a run of the smallest size.
+    /// The most that it takes outside of the arena, in a run of the smallest size.
     pub outside_bytes: usize,
     /// Both.
     pub total_bytes: usize,
-    /// When most of the arena is in use.
+    /// The peak of the memory in use in the arena.
     pub peak: PeakSummary,
-    /// The kinds of bytes that it sends in a step, but for those of which it sends none.
+    /// The kinds of bytes that it sends in a step, except those of which it sends none.
     pub sent: Vec<SentBytes>,
     /// All that it sends in a step.
     pub sent_bytes: usize,
-    /// Of that, what is copied where ranks share memory; the rest is read in place.
+    /// The part of that that is copied if ranks share memory; the rest is read in place.
     pub copied_bytes: usize,
     /// Ops of a step, by name.
     pub ops: Vec<OpCount>,
@@ -84,42 +84,42 @@ pub struct PipelineStageSummary {
 /// A region of an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RegionBytes {
-    /// What it holds.
+    /// The kind of its content.
     pub what: &'static str,
-    /// Which mapping it lies in.
+    /// The mapping that it lies in.
     pub home: Home,
     /// The rank's share.
     pub bytes: usize,
 }
 
-/// When most of an arena is in use.
+/// The peak of the memory in use in an arena.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PeakSummary {
-    /// In which op.
+    /// The op at the peak.
     pub op: String,
-    /// How much.
+    /// Bytes in use.
     pub bytes: usize,
     /// The parts of it that are not empty.
     pub parts: Vec<(&'static str, usize)>,
 }
 
-/// Bytes that a rank sends for one reason.
+/// Bytes that a rank sends for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SentBytes {
-    /// The axis along which it travels; none for what goes to all ranks.
+    /// The axis along which they travel; none if they go to all ranks.
     pub axis: Option<&'static str>,
-    /// What it is.
+    /// Their purpose.
     pub what: &'static str,
-    /// In a step.
+    /// Bytes in a step.
     pub bytes: usize,
 }
 
-/// How often a rank does something in a step.
+/// How often a rank does a kind of op in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OpCount {
-    /// What.
+    /// The op.
     pub op: &'static str,
-    /// How often.
+    /// Its number in a step.
     pub count: usize,
 }
 
@@ -138,7 +138,7 @@ impl Summary {
         });
         let pipeline_stages: Vec<_> =
             (0..plan.pipeline_stages.len()).map(|pipeline| PipelineStageSummary::of(plan, pipeline)).collect();
-        // Of equal ones the first, as everywhere else.
+        // The first of equal ones, as everywhere else.
         let largest =
             (0..pipeline_stages.len()).rev().max_by_key(|&pipeline| pipeline_stages[pipeline].arena_bytes).unwrap_or(0);
         Ok(Self {
@@ -195,7 +195,7 @@ fn sent(traffic: &Traffic) -> Vec<SentBytes> {
     along.chain([agreed]).filter(|sent| sent.bytes > 0).collect()
 }
 
-/// In the order in which ops first occur.
+/// Counts of ops, in the order in which they first occur.
 fn counts(ops: &[Op]) -> Vec<OpCount> {
     let mut counts: Vec<OpCount> = Vec::new();
     for op in ops.iter().map(|op| op.name()) {

@@ -10,16 +10,15 @@ use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 use crate::unit::Unit;
 
-/// Bytes that one rank sends, by what they are for. A ring, like any algorithm that sends no byte twice, moves (N-1)/N
-/// of a buffer for an all-gather and as much for a reduce-scatter; an all-reduce is one of each (ZeRO paper, section
-/// 7).
+/// Bytes that one rank sends, by purpose. A ring, like any algorithm that sends no byte twice, moves (N-1)/N of a
+/// buffer for an all-gather and as much for a reduce-scatter; an all-reduce is one of each (ZeRO paper, section 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// All-gather of parameters along `zero`.
     pub gather_bytes: usize,
     /// Reduce-scatter of gradients along `zero`.
     pub reduce_bytes: usize,
-    /// All-gather of summed gradients along `zero`, the second half of an all-reduce; or of directions that are made of them.
+    /// All-gather along `zero` of summed gradients, the second half of an all-reduce, or of directions made of them.
     pub spread_bytes: usize,
     /// Reduce-scatter of shards of gradients along `replica`.
     pub replica_reduce_bytes: usize,
@@ -35,7 +34,7 @@ pub struct Traffic {
     pub agree_bytes: usize,
 }
 
-/// Bytes that a rank sends or takes, by what is done with them where ranks share memory.
+/// Bytes that a rank sends or takes, by whether they are copied if ranks share memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Bytes that are copied from the memory of one rank to that of another.
@@ -45,14 +44,14 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// The bytes that a rank sends in one pass over `ops`, which are of `plan`.
+    /// The bytes that a rank sends in one pass over `ops`, which belong to `plan`.
     pub fn sent(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         Self::sum(plan, rank, ops, true)
     }
 
-    /// The bytes that a rank takes from its peers in such a pass. Along `zero` and `replica` all ranks do the same, so a rank
-    /// takes as much as it sends, unless hosts send one another unlike numbers of sums. What crosses to another pipeline stage
-    /// is counted where it arrives.
+    /// The bytes that a rank takes from its peers in such a pass. Along `zero` and `replica` all ranks do the same, so
+    /// a rank takes as much as it sends, unless hosts send one another different numbers of sums. Parcels are counted
+    /// where they arrive.
     pub fn taken(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         Self::sum(plan, rank, ops, false)
     }
@@ -75,7 +74,7 @@ impl Moved {
             let all = of_op(plan, rank, op, is_sent);
             let partners = if is_read_in_place(&plan.config, op) { partners(plan, rank, op) } else { Vec::new() };
             let near = partners.iter().filter(|&&partner| !brings(plan, rank, partner, op)).count();
-            // Each of the others has as much of it.
+            // Each of the partners has an equal share.
             let in_place = if near > 0 { all.share(near, partners.len()) } else { Traffic::default() };
             moved.in_place += in_place;
             moved.copied += all - in_place;
@@ -84,7 +83,7 @@ impl Moved {
     }
 }
 
-/// The ranks that a rank exchanges something with in an op that all of its group do, or that a parcel goes to or comes from.
+/// The ranks with which a rank exchanges something in a collective op, or to or from which a parcel goes.
 fn partners(plan: &Plan, rank: usize, op: Op) -> Vec<usize> {
     let mesh = &plan.config.mesh;
     let at = mesh.coordinates(rank);
@@ -106,13 +105,13 @@ fn partners(plan: &Plan, rank: usize, op: Op) -> Vec<usize> {
     }
 }
 
-/// Whether the bytes that one rank gives another in an op are brought from one of these two to the other.
+/// Whether the bytes that one of two ranks gives the other in an op travel directly between them.
 fn brings(plan: &Plan, rank: usize, partner: usize, op: Op) -> bool {
     let [own, other] = [rank, partner].map(|rank| plan.config.mesh.coordinates(rank));
     !plan.config.reaches(rank, partner) && are_counterparts(&plan.config, op, own, other)
 }
 
-/// The axis and the bucket of a sum that an op stands for, if hosts make parts of it.
+/// The axis and the bucket of the sum that an op belongs to, if hosts make parts of it.
 fn summed_on_hosts(config: &Config, op: Op) -> Option<(Axis, usize)> {
     match op {
         Op::Reduce { bucket, .. } if config.sums_on_hosts(Axis::Zero) => Some((Axis::Zero, bucket)),
@@ -121,8 +120,8 @@ fn summed_on_hosts(config: &Config, op: Op) -> Option<(Axis, usize)> {
     }
 }
 
-/// Where a bucket is summed over hosts: the bytes of it that a rank reads of its mates, for each host; those of sums, in f32, that
-/// go from it to counterparts; and those of the sums of all other hosts that come to it.
+/// If a bucket is summed over hosts: its bytes that a rank reads from its mates, for each host; the bytes of sums, in
+/// f32, that it sends to counterparts; and the bytes of sums that come to it from all other hosts.
 fn of_hosts(plan: &Plan, rank: usize, axis: Axis, bucket: usize) -> [usize; 3] {
     let config = &plan.config;
     let (part, hosts) = (plan.buckets[bucket].elements / config.mesh.summed_parts(axis), config.hosts_along(axis));
@@ -132,7 +131,7 @@ fn of_hosts(plan: &Plan, rank: usize, axis: Axis, bucket: usize) -> [usize; 3] {
     [near, (hosts - 1) * own * part * size_of::<f32>(), (subtrees.count() - own) * part * size_of::<f32>()]
 }
 
-/// The bytes that a rank sends in an op, or takes. It takes as many as it sends, but of parcels.
+/// The bytes that a rank sends in an op, or takes. Except for parcels, it takes as many as it sends.
 fn of_op(plan: &Plan, rank: usize, op: Op, is_sent: bool) -> Traffic {
     match op {
         Op::Send { .. } if !is_sent => Traffic::default(),
@@ -142,8 +141,8 @@ fn of_op(plan: &Plan, rank: usize, op: Op, is_sent: bool) -> Traffic {
 }
 
 impl Plan<'_> {
-    /// The first of the ranks of a pipeline stage that send most. All of them do, unless hosts send one another unlike numbers of
-    /// sums.
+    /// The first of the ranks of a pipeline stage that send most. All send the same, unless hosts send one another
+    /// different numbers of sums.
     pub fn busiest_rank(&self, pipeline: usize) -> usize {
         let config = &self.config;
         let first = Coordinates { zero: 0, replica: 0, pipeline };
@@ -155,7 +154,7 @@ impl Plan<'_> {
         config.mesh.rank(at)
     }
 
-    /// Whether all ranks of a pipeline stage send as much as one another.
+    /// Whether all ranks of a pipeline stage send the same number of bytes.
     pub fn sends_alike(&self) -> bool {
         self.config.subtotal_axis().is_none_or(|axis| {
             let subtrees = self.config.subtrees(axis);
@@ -164,10 +163,10 @@ impl Plan<'_> {
     }
 }
 
-/// Whether peers that reach a rank read the bytes of an op where they lie. Those of other ops are copied.
+/// Whether peers that reach a rank read the bytes of an op in place. Those of other ops are copied.
 fn is_read_in_place(config: &Config, op: Op) -> bool {
     match op {
-        // A gather into a slot of one's own or a replica copies.
+        // A gather into a rank's own slot, or into a replica, copies.
         Op::Gather { .. } => config.shards_parameters() && (!config.uses_slots() || config.shares_slots()),
         Op::Reduce { .. } | Op::Combine { .. } => true,
         Op::Send { parcel, .. } | Op::Receive { parcel, .. } => matches!(parcel, Parcel::TiedGradients),
@@ -196,7 +195,7 @@ fn carried(plan: &Plan, parcel: Parcel, unit: usize, is_sent: bool) -> Traffic {
 }
 
 impl Traffic {
-    /// What a rank sends in one pass over `ops`, which are of its schedule.
+    /// The bytes that a rank sends in one pass over `ops`, which belong to its schedule.
     pub fn of(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         ops.iter().fold(Self::default(), |mut traffic, &op| {
             traffic.add(plan, rank, op);
@@ -204,13 +203,13 @@ impl Traffic {
         })
     }
 
-    /// The part of it that a rank sends to ranks of other hosts. MPI sends loss and norms, and why ranks exchange them, once to each
-    /// other host. Under `Nccl` the numbers also go to each rank there.
+    /// The part of that that a rank sends to ranks of other hosts. MPI sends loss and norms, and the reason for their
+    /// exchange, once to each other host. Under `Nccl` the numbers also go to each rank there.
     pub fn between_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         Self::crossing(plan, rank, ops, true)
     }
 
-    /// The bytes that it takes of them in such a pass: other sums than it sends, and what crosses to its pipeline stage.
+    /// The bytes that it takes from ranks of other hosts in such a pass: they have other sums, and other parcels.
     pub fn from_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         Self::crossing(plan, rank, ops, false)
     }
@@ -299,7 +298,7 @@ impl Traffic {
 /// A part of traffic: its name in reports, and its bytes.
 pub type NamedBytes = (&'static str, fn(&Traffic) -> usize);
 
-/// The parts of traffic along an axis. With the agreement on loss and norm, over all ranks, they are all of it.
+/// The parts of traffic along an axis. With the agreement on loss and norm of all ranks, these are all parts.
 pub const fn parts(axis: Axis) -> &'static [NamedBytes] {
     match axis {
         Axis::Zero => &[
@@ -378,8 +377,9 @@ mod tests {
     use crate::config::{DeviceKind, TransportKind};
     use crate::mesh::Mesh;
 
-    /// Of 512 parameters of a unit each of four ranks has 128, in f32. It gives each of the two on the other host its shard in each of
-    /// two gathers, and their parts of its gradients in one reduction; and each of them all numbers, beside one message by MPI.
+    /// Each of four ranks has 128 of a unit's 512 parameters, in f32. It gives each of the two ranks on the other host
+    /// its shard in each of two gathers, and their parts of its gradients in one reduction. It gives each of them all
+    /// numbers, besides one message by MPI.
     #[test]
     fn what_nccl_carries_between_hosts_goes_to_each_rank_there() {
         let unit = Unit { field: "only", params: 512, takes: 8, input_bytes: 32, output_bytes: 32, ..Unit::NONE };
@@ -394,7 +394,7 @@ mod tests {
         };
         assert_eq!(sent(1).0, Traffic::default());
         let (between, numbers) = sent(2);
-        // The last unit of the forward is the first of the backward, and gathered once.
+        // The last unit of the forward is the first of the backward, so it is gathered once.
         assert_eq!((between.gather_bytes, between.reduce_bytes), (3 * 2 * 128 * 4, 2 * 2 * 128 * 4));
         assert_eq!(between.agree_bytes, exchanged_bytes(numbers) + 2 * numbers * 8);
         assert_eq!(between.total_bytes(), between.gather_bytes + between.reduce_bytes + between.agree_bytes);

@@ -1,4 +1,4 @@
-//! Unit: the sizes of what is gathered, released and placed as a whole. Never knows what a layer computes.
+//! Unit: the sizes of a part of a model that is gathered and placed as a whole. Never knows what a layer computes.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -15,46 +15,46 @@ pub struct Unit {
     /// Name of the field.
     #[serde(deserialize_with = "name")]
     pub field: FieldName,
-    /// Position of its [`Field`] among those of the model: what generated dispatch matches on.
+    /// Position of its [`Field`] among those of the model, which generated dispatch matches on.
     pub position: usize,
     /// Index in an array field.
     pub index: Option<usize>,
-    /// Parameters of its own; 0 where it has none or shares those of `source`.
+    /// Its own parameters; 0 if it has none or shares those of `source`.
     pub params: usize,
-    /// Parameters that its layer takes: its own, or as many from the start of the flat buffer of `source`.
+    /// Parameters that its layer takes: its own, or those at the start of the flat buffer of `source`.
     pub takes: usize,
     /// The unit whose flat buffer holds its parameters: itself, unless it is tied.
     pub source: usize,
-    /// What forward keeps for backward.
+    /// Values that forward keeps for backward.
     pub saved_bytes: usize,
     /// Scratch of one forward or backward call.
     pub workspace_bytes: usize,
-    /// Activations that enter.
+    /// Activations that enter the unit.
     pub input_bytes: usize,
-    /// Activations that leave.
+    /// Activations that leave it.
     pub output_bytes: usize,
     /// Floating-point operations of one forward call.
     pub operations: usize,
-    /// What data gives for its input, where that is stored otherwise than what enters; otherwise 0.
+    /// Inputs as data gives them, if these have to be converted before they enter; otherwise 0.
     pub given_bytes: usize,
-    /// What is to be predicted, where it ends a model.
+    /// Targets that are to be predicted, if it ends a model.
     pub targets_bytes: usize,
-    /// What decoding keeps of the earlier tokens of one sequence.
+    /// The cache in which decoding keeps the earlier tokens of one sequence.
     pub cache_bytes: usize,
-    /// Its matrices that an optimizer may make orthogonal.
+    /// The matrices that an optimizer may make orthogonal.
     #[serde(default, skip_serializing_if = "Matrices::are_none")]
     pub matrices: Matrices,
 }
 
-/// What it takes to make the matrices of a unit orthogonal, one after another.
+/// The cost of making the matrices of a unit orthogonal, one after another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Matrices {
-    /// Scratch for the one that needs most; 0 where there are none.
+    /// Scratch for the matrix that needs most; 0 if there are no matrices.
     pub room_bytes: usize,
     /// Floating-point operations of all of them.
     pub operations: usize,
-    /// Floating-point operations of the one that takes most.
+    /// Floating-point operations of the matrix that takes most.
     pub operations_max: usize,
 }
 
@@ -67,7 +67,7 @@ impl Matrices {
         self.room_bytes == 0
     }
 
-    /// These and others: they take turns with one scratch.
+    /// These and others together, which take turns with one scratch.
     pub const fn and(self, other: Self) -> Self {
         Self {
             room_bytes: max(self.room_bytes, other.room_bytes),
@@ -81,16 +81,16 @@ const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 
-/// Name of a field. An alias, because what serde derives for a reference would borrow it from the text.
+/// Name of a field. An alias, because the code that serde derives for a reference would borrow it from the text.
 pub type FieldName = &'static str;
 
-/// A name that is read lives for ever, as those in a program do. A command reads those of one model.
+/// Reads a name, which lives for ever like the names in a program. A command reads only those of one model.
 fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FieldName, D::Error> {
     String::deserialize(deserializer).map(|name| &*name.leak())
 }
 
 impl Unit {
-    /// A unit of nothing: what others differ from.
+    /// An empty unit, from which others are made.
     pub const NONE: Self = Self {
         field: "",
         position: 0,
@@ -109,7 +109,7 @@ impl Unit {
         matrices: Matrices::NONE,
     };
 
-    /// Whether its parameters live in another unit's flat buffer.
+    /// Whether its parameters lie in another unit's flat buffer.
     pub const fn is_tied(&self, this: usize) -> bool {
         self.source != this
     }
@@ -160,20 +160,20 @@ impl Config {
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// Number of units: the length of an array field, else 1. `None` where the field is not an array.
+    /// Number of units: the length of an array field. `None` for a field that is not an array, which is one unit.
     pub count: Option<usize>,
     /// The field whose parameters it shares.
     pub tied: Option<usize>,
-    /// Entries from this one on whose units take turns: 1 for a field that repeats alone. An alternating array has an
-    /// entry for each element of its tuple, all of the same name and count: the first says how many there are, and the
-    /// others 0.
+    /// The number of entries from this one on whose units take turns: 1 for a field that repeats alone. An alternating
+    /// array has an entry for each element of its tuple, all with the same name and count: the first has the number of
+    /// them here, and the others 0.
     pub turns: usize,
     /// Sizes of each of its units; `field`, `position`, `index` and `source` are filled in by [`units`].
     pub sizes: Unit,
 }
 
 impl Field {
-    /// Units of this entry and of those that take turns with it, counted with the first of them.
+    /// Units of this entry and of those that take turns with it. Only the first of these counts them.
     const fn units(&self) -> usize {
         match self.count {
             Some(count) => count.saturating_mul(self.turns),
@@ -185,7 +185,7 @@ impl Field {
 /// Number of units that `fields` make.
 ///
 /// # Panics
-/// Z0212, where they are more than 1,024.
+/// Z0212 if they are more than 1,024.
 #[track_caller]
 pub const fn unit_count(fields: &[Field]) -> usize {
     let (mut count, mut largest, mut i) = (0usize, 0, 0);
@@ -242,7 +242,7 @@ const fn fill_units(fields: &[Field], units: &mut [Unit]) {
             unit.source = next;
             if let Some(tied) = field.tied {
                 unit.source = first_unit(fields, tied);
-                // Otherwise its share of the owner's buffer would be counted, stored and updated twice.
+                // Otherwise the parameters that it shares would be counted, stored and updated twice.
                 unit.params = 0;
             }
             units[next] = unit;
@@ -253,8 +253,8 @@ const fn fill_units(fields: &[Field], units: &mut [Unit]) {
     }
 }
 
-/// Stops the build where the units cannot be what is meant: Z0208 for parameters that not every rank gets one of, Z0209
-/// for gathers further ahead than there are units.
+/// Stops the build if the units cannot be what is meant: Z0208 for a unit with fewer parameters than ranks, Z0209 for
+/// gathers further ahead than there are units.
 #[track_caller]
 pub const fn require_units(config: &Config, units: &[Unit], origin: &Origin) {
     if let Some(unit) = smaller_than_shards(config, units) {
@@ -281,7 +281,7 @@ pub const fn require_units(config: &Config, units: &[Unit], origin: &Origin) {
     require_matrices(config, units, origin);
 }
 
-/// Stops the build where the optimizer is for matrices of hidden layers, and there are none (Z0229).
+/// Stops the build if the optimizer is for matrices of hidden layers, but there are none (Z0229).
 #[track_caller]
 const fn require_matrices(config: &Config, units: &[Unit], origin: &Origin) {
     let mut i = 0;
@@ -302,7 +302,7 @@ const fn require_matrices(config: &Config, units: &[Unit], origin: &Origin) {
     }
 }
 
-/// Stops the build where no unit is recomputed (Z0219), though some should be.
+/// Stops the build if no unit is recomputed, although some should be (Z0219).
 #[track_caller]
 const fn require_recompute(config: &Config, units: &[Unit], origin: &Origin) {
     let Recompute::Every(k) = config.recompute else { return };
@@ -317,7 +317,7 @@ const fn require_recompute(config: &Config, units: &[Unit], origin: &Origin) {
     panic!("{}", message.text("\n  fix: lower it to ").number(most).text(" or less, or remove `recompute`").as_str());
 }
 
-/// The first unit with fewer parameters than ranks that shard it.
+/// The first unit with fewer parameters than ranks that would shard it.
 pub(crate) const fn smaller_than_shards(config: &Config, units: &[Unit]) -> Option<usize> {
     let mut i = 0;
     while i < units.len() {
@@ -329,7 +329,7 @@ pub(crate) const fn smaller_than_shards(config: &Config, units: &[Unit]) -> Opti
     None
 }
 
-/// Whether decoding keeps something of earlier tokens, anywhere in a model.
+/// Whether any unit of a model has a cache for decoding.
 pub(crate) const fn caches(units: &[Unit]) -> bool {
     let mut i = 0;
     while i < units.len() {
@@ -341,7 +341,7 @@ pub(crate) const fn caches(units: &[Unit]) -> bool {
     false
 }
 
-/// Units with parameters of their own.
+/// The number of units with their own parameters.
 pub(crate) const fn gathered(units: &[Unit]) -> usize {
     let (mut gathered, mut i) = (0, 0);
     while i < units.len() {

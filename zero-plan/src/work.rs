@@ -6,13 +6,13 @@ use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 use crate::unit::Matrices;
 
-/// What one op of one rank does.
+/// The work of one op of one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Floating-point operations of layers, and of making matrices orthogonal.
     pub operations: usize,
-    /// Bytes of parameters, gradients, optimizer state or activations that an op reads and writes. Not counted for ops
-    /// that compute layers.
+    /// Bytes of parameters, gradients, optimizer state or activations that an op reads and writes; 0 for ops that
+    /// compute layers.
     pub bytes: usize,
 }
 
@@ -34,8 +34,8 @@ fn operations(plan: &Plan, op: Op) -> usize {
     }
 }
 
-/// A rank that updates a shard makes those matrices orthogonal as a whole of which it updates a part: about its share of them, and
-/// one that others have a part of as well.
+/// A rank that updates a shard makes each matrix orthogonal as a whole if it updates a part of it: about its share of
+/// the matrices, and one that it has in common with others.
 fn orthogonalizing(plan: &Plan, unit: usize) -> usize {
     let Matrices { operations, operations_max, .. } = plan.units[unit].matrices;
     let sharers = if plan.config.shards_optimizer() { plan.config.mesh.zero } else { 1 };
@@ -43,10 +43,10 @@ fn orthogonalizing(plan: &Plan, unit: usize) -> usize {
     (operations / sharers + cut).min(operations)
 }
 
-/// Each source is read once and each destination written once, and read once more where something is added to it. With
-/// `p`, `g` and `m` bytes in a parameter, a gradient and a moment, `c` in what is computed with, `N` ranks along `zero`
-/// and `R` replicas, and of a unit or bucket the flat buffer of `n` elements, the shard of `s = n / N` and the part of
-/// `t = s / R`:
+/// Each source is read once and each destination is written once, and read once more if something is added to it. With
+/// `p`, `g` and `m` bytes in a parameter, a gradient and a moment, `c` bytes in a parameter as layers compute with it,
+/// `N` ranks along `zero`, `R` replicas, and for a unit or bucket `n` elements in its flat buffer, `s = n / N` in a
+/// shard and `t = s / R` in a part:
 ///
 /// | op | bytes |
 /// |---|---|
@@ -68,7 +68,7 @@ fn orthogonalizing(plan: &Plan, unit: usize) -> usize {
 /// | momentum, for each parameter that this rank updates | `2g + 2m` |
 /// | update, for each parameter that this rank updates | `g + 4m + 2p`; with a master copy, `g + 4m + p + 8` |
 ///
-/// All other ops move nothing: memory is shared, so they only signal and wait.
+/// All other ops move nothing: because memory is shared, they only signal and wait.
 fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
     let (config, mesh) = (&plan.config, &plan.config.mesh);
     let precision = &config.precision;
@@ -133,7 +133,7 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
     }
 }
 
-/// Elements of a unit's flat buffer that a rank updates: padding is not.
+/// Elements of a unit's flat buffer that a rank updates, without padding.
 fn updated(plan: &Plan, at: Coordinates, unit: usize) -> usize {
     let Stretch { start, len } = plan.places(at).owned(unit);
     plan.units[unit].params.saturating_sub(start).min(len)

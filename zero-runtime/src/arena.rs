@@ -1,5 +1,5 @@
-//! Arena: the memory of one rank on its device, and what all ranks of a host share. Finds the address of a place of the plan;
-//! which op may use it when is for the schedule to say.
+//! Arena: the memory of one rank on its device, and the memory that all ranks of a host share. Finds the address of a
+//! place of the plan. Never decides which op may use it, or when: the schedule does.
 #![allow(unsafe_code)]
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,18 +21,19 @@ pub struct Arena<'p, D: Device> {
     rank: usize,
     coordinates: Coordinates,
     private: D::Memory,
-    /// What all ranks share, as the host reaches it and as the device does.
+    /// The memory that all ranks of the host share, as the host reaches it.
     segment: Arc<Segment>,
+    /// The memory that ranks share, as the device reaches it.
     shared: D::Memory,
     /// The words of a step: see [`crate::engine`].
     words: D::Memory,
     map: SegmentMap,
-    /// The device that this memory is of, until an engine takes it.
+    /// The device whose memory this is, until an engine takes it.
     device: Mutex<Option<D>>,
 }
 
-/// Where things lie in the segment that all ranks of a plan share: a control block for each rank, numbers for each rank,
-/// what ranks along `zero` hold in common, and each rank's shared part.
+/// Where things lie in the memory that the ranks of a host share: a control block for each rank, numbers for each rank,
+/// the common parts of ranks along `zero`, and each rank's shared part.
 struct SegmentMap {
     numbers: usize,
     /// Start of each rank's common part; ranks along `zero` have the same one.
@@ -41,7 +42,7 @@ struct SegmentMap {
     shared: Vec<usize>,
     /// Length of the segment of the host.
     segment_bytes: usize,
-    /// What each rank gives to the memory that devices of a host share, where that is not the segment.
+    /// Bytes that each rank contributes to the memory that the devices of a host share, where that is not the segment.
     parts: Vec<usize>,
 }
 
@@ -79,8 +80,8 @@ pub(crate) fn segment_bytes(plan: &Plan, rank: usize) -> usize {
     SegmentMap::of(plan, rank).segment_bytes
 }
 
-/// The most bytes that all ranks on the host of `rank` take of its memory together: what they share, what is private to
-/// each if that lies there, and what lies outside the arenas.
+/// The most bytes of host memory that all ranks on the host of `rank` take together: what they share, what is private
+/// to each if it lies on the host, and what lies outside the arenas.
 pub(crate) fn job_bytes(plan: &Plan, rank: usize, run: &RunSize) -> usize {
     let (first, end) = plan.config.sharing(rank);
     let is_host = plan.config.device.is_host();
@@ -93,10 +94,11 @@ fn pages(bytes: usize) -> usize {
 }
 
 impl<'p, D: Device> Arena<'p, D> {
-    /// Allocates on `device` what is private to `rank`; `segment` has [`segment_bytes`] bytes and is the same on all ranks.
+    /// Allocates on `device` what is private to `rank`; `segment` has [`segment_bytes`] bytes and is the same for all
+    /// ranks of the host.
     ///
     /// # Errors
-    /// Z0331 or Z0332 if the host does not have that much memory to give; the device's error, if the device does not.
+    /// Z0331 or Z0332 if the host has too little memory; the device's own error if the device has.
     pub(crate) fn new(
         plan: &'p Plan<'p>,
         rank: usize,
@@ -117,8 +119,8 @@ impl<'p, D: Device> Arena<'p, D> {
         let coordinates = mesh.coordinates(rank);
         let mut arena =
             Self { plan, rank, coordinates, private, segment, shared, words, map, device: Mutex::default() };
-        // SAFETY: a place of this rank's own that no view is made of elsewhere; the engine that takes the device keeps the
-        // arena too.
+        // SAFETY: the place is this rank's own, and no view of it is made elsewhere; the engine that takes the device
+        // also keeps the arena.
         unsafe { device.lend(arena.bytes_mut(arena.places().product_workspace())) };
         arena.device = Mutex::new(Some(device));
         Ok(arena)
@@ -127,13 +129,13 @@ impl<'p, D: Device> Arena<'p, D> {
     /// The device that it was allocated on, for the engine that works on this memory.
     ///
     /// # Panics
-    /// If it has been taken: there is one engine for a rank.
+    /// If it has been taken: a rank has one engine.
     pub fn take_device(&self) -> D {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner).take();
         device.expect("a device that no other engine of this rank has taken")
     }
 
-    /// Does something with its device, before an engine takes that.
+    /// Does something with its device, before an engine takes the device.
     pub(crate) fn with_device<R>(&self, something: impl FnOnce(&D) -> R) -> R {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         something(device.as_ref().expect("a device that no engine has taken"))
@@ -154,7 +156,7 @@ impl<'p, D: Device> Arena<'p, D> {
         self.coordinates
     }
 
-    /// What the ranks of its pipeline stage do.
+    /// The part of the plan for this rank's pipeline stage.
     pub fn pipeline_stage(&self) -> &'p PipelineStage<'p> {
         &self.plan.pipeline_stages[self.coordinates.pipeline]
     }
@@ -169,7 +171,7 @@ impl<'p, D: Device> Arena<'p, D> {
         &self.pipeline_stage().memory
     }
 
-    /// The rank at `index` along an axis, in line with this one.
+    /// The rank at `index` along an axis, and at this rank's place along the other axes.
     pub(crate) fn along(&self, axis: Axis, index: usize) -> usize {
         let at = self.coordinates;
         self.plan.config.mesh.rank(match axis {
@@ -179,18 +181,18 @@ impl<'p, D: Device> Arena<'p, D> {
         })
     }
 
-    /// The length of the mapping that is private to this rank, and of those that it shares with all others.
+    /// The length of the mapping that is private to this rank, and of those that it shares with other ranks.
     pub fn mapped_bytes(&self) -> [usize; 2] {
         let is_apart = self.shared.start() != self.segment.ptr();
         [self.private.len(), self.shared.len() + if is_apart { self.segment.len() } else { 0 }]
     }
 
-    /// First byte of the words of a step, [`words_bytes`] of them, as the device counts.
+    /// First byte of the words of a step, which are [`words_bytes`] long: an address on the device.
     pub(crate) fn words_start(&self) -> *mut u8 {
         self.words.start()
     }
 
-    /// What all ranks of this host share.
+    /// The segment that all ranks of this host share.
     pub(crate) fn segment(&self) -> Arc<Segment> {
         Arc::clone(&self.segment)
     }
@@ -209,8 +211,8 @@ impl<'p, D: Device> Arena<'p, D> {
         unsafe { self.segment.ptr().add(at) }
     }
 
-    /// The address of a place of `rank`, as the device counts. What ranks hold in common is at the same address for each of
-    /// them.
+    /// The address of a place of `rank` on the device. A common place has the same address for each rank that shares
+    /// it.
     fn address(&self, rank: usize, place: Place) -> *mut u8 {
         let memory = if rank == self.rank { self.memory() } else { &self.plan.of_rank(rank).memory };
         let region = &memory.regions[place.region as usize];
@@ -233,7 +235,7 @@ impl<'p, D: Device> Arena<'p, D> {
         mapping.start().wrapping_add(first_byte)
     }
 
-    /// What `rank` has at a place, to read.
+    /// The bytes of `rank` at a place, to read.
     ///
     /// # Safety
     /// Nobody writes it while the view lives.
@@ -242,7 +244,7 @@ impl<'p, D: Device> Arena<'p, D> {
         unsafe { View::from_raw(self.address(rank, place), place.len_bytes) }
     }
 
-    /// What this rank has at a place, to read.
+    /// The bytes of this rank at a place, to read.
     ///
     /// # Safety
     /// As for [`Arena::bytes_of`].
@@ -251,7 +253,7 @@ impl<'p, D: Device> Arena<'p, D> {
         unsafe { self.bytes_of(self.rank, place) }
     }
 
-    /// What this rank has at a place, to write.
+    /// The bytes of this rank at a place, to write.
     ///
     /// # Safety
     /// Nobody else reads or writes it while the view lives.
@@ -260,7 +262,7 @@ impl<'p, D: Device> Arena<'p, D> {
         unsafe { ViewMut::from_raw(self.address(self.rank, place), place.len_bytes) }
     }
 
-    /// What this rank has at a place whose numbers have one width, to read.
+    /// The numbers of this rank at a place where they have one width, to read.
     ///
     /// # Safety
     /// As for [`Arena::bytes_of`].
@@ -269,7 +271,7 @@ impl<'p, D: Device> Arena<'p, D> {
         Stored::of(self.width(place), unsafe { self.bytes(place) })
     }
 
-    /// What this rank has at a place whose numbers have one width, to write.
+    /// The numbers of this rank at a place where they have one width, to write.
     ///
     /// # Safety
     /// As for [`Arena::bytes_mut`].

@@ -1,8 +1,8 @@
-//! Choice: one of several sizes of an architecture, by name, in a constant. Never reads an environment.
+//! Choice: one of several sizes of an architecture, by name, in a constant. Never reads the environment.
 
 use zero_plan::{Message, is_same_text};
 
-/// The value of that name; without a name, the first.
+/// The value with this name; without a name, the first value.
 ///
 /// ```
 /// use zero_runtime::prelude::*;

@@ -19,13 +19,13 @@ pub enum Error {
     /// The data cannot be trained on.
     #[error("{}", .0.report())]
     Data(#[from] DataError),
-    /// Published weights cannot be taken in, or written.
+    /// Published weights cannot be read or written.
     #[error("{}", .0.report())]
     Weights(#[from] WeightsError),
     /// A checkpoint cannot be read, or written.
     #[error("{}", .0.report())]
     Checkpoint(#[from] CheckpointError),
-    /// All ranks have found the same.
+    /// All ranks have the same error.
     #[error(transparent)]
     OfAll(Box<Error>),
     /// A step could not be done.
@@ -42,7 +42,7 @@ pub enum Error {
         /// The way out.
         help: String,
     },
-    /// What `#[weights]` calls tensors cannot be what they are called.
+    /// Names that `#[weights]` gives do not fit the layers, or are not unique.
     #[error("error[{code}]: {what}\n  = help: {help}")]
     Names {
         /// The stable code.
@@ -67,7 +67,7 @@ pub enum Error {
         /// The way out.
         help: String,
     },
-    /// What was measured is not what the plan says.
+    /// A measurement differs from the plan.
     #[error(
         "error[{code}]: rank {rank}, {what}: planned are {}{planned} bytes, measured {measured}\n  = help: {help}",
         if *is_bound { "at most " } else { "" }
@@ -79,16 +79,16 @@ pub enum Error {
         rank: usize,
         /// What was measured.
         what: &'static str,
-        /// What the plan says, in bytes.
+        /// The planned bytes.
         planned: usize,
-        /// What it was, in bytes.
+        /// The measured bytes.
         measured: usize,
-        /// Whether the plan says it as a bound, so that less is as planned.
+        /// Whether the planned value is an upper bound, so that less is as planned.
         is_bound: bool,
         /// The way out.
         help: &'static str,
     },
-    /// A rank would compute other bits than the others.
+    /// A rank would compute different bits than the others.
     #[error(
         "error[Z0447]: rank {rank} has another {what}: expected {expected}, as most ranks have, found {found}\n  = help: what \
          differs here may give other results: start all ranks on devices of one kind, with the same libraries"
@@ -98,9 +98,9 @@ pub enum Error {
         rank: usize,
         /// What differs.
         what: &'static str,
-        /// What most ranks have.
+        /// The value of most ranks.
         expected: u64,
-        /// What it has.
+        /// Its own value.
         found: u64,
     },
     /// A file of results cannot be written.
@@ -135,14 +135,14 @@ impl Error {
         )
     }
 
-    /// Whether this rank, of all that have waited for a silent one, is to say so at once: nothing more will come of the wait,
-    /// and nobody can be asked.
+    /// Whether it names a silent rank. Of all ranks that have waited for that, this one reports it at once: nothing
+    /// more will come of the wait, and nobody can be asked.
     pub fn is_silence(&self) -> bool {
         matches!(self, Error::Run(RunError::Lost(Lost::Silent(_))))
     }
 
-    /// The exit code of a rank that ends with it: whether a restart may mend it. `rolls_back` is whether it may mend numbers
-    /// that are not finite.
+    /// The exit code of a rank that ends with it: whether a restart may help. `rolls_back` says whether it may help
+    /// against numbers that are not finite.
     pub fn exit_code(&self, rolls_back: bool) -> u8 {
         match self {
             Error::Run(RunError::Lost(_)) => EXIT_AGAIN,
@@ -152,7 +152,7 @@ impl Error {
         }
     }
 
-    /// Whether another rank, or the launcher, has a better message for the same.
+    /// Whether another rank or the launcher has a better message for the same cause.
     pub fn is_echo(&self) -> bool {
         match self {
             Error::Run(RunError::Lost(Lost::Ended { .. })) => true,

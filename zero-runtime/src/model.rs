@@ -20,9 +20,9 @@ pub use turns::FieldTurns;
 
 /// A model under one spec. Implemented by `#[zero]`.
 pub trait Model: 'static {
-    /// What it takes.
+    /// Its input.
     type Input: Activation;
-    /// What it is to predict for each token.
+    /// The target of each token.
     type Target: Activation;
     /// Shape of a micro-batch, and the device that layers compute on.
     type Shape: Shape;
@@ -30,21 +30,21 @@ pub trait Model: 'static {
     const PLAN: &'static Plan<'static>;
     /// Code of each field, and of each element that alternates; [`Unit::position`] is the index.
     const CODE: &'static [UnitCode<DeviceOf<Self>>];
-    /// The end of the model.
+    /// The code of the head.
     const HEAD: HeadCode<DeviceOf<Self>>;
     /// The directory of the package that defines it.
     const DIRECTORY: &'static str;
     /// The spec that it was built from: the path of its file, or `#[zero]` where the attribute's options are the spec.
     const SPEC: &'static str;
-    /// What that spec says, in RON: the file as it was when the binary was built.
+    /// The text of that spec, in RON, as it was when the binary was built.
     const SPEC_TEXT: &'static str;
     /// Text that was put into the binary when it was built.
     const TEXT: Option<&'static [u8]>;
 
-    /// Sizes under other shapes of a micro-batch, of which `ZERO_PROBE` had a list when the program was built.
+    /// Sizes under other shapes of a micro-batch: those that `ZERO_PROBE` listed when the program was built.
     const PROBES: &'static [ShapeSizes] = &[];
 
-    /// What `#[config({...})]` on the struct says: the sizes of the model as it is published. Null without one.
+    /// The value of `#[config({...})]` on the struct: the sizes of the model as it is published. Null without it.
     fn config() -> serde_json::Value {
         serde_json::Value::Null
     }
@@ -66,7 +66,7 @@ pub struct ShapeSizes {
 /// The device that a model computes on.
 pub type DeviceOf<M> = <<M as Model>::Shape as Shape>::Device;
 
-/// Arguments of a forward call, as the engine has them: only the layer knows what each byte is a part of.
+/// Arguments of a forward call, as the engine has them: as bytes, whose meaning only the layer knows.
 pub struct ForwardBytes<'a, D> {
     /// [`Forward::params`]
     pub params: View<'a, D, u8>,
@@ -98,7 +98,7 @@ pub struct BackwardBytes<'a, D> {
     pub work: ViewMut<'a, D, u8>,
 }
 
-/// What the engine calls for a unit.
+/// The functions that the engine calls for a unit.
 pub struct UnitCode<D> {
     /// [`Layer::forward`]
     pub forward: fn(&Context<D>, ForwardBytes<D>),
@@ -116,12 +116,12 @@ pub struct UnitCode<D> {
     init: Option<InitialScales>,
 }
 
-/// Standard deviations of a field's matrices, and of the last of them where it has another.
+/// The standard deviation of a field's matrices, and that of the last of them if it differs.
 pub type InitialScales = fn() -> (f32, Option<f32>);
 
 impl<D> UnitCode<D> {
-    /// Names the parameters of a unit, in the order of its flat buffer: [`Layer::tensors`], and what the attributes of the
-    /// field say of them.
+    /// Names the parameters of a unit, in the order of its flat buffer: by [`Layer::tensors`] and the attributes of the
+    /// field.
     pub fn tensors(&self, out: &mut Tensors) {
         let own = if self.own[1].is_empty() { &self.own[..1] } else { &self.own[..] };
         out.unit(own, self.weights, |out| match self.init {
@@ -142,7 +142,7 @@ impl<D> Clone for UnitCode<D> {
 
 impl<D> Copy for UnitCode<D> {}
 
-/// Predictions of parameters and features, each as bytes.
+/// Computes predictions from parameters and features, both as bytes.
 pub type Logits<D> = fn(&D, View<D, u8>, View<D, u8>, ViewMut<D, f32>);
 
 /// The code by which a head predicts.
@@ -170,7 +170,7 @@ impl<D> Clone for HeadCode<D> {
 impl<D> Copy for HeadCode<D> {}
 
 /// The fields of a model, chained: each must take what the one before it gives. `N` is the number of fields, where each
-/// element that alternates counts as one; `Y` is what the last of them gives so far.
+/// element that alternates counts as one; `Y` is the output of the last field so far.
 pub struct Fields<S: Shape, Y, const N: usize> {
     /// Sizes, for the plan.
     pub sizes: [Field; N],
@@ -181,11 +181,11 @@ pub struct Fields<S: Shape, Y, const N: usize> {
     output: PhantomData<fn() -> Y>,
 }
 
-/// All `N` fields together: the code of the head beside that of all fields.
+/// All `N` fields, and the code of the head.
 pub struct Whole<S: Shape, const N: usize> {
     /// Sizes and code.
     pub fields: Fields<S, Loss, N>,
-    /// The end of the model.
+    /// The code of the head.
     pub head: HeadCode<S::Device>,
 }
 
@@ -213,7 +213,7 @@ const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
     Field { name, count, tied, turns: 1, sizes }
 }
 
-/// Stops the build where an array of layers has none.
+/// Stops the build if an array of layers is empty.
 #[track_caller]
 const fn elements(name: &str, count: usize) -> usize {
     if count == 0 {
@@ -224,14 +224,14 @@ const fn elements(name: &str, count: usize) -> usize {
     count
 }
 
-/// Stops the build at a field.
+/// Stops the build, and names the field.
 #[track_caller]
 const fn refuse(fault: Message, field: &str) -> ! {
     panic!("{}", fault.text("\n  in field `").text(field).text("`").as_str());
 }
 
-/// Stops the build of a program that trains on text where the head predicts ids that the first field does not take: the
-/// targets of a text are its next inputs, and so is what is sampled.
+/// Stops the build of a program that trains on text if the head predicts ids that the first field does not take: the
+/// targets of a text are its next inputs, and so are sampled tokens.
 #[track_caller]
 pub(crate) const fn require_vocabulary<M: Model>() {
     let Some(ids) = M::HEAD.vocabulary else { return };
@@ -341,7 +341,7 @@ impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
         self.push::<L>(field::<S, Y, L>(name, None, Some(owner)))
     }
 
-    /// The end: the last field is the head, of which the engine needs `head`.
+    /// The end: the last field is the head, and `head` is its code.
     #[track_caller]
     pub const fn end(self, mut head: HeadCode<S::Device>) -> Whole<S, N> {
         let Fields { mut sizes, code, len, vocabulary, .. } = self;
@@ -394,7 +394,7 @@ impl<S: Shape, Y, const N: usize> Fields<S, Y, N> {
         self
     }
 
-    /// Where the last field begins: the elements that alternate in one follow the first of them.
+    /// The index where the last field begins: elements that alternate in a field follow the first of them.
     const fn last_field(&self) -> usize {
         let mut first = self.len - 1;
         while self.sizes[first].turns == 0 {

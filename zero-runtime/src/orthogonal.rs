@@ -1,6 +1,6 @@
-//! Orthogonal: a matrix with the singular vectors of another, whose singular values are all near 1: the direction in which Muon
-//! updates a matrix (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024). Written over operations
-//! of a device. Never asks the host, never takes memory.
+//! Orthogonal: computes a matrix that has the singular vectors of another, and singular values near 1: the direction in
+//! which Muon updates a matrix (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024). Uses
+//! only operations of a device. Never asks the host, never allocates memory.
 
 use crate::device::{Device, Element, Matrix, Stored, Write};
 use crate::layer::size::{bytes, product, sum};
@@ -9,20 +9,20 @@ use crate::view::{View, ViewMut};
 /// How often [`orthogonalize`] iterates.
 const ITERATIONS: usize = 5;
 
-/// An iteration makes `ONCE` s + `CUBED` s^3 + `FIFTH` s^5 of each singular value s. That brings small ones up fast, and leaves
-/// those that have come near 1 between 0.68 and 1.14, from which they need not come nearer.
+/// An iteration maps each singular value s to `ONCE` s + `CUBED` s^3 + `FIFTH` s^5. This raises small values fast, and
+/// keeps those that have come near 1 between 0.68 and 1.14, which is close enough.
 const ONCE: f32 = 3.4445;
 const CUBED: f32 = -4.7750;
 const FIFTH: f32 = 2.0315;
 
-/// A matrix is divided by its norm, or by this if it is longer, so that a matrix of zeros stays one.
+/// A matrix is divided by its norm, or by this if it is longer, so that a matrix of zeros stays zero.
 const EPSILON: f64 = 1e-7;
 
 /// About the root mean square of a step of AdamW. A step of [`step_factor`] has it as well, so that one learning rate serves both
 /// (Liu et al., "Muon is scalable for LLM training", 2025).
 const ADAMW_RMS: f64 = 0.2;
 
-/// What the orthogonalized (rows, columns) matrix is multiplied by in a step, beside the learning rate: PyTorch calls it
+/// The factor of the orthogonalized (rows, columns) matrix in a step, besides the learning rate: PyTorch calls it
 /// `match_rms_adamw`.
 pub fn step_factor([rows, columns]: [usize; 2]) -> f64 {
     ADAMW_RMS * (rows.max(columns) as f64).sqrt()
@@ -32,7 +32,7 @@ pub fn step_factor([rows, columns]: [usize; 2]) -> f64 {
 /// `E`, and a word.
 ///
 /// # Panics
-/// Z0210 where a `usize` cannot hold it, which in a constant is a build error.
+/// Z0210 if a `usize` cannot hold it; in a constant, that is a build error.
 #[track_caller]
 pub const fn room_bytes<E>([rows, columns]: [usize; 2]) -> usize {
     let side = if rows < columns { rows } else { columns };
@@ -40,8 +40,8 @@ pub const fn room_bytes<E>([rows, columns]: [usize; 2]) -> usize {
     sum(&[product(&[2, matrix]), product(&[2, square]), bytes::<f64>(1)])
 }
 
-/// Floating-point operations of [`orthogonalize`], a multiply-add counted as 2: those of its products, which are nearly all.
-/// Where no number holds them, the largest one.
+/// Floating-point operations of the matrix products in [`orthogonalize`], which are nearly all of its operations. A
+/// multiply-add counts as 2. If a `usize` cannot hold them, its largest value.
 pub const fn operations([rows, columns]: [usize; 2]) -> usize {
     let (short, long) = if rows < columns { (rows, columns) } else { (columns, rows) };
     let square = short.saturating_mul(short);
@@ -49,10 +49,12 @@ pub const fn operations([rows, columns]: [usize; 2]) -> usize {
     iteration.saturating_mul(2 * ITERATIONS)
 }
 
-/// The orthogonal matrix, about, that is nearest to the (rows, columns) matrix `from`, in `room` of [`room_bytes`], of any content.
+/// Approximates the orthogonal matrix that is nearest to the (rows, columns) matrix `from`. Works in `room`, which has
+/// [`room_bytes`] bytes of any content.
 ///
-/// With X, `from` divided by its Frobenius norm, five times X := a X + (b A + c A^2) X, where A is X X^T; or, where that is the
-/// smaller square, X := a X + X (b A + c A^2) with A = X^T X. Each product and each sum of two is rounded to `E`.
+/// With X, which is `from` divided by its Frobenius norm, it repeats five times: X := a X + (b A + c A^2) X, where A is
+/// X X^T; or, if X^T X is the smaller square, X := a X + X (b A + c A^2) with A = X^T X. Each product and each sum of
+/// two is rounded to `E`.
 pub fn orthogonalize<'r, D: Device, E: Element>(
     device: &D,
     [rows, columns]: [usize; 2],

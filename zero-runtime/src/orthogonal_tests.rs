@@ -3,7 +3,7 @@
 use super::*;
 use crate::device::{Cpu, bf16};
 
-/// One row, one column, wide, tall, square, beyond what a product has in one block.
+/// One row, one column, wide, tall, square, and larger than one block of a product.
 const SHAPES: [[usize; 2]; 8] = [[1, 1], [1, 19], [19, 1], [5, 7], [7, 5], [6, 6], [33, 64], [130, 70]];
 
 /// Reproducible numbers in (-1, 1).
@@ -21,12 +21,12 @@ fn transposed(a: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {
     (0..rows * columns).map(|at| a[at % rows * columns + at / rows]).collect()
 }
 
-/// What five iterations make of a singular value.
+/// A singular value after five iterations.
 fn iterated(value: f64) -> f64 {
     (0..5).fold(value, |s, _| 3.4445 * s - 4.7750 * s.powi(3) + 2.0315 * s.powi(5))
 }
 
-/// Each row of `x`, mirrored at the plane that `axis` stands on.
+/// Each row of `x`, reflected in the plane perpendicular to `axis`.
 fn reflected(x: &[f64], axis: &[f64]) -> Vec<f64> {
     let length: f64 = axis.iter().map(|a| a * a).sum();
     let row = |row: &[f64]| {
@@ -36,7 +36,7 @@ fn reflected(x: &[f64], axis: &[f64]) -> Vec<f64> {
     x.chunks(axis.len()).flat_map(row).collect()
 }
 
-/// The matrix with these singular values, and vectors that are the same for every choice of them.
+/// The matrix with these singular values, and with singular vectors that do not depend on them.
 fn with_values(values: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {
     let mut diagonal = vec![0.0; rows * columns];
     values.iter().enumerate().for_each(|(i, value)| diagonal[i * columns + i] = *value);
@@ -45,7 +45,8 @@ fn with_values(values: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {
     transposed(&left, [columns, rows])
 }
 
-/// What the processor makes of a matrix that begins at an odd element, in a room that is as long as said, and of any content.
+/// The result on the processor for a matrix that begins at an odd element, in a room of exactly [`room_bytes`] with any
+/// content.
 fn orthogonalized<E: Element>(matrix: &[f64], shape: [usize; 2]) -> Vec<f64> {
     let stored: Vec<f32> = std::iter::once(f32::NAN).chain(matrix.iter().map(|&x| x as f32)).collect();
     let mut room = vec![u64::MAX; room_bytes::<E>(shape) / size_of::<u64>()];
@@ -55,7 +56,7 @@ fn orthogonalized<E: Element>(matrix: &[f64], shape: [usize; 2]) -> Vec<f64> {
     found.as_slice().iter().map(|x| f64::from(x.widen())).collect()
 }
 
-/// The norm of a difference, divided by that of what it is a difference from.
+/// The norm of the difference, relative to that of `expected`.
 fn distance(found: &[f64], expected: &[f64]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let square = |x: f64| x * x;
@@ -103,7 +104,7 @@ fn singular_vectors_stay_and_singular_values_come_near_one() {
     }
 }
 
-/// By powers of two, to the bit.
+/// Scaling by powers of two leaves results equal to the bit.
 #[test]
 fn the_scale_of_a_matrix_does_not_matter() {
     let shape = [5, 7];
@@ -134,7 +135,7 @@ fn sizes_are_those_of_the_formula() {
 #[test]
 fn a_step_is_as_long_as_one_of_adamw() {
     assert_eq!([[4, 100], [100, 4]].map(step_factor), [2.0; 2]);
-    // An orthogonal matrix of this shape has 4 of 400 elements' squares.
+    // The squares of the 400 elements of an orthogonal matrix of this shape add up to 4.
     let root_mean_square = (4.0_f64 / 400.0).sqrt();
     assert!((step_factor([4, 100]) * root_mean_square - 0.2).abs() < 1e-12);
 }

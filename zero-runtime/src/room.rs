@@ -1,10 +1,10 @@
-//! Room: how much can still be written where a path lies. Never writes.
+//! Room: how much space is free where a path lies. Never writes.
 
 use std::path::Path;
 
 use rustix::fs::statvfs;
 
-/// Bytes that are free for us on the disk of an existing path; none where its file system does not tell.
+/// Bytes that this user may still write on the disk of an existing path; none if its file system does not say.
 pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     let room = statvfs(path).ok()?;
     Some(room.f_bavail.saturating_mul(room.f_frsize))

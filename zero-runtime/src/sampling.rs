@@ -8,10 +8,10 @@ use std::num::NonZeroUsize;
 pub struct Sampling {
     /// The divisor of logits: 0 always takes the likeliest token.
     pub temperature: f64,
-    /// Only so many of the likeliest tokens are drawn from.
+    /// Tokens are drawn only from this many of the likeliest.
     pub top_k: Option<NonZeroUsize>,
-    /// Of these, only the fewest likeliest whose probabilities come to as much: above 0, and 1 for all (Holtzman et al.,
-    /// "The Curious Case of Neural Text Degeneration", 2020).
+    /// Of these, tokens are drawn only from the fewest likeliest whose probabilities add up to this: above 0, and 1 for
+    /// all (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020).
     pub top_p: f64,
 }
 
@@ -20,7 +20,7 @@ impl Sampling {
     pub const GREEDY: Self = Self { temperature: 0.0, top_k: None, top_p: 1.0 };
 }
 
-/// Chooses tokens, in memory of its own that it takes once.
+/// Chooses tokens, in memory that it allocates once.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     sampling: Sampling,
@@ -29,13 +29,14 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// For a vocabulary of `classes`.
+    /// A sampler for a vocabulary of `classes`.
     pub fn new(sampling: Sampling, classes: usize) -> Self {
         Self { sampling, candidates: Vec::with_capacity(classes) }
     }
 
-    /// Draws an id with probability softmax(logits / temperature), among those that may be drawn, by the place of `draw` in
-    /// [0, 1): ids in their order share it out. Of equal logits, the lower id counts as the likelier.
+    /// Draws an id with probability softmax(logits / temperature), among those that may be drawn: they divide [0, 1)
+    /// among themselves in the order of ids, and the one whose part contains `draw` is chosen. Of equal logits, the
+    /// lower id counts as likelier.
     pub fn choose(&mut self, logits: &[f32], draw: f64) -> u32 {
         let Sampling { temperature, top_k, top_p } = self.sampling;
         let best = likeliest(logits);
@@ -46,7 +47,7 @@ impl Sampler {
         let weighed = |(id, &logit): (usize, &f32)| (id as u32, ((f64::from(logit) - largest) / temperature).exp());
         self.candidates.clear();
         self.candidates.extend(logits.iter().enumerate().map(weighed));
-        // By logits, not by weights: of those, many may be 0.
+        // By logits, not by weights, of which many may be 0.
         let by_likelihood = |a: &(u32, f64), b: &(u32, f64)| {
             let logit = |candidate: &(u32, f64)| logits[candidate.0 as usize];
             logit(b).total_cmp(&logit(a)).then(a.0.cmp(&b.0))
@@ -79,24 +80,25 @@ fn sum(candidates: &[(u32, f64)]) -> f64 {
     candidates.iter().map(|(_, weight)| weight).sum()
 }
 
-/// The id of the largest logit, the lowest where several are; 0 of none.
+/// The id of the largest logit; the lowest, if several are largest; 0 if there are none.
 fn likeliest(logits: &[f32]) -> u32 {
     let largest = (0..logits.len()).rev().max_by(|&a, &b| logits[a].total_cmp(&logits[b]));
     largest.unwrap_or(0) as u32
 }
 
-/// The tokens of a sequence that a model sees: all of them, until they are more than it takes. Then the newest half of what it
-/// takes is kept, and seen as a sequence of its own, so that a sequence has no end.
+/// The tokens of a sequence that a model sees: all of them, until there are more than it takes. Then the newest half of
+/// that many is kept and seen as a new sequence, so that a sequence can go on without end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     ids: Vec<u32>,
     length: usize,
-    /// The first tokens of `ids` that a cache has.
+    /// How many of the first tokens of `ids` a cache has.
     cached: usize,
 }
 
 impl Window {
-    /// Of a model that takes `length` tokens, after a prompt: its newest tokens, as many as that.
+    /// The window of a model that takes `length` tokens, after a prompt: the newest tokens of the prompt, at most
+    /// `length`.
     ///
     /// # Panics
     /// If there is no prompt, or if the model takes no tokens.
@@ -117,12 +119,12 @@ impl Window {
         &self.ids[self.cached..]
     }
 
-    /// How many come before those in a cache.
+    /// The number of tokens before those, which a cache has.
     pub fn cached(&self) -> usize {
         self.cached
     }
 
-    /// A cache now has all of them.
+    /// Notes that a cache has all of them.
     pub fn is_cached(&mut self) {
         self.cached = self.ids.len();
     }
@@ -130,7 +132,7 @@ impl Window {
     /// Adds the next token.
     pub fn push(&mut self, id: u32) {
         if self.ids.len() == self.length {
-            // Each token has another place now, so nothing that is cached is of use.
+            // Each token has another position now, so the cache is of no use.
             self.ids.drain(..self.length - self.length / 2);
             self.cached = 0;
         }
@@ -151,7 +153,7 @@ mod tests {
         Sampler::new(Sampling { temperature, top_k: NonZeroUsize::new(top_k), top_p }, 8)
     }
 
-    /// The ids that draws just below and above each of these places choose.
+    /// The ids that draws just below and above each edge choose.
     fn chosen<const N: usize>(sampler: &mut Sampler, logits: &[f32], edges: [f64; N]) -> [[u32; 2]; N] {
         edges.map(|edge| [edge - 1e-6, edge + 1e-6].map(|draw| sampler.choose(logits, draw)))
     }

@@ -17,8 +17,8 @@ pub fn tell(error: &impl Display) {
     write_error(&format!("{}\n", painted_error(&error.to_string())));
 }
 
-/// Writes painted text to standard error by one call. Otherwise it would be mixed with what other ranks write there, as
-/// launchers pass on what comes together.
+/// Writes painted text to standard error in one call. Otherwise it could be mixed with text of other ranks, because
+/// launchers pass on what arrives together.
 pub(crate) fn write_error(painted: &str) {
     let text = match AutoStream::choice(&stderr()) {
         ColorChoice::Never => strip_str(painted).to_string(),
@@ -36,7 +36,7 @@ pub(crate) fn table(text: &str) -> String {
     }
 }
 
-/// In the first line of each error, what it is and its code in red, what is wrong in bold.
+/// Paints the first line of each error: `error` and its code red, the message bold.
 fn painted_error(text: &str) -> String {
     let painted = |line: &str| match line.split_once(": ") {
         Some((name, what)) if name.starts_with("error") => {
@@ -47,7 +47,7 @@ fn painted_error(text: &str) -> String {
     text.split('\n').map(painted).collect::<Vec<_>>().join("\n")
 }
 
-/// The first line of each block in bold. Among several plans, the line of this one in green.
+/// Paints the first line of each block bold and, among several plans, the line of this one green.
 fn painted_table(text: &str) -> String {
     let mut lines = text.split('\n').peekable();
     let mut painted = Vec::new();

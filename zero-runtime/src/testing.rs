@@ -14,30 +14,31 @@ use crate::random::uniform;
 use names::LayerNames;
 use trial::{Along, DX, GRADS, Trial, Y};
 
-/// Relative error that [`gradcheck`] admits: a few times what f32 leaves of a central difference.
+/// Relative error that [`gradcheck`] admits: a few times the rounding error of a central difference in f32.
 const TOLERANCE: f64 = 5e-3;
 
 /// Relative error between two ways to compute the same in f32.
 const ROUNDING: f64 = 1e-4;
 
-/// Elements that [`gradcheck`] moves of parameters, and of inputs.
+/// The most elements that [`gradcheck`] moves of parameters, and of inputs.
 const CHECKED_MAX: usize = 400;
 
-/// The value of gradients that are to be added to.
+/// The value of gradients before a layer adds to them.
 const HELD: f32 = 2.0;
 
-/// Between 0.1 and 1, of either sign: finite differences must not step over the kink of a ReLU.
+/// A number of magnitude 0.1 to 1 and either sign: finite differences must not step over the kink of a ReLU.
 fn away_from_zero(seed: u64, i: u64) -> f32 {
     let magnitude = 0.1 + 0.9 * uniform(seed, 2 * i);
     (if uniform(seed, 2 * i + 1) < 0.5 { magnitude } else { -magnitude }) as f32
 }
 
 /// Checks a layer's backward against finite differences of its forward, that gradients are overwritten or added to as
-/// asked, that what it does in one pass is as if done in two, that decoding a sequence token by token gives what forward
-/// does, that `MATRICES` counts the hidden matrices of its tensors, and that it reads nothing that it was not given.
+/// asked, that an operation done in the same pass gives the same as one done after it, that decoding a sequence token
+/// by token gives the same as forward, that `MATRICES` counts the hidden matrices of its tensors, and that it reads
+/// nothing that it was not given.
 ///
-/// Parameters and input elements are moved one by one, by two step widths (Richardson), with sums in f64: all of them, or
-/// some hundreds spread evenly where there are more. Targets are ids of classes; [`gradcheck_towards`] has others.
+/// Parameters and input elements are moved one by one, by two step widths (Richardson), with sums in f64: all of them,
+/// or some hundreds spread evenly if there are more. Targets are ids of classes; [`gradcheck_towards`] takes others.
 ///
 /// # Panics
 /// If something is forgotten or off by more than the tolerance, naming the layer, the tensor and the element.
@@ -80,8 +81,8 @@ fn is_close(found: f64, expected: f64, admitted: f64) -> bool {
     (found - expected).abs() <= admitted
 }
 
-/// What a layer may do in one pass is as if it were done after: something added to its output or to the gradient of its
-/// input, and all of it by another layer, if it says that it is a nonlinearity.
+/// Checks that an operation done in a layer's pass gives the same as one done after it: an addition to its output or to
+/// the gradient of its input; and the whole layer in another one's pass, if it says that it is a nonlinearity.
 fn check_one_pass<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
     names: &LayerNames,
     trial: &mut Trial,
@@ -111,8 +112,8 @@ fn check_one_pass<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, 
     }
 }
 
-/// A call may bring fewer tokens than the shape says: the first sequence but its last token gives the same there, since
-/// no token depends on a later one.
+/// Checks a call with fewer tokens than the shape says: the first sequence without its last token gives the same
+/// outputs, because no token depends on a later one.
 fn check_shorter<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L: Layer<S, X>>(
     names: &LayerNames,
     whole: &Trial,
@@ -128,8 +129,8 @@ fn check_shorter<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L:
     }
 }
 
-/// Decoding a sequence gives what forward gives for all of it, in however many calls: at once, token by token, or a
-/// beginning and the rest.
+/// Checks that decoding a sequence gives the same as forward, however it is divided into calls: at once, token by
+/// token, or a beginning and the rest.
 fn check_decoding<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L: Layer<S, X>>(
     names: &LayerNames,
     whole: &Trial,
@@ -180,7 +181,7 @@ fn check<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
     }
 }
 
-/// The weighted sum of outputs whose gradients are checked, with element `i` moved by some: where to, and the sum.
+/// Moves element `i` by `by`; returns its new value, and the weighted sum of outputs whose gradients are checked.
 fn objective_at<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
     trial: &mut Trial,
     dy: &[f32],

@@ -1,11 +1,11 @@
-//! Time: the clock by which a profile and reports of waits are read, and sleeps between looks. Never decides how long anything may
+//! Time: the clock of profiles and of reports of waits, and sleeps between looks. Never decides how long anything may
 //! take.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of the monotonic clock: of the host, so that what its ranks record lies on one axis.
+/// Nanoseconds of the host's monotonic clock, so that records of its ranks lie on one axis.
 pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -13,7 +13,8 @@ pub(crate) fn now_ns() -> u64 {
 
 /// The first sleep between two looks at something that may be there at once.
 const SLEEP_FIRST: Duration = Duration::from_micros(4);
-/// A sleep is longer than the last by one part in so many, so that what is slept too long is a small part of the wait.
+/// Each sleep is longer than the last by one part in this many, so that the time slept too long is a small part of the
+/// wait.
 const SLEEP_GROWTH: u32 = 64;
 /// The longest sleep.
 pub const SLEEP_MAX: Duration = Duration::from_millis(50);
@@ -22,12 +23,12 @@ pub const SLEEP_MAX: Duration = Duration::from_millis(50);
 pub struct LongerSleeps(Duration);
 
 impl LongerSleeps {
-    /// Those of a wait that begins.
+    /// The sleeps of a wait that begins.
     pub fn new() -> Self {
         Self(SLEEP_FIRST)
     }
 
-    /// Sleeps, and gives for how long it was to be.
+    /// Sleeps, and returns for how long it meant to.
     pub fn sleep(&mut self) -> Duration {
         let slept = self.0;
         std::thread::sleep(slept);

@@ -1,4 +1,4 @@
-//! View: a borrowed stretch of a device's memory. All that layers ever see of the arena; never owns, never outlives the
+//! View: a borrowed stretch of a device's memory. Layers see nothing else of the arena. Never owns, never outlives the
 //! call it was made for.
 //!
 //! The lifetime of a view is that of the op that runs, so a layer cannot keep parameters beyond their release:
@@ -20,7 +20,7 @@ use bytemuck::Pod;
 
 use crate::layer::size::bytes;
 
-/// Elements that may be read. Only the device `D` can look at them; everyone else can cut.
+/// Elements that may be read. Only the device `D` can look at them; everyone else can only cut the view.
 pub struct View<'a, D, T> {
     pub(crate) start: *const T,
     len: usize,
@@ -61,7 +61,7 @@ impl<'a, D, T> View<'a, D, T> {
         Self { start, len, lifetime: PhantomData }
     }
 
-    /// Where the first of them lies, as the device counts: only the device can look there.
+    /// The address of the first element, as the device counts: only the device can look there.
     pub fn address(&self) -> *const T {
         self.start
     }
@@ -103,7 +103,7 @@ impl<'a, D, T> ViewMut<'a, D, T> {
         Self { start, len, lifetime: PhantomData }
     }
 
-    /// Where the first of them lies, as the device counts: only the device can look there.
+    /// The address of the first element, as the device counts: only the device can look there.
     pub fn address(&self) -> *mut T {
         self.start
     }
@@ -128,7 +128,7 @@ impl<'a, D, T> ViewMut<'a, D, T> {
         View { start: self.start, len: self.len, lifetime: PhantomData }
     }
 
-    /// The same elements, to be written no more.
+    /// The same elements, read-only from here on.
     pub fn into_view(self) -> View<'a, D, T> {
         View { start: self.start, len: self.len, lifetime: PhantomData }
     }
@@ -146,7 +146,7 @@ impl<'a, D, T> ViewMut<'a, D, T> {
     }
 }
 
-/// Checks that `len` elements of `T` from `address` are whole elements of `U`, and gives their number.
+/// Checks that `len` elements of `T` from `address` are whole elements of `U`, and returns their number.
 fn recounted<T, U>(address: usize, len: usize) -> usize {
     let bytes = len * size_of::<T>();
     assert!(
@@ -161,7 +161,7 @@ impl<'a, D, T: Pod> View<'a, D, T> {
     /// The same bytes as elements of another type.
     pub fn cast<U: Pod>(self) -> View<'a, D, U> {
         let len = recounted::<T, U>(self.start.addr(), self.len);
-        // SAFETY: as many bytes, aligned by the check above; every pattern of bits is a value of plain data.
+        // SAFETY: equally many bytes, aligned by the check above; every pattern of bits is a value of plain data.
         if len == 0 { View::empty() } else { unsafe { View::from_raw(self.start.cast(), len) } }
     }
 }

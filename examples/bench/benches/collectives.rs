@@ -12,8 +12,8 @@ use zero_runtime::transport::{Lost, Shared, local};
 
 mod quick;
 
-/// Time of several, as the first rank sees it. An all-reduce goes before, where there is one: it writes all that is read,
-/// and memory that was never written is one page of zeros, faster to read than any other.
+/// Time of `iterations` collectives, as the first rank sees it. If gradients are reduced, an all-reduce comes first, to
+/// write all memory that is read: memory that was never written is one page of zeros, which is faster to read.
 fn time(plan: &Plan, collective: Collective, iterations: u64) -> Duration {
     let ranks = local::run(plan, Result::is_err, |transport: Shared<'_>| {
         let mut ranks = Collectives::new(transport, Cpu::default());

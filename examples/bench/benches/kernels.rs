@@ -57,7 +57,7 @@ fn matmul(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A product with what follows it in the same pass.
+/// A product with the operation that follows it in the same pass.
 fn linear(criterion: &mut Criterion) {
     let (input, output) = (WIDTH, 4 * WIDTH);
     let (x, weight, bias) = (numbers(TOKENS * input), numbers(output * input), numbers(output));
@@ -130,7 +130,7 @@ fn gelu(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Of the queries and keys of a token, in rows that its values end.
+/// Norms and rotations of the queries and keys of a token, in rows that end with its values.
 fn heads(criterion: &mut Criterion) {
     let (stride, head_dim, elements) = (3 * WIDTH, WIDTH / HEADS, 2 * TOKENS * WIDTH);
     let (qkv, gain) = (numbers(TOKENS * stride), numbers(head_dim));
@@ -195,7 +195,7 @@ fn gate(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Operations are those of the published count, of which the causal mask removes nothing: 4 x length x width a token
+/// Operations are those of the published count, from which the causal mask removes nothing: 4 x length x width a token
 /// forward, twice that backward.
 fn attention(criterion: &mut Criterion) {
     let (sequences, head_dim) = (TOKENS / LENGTH, WIDTH / HEADS);
@@ -226,7 +226,8 @@ fn attention(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Within a window, of which operations are those that it leaves, at a length where it leaves out most blocks.
+/// Attention with and without a window, which leaves out most blocks at this length. Operations outside of the window
+/// do not count.
 fn attention_within_a_window(criterion: &mut Criterion) {
     let (length, window, head_dim) = (2048, 256, WIDTH / HEADS);
     let all = AttentionShape {
@@ -259,7 +260,7 @@ fn attention_within_a_window(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Heads of a decoding model, and what each has.
+/// Heads, heads of keys, and width of a head of a decoding model.
 const DECODER: [usize; 3] = [16, 8, 128];
 
 /// One token after 4096 others: bytes are those of their keys and values.
@@ -289,7 +290,7 @@ fn attention_of_one_token(criterion: &mut Criterion) {
     decode::<bf16>(criterion, "bf16");
 }
 
-/// Few rows by a matrix that no cache holds: bytes are its.
+/// Few rows by a matrix that no cache holds: bytes are those of the matrix.
 fn rows<E: Element>(criterion: &mut Criterion, name: &str) {
     let (input, output) = (2048, 8192);
     let stored = |len| numbers(len).into_iter().map(E::narrow).collect::<Vec<E>>();
@@ -327,7 +328,7 @@ fn cross_entropy(criterion: &mut Criterion) {
     });
     group.throughput(bytes(2 * logits.len()));
     group.bench_function("backward", |bencher| {
-        // It is in place: each time from the same logits.
+        // It works in place, so each time begins with a copy of the same logits.
         let backward = |logits: &mut Vec<f32>| {
             let (lse, dloss) = ((&lse[..]).into(), (&dloss[..]).into());
             DEVICE.cross_entropy_backward((&mut logits[..]).into(), (&targets[..]).into(), lse, dloss);

@@ -1,5 +1,5 @@
-//! Checkpoints: how long training waits for a save, and how fast states are written and read, beside `dd` and the peer. The
-//! same models as elsewhere, and a GPT whose states are 1 GB. Never judges.
+//! Checkpoints: how long training waits for a save, and how fast states are written and read, beside `dd` and the peer.
+//! Measures the benchmark's GPT, and one whose states are 1 GB. Never judges.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::models;
 use crate::processes::{Peer, finished, number, objects, ours};
 use crate::rounds::{Measured, ours as our_name, peers};
 
-/// The name of the part.
+/// The name of this measurement.
 pub const CHECKPOINT: &str = "checkpoint";
 
 /// A model whose states are saved, under the specs that it is measured with.
 struct Size {
     name: &'static str,
-    /// With a place for a copy, and without.
+    /// One with room for a copy, and one without.
     specs: [&'static str; 2],
     /// Options of the peer.
     peer: &'static [&'static str],
@@ -48,11 +48,11 @@ const SPECS: [(&str, Train); 6] = [
     ("large_4", zero_runtime::run::main_from::<models::large_4::Gpt>),
 ];
 
-/// Steps of a run that saves, and how often: three times beside training, of which the second counts, and once at its end. The
-/// first one touches memory and files for the first time, and the end may wait for the third.
+/// Steps of a run that saves, and steps between saves: three saves are beside training, and one is at the end. Only the
+/// second counts: the first touches memory and files for the first time, and the end may wait for the third.
 const STEPS: u32 = 13;
 const EVERY: u32 = 4;
-/// What runs train on.
+/// The file that runs train on.
 const TEXT: &str = "text";
 
 /// Trains under the spec of that name.
@@ -67,10 +67,10 @@ pub fn spec(name: &str) -> Option<Train> {
 pub fn measure(peer: Option<&Peer>, round: &mut Round) -> Outcome<()> {
     let folder = std::env::temp_dir().join(format!("zero-bench-checkpoints-{}", std::process::id()));
     std::fs::create_dir(&folder)?;
-    // What runs of ours train on otherwise is the text of this workspace, which may change between a save and a load.
+    // Otherwise our runs train on the text of this workspace, which may change between a save and a load.
     std::fs::write(folder.join(TEXT), "Steps that end are steps that last.\n".repeat(10_000))?;
-    // A virtual disk finds room for a block when it is first written, which is no part of a save: first so much is written as
-    // lies there at once later.
+    // A virtual disk allocates a block when it is first written, which is no part of a save. So this first writes as
+    // many bytes as will lie there at the same time.
     let claimed = dd(&folder.join("dd"), 4e9).map(drop);
     let measured = claimed.and_then(|()| SIZES.iter().try_for_each(|size| measure_size(size, peer, &folder, round)));
     let measured = measured.and_then(|()| measure_reshard(&folder, round));
@@ -136,7 +136,7 @@ fn command(spec: &str, place: &Path) -> Outcome<Command> {
     Ok(command)
 }
 
-/// Trains and saves. The save at the end, which nothing goes on beside, does not count.
+/// Trains and saves. The save at the end does not count, because nothing runs beside it.
 fn save(spec: &str, place: &Path) -> Outcome<Saved> {
     let metrics = PathBuf::from(format!("{}.jsonl", place.display()));
     let mut command = command(spec, place)?;
@@ -172,7 +172,7 @@ fn load(spec: &str, place: &Path) -> Outcome<f64> {
     Ok(line.ok_or("our run does not say how long it read")?.parse()?)
 }
 
-/// Seconds to write so many bytes and flush them, and to read them again.
+/// Seconds to write `bytes` bytes and flush them, and to read them again.
 fn dd(file: &Path, bytes: f64) -> Outcome<[f64; 2]> {
     let count = format!("count={}", (bytes / f64::from(1 << 20)).ceil());
     let path = file.display();

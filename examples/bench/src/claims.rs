@@ -1,5 +1,5 @@
-//! Claims: the figures that say how well this does, each computed within a round, and what is asked of some of them. Never says
-//! whether a figure is good enough: that is for a reader who knows what else the machine did.
+//! Claims: the figures that show how well this does, each computed within a round, and the bounds on some of them.
+//! Never says whether a figure is good enough: a reader must know what else the machine did.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::schedule::Tiny;
 /// Computes a figure of a round, if all that it takes was measured.
 pub type Figure = dyn Fn(&Round) -> Option<f64>;
 
-/// A figure that is worth a line.
+/// A figure with a line in the table.
 pub struct Claim {
     /// What it is, and its unit.
     pub what: String,
@@ -24,7 +24,7 @@ pub struct Claim {
     pub value: Box<Figure>,
     /// Digits behind the point.
     pub digits: usize,
-    /// What is asked of it.
+    /// The bound that it should keep.
     pub bound: Option<Bound>,
 }
 
@@ -34,19 +34,19 @@ impl Claim {
     }
 }
 
-/// What is asked of a figure.
+/// The bound that a figure should keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     /// No less.
     AtLeast(f64),
-    /// No less, and better this much.
+    /// No less than the first; the second is the aim.
     AtLeastAndAim(f64, f64),
-    /// No more, and better as little as this.
+    /// No more than the first; the second is the aim.
     AtMostAndAim(f64, f64),
 }
 
 impl Bound {
-    /// What would be better than enough.
+    /// The aim, which is better than the bound.
     pub fn aim(self) -> Option<f64> {
         match self {
             Self::AtLeast(_) => None,
@@ -110,7 +110,8 @@ pub fn all() -> Vec<Claim> {
     claims
 }
 
-/// Those about computing in bf16. More is asked where a matrix unit multiplies bf16: elsewhere f32 is about as fast.
+/// The claims about computing in bf16. More is asked where a matrix unit multiplies bf16: elsewhere f32 is about as
+/// fast.
 fn in_bf16(has_matrix_unit: bool) -> [Claim; 5] {
     let asked = |least: f64, aim: f64, elsewhere: Option<f64>| {
         if has_matrix_unit { Some(Bound::AtLeastAndAim(least, aim)) } else { elsewhere.map(Bound::AtLeast) }
@@ -162,7 +163,7 @@ fn copied_bytes() -> f64 {
     slots as f64
 }
 
-/// How far the rank that holds most for its arena goes beyond it.
+/// The ratio of peak memory, less the allowance, to the planned arena, for the row where it is highest.
 fn memory_share(round: &Round) -> Option<f64> {
     let of = |row: &Row| {
         let peak_bytes = round.get(&ours(&peak(row.ours)))?;
@@ -171,7 +172,7 @@ fn memory_share(round: &Round) -> Option<f64> {
     ROWS.iter().filter_map(of).max_by(f64::total_cmp)
 }
 
-/// Percent of the rate of the matrix product that a step of a row on one rank comes to, if it is `flop` operations.
+/// The rate of a step of a row on one rank, in percent of the matrix product's, if the step is `flop` operations.
 fn peak_share(round: &Round, row: &str, flop: impl Fn(&Row) -> f64) -> Option<f64> {
     let row = Row::of(row)?;
     Some(100.0 * flop(row) / round.get(&ours(&step(row.ours)))? / round.get(&gemm(row.width()))?)

@@ -53,17 +53,17 @@ impl Collective {
         }
     }
 
-    /// What the peer calls the like of it.
+    /// The peer's name for its equivalent.
     pub fn of_peer(self) -> &'static str {
         if self == Self::Gather { Self::AllGather.name() } else { self.name() }
     }
 
-    /// The plan of a rank that has nothing but one buffer, at the stage that this is of.
+    /// The plan of ranks that have only one buffer, at a stage with this collective.
     pub fn plan(self, bytes: usize) -> PlanBuf {
         self.plan_on(bytes, Mesh::of_zero(RANKS), TransportKind::Shm)
     }
 
-    /// The same of these ranks.
+    /// The same for a mesh and a transport.
     pub fn plan_on(self, bytes: usize, mesh: Mesh, transport: TransportKind) -> PlanBuf {
         let params = bytes / size_of::<f32>();
         let stage = match self {
@@ -79,8 +79,8 @@ impl Collective {
         )
     }
 
-    /// The ops that do it once, in the order of a schedule. No exchange stands between one time and the next: each begins by
-    /// waiting until peers have begun it too, which they do when they have read all that the last one left.
+    /// The ops that do it once, in the order of a schedule. Repeating them needs no exchange: each time begins with a
+    /// wait until peers have begun it, too, which they do after they have read all that the last one left.
     fn ops(self) -> &'static [Op] {
         const GATHER: [Op; 3] = [Op::Gather { unit: 0, slot: 0 }, Op::Wait { unit: 0 }, Op::Release { unit: 0 }];
         const REDUCE: [Op; 5] = [
@@ -103,7 +103,7 @@ impl Collective {
         matches!(self, Self::Gather | Self::AllGather)
     }
 
-    /// Time of several, from when all ranks are ready.
+    /// Time of `iterations` of them, from when all ranks are ready.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
@@ -117,8 +117,8 @@ impl Collective {
         for _ in 0..iterations {
             let new = self.publishes().then_some(&Op::Update { unit: 0 });
             for &op in new.into_iter().chain(self.ops()).filter(is_there) {
-                // SAFETY: all ranks have just said that they do the same, as often; each op is allowed after the one before
-                // it, and no view is kept.
+                // SAFETY: all ranks have just agreed to do the same, equally often; each op is allowed after the one
+                // before it, and no view is kept.
                 unsafe { ranks.run(op) }?;
             }
         }
@@ -129,8 +129,8 @@ impl Collective {
 /// A rank of a measurement.
 pub type Ranks<'p> = Collectives<'p, Cpu, Shared<'p>>;
 
-/// Iterations that are timed as one, so many that starting does not show: the peer's too. A gather that is a view takes as
-/// long whatever its size.
+/// Iterations that are timed as one, so many that the cost of starting does not show; the peer's are as many. A gather
+/// that is a view takes equally long at any size.
 fn iterations(collective: Collective, bytes: usize, is_view: bool) -> u64 {
     if collective == Collective::Gather && is_view { ITERATIONS_MAX } else { (256 << 20) / bytes as u64 }
         .min(ITERATIONS_MAX)
@@ -179,7 +179,7 @@ pub fn time_between_processes(collective: Collective, bytes: usize, plan: &PlanB
         for _ in 0..=REPETITIONS {
             seconds.push(collective.time(&mut ranks, count)?.as_secs_f64() / count as f64);
         }
-        // SAFETY: all ranks have done all that they do, and say goodbye when the others have, too.
+        // SAFETY: all ranks have done all that they do, and each says goodbye only after the others have, too.
         unsafe { ranks.exchange(u64::MAX, 1) }?;
         watch.goodbye();
         Ok(median(seconds.split_off(1)))

@@ -1,6 +1,6 @@
-//! Emulated: a transport as slow as a network, for studying on one host how communication and computation overlap. What
-//! another rank sends takes latency and bandwidth of one link for each rank, one transfer after another; a wait lasts as
-//! long as the transfer that it waits for. Never changes what is computed.
+//! Emulated: a transport as slow as a network, for studying on one host how communication and computation overlap. Each
+//! rank has one link, with a latency and a bandwidth, which carries one transfer after another; a wait lasts until the
+//! transfer that it waits for has ended. Never changes what is computed.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use zero_runtime::plan::{Moved, Op, Plan, Traffic};
 use zero_runtime::transport::{Lost, Transport};
 use zero_runtime::view::{View, ViewMut};
 
-/// What every rank is connected by.
+/// The link of every rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// From the start of a transfer to its first byte.
+    /// The time from the start of a transfer to its first byte.
     pub latency_us: f64,
-    /// Once bytes come.
+    /// The rate at which bytes then follow.
     pub bandwidth_gb_per_s: f64,
 }
 
@@ -32,7 +32,7 @@ impl Link {
     }
 }
 
-/// By how much a sleep may be too long.
+/// How much too long a sleep may be.
 const AWAKE: Duration = Duration::from_micros(300);
 
 /// Another transport, made as slow as a link.
@@ -92,8 +92,7 @@ impl<T> Emulated<T> {
         self.free + self.link.latency()
     }
 
-    /// Waits until a transfer ends: asleep, and awake for the last of it, as a sleep ends later than it was asked to, which no
-    /// link does.
+    /// Waits until a transfer ends. The last part is a spin, because a sleep may last longer than it was asked to.
     fn wait_until(&mut self, end: Instant) {
         let left = end.saturating_duration_since(Instant::now());
         std::thread::sleep(left.saturating_sub(AWAKE));
@@ -104,7 +103,7 @@ impl<T> Emulated<T> {
     }
 }
 
-// SAFETY: every call is the inner transport's, on the promise that it is called on, and returns later than that.
+// SAFETY: every call is passed to the inner transport, under the same promise, and only returns later.
 unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T> {
     fn arena(&self) -> &Arc<Arena<'p, D>> {
         self.inner.arena()
@@ -120,7 +119,7 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
             Op::Gather { .. } | Op::Reduce { .. } | Op::Spread { .. } => Some(self.start(plan, op)),
             _ => None,
         };
-        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
+        // SAFETY: the caller keeps the promise of the trait, and the call is passed on unchanged.
         unsafe { self.inner.begin(device, op, position) }?;
         match (op, started) {
             (Op::Gather { unit, .. }, Some(end)) => {
@@ -135,7 +134,7 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
             (Op::Reduce { bucket, .. }, Some(end)) => self.reductions[bucket] = end,
             (Op::Settle { bucket, .. } | Op::Combine { bucket, .. }, _) => self.wait_until(self.reductions[bucket]),
             (Op::Spread { .. }, Some(end)) => self.wait_until(end),
-            // A parcel takes its time where it is received, as the receiver does not know when it left.
+            // The time of a parcel passes when it is received, because the receiver does not know when it was sent.
             (Op::Receive { .. }, _) => {
                 let bytes = Moved::taken(plan, 0, &[op]).all().total_bytes();
                 self.wait_until(Instant::now() + self.link.duration(bytes) + self.link.latency());
@@ -146,10 +145,10 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
     }
 
     unsafe fn end(&mut self, device: &D, op: Op, position: &Position) {
-        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
+        // SAFETY: the caller keeps the promise of the trait, and the call is passed on unchanged.
         unsafe { self.inner.end(device, op, position) };
         let plan = self.inner.arena().plan();
-        // The sum over replicas starts where that over the replica's own ranks is there.
+        // The sum over replicas starts when the sum over the replica's own ranks is complete.
         if let Op::Settle { bucket, round } = op
             && plan.config.mesh.replica > 1
         {
@@ -158,12 +157,12 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
     }
 
     unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, D, u8> {
-        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
+        // SAFETY: the caller keeps the promise of the trait, and the call is passed on unchanged.
         unsafe { self.inner.peer(rank, place) }
     }
 
     unsafe fn exchange(&mut self, device: &D, call: u64, mine: View<D, f64>, all: ViewMut<D, f64>) -> Result<(), Lost> {
-        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
+        // SAFETY: the caller keeps the promise of the trait, and the call is passed on unchanged.
         unsafe { self.inner.exchange(device, call, mine, all) }?;
         self.wait_until(Instant::now() + self.link.latency());
         Ok(())

@@ -1,4 +1,4 @@
-//! Figures: what a round came to, by name, and what several rounds come to. Never measures.
+//! Figures: the results of a round, by name, and of several rounds. Never measures.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct Round(BTreeMap<String, f64>);
 
 impl Round {
-    /// Takes in a figure.
+    /// Records a figure.
     pub fn put(&mut self, name: impl Into<String>, value: f64) {
         self.0.insert(name.into(), value);
     }
@@ -40,7 +40,7 @@ impl Spread {
         Self::of(rounds.iter().filter_map(figure).collect())
     }
 
-    /// The spread of some values; none of none.
+    /// The spread of some values; none if there are none.
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         Some(Self { least: *values.first()?, most: *values.last()?, median: middle(&values) })

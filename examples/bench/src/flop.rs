@@ -6,7 +6,7 @@ use std::time::Instant;
 use zero_runtime::device::{Cpu, Device, Element, Matrix, Write, bf16};
 use zero_runtime::plan::{Plan, Width};
 
-/// What the operations of a step of a GPT are counted from.
+/// The sizes from which the operations of a step of a GPT are counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// Parameters of the model.
@@ -24,19 +24,21 @@ pub struct Step {
 }
 
 impl Step {
-    /// Of a plan whose first unit is the embedding, and whose `layers` blocks have a residual stream of this `width`.
+    /// The step of a plan whose first unit is the embedding, and whose `layers` blocks have a residual stream of this
+    /// `width`.
     pub fn of(plan: &Plan, layers: usize, width: usize) -> Self {
         let (sequences, length) = (plan.config.sequences, plan.config.length);
         Self { params: plan.params(), looked_up: plan.units[0].params, layers, width, sequences, length }
     }
 
-    /// 6 for each parameter and token, and 12 x layers x width x length for each token's attention, of which the causal
-    /// mask removes nothing (Chowdhery et al., 2022 (PaLM), appendix B).
+    /// 6 for each parameter and token, and 12 x layers x width x length for each token's attention, from which the
+    /// causal mask removes nothing (Chowdhery et al., 2022 (PaLM), appendix B).
     pub fn published(&self) -> f64 {
         (self.sequences * self.length) as f64 * (6 * self.params + self.attention()) as f64
     }
 
-    /// The same without what need not be computed: without parameters that are looked up, and half of the attention.
+    /// The same without operations that need not be done: those of parameters that are looked up, and half of the
+    /// attention's.
     pub fn strict(&self) -> f64 {
         (self.sequences * self.length) as f64 * (6 * (self.params - self.looked_up) + self.attention() / 2) as f64
     }
@@ -46,7 +48,7 @@ impl Step {
     }
 }
 
-/// Side of the square matrices of a product: the peer's too.
+/// Side of the square matrices of a product, ours and the peer's.
 pub const SIDE: usize = 1024;
 /// Products by which the peak rate is found.
 const PRODUCTS: usize = 20;

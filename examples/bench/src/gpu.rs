@@ -18,7 +18,7 @@ use crate::processes::{self, Peer};
 /// Tokens in the file that batches are drawn from. They may repeat, as nobody measures what is learned.
 const TOKENS: u64 = 1 << 21;
 
-/// Products of bf16 that an H200 does in a second without sparsity, by NVIDIA's data sheet of it.
+/// Operations a second of an H200's products in bf16, without sparsity, by NVIDIA's data sheet.
 const H200_BF16_PER_S: f64 = 989e12;
 
 macro_rules! gpt {
@@ -55,7 +55,7 @@ macro_rules! gpt {
     };
 }
 
-/// A size twice: with attention by own kernels, and by those of cuDNN.
+/// A size twice: with attention by our own kernels, and by those of cuDNN.
 macro_rules! gpt_twice {
     ($own:ident, $cudnn:ident: $($size:tt)*) => {
         gpt!($own: $($size)*);
@@ -69,17 +69,17 @@ gpt_twice!(gpt2_1558m, gpt2_1558m_cudnn:
     dim 1600, heads 25, layers 48, vocab 50304, batch 8 x 1024; params = BF16, master = F32);
 gpt!(launches: dim 256, heads 4, layers 12, vocab 512, batch 4 x 256; params = BF16, master = F32);
 
-/// A model, what the peer is told of it, and what is asked.
+/// A model, its size for the peer, and the figures that are asked.
 struct Row {
     name: &'static str,
     what: &'static str,
     plan: &'static Plan<'static>,
     shape: (usize, usize),
     train: fn(Vec<OsString>) -> ExitCode,
-    /// Heads, and ids: both follow from no plan.
+    /// Heads. These and the number of ids are not in a plan.
     heads: usize,
     vocab: usize,
-    /// Tokens a second, at least and better; and how many times as fast as the peer.
+    /// Tokens a second that are asked, at least and as an aim; `ratio` is the same for the speed relative to the peer.
     tokens_per_s: Option<[f64; 2]>,
     ratio: [f64; 2],
 }
@@ -108,10 +108,10 @@ const ROWS: [Row; 5] = [
     row!(gpt2_1558m_cudnn, "GPT-2 1.5B, attention by cuDNN", heads 25, vocab 50304, Some([45e3, 55e3]), [1.0, 1.15]),
 ];
 
-/// The ways in which the peer trains. What is asked is measured against the first.
+/// The ways in which the peer trains. The ratio that is asked is to the first.
 const MODES: [Mode; 2] = [Mode { name: "fsdp", precision: "bf16" }, Mode { name: "single", precision: "bf16" }];
 
-/// How a model trains that is measured here, if one has this name.
+/// The function that trains the model of this name, if it is measured here.
 pub fn train(name: &str) -> Option<fn(Vec<OsString>) -> ExitCode> {
     ROWS.iter().find(|row| row.name == name).map(|row| row.train)
 }
@@ -127,7 +127,7 @@ pub fn names() -> Vec<&'static str> {
 /// If something fails to run.
 pub fn measure(python: Option<PathBuf>, rounds: u32, steps: u32, names: &[String]) -> Outcome<()> {
     let peer = python.map(|python| Peer { python });
-    // PyTorch brings an older cuDNN than these rows need, so they are measured where they are named.
+    // PyTorch brings an older cuDNN than these rows need, so they are only measured if they are named.
     let is_usual = |row: &Row| names.is_empty() && row.plan.config.attention == AttentionKind::Own;
     let chosen = |row: &&Row| is_usual(row) || names.iter().any(|name| name == row.name);
     let rows: Vec<&Row> = ROWS.iter().filter(chosen).collect();
@@ -163,7 +163,7 @@ pub fn measure(python: Option<PathBuf>, rounds: u32, steps: u32, names: &[String
     Ok(())
 }
 
-/// What a run has of memory, by name, as planned and as measured: the rows in bytes of the table that it ends with.
+/// The memory of a run, by name, as planned and as measured: the rows in bytes of the table at its end.
 fn memory_of(said: &str) -> Vec<[String; 3]> {
     let is_head = |line: &&str| line.split_whitespace().eq(["planned", "measured"]);
     let rows = said.lines().skip_while(|line| !is_head(line)).skip(1).take_while(|line| !line.trim().is_empty());
@@ -182,7 +182,7 @@ fn print_memory(models: &[(&str, Vec<[String; 3]>)]) {
 }
 
 impl Row {
-    /// The name of what the peer's mode came to.
+    /// The name of the figure of a mode of the peer.
     fn of(&self, mode: &Mode) -> String {
         format!("{}, {mode}", self.name)
     }
@@ -191,7 +191,7 @@ impl Row {
         self.plan.config.tokens_per_step() as f64
     }
 
-    /// What the peer is told.
+    /// The options for the peer.
     fn options(&self) -> Vec<String> {
         let ((layers, dim), config) = (self.shape, &self.plan.config);
         let numbers = [
@@ -207,7 +207,7 @@ impl Row {
     }
 }
 
-/// Ids that are all as likely, as the peer's: little-endian u16.
+/// Writes ids that are all equally likely, like the peer's, as little-endian u16.
 fn write_tokens(path: &std::path::Path, vocab: usize) -> Outcome<()> {
     if path.exists() {
         return Ok(());

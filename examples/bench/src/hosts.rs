@@ -16,7 +16,7 @@ use crate::figures::{Round, Spread};
 use crate::models::hosts_zero3;
 use crate::processes::{Peer, Sample, Timed, finished, read_collectives, read_ours, read_peer, script};
 
-/// What a process of ours is told to be one of these ranks.
+/// The word that makes a process of ours one of these ranks.
 pub const HOSTS: &str = "hosts";
 /// The model that is trained.
 pub const ZERO3: &str = "hosts_zero3";
@@ -24,12 +24,12 @@ pub const ZERO3: &str = "hosts_zero3";
 pub(crate) const NODES: usize = 2;
 /// What `tests/cluster/hosts.sh` calls their network cards.
 pub(crate) const CARD: &str = "eth0";
-/// Ranks of each.
+/// Ranks on each host; both numbers are measured.
 const EACH: [usize; 2] = [1, 2];
-/// What is timed.
+/// The collectives that are timed.
 const COLLECTIVES: [Collective; 2] = [Collective::ReduceScatter, Collective::Gather];
 
-/// What is measured on which hosts.
+/// What to measure, and on which hosts.
 pub struct Choice {
     /// The folder of the hosts.
     pub folder: PathBuf,
@@ -83,19 +83,19 @@ impl Choice {
         self.folder.join("ssh")
     }
 
-    /// A line of a shell on a host.
+    /// A command that runs a line of a shell on a host.
     pub(crate) fn on(&self, host: &str, line: &str) -> Command {
         let mut command = Command::new(self.ssh());
         command.arg(host).arg(line);
         command
     }
 
-    /// This program under mpirun, on so many ranks of each host.
+    /// Runs this program under mpirun, with `each` ranks on each host.
     fn ours(&self, names: &[String], each: usize, words: &str) -> Outcome<String> {
         self.mpirun(names, each, &format!("{} run {words}", std::env::current_exe()?.display()))
     }
 
-    /// A program with its arguments under mpirun, on so many ranks of each host.
+    /// Runs a program with its arguments under mpirun, with `each` ranks on each host.
     pub(crate) fn mpirun(&self, names: &[String], each: usize, program: &str) -> Outcome<String> {
         let slots: Vec<String> = names.iter().map(|name| format!("{name}:{each}")).collect();
         let line = format!(
@@ -109,7 +109,7 @@ impl Choice {
         finished(self.on(&names[0], &line), program)
     }
 
-    /// The peer's ranks, without a launcher; gives what the first prints.
+    /// Runs the peer's ranks without a launcher, and gives what the first prints.
     fn peers(&self, peer: &Peer, names: &[String], each: usize, words: &str) -> Outcome<String> {
         let ranks = NODES * each;
         let start = |rank: usize| {

@@ -1,5 +1,5 @@
-//! Hosts predicted: steps of a model on two hosts under several layouts, as the simulation says them beside measured ones. It
-//! knows the hosts by `cargo zero measure`, which measures their network, too. Never asserts.
+//! Hosts predicted: predicted times of a step beside measured ones, of a model on two hosts under several layouts.
+//! `cargo zero measure` describes the hosts and their network for the simulation. Never asserts.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use crate::hosts::{CARD, Choice, NODES};
 use crate::predicted::{Built, STEPS, Source, build, cargo_zero, machine, median_step};
 use crate::processes::finished;
 
-/// Name, what the spec says beside model, batch and transport, and micro-batches.
+/// Name, keys of the spec besides model, batch and transport, and micro-batches.
 const LAYOUTS: [(&str, &str, usize); 8] = [
     ("stage 3, prefetch 0, 2 x 1", "mesh: (nodes: 2, zero: 2), zero: (stage: 3, prefetch: 0, bucket: MiB(2))", 1),
     ("stage 3, prefetch 1, 2 x 1", "mesh: (nodes: 2, zero: 2), zero: (stage: 3, prefetch: 1, bucket: MiB(2))", 1),

@@ -1,5 +1,5 @@
-//! Benchmark: what a training step, a collective and an op of the schedule cost, beside PyTorch where that has the like.
-//! The binary measures all of it in rounds; `benches/` has what is looked at one by one. Never asserts a figure.
+//! Benchmark: what a training step, a collective and an op of the schedule cost, beside PyTorch where that has an
+//! equivalent. The binary measures all of it in rounds; `benches/` has micro-benchmarks. Never asserts a figure.
 
 use std::error::Error;
 

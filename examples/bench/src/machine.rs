@@ -20,7 +20,7 @@ pub fn describe() -> String {
     known.collect()
 }
 
-/// What a command says; nothing where it is not there or fails.
+/// The output of a command; none if it is missing or fails.
 fn said(command: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(command).args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -36,7 +36,7 @@ fn processor() -> String {
     first(&table, "model name").unwrap_or(std::env::consts::ARCH).to_owned()
 }
 
-/// What the processor has for bf16, and what products of it are made with.
+/// The processor's flags for bf16, and the instructions of our products.
 fn bf16() -> String {
     let table = read("/proc/cpuinfo").unwrap_or_default();
     let flags = bf16_flags(&table).join(" ");
@@ -44,7 +44,7 @@ fn bf16() -> String {
     format!("{flags}; our products: {}", instructions())
 }
 
-/// What the first processor of `/proc/cpuinfo` says of itself.
+/// The value of a key for the first processor of `/proc/cpuinfo`.
 fn first<'a>(table: &'a str, key: &str) -> Option<&'a str> {
     let (_, value) = table.lines().filter_map(|line| line.split_once(':')).find(|(name, _)| name.trim() == key)?;
     Some(value.trim())

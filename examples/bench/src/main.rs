@@ -1,6 +1,7 @@
 //! The command: measures in rounds, ours and PyTorch's in turn, and prints tables.
 //!
-//! `bench run NAME [ARGUMENTS]` is one run of ours, as any generated binary does it: what the measuring process starts.
+//! `bench run NAME [ARGUMENTS]` is one run of ours, as any generated binary does it. The measuring process starts such
+//! runs.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

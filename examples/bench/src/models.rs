@@ -120,7 +120,7 @@ llama!(llama_bf16: stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8), compute 
 pub struct Row {
     /// Name of our module.
     pub ours: &'static str,
-    /// How the peer does it. Without it only our memory counts, for which a step is enough.
+    /// How the peer does it. Without a peer only our memory counts, for which one step is enough.
     pub peer: Option<Mode>,
     /// Options of the peer that give the size of ours.
     pub size: &'static [&'static str],
@@ -153,17 +153,17 @@ impl Row {
         ROWS.iter().find(|row| row.ours == ours)
     }
 
-    /// What our layers compute in.
+    /// The width in which our layers compute.
     pub fn width(&self) -> Width {
         self.plan.config.precision.compute
     }
 
-    /// Ranks of both.
+    /// Ranks, ours and the peer's.
     pub fn ranks(&self) -> usize {
         self.plan.config.mesh.ranks()
     }
 
-    /// What a step of a rank computes.
+    /// The sizes of a step of a rank, to count its operations.
     pub fn step(&self) -> flop::Step {
         flop::Step::of(self.plan, self.shape.0, self.shape.1)
     }

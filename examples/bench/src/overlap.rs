@@ -1,6 +1,6 @@
-//! Overlap: how much of the communication over an emulated link is exposed, by prefetch and by bucket size, beside what is
-//! predicted from a description of this machine that was measured before. Ranks are threads, a link is a clock: what is measured
-//! is the schedule, not a network.
+//! Overlap: how much of the communication over an emulated link is exposed, by prefetch and by bucket size, beside what
+//! is predicted from a description of this machine that was measured before. Ranks are threads and the link is a clock,
+//! so this measures the schedule, not a network.
 
 use zero_runtime::engine::Engine;
 use zero_runtime::model::Model;
@@ -28,7 +28,7 @@ const FAR: Link = Link { latency_us: 5000.0, bandwidth_gb_per_s: 0.5 };
 const SPEC: &str = "(model: Example(\"gpt\"), mesh: (zero: 2), zero: (stage: 3), batch: (sequences: 4, length: 64))\n";
 const SIZE: &str = "0.7M";
 
-/// What a configuration came to, in milliseconds a step.
+/// The result of a configuration, in milliseconds a step.
 struct Sample {
     step_ms: f64,
     exposed_ms: f64,
@@ -61,7 +61,7 @@ pub fn measure(rounds: u32, steps: u32) -> Outcome<()> {
 
 fn row(link: Link, config: Config, (rounds, steps): (u32, u32), machine: &Hardware) -> Outcome<()> {
     let plan = PlanBuf::new(Gpt::PLAN.model, config, Gpt::PLAN.units);
-    // Before the runs, of which it knows nothing.
+    // The prediction is made before the runs, and knows nothing of them.
     let (predicted_exposed, predicted_step) = predict(&plan, link, machine)?;
     let sent = plan.with(|plan| Traffic::of(plan, 0, plan.pipeline_stages[0].step).total_bytes());
     let mut samples = Vec::new();
@@ -104,8 +104,7 @@ fn run(link: Link, plan: &PlanBuf, steps: u32) -> Outcome<Sample> {
     Ok(ranks.into_iter().next().expect("a plan has a rank")?)
 }
 
-/// What is exposed of the communication, and how long a step takes, in milliseconds, as the simulation says of this machine
-/// with the link.
+/// The exposed communication and the time of a step, in milliseconds, as simulated for this machine with the link.
 fn predict(plan: &PlanBuf, link: Link, machine: &Hardware) -> Outcome<(f64, f64)> {
     let Link { latency_us, bandwidth_gb_per_s } = link;
     let own = hardware::Link { bandwidth: bandwidth_gb_per_s * 1e9, latency: latency_us * 1e-6, shared_by: 1 };
@@ -123,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// What is measured of the example holds for this model only if the micro-batches are the same.
+    /// Measurements of the example hold for this model only if the micro-batches are the same.
     #[test]
     fn units_are_measured_on_the_same_micro_batches() {
         let (measured, base) = (spec::parse(SPEC).expect("a spec").config(), Gpt::PLAN.config);

@@ -1,5 +1,6 @@
-//! Predicted: times of a step as the simulation says them beside measured ones, for every spec of the workspace and several counts of
-//! threads. What the simulation knows of the machine is measured by `cargo zero measure`, just before the runs of a model. Never asserts.
+//! Predicted: predicted times of a step beside measured ones, for every spec of the workspace and several counts of
+//! threads. `cargo zero measure` describes the machine for the simulation, just before the runs of a model. Never
+//! asserts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,9 +34,9 @@ struct Own {
     name: &'static str,
     model: OwnModel,
     ranks: usize,
-    /// What `zero` says.
+    /// The keys of `zero`.
     zero: &'static str,
-    /// What the spec says beside that.
+    /// The rest of the spec.
     more: &'static str,
 }
 
@@ -80,7 +81,7 @@ const UNTIMED: usize = 2;
 /// Threads of a rank.
 const THREADS: [usize; 2] = [1, 2];
 
-/// A spec, its binary, and what it says.
+/// A spec, its binary, and the sizes that this reports.
 pub(crate) struct Built {
     pub name: String,
     pub binary: PathBuf,
@@ -88,18 +89,18 @@ pub(crate) struct Built {
     pub sizes: Sizes,
 }
 
-/// What one spec came to with some threads, in seconds: a measured and a predicted time of each round.
+/// The results of one spec with some threads, in seconds: a measured and a predicted time of each round.
 struct Line {
     name: String,
     threads: usize,
-    /// Ranks that there are for each core.
+    /// Ranks per core.
     ranks_per_core: f64,
     measured_s: Vec<f64>,
     predicted_s: Vec<f64>,
 }
 
 impl Line {
-    /// What it is of.
+    /// Its spec and threads, in words.
     fn of(&self) -> String {
         format!("{} with {}", self.name, zero_runtime::plan::counted(self.threads, "thread", "threads"))
     }
@@ -112,7 +113,8 @@ impl Line {
         median(self.predicted_s.clone())
     }
 
-    /// Predicted by measured: of each round by itself, as the machine may be slower in all of another one.
+    /// Predicted over measured time: the median of the ratios of each round, because the machine may be slower in
+    /// another round.
     fn ratio(&self) -> f64 {
         median(
             self.predicted_s.iter().zip(&self.measured_s).map(|(predicted, measured)| predicted / measured).collect(),
@@ -120,7 +122,7 @@ impl Line {
     }
 }
 
-/// Measures and prints the table: of all, or of the benchmark's rows that have these names.
+/// Measures and prints the table, of all specs or only of the benchmark's rows that have these names.
 ///
 /// # Errors
 /// If something fails to build or to run.
@@ -146,7 +148,7 @@ pub fn measure(rounds: u32, names: &[String]) -> Outcome<()> {
     }
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
-        // The machine may be faster or slower soon, so a model's units and its steps are measured one after the other.
+        // The speed of the machine may change, so a model's steps are measured right after its units.
         for (&(_, size), of_model) in &models {
             let hardware = machine(of_model.iter().map(|&index| sources[index].path.as_path()), size)?;
             for &index in of_model {
@@ -166,14 +168,14 @@ pub fn measure(rounds: u32, names: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// What is built: a spec, and the size of its model, where that is not the smallest.
+/// A spec to build, and the size of its model, if that is not the smallest.
 pub(crate) struct Source {
     pub path: PathBuf,
     pub size: Option<&'static str>,
 }
 
-/// The RON files of a folder, in order, and then the benchmark's own, which are written to a folder of their own; or these alone,
-/// if there are names.
+/// The RON files of `folder`, in order, and then the specs of the benchmark's rows, which are written to `own`. If
+/// there are names, only the rows of these names.
 fn sources(names: &[String], folder: &Path, own: &Path) -> Outcome<Vec<Source>> {
     let mut paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Outcome<Vec<_>>>()?;
     paths.retain(|path| names.is_empty() && path.extension().is_some_and(|extension| extension == "ron"));
@@ -226,7 +228,7 @@ fn run(binary: &Path, threads: usize) -> Outcome<f64> {
     median_step(&metrics)
 }
 
-/// Seconds of a step, of which the metrics of a run tell; they are removed.
+/// Median seconds of a step, from the metrics of a run, which are then removed.
 pub(crate) fn median_step(metrics: &Path) -> Outcome<f64> {
     let lines = objects(&std::fs::read_to_string(metrics)?)?;
     std::fs::remove_file(metrics)?;
@@ -234,7 +236,7 @@ pub(crate) fn median_step(metrics: &Path) -> Outcome<f64> {
     Ok(median(steps.map(|line| number(line, "step_s")).collect::<Outcome<Vec<_>>>()?))
 }
 
-/// Nodes are parts of this machine here, as they are in the runs.
+/// Predicted seconds of a step. All nodes are parts of this machine, as in the runs.
 fn predict(built: &Built, hardware: &Hardware, threads: usize) -> Outcome<f64> {
     let config = built.spec.config();
     let config = Config { mesh: Mesh { nodes: 1, ..config.mesh }, ..config };
@@ -256,8 +258,8 @@ fn print(lines: &[Line]) {
     println!("order right in {right} of {pairs} pairs whose measured times differ by more than 10 %");
 }
 
-/// Of the pairs of specs whose measured times differ by more than a tenth, how many are predicted in the same order; and how
-/// many there are.
+/// The number of pairs of specs that are predicted in the order in which they were measured, of those whose measured
+/// times differ by more than a tenth; and the number of the latter.
 fn order(lines: &[Line]) -> (usize, usize) {
     let (mut right, mut pairs) = (0, 0);
     for (i, a) in lines.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Processes: one run of ours or of the peer, started, waited for, and what it printed. Never more than one at a time.
+//! Processes: starts a run of ours or of the peer, waits for it, and reads what it printed. Never more than one at a
+//! time.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -20,18 +21,18 @@ const UNTIMED: u32 = 2;
 /// The peer's file.
 const SCRIPT: &str = "peer.py";
 
-/// Its modes that torchrun does not start.
+/// The peer's modes that torchrun does not start.
 const ALONE: [&str; 3] = ["single", "product", "version"];
 
-/// What every run of ours is given, beside its steps: nothing but training, on one thread a rank as the peer's.
+/// Arguments of every run of ours, besides its steps: only training, on one thread a rank like the peer.
 const OURS: &[&str] = &["--sample", "0", "--held-out", "0", "--threads", "1"];
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// Median duration of a step.
     pub step_s: f64,
-    /// Most memory that rank 0 has held, in bytes.
+    /// The most memory that rank 0 held, in bytes.
     pub peak_bytes: f64,
 }
 
@@ -40,7 +41,7 @@ pub struct Sample {
 pub struct Timed {
     /// Its name.
     pub name: String,
-    /// What it takes or gives, whichever is more, in bytes.
+    /// Bytes of its input or its output, whichever are more.
     pub bytes: usize,
     /// Its duration.
     pub seconds: f64,
@@ -99,7 +100,8 @@ impl Peer {
         Ok(finished(command, "the peer's version")?.trim().to_owned())
     }
 
-    /// Trains in a mode, on some ranks, a model that options tell the size of; it must have as many parameters as ours.
+    /// Trains a model whose size the options give, in a mode and on some ranks. It must have as many parameters as
+    /// ours.
     ///
     /// # Errors
     /// If it fails, with what it printed.
@@ -152,7 +154,8 @@ impl Peer {
     }
 }
 
-/// Beside this program, where it was carried to another machine, and otherwise where it was built.
+/// The path of the peer's file: beside this program, if it was copied to another machine, and otherwise where it was
+/// built.
 pub(crate) fn script() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name(SCRIPT));
     beside.filter(|path| path.exists()).unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(SCRIPT))

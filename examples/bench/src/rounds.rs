@@ -1,5 +1,5 @@
-//! Rounds: measures everything once, then all of it again. The speed of a shared machine drifts, so what is compared runs
-//! side by side in every round, and only figures of one round are ever divided.
+//! Rounds: measures everything once, then all of it again. The speed of a shared machine drifts, so programs that are
+//! compared run one after another in every round, and ratios are only of figures of one round.
 
 use std::path::PathBuf;
 
@@ -24,10 +24,10 @@ pub const SCHEDULE: &str = "schedule";
 /// Steps of a model that computes nothing: some 20 ms.
 const EMPTY_STEPS: u64 = 500;
 
-/// Products of ours, of which the fastest counts: as many as the peer's.
+/// Number of our products, the same as the peer's. The fastest counts.
 const PRODUCT_TIMES: usize = 100;
 
-/// What is multiplied.
+/// The widths of the matrices that are multiplied.
 pub const WIDTHS: [Width; 2] = [Width::F32, Width::BF16];
 
 /// What to measure.
@@ -48,7 +48,7 @@ impl Choice {
     }
 }
 
-/// What all rounds came to.
+/// The results of all rounds.
 pub struct Measured {
     /// Versions of the peer, where there is one.
     pub peer: Option<String>,
@@ -56,42 +56,42 @@ pub struct Measured {
     pub rounds: Vec<Round>,
 }
 
-/// A figure of ours.
+/// The name of a figure of ours.
 pub fn ours(what: &str) -> String {
     format!("ours, {what}")
 }
 
-/// The same figure of the peer.
+/// The name of the same figure of the peer.
 pub fn peers(what: &str) -> String {
     format!("peer, {what}")
 }
 
-/// The duration of a step of a row.
+/// The name of the duration of a step of a row.
 pub fn step(row: &str) -> String {
     format!("step of {row}")
 }
 
-/// The most memory that rank 0 of a row has held.
+/// The name of the most memory that rank 0 of a row held.
 pub fn peak(row: &str) -> String {
     format!("peak of {row}")
 }
 
-/// The duration of a collective.
+/// The name of the duration of a collective.
 pub fn collective(name: &str, bytes: usize) -> String {
     format!("{name} of {bytes}")
 }
 
-/// The time of an op that computes nothing, by model and stage.
+/// The name of the time of an op that computes nothing, by model and stage.
 pub fn op(model: &str, stage: u8) -> String {
     format!("op of {model} at stage {stage}")
 }
 
-/// The highest rate of the matrix product in a round.
+/// The name of the highest rate of the matrix product in a round.
 pub fn gemm(width: Width) -> String {
     format!("gemm in {}", width.name())
 }
 
-/// The time of the fastest product of square matrices, by the name of what they hold.
+/// The name of the time of the fastest product of square matrices, by the name of their width.
 pub fn product(width: &str) -> String {
     format!("product in {width}")
 }
@@ -101,7 +101,7 @@ pub fn names() -> Vec<&'static str> {
     ROWS.iter().map(|row| row.ours).chain([PRODUCTS, COLLECTIVES, SCHEDULE, CHECKPOINT]).collect()
 }
 
-/// Measures, and tells of each figure on standard error as it comes.
+/// Measures, and prints each figure on standard error as it comes.
 ///
 /// # Errors
 /// If something fails to run.
@@ -120,7 +120,8 @@ fn measure_once(choice: &Choice, peer: Option<&Peer>) -> Outcome<Round> {
     let mut round = Round::default();
     let rows = ROWS.iter().filter(|row| choice.has(row.ours));
     for (place, row) in rows.enumerate() {
-        // Who is first alternates, so that our runs of two rows, which are compared too, are neighbours.
+        // The side that goes first alternates, so that our runs of two rows, which are also compared, follow one
+        // another.
         if place % 2 == 1 {
             train_ours(row, choice.steps, &mut round)?;
         }

@@ -1,4 +1,5 @@
-//! Schedule: what an op costs beside the layers, by a model of many that compute nothing, on one rank.
+//! Schedule: what an op costs apart from the layers, measured on one rank with a model of many layers that compute
+//! nothing.
 
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use crate::Outcome;
 pub const HYPER: Hyper =
     Hyper { lr: 1e-3, beta1: 0.9, beta2: 0.95, momentum: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(1.0) };
 
-/// A layer that computes nothing and has `P` parameters. What it does not write stays zero, as it was mapped.
+/// A layer that computes nothing and has `P` parameters. Memory that it does not write stays zero, as it was mapped.
 pub struct Empty<const P: usize>;
 
 /// The same as the end of a model.
@@ -36,7 +37,7 @@ macro_rules! does_nothing {
             }
 
             fn forward(_: &Context<Cpu>, pass: Forward<S, Features<1>, $output>) {
-                // A debug build has filled with NaN what a layer is to write.
+                // A debug build has filled the memory that a layer must write with NaN.
                 if cfg!(debug_assertions) {
                     pass.y.into_slice().fill(0.0);
                 }
@@ -81,7 +82,7 @@ pub struct Bare {
     head: EmptyHead<0>,
 }
 
-/// The plan of a model at a stage, each unit with a bucket of its own, and the number of ops of a step of it.
+/// The plan of a model at a stage, each unit with a bucket of its own, and the number of ops of its step.
 pub fn plan<M: Model>(stage: u8) -> (PlanBuf, usize) {
     let prefetch = if stage == 3 && M::PLAN.params() > 0 { 2 } else { 0 };
     let config = Config { stage, prefetch, bucket_bytes: 1, ..M::PLAN.config };
@@ -93,7 +94,7 @@ pub fn plan<M: Model>(stage: u8) -> (PlanBuf, usize) {
 /// Seconds of each of several steps of a model, after some that do not count.
 ///
 /// # Errors
-/// Those of a step, and of memory that the host has not.
+/// Those of a step, and too little memory on the host.
 pub fn time<M: Model>(plan: &PlanBuf, steps: u64) -> Outcome<Vec<f64>> {
     let ranks = plan.with(|plan| {
         local::run(plan, Result::is_err, |transport| {

@@ -1,4 +1,4 @@
-//! Tables: what was measured, as Markdown. Never computes but what a cell needs.
+//! Tables: what was measured, as Markdown. Computes only what a cell needs.
 
 use crate::checkpoints;
 use crate::claims::{self, size};

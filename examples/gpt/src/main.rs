@@ -2,7 +2,7 @@
 
 use zero_runtime::prelude::*;
 
-/// What its sizes differ in.
+/// The figures in which its sizes differ.
 #[derive(Clone, Copy)]
 struct Size {
     vocab: usize,

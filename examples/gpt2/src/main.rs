@@ -2,7 +2,7 @@
 
 use zero_runtime::prelude::*;
 
-/// What the published models differ in.
+/// The figures in which the published models differ.
 #[derive(Clone, Copy)]
 struct Size {
     vocab: usize,
@@ -34,7 +34,7 @@ impl Heads for Mix {
     const NAMES: Projections = Projections::fused("c_attn", "c_proj");
 }
 
-/// The deviation of what is added to the residual stream falls with the number of those additions.
+/// The deviation of each branch's last matrix falls with the number of branches added to the residual stream.
 fn scaled() -> f32 {
     0.02 / (2.0 * SIZE.layers as f32).sqrt()
 }

@@ -2,7 +2,7 @@
 
 use zero_runtime::prelude::*;
 
-/// What the published models differ in, and 28M, which is the benchmark's; `factor` and `original` are those of the rotary positions.
+/// The figures in which models differ; 28M is the benchmark's. `factor` and `original` are of the rotary positions.
 #[derive(Clone, Copy)]
 struct Size {
     vocab: usize,

@@ -3,7 +3,7 @@
 
 use zero_runtime::prelude::*;
 
-/// What the published models differ in; `original` is the length before rotary positions were stretched.
+/// The figures in which the published models differ; `original` is the length before rotary positions were stretched.
 #[derive(Clone, Copy)]
 struct Size {
     vocab: usize,
@@ -73,7 +73,7 @@ struct Block<H: Heads> {
     mlp: (SwiGlu<DIM, HIDDEN>, Linear<HIDDEN, DIM, false>, RmsNorm<DIM, E6>),
 }
 
-/// What `config.json` calls the layers.
+/// The types of the layers, as `config.json` names them.
 fn layer_types() -> Vec<&'static str> {
     ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"].repeat(SIZE.layers / 4)
 }

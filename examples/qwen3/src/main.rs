@@ -2,7 +2,7 @@
 
 use zero_runtime::prelude::*;
 
-/// What the published models differ in.
+/// The figures in which the published models differ.
 #[derive(Clone, Copy)]
 struct Size {
     vocab: usize,

@@ -1,5 +1,5 @@
-//! Attention of the naive device: one query at a time, with all of its weights. Never shares a loop between forward and
-//! backward but for the scores.
+//! Attention of the naive device: one query at a time, with all of its weights. Forward and backward share no loop
+//! except that of the scores.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ impl Inputs {
     }
 }
 
-/// One query of one head, and what it has to do with.
+/// One query of one head, with its keys and values.
 struct Query<'a> {
     inputs: &'a Inputs,
     token: usize,
@@ -97,7 +97,7 @@ pub(super) fn forward(inputs: &Inputs, out: &mut [f32], lse: &mut [f32]) {
     }
 }
 
-/// Of queries before which there are no other keys: a row of keys is a token's.
+/// For queries without earlier keys, so that each row of keys belongs to one token.
 pub(super) fn backward(inputs: &Inputs, [out, lse, dout]: [&[f32]; 3], dqkv: &mut [f32]) {
     let shape = &inputs.shape;
     assert!(shape.before == 0, "gradients of keys that came before");
@@ -106,7 +106,7 @@ pub(super) fn backward(inputs: &Inputs, [out, lse, dout]: [&[f32]; 3], dqkv: &mu
         let dim = shape.head_dim;
         let dout = &dout[query.out()..][..dim];
         let shared = dot(dout, &out[query.out()..][..dim]);
-        // Counted over heads of queries, of keys and of values.
+        // `head` counts heads of queries, then of keys, then of values.
         let at = |token: usize, head: usize| token * shape.qkv_width() + head * dim;
         for token in query.seen() {
             let weight = (query.score(token) - lse[query.lse()]).exp();

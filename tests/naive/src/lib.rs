@@ -1,6 +1,6 @@
 //! Naive: a second device, as simple as can be: one plain loop in f32 for each op, one thread, and memory that the host
-//! cannot read. What runs on it rests on the contract of `Device` and not on the processor. Never fast, never calls a kernel
-//! of the processor's device.
+//! cannot read. Code that runs on it relies on the contract of `Device` and not on the processor. Never fast, never
+//! calls a kernel of the processor's device.
 
 mod attention;
 mod memory;
@@ -23,7 +23,7 @@ use numbers::{
     add_product, begin, by_rows, change, dot, log_sum_exp, nonlinearity, store, sum_of, tree, wide, widened,
 };
 
-/// What is staged before the host has filled it: bytes that make no sensible number of any kind.
+/// The bytes of staging that the host has not filled yet, which make no sensible number of any kind.
 const STALE: u8 = 0xa5;
 
 /// The device.

@@ -1,4 +1,4 @@
-//! Memory of the naive device: addresses that nobody but the device can use. Never computes.
+//! Memory of the naive device: addresses that only the device can use. Never computes.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -10,14 +10,14 @@ use zero_runtime::view::{View, ViewMut};
 
 use super::Naive;
 
-/// Set in every address that the device gives out, and in none that a process has memory at: other code that looks there
-/// faults.
+/// A bit that is set in every address that the device gives out, and in no address of a process's memory, so that other
+/// code that looks there faults.
 const HIDDEN: usize = 1 << 52;
 
 /// Memory of the process, under other addresses.
 pub struct Hidden(pub(super) Arc<Segment>);
 
-// SAFETY: the device takes the mark off before it looks: what lies there is a mapping of whole pages, zero at first.
+// SAFETY: the device removes the mark before it looks; the memory is a mapping of whole pages, zero at first.
 unsafe impl DeviceMemory for Hidden {
     fn start(&self) -> *mut u8 {
         self.0.ptr().map_addr(|address| address | HIDDEN)
@@ -43,12 +43,12 @@ thread_local! {
     static TOUCHES: RefCell<Option<Vec<Touch>>> = const { RefCell::new(None) };
 }
 
-/// From here on, what ops of this thread touch is noted.
+/// From now on, notes the bytes that ops of this thread touch.
 pub fn note_touches() {
     TOUCHES.set(Some(Vec::new()));
 }
 
-/// What was touched since then, of which nothing is noted any more.
+/// Gives the bytes that were touched since then, and stops noting.
 pub fn take_touches() -> Vec<Touch> {
     TOUCHES.take().unwrap_or_default()
 }
@@ -69,7 +69,7 @@ fn found(address: usize) -> usize {
     address & !HIDDEN
 }
 
-/// What a view shows.
+/// The elements of a view.
 pub(super) fn look<'a, T>(view: View<'a, Naive, T>) -> &'a [T] {
     if view.is_empty() {
         return &[];
@@ -79,7 +79,7 @@ pub(super) fn look<'a, T>(view: View<'a, Naive, T>) -> &'a [T] {
     unsafe { core::slice::from_raw_parts(view.address().map_addr(found), view.len()) }
 }
 
-/// What a view lets change.
+/// The elements of a view that may be changed.
 pub(super) fn hold<'a, T>(view: ViewMut<'a, Naive, T>) -> &'a mut [T] {
     if view.is_empty() {
         return &mut [];

@@ -39,14 +39,14 @@ pub(super) fn nonlinearity(kind: Nonlinearity, x: f32) -> [f32; 2] {
     }
 }
 
-/// Makes room for what is added to it.
+/// Prepares for terms to be added: `Write::Set` begins at zero.
 pub(super) fn begin(to: &mut [f32], write: Write) {
     if write == Write::Set {
         to.fill(0.0);
     }
 }
 
-/// The elements of a matrix, row by row, in f32; those of its transpose where it is that of the view.
+/// The elements of a matrix, row by row, in f32, also if the view has its transpose.
 pub(super) fn by_rows<E: Element>(matrix: &Matrix<Naive, E>) -> Vec<f32> {
     let elements = wide(matrix.view);
     if !matrix.transposed {
@@ -66,12 +66,12 @@ pub(super) fn add_product(c: &mut [f32], a: &[f32], b: &[f32], depth: usize) {
     }
 }
 
-/// What a view shows, in f32.
+/// The elements of a view, in f32.
 pub(super) fn wide<E: Element>(view: View<Naive, E>) -> Vec<f32> {
     look(view).iter().map(|x| x.widen()).collect()
 }
 
-/// Lets numbers change in f32, and rounds what they have become.
+/// Changes numbers in f32, and rounds the results.
 pub(super) fn change<E: Element>(view: ViewMut<Naive, E>, change: impl FnOnce(&mut [f32])) {
     let stored = hold(view);
     let mut numbers: Vec<f32> = stored.iter().map(|x| x.widen()).collect();
@@ -98,7 +98,7 @@ pub(super) fn sum_of(x: &[f32], y: &[f32]) -> Vec<f32> {
     x.iter().zip(y).map(|(x, y)| x + y).collect()
 }
 
-/// The sum along the tree that halves at powers of two.
+/// The sum along the tree that splits at powers of two.
 pub(super) fn tree(summands: &[Vec<f32>]) -> Vec<f32> {
     match summands {
         [one] => one.clone(),

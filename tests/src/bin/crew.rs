@@ -1,7 +1,7 @@
-//! Ranks that do as told instead of training, for what a launcher makes of their ends. `DO` says what rank `WHO` does, or
-//! all: `finish` and `deaf` are asked to end, and do or do not; `not-saved` and `done` end in order; all others fail. Only
-//! the first `TIMES` crews fail, the next is done. With `SAVES`, a checkpoint is there before one fails. `FINISHES`, `GRACE`,
-//! `RESTARTS` and `FOLDER` are the launcher's options.
+//! Ranks that do as told instead of training, to test how a launcher handles their ends. `DO` says what rank `WHO`
+//! does, or what all do: `finish` and `deaf` wait until they are asked to end, and only `finish` does; `not-saved` and
+//! `done` end in order; all others fail. Only the first `TIMES` crews fail, and the next one succeeds. With `SAVES`, a
+//! checkpoint is there before one fails. `FINISHES`, `GRACE`, `RESTARTS` and `FOLDER` are the launcher's options.
 
 use std::path::PathBuf;
 use std::process::{ExitCode, abort};
@@ -76,7 +76,7 @@ fn rank(place: &JobPlace) -> ExitCode {
     }
 }
 
-/// Waits until it is asked to end, and does if it `finishes`.
+/// Waits until it is asked to end, and then ends if it `finishes`.
 fn asked(rank: usize, finishes: bool) -> ExitCode {
     end_on_request(options().grace).expect("handlers");
     println!("rank {rank} listens");

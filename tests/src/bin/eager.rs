@@ -1,4 +1,4 @@
-//! As `tiny`, but for its prefetch: the same shared memory under another plan.
+//! Like `tiny` except for its prefetch: the same shared memory under another plan.
 
 use zero_runtime::prelude::*;
 

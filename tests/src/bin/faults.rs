@@ -13,7 +13,7 @@ use zero_runtime::prelude::*;
 const FAULTY_RANK: u64 = 1;
 /// Counted from 0.
 const FAULTY_STEP: u64 = 2;
-/// More than there are ranks, so that each owns some of every unit.
+/// More than the ranks, so that each owns some of every unit.
 const WIDTH: usize = 4;
 /// More than lies outside the arena of any rank.
 const HELD_BYTES: usize = 100 << 20;
@@ -107,7 +107,7 @@ impl Dataset for Pairs {
     }
 
     fn resident_bytes(&self) -> usize {
-        // Its rank is struck once for each sequence.
+        // The fault strikes its rank once for each sequence.
         if self.fault == "told" { SEQUENCES as usize * HELD_BYTES } else { 0 }
     }
 }

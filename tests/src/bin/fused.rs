@@ -1,4 +1,4 @@
-//! A small model of text on two GPUs, whose attention cuDNN does, or, where its first argument is `own`, zero's own kernels.
+//! A small model of text on two GPUs, with attention by cuDNN or, if its first argument is `own`, by zero's kernels.
 
 use std::process::ExitCode;
 

@@ -14,7 +14,7 @@ impl Visitor for Main {
     type Output = ExitCode;
 
     fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> ExitCode {
-        // The name stands where that of the program is expected.
+        // The name of the spec stands where that of the program is expected.
         zero_runtime::run::main_from::<M>(std::env::args_os().skip(1))
     }
 }

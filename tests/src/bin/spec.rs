@@ -1,5 +1,5 @@
-//! Trains the tiny model of a spec for a few steps as the spec and words of [`zero_tests::layout`] say, on ranks that are
-//! processes, compares what each rank mapped and moved with the plan, and prints what came of it to the bit.
+//! Trains the tiny model of a spec for a few steps as the spec and words of [`zero_tests::layout`] say, on ranks that
+//! are processes, compares what each rank mapped and moved with the plan, and prints the results to the bit.
 //!
 //! `spec NAME [WORD...]`, with as many steps as `steps=20` says
 

@@ -1,5 +1,6 @@
-//! Starts the ranks of other hosts by a line of a shell, and brings them back as `cargo zero launch` does. The line finds in
-//! `ZERO_RESTART` how often they were started before. `RESTARTS`, `FOLDER` and `LAST_STEP` are the launcher's options.
+//! Starts the ranks of other hosts by a shell command, and brings them back as `cargo zero launch` does. `ZERO_RESTART`
+//! tells the command how often they were started before. `RESTARTS`, `FOLDER` and `LAST_STEP` are the launcher's
+//! options.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};

@@ -1,8 +1,8 @@
-//! A model of text that is small enough to be ended and to come back many times. `KIND` says how: ranks that are threads and
-//! write by threads of their own (`threads`), the same without a copy (`waiting`), or processes.
+//! A model of text that is small enough to be ended and to come back many times. `KIND` says what its ranks are:
+//! threads that save by threads of their own (`threads`), the same without a copy (`waiting`), or processes.
 //!
-//! Processes strike themselves: with `STRIKE`, a moment and a signal such as `forward 9`, rank 1 gets that signal once, in its
-//! step [`STEP`]. That it was struck is noted in the file `STRUCK`.
+//! Processes strike themselves: with `STRIKE`, a moment and a signal such as `forward 9`, rank 1 gets that signal once,
+//! in its step [`STEP`]. The file `STRUCK` notes that this has happened.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, getpid, kill_process};
 use zero_runtime::prelude::*;
 
-/// Counted from 1, and from the start of the process. Checkpoints lie behind it.
+/// Counted from 1, and from the start of the process. There are checkpoints before it.
 const STEP: u64 = 8;
 const WIDTH: usize = 4;
 
@@ -39,7 +39,7 @@ struct Processes {
     head: LmHead<WIDTH, 256>,
 }
 
-/// Each feature times a gain; where a rank is struck in the middle of a step.
+/// Each feature times a gain. It strikes its rank in the middle of a step.
 struct Struck;
 
 impl<S: Shape<Device = Cpu, Compute = f32>> Layer<S, Features<WIDTH>> for Struck {
@@ -93,7 +93,8 @@ fn strike_at(moment: &str) {
     }
 }
 
-/// Strikes so many microseconds after now: in backward of the first unit, in collectives of gradients, or in the update.
+/// Strikes this many microseconds from now: in backward of the first unit, in collectives of gradients, or in the
+/// update.
 fn strike_later() {
     let Some((moment, signal)) = told() else { return };
     let Some(delay) = moment.strip_prefix("after ").map(|micros| micros.parse().expect("microseconds")) else { return };
@@ -106,7 +107,7 @@ fn strike_later() {
     });
 }
 
-/// Strikes when the file of this rank is being written, of any checkpoint but the first.
+/// Strikes while this rank writes its file of any checkpoint but the first.
 fn strike_in_save() {
     let Some((_, signal)) = told().filter(|(moment, _)| moment == "save") else { return };
     let folder = PathBuf::from(std::env::var_os("CHECKPOINTS").expect("a folder of checkpoints"));
@@ -122,12 +123,12 @@ fn strike_in_save() {
     });
 }
 
-/// Once in a run, however often it comes back.
+/// Strikes once in a run, however often the run comes back.
 fn strike(signal: Signal) {
     if File::create_new(std::env::var_os("STRUCK").expect("a file for the note")).is_err() {
         return;
     }
-    // The first SIGSEGV only takes away the handler that Rust has for it, and several at once count as one.
+    // The first SIGSEGV only removes Rust's own handler, and several at once count as one.
     let times = if signal == Signal::SEGV { 1000 } else { 1 };
     for _ in 0..times {
         kill_process(getpid(), signal).expect("a process can strike itself");

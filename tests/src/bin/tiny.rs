@@ -1,4 +1,4 @@
-//! The smallest model of text whose training takes every part of the runtime: what the tests of processes start.
+//! The smallest model of text whose training uses every part of the runtime. The tests of processes start it.
 
 use zero_runtime::prelude::*;
 
@@ -10,7 +10,7 @@ struct Tiny {
     head: LmHead<12, 256>,
 }
 
-/// With `MISSING`, a list of ranks, those look for their data where there is none.
+/// The ranks that `MISSING` lists look for their data where there is none.
 fn main() -> std::process::ExitCode {
     let variable = |name| std::env::var(name).unwrap_or_default();
     let (missing, rank) = (variable("MISSING"), variable("RANK"));

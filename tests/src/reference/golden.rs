@@ -9,7 +9,7 @@ use safetensors::tensor::Dtype;
 
 use super::{Config, Gpt};
 
-/// A training run of a tiny GPT: where it starts, what it reads, and what comes of it.
+/// A training run of a tiny GPT: its start, its data and its results.
 #[derive(Clone, Debug)]
 pub struct Golden {
     /// Weights before step 0, exact in `f32`.
@@ -48,8 +48,8 @@ pub struct Golden {
     targets: Vec<u32>, // (steps, ranks, micro_batches, sequences, length)
 }
 
-/// The same run where everything that a plan in bf16 rounds is rounded, from the same weights; step i has the batch of step
-/// i of the exact run, counted anew after its last.
+/// The same run from the same weights, with everything rounded that a plan in bf16 rounds. Step i has the batch of step
+/// i of the exact run, whose batches start over after its last step.
 #[derive(Clone, Debug)]
 pub struct Rounded {
     /// Gradients of step 0, as in [`Golden`].
@@ -154,7 +154,8 @@ impl Settings {
     }
 }
 
-/// What a parameter is called in a golden file: there the weight of a norm is its gain, and that of the embedding its table.
+/// The name of a parameter in a golden file, where the weight of a norm is its gain, and that of the embedding its
+/// table.
 fn stored(prefix: &str, name: &str, shape: &[usize]) -> String {
     let name = match name.strip_suffix("weight") {
         Some(unit) if shape.len() == 1 => format!("{unit}gain"),

@@ -98,7 +98,7 @@ pub(super) fn layer_norm_backward(x: &[f64], gain: &[f64], d_y: &[f64]) -> (Vec<
     (d_x, d_gain)
 }
 
-/// The row at mean 0 and variance 1, and what it was multiplied by.
+/// The row at mean 0 and variance 1, and the factor that it was multiplied by.
 fn normalise(row: &[f64]) -> (Vec<f64>, f64) {
     let dim = row.len() as f64;
     let mean = row.iter().sum::<f64>() / dim;

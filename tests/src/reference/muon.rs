@@ -10,7 +10,7 @@ use super::golden::{Settings, floats, read_file};
 pub struct MuonSteps {
     /// Its rows and columns.
     pub shape: [usize; 2],
-    /// It, before step 0, exact in `f32`.
+    /// The matrix before step 0, exact in `f32`.
     pub initial: Vec<f64>,
     /// The gradient of each step, exact in `f32`.
     pub gradients: Vec<Vec<f64>>,

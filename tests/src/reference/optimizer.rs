@@ -1,12 +1,12 @@
 //! The reference's optimizer: AdamW, clipping by the global norm, and the learning rate over the steps.
 //!
-//! Written after PyTorch's documentation of `AdamW` and `clip_grad_norm_`. Never averages gradients.
+//! Follows PyTorch's documentation of `AdamW` and `clip_grad_norm_`. Never averages gradients.
 
 use std::f64::consts::PI;
 
 use super::Tensor;
 
-/// AdamW (Loshchilov and Hutter, arXiv:1711.05101), decaying only what has two or more dims.
+/// AdamW (Loshchilov and Hutter, arXiv:1711.05101), decaying only tensors with two or more dims.
 #[derive(Clone, Debug)]
 pub struct AdamW {
     /// Decay of the first moment.

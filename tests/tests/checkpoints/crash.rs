@@ -1,5 +1,5 @@
-//! Crash: a save ends before or after any of its operations, with and without what was not flushed. Whatever is left, each
-//! checkpoint that can be seen is whole, none is gone that is needed, and the next save works and clears up.
+//! Crash: a save ends before or after any of its operations, with and without data that was not flushed. In every case,
+//! each checkpoint that can be seen is whole, none that is needed is gone, and the next save works and clears up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use zero_runtime::checkpoint::{Store, System};
 use crate::disk::{Done, Noting, Tree, World, make, tree};
 use crate::save::{SCENES, Scene, Sorted, save, whole};
 
-/// What the numbers of the save are made of: others than those of a checkpoint of the same step.
+/// The seed of the save's numbers, which differ from those of a checkpoint of the same step.
 const SEED: u64 = 77;
 
 #[test]
@@ -20,7 +20,7 @@ fn a_save_that_ends_anywhere_leaves_whole_checkpoints() {
     }
 }
 
-/// The states are not all alike: the test sees saves that were lost, that were not, and what they leave behind.
+/// Crashes leave different states: the test sees saves that were lost, saves that were not, and what they leave behind.
 #[test]
 fn crashes_lose_what_was_not_flushed() {
     let scene = SCENES[2];
@@ -35,7 +35,7 @@ fn crashes_lose_what_was_not_flushed() {
     assert!(found.contains(&vec![5, 10]) && found.contains(&vec![5, 10, 20]) && found.contains(&vec![20]), "{found:?}");
 }
 
-/// Were a save to leave out any one of its flushes, a crash could be found that it does not survive.
+/// If a save left out any one of its flushes, there would be a crash that it does not survive.
 #[test]
 fn no_flush_can_be_left_out() {
     let scene = SCENES[2];
@@ -79,8 +79,8 @@ impl Crashed {
         Self { scene, before, whole_before, new: tree(&path), world, done: disk.done() }
     }
 
-    /// Calls `check` with every folder that a crash can leave, each once for saves that have ended and for others; gives how
-    /// many there are.
+    /// Calls `check` with every folder that a crash can leave, once for saves that have ended and once for others.
+    /// Returns how many there are.
     fn each(mut self, mut check: impl FnMut(&Self, &Path, bool)) -> usize {
         let mut seen = BTreeSet::new();
         for count in 0..=self.done.len() {
@@ -118,7 +118,8 @@ impl Crashed {
     }
 }
 
-/// Checkpoints are the old ones, and the new one if it came so far; only then are needless ones gone.
+/// Asserts that there are the old checkpoints, and the new one if the save came so far; only then may needless ones be
+/// gone.
 pub fn check_whole(scene: Scene, before: &BTreeMap<u64, Tree>, new: &Tree, left: &BTreeMap<u64, Tree>) {
     let has_new = left.get(&scene.step) == Some(new);
     let needless = scene.needless();
@@ -129,7 +130,7 @@ pub fn check_whole(scene: Scene, before: &BTreeMap<u64, Tree>, new: &Tree, left:
     assert!(left.keys().all(|step| *step == scene.step && has_new || before.contains_key(step)));
 }
 
-/// The next save works, and touches no checkpoint.
+/// Asserts that the next save works, and touches no checkpoint.
 pub fn check_next(folder: &Path, left: &BTreeMap<u64, Tree>) {
     let next = 100;
     save(&Store::open(folder).unwrap(), &System, next, next, None).unwrap();

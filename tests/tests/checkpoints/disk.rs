@@ -1,5 +1,5 @@
-//! Disk: a file system that notes each operation and can fail one, and what may be left of such operations after a crash:
-//! what was not flushed is there, or not, or in part. Never knows what a checkpoint is.
+//! Disk: a file system that notes each operation and can fail one, and the states that a crash after such operations
+//! may leave: data that was not flushed is there, or not, or in part. Never knows what a checkpoint is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -132,10 +132,10 @@ impl Sink for NotingSink {
     }
 }
 
-/// What lies under a folder: the bytes of files, and nothing of folders.
+/// The contents of a folder: bytes for a file, none for a folder.
 pub type Tree = BTreeMap<PathBuf, Option<Arc<Vec<u8>>>>;
 
-/// What lies under a folder now, by paths that begin in it.
+/// The contents of a folder now, by paths that begin in it.
 pub fn tree(root: &Path) -> Tree {
     let mut found = Tree::new();
     let mut folders = vec![PathBuf::new()];
@@ -154,7 +154,7 @@ pub fn tree(root: &Path) -> Tree {
     found
 }
 
-/// Makes that in an empty folder.
+/// Makes these contents in an empty folder.
 pub fn make(root: &Path, tree: &Tree) {
     // A folder comes before what lies in it.
     for (path, bytes) in tree {
@@ -165,7 +165,7 @@ pub fn make(root: &Path, tree: &Tree) {
     }
 }
 
-/// Names in a folder that change at once; none where one goes.
+/// Names in a folder that change at once; none for a name that goes away.
 type Change = Vec<(OsString, Option<usize>)>;
 
 /// A file or a folder, whatever its name is.
@@ -182,19 +182,19 @@ pub struct World {
     nodes: Vec<Node>,
 }
 
-/// What became of a file that was written and not flushed.
+/// The fate of a file that was written and not flushed.
 type Fate = fn(&[u8]) -> Vec<u8>;
 
 const FATES: [Fate; 4] = [
     |written| written.to_vec(),
     |_| Vec::new(),
     |written| written[..written.len() / 2].to_vec(),
-    // The length came to the disk, and not the bytes.
+    // The length reached the disk, but the bytes did not.
     |written| vec![0; written.len()],
 ];
 
 impl World {
-    /// What lies under `root`, all of it flushed long ago.
+    /// The contents of `root`, all of it flushed long ago.
     pub fn new(root: &Path, tree: &Tree) -> Self {
         let folder = || Node::Folder { flushed: BTreeMap::new(), pending: Vec::new() };
         let mut world = Self { root: root.to_owned(), nodes: vec![folder()] };
@@ -229,7 +229,7 @@ impl World {
         pending.push(change);
     }
 
-    /// What an operation did.
+    /// Applies an operation.
     pub fn apply(&mut self, done: &Done) {
         let name = |path: &Path| path.file_name().unwrap().to_owned();
         match done {
@@ -271,8 +271,9 @@ impl World {
         }
     }
 
-    /// All that may be there after a crash now. The folder itself has lost any of its changes that others do not need; of
-    /// the folders in it, one at a time has, while the rest have lost all or nothing; files have one fate.
+    /// All states that a crash now may leave. The folder itself may have lost any of its changes that no other change
+    /// needs, and so may one folder in it at a time, while the rest have lost all or nothing. All files have the same
+    /// fate.
     pub fn crashed(&self) -> BTreeSet<Tree> {
         let folders = self.nodes.iter().enumerate().filter_map(|(id, node)| match node {
             Node::Folder { pending, .. } if !pending.is_empty() && id > 0 => Some(id),

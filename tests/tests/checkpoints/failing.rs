@@ -1,5 +1,5 @@
-//! Failing: any operation of a save fails, by itself or with all that follow. The error has a code, whatever was there is whole,
-//! and the next save works.
+//! Failing: any operation of a save fails, by itself or with all that follow. The error has a code, all checkpoints are
+//! still whole, and the next save works.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::crash::{check_next, check_whole};
 use crate::disk::{Failure, Noting, tree};
 use crate::save::{SCENES, Scene, Sorted, save, whole};
 
-/// What the numbers of the save are made of.
+/// The seed of the save's numbers.
 const SEED: u64 = 77;
 
 /// A disk that is full, and one that is broken.
@@ -26,7 +26,7 @@ fn a_save_of_which_any_operation_fails_leaves_whole_checkpoints() {
         }
         assert!(first > 20, "{scene:?} has only {first} operations");
     }
-    // What cannot be read, what cannot be written, and what cannot be removed when all is written.
+    // Failures to read, to write, and to remove something after everything is written.
     assert_eq!(codes, BTreeSet::from(["Z0385", "Z0392", "Z0393"]));
 }
 
@@ -47,7 +47,7 @@ fn fail(scene: Scene, first: usize) -> Option<Vec<&'static str>> {
         println!("{what}");
         check_whole(scene, &before, &new, &left);
         let Err(error) = result else {
-            // Only what does not exist cannot fail.
+            // The save can succeed only if the operation that should fail does not exist.
             assert!(disk.done().len() <= first, "{what}");
             return None;
         };

@@ -62,7 +62,7 @@ impl Scene {
                 fs::write(root.join(name).join("rank-00000.safetensors"), b"part").unwrap();
             }
         }
-        // What is no checkpoint of the run is nobody's to remove.
+        // Nobody may remove anything that is not a checkpoint of the run.
         for name in ["step-7", ".partial-step-x", "notes"] {
             fs::create_dir(root.join(name)).unwrap();
             fs::write(root.join(name).join("mine"), name).unwrap();
@@ -124,7 +124,7 @@ pub fn save(
     store.publish(disk, step, manifest(step), RANKS, keep.map(|keep| NonZeroU64::new(keep).unwrap()))
 }
 
-/// The checkpoints in a folder, each of which is whole, and all that lies in it.
+/// The steps and contents of all checkpoints in a folder, after a check that each is whole.
 pub fn whole(root: &Path) -> BTreeMap<u64, Tree> {
     let found = Store::checkpoints(root).unwrap().into_iter().map(|found| {
         let checkpoint = Checkpoint::open(&found.path).unwrap_or_else(|error| panic!("{error}"));
@@ -136,7 +136,7 @@ pub fn whole(root: &Path) -> BTreeMap<u64, Tree> {
     found.collect()
 }
 
-/// What lies in a folder, sorted by whose it is.
+/// The contents of a folder that are not checkpoints, sorted by owner.
 #[derive(Debug, Default, PartialEq)]
 pub struct Sorted {
     /// Left behind by saves that did not end.

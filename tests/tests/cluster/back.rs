@@ -1,4 +1,4 @@
-//! Jobs that come back from what has ended them: on the same hosts or on others, to the bits of a job that nothing has disturbed.
+//! Jobs that come back after something has ended them, on the same hosts or others, to the bits of an undisturbed job.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,7 +10,8 @@ use rustix::process::{Signal, kill_process};
 use crate::faults::{GUARD, Job, LAUNCHERS, PAIRS, TIMEOUT, assert_nothing_left, kill_launcher, ranks};
 use crate::net::{Mpi, Net, words};
 
-/// What brings a job back, with checkpoints in a folder. The shell of the first host says how often ranks were started before.
+/// The command that brings a job back, with checkpoints in a folder. The shell of the first host inserts how often
+/// ranks were started before.
 fn brought_back(net: &Net, mpi: Mpi, folder: &Path) -> Command {
     let program = format!("{} --every 1 --keep 2 --checkpoint {} --restarts 2", PAIRS.endless(), folder.display());
     let library = mpi.library();
@@ -22,7 +23,7 @@ fn brought_back(net: &Net, mpi: Mpi, folder: &Path) -> Command {
     starter
 }
 
-/// A job that is back has saved a step since.
+/// Waits until a job that has come back has saved a step since.
 fn wait_for_progress(job: &mut Job, folder: &Path) {
     job.wait_for("resumed: ");
     let newest = newer_than(folder, None);
@@ -63,14 +64,14 @@ fn a_job_comes_back_from_the_loss_of_a_rank_and_of_its_launcher() {
         wait_for_progress(&mut job, folder.path());
         job.ask_to_end();
         let end = job.end(&net);
-        // Not at the begin of a line where the launcher before has not ended its own.
+        // It is not at the start of a line if the launcher before has not ended its own line.
         let restarts = end.errors.lines().filter(|line| line.contains("note: restart "));
         assert_eq!(restarts.count(), 2, "{mpi:?}: {}", end.errors);
         assert_nothing_left(&net);
     }
 }
 
-/// The states that a job has saved last, which has done so many steps: a file for each rank.
+/// The last states that a job of this many steps has saved: a file for each rank.
 fn states(folder: &Path, steps: u64) -> Vec<Vec<u8>> {
     let file = |rank: usize| folder.join(format!("step-{steps:09}/rank-{rank:05}.safetensors"));
     (0..4).map(|rank| std::fs::read(file(rank)).expect("a checkpoint")).collect()
@@ -95,7 +96,7 @@ fn a_job_that_loses_a_host_goes_on_on_other_hosts_to_the_bits_of_one_that_does_n
     };
     let whole = tempfile::tempdir().expect("a folder");
     for mpi in Mpi::all() {
-        // Each loses a host of its own.
+        // Each MPI needs hosts of its own, as it loses one.
         let Some(net) = Net::of(4) else { return };
         if newest(whole.path()).is_none() {
             ends(launch(&net, mpi, 0..2, whole.path(), ""));

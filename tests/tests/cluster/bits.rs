@@ -1,5 +1,5 @@
-//! What ranks of several hosts train is, to the bit, what ranks that are threads do; and each rank maps and moves what its plan
-//! says, which the program asserts.
+//! Ranks of several hosts train to the bits of ranks that are threads, and each rank maps and moves what its plan says,
+//! which the program asserts.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -30,7 +30,7 @@ fn trains_alike(net: &Net, mpi: Mpi, name: &str, layout: &[String], hosts: usize
     trains_alike_with(net, mpi, &[], name, layout, hosts, ranks);
 }
 
-/// The same with variables of the launcher's.
+/// The same with variables for the launcher.
 fn trains_alike_with(
     net: &Net,
     mpi: Mpi,
@@ -54,7 +54,7 @@ fn trains_alike_with(
     }
 }
 
-/// What threads train, each layout once, as many launches are compared with it.
+/// The result of threads. Each layout is trained once, as many launches are compared with it.
 fn expected(name: &str, layout: &[String]) -> Told {
     static TOLD: Mutex<BTreeMap<(String, Vec<String>), Told>> = Mutex::new(BTreeMap::new());
     let key = (name.to_owned(), layout.to_vec());
@@ -69,10 +69,10 @@ fn expected(name: &str, layout: &[String]) -> Told {
     told
 }
 
-/// The program calls [`Wide`] so.
+/// The program's name for [`Wide`].
 const WIDE: &str = "wide";
 
-/// A layout of a spec on four ranks. Directions of matrices do not go from host to host, so shards of these stay on one.
+/// A layout of a spec on four ranks. Directions of matrices stay on a host, so their shards do too.
 fn on_four(name: &str) -> Vec<String> {
     let Config { mesh, optimizer, .. } = visit(name, ConfigOf).expect("a spec of that name");
     if optimizer.orthogonalizes() {
@@ -81,8 +81,8 @@ fn on_four(name: &str) -> Vec<String> {
     vec![format!("mesh={}x{}x{}", mesh.pipeline, mesh.replica, 4 / (mesh.pipeline * mesh.replica))]
 }
 
-/// Each spec, over one MPI for each number of hosts, in turn: where there are three, a spec is trained over each of them, and each of
-/// them carries each number of hosts for a third of the specs.
+/// Each spec, on each number of hosts over one MPI, in turn. If there are three MPIs, each spec is trained over each of
+/// them, and each MPI carries each number of hosts for a third of the specs.
 #[test]
 fn every_spec_trains_to_the_bits_of_one_host() {
     let Some(net) = Net::of(4) else { return };
@@ -91,7 +91,7 @@ fn every_spec_trains_to_the_bits_of_one_host() {
     }
 }
 
-/// The same in the width that the spec has not, each over the MPI after that one.
+/// The same in the width that the spec does not have, each over the next MPI.
 #[test]
 fn every_spec_trains_to_the_bits_of_one_host_in_its_other_width() {
     let Some(net) = Net::of(4) else { return };
@@ -115,17 +115,17 @@ fn layouts_that_cross_hosts_in_every_way_train_to_the_bits_of_one() {
     let layout = |words: &[&str]| -> Vec<String> { words.iter().map(|&word| word.to_owned()).collect() };
     let there = Mpi::all();
     for (number, (words, hosts, ranks)) in [
-        // One replica does not fill hosts: its ranks are two on one and one on another.
+        // A replica does not fill hosts: two of its ranks are on one host, and one is on another.
         (&["mesh=1x2x3", "stage=3", "prefetch=1"][..], 3, 6),
         (&["mesh=1x1x6", "stage=2", "bucket=1"], 3, 6),
-        // Three ranks of a host are two subtrees of a sum, of which one is completed by another host.
+        // Three ranks of a host are two subtrees of a sum, one of which another host completes.
         (&["mesh=1x1x6", "stage=2", "bucket=1", "micro_batches=2"], 2, 6),
         (&["mesh=1x1x6", "stage=3", "prefetch=1"], 2, 6),
         (&["mesh=1x1x3", "stage=1", "bucket=40000"], 3, 3),
-        // Mates read what they convert in one another's inboxes.
+        // Mates convert from one another's inboxes.
         (&["mesh=1x1x6", "stage=3", "prefetch=1", "bucket=1"], 2, 6),
         (&["mesh=1x3x1", "stage=0", "bucket=1"], 3, 3),
-        // Mates copy sums from one another, which lie apart from their gradients or in place.
+        // Mates copy sums from one another. The sums lie apart from gradients or in their place.
         (&["mesh=1x1x6", "stage=0", "bucket=1", "micro_batches=2"], 3, 6),
         (&["mesh=1x1x6", "stage=0", "bucket=40000", "micro_batches=1"], 2, 6),
         (&["mesh=3x1x1", "micro_batches=3"], 3, 3),
@@ -148,7 +148,7 @@ fn layouts_that_cross_hosts_in_every_way_train_to_the_bits_of_one() {
 fn replicas_that_share_hosts_train_to_the_bits_of_one() {
     let Some(net) = Net::of(2) else { return };
     let (there, mut turn) = (Mpi::all(), 0);
-    // Three replicas of a host are two subtrees of a sum; what they have is summed there unless their sums are more bytes.
+    // Three replicas of a host are two subtrees of a sum. Their terms are summed there unless the sums are more bytes.
     for (mesh, ranks) in [("mesh=1x4x1", 4), ("mesh=1x6x1", 6), ("mesh=1x4x2", 8)] {
         for (stage, more) in [("stage=0", "micro_batches=1"), ("stage=2", "bucket=1"), ("stage=3", "micro_batches=2")] {
             for name in ["zero3", "bf16", "mixed"] {
@@ -159,7 +159,7 @@ fn replicas_that_share_hosts_train_to_the_bits_of_one() {
     }
 }
 
-/// Sums that are f32 arrive where parameters do that are bf16.
+/// Sums in f32 arrive where parameters in bf16 do.
 #[test]
 fn sums_that_are_wider_than_parameters_train_to_the_bits_of_one_host() {
     let Some(net) = Net::of(3) else { return };
@@ -174,7 +174,8 @@ fn sums_that_are_wider_than_parameters_train_to_the_bits_of_one_host() {
     }
 }
 
-/// Of three hosts of five ranks, the first and the last one send two sums of what each has, and the second one three.
+/// Of three hosts with five ranks each, the first and the last one send two sums of what they have, and the second one
+/// three.
 #[test]
 fn hosts_that_send_unlike_numbers_of_sums_train_to_the_bits_of_one() {
     let Some(net) = Net::of(3) else { return };
@@ -182,8 +183,8 @@ fn hosts_that_send_unlike_numbers_of_sums_train_to_the_bits_of_one() {
     trains_alike(&net, mpi, "zero3", &["mesh=1x1x15", "stage=2"].map(str::to_owned), 3, 15);
 }
 
-/// Along `replica`, a part is sent before its receiver asks for it, and parts that this one asks for first are sent after it.
-/// None is as small as what MPI is given before an answer.
+/// Along `replica`, a part is sent before its receiver asks for it, and parts that the receiver asks for first are sent
+/// after it. None is small enough for MPI to send it without an answer.
 #[test]
 fn messages_that_nobody_receives_yet_let_later_ones_pass() {
     let Some(net) = Net::of(2) else { return };
@@ -194,8 +195,8 @@ fn messages_that_nobody_receives_yet_let_later_ones_pass() {
     }
 }
 
-/// MPI may buffer a message or not. Here it buffers none that is longer than its own smallest limit: what rested on a buffer would
-/// wait for ever.
+/// MPI may buffer a message or not. Here it buffers none that is longer than its own smallest limit, so a rank that
+/// relied on a buffer would wait for ever.
 #[test]
 fn nothing_rests_on_what_mpi_buffers() {
     let Some(net) = Net::of(2) else { return };

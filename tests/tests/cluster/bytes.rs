@@ -1,4 +1,4 @@
-//! What goes over the network is what the plan says: bytes on the card of a host, against those that its ranks send to others.
+//! The network carries what the plan says: bytes on a host's card, against those that its ranks send to other hosts.
 
 use serde_json::Value;
 use zero_plan::{Plan, PlanBuf, Traffic};
@@ -9,14 +9,14 @@ use zero_tests::specs::{Visitor, visit};
 
 use crate::net::{Mpi, Net, words};
 
-/// Steps of two runs: what they differ in is not that of a start.
+/// Steps of two runs, whose difference leaves out the start.
 const STEPS: [usize; 2] = [20, 220];
 
-/// The protocols add to a segment of 1448 bytes its headers, to each two an acknowledgement, and to each message, of a few KiB
-/// here, an envelope.
+/// Protocols add headers to each segment of 1448 bytes, an acknowledgement to every two segments, and an envelope to
+/// each message, of a few KiB here.
 const OVERHEAD: f64 = 0.25;
 
-/// What all ranks of the first host send in a step to others.
+/// Bytes that all ranks of the first host send to other hosts in a step.
 struct Planned<'a>(&'a [String]);
 
 impl Visitor for Planned<'_> {
@@ -97,7 +97,7 @@ pub fn reported(net: &Net, mpi: Mpi, program: &str, variables: &[(&str, &str)]) 
     assert_eq!(steps.len(), 3, "{lines:?}");
     let within = steps[0]["within_host_bytes"].as_u64().expect("bytes");
     for line in steps {
-        // All ranks send as much.
+        // All ranks send the same number of bytes.
         assert!(line["between_hosts_bytes"] == row[0] && line["within_host_bytes"] == within, "{line}");
     }
     (row[0], within)

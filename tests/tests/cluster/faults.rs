@@ -1,4 +1,4 @@
-//! What goes wrong in a run: told on every host that is left, with rank and host, in time, and nothing is left over.
+//! Faults in a run: every remaining host reports them in time, with rank and host, and nothing is left over.
 
 use std::io::Read;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -8,21 +8,21 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::net::{Mpi, Net};
 
-/// After which ranks give one another up.
+/// The time after which ranks give one another up.
 pub const TIMEOUT: &str = "4s";
-/// By when all hosts that are left must have told a fault: the timeout, and a slow machine.
+/// By when all remaining hosts must have reported a fault: the timeout, and time for a slow machine.
 const TOLD: Duration = Duration::from_secs(14);
-/// By when no rank may be left: the timeout, the two seconds in which a world ends, and a slow machine.
+/// By when no rank may be left: the timeout, the two seconds in which a world ends, and time for a slow machine.
 const RANKS_GONE: Duration = Duration::from_secs(16);
 /// By when all must be over.
 pub const GUARD: Duration = Duration::from_secs(45);
-/// How long a launcher may still look for what is gone.
+/// How long a launcher may go on after its last rank has ended.
 const LAUNCHER: Duration = Duration::from_secs(20);
 
-/// How launchers are called that run on the first host.
+/// Names of launchers, which run on the first host.
 pub const LAUNCHERS: &[&str] = &["mpirun", "mpiexec", "prterun"];
 
-/// What launchers of Open MPI say of a helper that is gone.
+/// The message of Open MPI's launchers for a helper that is gone.
 const LOST_HELPER: &str = "lost communication with a remote daemon";
 
 /// Hosts, ranks of each, and the first argument of the program that trains on these.
@@ -37,7 +37,7 @@ pub struct Layout {
 pub const PAIRS: Layout = Layout { hosts: 2, each: 2, program: env!("CARGO_BIN_EXE_hosts"), word: "" };
 pub const LONE: Layout = Layout { hosts: 3, each: 1, word: "lone", ..PAIRS };
 
-/// What processes of ranks are called.
+/// Names of the processes of ranks.
 const NAMES: [&str; 2] = ["hosts", "gpu_hosts"];
 
 impl Layout {
@@ -63,7 +63,7 @@ pub struct Job {
     output: ChildStdout,
 }
 
-/// What came of it.
+/// The end of a job.
 pub struct End {
     success: bool,
     /// Whether the launcher had to be ended, long after all ranks.
@@ -87,20 +87,20 @@ impl Job {
         Self::of(net.launch(mpi, hosts, each, &environment, &net.telling(&layout.endless())))
     }
 
-    /// What a launcher starts that is given [`Layout::endless`].
+    /// The job of a launcher that is given [`Layout::endless`].
     pub fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a launcher");
         let output = child.stdout.take().expect("piped");
         Self { child, output }
     }
 
-    /// Waits until those steps are done that may take longer than others, and some more.
+    /// Waits until the steps that may take longer than others are done, and some more.
     pub fn wait_for_steps(&mut self) {
         self.wait_for_times("tokens/s", 2);
         std::thread::sleep(Duration::from_millis(300));
     }
 
-    /// Waits until such words are printed.
+    /// Waits until these words are printed.
     pub fn wait_for(&mut self, words: &str) {
         self.wait_for_times(words, 1);
     }
@@ -118,19 +118,19 @@ impl Job {
         }
     }
 
-    /// Sends SIGTERM to what was started.
+    /// Sends SIGTERM to the launcher.
     pub fn ask_to_end(&self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("a launcher");
     }
 
-    /// Waits until no rank is left, with all that is printed until then: launchers themselves may not notice.
+    /// Waits until no rank is left, as launchers themselves may not notice. Gives all that was printed.
     pub fn end(self, net: &Net) -> End {
         self.end_within(net, LAUNCHER)
     }
 
     /// The same, but the launcher has this long after the end of the last rank.
     fn end_within(mut self, net: &Net, launcher: Duration) -> End {
-        // Where mpiexec ends the other ranks before one has told, its own words are all there is: MPICH prints them here.
+        // If mpiexec ends the other ranks before one has reported, only its own message is left: MPICH prints it here.
         let printed = std::thread::spawn(move || {
             let mut printed = Vec::new();
             let _ = self.output.read_to_end(&mut printed);
@@ -168,7 +168,7 @@ pub fn ranks(net: &Net) -> Vec<(usize, Pid)> {
     net.processes(|name| NAMES.contains(&name))
 }
 
-/// The process of a rank, which knows its number from its launcher, and its host.
+/// The host and the process of a rank, which is found by the number that its launcher has given it.
 fn process_of(net: &Net, rank: usize) -> (usize, Pid) {
     let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
     let is_it = |(_, pid): &(usize, Pid)| {
@@ -178,7 +178,7 @@ fn process_of(net: &Net, rank: usize) -> (usize, Pid) {
     ranks(net).into_iter().find(is_it).expect("a rank of this number")
 }
 
-/// Stops a rank of a job, and sees that all hosts that are left name it, and what it was in where a mate of it can tell.
+/// Stops a rank of a job, and asserts that all remaining hosts name it and, if a mate can tell, the op that it was in.
 pub fn stop(net: &Net, mut job: Job, layout: Layout, rank: usize) {
     job.wait_for_steps();
     let (host, victim) = process_of(net, rank);
@@ -207,11 +207,11 @@ pub fn stop(net: &Net, mut job: Job, layout: Layout, rank: usize) {
     assert_nothing_left(net);
 }
 
-/// A host, and what some rank of it must tell: one of these.
+/// A host, and messages, one of which some rank of it must report.
 type Told = (usize, Vec<String>);
 
-/// Does something to a job while all launchers and their helpers are stopped, so that none ends a rank before it has told, and lets
-/// these go on once each of these hosts has.
+/// Causes a fault while all launchers and their helpers are stopped, so that none ends a rank before it has reported,
+/// and lets them go on once each of the expected hosts has.
 fn strike(net: &Net, layout: Layout, fault: impl FnOnce(), expected: &[Told]) {
     let starters = [net.launchers(), net.processes(|name| ["srun", "slurmstepd"].contains(&name))].concat();
     let signal_all = |signal| {
@@ -235,7 +235,7 @@ fn strike(net: &Net, layout: Layout, fault: impl FnOnce(), expected: &[Told]) {
     signal_all(Signal::CONT);
 }
 
-/// No rank of a job is left on any host.
+/// Asserts that no rank of a job is left on any host.
 fn assert_no_rank_left(net: &Net) {
     let begin = Instant::now();
     while !ranks(net).is_empty() {
@@ -244,7 +244,7 @@ fn assert_no_rank_left(net: &Net) {
     }
 }
 
-/// No rank of a job is left on any host, no launcher, and no helper of one.
+/// Asserts that no rank of a job is left on any host, no launcher, and no helper of one.
 pub fn assert_nothing_left(net: &Net) {
     assert_no_rank_left(net);
     let begin = Instant::now();
@@ -257,30 +257,30 @@ pub fn assert_nothing_left(net: &Net) {
 /// Kills the launcher on a host, or its helper there, which has one of these names.
 pub fn kill_launcher(net: &Net, host: usize, names: &[&str]) {
     let such = net.processes(|name| names.iter().any(|it| name.starts_with(it)));
-    // Of a helper that has gone to the background, the last one is what works.
+    // If a helper has gone to the background, its last process does the work.
     let (_, victim) = such.into_iter().rfind(|(on, _)| *on == host).expect("a launcher or its helper");
     kill_process(victim, Signal::KILL).unwrap();
 }
 
-/// What is said of a rank of this host by those that have waited for it, or by MPI where it has noticed before.
+/// What those that have waited for a rank of this host report, or MPI if it has noticed first.
 fn lost(net: &Net, host: usize) -> Vec<String> {
     vec![format!(" on {}) has not answered", net.hosts[host]), "error[Z0451]".to_owned()]
 }
 
-/// The same of a rank of any host.
+/// The same for a rank of any host.
 fn gave_up() -> Vec<String> {
     ["error[Z0402]", "error[Z0451]"].map(str::to_owned).to_vec()
 }
 
-/// Ends the last rank on the second host of a job by a signal, and sees that its mates name it and other hosts have missed it.
+/// Ends the last rank on a job's second host by a signal, and asserts that its mates name it and other hosts miss it.
 pub fn end_rank(net: &Net, mut job: Job, mpi: Mpi, layout: Layout, signal: Signal) {
     job.wait_for_steps();
     let rank = 2 * layout.each - 1;
     let (_, victim) = process_of(net, rank);
     let mate = format!("error[Z0314]: rank {rank} (pid {}) ended in the middle of the run", victim.as_raw_pid());
-    // MPICH's library ends ranks of other hosts by SIGSEGV when a connection breaks, before they can tell.
+    // MPICH's library ends ranks of other hosts by SIGSEGV when a connection breaks, before they can report.
     let others = (0..layout.hosts).filter(|&host| host != 1 && mpi != Mpi::Mpich);
-    // Of several hosts, one that has waited for another one may name that in its place.
+    // With more than two hosts, one that has waited for another one may name that instead.
     let others = others.map(|host| (host, if layout.hosts > 2 { gave_up() } else { lost(net, 1) }));
     let mates = (layout.each > 1).then(|| (1, vec![mate]));
     let expected: Vec<Told> = others.chain(mates).collect();
@@ -298,7 +298,7 @@ pub fn cut_off(net: &Net, mut job: Job, layout: Layout) {
     job.wait_for_steps();
     let down = || assert!(net.on(1, "ip link set eth0 down").status().is_ok_and(|end| end.success()));
     strike(net, layout, down, &[(0, lost(net, 1)), (1, lost(net, 0))]);
-    // Launchers may wait for ever for what cannot come.
+    // Launchers may wait for ever for a host that cannot answer.
     let end = job.end_within(net, Duration::from_secs(4));
     assert!(!end.success, "{}", end.errors);
     assert_no_rank_left(net);
@@ -346,12 +346,12 @@ fn a_host_that_dies_is_told() {
         let Some(net) = Net::of(2) else { return };
         let mut job = Job::start(&net, mpi);
         job.wait_for_steps();
-        // MPICH's library ends ranks before they can tell, by SIGSEGV. Its launcher says which of three it has seen first: the loss
-        // of its helper, the end of a rank there, or that SIGSEGV.
+        // MPICH's library ends ranks by SIGSEGV before they can report. Its launcher says which of three it has seen
+        // first: the loss of its helper, the end of a rank there, or that SIGSEGV.
         let expected = if mpi == Mpi::Mpich { vec![] } else { vec![(0, lost(&net, 1))] };
         strike(&net, PAIRS, || net.kill_host(1), &expected);
         let end = job.end(&net);
-        // That of Open MPI 5 ends as if all was well, which its starter compares with checkpoints.
+        // Open MPI 5's launcher ends as if all was well, so the process that starts it looks at checkpoints too.
         let is_over = !end.success || mpi == Mpi::Prrte;
         let is_told = mpi != Mpi::Mpich || ["mpiexec@", "RUNNING AT"].iter().any(|words| end.errors.contains(words));
         assert!(is_over && is_told && !end.hung, "{mpi:?}: {}", end.errors);
@@ -366,7 +366,7 @@ fn a_launcher_that_is_killed_ends_both_hosts() {
         let mut job = Job::start(&net, mpi);
         job.wait_for_steps();
         kill_launcher(&net, 0, LAUNCHERS);
-        // What ranks say goes through the launcher: its own end is all that can be seen.
+        // Ranks print through the launcher, so its own end is all that can be seen.
         let end = job.end(&net);
         assert!(!end.success, "{}", end.errors);
         assert_nothing_left(&net);
@@ -379,7 +379,7 @@ fn a_helper_of_the_launcher_that_is_killed_is_told_with_its_host() {
     for mpi in Mpi::all() {
         let (tells, host) = match mpi {
             Mpi::Orte | Mpi::Prrte => (LOST_HELPER, format!("on node {}", net.hosts[1])),
-            // Its launcher does not notice: the ranks that have lost their helper fall silent, and the others tell.
+            // Its launcher does not notice: the ranks that have lost their helper fall silent, and others report it.
             Mpi::Mpich => ("error[Z0402]: after 4 s, rank ", format!("on {}) has not answered", net.hosts[1])),
         };
         let mut job = Job::start(&net, mpi);
@@ -388,7 +388,7 @@ fn a_helper_of_the_launcher_that_is_killed_is_told_with_its_host() {
         let end = job.end(&net);
         let all = net.told().into_iter().fold(end.errors, |all, (_, told)| all + &told);
         assert!(all.contains(tells) && all.contains(&host), "{mpi:?}: {all}");
-        // That of Open MPI 5 ends as if all was well, which its starter compares with checkpoints.
+        // Open MPI 5's launcher ends as if all was well, so the process that starts it looks at checkpoints too.
         assert!(!end.success || mpi == Mpi::Prrte, "{mpi:?}: {all}");
         assert_nothing_left(&net);
     }
@@ -403,7 +403,7 @@ fn a_host_that_does_not_resolve_ends_the_start() {
         let library = mpi.library();
         let environment = [("ZERO_MPI", &*library), ("ZERO_JOIN_TIMEOUT_S", "2")];
         let end = Job::of(net.launch(mpi, 2, 2, &environment, &PAIRS.endless())).end(&net);
-        // The launcher of MPICH may end before it has passed on what ssh says.
+        // The launcher of MPICH may end before it has passed on ssh's message.
         let says = ["nowhere", if mpi == Mpi::Mpich { "Launch proxy failed" } else { "nowhere" }];
         assert!(!end.success && says.iter().any(|says| end.errors.contains(says)), "{mpi:?}: {}", end.errors);
         assert_nothing_left(&net);

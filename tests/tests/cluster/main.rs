@@ -1,5 +1,5 @@
-//! Ranks of several hosts, which are made of one machine: the same bits as on one, the bytes of the plan on the network, and
-//! whatever goes wrong told on every host that is left.
+//! Ranks of several hosts, which are made of one machine: the same bits as on one, the plan's bytes on the network, and
+//! faults that every remaining host reports.
 
 mod back;
 mod bits;

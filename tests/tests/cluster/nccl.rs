@@ -1,5 +1,5 @@
-//! GPUs of several hosts, which NCCL connects and MPI introduces to one another: the same bits as on one host, the bytes of the
-//! plan, and whatever goes wrong told as it is on processors.
+//! GPUs of several hosts, which NCCL connects and MPI introduces to one another: the same bits as on one host, the
+//! plan's bytes, and faults that are reported as on processors.
 
 use rustix::process::Signal;
 use zero_runtime::layer::Tokens;
@@ -15,7 +15,7 @@ use crate::net::{Mpi, Net, words};
 use crate::profile::recorded_on_one_axis;
 use crate::start::{assert_refused, chosen};
 
-/// By which variables ranks find the pretend devices; none where there are none.
+/// Variables by which ranks find the pretend devices; none where there are no such devices.
 fn variables() -> Option<Vec<(&'static str, String)>> {
     pretend::libraries()?;
     let text = |(name, value): (_, std::ffi::OsString)| (name, value.into_string().expect("text"));
@@ -94,7 +94,7 @@ fn a_rank_with_a_gpu_that_is_killed_ends_all_hosts() {
     }
 }
 
-/// What the pretend NCCL carries needs no network; the numbers that ranks exchange do.
+/// The pretend NCCL needs no network, but the numbers that ranks exchange do.
 #[test]
 fn a_link_between_gpus_that_goes_down_is_told_and_ends_both_hosts() {
     let Some(own) = variables() else { return };

@@ -1,4 +1,4 @@
-//! Hosts made of one machine, launchers on them, and what they came to. What cannot be had is said aloud and counted.
+//! Hosts made of one machine, launchers on them, and their results. Whatever is missing is reported and counted.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -33,7 +33,7 @@ impl Mpi {
         Self::DEBIAN.into_iter().chain(newer).collect()
     }
 
-    /// As Debian calls it; those of another origin are in folders that variables name.
+    /// The launcher's name in Debian; those of another origin are in folders that variables name.
     fn launcher(self) -> String {
         match self {
             Self::Orte => "mpirun.openmpi".to_owned(),
@@ -51,13 +51,13 @@ impl Mpi {
         }
     }
 
-    /// The library of MPICH whose interface is its own, and older than the standard's.
+    /// MPICH's library with its own interface, which is older than the standard's.
     pub fn library_of_mpich() -> String {
         own(MPICH, "lib/libmpi.so.12").unwrap_or_else(|| "libmpich.so.12".to_owned())
     }
 
-    /// The line that starts so many ranks on each host. Jobs of Open MPI 4 that begin at the same time on a host fail now and then,
-    /// as both make the folder that they have in common, so each job has a folder `apart`.
+    /// The command that starts this many ranks on each host. Jobs of Open MPI 4 that begin at the same time on a host
+    /// fail now and then, as both create the folder that they share, so each job has a folder `apart`.
     fn line(self, hosts: &[String], each: usize, ssh: &Path, apart: &Path, environment: &[(&str, &str)]) -> String {
         let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:{each}")).collect();
         let (slots, ranks, ssh) = (slots.join(","), hosts.len() * each, ssh.display());
@@ -98,15 +98,15 @@ fn own(variable: &str, file: &str) -> Option<String> {
     Some(format!("{folder}/{file}"))
 }
 
-/// Some hosts, which end with this.
+/// Some hosts, which end when this is dropped.
 pub struct Net {
     folder: TempDir,
     pub hosts: Vec<String>,
 }
 
-/// Networks of this process so far: their names are part of those of the system's.
+/// The number of networks of this process so far, which is part of their names.
 static NETS: AtomicUsize = AtomicUsize::new(0);
-/// Jobs of this process so far.
+/// The number of jobs of this process so far.
 static JOBS: AtomicUsize = AtomicUsize::new(0);
 
 fn script() -> PathBuf {
@@ -114,12 +114,12 @@ fn script() -> PathBuf {
 }
 
 impl Net {
-    /// So many hosts; none where this machine permits none, or has not both launchers.
+    /// This many hosts; none where this machine permits none, or lacks one of the two launchers.
     pub fn of(count: usize) -> Option<Self> {
         Self::limited(count, "")
     }
 
-    /// The same with cards of a rate, as `1gbit`.
+    /// The same with cards of a rate, such as `1gbit`.
     pub fn limited(count: usize, rate: &str) -> Option<Self> {
         let can = Command::new(script()).arg("can").status().is_ok_and(|end| end.success());
         if let Some(missing) = Mpi::DEBIAN.map(Mpi::launcher).into_iter().find(|launcher| !is_installed(launcher)) {
@@ -138,7 +138,7 @@ impl Net {
         Some(net)
     }
 
-    /// The folder of the script.
+    /// The folder that the script works in.
     pub fn own(&self) -> PathBuf {
         let name = self.hosts[0].trim_end_matches('0');
         self.folder.path().join(name)
@@ -151,7 +151,7 @@ impl Net {
         on
     }
 
-    /// Starts so many ranks of a program on each of the first hosts by a launcher, which is killed after a while.
+    /// Starts this many ranks of a program on each of the first hosts by a launcher, which is killed after a while.
     pub fn launch(&self, mpi: Mpi, hosts: usize, each: usize, environment: &[(&str, &str)], program: &str) -> Command {
         self.launch_with(mpi, hosts, each, environment, "", program)
     }
@@ -200,7 +200,7 @@ impl Net {
         self.on(0, &format!("exec timeout --kill-after 3 120 {line}"))
     }
 
-    /// A program whose ranks each tell what they have to tell in a file of their own, whatever a launcher does with it.
+    /// A program whose ranks each report to a file of their own, whatever a launcher does with their output.
     pub fn telling(&self, program: &str) -> String {
         let folder = self.told_folder();
         let _ = std::fs::remove_dir_all(&folder);
@@ -212,7 +212,7 @@ impl Net {
         self.own().join("told")
     }
 
-    /// What each rank of the last such program has told.
+    /// The reports of each rank of the last such program.
     pub fn told(&self) -> Vec<(usize, String)> {
         let files = std::fs::read_dir(self.told_folder()).expect("ranks that tell").flatten();
         let read = |file: std::fs::DirEntry| {
@@ -229,14 +229,14 @@ impl Net {
         self.processes(is_launcher)
     }
 
-    /// All of them end.
+    /// Ends all of them.
     pub fn end_launchers(&self) {
         for (_, pid) in self.launchers() {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }
 
-    /// The processes of all hosts whose names are such, each with its host.
+    /// The processes of all hosts whose names pass `is_such`, each with its host.
     pub fn processes(&self, is_such: impl Fn(&str) -> bool) -> Vec<(usize, Pid)> {
         let of_host = |(number, host): (usize, &String)| {
             let output = Command::new("ip").args(["netns", "pids", host]).output().expect("ip");
@@ -249,7 +249,7 @@ impl Net {
         self.hosts.iter().enumerate().flat_map(of_host).collect()
     }
 
-    /// All processes of a host end.
+    /// Ends all processes of a host.
     pub fn kill_host(&self, host: usize) {
         let mut die = Command::new(script());
         assert!(die.arg("die").arg(self.own()).arg(&self.hosts[host]).status().is_ok_and(|end| end.success()));
@@ -267,11 +267,11 @@ pub fn is_installed(program: &str) -> bool {
     Command::new("which").arg(program).stdout(Stdio::null()).status().is_ok_and(|end| end.success())
 }
 
-/// Says aloud what a test has not, also where it passes, and adds a line to the file that `ZERO_TEST_SKIPPED` names, so that
-/// they can be counted.
+/// Prints what a test lacks, even if it passes, and adds the line to the file that `ZERO_TEST_SKIPPED` names, so that
+/// skipped tests can be counted.
 pub fn skipped<T>(what: &str, why: &str) -> Option<T> {
     let line = format!("SKIPPED: no {what}: {why}\n");
-    // What the macros print is kept back for a test that passes.
+    // Output of the macros is not shown for a test that passes.
     let _ = std::io::stderr().write_all(line.as_bytes());
     if let Some(path) = std::env::var_os("ZERO_TEST_SKIPPED") {
         let file = OpenOptions::new().create(true).append(true).open(path);

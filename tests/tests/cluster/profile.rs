@@ -1,4 +1,4 @@
-//! What ranks of several hosts did lies on one axis of time, though their clocks do not agree.
+//! A profile of ranks of several hosts has one axis of time, though their clocks do not agree.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use crate::net::{Mpi, Net, skipped, words};
 /// Seconds that the clock of the second host is ahead by.
 const AHEAD_S: u32 = 1000;
 
-/// Recorded are those after the second.
+/// Steps of a run, of which those after the second are recorded.
 const STEPS: usize = 6;
 
 /// Whether a process may have a monotonic clock of its own.
@@ -19,8 +19,8 @@ fn may_shift_clocks() -> bool {
     shifted.is_ok_and(|end| end.success())
 }
 
-/// Lets four ranks on two hosts, whose clocks differ, train and record it, and asserts that the record does not show that. Otherwise
-/// skips it, where this machine permits no such clocks.
+/// Lets four ranks on two hosts, whose clocks differ, train and record it, and asserts that the record does not show
+/// the difference. Skips it where this machine permits no such clocks.
 pub fn recorded_on_one_axis(net: &Net, mpi: Mpi, program: &str, variables: &[(&str, &str)]) {
     if !may_shift_clocks() {
         return skipped::<()>("clocks", "this machine permits no namespaces of time").unwrap_or(());
@@ -58,8 +58,8 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// Asserts that the profile knows how far the clocks are apart, as well as it says, and that nobody ends an exchange of all ranks
-/// before another one begins it.
+/// Asserts that the profile knows how far the clocks are apart, as exactly as it says, and that no rank ends an
+/// exchange of all ranks before another one begins it.
 fn assert_on_one_axis(profile: &Value) {
     let (clocks, within_us) = (&profile["otherData"]["clocks"], number(&profile["otherData"]["clocks_within_us"]));
     // Other programs may have both processors for some slices of time.
@@ -67,7 +67,7 @@ fn assert_on_one_axis(profile: &Value) {
     for (host, ahead_us) in [0.0, f64::from(AHEAD_S) * 1e6].into_iter().enumerate() {
         let error_us = number(&clocks[host]["error_us"]);
         for offset in clocks[host]["offsets_us"].as_array().expect("two looks") {
-            // Half a nanosecond is cut here and there.
+            // Rounding cuts off up to half a nanosecond.
             assert!((number(offset) + ahead_us).abs() <= error_us + 0.001, "host {host}: {clocks}");
         }
     }

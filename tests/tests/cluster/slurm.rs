@@ -12,10 +12,10 @@ use crate::faults::{Job, PAIRS, assert_nothing_left, end_rank, ranks, stop};
 use crate::net::{Mpi, Net, skipped, words};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hosts");
-/// Far above what a job needs, with what Slurm waits before it starts one again.
+/// Far more than a job needs, including Slurm's wait before it starts one again.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// A cluster of two nodes, which ends with this.
+/// A cluster of two nodes, which ends when this is dropped.
 struct Slurm {
     net: Net,
 }
@@ -129,8 +129,8 @@ fn a_rank_that_ends_by_itself_ends_all_nodes() {
     }
 }
 
-/// What `cargo zero launch --slurm` writes, with paths of this machine, and where the job prints. A test beside what writes it
-/// compares it with this file.
+/// The script that `cargo zero launch --slurm` writes, with paths of this machine, and the file that the job prints to.
+/// A test of the command compares its script with this file.
 fn batch(folder: &TempDir, steps: &str) -> [PathBuf; 2] {
     let script = include_str!("../../cluster/job.sh")
         .replace("/shared/hosts", PROGRAM)
@@ -172,7 +172,7 @@ fn a_job_that_is_asked_to_end_queues_again_and_goes_on() {
     // As Slurm does a minute before the time of a job is over.
     slurm.tell(&format!("scancel --signal=TERM {job}"));
     let all = wait_for(&printed, "resumed: ");
-    // What the first run has printed is still there.
+    // The output of the first run is still there.
     assert!(all.contains("asked to end: stopped after step") && all.contains("Exited with exit code 75"), "{all}");
     slurm.tell(&format!("scancel {job}"));
     assert_nothing_left(&slurm.net);
@@ -192,7 +192,7 @@ fn a_job_that_loses_a_rank_after_a_checkpoint_queues_again_and_goes_on() {
     assert_nothing_left(&slurm.net);
 }
 
-/// Waits until a file has such words, and gives all that it has.
+/// Waits until a file has these words, and gives its whole text.
 fn wait_for(path: &Path, words: &str) -> String {
     let begin = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! What must not begin: each mistake is one error with its code, on the host that has it, and nothing hangs.
+//! Runs that must not begin: each mistake is one error with its code, on the host that has it, and nothing hangs.
 
 use std::path::Path;
 use std::process::Output;
@@ -49,7 +49,7 @@ fn assert_trained(output: &Output, what: &str) {
     assert!(output.status.success() && all.contains("bytes copied per step") && all.contains("3/3"), "{what}: {all}");
 }
 
-/// The launcher says by its variables whose library is to be looked for first.
+/// The launcher's variables say whose library to look for first.
 #[test]
 fn it_trains_without_being_told_which_library() {
     let Some(net) = Net::of(2) else { return };
@@ -130,7 +130,7 @@ fn z0452_the_library_of_another_launcher() {
     assert_refused(&output, "Z0452", "MPI has rank 0 of 1 here");
 }
 
-/// Each host tells what it has found, and the launcher may end the other one before.
+/// Each host reports what it has found, but the launcher may end the other one before.
 fn assert_names_a_host(net: &Net, output: &Output, says: impl Fn(&str) -> String) {
     let all = words(output);
     assert!(net.hosts.iter().any(|host| all.contains(&says(host))), "expected `{}`: {all}", says("HOST"));
@@ -163,7 +163,7 @@ fn z0453_all_ranks_on_one_host() {
 fn z0454_what_differs_on_one_host_is_named_with_it() {
     let Some(net) = Net::of(2) else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    // A binary that differs in one byte behind its end, on the second host alone.
+    // A binary with one more byte at its end, on the second host alone.
     let other = folder.path().join("other");
     let mut bytes = std::fs::read(PROGRAM).expect("the program");
     bytes.push(0);
@@ -190,7 +190,7 @@ fn z0454_what_differs_on_one_host_is_named_with_it() {
     assert_refused(&output, "Z0454", &format!("rank 2 on {second}, rank 3 on {second} have another plan"));
 }
 
-/// Another text than that of the tests.
+/// A text other than that of the tests.
 fn own_text(folder: &Path) -> String {
     let path = folder.join("own.txt");
     std::fs::write(&path, "another text. ".repeat(2000)).expect("room");
@@ -211,12 +211,13 @@ fn a_host_whose_shared_memory_is_full_is_named() {
         assert!(net.on(1, full).status().is_ok_and(|end| end.success()));
         let (output, second) = (run(&net, mpi, &[("ZERO_JOIN_TIMEOUT_S", "3")], &trains("")), &net.hosts[1]);
         match mpi {
-            // It warns, and its ranks do without: what they share of ours is no file.
+            // Open MPI warns, and its ranks do without: the memory that our ranks share is no file there.
             Mpi::Orte | Mpi::Prrte => {
                 let all = words(&output);
                 assert!(output.status.success() && all.contains("3/3") && all.contains(second), "{all}");
             }
-            // Without our own look it would write there, and a signal would end the rank. Its launcher lets the first host wait.
+            // Without our own check MPICH would write there, and a signal would end the rank. Its launcher lets the
+            // first host wait.
             Mpi::Mpich => {
                 let says = format!("/dev/shm on {second} has room for 4.0 KiB");
                 assert_refused_beside(&output, "Z0331", &says, &["Z0457"]);

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::net::{Mpi, Net, is_installed, skipped, words};
 
-/// Torchrun's line, which ends after a while: with `--foreground`, a signal goes on to torchrun alone.
+/// Torchrun's command, which ends after a while. With `--foreground`, a signal is passed on to torchrun alone.
 struct Torchrun {
     launcher: String,
     /// Where it leaves its own files.
@@ -24,12 +24,12 @@ impl Torchrun {
         Some(Self { launcher, folder: tempfile::tempdir().expect("a folder") })
     }
 
-    /// The line that starts so many ranks of a program on this host, one of so many that meet at an address. Port 0 is any that
-    /// is free.
+    /// The command that starts `each` ranks of a program on this host, one of `hosts` that meet at an address. Port 0
+    /// is any free port.
     fn line(&self, hosts: usize, each: usize, address: &str, program: &str) -> String {
         let folder = self.folder.path().display();
-        // Torchrun 1.13 under Python 3.11 does not start where no option says whose output goes to a file: that of a rank
-        // which there is not.
+        // Torchrun 1.13 under Python 3.11 does not start unless an option says whose output goes to a file: here, that
+        // of a rank that does not exist.
         format!(
             "exec env TMPDIR={folder} timeout --foreground --kill-after 3 120 {} --no_python --nnodes {hosts} \
              --nproc_per_node {each} --rdzv_backend c10d --rdzv_endpoint {address} --rdzv_id zero --redirects 9:1 --tee 9:1 \
@@ -38,7 +38,7 @@ impl Torchrun {
         )
     }
 
-    /// So many ranks on this host.
+    /// This many ranks on this host.
     fn here(&self, ranks: usize, program: &str) -> Command {
         let mut command = Command::new("sh");
         command.arg("-c").arg(self.line(1, ranks, "localhost:0", program)).stdin(Stdio::null());

@@ -1,4 +1,4 @@
-//! Constants: what a plan fixes is compiled into the kernels that a run loads, and is no argument of theirs.
+//! Constants: the numbers that a plan fixes are compiled into the kernels that a run loads, and are not arguments.
 
 use zero_tests::pretend;
 use zero_tests::tiny::{DIM, VOCAB};
@@ -9,7 +9,7 @@ use super::engine::on_cuda;
 const HEADS: usize = 3;
 const HEAD_DIM: usize = DIM / HEADS;
 
-/// By a run of a process of its own, as a process remembers the kernels of all its runs.
+/// The run has a process of its own, as a process remembers the kernels of all its runs.
 #[test]
 fn kernels_are_compiled_for_the_numbers_of_a_plan() {
     if pretend::is_done_apart() || pretend::libraries().is_none() || !pretend::is_cuda() {

@@ -1,5 +1,5 @@
-//! Training on CUDA devices: every spec as on the processor, to rounding; stages and meshes to the same bits; whatever order the
-//! queues of a device are worked off in.
+//! Training on CUDA devices: every spec agrees with the processor to rounding, and stages and meshes give the same
+//! bits, in whatever order a device runs its queues.
 
 use zero_plan::{Config, DeviceKind, Precision, TransportKind};
 use zero_runtime::layer::Tokens;
@@ -11,7 +11,7 @@ use zero_tests::training::{HYPER, Outcome, STEPS, Start, Told, noise, train};
 
 use super::processes;
 
-/// What a spec says, or another layout of the same model; on the device of the model.
+/// Trains the layout of a spec, or another one of the same model, on the model's device.
 struct Train<F>(F);
 
 impl<F: Fn(Config) -> Config> Visitor for Train<F> {
@@ -36,8 +36,8 @@ pub fn over(transport: TransportKind, name: &str, change: impl Fn(Config) -> Con
     visit_cuda(name, Train(|config| Config { transport, ..on_gpus(change(config)) })).expect("a spec of that name")
 }
 
-/// What training under a layout comes to, in the order that a seed gives the work of devices: on ranks that are threads, or on
-/// processes where there are more of them than may be threads.
+/// The results of training under a layout, with the work of devices in the order of a seed: on ranks that are threads,
+/// or that are processes where there are too many for threads.
 fn told(name: &str, words: &[&str], seed: u64) -> Told {
     let ranks = visit(name, PlanOf).map(|plan| changed(plan.config, words).mesh.ranks());
     if pretend::may_be_threads(ranks.expect("a spec of that name")) {
@@ -61,7 +61,7 @@ fn assert_near(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// What is bf16 is rounded to 8 bits at every step, and two that differ in the last bit of f32 may round apart.
+/// Values in bf16 are rounded to 8 bits at every step, and two that differ in the last bit of f32 may round apart.
 #[test]
 fn every_spec_trains_to_within_rounding_of_the_processor() {
     if pretend::is_done_apart() || !pretend::is_cuda() {
@@ -78,8 +78,8 @@ fn every_spec_trains_to_within_rounding_of_the_processor() {
     }
 }
 
-/// Four ranks with data of their own, under each stage and in several meshes, gathers ahead or not, in f32, in bf16 and by Muon. The
-/// queues of the devices are worked off in another order each time.
+/// Four ranks with data of their own, under each stage and in several meshes, with and without gathers ahead, in f32,
+/// in bf16 and by Muon. The devices run their queues in another order each time.
 #[test]
 fn stages_and_meshes_give_the_same_bits() {
     if pretend::is_done_apart() || !pretend::is_cuda() {

@@ -1,5 +1,6 @@
-//! Events: what a plan has of them is needed. A step whose plan lacks one is refused by the proof, and goes wrong in some order
-//! that the pretend devices work in. So these would show an event that the plan lacks and the proof does not ask for.
+//! Events: a plan needs each of its events. Without one of them, the proof refuses the plan, and a step goes wrong in
+//! some order in which the pretend devices work. So these devices would show an event that the plan lacks and the proof
+//! does not ask for.
 
 use zero_plan::{Config, DeviceKind, Op, OptimizerKind, Plan, PlanBuf, TransportKind, prove_streams};
 use zero_runtime::engine::{Engine, RunError};
@@ -9,10 +10,10 @@ use zero_runtime::transport::local;
 use zero_tests::pretend;
 use zero_tests::training::{HYPER, mesh, noise};
 
-/// Ids, of which [`noise`] knows so many.
+/// The number of different ids that [`noise`] draws.
 const VOCAB: usize = 29;
 
-/// The fewest units of which some are gathered ahead, settled while another goes back, and shared.
+/// The fewest units such that some are gathered ahead, settled during the backward of another, and tied.
 #[zero(stage = 3, ranks = 2, sequences = 2, length = 8, device = Cuda)]
 struct Small {
     embed: Embedding<VOCAB, 8, 12>,
@@ -22,13 +23,13 @@ struct Small {
     head: LmHead<12, VOCAB>,
 }
 
-/// Two steps: one that is asked for op by op, and one that is captured.
+/// Two steps: one that runs op by op, and one that is captured.
 const STEPS: u64 = 2;
 
-/// Some of so many orders shows that an event is missing: mostly the first, and for one or the other about one in twenty.
+/// One of this many orders shows that an event is missing: mostly the first, but for some events about one in 20.
 const SEEDS: u64 = 256;
 
-/// Bits of all that two steps come to on all ranks; an error where a rank notices by itself.
+/// Bits of all results of two steps on all ranks; an error where a rank itself notices the fault.
 fn bits(plan: &Plan, seed: u64) -> Result<Vec<u64>, RunError> {
     pretend::seed(seed);
     let batch = noise(plan.config);
@@ -51,9 +52,9 @@ fn bits(plan: &Plan, seed: u64) -> Result<Vec<u64>, RunError> {
     ranks.map(|ranks| ranks.concat())
 }
 
-/// Whether nothing but the model of places asks for an event: the op after it is said to read parameters that it does not look
-/// at. Those are the table of an embedding, in backward; and, below stage 3, the rank's own shard, which a gather leaves where
-/// it is.
+/// Whether only the model of places asks for an event: it says that the op after the event reads parameters which that
+/// op does not look at. These are the table of an embedding, in backward, and, below stage 3, the rank's own shard,
+/// which a gather leaves where it is.
 fn is_for_the_model(plan: &Plan, ops: &[Op], before: Op) -> bool {
     let computes = ops.iter().find(|op| matches!(op, Op::Forward { .. } | Op::Backward { .. }));
     let is_of_table = matches!((ops[0], computes), (Op::Wait { unit: 0, .. }, Some(Op::Backward { unit: 0, .. })));
@@ -61,7 +62,7 @@ fn is_for_the_model(plan: &Plan, ops: &[Op], before: Op) -> bool {
     is_of_table || is_own_shard && !plan.config.shards_parameters()
 }
 
-/// Takes away events of the step of each pipeline stage, one at a time: which of them no order misses.
+/// Removes events of the step of each pipeline stage, one at a time. Gives those that no order misses.
 fn unnoticed(config: Config) -> Vec<String> {
     let config = Config { device: DeviceKind::Cuda, memory_bytes: None, ..config };
     let whole = PlanBuf::new(Small::PLAN.model, config, Small::PLAN.units);
@@ -77,7 +78,7 @@ fn unnoticed(config: Config) -> Vec<String> {
         pipeline_stages[pipeline].step_queue = &queue;
         let plan = whole.as_plan(&pipeline_stages);
         let (ops, before) = (&pipeline_stages[pipeline].step[op..], pipeline_stages[pipeline].step[before as usize]);
-        // Some other event, or a count, may order them all the same.
+        // Another event, or a count, may order them all the same.
         if prove_streams(&plan).is_ok() || is_for_the_model(&plan, ops, before) {
             continue;
         }
@@ -96,7 +97,7 @@ fn an_event_that_is_taken_away_is_noticed_by_some_seed() {
         return;
     }
     if !pretend::is_another() {
-        // Fresh memory costs less as zeros, which are no right numbers either.
+        // Zeros in fresh memory cost less than a pattern, and are wrong numbers as well.
         let variables = [("PRETEND_POISON", "0")];
         let output = pretend::again("events::an_event_that_is_taken_away_is_noticed_by_some_seed", &variables);
         let said = String::from_utf8_lossy(&output.stderr);

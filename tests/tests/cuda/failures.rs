@@ -1,5 +1,5 @@
-//! What fails where ranks are threads: one rank says what, at which op, the others that it has ended, and all that was taken of
-//! the driver goes back. Each in a process of its own, as failures are those of a process.
+//! Failures where ranks are threads: one rank says what failed and in which op, the others that it has ended, and
+//! everything taken from the driver is given back. Each has a process of its own, as failures are set for a process.
 
 use zero_plan::PlanBuf;
 use zero_runtime::device::Cuda;
@@ -13,7 +13,7 @@ use zero_tests::pretend;
 use zero_tests::specs::{Visitor, visit_cuda};
 use zero_tests::training::{HYPER, Start, noise, train_engine};
 
-/// Runs a test of this file again, in which `inside` is done.
+/// Runs a test of this file again, in another process that calls `inside`.
 fn apart(test: &str, inside: impl FnOnce()) {
     if pretend::libraries().is_none() {
         return;
@@ -77,7 +77,7 @@ fn a_failure_at_the_start_is_told_and_all_is_given_back() {
     });
 }
 
-/// Far from the start, in an op of a step: one rank says what and where, the other that it has ended.
+/// Long after the start, in an op of a step: one rank says what failed and where, the other that it has ended.
 #[test]
 fn a_kernel_that_does_not_start_in_a_step_is_told_once() {
     apart("a_kernel_that_does_not_start_in_a_step_is_told_once", || {
@@ -97,7 +97,7 @@ fn a_kernel_that_does_not_start_in_a_step_is_told_once() {
     });
 }
 
-/// What the first step would wait for has been got ready: nothing is loaded in it, and no way of a product is looked for.
+/// Everything that the first step needs is ready before it: it loads nothing, and looks for no way of a product.
 #[test]
 fn nothing_is_compiled_after_the_start() {
     apart("nothing_is_compiled_after_the_start", || {
@@ -119,8 +119,8 @@ impl Visitor for Rehearsed {
                 let mut engine = Engine::<M, _>::new(transport);
                 engine.rehearse()?;
                 engine.initialize(7);
-                // All ranks are here before the first of them may fail. A step that is captured takes memory of the host and events,
-                // so these are not among what fails; its graph takes memory of the device, but by no allocation.
+                // All ranks are here before one of them may fail. A captured step takes events and memory of the host,
+                // so those calls do not fail; its graph takes memory of the device, but by no allocation.
                 engine.gather_numbers(&[0.0])?;
                 pretend::fail("module:1,memory:1");
                 let products = ways(&engine);

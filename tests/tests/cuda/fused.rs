@@ -1,5 +1,5 @@
-//! Attention by cuDNN: near to what zero's own kernels do, to the same bits each time, under every stage, and in steps that are
-//! graphs. What cannot be done is refused before the first step, and nothing else is done instead.
+//! Attention by cuDNN: close to zero's own kernels, with the same bits each time, under every stage, and in steps that
+//! are graphs. Attention that cuDNN cannot do is refused before the first step, and nothing else takes its place.
 
 use std::process::Command;
 
@@ -18,7 +18,7 @@ use super::graphs::{assert_same_of, on};
 use super::processes::on_cuda;
 use crate::run::{End, Run, TEXT};
 
-/// Far more than roundings to bf16 add up to in a few layers, and far less than what a wrong mask or scale does.
+/// Far more than roundings to bf16 add up to in a few layers, and far less than the error of a wrong mask or scale.
 const NEAR: f64 = 0.02;
 
 fn trained<M: Model<Input = Tokens, Target = Tokens>>(words: &[&str]) -> Outcome {
@@ -26,7 +26,7 @@ fn trained<M: Model<Input = Tokens, Target = Tokens>>(words: &[&str]) -> Outcome
     train::<M>(config, HYPER, STEPS, Start::Seed(7), &noise(config))
 }
 
-/// How far apart two tensors are, next to the first.
+/// The distance of two tensors, relative to the first.
 fn apart(a: &[f32], b: &[f32]) -> f64 {
     let square = |x: f64| x * x;
     let difference: f64 = a.iter().zip(b).map(|(&a, &b)| square(f64::from(a) - f64::from(b))).sum();
@@ -37,7 +37,7 @@ fn apart(a: &[f32], b: &[f32]) -> f64 {
 const SHAPE: AttentionShape =
     AttentionShape { sequences: 2, length: 33, before: 0, heads: 4, key_heads: 4, head_dim: 16, window: None };
 
-/// What attention gives, then its gradients, by whichever kernels.
+/// The output of attention, then its gradients: by cuDNN if there is room for it, otherwise by zero's own kernels.
 fn results<D: Device>(device: &D, shape: AttentionShape, room: Option<&mut Buffer<D, u8>>) -> [Vec<f32>; 2] {
     let len = shape.tokens() * shape.out_width();
     let qkv = stored::<D, bf16>(device, &numbers_of(shape.tokens() * shape.qkv_width(), 1));
@@ -65,8 +65,8 @@ fn fused_results(cuda: &Cuda, shape: AttentionShape, room_bytes: usize) -> [Vec<
     results(cuda, shape, Some(&mut room))
 }
 
-/// Whether cuDNN does attention here. Where that of a GPU is missing, too old, or cannot, it is said aloud, and nothing is
-/// tested.
+/// Whether cuDNN does attention here. If that of a GPU is missing, too old or not able to, this prints so, and nothing
+/// is tested.
 fn does_attention() -> bool {
     if !pretend::is_hardware() {
         return pretend::is_cuda();
@@ -151,7 +151,7 @@ fn graphs_give_the_bits_of_eager_steps() {
     assert_same_of::<Fused>(&[1, 2], |config| on(mesh(1, 1, 2), 3, config));
 }
 
-/// A graph repeats what it has captured, so attention over other tensors is another pass.
+/// A graph repeats what it has captured, so attention over other tensors is a different pass.
 #[test]
 fn z0449_a_pass_attends_to_something_else() {
     if !does_attention() {
@@ -173,7 +173,7 @@ fn z0449_a_pass_attends_to_something_else() {
     assert_eq!(pass(&other), Some("Z0449"));
 }
 
-/// The plans of both models, which differ in nothing but the room.
+/// The plans of both models, which differ only in the room.
 #[test]
 fn a_plan_has_the_room_that_the_largest_call_needs() {
     let (own, fused) = (Own::PLAN, Fused::PLAN);
@@ -192,7 +192,7 @@ fn a_plan_has_the_room_that_the_largest_call_needs() {
     PlanBuf::new(own.model, as_own, own.units).with(|plan| assert_eq!(plan.fingerprint(), own.fingerprint()));
 }
 
-/// A model of text for so many steps, whose attention cuDNN does, or own kernels with the word `own`.
+/// A model of text for this many steps, with attention by cuDNN or, with the word `own`, by zero's own kernels.
 fn text(word: Option<&str>, steps: u64, variables: &[(&str, &str)]) -> Command {
     let mut command = on_cuda(env!("CARGO_BIN_EXE_fused")).expect("libraries");
     command.args(word).arg("--data").arg(pretend::carried(TEXT));
@@ -201,15 +201,15 @@ fn text(word: Option<&str>, steps: u64, variables: &[(&str, &str)]) -> Command {
     command
 }
 
-/// What becomes of a run under more variables. Before, the kernels that it takes are compiled: a rank that is ended while it
-/// compiles leaves the compiler behind. The other model has them too, and never asks for cuDNN.
+/// The end of a run with more variables. Its kernels are compiled before: a rank that is ended while it compiles leaves
+/// the compiler behind. The other model has the same kernels, and never asks for cuDNN.
 fn refused(places: &[(&str, &str)], failure: &str) -> End {
     Run::start(&mut text(Some("own"), 1, places)).end().assert_success(1);
     let mut command = text(None, u64::MAX, places);
     Run::start(command.env("PRETEND_FAIL", failure).env("PRETEND_RANK", "1")).end_at_once()
 }
 
-/// After training, text is sampled, whose tokens come one by one: own kernels do their attention.
+/// After training, text is sampled token by token, with attention by zero's own kernels.
 #[test]
 fn processes_train_and_sample() {
     if pretend::libraries().is_some() {

@@ -1,5 +1,5 @@
-//! Steps as graphs: to the bits of steps that are asked for op by op, whatever the order that a device does them in; and one
-//! launch each, once they have been captured. What goes wrong with a graph is one error, and other ranks end too.
+//! Steps as graphs: they have the bits of steps that run op by op, in whatever order a device works, and are one launch
+//! each once they have been captured. A failure of a graph is one error, and other ranks end too.
 
 use zero_plan::{Config, DeviceKind, Mesh, PlanBuf, Stream, TransportKind};
 use zero_runtime::engine::{Engine, Hyper, RunError};
@@ -14,7 +14,7 @@ use zero_tests::training::{HYPER, mesh, noise};
 /// where numbers are carried.
 const STEPS: u64 = 7;
 
-/// Calls by which a device is asked for something outside of a graph.
+/// Calls that ask a device for something outside of a graph.
 const CALLS: [&str; 11] = [
     "cuLaunchKernel",
     "cuMemcpyAsync",
@@ -26,16 +26,17 @@ const CALLS: [&str; 11] = [
     "cuStreamBeginCapture_v2",
     "cuGraphInstantiateWithFlags",
     "cuMemHostAlloc",
-    // By which the pretend NCCL puts its work into queues.
+    // The pretend NCCL puts its work into queues by this call.
     "pretend_enqueue_when",
 ];
 
-/// What carries bytes between devices. Whether a machine with GPUs has NCCL is not known.
+/// The transports between devices. A machine with GPUs may have no NCCL.
 fn transports() -> &'static [TransportKind] {
     if pretend::is_hardware() { &[TransportKind::Peer] } else { &[TransportKind::Peer, TransportKind::Nccl] }
 }
 
-/// What one step asked of the driver: launches of graphs, and all other calls, as far as it counts them. Looking at its end asks for nothing.
+/// The calls that one step made of the driver: launches of graphs, and all others that are counted. Looking whether it
+/// has ended is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
     launches: u64,
@@ -52,7 +53,7 @@ impl Asked {
     }
 }
 
-/// Of one rank: bits of all that was learned and evaluated, and what each step asked of the driver.
+/// Results of one rank: bits of everything learned and evaluated, and what each step asked of the driver.
 type Run = (Vec<u64>, Vec<Asked>);
 
 /// Trains with another learning rate at each step.
@@ -126,7 +127,8 @@ fn train(name: &str, train: Train) -> Vec<Run> {
     visit_cuda(name, train).expect("a spec of that name")
 }
 
-/// Holds graphs against eager steps, under several orders of the device's work, and NCCL against devices that reach one another.
+/// Compares graphs with eager steps, under several orders of the device's work, and NCCL with devices that reach one
+/// another.
 struct Same<'a> {
     seeds: &'a [u64],
     change: fn(Config) -> Config,
@@ -192,7 +194,7 @@ fn pipelines_give_the_bits_of_eager_steps() {
     }
 }
 
-/// The first step is asked for as it comes, two are captured, or one, and from then on a step is a launch and nothing else.
+/// The first step runs op by op, the next two, or one, are captured, and from then on a step is one launch alone.
 #[test]
 fn a_step_is_one_launch() {
     // Only the pretend driver counts calls.
@@ -220,7 +222,7 @@ fn a_step_is_one_launch() {
     }
 }
 
-/// Two ranks, until a call fails on one of them; the errors of both, and how many graphs each has launched.
+/// Trains two ranks until a call fails on one of them. Gives the errors of both, and how many graphs each has launched.
 struct Fail(TransportKind);
 
 impl Visitor for Fail {
@@ -250,10 +252,11 @@ impl Visitor for Fail {
     }
 }
 
-/// More launches than these are not told apart: from the second graph on, ranks may be a launch apart.
+/// Numbers of launches are told apart up to this: from the second graph on, ranks may be a launch apart.
 const LAUNCHES_MAX: u64 = 3;
 
-/// Fails in processes of their own: a call of a kind, the code of the error, and how many graphs that rank has launched by then.
+/// Tests failures in processes of their own. Each is a kind of call, the code of the error, and how many graphs that
+/// rank has launched by then.
 fn fail(transport: TransportKind, test: &str, failures: &[(&str, &str, u64)]) {
     if pretend::libraries().is_none() {
         return;
@@ -281,8 +284,8 @@ fn fail(transport: TransportKind, test: &str, failures: &[(&str, &str, u64)]) {
     }
 }
 
-/// Where a launch fails, the other rank's graph may be waiting for what this rank never does. That a call fails for no reason
-/// that the driver has a name for is Z0440.
+/// Where a launch fails, the other rank's graph may be waiting for work that this rank never does. A failure that the
+/// driver has no name for is Z0440.
 #[test]
 fn a_graph_that_fails_ends_all_ranks() {
     let failures = [
@@ -300,8 +303,8 @@ fn a_graph_that_fails_ends_all_ranks() {
     fail(TransportKind::Peer, "a_graph_that_fails_ends_all_ranks", &failures);
 }
 
-/// The same where NCCL carries: it fails while it is captured, and while what was captured runs, when nobody calls it but to look
-/// how it is.
+/// The same where NCCL carries: it fails while it is captured, and while the graph runs, when it is called only for its
+/// state.
 #[test]
 fn a_graph_of_what_nccl_carries_that_fails_ends_all_ranks() {
     let failures = [
@@ -315,8 +318,8 @@ fn a_graph_of_what_nccl_carries_that_fails_ends_all_ranks() {
     fail(TransportKind::Nccl, "a_graph_of_what_nccl_carries_that_fails_ends_all_ranks", &failures);
 }
 
-/// Bytes that the device of rank 0 has left: before the first step, after it, after the third and after the last, while no rank
-/// is in a step.
+/// Free bytes of rank 0's device: before the first step, after it, after the third and after the last, while no rank is
+/// in a step.
 struct Settle;
 
 impl Visitor for Settle {
@@ -348,8 +351,8 @@ impl Visitor for Settle {
     }
 }
 
-/// All ranks are there before it looks, and afterwards. They exchange numbers twice, so that a step has the place for its own
-/// that it would have had.
+/// All ranks meet before it looks, and afterwards. They exchange numbers twice, so that the next step has the same
+/// place for its own as without this.
 fn left_between_steps<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
 ) -> Result<usize, RunError> {
@@ -359,7 +362,7 @@ fn left_between_steps<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     Ok(left)
 }
 
-/// Kernels are there before the first step, the two graphs after the third, and from then on a step takes nothing.
+/// Kernels are loaded before the first step, both graphs exist after the third, and later steps take no memory.
 #[test]
 fn memory_is_what_it_is_after_the_third_step() {
     let inside = || {
@@ -372,7 +375,7 @@ fn memory_is_what_it_is_after_the_third_step() {
             assert!(third < first, "graphs that take no memory of the pretend device");
         }
     };
-    // Other tests take memory of the pretend devices too; on a GPU one runs after another.
+    // Other tests take memory of the pretend devices too; on a GPU, tests run one after another.
     if pretend::is_hardware() || pretend::is_another() {
         return inside();
     }

@@ -1,11 +1,12 @@
-//! Hardware: the tests that run on a GPU, without one. They take the pretend libraries for CUDA's own, so that what they ask of the
-//! pretend ones alone shows here. Where a GPU is, they run by themselves.
+//! Hardware: runs the tests for a GPU without one, with the pretend libraries in place of CUDA's own. A test that asks
+//! for something which only the pretend libraries have fails here. On a GPU, these tests run by themselves.
 
 use std::process::Command;
 
 use zero_tests::pretend;
 
-/// Those that ask the pretend libraries for something, or start processes; and not those that take long, and only compute.
+/// Tests that ask the pretend libraries for something, or start processes. Those that take long and only compute are
+/// left out.
 const TESTS: [&str; 5] = ["failures::", "graphs::memory", "spine::graphs::", "spine::queues::", "training::ranks"];
 
 #[test]

@@ -1,5 +1,5 @@
-//! NCCL in place of memory that devices reach of one another: the same bits, the bytes that the plan says, and one coded error
-//! where it is missing, too old or fails.
+//! NCCL in place of devices that reach one another's memory: the same bits, the bytes that the plan says, and one coded
+//! error where NCCL is missing, too old or fails.
 
 use zero_plan::{Config, DeviceKind, PlanBuf, TransportKind};
 use zero_runtime::device::cuda;
@@ -14,7 +14,7 @@ use zero_tests::training::{HYPER, Outcome, STEPS, Start, assert_as_planned, mesh
 
 use super::engine::over;
 
-/// Trains over NCCL, compares each rank with its plan, and gives what each came to.
+/// Trains over NCCL, compares each rank with its plan, and gives the outcome of each.
 struct Attempt<F>(F);
 
 type Attempted = Result<Vec<Result<Outcome, RunError>>, LaunchError>;
@@ -44,7 +44,7 @@ fn attempt(name: &str, change: impl Fn(Config) -> Config) -> Attempted {
     visit_cuda(name, Attempt(change)).expect("a spec of that name")
 }
 
-/// One of each kind of axis and of parcel: each bucket of a replica, tied units, chunks in turn.
+/// Specs with each kind of axis and of parcel: buckets over replicas, tied units, interleaved chunks.
 #[test]
 fn specs_train_to_the_bits_of_ranks_that_reach_one_another() {
     if pretend::is_done_apart() || pretend::is_hardware() || !pretend::is_cuda() {
@@ -59,7 +59,7 @@ fn specs_train_to_the_bits_of_ranks_that_reach_one_another() {
     }
 }
 
-/// In f32, in bf16, and where what is gathered is converted.
+/// In f32, in bf16, and where gathered parameters are converted.
 #[test]
 fn stages_and_meshes_move_what_the_plan_says_and_give_the_same_bits() {
     if pretend::is_done_apart() || pretend::is_hardware() || !pretend::is_cuda() {
@@ -80,7 +80,7 @@ fn stages_and_meshes_move_what_the_plan_says_and_give_the_same_bits() {
     }
 }
 
-/// Runs this test of this file again, in a process for each of these failures, in which `inside` is done once.
+/// Runs this test of this file again, in a process for each of these failures, which calls `inside` once.
 fn apart(test: &str, failures: &[(&str, &str)], inside: impl FnOnce()) {
     if pretend::libraries().is_none() {
         return;

@@ -1,10 +1,10 @@
-//! Repeats: what a device does again, it does to the same bits.
+//! Repeats: a device that does its work again gives the same bits.
 
 use zero_tests::pretend;
 
 use super::engine::on_cuda;
 
-/// On a GPU, whose order nobody draws, more often.
+/// More often on a GPU, whose order no seed decides.
 const REPEATS_ON_GPU: u64 = 100;
 const REPEATS: u64 = 3;
 

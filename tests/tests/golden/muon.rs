@@ -25,7 +25,7 @@ fn steps<D: Device, E: Element>(device: &D, golden: &MuonSteps) -> (Vec<Vec<f64>
         correction1: f64::NAN,
         correction2: f64::NAN,
     };
-    // As if four gradients had been summed, of which the mean is meant.
+    // As if four gradients had been summed, to be averaged.
     let report = ReportBlock { loss: f64::NAN, gradient_norm: f64::NAN, grad_scale: 0.25, is_finite: 1.0 };
     let (hyper, report) = (of(device, &[hyper]), of(device, &[report]));
     let mut after = Vec::new();
@@ -41,7 +41,7 @@ fn steps<D: Device, E: Element>(device: &D, golden: &MuonSteps) -> (Vec<Vec<f64>
     (after, wide(numbers(device, &momentum)))
 }
 
-/// How far two matrices are apart, next to the way from where they began.
+/// The distance of two matrices, relative to how far the expected one is from the initial one.
 fn distance(found: &[f64], expected: &[f64], initial: &[f64]) -> f64 {
     let norm = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| (x - y) * (x - y)).sum::<f64>().sqrt();
     norm(found, expected) / norm(expected, initial)
@@ -57,7 +57,7 @@ fn agrees_with_pytorch<D: Device>(device: &D) {
         }
         let off = distance(&momentum, &golden.momentum, &vec![0.0; momentum.len()]);
         assert!(off < 1e-6, "the momentum of {shape:?} is off by {off}");
-        // In bf16, next to how far PyTorch's own is off, which rounds elsewhere.
+        // In bf16, compared with the error of PyTorch's own, which rounds elsewhere.
         let (after, _) = steps::<D, bf16>(device, &golden);
         let [found, own] = [&after[after.len() - 1], &golden.bf16]
             .map(|last| distance(last, &golden.exact[golden.exact.len() - 1], initial));

@@ -1,4 +1,4 @@
-//! Layers of sizes that cannot be: what a build says of them. Never builds one.
+//! Layers of impossible sizes: what a build says of them. Never builds one.
 
 use zero_plan::AttentionKind;
 use zero_runtime::device::{Cuda, bf16};
@@ -18,7 +18,7 @@ macro_rules! heads {
     };
 }
 
-/// What is wrong with heads, or with a layer.
+/// The fault of a layer, or of its heads.
 fn fault<L: Layer<Small, Features<8>>>() -> String {
     L::FAULT.expect("a fault").as_str().to_owned()
 }

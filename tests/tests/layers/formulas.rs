@@ -9,7 +9,7 @@ use zero_tests::heads::*;
 
 use crate::Small;
 
-/// What a layer gives, and its tensors by name.
+/// The input and the output of a layer, and its tensors by name.
 struct Trial {
     x: Vec<f64>,
     y: Vec<f32>,

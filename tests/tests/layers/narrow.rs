@@ -11,7 +11,7 @@ use zero_tests::heads::*;
 
 use super::swiglu::SwiGlu as OwnSwiGlu;
 
-/// Two sequences of five tokens, or of as many as are said.
+/// Two sequences of five tokens, or of another number.
 struct Of<E, const LENGTH: usize = 5>(PhantomData<E>);
 
 impl<E: Element, const TOKENS: usize> Shape for Of<E, TOKENS> {
@@ -21,19 +21,19 @@ impl<E: Element, const TOKENS: usize> Shape for Of<E, TOKENS> {
     const LENGTH: usize = TOKENS;
 }
 
-/// What one rounding to 8 bits changes of a number, at most.
+/// The most that one rounding to 8 bits changes a number by, relative to it.
 const ROUNDING: f64 = 1.0 / 256.0;
 
-/// What sums in another order change, where nothing is rounded to bf16.
+/// The same for sums in another order, where nothing is rounded to bf16.
 const SUMS: f64 = 1e-5;
 
 fn norm(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// `roundings` to bf16 on the way to the output, to gradients of parameters, and to that of the input. Norms of tensors are
-/// compared: a rounding changes each by [`ROUNDING`] of it at most, usually by a third of that, which leaves room for what a
-/// layer makes more of.
+/// `roundings` to bf16 on the way to the output, to gradients of parameters, and to that of the input. Norms of tensors
+/// are compared: a rounding changes each by [`ROUNDING`] of it at most, usually by a third of that, which leaves room
+/// for roundings that a layer amplifies.
 fn rounds<X: Sample, T: Sample, L, const LENGTH: usize>(roundings: [u32; 3])
 where
     L: Layer<Of<f32, LENGTH>, X> + Layer<Of<bf16, LENGTH>, X>,
@@ -57,7 +57,7 @@ macro_rules! rounds {
     };
 }
 
-// Of the output, of gradients of parameters, of the gradient of the input.
+// Roundings of the output, of gradients of parameters, of the gradient of the input.
 rounds! {
     embedding: Tokens, Tokens, Embedding<3, 5, 7>, 5, [1, 0, 0];
     linear: Features<3>, Tokens, Linear<3, 17>, 5, [1, 0, 1];
@@ -69,7 +69,7 @@ rounds! {
     gelu: Features<13>, Tokens, Gelu, 5, [1, 0, 1];
     relu: Features<13>, Tokens, Relu, 5, [0, 0, 0];
     silu: Features<13>, Tokens, Silu, 5, [1, 0, 1];
-    // Queries, keys and values; what attention gives; the result. Backward reads the first two, and rounds its own.
+    // Queries, keys and values; the output of attention; the result. Backward reads the first two, and rounds its own.
     attention: Features<6>, Tokens, CausalSelfAttention<6, 2>, 5, [3, 4, 5];
     attention_of_one_token: Features<4>, Tokens, CausalSelfAttention<4, 2>, 1, [3, 4, 5];
     attention_longer_than_a_block: Features<3>, Tokens, CausalSelfAttention<3, 1>, 67, [3, 4, 5];
@@ -86,7 +86,7 @@ rounds! {
     gated_by_gelu: Features<5>, Tokens, GeGlu<5, 7>, 5, [2, 2, 3];
     token_embedding: Tokens, Tokens, TokenEmbedding<3, 7>, 5, [0, 0, 0];
     linear_without_bias: Features<3>, Tokens, Linear<3, 17, false>, 5, [1, 0, 1];
-    // What passes between, and its gradient; the residual rounds once more.
+    // The features between the two layers, and their gradient; the residual rounds once more.
     residual: Features<5>, Tokens, Residual<(RmsNorm<5>, Linear<5, 5>)>, 5, [3, 2, 4];
     // The logits of two features that the loss is a difference of; their gradient.
     language_head: Features<5>, Tokens, LmHead<5, 11>, 5, [2, 2, 3];

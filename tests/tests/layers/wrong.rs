@@ -1,4 +1,4 @@
-//! Layers with one mistake each: what the check says of it names the layer, the tensor and the element.
+//! Layers with one mistake each: the message of the check names the layer, the tensor and the element.
 
 use zero_runtime::device::Nonlinearity;
 use zero_runtime::layer::size::bytes;
@@ -8,7 +8,7 @@ use zero_runtime::view::{View, ViewMut};
 
 use crate::Small;
 
-/// A layer of `Features<3>`, or of what is named, with a `gain` by each feature, y = gain x: right, but for what is said.
+/// A layer of `Features<3>` with a `gain` for each feature, y = gain x, from the given items, one of which is wrong.
 macro_rules! wrong {
     ($name:ident: $($item:tt)*) => {
         struct $name;
@@ -40,7 +40,7 @@ fn grads(pass: &Backward<Small, Features<3>>) -> [f32; 3] {
     grads
 }
 
-/// `dx`, each time `factor` as large as it should be.
+/// `dx`, `factor` times as large as it should be.
 fn dx(pass: &mut Backward<Small, Features<3>>, factor: f32) {
     let gain = pass.params.as_slice();
     let rows = pass.dx.take().expect("an input that is differentiable").into_slice().iter_mut();
@@ -191,7 +191,7 @@ impl Layer<Small, Features<3>> for Sums {
     fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
 }
 
-/// The same with what it needs in its cache, which it looks for a place too far.
+/// The same with the sums that it needs in its cache, where it looks one place too far.
 struct Misplaces;
 
 impl Layer<Small, Features<3>> for Misplaces {
@@ -216,7 +216,7 @@ impl Layer<Small, Features<3>> for Misplaces {
     fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
 }
 
-/// Says that it is a nonlinearity, but is twice that.
+/// Says that it is a nonlinearity, but gives twice its result.
 struct NotRelu;
 
 impl Layer<Small, Features<3>> for NotRelu {

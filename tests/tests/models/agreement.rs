@@ -20,7 +20,7 @@ type File = BTreeMap<String, Vec<f64>>;
 const SEQUENCES: usize = 4;
 const LENGTH: usize = 31;
 
-/// That of `golden/models/make.py`.
+/// The optimizer of `golden/models/make.py`.
 const HYPER: Hyper =
     Hyper { lr: 1e-2, beta1: 0.9, beta2: 0.95, momentum: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(0.5) };
 
@@ -144,7 +144,7 @@ fn logits<M: Model<Input = Tokens, Target = Tokens>>(golden: &Golden) -> Vec<f64
     })
 }
 
-/// The norm of the difference, next to that of what it is a difference from.
+/// The norm of the difference, relative to that of the expected numbers.
 fn relative(found: &[f64], expected: &[f64]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
@@ -152,8 +152,8 @@ fn relative(found: &[f64], expected: &[f64]) -> f64 {
     difference / norm(&mut expected.iter().copied())
 }
 
-/// Holds a model to a golden folder: `allowed` are distances of logits, of all gradients together, of each alone, and of
-/// losses and norms.
+/// Compares a model with a golden folder: `allowed` are distances of logits, of all gradients together, of each alone,
+/// and of losses and norms.
 fn agrees<M: Model<Input = Tokens, Target = Tokens>>(name: &str, stages: &[u8], allowed: impl Fn(&Golden) -> [f64; 4]) {
     let golden = Golden::read(name);
     let [of_logits, of_gradients, of_each, of_losses] = allowed(&golden);
@@ -170,7 +170,7 @@ fn agrees<M: Model<Input = Tokens, Target = Tokens>>(name: &str, stages: &[u8], 
                 let of_tensor = flat[tensor.start..tensor.start + tensor.len()].iter().map(|&sum| f64::from(sum) / 2.0);
                 let of_tensor: Vec<f64> = of_tensor.collect();
                 let distance = relative(&of_tensor, &theirs);
-                // What softmax does not see has no gradient but rounding.
+                // Parameters that softmax cancels have no gradient but rounding.
                 let is_noise = theirs.iter().all(|gradient| gradient.abs() < 1e-8);
                 assert!(distance < of_each || is_noise, "{name}: gradient of `{title}` is off by {distance:.2e}");
                 found.extend(of_tensor);
@@ -183,7 +183,7 @@ fn agrees<M: Model<Input = Tokens, Target = Tokens>>(name: &str, stages: &[u8], 
         for (what, found, expected) in [("loss", &outcome.losses, "losses"), ("norm", &outcome.norms, "norms")] {
             for (step, (found, expected)) in found.iter().zip(&golden.numbers[expected]).enumerate() {
                 let distance = (found / expected - 1.0).abs();
-                // AdamW makes whole steps out of gradients that are next to rounding, which norms show first.
+                // AdamW makes full steps of gradients that are little more than rounding, which norms show first.
                 let allowed = if what == "norm" && step > 0 { 10.0 * of_losses } else { of_losses };
                 assert!(
                     distance < allowed,

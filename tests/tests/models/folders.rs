@@ -1,5 +1,5 @@
-//! Folders: what `transformers` has written is imported under several layouts, says the same tokens, and is exported again to
-//! the bit.
+//! Folders that `transformers` has written are imported under several layouts, give the same tokens, and are exported
+//! again to the bit.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ fn ids(name: &str, tensor: &str) -> Vec<u32> {
     view.data().chunks_exact(4).map(|id| u32::from_le_bytes(id.try_into().expect("four bytes"))).collect()
 }
 
-/// The likeliest tokens after a prompt, by the cache or by all tokens anew.
+/// The likeliest tokens after a prompt, with a cache or from all tokens anew.
 fn greedy<'p, M: TextModel>(
     engine: &mut Engine<'p, M, Shared<'p>>,
     prompt: &[u32],

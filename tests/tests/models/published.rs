@@ -9,7 +9,7 @@ fn parameters<M: Model>() -> usize {
     M::PLAN.units.iter().map(|unit| unit.params).sum()
 }
 
-/// As the model cards of Hugging Face count them.
+/// The numbers are those of the model cards of Hugging Face.
 #[test]
 fn numbers_of_parameters_are_those_published() {
     assert_eq!(parameters::<gpt2_124M::Model>(), 124_439_808);

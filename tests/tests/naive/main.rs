@@ -1,5 +1,5 @@
 //! The naive device against the processor's: each op of the contract, each layer, and the training of each spec, to
-//! rounding. And what ops touch of its memory, against the places that the plan gives them.
+//! rounding. It also compares the bytes that ops touch with the places that the plan gives them.
 
 mod layers;
 mod ops;
@@ -9,12 +9,13 @@ mod training;
 use zero_plan::Width;
 use zero_tests::buffers::Written;
 
-/// How far two devices may be apart, next to the largest number of a tensor. They round sums of some hundred terms in
-/// another order and have exponentials of their own: a few dozen times what f32 resolves, which is 6e-8. A wrong formula is
-/// off by far more.
+/// How far two devices may be apart, relative to the largest number of a tensor. They round sums of some hundred terms
+/// in another order and have exponentials of their own: a few dozen times what f32 resolves, which is 6e-8. A wrong
+/// formula is off by far more.
 const TOLERANCE: f32 = 2e-5;
 
-/// And where results are rounded to 8 bits: by so little before, two may be rounded apart, and the sum of two of these.
+/// The same where results are rounded to 8 bits: two numbers that differ by so little may be rounded apart, and so may
+/// both terms of a sum.
 const TOLERANCE_BF16: f32 = 2.0 / 256.0;
 
 #[track_caller]

@@ -11,7 +11,7 @@ use zero_tests::naive::Naive;
 
 use super::assert_alike;
 
-/// Each a test of the ops that its function calls: in both widths, or as it says itself.
+/// Makes each function a test of the ops that it calls: in both widths, or in those that it chooses itself.
 macro_rules! ops {
     ($($both:ident)*; $($name:ident)*) => {
         $(#[test] fn $both() {
@@ -45,7 +45,7 @@ const HYPER: HyperBlock = HyperBlock {
 
 const REPORT: ReportBlock = ReportBlock { loss: 1.0, gradient_norm: 2.0, grad_scale: 0.5, is_finite: 1.0 };
 
-/// What each op writes on a device.
+/// The tensors that each op writes on a device.
 mod on {
     use super::*;
 
@@ -53,7 +53,7 @@ mod on {
         stored(device, &noise(len, seed))
     }
 
-    /// What holds no number that an op may take into account.
+    /// NaN, which an op that reads it would pass on.
     fn unwritten<D: Device, E: Element>(device: &D, len: usize) -> Buffer<D, E> {
         stored(device, &vec![f32::NAN; len])
     }
@@ -276,7 +276,7 @@ mod on {
         written
     }
 
-    /// Of tokens after others, whose keys and values are read where each has a row of its own.
+    /// Attention of tokens after others, all of which have rows of keys and values.
     pub fn attention_after<D: Device, E: Element>(device: &D) -> Written {
         let mut written = Written::new();
         for (length, before, window) in [(1, 70, None), (1, 70, Some(9)), (40, 30, None), (33, 37, Some(20))] {
@@ -359,7 +359,7 @@ mod on {
         written
     }
 
-    /// Of two ranks and one unit; as far as words come from elements, to what f32 tells apart.
+    /// For two ranks and one unit. Words that come from elements agree to the precision of f32.
     pub fn words<D: Device>(device: &D) -> Written {
         use zero_plan::{Config, Mesh, PlanBuf, Unit};
         let config = Config { mesh: Mesh::of_zero(2), stage: 1, ..Config::PLAIN };
@@ -395,7 +395,8 @@ mod on {
         written
     }
 
-    /// Parameters in bf16, with a master copy; the copy alone is looked at, as a number next to a tie may be rounded either way.
+    /// Parameters in bf16, with a master copy; only the copy is compared, as a number beside a tie may be rounded
+    /// either way.
     pub fn adamw<D: Device>(device: &D) -> Written {
         let (mut params, mut master) = (unwritten::<D, bf16>(device, WIDTH), tensor::<D, f32>(device, WIDTH, 1));
         let (mut m, mut v) = (tensor::<D, f32>(device, WIDTH, 2), of(device, &[0.5f32; WIDTH]));
@@ -404,7 +405,7 @@ mod on {
         device.adamw(&step, weights, tensor::<D, bf16>(device, WIDTH, 4).view(), m.view_mut(), v.view_mut());
         vec![("master", numbers(device, &master)), ("m", numbers(device, &m)), ("v", numbers(device, &v))]
     }
-    /// Of parameters in bf16 with a master copy as well, of which the copy alone is looked at, as for AdamW.
+    /// Also with parameters in bf16 and a master copy, of which only the copy is compared, as for AdamW.
     pub fn muon<D: Device>(device: &D) -> Written {
         let hyper = of(device, &[HYPER]);
         let mut written = Written::new();

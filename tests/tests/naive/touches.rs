@@ -1,5 +1,5 @@
-//! Touches: the bytes that the engine has a device read and write in each op are those that the plan says, which proofs are
-//! about. Otherwise a proof could be of places that nobody uses.
+//! Touches: the bytes that the engine has a device read and write in each op are those of the plan. Otherwise a proof
+//! about the plan could be about places that nobody uses.
 #![expect(unsafe_code, reason = "a transport is unsafe to implement")]
 
 use std::cell::OnceCell;
@@ -21,7 +21,7 @@ use zero_tests::training::{HYPER, Start, noise, train_rank};
 /// Hands every call on, and compares what each op of a step has touched with its places.
 struct Touching<T> {
     inner: T,
-    /// The arenas of all ranks, once they were looked for.
+    /// The arenas of all ranks, once they have been found.
     arenas: OnceCell<Stretches>,
     /// Ops that were compared.
     compared: usize,
@@ -69,7 +69,7 @@ impl<T> Touching<T> {
     where
         T: Transport<'p, D>,
     {
-        // SAFETY: the view is asked where it begins, and never for what lies there.
+        // SAFETY: only the start of the view is asked for, and never its contents.
         let start = unsafe { self.inner.peer(rank, place) }.address().addr();
         [start, start + place.len_bytes]
     }
@@ -119,7 +119,7 @@ impl<T> Touching<T> {
         };
         told("reads what the plan does not say", all(&touched).beyond(&all(&planned)));
         told("writes what the plan does not say", written(&touched).beyond(&written(&planned)));
-        // What lies where it is wanted is not touched.
+        // Bytes that already lie where they are wanted are not touched.
         if touches_all(op) && !touched.is_empty() {
             told("does not read what the plan says", all(&planned).beyond(&all(&touched)));
             told("does not write what the plan says", written(&planned).beyond(&written(&touched)));
@@ -127,7 +127,7 @@ impl<T> Touching<T> {
     }
 }
 
-// SAFETY: every call is the inner transport's, on the promise that it is called on.
+// SAFETY: every call goes to the inner transport, with the promise that its caller has made.
 unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Touching<T> {
     fn arena(&self) -> &Arc<Arena<'p, D>> {
         self.inner.arena()

@@ -1,5 +1,5 @@
-//! Every file of `specs/`, trained on the naive device as on the processor: the engine, the arena and the collectives look into
-//! no memory but through the device that they are given.
+//! Every file of `specs/`, trained on the naive device as on the processor: the engine, the arena and the collectives
+//! look into memory only through the device that they are given.
 
 use zero_plan::Precision;
 use zero_runtime::layer::Tokens;
@@ -18,7 +18,7 @@ impl Visitor for Train {
     }
 }
 
-/// What is bf16 is rounded to 8 bits at every step, and two that differ in the last bit of f32 may round apart.
+/// Values in bf16 are rounded to 8 bits at every step, and two that differ in the last bit of f32 may round apart.
 fn tolerance(name: &str) -> f64 {
     let plan = visit(name, PlanOf).expect("a spec of that name");
     if plan.config.precision == Precision::default() { 1e-4 } else { 2e-2 }

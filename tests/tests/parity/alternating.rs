@@ -5,7 +5,7 @@ use zero_runtime::model::Model;
 use zero_runtime::prelude::*;
 use zero_tests::training::{CONFIG, HYPER, Start, mesh, noise, train};
 
-/// What takes turns: each has sizes of its own.
+/// The layers that take turns. Each has sizes of its own.
 type Wide = (LayerNorm<24>, Linear<24, 40>, Gelu);
 type Narrow = Linear<40, 24>;
 

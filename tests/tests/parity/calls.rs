@@ -1,5 +1,5 @@
-//! Calls: what an engine tells its transport is what the plan's tables say, op by op. A release that is left out, or a claim
-//! of the wrong bucket, could otherwise pass where nobody looks at what it leaves behind.
+//! Calls: an engine tells its transport what the plan's tables say, op by op. Otherwise a missing release, or a claim
+//! of the wrong bucket, could pass where nobody looks at its effects.
 #![expect(unsafe_code, reason = "a transport is unsafe to implement")]
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ struct Noting<T> {
     inner: T,
     noted: Vec<Op>,
     ended: Vec<Op>,
-    /// Why ranks were to exchange numbers.
+    /// The reasons for which numbers were exchanged.
     reasons: Vec<u64>,
 }
 
@@ -33,7 +33,7 @@ impl<T> Noting<T> {
     }
 }
 
-// SAFETY: every call is the inner transport's, on the promise that it is called on.
+// SAFETY: every call goes to the inner transport, with the promise that its caller has made.
 unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
     fn arena(&self) -> &Arc<Arena<'p, Cpu>> {
         self.inner.arena()
@@ -83,10 +83,10 @@ unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
     }
 }
 
-/// What an exchange is noted as: an op that no table has.
+/// Stands for an exchange: an op that no table has.
 const EXCHANGE: Op = Op::Clear { parcel: Parcel::TiedParameters };
 
-/// What a transport is told of some ops: all of them, and in an agreement of the numbers that ranks give one another.
+/// The calls that a transport gets for some ops: all ops and, in an agreement, the exchange of numbers.
 fn told(ops: &[Op]) -> Vec<Op> {
     let of_op = |&op: &Op| [op].into_iter().chain((op == Op::Agree).then_some(EXCHANGE));
     ops.iter().flat_map(of_op).collect()

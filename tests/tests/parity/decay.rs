@@ -32,7 +32,7 @@ fn after_a_step<M: Model<Input = Tokens, Target = Tokens>>(
     ranks.expect("the memory of a tiny model").remove(0)
 }
 
-/// A head that is tied has no parameters but those of the embedding; one of its own is a matrix like others.
+/// A tied head has only the parameters of the embedding; an untied one is a matrix like others.
 fn only_embeddings_are_left_out<M: Model<Input = Tokens, Target = Tokens>>() {
     let (all, some, none) = (after_a_step::<M>(true, 0.1), after_a_step::<M>(false, 0.1), after_a_step::<M>(true, 0.0));
     assert!(some[0] == none[0], "the embedding does not decay");

@@ -1,5 +1,5 @@
-//! Decoding: token by token with a cache, a sequence goes on as it does when all of it is predicted from anew, on every mesh
-//! and at every stage, also where it is longer than the model takes; and a text has the loss that its tokens have.
+//! Decoding: token by token with a cache, a sequence goes on as it does when each prediction reads all of it anew, on
+//! every mesh and at every stage, also where it is longer than the model takes; and a text has the loss of its tokens.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -62,7 +62,7 @@ fn greedy<'p, M: TextModel>(engine: &mut Engine<'p, M, Shared<'p>>, caches: bool
     (tokens, all)
 }
 
-/// What the ranks of a plan generate, once it is clear that all choose the same; logits of the last pipeline stage.
+/// The tokens that all ranks of a plan generate, which must be the same, with the logits of the last pipeline stage.
 fn generated<M: TextModel>(config: &Config, caches: bool) -> Generated {
     let ranks = PlanBuf::new("", *config, M::PLAN.units).with(|plan| {
         zero_plan::prove(plan).unwrap_or_else(|flaw| panic!("{flaw}"));
@@ -101,7 +101,7 @@ fn configs() -> impl Iterator<Item = Config> {
 
 fn decodes_as_it_predicts<M: TextModel>() {
     let predicted = generated::<M>(&CONFIG.at_stage(0), false);
-    // The head of a tied model says again what it was told last.
+    // A tied model repeats its last token.
     let is_tied = M::PLAN.units.iter().any(|unit| unit.takes > unit.params);
     assert!(is_tied || predicted.0.iter().any(|&id| id != predicted.0[0]), "one token: {:?}", predicted.0);
     for config in configs() {
@@ -121,7 +121,7 @@ fn greedy_tokens_are_the_same_with_a_cache_and_tied_weights() {
     decodes_as_it_predicts::<Tied>();
 }
 
-/// In bf16 what is cached is rounded as what is computed anew: logits are as near as their roundings let them be.
+/// In bf16, cached values are rounded like values that are computed anew, so logits differ only by roundings.
 #[test]
 fn logits_in_bf16_are_the_same_to_rounding() {
     type Narrow = <Untied as InBothWidths>::Narrow;
@@ -152,7 +152,7 @@ fn logits_in_bf16_are_the_same_to_rounding() {
     }
 }
 
-/// However many calls bring the tokens, and where a sequence goes on from fewer of them.
+/// In however many calls its tokens come, and also if it goes on from fewer of them.
 #[test]
 fn a_sequence_is_decoded_in_any_number_of_calls() {
     let main = |transport: Shared<'_>| {
@@ -195,7 +195,7 @@ fn caches_have_room_where_activations_have_none() {
     assert_eq!(generated::<Untied>(&config, true).0, generated::<Untied>(&config, false).0);
 }
 
-/// What a step, an evaluation or a prediction works on may lie where caches did.
+/// A step, an evaluation or a prediction may use the memory of caches.
 #[test]
 fn caches_end_with_any_other_walk() {
     let panics = |other: &(dyn for<'p> Fn(&mut Engine<'p, Untied, Shared<'p>>) + Sync)| {

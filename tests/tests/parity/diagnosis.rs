@@ -9,8 +9,8 @@ use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
 use crate::meshes::{pipelines, stages};
 
-/// Passes on what it takes; forward goes wrong where its parameters are infinite, backward where they are zero. Where they
-/// are the largest there is, its gradients are as large, and two of them are too much.
+/// Passes its input on. Forward goes wrong if its parameters are infinite, backward if they are zero. If they are the
+/// largest number there is, its gradients are as large, and the sum of two is infinite.
 struct Fragile<const W: usize>;
 
 impl<S: Shape<Device = Cpu, Compute = f32>, const W: usize> Layer<S, Features<W>> for Fragile<W> {
@@ -45,7 +45,7 @@ struct Chain {
     head: LmHead<DIM, VOCAB>,
 }
 
-/// What a rank is told of a step, or else of an evaluation, when the parameters of `broken` are `health`.
+/// The error of a rank in a step, or otherwise in an evaluation, when the parameters of `broken` are `health`.
 fn rank_main(transport: Shared, config: &Config, broken: usize, health: f32, trains: bool) -> NonFinite {
     let mut engine = Engine::<Chain, _>::new(transport);
     let data_rank = engine.arena().coordinates().data_rank(&config.mesh);

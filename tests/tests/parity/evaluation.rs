@@ -15,10 +15,10 @@ use crate::meshes::{pipelines, plain, stages};
 /// Steps that [`noise`] draws held-out sequences for, none of which is trained on.
 const HELD_OUT: u64 = 100;
 
-/// Tokens of the sequences that are predicted from: the fewest, one in between, the plan's.
+/// Lengths of the sequences that predictions are made from: the shortest, one in between, the plan's.
 const LENGTHS: [usize; 3] = [1, 4, 11];
 
-/// What a rank is told, to the bit.
+/// The results of a rank, to the bit.
 #[derive(Debug, Default, PartialEq)]
 struct Told {
     held_out: Vec<u64>,
@@ -70,7 +70,7 @@ fn rank_main<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu
     Ok(told)
 }
 
-/// What the ranks are told, once it is clear that all are told the same.
+/// The results of all ranks, after a check that they are the same.
 fn told<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(config: &Config) -> Told {
     let ranks = PlanBuf::new(M::PLAN.model, *config, M::PLAN.units)
         .with(|plan| local::run(plan, Result::is_err, |transport| rank_main::<M>(transport, config)))
@@ -109,7 +109,7 @@ fn equals<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>
 
 #[test]
 fn pipelines_evaluate_as_plain_data_parallelism_does() {
-    // Of the variants of each mesh a third, another third each time.
+    // A third of the variants of each mesh, another third each time.
     let of_all = |config: (usize, Config)| stages(config.1).into_iter().skip(config.0 % 3).step_by(3);
     equals::<Tied>(pipelines().into_iter().enumerate().flat_map(of_all), plain);
     equals::<Untied>(pipelines().into_iter().skip(1).step_by(3).enumerate().flat_map(of_all), plain);
@@ -133,7 +133,7 @@ fn widened_parameters_evaluate_as_plain_data_parallelism_does() {
     }
 }
 
-/// Against losses that one rank alone finds for the data of each: what all ranks are told is their mean.
+/// One rank alone finds the loss of the data of each rank; all ranks must get the mean of these.
 #[test]
 fn the_loss_is_the_mean_over_the_ranks_with_data_of_their_own() {
     let losses = |config: Config, data_ranks: core::ops::Range<usize>| {

@@ -1,5 +1,5 @@
-//! Forgotten: in a debug build, what a layer does not write is NaN, so that a step ends in an error that names its unit,
-//! whatever happened to lie there.
+//! Forgotten: in a debug build, whatever a layer does not write is NaN, so that a step ends in an error that names its
+//! unit, whatever lay there before.
 
 use zero_plan::PlanBuf;
 use zero_runtime::engine::{Engine, FaultyPhase, RunError};
@@ -60,7 +60,7 @@ impl<S: Shape<Device = Cpu, Compute = f32>, const WHAT: usize> Layer<S, Features
     }
 }
 
-/// What a step comes to of a model with a layer that forgets something.
+/// The result of a step of a model with a layer that forgets something.
 fn step<M: Model<Input = Tokens, Target = Tokens>>() -> Result<f64, RunError> {
     let config = CONFIG.at_stage(2);
     let told = PlanBuf::new("", config, M::PLAN.units).with(|plan| {

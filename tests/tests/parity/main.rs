@@ -1,5 +1,5 @@
-//! Parity: what stage, mesh, schedule, transport, buckets, prefetch, recompute and the numbers of ranks and threads must
-//! not change.
+//! Parity: stage, mesh, schedule, transport, buckets, prefetch, recompute and the numbers of ranks and threads must not
+//! change results.
 
 mod alternating;
 mod calls;
@@ -35,5 +35,5 @@ fn run<M: InBothWidths>(config: Config, steps: u64) -> Outcome {
     }
 }
 
-/// Layers compute in f32, and so is all that is kept; and in bf16, with all else as before.
+/// All in f32; and layers that compute in bf16, with all else as before.
 const WIDTHS: [Precision; 2] = [Config::PLAIN.precision, Precision { compute: Width::BF16, ..Config::PLAIN.precision }];

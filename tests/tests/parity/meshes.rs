@@ -7,8 +7,8 @@ use zero_tests::training::{CONFIG, mesh};
 use crate::stages::moved_bytes_and_mappings_are_planned;
 use crate::{WIDTHS, run};
 
-/// Plain data parallelism over as many ranks with data of their own. Sums over replicas of sums over ranks are sums over
-/// all where the ranks of a replica are a power of two; else the order of the two levels is that of the mesh.
+/// Plain data parallelism over as many ranks with data of their own. Where the ranks of a replica are a power of two,
+/// sums over replicas of sums over ranks are sums over all; otherwise the order of the two levels is that of the mesh.
 pub fn plain(config: &Config) -> Config {
     let Mesh { replica, zero, .. } = config.mesh;
     let mesh = if zero.is_power_of_two() { Mesh::of_zero(replica * zero) } else { mesh(1, replica, zero) };
@@ -51,7 +51,7 @@ fn replicas_equal_plain_data_parallelism() {
         for (micro_batches, reduce) in [(1, Often::PerMicroBatch), (3, Often::PerMicroBatch), (3, Often::PerStep)] {
             for precision in WIDTHS {
                 let config = Config { mesh: mesh(1, replica, zero), micro_batches, reduce, precision, ..CONFIG };
-                // In bf16 every third: what a width changes does not depend on all else at once.
+                // In bf16 every third, as the effect of a width does not depend on everything else at once.
                 let step = if precision == WIDTHS[0] { 1 } else { 3 };
                 equals_plain::<Untied>(&stages(config).into_iter().step_by(step).collect::<Vec<_>>());
             }
@@ -92,7 +92,7 @@ fn pipelines_equal_plain_data_parallelism() {
 fn pipelines_equal_plain_data_parallelism_in_bf16() {
     for config in pipelines() {
         let stages = stages(Config { precision: WIDTHS[1], ..config });
-        // Every fourth: what a width changes does not depend on all else at once.
+        // Every fourth, as the effect of a width does not depend on everything else at once.
         equals_plain::<Tied>(&stages.into_iter().step_by(4).collect::<Vec<_>>());
     }
 }
@@ -118,7 +118,7 @@ fn ranks_may_be_numbered_along_any_axis_first() {
     }
 }
 
-/// One after another, for tests that need not combine everything with everything.
+/// Each transport in turn, for tests that need not combine everything with everything.
 const fn transport(stage: u8) -> TransportKind {
     if stage.is_multiple_of(2) { TransportKind::Local } else { TransportKind::Shm }
 }
@@ -128,7 +128,7 @@ fn held_and_reduced_gradients_differ_in_rounding_alone() {
     let config = Config { mesh: mesh(2, 1, 2), micro_batches: 4, ..CONFIG };
     let each = run::<Untied>(config, 3);
     let once = run::<Untied>(Config { reduce: Often::PerStep, ..config }, 3);
-    // Otherwise one of the two would not be what it says.
+    // Otherwise `reduce` would change nothing.
     assert!(each.bits() != once.bits());
     for (a, b) in each.losses.iter().zip(&once.losses) {
         assert!((a - b).abs() < 1e-4, "losses {a} and {b}");

@@ -1,5 +1,5 @@
-//! Misfits: an id that the model has no place for is one error with its place, the same on all ranks, and nobody learns
-//! from it.
+//! Misfits: an id that the model has no place for is one error with its place, the same on all ranks, and no rank
+//! learns from it.
 
 use zero_plan::{Config, PlanBuf};
 use zero_runtime::engine::{BatchPlace, Engine, Ids, OutOfRange, RunError};
@@ -13,7 +13,8 @@ use crate::run;
 
 const LENGTH: usize = CONFIG.length;
 
-/// What a rank is told of a step, or else of an evaluation, whose data have misfits; and the loss of a step after it.
+/// The error of a rank in a step, or otherwise in an evaluation, whose data have misfits; and the loss of a step after
+/// it.
 fn rank_main(
     transport: Shared,
     config: &Config,

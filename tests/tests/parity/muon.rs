@@ -53,7 +53,7 @@ fn threads_agree_bit_for_bit() {
     threads_agree::<Tall>(Config { sequences: 40, ..MUON.at_stage(3) });
 }
 
-/// Directions are taken of other ranks as often as the plan says.
+/// Directions are taken from other ranks as often as the plan says.
 #[test]
 fn moved_bytes_and_mappings_are_those_of_the_plan() {
     for (pipeline, replica, zero) in [(1, 1, 2), (1, 2, 3), (2, 2, 2)] {
@@ -63,8 +63,8 @@ fn moved_bytes_and_mappings_are_those_of_the_plan() {
     }
 }
 
-/// The same batch on one rank and on two differs in the order of its sums alone. Iterations bring small singular values up by
-/// much, and so what rounding leaves of them, which is why the distance is larger than AdamW's.
+/// The same batch on one rank and on two differs in the order of its sums alone. Iterations amplify small singular
+/// values, and with them their rounding errors, so the distance is larger than AdamW's.
 #[test]
 fn ranks_and_one_rank_agree_to_rounding() {
     let alone = Config { mesh: Mesh::of_zero(1), sequences: 4, ..MUON };
@@ -99,7 +99,7 @@ fn muon_updates_hidden_matrices_and_nothing_else() {
     }
 }
 
-/// One batch, which a model is to know by heart: what follows depends on two tokens, so on more than embedding and head.
+/// One batch, which a model is to learn by heart. The next token depends on two, so on more than embedding and head.
 #[test]
 fn muon_learns_what_hidden_layers_have_to_learn_as_adamw_does() {
     let loss = |optimizer| {

@@ -8,7 +8,7 @@ use zero_runtime::transport::{Shared, local};
 use zero_tests::training::{CONFIG, HYPER, mesh};
 
 const INPUTS: usize = 3;
-/// More for each token than it has inputs, and than a cache line has room for.
+/// More for each token than inputs, and more than fit in a cache line.
 const OUTPUTS: usize = 21;
 
 macro_rules! numbers {
@@ -89,7 +89,7 @@ fn stages_and_meshes_agree<M: Model<Input = Features<INPUTS>, Target = Features<
     plain.0
 }
 
-/// In bf16, inputs are converted out of the workspace: to the losses of f32 within some roundings to 8 bits.
+/// In bf16, inputs are converted from f32 in the workspace. Losses are those of f32 within some roundings to 8 bits.
 #[test]
 fn stages_and_meshes_agree_bit_for_bit() {
     let (wide, narrow) = (stages_and_meshes_agree::<Numbers>(), stages_and_meshes_agree::<NumbersInBf16>());
@@ -98,7 +98,7 @@ fn stages_and_meshes_agree_bit_for_bit() {
     }
 }
 
-/// The loss against its formula in f64, over what the model predicts of each token, which depends on no other.
+/// The loss against its formula in f64, over the model's prediction for each token, which depends on no other token.
 #[test]
 fn the_loss_is_the_mean_squared_error_of_the_predictions() {
     let config = CONFIG.at_stage(0);

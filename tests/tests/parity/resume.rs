@@ -15,7 +15,7 @@ use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
 use crate::WIDTHS;
 
-/// What a part of a run came to: bits of its losses and norms, and its checkpoint at the end.
+/// The results of a part of a run: bits of its losses and norms, and its checkpoint at the end.
 #[derive(Debug)]
 struct Part {
     numbers: Vec<u64>,

@@ -1,4 +1,4 @@
-//! Skew: ranks that are late, each at other times, change nothing. Else a wait that is missing could pass for one that is
+//! Skew: ranks that are late, each at other times, change nothing. Otherwise a missing wait could pass for one that is
 //! never needed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ fn equals_plain_when_late<M: InBothWidths<Shape: Shape<Device = Cpu>>>(config: &
     let expected = run::<M>(plain(config), STEPS).bits();
     let (noise, calls) = (noise(*config), AtomicU64::new(0));
     let late = train::<M>(*config, HYPER, STEPS, Start::Seed(7), &|step, rank, micro_batch, ids, targets| {
-        // Whichever rank asks next, so that no rank is late always.
+        // The delay hits whichever rank asks next, so that no rank is always late.
         let draw = mix(step, calls.fetch_add(1, Ordering::Relaxed));
         if draw.is_multiple_of(3) {
             sleep(Duration::from_micros(draw / 3 % LATE_US_MAX));

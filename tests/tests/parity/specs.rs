@@ -13,7 +13,7 @@ use zero_tests::training::{HYPER, Outcome, STEPS, Start, Told, noise, train};
 
 use crate::run;
 
-/// Plain data parallelism over what the spec of a model has: stage 0 on one axis, on threads.
+/// Plain data parallelism with the batch and the data ranks of a model's spec: stage 0 on one axis, on threads.
 struct Plain;
 
 impl Visitor for Plain {

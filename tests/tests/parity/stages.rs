@@ -1,4 +1,4 @@
-//! Stages: what the stage, the transport, the buckets, the prefetch and the number of ranks must not change.
+//! Stages: the stage, the transport, the buckets, the prefetch and the number of ranks must not change results.
 
 use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
 use zero_runtime::engine::Hyper;
@@ -48,7 +48,7 @@ pub fn assert_close(one: &Outcome, other: &Outcome, tolerance: f64) {
     for (a, b) in one.losses.iter().zip(&other.losses) {
         assert!((a - b).abs() < tolerance, "losses {a} and {b}");
     }
-    // The root mean square: a single parameter whose gradient is zero but for rounding strays by the learning rate.
+    // The root mean square, as a single parameter whose gradient is zero but for rounding strays by the learning rate.
     let pairs = one.parameters.iter().flatten().zip(other.parameters.iter().flatten());
     let (squares, count) =
         pairs.fold((0.0, 0), |(squares, count), (a, b)| (squares + f64::from(a - b).powi(2), count + 1));

@@ -1,4 +1,4 @@
-//! States: a run that is taken up from what another one read of its engines goes on to the bit.
+//! States: a run that starts from the states that another one read from its engines goes on to the bit.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use zero_tests::training::{CONFIG, HYPER, noise};
 
 type Ranks<'p> = Engine<'p, Tied, Shared<'p>>;
 
-/// What a rank has of a unit: all parameters, and each of their states that it stores, from which element on.
+/// A rank's data of a unit: all parameters, and each state that it stores with the element that it begins at.
 type Kept = (Vec<f32>, Vec<(State, usize, Vec<f32>)>);
 
 const OPTIMIZERS: [OptimizerKind; 2] = [OptimizerKind::AdamW, OptimizerKind::Muon];

@@ -13,7 +13,7 @@ use zero_tests::training::{CONFIG, HYPER, Outcome, Start, merged, mesh, noise, t
 
 use crate::{WIDTHS, run};
 
-/// Trains with ranks of this many threads, which share out even the least.
+/// Trains with ranks of this many threads, which share even the smallest work.
 fn run_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
     config: Config,
     threads: usize,

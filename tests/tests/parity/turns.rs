@@ -12,7 +12,7 @@ use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
 type Untold<'p> = Engine<'p, Untied, Shared<'p>>;
 
-/// Runs ranks of a replicated model, with their parameters where that is asked for.
+/// Runs ranks of a replicated model, with initial parameters if that is asked for.
 fn run(ranks: usize, initialized: bool, body: impl Fn(usize, &mut Untold) + Sync) {
     let config = Config { mesh: mesh(1, 1, ranks), ..CONFIG.at_stage(0) };
     let main = |transport: Shared<'_>| {
@@ -128,7 +128,7 @@ fn an_engine_that_lost_a_rank_does_no_more() {
     assert_eq!(ranks.expect("memory"), [true, false]);
 }
 
-/// What comes to an end with an error that all ranks share leaves them in turn.
+/// After a call that ends with the same error on all ranks, they are still in turn.
 #[test]
 fn an_engine_goes_on_after_a_number_that_is_not_finite() {
     run(2, true, |_, engine| {

@@ -1,4 +1,4 @@
-//! Widths: what is stored as bf16 rounds, but equally at every stage.
+//! Widths: values that are stored as bf16 are rounded, but equally at every stage.
 
 use zero_plan::{Config, Mesh, Often, Order, PlanBuf, Precision, TransportKind, Width};
 use zero_runtime::model::Model;
@@ -11,7 +11,8 @@ use crate::stages::moved_bytes_and_mappings_are_planned;
 const F32: Width = Width::F32;
 const BF16: Width = Width::BF16;
 
-/// The ZeRO paper's states, with reductions in f32, all narrow, and a narrow master copy that is the parameters themselves.
+/// The ZeRO paper's states; the same with reductions in f32; all narrow; and a narrow master copy that is the
+/// parameters themselves.
 const PRECISIONS: [Precision; 7] = [
     Precision { compute: F32, params: BF16, reduce: BF16, master: F32, moments: F32 },
     Precision { compute: F32, params: BF16, reduce: F32, master: F32, moments: F32 },
@@ -97,7 +98,8 @@ fn stages_agree_over_replicas_where_bf16_rounds() {
     }
 }
 
-/// Against gradients that are reduced in each micro-batch, in f32: the runs above hold both sides of what they compare.
+/// Against gradients that are reduced in each micro-batch, in f32: the runs above hold gradients on both sides of what
+/// they compare.
 #[test]
 fn held_gradients_are_sums_over_all_micro_batches() {
     let config = Config { mesh: Mesh::of_zero(2), micro_batches: 3, ..CONFIG };

@@ -1,4 +1,4 @@
-//! Checkpoints of a run: what one writes, another goes on from; what cannot be is told, and nothing of older ones is lost.
+//! Checkpoints of a run: another run goes on from them; the impossible is an error, and older ones are never lost.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -46,7 +46,7 @@ impl Place {
         self.folder().join(format!("step-{step:09}"))
     }
 
-    /// The steps of the checkpoints that are there, and whatever else is.
+    /// The names of the checkpoints that are there, and of everything else.
     fn listed(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder()).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
@@ -85,7 +85,7 @@ fn a_run_goes_on_as_if_it_had_never_ended() {
     let end = Run::start(tiny(6).args(["--held-out=0", "--metrics"]).arg(&whole)).end();
     assert_eq!(end.code, Some(0), "{}", end.errors);
     let metrics = ["--metrics", parts.to_str().unwrap(), "--every", "2", "--resume"];
-    // The rate of learning is that of six steps, all the while.
+    // The learning rate is that of six steps in both parts.
     let begun = place.run(6, &[&metrics[..], &["--keep", "2"]].concat());
     assert!(begun.lines.iter().any(|line| line.starts_with("no checkpoint in `")), "{:?}", begun.lines);
     assert_eq!(steps(&parts), steps(&whole));
@@ -145,7 +145,7 @@ fn what_a_run_cannot_go_on_from_is_told() {
     assert_eq!(place.listed(), before);
 }
 
-/// What one optimizer keeps of gradients says nothing to the other, so each goes on from its own alone. Muon's own argument is
+/// The states of one optimizer mean nothing to the other, so each goes on only from its own. Muon's own argument is
 /// refused where there is no Muon.
 #[test]
 fn a_checkpoint_is_of_one_optimizer() {
@@ -200,7 +200,7 @@ fn a_damaged_checkpoint_is_passed_over_only_where_the_newest_is_asked_for() {
     assert!(end.errors.starts_with("error[Z0387]: ") && end.errors.contains("the next older one is tried"));
     assert_eq!(end.errors.matches("error[").count(), 1, "{}", end.errors);
     assert!(end.lines.iter().any(|line| line.starts_with("resumed: 2 steps are done")));
-    // If none is whole, nothing begins anew over them.
+    // If none is whole, no run begins anew over them.
     for step in [2, 4, 6] {
         fs::remove_file(place.checkpoint(step).join("manifest.jsonl")).unwrap();
     }
@@ -213,7 +213,7 @@ fn a_damaged_checkpoint_is_passed_over_only_where_the_newest_is_asked_for() {
 fn a_checkpoint_that_cannot_be_written_costs_only_itself() {
     let place = Place::new();
     place.run(2, &[]);
-    // What is to be written has a name that is taken: a file, which nobody but its owner removes.
+    // The name that the save needs is taken by a file, which nobody but its owner removes.
     fs::write(place.folder().join(".partial-step-000000004"), "").unwrap();
     let end = Run::start(&mut place.command(6, &["--resume", "--every=2"])).end();
     assert_eq!(end.code, Some(0), "{}", end.errors);
@@ -251,7 +251,7 @@ fn a_run_saves_as_time_goes_by_and_comes_back_after_it_was_killed() {
 struct Disk(PathBuf);
 
 impl Disk {
-    /// None where this user may not mount one, which is said.
+    /// None, with a message, where this user may not mount one.
     fn new(path: &Path, bytes: usize) -> Option<Self> {
         fs::create_dir_all(path).unwrap();
         let disk = Self::mount(path, &["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]);

@@ -1,4 +1,4 @@
-//! What goes wrong inside of a rank ends all of them, and is told once, by the one who knows best.
+//! A fault inside a rank ends all ranks, and is reported once, by the process that knows most about it.
 
 use rustix::process::{Signal, kill_process};
 
@@ -22,7 +22,7 @@ fn a_panic_ends_all_and_is_named() {
     let end = Run::start(&mut faults("panic")).end_at_once();
     end.assert_error(1, "error[Z0311]: rank 1 (pid ");
     assert!(end.errors.contains("as told") && end.errors.contains("ended with exit code 101"), "{}", end.errors);
-    // Rank 0 may have had no time to tell of step 2.
+    // Rank 0 may have had no time to report step 2.
     assert!(end.steps().len() <= 2, "{:?}", end.steps());
 }
 

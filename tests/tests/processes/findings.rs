@@ -1,15 +1,15 @@
-//! What some ranks find and others do not is told once, with the ranks; what all find is told once.
+//! An error that only some ranks find is reported once, with these ranks; one that all find is reported once.
 
 use std::process::Command;
 
 use crate::run::{End, Run, new_job, program, start_ranks, tiny};
 
-/// What each rank of a job says that another launcher has started.
+/// The end of each rank of a job that another launcher has started.
 fn end_ranks(command: impl Fn() -> Command) -> Vec<End> {
     start_ranks(command, &[("ZERO_JOB", &new_job())]).into_iter().map(Run::end).collect()
 }
 
-/// Asserts that all ranks have failed, and that together they told one error; gives what they told.
+/// Asserts that all ranks have failed, and that together they reported one error. Gives all that they printed.
 fn one_error(ends: &[End], start: &str) -> String {
     let told: String = ends.iter().map(|end| end.errors.as_str()).collect();
     let errors: Vec<&str> = told.lines().filter(|line| line.starts_with("error")).collect();

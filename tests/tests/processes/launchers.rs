@@ -30,7 +30,8 @@ fn runs_at_once_do_not_meet() {
 #[test]
 fn a_binary_needs_nothing_around_it() {
     let directory = tempfile::tempdir().unwrap();
-    // Not by this process: a program that another thread starts meanwhile would hold the copy open for writing.
+    // Copied by another process: a program that a thread of this one starts meanwhile would hold the copy open for
+    // writing.
     let copy = Command::new("cp").arg(env!("CARGO_BIN_EXE_tiny")).arg(directory.path().join("copied")).status();
     assert!(copy.unwrap().success());
     fs::copy(TEXT, directory.path().join("text")).unwrap();
@@ -68,7 +69,7 @@ fn ranks_are_copies_of_what_runs_whatever_lies_at_its_path() {
 fn under_a_foreign_launcher_each_process_is_a_rank() {
     let alone = Run::start(&mut tiny(8)).end();
     let (job, port) = (new_job(), new_job());
-    // Where nothing names the job, the process that starts all ranks does: this one.
+    // Where nothing else names the job, the process that starts all ranks does: this one.
     for job in [&[("ZERO_JOB", job.as_str())][..], &[("MASTER_ADDR", "localhost"), ("MASTER_PORT", &port)], &[]] {
         let ends = end_all(start_ranks(|| tiny(8), job));
         ends[0].assert_success(8);
@@ -154,7 +155,7 @@ fn an_environment_that_contradicts_itself_or_the_plan_is_an_error() {
             "Z0307",
         ),
     ] {
-        // Of its own, lest it meet the ranks of another test.
+        // A job of its own, so that it does not meet the ranks of another test.
         let end = Run::start(tiny(4).env("ZERO_JOB", new_job()).envs(variables.iter().copied())).end();
         end.assert_error(2, &format!("error[{code}]: "));
         assert_eq!(end.steps().len(), 0);

@@ -1,4 +1,4 @@
-//! That no run takes more memory than its plan says, whatever the data; and what a run says that differs from its plan.
+//! No run takes more memory than its plan says, whatever the data; and the error of a run that differs from its plan.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::run::{End, Run, faults, program};
 
 /// Far more than any process here may hold.
 const DATA_BYTES: u64 = 300_000_000;
-/// Files of a directory of as much.
+/// Files of a directory of the same size.
 const FILES: u64 = 30;
 
 /// The tiny model of a spec, for a few steps.
@@ -80,7 +80,7 @@ fn a_directory_of_300_mb_is_held_by_nobody() {
     stays_below_its_plan("ddp", directory.path(), &[]);
 }
 
-/// What a run says that ends with an error.
+/// The one error of a run.
 fn refused(end: &End, code: &str) -> String {
     assert_eq!(end.code, Some(2), "{}", end.errors);
     assert_eq!(end.errors.matches("error[").count(), 1, "{}", end.errors);
@@ -93,7 +93,7 @@ fn z0412_whoever_holds_more_than_planned_is_named() {
     let end = Run::start(&mut faults("hold")).end();
     let error = refused(&end, "Z0412");
     assert!(error.contains("rank 1, peak resident of a rank: planned are at most "), "{error}");
-    // The run itself is told as ever.
+    // The run itself is reported as always.
     assert!(end.lines.iter().any(|line| line.starts_with("peak resident of a rank")), "{:?}", end.lines);
     let told = Run::start(&mut faults("told")).end();
     assert_eq!((told.code, told.errors.as_str()), (Some(0), ""), "what a dataset tells of counts");

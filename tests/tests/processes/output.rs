@@ -120,7 +120,7 @@ fn what_was_proven_is_told_without_a_run() {
     let piped = |what: &str| Run::start(program(env!("CARGO_BIN_EXE_piped")).arg(what)).end();
     assert_eq!(piped("--prove").lines, std::slice::from_ref(&proof));
     assert!(piped("--plan").lines.contains(&proof) && piped("--schedule").lines.contains(&proof));
-    // Whatever the environment says: a plan may be looked at from within another job.
+    // The environment does not matter, as a plan may be looked at from within another job.
     let end = Run::start(tiny(4).arg("--prove").env("RANK", "7").env("WORLD_SIZE", "3")).end();
     end.assert_success(0);
     let end = Run::start(tiny(4).arg("--schedule")).end();
@@ -168,7 +168,7 @@ fn an_argument_that_cannot_be_is_one_error() {
         assert_eq!(end.steps().len(), 0, "{arguments:?}");
     }
     assert_eq!(fs::read(&short).unwrap(), [7; 33]);
-    // What one argument has made is not in the way of the next try.
+    // A refused run makes no file of metrics, which would be in the way of the next try.
     let metrics = directory.path().join("metrics");
     let end = Run::start(tiny(4).args(["--profile", &short, "--metrics"]).arg(&metrics)).end();
     end.assert_error(2, &format!("error[Z0351]: cannot write a profile to {short}: File exists"));
@@ -192,7 +192,7 @@ fn ranks_share_the_cores_unless_told_otherwise() {
     // On one processor there is one core.
     let one = Run::start_on_one_processor(&mut tiny(4)).end();
     assert_eq!(told(&one), [RANKS, 1, 1]);
-    // What is asked for is had, even beyond the cores, and changes no number.
+    // A run gets as many threads as it asks for, even beyond the cores, and they change no number.
     for threads in [1, 3] {
         let end = Run::start(tiny(4).args(["--threads", &threads.to_string()])).end();
         end.assert_success(4);
@@ -278,7 +278,7 @@ fn metrics_are_a_line_of_json_for_each_step() {
     assert!(started.len() == "2026-11-20T12:00:00.000Z".len() && started.ends_with('Z'), "{started}");
 }
 
-/// Of an object, the keys of another one.
+/// The part of an object that has the keys of another one.
 fn picked(object: &Value, keys: &Value) -> Value {
     keys.as_object().unwrap().keys().map(|key| (key.clone(), object[key].clone())).collect()
 }
@@ -333,7 +333,7 @@ fn lines_of_steps_are_as_many_as_asked_for() {
     let kinds: Vec<_> =
         json_lines(&metrics).iter().map(|line| line["kind"].as_str().unwrap()[..1].to_owned()).collect();
     assert_eq!(kinds.concat(), "hsssshsssshssh");
-    // A loss on what is held out disturbs no step, and is none of what a step sends.
+    // A held-out loss disturbs no step, and is not counted in the bytes of a step.
     let all = Run::start(&mut tiny(10)).end();
     assert_eq!(all.steps().last(), few.steps().last());
     let moved = |end: &End| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! What a profile says of a run, and that the run is the same with it.
+//! What a profile says of a run, and that a profile does not change the run.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::run::{RANKS, Run, faults, tiny};
 
-/// Of a run of 14: from the third on, 10 at most.
+/// The profiled steps of a run of 14: from the third on, 10 at most.
 const STEPS: std::ops::RangeInclusive<u64> = 3..=12;
 
 /// A trace event of phase X, in microseconds.
@@ -76,7 +76,7 @@ fn a_trace_has_every_op_of_every_rank_on_one_axis() {
             assert!(ops.iter().map(|op| &op.name).eq(&schedule), "{ops:?}");
             let mut before = step.start;
             for op in ops {
-                // To less than a nanosecond, which sums of microseconds are not exact to.
+                // With a tolerance below a nanosecond, as sums of microseconds are not exact.
                 assert!(before < op.start + 1e-4 && op.start < op.end, "{op:?} after {before}");
                 before = op.end;
             }
@@ -92,7 +92,7 @@ fn a_trace_has_every_op_of_every_rank_on_one_axis() {
     let mut compared = 0;
     for step in 0..STEPS.count() {
         let of_ranks: Vec<_> = ranks.iter().map(|rank| happened(rank, step)).collect();
-        // Nobody has what all of them give before each of them has begun to give it.
+        // No rank has everyone's numbers before each rank has begun to give its own.
         let pairs = of_ranks.iter().flat_map(|one| of_ranks.iter().map(move |other| (one, other)));
         for (one, other) in pairs {
             for (name, taken) in one {
@@ -142,7 +142,7 @@ fn a_profile_says_where_the_time_goes() {
     assert_eq!(row("bucket "), ["bucket", "claim", "reduce", "settle"]);
     let whole = row("whole step: ");
     assert!(whole[2].parse::<f64>().unwrap() > 0.0 && whole[3] == "GFLOP/s", "{whole:?}");
-    // What measuring the machine took is not compared with the plan.
+    // Bytes copied to measure the machine are not compared with the plan.
     assert_eq!(row("bytes copied per step")[4], row("bytes copied per step")[5]);
 }
 

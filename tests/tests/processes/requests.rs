@@ -1,4 +1,4 @@
-//! What a run does when somebody asks it to end: it finishes what it does, in time, or is ended; by whomever it was started.
+//! A run that is asked to end finishes its work in time, or is ended, whoever started it.
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -6,7 +6,7 @@ use crate::run::{End, RANKS, Run, crew, new_job, program, start_ranks, tiny};
 
 const FINISHES: (&str, &str) = ("FINISHES", "1");
 
-/// Ranks that finish when they are asked, once they listen.
+/// Starts ranks that do as told when they are asked to end, and waits until they listen.
 fn listening(told: &str, variables: &[(&str, &str)]) -> Run {
     let mut run = Run::start(&mut crew(told, variables));
     run.wait_for(RANKS, " listens");
@@ -86,7 +86,7 @@ fn ranks_that_do_not_listen_yet_are_ended() {
     }
 }
 
-/// Ranks may agree on the wish of one of them, so the launcher waits for what they make of it.
+/// All ranks may agree to end if one of them was asked, so the launcher waits for them.
 #[test]
 fn a_single_rank_can_be_asked() {
     let mut run = listening("finish", &[FINISHES]);
@@ -103,7 +103,7 @@ fn a_single_rank_that_was_asked_and_does_not_end_says_so() {
     let run = listening("deaf", &[FINISHES, ("GRACE", "1")]);
     let rank = run.ranks(RANKS)[1];
     kill_process(rank, Signal::TERM).unwrap();
-    // Its launcher would have ended it earlier, if it had been asked.
+    // If the launcher had been asked, it would have ended it earlier.
     run.end().assert_error(2, "error[Z0318]: 6 s after SIGTERM ");
 }
 
@@ -118,7 +118,7 @@ fn a_rank_that_fails_when_asked_is_told_and_nothing_is_restarted() {
     assert!(!end.errors.contains("restart"), "{}", end.errors);
 }
 
-/// Ranks that a launcher has started which is not ours, once they listen.
+/// Ranks that a foreign launcher has started, once they listen.
 fn foreign(told: &str, variables: &[(&str, &str)]) -> Vec<Run> {
     let mut ranks = start_ranks(|| crew(told, variables), &[("ZERO_JOB", &new_job())]);
     ranks.iter_mut().for_each(|rank| rank.wait_for(1, " listens"));
@@ -213,7 +213,7 @@ fn ranks_that_are_threads_are_asked_as_one_process() {
     let mut command = program(env!("CARGO_BIN_EXE_faults"));
     command.args(saving(&folder)).args(["--steps", "1000000000", "--log-every", "1"]);
     let mut run = Run::start(command.env("THREADS", "1"));
-    // Before its ranks listen, a signal ends the process as any other.
+    // Before its ranks listen, a signal ends the process like any other.
     run.wait_for_step(3);
     kill_process(run.launcher(), Signal::INT).unwrap();
     let end = run.end();

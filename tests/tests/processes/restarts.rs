@@ -1,4 +1,4 @@
-//! Ranks that are started anew, when that may help, and from where; and what ends a run for good.
+//! When ranks are started anew, and from where; and what ends a run for good.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::run::{End, RANKS, Run, crew, faults, new_job, program, start_ranks, tiny};
 
-/// How the launcher begins to say that it starts all ranks anew. Panics have notes, too.
+/// The beginning of the launcher's note that it starts all ranks anew. Panics have notes, too.
 const RESTART: &str = "note: restart ";
 
 /// Lines of standard error that begin so.
@@ -16,7 +16,7 @@ fn told<'a>(end: &'a End, start: &str) -> Vec<&'a str> {
     end.errors.lines().filter(|line| line.starts_with(start)).collect()
 }
 
-/// What ranks do that share a folder, to its end.
+/// The end of a run whose ranks do as told and share a folder.
 fn end_of(folder: &TempDir, told: &str, variables: &[(&str, &str)]) -> End {
     let path = folder.path().to_str().unwrap();
     Run::start(crew(told, variables).env("FOLDER", path)).end()
@@ -69,7 +69,7 @@ fn restarts_are_counted() {
 
 #[test]
 fn what_a_restart_would_not_mend_ends_the_run() {
-    // Rank 1 alone, so that what it says is said once.
+    // Rank 1 alone, so that its message comes once.
     let only = [("RESTARTS", "3"), ("SAVES", "1"), ("WHO", "1")];
     let end = end_of(&folder(), "report", &only);
     assert_eq!((end.code, end.errors.as_str()), (Some(2), "error[Z9999]: my own words\n"));
@@ -100,8 +100,8 @@ fn a_signal_between_two_crews_ends_the_run() {
     assert!(end.errors.ends_with("interrupted by SIGTERM: all 3 ranks have ended\n"), "{}", end.errors);
 }
 
-/// Sends a signal until it has an effect: the first SIGSEGV that is sent and not caused only removes Rust's own handler, which
-/// is there for stacks that overflow.
+/// Sends a signal until it has an effect: the first SIGSEGV that is sent and not caused only removes Rust's own
+/// handler, which is there for stack overflows.
 fn strike(rank: Pid, signal: Signal) {
     let times = if signal == Signal::SEGV { 10 } else { 1 };
     for _ in 0..times {
@@ -134,7 +134,7 @@ fn a_model_that_is_struck_is_trained_to_its_end() {
     }
 }
 
-/// The classifier with a fault that a new crew has, too, on processes or on threads.
+/// The end of the classifier with a fault that new ranks have, too, on processes or on threads.
 fn fault_of(fault: &str, on_threads: bool, arguments: &[&str]) -> End {
     let folder = folder();
     let mut command = faults(fault);
@@ -184,7 +184,7 @@ fn data_that_is_wrong_is_not_tried_again() {
     }
 }
 
-/// What comes of a line of a shell that stands for another launcher.
+/// Runs a shell command in the place of another launcher.
 fn started_by(folder: &TempDir, line: &str) -> Run {
     let mut command = program(env!("CARGO_BIN_EXE_starter"));
     Run::start(command.arg(line).env("RESTARTS", "3").env("FOLDER", folder.path()))
@@ -193,7 +193,7 @@ fn started_by(folder: &TempDir, line: &str) -> Run {
 #[test]
 fn another_launcher_that_fails_is_followed_by_another_where_that_may_help() {
     let folder = folder();
-    // A rank that others have lost, and a rank that was killed, each with a checkpoint behind it.
+    // A rank that others have lost, and a rank that was killed, each after a checkpoint.
     let saves = format!("mkdir {}/step-00000000$ZERO_RESTART", folder.path().display());
     let line = format!("{saves}; case $ZERO_RESTART in 0) exit 76;; 1) kill -9 $$;; esac; echo came back");
     let end = started_by(&folder, &line).end();
@@ -247,7 +247,7 @@ fn a_signal_reaches_another_launcher_and_no_restart_follows() {
 #[test]
 fn a_restart_waits_until_the_last_start_has_left_its_folder() {
     let folder = folder();
-    // What is left behind holds the lock for two seconds more than the launcher waits in any case.
+    // A process that is left behind holds the lock for two seconds longer than the launcher waits in any case.
     let lock = folder.path().join("lock");
     let holds = format!("[ $ZERO_RESTART = 1 ] || {{ flock {} sleep 5 & sleep 0.5; exit 76; }}", lock.display());
     let line = format!("{holds}; flock --nonblock {} true", lock.display());

@@ -1,5 +1,5 @@
-//! Starts a program, reads what it says, and sees to it that nothing of it is left. Never hangs: a run that does not end
-//! is killed, and its test fails.
+//! Starts a program, reads what it says, and makes sure that nothing of it is left. Never hangs: a run that does not
+//! end is killed, and its test fails.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -21,12 +21,12 @@ pub const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
 
 /// Far above what any run needs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// One second is what is promised; the rest is for a machine that is busy with other tests.
+/// One second is promised; the rest is for a machine that is busy with other tests.
 const TEARDOWN_MAX: Duration = Duration::from_secs(5);
-/// Between two looks at what has no way to wake us.
+/// The time between two looks at something that cannot wake us.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// A program with this file name, in an environment that says nothing.
+/// A program with this file name, in an environment that has only `PATH`.
 pub fn program(path: &str) -> Command {
     let mut command = Command::new(path);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -67,7 +67,7 @@ pub fn new_job() -> String {
     format!("test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Starts one process for each rank, as a launcher does that is not ours.
+/// Starts one process for each rank, as a foreign launcher does.
 pub fn start_ranks(command: impl Fn() -> Command, job: &[(&str, &str)]) -> Vec<Run> {
     let start = |rank: usize| {
         let place = [("RANK", rank), ("WORLD_SIZE", RANKS), ("LOCAL_RANK", rank)];
@@ -115,7 +115,7 @@ impl Run {
             sched_setaffinity(None, &one).unwrap();
             Run::start(command)
         };
-        // A thread of its own, as processors are those of a thread and of what it starts.
+        // In a thread of its own, as processors are set for a thread and the processes that it starts.
         thread::scope(|scope| scope.spawn(start).join().unwrap())
     }
 
@@ -144,7 +144,7 @@ impl Run {
         }
     }
 
-    /// Waits until `count` more lines of standard output end so, or more of them.
+    /// Waits until `count` more lines of standard output end with `end`.
     pub fn wait_for(&mut self, count: usize, end: &str) {
         let mut left = count;
         while left > 0 {
@@ -168,7 +168,7 @@ impl Run {
         self.said.push(self.lines.recv_timeout(PATIENCE).expect("a run that goes on"));
     }
 
-    /// Closes standard output behind the next line.
+    /// Closes standard output after the next line.
     pub fn stop_reading(&mut self) {
         self.lines = channel().1;
     }
@@ -238,7 +238,7 @@ fn read_lines(output: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// Waits until it holds; panics where it does not in a long time.
+/// Waits until a condition holds; panics if it does not for a long time.
 pub fn wait_until(otherwise: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {

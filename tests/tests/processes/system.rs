@@ -1,4 +1,4 @@
-//! What the kernel knows of processes and of the memory they share. Never changes any of it.
+//! The kernel's view of processes and of the memory that they share. Never changes any of it.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ pub fn members(group: Pid) -> Vec<Pid> {
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let ours = pids.filter(|pid: &i32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // Behind the name, which may hold anything: state, parent, group.
+        // After the name, which may contain anything: state, parent, group.
         let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
         matches!(fields[..], [state, _, its_group, ..]
             if !matches!(state, "Z" | "X") && its_group == group.as_raw_pid().to_string())
@@ -32,14 +32,14 @@ pub fn shared_memory_files() -> Vec<String> {
     names.filter(|name| name.contains("zero")).collect()
 }
 
-/// What lies behind the mappings that a process shares and may write to.
+/// The files of the mappings that a process shares and may write to.
 pub fn shared_mappings(pid: Pid) -> Vec<String> {
     let maps = fs::read_to_string(format!("/proc/{}/maps", pid.as_raw_pid())).unwrap();
     let shared = maps.lines().filter(|line| line.split(' ').nth(1) == Some("rw-s"));
     shared.map(|line| line.split_once('/').map_or(String::new(), |(_, name)| format!("/{name}"))).collect()
 }
 
-/// What the threads of a process are called.
+/// The names of a process's threads.
 pub fn thread_names(pid: Pid) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid())).unwrap().flatten();
     // A thread may end while it is looked at.

@@ -69,11 +69,11 @@ fn a_dead_run_does_not_disturb_the_next() {
     assert_eq!(run.end_at_once().code, None);
     assert_eq!(Run::start(&mut tiny(4)).end().steps(), expected.steps());
 
-    // Not even where it was the same job.
+    // The same holds if it was the same job.
     let job = new_job();
     let mut ranks = start_ranks(|| tiny(u64::MAX), &[("ZERO_JOB", &job)]);
     ranks[0].wait_for_step(3);
-    // Stopped first, else one could notice another's death and end by itself before its own turn comes.
+    // All are stopped first; otherwise one could notice another's death and end by itself before its own turn comes.
     for signal in [Signal::STOP, Signal::KILL] {
         for rank in &ranks {
             kill_process(rank.launcher(), signal).unwrap();

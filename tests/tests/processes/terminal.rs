@@ -1,4 +1,4 @@
-//! What a person sees on a terminal: losses that stay above the bar, colour in errors and tables; and none of it elsewhere.
+//! Output on a terminal: losses that stay above the bar, colour in errors and tables; and none of these elsewhere.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::run::{TEXT, program, tiny};
 const BOLD: &str = "\u{1b}[1m";
 const RED: &str = "\u{1b}[31m";
 
-/// Whether a line of a step stands for good: it ends in a line break, which the bar's own never do.
+/// Whether the line of a step stays: it ends in a line break, which the bar's lines never do.
 fn stays(shown: &str, step: &str) -> bool {
     shown.split('\n').rev().skip(1).any(|line| line.contains(step) && line.contains("  loss "))
 }

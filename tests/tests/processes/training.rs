@@ -1,4 +1,4 @@
-//! What `main` trains is what its arguments say: compared, to the bit, with an engine that the test drives itself, on ranks
+//! `main` trains as its arguments say: it is compared, to the bit, with an engine that the test drives itself, on ranks
 //! that are threads.
 
 use std::fs;
@@ -14,7 +14,7 @@ use zero_tests::tiny::{BYTES, Piped};
 
 use crate::run::program;
 
-/// Enough of it to hold out several micro-batches.
+/// A text that is long enough to hold out several micro-batches.
 const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
 const STEPS: u64 = 7;
 const WARMUP: u64 = 3;
@@ -41,7 +41,7 @@ fn learning_rate(step: u64) -> f64 {
     LR_MIN + (LR - LR_MIN) * (0.5 * (1.0 + (std::f64::consts::PI * turn).cos()))
 }
 
-/// What a run tells.
+/// The numbers that a run reports.
 #[derive(Debug, Default, PartialEq)]
 struct Told {
     /// Loss, norm of the gradient and learning rate of each step.
@@ -56,7 +56,7 @@ fn place(config: &Config, micro_batch: usize, data_rank: usize, sequence: usize)
     sequence + config.sequences * (data_rank + config.mesh.data_ranks() * micro_batch)
 }
 
-/// One rank, by hand.
+/// Trains one rank by hand.
 fn rank_main(transport: Shared, text: &Text) -> Result<(Told, Vec<u8>), RunError> {
     let mut engine = Engine::<Piped, _>::new(transport);
     let config = engine.plan().config;

@@ -1,4 +1,5 @@
-//! A wait that takes long says for whom, and again; in a step and at start, and one rank says it for all.
+//! A long wait is reported with the rank that is waited for, more than once, in a step and at start, by one rank for
+//! all.
 
 use rustix::process::{Signal, kill_process};
 
@@ -9,7 +10,7 @@ fn a_wait_for_a_stopped_rank_says_so_and_goes_on_with_it() {
     let mut run = endless();
     let stopped = run.ranks(RANKS)[1];
     kill_process(stopped, Signal::STOP).unwrap();
-    // Two ranks wait; that the second note is of a later time says that one of them has spoken for both.
+    // Two ranks wait. As the second note is of a later time, one of them has spoken for both.
     for seconds in [5, 10] {
         let note = run.next_complaint();
         let waited = format!(" has waited {seconds} s for rank ");

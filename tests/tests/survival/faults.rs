@@ -11,9 +11,9 @@ use crate::system::{members, rank_of};
 
 const STEPS: u64 = 20;
 const EVERY: u64 = 3;
-/// So many that one who looks for a save sees one.
+/// So many saves that a rank which looks for one sees one.
 const SAVES: u64 = 300;
-/// As long as a rank may be silent: four times as long in the first two steps.
+/// How long a rank may be silent; four times as long in the first two steps.
 const TIMEOUT: &str = "2s";
 
 fn undisturbed(steps: u64, every: u64) -> Outcome {
@@ -23,7 +23,7 @@ fn undisturbed(steps: u64, every: u64) -> Outcome {
     run.outcome()
 }
 
-/// A run whose rank 1 is struck at that moment comes back.
+/// Asserts that a run whose rank 1 is struck at that moment comes back.
 fn strike(moment: &str, signal: Signal, (steps, every): (u64, u64), expected: &Outcome) {
     let run = Survivor::new("processes", steps, every);
     let note = run.path("struck");
@@ -137,7 +137,7 @@ fn soak(count: usize) {
     println!("{struck} faults; runs ended with {ends:?}");
 }
 
-/// Strikes a run somewhere; gives whether there was something to strike.
+/// Strikes a run somewhere. Returns whether there was something to strike.
 fn fault(run: &Run, dice: &mut Dice) -> bool {
     let all = members(run.launcher());
     let ranks: Vec<_> = all.iter().filter(|&&pid| rank_of(pid).is_some()).copied().collect();
@@ -159,7 +159,7 @@ fn fault(run: &Run, dice: &mut Dice) -> bool {
     let timeout = Duration::from_secs(20);
     while members(run.launcher()).contains(&pid) && start.elapsed() < timeout {
         std::thread::sleep(Duration::from_millis(2));
-        // The first one only takes away the handler that Rust has for it.
+        // The first SIGSEGV only removes Rust's own handler.
         if signal == Signal::SEGV {
             let _ = kill_process(pid, signal);
         }

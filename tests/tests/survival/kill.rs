@@ -47,7 +47,7 @@ fn killed_at(kind: &'static str, point: &Point, expected: &Outcome) {
     let traced = trace(&mut run.command(false), &run.checkpoints(), Some(point));
     assert_eq!((traced.code, traced.points.last()), (None, Some(point)), "it was not killed there");
     let newest = run.newest_is_whole();
-    // A name that was given stays given.
+    // A rename that was done stays done.
     let named = traced.points.iter().filter(|point| point.call.starts_with("rename") && point.is_after).count();
     assert!(newest.is_some() || named == 0, "killed at {point:?}, no checkpoint is left");
     let again = run.command(true).output().unwrap();

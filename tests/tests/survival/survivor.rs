@@ -19,7 +19,7 @@ pub struct Survivor {
     folder: TempDir,
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug, PartialEq)]
 pub struct Outcome {
     /// The loss and the norm of the gradient of each step, with all digits.
@@ -42,7 +42,7 @@ impl Survivor {
         self.path("metrics.jsonl")
     }
 
-    /// A file of this run that is nobody else's.
+    /// A file of this run alone.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -52,7 +52,7 @@ impl Survivor {
         Some(Store::checkpoints(&self.checkpoints()).unwrap().first()?.step)
     }
 
-    /// The command that starts it; with `--resume`, that goes on.
+    /// The command that starts it or, with `--resume`, goes on.
     pub fn command(&self, resumes: bool) -> Command {
         let mut command = program(env!("CARGO_BIN_EXE_survivor"));
         command.env("KIND", self.kind).args(["--data", TEXT, "--sample", "0", "--held-out", "0", "--keep", "1"]);
@@ -64,7 +64,7 @@ impl Survivor {
         command
     }
 
-    /// What it came to. Its newest checkpoint is of the last step, and whole.
+    /// Its results. Asserts that the newest checkpoint is of the last step, and whole.
     pub fn outcome(&self) -> Outcome {
         assert_eq!(self.newest_is_whole(), Some(self.steps));
         let found = Store::checkpoints(&self.checkpoints()).unwrap();
@@ -75,7 +75,7 @@ impl Survivor {
         Outcome { files: files.collect(), losses: self.losses() }
     }
 
-    /// Asserts that nothing lies in the folder but the newest checkpoint and the lock: so it is after a save.
+    /// Asserts that nothing lies in the folder but the newest checkpoint and the lock, as after a save.
     pub fn assert_tidy(&self) {
         let names: Vec<_> = fs::read_dir(self.checkpoints()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "{names:?}");
@@ -90,7 +90,7 @@ impl Survivor {
         Some(newest.step)
     }
 
-    /// Losses by step. A step that was done twice came to the same both times.
+    /// Losses by step. Asserts that a step which was done twice gave the same both times.
     fn losses(&self) -> BTreeMap<u64, (Value, Value)> {
         let text = fs::read_to_string(self.metrics()).unwrap();
         let mut losses = BTreeMap::new();

@@ -14,8 +14,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// A point of a program: before or after a system call that has to do with a folder. Other threads may come first or last; the
-/// same call on the same file is told by its number.
+/// A point of a program: before or after a system call that has to do with a folder. Threads may run in another order,
+/// so calls are counted for each name and file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
     pub call: &'static str,
@@ -24,13 +24,13 @@ pub struct Point {
     pub is_after: bool,
 }
 
-/// How a program ended, and the points that it came to.
+/// How a program ended, and the points that it reached.
 pub struct Traced {
     pub code: Option<i32>,
     pub points: Vec<Point>,
 }
 
-/// What tells a call's file.
+/// How a call names its file.
 enum By {
     /// The argument that is a path.
     Path(usize),
@@ -70,7 +70,7 @@ fn known(number: u64) -> Option<(&'static str, By)> {
     Some(by)
 }
 
-/// Runs a program to its end, or kills it at a point. What it says goes nowhere.
+/// Runs a program to its end, or kills it at a point. Its output is discarded.
 pub fn trace(command: &mut Command, folder: &Path, kill_at: Option<&Point>) -> Traced {
     let mut tracer = Tracer { folder: folder.to_owned(), counts: BTreeMap::new(), inside: BTreeMap::new() };
     let program = start(command);
@@ -93,7 +93,7 @@ pub fn trace(command: &mut Command, folder: &Path, kill_at: Option<&Point>) -> T
                 ptrace::syscall(thread, None)
             }
             WaitStatus::PtraceEvent(thread, ..) => ptrace::syscall(thread, None),
-            // It stops once more for us when it is told to go on.
+            // A stop signal is not passed on: the thread goes on to its next call.
             WaitStatus::Stopped(thread, Signal::SIGSTOP | Signal::SIGTRAP | Signal::SIGCONT) => {
                 ptrace::syscall(thread, None)
             }
@@ -129,7 +129,7 @@ fn start(command: &mut Command) -> Pid {
 
 struct Tracer {
     folder: PathBuf,
-    /// How often a point was come to.
+    /// How often each point was reached.
     counts: BTreeMap<(&'static str, PathBuf), usize>,
     /// The call that a thread is in, where it has to do with the folder.
     inside: BTreeMap<i32, Option<Point>>,
@@ -180,7 +180,7 @@ fn call_of(thread: Pid) -> Option<(u64, [u64; 6])> {
 fn text_at(thread: Pid, address: u64) -> Option<PathBuf> {
     let memory = File::open(format!("/proc/{thread}/mem")).ok()?;
     let mut bytes = vec![0; 4096];
-    // It may end at a page that is not there.
+    // The page after it may not be there.
     let to_page = 4096 - (address % 4096) as usize;
     let mut len = memory.read_at(&mut bytes[..to_page], address).ok()?;
     if !bytes[..len].contains(&0) {

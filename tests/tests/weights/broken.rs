@@ -118,7 +118,7 @@ fn z0362_an_index_that_names_files_elsewhere() {
     has(&refused(&path, "Z0362"), &[first, "is a link out of its folder", "outside.safetensors"]);
 }
 
-/// As caches of Hugging Face have it: `snapshots/REVISION/NAME` is a link to `blobs/HASH`.
+/// As in caches of Hugging Face, `snapshots/REVISION/NAME` is a link to `blobs/HASH`.
 #[test]
 fn a_cache_keeps_files_beside_its_snapshots() {
     let (root, path) = sound(u64::MAX);

@@ -16,7 +16,7 @@ use zero_tests::training::{CONFIG, mesh};
 
 use crate::folder::{From, Job, export, files};
 
-/// A checkpoint of three ranks with these parameters in a master copy, and with others in the place of what layers had.
+/// A checkpoint of three ranks with these parameters in a master copy, and other numbers as the parameters of layers.
 fn save<M: Model>(root: &Path, units: &[Vec<f32>]) -> PathBuf {
     const RANKS: usize = 3;
     let own = model_tensors::<M>().into_iter().filter(|named| !named.is_alias);

@@ -1,4 +1,4 @@
-//! What is exported does not depend on ranks, and what is imported is what was exported.
+//! Exports do not depend on ranks, and an import gives what was exported.
 
 use std::fs;
 use std::path::Path;

@@ -11,8 +11,8 @@ use super::named_by;
 use crate::error::CommandError;
 use crate::say;
 
-/// Prints what is in a checkpoint or, of the folder of a run, a line for each checkpoint; those that cannot be read are told
-/// as errors after them.
+/// Prints what is in a checkpoint or, for the folder of a run, a line for each checkpoint. Errors of those that cannot
+/// be read come last.
 pub fn inspect(path: &Path) -> Result<(), CommandError> {
     let paths = named_by(path)?;
     if path.join(MANIFEST).exists() {
@@ -86,7 +86,7 @@ fn widths(plan: &PlanInfo) -> String {
     )
 }
 
-/// The bytes of a state, and what it is stored in.
+/// The name of a state, and in words its bytes, types and pieces.
 fn of_state(checkpoint: &Checkpoint, state: State) -> (&'static str, String) {
     let sources = checkpoint.sources(state);
     let bytes: usize = sources.iter().map(|(source, width)| source.len * width.bytes()).sum();

@@ -1,5 +1,5 @@
-//! Checkpoint: what the command does with checkpoints as they lie on a disk: verify, inspect, diff and export. Never builds a
-//! model; what a checkpoint is, `zero_runtime::checkpoint` knows.
+//! Checkpoint: what the command does with checkpoints on a disk: verify, inspect, diff and export. Never builds a
+//! model; `zero_runtime::checkpoint` knows what a checkpoint is.
 
 mod inspect;
 
@@ -52,12 +52,12 @@ fn named_by(path: &Path) -> Result<Vec<PathBuf>, CommandError> {
     Ok(found.into_iter().rev().map(|found| found.path).collect())
 }
 
-/// Reads every byte of checkpoints, and says of each whether it is what was written.
+/// Reads every byte of checkpoints, and says whether each is as it was written.
 pub fn verify(arguments: &VerifyArguments) -> Result<(), CommandError> {
     let paths = named_by(&arguments.path)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let threads = arguments.threads.map_or(cores, std::num::NonZeroUsize::get);
-    // What cannot be opened is told when its turn comes.
+    // Checkpoints that cannot be opened are reported when their turn comes.
     let bytes = paths.iter().filter_map(|path| Checkpoint::open(path).ok()).map(|it| it.bytes()).sum();
     let bar = bar(bytes, "{bar:20} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
     let mut all = Vec::new();
@@ -75,7 +75,7 @@ pub fn verify(arguments: &VerifyArguments) -> Result<(), CommandError> {
     if all.is_empty() { Ok(()) } else { Err(CommandError::Faults(all)) }
 }
 
-/// Whether two checkpoints differ, which is printed: which tensors, by how much, and what else does.
+/// Whether two checkpoints differ. Prints which tensors differ, by how much, and what else does.
 pub fn differ(first: &Path, second: &Path) -> Result<bool, CommandError> {
     let (a, b) = (Checkpoint::open(first)?, Checkpoint::open(second)?);
     let elements: usize = a.lens().iter().sum();

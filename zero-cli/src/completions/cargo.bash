@@ -1,6 +1,7 @@
 
-# For `cargo zero`, bash asks what completes cargo: this, which leaves all other commands to what completed it before. So this is
-# sourced by ~/.bashrc, after whatever else completes cargo.
+# To complete `cargo zero`, bash calls the completion function of cargo. This one completes `zero`, and leaves all other
+# commands to the function that completed cargo before. So ~/.bashrc must source this file after any other completion of
+# cargo.
 _cargo_zero_of_cargo() {
     local at=1
     while ((at < COMP_CWORD)) && [[ "${COMP_WORDS[at]}" == [+-]* ]]; do
@@ -15,7 +16,7 @@ _cargo_zero_of_cargo() {
     fi
 }
 
-# The package bash-completion brings what completes cargo only when that is first asked for.
+# The package bash-completion loads its completion of cargo only when it is first needed.
 if ! complete -p cargo &>/dev/null; then
     if declare -F _comp_load >/dev/null; then
         _comp_load cargo &>/dev/null || true

@@ -1,6 +1,6 @@
 
-# For `cargo zero`, fish asks what completes cargo: what completes `cargo-zero`. This lies in ~/.config/fish/conf.d/, as what lies
-# in completions/ is read only for the command that it is named after.
+# For `cargo zero`, fish uses the completions of cargo, to which this adds those of `cargo-zero`. This file belongs in
+# ~/.config/fish/conf.d/, because a file in completions/ is read only for the command that it is named after.
 function __fish_cargo_zero_of_cargo
     set -l words (commandline -opc)
     set -l current (commandline -ct)

@@ -1,3 +1,3 @@
 
-# This lies in a folder of $fpath, as the file `_cargo-zero`. For `cargo zero`, zsh asks what completes cargo. That of Rust, the
-# file `_cargo`, calls the function that this is.
+# This belongs in a folder of $fpath, as the file `_cargo-zero`. For `cargo zero`, zsh uses the completion of cargo.
+# Rust's own, the file `_cargo`, calls the function in this file.

@@ -8,7 +8,7 @@ use crate::error::CommandError;
 use crate::program::write_if_changed;
 use crate::workspace::Workspace;
 
-/// Writes what HEAD has at the path of a spec to a file of its own, below cargo's target directory.
+/// Writes the version of a spec in HEAD to a separate file, below cargo's target directory.
 ///
 /// # Errors
 /// Z0120 where git has no such file, with what git says.
@@ -16,7 +16,7 @@ pub fn committed(spec: &Path) -> Result<PathBuf, CommandError> {
     let text = show(spec).map_err(|source| CommandError::Uncommitted { spec: spec.to_owned(), source })?;
     let folder = Workspace::find()?.target.join("zero").join("head");
     std::fs::create_dir_all(&folder).map_err(|source| CommandError::Write { path: folder.clone(), source })?;
-    // Under a name of its own, so that its binary is not that of the file.
+    // At a path of its own, so that its binary does not replace that of the spec itself.
     let path = folder.join(spec.file_name().unwrap_or(spec.as_os_str()));
     write_if_changed(&path, &text)?;
     Ok(path)

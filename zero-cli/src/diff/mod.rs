@@ -19,9 +19,9 @@ use crate::request::{ModelRequest, Request};
 use crate::sizes::{self, SizedSpec};
 use crate::{checkpoint, program, say};
 
-/// What the command ends with where the two differ.
+/// The exit code if the two differ.
 const DIFFERENT: u8 = 1;
-/// And where one of them cannot be read.
+/// The exit code if one of them cannot be read.
 const UNKNOWN: u8 = 2;
 
 /// What to compare.
@@ -45,14 +45,14 @@ pub struct DiffArguments {
 }
 
 impl DiffArguments {
-    /// What is named, one or two.
+    /// The specs or checkpoints that are named, one or two.
     fn named(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.first.as_path()).chain(self.second.as_deref())
     }
 }
 
-/// Says how two specs or two checkpoints differ. The exit code is that of `diff`: 0 if not at all, 1 if they do, and 2 if
-/// that cannot be found out.
+/// Says how two specs or two checkpoints differ. The exit code is that of `diff`: 0 if they do not, 1 if they do, and 2
+/// if that cannot be found out.
 pub fn diff(arguments: &DiffArguments) -> ExitCode {
     let is_of_specs = arguments.named().all(is_spec);
     let differs = match (is_of_specs, &arguments.second) {
@@ -76,11 +76,11 @@ fn is_spec(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "ron") && !path.is_dir()
 }
 
-/// Whether the plans of two specs differ, which is printed.
+/// Whether the plans of two specs differ; prints the difference.
 fn of_specs(arguments: &DiffArguments) -> Result<bool, CommandError> {
     let on = arguments.on.clone().map(|on| OnHardware { on, network: arguments.network.clone() });
     let hardware = on.map(|on| on.read()).transpose()?;
-    // What is wrong with either is told before minutes of work, and not after.
+    // Mistakes in either are reported before minutes of work, not after.
     for spec in arguments.named() {
         program::read(spec)?;
     }
@@ -118,7 +118,7 @@ fn compare(
     }))
 }
 
-/// The plan of a spec; where there is hardware, as it would have to be there, and the seconds of a step.
+/// The plan of a spec. If there is hardware, the plan is adapted to it, and comes with the seconds of a step.
 fn planned(sized: &SizedSpec, hardware: Option<&Hardware>) -> Result<(PlanBuf, Option<f64>), CommandError> {
     let Some(hardware) = hardware else { return Ok((sized.plan(), None)) };
     let plan = sized.plan_on(hardware)?;

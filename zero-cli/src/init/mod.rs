@@ -1,5 +1,5 @@
-//! Init: a crate of one's own with a model, a spec, a CI workflow and a README, that compiles and trains at once. Never builds
-//! it, and never writes between files that are there.
+//! Init: makes a crate with a model, a spec, a CI workflow and a README, that compiles and trains at once. Never builds
+//! it, and never writes into a folder that has files.
 
 mod name;
 mod runtime;
@@ -24,7 +24,7 @@ pub struct InitArguments {
     pub zero: Option<PathBuf>,
 }
 
-/// The files of a crate, with `@NAME@`, `@CLONE@` and `@RUNTIME@` where these belong.
+/// The files of a crate, with the placeholders `@NAME@`, `@CLONE@` and `@RUNTIME@`.
 const FILES: [(&str, &str); 6] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
     ("src/main.rs", include_str!("template/main.rs.txt")),
@@ -59,7 +59,7 @@ pub fn init(arguments: &InitArguments) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// A folder with files in it is somebody's.
+/// Refuses a folder that has files, because they are somebody's.
 fn require_empty(folder: &Path, name: &str) -> Result<(), CommandError> {
     let refused = |why: &str| CommandError::NewCrate { name: name.to_owned(), why: why.to_owned() };
     match fs::read_dir(folder) {

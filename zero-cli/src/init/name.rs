@@ -24,7 +24,7 @@ const TAKEN: [&str; 12] = [
     "zero_runtime",
 ];
 
-/// The longest name, which becomes part of names of files.
+/// The length of the longest name; a name becomes part of file names.
 const LEN_MAX: usize = 64;
 
 /// Why a package cannot have a name.

@@ -1,10 +1,11 @@
-//! Runtime: the clone of this project's repository that a new crate depends on. No registry has it. Never clones.
+//! Runtime: the clone of this project's repository that a new crate depends on, because no registry has the runtime.
+//! Never clones.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::CommandError;
 
-/// Where the command was compiled, whose parent is the clone that it is from.
+/// The folder in which the command was compiled; its parent is the clone.
 const BUILT_FROM: &str = env!("CARGO_MANIFEST_DIR");
 
 /// A clone of the repository.
@@ -26,7 +27,7 @@ pub enum CloneChoice {
 }
 
 impl CloneChoice {
-    /// To be read after a path.
+    /// In words, to follow a path.
     pub const fn words(self) -> &'static str {
         match self {
             Self::OfTheCommand => "which this command was built from; `--zero PATH` takes another clone",
@@ -45,7 +46,7 @@ impl Clone {
         let asked = given.map_or_else(|| Path::new(BUILT_FROM).join(".."), Path::to_owned);
         let missing = |what: &str| CommandError::NoRuntime { path: asked.clone(), what: what.to_owned() };
         let path = asked.canonicalize().map_err(|error| missing(&error.to_string()))?;
-        // The runtime's own folder stands for its clone.
+        // The runtime's own folder is accepted in place of its clone.
         let path = if path.ends_with("zero-runtime") { path.join("..") } else { path };
         let path = path.canonicalize().map_err(|error| missing(&error.to_string()))?;
         if path.to_str().is_none_or(|path| path.contains(['"', '\\'])) {

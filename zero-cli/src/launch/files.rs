@@ -8,8 +8,8 @@ use zero_runtime::launch::RESTART;
 use super::HostedJob;
 use super::mpirun::{quoted, shown};
 
-/// A script for sbatch. A job that has checkpoints queues again where it goes on from one: after it was asked to end, or has lost a
-/// rank or a node.
+/// A script for sbatch. A job with checkpoints queues again, to go on from the newest, after it was asked to end or has
+/// lost a rank or a node.
 pub fn slurm(job: &HostedJob, binary: &Path) -> String {
     let HostedJob { spec, mesh, device, .. } = job;
     let (nodes, each) = (mesh.nodes, mesh.ranks_per_node());
@@ -51,7 +51,7 @@ fn folder(arguments: &[String]) -> Option<&str> {
 
 const CHECKPOINT: &str = "--checkpoint";
 
-/// What a script does before and after its ranks, so that the job comes back from checkpoints in a folder.
+/// What a script does before and after its ranks, so that the job resumes from checkpoints in a folder.
 fn comes_back(folder: &str) -> (String, String) {
     let folder = quoted(folder);
     let before = format!(
@@ -199,7 +199,7 @@ spec:
     )
 }
 
-/// Letters of lower case, digits and dashes, as names of Kubernetes have them.
+/// A name that Kubernetes allows: lower-case letters, digits and dashes.
 fn kubernetes_name(spec: &str) -> String {
     let plain = |it: char| if it.is_ascii_alphanumeric() { it.to_ascii_lowercase() } else { '-' };
     format!("zero-{}", spec.chars().map(plain).collect::<String>().trim_matches('-'))
@@ -237,7 +237,7 @@ mod tests {
         assert!(bash.status.success(), "{}", String::from_utf8_lossy(&bash.stderr));
     }
 
-    /// What the tests of clusters hand to a Slurm.
+    /// The script is the one that the tests of clusters submit to Slurm.
     #[test]
     fn slurm_is_given_the_script_that_it_was_tried_with() {
         let words = "--data /shared/text --checkpoint /shared/run --steps 100000000 --sample 0 --held-out 0";
@@ -329,7 +329,7 @@ mod tests {
         for word in ["zero-my-hybrid", "my text: 1", "8", "OpenMPI", "TrainJob", "TrainingRuntime"] {
             assert!(has(word), "{word}: {yaml}");
         }
-        // All ranks start anew together, and are told so: their variable comes from the pod, and goes to all hosts.
+        // All ranks restart together, and learn of it from a variable, which comes from the pod and goes to all hosts.
         let follows = |words: &[&str]| {
             let scalars: Vec<&str> = events.iter().filter_map(scalar).collect();
             scalars.windows(words.len()).any(|found| found == words)

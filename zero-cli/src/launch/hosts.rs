@@ -1,4 +1,4 @@
-//! Hosts: which there are, and the binary on each of them.
+//! Hosts: their names, and the copy of the binary on each of them.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ fn listed(text: &str) -> Vec<String> {
     names.map(|name| name.split(':').next().unwrap_or(name).to_owned()).collect()
 }
 
-/// Copies the program at `path` to each host where it is not yet, under the name of `named`; gives its path there, which its
-/// contents name, so that no run finds the program of another.
+/// Copies the program at `path` to each host that lacks it, under the name of `named`, and gives its path there. The
+/// path contains a hash of the program, so that no run finds the program of another.
 pub fn copy(path: &Path, named: &Path, hosts: &[String], reach: &Reach) -> Result<PathBuf, CommandError> {
     let unread = |source| CommandError::Start { binary: named.to_owned(), source };
     let (ssh, folder) = (&reach.ssh, &reach.folder);
@@ -31,7 +31,7 @@ pub fn copy(path: &Path, named: &Path, hosts: &[String], reach: &Reach) -> Resul
     let name = named.file_name().unwrap_or_default();
     let there = folder.join(&blake3::hash(&contents).to_hex()[..16]).join(name);
     let (whole, parent) = (quoted(&there), quoted(there.parent().unwrap_or(folder)));
-    // A copy that was cut short is not started: it gets its name when it is whole.
+    // A copy gets its name only when it is whole, so that one that was cut short is not started.
     let line = format!(
         "test -x {whole} || {{ mkdir -p {parent} && cat > {whole}.$$ && chmod +x {whole}.$$ && mv {whole}.$$ {whole}; }}"
     );
@@ -47,7 +47,7 @@ pub fn copy(path: &Path, named: &Path, hosts: &[String], reach: &Reach) -> Resul
     Ok(there)
 }
 
-/// As a shell takes it for one word.
+/// A path, quoted as one word of a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
@@ -85,7 +85,8 @@ mod tests {
             let Line { reach } = Line::parse_from(line);
             copy(&at("built"), Path::new("zero3"), &reach.hosts, &reach)
         };
-        // A shell takes its first word for a file: what ssh does on a host that there is.
+        // In place of ssh, `sh` takes the host for a script. This one runs the command, as ssh does on a host that can
+        // be reached.
         let here = at("zh0");
         std::fs::write(&here, "eval \"$1\"").unwrap();
         let here = here.to_str().unwrap();

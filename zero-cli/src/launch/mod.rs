@@ -77,7 +77,7 @@ struct HostedJob<'a> {
     arguments: Vec<String>,
 }
 
-/// Starts it, or writes what starts it.
+/// Starts the job, or writes a file that starts it.
 pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
     let path = &arguments.request.spec;
     let spec = program::read(path)?;
@@ -117,7 +117,8 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
     say::line(mpirun::shown(&command(Some(0))));
     Ok(launch_by(&options, |restarts| {
         if restarts > 0 {
-            // A host that was started anew may have lost it. Where it is not reached, the launcher says so, too.
+            // A host that was restarted may have lost the copy. If a host cannot be reached, the launcher reports it,
+            // too.
             let _ = copy().inspect_err(terminal::tell);
         }
         command(Some(restarts))
@@ -137,7 +138,7 @@ impl Reach {
     }
 }
 
-/// Whether this machine starts the ranks, and not a scheduler that takes what is written here.
+/// Whether this command starts the ranks, instead of writing a file for a scheduler.
 fn is_started_here(arguments: &LaunchArguments) -> bool {
     arguments.slurm.is_none() && arguments.kubernetes.is_none()
 }

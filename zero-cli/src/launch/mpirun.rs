@@ -1,4 +1,4 @@
-//! Mpirun: the line that starts ranks, in the dialect of the launcher that there is.
+//! Mpirun: the line that starts ranks, in the dialect of the given launcher.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,20 +8,20 @@ use zero_runtime::launch::RESTART;
 use super::Reach;
 use crate::error::CommandError;
 
-/// Whose launcher it is.
+/// The kind of a launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// Open MPI 4 and earlier, which bring a launcher of their own.
     Orte,
     /// Open MPI 5 and later, which use PRRTE's.
     Prrte,
-    /// PRRTE's own, which tells ranks less unless it is told that they are Open MPI's.
+    /// PRRTE's own, which tells ranks less unless it is told that they use Open MPI.
     Prterun,
     /// MPICH, and what is derived from it.
     Hydra,
 }
 
-/// Whose launcher says this when it is asked for its version.
+/// The kind of launcher that gives this answer when it is asked for its version.
 fn dialect(version: &str) -> Option<Dialect> {
     if version.contains("HYDRA") || version.contains("MPICH") || version.contains("Intel(R) MPI") {
         return Some(Dialect::Hydra);
@@ -29,13 +29,13 @@ fn dialect(version: &str) -> Option<Dialect> {
     if version.contains("(PRRTE)") {
         return Some(Dialect::Prterun);
     }
-    // Under another name than mpirun, that of Open MPI 4 calls itself by the name of its runtime.
+    // The launcher of Open MPI 4, started under a name other than mpirun, calls itself by the name of its runtime.
     let (_, after) = version.split_once("(Open MPI)").or_else(|| version.split_once("(OpenRTE)"))?;
     let major: u32 = after.trim_start().split('.').next()?.parse().ok()?;
     Some(if major < 5 { Dialect::Orte } else { Dialect::Prrte })
 }
 
-/// What starts `each` ranks of a program on each host.
+/// A command line that starts `each` ranks of a program on each host.
 pub struct LaunchLine<'a> {
     reach: &'a Reach,
     dialect: Dialect,
@@ -46,12 +46,12 @@ pub struct LaunchLine<'a> {
 }
 
 impl<'a> LaunchLine<'a> {
-    /// In the dialect of the launcher, which is asked.
+    /// Asks the launcher for its version, to know its dialect.
     pub fn of(reach: &'a Reach, hosts: &'a [String], each: usize, by_nccl: bool) -> Result<Self, CommandError> {
         Ok(Self { reach, dialect: dialect_of(&reach.launcher)?, hosts, each, by_nccl })
     }
 
-    /// The line for a program, which tells its ranks how often they were started before, if somebody counts.
+    /// The line for a program. If there are `restarts`, it tells the ranks how often they were started before.
     pub fn command(&self, program: &Path, restarts: Option<u64>) -> Command {
         let mut command = Command::new(&self.reach.launcher);
         let card = self.reach.interface.as_deref().filter(|_| self.by_nccl);
@@ -60,7 +60,7 @@ impl<'a> LaunchLine<'a> {
         command
     }
 
-    /// What lies between the launcher and the program.
+    /// The words between the launcher and the program.
     fn words(&self, variables: &[Variable], is_root: bool) -> Vec<String> {
         let Self { reach, dialect, hosts, each, .. } = self;
         let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:{each}")).collect();
@@ -73,7 +73,7 @@ impl<'a> LaunchLine<'a> {
                 if *dialect == Dialect::Prterun {
                     add(&["--personality", "ompi"]);
                 }
-                // Ranks share the cores of their host among their threads themselves.
+                // Ranks themselves divide the cores of their host among their threads.
                 add(&["--host", &slots, "--map-by", "slot", "--bind-to", "none", "-n", &ranks]);
                 let is_orte = *dialect == Dialect::Orte;
                 if is_root {
@@ -89,7 +89,7 @@ impl<'a> LaunchLine<'a> {
                     add(&[card]);
                 }
                 for Variable { name, value, is_set } in variables {
-                    // What a person has set may have characters that these launchers take for their own.
+                    // A value that a person has set may have characters that these launchers interpret.
                     add(&["-x", &if *is_set { name.clone() } else { format!("{name}={value}") }]);
                 }
             }
@@ -122,22 +122,22 @@ fn dialect_of(launcher: &Path) -> Result<Dialect, CommandError> {
 struct Variable {
     name: String,
     value: String,
-    /// Whether it is set here, so that its name says all.
+    /// Whether it is set in this process, so that its name is enough.
     is_set: bool,
 }
 
-/// The network card that NCCL takes to meet other hosts, and with sockets between them.
+/// The variable for the network card by which NCCL meets other hosts, and by which it sends if it uses sockets.
 const NCCL_CARD: &str = "NCCL_SOCKET_IFNAME";
 
-/// The variables of ranks, and of what carries bytes between their devices, that are set here; how often all ranks were started
-/// anew; and the network card, unless one is set.
+/// The variables of ranks and of NCCL that are set in this process; how often all ranks were restarted; and the network
+/// card, unless one is set.
 fn variables(here: impl Iterator<Item = (String, String)>, restarts: Option<u64>, card: Option<&str>) -> Vec<Variable> {
     let is_theirs = |name: &str| (name.starts_with("ZERO_") && name != RESTART) || name.starts_with("NCCL_");
     let set = here.filter(|(name, _)| is_theirs(name)).map(|(name, value)| Variable { name, value, is_set: true });
     let mut variables: Vec<Variable> = set.collect();
     let new = |name: &str, value| Variable { name: name.to_owned(), value, is_set: false };
     variables.extend(restarts.map(|restarts| new(RESTART, restarts.to_string())));
-    // Otherwise it would take all cards whose names begin so.
+    // Without the `=`, NCCL would take all cards whose names begin like this one's.
     let card = card.filter(|_| variables.iter().all(|variable| variable.name != NCCL_CARD));
     variables.extend(card.map(|card| new(NCCL_CARD, format!("={card}"))));
     variables.sort();

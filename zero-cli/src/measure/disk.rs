@@ -1,4 +1,5 @@
-//! Disk: how fast a disk takes what is flushed to it, and gives what the system has not kept. Never decides what a checkpoint has.
+//! Disk: how fast a disk takes flushed writes, and how fast it gives bytes that the system has not cached. Never
+//! decides what a checkpoint contains.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -13,12 +14,12 @@ use zero_runtime::random::mix;
 const BLOCK: usize = 4 << 20;
 /// Blocks of the file: 256 MiB.
 const BLOCKS: usize = 64;
-/// How often all of it is written and read. A virtual disk finds room for a block when it is first written, so that the first
+/// How often all of it is written and read. A virtual disk allocates a block when it is first written, so the first
 /// round is often the slowest.
 const ROUNDS: usize = 3;
 
-/// Measures the disk of a folder. Where that takes no such file, says so and gives none, as nothing but times of checkpoints
-/// needs it.
+/// Measures the disk of a folder. If the file cannot be written there, says so and gives none, because only times of
+/// checkpoints need it.
 pub fn measure(folder: &Path) -> Option<DiskRates> {
     eprintln!("measuring the disk of {}", folder.display());
     let measured = measure_blocks(folder, BLOCKS);
@@ -31,7 +32,7 @@ pub fn measure(folder: &Path) -> Option<DiskRates> {
 
 fn measure_blocks(folder: &Path, blocks: usize) -> io::Result<DiskRates> {
     let mut file = without_name(folder)?;
-    // Nothing that a file system could compress.
+    // Data that a file system cannot compress.
     let mut block: Vec<u8> = (0..BLOCK as u64 / 8).flat_map(|word| mix(0, word).to_le_bytes()).collect();
     let (mut written_s, mut read_s) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -40,7 +41,7 @@ fn measure_blocks(folder: &Path, blocks: usize) -> io::Result<DiskRates> {
             (0..blocks).try_for_each(|_| file.write_all(&block))?;
             file.sync_all()
         })?);
-        // What is flushed can be forgotten, and is read from the disk after that.
+        // Flushed data can be dropped from the cache, and is then read from the disk.
         fadvise(&file, 0, None, Advice::DontNeed)?;
         file.rewind()?;
         read_s.push(seconds(|| (0..blocks).try_for_each(|_| file.read_exact(&mut block)))?);
@@ -49,7 +50,7 @@ fn measure_blocks(folder: &Path, blocks: usize) -> io::Result<DiskRates> {
     Ok(DiskRates { read: rate(read_s), write: rate(written_s) })
 }
 
-/// A new file whose name is gone at once, so that it vanishes however this process ends.
+/// A new file whose name is removed at once, so that it vanishes however this process ends.
 fn without_name(folder: &Path) -> io::Result<File> {
     let path = folder.join(format!(".zero-measure-{}", std::process::id()));
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;

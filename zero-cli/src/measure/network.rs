@@ -1,4 +1,4 @@
-//! Network: what connects two hosts, as two ranks there see it, which are this program again. Never knows a plan.
+//! Network: the link between two hosts, as measured by two ranks there that run this same program. Never knows a plan.
 
 use std::process::Stdio;
 
@@ -31,7 +31,7 @@ pub fn measure(reach: &Reach) -> Result<Network, CommandError> {
     Network::parse(said.trim()).map_err(|_| failed(format!("its ranks have said `{}`", said.trim())))
 }
 
-/// One of its two ranks; the first prints what both saw.
+/// Runs one of the two ranks; the first prints what both measured.
 pub fn probe() -> Result<(), CommandError> {
     let seen = cluster::probe().map_err(zero_runtime::error::Error::from)?;
     if let Some(cluster::Probed { bytes_per_s, latency_s }) = seen {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// What a profile says.
 #[derive(Debug, PartialEq)]
 pub struct RecordedProfile {
-    /// Of each rank, its steps.
+    /// The steps of each rank.
     pub ranks: Vec<Vec<RecordedStep>>,
 }
 
@@ -41,7 +41,7 @@ impl RecordedProfile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Why the file is no profile.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
         Self::parse(&text)

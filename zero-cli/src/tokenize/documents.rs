@@ -19,7 +19,7 @@ pub struct DocumentPart {
     pub read_bytes: u64,
 }
 
-/// What reads files.
+/// A reader of files of documents.
 pub struct DocumentsReader {
     files: Vec<PathBuf>,
     bytes: u64,
@@ -29,7 +29,7 @@ pub struct DocumentsReader {
 }
 
 impl DocumentsReader {
-    /// A reader of `arguments.inputs`, that `cuts` files of text where that changes no token.
+    /// A reader of `arguments.inputs`. If `cuts`, it cuts files of text where that changes no token.
     pub fn new(arguments: &TokenizeArguments, cuts: bool) -> Result<Self, CommandError> {
         let (mut files, mut bytes) = (Vec::new(), 0);
         for input in &arguments.inputs {
@@ -65,7 +65,7 @@ impl DocumentsReader {
     }
 }
 
-/// A document in each line, in a field of its JSON.
+/// Reads a document from each line, in a field of its JSON.
 fn lines(path: &Path, field: &str, each: &mut impl FnMut(DocumentPart) -> bool) -> Result<bool, CommandError> {
     let mut file = BufReader::new(File::open(path).map_err(unreadable(path))?);
     let mut line = Vec::new();
@@ -139,7 +139,7 @@ fn not_utf8(path: &Path, byte: usize) -> CommandError {
     CommandError::Input { place: path.display().to_string(), what: format!("is no UTF-8 at byte {byte}") }
 }
 
-/// For `map_err`.
+/// The error of a file that cannot be read, for `map_err`.
 pub fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> CommandError {
     move |source| CommandError::Text(DataError::Unreadable { path: path.to_owned(), source })
 }

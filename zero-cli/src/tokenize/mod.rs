@@ -18,13 +18,13 @@ use crate::error::CommandError;
 use crate::say;
 use documents::{DocumentPart, DocumentsReader};
 
-/// Text that is encoded at a time by one thread, where the tokenizer allows it to be cut.
+/// Bytes of text that a thread encodes at a time, if the tokenizer allows text to be cut.
 const PIECE_BYTES: usize = 16 << 10;
-/// Text of a batch. The bytes of a longer document are a batch of their own.
+/// Bytes of text with which a batch is full. A longer document that is not cut makes a batch longer.
 const BATCH_BYTES: usize = 4 << 20;
 /// Batches that are read ahead.
 const BATCHES_AHEAD: usize = 1;
-/// What `--separator` is for no separator at all.
+/// The value of `--separator` for no separator at all.
 const NO_SEPARATOR: &str = "none";
 
 /// What to encode, by what, and where to.
@@ -115,7 +115,7 @@ fn read(reader: DocumentsReader, batches: std::sync::mpsc::SyncSender<Result<Vec
     result.err().into_iter().for_each(|error| drop(batches.send(Err(error))));
 }
 
-/// The id that follows each document, if one shall.
+/// The id that follows each document, if any.
 fn separator(asked: Option<&str>, tokenizer: &Tokenizer) -> Result<Option<u32>, CommandError> {
     let refused = |what: String| Err(CommandError::Separator { tokenizer: tokenizer.path().to_owned(), what });
     match asked {

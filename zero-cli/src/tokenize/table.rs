@@ -1,4 +1,4 @@
-//! Table: the rows of a Parquet file, each a document. Never reads another column than that of the text.
+//! Table: the rows of a Parquet file, each a document. Reads no column but that of the text.
 
 use std::fs::File;
 use std::path::Path;

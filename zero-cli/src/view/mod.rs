@@ -96,7 +96,7 @@ fn place(spec: &Path, extension: &str) -> Result<PathBuf, CommandError> {
     Ok(binary::place(&target, &spec, &format!("plan.{extension}")))
 }
 
-/// A spec with all that its pictures are made of.
+/// A spec, with all that its pictures are made from.
 struct PicturedSpec<'a> {
     spec: &'a SizedSpec,
     config: Config,
@@ -125,14 +125,14 @@ impl<'a> PicturedSpec<'a> {
     fn draw(&self, planned: &PlanBuf) -> Result<Picture, CommandError> {
         let name = self.spec.path.display().to_string();
         let drawn = planned.with(|plan| picture(plan, self.hardware, &name, &self.spec.text));
-        // Without hardware there is nothing that a mesh could miss.
+        // Only hardware can lack something that a mesh needs.
         drawn.map_err(|reason| match self.hardware {
             Some(hardware) => CommandError::impossible(&self.spec.path, hardware, &reason),
             None => unreachable!("operations need no hardware: {reason}"),
         })
     }
 
-    /// The plan of the spec, and those with other choices of `prefetch`, where that decides anything.
+    /// The plan of the spec, and those with other choices of `prefetch`, where these make a difference.
     fn view(&self) -> Result<PlanView, CommandError> {
         let given = self.config.prefetch;
         let own = self.planned();
@@ -146,8 +146,8 @@ impl<'a> PicturedSpec<'a> {
         Ok(PlanView { name: self.spec.path.display().to_string(), variants, measured: None })
     }
 
-    /// At most so many choices of `prefetch`, in order: that of the spec, and those nearest to it that are less than the units
-    /// which can be gathered.
+    /// At most `most` choices of `prefetch`, but at least one, in order: the spec's, and those nearest to it that are
+    /// less than the number of units that can be gathered.
     fn prefetches(&self, most: usize) -> Vec<usize> {
         let given = self.config.prefetch;
         if !self.config.shards_parameters() {
@@ -163,7 +163,7 @@ impl<'a> PicturedSpec<'a> {
     }
 }
 
-/// The picture of a plan: in the time that it takes on some hardware, or in operations.
+/// The picture of a plan: in the time that a step takes on some hardware or, without any, in operations.
 fn picture(plan: &Plan, hardware: Option<&Hardware>, name: &str, text: &str) -> Result<Picture, Impossible> {
     let timed = |timeline, clock| Timed { timeline, clock, hardware: None, memory_bytes: None };
     let Some(hardware) = hardware else {

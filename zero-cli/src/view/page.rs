@@ -8,10 +8,10 @@ use zero_plan::picture::Picture;
 use super::palette::{CLASSES, GROUPS, OUTSIDE, Paint, WAIT};
 use super::profile::MeasuredStep;
 
-/// The shape of the page's own index of what is in it.
+/// The name of the format of the page's index.
 const FORMAT: &str = "zero-view-1";
 
-/// What each part of the script may use from those before it.
+/// The parts of the script. Each may use those before it.
 const SCRIPT: [&str; 10] = [
     include_str!("page/draw.js"),
     include_str!("page/plan.js"),
@@ -31,7 +31,7 @@ pub struct PlanView {
     pub name: String,
     /// Its plans, in the order of `prefetch`.
     pub variants: Vec<Variant>,
-    /// What a run of it took.
+    /// The times of a run of it, if there is one.
     pub measured: Option<MeasuredStep>,
 }
 
@@ -75,7 +75,7 @@ pub fn page(views: &[PlanView]) -> String {
     page.into_string()
 }
 
-/// What the page has, and under which names.
+/// The contents of the page, and their ids.
 fn index(views: &[PlanView]) -> Value {
     let variant = |number, Variant { prefetch, is_given, .. }: &Variant| json!({"id": plan_id(number, *prefetch), "prefetch": prefetch, "given": is_given});
     let views = views.iter().enumerate().map(|(number, view)| {
@@ -102,7 +102,7 @@ fn measured_id(view: usize) -> String {
     format!("measured-{view}")
 }
 
-/// Data for the script. What could end its element is written in another way that JSON has for it.
+/// Data for the script. `<`, which could end the element, is escaped.
 fn data(id: &str, value: &impl Serialize) -> Markup {
     let json = serde_json::to_string(value).expect("numbers and texts can be written").replace('<', "\\u003c");
     html! { script type="application/json" id=(id) { (PreEscaped(json)) } }

@@ -1,7 +1,7 @@
 //! Palette: what each class of ops and each group of memory is drawn as, on pages and in figures. Never draws.
 //!
-//! The colours are those of Okabe and Ito (Color Universal Design, 2008), which people with any colour vision can tell apart. Each
-//! has a pattern as well, so that colour is never all that tells two things apart.
+//! The colours are those of Okabe and Ito (Color Universal Design, 2008), which people with any colour vision can tell
+//! apart. Each has a pattern as well, so that nothing is told apart by colour alone.
 
 use serde::Serialize;
 use zero_plan::picture::{Class, MemoryGroup};
@@ -9,9 +9,9 @@ use zero_plan::picture::{Class, MemoryGroup};
 /// How something is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Paint {
-    /// What it is called in data: as classes and groups are.
+    /// Its name in data, that of its class or group.
     pub name: &'static str,
-    /// What it is called in legends.
+    /// Its name in legends.
     pub words: &'static str,
     /// Its colour; none where only its pattern is drawn.
     pub fill: Option<&'static str>,

@@ -1,4 +1,4 @@
-//! Profile: what a run of a plan took, read from the trace that its binary has written. Never measures, and never believes a
+//! Profile: the times of a run of a plan, read from the trace that its binary wrote. Never measures, and rejects a
 //! trace of another plan.
 
 use std::path::Path;
@@ -9,16 +9,16 @@ use zero_plan::{Plan, PlanBuf};
 use crate::error::CommandError;
 use crate::measure::{RecordedProfile, RecordedStep};
 
-/// One step of a run: the median of those that it has.
+/// One step of a run: the one of median length.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeasuredStep {
-    /// Which of the steps that the profile has, from 1.
+    /// Its number among the steps of the profile, from 1.
     pub step: usize,
-    /// Steps that the profile has.
+    /// Number of steps in the profile.
     pub steps: usize,
     /// How long it took, from the first op of any rank to the last, in nanoseconds.
     pub end: u64,
-    /// When the ops of each rank ran, from the first op of any rank on.
+    /// When the ops of each rank ran, counted from the first op of any rank.
     pub ranks: Vec<TimeColumns>,
 }
 
@@ -41,7 +41,7 @@ pub fn read(path: &Path, planned: &PlanBuf) -> Result<MeasuredStep, CommandError
     planned.with(|plan| measured(plan, &recorded.ranks)).map_err(foreign)
 }
 
-/// The median step, or what shows that the profile is of another plan.
+/// The median step, or how the profile differs from the plan.
 fn measured(plan: &Plan, ranks: &[Vec<RecordedStep>]) -> Result<MeasuredStep, String> {
     let (planned, count) = (plan.config.mesh.ranks(), ranks.first().map_or(0, Vec::len));
     if ranks.len() != planned {
@@ -66,7 +66,7 @@ fn measured(plan: &Plan, ranks: &[Vec<RecordedStep>]) -> Result<MeasuredStep, St
     Ok(MeasuredStep { step: step + 1, steps: count, end: ns(last), ranks: ranks.iter().map(columns).collect() })
 }
 
-/// Holds the ops of a rank against those of the plan.
+/// Compares the ops of a rank with those of the plan.
 fn compare(plan: &Plan, rank: usize, step: &RecordedStep) -> Result<(), String> {
     let (planned, ops) = (plan.of_rank(rank).step, &step.ops);
     for (number, ((name, ..), &op)) in ops.iter().zip(planned).enumerate() {
@@ -95,7 +95,7 @@ pub mod tests {
 
     use super::*;
 
-    /// A trace of a run of a plan, as a binary writes it: step `k` of 0, 1, and so on takes `k + 1` microseconds an op.
+    /// A trace of a run of a plan, as a binary writes it: each op of step `k`, from 0 on, takes `k + 1` microseconds.
     pub fn trace(plan: &Plan, steps: usize) -> String {
         events(plan, steps).to_string()
     }
@@ -127,7 +127,7 @@ pub mod tests {
         PlanBuf::new("Four", config, &[unit(0), unit(1), unit(2), unit(3)])
     }
 
-    /// What is read of a trace that is compared with another plan, or the error.
+    /// Reads a trace as one of this plan.
     fn read_as(trace: &str, planned: &PlanBuf) -> Result<MeasuredStep, String> {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("profile.json");
@@ -146,7 +146,7 @@ pub mod tests {
                 assert_eq!((columns.start.len(), columns.end.len()), (count, count));
                 assert!(columns.start.iter().zip(&columns.end).all(|(start, end)| end - start == 2000));
             }
-            // Each rank begins where its first step ended, which is later where there were more ops and for later ranks.
+            // Each rank begins when its first step ended, which is later for more ops and for later ranks.
             let first = measured.ranks.iter().map(|columns| columns.start[0]).min();
             let last = measured.ranks.iter().filter_map(|columns| columns.end.last().copied()).max();
             assert_eq!((first, last), (Some(0), Some(measured.end)));

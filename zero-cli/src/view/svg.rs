@@ -11,9 +11,9 @@ use zero_plan::simulate::ShownTime;
 
 use super::palette::{CLASSES, GROUPS, OUTSIDE, Paint, WAIT};
 
-/// Width of the figure, in its own units, which are pixels where it is shown as large as it is.
+/// Width of the figure in its own units, which are pixels at its natural size.
 const WIDTH: f64 = 960.0;
-/// Where what is drawn along the axis of time begins and ends.
+/// Where the axis of time begins and ends.
 const LEFT: f64 = 104.0;
 const RIGHT: f64 = WIDTH - 12.0;
 const MARGIN: f64 = 12.0;
@@ -73,7 +73,7 @@ pub fn figure(picture: &Picture) -> String {
     figure.into_string() + "\n"
 }
 
-/// A tile to fill with.
+/// A tile of a pattern, to fill with.
 fn pattern(paint: &Paint) -> Markup {
     let d: String = paint.strokes.iter().map(|[x0, y0, x1, y1]| format!("M{x0} {y0}L{x1} {y1}")).collect();
     let stroke = if paint.fill.is_some() { "stroke: #000; stroke-opacity: 0.4" } else { "stroke: var(--soft)" };
@@ -95,7 +95,7 @@ fn head(picture: &Picture) -> DrawnBlock {
     DrawnBlock { height: 34.0 + LINE * picture.summary.len() as f64, drawn }
 }
 
-/// What the colours of the schedule are, as far as they occur.
+/// The legend of the colours that occur in the schedule.
 fn legend(picture: &Picture) -> DrawnBlock {
     let is_there = |paint: &&Paint| {
         let mut classes = picture.verbs.iter().map(|verb| CLASSES[verb.class as usize].name);
@@ -125,7 +125,7 @@ fn keys(paints: Vec<Paint>) -> DrawnBlock {
     DrawnBlock { height: y + LINE + 4.0, drawn }
 }
 
-/// What a plan comes to, in lines of text.
+/// The main figures of a plan, in lines of text.
 fn facts(picture: &Picture) -> DrawnBlock {
     let lines = facts_of(picture);
     let drawn = html! {
@@ -205,12 +205,12 @@ fn scaled(mut number: f64) -> String {
     format!("{}{}", text.trim_end_matches('0').trim_end_matches('.'), prefix.unwrap_or_default())
 }
 
-/// Where a time lies.
+/// Where a time lies on its axis.
 fn x(picture: &Picture, time: u64) -> f64 {
     LEFT + (RIGHT - LEFT) * time as f64 / picture.end.max(1) as f64
 }
 
-/// A place with as many digits as can be seen.
+/// A coordinate with as many digits as can be seen.
 fn digits(place: f64) -> String {
     let text = format!("{place:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

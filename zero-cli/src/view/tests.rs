@@ -1,4 +1,4 @@
-//! What a page and a figure say is what the plan says.
+//! Pages and figures say what the plan says.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use zero_plan::{Bytes, Kind, Mesh, Probe, Recompute, Sizes, Traffic, Unit, spec}
 
 use super::*;
 
-/// A spec with something of everything, and a text that would end a script if it were not written with care.
+/// A spec with many features, whose text would end a script if it were not escaped.
 const SPEC: &str = r#"// </script><!-- a comment
 (
     model: Example("gpt"),
@@ -68,7 +68,7 @@ fn numbers(value: &Value) -> Vec<usize> {
     value.as_array().expect("a list").iter().map(number).collect()
 }
 
-/// Holds what a page carries of a plan against the plan.
+/// Compares the data of a plan on a page with the plan.
 fn hold(carried: &Value, plan: &Plan) {
     assert_eq!(carried["format"], "zero-picture-2");
     assert_eq!(number(&carried["params"]), plan.params());
@@ -147,7 +147,8 @@ fn a_page_needs_nothing_else_and_its_data_ends_nothing() {
     for word in ["http:", "https:", "@import", " src=", "fetch(", "XMLHttpRequest", "innerHTML"] {
         assert!(!page.contains(word), "{word}");
     }
-    // Scripts of data begin with the text of the spec, which has an end of a script and a comment in it.
+    // The data of each plan contains the text of the spec, in which there is an end of a script and the start of a
+    // comment.
     assert_eq!(page.matches("<script").count(), page.matches("</script>").count());
     assert!(!page.contains("<!--"));
     assert_eq!(carried(&page, "plan-1-2")["source"]["text"], SPEC);

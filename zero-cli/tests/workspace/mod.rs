@@ -58,7 +58,7 @@ impl Workspace {
         said(self.command(line).output().expect("the command"))
     }
 
-    /// Builds a spec: where its binary lies.
+    /// Builds a spec, and gives the path of its binary.
     pub fn built(&self, line: &str) -> PathBuf {
         PathBuf::from(self.said(&format!("build {line}")).trim_end())
     }

@@ -8,7 +8,7 @@ use super::types::elements;
 use crate::attr::named;
 use crate::mistake::Mistake;
 
-/// The layers that take turns in a field; none where it does not alternate.
+/// The layers that alternate in a field; empty if it does not alternate.
 pub fn turns(name: &Ident, field: &Field) -> Result<Vec<Type>, Mistake> {
     let Some(attribute) = at_most_one(named(&field.attrs, "alternating"))? else { return Ok(Vec::new()) };
     let Meta::Path(_) = &attribute.meta else {

@@ -1,14 +1,14 @@
-//! Attributes: whether what stands on a field can stand there. Never reads what is in one.
+//! Attributes: whether the attributes of a field or struct can stand there. Never reads their arguments.
 
 use syn::{Attribute, DeriveInput, Field, Ident};
 use zero_plan::diagnostic::{Diagnostic, closest};
 
 use crate::mistake::Mistake;
 
-/// What the compiler knows on a field.
+/// Attributes that the compiler accepts on a field.
 const BUILT_IN: &[&str] = &["allow", "cfg", "cfg_attr", "deny", "deprecated", "doc", "expect", "forbid", "warn"];
 
-/// Derives that know no attribute on a field.
+/// Derives that have no attributes for fields.
 const PLAIN_DERIVES: &[&str] = &["Clone", "Copy", "Debug", "Eq", "Hash", "Layer", "Ord", "PartialEq", "PartialOrd"];
 
 /// On fields of a model.
@@ -18,23 +18,23 @@ const OF_LAYERS: &[&str] = &["residual", "weights", "init"];
 /// On a model.
 const OF_STRUCTS: &[&str] = &["config"];
 
-/// Likely slips, which `#[derive(Layer)]` names too, or the compiler would find those first.
+/// Likely slips. `#[derive(Layer)]` declares them too; otherwise the compiler would report them first.
 const SLIPS: &[&str] =
     &["resdual", "residul", "residuals", "weight", "wieghts", "initial", "inits", "alternate", "alternates", "confg"];
 
-/// Whether an attribute has a name that `#[zero]` and `#[derive(Layer)]` know, or take for a slip.
+/// Whether an attribute has a name that `#[zero]` and `#[derive(Layer)]` know, or regard as a slip.
 fn is_ours(attribute: &Attribute) -> bool {
     [OF_MODELS, OF_LAYERS, OF_STRUCTS, SLIPS].concat().iter().any(|ours| attribute.path().is_ident(ours))
 }
 
-/// Whether an attribute on a field is no matter of `#[zero]`: one of the compiler's, of a tool, or of another derive.
+/// Whether an attribute on a field does not concern `#[zero]`: it is for the compiler, a tool, or another derive.
 pub fn is_for_others(attribute: &Attribute, item: &DeriveInput) -> bool {
     let Some(name) = attribute.path().get_ident() else { return true };
     let built_in = BUILT_IN.iter().any(|known| name == known);
     built_in || has_other_derives(item) && !is_ours(attribute)
 }
 
-/// Whether an attribute on a struct is a matter of `#[zero]`.
+/// Whether an attribute on a struct is for `#[zero]`.
 pub fn is_of_struct(attribute: &Attribute, item: &DeriveInput) -> bool {
     is_one_of(attribute, OF_STRUCTS) || is_ours(attribute) && !has_other_derives(item)
 }
@@ -74,7 +74,7 @@ pub fn of_a_layer(item: &DeriveInput) -> impl Iterator<Item = Mistake> + '_ {
     })
 }
 
-/// Attributes that no unit of a model has.
+/// Attributes that no unit of a model can have.
 pub fn of_model<'a>(item: &'a DeriveInput, fields: &'a [(&Ident, &Field)]) -> impl Iterator<Item = Mistake> + 'a {
     let all = fields.iter().flat_map(|(name, field)| field.attrs.iter().map(move |attribute| (*name, attribute)));
     let wrong = all.filter(|(_, attribute)| !is_one_of(attribute, OF_MODELS) && !is_for_others(attribute, item));
@@ -91,7 +91,7 @@ pub fn of_model<'a>(item: &'a DeriveInput, fields: &'a [(&Ident, &Field)]) -> im
     })
 }
 
-/// Attributes that no field of a layer has. The compiler has found those that no derive names.
+/// Attributes that no field of a layer can have. The compiler itself reports those that no derive declares.
 pub fn of_layer<'a>(name: &'a Ident, field: &'a Field) -> impl Iterator<Item = Mistake> + 'a {
     let wrong = field.attrs.iter().filter(|attribute| is_ours(attribute) && !is_one_of(attribute, OF_LAYERS));
     wrong.map(move |attribute| {
@@ -119,7 +119,7 @@ fn elsewhere(field: &Ident, attribute: &Attribute) -> Option<Mistake> {
     is_one_of(attribute, OF_STRUCTS).then(|| misplaced(attribute, message, "move it to the struct under `#[zero]`"))
 }
 
-/// An attribute that nobody knows, and which it was most likely meant to be.
+/// An unknown attribute, and the one that was most likely meant.
 fn unknown(field: &Ident, attribute: &Attribute, known: &[&str], help: &str) -> Mistake {
     let name = shown(attribute);
     let help =

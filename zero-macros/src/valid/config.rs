@@ -10,7 +10,7 @@ use crate::ast::Json;
 use crate::attr::named;
 use crate::mistake::Mistake;
 
-/// What the attribute on a model says, where it has one.
+/// The JSON of the attribute on a model, if it has one.
 pub fn config(item: &DeriveInput) -> Result<Option<Json>, Mistake> {
     let Some(attribute) = at_most_one(named(&item.attrs, "config"))? else { return Ok(None) };
     let read = |input: ParseStream| {

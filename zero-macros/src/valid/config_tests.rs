@@ -1,4 +1,4 @@
-//! Tests of which configurations can be written.
+//! Tests of the configurations that can be written.
 
 use quote::{ToTokens, quote};
 use syn::parse_quote;

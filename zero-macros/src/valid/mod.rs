@@ -1,5 +1,5 @@
-//! Valid: whether a struct can be a model or a layer; gives what expansion needs. Never sees sizes or a spec: whether
-//! widths chain is for the compiler to say.
+//! Valid: decides whether a struct can be a model or a layer, and returns the struct that expansion needs. Never sees
+//! sizes or a spec: the compiler checks whether widths chain.
 
 mod alternating;
 mod attributes;
@@ -19,7 +19,7 @@ pub use layers::layers;
 pub use model::model;
 pub use types::{can_begin, can_end, elements};
 
-/// The fields of a struct that has any, by name.
+/// The fields of a struct with their names; it must have some.
 fn named_fields<'a>(item: &'a DeriveInput, what: &str) -> Checked<Vec<(&'a Ident, &'a Field)>> {
     let found = match &item.data {
         Data::Enum(_) => "an enum",

@@ -45,7 +45,7 @@ fn field_of((name, field): &(&Ident, &Field)) -> Checked<ast::ModelField> {
     Ok(ast::ModelField { name: (*name).clone(), layer: layer.clone(), count: count.cloned(), turns, notes })
 }
 
-/// Otherwise the second would find the struct of the first, and make another model of it.
+/// Refuses a second `#[zero]`, which would otherwise make another model of the same struct.
 fn twice(item: &DeriveInput) -> Option<Mistake> {
     let second = item.attrs.iter().find(|attribute| is_zero(attribute))?;
     let message = format!("`#[zero]` stands twice on `{}`, but a struct is one model under one spec", item.ident);
@@ -83,7 +83,7 @@ fn without_a_head(fields: &[(&Ident, &Field)]) -> Option<Mistake> {
     ))
 }
 
-/// Otherwise a field that is not there would still be a unit.
+/// Refuses `#[cfg]` on fields: otherwise a field that is configured out would still be a unit.
 fn undecided<'a>(fields: &'a [(&Ident, &Field)]) -> impl Iterator<Item = Mistake> + 'a {
     let attributes = fields.iter().flat_map(|(_, field)| named(&field.attrs, "cfg"));
     attributes.map(|cfg| {
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// The texts of what is wrong with a model.
+    /// The texts of the mistakes in a model.
     fn mistakes(item: DeriveInput) -> Vec<String> {
         model(&item).err().unwrap().into_iter().map(|mistake| mistake.text).collect()
     }
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(codes, expected, "{found:#?}");
     }
 
-    /// What is wrong with fields between an embedding and a head.
+    /// The texts of the mistakes in fields between an embedding and a head.
     fn between(fields: proc_macro2::TokenStream) -> Vec<String> {
         let item = parse_quote!(struct Gpt { embed: Embedding<65, 256, 8>, #fields head: LmHead<8, 65> });
         model(&item).err().unwrap_or_default().into_iter().map(|mistake| mistake.text).collect()

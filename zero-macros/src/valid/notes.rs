@@ -1,4 +1,4 @@
-//! Notes: what `#[weights(...)]` and `#[init(...)]` on a field say of its tensors. Never knows how many a layer has.
+//! Notes: reads `#[weights(...)]` and `#[init(...)]` on a field. Never knows how many tensors a layer has.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -12,18 +12,18 @@ use crate::ast::{Deviations, Notes, PublishedName};
 use crate::attr::{is_comma, named};
 use crate::mistake::{Checked, Mistake, both, one};
 
-/// Where a field is, which decides what its names can be.
+/// Where a field is, which decides the names that it can have.
 #[derive(Clone, Copy, PartialEq)]
 pub enum FieldPlace {
     /// In a model.
     Unit,
-    /// In a model, and its elements alternate.
+    /// In a model, with elements that alternate.
     Alternating,
-    /// In a layer, which may be an element of an array or not.
+    /// In a layer, which may or may not be an element of an array.
     Layer,
 }
 
-/// What the attributes of a field say of its tensors.
+/// The notes that the attributes of a field give.
 pub fn notes(name: &Ident, field: &Field, place: FieldPlace) -> Checked<Notes> {
     let init = init(field).map_err(one);
     let (weights, init) = both(weights(name, field, place), init)?;
@@ -36,7 +36,7 @@ fn weights(field: &Ident, written: &Field, place: FieldPlace) -> Checked<Vec<Pub
     let tokens: Vec<_> = arguments(attribute).into_iter().collect();
     let (mut names, mut mistakes) = (Vec::new(), Vec::new());
     let mut items: Vec<_> = tokens.split(is_comma).collect();
-    // What is behind a comma at the end.
+    // The empty item after a trailing comma.
     items.pop_if(|item| item.is_empty());
     for item in items {
         let item: TokenStream = item.iter().cloned().collect();
@@ -58,7 +58,7 @@ fn weights(field: &Ident, written: &Field, place: FieldPlace) -> Checked<Vec<Pub
     if mistakes.is_empty() { Ok(names) } else { Err(mistakes) }
 }
 
-/// What is in the parentheses of an attribute.
+/// The tokens in the parentheses of an attribute.
 fn arguments(attribute: &Attribute) -> TokenStream {
     match &attribute.meta {
         Meta::List(list) => list.tokens.clone(),
@@ -84,7 +84,7 @@ fn name(item: &TokenStream) -> Option<PublishedName> {
     syn::parse::Parser::parse2(read, item.clone()).ok()
 }
 
-/// What is wrong with a name.
+/// The mistake in a name.
 fn misnamed(
     item: &TokenStream,
     name: &PublishedName,
@@ -118,7 +118,7 @@ fn misnamed(
     })
 }
 
-/// That there are as many names as parts, where that can be seen.
+/// A number of names that is not the number of parts, where that is known.
 fn miscounted(
     attribute: &Attribute,
     names: usize,

@@ -1,11 +1,11 @@
-//! Tests of what names and deviations can be written.
+//! Tests of the names and deviations that can be written.
 
 use quote::quote;
 use syn::parse::Parser;
 
 use super::*;
 
-/// What the attributes of a field say, or what is wrong with them.
+/// The notes of a field, or the texts of its mistakes.
 fn read(field: TokenStream, place: FieldPlace) -> Result<Notes, Vec<String>> {
     let field = Field::parse_named.parse2(field).unwrap();
     let read = notes(field.ident.as_ref().unwrap(), &field, place);
@@ -22,7 +22,7 @@ fn names_are_texts_or_none() {
     let written = quote!(#[weights("ln_1", transposed("attn"), _,)] a: (A, B, C));
     let expected = [named("ln_1"), PublishedName::Transposed("attn".to_owned()), PublishedName::Unnamed];
     assert_eq!(read(written, FieldPlace::Unit).unwrap().weights, expected);
-    // One name is for all of a tuple, and how many parts a layer has is not known here.
+    // One name is for a whole tuple, and the number of parts of a layer is not known here.
     for (written, names) in [
         (quote!(#[weights("a.b")] a: (A, B)), 1),
         (quote!(#[weights("a", "b", "c")] a: Layer), 3),

@@ -49,7 +49,7 @@ pub fn tied(fields: &[(&Ident, &Field)]) -> Result<Option<Tied>, Mistake> {
     Ok(Some(Tied { owner: position, condition }))
 }
 
-/// What the name was most likely meant to be or, if it is like none, what it may be.
+/// The name that was most likely meant or, if none is similar, all that are possible.
 fn suggestion(found: &Ident, fields: &[(&Ident, &Field)]) -> String {
     let names: Vec<_> = fields.iter().map(|(name, _)| name.to_string()).collect();
     match closest(&found.to_string(), names.iter().map(String::as_str)) {

@@ -1,5 +1,5 @@
-//! Types: what of a field's type can be seen without knowing any layer: arrays, tuples, and the names of layers that have
-//! one place in a model only. Whether widths chain is for the compiler to say.
+//! Types: checks of a field's type that need no knowledge of layers: arrays, tuples, and the names of layers that can
+//! only come first or last in a model. The compiler checks whether widths chain.
 
 use quote::ToTokens;
 use syn::{Expr, Field, Ident, Lit, Type};
@@ -20,7 +20,7 @@ pub fn elements(ty: &Type) -> (&Type, Option<&Expr>) {
     }
 }
 
-/// What in the type of a model's field can be no layer.
+/// The part of the type of a model's field that cannot be a layer.
 pub fn of_unit(ty: &Type) -> Option<Mistake> {
     let (layer, count) = elements(ty);
     match (elements(layer), count) {
@@ -37,7 +37,7 @@ pub fn of_unit(ty: &Type) -> Option<Mistake> {
     }
 }
 
-/// What in the type of a layer can be none.
+/// The part of a layer's type that cannot be a layer.
 pub fn of_layer(ty: &Type) -> Option<Mistake> {
     match ty {
         Type::Array(_) => {
@@ -61,19 +61,19 @@ pub fn of_layer(ty: &Type) -> Option<Mistake> {
     }
 }
 
-/// Layers that take what a model takes, and such that give its loss. By name, as the compiler would show the field after
-/// them; only a layer of one's own with such a name is more than that.
+/// Layers that take a model's input, and heads, which give its loss. They are known by name, because the compiler would
+/// report the field after them. A user's own layer with such a name is treated alike.
 const INPUTS: &[&str] = &["Embedding", "TokenEmbedding"];
 const HEADS: &[&str] = &["LmHead", "Classifier", "MseHead"];
 /// Layers that take any width.
 const ACTIVATIONS: &[&str] = &["Gelu", "Relu", "Silu"];
 
-/// Whether a first field says what the model takes, as far as names tell.
+/// Whether a first field decides the model's input, judging by names.
 pub fn can_begin(ty: &Type) -> bool {
     of_unit(ty).is_none() && ![ACTIVATIONS, HEADS].iter().any(|names| is_named(elements(ty).0, names))
 }
 
-/// Whether a last field says what the model is to predict, as far as names tell.
+/// Whether a last field decides the model's target, judging by names.
 pub fn can_end(ty: &Type) -> bool {
     let is_one = elements(ty).1.is_none() && of_unit(ty).is_none();
     is_one && ![ACTIVATIONS, INPUTS].iter().any(|names| is_named(ty, names))

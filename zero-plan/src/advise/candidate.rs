@@ -21,9 +21,9 @@ pub struct Candidate {
     pub within: &'static [Axis],
     /// ZeRO stage.
     pub stage: u8,
-    /// Units gathered ahead; none below stage 3.
+    /// Number of units gathered ahead; `None` below stage 3.
     pub prefetch: Option<usize>,
-    /// Gradients that travel together.
+    /// The size of a gradient bucket.
     pub bucket: Size,
     /// How often parameters are gathered, at stage 3.
     pub gather: Often,
@@ -31,11 +31,11 @@ pub struct Candidate {
     pub reduce: Often,
     /// The order of a pipeline.
     pub schedule: Schedule,
-    /// Whether chunks have equally many units, in place of equal cost.
+    /// Whether chunks have equal numbers of units, instead of balanced costs.
     pub even: bool,
-    /// Every so many units one is computed again; none if all is kept.
+    /// One of this many units is recomputed in backward; `None` if all activations are kept.
     pub recompute: Option<usize>,
-    /// What numbers are stored in.
+    /// The widths in which numbers are stored.
     pub precision: Precision,
     /// Sequences of a micro-batch.
     pub sequences: usize,
@@ -43,7 +43,7 @@ pub struct Candidate {
     pub micro_batches: usize,
 }
 
-/// What can be chosen.
+/// A choice that distinguishes layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Dimension {
     /// The lengths of the axes.
@@ -64,11 +64,11 @@ pub enum Dimension {
     Schedule,
     /// The split of a pipeline.
     Split,
-    /// What is computed again.
+    /// Which units are recomputed.
     Recompute,
     /// Sequences and number of micro-batches.
     MicroBatches,
-    /// What numbers are stored in.
+    /// The widths in which numbers are stored.
     Widths,
 }
 
@@ -90,7 +90,7 @@ impl Dimension {
     ];
 }
 
-/// What people call widths: the bytes of a parameter, its gradient and its optimizer state.
+/// The usual name of these widths, with the bytes of a parameter, its gradient and its optimizer state.
 pub(super) fn widths(precision: &Precision) -> String {
     let Precision { compute, params, reduce, .. } = precision;
     let name = match (compute, precision.master, precision.moments) {
@@ -102,7 +102,7 @@ pub(super) fn widths(precision: &Precision) -> String {
 }
 
 impl Candidate {
-    /// What it has along a dimension, as a few words; none where the dimension has no meaning for it.
+    /// Its value along a dimension, in a few words; `None` where the dimension has no meaning for it.
     pub fn value(&self, dimension: Dimension) -> Option<String> {
         let Mesh { zero, replica, pipeline, .. } = self.mesh;
         let (shards, piped) = (self.stage == 3 && zero > 1, pipeline > 1);
@@ -126,7 +126,7 @@ impl Candidate {
         })
     }
 
-    /// The configuration of its spec.
+    /// The configuration that its spec gives.
     pub fn config(&self, question: &Question) -> Config {
         Config {
             mesh: self.mesh,
@@ -151,7 +151,7 @@ impl Candidate {
         }
     }
 
-    /// Its spec as a file, with a comment of these lines at the top. Only keys that have an effect are in it.
+    /// The text of its spec, which begins with these lines as a comment and has only the keys that have an effect.
     pub fn text(&self, question: &Question, comment: &[String]) -> String {
         let Mesh { nodes, zero, replica, pipeline, .. } = self.mesh;
         let mut text = String::new();
@@ -222,7 +222,7 @@ impl Candidate {
     }
 }
 
-/// The device of the machines, unless one is given.
+/// The pinned device; otherwise the one that the machines have.
 fn device(question: &Question) -> DeviceKind {
     match question.hardware.device.kind {
         _ if question.pins.has("device") => question.pins.spec.device,
@@ -231,7 +231,7 @@ fn device(question: &Question) -> DeviceKind {
     }
 }
 
-/// The transport of the device, unless one is given. Between several nodes, MPI or NCCL carries the bytes.
+/// The pinned transport; otherwise the device's default. Between several nodes, MPI or NCCL carries the bytes.
 fn transport(question: &Question) -> TransportKind {
     match device(question) {
         _ if question.pins.has("transport") => question.pins.spec.transport(),

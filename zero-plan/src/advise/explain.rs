@@ -1,5 +1,5 @@
-//! Explain: what was found as an answer: the best few with their figures, what each other choice would cost, and what does not
-//! fit. Never searches by itself.
+//! Explain: turns findings into an answer: the best few layouts with their figures, the cost of each other choice, and
+//! which layouts do not fit. The search itself is in `search`.
 
 use serde::Serialize;
 
@@ -13,29 +13,29 @@ use crate::simulate::{Flow, LinkKind, Timeline, simulate};
 use crate::spec::parse;
 use crate::states::StateBytes;
 
-/// Layouts that are told in full.
+/// The number of layouts that are described in full.
 const PICKS: usize = 3;
-/// Times that differ by less, as a share, are the same.
+/// Times whose relative difference is smaller count as equal.
 const INDISTINCT: f64 = 1e-3;
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// The best few, fastest first; each has another coarse layout.
+    /// The best few, fastest first. No two share a coarse layout.
     pub picks: Vec<Pick>,
-    /// For the best of them, what each other choice would cost.
+    /// The cost of each choice that the best of them did not make.
     pub rivals: Vec<Rival>,
-    /// What each stage needs.
+    /// The memory that each stage needs.
     pub stages: Vec<StageFit>,
-    /// Layouts that were timed.
+    /// Number of layouts that were timed.
     pub timed: usize,
-    /// Coarse layouts that fit and were not timed, or not in all of their settings.
+    /// Number of coarse layouts that fit but were not timed in all of their settings.
     pub untimed: usize,
-    /// Coarse layouts that do not fit.
+    /// Number of coarse layouts that do not fit.
     pub unfit: usize,
-    /// Layouts that a spec may not say, though all that are tried should be such.
+    /// Number of layouts whose specs were refused. It is 0 unless the search has a bug.
     pub refused: usize,
-    /// Whether nothing that was not timed can be faster.
+    /// Whether no layout that was not timed can be faster.
     pub is_exhaustive: bool,
 }
 
@@ -46,21 +46,21 @@ pub struct Pick {
     pub candidate: Candidate,
     /// How long a step takes, in seconds.
     pub step_s: f64,
-    /// Tokens of a step of all ranks.
+    /// Tokens in one step of all ranks.
     pub tokens: usize,
-    /// Tokens a second of all ranks.
+    /// Tokens per second of all ranks together.
     pub tokens_per_s: f64,
     /// Model FLOPs utilization: operations that the model needs against the published rate.
     pub mfu: f64,
-    /// What a rank needs.
+    /// The memory that a rank needs.
     pub need: Demand,
-    /// What it may take, in bytes.
+    /// The memory that a rank may take, in bytes.
     pub budget_bytes: usize,
-    /// What it sends, by flow and link.
+    /// The bytes that it sends, by flow and link.
     pub sent: Vec<LinkUse>,
-    /// Seconds in which ranks compute, on the busiest pipeline stage.
+    /// Seconds that ranks of the busiest pipeline stage compute.
     pub compute_s: f64,
-    /// Seconds in which a rank waits for another pipeline stage, on the one that waits most.
+    /// Seconds that ranks of the pipeline stage that waits most wait for other pipeline stages.
     pub bubble_s: f64,
 }
 
@@ -71,48 +71,49 @@ pub struct LinkUse {
     pub flow: Flow,
     /// The link on which they travel.
     pub link: LinkKind,
-    /// Bytes that the rank that sends most sends in a step.
+    /// Bytes per step, of the rank that sends most.
     pub bytes: usize,
     /// Bytes over bandwidth, in seconds.
     pub busy_s: f64,
-    /// The same with latencies: how long the link is busy with them, in seconds.
+    /// The same plus latencies, in seconds: the time that the link is busy with them.
     pub link_s: f64,
-    /// What of it nothing hides, in seconds.
+    /// The part of it that no computation hides, in seconds.
     pub exposed_s: f64,
 }
 
-/// Another choice along one dimension.
+/// A choice along one dimension that the best layout did not make.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rival {
     /// The dimension.
     pub dimension: Dimension,
-    /// The value in place of the best layout's.
+    /// The value that would replace the best layout's.
     pub value: String,
-    /// What it would cost.
+    /// Its cost.
     pub loss: Price,
 }
 
-/// What a choice would cost.
+/// The cost of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub enum Price {
-    /// The best layout with it takes so many times as long for a token.
+    /// The best layout with it takes this many times as long per token.
     Slower(f64),
-    /// Any layout with it takes at least so many times as long.
+    /// No layout with it was timed, and each takes at least this many times as long.
     AtLeast(f64),
-    /// Of some layouts with it nothing is known but that they take at least so many times as long.
+    /// No layout with it was timed, and one might be faster: this lower bound is all that is known.
     Untimed(f64),
-    /// No layout with it fits; so many bytes are missing at least.
+    /// No layout with it fits; at least this many bytes are missing.
     TooLarge(usize),
 }
 
-/// What a stage needs.
+/// The memory that a stage needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageFit {
     /// The stage.
     pub stage: u8,
     /// Model states of a rank by the published formula, in the best layout's widths, with all devices along `zero`.
     pub states: StateBytes,
-    /// The least that a rank of any layout at this stage without a pipeline needs, in bytes; none where none was tried.
+    /// The least that a rank needs in any layout at this stage without a pipeline, in bytes; `None` where none was
+    /// tried.
     pub least_bytes: Option<usize>,
     /// Whether some layout at this stage without a pipeline fits.
     pub fits: bool,
@@ -146,7 +147,8 @@ pub fn advise(question: &Question) -> Result<Advice, NoAdvice> {
     })
 }
 
-/// The lightest of the settings of a layout that are as fast as this one, as far as a simulation can tell.
+/// Of the settings of a layout that a simulation cannot tell from this one by speed, the one that needs the least
+/// memory.
 fn lightest_of_the_fast<'f>(found: &'f Findings, timed: &'f TimedLayout) -> &'f TimedLayout {
     let is_as_fast = |it: &&TimedLayout| {
         is_alike(&it.candidate, &timed.candidate) && it.token_s <= timed.token_s * (1.0 + INDISTINCT)
@@ -154,7 +156,7 @@ fn lightest_of_the_fast<'f>(found: &'f Findings, timed: &'f TimedLayout) -> &'f 
     found.timed.iter().filter(is_as_fast).min_by_key(|it| it.bytes).unwrap_or(timed)
 }
 
-/// Whether two layouts differ in fine settings alone.
+/// Whether two layouts differ only in fine settings.
 fn is_alike(a: &Candidate, b: &Candidate) -> bool {
     use Dimension::{Mesh, MicroBatches, Nodes, Recompute, Stage, Widths};
     [Mesh, Nodes, Stage, Recompute, MicroBatches, Widths]
@@ -187,7 +189,7 @@ fn pick(question: &Question, shapes: &mut UnitShapes, timed: &TimedLayout) -> Op
     })
 }
 
-/// What the rank that sends most sends, by flow and link.
+/// The bytes of the rank that sends most, by flow and link.
 fn sent(plan: &Plan, timeline: &Timeline) -> Vec<LinkUse> {
     use crate::simulate::StepPart;
     let mut all = Vec::new();
@@ -233,7 +235,7 @@ fn rivals(question: &Question, found: &Findings) -> Vec<Rival> {
     rivals
 }
 
-/// Smaller is better; what does not fit comes last.
+/// A key to sort by: smaller is better, and choices that do not fit come last.
 fn rank(loss: Price) -> f64 {
     match loss {
         Price::Slower(factor) | Price::AtLeast(factor) | Price::Untimed(factor) => factor,

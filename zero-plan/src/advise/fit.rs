@@ -1,4 +1,5 @@
-//! Fit: what a configuration needs of a device, from the sizes of units alone: no schedule is made. Never says what there is.
+//! Fit: the device memory that a configuration needs, computed from the sizes of units without a schedule. Never says
+//! how much there is.
 
 use crate::bounds::{is_compilable, is_countable};
 use crate::config::{Config, Recompute, Split};
@@ -7,18 +8,18 @@ use crate::layout::{Bucket, Kind, Memory, Tables};
 use crate::pipeline::{Chunk, fill_chunks};
 use crate::unit::{Unit, gathered, smaller_than_shards};
 
-/// What ranks need on the pipeline stage that needs most.
+/// The memory of a rank on the pipeline stage that needs most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
-    /// In the arena and outside of it.
+    /// Bytes in the arena and outside it.
     pub bytes: usize,
     /// The arena.
     pub memory: Memory,
 }
 
 impl Demand {
-    /// Of a configuration; none where no plan can be made of it: a chunk would be empty, a rank would own nothing of a unit,
-    /// more is gathered ahead than there is, or the compiler would take too long.
+    /// The demand of a configuration; `None` where it has no plan: a chunk would be empty, a rank would own nothing of
+    /// a unit, more units would be gathered ahead than there are, or the compiler would take too long.
     pub fn of(config: &Config, units: &[Unit]) -> Option<Self> {
         let chunks = config.chunks();
         let is_split = match config.split {
@@ -48,7 +49,8 @@ impl Demand {
     }
 }
 
-/// First units of the buckets of a configuration that a plan can be made of: equal where all buckets are.
+/// The first unit of each bucket. Two configurations with equal lists have equal buckets. The configuration must have a
+/// plan.
 pub(super) fn buckets(config: &Config, units: &[Unit]) -> Vec<usize> {
     let mut cut = vec![Chunk { first: 0, end: 0 }; config.chunks()];
     fill_chunks(config, units, &mut cut);

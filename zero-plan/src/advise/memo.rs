@@ -1,5 +1,5 @@
-//! Memo: the answer as a page that a colleague can check and sign: memory by stage with its formula, traffic with what hides it,
-//! the choice, and what would change it. Never chooses.
+//! Memo: the answer as a page that a colleague can check and sign: memory by stage with its formula, traffic and the
+//! part of it that is exposed, the choice, and what would change it. Never chooses.
 
 use core::fmt::Write;
 
@@ -14,10 +14,10 @@ use crate::simulate::{BETTER, compute_faster};
 use crate::spec::Size;
 use crate::states::StateBytes;
 
-/// How much is timed for each change that is asked about.
+/// The effort for each change of machines that is asked about.
 const LESS: Effort = Effort { plans: 300 };
 
-/// The memo, as Markdown. Asks the question again for machines that are a little better, smaller or more.
+/// The memo, as Markdown. It asks the question again for faster machines, smaller ones, and more of them.
 pub fn memo(question: &Question, advice: &Advice) -> String {
     let pick = &advice.picks[0];
     let mut text = head(question, pick);
@@ -52,7 +52,7 @@ pub fn memo(question: &Question, advice: &Advice) -> String {
     text
 }
 
-/// What is known of how far such times are from measured ones.
+/// How close such times are known to be to measured ones.
 fn trust(question: &Question) -> &'static str {
     let Hardware { device, measured, .. } = question.hardware;
     match (device.kind, measured.is_empty()) {
@@ -180,7 +180,7 @@ fn changes(question: &Question) -> Vec<(&'static str, Hardware, usize)> {
     all
 }
 
-/// What the answer would be, and how much longer or shorter a token would take.
+/// The answer for other machines, and how much longer or shorter a token would take.
 fn changed(question: &Question, pick: &Pick, hardware: &Hardware, nodes: usize) -> String {
     let other = Question { hardware, effort: LESS, ..with_nodes(question, nodes) };
     match advise(&other) {

@@ -1,12 +1,12 @@
-//! Advise: which layout of a model is fastest on some hardware, of those that fit, and why the others are not. Pure: units of
-//! other micro-batches come from a closure. Never builds a program.
+//! Advise: which of the layouts that fit is fastest for a model on some hardware, and why the others are not. Pure: a
+//! closure gives the units for each shape of micro-batch. Never builds a program.
 //!
-//! The search has two levels. A coarse layout is a mesh, a stage, widths, recomputation, micro-batches and the order of a
-//! pipeline; each has fine settings: prefetch, buckets, how often it gathers and reduces, and the split. Memory needs no
-//! schedule, so every coarse layout is asked first whether its lightest fine setting fits. Of what fits, everything is timed if
-//! that is not more than [`Effort`] allows, or if what is left cannot be faster than what was found, as the operations alone
-//! take longer: then the answer is exhaustive. Otherwise one setting of each coarse layout is timed, those of the least
-//! operations first, and then all settings of the best of them; the answer says so.
+//! The search has two levels. A coarse layout is a mesh, a stage, widths, recomputation, micro-batches and the order of
+//! a pipeline; each has fine settings: prefetch, buckets, how often it gathers and reduces, and the split. Memory needs
+//! no schedule, so the search first asks for each coarse layout whether its lightest fine setting fits. If [`Effort`]
+//! allows, it times all settings that fit. Otherwise it times one setting of each coarse layout, those with the fewest
+//! operations first, and then all settings of the best of them. The answer is exhaustive if each layout that was not
+//! timed must be slower, because its operations alone take longer; the answer says whether it is.
 
 mod candidate;
 mod explain;

@@ -1,4 +1,5 @@
-//! Offers: layouts of the same ranks and tokens that fit, for a spec that does not. Asks the search, with all other keys pinned.
+//! Offers: for a spec that does not fit, layouts of the same ranks and tokens that do. Asks the search, with other keys
+//! pinned.
 
 use super::explain::advise;
 use super::pins::Pins;
@@ -29,21 +30,21 @@ const KEPT: &[&str] = &[
     "optimizer",
 ];
 
-/// What an offer may change: what shapes memory, and neither widths nor ranks.
+/// The keys that an offer may change: they shape memory, but leave widths and ranks alone.
 const CHANGED: [&str; 4] = ["zero.", "batch.", "pipeline.", "recompute"];
 
 /// A layout that fits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
-    /// What differs from the spec.
+    /// The keys that differ from the spec.
     pub changes: Vec<KeyChange>,
-    /// What a rank needs then, in bytes.
+    /// The memory that a rank then needs, in bytes.
     pub bytes: usize,
-    /// How long a step takes on the machine that was asked about, in seconds.
+    /// The time of a step on the machine in question, in seconds.
     pub step_s: f64,
 }
 
-/// The machine that offers are timed on: as many devices as a node has ranks, each with the memory that the spec allows.
+/// The machine that offers are timed on: one device per rank of a node, each with the memory that the spec allows.
 fn machine(spec: &Spec, like: &Hardware) -> Hardware {
     let (budget, per_node) = (spec.memory.map_or(0, Size::bytes), spec.mesh.grid().ranks_per_node());
     let mut machine = like.clone();
@@ -79,11 +80,11 @@ pub fn offered_shapes(spec: &Spec, like: &Hardware) -> Vec<(Width, usize, usize)
     super::question::probes(&question(spec, &machine(spec, like), &|_, _| None))
 }
 
-/// The fastest layouts of the same ranks, widths and tokens of a step that fit the budget of `spec`, on its device, transport
+/// The fastest layouts that fit the budget of `spec` with the same ranks, widths, tokens per step, device, transport
 /// and nodes, timed on machines `like` these.
 ///
 /// # Errors
-/// Where nothing fits: with what would have to be true.
+/// If nothing fits; the error says what would make a layout fit.
 pub fn offers(
     spec: &Spec,
     like: &Hardware,
@@ -101,8 +102,8 @@ pub fn offers(
     Ok(advice.picks.iter().map(offer).collect())
 }
 
-/// The keys, among those of an offer, that have to change for a spec to be another. Defaults follow other keys, as that of
-/// `zero.prefetch` follows the stage, so that more may differ once these have changed.
+/// The keys of an offer that must change to turn one spec into another. Some defaults follow other keys, as
+/// `zero.prefetch` follows the stage, so applying a change can make further keys differ.
 fn changes_to(spec: &Spec, other: &Spec) -> Vec<KeyChange> {
     let (mut changed, mut all) = (spec.clone(), Vec::new());
     loop {
@@ -117,7 +118,7 @@ fn changes_to(spec: &Spec, other: &Spec) -> Vec<KeyChange> {
     }
 }
 
-/// Offers as a person reads them, one in a line.
+/// Offers as text, one per line.
 pub fn offers_text(offers: &[Offer]) -> String {
     let one = |offer: &Offer| {
         let change = |change: &KeyChange| format!("{}: {}", change.key, change.second.as_deref().unwrap_or("without"));
@@ -135,7 +136,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// Four units of 4 MiB of parameters, and activations of a MiB a sequence.
+    /// Four units, each with 4 MiB of parameters and 1 MiB of activations per sequence.
     fn units(_: Width, sequences: usize) -> Option<Vec<Unit>> {
         let unit = |i| Unit {
             field: "a",
@@ -182,8 +183,8 @@ mod tests {
         PlanBuf::new("the model", spec.config(), &units).with(|plan| plan.total_bytes_max(&RunSize::LEAST))
     }
 
-    /// An offer, written into the spec, is a spec whose plan needs what the offer says, and that fits: on each device, over each
-    /// transport, on several nodes, and with room for a copy.
+    /// A spec with the changes of an offer has a plan that needs the memory that the offer says, and it fits: on each
+    /// device, over each transport, on several nodes, and with room for a copy.
     #[test]
     fn what_is_offered_fits_and_changes_neither_ranks_nor_tokens() {
         let hosts = "transport: Cluster, mesh: (nodes: 2, zero: 4)";
@@ -199,16 +200,16 @@ mod tests {
         ] {
             let needed = needs(&asked_with(1, keys));
             let mut stages = Vec::new();
-            // Less and less, until nothing fits.
+            // Less memory each time, until nothing fits.
             for budget in [needed - 1, needed - 10 * MIB, needed - 20 * MIB, needed - 30 * MIB, needed - 40 * MIB] {
                 stages.extend(assert_offers(&asked_with(budget, keys), &like).unwrap_or_default());
             }
-            // Gathers need slots or none, by device and transport: only stage 3 has any.
+            // Whether gathers need slots depends on device and transport; only stage 3 has gathers.
             assert!(stages.contains(&3), "{keys}: {stages:?}");
         }
     }
 
-    /// Holds the offers for a spec, if there are any, against what they are, and gives their stages.
+    /// Compares the offers for a spec, if there are any, with the plans that they lead to. Returns their stages.
     fn assert_offers(spec: &Spec, like: &Hardware) -> Option<Vec<u8>> {
         let budget = spec.memory.unwrap().bytes() as usize;
         let offers = offers(spec, like, &units).ok()?;

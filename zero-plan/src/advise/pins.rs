@@ -1,5 +1,5 @@
-//! Pins: keys of a spec whose values are given, so that the search leaves them as they are. Read by the rows of the keys, as a
-//! spec is. Never knows what the search would try.
+//! Pins: keys of a spec whose values are given, so that the search leaves them alone. The rows of the keys read them,
+//! as they read a spec. Never knows what the search would try.
 
 use core::fmt;
 
@@ -29,21 +29,21 @@ const KEYS: &[&str] = &[
     "optimizer",
 ];
 
-/// Values that are given.
+/// The values that are given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pins {
-    /// A spec that has them.
+    /// A spec with these values.
     pub(super) spec: Spec,
     /// Their keys.
     keys: Vec<&'static str>,
 }
 
-/// A pin that is not understood. Z0165.
+/// A pin that cannot be read. Z0165.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPin {
     /// The value that was asked for.
     pub pin: String,
-    /// What is wrong with it, and what helps.
+    /// The problem, and how to fix it.
     pub what: String,
 }
 
@@ -56,15 +56,15 @@ impl fmt::Display for BadPin {
 impl std::error::Error for BadPin {}
 
 impl Pins {
-    /// Some keys as a spec has them.
+    /// Pins these keys to the values that a spec has.
     pub(super) fn of(spec: &Spec, keys: &[&'static str]) -> Self {
         Self { spec: spec.clone(), keys: keys.to_vec() }
     }
 
-    /// Reads `zero.stage=3` and the like.
+    /// Reads pins such as `zero.stage=3`.
     ///
     /// # Errors
-    /// The first that has an unknown key, or a value that the key cannot have.
+    /// The first pin that has an unknown key, or a value that its key cannot have.
     pub fn read<S: AsRef<str>>(pins: &[S]) -> Result<Self, BadPin> {
         let mut read = Self { spec: Spec::of_defaults(), keys: Vec::new() };
         for pin in pins {
@@ -98,17 +98,17 @@ impl Pins {
         Ok(())
     }
 
-    /// Whether a key is given.
+    /// Whether a key is pinned.
     pub fn has(&self, key: &str) -> bool {
         self.keys.contains(&key)
     }
 
-    /// The value of a key if it is given, and otherwise all that the search would try.
+    /// The value of a key if it is pinned; otherwise all values that the search would try.
     pub(super) fn or<T: Clone>(&self, key: &str, pinned: T, tried: &[T]) -> Vec<T> {
         if self.has(key) { vec![pinned] } else { tried.to_vec() }
     }
 
-    /// [`Pins::or`], of a key that has a number.
+    /// [`Pins::or`] for a key whose value is a number.
     pub(super) fn numbers(&self, key: &str, tried: &[usize]) -> Vec<usize> {
         let spec = &self.spec;
         let pinned = match key {
@@ -122,7 +122,7 @@ impl Pins {
         self.or(key, pinned as usize, tried)
     }
 
-    /// How often something travels.
+    /// [`Pins::or`] for `zero.gather` or `zero.reduce`.
     pub(super) fn often(&self, key: &str) -> Vec<Often> {
         let pinned = if key == "zero.gather" { self.spec.zero.gather } else { self.spec.zero.reduce };
         self.or(key, pinned, &[Often::PerMicroBatch, Often::PerStep])

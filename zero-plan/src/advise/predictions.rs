@@ -1,5 +1,5 @@
-//! Predictions: published throughputs of training beside what is simulated for the same layouts. The table of
-//! `docs/predictions.md` is made here; no row is left out because it misses.
+//! Predictions: published training throughputs beside simulations of the same layouts. This makes the table of
+//! `docs/predictions.md`; no row is left out because its prediction misses.
 
 use core::fmt::Write;
 
@@ -15,7 +15,7 @@ use crate::simulate::simulate;
 
 /// A published row.
 struct PublishedRow {
-    /// Where it is published; the note of that number says what it assumes.
+    /// The number of its source; the note of that number says what is assumed.
     source: usize,
     what: &'static str,
     model: LlamaSizes,
@@ -28,7 +28,7 @@ struct PublishedRow {
     length: usize,
     micro_batches: usize,
     recompute: Recompute,
-    /// As published: tokens a second and device.
+    /// The published throughput, in tokens per second and device.
     published: f64,
 }
 
@@ -123,7 +123,7 @@ const ROWS: [PublishedRow; 14] = [
     },
 ];
 
-/// Of a token, as the source of the row counts them: 96 l h^2 (1 + s / 6h + V / 16 l h).
+/// Operations per token, as the source of the row counts them: 96 l h^2 (1 + s / 6h + V / 16 l h).
 const OPERATIONS_OF_GPT_1_7B: f64 =
     96.0 * 24.0 * 2304.0 * 2304.0 * (1.0 + 2048.0 / (6.0 * 2304.0) + 51_200.0 / (16.0 * 24.0 * 2304.0));
 
@@ -167,7 +167,7 @@ impl PublishedRow {
         }
     }
 
-    /// What is predicted of it, where all that travels goes in rings, as it does with NCCL's own sums.
+    /// The prediction for it, where all traffic goes in rings, as with NCCL's own sums.
     fn predicted(&self) -> Predicted {
         self.predicted_with(TransportKind::Peer)
     }
@@ -186,22 +186,22 @@ impl PublishedRow {
     }
 }
 
-/// What is predicted of a row.
+/// The prediction for a row.
 struct Predicted {
-    /// Tokens a second and device.
+    /// Tokens per second and device.
     tokens: f64,
-    /// The share of a step that waits for links.
+    /// The share of a step spent waiting for links.
     exposed: f64,
-    /// What the plan of a rank has more than a device.
+    /// The bytes by which a rank's plan exceeds the memory of a device.
     too_much_bytes: u64,
 }
 
-/// The least and the most that a prediction may be of what is published, where the text claims it.
+/// The least and the greatest ratio of predicted to published throughput that the text claims.
 const CLAIMED: [f64; 2] = [0.9, 1.3];
 
 impl PublishedRow {
-    /// Whether the text claims the tolerance for it: the devices of the last two sources were not those of our files, or had
-    /// kernels of another generation.
+    /// Whether the text claims the tolerance for it. It does not for the last two sources, whose devices were not those
+    /// of our files, or whose kernels were of another generation.
     fn is_claimed(&self) -> bool {
         self.source <= 2
     }

@@ -13,9 +13,9 @@ use crate::simulate::simulate;
 use crate::spec::{ModelSource, RANKS_MAX};
 use crate::unit::Unit;
 
-/// What is asked.
+/// A question to the search.
 pub struct Question<'a> {
-    /// Where the command line finds the model: what the specs name.
+    /// The model, as specs name it and the command line finds it.
     pub model: ModelSource,
     /// Its name in plans.
     pub name: &'a str,
@@ -25,22 +25,22 @@ pub struct Question<'a> {
     pub nodes: usize,
     /// Tokens of a sequence.
     pub length: usize,
-    /// Tokens of a step of all ranks; without it, each rank with data of its own works on what suits it.
+    /// Tokens in one step of all ranks. Without it, the search chooses the tokens of each rank with data of its own.
     pub tokens_per_step: Option<usize>,
-    /// Keys whose values are given.
+    /// The keys whose values are given.
     pub pins: Pins,
-    /// Whether everything may be in bf16, the optimizer's copy and moments too.
+    /// Whether everything may be in bf16, including the optimizer's copy and moments.
     pub pure_bf16: bool,
-    /// How much is timed at most.
+    /// The limit on what is timed.
     pub effort: Effort,
-    /// The units of the model for a width and the sequences of a micro-batch; none where they are not known.
+    /// The units of the model for a width and the sequences of a micro-batch; `None` where they are not known.
     pub units: &'a dyn Fn(Width, usize) -> Option<Vec<Unit>>,
 }
 
-/// How much is timed at most before an answer is given.
+/// The limit on what is timed before an answer is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// Plans that are made and timed.
+    /// The number of plans that are made and timed.
     pub plans: usize,
 }
 
@@ -50,12 +50,12 @@ impl Default for Effort {
     }
 }
 
-/// What tells how long a step takes.
+/// Predicts how long a step takes.
 pub trait Judge {
-    /// Seconds of a step; none where the plan cannot run.
+    /// Seconds of a step; `None` where the plan cannot run.
     fn step_s(&self, plan: &Plan) -> Option<f64>;
 
-    /// Seconds that no plan of this configuration can be faster than.
+    /// A lower bound, in seconds, for a step of any plan of this configuration.
     fn least_s(&self, _config: &Config, _units: &[Unit]) -> f64 {
         0.0
     }
@@ -69,8 +69,8 @@ impl Judge for Simulated<'_> {
         simulate(plan, self.0).ok().map(|timeline| timeline.step_s)
     }
 
-    /// All operations of all ranks, shared equally among all devices: no pipeline is balanced better. What was measured of a
-    /// unit takes the place of its operations, so nothing is known then.
+    /// The operations of all ranks, divided equally among all devices: no pipeline is balanced better. Measured times
+    /// replace the operations of units, so there is no bound if the hardware has any.
     fn least_s(&self, config: &Config, units: &[Unit]) -> f64 {
         if !self.0.measured.is_empty() {
             return 0.0;
@@ -98,30 +98,30 @@ pub fn probes(question: &Question) -> Vec<(Width, usize, usize)> {
 /// Why there is no advice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoAdvice {
-    /// More ranks than a mesh may have, or machines that nothing connects. Z0161.
+    /// More ranks than a mesh may have, or machines without a connection. Z0161.
     Machines {
-        /// What was found.
+        /// The problem.
         what: String,
-        /// What helps.
+        /// How to fix it.
         help: &'static str,
     },
     /// Nothing fits. Z0162.
     NothingFits {
-        /// The layout that needs least, and how much it needs of what there is.
+        /// The layout that needs the least memory, how much it needs, and how much there is.
         least: String,
-        /// What would have to be true.
+        /// What would make a layout fit.
         would: Vec<String>,
     },
     /// The tokens of a step cannot be shared out. Z0163.
     TokensPerStep {
-        /// As asked.
+        /// The tokens that were asked for.
         asked: usize,
         /// Tokens of a sequence.
         length: usize,
-        /// Ranks there are.
+        /// The number of ranks.
         ranks: usize,
     },
-    /// No layout has the values that are given, or the sizes are not known. Z0164.
+    /// No layout has the given values, or the sizes are not known. Z0164.
     Nothing(String),
 }
 
@@ -136,7 +136,7 @@ impl NoAdvice {
         }
     }
 
-    /// What was found, and what helps.
+    /// The problem, and how to fix it.
     pub fn told(&self) -> (String, String) {
         match self {
             Self::Machines { what, help } => (what.clone(), (*help).to_owned()),
@@ -169,12 +169,12 @@ impl fmt::Display for NoAdvice {
 impl std::error::Error for NoAdvice {}
 
 impl Question<'_> {
-    /// Memory that a rank may take, in bytes, with so many ranks a node.
+    /// The memory that a rank may take, in bytes, with this many ranks per node.
     pub fn budget(&self, ranks_per_node: usize) -> usize {
         self.hardware.budget_bytes(ranks_per_node) as usize
     }
 
-    /// Ranks that a node can have: one for each device, or a divisor of the cores.
+    /// The numbers of ranks that a node can have: one rank for each GPU, or any divisor of the number of cores.
     pub fn ranks_per_node(&self) -> Vec<usize> {
         let devices = self.hardware.node.devices;
         match self.hardware.device.kind {
@@ -183,7 +183,7 @@ impl Question<'_> {
         }
     }
 
-    /// What must be true before anything is searched.
+    /// Checks the question before the search starts.
     ///
     /// # Errors
     /// Z0161, Z0163.

@@ -1,4 +1,4 @@
-//! Search: which layouts fit, and how long those take that are timed. Never says why.
+//! Search: which layouts fit, and the step times of those that are timed. Never says why.
 
 use super::candidate::{Candidate, Dimension};
 use super::fit::Demand;
@@ -16,47 +16,47 @@ use crate::unit::Unit;
 pub struct TimedLayout {
     /// The layout.
     pub candidate: Candidate,
-    /// What a rank needs, in bytes.
+    /// The memory that a rank needs, in bytes.
     pub bytes: usize,
     /// How long a step takes, in seconds.
     pub step_s: f64,
-    /// Seconds of a step for each of its tokens: what layouts are compared by.
+    /// Seconds per token, by which layouts are compared.
     pub token_s: f64,
 }
 
 /// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// What was timed, fastest first.
+    /// The layouts that were timed, fastest first.
     pub timed: Vec<TimedLayout>,
-    /// Layouts that fit but were not timed, with fine settings left open, and the seconds for each token that they cannot be
-    /// faster than, and the least that they need, in bytes.
+    /// Coarse layouts that fit but were not timed in all settings, with a lower bound of their seconds per token and
+    /// the least memory that they need, in bytes.
     pub untimed: Vec<(Candidate, f64, usize)>,
-    /// Layouts that do not fit, with fine settings left open, and the least that they need, in bytes.
+    /// Coarse layouts that do not fit, with the least memory that they need, in bytes.
     pub unfit: Vec<(Candidate, usize)>,
-    /// Whether nothing that was not timed can be faster than what was found.
+    /// Whether no layout that was not timed can be faster than the fastest that was.
     pub is_exhaustive: bool,
-    /// Specs that were refused, which they never should be.
+    /// Number of specs that were refused. It is 0 unless the search has a bug.
     pub refused: usize,
 }
 
 /// A coarse layout that fits.
 struct CoarseLayout {
     coarse: Candidate,
-    /// No faster than this, in seconds for each token.
+    /// A lower bound of its time, in seconds per token.
     least_s: f64,
-    /// The least that it needs, in bytes.
+    /// The least memory that it needs, in bytes.
     bytes: usize,
-    /// Settings that fit and have not been timed, the likely fastest last.
+    /// Settings that fit and have not been timed. The one that is likely fastest comes last.
     left: Vec<Candidate>,
-    /// What was found of it.
+    /// The best time so far, in seconds per token.
     best_s: f64,
 }
 
-/// A width and the sequences of a micro-batch, and the units if they are known.
+/// A width and the sequences of a micro-batch, with the units if they are known.
 type KnownUnits = ((Width, usize), Option<Vec<Unit>>);
 
-/// Units by width and sequences, each asked for once.
+/// Units by width and sequences. Each shape is asked for once.
 pub(super) struct UnitShapes<'q, 'a> {
     question: &'q Question<'a>,
     known: Vec<KnownUnits>,
@@ -76,7 +76,8 @@ impl<'q, 'a> UnitShapes<'q, 'a> {
     }
 }
 
-/// The fine settings of a coarse layout that need least: reductions in every micro-batch, and once a step.
+/// The fine settings of a coarse layout that need the least memory: one that reduces in every micro-batch, and one that
+/// reduces once a step.
 fn lightest(question: &Question, coarse: Candidate) -> Vec<Candidate> {
     let (pins, given) = (&question.pins, &question.pins.spec.zero);
     let shares = coarse.stage == 3 && coarse.mesh.zero > 1;
@@ -88,10 +89,10 @@ fn lightest(question: &Question, coarse: Candidate) -> Vec<Candidate> {
     reduce.into_iter().map(|reduce| Candidate { reduce, ..light }).collect()
 }
 
-/// Looks for the layouts with the fewest seconds for each token.
+/// Looks for the layouts with the fewest seconds per token.
 ///
 /// # Errors
-/// Where the machines or the tokens cannot be, or nothing fits.
+/// If the machines or the tokens are impossible, or nothing fits.
 pub fn search(question: &Question, judge: &dyn Judge) -> Result<Findings, NoAdvice> {
     question.require_machines()?;
     let mut shapes = UnitShapes::new(question);
@@ -112,7 +113,7 @@ pub fn search(question: &Question, judge: &dyn Judge) -> Result<Findings, NoAdvi
     let is_small = known <= question.effort.plans;
     let mut timing = Stopwatch { question, judge, best_s: f64::INFINITY, found: &mut found, plans: 0 };
     let first = if is_small { usize::MAX } else { question.effort.plans.div_ceil(2) };
-    // One setting of each coarse layout, and if all is timed anyway, all of them.
+    // One setting of each coarse layout, or all of them if the effort allows.
     for group in &mut groups {
         if !is_small && (timing.plans >= first || group.least_s >= timing.best_s) {
             continue;
@@ -141,7 +142,7 @@ pub fn search(question: &Question, judge: &dyn Judge) -> Result<Findings, NoAdvi
     Ok(found)
 }
 
-/// Coarse layouts that fit, and those that do not with the least that they need.
+/// Coarse layouts that fit, and those that do not, with the least bytes that they need.
 type Sorted = (Vec<CoarseLayout>, Vec<(Candidate, usize)>);
 
 fn fitting(question: &Question, shapes: &mut UnitShapes, judge: &dyn Judge) -> Result<Sorted, NoAdvice> {
@@ -156,7 +157,8 @@ fn fitting(question: &Question, shapes: &mut UnitShapes, judge: &dyn Judge) -> R
         });
     }
     let (mut groups, mut unfit) = (Vec::new(), Vec::new());
-    // Where ranks can read what all others have, numbering changes no size. Layouts that differ in it are neighbours.
+    // If ranks can read the memory of all others, their numbering changes no size, so neighbours that differ only in
+    // it share a result.
     let mut last: Option<(Candidate, Option<usize>)> = None;
     for coarse in all {
         let Some(units) = shapes.of(&coarse) else { continue };
@@ -187,7 +189,7 @@ fn fitting(question: &Question, shapes: &mut UnitShapes, judge: &dyn Judge) -> R
     Ok((groups, unfit))
 }
 
-/// The settings of a coarse layout that fit, the likely fastest last.
+/// The settings of a coarse layout that fit. The one that is likely fastest comes last.
 fn settings(question: &Question, shapes: &mut UnitShapes, coarse: Candidate) -> Vec<Candidate> {
     let budget = question.budget(coarse.mesh.ranks_per_node());
     let Some(units) = shapes.of(&coarse) else { return Vec::new() };
@@ -195,7 +197,7 @@ fn settings(question: &Question, shapes: &mut UnitShapes, coarse: Candidate) -> 
     all.filter(|it| Demand::of(&it.config(question), units).is_some_and(|need| need.bytes <= budget)).collect()
 }
 
-/// What is being timed.
+/// Times layouts, and keeps count.
 struct Stopwatch<'t, 'a> {
     question: &'t Question<'a>,
     judge: &'t dyn Judge,
@@ -205,13 +207,13 @@ struct Stopwatch<'t, 'a> {
 }
 
 impl Stopwatch<'_, '_> {
-    /// Times so many settings of a group.
+    /// Times at most this many settings of a group.
     fn time(&mut self, group: &mut CoarseLayout, shapes: &mut UnitShapes, most: usize) {
         for _ in 0..most {
             let Some(candidate) = group.left.pop() else { return };
             let Some(units) = shapes.of(&candidate) else { return };
             self.plans += 1;
-            // What a spec may say is decided where specs are read.
+            // Reading the spec checks that it is allowed.
             let Ok(spec) = parse(&candidate.text(self.question, &[])) else {
                 self.found.refused += 1;
                 continue;
@@ -228,7 +230,7 @@ impl Stopwatch<'_, '_> {
     }
 }
 
-/// What needs least, and what would have to be true for it to fit.
+/// The error if nothing fits: the layout that needs the least memory, and what would make it fit.
 fn nothing_fits(question: &Question, unfit: &[(Candidate, usize)]) -> NoAdvice {
     let over = |&(candidate, bytes): &(Candidate, usize)| bytes - question.budget(candidate.mesh.ranks_per_node());
     let least = unfit.iter().min_by_key(|it| over(it)).expect("nothing fits, so something does not");
@@ -270,18 +272,18 @@ fn nothing_fits(question: &Question, unfit: &[(Candidate, usize)]) -> NoAdvice {
     NoAdvice::NothingFits { least: told, would }
 }
 
-/// A layout in a line.
+/// A layout in one line.
 pub(super) fn sketch(candidate: &Candidate) -> String {
     let words = Dimension::ALL.iter().filter_map(|&dimension| candidate.value(dimension));
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// What more nodes would do.
+/// The effect of more nodes.
 enum MoreNodes {
-    /// The least, of doublings, on which something fits.
+    /// The smallest number of nodes, by doubling, on which a layout fits.
     Help(usize, Candidate),
     DoNotHelp,
-    /// No layout has the values that are given on some of them.
+    /// For some numbers of nodes, no layout has the given values.
     Unknown,
 }
 

@@ -1,7 +1,9 @@
-//! Space: all layouts that may be chosen, each of those that are the same up to symmetry once. Never judges one.
+//! Space: all layouts that may be chosen, with one representative for those that symmetry makes equal. Never judges
+//! one.
 //!
-//! Left out as the same as another: stages above 0 with one rank along `zero`, which has nobody to share with; orders of axes
-//! that number ranks alike, or where all ranks are on one node; buckets that hold the same units.
+//! Three kinds of layouts equal others and are left out: stages above 0 with one rank along `zero`, which has no rank
+//! to share with; orders of axes that number ranks alike, or all orders but one on a single node; buckets of the same
+//! units.
 
 use super::candidate::Candidate;
 use super::fit::buckets;
@@ -15,17 +17,17 @@ use crate::unit::Unit;
 /// Sequences of a micro-batch.
 pub(super) const SEQUENCES: [usize; 5] = [1, 2, 4, 8, 16];
 const BUCKETS: [Size; 3] = [Size::MiB(25), Size::MiB(100), Size::MiB(400)];
-/// In the order in which they are likely to be fast.
+/// Those that are likely fastest come first.
 const PREFETCH: [usize; 4] = [2, 1, 4, 0];
 const RECOMPUTE: [Option<usize>; 3] = [None, Some(2), Some(1)];
 const SCHEDULES: [Schedule; 4] =
     [Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved { chunks: 2 }, Schedule::Interleaved { chunks: 4 }];
-/// Without a number of tokens, micro-batches of a pipeline in multiples of its pipeline stages.
+/// If no number of tokens is asked for: the micro-batches of a pipeline, in multiples of its number of pipeline stages.
 const FILLS: [usize; 3] = [1, 2, 4];
 
 use Axis::{Pipeline, Replica, Zero};
 
-/// Axes that may be asked to lie within a node; where several number ranks alike, the one that says most.
+/// Values of `within_node`. Where several number ranks alike, the one with the most axes comes first and is used.
 const WITHIN: [&[Axis]; 7] =
     [&[Zero, Replica], &[Zero, Pipeline], &[Replica, Pipeline], &[Zero], &[Replica], &[Pipeline], &[]];
 
@@ -53,7 +55,7 @@ pub(super) fn precisions(question: &Question) -> Vec<Precision> {
         for (_, field, value) in fields.into_iter().filter(|(key, ..)| pins.has(key)) {
             *field = value;
         }
-        // A spec with a master copy narrower than the parameters is refused.
+        // Specs whose master copy is narrower than the parameters are refused.
         if precision.master.bytes() >= precision.params.bytes() && !found.contains(&precision) {
             found.push(precision);
         }
@@ -68,7 +70,7 @@ fn divisors(of: usize) -> impl Iterator<Item = usize> {
 /// A mesh, and the axes that must lie within a node.
 type PlacedMesh = (Mesh, &'static [Axis]);
 
-/// All meshes, each in all ways in which it can lie on nodes.
+/// All meshes, each in all placements on nodes.
 pub(super) fn meshes(question: &Question) -> Vec<Vec<PlacedMesh>> {
     let mut found = Vec::new();
     let pins = &question.pins;
@@ -96,12 +98,12 @@ pub(super) fn meshes(question: &Question) -> Vec<Vec<PlacedMesh>> {
     found
 }
 
-/// The axes that number ranks, in their order.
+/// The axes that have several ranks, in the order in which they number them.
 fn along(mesh: &Mesh) -> Vec<Axis> {
     mesh.order.into_iter().filter(|&axis| mesh.len(axis) > 1).collect()
 }
 
-/// The ways in which a mesh can lie on nodes.
+/// All placements of a mesh on nodes.
 fn placed(mesh: Mesh, per_node: usize) -> Vec<PlacedMesh> {
     if mesh.nodes == 1 {
         return vec![(mesh, &[])];
@@ -122,7 +124,7 @@ fn placed(mesh: Mesh, per_node: usize) -> Vec<PlacedMesh> {
     found
 }
 
-/// Sequences of a micro-batch, and how many there are in a step.
+/// Pairs of the sequences of a micro-batch and the micro-batches of a step.
 fn batches(question: &Question, mesh: &Mesh) -> Vec<(usize, usize)> {
     let pins = &question.pins;
     let sequences = pins.numbers("batch.sequences", &SEQUENCES);
@@ -156,7 +158,8 @@ fn schedules(question: &Question, mesh: &Mesh, count: usize) -> Vec<Schedule> {
     tried.into_iter().filter(fits).collect()
 }
 
-/// All coarse layouts, each with its lightest fine settings. Those that only number ranks differently are neighbours.
+/// All coarse layouts, each with its lightest fine settings. Layouts that differ only in numbering ranks are
+/// neighbours.
 pub(super) fn coarse(question: &Question) -> Vec<Candidate> {
     let pins = &question.pins;
     let given = match pins.spec.recompute {
@@ -193,7 +196,7 @@ pub(super) fn coarse(question: &Question) -> Vec<Candidate> {
                         sequences,
                         micro_batches,
                     };
-                    // A spec of it is refused.
+                    // Such a spec would be refused.
                     if !candidate.config(question).sends_directions() {
                         found.push(candidate);
                     }
@@ -204,7 +207,7 @@ pub(super) fn coarse(question: &Question) -> Vec<Candidate> {
     found
 }
 
-/// All fine settings of a coarse layout, in the order in which they are likely to be fast.
+/// All fine settings of a coarse layout. Those that are likely fastest come first.
 pub(super) fn fine(question: &Question, coarse: Candidate, units: &[Unit]) -> Vec<Candidate> {
     let (pins, mut found) = (&question.pins, Vec::new());
     let gathers = coarse.stage == 3 && coarse.mesh.zero > 1;
@@ -236,7 +239,7 @@ pub(super) fn fine(question: &Question, coarse: Candidate, units: &[Unit]) -> Ve
     found
 }
 
-/// Sizes of buckets that hold other units than those before them; one where no gradient travels.
+/// The sizes of buckets, without those that give the same buckets as a size before them.
 fn distinct_buckets(question: &Question, coarse: Candidate, units: &[Unit]) -> Vec<Size> {
     let config = coarse.config(question);
     if config.chunks() > units.len() || coarse.even && !units.len().is_multiple_of(config.chunks()) {
@@ -253,7 +256,7 @@ fn distinct_buckets(question: &Question, coarse: Candidate, units: &[Unit]) -> V
     found.into_iter().map(|(bucket, _)| bucket).collect()
 }
 
-/// The question on more machines. Twice the nodes have twice the tokens of a step: a rank's work is the same.
+/// The same question with more nodes. Tokens per step grow with the nodes, so that a rank's work stays the same.
 pub(super) fn with_nodes<'a>(question: &Question<'a>, nodes: usize) -> Question<'a> {
     let tokens_per_step = question.tokens_per_step.map(|tokens| tokens.saturating_mul(nodes / question.nodes));
     Question { nodes, tokens_per_step, model: question.model.clone(), pins: question.pins.clone(), ..*question }

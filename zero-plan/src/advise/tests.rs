@@ -1,4 +1,4 @@
-//! The search against brute force over all specs, and what the answers say of published models.
+//! Compares the search with brute force over all specs, and checks the answers for published models.
 
 use super::question::{Effort, Judge, NoAdvice, Question, Simulated};
 use super::transformer::{LLAMA_2_13B, LLAMA_3_70B};
@@ -45,7 +45,7 @@ pub(super) fn pinned<'a>(question: Question<'a>, pins: &[&str]) -> Question<'a> 
     Question { pins: Pins::read(pins).unwrap(), ..question }
 }
 
-/// A small model: five units of unequal sizes, of which buckets of 25 and 100 MiB hold one and several.
+/// A small model: five units of unequal sizes. A bucket of 25 MiB holds one of them, and one of 100 MiB several.
 fn small(_: Width, sequences: usize) -> Option<Vec<Unit>> {
     let unit = |i: usize| Unit {
         field: "layers",
@@ -63,7 +63,7 @@ fn small(_: Width, sequences: usize) -> Option<Vec<Unit>> {
     Some((0..5).map(unit).collect())
 }
 
-/// Two devices on each of some nodes, with room for a part of what the small model wants.
+/// Nodes with two devices each, whose memory holds only a part of what the small model needs.
 fn tiny(memory_kib: u64) -> Hardware {
     file(&format!(
         "(name: \"tiny\", device: (name: \"d\", kind: Gpu, memory: KiB({memory_kib}), matmul: (f32: 1e12, bf16: 4e12), \
@@ -72,7 +72,7 @@ fn tiny(memory_kib: u64) -> Hardware {
     ))
 }
 
-/// A judge without a machine: bytes on the wire by axis, ops, and memory, in a mixture that no simulation has.
+/// A judge without a machine: it mixes bytes on the wire by axis, ops and memory as no simulation would.
 struct Artificial(u64);
 
 impl Judge for Artificial {
@@ -98,7 +98,7 @@ struct Tried {
     recompute: &'static [&'static str],
 }
 
-/// All texts of specs that a person could write for this model on these ranks, without any thought of symmetry.
+/// All texts of specs that a person could write for this model on these ranks, symmetric ones included.
 fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize, space: &Tried) -> Vec<String> {
     let (mut texts, device) = (Vec::new(), space.device);
     let withins =
@@ -160,9 +160,9 @@ fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize, space: &
     texts
 }
 
-/// The least seconds for a token of all specs that can be written, by each judge, and how many of them can run. Only the
-/// first, which simulates, is asked about stages above 0 with one rank along `zero`: memory and ops differ there, which the
-/// others charge for.
+/// The fewest seconds per token of all specs that can be written, by each judge, and how many of them can run. Only the
+/// first judge, which simulates, is asked about stages above 0 with one rank along `zero`. The other judges charge for
+/// memory and ops, which differ there.
 fn brute_force(question: &Question, judges: [&dyn Judge; 3], tokens: usize, space: &Tried) -> ([f64; 3], usize) {
     let (mut best_s, mut ran) = ([f64::INFINITY; 3], 0);
     let per_node = question.ranks_per_node().into_iter();
@@ -191,7 +191,7 @@ fn brute_force(question: &Question, judges: [&dyn Judge; 3], tokens: usize, spac
     (best_s, ran)
 }
 
-/// Two cores on each of some nodes.
+/// Nodes with two cores each.
 fn cores(memory_kib: u64) -> Hardware {
     file(&format!(
         "(name: \"cores\", device: (name: \"c\", kind: Cpu, memory: KiB({memory_kib}), matmul: (f32: 1e11, bf16: 1e11), \
@@ -199,7 +199,7 @@ fn cores(memory_kib: u64) -> Hardware {
     ))
 }
 
-/// Holds the search against brute force by each of three judges.
+/// Compares the search with brute force, by each of three judges.
 fn assert_finds_the_best(hardware: &Hardware, nodes: usize, space: &Tried, pins: &[&str]) {
     let (length, tokens, effort) = (8, 8 * 8, Effort { plans: usize::MAX });
     let question = Question { effort, ..pinned(ask(hardware, nodes, length, Some(tokens), &small), pins) };
@@ -227,14 +227,14 @@ fn the_search_finds_what_brute_force_finds() {
     assert_finds_the_best(&tiny(310_000), 2, &some("device: Cuda, transport: Nccl"), &SOME_PINS);
 }
 
-/// Ranks of a processor may have several cores, and those of several nodes need other memory where `zero` lies across these.
+/// Ranks on processors may have several cores, and need other amounts of memory if `zero` crosses nodes.
 #[test]
 fn the_search_finds_what_brute_force_finds_on_processors() {
     assert_finds_the_best(&cores(1_000_000), 1, &some("transport: Shm"), &SOME_PINS);
     assert_finds_the_best(&cores(700_000), 2, &some("transport: Cluster"), &SOME_PINS);
 }
 
-/// With less effort the answer is no better, is not called exhaustive unless it is, and bounds still hold.
+/// With less effort, the answer is no better, it is called exhaustive only if it is, and bounds still hold.
 #[test]
 fn a_bounded_search_says_so() {
     let hardware = tiny(900_000);
@@ -252,11 +252,11 @@ fn a_bounded_search_says_so() {
             exhaustive += usize::from(found.is_exhaustive && !found.untimed.is_empty());
         }
     }
-    // Some found the best without timing all, and knew it; others did not know.
+    // Some searches could tell that their answer was the best without timing everything, and others could not.
     assert!(bounded > 0 && exhaustive > 0, "{bounded} {exhaustive}");
 }
 
-/// What is judged is what the spec says, and nothing is faster than its bound.
+/// The judged configuration is that of the spec, and no step is faster than its bound.
 #[test]
 fn texts_of_candidates_are_their_configurations() {
     let hardware = tiny(900_000);
@@ -341,10 +341,10 @@ fn z0162_nothing_fits() {
     {
         assert!(text.contains(expected), "{expected}: {text}");
     }
-    // What it says would help does.
+    // The suggested number of nodes helps.
     let fits = search(&ask(&hardware, 4, 4096, None, &units), &Artificial(1));
     assert!(fits.is_ok(), "{fits:?}");
-    // A step of more ranks has more tokens; and nothing is said of nodes on which no layout has what is asked for.
+    // A step of more ranks has more tokens. The error does not mention nodes on which no layout has the given values.
     let asked = advise(&ask(&hardware, 1, 4096, Some(8 * 4096), &units)).unwrap_err().to_string();
     assert!(asked.contains("on 4 nodes (32 ranks)"), "{asked}");
     let given = pinned(ask(&hardware, 1, 4096, None, &units), &["mesh.zero=8", "mesh.replica=1"]);
@@ -382,14 +382,14 @@ fn z0164_no_layout_with_these_values() {
     assert_eq!(error.code(), "Z0164");
 }
 
-/// What the page says before the memo.
+/// The text of the page before the memo.
 const MEMO_HEAD: &str = "\
 <!-- Written by a test: UPDATE_EXPECT=1 cargo test -p zero-plan --lib thirteen -->
 <!-- As `cargo zero advise --model MODEL --on a100-80 --length 4096 --tokens-per-step 131072 --memo FILE.md` writes it. -->
 
 ";
 
-/// The figures of the memo in the README.
+/// Checks that the README has the figures of the memo.
 fn assert_readme_tells(advice: &Advice) {
     let readme = include_str!("../../../README.md").split_whitespace().collect::<Vec<_>>().join(" ");
     let (pick, gb) = (&advice.picks[0], |bytes: usize| bytes as f64 / 1e9);
@@ -406,7 +406,7 @@ fn assert_readme_tells(advice: &Advice) {
     }
 }
 
-/// The memo of the repository, and the figures in it that can be worked out by hand.
+/// The memo in the repository, and the figures in it that can be worked out by hand.
 #[test]
 fn thirteen_billions_on_eight_a100() {
     let units = |width, sequences| Some(LLAMA_2_13B.units(width, sequences, 4096));
@@ -427,14 +427,14 @@ fn thirteen_billions_on_eight_a100() {
     {
         assert!(text.contains(expected), "{text}");
     }
-    // What nothing hides of a link's time is named by its bytes alone: at 230 GB/s.
+    // `busy_s` is bytes over bandwidth alone, here at 230 GB/s.
     for sent in &advice.picks[0].sent {
         assert!(
             (sent.busy_s / (sent.bytes as f64 / 230e9) - 1.0).abs() < 1e-9 && sent.link_s > sent.busy_s,
             "{sent:?}"
         );
     }
-    // It says that nothing which it left out can be faster, and leaves out most.
+    // The answer says that no layout that was not timed can be faster, and most were not timed.
     assert!(advice.is_exhaustive && advice.untimed > advice.timed, "{} {}", advice.timed, advice.untimed);
     assert_readme_tells(&advice);
     // By the formula, plain data parallelism takes 208 GB; the budget is 78.

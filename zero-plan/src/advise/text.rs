@@ -1,5 +1,5 @@
-//! Text: the answer as people read it: the best layouts, what the others would cost, what does not fit, and the decision in plain
-//! words. Never computes a figure that it could be told.
+//! Text: the answer for people: the best layouts, the cost of the others, what does not fit, and the decision in plain
+//! words. Computes no figure that the answer already has.
 
 use core::fmt::Write;
 
@@ -25,7 +25,7 @@ fn percent(factor: f64) -> String {
     format!("{:.1} %", (factor - 1.0) * 100.0)
 }
 
-/// What a choice would cost.
+/// The cost of a choice.
 pub(super) fn cost(loss: Price) -> String {
     match loss {
         Price::Slower(factor) if factor < 1.0005 => "as fast".to_owned(),
@@ -72,16 +72,16 @@ pub(super) fn figures(pick: &Pick) -> Vec<String> {
     ]
 }
 
-/// How many values of a dimension are told that fit, and that do not.
+/// How many values of a dimension are listed that fit, and that do not.
 const TOLD: [usize; 2] = [4, 2];
 
-/// For each dimension, what its other values would cost, at best, in the best layout that has them.
+/// For each dimension, the cost of its other values, each in the best layout that has it.
 pub(super) fn rivals(advice: &Advice) -> Vec<String> {
     let told = |rival: &Rival| format!("{} ({})", rival.value, cost(rival.loss));
     let mut lines = Vec::new();
     for dimension in Dimension::ALL {
         let all: Vec<&Rival> = advice.rivals.iter().filter(|rival| rival.dimension == dimension).collect();
-        // What does not fit comes last.
+        // Values that do not fit come last.
         let (fit, unfit) = all.split_at(all.partition_point(|rival| !matches!(rival.loss, Price::TooLarge(_))));
         let shown: Vec<String> =
             fit.iter().take(TOLD[0]).chain(unfit.iter().take(TOLD[1])).copied().map(told).collect();
@@ -111,7 +111,7 @@ const fn name(dimension: Dimension) -> &'static str {
     }
 }
 
-/// What one stage needs, and whether that fits.
+/// The memory that one stage needs, and whether it fits.
 fn asked(question: &Question, advice: &Advice, stage: &StageFit) -> String {
     let what = match stage.stage {
         0 => "does everything fit on each device (stage 0)?",
@@ -166,7 +166,7 @@ pub(super) fn decision(question: &Question, advice: &Advice) -> Vec<String> {
     lines
 }
 
-/// Activations are a separate question: what they take kept and computed again.
+/// The memory of activations, a separate question: if they are kept, and if they are recomputed.
 fn activations(question: &Question, pick: &Pick) -> Option<String> {
     let units = (question.units)(pick.candidate.precision.compute, pick.candidate.sequences)?;
     let config = pick.candidate.config(question);
@@ -183,7 +183,7 @@ fn activations(question: &Question, pick: &Pick) -> Option<String> {
     ))
 }
 
-/// How much was looked at.
+/// How many layouts were looked at.
 pub(super) fn searched(question: &Question, advice: &Advice) -> String {
     let exhaustive = if advice.is_exhaustive {
         "of the values that it tries (buckets, prefetch, recomputation, micro-batches), nothing that was not timed can be \
@@ -202,7 +202,7 @@ pub(super) fn searched(question: &Question, advice: &Advice) -> String {
     )
 }
 
-/// The comment at the top of a spec: what it is planned for, and why.
+/// The comment at the top of a spec: the machines that it is planned for, and why.
 pub fn comment(question: &Question, advice: &Advice, pick: &Pick) -> Vec<String> {
     let mut lines = vec![format!("Planned for {} x {}.", question.nodes, question.hardware.name)];
     lines.extend(figures(pick).into_iter().map(|line| format!("Predicted: {line}.")));

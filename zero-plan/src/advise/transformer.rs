@@ -1,11 +1,11 @@
-//! Transformer: units of published models, with the sizes that the layers of the runtime have, for tests. A plan of them is the
-//! golden plan of the real model.
+//! Transformer: units of published models for tests, with the sizes that the layers of the runtime have. A plan of them
+//! equals the golden plan of the real model.
 
 use crate::config::Width;
 use crate::lines::{LINE_BYTES, round_up};
 use crate::unit::Unit;
 
-/// Sizes of a decoder as Llama has it: RMS norms, grouped queries, rotary positions, SwiGlu, no biases.
+/// Sizes of a decoder like Llama's: RMS norms, grouped queries, rotary positions, SwiGlu, no biases.
 #[derive(Clone, Copy, Debug)]
 pub struct LlamaSizes {
     pub vocab: usize,
@@ -29,23 +29,23 @@ pub const LLAMA_2_70B: LlamaSizes =
 pub const CODE_LLAMA_34B: LlamaSizes =
     LlamaSizes { vocab: 32_000, layers: 48, width: 8192, heads: 64, key_heads: 8, hidden: 22_016 };
 
-/// GPT as Megatron-LM has it: a gated map of 8/3 of the width has the products of a plain one of 4 times the width.
+/// The GPT of Megatron-LM: a gated map of 8/3 of the width has as many products as a plain one of 4 times the width.
 pub const GPT_1_7B: LlamaSizes =
     LlamaSizes { vocab: 51_200, layers: 24, width: 2304, heads: 24, key_heads: 24, hidden: 6144 };
 
-/// Operations of an exponential and of a softmax, for each element, as the runtime counts them.
+/// Operations per element of an exponential and of a softmax, as the runtime counts them.
 const EXP: usize = 20;
 const SOFTMAX: usize = EXP + 3;
-/// Of SiLU and the factor after it.
+/// Operations per element of SiLU and the multiplication after it.
 const GATE: usize = EXP + 3 + 1;
 
-/// Bytes of so many numbers, in whole cache lines.
+/// Bytes of this many numbers, in whole cache lines.
 fn bytes(numbers: usize, width: Width) -> usize {
     round_up(numbers * width.bytes(), LINE_BYTES)
 }
 
 impl LlamaSizes {
-    /// Its units on micro-batches of that shape.
+    /// Its units for micro-batches of this shape.
     pub fn units(&self, compute: Width, sequences: usize, length: usize) -> Vec<Unit> {
         let tokens = sequences * length;
         let Self { vocab, width, .. } = *self;
@@ -102,7 +102,7 @@ impl LlamaSizes {
             + bytes(length * head, Width::F32);
         let gated = bytes(tokens * 2 * hidden, compute);
         let hidden_bytes = bytes(tokens * hidden, compute);
-        // Behind each norm, behind the attention's part, and between the gated map and the last product.
+        // Saved after each norm, after the attention branch, and between the gated map and the last product.
         let saved_bytes = norms + 3 * features + kept + gated + hidden_bytes;
         let in_attention = features + features + bytes(tokens * row, compute);
         let in_mlp = features + hidden_bytes + gated;
@@ -162,7 +162,8 @@ mod tests {
         assert_eq!(params(LLAMA_2_70B), 68_976_648_192);
     }
 
-    /// The runtime's own count of a block at these sizes, which its tests compare with published formulas.
+    /// The operations of a block are those of its products and a little more. The runtime's tests compare its own count
+    /// with published formulas.
     #[test]
     fn a_block_multiplies_what_its_weights_and_its_scores_say() {
         let block = LLAMA_3_8B.units(Width::BF16, 1, 1024)[1];

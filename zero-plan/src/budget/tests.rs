@@ -17,7 +17,7 @@ const UNIT: Unit = Unit {
     ..Unit::NONE
 };
 
-/// All that can be given up at stage 3 is in use.
+/// Stage 3 with gathered parameters and local gradients held for the whole step.
 const AT_STAGE_3: Config = Config {
     mesh: Mesh::of_zero(2),
     stage: 3,
@@ -34,7 +34,7 @@ fn planned(config: Config) -> PlanBuf {
     PlanBuf::new("Four", config, &[0, 1, 2, 3].map(|source| Unit { source, position: source, ..UNIT }))
 }
 
-/// Two buckets of directions at most, of the two that a step has places for, and a matrix: all given up in the end.
+/// An update uses the room for a matrix and, where buckets share staging, at most two buckets of directions.
 #[test]
 fn updates_have_directions_and_a_matrix_in_use() {
     let matrices = Matrices { room_bytes: 5000, operations: 1, operations_max: 1 };
@@ -64,7 +64,7 @@ fn updates_have_directions_and_a_matrix_in_use() {
     }
 }
 
-/// Gathers of updated replicas take no slot: those are for what is converted.
+/// Gathers of updated replicas take no slot, because below stage 3 slots are for converted parameters.
 #[test]
 fn nothing_peaks_beyond_its_region() {
     let precision = Precision { params: Width::BF16, ..Precision::default() };

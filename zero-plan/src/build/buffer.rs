@@ -1,4 +1,4 @@
-//! Buffer: a plan made at run time, by the functions that the compiler runs. Never checks what they give.
+//! Buffer: a plan made at run time, by the functions that the compiler runs. Never checks their results.
 
 use crate::config::Config;
 use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count, fill_buckets, fill_placements};
@@ -29,11 +29,11 @@ struct PipelineStageBuf {
     memory: Memory,
 }
 
-/// Ops, and where they are queued.
+/// Ops, and the queue that each lies in.
 type QueuedTable = (Vec<Op>, Vec<Queued>);
 
 impl PlanBuf {
-    /// Computes all tables, however large.
+    /// Computes all tables, without a limit on their size.
     ///
     /// # Panics
     /// Z0206, where the units cannot be placed on the pipeline.

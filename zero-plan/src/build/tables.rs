@@ -1,5 +1,5 @@
-//! Tables: a plan as constants: what `static_plan!` expands to, the table functions with sizes as const parameters, each table
-//! checked where it is made. Never decides what is in one.
+//! Tables: a plan as constants: the expansion of `static_plan!`, and table functions with sizes as const parameters.
+//! Each table is checked where it is made. Never decides what is in one.
 
 use crate::bounds::{require_compilable, require_countable};
 use crate::check::{BucketState, CheckScratch, CheckedTables, SlotState, UnitState, check, check_layout};
@@ -49,7 +49,7 @@ macro_rules! static_plan {
         const CHUNKS: [t::Chunk; t::checked_chunks(&__CONFIG, &__UNITS, &__ORIGIN)] = t::chunks(&__CONFIG, &__UNITS);
         const CUT: t::Tables =
             t::Tables { config: &__CONFIG, units: &__UNITS, chunks: &CHUNKS, placements: &[], buckets: &[] };
-        // Long tables of large models only look to the compiler as if they never ended.
+        // The lint mistakes the long evaluation of a large model's tables for an endless one.
         #[allow(long_running_const_eval)]
         const BUCKETS: [t::Bucket; t::bucket_count(&CUT)] = t::buckets(&CUT);
         #[allow(long_running_const_eval)]
@@ -119,7 +119,7 @@ pub const fn require_checked(subject: CheckedTables, scratch: CheckScratch) {
     }
 }
 
-/// The number of chunks, where the configuration and the units can be made a plan of: before any table is.
+/// The number of chunks. Stops the build, before any table is made, if the configuration and the units have no plan.
 #[track_caller]
 pub const fn checked_chunks(config: &Config, units: &[Unit], origin: &Origin) -> usize {
     require_placeable(config, units, origin);
@@ -146,7 +146,7 @@ pub const fn placements<const U: usize>(tables: &Tables) -> [Placement; U] {
     out
 }
 
-/// The arena of each pipeline stage, in a layout that is sound.
+/// The arena of each pipeline stage. Stops the build if the layout is not sound.
 #[track_caller]
 pub const fn memories<const P: usize>(tables: &Tables) -> [Memory; P] {
     let mut out = [Memory::NONE; P];
@@ -170,7 +170,7 @@ pub const fn slots_max(tables: &Tables) -> usize {
     most
 }
 
-/// Room for the ops of a training step, where the compiler can work them out: before it begins to.
+/// Room for the ops of a training step. Stops the build, before any is computed, if they are too many for the compiler.
 #[track_caller]
 pub const fn checked_ops(tables: &Tables, origin: &Origin) -> usize {
     require_compilable(tables, origin);
@@ -187,8 +187,8 @@ pub const fn ops_bound(pass: Pass, tables: &Tables) -> usize {
     sum
 }
 
-/// The schedules of all pipeline stages, one behind the other. `N` is [`ops_bound`]: counting them first would take as
-/// long as filling them in.
+/// The schedules of all pipeline stages, one after the other. `N` is [`ops_bound`], because counting the ops first
+/// would take as long as filling them in.
 pub struct Schedules<const N: usize, const P: usize> {
     ops: [Op; N],
     /// Where each ends.
@@ -202,7 +202,7 @@ impl<const N: usize, const P: usize> Schedules<N, P> {
         self.ops.split_at(self.ends[pipeline]).0.split_at(start).1
     }
 
-    /// Ops of all of them.
+    /// The number of ops of all of them.
     pub const fn ops(&self) -> usize {
         self.ends[P - 1]
     }
@@ -245,16 +245,16 @@ pub const fn schedules<const N: usize, const P: usize, const U: usize, const B: 
     schedules
 }
 
-/// Entries that the queues of so many ops have: none where the device has no streams.
+/// The number of entries in the queues of this many ops: none if the device has no streams.
 pub const fn queued(ops: usize, tables: &Tables) -> usize {
     if tables.config.has_streams() { ops } else { 0 }
 }
 
-/// Where the ops of all pipeline stages are queued, one stage behind the other. `N` is [`queued`].
+/// Where the ops of all pipeline stages are queued, one stage after the other. `N` is [`queued`].
 pub struct Queues<const N: usize>([Queued; N]);
 
 impl<const N: usize> Queues<N> {
-    /// The queue of the schedule that ends at `end` and has so many ops.
+    /// The queue of the schedule that ends at `end` and has this many ops.
     const fn before(&self, end: usize, ops: usize) -> &[Queued] {
         if N == 0 { &[] } else { self.0.split_at(end).0.split_at(end - ops).1 }
     }

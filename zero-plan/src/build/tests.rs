@@ -1,4 +1,4 @@
-//! That what a build makes of a plan is checked as it is made.
+//! A build checks the tables of a plan as it makes them.
 
 use super::tables::{buckets, chunks, memories, placements, schedules};
 use crate::config::Config;
@@ -17,7 +17,7 @@ fn build(spoil: impl Fn(&mut [Placement; 2])) -> bool {
     let mut placements: [Placement; 2] = placements(&Tables { buckets: &buckets, ..cut });
     spoil(&mut placements);
     let tables = Tables { placements: &placements, buckets: &buckets, ..cut };
-    // What holds no parameters is objected to in the schedule, which is made without the arena.
+    // The last test is about the check of the schedule, which needs no arena.
     if placements[1].holds {
         let _: [Memory; 1] = memories(&tables);
     }

@@ -9,7 +9,7 @@ impl Checker<'_, '_> {
         self.subject.tables.config.mesh.replica > 1
     }
 
-    /// Whether all rounds of a bucket are over, on both levels.
+    /// Whether all rounds of a bucket are summed, over the replica and over replicas.
     pub(super) const fn is_summed(&self, bucket: usize) -> bool {
         let state = &self.buckets[bucket];
         let rounds = self.subject.tables.config.reductions();
@@ -96,7 +96,7 @@ impl Checker<'_, '_> {
             self.subject.tables.config.sums_on_hosts(axis) => "a sum over a host whose ranks are not summed by themselves",
             is_there && matches!(state.subtotal, Subtotal::None) => "a sum over a host of what is not offered to it",
             next == round => "a sum over a host of another round than the next",
-            // Mates hear how many of these there are, not which.
+            // Mates learn how many sums have been made, not which.
             offer == self.subtotalled => "a sum over a host before that of what was offered before it",
         }
         let mut waiting = self.first[BucketList::Subtotal as usize];
@@ -120,7 +120,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    /// Notes that the sums over hosts of a bucket are not needed any more.
+    /// Notes that the sum of a bucket over a host is no longer needed.
     const fn forget_subtotal(&mut self, bucket: usize) {
         self.leave(BucketList::Subtotal, bucket);
         self.buckets[bucket].subtotal = Subtotal::None;
@@ -136,7 +136,7 @@ impl Checker<'_, '_> {
         rules! {
             is_there => "a settle without a reduce",
             state.settled == round => "a settle of another round than the next",
-            // Peers hear how many reductions are settled, not which.
+            // Peers learn how many reductions are settled, not which.
             state.offer == self.settled => "a settle before that of a reduce before it",
         }
         if self.has_replicas() && !self.subject.tables.config.reduces_in_place() {
@@ -191,7 +191,7 @@ impl Checker<'_, '_> {
         self.join(source)
     }
 
-    /// Adds the sum of tied gradients to that of their owner. A spread waits for that, so none comes before it.
+    /// Adds the sum of tied gradients to that of their owner. No spread may come before it.
     pub(super) const fn join(&mut self, owner: usize) -> BrokenRule {
         let bucket = self.at(owner).bucket;
         rules! {
@@ -244,7 +244,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    /// Makes the directions of a bucket whole, in its staging.
+    /// Gathers all directions of a bucket, in its staging.
     const fn spread_directions(&mut self, bucket: usize) -> BrokenRule {
         rules! {
             self.has_any_directions(bucket) => "a spread of gradients that stay sharded",
@@ -262,14 +262,14 @@ impl Checker<'_, '_> {
         None
     }
 
-    /// Whether an update finds the whole of what it makes orthogonal, if it does that.
+    /// Whether an update finds whole directions, if its unit has matrices to make orthogonal.
     pub(super) const fn has_directions(&self, unit: usize) -> bool {
         let is_whole = !self.subject.tables.config.spreads_directions(Axis::Zero)
             || self.buckets[self.at(unit).bucket].spread_zero;
         !self.subject.tables.is_orthogonalized(unit) || self.units[unit].directed && is_whole
     }
 
-    /// After the last update that needs them, other directions may lie where those of a unit's bucket lie.
+    /// Frees the place of a bucket's directions after the last update that needs them.
     pub(super) const fn free_directions(&mut self, unit: usize) {
         let bucket = self.at(unit).bucket;
         let mut unit = self.bucket(bucket).first;
@@ -304,7 +304,7 @@ impl Checker<'_, '_> {
         true
     }
 
-    /// Whether the gradients tied to owners in a bucket have been added.
+    /// Whether all gradients of ties in a bucket have been added.
     const fn has_joined(&self, bucket: usize) -> bool {
         let mut unit = self.bucket(bucket).first;
         while unit <= self.bucket(bucket).last {

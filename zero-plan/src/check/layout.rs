@@ -1,5 +1,5 @@
-//! Check of a layout: every parameter has one owner, everything fits, no two things overlap. Shares no code with
-//! the code that lays out, and asks for no more than is needed: room to spare is no fault.
+//! Check of a layout: every parameter has one owner, everything fits, nothing overlaps. Shares no code with the builder
+//! of layouts, and allows room to spare.
 
 use super::BrokenRule;
 use crate::config::{Config, Gather};
@@ -44,14 +44,14 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> BrokenRule {
     None
 }
 
-/// The places of the last rank of a pipeline stage, which reach farthest into what ranks share out among them.
+/// The places of the last rank of a pipeline stage, which reach farthest into whatever is divided among ranks.
 const fn last_rank<'a>(tables: &Tables<'a>, memory: &'a Memory, pipeline: usize) -> Places<'a> {
     let mesh = &tables.config.mesh;
     let at = Coordinates { zero: mesh.zero - 1, replica: mesh.replica - 1, pipeline };
     Places { tables: *tables, memory, at, is_decoding: false }
 }
 
-/// Whether a place starts where a part of a flat buffer may.
+/// Whether a place starts where a part of a flat buffer may start.
 const fn is_aligned(config: &Config, place: Place) -> bool {
     place.offset_bytes.is_multiple_of(place.region.bytes(config, config.device.alignment()))
 }
@@ -85,12 +85,12 @@ const fn check_chunks(tables: &Tables) -> BrokenRule {
     None
 }
 
-/// Whether a place lies in its region, with the rest of its last line.
+/// Whether a place, rounded up to a whole line, lies in its region.
 const fn fits(own: &Places, place: Place) -> bool {
     own.tables.config.whole_lines(place.end_bytes()) <= own.region_bytes(place.region)
 }
 
-/// Whether two places lie one after the other, the second on a line.
+/// Whether a place lies after another one, and starts on a line.
 const fn follows(own: &Places, before: Place, place: Place) -> bool {
     place.offset_bytes >= before.end_bytes() && bytes_on_line(own.tables.config, place.offset_bytes)
 }
@@ -160,13 +160,14 @@ const fn check_units(own: &Places) -> BrokenRule {
     check_slots(own, holders)
 }
 
-/// A decoding walk: what a unit reads, writes and caches lies apart, and no walk overwrites the cache of another unit.
+/// A decoding walk: the places that a unit reads, writes and caches are disjoint, and no unit overwrites the cache of
+/// another.
 const fn check_decoding(own: &Places) -> BrokenRule {
     let Tables { config, units, chunks, .. } = own.tables;
     if !own.is_decoding {
         return None;
     }
-    // Caches lie behind one another, and behind all that units take turns with.
+    // Caches follow one another, after the places that units take turns with.
     let (mut turns_end, mut first_cache, mut caches_end) = (0, usize::MAX, 0);
     let mut chunk = own.at.pipeline;
     while chunk < chunks.len() {
@@ -177,7 +178,7 @@ const fn check_decoding(own: &Places) -> BrokenRule {
                 fits(own, input) && bytes_on_line(config, input.offset_bytes) => "an input of decoding that does not fit its region",
             }
             turns_end = if input.end_bytes() > turns_end { input.end_bytes() } else { turns_end };
-            // The head is not run, but asked what it predicts.
+            // The head does not run forward: it is asked for its prediction.
             if i + 1 < units.len() {
                 let (saved, output) = (own.saved(i, 0), own.output(i, 0, 0));
                 rules! {
@@ -235,7 +236,7 @@ const fn check_states(own: &Places, i: usize) -> BrokenRule {
     None
 }
 
-/// The room that one unit needs in regions that units take turns in.
+/// The room of one unit in regions that units take turns in.
 const fn check_turns(own: &Places, i: usize) -> BrokenRule {
     let at = &own.tables.placements[i];
     let gradient = own.output_gradient(i);
@@ -268,7 +269,7 @@ const fn check_turns(own: &Places, i: usize) -> BrokenRule {
     None
 }
 
-/// Regions of slots hold as many as a schedule may fill at one time.
+/// Regions of slots hold as many slots as a schedule may fill at one time.
 const fn check_slots(own: &Places, holders: usize) -> BrokenRule {
     let Tables { config, units, chunks, .. } = own.tables;
     let Memory { gathered_slot, activation_slot_bytes, outgoing_slot_bytes, returning_slot_bytes, .. } = *own.memory;
@@ -358,7 +359,7 @@ const fn staging(own: &Places, bucket: &Bucket) -> Place {
     from_to(own.local_gradients(bucket.first), own.local_gradients(bucket.last))
 }
 
-/// What this rank sums of a bucket over its replica.
+/// The part of a bucket that this rank sums over its replica.
 const fn partial(own: &Places, bucket: &Bucket) -> Place {
     from_to(own.partial(bucket.first), own.partial(bucket.last))
 }
@@ -368,8 +369,9 @@ const fn from_to(first: Place, last: Place) -> Place {
     Place { len_bytes: last.end_bytes() - first.offset_bytes, ..first }
 }
 
-/// Whether two buckets lie apart in staging, or share a slot, in which a claim waits for the bucket before. By the numbers that places
-/// are made of: a compiler looks at each pair of buckets, of which there may be half a million.
+/// Whether two buckets lie apart in staging, or share a slot, where a claim waits for the bucket before it. It compares
+/// the numbers that places are made of, because the compiler looks at each pair of buckets, of which there may be half
+/// a million.
 const fn may_coexist(a: &Bucket, b: &Bucket) -> bool {
     match (a.slot, b.slot) {
         (Some(a_slot), Some(b_slot)) if a_slot == b_slot => a.staging == b.staging,
@@ -377,12 +379,13 @@ const fn may_coexist(a: &Bucket, b: &Bucket) -> bool {
     }
 }
 
-/// Whether the sums of two buckets over one replica lie apart, or at one place, where a settle waits for the one before.
+/// Whether the sums of two buckets over one replica lie apart, or share a place, where a settle waits for the one
+/// before it.
 const fn may_combine(a: &Bucket, b: &Bucket, zero: usize) -> bool {
     a.partial == b.partial || a.partial + a.elements / zero <= b.partial || b.partial + b.elements / zero <= a.partial
 }
 
-/// Regions of one home follow one another and end where the home does, and peers can reach what they read.
+/// Regions of one home follow one another and end within it, and peers can reach what they read.
 const fn check_regions(tables: &Tables, memory: &Memory) -> BrokenRule {
     let (mut private, mut shared, mut common, mut i) = (0, 0, 0, 0);
     while i < memory.regions.len() {
@@ -408,9 +411,9 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> BrokenRule {
     None
 }
 
-/// Whether a region suits a home. Mapped gathers are views of shards that lie contiguous, and ranks of a host share what they
-/// gather from other hosts, even if it is still to be converted. Peers read local gradients, updated shards of replicas, parcels to
-/// another pipeline stage, and sums that an all-reduce spreads.
+/// Whether a region suits a home. Mapped gathers are views of contiguous shards, and ranks of a host share what they
+/// gather from other hosts, even before it is converted. Peers read local gradients, updated shards of replicas,
+/// parcels to another pipeline stage, and sums that an all-reduce spreads.
 const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let config = tables.config;
     if config.transport.carries() {
@@ -438,7 +441,7 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     };
     match home {
         Home::Common => is_mapped,
-        // A region that peers may read may as well be empty, or read by none.
+        // A region that peers may read is allowed to be empty, or unread.
         Home::Shared => {
             let may_be_read =
                 matches!(kind, Kind::Parameters | Kind::Gradients | Kind::Reduced | Kind::Partial | Kind::Outgoing);

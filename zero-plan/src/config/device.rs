@@ -1,20 +1,20 @@
-//! What a device asks of a plan: where places may begin, how long mappings are, whether its ops run in streams. Never
-//! decides an order.
+//! What a device requires of a plan: where places may begin, how long mappings are, and whether its ops run in streams.
+//! Never decides an order.
 
 use super::{Config, DeviceKind};
 use crate::lines::{ALIGNMENT, LINE_BYTES, PAGE_BYTES, round_up};
 
-/// The largest alignment that loads of a GPU and its libraries ask for, in bytes.
+/// The largest alignment that a GPU's loads and libraries need, in bytes.
 const SEGMENT_BYTES: usize = 256;
-/// Elements of the narrowest width that fill such a stretch.
+/// The number of elements of the narrowest width in such a segment.
 const SEGMENT_ELEMENTS: usize = SEGMENT_BYTES / 2;
-/// Memory of a GPU is mapped in whole multiples of this.
+/// GPU memory is mapped in multiples of this.
 const GRANULE_BYTES: usize = 2 << 20;
-/// Room in which a library of matrix products may split sums, in bytes.
+/// Workspace in which a library of matrix products may split sums, in bytes.
 const PRODUCT_BYTES: usize = 32 << 20;
 
 impl DeviceKind {
-    /// Bytes of which every place and region begins at a multiple.
+    /// Every place and region begins at a multiple of this many bytes.
     pub const fn line_bytes(self) -> usize {
         match self {
             DeviceKind::Cpu => LINE_BYTES,
@@ -22,7 +22,7 @@ impl DeviceKind {
         }
     }
 
-    /// Elements of which the parts of a flat buffer are whole multiples.
+    /// The parts of a flat buffer are multiples of this many elements.
     pub const fn alignment(self) -> usize {
         match self {
             DeviceKind::Cpu => ALIGNMENT,
@@ -30,7 +30,7 @@ impl DeviceKind {
         }
     }
 
-    /// Bytes of which the mappings of its memory are whole multiples.
+    /// Mappings of its memory are multiples of this many bytes.
     pub const fn page_bytes(self) -> usize {
         match self {
             DeviceKind::Cpu => PAGE_BYTES,
@@ -38,7 +38,7 @@ impl DeviceKind {
         }
     }
 
-    /// Bytes in which its library of matrix products works, besides the workspace of a layer.
+    /// Workspace of its library of matrix products, in bytes, in addition to that of a layer.
     pub const fn product_bytes(self) -> usize {
         match self {
             DeviceKind::Cpu => 0,
@@ -51,20 +51,20 @@ impl DeviceKind {
         matches!(self, DeviceKind::Cpu)
     }
 
-    /// Whether it does the ops of a rank behind the host's back, in [streams](crate::Stream).
+    /// Whether it runs the ops of a rank asynchronously, in [streams](crate::Stream).
     pub const fn has_streams(self) -> bool {
         matches!(self, DeviceKind::Cuda)
     }
 }
 
 impl Config {
-    /// So many bytes, and the rest of the last line.
+    /// This many bytes, rounded up to whole lines.
     pub const fn whole_lines(&self, bytes: usize) -> usize {
         round_up(bytes, self.device.line_bytes())
     }
 
-    /// Whether ops have streams. There a gather copies as soon as its slot is free, and a wait only makes layers wait for that;
-    /// without streams, a wait is what copies.
+    /// Whether ops have streams. With streams, a gather copies as soon as its slot is free, and a wait only makes
+    /// layers wait for that copy; without streams, the wait copies.
     pub const fn has_streams(&self) -> bool {
         self.device.has_streams()
     }
@@ -81,7 +81,7 @@ mod tests {
     use crate::place::{Position, accesses};
     use crate::unit::Unit;
 
-    /// Sizes that are no multiple of anything, numbers of two bytes, and every axis.
+    /// Odd sizes, numbers of two bytes, and every axis.
     #[test]
     fn whatever_a_gpu_touches_begins_on_one_of_its_lines() {
         let mesh = Mesh { pipeline: 2, replica: 3, ..Mesh::of_zero(2) };

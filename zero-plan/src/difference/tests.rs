@@ -48,7 +48,7 @@ fn another_stage_changes_memory_traffic_ops_and_order() {
     assert_eq!((params.first / 4, params.second / 4), (112_640, 28_160));
     let gathered = of(&difference.memory, "gathered parameters");
     assert_eq!((gathered.first, gathered.second), (0, 2 * 4 * 30_720));
-    // Three quarters of all parameters are gathered once, and at stage 3 twice, but for the last unit.
+    // Three quarters of all parameters are gathered once, and at stage 3 twice, except those of the last unit.
     let sent = of(&difference.sent, "zero: parameter all-gather");
     assert_eq!((sent.first, sent.second), (3 * 112_640, 3 * (2 * 112_640 - 10_240)));
     let waits = of(&difference.ops, "release");

@@ -1,4 +1,4 @@
-//! Text: a difference as a person reads it in a review. Only formats, and leaves out what is equal.
+//! Text: a difference as text for a review. Only formats, and leaves out whatever is equal.
 
 use core::fmt;
 
@@ -49,7 +49,7 @@ fn keys(difference: &Difference) -> Vec<String> {
     table.fitted().lines()
 }
 
-/// A table of what differs, and of the total; nothing where nothing differs.
+/// A table of the figures that differ, and the total; one line if none differs.
 fn figures(title: &str, figures: &[Figures], shown: fn(usize) -> String) -> Vec<String> {
     let differs = |it: &&Figures| it.first != it.second;
     if !figures.iter().any(|it| differs(&it)) {

@@ -1,12 +1,13 @@
-//! Stuck: which rank waits for which, where no rank can go on. Only looks.
+//! Stuck: which rank waits for which, if no rank can continue. Only looks.
 
 use super::{ExecutionEvent, ExecutionWorld};
 
-/// Why it did not end: each rank waits for the next; the last one for a rank of the list, or for one that is through.
+/// Why the execution did not end: each rank waits for the next one, and the last for a rank of the list or one that has
+/// ended.
 #[derive(Debug)]
 pub(crate) struct Stuck {
     pub waits: Vec<Wait>,
-    /// Whether the last one waits for one of the list.
+    /// Whether the last rank waits for one of the list.
     pub is_cycle: bool,
 }
 
@@ -22,7 +23,7 @@ pub(crate) struct Wait {
 }
 
 impl ExecutionWorld<'_> {
-    /// Follows waits from rank to rank, from a rank that waits until one comes up again or does not wait.
+    /// Follows waits from rank to rank, from one that waits, until a rank comes up again or does not wait.
     pub(super) fn stuck(&self, first: usize) -> Stuck {
         let mut waits: Vec<Wait> = Vec::new();
         let mut rank = first;
@@ -40,7 +41,7 @@ impl ExecutionWorld<'_> {
         }
     }
 
-    /// A rank that has not done what another waits for, and what that is.
+    /// A rank that another one waits for, and a description of what it has not done.
     fn blame(&self, rank: usize, event: ExecutionEvent) -> (usize, String) {
         match event {
             ExecutionEvent::Begun { scope, nth } | ExecutionEvent::Done { scope, nth } => {
@@ -82,7 +83,7 @@ mod tests {
     use crate::schedule::{Op, Parcel};
     use crate::unit::Unit;
 
-    /// Which rank waits for which in the end, and whether that goes round.
+    /// Which rank waits for which in the end, and whether these form a cycle.
     fn stuck(mesh: Mesh, ops: &[&[Op]]) -> (Vec<String>, bool) {
         let units =
             [0, 1, 2].map(|source| Unit { params: 9, takes: 9, input_bytes: 1, output_bytes: 1, source, ..Unit::NONE });

@@ -1,4 +1,4 @@
-//! DeepSpeed: keys of its configuration, with what means the same here. Facts are from DeepSpeed's documentation and
+//! DeepSpeed: keys of its configuration with their counterparts here. Facts are from DeepSpeed's documentation and
 //! sources; the words are our own.
 
 use super::{Word, WordOrigin};
@@ -12,7 +12,7 @@ const fn word(
     Word { name, also, of: WordOrigin::DeepSpeed, meaning, keys }
 }
 
-/// What is asked for first comes first.
+/// Words that people look up first come first.
 pub(super) const WORDS: &[Word] = &[
     word(
         "zero_optimization",

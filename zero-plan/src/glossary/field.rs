@@ -11,7 +11,7 @@ const fn word(
     Word { name, also, of: WordOrigin::Field, meaning, keys }
 }
 
-/// In the order of the alphabet.
+/// In alphabetical order.
 pub(super) const WORDS: &[Word] = &[
     word(
         "all-gather",

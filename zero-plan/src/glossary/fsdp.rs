@@ -1,5 +1,5 @@
-//! FSDP: names of PyTorch's `FullyShardedDataParallel` and `fully_shard`, and of accelerate's settings for them, with what
-//! means the same here. Facts are from PyTorch's and accelerate's documentation; the words are our own.
+//! FSDP: names of PyTorch's `FullyShardedDataParallel` and `fully_shard`, and of accelerate's settings for them, with
+//! their counterparts here. Facts are from PyTorch's and accelerate's documentation; the words are our own.
 
 use super::{Word, WordOrigin};
 
@@ -12,7 +12,7 @@ const fn word(
     Word { name, also, of: WordOrigin::Fsdp, meaning, keys }
 }
 
-/// What is asked for first comes first.
+/// Words that people look up first come first.
 pub(super) const WORDS: &[Word] = &[
     word(
         "FULL_SHARD",

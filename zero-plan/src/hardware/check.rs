@@ -1,25 +1,25 @@
-//! Check: whether the figures of a hardware file can be. Never knows what a figure is used for.
+//! Check: whether the figures of a hardware file are possible. Never knows what a figure is used for.
 
 use super::{Hardware, MeasuredUnit, Network};
 use crate::diagnostic::Diagnostic;
 use crate::spec::locate;
 
-/// A rate of 10^18 a second, a hundred times what the fastest device of today has.
+/// The highest rate: 10^18 per second, a hundred times that of today's fastest device.
 const RATE_MAX: f64 = 1e18;
-/// The slowest rate that can be meant: a thousand bytes or operations a second.
+/// The lowest plausible rate: a thousand bytes or operations per second.
 const RATE_MIN: f64 = 1e3;
 /// The longest latency, in seconds.
 const LATENCY_MAX: f64 = 10.0;
 /// The most devices of a node, links, and threads.
 const COUNT_MAX: usize = 4096;
-/// The longest that an op of a unit can take, in seconds: eleven days.
+/// The longest time of an op of a unit, in seconds: eleven days.
 const TIME_MAX: f64 = 1e6;
 /// The most tokens of a micro-batch.
 const TOKENS_MAX: usize = 1 << 32;
 /// The least memory of a device, in bytes.
 const MEMORY_MIN: u64 = 1 << 20;
 
-/// Each figure that cannot be, in the order of the type.
+/// Each impossible figure, in the order of the type's fields.
 pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
     let mut checks = Checks { text, problems: Vec::new() };
     let Hardware { device, node, network, measured, .. } = hardware;
@@ -69,7 +69,7 @@ pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
     checks.problems
 }
 
-/// [`problems`] of a file that describes a network alone.
+/// [`problems`] of a file that describes only a network.
 pub(super) fn network_problems(network: &Network, text: &str) -> Vec<Diagnostic> {
     let mut checks = Checks { text, problems: Vec::new() };
     checks.network("", network);

@@ -1,13 +1,13 @@
-//! Measured: what units take, from the times of single ops. Never looks at a clock.
+//! Measured: the times of units, from the times of single ops. Never looks at a clock.
 
 use super::MeasuredUnit;
 use crate::plan::Plan;
 use crate::schedule::Op;
 
-/// The time of each unit of a plan, by the seconds that each op of each rank took in each step. A layer has the mean over
-/// micro-batches and the units that it makes of one step, and then the median of all steps and ranks: where threads take turns
-/// with cores an op is either interrupted or not, and only steps can be compared; of steps, some are disturbed by other programs.
-/// Ranks have all of the model and so many threads.
+/// The time of each unit of a plan, from the seconds that each op of each rank took in each step. A layer's time is the
+/// mean over its units and micro-batches in one step, and then the median over all steps and ranks. If threads take
+/// turns on cores, some ops are interrupted and others are not, so that only whole steps compare; and other programs
+/// disturb some steps. Each rank has the whole model and this many threads.
 pub fn measured_units(
     plan: &Plan,
     threads: usize,
@@ -33,7 +33,8 @@ pub fn measured_units(
     let measured = layers.filter_map(|(position, times)| {
         let it = plan.units.iter().find(|unit| unit.position == position)?;
         let [forward, backward, update] = times.map(median);
-        // A description says how long AdamW's pass over memory takes; Muon's products came on top of it here, so it says nothing.
+        // Descriptions have the time of AdamW's pass over memory. This one also includes Muon's products, so it is left
+        // out.
         let is_orthogonalized = (0..plan.units.len())
             .any(|unit| plan.units[unit].position == position && plan.tables().is_orthogonalized(unit));
         let update = if is_orthogonalized { 0.0 } else { update };
@@ -54,7 +55,7 @@ pub fn measured_units(
     measured.collect()
 }
 
-/// Which of the three times of a unit an op is.
+/// Which of the three times of a unit an op belongs to.
 const fn kind(op: Op) -> Option<usize> {
     match op {
         Op::Forward { .. } => Some(0),
@@ -64,7 +65,7 @@ const fn kind(op: Op) -> Option<usize> {
     }
 }
 
-/// The middle of some times; 0 of none.
+/// The median of these times; 0 if there are none.
 pub fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     match times.len() {
@@ -73,7 +74,7 @@ pub fn median(mut times: Vec<f64>) -> f64 {
     }
 }
 
-/// With four digits, which is more than a measurement has.
+/// Rounded to four digits, which is more than the precision of a measurement.
 pub fn rounded(value: f64) -> f64 {
     if value == 0.0 {
         return 0.0;

@@ -1,5 +1,5 @@
-//! Accelerate: what its settings for FSDP, DeepSpeed and plain data parallelism mean as a spec. Facts are from its sources and
-//! PyTorch's documentation. Never reads text.
+//! Accelerate: the spec that its settings for FSDP, DeepSpeed and plain data parallelism mean. Facts are from its
+//! sources and PyTorch's documentation. Never reads text.
 
 use super::batch::{BatchSizes, contradiction, nodes, ranks};
 use super::deepspeed::{FP16, ZeroSettings};
@@ -9,7 +9,7 @@ use super::{ImportOptions, SettingFate};
 use crate::config::{Precision, Width};
 use crate::diagnostic::Diagnostic;
 
-/// The spec of what `accelerate config` writes.
+/// The spec of a file that `accelerate config` writes.
 pub(super) fn draft(settings: &mut Settings, options: &ImportOptions) -> Result<Draft, Box<Diagnostic>> {
     let kind = settings.word("distributed_type").map(|(kind, _)| kind);
     match kind.as_deref() {
@@ -33,7 +33,7 @@ fn replicated(settings: &mut Settings, is_alone: bool, options: &ImportOptions) 
     Ok(draft)
 }
 
-/// A draft at stage 0 with the ranks and the batch, as far as they are known.
+/// A draft at stage 0, with ranks and batch as far as they are known.
 fn begin(settings: &mut Settings, is_alone: bool, options: &ImportOptions) -> Result<Draft, Box<Diagnostic>> {
     let found = settings.whole("num_processes");
     let ranks = if is_alone && found.is_none() { 1 } else { ranks(found, options)? };
@@ -121,7 +121,7 @@ fn fsdp(settings: &mut Settings, options: &ImportOptions) -> Result<Draft, Box<D
     Ok(draft)
 }
 
-/// What is sharded, and among which ranks.
+/// Takes over what is sharded, and among which ranks.
 fn strategy(settings: &mut Settings, draft: &mut Draft) -> Result<(), Box<Diagnostic>> {
     let version = settings.whole("fsdp_config.fsdp_version").map_or(1, |(version, _)| version);
     let reshard = settings.word("fsdp_config.fsdp_reshard_after_forward");
@@ -159,7 +159,7 @@ fn strategy(settings: &mut Settings, draft: &mut Draft) -> Result<(), Box<Diagno
     Ok(())
 }
 
-/// How far ahead parameters are gathered.
+/// Takes over how far ahead parameters are gathered.
 fn prefetch(settings: &mut Settings, draft: &mut Draft) {
     let paths = ["fsdp_config.fsdp_backward_prefetch", "fsdp_config.fsdp_backward_prefetch_policy"];
     let found = paths.into_iter().find_map(|path| Some((path, settings.word(path)?.0)));
@@ -181,7 +181,7 @@ fn prefetch(settings: &mut Settings, draft: &mut Draft) {
     }
 }
 
-/// Sizes of axes, where a file has them.
+/// Takes over the sizes of axes, if a file has them.
 fn parallelism(settings: &mut Settings, draft: &mut Draft) -> Result<(), Box<Diagnostic>> {
     const PREFIX: &str = "parallelism_config.parallelism_config_";
     let mut size = |name: &str| settings.whole(&format!("{PREFIX}{name}_size"));

@@ -1,4 +1,5 @@
-//! Batch: how many ranks, sequences and micro-batches a configuration and the options mean together. Never makes a spec.
+//! Batch: the numbers of ranks, sequences and micro-batches that a configuration and the options give together. Never
+//! makes a spec.
 
 use std::ops::Range;
 
@@ -8,10 +9,10 @@ use crate::bounds::MICRO_BATCHES_MAX;
 use crate::diagnostic::Diagnostic;
 use crate::spec::RANKS_MAX;
 
-/// A number of the file, with its place.
+/// A number in the file, with its place.
 pub(super) type PlacedNumber = Option<(u64, Range<usize>)>;
 
-/// Z0157: what is said does not fit together.
+/// Z0157: the values contradict one another.
 pub(super) fn contradiction(message: impl Into<String>, at: Option<Range<usize>>, help: &str) -> Box<Diagnostic> {
     let problem = Diagnostic::new("Z0157", "", message).help(help);
     Box::new(match at {
@@ -20,7 +21,7 @@ pub(super) fn contradiction(message: impl Into<String>, at: Option<Range<usize>>
     })
 }
 
-/// All ranks, of the file or the options.
+/// The number of all ranks, from the file or the options.
 pub(super) fn ranks(found: PlacedNumber, options: &ImportOptions) -> Result<u32, Box<Diagnostic>> {
     let help = "give the number of all ranks by `--ranks N`";
     match (found, options.ranks) {
@@ -38,7 +39,7 @@ pub(super) fn ranks(found: PlacedNumber, options: &ImportOptions) -> Result<u32,
     }
 }
 
-/// Nodes of so many ranks, of the file or the options.
+/// The number of nodes of this many ranks, from the file or the options.
 pub(super) fn nodes(
     settings: &mut Settings,
     found: PlacedNumber,
@@ -71,10 +72,10 @@ pub(super) fn nodes(
     }
 }
 
-/// What DeepSpeed calls the batch: any two of three numbers, or all.
+/// DeepSpeed's batch: any two of three numbers, or all.
 #[derive(Debug, Default)]
 pub(super) struct BatchSizes {
-    /// Samples of a step of all ranks.
+    /// Samples of all ranks in a step.
     pub all: PlacedNumber,
     /// Samples of a micro-batch of a rank.
     pub sequences: PlacedNumber,
@@ -83,7 +84,7 @@ pub(super) struct BatchSizes {
 }
 
 impl BatchSizes {
-    /// Takes what the options say in place of what the file leaves out.
+    /// Fills in numbers from the options that the file leaves out.
     pub fn with(mut self, options: &ImportOptions) -> Result<Self, Box<Diagnostic>> {
         let given = [
             (&mut self.sequences, options.sequences, "--sequences"),
@@ -102,7 +103,7 @@ impl BatchSizes {
         Ok(self)
     }
 
-    /// The number of ranks that all three numbers give.
+    /// The number of ranks that follows from all three numbers.
     pub fn ranks(&self) -> PlacedNumber {
         let ((all, at), (sequences, _), (micro_batches, _)) =
             (self.all.clone()?, self.sequences.clone()?, self.micro_batches.clone()?);
@@ -110,8 +111,8 @@ impl BatchSizes {
         all.is_multiple_of(of_rank).then_some((all / of_rank, at))
     }
 
-    /// Sequences of a micro-batch, if they are known, and micro-batches of a step, on so many ranks: by DeepSpeed's rules,
-    /// but a product that does not come out is no other product here.
+    /// Sequences of a micro-batch, if they are known, and micro-batches of a step, on this many ranks. They follow
+    /// DeepSpeed's rules, except that numbers whose product does not come out are an error.
     pub fn of(self, ranks: u32) -> Result<(Option<u32>, u32), Box<Diagnostic>> {
         let (sequences, micro_batches) =
             (self.sequences.map(|(number, _)| number), self.micro_batches.map(|(number, _)| number));

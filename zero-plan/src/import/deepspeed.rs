@@ -1,5 +1,5 @@
-//! DeepSpeed: what its settings mean as a spec. Facts are from its sources: which collectives run when, and in what. Never
-//! reads text.
+//! DeepSpeed: the spec that its settings mean. Facts are from its sources: which collectives run when, and in which
+//! type. Never reads text.
 
 use super::batch::{BatchSizes, PlacedNumber, contradiction, nodes, ranks};
 use super::draft::Draft;
@@ -9,10 +9,10 @@ use super::{ImportOptions, SettingFate};
 use crate::config::{OptimizerKind, Precision, Width};
 use crate::diagnostic::Diagnostic;
 
-/// Elements of a bucket where a file does not say it, and at stage 0 always.
+/// Elements of a bucket at stage 0, and by default at the others.
 const BUCKET_ELEMENTS: u64 = 500_000_000;
 
-/// Settings of ZeRO, wherever they are written.
+/// Settings of ZeRO, from either framework's file.
 #[derive(Debug, Default)]
 pub(super) struct ZeroSettings {
     pub stage: u8,
@@ -20,7 +20,7 @@ pub(super) struct ZeroSettings {
     pub bucket: Option<u64>,
     /// Elements that may be gathered ahead.
     pub prefetch: Option<u64>,
-    /// Ranks of a group that shards among itself.
+    /// Ranks of a group whose members shard among themselves.
     pub group: PlacedNumber,
     pub batch: BatchSizes,
     pub precision: Precision,
@@ -63,7 +63,7 @@ pub(super) fn draft(settings: &mut Settings, options: &ImportOptions) -> Result<
 }
 
 impl ZeroSettings {
-    /// The spec. The file may say how many ranks and nodes there are.
+    /// The spec. The file may give the numbers of ranks and nodes.
     pub fn draft(
         self,
         settings: &mut Settings,
@@ -92,7 +92,7 @@ impl ZeroSettings {
         draft.prefetch = u32::from(self.prefetch != Some(0));
         let elements = if self.stage == 0 { BUCKET_ELEMENTS } else { self.bucket.unwrap_or(BUCKET_ELEMENTS) };
         draft.bucket_bytes = elements * draft.precision.reduce.bytes() as u64;
-        // At stages 2 and 3 gradients are reduced in every micro-batch; below, at the boundary of accumulation.
+        // At stages 2 and 3, gradients are reduced in every micro-batch; below, at the end of accumulation.
         draft.reduces_once = self.stage < 2;
         (draft.sequences, draft.micro_batches) = (sequences, micro_batches);
         draft.note_missing(settings);
@@ -100,7 +100,7 @@ impl ZeroSettings {
     }
 }
 
-/// Notes which settings are left to a script, and what applies until they have a value.
+/// Notes the settings that are left to a script, and what applies until they have a value.
 fn note_auto(settings: &mut Settings) {
     for (path, until) in [
         ("train_batch_size", "`--ranks`, `--sequences` and `--micro-batches` give it"),
@@ -120,7 +120,7 @@ fn note_auto(settings: &mut Settings) {
     }
 }
 
-/// Muon is a key of a spec. For any other name there is AdamW.
+/// Muon has a value in a spec. AdamW replaces any other optimizer.
 fn optimizer(settings: &mut Settings) -> OptimizerKind {
     match settings.word("optimizer.type") {
         Some((name, _)) if name == "MUON" => OptimizerKind::Muon,
@@ -132,7 +132,7 @@ fn optimizer(settings: &mut Settings) -> OptimizerKind {
     }
 }
 
-/// What `bf16`, `fp16` and the types of gradients mean.
+/// The widths that `bf16`, `fp16` and the types of gradients mean.
 fn precision(settings: &mut Settings) -> Result<Precision, Box<Diagnostic>> {
     let is_bf16 = ["bf16.enabled", "bfloat16.enabled"].into_iter().any(|path| settings.is_set(path));
     let is_fp16 = settings.is_set("fp16.enabled");
@@ -161,7 +161,7 @@ fn precision(settings: &mut Settings) -> Result<Precision, Box<Diagnostic>> {
     })
 }
 
-/// Why there is BF16 in place of half precision.
+/// Why BF16 replaces half precision.
 pub(super) const FP16: &str = "BF16, which takes as many bytes and needs no scaled loss";
 
 /// The type that a setting names.

@@ -1,5 +1,5 @@
-//! Document: JSON or YAML as a tree whose keys and values know their place. JSON is YAML, so one parser reads both. Never
-//! knows what a key means.
+//! Document: JSON or YAML as a tree whose keys and values have places. JSON is YAML, so one parser reads both. Never
+//! knows the meaning of a key.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 
 use crate::diagnostic::{Diagnostic, offset};
 
-/// How deep values may lie in one another.
+/// The deepest nesting of values.
 const DEPTH_MAX: usize = 32;
 
-/// A value, and where it stands: a range of bytes.
+/// A value, and its place: a range of bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct DocumentNode {
     pub at: Range<usize>,
@@ -36,7 +36,7 @@ pub(super) struct DocumentEntry {
 }
 
 impl DocumentNode {
-    /// What is in a map; nothing in anything else.
+    /// The entries of a map; none for any other value.
     pub fn entries(&self) -> &[DocumentEntry] {
         match &self.value {
             DocumentValue::Map(entries) => entries,
@@ -45,7 +45,7 @@ impl DocumentNode {
     }
 }
 
-/// Reads the one document of a text, which is a map.
+/// Reads the only document of a text, which must be a map.
 pub(super) fn read(text: &str) -> Result<DocumentNode, Box<Diagnostic>> {
     if text.trim_start().starts_with('{') {
         serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| {
@@ -65,13 +65,13 @@ pub(super) fn read(text: &str) -> Result<DocumentNode, Box<Diagnostic>> {
 fn wrong(text: &str, at: usize, what: &str, why: &str) -> Box<Diagnostic> {
     let at = text.floor_char_boundary(at.min(text.len()));
     let width = text[at..].chars().next().map_or(0, char::len_utf8);
-    // A parser names the place in its own words, which the picture shows.
+    // The parser's message ends with the place, which the diagnostic shows by itself.
     let why = why.split(" at line ").next().unwrap_or(why);
     let problem = Diagnostic::new("Z0154", "", format!("{what}: {why}")).at(at..at + width, "reading stops here");
     Box::new(problem.help("DeepSpeed's JSON is read, and the YAML that `accelerate config` writes"))
 }
 
-/// Byte offsets of characters, as the parser counts characters.
+/// Byte offsets of characters, because the parser counts characters.
 struct CharacterOffsets(Vec<usize>);
 
 impl CharacterOffsets {
@@ -144,7 +144,7 @@ impl DocumentReader {
         Ok(())
     }
 
-    /// Puts a value that has ended where it belongs.
+    /// Puts a complete value into the list or map that it belongs to.
     fn put(&mut self, text: &str, node: DocumentNode) -> Result<(), Box<Diagnostic>> {
         match self.open.last_mut().map(|open| &mut open.holds) {
             None => self.root = Some(node),

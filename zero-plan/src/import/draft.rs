@@ -1,5 +1,5 @@
-//! Draft: what a configuration decided of a spec, and its text. Keys that have no effect are left out. Never reads a
-//! configuration.
+//! Draft: the parts of a spec that a configuration decided, and the spec's text without keys that have no effect. Never
+//! reads a configuration.
 
 use core::fmt;
 
@@ -22,7 +22,7 @@ pub(super) struct Draft {
     /// Whether gathered parameters are kept until the end of a step.
     pub gathers_once: bool,
     pub bucket_bytes: u64,
-    /// Whether gradients are held, and reduced once a step.
+    /// Whether gradients are held and reduced once a step.
     pub reduces_once: bool,
     pub sequences: Option<u32>,
     pub length: Option<u32>,
@@ -34,7 +34,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Data parallelism at `stage` over so many ranks, of which nothing else is known.
+    /// Data parallelism at `stage` over `zero` ranks, with defaults for everything else.
     pub fn new(stage: u8, zero: u32, nodes: u32, options: &ImportOptions) -> Self {
         Self {
             model: options.model.clone(),
@@ -57,7 +57,7 @@ impl Draft {
         }
     }
 
-    /// Notes what nobody has said.
+    /// Notes the values that neither the file nor the options give.
     pub fn note_missing(&mut self, settings: &mut Settings) {
         // Only Accelerate has a setting for it.
         if settings.is_set("use_cpu") || settings.word("distributed_type").is_some_and(|(kind, _)| kind == "MULTI_CPU")

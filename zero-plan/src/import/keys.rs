@@ -1,5 +1,5 @@
-//! Keys: what DeepSpeed and accelerate call their settings, one row each: what a value may be, and what becomes of it. Names
-//! are from their documentation and sources; the reasons are our own. Never reads a value.
+//! Keys: the settings of DeepSpeed and accelerate, one row each: which values a setting may have, and what becomes of
+//! it. Names are from their documentation and sources; the reasons are our own. Never reads a value.
 
 mod accelerate;
 mod deepspeed;
@@ -7,13 +7,13 @@ mod deepspeed;
 /// A key of a configuration.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyRow {
-    /// Where it is, as a dotted path.
+    /// Its dotted path.
     pub path: &'static str,
     pub expects: Expects,
     pub meaning: Meaning,
 }
 
-/// What may stand there; `"auto"` and nothing may everywhere.
+/// The values of a key. An empty value is allowed for every key, and `"auto"` for every key that is not a section.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Expects {
     /// Keys with rows of their own.
@@ -23,24 +23,24 @@ pub(super) enum Expects {
     /// A number of ranks; 0 and -1 stand for none.
     Group,
     Flag,
-    /// A word of many.
+    /// Any word.
     Name,
     /// One of these, in any case.
     Word(&'static [&'static str]),
-    /// Whatever the framework takes.
+    /// Any value that the framework accepts.
     Anything,
 }
 
-/// What becomes of it.
+/// What becomes of a setting.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Meaning {
     /// It is part of the spec.
     Used,
-    /// Nothing in a spec means the same, for this reason. Where it is turned off, nothing is lost.
+    /// Nothing in a spec means the same, for this reason. If it is turned off, nothing is lost.
     Lost(&'static str),
-    /// Here it is always so; anything else has no counterpart, for this reason.
+    /// Here it always has this value. The other value has no counterpart, for this reason.
     Always(bool, &'static str),
-    /// It shapes neither memory nor order, so it is said when the binary starts.
+    /// It shapes neither memory nor order, so it is an argument of the binary.
     Argument(&'static str),
 }
 
@@ -68,7 +68,7 @@ const LAUNCHING: Meaning =
 const LOADING: Meaning = Lost("a rank makes, reads and writes only what it stores, without a switch");
 const DATA: Meaning = Lost("what is trained on is told to the binary by `--data`");
 const OF_THE_OPTIMIZER: Meaning = Argument(ARGUMENTS_OF_THE_OPTIMIZER);
-/// What is an argument of the binary, and what is not.
+/// The optimizer's settings: which are arguments of the binary, and which are not.
 pub(super) const ARGUMENTS_OF_THE_OPTIMIZER: &str =
     "`--lr`, `--beta1`, `--beta2`, `--momentum`, `--epsilon`, `--weight-decay`; the optimizer is AdamW, or Muon";
 const CLIPPING: Meaning = Argument("`--clip NORM`; 1 by default, and 0 turns it off");

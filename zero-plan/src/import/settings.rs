@@ -1,4 +1,4 @@
-//! Settings: the keys of a configuration that are known, with their values, and notes on those that a spec cannot say. Never
+//! Settings: the known keys of a configuration with their values, and notes on those that a spec cannot express. Never
 //! makes a spec.
 
 use std::ops::Range;
@@ -9,14 +9,14 @@ use super::{Note, SettingFate};
 use crate::diagnostic::{Diagnostic, closest};
 use crate::spec::RANKS_MAX;
 
-/// What is given for one key.
+/// The value of one key.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Setting {
     /// The key, as a dotted path.
     pub path: &'static str,
     /// Its value.
     pub value: SettingValue,
-    /// Where the value stands.
+    /// The place of the value.
     pub at: Range<usize>,
 }
 
@@ -27,11 +27,11 @@ pub(super) enum SettingValue {
     Whole(u64),
     Flag(bool),
     Word(String),
-    /// Something whose value makes no difference.
+    /// A value that makes no difference.
     Anything,
 }
 
-/// What a configuration says.
+/// The settings of a configuration.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     given: Vec<Setting>,
@@ -39,7 +39,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Reads the keys of a map, as `rows` know them.
+    /// Reads the keys of a map according to `rows`.
     ///
     /// # Errors
     /// Z0155 for each unknown key, Z0156 for each value that its key cannot have.
@@ -80,12 +80,12 @@ impl Settings {
         }
     }
 
-    /// What is given for a key; none too where that is `"auto"`, which is noted.
+    /// The setting of a key; `None` also if its value is `"auto"`.
     pub fn get(&mut self, path: &str) -> Option<Setting> {
         self.given.iter().find(|setting| setting.path == path && setting.value != SettingValue::Auto).cloned()
     }
 
-    /// Whether a key is given, and its value left to a script.
+    /// Whether a key is given, but its value is left to a script.
     pub fn is_auto(&self, path: &str) -> bool {
         self.given.iter().any(|setting| setting.path == path && setting.value == SettingValue::Auto)
     }
@@ -111,7 +111,7 @@ impl Settings {
         }
     }
 
-    /// Notes how a setting was taken; settings with one reason share a note.
+    /// Notes what became of a setting. Settings with the same fate and reason share a note.
     pub fn note(&mut self, taken: SettingFate, setting: &str, reason: impl Into<String>) {
         let reason = reason.into();
         match self.notes.iter_mut().find(|note| note.taken == taken && note.reason == reason) {
@@ -120,7 +120,7 @@ impl Settings {
         }
     }
 
-    /// All notes, by how settings were taken.
+    /// All notes, ordered by fate.
     pub fn notes(mut self) -> Vec<Note> {
         self.notes.sort_by_key(|note| note.taken);
         self.notes
@@ -135,7 +135,7 @@ pub(super) fn wrong(path: &str, at: Range<usize>, expected: &str) -> Diagnostic 
     Diagnostic::new("Z0156", path, message).at(at, format!("expected {expected}"))
 }
 
-/// Z0155: a key that the framework does not have, as far as it is known here.
+/// Z0155: a key that the framework is not known to have.
 fn unknown(entry: &DocumentEntry, section: &str, rows: &'static [KeyRow]) -> Diagnostic {
     let within = |row: &KeyRow| row.path.rsplit_once('.').unwrap_or(("", row.path));
     let here = rows.iter().map(within).filter(|(around, _)| *around == section).map(|(_, key)| key);
@@ -168,7 +168,7 @@ fn is_off(node: &DocumentNode) -> bool {
 }
 
 impl Expects {
-    /// The value, if it is one that is expected.
+    /// The value, if it is an expected one.
     fn read(self, value: &DocumentValue) -> Option<SettingValue> {
         match (self, value) {
             (Self::Anything, _) => Some(SettingValue::Anything),
@@ -188,7 +188,7 @@ impl Expects {
             (Self::Word(words), value) => {
                 let word = match value {
                     DocumentValue::Text(text) => text.clone(),
-                    // YAML takes words for numbers and flags where they have no quotes: `mixed_precision: no`.
+                    // YAML reads unquoted words as numbers and flags: `mixed_precision: no`.
                     DocumentValue::Number(number) => number.to_string(),
                     DocumentValue::Flag(flag) => flag.to_string(),
                     _ => return None,

@@ -16,7 +16,7 @@ fn imported(text: &str, options: &ImportOptions) -> ImportedSpec {
     import(text, options).unwrap_or_else(|problems| panic!("{text}: {problems:#?}"))
 }
 
-/// The one mistake of a configuration: its code, its place and its message.
+/// The only mistake of a configuration: its code, its place, its message and its label.
 fn refused(text: &str, options: &ImportOptions) -> (&'static str, Option<(usize, usize)>, String, String) {
     let problems = import(text, options).expect_err(text);
     assert_eq!(problems.len(), 1, "{text}: {problems:#?}");
@@ -24,7 +24,7 @@ fn refused(text: &str, options: &ImportOptions) -> (&'static str, Option<(usize,
     (problems[0].code, at, problems[0].message.clone(), problems[0].label.clone())
 }
 
-/// What all of the configurations below have in common.
+/// The common part of all configurations below.
 fn base(zero: usize, stage: u8) -> Config {
     let mesh = crate::mesh::Mesh { zero, ..crate::mesh::Mesh::of_zero(zero) };
     Config {

@@ -1,28 +1,29 @@
-//! Decoding: what a pipeline stage needs of its region of activations while it decodes. No activations are kept then, so
-//! units take turns with what they save and give, and behind that lie their caches. Never knows what a layer caches.
+//! Decoding: how a pipeline stage uses its region of activations while it decodes. No activations are kept then, so
+//! units take turns with the places for saved values and outputs, and their caches follow. Never knows what a layer
+//! caches.
 
 use serde::Serialize;
 
 use super::{Placement, Tables, max};
 use crate::unit::caches;
 
-/// The parts of the region of activations in a decoding walk, one behind the other. All are 0 in a model whose layers cache
-/// nothing: there it has the places of an evaluation.
+/// The parts of the region of activations in a decoding walk, one after the other. All are 0 in a model whose layers
+/// cache nothing, which decodes with the places of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Decoding {
-    /// What one unit saves: at the start of the region.
+    /// The values that one unit saves, at the start of the region.
     pub saved_bytes: usize,
-    /// What enters a unit, or leaves it: two of these lie behind what is saved, and units take turns with them.
+    /// One input or output of a unit. Two of these follow the saved values, and units take turns with them.
     pub boundary_bytes: usize,
-    /// The caches of all units of the pipeline stage, behind these.
+    /// The caches of all units of the pipeline stage, which follow.
     pub caches_bytes: usize,
 }
 
 impl Decoding {
-    /// Of a model that caches nothing.
+    /// The parts in a model that caches nothing.
     pub(crate) const NONE: Self = Self { saved_bytes: 0, boundary_bytes: 0, caches_bytes: 0 };
 
-    /// That of pipeline stage `pipeline`. Needs the units and chunks of `tables`, nothing else.
+    /// The parts on pipeline stage `pipeline`. Reads only the units and chunks of `tables`.
     pub(super) const fn of(tables: &Tables, pipeline: usize) -> Self {
         let mut decoding = Self::NONE;
         if !caches(tables.units) {
@@ -33,7 +34,7 @@ impl Decoding {
             let mut i = tables.chunks[chunk].first;
             while i < tables.chunks[chunk].end {
                 let unit = &tables.units[i];
-                // Of the head only its input counts: it is not run, but asked what it predicts.
+                // Only the input of the head counts, because it does not run forward: it is asked for its prediction.
                 let is_head = i + 1 == tables.units.len();
                 let (saved, output) = if is_head { (0, 0) } else { (unit.saved_bytes, unit.output_bytes) };
                 let boundary = tables.config.whole_lines(max(unit.input_bytes, output));
@@ -47,12 +48,12 @@ impl Decoding {
         decoding
     }
 
-    /// Where in the region the caches begin.
+    /// The start of the caches in the region.
     pub const fn caches_start(&self) -> usize {
         self.saved_bytes + 2 * self.boundary_bytes
     }
 
-    /// Bytes of the region that it takes.
+    /// The bytes that decoding takes of the region.
     pub const fn bytes(&self) -> usize {
         self.caches_start() + self.caches_bytes
     }

@@ -1,11 +1,11 @@
-//! Inbox: the room that terms of sums take where they arrive from ranks that cannot be reached.
+//! Inbox: the room for terms of sums that arrive from ranks whose memory cannot be read.
 
 use super::Tables;
 use crate::config::{Config, Width};
 use crate::mesh::Axis;
 
-/// Bytes of the terms of a rank's part of so many gradients along an axis: of each rank, or sums of each host. None where ranks
-/// along it read one another's terms where these lie.
+/// Bytes of the terms that a rank gets along an axis for its part of this many gradients: one term per rank, or the
+/// sums of each host. 0 if ranks along the axis read one another's terms in place.
 pub(crate) const fn terms_bytes(config: &Config, axis: Axis, elements: usize) -> usize {
     let part = elements / config.mesh.summed_parts(axis);
     if !config.has_carried_along(axis) {
@@ -30,7 +30,7 @@ pub(crate) const fn tied_bytes(tables: &Tables, pipeline: usize) -> usize {
     }
 }
 
-/// Bytes of all that is added up on a pipeline stage, with terms of a bucket of so many gradients.
+/// Bytes of everything that arrives on a pipeline stage to be added up, for a bucket of this many gradients.
 pub(crate) const fn arriving_bytes(tables: &Tables, pipeline: usize, elements: usize) -> usize {
     let config = tables.config;
     let terms = terms_bytes(config, Axis::Zero, elements) + terms_bytes(config, Axis::Replica, elements);

@@ -1,4 +1,4 @@
-//! Memory: the arena of a rank as regions at constant offsets, and which of them peers can reach.
+//! Memory: the arena of a rank as regions at constant offsets, and which of them peers can read.
 
 use serde::{Serialize, Serializer};
 
@@ -6,18 +6,18 @@ use super::{Decoding, RegionSizes, Tables};
 use crate::config::{Config, Gather, Width};
 use crate::mesh::Axis;
 
-/// What a region of the arena holds.
+/// The contents of a region of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Kind {
     /// Parameters: all of the pipeline stage, or the rank's shard of each unit.
     Parameters,
-    /// Slots for parameters that are gathered, or converted to be computed with.
+    /// Slots for parameters that are gathered, or converted for computation.
     Gathered,
     /// Gradients of this rank's own micro-batches: of every unit, or of the buckets in flight.
     Gradients,
     /// Gradients of the unit in backward, before they are narrowed.
     UnitGradients,
-    /// The rank's shard of the gradients, summed over its replica, of the buckets in flight.
+    /// The rank's shard of the gradients of the buckets in flight, summed over its replica.
     Partial,
     /// The rank's shard of the gradients, summed over ranks and micro-batches.
     Reduced,
@@ -27,10 +27,10 @@ pub enum Kind {
     Optimizer,
     /// A copy of what the rank writes to a checkpoint.
     Snapshot,
-    /// Inputs and outputs of the units, and what they save for backward, of the micro-batches in flight. While a sequence is
-    /// decoded, what units work on and the caches of its earlier tokens.
+    /// For the micro-batches in flight, inputs and outputs of the units and the values that they save for backward.
+    /// During decoding, the inputs, outputs and saved values of units, and the caches of earlier tokens.
     Activations,
-    /// What a recomputed unit saves, from its second forward to its backward.
+    /// The values that a recomputed unit saves, from its second forward to its backward.
     Recomputed,
     /// Gradients of the activations on both sides of the unit in backward.
     ActivationGradients,
@@ -38,9 +38,9 @@ pub enum Kind {
     Outgoing,
     /// Scratch of one call.
     Workspace,
-    /// Sums over the ranks of a host, on their way to others.
+    /// Sums over the ranks of a host, on their way to other hosts.
     Subtotals,
-    /// What was carried here from other ranks and is summed or converted from here.
+    /// Bytes carried here from other ranks, to be summed or converted.
     Inbox,
 }
 
@@ -87,7 +87,7 @@ impl Kind {
         }
     }
 
-    /// The width of its numbers; none where numbers of several widths lie side by side.
+    /// The width of its numbers; `None` if it holds numbers of several widths.
     pub const fn width(self, config: &Config) -> Option<Width> {
         match self {
             Kind::Parameters => Some(config.precision.params),
@@ -101,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of so many elements of it, or of so many bytes where it has no one width.
+    /// Bytes of `len` elements; `len` itself if it has no single width.
     pub const fn bytes(self, config: &Config, len: usize) -> usize {
         match self.width(config) {
             Some(width) => len * width.bytes(),
@@ -110,27 +110,27 @@ impl Kind {
     }
 }
 
-/// Which mapping a region lies in.
+/// The mapping that a region lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Home {
     /// The rank's own memory.
     Private,
     /// The rank's part of the memory that its peers can read.
     Shared,
-    /// The memory that ranks along `zero` have in common: their shards lie contiguous in it, unit by unit.
+    /// Memory that ranks along `zero` have in common, in which their shards lie contiguous, unit by unit.
     Common,
 }
 
 /// A part of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Region {
-    /// What it holds.
+    /// Its contents.
     pub kind: Kind,
-    /// Where it lies.
+    /// The mapping that it lies in.
     pub home: Home,
     /// Start within its home.
     pub offset_bytes: usize,
-    /// The rank's share.
+    /// The rank's share, in bytes.
     pub bytes: usize,
 }
 
@@ -144,7 +144,7 @@ pub struct Memory {
     pub private_bytes: usize,
     /// Bytes of this rank's [`Home::Shared`].
     pub shared_bytes: usize,
-    /// Bytes of [`Home::Common`], of all ranks together that have it in common.
+    /// Bytes of [`Home::Common`], of all ranks that have it in common together.
     pub common_bytes: usize,
     /// Elements of one slot for gathered parameters.
     pub gathered_slot: usize,
@@ -155,14 +155,14 @@ pub struct Memory {
     pub activation_slot_bytes: usize,
     /// The region of activations in a decoding walk.
     pub decoding: Decoding,
-    /// Bytes of one slot for activations that leave; those for gradients of activations lie behind all of these.
+    /// Bytes of one slot for outgoing activations. The slots for gradients of activations follow these.
     pub outgoing_slot_bytes: usize,
-    /// Bytes of one slot for gradients of activations that leave.
+    /// Bytes of one slot for outgoing gradients of activations.
     pub returning_slot_bytes: usize,
 }
 
 impl Memory {
-    /// Nothing: what a table holds before it is filled.
+    /// An empty arena, for a table that is not yet filled.
     pub(crate) const NONE: Self = Self {
         regions: [Region { kind: Kind::Parameters, home: Home::Private, offset_bytes: 0, bytes: 0 }; Kind::ALL.len()],
         private_bytes: 0,
@@ -176,7 +176,7 @@ impl Memory {
         returning_slot_bytes: 0,
     };
 
-    /// The arena of a rank of pipeline stage `pipeline`. Needs the units and chunks of `tables`, nothing else.
+    /// The arena of a rank of pipeline stage `pipeline`. Reads only the units and chunks of `tables`.
     pub const fn of(tables: &Tables, pipeline: usize) -> Self {
         let sizes = RegionSizes::of(tables, pipeline);
         let mut memory = Memory {
@@ -213,7 +213,7 @@ impl Memory {
         self.regions[kind as usize]
     }
 
-    /// Bytes of one rank's arena, its share of what ranks hold in common included.
+    /// Bytes of one rank's arena, including its share of common memory.
     pub const fn bytes_per_rank(&self) -> usize {
         let (mut bytes, mut i) = (0, 0);
         while i < self.regions.len() {
@@ -224,13 +224,14 @@ impl Memory {
     }
 }
 
-/// Regions as they are written and hashed: a plan that carries nothing keeps the hash it had before plans could.
+/// Serializes regions, without empty ones of the kinds that only carrying needs: plans that carry nothing keep their
+/// old hash.
 fn without_what_is_empty<S: Serializer>(regions: &[Region], serializer: S) -> Result<S::Ok, S::Error> {
     let is_there = |region: &&Region| !matches!(region.kind, Kind::Subtotals | Kind::Inbox) || region.bytes > 0;
     serializer.collect_seq(regions.iter().filter(is_there))
 }
 
-/// What only one rank reads is private to it; what peers read must lie where they can.
+/// The home of a region: private if only its rank reads it, otherwise where peers can read it.
 const fn home(tables: &Tables, kind: Kind) -> Home {
     let config = tables.config;
     let mesh = &config.mesh;
@@ -245,17 +246,17 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
             Gather::Mapped => return Home::Common,
             Gather::Copied => true,
         },
-        // Peers read this rank's updated shard out of its replica.
+        // Peers read this rank's updated shard from its replica.
         Kind::Parameters => config.shards_optimizer() && mesh.zero > 1 || is_mirrored,
         Kind::Gradients => mesh.zero > 1 || config.reduces_in_place() && (mesh.replica > 1 || is_mirrored),
         Kind::Partial => true,
-        // Peers read reduced parts: the second half of an all-reduce, or the directions that took their place.
+        // Peers read reduced parts: the second half of an all-reduce, or the directions that replaced them.
         Kind::Reduced => {
             let is_spread = !config.shards_optimizer() || config.spreads_directions(Axis::Zero);
             is_spread && mesh.zero > 1 || mesh.replica > 1 || is_mirrored
         }
         Kind::Outgoing => true,
-        // Mates convert what one of them has taken for the host.
+        // Mates convert the parameters that one of them has taken for the host.
         Kind::Inbox => config.shares_gathers() && config.converts_gathers(),
         _ => false,
     };

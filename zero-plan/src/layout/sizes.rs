@@ -1,5 +1,5 @@
-//! Sizes: the sums and maxima over the units of a pipeline stage that region sizes come from: of parameters and
-//! gradients in elements, of activations in bytes.
+//! Sizes: the sums and maxima over the units of a pipeline stage that determine the sizes of regions: parameters and
+//! gradients in elements, activations in bytes.
 
 use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, arriving_bytes, entering_bytes, max, min};
 use crate::mesh::Axis;
@@ -21,7 +21,7 @@ pub(super) struct RegionSizes {
     /// One slot for the activations of one chunk of one micro-batch.
     pub(super) activation_slot_bytes: usize,
     activation_slots: usize,
-    /// The same region while a sequence is decoded.
+    /// The region of activations during decoding.
     pub(super) decoding: Decoding,
     recomputed_bytes_max: usize,
     boundary_bytes_max: usize,
@@ -82,7 +82,7 @@ impl RegionSizes {
         }
     }
 
-    /// Adds a unit; gives the bytes that it takes of a slot for activations.
+    /// Adds a unit, and returns the bytes that it takes of a slot for activations.
     const fn add_unit(&mut self, tables: &Tables, i: usize) -> usize {
         let unit = &tables.units[i];
         let padded = tables.padded(i);
@@ -118,20 +118,20 @@ impl RegionSizes {
         kept
     }
 
-    /// Slots for gathered or converted parameters: for the unit in use, and those that are gathered ahead.
+    /// Slots for gathered or converted parameters: one for the unit in use, and those gathered ahead.
     const fn slots(&self, tables: &Tables) -> usize {
         let ahead = if tables.config.shards_parameters() { tables.config.prefetch } else { 0 };
-        // No more slots than units: a unit is never gathered twice at one time.
+        // There are no more slots than units, because a unit is never gathered twice at one time.
         min(ahead.saturating_add(1), self.holders)
     }
 
-    /// All slots together: those that uses take turns with, or one for each unit.
+    /// All slots together: those that units take turns with, or one for each unit.
     const fn gathered(&self, tables: &Tables) -> usize {
         if tables.config.holds_parameters() { self.held } else { self.slots(tables) * self.flat_max }
     }
 
-    /// Room for what is added up here, and behind it for the shards of units that are converted when they are gathered, slot by
-    /// slot.
+    /// Room for the terms that are added up here, and after it, slot by slot, for the shards of units that gathers
+    /// convert.
     const fn inbox_bytes(&self, tables: &Tables) -> usize {
         let config = tables.config;
         let shards =
@@ -139,7 +139,7 @@ impl RegionSizes {
         arriving_bytes(tables, self.pipeline, self.bucket_max) + shards * config.precision.params.bytes()
     }
 
-    /// The length of a region, of which [`Kind::bytes`] gives the bytes.
+    /// The length of a region, which [`Kind::bytes`] turns into bytes.
     pub(super) const fn len(&self, tables: &Tables, kind: Kind) -> usize {
         let config = tables.config;
         let zero = config.mesh.zero;
@@ -179,8 +179,9 @@ impl RegionSizes {
     }
 }
 
-/// Inputs and targets of a micro-batch come together; on a pipeline stage that needs only one of them, the other is left in
-/// the workspace. Inputs that are not stored as they are given lie there too, until they have been converted.
+/// Room in the workspace for a part of a batch. The inputs and targets of a micro-batch come together, so on a pipeline
+/// stage that needs only one of them, the other is left there. Inputs that are converted for storage lie there until
+/// then.
 const fn spare_batch_bytes(tables: &Tables, pipeline: usize) -> usize {
     let (first, last) = (&tables.units[0], &tables.units[tables.units.len() - 1]);
     let staged = if pipeline == 0 { tables.config.whole_lines(first.given_bytes) } else { 0 };

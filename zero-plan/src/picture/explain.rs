@@ -1,5 +1,4 @@
-//! Explain: what an op does, in a title and in a sentence, and which key of the spec decides that it is there. Never decides
-//! an order.
+//! Explain: a title and a sentence about an op, and the key of the spec that decides it. Never decides an order.
 
 use crate::config::{Config, Gather};
 use crate::mesh::Axis;
@@ -7,8 +6,8 @@ use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 
 impl Op {
-    /// What it does and why, as a sentence in which `{unit}`, `{bucket}`, `{micro_batch}`, `{round}` and `{slot}` stand for
-    /// those of the op.
+    /// A sentence that says what the op does and why; `{unit}`, `{bucket}`, `{micro_batch}`, `{round}` and `{slot}` in
+    /// it stand for those of the op.
     pub const fn sentence(self, config: &Config) -> &'static str {
         match self {
             Op::Gather { .. } if !config.shards_parameters() => {
@@ -83,7 +82,7 @@ impl Op {
         }
     }
 
-    /// The path of the key of a spec that decides whether, when or how it is done.
+    /// The path of the key of a spec that decides whether, when or how the op is done.
     pub const fn decided_by(self, config: &Config) -> &'static str {
         match self {
             Op::Gather { .. } | Op::Wait { .. } if !config.shards_parameters() => "zero.stage",
@@ -139,7 +138,7 @@ const fn sent(parcel: Parcel) -> &'static str {
 }
 
 impl Plan<'_> {
-    /// What an op does and to what, in a few words that are the same for all micro-batches, such as `forward blocks[2]`.
+    /// A title of an op and its subject, which is the same for all micro-batches, such as `forward blocks[2]`.
     pub fn title(&self, op: Op) -> String {
         let subject = match (op, op.unit(), op.bucket()) {
             (Op::Receive { parcel, .. } | Op::Send { parcel, .. } | Op::Clear { parcel }, ..) => {
@@ -152,7 +151,7 @@ impl Plan<'_> {
         format!("{} {subject}", op.name())
     }
 
-    /// The sentence of an op, with what it is about filled in.
+    /// The sentence of an op, with its details filled in.
     pub fn explain(&self, op: Op) -> String {
         let mut sentence = op.sentence(&self.config).to_owned();
         let unit = op.unit().map(|unit| self.units[unit].to_string());
@@ -182,7 +181,7 @@ mod tests {
     use crate::spec::KEYS;
     use crate::unit::{Matrices, Unit};
 
-    /// Plans that have every kind of op between them.
+    /// Plans that together have every kind of op.
     fn plans() -> Vec<PlanBuf> {
         let mesh = Mesh { replica: 2, pipeline: 2, ..Mesh::of_zero(2) };
         let config = Config { mesh, micro_batches: 4, recompute: Recompute::Every(2), ..Config::PLAIN };

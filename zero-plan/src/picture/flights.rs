@@ -1,5 +1,5 @@
-//! Flights: what travels, from when to when, in tracks in which nothing overlaps. Where a machine is known these are transfers
-//! over its links; otherwise they last from the op that starts something to the one that has waited for it.
+//! Flights: transfers with their start and end, in tracks without overlaps. If a machine is known, they are transfers
+//! over its links; otherwise they last from the op that starts something to the op that has waited for it.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::schedule::{Op, Parcel};
 use crate::simulate::{Lane, Timeline};
 use crate::traffic::Traffic;
 
-/// What a pipeline stage's ranks send, a column for each property.
+/// The transfers of a pipeline stage's ranks, with a column for each property.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Flights {
     /// Number of the op that starts it.
@@ -20,17 +20,17 @@ pub struct Flights {
     pub class: Vec<Class>,
     /// When it starts.
     pub start: Vec<u64>,
-    /// When it is there.
+    /// When it has arrived.
     pub end: Vec<u64>,
     /// The track within its class.
     pub track: Vec<usize>,
     /// Bytes that a rank sends.
     pub bytes: Vec<usize>,
-    /// The link that it goes over, where that is known.
+    /// The link that it goes over, if that is known.
     pub link: Vec<&'static str>,
 }
 
-/// The most tracks of a class: what overlaps more is drawn over one another in the last.
+/// The most tracks of a class. If more flights overlap, the rest are drawn over one another in the last track.
 const TRACKS_MAX: usize = 4;
 
 impl Flights {
@@ -72,7 +72,7 @@ struct Flight {
     link: &'static str,
 }
 
-/// What goes over links.
+/// The transfers over links.
 fn transfers(plan: &Plan, pipeline: usize, lane: &Lane) -> Vec<Flight> {
     let flight = |transfer: &crate::simulate::Transfer| Flight {
         op: transfer.op,
@@ -85,7 +85,7 @@ fn transfers(plan: &Plan, pipeline: usize, lane: &Lane) -> Vec<Flight> {
     lane.transfers.iter().map(flight).collect()
 }
 
-/// From each op that starts something to the one that ends it.
+/// Flights from each op that starts something to the op that ends it.
 fn waits(plan: &Plan, pipeline: usize, timeline: &Timeline) -> Vec<Flight> {
     let ops = plan.pipeline_stages[pipeline].step;
     let (spans, rank) = (&timeline.lanes[pipeline].spans, plan.busiest_rank(pipeline));
@@ -104,11 +104,11 @@ fn waits(plan: &Plan, pipeline: usize, timeline: &Timeline) -> Vec<Flight> {
     ops.iter().enumerate().filter_map(flight).collect()
 }
 
-/// Whether `op` starts what `other` waits for, as the first after it.
+/// Whether `op` starts something that `other` waits for, if `other` is the first such op after it.
 fn ends(op: Op, other: Op) -> bool {
     match (op, other) {
         (Op::Gather { unit, .. }, Op::Wait { unit: waits }) => unit == waits,
-        // Where hosts make parts of a sum, their subtotal comes first.
+        // If hosts make parts of a sum, their subtotal comes first.
         (Op::Reduce { bucket, round }, Op::Settle { bucket: sums, round: nth })
         | (Op::Reduce { bucket, round }, Op::Subtotal { bucket: sums, round: nth, axis: Axis::Zero })
         | (Op::Subtotal { bucket, round, axis: Axis::Zero }, Op::Settle { bucket: sums, round: nth })
@@ -117,13 +117,13 @@ fn ends(op: Op, other: Op) -> bool {
         | (Op::Subtotal { bucket, round, axis: Axis::Replica }, Op::Combine { bucket: sums, round: nth }) => {
             (bucket, round) == (sums, nth)
         }
-        // It starts and waits in one.
+        // A spread starts and waits in one op.
         (Op::Spread { .. }, _) => op == other,
         _ => false,
     }
 }
 
-/// When the receiver of a parcel has taken what op `number` has sent.
+/// When the receiver of a parcel has taken the one that op `number` has sent.
 fn taken(plan: &Plan, pipeline: usize, timeline: &Timeline, parcel: Parcel, number: usize) -> Option<f64> {
     let is_sent = |op: &&Op| matches!(op, Op::Send { parcel: other, .. } if *other == parcel);
     let nth = plan.pipeline_stages[pipeline].step[..number].iter().filter(is_sent).count();

@@ -1,4 +1,4 @@
-//! Memory: what a rank's arena holds, how that is shared among ranks, and how much of it is in use during each op. Never
+//! Memory: the regions of a rank's arena, how ranks share them, and how much of them is in use during each op. Never
 //! measures.
 
 use serde::Serialize;
@@ -17,11 +17,11 @@ pub enum MemoryGroup {
     Gathered,
     /// Gradients of parameters, and their sums.
     Gradients,
-    /// What the optimizer keeps, and copies for a checkpoint.
+    /// The optimizer's states, and copies for a checkpoint.
     Optimizer,
     /// Activations, and their gradients.
     Activations,
-    /// Scratch, and what leaves for another pipeline stage.
+    /// Scratch, and parcels for other pipeline stages.
     Workspace,
 }
 
@@ -36,7 +36,7 @@ impl MemoryGroup {
         MemoryGroup::Workspace,
     ];
 
-    /// Of a kind.
+    /// The group of a kind.
     pub const fn of(kind: Kind) -> Self {
         match kind {
             Kind::Parameters => MemoryGroup::Parameters,
@@ -75,17 +75,17 @@ pub fn kinds() -> Vec<KindPicture> {
     Kind::ALL.map(|kind| KindPicture { name: kind.name(), group: MemoryGroup::of(kind) }).into()
 }
 
-/// How a rank's part of a region relates to what other ranks have.
+/// How a rank's part of a region relates to those of other ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Holding {
     /// One of several shards: together they are one copy.
     Sharded,
-    /// A copy of what others have, too.
+    /// A copy that others have, too.
     Replicated,
-    /// Whole, and nobody else has it.
+    /// Whole, and on no other rank.
     Alone,
-    /// There for a while, gathered from other ranks or converted.
+    /// Temporary, gathered from other ranks or converted.
     Gathered,
     /// Of the rank's own micro-batches.
     Own,
@@ -94,7 +94,7 @@ pub enum Holding {
 }
 
 impl Holding {
-    /// How ranks have a kind of memory under a configuration.
+    /// How ranks share a kind of memory under a configuration.
     pub const fn of(config: &Config, kind: Kind) -> Self {
         let (is_sharded, is_replicated) = match kind {
             Kind::Parameters => state_of(config, config.shards_parameters()),
@@ -115,12 +115,12 @@ impl Holding {
     }
 }
 
-/// Whether a state is sharded, and whether several ranks have the same of it.
+/// Whether a state is sharded, and whether several ranks have the same state if it is not.
 const fn state_of(config: &Config, is_sharded: bool) -> (bool, bool) {
     (is_sharded && config.mesh.zero > 1, config.mesh.data_ranks() > 1)
 }
 
-/// What a rank of a pipeline stage holds.
+/// The memory of a rank of a pipeline stage.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemoryPicture {
     /// Bytes of each region of the arena, by [`Kind::ALL`].
@@ -129,21 +129,21 @@ pub struct MemoryPicture {
     pub holdings: [Holding; Kind::ALL.len()],
     /// All regions together.
     pub arena_bytes: usize,
-    /// The bytes in use during ops: for each kind the numbers of the ops at which it changes, and the bytes from there on. The
-    /// first op is always among them.
+    /// The bytes in use during ops: for each kind, the numbers of the ops at which they change, and the bytes from
+    /// there on. The first op is always among them.
     pub in_use: Vec<Vec<(usize, usize)>>,
-    /// When most of it is in use.
+    /// The peak of that.
     pub peak: PeakPicture,
 }
 
-/// When most is in use.
+/// The op during which most memory is in use.
 #[derive(Clone, Debug, Serialize)]
 pub struct PeakPicture {
-    /// Number of the op; the first, where there are several.
+    /// Number of the op; the first, if there are several.
     pub op: usize,
-    /// What is in use during it, by [`Kind::ALL`].
+    /// Bytes in use during it, by [`Kind::ALL`].
     pub bytes: [usize; Kind::ALL.len()],
-    /// All of that.
+    /// Their sum.
     pub total_bytes: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Mesh: which rank lies where, and what of each state it has. Never knows what ranks do.
+//! Mesh: the place of each rank, and the part of each state that it has. Never knows what ranks do.
 
 use serde::Serialize;
 
@@ -12,11 +12,11 @@ pub struct MeshPicture {
     pub nodes: usize,
     /// Ranks of each.
     pub ranks_per_node: usize,
-    /// All axes, those along which ranks are nearest first.
+    /// All axes. The first are those along which ranks are nearest.
     pub axes: Vec<AxisPicture>,
     /// For each rank its coordinates, in the order of `axes`.
     pub ranks: Vec<[usize; 3]>,
-    /// Which states ranks hold a part of, and which whole.
+    /// How the states are sharded.
     pub states: [StatePicture; 3],
 }
 
@@ -36,7 +36,7 @@ pub struct AxisPicture {
 pub struct StatePicture {
     /// Its name.
     pub name: &'static str,
-    /// Ranks along `zero` that share one copy of it; 1 where each has all.
+    /// Ranks along `zero` that share one copy of it; 1 if each has all.
     pub shards: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Operations: a timeline for no machine in particular: computation takes as long as it has operations, and all else takes no
-//! time. So it shows the order of a schedule, and its bubble. Never simulates by itself.
+//! Operations: a timeline for no particular machine. Computation takes as long as it has operations, and everything
+//! else takes no time, so the timeline shows the order of a schedule, and its bubble. Never simulates by itself.
 
 use crate::hardware::{DeviceFigures, Hardware, Link, Network, Node, Processor, Rates};
 use crate::plan::Plan;

@@ -1,5 +1,5 @@
-//! Ops: the ops of a pipeline stage as columns of numbers, with when each of them runs; what they do, once for each kind; and
-//! what a step is made of. Never decides when an op runs.
+//! Ops: the ops of a pipeline stage as columns of numbers, with their times; a description of each kind of op; and the
+//! parts of a step. Never decides when an op runs.
 
 use serde::Serialize;
 
@@ -14,19 +14,19 @@ use crate::simulate::{Cause, StepPart, Timeline, label};
 pub enum Class {
     /// Computation of activations.
     Forward,
-    /// The same once more.
+    /// The same once more, before a backward.
     Recompute,
     /// Computation of gradients.
     Backward,
     /// The optimizer.
     Update,
-    /// Parameters on their way to where they are computed with.
+    /// Parameters on their way to the place where layers compute with them.
     Gather,
     /// Gradients on their way to their sums.
     Reduce,
-    /// What travels between pipeline stages.
+    /// Parcels between pipeline stages.
     Parcel,
-    /// Loss and norm, of all ranks.
+    /// The exchange of loss and norm among all ranks.
     Agree,
 }
 
@@ -43,7 +43,7 @@ impl Class {
         Class::Agree,
     ];
 
-    /// Of an op.
+    /// The class of an op.
     pub const fn of(op: Op) -> Self {
         match op {
             Op::Forward { .. } => Class::Forward,
@@ -64,7 +64,7 @@ impl Class {
         matches!(self, Class::Forward | Class::Recompute | Class::Backward | Class::Update)
     }
 
-    /// What it is in a legend.
+    /// Its name in a legend.
     pub const fn name(self) -> &'static str {
         match self {
             Class::Forward => "forward",
@@ -79,7 +79,7 @@ impl Class {
     }
 }
 
-/// What the index of an op's subject counts.
+/// The kind of an op's subject, which its index counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum About {
@@ -91,18 +91,18 @@ pub enum About {
     Nothing,
 }
 
-/// What ops of one kind do.
+/// A kind of ops.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OpVerb {
     /// In a few words.
     pub name: String,
-    /// Whether the name says it all, or the subject belongs behind it.
+    /// Whether the name is complete without the subject after it.
     pub alone: bool,
-    /// What it is about.
+    /// The kind of its subject.
     pub about: About,
     /// The class as which it is drawn.
     pub class: Class,
-    /// What it does, with places for the details of an op: see [`Op::sentence`].
+    /// A sentence about it, with places for the details of an op: see [`Op::sentence`].
     pub sentence: &'static str,
     /// The key of the spec that decides it.
     pub key: &'static str,
@@ -134,7 +134,7 @@ pub fn verbs(plan: &Plan) -> Vec<OpVerb> {
     verbs
 }
 
-/// The ops of a pipeline stage, a column for each property. What an op does not have is -1.
+/// The ops of a pipeline stage, with a column for each property. A property that an op does not have is -1.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct OpColumns {
     /// Index of its verb.
@@ -188,11 +188,11 @@ impl OpColumns {
 pub struct WaitPicture {
     /// The op that waited.
     pub op: usize,
-    /// The pipeline stage of what it waited for.
+    /// The pipeline stage of the op that it waited for.
     pub pipeline: usize,
-    /// The op that it waited for: that ended, or that began what travelled.
+    /// The op whose end, or whose transfer, it waited for.
     pub of: usize,
-    /// What travelled, if something did.
+    /// The transfer, if there was one.
     pub flow: Option<&'static str>,
 }
 
@@ -209,12 +209,12 @@ impl WaitPicture {
     }
 }
 
-/// A part of what a rank does in a step.
+/// A part of the time of a rank's step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TimePart {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// The class as which it is drawn; none where a rank waits.
+    /// The class as which it is drawn; none if the rank waits.
     pub class: Option<Class>,
     /// How long it takes.
     pub time: u64,

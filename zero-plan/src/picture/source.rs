@@ -1,4 +1,4 @@
-//! Source: the text of the spec, and where each key that decides an op stands in it. Never reads a file.
+//! Source: the text of the spec, and the place in it of each key that decides an op. Never reads a file.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::spec::{KEYS, KeyDefault, locate, parse};
 /// A spec as text.
 #[derive(Clone, Debug, Serialize)]
 pub struct SourcePicture {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The text.
     pub text: String,
@@ -23,7 +23,7 @@ pub struct KeyPicture {
     pub path: &'static str,
     /// What it decides.
     pub about: &'static str,
-    /// The line on which it is given, from 1; none where it is not.
+    /// The line on which it is given, from 1; none if it is not.
     pub line: Option<usize>,
     /// Its value, given or by default.
     pub value: String,

@@ -1,4 +1,4 @@
-//! What a picture says is what its plan says.
+//! Tests that a picture agrees with its plan.
 
 use super::*;
 use crate::budget::Peak;
@@ -104,7 +104,7 @@ fn memory_in_use_has_the_plans_peak() {
         for (number, (pipeline_stage, drawn)) in plan.pipeline_stages.iter().zip(&picture.pipeline_stages).enumerate() {
             let Peak { op, bytes } = plan.peak(number);
             assert_eq!((pipeline_stage.step[drawn.memory.peak.op], drawn.memory.peak.bytes), (op, bytes));
-            // The changes give the whole curve back, and nowhere is more in use than there is.
+            // The whole curve follows from the changes, and no op uses more than the region has.
             for (kind, changes) in Kind::ALL.into_iter().zip(&drawn.memory.in_use) {
                 let curve = plan.in_use(number);
                 for (op, in_use) in curve.iter().enumerate() {

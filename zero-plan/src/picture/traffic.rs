@@ -1,4 +1,4 @@
-//! Traffic: bytes that a rank sends in a step, by axis and by what they are. Never measures.
+//! Traffic: bytes that a rank sends in a step, by axis and by purpose. Never measures.
 
 use serde::Serialize;
 
@@ -6,18 +6,18 @@ use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::traffic::{Traffic, parts};
 
-/// A part of what a rank sends.
+/// A part of the bytes that a rank sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TrafficPart {
-    /// The axis along which it is sent; none where it goes to all ranks.
+    /// The axis along which it is sent; none if it goes to all ranks.
     pub axis: Option<&'static str>,
-    /// What it is.
+    /// Its purpose.
     pub name: &'static str,
     /// Bytes in a step.
     pub bytes: usize,
 }
 
-/// The parts of what a rank of a pipeline stage sends at most, but for those that no plan of this mesh could have.
+/// The parts of what the busiest rank of a pipeline stage sends, without those of axes that have one rank.
 pub(super) fn parts_of(plan: &Plan, pipeline: usize) -> Vec<TrafficPart> {
     let traffic = Traffic::of(plan, plan.busiest_rank(pipeline), plan.pipeline_stages[pipeline].step);
     let axes = plan.config.mesh.order.into_iter().filter(|&axis| plan.config.mesh.len(axis) > 1);

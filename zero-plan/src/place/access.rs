@@ -1,5 +1,5 @@
-//! Access: all places that an op reads and writes, on its own rank and on others, with their content. Proofs are about these. Never
-//! says in which order ranks get there.
+//! Access: all places that an op reads and writes, on its own rank and on others, with their content. Proofs are about
+//! these. Never says in which order ranks get there.
 
 mod sums;
 
@@ -32,16 +32,16 @@ pub struct Access {
 pub enum Content {
     /// Nothing that may be read.
     Nothing,
-    /// Parameters of the flat buffer of an owner, before the update of this step or after it.
+    /// Parameters of the flat buffer of an owner, before or after the update of this step.
     Parameters {
         /// The owner.
         unit: usize,
         /// Whether they are updated.
         is_updated: bool,
     },
-    /// Another state of the same.
+    /// Another state of such a flat buffer.
     State {
-        /// Which.
+        /// The state.
         state: State,
         /// The owner.
         unit: usize,
@@ -50,25 +50,25 @@ pub enum Content {
     Gradients {
         /// The unit, under its own name.
         unit: usize,
-        /// The newest micro-batch of a rank's own that is in them; of sums over ranks, the newest reduction.
+        /// In a rank's own gradients, the newest micro-batch that is in them; in sums over ranks, the newest reduction.
         round: usize,
-        /// Whose they are.
+        /// The ranks whose gradients were added up.
         of: Gradients,
     },
-    /// What a unit is updated by: directions of its matrices, and the sums of gradients of all else.
+    /// The numbers that a unit is updated by: directions for its matrices, and sums of gradients for all else.
     Direction {
         /// The unit.
         unit: usize,
     },
     /// An activation, or a gradient of one.
     Activation {
-        /// The unit that gave it.
+        /// The unit that it belongs to.
         unit: usize,
         /// The micro-batch.
         micro_batch: usize,
-        /// The data that it comes from.
+        /// The rank among those with their own data, from whose data it comes.
         data_rank: usize,
-        /// Which of the unit's values it is.
+        /// The kind of value.
         value: Value,
     },
     /// A cache: decoding keeps the earlier tokens of a sequence in it.
@@ -85,14 +85,14 @@ pub enum Gradients {
     Of(usize),
     /// Those of some replicas.
     OfReplicas(Subtree),
-    /// Those of some ranks of a replica.
+    /// Those of some of the ranks of a replica.
     OfSubtree {
         /// The replica.
         replica: usize,
-        /// Which ranks along `zero`.
+        /// The ranks along `zero`.
         subtree: Subtree,
     },
-    /// Those of the ranks of a replica.
+    /// Those of all ranks of a replica.
     OfReplica(usize),
     /// Those of all ranks.
     OfAll,
@@ -115,7 +115,7 @@ pub enum Value {
     Gradient,
 }
 
-/// A function that calls back for each access of an op: [`accesses`], or one with an error that must be noticed.
+/// A function that calls back for each access of an op: [`accesses`], or a variant with an error that must be noticed.
 pub type Accesses<'f> = dyn Fn(&Plan, Pass, Op, &Position, Coordinates, &mut dyn FnMut(Access)) + 'f;
 
 /// Calls back for each place that `op` of the rank `at` reads, and then for each that it writes.
@@ -139,7 +139,8 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
     if !plan.config.has_carried() {
         return OfOp { plan, pass, own, position, visit }.visit_all(op);
     }
-    // This rank's own op sends what others take of it; between hosts that lies where it is until it is taken.
+    // If the transport carries bytes, this rank's own op reads them to send them to others. Between hosts they stay
+    // where they are until they are taken.
     let carries = plan.config.transport.carries();
     let others = axis_of(op).filter(|_| carries).map_or(0, |axis| plan.config.mesh.len(axis));
     for index in 0..others {
@@ -151,7 +152,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
         };
         OfOp { plan, pass, own: peer, position, visit: &mut sent }.visit_all(op);
     }
-    // The bytes that it takes of others arrive before they are read.
+    // The bytes that it takes from others arrive before they are read.
     let mut expected: Vec<Arrival> = Vec::new();
     let brought_by = match op {
         Op::Wait { unit } if !plan.config.has_streams() => Op::Gather { unit, slot: position.slot(unit) },
@@ -159,7 +160,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
     };
     arrivals(plan, brought_by, position, &own, &mut |arrival| expected.push(arrival));
     if let (Op::Gather { unit, slot }, false) = (op, plan.config.has_streams()) {
-        // From here on they may arrive.
+        // They may arrive from here on.
         let content =
             Content::Parameters { unit: plan.units[unit].source, is_updated: !plan.config.shards_parameters() };
         for Arrival { from, to, .. } in expected {
@@ -167,7 +168,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
             visit(Access { at: own.at, place: to, content, from_byte, writes: true });
         }
         if plan.config.shares_slots() {
-            // Mates read there in their own waits.
+            // Mates read this shard in their own waits.
             OfOp { plan, pass, own, position, visit }.give(unit, slot);
         }
         return;
@@ -205,7 +206,7 @@ impl OfOp<'_, '_> {
                 self.parameters(at, unit, flat, 0, false);
                 self.write_parameters(unit, self.own.computed_on(unit, slot), 0, false);
             }
-            // Mates may still compute on a slot in common.
+            // Mates may still compute on a slot that they hold in common.
             Op::Release { unit } if self.plan.config.uses_slots() && !self.plan.config.shares_slots() => {
                 let place = self.own.computed_on(unit, self.position.slot(unit));
                 self.note(at, place, Content::Nothing, 0, true);
@@ -238,7 +239,7 @@ impl OfOp<'_, '_> {
         }
     }
 
-    /// Bytes of so many elements of a region.
+    /// The bytes of this many elements of a region.
     fn bytes(&self, region: Kind, elements: usize) -> usize {
         region.bytes(&self.plan.config, elements)
     }
@@ -247,7 +248,7 @@ impl OfOp<'_, '_> {
         self.plan.buckets[bucket].first..self.plan.buckets[bucket].last + 1
     }
 
-    /// Which unit's parameters lie under the name of `unit`.
+    /// The unit that owns the parameters of `unit`.
     fn owner(&self, unit: usize) -> usize {
         self.plan.units[unit].source
     }
@@ -261,7 +262,7 @@ impl OfOp<'_, '_> {
         self.note(self.own.at, place, content, from_byte, true);
     }
 
-    /// Puts this rank's own shard into a slot that it has in common with its mates.
+    /// Puts this rank's own shard into a slot that it holds in common with its mates.
     fn give(&mut self, unit: usize, slot: usize) {
         let (own, zero) = (self.own, self.plan.config.mesh.zero);
         let (from, to) = (own.shard(unit), own.computed_on(unit, slot).share(own.at.zero, zero));
@@ -269,8 +270,8 @@ impl OfOp<'_, '_> {
         self.write_parameters(unit, to, own.at.zero * to.len_bytes, false);
     }
 
-    /// Reads every owner's shard, and writes it where it is wanted. Below stage 3 that is in a replica, after the update. A shard
-    /// that a mate takes for the host is read at that mate, and in a common slot it already lies where it is wanted.
+    /// Reads every owner's shard, and writes it to its place here. Below stage 3 that is in a replica, after the
+    /// update. A shard that a mate takes for the host is read at that mate; in a common slot it is already there.
     fn gather(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.own, &self.plan.config);
         let zero = config.mesh.zero;
@@ -284,7 +285,7 @@ impl OfOp<'_, '_> {
             let to = whole.share(index, zero);
             let (holder, from) = own.gathered_from(unit, index, slot);
             self.parameters(holder.at, unit, from, index * from.len_bytes, is_updated);
-            // In all other cases it is read where it lies.
+            // In all other cases layers read it where it lies.
             if whole.region != Kind::Parameters || is_updated && index != own.at.zero {
                 self.write_parameters(unit, to, index * to.len_bytes, is_updated);
             }
@@ -296,14 +297,14 @@ impl OfOp<'_, '_> {
         self.note(self.own.at, place, Content::Activation { unit, micro_batch, data_rank, value }, 0, writes);
     }
 
-    /// Writes the scratch of a layer's call, and of the products in it.
+    /// Writes the scratch of a layer's call, and of its matrix products.
     fn works_in(&mut self, unit: usize) {
         let own = self.own;
         self.note(own.at, own.workspace(unit), Content::Nothing, 0, true);
         self.note(own.at, own.product_workspace(), Content::Nothing, 0, true);
     }
 
-    /// Reads what a layer takes: parameters, and the output of the unit before it or what enters the model.
+    /// Reads the arguments of a layer: parameters, and the output of the unit before it or the model's input.
     fn takes(&mut self, unit: usize, micro_batch: usize, slot: usize) {
         let own = self.own;
         if self.plan.placements[unit].padded > 0 {
@@ -312,7 +313,7 @@ impl OfOp<'_, '_> {
             if self.plan.config.uses_slots() || !self.plan.config.shards_parameters() {
                 self.parameters(own.at, holder, place, 0, false);
             } else {
-                // In common memory each shard is where its owner has it.
+                // In common memory each shard is read at its owner's place.
                 for index in 0..self.plan.config.mesh.zero {
                     let owner = own.along(Axis::Zero, index);
                     let shard = owner.shard(holder);
@@ -344,13 +345,13 @@ impl OfOp<'_, '_> {
             self.activation(own.targets(slot), self.plan.units.len() - 1, micro_batch, Value::Targets, true);
         }
         if takes_targets != (unit == 0) {
-            // A batch has inputs and targets. This pipeline stage does not look at the half that it does not need.
+            // A batch has inputs and targets. This pipeline stage ignores the half that it does not need.
             self.note(own.at, own.unneeded(), Content::Nothing, 0, true);
         }
         self.takes(unit, micro_batch, slot);
         let outgoing = self.position.outgoing(Parcel::Activations);
         if self.plan.config.recomputes(self.plan.units, unit) {
-            // It is computed again before it is read.
+            // The saved values are computed again before they are read.
             self.note(own.at, own.saved(unit, slot), Content::Nothing, 0, true);
         } else {
             self.activation(own.saved(unit, slot), unit, micro_batch, Value::Saved, true);
@@ -362,7 +363,7 @@ impl OfOp<'_, '_> {
         }
     }
 
-    /// Forward in a decoding walk. The head is not run, but asked what it predicts, with its workspace for the answer.
+    /// Forward in a decoding walk. The head does not run, but is asked for its prediction, which lies in its workspace.
     fn decode(&mut self, unit: usize, micro_batch: usize, slot: usize) {
         let own = self.own;
         self.takes(unit, micro_batch, slot);
@@ -371,7 +372,7 @@ impl OfOp<'_, '_> {
             self.note(own.at, own.saved(unit, slot), Content::Nothing, 0, true);
             self.note(own.at, own.cache(unit), Content::Cache { unit }, 0, true);
             let output = own.output(unit, slot, self.position.outgoing(Parcel::Activations));
-            // Its input is still there when it writes: a residual connection adds it last.
+            // Its input must still be there when it writes, because a residual connection adds it last.
             self.activation(output, unit, micro_batch, Value::Output, true);
             self.takes(unit, micro_batch, slot);
         }
@@ -408,7 +409,7 @@ impl OfOp<'_, '_> {
         self.note(own.at, own.local_gradients(unit), content(micro_batch), 0, true);
     }
 
-    /// Reads a parcel at its sender, and writes it where this rank needs it.
+    /// Reads a parcel at its sender, and writes it to its place on this rank.
     fn receive(&mut self, parcel: Parcel, unit: usize, micro_batch: usize, slot: usize) {
         let own = self.own;
         let pipeline = self.plan.parcel_sender(parcel, own.at.pipeline);
@@ -436,7 +437,7 @@ impl OfOp<'_, '_> {
         }
     }
 
-    /// Reads the sums of a unit's gradients and adds them to its momentum; puts directions in their place.
+    /// Reads the sums of a unit's gradients, adds them to its momentum, and puts directions in the place of the sums.
     fn momentum(&mut self, unit: usize) {
         let own = self.own;
         let (start, sums) = (own.owned(unit).start, own.sums(unit));
@@ -446,7 +447,7 @@ impl OfOp<'_, '_> {
         self.note(own.at, sums, Content::Direction { unit }, from_byte, true);
     }
 
-    /// Reads and writes a state of what this rank updates, if there is such a state.
+    /// Reads and writes a state of the elements that this rank updates, if there is such a state.
     fn state(&mut self, state: State, unit: usize) {
         let own = self.own;
         if let Some((Stretch { start, .. }, place)) = own.state(state, unit) {
@@ -457,7 +458,7 @@ impl OfOp<'_, '_> {
         }
     }
 
-    /// Reads directions whole, and works on one matrix after another.
+    /// Reads whole directions, and works on one matrix after another.
     fn orthogonalize(&mut self, unit: usize) {
         let own = self.own;
         self.note(own.at, own.local_gradients(unit), Content::Direction { unit }, 0, false);

@@ -1,6 +1,6 @@
-//! Arrival: the places at which bytes of other ranks arrive on a rank that cannot read them where they are. Bytes that stay as they
-//! are arrive where they are wanted; terms of sums, and parameters that are converted, arrive in the inbox. Bytes that a rank can
-//! read where they lie do not arrive.
+//! Arrival: the places at which bytes of other ranks arrive on a rank that cannot read them in the others' memory.
+//! Terms of sums, and parameters that are to be converted, arrive in the inbox; all other bytes arrive in their final
+//! place. Bytes that a rank can read in the other's memory do not arrive.
 
 use super::{Place, Places, Position};
 use crate::config::Config;
@@ -10,14 +10,14 @@ use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 use crate::subtrees::Subtree;
 
-/// Bytes that an op needs of another rank.
+/// Bytes that an op needs from another rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// The other rank.
     pub from: Coordinates,
     /// Their place there.
     pub source: Place,
-    /// The place at which they arrive on the rank whose op it is.
+    /// The place at which they arrive on the rank that runs the op.
     pub to: Place,
 }
 
@@ -43,7 +43,7 @@ pub fn arrivals(plan: &Plan, op: Op, position: &Position, own: &Places, visit: &
     }
 }
 
-/// Calls back for those from the rank at `from`, which is one that gives this rank something in such ops.
+/// Calls back for the arrivals from the rank at `from`, which must be one that gives this rank something in such ops.
 pub fn arrivals_from(
     plan: &Plan,
     op: Op,
@@ -63,14 +63,14 @@ pub fn arrivals_from(
     }
 }
 
-/// Whether the rank at `own` can read what the one at `other` has where it lies.
+/// Whether the rank at `own` can read the memory of the rank at `other`.
 fn reaches(plan: &Plan, own: Coordinates, other: Coordinates) -> bool {
     let Config { mesh, .. } = plan.config;
     plan.config.reaches(mesh.rank(own), mesh.rank(other))
 }
 
-/// Whether two ranks of different hosts give one another something in an op along an axis: all do, unless mates take what
-/// is gathered or spread for one another, or hosts give one another sums.
+/// Whether two ranks of different hosts give one another something in an op along an axis. All do, unless mates gather
+/// or spread for one another, or hosts exchange their sums.
 pub const fn are_counterparts(config: &Config, op: Op, own: Coordinates, other: Coordinates) -> bool {
     match op {
         Op::Gather { .. } => config.taker(Axis::Zero, own.zero, other.zero) == own.zero,
@@ -85,8 +85,9 @@ pub const fn are_counterparts(config: &Config, op: Op, own: Coordinates, other: 
     }
 }
 
-/// Calls back for what ranks along an axis gather of one another in an op, if they do: what the rank with places `of` gives, and
-/// where all that they give comes to lie on the rank with places `own`, in the order of ranks.
+/// If ranks along an axis gather something from one another in an op, calls back with the place that the rank with
+/// places `of` gives, and with the place on the rank with places `own` that receives those of all ranks, in their
+/// order.
 pub fn gathered(plan: &Plan, op: Op, own: &Places, of: &Places, visit: &mut dyn FnMut(Place, Place)) {
     let config = &plan.config;
     match op {
@@ -115,7 +116,7 @@ fn units_of(plan: &Plan, bucket: usize) -> impl Iterator<Item = usize> {
     units.filter(|&unit| plan.placements[unit].padded > 0)
 }
 
-/// Calls back for the bytes that a collective takes of one peer, with their places there and here.
+/// Calls back for the bytes that a collective takes from one peer, with their places there and here.
 fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnMut(Place, Place)) {
     match op {
         Op::Settle { bucket, .. } => {
@@ -132,7 +133,7 @@ fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnM
     }
 }
 
-/// Calls back for what a peer gives to a sum along an axis: its own term, or the sums of its host.
+/// Calls back for the numbers that a peer gives to a sum along an axis: its own term, or the sums of its host.
 fn terms_of(axis: Axis, unit: usize, own: &Places, peer: &Places, visit: &mut dyn FnMut(Place, Place)) {
     let config = own.tables.config;
     let [here, there] = [own.at, peer.at].map(|at| at.along(axis));
@@ -145,7 +146,7 @@ fn terms_of(axis: Axis, unit: usize, own: &Places, peer: &Places, visit: &mut dy
     }
 }
 
-/// A parcel, at its sender and here.
+/// The arrival of a parcel, with its places at the sender and here.
 fn received(
     plan: &Plan,
     from: Coordinates,
@@ -163,7 +164,7 @@ fn received(
     };
     let source = plan.places(from).outgoing(parcel, made_by, position.arriving(parcel));
     let to = match parcel {
-        // It is added to what lies there.
+        // It does not go to its final place, as it is added to the sum there.
         Parcel::TiedGradients => own.arrived_tied(),
         _ => own.incoming(parcel, unit, slot),
     };
@@ -171,8 +172,9 @@ fn received(
 }
 
 impl Places<'_> {
-    /// Where terms of the sums of a unit's gradients along an axis arrive: its buckets take turns. Those along `replica` are behind
-    /// the others: while one bucket is summed along `zero`, the one before it may be along `replica`.
+    /// Where the terms of a unit's gradients for sums along an axis arrive. Buckets take turns with this place. Terms
+    /// along `replica` lie after the others, because the bucket before may be summed along `replica` while one is
+    /// summed along `zero`.
     pub(super) const fn arrived_terms(&self, axis: Axis, unit: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let start = placement.start - self.tables.buckets[placement.bucket].start;
@@ -185,7 +187,7 @@ impl Places<'_> {
         Place { region: Kind::Inbox, offset_bytes, len_bytes }
     }
 
-    /// Where the gradients of a tied unit arrive from another pipeline stage, behind all terms.
+    /// Where the gradients of a tied unit arrive from another pipeline stage, after all terms.
     const fn arrived_tied(&self) -> Place {
         let len_bytes = tied_bytes(&self.tables, self.at.pipeline);
         Place { region: Kind::Inbox, offset_bytes: self.arriving_bytes() - len_bytes, len_bytes }
@@ -195,7 +197,7 @@ impl Places<'_> {
         arriving_bytes(&self.tables, self.at.pipeline, self.memory.bucket_slot)
     }
 
-    /// The place at which shards of a unit arrive if they are converted into a slot, behind all that is added up.
+    /// Where shards of a unit arrive if they are converted into a slot, after everything that is added up.
     pub(super) const fn arrived_shards(&self, unit: usize, slot: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let start = if config.holds_parameters() { placement.start } else { slot * self.memory.gathered_slot };
@@ -213,7 +215,7 @@ mod tests {
     use crate::mesh::Mesh;
     use crate::unit::Unit;
 
-    /// Otherwise bytes of one rank would be overwritten by those of another.
+    /// Otherwise bytes of one rank would overwrite those of another.
     #[test]
     fn what_arrives_for_an_op_has_a_place_for_each_rank_it_comes_from() {
         let unit = |source, params| Unit { source, position: source, params, takes: params, ..Unit::NONE };

@@ -1,4 +1,4 @@
-//! What ranks write to a checkpoint, and where a copy of it lies, over meshes, stages and widths.
+//! Tests of the stretches that ranks write to a checkpoint, and of their copies, over meshes, stages and widths.
 
 use super::*;
 use crate::build::PlanBuf;
@@ -11,7 +11,7 @@ const WIDTHS: [Precision; 3] = [
     Precision { params: Width::BF16, master: Width::BF16, moments: Width::BF16, ..Config::PLAIN.precision },
 ];
 
-/// Plans of three units and one that is tied to the first, on the last pipeline stage.
+/// Plans of three units, and of a fourth that is tied to the first and lies on the last pipeline stage.
 fn for_each_plan(check: impl Fn(&Plan)) {
     let unit = |source, params| Unit { source, params, takes: 9, input_bytes: 4, output_bytes: 4, ..Unit::NONE };
     let units = [unit(0, 9), unit(1, 40), unit(2, 7), unit(0, 0)];

@@ -1,15 +1,15 @@
-//! Position: how far a walk over a table of ops is, as far as that decides the places of the next op: the slot into which each unit
-//! was gathered, and the slot from which the next parcel of each kind leaves. It begins anew with each walk, so every walk has the
-//! same places.
+//! Position: the part of the state of a walk over a table of ops that decides the places of the next op: the slot into
+//! which each unit was gathered, and the slot from which the next parcel of each kind leaves. It starts anew with each
+//! walk, so every walk has the same places.
 
 use super::Places;
 use crate::layout::OUTGOING_SLOTS;
 use crate::schedule::{Op, Parcel};
 
-/// Where a rank is in a table.
+/// The position of a rank in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// For each unit, the slot that it was gathered or converted into last.
+    /// For each unit, the slot into which it was last gathered or converted.
     slots: Vec<usize>,
     /// Parcels of each kind sent and taken so far.
     sent: [usize; Parcel::ALL.len()],
@@ -19,12 +19,12 @@ pub struct Position {
 }
 
 impl Position {
-    /// The position before the first op of a table, of a model of so many units.
+    /// The position before the first op of a table, for a model with this many units.
     pub fn new(units: usize) -> Self {
         Self { slots: vec![0; units], sent: [0; Parcel::ALL.len()], taken: [0; Parcel::ALL.len()], is_decoding: false }
     }
 
-    /// Goes back to the front of a table. Allocates nothing.
+    /// Goes back to the start of a table. Allocates nothing.
     pub fn restart(&mut self) {
         self.slots.fill(0);
         (self.sent, self.taken) = Default::default();
@@ -45,7 +45,7 @@ impl Position {
         }
     }
 
-    /// The slot that the parameters held under `unit` are in, where they are in one.
+    /// The slot that the parameters held under `unit` are in, if they are in one.
     pub fn slot(&self, unit: usize) -> usize {
         self.slots[unit]
     }

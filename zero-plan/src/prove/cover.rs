@@ -1,5 +1,5 @@
-//! Cover: every element of every flat buffer has one owner in each replica and one rank that sums its gradients, and every
-//! gradient is in its sum once.
+//! Cover: every element of every flat buffer has one owner in each replica and one rank that sums its gradients, and
+//! every gradient is in its sum once.
 
 use core::ops::Range;
 
@@ -15,7 +15,7 @@ fn range(Stretch { start, len }: Stretch) -> Range<usize> {
     start..start + len
 }
 
-/// The element of `0..len` that ranges leave out or have twice, if there is one.
+/// An element of `0..len` that ranges leave out or contain twice, if there is one.
 fn uncovered(mut ranges: Vec<Range<usize>>, len: usize) -> Option<usize> {
     ranges.sort_by_key(|range| (range.start, range.end));
     let mut end = 0;
@@ -57,7 +57,7 @@ pub(super) fn owners(plan: &Plan) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// How often a rank has done each thing with the gradients of its pipeline stage.
+/// How often a rank has staged, summed and used the gradients of its pipeline stage.
 struct GradientCounts {
     /// For each bucket, the backwards whose gradients lie in its staging.
     staged: Vec<Vec<(usize, usize)>>,
@@ -67,17 +67,18 @@ struct GradientCounts {
     subtotalled: Vec<usize>,
     settled: Vec<usize>,
     combined: Vec<usize>,
-    /// How often gradients of what is tied to each unit were added to its own, and how often it was updated.
+    /// How often gradients of a tied unit were added to those of each unit, and how often it was updated.
     tied: Vec<usize>,
     updated: Vec<usize>,
     /// How often each unit's gradients were added to the momentum of its matrices.
     directed: Vec<usize>,
 }
 
-/// Proves that every rank gives each of its gradients to one sum, and has its part of every sum and every update.
+/// Proves that every rank gives each of its gradients to one sum, and takes part in every sum and every update.
 ///
-/// A sum takes what all members of a communicator have staged for the same reduction (`matching`). So it has every
-/// gradient of every data rank once if each rank staged each of its own for one reduction, and took part in all.
+/// A sum takes the gradients that all members of a communicator have staged for the same reduction (`matching`). So it
+/// has every gradient of every data rank once if each rank staged each of its own for one reduction, and took part in
+/// all.
 pub(super) fn sums(ranks: &Ranks) -> Result<(), Flaw> {
     let overlaps = overlaps(ranks.plan);
     for rank in 0..ranks.ops.len() {
@@ -137,7 +138,7 @@ fn count(ranks: &Ranks, rank: usize, overlaps: &[Vec<usize>]) -> GradientCounts 
     counts
 }
 
-/// The first thing that was not done as often as it must be, if there is one.
+/// The first rule about these counts that is broken, if there is one.
 fn wrong(ranks: &Ranks, rank: usize, counts: &GradientCounts) -> Option<String> {
     let plan = ranks.plan;
     let (micro_batches, rounds) = (plan.config.micro_batches, plan.config.reductions());
@@ -151,7 +152,7 @@ fn wrong(ranks: &Ranks, rank: usize, counts: &GradientCounts) -> Option<String> 
         for micro_batch in 0..micro_batches {
             let summed = counts.summed[unit * micro_batches + micro_batch];
             let what = || format!("the gradient of `{name}` in micro-batch {micro_batch} enters its sum");
-            // Where there are no parameters, there is nothing to sum; whether they share a bucket does not matter.
+            // Without parameters there is nothing to sum, whether or not they share a bucket.
             if placement.padded > 0
                 && let Some(rule) = times(summed, is_here, &what)
             {
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(uncovered(vec![0..3, 3..6], 5), Some(5));
     }
 
-    /// Two pipeline stages of two replicas of two ranks; the last unit is tied to the first, and one lies between.
+    /// Two pipeline stages of two replicas of two ranks. The last of three units is tied to the first.
     fn plan() -> PlanBuf {
         let mesh = Mesh { pipeline: 2, replica: 2, ..Mesh::of_zero(2) };
         let unit = |source, params| Unit {
@@ -222,7 +223,7 @@ mod tests {
         PlanBuf::new("Tied", Config { mesh, micro_batches: 2, stage: 2, ..Config::PLAIN }, &units)
     }
 
-    /// The proof without the check, which objects to each of these as well.
+    /// Runs the proof without the check, which also objects to each of these.
     #[test]
     fn a_gradient_that_is_lost_or_doubled_is_found() {
         plan().with(|plan| {

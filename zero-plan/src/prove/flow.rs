@@ -1,5 +1,6 @@
-//! Flow: follows what lies in every byte of every rank's arena while a pass runs, by the places of its ops. All that an op reads
-//! must lie there, from end to end: written by the op that made it, on the rank that made it, and not overwritten since.
+//! Flow: follows the content of every byte of every rank's arena while a pass runs, by the places of its ops.
+//! Everything that an op reads must lie there completely: written by the op that made it, on the rank that made it, and
+//! not overwritten since.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +15,7 @@ use crate::place::{Access, Accesses, Content, Place, Places, Position, State, ar
 use crate::plan::Plan;
 use crate::schedule::Op;
 
-/// A stretch of a region with one thing in it.
+/// A stretch of a region with a single content.
 #[derive(Clone, Copy)]
 struct ContentPiece {
     end: usize,
@@ -23,7 +24,7 @@ struct ContentPiece {
     from_byte: usize,
 }
 
-/// The pieces of a region, by where each starts.
+/// The pieces of a region, by their starts.
 type Pieces = BTreeMap<usize, ContentPiece>;
 
 pub(super) struct ContentFlow<'a> {
@@ -31,8 +32,8 @@ pub(super) struct ContentFlow<'a> {
     memory: HashMap<(usize, Kind), Pieces>,
 }
 
-/// Proves that every op of a pass finds what it needs where `accesses` says that it looks, and that what a rank keeps is
-/// there at the end: parameters and their states, and if it `decodes` the caches.
+/// Proves that every op of a pass finds what it needs at the places that `accesses` gives, and that everything that a
+/// rank keeps is there at the end: parameters and their states and, if the pass `decodes`, the caches.
 pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<(), Flaw> {
     let Ranks { plan, pass, ops, ref groups } = *ranks;
     let mut flow = ContentFlow::new(plan);
@@ -42,7 +43,7 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<
     let mut run = |rank: usize, op: Op| {
         let at = plan.config.mesh.coordinates(rank);
         let (mut rule, mut order) = (None, TermsRead::new(ranks, op, at));
-        // All have begun the op, and what mates take for this rank comes to them before either of them has done the op.
+        // All ranks have begun the op, and bytes that mates take for this rank arrive before any of them has done it.
         for mate in takers(plan, rank, op).filter(|&mate| ops[mate].get(done[mate]) == Some(&op)) {
             let at = plan.config.mesh.coordinates(mate);
             let mut places = Vec::new();
@@ -80,7 +81,7 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<
     Ok(())
 }
 
-/// The axis along which an op looks into the memory of other ranks, if it does.
+/// The axis along which an op reads the memory of other ranks, if it does.
 fn reach(config: &Config, op: Op) -> Option<Axis> {
     let reads_in_common = config.shards_parameters() && !config.uses_slots();
     match op {
@@ -88,13 +89,13 @@ fn reach(config: &Config, op: Op) -> Option<Axis> {
         Op::Combine { .. } => Some(Axis::Replica),
         Op::Subtotal { axis, .. } | Op::Spread { axis, .. } => Some(axis),
         Op::Receive { .. } => Some(Axis::Pipeline),
-        // In common memory it reads the shards of others where they lie.
+        // In common memory an op reads the shards of others where they lie.
         Op::Forward { .. } | Op::Recompute { .. } | Op::Backward { .. } if reads_in_common => Some(Axis::Zero),
         _ => None,
     }
 }
 
-/// The mates that take from other hosts what a rank reads in the same op.
+/// The mates that take bytes from other hosts that a rank reads in the same op.
 fn takers(plan: &Plan, rank: usize, op: Op) -> impl Iterator<Item = usize> + use<> {
     let (config, own) = (plan.config, plan.config.mesh.coordinates(rank));
     let axis = if let Op::Spread { axis, .. } = op { Some(axis) } else { None };
@@ -106,7 +107,7 @@ fn takers(plan: &Plan, rank: usize, op: Op) -> impl Iterator<Item = usize> + use
     })
 }
 
-/// Parameters and their states as a rank has them between passes, as accesses that read them.
+/// Accesses that read the parameters and their states, as a rank has them between passes.
 fn held(plan: &Plan, rank: usize, is_updated: bool) -> Vec<Access> {
     let at = plan.config.mesh.coordinates(rank);
     let places = plan.places(at);
@@ -124,7 +125,7 @@ fn held(plan: &Plan, rank: usize, is_updated: bool) -> Vec<Access> {
     (0..plan.units.len()).flat_map(of_unit).collect()
 }
 
-/// The caches of a rank as the next decoding walk takes them up, as accesses that read them.
+/// Accesses that read the caches of a rank, as the next decoding walk continues with them.
 fn caches(plan: &Plan, rank: usize) -> Vec<Access> {
     let at = plan.config.mesh.coordinates(rank);
     let caches =
@@ -137,7 +138,7 @@ fn caches(plan: &Plan, rank: usize) -> Vec<Access> {
 }
 
 impl<'a> ContentFlow<'a> {
-    /// Every rank has its parameters and their states, and nothing else.
+    /// The start: every rank has its parameters and their states, and nothing else.
     pub fn new(plan: &'a Plan<'a>) -> Self {
         let mut flow = Self { plan, memory: HashMap::new() };
         for rank in 0..plan.config.mesh.ranks() {
@@ -146,7 +147,7 @@ impl<'a> ContentFlow<'a> {
         flow
     }
 
-    /// Does an access of the rank at `own`, which may read those along an axis; gives the rule that it breaks, if any.
+    /// Does an access of the rank at `own`, which may read ranks along an axis. Gives the rule that it breaks, if any.
     fn wrong(&mut self, own: Coordinates, reach: Option<Axis>, access: &Access) -> Option<String> {
         let Access { at, place, content, writes, .. } = *access;
         let places = self.plan.places(at);
@@ -176,7 +177,7 @@ impl<'a> ContentFlow<'a> {
         Some(format!("{content:?} is not where it is read, {place:?} of {at:?}, but {found}"))
     }
 
-    /// The pieces of a region, of which ranks may have one in common.
+    /// The pieces of a region, which ranks may hold in common.
     fn pieces(&mut self, at: Coordinates, region: Kind) -> &mut Pieces {
         let Places { memory, .. } = self.plan.places(at);
         let is_common = memory.region(region).home == Home::Common;
@@ -205,7 +206,7 @@ impl<'a> ContentFlow<'a> {
         pieces.insert(start, ContentPiece { end, content: access.content, from_byte: access.from_byte });
     }
 
-    /// What lies at the first byte of a place that does not hold what an access reads there, if there is one.
+    /// The content of the first byte of a place that does not hold what an access reads there, if there is one.
     pub fn other(&mut self, access: &Access) -> Option<String> {
         let Place { region, offset_bytes: start, len_bytes } = access.place;
         let (content, from_byte) = (access.content, access.from_byte);

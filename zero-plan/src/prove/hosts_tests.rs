@@ -1,4 +1,4 @@
-//! What ranks of a host do together for what they need of other hosts, and that a proof objects where it is not done.
+//! Tests of how ranks of a host share what they need from other hosts, and of proofs that object if they do not.
 
 use core::ops::Range;
 use std::cell::Cell;
@@ -16,7 +16,7 @@ use crate::subtrees::Subtree;
 use crate::traffic::{Moved, Traffic};
 use crate::unit::Unit;
 
-/// A small unit with parameters of its own.
+/// A small unit with its own parameters.
 pub(super) fn unit(position: usize, params: usize) -> Unit {
     Unit {
         source: position,
@@ -35,24 +35,24 @@ fn planned<R>(config: Config, with: impl FnOnce(&Plan) -> R) -> R {
     PlanBuf::new("Four", config, &[unit(0, 900), unit(1, 40), unit(2, 0), unit(3, 700)]).with(with)
 }
 
-/// Hosts of so many ranks along `zero`.
+/// Hosts of `each` ranks along `zero`.
 fn hosts(nodes: usize, each: usize, stage: u8) -> Config {
     let mesh = Mesh { nodes, ..Mesh::of_zero(nodes * each) };
     Config { mesh, stage, prefetch: 1, bucket_bytes: 1, transport: TransportKind::Cluster, ..Config::PLAIN }
 }
 
-/// Hosts of so many replicas of `zero` ranks each.
+/// Hosts of `each` replicas of `zero` ranks.
 fn hosts_of_replicas(nodes: usize, each: usize, zero: usize, stage: u8) -> Config {
     let mesh = Mesh { nodes, replica: nodes * each, ..Mesh::of_zero(zero) };
     Config { mesh, ..hosts(nodes, each, stage) }
 }
 
-/// Hosts of ranks along `zero` at stage 3, with parameters that are converted when they are gathered.
+/// Hosts of `each` ranks along `zero` at stage 3, with parameters that are converted when they are gathered.
 fn converting(nodes: usize, each: usize) -> Config {
     Config { precision: Precision { params: Width::BF16, ..Precision::default() }, ..hosts(nodes, each, 3) }
 }
 
-/// Hosts, and ranks of each: one subtree of the sum of all, or several.
+/// Numbers of hosts and of ranks on each, which form one subtree of the sum or several.
 const MESHES: [(usize, usize); 9] = [(2, 2), (2, 3), (3, 2), (2, 4), (3, 3), (2, 6), (3, 5), (4, 3), (2, 12)];
 
 #[test]
@@ -94,7 +94,7 @@ fn slots_for_gathered_parameters_are_there_once_a_host() {
     assert_eq!(apart.bytes, 2 * shared.bytes);
 }
 
-/// The ranks that one receives something of in an op, or sends its own to.
+/// The ranks from which a rank receives something in an op, or to which it sends its own.
 fn counterparts(plan: &Plan, op: Op, rank: usize, receives: bool) -> Vec<usize> {
     let mesh = &plan.config.mesh;
     let is_one = |&other: &usize| {
@@ -109,13 +109,13 @@ fn counterparts(plan: &Plan, op: Op, rank: usize, receives: bool) -> Vec<usize> 
     (0..mesh.ranks()).filter(is_one).collect()
 }
 
-/// Bytes of the shards that one rank has of so many of the ops of a step.
+/// Bytes of one rank's shards in all ops of a step, each of which has that many `elements`.
 fn shards_bytes(plan: &Plan, elements: impl Fn(Op) -> usize) -> usize {
     let elements: usize = plan.pipeline_stages[0].step.iter().map(|&op| elements(op)).sum();
     elements / plan.config.mesh.zero * 4
 }
 
-/// How many of the largest subtrees of a sum of ranks `first..end` lie within `host`, by the tree's definition.
+/// The number of the largest subtrees of a sum of ranks `first..end` that lie within `host`, by the tree's definition.
 fn subtrees_of(host: &Range<usize>, first: usize, end: usize) -> usize {
     if end <= host.start || first >= host.end {
         0
@@ -127,7 +127,7 @@ fn subtrees_of(host: &Range<usize>, first: usize, end: usize) -> usize {
     }
 }
 
-/// A shard goes once to each other host, and so does each sum of what a host has of one.
+/// A shard goes once to each other host, and so does a host's sum of its terms for one.
 #[test]
 fn what_goes_from_host_to_host_goes_once() {
     let mut unlike = 0;
@@ -201,7 +201,7 @@ fn hosts_send_terms_where_sums_would_be_more_bytes() {
     }
 }
 
-/// The accesses of an op, of which `change` makes others.
+/// The rule that a plan breaks if `change` edits the accesses of each op.
 fn proven_with(plan: &Plan, change: impl Fn(Op, Coordinates, &mut Vec<Access>)) -> Option<String> {
     let changed = |plan: &Plan, pass, op, position: &Position, at, visit: &mut dyn FnMut(Access)| {
         let mut all = Vec::new();
@@ -212,7 +212,7 @@ fn proven_with(plan: &Plan, change: impl Fn(Op, Coordinates, &mut Vec<Access>)) 
     prove_accesses(plan, &changed).err().map(|flaw| flaw.rule)
 }
 
-/// Which ranks along an axis a term of a sum is of.
+/// The ranks along an axis whose sum a term is.
 fn term_of(axis: Axis, access: &Access) -> Option<Subtree> {
     let Content::Gradients { of, .. } = access.content else { return None };
     match (axis, of) {
@@ -235,7 +235,7 @@ fn ends(axis: Axis, op: Op) -> bool {
     }
 }
 
-/// Accesses of a rank, each by itself, but for what it reads of another host with where that arrives.
+/// The accesses of a rank, one by one, except that a read from another host stays with the accesses where it arrives.
 fn read_at_once(all: &[Access], at: Coordinates) -> Vec<Vec<Access>> {
     let is_far = |index: usize| all.get(index).is_some_and(|access| access.at != at);
     let mut groups: Vec<Vec<Access>> = Vec::new();
@@ -279,7 +279,7 @@ fn a_sum_over_hosts_that_leaves_something_out_or_has_another_order_is_found() {
                 };
                 is_found(proven_with(plan, without), &format!("a sum without {sum:?}"));
             }
-            // Whatever two follow one another in a sum, also where one has been joined here.
+            // Any two consecutive terms of a sum, even if one is a sum that was made on this host.
             let numbers = plan.config.subtrees(axis).blocks().0;
             for number in 1..numbers {
                 let swapped = |op: Op, at: Coordinates, all: &mut Vec<Access>| {
@@ -300,7 +300,7 @@ fn a_sum_over_hosts_that_leaves_something_out_or_has_another_order_is_found() {
     }
 }
 
-/// The sum of a shard goes once to each other host, too, where every rank needs all of it; mates copy it from one another.
+/// If every rank needs all sums, each goes once to each other host too, and mates copy it from one another.
 #[test]
 fn what_all_ranks_need_of_a_sum_goes_from_host_to_host_once() {
     for (nodes, each, micro_batches) in [(2, 2, 1), (3, 2, 2), (2, 3, 1), (2, 4, 2)] {
@@ -326,7 +326,7 @@ fn what_all_ranks_need_of_a_sum_goes_from_host_to_host_once() {
     }
 }
 
-/// So does each replica's part of a sum.
+/// Each replica's part of a sum also goes once to each other host.
 #[test]
 fn what_all_replicas_need_of_a_sum_goes_from_host_to_host_once() {
     for (nodes, each, zero, stage, micro_batches) in
@@ -353,13 +353,13 @@ fn what_all_replicas_need_of_a_sum_goes_from_host_to_host_once() {
     }
 }
 
-/// So does a shard that is converted: mates do so from the inbox of the one that took it.
+/// So does a shard that is converted: mates convert it from the inbox of the rank that took it.
 #[test]
 fn what_is_converted_goes_from_host_to_host_once() {
     for (nodes, each) in [(2, 2), (2, 3), (3, 2)] {
         planned(converting(nodes, each), |plan| {
             let step = plan.pipeline_stages[0].step;
-            // In f32; they travel in half of that.
+            // In f32; they travel with half as many bytes.
             let gathers = shards_bytes(plan, |op| match op {
                 Op::Gather { unit, .. } => plan.placements[unit].padded,
                 _ => 0,
@@ -396,7 +396,7 @@ fn a_shard_that_is_converted_where_no_mate_took_it_is_found() {
     });
 }
 
-/// The inbox is as long as what comes there: nothing does along an axis that lies within hosts.
+/// The inbox is as long as what arrives there. Nothing arrives along an axis that lies within hosts.
 #[test]
 fn what_arrives_takes_no_more_room_than_comes_there() {
     let tied = |position| Unit { source: 0, params: 0, ..unit(position, 0) };
@@ -439,7 +439,7 @@ fn what_arrives_takes_no_more_room_than_comes_there() {
     }
 }
 
-/// A rank that looks at the wrong mate, or at a mate's gradients of another rank, finds something else there.
+/// A rank that reads from the wrong mate, or a mate's gradients of another rank, finds another content there.
 #[test]
 fn a_sum_that_is_read_where_no_mate_took_it_is_found() {
     for (config, of_zero) in [(hosts(2, 2, 0), 3), (Config { micro_batches: 2, ..hosts(3, 2, 0) }, 5)] {
@@ -492,7 +492,7 @@ fn a_sum_over_a_host_that_is_left_out_or_done_twice_is_found() {
     }
 }
 
-/// Where several replicas share a host, one sum of each subtree of them goes to each other host.
+/// If several replicas share a host, one sum of each of their subtrees goes to each other host.
 #[test]
 fn replicas_of_a_host_are_summed_before_they_go_to_others() {
     let mut unlike = 0;

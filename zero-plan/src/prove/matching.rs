@@ -1,4 +1,4 @@
-//! Matching: members of a communicator issue the same collectives in the same order, and what is sent is received.
+//! Matching: members of a communicator issue the same collectives in the same order, and sent parcels are received.
 
 use super::{Flaw, Ranks};
 use crate::config::Width;
@@ -12,7 +12,7 @@ use crate::schedule::{Op, Parcel};
 #[derive(Debug, PartialEq, Eq)]
 struct Collective {
     kind: &'static str,
-    /// The unit or bucket, and which of its reductions in the step.
+    /// The unit or bucket, and the number of its reduction in the step.
     of: usize,
     round: usize,
     /// Element type; `None` is f64.
@@ -41,7 +41,7 @@ impl Collective {
                 width: Some(precision.params),
                 elements: plan.placements[unit].padded,
             }),
-            // Terms that are carried are read in a settle: by this rank in its own, and by others in theirs.
+            // If the transport carries terms, each rank reads them in its own settle.
             (Scope::Zero, Op::Reduce { bucket, round }) if !carries => {
                 Some(sums("reduce-scatter of a bucket", bucket, round, 1))
             }
@@ -61,7 +61,7 @@ impl Collective {
                 elements: plan.tables().spread_elements(bucket, Axis::Zero),
                 ..sums("all-gather of a bucket", bucket, 0, 1)
             }),
-            // The reduction over replicas begins where that over `zero` ends.
+            // The reduction over replicas begins where the one over `zero` ends.
             (Scope::Replica, Op::Settle { bucket, round }) if plan.config.mesh.replica > 1 && !carries => {
                 Some(sums("reduce-scatter of a shard of a bucket", bucket, round, zero))
             }
@@ -80,7 +80,7 @@ impl Collective {
     }
 }
 
-/// Proves that collectives match; gives their number on communicators that have more than one member.
+/// Proves that collectives match, and gives their number on communicators that have more than one member.
 pub(super) fn collectives(ranks: &Ranks) -> Result<usize, Flaw> {
     let mut count = 0;
     for scope in Scope::ALL {
@@ -139,7 +139,7 @@ struct SentParcel {
 }
 
 impl SentParcel {
-    /// The parcel of a kind that an op sends, as its receiver has to see it.
+    /// The parcel of a kind that an op sends, as its receiver has to expect it.
     fn by(plan: &Plan, kind: Parcel, op: Op) -> Option<Self> {
         let Op::Send { parcel, unit, micro_batch } = op else { return None };
         let (to, bytes) = match parcel {
@@ -163,7 +163,7 @@ impl SentParcel {
     }
 }
 
-/// The bytes that one rank sends of the flat buffer of the tied unit `unit`.
+/// The bytes of the flat buffer of the tied unit `unit` that one rank sends.
 fn tied_bytes(plan: &Plan, parcel: Parcel, unit: usize) -> usize {
     let (config, placement) = (&plan.config, &plan.placements[unit]);
     match parcel {
@@ -173,14 +173,14 @@ fn tied_bytes(plan: &Plan, parcel: Parcel, unit: usize) -> usize {
     }
 }
 
-/// Proves that parcels pair; gives their number.
+/// Proves that parcels pair, and gives their number.
 pub(super) fn parcels(ranks: &Ranks) -> Result<usize, Flaw> {
     let mut count = 0;
     for parcel in Parcel::ALL {
         for rank in 0..ranks.ops.len() {
             let receiver = ranks.groups.receiver(rank, parcel);
             let is_answered = ranks.groups.sender(receiver, parcel) == rank;
-            // Only the ranks of two pipeline stages know of what ties send.
+            // Parcels of ties concern only the ranks of two pipeline stages.
             if is_answered {
                 count += pair(ranks, parcel, rank, receiver)?;
             }

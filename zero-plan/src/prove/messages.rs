@@ -1,22 +1,23 @@
-//! Messages: proves that what ranks of different hosts send one another is received, and holds what is needed, where each rank
-//! posts by itself. Shares no code with what makes the postings, which it reads. It takes the needs of ops from the places
-//! that they read (`crate::place::accesses`).
+//! Messages: proves that messages between ranks of different hosts are received and hold what is needed, although each
+//! rank posts by itself. Reads the postings, but shares no code with the module that makes them. It takes the needs of
+//! ops from the places that they read (`crate::place::accesses`).
 //!
-//! It shows of every pass:
+//! It shows for every pass:
 //!
-//! - Of each sender, receiver and tag, as many messages are sent as are received, and each is as long as its other end (here).
-//!   MPI lets no message overtake another one of its tag, so these are the pairs that it makes.
-//! - A message brings all that an op reads of another host: its receive is posted by the time the op begins, into the place where
-//!   the op looks, and its sender sends what the op means (`needs`).
-//! - When a message is sent, its content lies there, and nothing writes there before the rank has waited until it has left. A place
-//!   into which a message is received is neither used nor received into again until the message has come (`places`). For slots that
-//!   ranks of a host have in common, this is shown of what the receiving rank itself does.
-//! - No message need be buffered: the pass ends even if each message ends only once both sides have posted it (`replay`).
+//! - For each sender, receiver and tag, as many messages are sent as are received, and both ends of each have the same
+//!   length (here). MPI lets no message overtake another one with its tag, so these are the pairs that it makes.
+//! - A message brings everything that an op reads from another host: its receive is posted by the time the op begins,
+//!   into the place where the op looks, and its sender sends the content that the op needs (`needs`).
+//! - When a message is sent, its content lies there, and nothing writes there before the rank has waited until it has
+//!   left. A place into which a message is received is neither used nor received into again until the message has come
+//!   (`places`). For slots that ranks of a host hold in common, this is shown only for the ops of the receiving rank.
+//! - No message need be buffered: the pass ends even if each message ends only once both sides have posted it
+//!   (`replay`).
 //!
-//! Each pass pairs its own messages, so passes that follow one another do. Numbers that ranks exchange between passes are posted
-//! as those of `Agree` are, and are not walked here.
+//! Each pass pairs its own messages, so consecutive passes do too. Numbers that ranks exchange between passes are
+//! posted like those of `Agree`, and are not walked here.
 //!
-//! The waits of the runtime before it overwrites something are stated once more (`leaving`), as in `crate::execution`.
+//! The waits of the runtime before it overwrites something are stated again (`leaving`), as in `crate::execution`.
 
 mod leaving;
 mod needs;
@@ -46,7 +47,7 @@ pub(super) struct Posting {
 }
 
 impl Posting {
-    /// Where it lies, unless it is numbers.
+    /// The place of its bytes, unless it is numbers.
     fn place(&self) -> Option<Place> {
         match self.payload {
             Payload::At(place) => Some(place),
@@ -60,11 +61,11 @@ impl Posting {
     }
 }
 
-/// A function that gives the messages that a rank posts in the ops of a pass, in its order: [`posted`], or one with an error that
-/// must be noticed.
+/// A function that gives the messages that a rank posts in the ops of a pass, in order: [`posted`], or a variant with
+/// an error that must be noticed.
 pub(super) type Posted<'f> = dyn Fn(&Ranks, usize, bool) -> Vec<Posting> + 'f;
 
-/// The messages that a rank posts in the ops of a pass; its places are those of a decoding walk if it `decodes`.
+/// The messages that a rank posts in the ops of a pass. Places are those of a decoding walk if it `decodes`.
 pub(super) fn posted(ranks: &Ranks, rank: usize, decodes: bool) -> Vec<Posting> {
     of_ops(ranks.plan, rank, ranks.ops[rank], decodes)
 }
@@ -100,11 +101,11 @@ struct Messages<'a> {
     decodes: bool,
     /// For each rank, its postings.
     of: Vec<Vec<Posting>>,
-    /// For each of these, which posting of its peer is its other end.
+    /// For each posting, the number of its other end among the postings of its peer.
     others: Vec<Vec<usize>>,
 }
 
-/// Proves all this of a pass, with the postings of each rank by `posted` and the places that ops read by `accesses`. Ranks of one
+/// Proves all this for a pass, with the postings that `posted` gives and the places that `accesses` gives. Ranks of one
 /// host post nothing to one another.
 pub(super) fn messages(ranks: &Ranks, accesses: &Accesses, decodes: bool, posted: &Posted) -> Result<(), Flaw> {
     if !ranks.plan.config.sends_messages() {
@@ -132,7 +133,7 @@ impl Messages<'_> {
         self.of[self.of[rank][index].batch.peer][self.others[rank][index]]
     }
 
-    /// Pairs what is sent with what is received, and proves that all is paired.
+    /// Pairs the messages that are sent with those that are received, and proves that all are paired.
     fn pair(&self) -> Result<Vec<Vec<usize>>, Flaw> {
         // By sender, receiver and tag.
         let mut channels: BTreeMap<(usize, usize, u16), [Vec<usize>; 2]> = BTreeMap::new();
@@ -168,7 +169,7 @@ impl Messages<'_> {
         Ok(others)
     }
 
-    /// Whether two ends are of one message: as long as one another, and for the same op.
+    /// Whether two ends belong to one message: they have the same length, and are for the same op.
     fn fit(&self, sent: Posting, received: Posting) -> bool {
         let [from, to] = [sent, received].map(|posting| posting.payload.bytes(self.plan()));
         from == to
@@ -180,7 +181,7 @@ impl Messages<'_> {
             }
     }
 
-    /// A flaw of messages, which are named by the rank that posts them and the number of the posting.
+    /// A flaw of messages. Each end is given as the rank that posts it and the number of the posting.
     fn flaw(&self, rule: &str, ends: &[(usize, usize)]) -> Flaw {
         self.ranks.flaw(rule, ends.iter().map(|&(rank, index)| self.spot(rank, index)).collect())
     }

@@ -1,5 +1,5 @@
-//! Order: that sums along an axis are made along the tree of all its ranks, whichever rank adds which part. Looks
-//! at what ops read, one after another, before they write a sum.
+//! Order: proves that sums along an axis are made along the tree of all its ranks, whichever rank adds which part.
+//! Looks at the terms that ops read, one after another, before they write a sum.
 
 use super::Ranks;
 use crate::mesh::{Axis, Coordinates};
@@ -8,14 +8,14 @@ use crate::plan::Plan;
 use crate::schedule::Op;
 use crate::subtrees::Subtree;
 
-/// The terms that an op has read of a sum that it has not written yet.
+/// The terms that an op has read for a sum that it has not written yet.
 pub(super) struct TermsRead<'a> {
     plan: &'a Plan<'a>,
     own: Coordinates,
     /// The axis along which the op sums, if it does.
     sums: Option<Axis>,
     terms: Vec<Subtree>,
-    /// Whether what was read last has yet to be brought here, where it is read once more.
+    /// Whether the last term read has yet to arrive here, where it is read again.
     arrives: bool,
 }
 
@@ -23,7 +23,7 @@ impl<'a> TermsRead<'a> {
     /// The start of an op of the rank at `own`: no terms yet.
     pub fn new(ranks: &Ranks<'a>, op: Op, own: Coordinates) -> Self {
         let plan = ranks.plan;
-        // Where all bytes are carried, an op also reads what it sends; all terms are in one sum there, by rank.
+        // If the transport carries all bytes, an op also reads what it sends, and all terms are in one sum, by rank.
         let sums = match op {
             _ if plan.config.transport.carries() => None,
             Op::Settle { .. } => Some(Axis::Zero),
@@ -57,7 +57,7 @@ impl<'a> TermsRead<'a> {
             Gradients::Of(data_rank) => subtree(data_rank % mesh.zero),
             Gradients::OfReplica(replica) => subtree(replica),
             Gradients::OfSubtree { subtree, .. } | Gradients::OfReplicas(subtree) => subtree,
-            // The sum of rounds before, which the new one is added to.
+            // The sum of earlier rounds, to which the new one is added.
             Gradients::OfAll | Gradients::OfTie => return None,
         };
         if !self.arrives {
@@ -67,8 +67,8 @@ impl<'a> TermsRead<'a> {
     }
 }
 
-/// Whether terms, added in one go, are the sum over the ranks of `whole` along the tree that splits these at the largest power
-/// of two, where each term is such a sum.
+/// Whether terms, each of which is a sum along the tree that splits ranks at the largest power of two, add up to the
+/// sum over the ranks of `whole` along that tree.
 fn is_tree(terms: &[Subtree], whole: Subtree) -> bool {
     match terms {
         [] => false,

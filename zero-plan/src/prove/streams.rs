@@ -1,15 +1,16 @@
-//! Streams: on a device with streams, any two accesses to one byte, of which one writes it, are in order, on whichever ranks
-//! the ops are that make them. Knows places, queues and counts, and none of the rules by which queues are made.
+//! Streams: on a device with streams, any two accesses to one byte, of which one writes it, are in order, even if their
+//! ops are on different ranks. Knows places, queues and counts, but not the rules by which queues are made.
 //!
-//! An op is after another if a chain of these leads to it: ops of one stream in the order of the table; an op and the event
-//! that it waits for; the op that raises a count, and any that waits for that count; and what lies on both sides of where the
-//! streams of a rank meet, between two passes. One walk over the ops of all ranks finds out (`walk`), with a clock for each
-//! stream of each rank that says how much of every stream is behind it (`clock`); whatever order such a walk takes, these
-//! chains are the same. What was done to every byte last is kept with it (`memory`).
+//! An op is after another if a chain of these pairs leads to it: ops of one stream in the order of the table; an op and
+//! the event that it waits for; an op that raises a count, and any op that waits for that count; and ops before and
+//! after the point between two passes at which the streams of a rank meet. One walk over the ops of all ranks finds
+//! these chains (`walk`), with a clock for each stream of each rank that says how much of every stream is done
+//! (`clock`). The chains do not depend on the order of the walk. The last accesses to every byte are kept with it
+//! (`memory`).
 //!
-//! Several passes are walked, one behind the other, so that each kind follows each, as ranks do not meet between passes and one may
-//! be ahead. More passes are not needed: an op that comes before the same op of a later pass comes before all that is shown to come
-//! after that one.
+//! Several passes are walked one after another, so that each kind follows each, because ranks do not meet between
+//! passes and one may be ahead. More passes are not needed: an op that comes before the same op of a later pass comes
+//! before everything that is shown to come after that one.
 
 mod clock;
 mod memory;
@@ -27,7 +28,7 @@ use walk::StreamsWalk;
 /// Training steps and evaluations, so that each kind follows each.
 const PASSES: [Pass; 6] = [Pass::Train, Pass::Train, Pass::Evaluate, Pass::Train, Pass::Evaluate, Pass::Evaluate];
 
-/// Proves this of a plan. A device without streams has no queues, and nothing to prove.
+/// Proves this for a plan. A device without streams has no queues, so there is nothing to prove.
 pub(super) fn streams(plan: &Plan) -> Result<(), Flaw> {
     well_formed(plan)?;
     if !plan.config.has_streams() {
@@ -35,7 +36,7 @@ pub(super) fn streams(plan: &Plan) -> Result<(), Flaw> {
     }
     in_order(plan, &PASSES, &accesses)?;
     if caches(plan.units) {
-        // A decoding walk differs in places of the rank alone: what it does to those of others, an evaluation does.
+        // A decoding walk differs only in places of its own rank; it accesses those of others as an evaluation does.
         in_order(plan, &[Pass::Evaluate; 2], &decoding_accesses)?;
     }
     Ok(())
@@ -45,7 +46,7 @@ fn in_order(plan: &Plan, passes: &[Pass], accesses: &Accesses) -> Result<(), Fla
     StreamsWalk::new(plan, passes, accesses).run()
 }
 
-/// Every op has its entry, and waits for an op before it that lies in another stream.
+/// Proves that every op has an entry, and that an op can only wait for an earlier op in another stream.
 fn well_formed(plan: &Plan) -> Result<(), Flaw> {
     for pass in [Pass::Train, Pass::Evaluate] {
         for rank in 0..plan.config.mesh.ranks() {

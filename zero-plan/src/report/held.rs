@@ -1,4 +1,4 @@
-//! Held: how much memory it takes, and how many bytes on the wire it saves, to hold gradients or gathered parameters
+//! Held: the memory that it takes, and the bytes on the wire that it saves, to hold gradients or gathered parameters
 //! from one micro-batch to the next. Never chooses.
 
 use super::table::Table;
@@ -8,7 +8,7 @@ use crate::message::Bytes;
 use crate::plan::Plan;
 use crate::traffic::Traffic;
 
-/// The table; empty where nothing could be held.
+/// The table; empty if nothing could be held.
 pub fn lines(plan: &Plan) -> Vec<String> {
     let config = &plan.config;
     let both = [Often::PerMicroBatch, Often::PerStep];

@@ -1,4 +1,4 @@
-//! Memory: what ranks take, by part of their arenas and outside of them, and when most of an arena is in use. Never
+//! Memory: the bytes of ranks, by part of their arenas and outside of them, and the peak of an arena's use. Never
 //! measures.
 
 use super::percent;
@@ -10,7 +10,7 @@ use crate::message::{Bytes, Message};
 use crate::plan::Plan;
 use crate::states::StateBytes;
 
-/// The most columns. Where there are more pipeline stages, those with the largest and the smallest arena stand for all.
+/// The most columns. If there are more pipeline stages, those with the largest and the smallest arena stand for all.
 const PIPELINE_STAGES_MAX: usize = 8;
 
 /// A table with a column for each pipeline stage, or for the two whose arenas are the largest and the smallest.
@@ -89,7 +89,7 @@ fn most_padding(plan: &Plan) -> String {
     )
 }
 
-/// Bytes of parameters, gradients and optimizer state of an average rank: those that only pad flat buffers, and all.
+/// Bytes of parameters, gradients and optimizer state of an average rank: those of padding only, and all.
 fn padding(plan: &Plan, pipeline: usize) -> (usize, usize) {
     let here = plan
         .units
@@ -104,7 +104,7 @@ fn padding(plan: &Plan, pipeline: usize) -> (usize, usize) {
     (states(padded - params), states(padded))
 }
 
-/// What the rank that writes the most adds to a checkpoint, and what training does meanwhile.
+/// The bytes that the rank that writes the most adds to a checkpoint, and whether training continues meanwhile.
 fn checkpoint(plan: &Plan) -> String {
     let pipeline_stages = 0..plan.pipeline_stages.len();
     let places = |pipeline| plan.places(Coordinates { pipeline, ..plan.config.mesh.coordinates(0) });

@@ -1,13 +1,13 @@
-//! Mesh: which rank lies where. Knows nothing of what ranks do.
+//! Mesh: the place of each rank. Knows nothing about what ranks do.
 
 use super::{counted, long_axes};
 use crate::mesh::{Axis, Coordinates, Mesh};
 use crate::plan::Plan;
 
-/// The most lines that say where ranks lie.
+/// The most lines for places of ranks.
 const PLACES: usize = 16;
 
-/// Empty where ranks differ in one axis only and lie on one node.
+/// The lines of the mesh; empty if ranks differ in one axis only and lie on one node.
 pub fn lines(plan: &Plan) -> Vec<String> {
     let mesh = &plan.config.mesh;
     let axes = long_axes(&plan.config);
@@ -26,7 +26,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Whether an axis leaves a node, in words.
+/// Whether an axis crosses nodes, in words.
 pub fn reach(mesh: &Mesh, axis: Axis) -> &'static str {
     if mesh.crosses_nodes(axis) { "across nodes" } else { "within a node" }
 }
@@ -45,7 +45,7 @@ fn numbering(mesh: &Mesh, axes: &[Axis]) -> String {
     format!("  rank = {}", axes.iter().map(term).collect::<Vec<_>>().join(" + "))
 }
 
-/// A line for each run of ranks that differ in the first axis alone or, where those would be too many lines, in the
+/// A line for each run of ranks that differ only in the first axis or, if those would be too many lines, only in the
 /// first few.
 fn places(mesh: &Mesh, axes: &[Axis]) -> Vec<String> {
     let mut together = 1;

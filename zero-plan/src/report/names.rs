@@ -1,4 +1,4 @@
-//! Names: units as a person writes them, and lines that do not get too long. Knows no plan.
+//! Names: units as a person writes them, and the wrapping of long lines. Knows no plan.
 
 use crate::unit::Unit;
 
@@ -29,8 +29,8 @@ pub fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// `head` and then the `pieces` with `between` after each but the last, on lines of at most `width` columns; all lines
-/// but the first are indented.
+/// `head` and then the `pieces`, with `between` after each except the last, on lines of at most `width` columns. All
+/// lines except the first are indented.
 pub fn wrap(head: &str, indent: usize, pieces: &[String], between: &str, width: usize) -> String {
     let mut out = head.to_owned();
     let mut column = head.chars().count();

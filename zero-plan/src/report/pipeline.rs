@@ -1,4 +1,4 @@
-//! Pipeline: what lies on which pipeline stage, and for how long pipeline stages wait for one another. Never simulates.
+//! Pipeline: the units of each pipeline stage, and how long pipeline stages wait for one another. Never simulates.
 
 use super::names::{Ranges, wrap};
 use super::{WIDTH, counted, percent};
@@ -7,7 +7,7 @@ use crate::pipeline::cost;
 use crate::plan::Plan;
 use crate::states::Bubble;
 
-/// Empty where there is no pipeline.
+/// The lines of the pipeline; empty if there is none.
 pub fn lines(plan: &Plan) -> Vec<String> {
     let pipeline_stages = plan.config.mesh.pipeline;
     if pipeline_stages == 1 {
@@ -49,8 +49,8 @@ fn head(plan: &Plan) -> String {
     }
 }
 
-/// The bubble as a share of the step and over ideal time, for pipeline stages of equal cost. Neither depends on how the
-/// time of a micro-batch is divided between forward and backward.
+/// The bubble as a share of the step and over the ideal time, for pipeline stages of equal cost. Neither depends on how
+/// the time of a micro-batch is divided between forward and backward.
 fn bubble(plan: &Plan) -> String {
     let bubble = Bubble::of(&plan.config);
     let all = match plan.config.order {

@@ -1,4 +1,4 @@
-//! Sent: bytes that a rank sends in a step, by what they are for and by axis. Never measures.
+//! Sent: bytes that a rank sends in a step, by purpose and by axis. Never measures.
 
 use super::long_axes;
 use super::memory::{figures, per_pipeline_stage};
@@ -10,7 +10,7 @@ use crate::schedule::Op;
 use crate::states::Volume;
 use crate::traffic::{Moved, Traffic, parts};
 
-/// What can be sent, with its axis, its name and its bytes.
+/// All kinds of traffic, each with its axis, its name and its bytes.
 pub fn sent_parts() -> impl Iterator<Item = (Axis, &'static str, fn(&Traffic) -> usize)> {
     Axis::ALL.into_iter().flat_map(|axis| parts(axis).iter().map(move |(what, bytes)| (axis, *what, *bytes)))
 }
@@ -85,7 +85,7 @@ fn heading(config: &Config, axis: Axis) -> String {
     }
 }
 
-/// How often the parameters of a pipeline stage travel along `zero`. It is less than the published volume where a unit
+/// How often the parameters of a pipeline stage travel along `zero`. It is less than the published volume if a unit
 /// that is used twice in a row is gathered once, or has no matrices whose directions are gathered.
 fn volume(plan: &Plan, pipeline: usize, traffic: &Traffic) -> String {
     let precision = &plan.config.precision;

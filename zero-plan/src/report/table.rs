@@ -1,8 +1,8 @@
-//! Table: labelled rows of figures in columns. Knows nothing of what they mean.
+//! Table: labelled rows of figures in columns. Does not know what they mean.
 
 use super::WIDTH;
 
-/// The least width of the column of labels, and of one of figures.
+/// The least widths of the column of labels, and of a column of figures.
 const LABEL_WIDTH: usize = 25;
 const FIGURE_WIDTH: usize = 12;
 
@@ -24,13 +24,13 @@ impl Table {
     /// Adds a row.
     ///
     /// # Panics
-    /// Unless it has a figure for each column.
+    /// If it does not have a figure for each column.
     pub fn row(&mut self, label: &str, figures: Vec<String>) {
         assert_eq!(figures.len(), self.headings.len(), "a figure for each column");
         self.rows.push((format!("  {label}"), figures));
     }
 
-    /// Makes one column of all, where all say the same.
+    /// Merges all columns into one, if all have the same figures.
     pub fn merged(mut self) -> Self {
         let is_alike = |figures: &[String]| figures.windows(2).all(|pair| pair[0] == pair[1]);
         if self.headings.len() > 1 && self.rows.iter().all(|(_, figures)| is_alike(figures)) {
@@ -62,7 +62,7 @@ impl Table {
         if self.is_fitted { own } else { vec![widest; own.len()] }
     }
 
-    /// The lines. Where they would get too long, some columns stand below the others.
+    /// The lines. If they would get too long, some columns are put below the others.
     pub fn lines(&self) -> Vec<String> {
         // Without headings beside it, the title may be longer than the column of labels.
         let title = (!self.headings.concat().is_empty()).then_some(&self.title);

@@ -1,4 +1,4 @@
-//! Reports of whole plans, compared with the texts in `golden`, and what must be true of any report.
+//! Tests that compare reports of whole plans with the texts in `golden`, and of what must be true of any report.
 
 use super::*;
 use crate::build::PlanBuf;
@@ -11,7 +11,7 @@ use crate::unit::Unit;
 const DIM: usize = 192;
 const TOKENS: usize = 512;
 
-/// A small GPT of `blocks` blocks, its sizes about right.
+/// A small GPT of `blocks` blocks, with roughly realistic sizes.
 fn gpt(blocks: usize) -> Vec<Unit> {
     let wide = 4 * DIM * TOKENS;
     let unit = |field, params, saved: usize, operations| Unit {
@@ -120,7 +120,7 @@ fn choices_of_what_is_held_mark_the_plan() {
     assert!(choices[0].contains(&crate::message::Bytes(arena).to_string()), "{text}");
 }
 
-/// Configurations that differ in all that reports tell.
+/// Configurations that differ in everything that reports show.
 fn all_sorts() -> Vec<(Config, usize)> {
     let large = |pipeline, zero, replica| Mesh { nodes: 4, pipeline, replica, ..Mesh::of_zero(zero) };
     let interleaved = Order::Interleaved { chunks: 3 };
@@ -199,7 +199,7 @@ fn changed(op: Op) -> Vec<Op> {
     }
 }
 
-/// Ops of a device with streams are numbered, and say where they are queued and after what.
+/// Ops of a device with streams are numbered, and show their stream and the op that they wait for.
 #[test]
 fn streams_are_told() {
     let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, mesh: Mesh::of_zero(2), ..HYBRID };

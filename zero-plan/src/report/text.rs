@@ -14,9 +14,10 @@ use crate::streams::{Queued, Stream};
 /// Columns that lines of ops are wrapped at.
 const WIDTH: usize = 120;
 
-/// Prints all tables of a plan, pipeline stage by pipeline stage: the regions, in bytes; where units and buckets lie, flat
-/// buffers in elements and activations in bytes; and the ops of a step and of an evaluation, a line for each turn
-/// of a micro-batch. Where ops have streams, each has its number, by which others say that they wait for it.
+/// Prints all tables of a plan, pipeline stage by pipeline stage: the regions, in bytes; the places of units and
+/// buckets, flat buffers in elements and activations in bytes; and the ops of a step and of an evaluation, with a line
+/// for each turn of a micro-batch. If ops have streams, each has its number, by which the ops that wait for it refer to
+/// it.
 pub struct ScheduleText<'a>(pub &'a Plan<'a>);
 
 impl fmt::Display for ScheduleText<'_> {
@@ -110,7 +111,7 @@ fn with_queue(op: String, queued: Option<(usize, &Queued)>) -> String {
     if told.is_empty() { format!("{at} {op}") } else { format!("{at} {op} ({})", told.join(" ")) }
 }
 
-/// What the computations of a line have in common.
+/// The properties that the computations of a line have in common.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct LineTurn {
     backward: bool,
@@ -141,7 +142,7 @@ impl LineTurn {
     }
 }
 
-/// The ops, cut into lines: one for each turn, with what prepares it and what follows from it, then one for what comes
+/// The ops, cut into lines: one for each turn, with the ops that prepare it and follow from it, and one for the ops
 /// after the last turn.
 fn turns<'a>(plan: &Plan, ops: &'a [Op]) -> Vec<(Option<LineTurn>, &'a [Op])> {
     let mut lines = Vec::new();
@@ -183,7 +184,7 @@ pub fn op_text(plan: &Plan, op: Op) -> String {
     }
 }
 
-/// An op, but for what `turn` says already.
+/// An op, without the details that `turn` already has.
 fn text(plan: &Plan, op: Op, turn: Option<LineTurn>) -> String {
     let unit = op.unit().map(|unit| plan.units[unit].to_string()).unwrap_or_default();
     let subject = match op {
@@ -216,7 +217,7 @@ fn text(plan: &Plan, op: Op, turn: Option<LineTurn>) -> String {
     format!("{} {subject}", op.name())
 }
 
-/// Micro-batch and slot of a parcel, unless they are the expected ones: those of the turn, or 0 for what is tied.
+/// Micro-batch and slot of a parcel, unless they are the expected ones: those of the turn, or 0 for parcels of ties.
 fn place(parcel: Parcel, micro_batch: usize, slot: Option<usize>, turn: Option<LineTurn>) -> String {
     let expected = match parcel {
         Parcel::Activations | Parcel::Gradients => turn.map(|turn| (turn.micro_batch, turn.slot)),

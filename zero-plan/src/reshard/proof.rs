@@ -1,12 +1,12 @@
-//! Proof: that moves give every wanted element its own, once. Counts how often each element is there, and shares no code
-//! with what finds the moves. Never mends them.
+//! Proof: shows that moves fill every wanted element once, with the right element. Counts how often each element is
+//! there, and shares no code with the search for moves. Never corrects them.
 
 use core::ops::Range;
 
 use super::{Mismatch, Move, RunSide, RunSource, Wanted};
 
-/// Shows that sources have every element of every tensor once, that wanted runs lie apart from one another, and that moves
-/// give each wanted element exactly that element of its tensor, once, from within its source.
+/// Shows that sources have every element of every tensor once, that wanted runs do not overlap, and that moves fill
+/// each wanted element once, with exactly that element of its tensor, from within its source.
 ///
 /// # Errors
 /// The first of these that does not hold.
@@ -24,7 +24,7 @@ pub fn prove(lens: &[usize], sources: &[RunSource], wanted: &[Wanted], moves: &[
     }
 }
 
-/// Every element of every tensor is in one source.
+/// Checks that every element of every tensor is in one source.
 fn covered(lens: &[usize], sources: &[RunSource]) -> Result<(), Mismatch> {
     let mut counts = ElementCounts::default();
     lens.iter().enumerate().for_each(|(tensor, &len)| counts.add(tensor, 0..len, -1));
@@ -38,7 +38,7 @@ fn covered(lens: &[usize], sources: &[RunSource]) -> Result<(), Mismatch> {
     }
 }
 
-/// No element of a flat buffer is wanted twice, and each is one of a tensor.
+/// Checks that no element of a flat buffer is wanted twice, and that each is an element of a tensor.
 fn apart(lens: &[usize], wanted: &[Wanted]) -> Result<(), Mismatch> {
     let mut counts = ElementCounts::default();
     for (index, &Wanted { tensor, start, len, unit, at }) in wanted.iter().enumerate() {
@@ -48,7 +48,7 @@ fn apart(lens: &[usize], wanted: &[Wanted]) -> Result<(), Mismatch> {
     counts.first(|count| count > 1).map_or(Ok(()), |(unit, elements, _)| Err(Mismatch::Shared { unit, elements }))
 }
 
-/// The elements of a run, all of which its tensor has.
+/// The elements of a run, if its tensor has all of them.
 fn elements(
     lens: &[usize],
     side: RunSide,
@@ -62,8 +62,8 @@ fn elements(
     }
 }
 
-/// A move is of elements that both sides have, and they are the same elements of the same tensor. Both sides are known to
-/// lie within their tensors.
+/// Checks that both sides have the elements of a move, and that these are the same elements of the same tensor. Both
+/// sides are known to lie within their tensors.
 fn same(sources: &[RunSource], wanted: &[Wanted], index: usize, moved: Move) -> Result<(), Mismatch> {
     let outside = Mismatch::Outside { index, moved };
     let (Some(source), Some(run)) = (sources.get(moved.source), wanted.get(moved.wanted)) else {
@@ -77,27 +77,27 @@ fn same(sources: &[RunSource], wanted: &[Wanted], index: usize, moved: Move) -> 
     if read == filled { Ok(()) } else { Err(Mismatch::Other { index, wanted: filled, read }) }
 }
 
-/// How often elements of several lines are there: where the number rises and where it falls.
+/// How often each element of several lines is there, as the places where the number rises and falls.
 #[derive(Default)]
 struct ElementCounts {
     steps: Vec<(usize, usize, i64)>,
 }
 
 impl ElementCounts {
-    /// Elements of a line, so many times more.
+    /// Adds elements of a line, this many times.
     fn add(&mut self, line: usize, elements: Range<usize>, times: i64) {
         if !elements.is_empty() {
             self.steps.extend([(line, elements.start, times), (line, elements.end, -times)]);
         }
     }
 
-    /// The first elements that are there so often as `is_wrong` says: their line, which they are, and how often.
+    /// The first elements whose number is wrong by `is_wrong`: their line, their range, and their number.
     fn first(mut self, is_wrong: impl Fn(i64) -> bool) -> Option<(usize, Range<usize>, i64)> {
         self.steps.sort_unstable();
         let mut count = 0;
         for pair in self.steps.windows(2) {
             let [(line, start, times), (_, end, _)] = [pair[0], pair[1]];
-            // A line ends with a count of zero, so that what lies between two lines is never wrong.
+            // A line ends with a count of zero, so a range between two lines is never wrong.
             count += times;
             if start != end && is_wrong(count) {
                 return Some((line, start..end, count));

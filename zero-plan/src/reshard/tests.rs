@@ -1,4 +1,4 @@
-//! Tests of resharding by hand: small sets of runs whose moves are written out. Random ones are in `tests/tests/schedule`.
+//! Tests of resharding by hand: small sets of runs whose moves are written out. Random ones are in `tests/schedule`.
 
 use super::{Mismatch, Move, RunSide, RunSource, Wanted, intersection, prove};
 

@@ -1,24 +1,24 @@
-//! Directions: what matrices are updated by, where they are made orthogonal. They are made bucket by bucket, in front of the
-//! updates that need them. Where a rank has only its shard of them, those of a bucket are spread while the bucket before it is
-//! updated, so that they travel behind its matrix products.
+//! Directions: the numbers that matrices are updated by, if the optimizer makes them orthogonal. They are made bucket
+//! by bucket, before the updates that need them. If a rank has only its shard of them, those of a bucket are spread
+//! while the bucket before it is updated, so that its matrix products hide their travel.
 
 use super::walk::PipelineStageWalk;
 use super::{Op, Ops};
 use crate::layout::Bucket;
 use crate::mesh::Axis;
 
-/// How far a pipeline stage is with its directions.
+/// The progress of a pipeline stage with its directions.
 pub(super) struct Directions {
-    /// The bucket whose matrices are updated.
+    /// The bucket whose matrices are being updated.
     current: Option<usize>,
-    /// The one after it, if its directions are there or on their way.
+    /// The bucket after it, if its directions are there or on their way.
     ahead: Option<usize>,
 }
 
 impl Directions {
     pub const NEW: Self = Self { current: None, ahead: None };
 
-    /// Before the update of a unit.
+    /// Makes the directions that the update of a unit needs.
     pub const fn before(&mut self, walk: &PipelineStageWalk, unit: usize, ops: &mut Ops) {
         let bucket = walk.tables.placements[unit].bucket;
         if !walk.tables.is_orthogonalized(unit) || is(self.current, bucket) {

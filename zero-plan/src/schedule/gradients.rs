@@ -1,5 +1,5 @@
-//! Gradients: the phases of a bucket's sum, from the claim of its staging to the spread of what was summed. Each phase runs
-//! one bucket later than the one before it, so that ranks need not keep step with one another.
+//! Gradients: the phases of a bucket's sum, from the claim of its staging to the spread of the sums. Each phase runs
+//! one bucket later than the phase before it, so that ranks need not keep step with one another.
 
 use super::walk::{PipelineStageWalk, WalkStep};
 use super::{Op, Ops, Parcel};
@@ -13,9 +13,9 @@ struct Reduction {
     round: usize,
 }
 
-/// The bucket, if any, whose next phase is due.
+/// For each phase, the bucket for which it is due, if there is one.
 pub(super) struct DueBucket {
-    /// For sums that hosts make parts of: along `zero` before they are settled, along `replica` before they are combined.
+    /// For sums of which hosts make parts: along `zero` before settling, along `replica` before combining.
     unsubtotalled: Option<Reduction>,
     unsettled: Option<Reduction>,
     uncombined: Option<Reduction>,
@@ -52,7 +52,7 @@ impl DueBucket {
         ops.push(Op::Claim { bucket });
     }
 
-    /// Reduces the bucket that a step completed, and settles the one before it.
+    /// Reduces the bucket that a step has completed, and settles the one before it.
     pub const fn reduce(&mut self, walk: &PipelineStageWalk, step: WalkStep, ops: &mut Ops) {
         let config = walk.tables.config;
         let bucket = walk.tables.placements[step.unit].bucket;
@@ -67,7 +67,7 @@ impl DueBucket {
         if let Some(sum) = self.unsettled
             && sum.bucket == bucket
         {
-            // With few buckets, its last reduction may still be on its way.
+            // If there are few buckets, its last reduction may still be on its way.
             self.unsettled = None;
             self.settle(walk, sum, ops);
         }
@@ -80,7 +80,7 @@ impl DueBucket {
         }
     }
 
-    /// Sums the bucket before this one over the host, which has all of this one now.
+    /// Sums the bucket before this one over the host, now that all of this one has been offered.
     const fn is_offered_to_host(&mut self, walk: &PipelineStageWalk, sum: Reduction, ops: &mut Ops) {
         if let Some(before) = self.unsubtotalled.replace(sum) {
             self.subtotal(walk, before, ops);
@@ -98,7 +98,7 @@ impl DueBucket {
         if let Some(before) = self.unsettled
             && shares_partial(walk, before.bucket, bucket)
         {
-            // If it came later, its terms would be overwritten.
+            // Otherwise its terms would be overwritten.
             self.unsettled = None;
             self.settle(walk, before, ops);
         }
@@ -106,7 +106,7 @@ impl DueBucket {
         self.is_on_its_way(walk, sum, ops);
     }
 
-    /// Combines the bucket whose terms lie where those of another bucket are to go, if it is due.
+    /// Combines a bucket that is due if its terms lie in the place that another bucket needs.
     const fn combine_in_place_of(&mut self, walk: &PipelineStageWalk, bucket: usize, ops: &mut Ops) {
         if let Some(before) = self.uncombined
             && shares_partial(walk, before.bucket, bucket)
@@ -116,7 +116,7 @@ impl DueBucket {
         }
     }
 
-    /// Combines the bucket before this one, of which other replicas have been given all that they need.
+    /// Combines the bucket before this one, which has been offered to all other replicas.
     const fn is_on_its_way_to_replicas(&mut self, walk: &PipelineStageWalk, sum: Reduction, ops: &mut Ops) {
         if let Some(before) = self.uncombined.replace(sum) {
             self.combine(walk, before, ops);
@@ -164,7 +164,7 @@ impl DueBucket {
             && sums_replicas_on_hosts
             && shares_partial(walk, before.bucket, bucket)
         {
-            // If it came later, its sum over the replica would be overwritten.
+            // Otherwise its sum over the replica would be overwritten.
             self.unsubtotalled = None;
             self.subtotal(walk, before, ops);
         }
@@ -184,8 +184,7 @@ impl DueBucket {
         self.summed(walk, sum, ops);
     }
 
-    /// After the last reduction of a bucket: brings the gradients of tied parameters together, and spreads the bucket
-    /// before this one.
+    /// After the last reduction of a bucket: adds up gradients of tied parameters, and spreads the bucket before.
     const fn summed(&mut self, walk: &PipelineStageWalk, sum: Reduction, ops: &mut Ops) {
         let tables = walk.tables;
         if sum.round + 1 < tables.config.reductions() {
@@ -201,7 +200,8 @@ impl DueBucket {
         let mut unit = first;
         while unit <= last {
             if walk.mirror_of(unit).is_some() {
-                // The mirror's pipeline stage may send after turns that wait for turns of this one: no turn here may wait for it.
+                // No turn here may wait for the mirror's pipeline stage, which may send after turns that wait for
+                // these.
                 self.unjoined = Some(unit);
                 return;
             }
@@ -218,12 +218,12 @@ impl DueBucket {
     }
 }
 
-/// Whether two buckets take turns in one place for partial sums.
+/// Whether two buckets take turns with one place for partial sums.
 const fn shares_partial(walk: &PipelineStageWalk, a: usize, b: usize) -> bool {
     walk.tables.buckets[a].partial == walk.tables.buckets[b].partial
 }
 
-/// Whether two buckets take turns in one place.
+/// Whether two buckets overlap in staging.
 const fn shares_staging(a: &Bucket, b: &Bucket) -> bool {
     a.staging < b.staging + b.elements && b.staging < a.staging + a.elements
 }

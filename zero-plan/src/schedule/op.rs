@@ -7,7 +7,7 @@ use crate::mesh::Axis;
 /// One entry of a rank's schedule. Units, buckets and slots are indices into the plan's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Op {
-    /// Starts to gather a unit's flat buffer along `zero`, into a slot where layers compute on slots.
+    /// Starts to gather a unit's flat buffer along `zero`, into a slot if layers compute on slots.
     Gather {
         /// The unit.
         unit: usize,
@@ -31,30 +31,30 @@ pub enum Op {
         /// The unit.
         unit: usize,
     },
-    /// Waits for what another pipeline stage has sent, and takes it: activations and their gradients to where `unit` reads
-    /// them, gradients of tied parameters into its sum, tied parameters in place of its own.
+    /// Waits for a parcel of another pipeline stage, and takes it: activations and their gradients to the place where
+    /// `unit` reads them, gradients of tied parameters into its sum, tied parameters in place of its own.
     Receive {
-        /// What it is.
+        /// The kind of parcel.
         parcel: Parcel,
         /// The unit that needs it.
         unit: usize,
-        /// The micro-batch that it is of; 0 for what there is one of in a step.
+        /// The micro-batch that it belongs to; 0 for a parcel that is sent once in a step.
         micro_batch: usize,
         /// The slot for the activations of that micro-batch.
         slot: usize,
     },
-    /// Waits until a slot for the next outgoing parcel of this kind is free: its receiver has taken what lay there.
+    /// Waits until the slot for the next outgoing parcel of this kind is free: the receiver has taken the parcel in it.
     Clear {
-        /// What is to leave.
+        /// The parcel that is to leave.
         parcel: Parcel,
     },
-    /// Starts to send what `unit` has made to another pipeline stage. Never waits: it lies in a slot of its own.
+    /// Starts to send a parcel that `unit` has made to another pipeline stage. Never waits, as it has its own slot.
     Send {
-        /// What it is.
+        /// The kind of parcel.
         parcel: Parcel,
         /// The unit that made it.
         unit: usize,
-        /// The micro-batch that it is of; 0 for what there is one of in a step.
+        /// The micro-batch that it belongs to; 0 for a parcel that is sent once in a step.
         micro_batch: usize,
     },
     /// Runs a unit forward.
@@ -66,7 +66,7 @@ pub enum Op {
         /// The slot for its activations.
         slot: usize,
     },
-    /// Runs a unit forward once more, for what its backward needs and its forward has not kept.
+    /// Runs a unit forward again, to compute the values that its backward needs and its forward has not kept.
     Recompute {
         /// The unit.
         unit: usize,
@@ -84,7 +84,7 @@ pub enum Op {
         /// The slot for its activations.
         slot: usize,
     },
-    /// Takes a bucket's staging: waits until peers have read what lay there.
+    /// Takes a bucket's staging: waits until peers have read its earlier content.
     Claim {
         /// The bucket.
         bucket: usize,
@@ -93,10 +93,10 @@ pub enum Op {
     Reduce {
         /// The bucket.
         bucket: usize,
-        /// Which of the bucket's reductions in this step it is: the first overwrites the sum, later ones add to it.
+        /// The number of the bucket's reduction in this step: the first overwrites the sum, later ones add to it.
         round: usize,
     },
-    /// Sums what the ranks of this host have of a bucket, for this rank's counterparts on other hosts: the middle of a
+    /// Sums the terms of this host's ranks for a bucket, for this rank's counterparts on other hosts: the middle of a
     /// reduce-scatter between hosts.
     Subtotal {
         /// The bucket.
@@ -106,7 +106,7 @@ pub enum Op {
         /// The axis.
         axis: Axis,
     },
-    /// Sums this rank's shards of a bucket along `zero`: the end of a reduce-scatter. Where there are replicas, also the
+    /// Sums this rank's shards of a bucket along `zero`: the end of a reduce-scatter. If there are replicas, also the
     /// start of their reduction.
     Settle {
         /// The bucket.
@@ -126,24 +126,24 @@ pub enum Op {
         /// The tied unit.
         unit: usize,
     },
-    /// Gathers what the ranks along an axis have summed of a bucket: the second half of an all-reduce. After the agreement,
-    /// gathers their directions.
+    /// Gathers the sums of a bucket from the ranks along an axis: the second half of an all-reduce. After the
+    /// agreement, gathers their directions.
     Spread {
         /// The bucket.
         bucket: usize,
         /// The axis.
         axis: Axis,
     },
-    /// Agrees on loss and gradient norm, over all ranks. Also the point after which no rank reads this step's parameters
-    /// any more.
+    /// Agrees on loss and gradient norm, over all ranks. After it, no rank reads this step's parameters any more.
     Agree,
-    /// Adds the sums of gradients of a unit's matrices to their momentum, and puts in place of these sums what the matrices are
-    /// updated by once that is orthogonal: their direction.
+    /// Adds the sums of gradients of a unit's matrices to their momentum, and replaces these sums by the directions, by
+    /// which the matrices are updated once they are orthogonal.
     Momentum {
         /// The unit.
         unit: usize,
     },
-    /// Updates what this rank keeps the optimizer state of. Matrices of which it updates a part it first makes orthogonal.
+    /// Updates the parameters whose optimizer state this rank keeps. First makes the directions of matrices of which it
+    /// updates a part orthogonal.
     Update {
         /// The unit.
         unit: usize,
@@ -151,7 +151,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// What it does, in a word.
+    /// Its name, a word for what it does.
     pub const fn name(self) -> &'static str {
         match self {
             Op::Gather { .. } => "gather",
@@ -241,7 +241,7 @@ impl Op {
         }
     }
 
-    /// Which reduction of its bucket it belongs to, if it belongs to one.
+    /// The number of its bucket's reduction that it belongs to, if it belongs to one.
     pub const fn round(self) -> Option<usize> {
         match self {
             Op::Reduce { round, .. }
@@ -253,7 +253,7 @@ impl Op {
     }
 }
 
-/// What travels from one pipeline stage to another. Each kind has a channel of its own in which order is kept.
+/// A kind of data between pipeline stages. Each kind has its own channel, which keeps the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum Parcel {
     /// The output of a chunk, to the next one.

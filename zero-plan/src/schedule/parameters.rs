@@ -1,6 +1,6 @@
-//! Parameters: gathers, waits and releases around a walk. Three ways, by what the configuration keeps: a unit is gathered
-//! for each use (stage 3), or once a step and held (stage 3, `gather: PerStep`), or converted for each use (replicas of
-//! another width than layers compute in).
+//! Parameters: gathers, waits and releases around a walk. The configuration decides between three ways: a unit is
+//! gathered for each use (stage 3), or gathered once a step and held (stage 3, `gather: PerStep`), or converted for
+//! each use (replicas of another width than layers compute in).
 
 use super::walk::{PipelineStageWalk, Use, WalkCursor, WalkStep};
 use super::{Op, Ops, Pass};
@@ -8,11 +8,11 @@ use super::{Op, Ops, Pass};
 pub(super) enum Parameters {
     /// Layers compute on replicas where they lie.
     Replicated,
-    /// Each use has a gather, or a copy, of its own.
+    /// Each use has its own gather, or its own copy.
     PerUse(Ring),
     /// A unit is gathered before its first use and released after its last.
     PerStep {
-        /// Where the first use lies whose gather has not started; none when all have.
+        /// The place of the first use whose gather has not started; none if all have.
         ahead: Option<WalkCursor>,
         /// Gathers started and not yet waited for.
         in_flight: usize,
@@ -22,11 +22,11 @@ pub(super) enum Parameters {
 }
 
 pub(super) struct Ring {
-    /// The unit whose flat buffer is computed on, from the first step of its use to the last.
+    /// The unit whose flat buffer layers compute on, from the first step of its use to the last.
     current: Option<usize>,
     /// The first use whose gather has not started.
     ahead: Option<Use>,
-    /// Uses whose gather has started and whose release has not come.
+    /// Uses whose gather has started and which have not been released.
     in_flight: usize,
     /// Gathers started so far.
     started: usize,
@@ -78,7 +78,7 @@ impl Parameters {
         }
     }
 
-    /// After the step at `cursor`: releases what no later step of this use needs.
+    /// After the step at `cursor`: releases the unit if no later step of this use needs it.
     pub const fn after(&mut self, walk: &PipelineStageWalk, cursor: &WalkCursor, held: &mut [bool], ops: &mut Ops) {
         match self {
             Parameters::Replicated => {}
@@ -89,7 +89,7 @@ impl Parameters {
                     && step.turn.micro_batch + 1 == walk.tables.config.micro_batches
                     && walk.tables.placements[step.unit].holds
                 {
-                    // An owner comes before what is tied to it, so its own backward is the last use of both.
+                    // An owner comes before the unit that is tied to it, so its own backward is the last use of both.
                     ops.push(Op::Release { unit: step.unit });
                 }
             }
@@ -97,7 +97,7 @@ impl Parameters {
     }
 }
 
-/// The unit whose hold starts with the step at `cursor`: that of the first micro-batch forward.
+/// The unit that is held from the step at `cursor` on, if that is its first forward.
 const fn starts_hold(walk: &PipelineStageWalk, cursor: &WalkCursor) -> Option<usize> {
     match cursor.step {
         Some(step) if !step.turn.backward && step.turn.micro_batch == 0 && walk.tables.placements[step.unit].holds => {
@@ -107,7 +107,7 @@ const fn starts_hold(walk: &PipelineStageWalk, cursor: &WalkCursor) -> Option<us
     }
 }
 
-/// Uses that are gathered ahead. Converting is work of this rank alone: there is nothing to be early for.
+/// The number of uses that are gathered ahead. Conversions wait for no other rank, so starting early has no use.
 const fn prefetch(walk: &PipelineStageWalk) -> usize {
     if walk.tables.config.shards_parameters() { walk.tables.config.prefetch } else { 0 }
 }
@@ -119,7 +119,7 @@ impl Ring {
         self.current = Some(needed);
         let gathers = walk.tables.config.shards_parameters();
         while let Some(ahead) = self.ahead {
-            // What is held for an earlier use cannot be gathered twice at one time.
+            // A unit that is held for an earlier use cannot be gathered again at the same time.
             if self.in_flight > prefetch(walk) || held[ahead.unit] {
                 break;
             }

@@ -11,14 +11,14 @@ pub(super) struct PipelineStageWalk<'a> {
     pub turns: Turns<'a>,
 }
 
-/// A place in the walk. What lies there is kept with it, as it is asked for more often than the place moves.
+/// A place in the walk. Its computation is kept with it, as it is asked for more often than the place moves.
 #[derive(Clone, Copy)]
 pub(super) struct WalkCursor {
     /// Number of the turn.
     index: usize,
-    /// The computation there; none after the last.
+    /// The computation at this place; none after the last.
     pub step: Option<WalkStep>,
-    /// Units of the turn after this one.
+    /// Units of the turn that come after this one.
     left: usize,
 }
 
@@ -29,10 +29,10 @@ pub(super) struct WalkStep {
     pub turn: Turn,
 }
 
-/// A stretch of steps that works on one flat buffer.
+/// Consecutive steps that work on one flat buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Use {
-    /// The unit under which the pipeline stage holds it.
+    /// The unit under which the pipeline stage holds the buffer.
     pub unit: usize,
     /// Where it begins.
     start: WalkCursor,
@@ -93,7 +93,7 @@ impl<'a> PipelineStageWalk<'a> {
         step.unit == if step.turn.backward { end - 1 } else { first }
     }
 
-    /// Whether the output of a unit leaves for another pipeline stage: whether it is the last of its chunk, but not of the model.
+    /// Whether a unit's output leaves for another pipeline stage: it is the last of its chunk, but not of the model.
     pub const fn leaves(&self, unit: usize) -> bool {
         self.tables.chunks[self.tables.placements[unit].chunk].end == unit + 1 && unit + 1 < self.tables.units.len()
     }
@@ -106,7 +106,7 @@ impl<'a> PipelineStageWalk<'a> {
         }
     }
 
-    /// The unit under which this pipeline stage holds the parameters that `unit` takes, if it takes any.
+    /// The unit under which this pipeline stage holds the parameters of `unit`, if it takes any.
     pub const fn holder(&self, unit: usize) -> Option<usize> {
         let placement = &self.tables.placements[unit];
         if placement.padded == 0 {
@@ -123,8 +123,8 @@ impl<'a> PipelineStageWalk<'a> {
         self.use_of_another(self.start(), None)
     }
 
-    /// The use after one: consecutive steps on one flat buffer are one use of it. So the last unit of a forward turn whose
-    /// backward turn follows at once is gathered once for both.
+    /// The use after `current`. Consecutive steps on one flat buffer are one use of it, so the last unit of a forward
+    /// turn is gathered only once if the backward turn follows immediately.
     pub const fn next_use(&self, current: Use) -> Option<Use> {
         self.use_of_another(self.next(current.start), Some(current.unit))
     }

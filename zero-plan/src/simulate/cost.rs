@@ -1,5 +1,5 @@
-//! Cost: how many seconds the work of an op takes on one rank, by what it computes and which bytes it touches. Waiting and
-//! travelling are no work. Never knows when an op runs.
+//! Cost: the seconds that the work of an op takes on one rank, by its operations and the bytes that it touches. Waiting
+//! and travelling are not work. Never knows when an op runs.
 
 use crate::config::Config;
 use crate::hardware::{Hardware, MeasuredUnit, Processor};
@@ -9,22 +9,22 @@ use crate::schedule::Op;
 use crate::unit::Unit;
 use crate::work::Work;
 
-/// What work costs under a plan.
+/// The costs of work under a plan.
 pub struct Costs<'a> {
     plan: &'a Plan<'a>,
     hardware: &'a Hardware,
-    /// Threads of a rank; 1 where a rank has a device.
+    /// Threads of a rank; 1 if a rank has a device.
     pub threads: usize,
-    /// How much longer bytes take that are added up than others that are moved.
+    /// The factor by which adding up bytes takes longer than moving them.
     summing: f64,
-    /// What was measured of each unit, if it was.
+    /// The measurement of each unit, if there is one.
     measured: Vec<Option<&'a MeasuredUnit>>,
-    /// The same by as many ranks as there are cores for: with as many threads, and with one.
+    /// The same for as many ranks as there are cores for: with as many threads, and with one.
     undisturbed: [Vec<Option<&'a MeasuredUnit>>; 2],
 }
 
 impl<'a> Costs<'a> {
-    /// The costs of a plan on some hardware, with so many threads a rank.
+    /// The costs of a plan on some hardware, with this many threads a rank.
     pub fn new(plan: &'a Plan<'a>, hardware: &'a Hardware, threads: usize) -> Self {
         let by = |threads, ranks| plan.units.iter().map(|unit| find(plan, hardware, unit, threads, ranks)).collect();
         let (cores, ranks) = (hardware.node.devices, plan.config.mesh.ranks_per_node());
@@ -55,8 +55,8 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// How many cores an op keeps busy on average: fewer than it has threads where these wait for one another. What one thread
-    /// does in a second is the work of a core in a second.
+    /// How many cores an op keeps busy on average: fewer than its threads if these wait for one another. The work of
+    /// one thread alone keeps one core busy.
     pub fn cores(&self, at: Coordinates, op: Op) -> f64 {
         match op {
             Op::Forward { unit, .. } | Op::Recompute { unit, .. } => self.busy(unit, forward),
@@ -78,8 +78,9 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// The measured time of a unit, less the time in which other ranks had its cores: all ranks did the same then. Work that
-    /// ends before a core changes hands loses none of its time to others, so it takes no less than where none took turns.
+    /// The measured time of a unit, minus the time in which other ranks, which did the same work, had its cores. Work
+    /// that ends before it is interrupted loses no time to others, so the result is at least the time measured without
+    /// turns.
     fn measured(&self, unit: usize, seconds: SecondsEach) -> Option<f64> {
         let measured = self.measured[unit]?;
         let share = self.hardware.node.devices as f64 / (measured.ranks as f64 * self.busy(unit, seconds));
@@ -87,7 +88,7 @@ impl<'a> Costs<'a> {
         Some(if share < 1.0 { (seconds(measured) * share).max(alone) } else { seconds(measured) })
     }
 
-    /// Whether a link brings to their place the bytes that an op would copy if memory were shared.
+    /// Whether a link itself brings bytes to their place that the op would copy if memory were shared.
     fn is_moved_by_link(&self, op: Op) -> bool {
         let config = &self.plan.config;
         let is_converted = config.precision.params.bytes() != config.precision.compute.bytes();
@@ -98,7 +99,7 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// The bandwidth of a GPU's memory is that of the whole; a processor's is the share of each thread.
+    /// Seconds of moving bytes. A GPU's bandwidth is that of its whole memory; a processor's is a thread's share.
     fn moving(&self, bytes: usize) -> f64 {
         bytes as f64 / (self.hardware.device.bandwidth * self.threads as f64)
     }
@@ -108,7 +109,7 @@ impl<'a> Costs<'a> {
         operations as f64 / rate
     }
 
-    /// Products, and what lies between them: what a unit takes, keeps and gives is written once and read once.
+    /// Matrix products, and the bytes between them that a unit takes, keeps and gives.
     fn forward(&self, unit: usize) -> f64 {
         if let Some(measured) = self.measured(unit, forward) {
             return measured * self.plan.config.tokens() as f64;
@@ -117,7 +118,7 @@ impl<'a> Costs<'a> {
         self.computing(it.operations) + self.moving(touched(&self.plan.config, it))
     }
 
-    /// Twice the products and twice the bytes of a forward pass, and its gradients, which are summed in f32.
+    /// Twice the products and twice the bytes of a forward pass, and the gradients, which are summed in f32.
     fn backward(&self, unit: usize) -> f64 {
         if let Some(measured) = self.measured(unit, backward) {
             return measured * self.plan.config.tokens() as f64;
@@ -127,7 +128,8 @@ impl<'a> Costs<'a> {
             + self.moving(2 * touched(&self.plan.config, it) + it.takes * size_of::<f32>())
     }
 
-    /// What was measured is AdamW's pass over memory. Products by which matrices are made orthogonal, on all threads, come on top.
+    /// The measured time is AdamW's pass over memory. Products that make matrices orthogonal come on top, on all
+    /// threads.
     fn update(&self, at: Coordinates, unit: usize, op: Op) -> [f64; 2] {
         let Work { operations, bytes } = Work::of(self.plan, at, op);
         let moving = match self.measured(unit, update).filter(|&measured| measured > 0.0) {
@@ -141,7 +143,7 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// Seconds for each token of a micro-batch, as what was measured of another one is taken to grow with the tokens; or for each
+/// Seconds for each token of a micro-batch, because measured times are assumed to grow with the tokens; or for each
 /// parameter of an update.
 type SecondsEach = fn(&MeasuredUnit) -> f64;
 
@@ -157,12 +159,13 @@ fn update(measured: &MeasuredUnit) -> f64 {
     measured.update / measured.params.max(1) as f64
 }
 
-/// Bytes that a forward pass touches: parameters once, and once written and once read what is kept and what leaves.
+/// Bytes that a forward pass touches: parameters and input once; saved values and output twice, as they are written
+/// once and read once.
 fn touched(config: &Config, unit: &Unit) -> usize {
     unit.takes * config.precision.compute.bytes() + unit.input_bytes + 2 * (unit.saved_bytes + unit.output_bytes)
 }
 
-/// What was measured of a unit: by the nearest number of ranks, and then of the nearest number of tokens, if of several.
+/// The measurement of a unit. If there are several, the one with the nearest number of ranks, and then of tokens.
 fn find<'a>(
     plan: &Plan,
     hardware: &'a Hardware,

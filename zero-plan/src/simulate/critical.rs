@@ -1,22 +1,22 @@
-//! Critical: the chain of ops and transfers that a step is as long as. Only follows causes; never computes a time.
+//! Critical: the chain of ops and transfers that is as long as a step. Only follows causes; never computes a time.
 
 use serde::Serialize;
 
 use super::timeline::{Cause, Timeline};
 
-/// A stretch of the critical path. Each begins where the one before it ends.
+/// A stretch of the critical path. It begins when the stretch before it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CriticalStretch {
     /// The op, or the transfer, that takes this time.
     pub what: Cause,
-    /// From when, in seconds since the step began.
+    /// Its start, in seconds since the step began.
     pub start_s: f64,
-    /// Until when.
+    /// Its end.
     pub end_s: f64,
 }
 
 impl Timeline {
-    /// The chain that is as long as the step, from its start to its end. If any of it were shorter, so might the step be.
+    /// The chain that is as long as the step, from start to end. If a part of it were shorter, the step might be too.
     pub fn critical_path(&self) -> Vec<CriticalStretch> {
         let last = (0..self.lanes.len()).filter(|&lane| !self.lanes[lane].spans.is_empty());
         let Some(lane) = last.max_by(|&a, &b| self.lanes[a].end_s().total_cmp(&self.lanes[b].end_s())) else {

@@ -1,14 +1,14 @@
-//! Links: how long a collective or a parcel takes between the ranks that it is among, by published formulas. Never knows
-//! when it begins.
+//! Links: how long a collective or a parcel takes between its ranks, by published formulas. Never knows when it begins.
 //!
-//! With `p` ranks, `n` bytes in the whole buffer, a latency `α` and `β` seconds a byte, an all-gather and a reduce-scatter
-//! take, on a ring, `(p - 1) α + (p - 1)/p n β`, and by binomial trees (a gather to one rank and a broadcast, or a reduction
-//! and a scatter), `2 ⌈log2 p⌉ α + ((p - 1)/p + ⌈log2 p⌉) n β`, as a broadcast and a reduction pass on the whole buffer in each
-//! round (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005, sections 4 and 5;
-//! Chan, Heimlich, Purkayastha, van de Geijn: Collective communication, 2007).
-//! NCCL takes rings for both, with as many rings as a node has links, so that a node sends `(p - 1)/p n` over all of them. Where
-//! `p` ranks are on `m` nodes, a ring goes from node to node `m - 1` times, and `p - m` times stays within one, each with its own
-//! latency (NVIDIA/nccl, `src/graph/tuning.cc`); a tree joins nodes once those of each are joined.
+//! With `p` ranks, `n` bytes in the whole buffer, a latency `α` and `β` seconds a byte, an all-gather and a
+//! reduce-scatter take, on a ring, `(p - 1) α + (p - 1)/p n β`, and by binomial trees (a gather to one rank and a
+//! broadcast, or a reduction and a scatter), `2 ⌈log2 p⌉ α + ((p - 1)/p + ⌈log2 p⌉) n β`, because a broadcast and a
+//! reduction pass on the whole buffer in each round (Thakur, Rabenseifner, Gropp: Optimization of Collective
+//! Communication Operations in MPICH, 2005, sections 4 and 5; Chan, Heimlich, Purkayastha, van de Geijn: Collective
+//! communication, 2007).
+//! NCCL uses rings for both, with as many rings as a node has links, so that a node sends `(p - 1)/p n` over all of
+//! them. If `p` ranks are on `m` nodes, `m - 1` steps of a ring go from node to node and `p - m` stay within one, each
+//! with its own latency (NVIDIA/nccl, `src/graph/tuning.cc`); a tree joins nodes after the ranks of each are joined.
 
 use super::timeline::{Flow, LinkKind};
 use crate::hardware::{Hardware, Processor};
@@ -17,28 +17,28 @@ use crate::mesh::{Axis, Coordinates, Mesh};
 /// The links by which some ranks reach one another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Route {
-    /// What the slowest part of it is.
+    /// The kind of its slowest part.
     pub link: LinkKind,
     /// Bytes a second that one rank sends while all others of its node do the same.
     pub bandwidth: f64,
-    /// Seconds until the first byte of a message is there that stays in its node.
+    /// Seconds until the first byte of a message within a node arrives.
     pub latency_within: f64,
-    /// The same of a message from node to node.
+    /// The same for a message from node to node.
     pub latency_between: f64,
-    /// How many of them there are.
+    /// The number of these ranks.
     pub ranks: usize,
-    /// On how many nodes.
+    /// The number of nodes that they are on.
     pub nodes: usize,
     /// How messages follow one another.
     pub order: MessageOrder,
 }
 
-/// The messages one after another that a collective or a parcel consists of.
+/// The successive messages of a collective or a parcel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageOrder {
-    /// Each rank sends what others need straight to them, all at once.
+    /// Each rank sends others the bytes that they need directly, all at once.
     Straight,
-    /// Around a ring, but for the last step.
+    /// Around a ring, except for the last step.
     Ring,
     /// Up a binomial tree, and down again.
     Tree,
@@ -56,7 +56,7 @@ impl Route {
         order: MessageOrder::Straight,
     };
 
-    /// Seconds that the link is busy with so many bytes of one rank.
+    /// Seconds that the link is busy with this many bytes of one rank.
     pub fn busy_s(&self, bytes: usize) -> f64 {
         bytes as f64 / self.bandwidth
     }
@@ -89,7 +89,7 @@ impl Route {
     }
 }
 
-/// Rounds in which twice as many ranks know something after each: the logarithm to base 2, rounded up.
+/// Rounds of a tree, each of which doubles the ranks that have been reached: the logarithm to base 2, rounded up.
 const fn rounds(ranks: usize) -> usize {
     ranks.next_power_of_two().trailing_zeros() as usize
 }
@@ -107,7 +107,7 @@ impl<'a> Routes<'a> {
         Self { hardware, mesh }
     }
 
-    /// The route of a collective along an axis that is `zero` or `replica`. All of its communicators work at once.
+    /// The route of a collective along `zero` or `replica`. All communicators along the axis work at once.
     pub fn collective(&self, axis: Axis, pipeline: usize) -> Route {
         let at = Coordinates { zero: 0, replica: 0, pipeline };
         let member = |i| match axis {
@@ -118,7 +118,7 @@ impl<'a> Routes<'a> {
         let node = |i| self.mesh.node(self.mesh.rank(member(i)));
         let together = (0..ranks).filter(|&i| node(i) == node(0)).count();
         let order = match self.hardware.device.kind {
-            // Each rank reads from each other.
+            // Each rank reads from every other rank.
             Processor::Cpu => MessageOrder::Straight,
             Processor::Gpu => MessageOrder::Ring,
         };
@@ -127,7 +127,7 @@ impl<'a> Routes<'a> {
         Route { ranks, nodes, order, ..self.route(together < ranks, together > 1, groups) }
     }
 
-    /// The route of a rank that sends to other nodes while every other rank of its node does so, too.
+    /// The route of a rank that sends to other nodes while every other rank of its node does so too.
     pub fn between_hosts(&self, ranks: usize) -> Route {
         Route { ranks, nodes: self.mesh.nodes, ..self.route(true, false, self.mesh.ranks_per_node()) }
     }
@@ -140,8 +140,8 @@ impl<'a> Routes<'a> {
         Route { ranks: 1 + usize::from(from != to), nodes: 1 + usize::from(crosses), ..route }
     }
 
-    /// The route of the agreement of all ranks: few bytes, which ranks on processors read from one another, and others send
-    /// along a tree there and back.
+    /// The route of the agreement of all ranks: few bytes, which ranks on processors read from one another, and others
+    /// send up and down a tree.
     pub fn agreement(&self) -> Route {
         let Mesh { nodes, .. } = *self.mesh;
         let route = self.route(nodes > 1, true, self.mesh.ranks_per_node());
@@ -152,8 +152,8 @@ impl<'a> Routes<'a> {
         Route { ranks: self.mesh.ranks(), nodes, order, ..route }
     }
 
-    /// A way through the network or within a node, where so many senders of a node share the network. Bytes that cross nodes
-    /// also go from device to device within one, if there are several.
+    /// A route through the network or within a node, if this many senders of a node share the network. Bytes that cross
+    /// nodes also go from device to device within a node if `within`.
     fn route(&self, crosses: bool, within: bool, senders: usize) -> Route {
         let node = self.hardware.node.link.map(|link| {
             let share = link.shared_by.min(self.mesh.ranks_per_node()) as f64;
@@ -177,7 +177,7 @@ impl<'a> Routes<'a> {
         }
     }
 
-    /// Memory that ranks share: nothing travels, and a rank that waits goes on once it is woken.
+    /// Memory that ranks share: nothing travels, and a rank that waits continues once it is woken.
     fn memory(&self) -> Route {
         let node = &self.hardware.node;
         let takes_turns = self.mesh.ranks_per_node() > node.devices;
@@ -187,7 +187,7 @@ impl<'a> Routes<'a> {
 }
 
 impl Flow {
-    /// The axis of a collective; none for all that is not a collective along one axis.
+    /// The axis of a collective; none for a flow that is not a collective along one axis.
     pub const fn axis(self) -> Option<Axis> {
         match self {
             Flow::Gather | Flow::Reduce => Some(Axis::Zero),

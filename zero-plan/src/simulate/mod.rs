@@ -1,4 +1,4 @@
-//! Simulate: how long a step takes: in the unit of given costs, or in seconds on given hardware. Never measures.
+//! Simulate: how long a step takes, in the unit of given costs, or in seconds on given hardware. Never measures.
 
 mod cost;
 mod critical;
@@ -44,12 +44,12 @@ pub enum Impossible {
         /// Nodes of the plan.
         nodes: usize,
     },
-    /// A node has several ranks with memory of their own, and no links between them.
+    /// A node has several ranks with their own memory, and no links between them.
     NoLink {
         /// Ranks of a node.
         ranks: usize,
     },
-    /// An update would need whole matrices whose shards lie on several hosts, and MPI connects these.
+    /// An update would need whole matrices whose shards lie on several hosts that MPI connects.
     Directions,
 }
 
@@ -93,8 +93,8 @@ impl Impossible {
     }
 }
 
-/// Threads of a rank unless others are asked for: 1 where a rank has a device of its own, and otherwise its share of the
-/// cores, at least 1.
+/// The default number of threads of a rank: 1 if a rank has its own device, and otherwise its share of the cores, at
+/// least 1.
 pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
     match hardware.device.kind {
         Processor::Gpu => 1,
@@ -102,8 +102,8 @@ pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
     }
 }
 
-/// A configuration as ranks of some hardware have it: its kind of device, with the places and streams of that, and each node a
-/// host of its own. NCCL stays within a host, too, if it is asked for.
+/// A configuration changed for some hardware: it has that kind of device, with its places and streams, and each node is
+/// a host. A configuration with NCCL keeps it within a host too.
 ///
 /// # Errors
 /// [`Impossible::Directions`].
@@ -121,7 +121,7 @@ pub fn on_hardware(config: Config, hardware: &Hardware) -> Result<Config, Imposs
     if config.sends_directions() { Err(Impossible::Directions) } else { Ok(config) }
 }
 
-/// Runs a training step of a plan on some hardware. The plan is one that can be proven; ranks have as many threads as
+/// Runs a training step of a plan, which must be provable, on some hardware. Ranks have as many threads as
 /// [`threads_of_rank`] says.
 ///
 /// ```
@@ -146,7 +146,7 @@ pub fn simulate(plan: &Plan, hardware: &Hardware) -> Result<Timeline, Impossible
     simulate_with(plan, hardware, threads_of_rank(plan, hardware))
 }
 
-/// [`simulate`], with so many threads a rank.
+/// [`simulate`], with this many threads a rank.
 ///
 /// # Errors
 /// Those of [`simulate`].

@@ -1,5 +1,5 @@
-//! Order: how long a pass takes, if each op takes a given time and waits for what it must. Times have the unit of
-//! the given costs. Never measures, and knows no machine.
+//! Order: how long a pass takes, if each op takes a given time and waits as the proven order demands. Times have the
+//! unit of the given costs. Never measures, and knows no machine.
 
 use crate::execution::execute;
 use crate::groups::Groups;
@@ -8,26 +8,26 @@ use crate::plan::Plan;
 use crate::prove::{Flaw, deadlock};
 use crate::schedule::Op;
 
-/// Times that a simulation gives, in the unit of its costs.
+/// The times of a simulation, in the unit of its costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// From the start to the end of the last op of any rank.
     pub makespan: u64,
-    /// How long the ops of each rank take together, without waiting.
+    /// The sum of the times of each rank's ops, without waiting.
     pub busy: Vec<u64>,
     /// When each op of each rank ends, in the order of its schedule.
     pub ends: Vec<Vec<u64>>,
 }
 
 impl Timing {
-    /// How long a rank does nothing. Where only computation has a cost, this is its pipeline bubble.
+    /// How long a rank is idle. If only computation has a cost, this is its pipeline bubble.
     pub fn bubble(&self, rank: usize) -> u64 {
         self.makespan - self.busy[rank]
     }
 }
 
-/// Runs a pass on all ranks with a cost for each op. The makespan is the longest chain of ops that wait for one
-/// another.
+/// Runs a pass on all ranks with a cost for each op. The makespan is the length of the longest chain of ops that wait
+/// for one another.
 ///
 /// ```
 /// use zero_plan::simulate::makespan;
@@ -47,7 +47,7 @@ impl Timing {
 /// ```
 ///
 /// # Errors
-/// Where the ranks wait for one another and none can go on.
+/// If the ranks wait for one another and none can continue.
 pub fn makespan(plan: &Plan, pass: Pass, cost: &dyn Fn(&Op) -> u64) -> Result<Timing, Flaw> {
     let ranks = 0..plan.config.mesh.ranks();
     let ops: Vec<&[Op]> = ranks.map(|rank| plan.of_rank(rank).ops(pass)).collect();

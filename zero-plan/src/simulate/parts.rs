@@ -1,5 +1,5 @@
-//! Parts: what a rank does with the time of a step: work by kind, communication that nothing hides, and the rest, in which it
-//! waits for others to compute. Never runs a step.
+//! Parts: how a rank spends the time of a step: work by kind, communication that nothing hides, and the rest, in which
+//! it waits for others to compute. Never runs a step.
 
 use serde::Serialize;
 
@@ -21,11 +21,11 @@ pub enum StepPart {
     Recompute,
     /// The optimizer.
     Update,
-    /// Sums over ranks, copies and conversions, and the start of ops that compute nothing.
+    /// Sums over ranks, copies, conversions, and the start-up of ops that compute nothing.
     Memory,
-    /// Waiting for what travels.
+    /// Waiting for a transfer.
     Exposed(Flow, LinkKind),
-    /// Waiting for what another pipeline stage has not computed yet.
+    /// Waiting for another pipeline stage to compute.
     Bubble,
 }
 
@@ -34,7 +34,7 @@ pub enum StepPart {
 pub struct StepParts(pub Vec<(StepPart, f64)>);
 
 impl StepParts {
-    /// Seconds of those parts that are chosen.
+    /// Seconds of the chosen parts.
     pub fn sum(&self, chosen: impl Fn(StepPart) -> bool) -> f64 {
         self.0.iter().filter(|(part, _)| chosen(*part)).fold(0.0, |sum, (_, seconds)| sum + seconds)
     }
@@ -58,7 +58,7 @@ impl StepParts {
     }
 }
 
-/// What the work of an op is.
+/// The kind of an op's work.
 const fn kind(op: Op) -> StepPart {
     match op {
         Op::Forward { .. } => StepPart::Forward,
@@ -70,7 +70,7 @@ const fn kind(op: Op) -> StepPart {
 }
 
 impl Timeline {
-    /// What the ranks of a pipeline stage do with their time.
+    /// How the ranks of a pipeline stage spend their time.
     pub fn parts(&self, plan: &Plan, pipeline: usize) -> StepParts {
         let (lane, mut parts) = (&self.lanes[pipeline], StepParts::default());
         for (span, &op) in lane.spans.iter().zip(plan.pipeline_stages[pipeline].step) {
@@ -100,10 +100,10 @@ impl Timeline {
         plan.config.tokens_per_step() as f64 / self.step_s
     }
 
-    /// Share of the peak: the operations that a step needs, a forward pass and a backward pass of twice as many, against what
-    /// all devices could do meanwhile at the published rate of their matrix products. Recomputation is not needed, so it does
-    /// not count (model FLOPs utilization; Chowdhery et al., PaLM, 2022, appendix B, who count products alone: here what layers
-    /// do beside them counts too, a few percent).
+    /// Share of the peak: the operations that a step needs, a forward pass and a backward pass with twice as many,
+    /// divided by those that all devices could do in this time at the published rate of their matrix products.
+    /// Recomputation does not count, as it is not needed (model FLOPs utilization; Chowdhery et al., PaLM, 2022,
+    /// appendix B, who count only products; here the other operations of layers count too, a few percent).
     pub fn mfu(&self, plan: &Plan, hardware: &Hardware) -> f64 {
         needed_operations(plan) as f64
             / (self.step_s * peak_rate(&plan.config.mesh, hardware, plan.config.precision.compute))
@@ -116,8 +116,8 @@ fn needed_operations(plan: &Plan) -> u128 {
     3 * forward * (plan.config.micro_batches * plan.config.mesh.data_ranks()) as u128
 }
 
-/// Operations a second of all devices that ranks run on, as published. Of a processor, cores beyond those of the node do
-/// not count, and all of its cores do.
+/// Published operations a second of all devices that ranks run on. For a processor, these are all cores of its node,
+/// however many threads ranks have.
 fn peak_rate(mesh: &Mesh, hardware: &Hardware, compute: Width) -> f64 {
     let devices = match hardware.device.kind {
         Processor::Gpu => mesh.ranks(),

@@ -1,5 +1,5 @@
-//! Prediction: what a step under a plan would be like on some hardware, as figures for people and programs: times, shares, traffic
-//! against links, the critical path, and what would help. Only sums up what the simulation says.
+//! Prediction: a step of a plan on some hardware in figures for people and programs: times, shares, traffic and links,
+//! the critical path, and the changes that would help. Only summarizes the simulation.
 
 use serde::Serialize;
 
@@ -11,12 +11,12 @@ use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::schedule::Op;
 
-/// The shape of the JSON: a change of it is a new name.
+/// The shape of the JSON, which gets a new name when it changes.
 pub const FORMAT: &str = "zero-simulate-2";
-/// How much better a link or a rate is taken to be, to see what depends on it.
+/// The factor by which a link or a rate is improved, to see what depends on it.
 pub const BETTER: f64 = 1.1;
 
-/// What a step would be like.
+/// A step in figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Prediction {
     /// `"zero-simulate-2"`.
@@ -25,9 +25,9 @@ pub struct Prediction {
     pub model: String,
     /// The hardware.
     pub hardware: String,
-    /// What ranks compute on there.
+    /// The device that ranks compute on there.
     pub device: DeviceKind,
-    /// And how they reach one another.
+    /// How they reach one another.
     pub transport: TransportKind,
     /// Threads of a rank.
     pub threads: usize,
@@ -37,19 +37,19 @@ pub struct Prediction {
     pub step_s: f64,
     /// Tokens that all ranks train on in a step.
     pub tokens_per_step: usize,
-    /// And in a second.
+    /// Tokens that all ranks train on in a second.
     pub tokens_per_s: f64,
     /// Share of the published peak, by [`Timeline::mfu`].
     pub mfu: f64,
-    /// What a rank of each pipeline stage does with its time, and needs.
+    /// Time and memory of a rank of each pipeline stage.
     pub pipeline_stages: Vec<PipelineStagePrediction>,
-    /// What travels, by kind and link.
+    /// Traffic, by kind and link.
     pub traffic: Vec<FlowPrediction>,
     /// The critical path by kind of op or transfer, the longest first.
     pub critical: Vec<Critical>,
-    /// The same path in its order; each begins where the one before it ends.
+    /// The same path in order; each segment begins when the one before it ends.
     pub path: Vec<PathSegment>,
-    /// What would change if something were 10 % faster, the most helpful first.
+    /// The effect of making one thing 10 % faster, the most helpful first.
     pub better: Vec<Better>,
 }
 
@@ -66,29 +66,29 @@ pub struct PipelineStagePrediction {
     pub memory_bytes: usize,
     /// Bytes that a rank may take on the hardware.
     pub budget_bytes: u64,
-    /// Seconds since the start of the step, and bytes of the arena that are in use from then on: at each change.
+    /// At each change: seconds since the start of the step, and bytes of the arena in use from then on.
     pub in_use: Vec<(f64, usize)>,
-    /// When that is most.
+    /// The peak of that.
     pub peak: PeakPrediction,
 }
 
-/// When most of an arena is in use.
+/// The peak of the memory in use in an arena.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PeakPrediction {
     /// The first op that needs it, such as `backward blocks`.
     pub op: String,
-    /// Seconds since the start of the step at which that begins.
+    /// Seconds from the start of the step until it begins.
     pub at_s: f64,
     /// Bytes.
     pub bytes: usize,
 }
 
-/// A kind of traffic over a kind of link, of a rank of the pipeline stage that has the most of it.
+/// A kind of traffic over a kind of link, for a rank of the pipeline stage that has the most of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowPrediction {
-    /// What travels.
+    /// The kind of traffic.
     pub flow: Flow,
-    /// On what.
+    /// The kind of link.
     pub link: LinkKind,
     /// Bytes that a rank sends in a step.
     pub bytes: usize,
@@ -98,19 +98,19 @@ pub struct FlowPrediction {
     pub busy_s: f64,
     /// Seconds that latencies add.
     pub latency_s: f64,
-    /// Seconds of it, latencies included, that no computation hides.
+    /// Seconds, latencies included, that no computation hides.
     pub exposed_s: f64,
-    /// Seconds that the collectives of a step take one after another on rings; none for all but collectives along an axis,
-    /// and where ranks send directly what those of other hosts need.
+    /// Seconds that the collectives of a step take one after another on rings. None for flows that are not collectives
+    /// along an axis, and if ranks send those of other hosts directly what they need.
     pub ring_s: Option<f64>,
-    /// And by trees.
+    /// The same by trees.
     pub tree_s: Option<f64>,
 }
 
 /// A kind of op or transfer on the critical path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Critical {
-    /// Which, such as `backward blocks` or `all-gather (network)`.
+    /// Its name, such as `backward blocks` or `all-gather (network)`.
     pub what: String,
     /// Its seconds.
     pub seconds: f64,
@@ -119,34 +119,34 @@ pub struct Critical {
 /// An op or a transfer on the critical path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PathSegment {
-    /// Which, as [`Critical`] says.
+    /// Its name, as in [`Critical`].
     pub what: String,
-    /// The first rank of the pipeline stage that does or sends it: all of its ranks do so at the same time.
+    /// The first rank of the pipeline stage that does or sends it. All of its ranks do so at the same time.
     pub rank: usize,
-    /// The unit that it is about; none where that is several, or all.
+    /// The unit that it is about; none if it is about several, or all.
     pub unit: Option<String>,
     /// The micro-batch that it is about, if it is about one.
     pub micro_batch: Option<usize>,
     /// Seconds since the start of the step at which it begins.
     pub start_s: f64,
-    /// And at which it ends.
+    /// Seconds since the start of the step at which it ends.
     pub end_s: f64,
 }
 
-/// Something that is better.
+/// An improvement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Better {
     /// What is 10 % faster.
     pub what: &'static str,
-    /// Seconds of a step then.
+    /// Seconds of a step with it.
     pub step_s: f64,
 }
 
 impl Prediction {
-    /// What a step would be like, with so many threads a rank.
+    /// The prediction for a plan, with this many threads a rank.
     ///
     /// # Errors
-    /// Where the hardware cannot run it.
+    /// If the hardware cannot run it.
     pub fn of(plan: &Plan, hardware: &Hardware, threads: Option<usize>) -> Result<Self, Impossible> {
         let threads = threads.unwrap_or_else(|| threads_of_rank(plan, hardware));
         let timeline = super::simulate_with(plan, hardware, threads)?;
@@ -198,8 +198,8 @@ impl Prediction {
     }
 }
 
-/// The bytes in use in the arena of a rank of a pipeline stage, at each change: an op has what it needs from the end of the op
-/// before it on, so also while it waits.
+/// The bytes in use in the arena of a rank of a pipeline stage, at each change. An op uses its memory from the end of
+/// the op before it, and so while it waits too.
 fn in_use(plan: &Plan, timeline: &Timeline, pipeline: usize) -> Vec<(f64, usize)> {
     let lane = &timeline.lanes[pipeline];
     let bytes = plan.in_use(pipeline).into_iter().map(|regions| regions.iter().sum());
@@ -209,12 +209,12 @@ fn in_use(plan: &Plan, timeline: &Timeline, pipeline: usize) -> Vec<(f64, usize)
 }
 
 fn peak(plan: &Plan, pipeline: usize, in_use: &[(f64, usize)]) -> PeakPrediction {
-    // The first of several.
+    // The first peak if there are several.
     let &(at_s, bytes) = in_use.iter().rev().max_by_key(|(_, bytes)| *bytes).unwrap_or(&(0.0, 0));
     PeakPrediction { op: op_name(plan, plan.peak(pipeline).op), at_s, bytes }
 }
 
-/// Lets hardware compute faster, by [`BETTER`].
+/// Makes hardware compute faster, by [`BETTER`].
 pub(crate) fn compute_faster(hardware: &mut Hardware) {
     hardware.device.matmul.f32 *= BETTER;
     hardware.device.matmul.bf16 *= BETTER;
@@ -224,7 +224,7 @@ pub(crate) fn compute_faster(hardware: &mut Hardware) {
     }
 }
 
-/// The hardware with one thing better, for each that it has.
+/// The hardware with one improvement, for each that is possible.
 fn improved(hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware)> {
     let with = |change: fn(&mut Hardware)| {
         let mut better = hardware.clone();
@@ -238,7 +238,7 @@ fn improved(hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware
             with(|it| {
                 it.device.bandwidth *= BETTER;
                 it.device.sums = it.device.sums.map(|sums| sums * BETTER);
-                // AdamW reads and writes its state, and computes next to nothing.
+                // AdamW reads and writes its state, but computes very little.
                 it.measured.iter_mut().for_each(|unit| unit.update /= BETTER);
             }),
         ),
@@ -277,7 +277,7 @@ fn improved(hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware
     all.into_iter().filter_map(|(what, better)| Some((what, better?)))
 }
 
-/// What a rank sends over each link. Of the pipeline stages, the one that sends most.
+/// The traffic of a rank over each link, for the pipeline stage that sends most.
 fn traffic(
     plan: &Plan,
     hardware: &Hardware,
@@ -357,7 +357,7 @@ fn op_name(plan: &Plan, op: Op) -> String {
     op.unit().map_or(op.name().to_owned(), |unit| format!("{} {}", op.name(), plan.units[unit].field))
 }
 
-/// A segment's kind, without the numbers of its unit and micro-batch, and these. None for the start of a step.
+/// A segment with its kind, its unit and its micro-batch. None for the start of a step.
 fn path_segment(plan: &Plan, timeline: &Timeline, segment: CriticalStretch) -> Option<PathSegment> {
     let CriticalStretch { what, start_s, end_s } = segment;
     let (lane, op, name) = match what {

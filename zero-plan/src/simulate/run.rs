@@ -1,9 +1,9 @@
-//! Run: lets the ops of a step run on some hardware, in the order of time. Each waits for what its rank would wait for, and its
-//! work takes what it costs; where ranks share the cores of a node, those that work share them equally. Never decides what
-//! work costs.
+//! Run: runs the ops of a step on some hardware, in the order of time. Each op waits for what its rank would wait for,
+//! and its work takes as long as it costs. If ranks share the cores of a node, those that work share them equally.
+//! Never decides the cost of work.
 //!
-//! All ranks of a pipeline stage do the same at the same time, as a collective ends for all of its members at once. So one lane
-//! stands for all of them, and counts as often as a node has ranks of it.
+//! All ranks of a pipeline stage do the same at the same time, because a collective ends for all of its members at
+//! once. So one lane stands for all of them, and counts as often as a node has ranks of the pipeline stage.
 
 use super::cost::Costs;
 use super::links::{Route, Routes};
@@ -16,19 +16,19 @@ use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 use crate::traffic::Traffic;
 
-/// Work that is left counts as done below this, in seconds: what rounding leaves over.
+/// Remaining work of fewer seconds counts as done, because rounding leaves such remainders.
 const DONE_S: f64 = 1e-15;
 
-/// Where a lane is.
+/// The state of a lane.
 #[derive(Clone, Copy, PartialEq)]
 enum LaneState {
-    /// Before an op, or in it, and it is not known yet whether it can go on.
+    /// Before or within an op; it is not known yet whether it can continue.
     Ready,
-    /// It waits until then.
+    /// It waits until this time, in seconds.
     Sleeping(f64),
     /// It waits for another lane.
     Blocked,
-    /// It works for so many seconds more, if nobody takes its cores.
+    /// It works for this many more seconds, if it keeps its cores.
     Working(f64),
     Through,
 }
@@ -40,7 +40,7 @@ enum OpNeed {
     Unknown,
 }
 
-/// A lane as it runs.
+/// A running lane.
 struct Runner {
     state: LaneState,
     /// The op that it is in, or enters next.
@@ -49,13 +49,14 @@ struct Runner {
     start_s: f64,
     /// The cores that its current op keeps busy.
     cores: f64,
-    /// The last transfer that each unit's gather, and each bucket's reductions along `zero` and `replica`, began.
+    /// The last transfer that each unit's gather began; below, those of each bucket's reductions along `zero` and
+    /// `replica`.
     gathers: Vec<Option<usize>>,
     reductions: Vec<Option<usize>>,
     combinations: Vec<Option<usize>>,
     /// The transfer that its current op began.
     own: Option<usize>,
-    /// The transfers of parcels that it has sent, and the ops by which it took parcels, of each kind.
+    /// For each kind of parcel, the transfers of those that it has sent, and the ops by which it took others.
     sent: [Vec<usize>; Parcel::ALL.len()],
     taken: [Vec<usize>; Parcel::ALL.len()],
     /// The last transfer over the links of the node, and over the network.
@@ -67,17 +68,17 @@ pub struct SimulatedRun<'a> {
     plan: &'a Plan<'a>,
     costs: &'a Costs<'a>,
     routes: Routes<'a>,
-    /// The routes of the collectives of each lane along `zero` and `replica`, which are worked out once for all ops.
+    /// The routes of the collectives of each lane along `zero` and `replica`, computed once for all ops.
     collectives: Vec<[Route; 2]>,
     runners: Vec<Runner>,
     timeline: Timeline,
     now_s: f64,
-    /// Cores of a node; none where each rank has a device.
+    /// Cores of a node; none if each rank has a device.
     cores: Option<usize>,
-    /// Ranks of each pipeline stage on a node, and which pipeline stages share that node.
+    /// Ranks of each pipeline stage on a node, and the pipeline stages that share that node.
     weights: Vec<usize>,
     pools: Vec<Vec<usize>>,
-    /// Lanes that have come to the agreement.
+    /// Lanes that have reached the agreement.
     agreeing: usize,
 }
 
@@ -132,10 +133,10 @@ impl<'a> SimulatedRun<'a> {
     /// Runs all lanes to their end.
     ///
     /// # Panics
-    /// If lanes wait for one another, which those of a plan that can be proven never do.
+    /// If lanes wait for one another, which never happens with a plan that can be proven.
     pub fn end(mut self) -> Timeline {
         loop {
-            // What one lane does may let another go on, at the same time.
+            // One lane may let another continue at the same time.
             while (0..self.runners.len()).filter(|&lane| self.advance(lane)).count() > 0 {}
             if self.runners.iter().all(|runner| runner.state == LaneState::Through) {
                 break;
@@ -150,7 +151,7 @@ impl<'a> SimulatedRun<'a> {
         self.plan.pipeline_stages[lane].step
     }
 
-    /// Lets a lane go on at this time, as far as an op whose work takes time. Gives whether it did anything.
+    /// Lets a lane continue at this time, up to an op whose work takes time. Gives whether it did anything.
     fn advance(&mut self, lane: usize) -> bool {
         let mut moved = false;
         loop {
@@ -169,7 +170,7 @@ impl<'a> SimulatedRun<'a> {
         }
     }
 
-    /// Enters the next op, and begins its work if it need not wait; gives where the lane is then.
+    /// Enters the next op, and begins its work if it need not wait. Gives the lane's new state.
     fn start(&mut self, lane: usize) -> LaneState {
         let Some(&op) = self.ops(lane).get(self.runners[lane].next) else { return LaneState::Through };
         if !self.runners[lane].is_inside {
@@ -190,12 +191,12 @@ impl<'a> SimulatedRun<'a> {
         LaneState::Working(self.costs.seconds(at, op))
     }
 
-    /// The cause of what comes after everything that a lane did before an op.
+    /// The cause of something that comes after all ops of a lane before this one.
     fn after(&self, lane: usize, op: usize) -> Cause {
         op.checked_sub(1).map_or(Cause::Start, |op| Cause::Op { lane, op })
     }
 
-    /// What others see of an op before it waits.
+    /// Begins an op: does the part that others see before it waits.
     fn begin(&mut self, lane: usize, op: Op) {
         match op {
             Op::Gather { unit, .. } => {
@@ -237,12 +238,12 @@ impl<'a> SimulatedRun<'a> {
         }
     }
 
-    /// Begins what an op exchanges along an axis. If it is sent straight, it takes as long as what the plan sends to other
-    /// hosts, as the rest is read where it lies or travels meanwhile; all else takes the hardware's own route.
+    /// Begins the exchange of an op along an axis. If it is sent directly, only the bytes to other hosts take time,
+    /// because the rest is read in place or travels meanwhile; all other exchanges take the hardware's own route.
     fn exchange(&mut self, lane: usize, flow: Flow, axis: Axis, op: Op) -> Option<usize> {
         let config = &self.plan.config;
         if is_straight(config, op) {
-            // All wait for the one that sends most.
+            // All ranks wait for the one that sends most.
             let bytes = Traffic::between_hosts(self.plan, self.plan.busiest_rank(lane), &[op]).total_bytes();
             if bytes > 0 {
                 return self.send(lane, flow, self.routes.between_hosts(config.mesh.len(axis)), bytes);
@@ -320,7 +321,8 @@ impl<'a> SimulatedRun<'a> {
         self.runners[lane].combinations[bucket] = self.exchange(lane, Flow::ReplicaReduce, Axis::Replica, combine);
     }
 
-    /// Begins a transfer of a lane after what it has done so far; gives its number. Collectives of one rank are none.
+    /// Begins a transfer of a lane after everything that it has done so far, and gives its number. Collectives of one
+    /// rank have none.
     fn send(&mut self, lane: usize, flow: Flow, route: Route, bytes: usize) -> Option<usize> {
         let cause = self.after(lane, self.runners[lane].next);
         self.send_after(lane, flow, route, bytes, cause)
@@ -351,7 +353,7 @@ impl<'a> SimulatedRun<'a> {
         Some(number)
     }
 
-    /// The share of its cores that each lane that works has.
+    /// The share of its cores that a working lane has.
     fn rate(&self, lane: usize) -> f64 {
         let Some(cores) = self.cores else { return 1.0 };
         let is_working = |&&other: &&usize| matches!(self.runners[other].state, LaneState::Working(_));
@@ -360,7 +362,7 @@ impl<'a> SimulatedRun<'a> {
         (cores as f64 / wanted).min(1.0)
     }
 
-    /// Goes to the next time at which something happens.
+    /// Advances to the next time at which something happens.
     fn pass_time(&mut self) {
         let ends: Vec<Option<f64>> = (0..self.runners.len())
             .map(|lane| match self.runners[lane].state {
@@ -382,7 +384,8 @@ impl<'a> SimulatedRun<'a> {
     }
 }
 
-/// Whether each rank itself sends the ranks of other hosts what they need in an op: always with MPI, with NCCL unless it gathers.
+/// Whether each rank itself sends the ranks of other hosts what they need in an op: always with MPI, and with NCCL
+/// except in gathers and spreads.
 pub(super) fn is_straight(config: &Config, op: Op) -> bool {
     config.sends_messages() || config.spans_hosts() && !matches!(op, Op::Gather { .. } | Op::Spread { .. })
 }

@@ -10,7 +10,7 @@ use crate::report::Table;
 /// Prints a prediction.
 pub struct PredictionText<'a>(pub &'a Prediction);
 
-/// The number of kinds of ops that are shown of the critical path.
+/// How many kinds of ops of the critical path are shown.
 const CRITICAL: usize = 8;
 /// The number of equal parts of a step for which the memory in use is shown.
 const SPELLS: usize = 8;
@@ -34,7 +34,7 @@ impl fmt::Display for PredictionText<'_> {
     }
 }
 
-/// A time with three digits and the unit that suits it.
+/// A time with three digits and a suitable unit.
 pub struct ShownTime(pub f64);
 
 impl fmt::Display for ShownTime {
@@ -57,7 +57,7 @@ impl fmt::Display for ShownTime {
     }
 }
 
-/// What a part of a step is called.
+/// The name of a part of a step.
 pub(crate) fn label(part: StepPart) -> String {
     match part {
         StepPart::Forward => "forward".to_owned(),
@@ -107,7 +107,7 @@ fn parts(it: &Prediction) -> Table {
     table
 }
 
-/// Headings of columns that are one pipeline stage each.
+/// Headings of columns, one for each pipeline stage.
 fn pipeline_stages(it: &Prediction) -> Vec<String> {
     match it.pipeline_stages.len() {
         1 => vec!["a rank".to_owned()],
@@ -128,8 +128,8 @@ fn memory(it: &Prediction) -> Table {
     table
 }
 
-/// The most bytes that are in use at some time of a stretch. Each pair has them from a time on, until that of the next, which
-/// may be the same where an op takes no time.
+/// The most bytes in use at any time of a stretch. Each pair has the bytes from a time on until that of the next pair,
+/// which may be the same if an op takes no time.
 fn most_in_use(in_use: &[(f64, usize)], start_s: f64, end_s: f64) -> usize {
     let ends = in_use.iter().skip(1).map(|(at_s, _)| *at_s).chain([f64::INFINITY]);
     let is_within = |from_s: f64, until_s: f64| from_s < end_s && (until_s > start_s || from_s >= start_s);
@@ -148,7 +148,7 @@ fn traffic(it: &Prediction) -> Table {
         let hidden = if all_s > 0.0 { share((all_s - exposed_s).max(0.0), all_s) } else { String::new() };
         let rate = match *link {
             LinkKind::Memory => "shared".to_owned(),
-            // Latencies alone.
+            // Only latencies.
             _ if *bytes == 0 => String::new(),
             _ => format!("{:.2} GB/s", bandwidth * 1e-9),
         };

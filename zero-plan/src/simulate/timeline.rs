@@ -1,22 +1,22 @@
-//! Timeline: when each op of a step runs and each transfer travels, in seconds since the step began. Holds, never computes.
+//! Timeline: when ops of a step run and transfers travel, in seconds since the step began. Never computes a time.
 
 use serde::Serialize;
 
 /// A step on some hardware.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Timeline {
-    /// One for each pipeline stage: its ranks do the same at the same time, so one of them stands for all.
+    /// One for each pipeline stage. All of its ranks do the same at the same time, so one stands for all.
     pub lanes: Vec<Lane>,
     /// How long a step takes, in seconds.
     pub step_s: f64,
 }
 
-/// What a rank of a pipeline stage does.
+/// The ops and transfers of a rank of a pipeline stage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lane {
     /// When each op of its step runs.
     pub spans: Vec<OpSpan>,
-    /// What it sends, in the order in which that was begun. Of a collective it is this rank's share.
+    /// Its transfers, in the order in which they were begun. For a collective, this rank's share.
     pub transfers: Vec<Transfer>,
 }
 
@@ -35,17 +35,18 @@ impl Lane {
 /// When an op runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OpSpan {
-    /// When it need not wait any more and begins its work.
+    /// When it has waited and begins its work.
     pub start_s: f64,
     /// When its work is done.
     pub end_s: f64,
     /// How long its rank waited in it before `start_s`.
     pub waited_s: f64,
-    /// The end of what it waited for, or came after.
+    /// The end that it waited for, or came after.
     pub cause: Cause,
 }
 
-/// The end of what something came after. Following causes from the end of a step gives its critical path.
+/// The end of an op or transfer, after which another one could begin. Following causes from the end of a step gives its
+/// critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Cause {
     /// The start of the step.
@@ -54,14 +55,14 @@ pub enum Cause {
     Op {
         /// The lane.
         lane: usize,
-        /// Which of its ops.
+        /// The number of the op in the lane.
         op: usize,
     },
-    /// The end of a transfer of a lane; for another transfer, that it has left the link.
+    /// The end of a transfer of a lane; as the cause of another transfer, the time at which it has left the link.
     Transfer {
         /// The lane that sends it.
         lane: usize,
-        /// Which of its transfers.
+        /// The number of the transfer in the lane.
         transfer: usize,
     },
 }
@@ -83,13 +84,13 @@ pub struct Transfer {
     pub start_s: f64,
     /// When its last byte has left, and the link is free for the next.
     pub free_s: f64,
-    /// When it is there.
+    /// When it has arrived.
     pub end_s: f64,
-    /// What it came after.
+    /// The end that it came after.
     pub cause: Cause,
 }
 
-/// What travels.
+/// The purpose of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum Flow {
     /// Parameters, gathered along `zero`.
@@ -98,9 +99,9 @@ pub enum Flow {
     Reduce,
     /// Shards of gradients, reduced and scattered along `replica`.
     ReplicaReduce,
-    /// Summed gradients to all: the second half of an all-reduce.
+    /// Summed gradients, gathered by all: the second half of an all-reduce.
     Spread,
-    /// What pipeline stages send one another.
+    /// Parcels between pipeline stages.
     Parcel,
     /// The numbers that all ranks agree on.
     Agreement,
@@ -111,7 +112,7 @@ impl Flow {
     pub const ALL: [Flow; 6] =
         [Flow::Gather, Flow::Reduce, Flow::ReplicaReduce, Flow::Spread, Flow::Parcel, Flow::Agreement];
 
-    /// What it is, in a word or two.
+    /// Its name, a word or two.
     pub const fn name(self) -> &'static str {
         match self {
             Flow::Gather => "all-gather",
@@ -127,7 +128,7 @@ impl Flow {
 /// A link on which something travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum LinkKind {
-    /// Memory that ranks share: peers read what lies there, so nothing travels.
+    /// Memory that ranks share: peers read it in place, so nothing travels.
     Memory,
     /// The links within a node.
     Node,
@@ -139,7 +140,7 @@ impl LinkKind {
     /// All of them.
     pub const ALL: [LinkKind; 3] = [LinkKind::Memory, LinkKind::Node, LinkKind::Network];
 
-    /// What it is called.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             LinkKind::Memory => "shared memory",

@@ -1,26 +1,26 @@
-//! Changes: in which keys two specs differ. Never judges a value.
+//! Changes: the keys in which two specs differ. Never judges a value.
 
 use serde::Serialize;
 
 use super::Spec;
 use super::keys::{KEYS, Key, keys_in, row};
 
-/// A key of which two specs say different things.
+/// A key that has different values in two specs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeyChange {
     /// The key, as a dotted path.
     pub key: &'static str,
-    /// What the first says, given or by default; none where it says nothing.
+    /// The value in the first, given or by default; none if it has no value.
     pub first: Option<String>,
-    /// What the second says.
+    /// The value in the second.
     pub second: Option<String>,
 }
 
 impl KeyChange {
-    /// Has a spec say what the second says; nothing changes where that says nothing.
+    /// Sets the key of a spec to the second's value; does nothing if the second has none.
     ///
     /// # Panics
-    /// If there is no such key, or no such value of it.
+    /// If there is no such key, or it cannot have such a value.
     pub fn apply(&self, spec: &mut Spec) {
         if let Some(value) = &self.second {
             row(self.key).expect("a key of a spec").read(spec, value).expect("a value of this key");
@@ -28,10 +28,10 @@ impl KeyChange {
     }
 }
 
-/// The keys of which two specs say different things, in the order of [`KEYS`]. Other words for the same, as in `MiB(1024)` and
-/// `GiB(1)`, are no difference, and neither is a default that is written down.
+/// The keys that have different values in two specs, in the order of [`KEYS`]. Another spelling of the same value, such
+/// as `MiB(1024)` and `GiB(1)`, is not a difference, nor is a default that is written down.
 pub fn changes(first: &Spec, second: &Spec) -> Vec<KeyChange> {
-    // A section differs where its keys do, and the chunks of a schedule are told with the schedule.
+    // A section differs if its keys do, and the chunks of a schedule are shown with the schedule.
     let is_section = |key: &Key| keys_in(key.path).next().is_some() && key.path != "pipeline.schedule";
     let values = KEYS.iter().filter(|key| !is_section(key) && !key.path.starts_with("pipeline.schedule."));
     let differing = values.filter(|key| !key.agree(first, second));

@@ -1,5 +1,5 @@
-//! Inline: the options of `#[zero(...)]`, read as the spec that they stand for and compared with one. Never sees tokens:
-//! the attribute's author finds the place by the diagnostic's key, which is the option's name.
+//! Inline: reads the options of `#[zero(...)]` as the spec that they stand for, and compares them with a spec. Never
+//! sees tokens: the macro finds the place of a mistake by the diagnostic's key, which is the option's name.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use super::slip;
 use super::tokens::{TokenKind, tokens};
 use crate::diagnostic::{Diagnostic, closest, line_column};
 
-/// Reads and checks the spec that an attribute's options stand for: names as in [`options`](keys::options), and values as written,
-/// in RON (`3`, `MiB(8)`, `Local`), spaced in any way.
+/// Reads and checks the spec that an attribute's options stand for: names as in [`options`](keys::options), and values
+/// as written, in RON (`3`, `MiB(8)`, `Local`), spaced in any way.
 ///
 /// # Errors
 ///
-/// Every mistake, those of [`parse`](super::parse), in the order of the options, with the option's name as its key and
-/// without a span.
+/// Every mistake, as from [`parse`](super::parse), in the order of the options. The key is the option's name; there is
+/// no span.
 pub fn parse_inline(options: &[(String, String)]) -> Result<Spec, Vec<Diagnostic>> {
     let Translated { given, mut problems, settled } = translate(options);
     match parse_as(&assemble(&given), Form::Inline, settled) {
@@ -32,10 +32,10 @@ pub fn parse_inline(options: &[(String, String)]) -> Result<Spec, Vec<Diagnostic
     Err(ordered(problems, options))
 }
 
-/// Holds an attribute's options against the spec that it names, which has been parsed from `spec_text`.
+/// Compares an attribute's options with the spec that it names, which has been parsed from `spec_text`.
 ///
-/// Gives a `Z0109` for each option whose value is not the spec's, and whatever is wrong with the options themselves; each
-/// has the option's name as its key and no span. Equal values, and what only the spec gives, are fine.
+/// Gives a `Z0109` for each option whose value is not the spec's, and the mistakes in the options themselves; each has
+/// the option's name as its key and no span. Equal values, and keys that only the spec gives, are fine.
 pub fn disagreements(spec: &Spec, spec_text: &str, inline: &[(String, String)]) -> Vec<Diagnostic> {
     let Translated { given, mut problems, mut settled } = translate(inline);
     // A stage that the attribute leaves to the spec is not missing.
@@ -46,10 +46,10 @@ pub fn disagreements(spec: &Spec, spec_text: &str, inline: &[(String, String)]) 
         Ok(root) => root,
         Err(problem) => return vec![*problem],
     };
-    // What the attribute leaves to the spec is as there.
+    // Keys that the attribute does not give have the spec's values.
     let Reading { spec: other, problems: found, .. } = read(report, &root, spec.clone(), settled);
     append(&mut problems, found);
-    // The spec's values have been checked; that the attribute gives them too can be one mistake more.
+    // The spec's values have been checked, but giving them in the attribute too can be another mistake.
     let settled = problems.iter().filter_map(|problem| Some(path(&problem.key)?.to_owned())).collect();
     append(&mut problems, check(spec, &root, report, settled));
     for option in &given {
@@ -71,9 +71,9 @@ struct GivenOption {
 /// The spec that an attribute's options stand for.
 struct Translated {
     given: Vec<GivenOption>,
-    /// What is wrong with the other options.
+    /// The mistakes in the other options.
     problems: Vec<Diagnostic>,
-    /// Paths that those may have been meant for.
+    /// The paths that those may have been meant for.
     settled: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ fn translate(options: &[(String, String)]) -> Translated {
         let value = tidy(value);
         let Some((name, key)) = keys::options().find(|(known, _)| known == name) else {
             let near = near(name);
-            // A spec would have given the stage.
+            // A spec would have given the stage, so it is not missing.
             let meant = near.and_then(|near| if near == "spec" { Some("zero.stage") } else { path(near) });
             translated.settled.extend(meant.map(str::to_owned));
             translated.problems.push(unknown(name, near));
@@ -109,12 +109,12 @@ fn path(name: &str) -> Option<&'static str> {
     keys::options().find(|(option, _)| *option == name).map(|(_, key)| key.path)
 }
 
-/// All that an attribute may give.
+/// The names of all options that an attribute may give.
 fn names() -> impl Iterator<Item = &'static str> {
     keys::options().map(|(name, _)| name).chain(["spec"])
 }
 
-/// The option that an unknown one is most likely a slip for.
+/// The option that an unknown one was most likely meant to be.
 fn near(name: &str) -> Option<&'static str> {
     closest(name, names())
 }
@@ -129,7 +129,7 @@ fn unknown(name: &str, near: Option<&str>) -> Diagnostic {
     problem.help(format!("the keys of `#[zero(...)]` are {}", list(&names().collect::<Vec<_>>())))
 }
 
-/// The options as a spec's text. `zero` is always there: what an attribute can lack is the stage in it.
+/// The options as a spec's text. The section `zero` is always there, as an attribute can only lack the stage in it.
 fn assemble(given: &[GivenOption]) -> String {
     let mut sections = BTreeMap::from([("zero", String::new())]);
     for option in given {
@@ -159,11 +159,11 @@ fn tidy(value: &str) -> String {
     tidied
 }
 
-/// Adds what was found in the assembled text, in terms of the attribute.
+/// Adds the mistakes that were found in the assembled text, with options in place of paths.
 fn append(problems: &mut Vec<Diagnostic>, found: Vec<Diagnostic>) {
     for mut problem in found {
         let name = Form::Inline.name(&problem.key);
-        // An option is one place, whatever lies in its value.
+        // An option is one place, so a mistake anywhere in its value is at the option.
         problem.key = name.split('.').next().unwrap_or_default().to_owned();
         (problem.span, problem.also) = (None, None);
         problems.push(problem);
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// An option that is not understood makes no mistake of another one.
+    /// An option that cannot be read does not cause a mistake in another one.
     #[test]
     fn one_mistake_is_told_once() {
         one(&[("stage", "1"), ("nodes", "3"), ("rank", "6")], "Z0107", "rank", "unknown key `rank` in `#[zero(...)]`");

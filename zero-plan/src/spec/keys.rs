@@ -1,5 +1,5 @@
-//! The keys of a spec, one row each: the source of how a value is read and of its default, of what messages expect, of what
-//! an attribute's options are called, and of the tables in the documentation. Never holds a value.
+//! The keys of a spec, one row each. The rows decide how a value is read, its default, the expectations in messages,
+//! the names of an attribute's options, and the tables in the documentation. Never holds a value.
 
 use std::ops::RangeInclusive;
 
@@ -9,32 +9,32 @@ use super::Spec;
 use super::locate::{Section, locate};
 use super::value::Readable;
 
-/// A key of the spec and what may stand there.
+/// A key of the spec and its possible values.
 #[derive(Debug, Clone)]
 pub struct Key {
     /// Where it is, as a dotted path: `zero.prefetch`.
     pub path: &'static str,
-    /// What it is called in `#[zero(...)]`; none where only a file can have it.
+    /// Its name in `#[zero(...)]`; none if only a file can have it.
     pub option: Option<&'static str>,
     /// What it expects, range included, to be read after "expected".
     pub expects: &'static str,
-    /// What a number there counts; empty where there is none.
+    /// What a number there counts; empty if its value is not a number.
     pub unit: &'static str,
-    /// What applies where it is not given.
+    /// What applies if it is not given.
     pub default: KeyDefault,
     /// What it decides, in one sentence.
     pub about: &'static str,
     /// The numbers that it takes.
     range: RangeInclusive<u64>,
-    /// Its value in a spec; none where it is a section.
+    /// Its value in a spec; none if it is a section.
     at: Option<fn(&mut Spec) -> &mut dyn Readable>,
-    /// The value that applies where it is not given, if that follows from other keys.
+    /// The value that applies if it is not given, where that follows from other keys.
     pub(super) follows: Option<fn(&Spec) -> String>,
-    /// What stands in front of the parentheses around keys that lie in it.
+    /// The name in front of the parentheses around keys within its value.
     opening: Option<&'static str>,
 }
 
-/// What applies where a key is not given.
+/// What applies if a key is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyDefault {
     /// Nothing: it must be given.
@@ -49,19 +49,19 @@ pub enum KeyDefault {
 
 use KeyDefault::{Absent, OfItsKeys, Required, Value};
 
-/// What a value may be.
+/// The values that a key may have.
 struct Expected {
     words: &'static str,
     unit: &'static str,
     range: RangeInclusive<u64>,
 }
 
-/// What the words say all by themselves.
+/// A value that the words describe completely, without a unit or range.
 const fn any(words: &'static str) -> Expected {
     Expected { words, unit: "", range: 0..=u64::MAX }
 }
 
-/// No less than one of a unit.
+/// At least one of a unit.
 const fn some(unit: &'static str, words: &'static str) -> Expected {
     Expected { words, unit, range: 1..=u64::MAX }
 }
@@ -79,7 +79,7 @@ macro_rules! number {
     }};
 }
 
-/// The row of a key that is called as the field with its value, in a file and, but for its section, in an attribute.
+/// The row of a key that has the name of the field with its value. An attribute leaves out the section.
 macro_rules! key {
     ($section:ident . $key:ident, $expected:expr, $default:expr) => {
         key(concat!(stringify!($section), ".", stringify!($key)), $expected, $default)
@@ -93,8 +93,8 @@ macro_rules! key {
 
 /// All keys, sections included.
 ///
-/// A file has all of them. The rest beside an attribute's options is for files: the model, which the struct is, and what
-/// would need a section of its own to be named well.
+/// A file can have all of them. Keys that are not options of an attribute are only for files: the model, which is the
+/// struct itself, and keys whose names are only clear within a section.
 pub const KEYS: &[Key] = &[
     key!(model, any("`Example(\"name\")` or `Package(\"name\")`"), Absent("the struct under `#[zero]`"))
         .only_in_files()
@@ -253,7 +253,7 @@ impl Key {
         }
     }
 
-    /// Whether a section opens as one does that holds keys of this one.
+    /// Whether a section opens in the way of a section with keys of this one.
     pub(super) fn opens(&self, section: &Section) -> bool {
         match section.name.as_deref() {
             None => self.at.is_none(),
@@ -261,7 +261,7 @@ impl Key {
         }
     }
 
-    /// The value in `spec` as it would be written; none where there is none, neither given nor by default.
+    /// The value in `spec` as it would be written; none if it is neither given nor has a default.
     pub fn value_in(&self, spec: &Spec) -> Option<String> {
         if let Some(follows) = self.follows {
             return Some(follows(spec));
@@ -271,7 +271,7 @@ impl Key {
         Some(text[spans.value].to_owned())
     }
 
-    /// Whether two specs say the same, in whatever words.
+    /// Whether two specs have the same value, in any spelling.
     pub(super) fn agree(&self, a: &Spec, b: &Spec) -> bool {
         let number = |spec: &Spec| self.at.and_then(|at| at(&mut spec.clone()).number());
         let said = |spec| number(spec).map(|number| number.to_string()).or_else(|| self.value_in(spec));
@@ -313,7 +313,7 @@ pub(super) fn within(path: &str, section: &str) -> bool {
     path.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// How the text that is being read was written, and so what its keys are called.
+/// The form of the text that is being read, which decides the names of its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// A RON file: a key is called by its path.
@@ -323,11 +323,11 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// What the key at `path` is called in this form.
+    /// The name of the key at `path` in this form.
     pub fn name(self, path: &str) -> String {
         let option = options().find(|(_, key)| within(path, key.path));
         match (self, option) {
-            // What lies in the value of an option is called after it: `schedule.chunks`.
+            // A key in the value of an option is named after the option: `schedule.chunks`.
             (Self::Inline, Some((option, key))) => format!("{option}{}", &path[key.path.len()..]),
             _ => path.to_owned(),
         }

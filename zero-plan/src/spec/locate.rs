@@ -1,5 +1,5 @@
-//! Locate: where in RON text the keys and values lie, as `ron` has no values that know their place. Reads any text that
-//! is RON and gives nothing for the rest; never says what is wrong with it.
+//! Locate: where the keys and values lie in RON text, as the values of `ron` do not know their places. Reads any RON
+//! text and gives nothing for any other; never says what is wrong with it.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub struct KeySpans {
     pub value: Range<usize>,
 }
 
-/// Finds a dotted path such as `zero.prefetch` in the text; of a duplicate key, the first.
+/// Finds a dotted path such as `zero.prefetch` in the text; for a duplicate key, the first.
 pub fn locate(text: &str, path: &str) -> Option<KeySpans> {
     let root = root(text)?;
     let entry = root.find(path)?;
@@ -33,7 +33,7 @@ pub(super) fn items(text: &str, value: &Range<usize>) -> Vec<Range<usize>> {
 /// A parenthesised group of `key: value` entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Section {
-    /// What stands in front of the parenthesis.
+    /// The name in front of the parenthesis.
     pub name: Option<String>,
     /// From the opening to the closing parenthesis, both included.
     pub span: Range<usize>,
@@ -45,7 +45,7 @@ pub(super) struct Section {
 pub(super) struct KeyValue {
     pub key: String,
     pub spans: KeySpans,
-    /// What is inside, where the value is a section itself.
+    /// The value, if it is a section itself.
     pub section: Option<Section>,
 }
 
@@ -64,7 +64,7 @@ impl Section {
     }
 }
 
-/// The section that the whole text is; none where it is something else.
+/// The whole text as a section; none if it is something else.
 pub(super) fn root(text: &str) -> Option<Section> {
     let tokens = tokens(text);
     let mut cursor = TokenCursor { text, rest: &tokens, depth: 0 };
@@ -74,10 +74,10 @@ pub(super) fn root(text: &str) -> Option<Section> {
     cursor.value()?.1
 }
 
-/// How deep sections may lie in one another; deeper than `ron` reads. Without an end, a text could overflow the stack.
+/// The deepest nesting of sections, which is deeper than `ron` reads. Without a limit, a text could overflow the stack.
 const DEPTH_MAX: usize = 256;
 
-/// What is left of the tokens.
+/// The tokens that have not been read yet.
 struct TokenCursor<'t> {
     text: &'t str,
     rest: &'t [Token],
@@ -108,7 +108,7 @@ impl<'t> TokenCursor<'t> {
         }
     }
 
-    /// A value: its span, and its entries where it is a section, perhaps a named one.
+    /// A value: its span, and its entries if it is a section, named or not.
     fn value(&mut self) -> Option<(Range<usize>, Option<Section>)> {
         let start = self.rest.first()?.span.start;
         let named = self.peek(0) == Some(TokenKind::Word) && self.peek(1) == Some(TokenKind::Mark(b'('));
@@ -122,7 +122,7 @@ impl<'t> TokenCursor<'t> {
         Some((start..self.skip_value()?, None))
     }
 
-    /// Skips a value that is no section, and gives its end.
+    /// Skips a value that is not a section, and gives its end.
     fn skip_value(&mut self) -> Option<usize> {
         let (mut end, mut depth) = (None, 0);
         while let Some(kind) = self.peek(0) {

@@ -1,9 +1,8 @@
-//! Spec: the parallelism spec as types. Values that come out of [`parse`] or [`parse_inline`] have been checked; a value
-//! built in another way has not. Never reads a file and never sees a model: what depends on sizes is
-//! decided elsewhere.
+//! Spec: the parallelism spec as types. Values from [`parse`] or [`parse_inline`] have been checked; a value built in
+//! another way has not. Never reads a file and never sees a model: all that depends on sizes is decided elsewhere.
 //!
-//! A spec is RON, `(model: Example("gpt"), mesh: (zero: 4), zero: (stage: 3))`, with these keys, of which [`KEYS`] has a row
-//! each:
+//! A spec is RON, `(model: Example("gpt"), mesh: (zero: 4), zero: (stage: 3))`, with these keys, each of which is a row
+//! of [`KEYS`]:
 #![doc = include_str!("keys.md")]
 
 mod changes;
@@ -44,13 +43,13 @@ pub use size::Size;
 pub use table::{keys_table, options_table};
 pub use text::decode;
 
-/// The most ranks an axis may have, and all axes together.
+/// The most ranks that an axis may have, and that all axes may have together.
 pub const RANKS_MAX: u32 = 4096;
 
 /// Everything that shapes the memory or the order of a training step. In RON each section is a parenthesised group:
 /// `(mesh: (zero: 2), zero: (stage: 3))`.
 ///
-/// The default is blank: [`parse`] begins with what [`KEYS`] says of keys that are not given.
+/// The default is blank: [`parse`] takes the defaults of keys from [`KEYS`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Spec {
     /// The model that the command line builds with this spec.
@@ -91,7 +90,7 @@ impl Spec {
         self.transport.unwrap_or(self.device.transport())
     }
 
-    /// A spec that gives no key; the stage, which has no default, is 0.
+    /// The spec in which no key is given. The stage, which has no default, is 0.
     pub(crate) fn of_defaults() -> Self {
         let mut spec = Self::default();
         for key in KEYS {
@@ -102,8 +101,8 @@ impl Spec {
         spec
     }
 
-    /// The constants that layout and schedule are computed from. Lists in them are leaked, as constants live for ever:
-    /// call it once for a spec.
+    /// The constants that layout and schedule are computed from. Lists in them are leaked, because constants live for
+    /// ever, so call it once for a spec.
     pub fn config(&self) -> Config {
         Config {
             mesh: self.mesh.grid(),

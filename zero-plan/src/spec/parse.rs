@@ -1,5 +1,5 @@
-//! Parse: RON text in, a checked spec or all of its mistakes out. The text is cut into entries once; each is read by the
-//! row of its key, so a mistake in one keeps no other from being read. Never reads a file.
+//! Parse: RON text in, a checked spec or all of its mistakes out. The text is cut into entries once, and each is read
+//! by the row of its key, so a mistake in one does not keep another from being read. Never reads a file.
 
 use ron::extensions::Extensions;
 use serde::de::IgnoredAny;
@@ -16,13 +16,13 @@ use crate::diagnostic::Diagnostic;
 ///
 /// # Errors
 ///
-/// One `Z0101` where the text is not RON, or no section; otherwise every mistake in it, `Z0102` to `Z0108` and `Z0111` to `Z0115`,
-/// in the order of the text.
+/// One `Z0101` if the text is not RON, or not a section; otherwise every mistake in it, `Z0102` to `Z0108` and `Z0111`
+/// to `Z0115`, in the order of the text.
 pub fn parse(text: &str) -> Result<Spec, Vec<Diagnostic>> {
     parse_as(text, Form::File, Vec::new())
 }
 
-/// [`parse`], with keys called what `form` calls them, and some paths that a mistake is known about.
+/// [`parse`], with the names that keys have in `form`, and with paths that already have a mistake.
 pub(super) fn parse_as(text: &str, form: Form, settled: Vec<String>) -> Result<Spec, Vec<Diagnostic>> {
     let report = SpecDiagnostics { text, form };
     let root = outline(report).map_err(|problem| vec![*problem])?;
@@ -32,46 +32,46 @@ pub(super) fn parse_as(text: &str, form: Form, settled: Vec<String>) -> Result<S
     if problems.is_empty() { Ok(spec) } else { Err(problems) }
 }
 
-/// RON as specs are written in it: `memory: GiB(1)` needs no `Some`.
+/// The RON in which specs are written: `memory: GiB(1)` needs no `Some`.
 pub(crate) fn ron() -> ron::Options {
     ron::Options::default().with_default_extension(Extensions::IMPLICIT_SOME)
 }
 
-/// Something as RON on several lines, in the form that specs and files of hardware have.
+/// A value as RON on several lines, in the form of specs and hardware files.
 ///
 /// # Panics
-/// Where it is nothing that RON can say.
+/// If RON cannot express the value.
 pub fn ron_text(value: &impl Serialize) -> String {
     let pretty = ron::ser::PrettyConfig::default().compact_structs(false).struct_names(false);
     ron().to_string_pretty(value, pretty).expect("it can be written as RON")
 }
 
-/// Any entries at all, to tell what is no spec from a spec with mistakes.
+/// Any entries at all, to tell a text that is not a spec from a spec with mistakes.
 #[derive(Deserialize)]
 #[serde(rename = "Spec")]
 struct Outline {}
 
-/// The entries of a text, or why it has none.
+/// The entries of a text, or the reason why it has none.
 pub(super) fn outline(report: SpecDiagnostics) -> Result<Section, Box<Diagnostic>> {
     let is_ron = ron().from_str::<IgnoredAny>(report.text);
     match is_ron.and_then(|_| ron().from_str::<Outline>(report.text)) {
-        // What `ron` takes for a struct has entries, or none at all.
+        // A text that `ron` reads as a struct has entries, or is empty.
         Ok(_) => Ok(root(report.text).unwrap_or_default()),
         Err(error) => Err(Box::new(report.syntax(&error))),
     }
 }
 
-/// What has been read from a text.
+/// The result of reading a text.
 pub(super) struct Reading<'t> {
     report: SpecDiagnostics<'t>,
     /// The values that could be read, in place of those that were there before.
     pub spec: Spec,
     pub problems: Vec<Diagnostic>,
-    /// Paths that a problem is about: no other mistake is made of their values, or of that they are missing.
+    /// The paths that problems are about. Their values, or their absence, cause no other mistake.
     pub settled: Vec<String>,
 }
 
-/// Reads the entries of a text into `spec`, without a check of what they mean together.
+/// Reads the entries of a text into `spec`, without checking them together.
 pub(super) fn read<'t>(report: SpecDiagnostics<'t>, root: &Section, spec: Spec, settled: Vec<String>) -> Reading<'t> {
     let mut reading = Reading { report, spec, problems: Vec::new(), settled };
     reading.section(root, "", None);
@@ -79,7 +79,7 @@ pub(super) fn read<'t>(report: SpecDiagnostics<'t>, root: &Section, spec: Spec, 
 }
 
 impl Reading<'_> {
-    /// Reads what is in the section at `path`, which is the value of `holder`, or the whole spec.
+    /// Reads the section at `path`, which is the value of `holder`, or the whole spec.
     fn section(&mut self, section: &Section, path: &str, holder: Option<&KeyValue>) {
         for (index, entry) in section.entries.iter().enumerate() {
             let path = join(path, &entry.key);

@@ -1,4 +1,4 @@
-//! Pipeline: the section `pipeline`: in which order, and what lies where. Never knows how many units there are.
+//! Pipeline: the section `pipeline`: the order of micro-batches, and where units lie. Never knows the number of units.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ impl Schedule {
         }
     }
 
-    /// The same, to be read: they are written in `Interleaved` alone.
+    /// A mutable reference to them, for reading a text; only `Interleaved` has them there.
     pub(super) fn chunks_mut(&mut self) -> &mut u32 {
         if !matches!(self, Self::Interleaved { .. }) {
             *self = Self::Interleaved { chunks: 0 };
@@ -70,7 +70,7 @@ pub enum Units {
 }
 
 impl Units {
-    /// The constant that it stands for. Leaks an explicit list, as a constant lives for ever.
+    /// The constant that it stands for. Leaks an explicit list, because a constant lives for ever.
     pub fn split(&self) -> config::Split {
         match self {
             Self::Balanced => config::Split::Balanced,

@@ -1,4 +1,4 @@
-//! Report: what `ron` has to say, as diagnostics in the words of a spec. Never changes the text and never checks a value.
+//! Report: turns errors of `ron` into diagnostics in the words of a spec. Never changes the text or checks a value.
 
 use std::ops::Range;
 
@@ -21,9 +21,9 @@ pub(super) struct SpecDiagnostics<'t> {
 }
 
 impl SpecDiagnostics<'_> {
-    /// Z0101, Z0117 or Z0119: the text is not RON, or nests deeper than any that can be read.
+    /// Z0101, Z0117 or Z0119: the text is not RON, or nests too deeply to be read.
     pub fn syntax(&self, error: &SpannedError) -> Diagnostic {
-        // `ron` starts the span before blanks and ends it where it gave up, which for a name is after it.
+        // `ron` starts the span before blanks and ends it where it gave up, which is after a name.
         let at = match error.code {
             Error::ExpectedDifferentStructName { .. } => place(self.text, error.span.start),
             _ => place(self.text, error.span.end),
@@ -86,7 +86,7 @@ impl SpecDiagnostics<'_> {
                     .at(value.clone(), format!("expected {expected}"))
                     .help("stage 0 shards nothing, 1 the optimizer state, 2 the gradients too, 3 the parameters too")
             }
-            // Of the right kind, but not in the range that the key expects.
+            // The value is of the right kind, but not in the range that the key expects.
             Error::IntegerOutOfBounds => {
                 let (name, found) = (self.form.name(path), quote(&self.text[value.clone()]));
                 Diagnostic::new("Z0106", path, format!("`{name}` is out of range: `{found}`"))
@@ -95,7 +95,7 @@ impl SpecDiagnostics<'_> {
             Error::NoSuchEnumVariant { expected: variants, found, .. } => {
                 let name = self.form.name(path);
                 let message = format!("unknown variant `{found}` for `{name}`, expected {expected}");
-                // Another format of numbers is no slip for `BF16`.
+                // `F16` is another format of numbers, not a slip for `BF16`.
                 let near = closest(found, variants.iter().copied()).filter(|_| !found.eq_ignore_ascii_case("F16"));
                 let label = match near {
                     Some(variant) => format!("did you mean `{variant}`?"),
@@ -111,14 +111,14 @@ impl SpecDiagnostics<'_> {
         }
     }
 
-    /// Where a name stands in a value; the value, where it is not in it.
+    /// Where a name stands in a value; the whole value if it does not contain the name.
     fn word(&self, name: &str, value: &Range<usize>) -> Range<usize> {
         let words = tokens(&self.text[value.clone()]).into_iter().filter(|token| token.kind == TokenKind::Word);
         let mut spans = words.map(|token| value.start + token.span.start..value.start + token.span.end);
         spans.find(|span| &self.text[span.clone()] == name).unwrap_or(value.clone())
     }
 
-    /// Z0107: there is no such key in this section; with the paths that the entry may have been meant for.
+    /// Z0107: there is no such key in this section. Also gives the paths that the entry may have been meant for.
     pub fn unknown(&self, path: &str, entry: &KeyValue, section: &Section) -> (Diagnostic, Vec<String>) {
         let (around, key) = split(path);
         let place = if around.is_empty() { "the spec".to_owned() } else { format!("`{}`", self.form.name(around)) };
@@ -127,14 +127,14 @@ impl SpecDiagnostics<'_> {
         let (label, meant) = match (near, elsewhere(path)) {
             (Some(near), _) => (format!("did you mean `{near}`?"), vec![join(around, near)]),
             (None, Some(path)) => (format!("did you mean `{}`?", self.form.name(path)), vec![path.to_owned()]),
-            // Whatever else is in the mesh was meant for a mesh with it.
+            // The other keys of the mesh were meant for a mesh with that axis.
             (None, None) if ["mesh.tensor", "mesh.tp"].contains(&path) => {
                 ("no such axis: ranks lie along `replica`, `pipeline` and `zero`".to_owned(), vec!["mesh".to_owned()])
             }
             (None, None) if ARGUMENTS.contains(&key) => {
                 ("not part of a spec: it is an argument of the binary, which `--help` lists".to_owned(), Vec::new())
             }
-            // It may have been meant for any key that is not there.
+            // It may have been meant for any key that is missing.
             (None, None) => {
                 let absent = expected.iter().filter(|key| section.find(key).is_none()).map(|key| join(around, key));
                 (format!("not a key of {place}"), absent.collect())
@@ -147,7 +147,7 @@ impl SpecDiagnostics<'_> {
     }
 }
 
-/// What keys are called elsewhere; with a section where only that makes the name clear.
+/// The names that keys have in other tools; with a section where the name alone would not be clear.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("pipeline.stages", "mesh.pipeline"),
     ("pp", "mesh.pipeline"),
@@ -161,7 +161,7 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("dtype", "precision.params"),
 ];
 
-/// What is told to the binary when it starts, as it shapes neither memory nor order.
+/// Arguments of the binary, which are not keys because they shape neither memory nor order.
 const ARGUMENTS: &[&str] = &[
     "lr",
     "learning_rate",
@@ -177,7 +177,7 @@ const ARGUMENTS: &[&str] = &[
     "threads",
 ];
 
-/// The key that an unknown `path` was meant for, where that is in another section or called as in an attribute.
+/// The key that an unknown `path` was meant for, if that is in another section or has its name in an attribute.
 fn elsewhere(path: &str) -> Option<&'static str> {
     let other = OTHER_NAMES.iter().find(|(name, _)| *name == path || *name == split(path).1);
     if let Some((_, path)) = other {
@@ -194,14 +194,14 @@ pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a &'a str>) -> String {
     quoted.join(", ")
 }
 
-/// What `ron` says, as part of a sentence.
+/// The message of `ron`, as part of a sentence.
 pub(super) fn reason(error: &Error) -> String {
     let reason = error.to_string();
     let first = reason.chars().next().map_or(0, char::len_utf8);
     reason[..first].to_lowercase() + &reason[first..]
 }
 
-/// A value as a message quotes it: on one line, and cut where it is long.
+/// A value as a message quotes it: on one line, and cut if it is long.
 fn quote(value: &str) -> String {
     let words: Vec<_> = value.split_whitespace().collect();
     let line = words.join(" ");

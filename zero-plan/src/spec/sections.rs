@@ -14,7 +14,7 @@ pub enum ModelSource {
     Package(String),
 }
 
-/// What the ranks along the `zero` axis shard.
+/// What the ranks along the `zero` axis shard, and how it travels.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ZeroKeys {
     /// What is sharded.
@@ -31,7 +31,7 @@ pub struct ZeroKeys {
 }
 
 impl ZeroKeys {
-    /// Units gathered ahead of the computation: as given, else 1 at stage 3 and 0 below, where nothing is gathered ahead.
+    /// Units gathered ahead: as given, otherwise 1 at stage 3 and 0 below, where nothing is gathered ahead.
     pub const fn prefetch(&self) -> u32 {
         match self.prefetch {
             Some(units) => units,
@@ -46,7 +46,7 @@ impl ZeroKeys {
 pub struct Stage(u8);
 
 impl Stage {
-    /// The stage of that number; none above 3.
+    /// The stage with that number; none above 3.
     pub const fn new(stage: u8) -> Option<Self> {
         if stage <= 3 { Some(Self(stage)) } else { None }
     }
@@ -93,14 +93,14 @@ pub struct CheckpointKeys {
 /// written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecomputedUnits {
-    /// Every so many units one, but never the last of the model.
+    /// One unit of every so many, but never the last of the model.
     Every(u32),
     /// All units of these fields of the model, by name.
     Fields(Vec<String>),
 }
 
 impl RecomputedUnits {
-    /// The constant that it stands for. Leaks a list of fields, as a constant lives for ever.
+    /// The constant that it stands for. Leaks a list of fields, because a constant lives for ever.
     pub fn config(&self) -> config::Recompute {
         match self {
             Self::Every(units) => config::Recompute::Every(*units as usize),

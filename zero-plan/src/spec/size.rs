@@ -1,4 +1,4 @@
-//! Sizes as people write them, `MiB(25)`, and what they are in bytes. Never prints and never rounds.
+//! Sizes as people write them, `MiB(25)`, and their bytes. Never prints and never rounds.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ impl Size {
     /// The names of all units.
     pub(super) const UNITS: [&str; 9] = ["B", "KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB"];
 
-    /// The size in bytes, or none where that does not fit 64 bits.
+    /// The size in bytes, or none if it does not fit 64 bits.
     pub const fn checked_bytes(self) -> Option<u64> {
         let (count, unit_bytes) = match self {
             Self::B(count) => (count, 1),
@@ -55,7 +55,7 @@ impl Size {
     ///
     /// # Panics
     ///
-    /// Where that does not fit 64 bits; the sizes of a checked spec do.
+    /// If it does not fit 64 bits; the sizes of a checked spec do.
     pub const fn bytes(self) -> u64 {
         self.checked_bytes().expect("the sizes of a checked spec fit 64 bits")
     }

@@ -1,5 +1,5 @@
-//! Slip: what a text that is not RON was most likely meant to be, and how RON writes that. Never decides that a text is
-//! not RON, and gives nothing where it can only guess.
+//! Slip: what a text that is not RON was most likely meant to be, and how to write that in RON. Never decides that a
+//! text is not RON, and gives nothing where it could only guess.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::diagnostic::line_column;
 pub(super) const EXAMPLE: &str =
     "a spec is RON, such as `(model: Example(\"gpt\"), mesh: (zero: 2), zero: (stage: 3))`";
 
-/// What is wrong, to be read after "the spec cannot be read: ".
+/// What is wrong; the text follows "the spec cannot be read: ".
 pub(super) struct Slip {
     pub span: Range<usize>,
     pub what: String,
@@ -18,7 +18,7 @@ pub(super) struct Slip {
     pub help: String,
 }
 
-/// The other format that the text is in, and its first line that says so.
+/// The other format that the text is in, and the first line that shows it.
 pub(super) fn other_format(text: &str) -> Option<(&'static str, Range<usize>)> {
     let is_comment =
         |line: &str| line.is_empty() || line.starts_with("//") || line.starts_with('#') && !line.starts_with("#!");
@@ -38,14 +38,14 @@ pub(super) fn other_format(text: &str) -> Option<(&'static str, Range<usize>)> {
         '-' if line.starts_with("---") || line.starts_with("- ") => "YAML",
         '%' => "YAML",
         _ if word > 0 && rest.starts_with('=') => "TOML",
-        // With a parenthesis behind it, it is RON whose own parentheses are missing.
+        // Followed by a parenthesis, it is RON that lacks its own parentheses.
         _ if word > 0 && rest.starts_with(':') && !rest[1..].trim_start().starts_with('(') => "YAML",
         _ => return None,
     };
     Some((format, start..start + line.len()))
 }
 
-/// What keeps the text from being read, where reading stopped at `at`.
+/// The slip that stopped the reading of the text at `at`.
 pub(super) fn find(text: &str, at: usize) -> Option<Slip> {
     let tokens = tokens(text);
     let here = tokens.iter().position(|token| token.span.end > at).unwrap_or(tokens.len());
@@ -53,7 +53,7 @@ pub(super) fn find(text: &str, at: usize) -> Option<Slip> {
     stop.outside().or_else(|| stop.quoted()).or_else(|| stop.amount()).or_else(|| stop.mark()).or_else(|| stop.entry())
 }
 
-/// What a name or number like `1F1B` or `25MiB`, or two like `25 MiB`, should have been.
+/// The correct form of a name or number like `1F1B` or `25MiB`, or of two like `25 MiB`.
 pub(super) fn amount(value: &str) -> Option<String> {
     let tokens = tokens(value);
     (0..tokens.len()).find_map(|here| ReadingStop { text: value, tokens: &tokens, here }.amount()).map(|slip| slip.help)
@@ -67,7 +67,7 @@ struct ReadingStop<'t> {
 }
 
 impl ReadingStop<'_> {
-    /// The token so many after the one where reading stopped, as text.
+    /// The text of the token that is `ahead` tokens after the one where reading stopped.
     fn text(&self, ahead: isize) -> &str {
         self.token(ahead).map_or("", |token| &self.text[token.span.clone()])
     }
@@ -80,14 +80,14 @@ impl ReadingStop<'_> {
         self.token(ahead).is_some_and(|token| token.kind == TokenKind::Word)
     }
 
-    /// The slip at a token; past all of them, at the end.
+    /// A slip at a token, or at the end if there is no such token.
     fn at(&self, ahead: isize, what: impl Into<String>, help: impl Into<String>) -> Option<Slip> {
         let end = self.text.len();
         let span = self.token(ahead).map_or(end..end, |token| token.span.clone());
         Some(Slip { span, what: what.into(), label: "reading stops here", help: help.into() })
     }
 
-    /// Something around the parentheses of the spec itself.
+    /// A slip outside the parentheses of the spec itself.
     fn outside(&self) -> Option<Slip> {
         if self.tokens.is_empty() {
             return self.at(0, "it is empty", EXAMPLE);
@@ -124,7 +124,7 @@ impl ReadingStop<'_> {
         }
     }
 
-    /// Quotes of another kind, without an end, or around a key.
+    /// Quotes of another kind, quotes without an end, or quotes around a key.
     fn quoted(&self) -> Option<Slip> {
         let is_quoted = |ahead| self.token(ahead).is_some_and(|token| token.kind == TokenKind::Quoted);
         let bare = |quoted: &str| quoted.trim_matches(['"', '\'']).to_owned();
@@ -149,7 +149,7 @@ impl ReadingStop<'_> {
         Some(slip)
     }
 
-    /// A number with letters: `1F1B`, or a size as people say it.
+    /// A number with letters: `1F1B`, or a size as people often write it.
     fn amount(&self) -> Option<Slip> {
         let (found, other) = (self.text(0), self.text(-1));
         if found.eq_ignore_ascii_case("1F1B") {
@@ -225,7 +225,7 @@ mod tests {
     use super::super::parse;
     use super::*;
 
-    /// What is said about a text that is not RON: at which text, and the help.
+    /// The diagnostic of a text that is not RON: the text it points at, the message and the help.
     fn said(text: &str) -> (String, String, String) {
         let problems = parse(text).expect_err(text);
         assert_eq!(problems.len(), 1, "{text}: {problems:#?}");

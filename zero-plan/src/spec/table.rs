@@ -1,4 +1,4 @@
-//! Table: the rows of [`KEYS`] as Markdown, for the documentation. Never says anything that they do not.
+//! Table: the rows of [`KEYS`] as Markdown, for the documentation. Adds nothing to them.
 
 use super::keys::{KEYS, Key, KeyDefault, options, split};
 
@@ -18,7 +18,7 @@ pub fn keys_table() -> String {
     table("key", single.map(|key| (key.path, key))) + &sections.collect::<String>()
 }
 
-/// The options of the attribute: the keys that it can give, by the names that they have there.
+/// The options of the attribute: the keys that it can give, under their names there.
 pub fn options_table() -> String {
     table("option", options())
 }
@@ -52,16 +52,16 @@ mod tests {
     use super::*;
     use crate::spec::parse::ron;
 
-    /// `UPDATE_EXPECT=1` writes the file anew.
+    /// `UPDATE_EXPECT=1` rewrites the file.
     #[test]
     fn the_documentation_has_the_rows_of_keys() {
         expect_test::expect_file!["keys.md"].assert_eq(&keys_table());
     }
 
-    /// A spec that gives nothing but what it must.
+    /// A spec that gives only the required key.
     const MINIMAL: &str = "(zero: (stage: 3))";
 
-    /// The default of a row is what a spec without that key gives.
+    /// The default of a row is the value in a spec that does not give the key.
     #[test]
     fn defaults_are_those_of_a_spec_that_gives_none() {
         let spec = parse(MINIMAL).unwrap();
@@ -77,7 +77,7 @@ mod tests {
         }
     }
 
-    /// Whether a spec that lacks the key is told so.
+    /// Whether a spec that lacks the key is refused.
     fn is_missed(path: &str) -> bool {
         let texts = ["()", "(zero: ())", "(zero: (stage: 1), pipeline: (schedule: Interleaved()))"];
         let problems = texts.iter().flat_map(|text| parse(text).err().unwrap_or_default());

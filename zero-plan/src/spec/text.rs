@@ -2,11 +2,11 @@
 
 use crate::diagnostic::{Diagnostic, line_column};
 
-/// The text in the bytes of a file, without the mark (BOM) that some editors put in front of it.
+/// The text in the bytes of a file, without the byte order mark that some editors put in front of it.
 ///
 /// # Errors
 ///
-/// `Z0118` where the bytes are not UTF-8; it has no span, as there is no text to point at.
+/// `Z0118` if the bytes are not UTF-8; it has no span, as there is no text to point at.
 pub fn decode(bytes: &[u8]) -> Result<&str, Box<Diagnostic>> {
     let not_utf8 = |why: String| {
         let help = "save the file as UTF-8: a spec needs no letters beyond ASCII, except in names and comments";

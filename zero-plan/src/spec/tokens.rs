@@ -1,5 +1,5 @@
-//! Tokens: cuts RON text into words, quoted texts and punctuation, each with its place; blanks and comments are dropped.
-//! Never judges the text: whatever is not closed reaches to the end.
+//! Tokens: cuts RON text into words, quoted texts and punctuation, each with its place. Drops blanks and comments.
+//! Never judges the text: a comment or quoted text that is not closed extends to the end.
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// The kind (none for blanks and comments) and the length in bytes of what `rest` starts with; the length is not zero.
+/// The kind (none for blanks and comments) and the length in bytes, never zero, of the token that `rest` starts with.
 fn next(rest: &str) -> (Option<TokenKind>, usize) {
     if rest.starts_with("//") {
         return (None, rest.find('\n').unwrap_or(rest.len()));
@@ -63,7 +63,7 @@ fn in_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '.' | '+' | '-')
 }
 
-/// The length of the block comment at the start of `rest`, with those nested in it.
+/// The length of the block comment at the start of `rest`, including those nested in it.
 fn block_comment(rest: &str) -> usize {
     let bytes = rest.as_bytes();
     let (mut at, mut depth) = (0, 0);
@@ -100,7 +100,7 @@ fn quoted(rest: &str) -> Option<usize> {
     Some(end.map_or(rest.len(), |end| prefix + end + close.len()))
 }
 
-/// The length of the quoted text at the start of `body`, where a backslash takes the next byte with it.
+/// The length of the quoted text at the start of `body`, in which a backslash escapes the next byte.
 fn escaped(body: &str, quote: u8) -> usize {
     let bytes = body.as_bytes();
     let mut at = 1;

@@ -1,4 +1,5 @@
-//! Value: what the value of any key can do: be read from text, and say which number it comes to. Never knows its key.
+//! Value: the operations of the value of any key: reading it from text, and its number if it has one. Never knows its
+//! key.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +13,7 @@ use crate::mesh::Axis;
 
 /// A value that can be read.
 pub(super) trait Readable: Number {
-    /// Reads it from RON. What is not in the range is refused as a number that the type cannot hold.
+    /// Reads it from RON. A number outside the range is refused like one that the type cannot hold.
     fn read(&mut self, text: &str, range: &RangeInclusive<u64>) -> Result<(), Error>;
 }
 
@@ -27,9 +28,9 @@ impl<T: Number + DeserializeOwned> Readable for T {
     }
 }
 
-/// A value that may come to a number, which is compared with the range of its key; two ways to write one number agree.
+/// A value that may stand for a number, which is compared with the range of its key. Two spellings of one number agree.
 pub(super) trait Number {
-    /// The number; none where the value is more than that.
+    /// The number; none if the value is more than a number.
     fn number(&self) -> Option<u64> {
         None
     }
@@ -60,14 +61,14 @@ impl<T: Number> Number for Option<T> {
 }
 
 impl Number for Size {
-    /// Bytes. A size that 64 bits cannot hold is out of range as no bytes are.
+    /// Bytes. A size that 64 bits cannot hold counts as 0 bytes, which is out of range too.
     fn number(&self) -> Option<u64> {
         Some(self.checked_bytes().unwrap_or(0))
     }
 }
 
 impl Number for RecomputedUnits {
-    /// Of a list of fields, only that there are none.
+    /// For a list of fields, 0 if it is empty and otherwise none.
     fn number(&self) -> Option<u64> {
         match self {
             Self::Every(units) => Some((*units).into()),
@@ -77,7 +78,7 @@ impl Number for RecomputedUnits {
 }
 
 impl Number for Vec<Axis> {
-    /// A bit for each axis, as their order says nothing.
+    /// A bit for each axis, because their order does not matter.
     fn number(&self) -> Option<u64> {
         Some(self.iter().fold(0, |axes, axis| axes | 1 << *axis as u32))
     }

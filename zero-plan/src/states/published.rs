@@ -3,7 +3,7 @@
 use super::Bubble;
 use crate::config::Order;
 
-/// How long one micro-batch takes on one pipeline stage, in any one unit of time.
+/// How long one micro-batch takes on one pipeline stage, in any unit of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PassTimes {
     /// TF: forward.
@@ -36,9 +36,9 @@ pub enum Pipelining {
         /// Chunks on each pipeline stage.
         chunks: usize,
     },
-    /// Gradients of parameters fill the bubble, in the memory of 1F1B.
+    /// Gradients of parameters fill part of the bubble, with the memory of 1F1B.
     ZeroBubbleH1,
-    /// Gradients of parameters fill all of the bubble, in twice the memory of 1F1B.
+    /// Gradients of parameters fill the whole bubble, with twice the memory of 1F1B.
     ZeroBubbleH2,
 }
 
@@ -53,8 +53,8 @@ impl From<Order> for Pipelining {
 }
 
 impl Pipelining {
-    /// Time in a step that each of `pipeline_stages` pipeline stages is idle (zero-bubble paper, Table 2; interleaved: Narayanan
-    /// et al., 2021, section 2.2).
+    /// Time in a step that each of `pipeline_stages` pipeline stages is idle (zero-bubble paper, Table 2; interleaved:
+    /// Narayanan et al., 2021, section 2.2).
     pub fn bubble_time(self, pipeline_stages: usize, times: &PassTimes) -> f64 {
         let idle = match self {
             Pipelining::GPipe | Pipelining::OneFOneB => times.total(),
@@ -72,8 +72,9 @@ impl Pipelining {
         Bubble { of_step: idle / (ideal + idle), over_ideal: idle / ideal }
     }
 
-    /// The most micro-batches that a pipeline stage keeps activations of, where one counts for all chunks of the
-    /// pipeline stage. The published figures assume that there are as many; it is never more than there are.
+    /// The most micro-batches whose activations a pipeline stage keeps, where one counts for all chunks of the pipeline
+    /// stage. The published figures assume that there are that many micro-batches; the result is never more than there
+    /// are.
     pub fn activations_max(self, pipeline_stages: usize, micro_batches: usize) -> f64 {
         let (pipeline_stages, all) = (pipeline_stages as f64, micro_batches as f64);
         let published = match self {
@@ -98,8 +99,8 @@ pub struct LayerOperations {
 }
 
 impl LayerOperations {
-    /// Of `sequences` sequences of `length` tokens, `hidden` wide, in a layer with a feed-forward part of four times
-    /// that width (zero-bubble paper, Table 1). The number of heads drops out.
+    /// For `sequences` sequences of `length` tokens, `hidden` wide, in a layer with a feed-forward part of four times
+    /// that width (zero-bubble paper, Table 1). The number of heads cancels out.
     pub const fn of(length: usize, sequences: usize, hidden: usize) -> Self {
         let activations = length * sequences * hidden;
         Self {

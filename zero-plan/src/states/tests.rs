@@ -1,4 +1,4 @@
-//! Published tables cell by cell, and plans compared with the same formulas.
+//! Tests of the published tables, cell by cell, and of plans against the same formulas.
 
 use super::published::{LayerOperations, PassTimes, Pipelining};
 use super::*;
@@ -19,8 +19,8 @@ const fn widths(params_bytes: usize, gradients_bytes: usize, optimizer_bytes: us
 /// Mixed precision with Adam, as in the ZeRO paper.
 const MIXED: StateBytes = widths(2, 2, 12);
 
-/// A size in decimal GB as Table 1 prints it: whole numbers from 257 up are cut, those below two GB have two decimals,
-/// other fractions one, each rounded half up.
+/// A size in decimal GB as Table 1 prints it: sizes from 257 GB up are cut to whole numbers, those below two GB have
+/// two decimals, and others one, rounded half up.
 fn as_printed(bytes: usize) -> f64 {
     let rounded = |unit: usize| ((bytes + unit / 2) / unit) as f64 * unit as f64 / BILLION as f64;
     match bytes {
@@ -79,13 +79,13 @@ fn examples_of_tutorials() {
     // 13B on 8 ranks of 80 GB: stage 1 leaves 8.5 GB for activations, stage 2 31.25.
     let totals = [0, 1, 2, 3].map(|stage| in_gb(MIXED.per_rank(13 * BILLION, 8, stage))[3]);
     assert_eq!(totals, [208.0, 71.5, 48.75, 26.0]);
-    // Three ranks, widths 1 : 1 : 2: what is quoted as 75, 50 and 33 % of plain data parallelism.
+    // Three ranks, widths 1 : 1 : 2: often quoted as 75, 50 and 33 % of plain data parallelism.
     let percent = |stage| 100.0 * widths(1, 1, 2).per_rank(3 * BILLION, 3, stage).total() as f64 / 12e9;
     assert_eq!([1, 2, 3].map(|stage| (percent(stage) * 10.0).round() / 10.0), [66.7, 50.0, 33.3]);
 }
 
-/// Table 2, left: the largest model on 32 GB a device, without model parallelism; in billions. Each row of it multiplies devices
-/// and model parallelism alike, which multiplies all cells.
+/// Table 2, left: the largest model on 32 GB a device, without model parallelism, in billions. Each further row
+/// multiplies devices by the degree of model parallelism, which multiplies all cells.
 #[test]
 fn table_2_of_the_zero_paper() {
     let largest = |stage: u8, ranks: usize| {
@@ -100,7 +100,7 @@ fn table_2_of_the_zero_paper() {
 fn seventy_billions_on_eight() {
     let total = |stage| MIXED.per_rank(70 * BILLION, 8, stage).total() / BILLION;
     assert_eq!([0, 1, 2, 3].map(total), [1120, 385, 262, 140]);
-    // Parameters alone are 8.75 billion a rank, of 2 bytes each. With all states, 80 GB are too few, and 180 are enough.
+    // The parameters alone are 8.75 billion a rank, of 2 bytes each. For all states, 80 GB are too few and 180 enough.
     assert_eq!(MIXED.per_rank(70 * BILLION, 8, 3).params_bytes, 8_750_000_000 * 2);
 }
 
@@ -139,8 +139,8 @@ fn bubble_rates() {
     assert_eq!(bubble(Pipelining::GPipe), plain);
     assert_eq!(bubble(Pipelining::Interleaved { chunks: 2 }).over_ideal, plain.over_ideal / 2.0);
     assert_eq!(bubble(Pipelining::Interleaved { chunks: 2 }).of_step, 3.0 / 19.0);
-    // A third of the idle time. Over ideal time that is a third of the rate; of the step, which gets shorter itself, it
-    // is a little more: (p-1) / (3 m + p-1).
+    // A third of the idle time. Over the ideal time that is a third of the rate; over the step, which gets shorter too,
+    // it is slightly more: (p-1) / (3 m + p-1).
     assert_eq!(bubble(Pipelining::ZeroBubbleH1).over_ideal, plain.over_ideal / 3.0);
     assert_eq!(bubble(Pipelining::ZeroBubbleH1).of_step, 3.0 / 27.0);
     assert_eq!(bubble(Pipelining::ZeroBubbleH2), Bubble { of_step: 0.0, over_ideal: 0.0 });
@@ -172,8 +172,8 @@ fn operations_of_a_transformer_layer() {
     // s = 2, b = 3, h = 5: sbh = 30.
     let expected = LayerOperations { forward: 30 * 128, input_gradient: 30 * 136, weight_gradient: 30 * 120 };
     assert_eq!(LayerOperations::of(2, 3, 5), expected);
-    // By hand, without the formula: products of 4 h^2 (attention) and 8 h^2 (feed-forward) weights for each of s b
-    // tokens, scores and sums over s tokens; a multiplication and an addition each.
+    // By hand, without the formula: products with 4 h^2 (attention) and 8 h^2 (feed-forward) weights for each of s b
+    // tokens, and scores and sums over s tokens, with a multiplication and an addition each.
     let (s, b, h) = (1024, 2, 768);
     assert_eq!(LayerOperations::of(s, b, h).forward, 2 * s * b * 12 * h * h + 2 * b * 2 * s * s * h);
 }
@@ -209,13 +209,15 @@ const PRECISIONS: [(Precision, StateBytes); 4] = {
     ]
 };
 
-/// What a rank of `plan` keeps from one step to the next, and of gradients from their sum to the update.
+/// The states that a rank of `plan` keeps from one step to the next, and the gradients that it keeps from their sum to
+/// the update.
 fn states_of(plan: &Plan) -> StateBytes {
     let memory = &plan.pipeline_stages[0].memory;
     let bytes = |kind| memory.region(kind).bytes;
-    // From stage 2 on local gradients only pass through a ring of staging buffers. The paper counts none of it: its
-    // gradients go straight from backward into shards. Likewise the slots that parameters are gathered or converted into
-    // (`Kind::Gathered`), and f32 gradients of the one unit in backward (`Kind::UnitGradients`).
+    // From stage 2 on, local gradients only pass through a ring of staging buffers. The paper does not count these,
+    // because its gradients go directly from backward into shards. Nor does it count the slots that parameters are
+    // gathered or converted into (`Kind::Gathered`), and the f32 gradients of the unit in backward
+    // (`Kind::UnitGradients`).
     let local = if plan.config.stage >= 2 { 0 } else { bytes(Kind::Gradients) };
     StateBytes {
         params_bytes: bytes(Kind::Parameters),
@@ -251,7 +253,7 @@ fn what_arenas_hold_beyond_the_formulas() {
             assert_eq!(plan.pipeline_stages[0].memory.region(Kind::Gradients).bytes, 2 * 192 * 4);
         });
     }
-    // Sums over micro-batches need a place beside local gradients, unless those are summed first.
+    // Sums over micro-batches need a separate place beside local gradients, unless these are summed first.
     let four = Config { micro_batches: 4, ..config };
     PlanBuf::new("Layers", four.at_stage(1), &units(6)).with(|plan| {
         assert_eq!(states_of(plan).gradients_bytes, 4 * plan.params() + 4 * plan.params() / 4);
@@ -262,7 +264,7 @@ fn what_arenas_hold_beyond_the_formulas() {
 }
 
 /// Volume of a plan of one pipeline stage in Psi, by the same two kinds, counted from its ops. Parameters that are used
-/// twice in a row and so gathered once for both are added again as `shared`, in elements.
+/// twice in a row, and so gathered once for both uses, are added again as `shared`, in elements.
 fn volume_of(plan: &Plan, shared: usize) -> (f64, f64) {
     let traffic = Traffic::of(plan, 0, plan.pipeline_stages[0].step);
     let (params, reduce) = (plan.config.precision.params.bytes(), plan.config.precision.reduce.bytes());
@@ -285,7 +287,7 @@ fn schedules_move_the_published_volumes() {
             ] {
                 let mesh = Mesh::of_zero(4);
                 let config = Config { mesh, stage, micro_batches, gather, reduce, precision, ..Config::PLAIN };
-                // The last unit's forward is followed by its backward; the first one's backward by the next forward.
+                // The last unit's backward follows its forward, and the first unit's next forward follows its backward.
                 let per_use = config.shards_parameters() && !config.holds_parameters();
                 let shared = if per_use { micro_batches * last + (micro_batches - 1) * first } else { 0 };
                 let Volume { reduce_scatters, all_gathers, .. } = Volume::of(&config);

@@ -1,24 +1,24 @@
-//! Rules: which events the ops of a schedule need, and why. They follow the order in which schedules are made, not places.
+//! Rules: the events that ops of a schedule need, and why. They follow from how schedules are made, not from places.
 
 use super::{Queued, Stream};
 use crate::layout::{Bucket, Tables};
 use crate::pipeline::Pass;
 use crate::schedule::{Op, Parcel};
 
-/// An op by its place in the table, if there was one.
+/// The last op of some kind, by its place in the table, if there was one.
 type Last = Option<usize>;
 
-/// What a walk over a table has seen: scratch, all `None` at first.
+/// The ops that a walk over a table has seen: scratch, all `None` at first.
 pub struct Seen<'s> {
-    /// For each unit, its last gather, with the slot of it.
+    /// For each unit, its last gather, with its slot.
     pub gathers: &'s mut [Option<(usize, usize)>],
-    /// For each place for gathered parameters, its last release: units have a place of their own, or take turns with fewer.
+    /// For each place for gathered parameters, its last release. Units have their own places, or take turns with fewer.
     pub releases: &'s mut [Option<usize>],
     /// For each slot for activations, the last op that computed on it.
     pub slots: &'s mut [Option<usize>],
     /// For each bucket, the last backward before its last offer.
     pub offers: &'s mut [Option<usize>],
-    /// For each bucket, the last settle that read its staging: buckets that share a slot have the entry of its number.
+    /// For each bucket, the last settle that read its staging. Buckets that share a slot use the slot's entry.
     pub settles: &'s mut [Option<usize>],
     /// For each bucket, the spread of its directions.
     pub spreads: &'s mut [Option<usize>],
@@ -44,8 +44,8 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
         out[op] = Queued::of(stream);
         if let Some(before) = rules.need(ops[op]) {
             let other = out[before].stream;
-            // The other streams wait for `Compute` alone, so each knows about `Compute` by its own waits only, and nothing
-            // reaches it by way of a third stream.
+            // The other streams wait only for `Compute`, so each knows about `Compute` only by its own waits, and never
+            // through a third stream.
             if other as usize != stream as usize && known[stream as usize][other as usize] <= before {
                 known[stream as usize][other as usize] = before + 1;
                 out[op].after = Some(before as u32);
@@ -73,32 +73,32 @@ struct Rules<'a, 's> {
 }
 
 impl Rules<'_, '_> {
-    /// The op that must be done before this one begins. None needs more than one: whatever it touches, one op of another
-    /// stream touched last.
+    /// The op that must be done before this one begins. No op needs more than one, because all bytes that it touches
+    /// were last touched by one op of another stream.
     const fn need(&self, op: Op) -> Last {
         match op {
-            // Otherwise it would overwrite parameters that layers still read.
+            // Otherwise the gather would overwrite parameters that layers still read.
             Op::Gather { unit, slot } if self.tables.config.shards_parameters() => {
                 self.seen.releases[self.gathered_at(unit, slot)]
             }
-            // It gathers what this rank, too, has updated; whatever read the replica came before that.
+            // It gathers parameters that this rank has updated, too; all reads of the replica came before that update.
             Op::Gather { .. } => self.updated,
-            // Replicas are gathered for the next pass, which begins when this one has ended in all streams.
+            // Replicas are gathered for the next pass, which begins after this one has ended in all streams.
             Op::Wait { unit } if self.tables.config.shards_parameters() => match self.seen.gathers[unit] {
                 Some((gather, _)) => Some(gather),
                 None => None,
             },
-            // In an evaluation it comes from what this rank has sent before, so nothing is computed meanwhile.
+            // In an evaluation, the parcel depends on one that this rank has sent, so nothing is computed meanwhile.
             Op::Receive { parcel: Parcel::Activations, slot, .. } if self.trains => self.seen.slots[slot],
             Op::Receive { parcel: Parcel::Gradients, unit, .. } => self.halves[unit % 2],
             Op::Forward { unit, .. } if unit > 0 && self.is_first(unit) => self.arrived[0],
             Op::Backward { unit, .. } if self.tables.leaves(unit) => self.arrived[1],
-            // Its staging may be written when this rank, as its peers, has summed what lay there.
+            // Its staging may be written once this rank, like its peers, has summed the earlier content.
             Op::Claim { bucket } => self.seen.settles[self.staging_of(bucket)],
             Op::Settle { bucket, .. } => self.seen.offers[bucket],
-            // All that is spread is known to be summed: it is in the same stream.
+            // Spreads come after their sums, in the same stream.
             Op::Agree => self.reduced,
-            // Updates that still read what lies where directions go come before that.
+            // The last momentum is after all updates that still read the place where directions go.
             Op::Spread { axis, .. } if self.tables.config.spreads_directions(axis) => self.directed,
             Op::Update { unit } if self.tables.is_orthogonalized(unit) => {
                 self.seen.spreads[self.tables.placements[unit].bucket]
@@ -107,7 +107,7 @@ impl Rules<'_, '_> {
         }
     }
 
-    /// Goes past an op.
+    /// Notes an op.
     const fn pass(&mut self, at: usize, op: Op) {
         match op {
             Op::Gather { unit, slot } => self.seen.gathers[unit] = Some((at, slot)),
@@ -145,7 +145,7 @@ impl Rules<'_, '_> {
         self.tables.chunks[self.tables.placements[unit].chunk].first == unit
     }
 
-    /// Which place a unit is gathered into.
+    /// The place that a unit is gathered into.
     const fn gathered_at(&self, unit: usize, slot: usize) -> usize {
         if self.tables.config.holds_parameters() { unit } else { slot }
     }

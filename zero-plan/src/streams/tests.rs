@@ -1,4 +1,4 @@
-//! The queues of small plans, worked out by hand.
+//! Tests of the queues of small plans, worked out by hand.
 
 use super::*;
 use crate::build::PlanBuf;
@@ -12,7 +12,7 @@ use crate::unit::{Field, Unit};
 const CUDA: Config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
 const UNIT: Unit = Unit { params: 100, takes: 100, input_bytes: 64, output_bytes: 64, operations: 1, ..Unit::NONE };
 
-/// Each op of a step by its name, with its stream where that is not `Compute`, and what it waits for.
+/// Each op of a step by its name, with its stream if that is not `Compute`, and the op that it waits for.
 fn told(config: Config, units: usize, pipeline: usize) -> String {
     let units: Vec<Unit> = (0..units).map(|source| Unit { source, position: source, ..UNIT }).collect();
     PlanBuf::new("Small", config, &units).with(|plan| {
@@ -26,8 +26,8 @@ fn told(config: Config, units: usize, pipeline: usize) -> String {
     })
 }
 
-/// A gather waits for the release of its slot, a layer for its gather; a sum for the last backward of its bucket, a
-/// claim for the sum that read its staging; the agreement for all sums.
+/// A gather waits for the release of its slot, a layer for its gather, a sum for the last backward of its bucket, a
+/// claim for the sum that read its staging, and the agreement for all sums.
 #[test]
 fn ops_wait_for_what_they_need_of_other_streams() {
     let config = Config { mesh: Mesh::of_zero(2), stage: 3, prefetch: 1, bucket_bytes: 1, ..CUDA };
@@ -47,7 +47,7 @@ fn replicas_are_gathered_after_their_update() {
     assert_eq!(told(config, 2, 0), expected);
 }
 
-/// What comes from another pipeline stage may come as soon as its place is free.
+/// A parcel from another pipeline stage may come as soon as its place is free.
 #[test]
 fn parcels_come_in_a_stream_of_their_own() {
     let config = Config { mesh: Mesh { pipeline: 2, ..Mesh::of_zero(1) }, micro_batches: 2, ..CUDA };

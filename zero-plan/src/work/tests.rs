@@ -7,8 +7,8 @@ use crate::unit::{Matrices, Unit};
 const F32: Precision = Config::PLAIN.precision;
 const MIXED: Precision = Precision { params: Width::BF16, reduce: Width::BF16, ..F32 };
 
-/// The work of an op of the unit `only`, or of its bucket. Its 100 parameters take 128 elements with their padding; of
-/// those, a shard is 64 on two ranks, and a part 32 on two replicas of these.
+/// The work of an op of the unit `only`, or of its bucket. Its 100 parameters take 128 elements with their padding. A
+/// shard on two ranks has 64 of those, and a part on two replicas of these has 32.
 fn work(config: Config, zero: usize, op: Op) -> Work {
     let unit = Unit {
         field: "only",
@@ -53,7 +53,7 @@ fn bytes_are_those_of_each_source_and_destination() {
     let plain = config(0, 2, 1, 1, F32);
     let added = config(0, 2, 1, 2, F32);
     let sharded = config(3, 2, 2, 2, F32);
-    // Three ranks on each of two hosts: of the tree of six, each host has a pair and one rank. Parts have 32 elements.
+    // Three ranks on each of two hosts: each has a pair and a single rank of the tree of six. Parts have 32 elements.
     let on_hosts = |config: Config| {
         let mesh = Mesh { nodes: 2, ..config.mesh };
         Config { mesh, transport: TransportKind::Cluster, ..config }
@@ -67,26 +67,26 @@ fn bytes_are_those_of_each_source_and_destination() {
         (config(1, 2, 1, 1, F32), wait, 64 * (4 + 4)),
         (config(3, 2, 1, 1, MIXED), wait, 128 * (2 + 4)),
         (config(0, 2, 1, 1, MIXED), Op::Convert { unit, slot: 0 }, 128 * (2 + 4)),
-        // Two shards in, one out; in later rounds, what is there already comes in, too.
+        // Two shards in, one out; in later rounds, the existing sum comes in too.
         (plain, settle(0), 3 * 64 * 4),
         (added, settle(0), 3 * 64 * 4),
         (added, settle(1), 4 * 64 * 4),
         (config(0, 2, 1, 1, MIXED), settle(0), 3 * 64 * 2),
-        // The same over replicas, whose sums over their own ranks always start anew.
+        // The same over replicas, whose sums over their own ranks never add to earlier ones.
         (sharded, settle(1), 3 * 64 * 4),
         (sharded, combine(0), 3 * 32 * 4),
         (sharded, combine(1), 4 * 32 * 4),
-        // For each of two hosts three terms in and two sums out; then two sums are joined, and three are added up.
+        // For each of two hosts, three terms in and two sums out; then two sums are joined, and three are added up.
         (hosts, subtotal(Axis::Zero), 2 * (3 + 2) * 32 * 4),
         (hosts, settle(0), (3 + 3 + 1) * 32 * 4),
         (hosts, settle(1), (3 + 3 + 2) * 32 * 4),
         (of_replicas, subtotal(Axis::Replica), 2 * (3 + 2) * 32 * 4),
         (of_replicas, combine(0), (3 + 3 + 1) * 32 * 4),
         (of_replicas, combine(1), (3 + 3 + 2) * 32 * 4),
-        // One rank: nothing where gradients are their own sum, else from one place to another.
+        // One rank: nothing if gradients are their own sum, otherwise from one place to another.
         (config(0, 1, 1, 1, F32), settle(0), 0),
         (config(0, 1, 1, 2, F32), settle(0), 2 * 112 * 4),
-        // What peers have summed; all of it where sums lie apart.
+        // The sums of peers; all sums if these have a separate place.
         (plain, spread(Axis::Zero), 64 * (4 + 4)),
         (added, spread(Axis::Zero), 128 * (4 + 4)),
         (sharded, spread(Axis::Replica), 32 * (4 + 4)),
@@ -96,13 +96,13 @@ fn bytes_are_those_of_each_source_and_destination() {
         (sharded, Op::Fold { unit }, 3 * 32 * 4),
         (sharded, receive(Parcel::TiedParameters), 64 * (4 + 4)),
         (plain, receive(Parcel::TiedParameters), 128 * (4 + 4)),
-        // Gradient in; moments, parameters and master copy in and out, but for parameters that a master copy replaces.
+        // Gradient in; moments, parameters and master copy in and out, but a master copy is read instead of parameters.
         (plain, update, 100 * (4 + 2 * 2 * 4 + 2 * 4)),
         (config(0, 2, 1, 1, MIXED), update, 100 * (2 + 2 * 2 * 4 + 2 * 4 + 2)),
         (sharded, update, 64 * (4 + 2 * 2 * 4 + 2 * 4)),
         (sharded, Op::Gather { unit, slot: 0 }, 0),
         (sharded, Op::Reduce { bucket: 0, round: 0 }, 0),
-        // Squares of what this rank sums.
+        // Squares of the sums of this rank.
         (sharded, Op::Agree, 32 * 4),
         (plain, Op::Agree, 64 * 4),
     ] {
@@ -110,7 +110,7 @@ fn bytes_are_those_of_each_source_and_destination() {
     }
 }
 
-/// Momentum passes over gradients and momenta once, there and back. Directions of 128 elements are spread as sums are, and a rank
+/// Momentum reads and writes gradients and momenta once. Directions of 128 elements are spread like sums, and a rank
 /// with half of 9000 operations has one matrix of 6000 in common with another.
 #[test]
 fn muon_works_on_whole_matrices() {

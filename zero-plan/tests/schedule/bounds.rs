@@ -1,4 +1,5 @@
-//! Bounds: how many ops a plan has is known before it is made, and what is too large to make or to count is told then.
+//! Bounds: the number of ops of a plan is known before it is made, so a plan that is too large to make or count is
+//! refused in advance.
 
 use proptest::prelude::*;
 use zero_plan::bounds::{OPS_MAX, require_compilable, require_countable};
@@ -24,7 +25,7 @@ proptest! {
     }
 }
 
-/// Where there are several units to gather and to reduce, hardly more are counted than there are.
+/// If there are several units to gather and to reduce, the bound is hardly larger than the number of ops.
 #[test]
 fn hardly_more_ops_are_counted_than_there_are() {
     for stage in 0..=3 {
@@ -42,7 +43,7 @@ fn hardly_more_ops_are_counted_than_there_are() {
     }
 }
 
-/// As large as a plan may be: that this compiles, in seconds, is part of the test.
+/// A plan of the largest size. It is part of the test that this compiles, in seconds.
 const AT_THE_BOUND: Config = Config {
     mesh: Mesh::of_zero(4),
     stage: 3,
@@ -77,7 +78,7 @@ fn message_of(refuse: impl FnOnce() + std::panic::UnwindSafe) -> Option<String> 
     Some(refused.downcast_ref::<String>().expect("a panic with a message").clone())
 }
 
-/// The micro-batches that are offered fit, and one more does not.
+/// The number of micro-batches that the message offers fits, and one more does not.
 #[test]
 fn z0212_what_is_offered_fits() {
     for (pipeline, order) in

@@ -1,4 +1,4 @@
-//! Budget: what a build says that takes more than its spec allows.
+//! Budget: the error of a build that takes more memory than its spec allows.
 
 use std::panic::catch_unwind;
 
@@ -10,26 +10,26 @@ use crate::model::{Model, config, mesh};
 
 const MIB: usize = 1 << 20;
 
-/// What lies outside the arena of any rank of `model`.
+/// Bytes outside the arena of any rank of `model`.
 fn outside() -> usize {
     let config = Config { mesh: mesh(1, 4, 1), ..config(0) };
     Model::new(config, &[MIB / 16; 4], None).plan().with(|plan| plan.outside_bytes(&RunSize::LEAST))
 }
 
-/// An arena of so many bytes, and what lies outside, as a message shows it.
+/// The bytes of an arena and those outside, as a message shows them.
 fn total(arena_bytes: usize) -> Bytes {
     Bytes(arena_bytes + outside())
 }
 
-/// Four units of 256 KiB over four ranks: 1 MiB of parameters, and activations of less than 1 KiB. The budget is for the
-/// arena, with what lies outside added.
+/// Four units of 256 KiB over four ranks: 1 MiB of parameters, and activations of less than 1 KiB. The budget is that
+/// of the arena, plus the bytes outside.
 fn model(stage: u8, arena_bytes: usize) -> Model {
     let memory_bytes = Some(arena_bytes + outside());
     let config = Config { mesh: mesh(1, 4, 1), memory_bytes, transport: TransportKind::Shm, ..config(stage) };
     Model::new(config, &[MIB / 16; 4], None)
 }
 
-/// What a build that fails says behind the code of the error.
+/// The message of a failing build after the words "a rank".
 fn refusal(plan: &PlanBuf) -> Option<String> {
     plan.with(|plan| {
         let memories: Vec<Memory> = plan.pipeline_stages.iter().map(|pipeline_stage| pipeline_stage.memory).collect();

@@ -1,11 +1,11 @@
-//! Constants: the tables that the compiler computes are those that are computed at run time.
+//! Constants: the tables that the compiler computes are equal to those that are computed at run time.
 
 use zero_plan::{
     Config, Field, Mesh, Order, Plan, PlanBuf, Precision, Recompute, TransportKind, Unit, Width, prove, static_plan,
     unit_count, units,
 };
 
-/// As deep as models get, with as much to look ahead for as a spec would ask: what the compiler has to cope with.
+/// A model as deep as they get, with the longest prefetch that a spec would ask for, as a load for the compiler.
 const DEEP: Config = Config {
     mesh: Mesh::of_zero(8),
     stage: 3,
@@ -18,7 +18,7 @@ const DEEP: Config = Config {
     ..Config::PLAIN
 };
 
-/// The same with all that a spec can ask for besides.
+/// The same with everything else that a spec can ask for.
 const PIPED: Config = Config {
     mesh: Mesh { nodes: 1, zero: 2, replica: 2, pipeline: 4, order: DEEP.mesh.order },
     order: Order::Interleaved { chunks: 2 },

@@ -1,12 +1,12 @@
-//! Equivalence: which changes of a schedule change nothing, each by a rule with a name. Knows what ops touch; shares
+//! Equivalence: the changes of a schedule that change nothing, each by a rule with a name. Knows what ops touch; shares
 //! nothing with the check and the prover.
 
 use zero_plan::{Op, Parcel, Plan};
 
-/// What two ops can have in common. Ops that have nothing in common, or only read it, may run in either order.
+/// A thing that two ops can have in common. Ops that have nothing in common, or only read it, may run in either order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thing {
-    /// The flat buffer of a holder: gathered, whole, in use, released, updated.
+    /// The state of the flat buffer of a holder: gathered, whole, in use, released, updated.
     Parameters(usize),
     /// The shard of it that this rank owns.
     Shard(usize),
@@ -16,12 +16,12 @@ enum Thing {
     Activations(usize),
     /// The gradients of activations on their way through a chunk.
     ActivationGradients,
-    /// What recomputed units save.
+    /// The values that recomputed units save.
     Recomputed,
-    /// The next micro-batch of a unit, forward and back.
+    /// The next micro-batch of a unit, forward and backward.
     Forwards(usize),
     Backwards(usize),
-    /// The slots for what leaves, and the order in which it does.
+    /// The slots for parcels that leave, and their order.
     Outgoing(Parcel),
     /// The order in which parcels are taken.
     Incoming(Parcel),
@@ -31,20 +31,20 @@ enum Thing {
     Partial(usize),
     /// The reduced gradients of a bucket.
     Sum(usize),
-    /// The count of offers, of settled and of combined reductions: peers know one by its number.
+    /// The counts of offered, settled and combined reductions: peers know a reduction by its number.
     Offers,
     Settled,
     Combined,
-    /// What the matrices of a unit are updated by, as far as this rank has made it.
+    /// The directions by which the matrices of a unit are updated, as far as this rank has made them.
     Direction(usize),
-    /// That all ranks have agreed.
+    /// The agreement of all ranks.
     Agreement,
 }
 
-/// Whether an op changes what it touches.
+/// A thing that an op touches, and whether the op changes it.
 type Touch = (Thing, bool);
 
-/// The unit under which parameters are held that `unit` takes.
+/// The unit under which the parameters of `unit` are held.
 fn holder(plan: &Plan, unit: usize) -> usize {
     if plan.placements[unit].holds { unit } else { plan.units[unit].source }
 }
@@ -53,10 +53,10 @@ fn has_gradients(plan: &Plan, unit: usize) -> bool {
     plan.placements[unit].padded > 0
 }
 
-/// What op `at` touches.
+/// The things that op `at` touches.
 fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
     let changes = |things: &[Thing]| -> Vec<Touch> { things.iter().map(|&thing| (thing, true)).collect() };
-    // Where sums overwrite what they are made of, each bucket has a place of its own.
+    // If sums overwrite their terms, each bucket has its own place.
     let partial = |bucket: usize| {
         let is_shared = !plan.config.reduces_in_place();
         is_shared.then_some((Thing::Partial(plan.buckets[bucket].partial), true))
@@ -81,7 +81,7 @@ fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
         Op::Receive { parcel, unit, slot, .. } => {
             let to = match parcel {
                 Parcel::Activations => vec![(Thing::Activations(slot), true), (Thing::Forwards(unit), true)],
-                // It finds the slot of its micro-batch taken.
+                // The slot of its micro-batch is already taken.
                 Parcel::Gradients => vec![(Thing::ActivationGradients, true), (Thing::Activations(slot), false)],
                 Parcel::TiedGradients => vec![(sum(unit), true)],
                 Parcel::TiedParameters => updated(unit),
@@ -116,7 +116,7 @@ fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
         Op::Spread { bucket, .. } => changes(&[Thing::Sum(bucket)]),
         Op::Agree => {
             let sums = (0..plan.buckets.len()).map(|bucket| (Thing::Sum(bucket), false));
-            // Owners update what lies in their shards once all ranks have agreed that they read it no more.
+            // Owners update their shards only after all ranks have agreed that they no longer read them.
             let held = (0..plan.units.len()).map(|unit| (Thing::Parameters(unit), true));
             let passes = (0..plan.units.len()).flat_map(|unit| [Thing::Forwards(unit), Thing::Backwards(unit)]);
             let passes = passes.map(|thing| (thing, false));
@@ -126,7 +126,7 @@ fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
             vec![(Thing::Agreement, false), (sum(unit), false), (Thing::Direction(unit), true)]
         }
         Op::Update { unit } => {
-            // It reads whole directions where they were spread to.
+            // An update reads whole directions from the place to which they were spread.
             let spread = (plan.tables().is_orthogonalized(unit) && plan.config.shards_optimizer())
                 .then(|| (staging(plan.placements[unit].bucket), false));
             let read = [(sum(unit), false), (Thing::Direction(unit), false)];
@@ -135,19 +135,19 @@ fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
     }
 }
 
-/// What takes new values once all ranks have agreed.
+/// The things that get new values after all ranks have agreed.
 fn updated(unit: usize) -> Vec<Touch> {
     vec![(Thing::Agreement, false), (Thing::Shard(unit), true), (Thing::Parameters(unit), true)]
 }
 
-/// What a computation touches.
+/// The things that a computation touches.
 fn computes(plan: &Plan, op: Op) -> Vec<Touch> {
     let (Op::Forward { unit, slot, .. } | Op::Recompute { unit, slot, .. } | Op::Backward { unit, slot, .. }) = op
     else {
         unreachable!("a computation")
     };
     let is_first = plan.chunks[plan.placements[unit].chunk].first == unit;
-    // Only forward writes there; the last backward gives the slot up.
+    // Only forward writes to the slot, and the last backward gives it up.
     let changes_slot = matches!(op, Op::Forward { .. }) || matches!(op, Op::Backward { .. }) && is_first;
     let mut touches = vec![(Thing::Activations(slot), changes_slot)];
     if has_gradients(plan, unit) {
@@ -180,7 +180,7 @@ fn computes(plan: &Plan, op: Op) -> Vec<Touch> {
 }
 
 fn commute(plan: &Plan, ops: &[Op], a: usize, b: usize) -> bool {
-    // A second forward reads in the slot what the unit before it gave, which later units leave alone.
+    // A second forward reads the output of the unit before it in the slot, which later units do not change.
     let is_earlier = |first: Op, other: Op| match (first, other) {
         (Op::Recompute { unit, slot, .. }, Op::Forward { unit: later, slot: same, .. }) => same == slot && later > unit,
         _ => false,
@@ -192,10 +192,10 @@ fn commute(plan: &Plan, ops: &[Op], a: usize, b: usize) -> bool {
     !shared.any(|&(thing, changes)| b.iter().any(|&(other, also)| thing == other && (changes || also)))
 }
 
-/// Which of two swapped ops it is about, and its name.
+/// Whether a rule is about one of two swapped ops, and the name of the rule.
 type Rule = (fn(&Op) -> bool, &'static str);
 
-/// The rules by which ops that have nothing in common with what they move over may move.
+/// The rules by which ops may move over others with which they have nothing in common.
 pub const SWAPS: [Rule; 17] = [
     (|op| matches!(op, Op::Gather { .. }), "a gather at another time: its slot is free, nobody uses its unit"),
     (|op| matches!(op, Op::Wait { .. }), "a wait at another time between gather and first use"),
@@ -235,11 +235,11 @@ pub fn of_swap(plan: &Plan, ops: &[Op], i: usize, j: usize) -> Option<&'static s
     SWAPS.iter().find(is_either).map(|(_, rule)| *rule)
 }
 
-/// The rules by which something may go into another slot.
+/// The rules by which something may use another slot.
 pub const SLOTS: [&str; 2] =
     ["a gather into a replica, which has no slots", "a gather or a pass into another slot, free all the while"];
 
-/// Why `mutant` is the same schedule, if it differs from `ops` in nothing but slots.
+/// Why `mutant` is the same schedule, if it differs from `ops` only in slots.
 pub fn of_slots(plan: &Plan, ops: &[Op], mutant: &[Op]) -> Option<&'static str> {
     let without_slot = |&op: &Op| match op {
         Op::Gather { unit, .. } => Op::Gather { unit, slot: 0 },

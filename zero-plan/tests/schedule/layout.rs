@@ -1,4 +1,4 @@
-//! Layout: what must be true of where things lie, worked out anew from sizes. Shares nothing with the check.
+//! Layout: what must be true of places, computed independently from sizes. Shares nothing with the check.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use zero_plan::{
 
 use crate::model::{Model, config, mesh, models};
 
-/// That stretches lie in `0..end` and that no two of them overlap.
+/// Asserts that stretches lie in `0..end` and that no two of them overlap.
 fn assert_disjoint(mut stretches: Vec<Range<usize>>, end: usize) {
     stretches.retain(|stretch| !stretch.is_empty());
     stretches.sort_by_key(|stretch| stretch.start);
@@ -36,7 +36,7 @@ fn line(bytes: usize) -> usize {
     bytes.next_multiple_of(64)
 }
 
-/// Bytes of what the sizes of a region count: of its numbers, or 1 where numbers of several widths lie in it.
+/// Bytes of one unit of a region's sizes: of its numbers, or 1 if it has numbers of several widths.
 fn width(plan: &Plan, kind: Kind) -> usize {
     let precision = plan.config.precision;
     let width = match kind {
@@ -70,7 +70,7 @@ fn assert_sound(plan: &Plan) {
     assert_eq!(plan.params(), plan.units.iter().map(|unit| unit.params).sum::<usize>());
 }
 
-/// Parts are equal, and every gradient is in exactly one, in a unit of its own.
+/// Parts are equal, and every gradient is in exactly one part of its own unit.
 fn assert_owners(plan: &Plan, pipeline: usize) {
     let ranks = plan.config.mesh.data_ranks();
     let units = units_of(plan, pipeline);
@@ -88,7 +88,7 @@ fn assert_owners(plan: &Plan, pipeline: usize) {
         }
         let is_elsewhere = plan.placements[source].pipeline_stage != pipeline;
         assert_eq!(at.holds, at.padded > 0 && (source == unit || is_elsewhere));
-        // All that its layer takes lies in the one flat buffer.
+        // All parameters that its layer takes lie in this flat buffer.
         assert!(plan.units[unit].takes <= at.padded);
     }
     assert!(owners.iter().all(Option::is_some), "an element without an owner");
@@ -99,7 +99,7 @@ fn targets(plan: &Plan) -> usize {
     plan.units.last().expect("a unit").targets_bytes
 }
 
-/// What lies in a slot for activations does so apart: inputs, targets, and what units save and give.
+/// The contents of a slot for activations do not overlap: inputs, targets, saved values and outputs.
 fn assert_activations(plan: &Plan, pipeline: usize) {
     let memory = &plan.pipeline_stages[pipeline].memory;
     for chunk in plan.chunks.iter().skip(pipeline).step_by(plan.pipeline_stages.len()) {
@@ -125,7 +125,7 @@ fn assert_activations(plan: &Plan, pipeline: usize) {
     }
 }
 
-/// What data gives and a pipeline stage converts lies apart from the half of a batch that it does not need.
+/// Inputs that a pipeline stage converts do not overlap the half of a batch that it does not need.
 fn assert_batch(plan: &Plan, pipeline: usize) {
     let places = plan.places(Coordinates { zero: 0, replica: 0, pipeline });
     let (given, unneeded) = (places.given(), places.unneeded());
@@ -140,7 +140,7 @@ fn assert_batch(plan: &Plan, pipeline: usize) {
     }
 }
 
-/// Buckets tile the units from the last to the first, each in one chunk and as long as `bucket_bytes` lets it be.
+/// Buckets tile the units from the last to the first, each within one chunk and as long as `bucket_bytes` allows.
 fn assert_buckets(plan: &Plan) {
     let padded = |units: Range<usize>| units.map(|unit| plan.placements[unit].padded).sum::<usize>();
     let bytes = |elements: usize| elements * plan.config.precision.reduce.bytes();
@@ -168,13 +168,13 @@ fn assert_buckets(plan: &Plan) {
     assert_eq!(end, 0, "units without a bucket");
 }
 
-/// Whether a rank keeps its own gradients of one bucket only as long as they travel.
+/// Whether a rank keeps its own gradients of a bucket only while they travel.
 fn stages_gradients(plan: &Plan) -> bool {
     let config = &plan.config;
     config.stage >= 2 && (config.reduce == Often::PerMicroBatch || config.micro_batches == 1)
 }
 
-/// Buckets that share a slot lie at one place, all others apart; where gradients are kept no bucket shares.
+/// Buckets that share a slot lie at one place, and all others apart. If gradients are kept, no buckets share a slot.
 fn assert_staging(plan: &Plan, pipeline: usize) {
     let region = plan.pipeline_stages[pipeline].memory.region(Kind::Gradients).bytes / width(plan, Kind::Gradients);
     let buckets: Vec<_> = plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == pipeline).collect();
@@ -195,7 +195,7 @@ fn assert_staging(plan: &Plan, pipeline: usize) {
     assert_disjoint(apart, region);
 }
 
-/// Regions follow one another in their homes, which end where the last one does.
+/// Regions follow one another in their homes, which end with the last region.
 fn assert_regions(plan: &Plan, pipeline: usize) {
     let memory = &plan.pipeline_stages[pipeline].memory;
     let homes = [
@@ -215,7 +215,7 @@ fn assert_regions(plan: &Plan, pipeline: usize) {
     }
 }
 
-/// The size of each region, from the table of what each stage keeps; all are rounded up to whole cache lines.
+/// The size of each region, by the table of the states that each stage keeps. All are rounded up to whole cache lines.
 fn assert_sizes(plan: &Plan, pipeline: usize) {
     let (config, memory) = (&plan.config, &plan.pipeline_stages[pipeline].memory);
     let units = units_of(plan, pipeline);
@@ -232,7 +232,7 @@ fn assert_sizes(plan: &Plan, pipeline: usize) {
         3 if config.gather == Often::PerStep => held,
         _ => holders.min(ahead + 1) * most(&held_of),
     };
-    // Layers compute on a copy of parameters that are stored in another width, or lie where their rank cannot read them.
+    // Layers compute on a copy of parameters that are stored in another width, or in memory they cannot read.
     let is_copied = config.stage == 3 && config.transport == TransportKind::Local;
     let has_slots = config.precision.params != config.precision.compute || is_copied;
     assert_eq!(config.uses_slots(), has_slots);
@@ -244,13 +244,13 @@ fn assert_sizes(plan: &Plan, pipeline: usize) {
         plan.buckets.iter().filter(|bucket| bucket.pipeline_stage == pipeline && bucket.elements > 0).count().min(2);
     let largest = largest.unwrap_or(0);
     // The first and the last pipeline stage need one half of a batch and leave the other in the workspace. Inputs
-    // that are stored otherwise than they are given begin there.
+    // that have to be converted are given there first.
     let at_an_end = pipeline == 0 || pipeline + 1 == config.mesh.pipeline;
     let given = plan.units[0].given_bytes;
     let half_a_batch = plan.units[0].input_bytes.max(given).max(targets(plan));
     let half_a_batch = if plan.chunks.len() > 1 && at_an_end { half_a_batch } else { 0 };
     let batch = if pipeline == 0 { line(given) + half_a_batch } else { half_a_batch };
-    // A matrix is made orthogonal where its unit's parameters are updated.
+    // A matrix is made orthogonal on ranks that update its unit's parameters.
     let room = |unit: usize| {
         let Unit { params, matrices, .. } = plan.units[unit];
         if config.optimizer == OptimizerKind::Muon && params > 0 { matrices.room_bytes } else { 0 }
@@ -284,8 +284,8 @@ fn assert_sizes(plan: &Plan, pipeline: usize) {
     assert_eq!(memory.bytes_per_rank(), memory.regions.iter().map(|region| region.bytes).sum::<usize>());
 }
 
-/// While a sequence is decoded, units take turns with what they save and with two places for what passes between them, and
-/// caches lie behind: gives the bytes that this takes, none where no layer of the model caches.
+/// While a sequence is decoded, units take turns with one place for saved values and two for the values that pass
+/// between them, and caches lie after these. Gives the bytes that this takes, 0 if no layer of the model caches.
 fn assert_decoding(plan: &Plan, pipeline: usize) -> usize {
     if plan.units.iter().all(|unit| unit.cache_bytes == 0) {
         return 0;
@@ -304,9 +304,9 @@ fn assert_decoding(plan: &Plan, pipeline: usize) -> usize {
     end
 }
 
-/// A stage needs no more memory than the one before it, with two exceptions. Stage 2 replaces gradients of every unit by
-/// staging for a few buckets and a shard of the sums: with few large buckets that is more. Stage 3 replaces a replica of
-/// the parameters by a shard, and on a transport that copies, by slots.
+/// A stage needs no more memory than the stage before it, with two exceptions. Stage 2 replaces gradients of every unit
+/// by staging for a few buckets and a shard of the sums, which is more if there are few large buckets. Stage 3 replaces
+/// a replica of the parameters by a shard and, on a transport that copies, by slots.
 fn assert_stages_compare(model: &Model) {
     let memories = |stage: u8| -> Vec<Memory> {
         let config = model.config.at_stage(stage);
@@ -323,7 +323,7 @@ fn assert_stages_compare(model: &Model) {
 /// The same for one pipeline stage: its arenas at each stage.
 fn assert_memories_compare(model: &Model, at_stage: [&Memory; 4]) {
     let bytes = |stage: usize, kind| at_stage[stage].region(kind).bytes;
-    // Stage by stage, each kind of state becomes a share of it.
+    // Stage by stage, one more kind of state is sharded.
     for (stage, kind) in [(1, Kind::Optimizer), (1, Kind::Master), (3, Kind::Parameters)] {
         assert!(bytes(stage, kind) <= bytes(stage - 1, kind), "{kind:?} at {stage}");
     }
@@ -337,7 +337,7 @@ fn assert_memories_compare(model: &Model, at_stage: [&Memory; 4]) {
     assert!(copies || parameters <= gradients);
 }
 
-/// Evaluation never needs a slot that training has not.
+/// Evaluation never needs a slot that training does not have.
 fn assert_evaluations_fit(plan: &Plan) {
     for pipeline in 0..plan.pipeline_stages.len() {
         let slots = plan.tables().activation_slots(pipeline);

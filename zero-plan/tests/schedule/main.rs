@@ -1,10 +1,11 @@
 //! Tests of the planner: layout, schedule, proofs, memory, traffic. Never runs a model.
 //!
-//! `properties` plans random models, `layout` and `simulator` say what must be true of a plan, in words of their own;
-//! `mutants` and `tables` break plans and expect the provers to object, `equivalence` excuses mutants that break nothing;
-//! `rules` expects as much of each rule of the check, and `places` of the proof where an op looks at the wrong bytes.
-//! `reshard` cuts tensors at random, `relayout` moves the states of a plan to those of another and back. `orders` has schedules written out by hand and what pipelines are published to cost; `traffic` and `prefetch` hold the
-//! schedule against formulas, `constants` and `budget` what the compiler is given.
+//! `properties` plans random models; `layout` and `simulator` state independently what must be true of a plan.
+//! `mutants` and `tables` break plans and expect the provers to object, and `equivalence` excuses mutants that break
+//! nothing. `rules` expects each rule of the check to object to something, and `places` expects the proof to object if
+//! an op looks at the wrong bytes. `reshard` cuts tensors at random; `relayout` moves the states of a plan to those of
+//! another and back. `orders` has schedules written out by hand and the published costs of pipelines. `traffic` and
+//! `prefetch` compare the schedule with formulas; `constants`, `bounds` and `budget` test constants and build errors.
 
 mod bounds;
 mod budget;

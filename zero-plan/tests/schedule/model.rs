@@ -14,8 +14,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model whose units have `params`; the last shares the parameters of unit `tied` instead, if that is given. What
-    /// enters it is given in f32.
+    /// A model whose units have `params`; the last shares the parameters of unit `tied` instead, if that is given. Its
+    /// inputs are given in f32.
     pub fn new(config: Config, params: &[usize], tied: Option<usize>) -> Self {
         let mut units: Vec<Unit> = params.iter().enumerate().map(|(i, &params)| unit(i, params)).collect();
         if let Some(owner) = tied {
@@ -27,7 +27,8 @@ impl Model {
         Self { config, units }
     }
 
-    /// The same with layers that cache, so that it decodes: every second unit but the head, and more than activations take.
+    /// The same with layers that cache, so that it decodes: every second unit except the head, with caches that take
+    /// more than activations.
     pub fn caching(mut self) -> Self {
         let head = self.units.len() - 1;
         self.units[..head].iter_mut().skip(1).step_by(2).for_each(|unit| unit.cache_bytes = 300 + unit.position);
@@ -40,7 +41,7 @@ impl Model {
         self
     }
 
-    /// The same on processors of so many hosts.
+    /// The same on processors of several hosts.
     pub fn on_hosts(mut self, nodes: usize) -> Self {
         self.config.mesh.nodes = nodes;
         self.config.transport = TransportKind::Cluster;
@@ -52,8 +53,8 @@ impl Model {
     }
 }
 
-/// A unit with parameters of its own. Its field says whether its number is even, so that one of the two can be recomputed. All
-/// but the first have matrices that Muon makes orthogonal.
+/// A unit with its own parameters. Its field says whether its number is even, so that one of the two fields can be
+/// recomputed. All units except the first have matrices that Muon makes orthogonal.
 fn unit(source: usize, params: usize) -> Unit {
     let field = ["even", "odd"][source % 2];
     Unit {
@@ -62,7 +63,7 @@ fn unit(source: usize, params: usize) -> Unit {
         params,
         takes: params,
         source,
-        // What the first units save fits one line, what others save takes two.
+        // Saved values of the first units fit one line, those of others take two.
         saved_bytes: 61 + source,
         workspace_bytes: source,
         input_bytes: 21,
@@ -83,7 +84,7 @@ fn tie_last(units: &mut [Unit], owner: usize, takes: usize) {
     *last = Unit { params: 0, takes, source: owner, ..*last };
 }
 
-/// Two ranks along `zero`, one micro-batch of six tokens, and every unit in a bucket of its own.
+/// Two ranks along `zero`, one micro-batch of six tokens, and every unit in its own bucket.
 pub fn config(stage: u8) -> Config {
     Config {
         mesh: Mesh::of_zero(2),
@@ -106,10 +107,10 @@ pub fn precision(params: Width, reduce: Width) -> Precision {
     Precision { params, reduce, ..Precision::default() }
 }
 
-/// Small models that have between them what schedules can have: every stage, transport, order and axis, buckets of one and
-/// of several units, matrices that are made orthogonal, ties within a pipeline stage and across, units without parameters at
-/// either end and in the middle, slots for all units or for few, what is held for a step, what is computed again, narrow
-/// parameters or activations.
+/// Small models that together have everything that schedules can have: every stage, transport, order and axis, buckets
+/// of one and of several units, matrices that are made orthogonal, ties within a pipeline stage and across, units
+/// without parameters at either end and in the middle, slots for all units or for few, gradients or parameters that are
+/// held for a step, recomputed units, and narrow parameters or activations.
 pub fn small_models() -> Vec<Model> {
     let mut models = Vec::new();
     for stage in 0..=3 {
@@ -149,7 +150,7 @@ pub fn small_models() -> Vec<Model> {
     models
 }
 
-/// Any model of at most so many ranks, under any configuration.
+/// Any model of at most `ranks_max` ranks, under any configuration.
 pub fn models(ranks_max: usize) -> impl Strategy<Value = Model> {
     configs(ranks_max).prop_flat_map(|config| {
         let chunks = config.chunks();
@@ -213,7 +214,7 @@ fn configs(ranks_max: usize) -> impl Strategy<Value = Config> {
         let (mesh, order, micro_batches) = order;
         let (stage, prefetch, bucket_bytes, transport) = sharding;
         let (gather, reduce, recompute, [compute, params, grads, master, moments], optimizer) = rest;
-        // Interleaved pipeline stages work on as many micro-batches at a time as there are stages.
+        // Interleaved pipeline stages work on as many micro-batches at a time as there are pipeline stages.
         let is_interleaved = matches!(order, Order::Interleaved { .. });
         let micro_batches = if is_interleaved { micro_batches.div_ceil(2) * mesh.pipeline } else { micro_batches };
         let precision = Precision { compute, params, reduce: grads, master, moments };
@@ -241,9 +242,9 @@ fn configs(ranks_max: usize) -> impl Strategy<Value = Config> {
 #[derive(Clone, Copy, Debug)]
 enum Placing {
     Balanced,
-    /// Evenly where that is possible.
+    /// Evenly, if that is possible.
     Even,
-    /// One unit each, and what is left to this chunk.
+    /// One unit for each chunk, and the rest for this one.
     Lopsided(prop::sample::Index),
 }
 
@@ -258,7 +259,7 @@ impl Placing {
             Self::Lopsided(chunk) => {
                 let mut counts = vec![1; chunks];
                 counts[chunk.index(chunks)] += units - chunks;
-                // A spec's split lives in the binary; a test's few, until it ends.
+                // A spec's split lives in the binary; the few of a test live until it ends.
                 Split::Units(counts.leak())
             }
             Self::Balanced | Self::Even => Split::Balanced,
@@ -266,15 +267,15 @@ impl Placing {
     }
 }
 
-/// Parameters, operations, and bytes of what is saved, scratch and output of a unit. Many units have few parameters or none:
-/// there the special cases are.
+/// Parameters, operations, and bytes of saved values, scratch and output of a unit. Many units have few parameters or
+/// none, because these are the special cases.
 fn sizes() -> impl Strategy<Value = [usize; 5]> {
     let params = prop_oneof![2 => Just(0_usize), 2 => 1..=40_usize, 4 => 1..=5_000_usize];
     (params, 0..=1000_usize, 0..=360_usize, 0..=360_usize, 1..=360_usize).prop_map(<[usize; 5]>::from)
 }
 
-/// Units that take what the one before gives. `tied` picks the owner of the last unit's parameters, and how many percent
-/// of them it takes.
+/// Units of which each takes the output of the one before. `tied` picks the owner of the last unit's parameters, and
+/// how many percent of them the last unit takes.
 fn chain(sizes: &[[usize; 5]], tied: Option<(prop::sample::Index, usize)>) -> Vec<Unit> {
     let mut input_bytes = 45;
     let mut units = Vec::new();
@@ -286,7 +287,7 @@ fn chain(sizes: &[[usize; 5]], tied: Option<(prop::sample::Index, usize)>) -> Ve
         units.push(Unit { workspace_bytes, operations, cache_bytes, matrices, ..activations });
         input_bytes = output_bytes;
     }
-    // A head is not run where a sequence is decoded, but asked what it predicts.
+    // While a sequence is decoded, a head does not run, but is asked for its prediction.
     units.last_mut().expect("a unit").cache_bytes = 0;
     if let (Some((owner, percent)), [_, _, ..]) = (tied, units.as_slice()) {
         let owner = owner.index(units.len() - 1);

@@ -1,5 +1,5 @@
-//! Mutants: schedules with one fault, on all ranks of a pipeline stage or on one rank alone. The provers object to each,
-//! but for those that a rule of `equivalence` excuses; and of those the simulator says that they train as before.
+//! Mutants: schedules with one fault, on all ranks of a pipeline stage or on one rank alone. The provers object to
+//! each, except those that a rule of `equivalence` excuses; the simulator confirms that those train as before.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::simulator::{Pace, simulate, simulate_ranks};
 pub enum Edit {
     Delete(usize),
     Insert(usize, Op),
-    /// The first place lies before the second.
+    /// The first place must be before the second.
     Swap(usize, usize),
     Replace(usize, Op),
 }
@@ -33,14 +33,14 @@ impl Edit {
     }
 }
 
-/// Which table of a plan is edited.
+/// The table of a plan that is edited.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
     pub pipeline: usize,
     pub pass: Pass,
 }
 
-/// The plan with another table, for the length of a call.
+/// Calls back with the plan, in which one table is replaced.
 pub fn with_table<R>(plan: &Plan, table: Table, ops: &[Op], use_plan: impl FnOnce(&Plan) -> R) -> R {
     let mut pipeline_stages: Vec<PipelineStage> = plan.pipeline_stages.to_vec();
     match table.pass {
@@ -50,7 +50,7 @@ pub fn with_table<R>(plan: &Plan, table: Table, ops: &[Op], use_plan: impl FnOnc
     use_plan(&Plan { pipeline_stages: &pipeline_stages, ..*plan })
 }
 
-/// The tables of all ranks for a pass, with another one for the last rank of a pipeline stage alone.
+/// The tables of all ranks for a pass, with another table for only the last rank of a pipeline stage.
 fn with_rank<'a>(plan: &Plan<'a>, table: Table, ops: &'a [Op], pass: Pass) -> Vec<&'a [Op]> {
     let mesh = &plan.config.mesh;
     let mut of_ranks: Vec<&[Op]> = (0..mesh.ranks()).map(|rank| plan.of_rank(rank).ops(pass)).collect();
@@ -61,17 +61,17 @@ fn with_rank<'a>(plan: &Plan<'a>, table: Table, ops: &'a [Op], pass: Pass) -> Ve
     of_ranks
 }
 
-/// How often each rule excused a mutant, and how many the provers objected to.
+/// How often each rule excused a mutant, and how many mutants the provers objected to.
 #[derive(Default)]
 struct Tally {
     rejected: usize,
-    /// Of these, mutants of one rank that are sound by themselves: only that others do otherwise is wrong.
+    /// Those of them that are sound by themselves, and wrong only because other ranks do something else.
     rejected_together: usize,
     excused: BTreeMap<&'static str, usize>,
 }
 
 impl Tally {
-    /// Holds one mutant against the provers, on all ranks of its pipeline stage and on one alone.
+    /// Tries one mutant on the provers, for all ranks of its pipeline stage and for one alone.
     #[track_caller]
     fn try_edit(&mut self, plan: &Plan, table: Table, edit: Edit) {
         let ops = plan.pipeline_stages[table.pipeline].ops(table.pass);
@@ -154,7 +154,7 @@ fn every_op_is_needed() {
     assert!(tally.rejected > 1_000 && tally.excused.is_empty(), "{} {:?}", tally.rejected, tally.excused);
 }
 
-/// Otherwise that the simulator is content with a mutant would mean little.
+/// Otherwise it would mean little that the simulator accepts a mutant.
 #[test]
 fn the_simulator_misses_every_op_that_does_something() {
     for model in small_models() {
@@ -176,19 +176,19 @@ fn the_simulator_misses_every_op_that_does_something() {
     }
 }
 
-/// Whether an op does more than to order what others do, which may be in order without it.
+/// Whether an op does more than order other ops, which may be in order without it.
 fn does_something(plan: &Plan, op: &Op) -> bool {
     match op {
         Op::Claim { .. } | Op::Release { .. } | Op::Clear { .. } => false,
-        // Gathers, and spreads of the sums before, may order as much.
+        // In other plans, gathers, and spreads of earlier sums, may order as much.
         Op::Reduce { .. } => {
             plan.config.mesh.zero > 1 && plan.config.mesh.replica == 1 && (1..=2).contains(&plan.config.stage)
         }
         // A replica of one shard is never stale.
         Op::Gather { .. } | Op::Wait { .. } => plan.config.mesh.zero > 1 || plan.config.shards_parameters(),
-        // It has no input to differentiate.
+        // The first unit has no input to differentiate.
         Op::Backward { unit: 0, .. } => false,
-        // One shard that is summed in place is whole.
+        // A single shard that is summed in place is already whole.
         Op::Spread { axis: Axis::Zero, .. } => plan.config.mesh.zero > 1 || !plan.config.reduces_in_place(),
         _ => true,
     }
@@ -198,7 +198,8 @@ fn goes_wrong(plan: &Plan) -> bool {
     Pace::ALL.into_iter().any(|pace| simulate(plan, pace).is_err())
 }
 
-/// Peers know a reduction by its number: a rank that settles the second first makes them overwrite what the first needs.
+/// Peers know a reduction by its number, so a rank that settles the second one first lets them overwrite terms that the
+/// first one needs.
 #[test]
 fn a_settle_out_of_order_is_a_race() {
     let config = Config { micro_batches: 2, ..config(2) };
@@ -215,7 +216,7 @@ fn a_settle_out_of_order_is_a_race() {
     });
 }
 
-/// What only looking at several ranks together can find: each schedule is sound by itself.
+/// A flaw that only a look at several ranks together can find, because each schedule is sound by itself.
 #[test]
 fn a_rank_that_does_the_same_in_another_order_is_found() {
     let config = Config { stage: 3, prefetch: 2, ..config(3) };
@@ -247,8 +248,8 @@ fn no_rank_is_taken_to_do_what_its_peer_does() {
     });
 }
 
-/// On one rank, nothing; on two pipeline stages of two ranks each, three sums and an all-gather of each one's bucket and
-/// the agreement, three micro-batches forward and back, and one that is evaluated.
+/// On one rank, there are none. On two pipeline stages of two ranks each, there are three sums and an all-gather of the
+/// bucket of each, and the agreement; and parcels of three micro-batches forward and backward, and of an evaluation.
 #[test]
 fn a_proof_counts_what_it_has_matched() {
     let proof = |config| Model::new(config, &[40, 7], None).plan().with(|plan| prove(plan).expect("a sound plan"));
@@ -261,7 +262,7 @@ fn a_proof_counts_what_it_has_matched() {
     );
 }
 
-/// Two pipeline stages that each wait for the other's parcel first: both sound by themselves, and all parcels pair.
+/// Two pipeline stages that each wait for the other's parcel first. Both are sound by themselves, and all parcels pair.
 #[test]
 fn a_cycle_is_named() {
     let config = Config { mesh: mesh(2, 1, 1), micro_batches: 2, ..config(0) };
@@ -290,11 +291,12 @@ fn ops_that_depend_on_one_another_stay_in_order() {
     let swaps = |ops: &[Op]| (0..ops.len()).flat_map(|i| (i + 1..ops.len()).map(move |j| Edit::Swap(i, j))).collect();
     let tally = tally(&small_models(), |_, ops| swaps(ops));
     assert!(tally.rejected > 10_000 && tally.rejected_together > 100, "{} {}", tally.rejected, tally.rejected_together);
-    // Each rule is met, so that none is there for nothing.
+    // Each rule is used, so none is superfluous.
     assert!(equivalence::SWAPS.iter().all(|(_, rule)| tally.excused.contains_key(rule)), "{:#?}", tally.excused);
 }
 
-/// Every third of the small models, which are as many of each kind: there are many ops, and many places for each.
+/// Every third of the small models, of which there are equally many of each kind. Not all are tried, because there are
+/// many ops, and many places for each.
 fn some_models() -> Vec<Model> {
     small_models().into_iter().step_by(3).collect()
 }
@@ -318,7 +320,7 @@ fn no_op_can_stand_for_another() {
     assert!(equivalence::SLOTS.iter().all(|rule| tally.excused.contains_key(rule)), "{:#?}", tally.excused);
 }
 
-/// Every op on every unit, bucket, slot and micro-batch, and on one beyond the last of each.
+/// Every op on every unit, bucket, slot and micro-batch, including one beyond the last of each.
 pub fn vocabulary(plan: &Plan) -> Vec<Op> {
     let config = &plan.config;
     let mut ops = vec![Op::Agree];

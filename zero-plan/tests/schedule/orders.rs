@@ -1,12 +1,12 @@
-//! Orders: small schedules written out by hand, and what pipelines are published to cost: the activations that a pipeline
-//! stage keeps, counted from its ops, and its bubble, from a simulation in which nothing but computing takes time.
+//! Orders: small schedules written out by hand, and the published costs of pipelines: the activations that a pipeline
+//! stage keeps, counted from its ops, and its bubble, from a simulation in which only computation takes time.
 
 use zero_plan::simulate::makespan;
 use zero_plan::{Config, Kind, Op, Order, Parcel, Pass, Plan};
 
 use crate::model::{Model, config, mesh};
 
-/// A model of one unit for each chunk.
+/// A model with one unit for each chunk.
 fn model(order: Order, pipeline_stages: usize, micro_batches: usize) -> Model {
     let config = Config { mesh: mesh(pipeline_stages, 1, 1), order, micro_batches, ..config(0) };
     Model::new(config, &vec![32; config.chunks()], None)
@@ -63,7 +63,7 @@ fn interleaved_chunks_take_turns_by_as_many_micro_batches_as_there_are_pipeline_
     );
 }
 
-/// The whole schedule of a unit on each of two pipeline stages, at stage 0 on one data rank.
+/// The whole schedule of two pipeline stages with one unit each, at stage 0 on one data rank.
 #[test]
 fn what_crosses_leaves_as_soon_as_it_is_there() {
     use Op::*;
@@ -117,7 +117,7 @@ fn what_crosses_leaves_as_soon_as_it_is_there() {
     });
 }
 
-/// Chunks of micro-batches whose activations a pipeline stage keeps at one time, at most.
+/// The most chunks of micro-batches whose activations a pipeline stage keeps at one time.
 fn live_max(plan: &Plan, pipeline: usize) -> usize {
     let (mut live, mut most) = (0, 0);
     for op in plan.pipeline_stages[pipeline].step {
@@ -132,13 +132,14 @@ fn live_max(plan: &Plan, pipeline: usize) -> usize {
     most
 }
 
-/// Pipelines that are published about: pipeline stages, and micro-batches.
+/// The pipelines that are compared with publications: numbers of pipeline stages and of micro-batches.
 fn pipelines() -> impl Iterator<Item = (usize, usize)> {
     (1..=6).flat_map(|pipeline_stages| (1..=10).map(move |micro_batches| (pipeline_stages, micro_batches)))
 }
 
-/// Narayanan et al., 2021, section 2.2: m micro-batches for GPipe; p for 1F1B at the first pipeline stage and one less at each
-/// further; p (1 + (p - 1) / (p v)) with v chunks, where one of the p v + p - 1 chunks is a v-th of a micro-batch.
+/// Narayanan et al., 2021, section 2.2: m micro-batches for GPipe; p for 1F1B at the first pipeline stage and one less
+/// at each further one; p (1 + (p - 1) / (p v)) with v chunks, where each of the p v + p - 1 chunks is a v-th of a
+/// micro-batch.
 #[test]
 fn as_many_activations_are_kept_as_published() {
     let assert_kept = |order, pipeline_stages, micro_batches, expected: &dyn Fn(usize) -> usize| {
@@ -170,7 +171,7 @@ fn as_many_activations_are_kept_as_published() {
     }
 }
 
-/// What a rank waits in a step, where a chunk takes 1 forward and 2 back and nothing else takes time.
+/// How long each rank waits in a step, if a chunk takes 1 forward and 2 backward and nothing else takes time.
 fn bubbles(order: Order, pipeline_stages: usize, micro_batches: usize) -> Vec<u64> {
     let cost = |op: &Op| match op {
         Op::Forward { .. } => 1,
@@ -183,7 +184,8 @@ fn bubbles(order: Order, pipeline_stages: usize, micro_batches: usize) -> Vec<u6
     })
 }
 
-/// The same source: (p - 1) (TF + TB + TW), and with v chunks a v-th of it, which is as much in the time of one chunk.
+/// The same source: (p - 1) (TF + TB + TW), and a v-th of it with v chunks. That is the same number here, where times
+/// are those of one chunk.
 #[test]
 fn bubbles_are_as_long_as_published() {
     for (pipeline_stages, micro_batches) in pipelines() {
@@ -202,7 +204,7 @@ fn bubbles_are_as_long_as_published() {
     }
 }
 
-/// Otherwise a rank that is late would delay its peers at once.
+/// Otherwise a late rank would delay its peers immediately.
 #[test]
 fn each_phase_of_a_sum_comes_one_bucket_after_the_phase_before() {
     let config = Config { mesh: mesh(1, 2, 2), ..config(2) };

@@ -5,21 +5,21 @@ use zero_plan::{Config, Often, Op, Plan};
 
 use crate::model::{Model, config, models};
 
-/// The unit under which the parameters are held that an op computes on, if it computes on any.
+/// The unit that holds the parameters on which an op computes, if it computes on any.
 fn held_for(plan: &Plan, op: &Op) -> Option<usize> {
     let (Op::Forward { unit, .. } | Op::Backward { unit, .. }) = *op else { return None };
     let holder = if plan.placements[unit].holds { unit } else { plan.units[unit].source };
     (plan.placements[unit].padded > 0).then_some(holder)
 }
 
-/// How many uses beyond the first of `rest` can be gathered: all that `prefetch` says, up to the end and up to the first
-/// whose unit is then held for a use before it.
+/// How many uses after the first of `rest` can be gathered: as many as `prefetch` says, but only up to the end, and up
+/// to the first whose unit is still held for an earlier use.
 fn ahead(rest: &[usize], prefetch: usize) -> usize {
     let can_be = |ahead: &usize| !rest[..*ahead].contains(&rest[*ahead]);
     (1..rest.len()).take(prefetch).take_while(can_be).count()
 }
 
-/// Walks the step of a pipeline stage and compares, at each computation, what is gathered beyond what it uses.
+/// Walks the step of a pipeline stage and checks, at each computation, the units that are gathered ahead.
 fn assert_gathers_ahead(plan: &Plan, pipeline: usize) {
     let ops = plan.pipeline_stages[pipeline].step;
     let mut uses: Vec<usize> = ops.iter().filter_map(|op| held_for(plan, op)).collect();

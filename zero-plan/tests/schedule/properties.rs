@@ -27,7 +27,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(300))]
 
-    /// With places as GPUs want them, and ops in streams, whatever touches one byte is in order.
+    /// With the places of GPUs, and ops in streams, all accesses to one byte are in order.
     #[test]
     fn every_plan_of_gpus_is_proven(model in models(12)) {
         for transport in [TransportKind::Peer, TransportKind::Nccl] {
@@ -40,13 +40,13 @@ proptest! {
 proptest! {
     #![proptest_config(cases(300))]
 
-    /// However hosts cut the axes, what arrives lies where the op looks for it.
+    /// However hosts cut the axes, arriving bytes lie where the op looks for them.
     #[test]
     fn every_plan_of_several_hosts_is_proven(model in models(12)) {
         for nodes in (2..=model.config.mesh.ranks()).filter(|nodes| model.config.mesh.ranks().is_multiple_of(*nodes)) {
             let model = model.clone().on_hosts(nodes);
             if model.config.sends_directions() {
-                // A spec of it is refused.
+                // Such a spec is refused.
                 continue;
             }
             let plan = model.plan();

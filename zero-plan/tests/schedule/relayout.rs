@@ -1,5 +1,5 @@
-//! Relayout: what all ranks of a plan write to a checkpoint is what ranks of any other plan of the same units store, and the
-//! way there and back changes nothing. Elements are numbers here. Never reads a file.
+//! Relayout: ranks of any plan can load the checkpoint that ranks of another plan of the same units have written, and
+//! going there and back changes nothing. Elements are numbers here. Never reads a file.
 
 use std::collections::BTreeMap;
 
@@ -35,8 +35,8 @@ impl Tensors {
         self.0.iter().map(|tensor| tensor.2).collect()
     }
 
-    /// The runs of tensors in a stretch of the flat buffer of a unit: tensor, its first element, length, and where in the
-    /// buffer. There are none in padding.
+    /// The runs of tensors in a stretch of the flat buffer of a unit: the tensor, its first element, the length, and
+    /// the place in the buffer. Padding has no runs.
     fn runs(&self, unit: usize, stretch: Stretch) -> Vec<[usize; 4]> {
         let tensors = self.0.iter().enumerate().filter(|(_, tensor)| tensor.0 == unit);
         let runs = tensors.filter_map(|(i, &(_, start, len))| {
@@ -46,20 +46,20 @@ impl Tensors {
         runs.collect()
     }
 
-    /// The number that an element of a tensor is.
+    /// The number that stands for an element of a tensor.
     fn number(&self, tensor: usize, element: usize) -> u64 {
         ((tensor as u64) << 32) + element as u64
     }
 }
 
-/// What each rank stores of a state: unit and element of its flat buffer, and the number there.
+/// The elements of a state that each rank stores: unit and element of its flat buffer, and the number there.
 type Stored = Vec<BTreeMap<(usize, usize), u64>>;
 
 fn ranks<'a>(plan: &'a Plan) -> Vec<Places<'a>> {
     (0..plan.config.mesh.ranks()).map(|rank| plan.places(plan.config.mesh.coordinates(rank))).collect()
 }
 
-/// What a rank stores or writes of a state, unit by unit.
+/// The stretches of a state that a rank stores or writes, unit by unit.
 fn stretches<'a>(
     plan: &'a Plan,
     of: impl Fn(usize) -> Option<(Stretch, Place)> + 'a,
@@ -67,7 +67,7 @@ fn stretches<'a>(
     (0..plan.units.len()).filter_map(move |unit| of(unit).map(|(stretch, _)| (unit, stretch)))
 }
 
-/// What a rank stores of a state. A mirror is made of its owner's tensors.
+/// The runs of a state that a rank stores. A mirror consists of its owner's tensors.
 fn wanted(plan: &Plan, tensors: &Tensors, places: Places, state: State) -> Vec<Wanted> {
     let stored = stretches(plan, |unit| places.state(state, unit));
     let runs = stored.flat_map(|(unit, stretch)| {
@@ -77,7 +77,7 @@ fn wanted(plan: &Plan, tensors: &Tensors, places: Places, state: State) -> Vec<W
     runs.collect()
 }
 
-/// What is to be stored.
+/// The elements that are to be stored.
 fn truth(plan: &Plan, tensors: &Tensors, state: State) -> Stored {
     let of_rank = |places: Places| {
         let runs = wanted(plan, tensors, places, state).into_iter();
@@ -87,7 +87,7 @@ fn truth(plan: &Plan, tensors: &Tensors, state: State) -> Stored {
     ranks(plan).into_iter().map(of_rank).collect()
 }
 
-/// What ranks write: a file each, and where each run of a tensor lies in it.
+/// The files that ranks write, one for each rank, and the place of each run of a tensor in them.
 fn save(plan: &Plan, tensors: &Tensors, state: State, stored: &Stored) -> (Vec<RunSource>, Vec<Vec<u64>>) {
     let mut sources = Vec::new();
     let files = ranks(plan).into_iter().enumerate().map(|(file, places)| {
@@ -104,7 +104,7 @@ fn save(plan: &Plan, tensors: &Tensors, state: State, stored: &Stored) -> (Vec<R
     (sources, files)
 }
 
-/// What ranks of a plan store that have read it.
+/// The elements that ranks of a plan store after they have read these files.
 fn load(
     plan: &Plan,
     tensors: &Tensors,
@@ -129,7 +129,7 @@ fn load(
     ranks(plan).into_iter().map(of_rank).collect()
 }
 
-/// States that there are under both plans.
+/// The states that both plans have.
 fn states(a: &Plan, b: &Plan) -> impl Iterator<Item = State> {
     let has_master = [a, b].iter().all(|plan| plan.config.precision.has_master_copy());
     State::ALL.into_iter().filter(move |&state| state != State::Master || has_master)

@@ -1,5 +1,5 @@
-//! Reshard: random tensors, cut at random into sources, and random runs of them that are wanted: the moves between them are
-//! those of a map of single elements, and the proof refuses every mutant. Never looks at a plan.
+//! Reshard: for random tensors, cut at random into sources, and random wanted runs, the moves are those of a map of
+//! single elements, and the proof refuses every mutant. Never looks at a plan.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use zero_plan::reshard::{Move, RunSource, Wanted, intersection, prove};
 
 use crate::properties::cases;
 
-/// Tensors, what there is of them, and what is wanted.
+/// Tensors, their sources, and the wanted runs.
 #[derive(Clone, Debug)]
 struct Case {
     lens: Vec<usize>,
@@ -17,8 +17,8 @@ struct Case {
 }
 
 impl Case {
-    /// Sources are the tensors, each cut at its share of `cuts`, in a random order; wanted runs lie one behind the other in
-    /// units that take turns.
+    /// Sources are the tensors, each cut at its share of `cuts`, in a random order. Wanted runs lie one after another
+    /// in units that take turns.
     fn new(lens: Vec<usize>, cuts: &[(Index, Index)], keys: &[u64], runs: &[(Index, Index, Index)]) -> Self {
         let mut sources = Vec::new();
         for (tensor, &len) in lens.iter().enumerate() {
@@ -47,7 +47,7 @@ impl Case {
         Self { sources: sources.collect(), wanted: wanted.collect(), lens }
     }
 
-    /// Where each element of each tensor is; none where that is nowhere, or in two places.
+    /// The place of each element of each tensor; none if an element is nowhere, or in two places.
     fn elements(&self) -> Option<Vec<Vec<(usize, usize)>>> {
         let mut places: Vec<Vec<Option<(usize, usize)>>> = self.lens.iter().map(|&len| vec![None; len]).collect();
         for (i, source) in self.sources.iter().enumerate() {
@@ -61,7 +61,7 @@ impl Case {
         places.into_iter().map(|places| places.into_iter().collect()).collect()
     }
 
-    /// Every wanted element with the one that it is read from, in the order of wanted runs.
+    /// Every wanted element with the element that it is read from, in the order of wanted runs.
     fn naive(&self) -> Option<Vec<[usize; 4]>> {
         let elements = self.elements()?;
         let runs = self.wanted.iter().enumerate();
@@ -73,7 +73,7 @@ impl Case {
         Some(map.collect())
     }
 
-    /// Whether moves are that map, in any order.
+    /// Whether moves are equal to that map, in any order.
     fn is_right(&self, moves: &[Move]) -> bool {
         if moves.iter().any(|moved| moved.len == 0 || moved.len > 1000 || moved.from > 1000 || moved.to > 1000) {
             return false;
@@ -99,7 +99,7 @@ fn any_case() -> impl Strategy<Value = Case> {
         .prop_map(|(lens, cuts, keys, runs)| Case::new(lens, &cuts, &keys, &runs))
 }
 
-/// Ways to get a move wrong.
+/// Ways in which a move can be wrong.
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
     ReadsLater,
@@ -170,7 +170,7 @@ fn any_wrong() -> impl Strategy<Value = Wrong> {
     ]
 }
 
-/// Ways to get a source wrong.
+/// Ways in which a source can be wrong.
 #[derive(Clone, Copy, Debug)]
 enum Lost {
     Dropped,
@@ -215,7 +215,7 @@ proptest! {
         prop_assert_eq!(prove(&case.lens, &case.sources, &case.wanted, &moves), Ok(()));
         prop_assert!(moves.is_sorted_by_key(|moved| (moved.wanted, moved.to)));
         prop_assert_eq!(Some(each(&moves)), case.naive());
-        // No more of them than there are cuts.
+        // There cannot be more moves than cuts.
         prop_assert!(moves.len() <= case.wanted.len() * case.sources.len());
     }
 
@@ -223,7 +223,7 @@ proptest! {
     fn every_wrong_move_is_refused(case in any_case(), wrong in any_wrong(), at in any::<Index>(), keys in vec(any::<u64>(), 8)) {
         let mut moves = intersection(&case.lens, &case.sources, &case.wanted)?;
         prop_assume!(!moves.is_empty());
-        // The proof does not ask for an order.
+        // The proof does not demand an order.
         moves.sort_by_key(|moved| keys[moved.to % keys.len()]);
         prop_assert_eq!(prove(&case.lens, &case.sources, &case.wanted, &moves), Ok(()));
         let at = at.index(moves.len());
@@ -245,7 +245,7 @@ proptest! {
         if !is_cover {
             prop_assert!(prove(&wrong.lens, &wrong.sources, &wrong.wanted, &right).is_err(), "{:?}", wrong);
         }
-        // Of an empty one, nothing is lost.
+        // An empty source loses nothing.
         let is_same = wrong.sources == case.sources;
         prop_assert!(!is_cover || is_same || case.sources[at].len == 0, "{:?} of source {}", lost, at);
     }
@@ -265,7 +265,7 @@ proptest! {
     }
 }
 
-/// Whether runs without elements, too, lie within their tensors.
+/// Whether all runs, even those without elements, lie within their tensors.
 fn within(case: &Case) -> bool {
     case.sources.iter().all(|s| case.lens.get(s.tensor).is_some_and(|&len| s.start <= len))
 }

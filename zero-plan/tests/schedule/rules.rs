@@ -1,5 +1,5 @@
-//! Rules: each one that a build checks is there for something, a table that it alone refuses first. `mutants` and `tables`
-//! ask the provers as a whole, of which one finds what another has lost; a build runs the check alone.
+//! Rules: each rule that a build checks is needed, because some table is refused by it first. `mutants` and `tables`
+//! test the provers as a whole, which can find each other's omissions; a build runs only the check.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const SOURCES: [&str; 5] = [
     include_str!("../../src/check/parcels.rs"),
 ];
 
-/// The rules that a source writes: the texts behind an arrow or in a `Some`.
+/// The rules in a source: the texts after an arrow or in a `Some`.
 fn rules_of(source: &'static str) -> impl Iterator<Item = &'static str> {
     let mut before = "";
     source.split('"').enumerate().filter_map(move |(i, text)| {
@@ -27,7 +27,7 @@ fn rules_of(source: &'static str) -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// Every sum over a host that there can be.
+/// Every possible sum over a host.
 fn subtotals(plan: &Plan) -> Vec<Op> {
     let buckets = 0..plan.buckets.len();
     let rounds = || 0..plan.config.reductions();
@@ -48,7 +48,7 @@ fn edits(plan: &Plan, ops: usize) -> Vec<Edit> {
 
 #[test]
 fn every_rule_of_schedules_refuses_something() {
-    // Nothing but the end of its step misses the agreement of a pipeline stage that has no parameters to update.
+    // If a pipeline stage has no parameters to update, only the end of its step notices that the agreement is missing.
     let without_updates = Model::new(Config { mesh: mesh(2, 1, 1), ..config(0) }, &[4, 0], None);
     let of_hosts = Config { mesh: mesh(1, 4, 1), micro_batches: 2, ..config(2) };
     let of_hosts = Model::new(of_hosts, &[40, 7, 90], None).on_hosts(2);

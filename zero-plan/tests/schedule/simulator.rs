@@ -1,9 +1,10 @@
-//! Simulator: executes the ops of all ranks on symbols: which version of a parameter lies where, which gradients were
-//! added up and in which order. It knows what each op does in a run, and that ranks hear of one another only through counts
-//! that grow; it knows no rule of schedules. Never measures, and shares nothing with the check and the prover.
+//! Simulator: executes the ops of all ranks on symbols for versions of parameters, and for sums of gradients with their
+//! order. It knows what each op does in a run, and that ranks learn about one another only through counts that grow; it
+//! knows no rules of schedules. Never measures, and shares nothing with the check and the prover.
 //!
-//! Ranks run at different paces. Where an op reads what a peer may not have written yet, or has overwritten, some pace
-//! shows it: as a wrong symbol. `wait` says how ranks wait for one another; `compute`, `parameters` and `gradients` what ops do.
+//! Ranks run at different paces. If an op can read bytes that a peer has not written yet, or has overwritten, some pace
+//! shows it as a wrong symbol. `wait` says how ranks wait for one another; `compute`, `parameters` and `gradients` say
+//! what ops do.
 
 mod compute;
 mod gradients;
@@ -18,14 +19,14 @@ use zero_plan::{Coordinates, Kind, Op, Parcel, Pass, Plan, Width};
 use crate::spans::Spans;
 use trees::{Tree, Trees};
 
-/// Which of the ranks that can go on does so.
+/// The choice among the ranks that can continue.
 #[derive(Clone, Copy, Debug)]
 pub enum Pace {
-    /// The first of them: the last rank lags as far behind as it can.
+    /// The first of them, so that the last rank lags as far behind as it can.
     FirstAhead,
     /// The last of them.
     LastAhead,
-    /// The one that has come least far.
+    /// The one that has made the least progress.
     Together,
     /// Any of them.
     Random(u64),
@@ -35,7 +36,7 @@ impl Pace {
     pub const ALL: [Self; 6] =
         [Self::FirstAhead, Self::LastAhead, Self::Together, Self::Random(1), Self::Random(2), Self::Random(3)];
 
-    /// The ranks, from the one that goes on if it can.
+    /// The ranks in the order in which they may continue.
     fn order(&mut self, ranks: &[Rank]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..ranks.len()).collect();
         match self {
@@ -52,7 +53,7 @@ impl Pace {
     }
 }
 
-/// What a stretch of activations, or of their gradients, was written as.
+/// The symbol of a stretch of activations, or of their gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     what: What,
@@ -64,19 +65,19 @@ struct Mark {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// The tokens that enter the model, and those that it is to find.
+    /// The tokens that enter the model, and those that it is to predict.
     Tokens,
     Targets,
-    /// What a unit gives, and what it saves for its backward.
+    /// The output of a unit, and the values that it saves for its backward.
     Output,
     Saved,
-    /// What it would save, if that did not have to be computed again.
+    /// Saved values that will be computed again, and must not be read.
     Scratch,
     /// The gradient of a unit's output.
     Gradient,
 }
 
-/// One shard of a unit's parameters: whose, and after how many updates.
+/// One shard of a unit's parameters: its owner, and the number of its updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shard {
     unit: usize,
@@ -84,7 +85,7 @@ struct Shard {
     updates: usize,
 }
 
-/// What a transport knows of a unit.
+/// The state of a unit's gather in a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gathering {
     Idle,
@@ -95,12 +96,12 @@ enum Gathering {
 struct Rank {
     at: Coordinates,
     data_rank: usize,
-    /// Ops done, of all passes.
+    /// The number of ops done, over all passes.
     next: usize,
-    /// Inside of an op that peers wait for.
+    /// Whether the rank is inside of an op that peers wait for.
     is_inside: bool,
     counts: wait::Counts,
-    /// Updates so far of each shard of each unit that it holds: of a replica, or of what this rank owns alone.
+    /// Updates so far of each shard of each unit that it holds: all shards of a replica, or only the one that it owns.
     parameters: Vec<Vec<usize>>,
     gathers: Vec<Gathering>,
     slots: Vec<usize>,
@@ -113,7 +114,7 @@ struct Rank {
     outgoing: Spans<Mark>,
     activation_gradients: [Option<Mark>; 2],
     losses: Vec<Mark>,
-    /// The last pass that the ranks have agreed in.
+    /// The last pass in which the ranks have agreed.
     agreed: Option<usize>,
 }
 
@@ -124,7 +125,7 @@ struct World<'p> {
     /// The pass that the op belongs to, and the updates that were done before it.
     pass: usize,
     updates: usize,
-    /// What each group agreed to do together: the first of a group to come there says it.
+    /// The op that each group does together, as the first rank of the group to get there says.
     together: HashMap<wait::Together, Op>,
 }
 
@@ -137,8 +138,8 @@ fn require(is_kept: bool, fault: impl FnOnce() -> String) -> Done {
 /// Runs a step, an evaluation and another step.
 ///
 /// # Errors
-/// What went wrong: a deadlock, a read of something else than was meant, a parameter that was not updated once a step from
-/// the sum of the gradients of all ranks and micro-batches, added in the order of the plan.
+/// What went wrong: a deadlock, a read of the wrong symbol, or a parameter that was not updated once a step from the
+/// sum of the gradients of all ranks and micro-batches, added in the order of the plan.
 pub fn simulate(plan: &Plan, pace: Pace) -> Done {
     let of = |pass| (0..plan.config.mesh.ranks()).map(|rank| plan.of_rank(rank).ops(pass)).collect::<Vec<_>>();
     simulate_ranks(plan, &of(Pass::Train), &of(Pass::Evaluate), pace)
@@ -170,7 +171,7 @@ pub fn simulate_ranks(plan: &Plan, steps: &[&[Op]], evaluations: &[&[Op]], mut p
     world.require_updated(2)
 }
 
-/// What a region has room for: elements, or bytes where numbers of several widths lie in it.
+/// The size of a region: in elements, or in bytes if it has numbers of several widths.
 fn room(plan: &Plan, rank: usize, kind: Kind) -> usize {
     plan.of_rank(rank).memory.region(kind).bytes / kind.width(&plan.config).map_or(1, Width::bytes)
 }
@@ -203,7 +204,7 @@ impl Rank {
 }
 
 impl World<'_> {
-    /// Enters an op that peers wait for, or does it.
+    /// Enters an op that peers wait for, or does the op.
     fn go_on(&mut self, rank: usize, op: Op) -> Done {
         if !self.ranks[rank].is_inside {
             self.ranks[rank].is_inside = true;
@@ -248,7 +249,7 @@ impl World<'_> {
         }
     }
 
-    /// The rank at equal places along `zero` and `replica` of another pipeline stage.
+    /// The rank on another pipeline stage that has the same places along `zero` and `replica`.
     fn at_pipeline_stage(&self, rank: usize, pipeline: usize) -> usize {
         self.plan.config.mesh.rank(Coordinates { pipeline, ..self.ranks[rank].at })
     }
@@ -265,7 +266,7 @@ impl World<'_> {
         (0..mesh.replica).map(|replica| mesh.rank(Coordinates { replica, ..self.ranks[rank].at })).collect()
     }
 
-    /// The rank on the other end of what a rank sends or receives for a unit.
+    /// The other end of a parcel that a rank sends or receives for a unit.
     fn other_end(&self, rank: usize, parcel: Parcel, unit: usize, is_sender: bool) -> usize {
         let pipeline = |unit: usize| self.plan.placements[unit].pipeline_stage;
         let other = match (parcel, is_sender) {
@@ -277,7 +278,7 @@ impl World<'_> {
         self.at_pipeline_stage(rank, pipeline(other))
     }
 
-    /// That all ranks have all parameters, or their own shards of them, after so many updates.
+    /// Requires that all ranks have all parameters, or their own shards of them, after this many updates.
     fn require_updated(&self, updates: usize) -> Done {
         for (rank, own) in self.ranks.iter().enumerate() {
             let is_held = |&unit: &usize| {

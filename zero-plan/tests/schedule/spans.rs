@@ -1,6 +1,6 @@
 //! Spans: a memory whose contents are symbols. Never computes with them.
 
-/// Stretches of a region that have been written as a whole. A write destroys what it overlaps.
+/// Stretches of a region that were each written at once. A write destroys stretches that it overlaps.
 #[derive(Clone, Debug)]
 pub struct Spans<T> {
     len: usize,
@@ -13,7 +13,7 @@ impl<T> Spans<T> {
         Self { len, spans: Vec::new() }
     }
 
-    /// Forgets what lies at `start..start + len`, all of it or a part.
+    /// Forgets everything that overlaps `start..start + len`.
     pub fn clear(&mut self, start: usize, len: usize) {
         self.spans.retain(|&(other, other_len, _)| other + other_len <= start || start + len <= other);
     }
@@ -30,7 +30,7 @@ impl<T> Spans<T> {
         Ok(())
     }
 
-    /// What was written to exactly `start..start + len`, and not overwritten since.
+    /// The value that was written to exactly `start..start + len`, and not overwritten since.
     pub fn read(&self, start: usize, len: usize) -> Result<&T, String> {
         let found = self.spans.iter().find(|&&(other, other_len, _)| (other, other_len) == (start, len));
         found

@@ -1,5 +1,5 @@
-//! Tables: layouts with one number changed. The provers object to each, but for those that a rule here excuses; and of
-//! those the simulator says that they train as before.
+//! Tables: layouts with one number changed. The provers object to each, except those that a rule here excuses; the
+//! simulator confirms that those train as before.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ enum Place {
 }
 
 impl Place {
-    /// A cache line, in what the number counts.
+    /// A cache line, in the unit of the number.
     fn line(self) -> usize {
         match self {
             Self::Saved(_) | Self::Output(_) | Self::RegionOffset(..) | Self::RegionBytes(..) => LINE_BYTES,
@@ -71,7 +71,7 @@ impl Tables {
         }
     }
 
-    /// The plan with these tables, for the length of a call.
+    /// Calls back with the plan, in which these tables are used.
     fn with<R>(&self, plan: &Plan, use_plan: impl FnOnce(&Plan) -> R) -> R {
         let pipeline_stages = plan.pipeline_stages.iter().zip(&self.memories);
         let pipeline_stages: Vec<_> =
@@ -142,7 +142,7 @@ impl Tables {
     }
 }
 
-/// Why a layout is as good as before when the number at `place` is `to` and no longer `from`, if it is.
+/// Why a layout is as good as before when the number at `place` changes from `from` to `to`, if it is.
 fn excuse(plan: &Plan, place: Place, from: usize, to: usize) -> Option<&'static str> {
     match place {
         Place::Private(_) | Place::Shared(_) | Place::Common(_) if to > from => Some("room to spare"),
@@ -150,10 +150,10 @@ fn excuse(plan: &Plan, place: Place, from: usize, to: usize) -> Option<&'static 
         Place::RegionBytes(..) | Place::RegionOffset(..) | Place::ActivationSlot(_) if to > from => {
             Some("room to spare")
         }
-        // Of a chunk or a unit that is not the largest, or behind the last.
+        // In a chunk or a unit that is not the largest, or after the last one.
         Place::Saved(_) | Place::Output(_) | Place::Staging(_) if to > from => Some("room to spare"),
         Place::Output(unit) if plan.tables().leaves(unit) => Some("the place of an output that lies where it leaves"),
-        // Regions end on a cache line, of which narrow numbers may leave a half.
+        // Regions end on a cache line, and narrow numbers may leave half of the last line empty.
         Place::RegionBytes(_, kind)
             if from - to <= LINE_BYTES / 2 && kind.width(&plan.config).is_some_and(Width::is_narrow) =>
         {
@@ -179,14 +179,14 @@ fn excuse(plan: &Plan, place: Place, from: usize, to: usize) -> Option<&'static 
     }
 }
 
-/// Whether another bucket of the same pipeline stage has staging slot `slot`.
+/// Whether another bucket of the same pipeline stage uses staging slot `slot`.
 fn shares_slot(plan: &Plan, bucket: usize, slot: usize) -> bool {
     let pipeline = plan.buckets[bucket].pipeline_stage;
     let others = plan.buckets.iter().enumerate().filter(|&(other, _)| other != bucket);
     others.filter(|(_, other)| other.pipeline_stage == pipeline).any(|(_, other)| other.slot == Some(slot))
 }
 
-/// Whether another bucket of the same pipeline stage takes turns with it among partial sums.
+/// Whether another bucket of the same pipeline stage takes turns with its place for partial sums.
 fn shares_partial(plan: &Plan, bucket: usize) -> bool {
     let (own, others) = (&plan.buckets[bucket], plan.buckets.iter().enumerate());
     let mut others =
@@ -194,7 +194,7 @@ fn shares_partial(plan: &Plan, bucket: usize) -> bool {
     others.any(|(_, other)| other.partial == own.partial)
 }
 
-/// Bytes of what is put into the regions whose sizes are rounded up, or made for larger buckets than the one that lies last.
+/// Bytes that are used of a region whose size is rounded up, or is made for larger buckets than the last one in it.
 fn needed(plan: &Plan, pipeline: usize, kind: Kind) -> Option<usize> {
     let buckets = || plan.buckets.iter().filter(move |bucket| bucket.pipeline_stage == pipeline);
     let (zero, width) = (plan.config.mesh.zero, plan.config.precision.reduce.bytes());
@@ -205,7 +205,7 @@ fn needed(plan: &Plan, pipeline: usize, kind: Kind) -> Option<usize> {
             let units = plan.units.iter().zip(plan.placements).filter(|(_, at)| at.pipeline_stage == pipeline);
             let scratch = units.map(|(unit, _)| unit.workspace_bytes).max()?;
             let (first, last) = (&plan.units[0], plan.units.last()?);
-            // What data gives is converted from the start of it, and what the pipeline stage does not need lies behind that.
+            // Inputs to be converted lie at its start, and the half of a batch that is not needed lies after them.
             let given = if pipeline == 0 { first.given_bytes.next_multiple_of(LINE_BYTES) } else { 0 };
             let is_at_an_end = plan.chunks.len() > 1 && (pipeline == 0 || pipeline + 1 == plan.pipeline_stages.len());
             let unneeded = first.input_bytes.max(first.given_bytes).max(last.targets_bytes);
@@ -216,8 +216,8 @@ fn needed(plan: &Plan, pipeline: usize, kind: Kind) -> Option<usize> {
     }
 }
 
-/// Where what a decoding walk works on ends, if that is what the region is so long for: a pipeline stage may need one of the two
-/// places that units take turns with, and less than all of it.
+/// The end of the bytes that a decoding walk uses, if the walk decides the length of the region. A pipeline stage may
+/// need only one of the two places that units take turns with, and not all of it.
 fn decoded(plan: &Plan, pipeline: usize) -> Option<usize> {
     let memory = &plan.pipeline_stages[pipeline].memory;
     let places = plan.places(Coordinates { zero: 0, replica: 0, pipeline }).decoding();
@@ -234,7 +234,7 @@ fn decoded(plan: &Plan, pipeline: usize) -> Option<usize> {
     inside.map(|place| place.end_bytes()).max()
 }
 
-/// Changes every number of a layout by one and by a cache line; counts what the provers object to, and the excuses.
+/// Changes every number of a layout by one and by a cache line. Counts the objections of the provers, and the excuses.
 fn change_each_number(plan: &Plan) -> (usize, BTreeMap<&'static str, usize>) {
     let tables = Tables::of(plan);
     let (mut rejected, mut excused) = (0, BTreeMap::new());
@@ -252,7 +252,7 @@ fn change_each_number(plan: &Plan) -> (usize, BTreeMap<&'static str, usize>) {
             let Some(rule) = excuse(plan, place, from, to) else {
                 panic!("{to} for {from} survives as {place:?}: {:?}", plan.config)
             };
-            // Where things lie does not depend on which rank is ahead.
+            // Places do not depend on which rank is ahead.
             let done = changed.with(plan, |changed| simulate(changed, Pace::Random(1)));
             assert_eq!(done, Ok(()), "{to} for {from} as {place:?}, excused by: {rule}; {:?}", plan.config);
             *excused.entry(rule).or_default() += 1;
@@ -297,7 +297,7 @@ fn regions_lie_where_those_who_read_them_can() {
     }
 }
 
-/// That the region of a kind may be moved to no home but one where more can read it than must.
+/// Asserts that a region can only be moved to a home where more ranks can read it than must.
 fn assert_home_matters(plan: &Plan, pipeline: usize, kind: Kind) {
     let was = plan.pipeline_stages[pipeline].memory.region(kind).home;
     for home in [Home::Private, Home::Shared, Home::Common] {
@@ -313,7 +313,7 @@ fn assert_home_matters(plan: &Plan, pipeline: usize, kind: Kind) {
     }
 }
 
-/// Puts regions behind one another in their homes, so that nothing but the homes can be wrong.
+/// Puts regions one after another in their homes, so that only the homes can be wrong.
 fn pack(memory: &mut Memory, shards: usize) {
     (memory.private_bytes, memory.shared_bytes, memory.common_bytes) = (0, 0, 0);
     for region in &mut memory.regions {

@@ -1,10 +1,11 @@
-//! Traffic: bytes that a rank sends, against the published volumes and against formulas for what the papers leave out.
+//! Traffic: bytes that a rank sends, against the published volumes, and formulas for what the papers leave out.
 //!
 //! With P bytes of padded parameters over N ranks, every whole pass over the parameters sends (N-1)/N P. In m
 //! micro-batches, stages 0 to 2 reduce-scatter m times and all-gather once (sums at stage 0, parameters above): m + 1
-//! passes. Stage 3 reduce-scatters m times, and gathers each unit for each forward and each backward, 2 m times; but the
-//! last unit in use is gathered once for both, and the first once for a backward and the forward of the next
-//! micro-batch. U equal units so make m (2 U - 1) - (m - 1) gathers. What is held for a step is sent once in it.
+//! passes. Stage 3 reduce-scatters m times, and gathers each unit for each forward and each backward, 2 m times, except
+//! that the last unit in use is gathered once for both, and the first once for a backward and the forward of the next
+//! micro-batch. So U equal units are gathered m (2 U - 1) - (m - 1) times. Units that are held for a step are sent
+//! once.
 
 use proptest::prelude::*;
 use zero_plan::{Config, Matrices, Moved, Often, Op, OptimizerKind, Plan, Precision, Traffic, TransportKind, Width};
@@ -15,12 +16,12 @@ fn step(plan: &Plan, pipeline: usize) -> Traffic {
     Traffic::of(plan, plan.first_rank(pipeline), plan.pipeline_stages[pipeline].step)
 }
 
-/// What a rank of the first pipeline stage sends.
+/// The traffic of a rank of the first pipeline stage.
 fn sent(config: Config, params: &[usize], tied: Option<usize>) -> Traffic {
     Model::new(config, params, tied).plan().with(|plan| step(plan, 0))
 }
 
-/// ZeRO paper, section 7: 2, 2, 2 and 3 times the parameters, less the gather of the last unit that stage 3 saves.
+/// ZeRO paper, section 7: 2, 2, 2 and 3 times the parameters, minus the gather of the last unit, which stage 3 saves.
 #[test]
 fn one_micro_batch_sends_the_published_volumes() {
     for ranks in [1, 2, 3, 4, 8] {
@@ -36,8 +37,8 @@ fn one_micro_batch_sends_the_published_volumes() {
     }
 }
 
-/// Distributed Muon (Liu et al., 2025, section 2.3) gathers what momentum has made of the gradients once more: of all units with
-/// matrices, which here are all but the first.
+/// Distributed Muon (Liu et al., 2025, section 2.3) also gathers the directions that momentum makes of the gradients,
+/// of all units with matrices. Here these are all except the first.
 #[test]
 fn muon_sends_the_directions_of_its_matrices_once() {
     for ranks in [1, 2, 3, 4, 8] {
@@ -93,15 +94,15 @@ fn a_small_model_sends_what_was_worked_out_by_hand() {
     assert_eq!(untied(2, 2), [448, 896, 0]);
     // Units 0 1 2 1 0 1 2 1 0: 3 x 64 + 4 x 128 + 2 x 32 = 768 elements.
     assert_eq!(untied(3, 2), [1536, 896, 0]);
-    // The last unit takes the 64 of unit 0 and has as many gradients of its own: 256 elements are summed. Units 0 1 0 1 0
-    // are gathered: 3 x 64 + 2 x 128 = 448.
+    // The last unit takes the 64 of unit 0 and has as many gradients of its own: 256 elements are summed. Units 0 1 0 1
+    // 0 are gathered: 3 x 64 + 2 x 128 = 448.
     assert_eq!(sent(3, 1, &[40, 100, 0], Some(0)), [896, 512, 0]);
-    // Tied to the unit before it, it uses what is held: units 0 1 0. Gradients are 64, 128, and 128 once more.
+    // Tied to the unit before it, it uses parameters that are held: units 0 1 0. Gradients are 64, 128 and 128.
     assert_eq!(sent(3, 1, &[40, 100, 0], Some(1)), [512, 640, 0]);
 }
 
-/// What a rank reads of its peers where it lies: the terms of sums and, where the parameters of all ranks lie in one mapping
-/// and are computed with as they are, those. Everything else is copied.
+/// A rank reads some bytes of its peers in place: the terms of sums, and parameters, if those of all ranks lie in one
+/// mapping and layers compute with them unconverted. Everything else is copied.
 #[test]
 fn views_and_terms_of_sums_are_not_copied() {
     let moved = |stage, transport, params, compute| {
@@ -124,8 +125,8 @@ fn views_and_terms_of_sums_are_not_copied() {
     }
 }
 
-/// On two replicas of two ranks each, a unit of 100 parameters pads to 128, a shard is 64 elements, and half of it is each
-/// replica's to sum: 64 elements go to the peer along `zero`, 32 to the other replica, and as many back.
+/// On two replicas of two ranks each, a unit of 100 parameters is padded to 128, a shard has 64 elements, and each
+/// replica sums half of it: 64 elements go to the peer along `zero`, 32 to the other replica, and as many come back.
 #[test]
 fn replicas_send_shards_only() {
     let traffic = |stage| {
@@ -137,11 +138,11 @@ fn replicas_send_shards_only() {
     assert_eq!(traffic(0), [0, 64, 64]);
     assert_eq!(traffic(1), [64, 64, 0]);
     assert_eq!(traffic(2), [64, 64, 0]);
-    // The one unit is held from its forward to its backward.
+    // The only unit is held from its forward to its backward.
     assert_eq!(traffic(3), [64, 64, 0]);
 }
 
-/// The activations of the models here have 21 bytes, and gradients of activations as many.
+/// The activations of the models here have 21 bytes, and so do their gradients.
 #[test]
 fn pipelines_send_what_crosses_and_what_is_tied() {
     let config = Config { mesh: mesh(2, 1, 1), micro_batches: 3, ..config(1) };
@@ -149,7 +150,7 @@ fn pipelines_send_what_crosses_and_what_is_tied() {
         let (first, last) = (step(plan, 0), step(plan, 1));
         assert_eq!((first.activation_bytes, first.gradient_bytes), (3 * 21, 0));
         assert_eq!((last.activation_bytes, last.gradient_bytes), (0, 3 * 21));
-        // 40 parameters pad to 48: updated ones go one way, their gradients the other.
+        // 40 parameters are padded to 48. Updated parameters go one way, their gradients the other.
         assert_eq!((first.tied_bytes, last.tied_bytes), (4 * 48, 4 * 48));
     });
 }
@@ -163,7 +164,7 @@ fn narrow_states_send_half() {
     }
 }
 
-/// What is held for a step does not travel more often when there are more micro-batches.
+/// Units that are held for a step do not travel more often if there are more micro-batches.
 #[test]
 fn per_step_takes_micro_batches_out_of_the_volume() {
     for stage in 0..=3 {
@@ -178,7 +179,8 @@ fn per_step_takes_micro_batches_out_of_the_volume() {
     }
 }
 
-/// Elements that a rank of a pipeline stage gathers in a step at stage 3: each unit for each stretch of computations on it.
+/// Elements that a rank of a pipeline stage gathers in a step at stage 3: each unit once for each stretch of
+/// computations on it.
 fn gathered(plan: &Plan, pipeline: usize) -> usize {
     let held = |unit: usize| if plan.placements[unit].holds { unit } else { plan.units[unit].source };
     let computed = plan.pipeline_stages[pipeline].step.iter().filter_map(|op| match *op {
@@ -194,7 +196,7 @@ fn gathered(plan: &Plan, pipeline: usize) -> usize {
     uses.into_iter().map(|unit| plan.placements[unit].padded).sum()
 }
 
-/// What a rank of a pipeline stage sends, by the formulas.
+/// The traffic of a rank of a pipeline stage, by the formulas.
 fn expected(plan: &Plan, pipeline: usize) -> Traffic {
     let config = &plan.config;
     let (mesh, precision) = (config.mesh, config.precision);
@@ -257,7 +259,7 @@ proptest! {
                 let sent = Moved::sent(plan, plan.first_rank(pipeline), plan.pipeline_stages[pipeline].step);
                 prop_assert_eq!(sent.all(), step(plan, pipeline), "pipeline stage {}", pipeline);
             }
-            // Whatever is sent is taken, in the same way.
+            // All bytes that are sent are also taken, in the same way.
             let all = |of: fn(&Plan, usize, &[Op]) -> Moved| {
                 let pipeline_stages = plan.pipeline_stages.iter().enumerate();
                 let pipeline_stages = pipeline_stages

@@ -20,7 +20,7 @@ pub struct Comparison {
     pub tensors: Vec<StateDifference>,
     /// Tensors that were compared, each state counted.
     pub compared: usize,
-    /// What else they say of themselves that differs: arguments, plan, step, in words.
+    /// Other differences between their manifests, in words: arguments, plan, step.
     pub about: Vec<String>,
 }
 
@@ -33,23 +33,23 @@ pub struct StateDifference {
     pub tensor: String,
     /// Number of elements.
     pub elements: usize,
-    /// Elements whose bits differ, once both are f32.
+    /// Elements whose bits differ after both are converted to f32.
     pub differing: usize,
-    /// The greatest difference; infinite where one of the two is no finite number.
+    /// The greatest difference; infinite where one of the two is not finite.
     pub max_abs: f64,
-    /// The greatest difference as a share of the greater of the two.
+    /// The greatest difference relative to the greater of the two.
     pub max_relative: f64,
 }
 
 impl Comparison {
-    /// Whether all elements of all states are equal. What runs were told may differ.
+    /// Whether all elements of all states are equal. Arguments, plans and steps may differ.
     pub fn is_equal(&self) -> bool {
         self.model.is_empty() && self.tensors.is_empty()
     }
 }
 
-/// Compares all states of two checkpoints, tensor by tensor, found by name. Where only one has a master copy, the other's
-/// parameters are compared with it. `progress` is told how many elements more were compared.
+/// Compares all states of two checkpoints tensor by tensor, matching tensors by name. Where only one has a master copy,
+/// it is compared with the other's parameters. `progress` is told how many more elements were compared.
 ///
 /// # Errors
 /// Z0385, Z0387 or Z0389 if one of them is not whole.
@@ -71,7 +71,7 @@ pub fn compare(a: &Checkpoint, b: &Checkpoint, progress: &(dyn Fn(u64) + Sync)) 
     Ok(comparison)
 }
 
-/// The tensors that both have in one shape, by their numbers; all others go to `told`.
+/// The numbers of the tensors that both have in the same shape; all others are described in `told`.
 fn common(a: &Checkpoint, b: &Checkpoint, told: &mut Vec<String>) -> Vec<(usize, usize)> {
     let (ours, theirs) = (&a.manifest.tensors, &b.manifest.tensors);
     let mut common = Vec::new();
@@ -137,13 +137,13 @@ impl StateDifference {
         self.max_relative = self.max_relative.max(relative);
     }
 
-    /// What its state is called.
+    /// The name of its state.
     pub fn state_name(&self) -> &'static str {
         state_name(self.state)
     }
 }
 
-/// What manifests say differently, but for tensors, files and the time.
+/// How two manifests differ, except in tensors, files and the time.
 fn about(a: &Manifest, b: &Manifest) -> Vec<String> {
     let plain = |manifest: &Manifest| {
         let small = Manifest { tensors: Vec::new(), files: Vec::new(), written_at: String::new(), ..manifest.clone() };
@@ -154,7 +154,7 @@ fn about(a: &Manifest, b: &Manifest) -> Vec<String> {
     told
 }
 
-/// Adds every leaf in which two values differ to `told`, by its path.
+/// Adds each leaf in which two values differ to `told`, with its path.
 fn walk(path: &str, a: &Value, b: &Value, told: &mut Vec<String>) {
     match (a, b) {
         (Value::Object(ours), Value::Object(theirs)) => {
@@ -165,7 +165,7 @@ fn walk(path: &str, a: &Value, b: &Value, told: &mut Vec<String>) {
                 walk(&below, &of(ours), &of(theirs), told);
             }
         }
-        // A whole file, which nobody reads in one line.
+        // The text of a whole file would not be readable in one line.
         _ if a != b && path == "spec.text" => told.push("spec.text: not the same".to_owned()),
         _ if a != b => told.push(format!("{path}: {a} and {b}")),
         _ => {}

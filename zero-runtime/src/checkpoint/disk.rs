@@ -1,5 +1,5 @@
-//! Disk: the operations on files that a save consists of, behind a trait, so that tests can count, fail and lose them. Never
-//! knows what a checkpoint is.
+//! Disk: the operations on files that make up a save, behind a trait, so that tests can count them, make them fail and
+//! lose them. Never knows what a checkpoint is.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustix::fs::{Advice, CWD, RenameFlags, fadvise, renameat_with};
 
-/// What a save asks of a file system.
+/// The operations that a save needs from a file system.
 pub trait Disk: Send + Sync {
     /// Makes a folder, whose parent exists.
     ///
@@ -74,8 +74,8 @@ pub trait Sink: Send {
     /// Those of the system; how much was written is unknown then.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Lets the disk begin with what was written since the last such call, so that [`Sink::sync`] has less left to wait for.
-    /// It waits for nothing and promises nothing, so a sink need not do it.
+    /// Asks the disk to begin with the bytes that were written since the last such call, so that [`Sink::sync`] waits
+    /// for fewer of them. It does not wait and guarantees nothing, so a sink need not implement it.
     fn start_sync(&mut self) {}
 
     /// Waits until what was written is on the disk.
@@ -132,7 +132,7 @@ struct SystemFile {
     file: File,
     /// Bytes that were written.
     written: u64,
-    /// Bytes of which the disk was told.
+    /// Bytes that the disk was asked to begin with.
     started: u64,
 }
 
@@ -145,8 +145,8 @@ impl Sink for SystemFile {
 
     fn start_sync(&mut self) {
         let len = NonZeroU64::new(self.written - self.started);
-        // Linux writes such pages to the disk at once, and keeps those that are not there yet. A system that knows no such
-        // advice begins with `sync`.
+        // Linux begins to write such pages to the disk at once, and keeps those that are not written yet. A system
+        // without this advice begins with `sync`.
         let _ = fadvise(&self.file, self.started, len, Advice::DontNeed);
         self.started = self.written;
     }

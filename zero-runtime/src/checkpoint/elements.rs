@@ -1,5 +1,5 @@
-//! Elements: the numbers of one state of all tensors, read in pieces from wherever the files of a checkpoint have them. Never
-//! gives one whose hash was not checked, here or just before, and holds no more than a chunk.
+//! Elements: the numbers of one state of all tensors, read in pieces from wherever the files of a checkpoint have them.
+//! Never returns one whose hash was not checked, here or just before, and holds no more than a chunk.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,14 @@ use super::manifest::CHUNK_BYTES;
 use super::open::Checkpoint;
 use super::verify::HashedChunk;
 
-/// The elements of a state that somebody wants, each from the one place in the files that has it.
+/// The elements of a state that a caller wants, each from the only place in the files that has it.
 #[derive(Debug)]
 pub struct Elements<'a> {
     checkpoint: &'a Checkpoint,
     sources: Vec<(RunSource, Width)>,
-    /// What is wanted, by unit and place in its flat buffer.
+    /// The wanted runs, sorted by unit and place in its flat buffer.
     wanted: Vec<Wanted>,
-    /// What fills each of them, by number and element.
+    /// The moves that fill each of them, sorted by its number and element.
     moves: Vec<Move>,
     /// Whether the chunks are known to be as they were written.
     is_verified: bool,
@@ -32,7 +32,8 @@ pub struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// Finds wanted elements of a state of a checkpoint, and proves that each comes from where it lies before any is read.
+    /// Finds the wanted elements of a state, and proves before any is read that each comes from the place where it
+    /// lies.
     ///
     /// # Errors
     /// Z0389 if its files do not have each element once.
@@ -69,7 +70,7 @@ impl<'a> Elements<'a> {
         Self::new(checkpoint, state, checkpoint.lens().into_iter().enumerate().map(whole).collect())
     }
 
-    /// The width of the elements of a tensor; of several, the first.
+    /// The width of the elements of a tensor; if there are several, the first.
     pub fn width(&self, tensor: usize) -> Option<Width> {
         self.sources.iter().find(|(source, _)| source.tensor == tensor).map(|&(_, width)| width)
     }
@@ -84,13 +85,13 @@ impl<'a> Elements<'a> {
         self.moves.iter().flat_map(of_move).collect()
     }
 
-    /// Fills `values` with what is wanted of the flat buffer of `unit` from element `at` on.
+    /// Fills `values` with the wanted elements of the flat buffer of `unit`, from element `at` on.
     ///
     /// # Errors
     /// Z0385, or Z0387 if bytes were changed since they were written.
     ///
     /// # Panics
-    /// If not all of that is wanted.
+    /// If some of these elements were not asked for.
     pub fn read(&mut self, unit: usize, at: usize, values: &mut [f32]) -> Result<(), CheckpointError> {
         let end = at + values.len();
         let (mut done, mut next) =
@@ -106,7 +107,7 @@ impl<'a> Elements<'a> {
         Ok(())
     }
 
-    /// Fills `values` with elements of one run that is wanted, from its element `to` on.
+    /// Fills `values` with elements of one wanted run, from its element `to` on.
     fn read_run(&mut self, wanted: usize, to: usize, values: &mut [f32]) -> Result<(), CheckpointError> {
         let mut next = self.moves.partition_point(|it| (it.wanted, it.to + it.len) <= (wanted, to));
         let mut done = 0;
@@ -123,7 +124,7 @@ impl<'a> Elements<'a> {
         Ok(())
     }
 
-    /// Fills `values` with what a file has from a byte on.
+    /// Fills `values` with the numbers that begin at byte `offset` of a file.
     fn read_piece(
         &mut self,
         file: usize,
@@ -146,7 +147,7 @@ impl<'a> Elements<'a> {
         Ok(())
     }
 
-    /// Fills `piece` with bytes of a file, of which every chunk is checked.
+    /// Fills `piece` with bytes of a file, after checking each chunk that they lie in.
     fn read_checked(&mut self, file: usize, offset: u64, len: usize) -> Result<(), CheckpointError> {
         self.piece.clear();
         for chunk in self.checkpoint.chunks_of(file, offset..offset + len as u64) {

@@ -1,11 +1,12 @@
-//! Entry: elements of one state of one tensor, as a file of a checkpoint has them, and its name there. Never reads a file.
+//! Entry: elements of one state of one tensor, as a file of a checkpoint has them, and their name there. Never reads a
+//! file.
 
 use crate::plan::Width;
 use crate::plan::place::State;
 
 use super::manifest::TensorInfo;
 
-/// What a state is called in names of entries, and for a person.
+/// The name of a state in names of entries and in messages.
 pub const fn state_name(state: State) -> &'static str {
     match state {
         State::Parameters => "parameters",
@@ -20,7 +21,7 @@ pub const fn state_name(state: State) -> &'static str {
 pub struct TensorRun {
     /// Which state of it.
     pub state: State,
-    /// The tensor, of [`super::Manifest::tensors`].
+    /// The index of the tensor in [`super::Manifest::tensors`].
     pub tensor: usize,
     /// Its first element.
     pub start: usize,

@@ -1,4 +1,5 @@
-//! Error: what can be wrong with checkpoints and their folders, each with message, stable code and way out. Never prints.
+//! Error: what can be wrong with checkpoints and their folders, each with a message, a stable code and a way out. Never
+//! prints.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Export: a folder as Hugging Face has them, made from a checkpoint alone. Never builds a model, and never holds a tensor.
+//! Export: writes a checkpoint as a folder in the format of Hugging Face, from the checkpoint alone. Never builds a
+//! model, and never holds a whole tensor.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,20 +15,20 @@ use crate::weights::export::{CARRIED, Writer, begin, own_config};
 use crate::weights::layout::{self, FILE_BYTES_MAX, Layout};
 use crate::weights::{Folder, NamedTensor, WeightType, WeightsError};
 
-/// What was exported.
+/// The figures of a folder that was exported.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Published {
     /// Number of tensors.
     pub tensors: usize,
     /// Bytes of the files that hold them.
     pub bytes: u64,
-    /// What a person should know of it, in lines.
+    /// Remarks for a person, each a line.
     pub notes: Vec<String>,
 }
 
-/// Writes the parameters of a checkpoint to the new folder `path`: of the master copy where there is one, as published, in
-/// f32 unless `kind` says otherwise. Files beside the tensors, such as a tokenizer, come from the folder of the run's
-/// `--init`, if it is still there. `progress` is told how many elements more were written.
+/// Writes the parameters of a checkpoint, or their master copy if there is one, to the new folder `path`, as they are
+/// published, in f32 unless `kind` says otherwise. Files beside the tensors, such as a tokenizer, come from the folder
+/// of the run's `--init`, if it is still there. `progress` is told how many more elements were written.
 ///
 /// # Errors
 /// Z0368 if the folder cannot be made or written, or if a number has no value in `kind`; Z0385, Z0387 or Z0389 if the
@@ -83,7 +84,7 @@ fn in_files(
     Ok(Published { tensors: layout.targets.len(), bytes: layout.file_bytes(), notes })
 }
 
-/// Copies what lies beside the weights that the run has started from, and says so.
+/// Copies the files that lie beside the weights from which the run started, and returns remarks about them.
 fn carry(init: Option<&Value>, partial: &mut UnfinishedFolder) -> Result<Vec<String>, WeightsError> {
     let Some(init) = init.and_then(Value::as_str) else { return Ok(Vec::new()) };
     let folder = match Folder::open(Path::new(init)) {

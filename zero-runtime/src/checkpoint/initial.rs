@@ -1,4 +1,4 @@
-//! Initial: the parameters of a checkpoint as a model's first ones. Never reads another state.
+//! Initial: the parameters of a checkpoint as the first ones of a model. Never reads another state.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ impl InitialCheckpoint {
         Ok(Self { checkpoint, tensors })
     }
 
-    /// What a person should know of it, in lines.
+    /// Remarks for a person, each a line.
     pub fn notes(&self) -> Vec<String> {
         let step = self.checkpoint.manifest.step;
         let of = match self.checkpoint.best_parameters() {
@@ -53,7 +53,7 @@ impl InitialCheckpoint {
         Fingerprint::of(&self.checkpoint.manifest)
     }
 
-    /// Gives an engine its parameters: of each unit what its rank stores, in pieces.
+    /// Gives an engine its parameters, in pieces: of each unit, the part that its rank stores.
     ///
     /// # Errors
     /// Z0385 if a file cannot be read any more, Z0387 if it was changed.
@@ -66,8 +66,8 @@ impl InitialCheckpoint {
 }
 
 impl Checkpoint {
-    /// Holds it against a model: the same tensors by name, dims and orientation, and the same configuration. Gives the
-    /// model's tensors but those that are tied, each with its number in the checkpoint.
+    /// Compares it with a model, which must have the same tensors by name, dims and orientation, and the same
+    /// configuration. Returns the model's tensors except tied ones, each with its number in the checkpoint.
     ///
     /// # Errors
     /// Z0390 with all differences.
@@ -88,7 +88,8 @@ impl Checkpoint {
         Ok(own.into_iter().map(numbered).collect())
     }
 
-    /// The state that parameters are best read from: the master copy, from which they are rounded, if there is one.
+    /// The state from which parameters are best read: the master copy, of which they are rounded copies, if there is
+    /// one.
     pub fn best_parameters(&self) -> State {
         if self.has(State::Master) { State::Master } else { State::Parameters }
     }
@@ -116,7 +117,7 @@ fn differences(own: &[NamedTensor], theirs: &[TensorInfo]) -> Vec<String> {
     told
 }
 
-/// How configurations differ, key by key. A model that declares none has nothing to differ in.
+/// How configurations differ, key by key. If one of them is not declared, there is no difference.
 fn other_config(own: &serde_json::Value, theirs: &serde_json::Value) -> Vec<String> {
     let (Some(own), Some(theirs)) = (own.as_object(), theirs.as_object()) else { return Vec::new() };
     let keys: std::collections::BTreeSet<&String> = own.keys().chain(theirs.keys()).collect();

@@ -12,12 +12,13 @@ use super::error::CheckpointError;
 
 /// The file in the folder.
 pub(super) const LOCK: &str = "lock";
-/// Where the system says what this machine is called.
+/// The file in which the system names this machine.
 const HOST: &str = "/proc/sys/kernel/hostname";
-/// The most bytes that are shown of what another run has written there.
+/// The most bytes of another run's lock that a message shows.
 const HOLDER_BYTES_MAX: u64 = 200;
 
-/// Takes the lock of a folder. The system frees it when the file is closed, and so when the process ends, however it does.
+/// Takes the lock of a folder. The system frees it when the file is closed, at the latest when the process ends,
+/// however it ends.
 ///
 /// # Errors
 /// Z0381 if another run has it, Z0380 if it cannot be taken at all.
@@ -34,7 +35,7 @@ pub(super) fn take(folder: &Path) -> Result<File, CheckpointError> {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
             let mut holder = String::new();
-            // It says nothing for a moment, while it is being written.
+            // The file is empty for a moment, while the other run writes it.
             let _ = file.take(HOLDER_BYTES_MAX).read_to_string(&mut holder);
             let holder = if holder.trim().is_empty() { "of an unknown process" } else { holder.trim() };
             return Err(CheckpointError::Locked { path: folder.to_owned(), holder: holder.to_owned() });
@@ -48,7 +49,7 @@ pub(super) fn take(folder: &Path) -> Result<File, CheckpointError> {
     Ok(file)
 }
 
-/// Whether somebody has the lock of a folder. Leaves no trace.
+/// Whether a run holds the lock of a folder. Changes nothing.
 pub(super) fn is_taken(folder: &Path) -> bool {
     let flags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(folder.join(LOCK));

@@ -1,5 +1,5 @@
-//! Manifest: what a checkpoint says of itself: the model, where the run stood, what it was a function of, and the hashes of
-//! all files. Never reads a file.
+//! Manifest: what a checkpoint says about itself: the model, where the run stood, everything that the run depends on,
+//! and the hashes of all files. Never reads a file.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,7 +12,8 @@ pub const FORMAT: u32 = 1;
 /// Bytes of a file that one hash covers. The last chunk of a file may be shorter.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-/// All that a checkpoint says of itself. In its file it is one line of JSON, and a second line with the hash of the first.
+/// All that a checkpoint says about itself. Its file has one line of JSON, and a second line with the hash of the
+/// first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -20,17 +21,17 @@ pub struct Manifest {
     pub format: u32,
     /// Steps that were done.
     pub step: u64,
-    /// The seed of first values and of the order of data.
+    /// The seed of initial values and of the order of data.
     pub seed: u64,
     /// The name of the model.
     pub model: String,
     /// All tensors of the model but those that are tied, in the order of units and of their flat buffers.
     pub tensors: Vec<TensorInfo>,
-    /// What the model declares of itself, as `config.json` would say it; null if it declares nothing.
+    /// The model's own configuration, as `config.json` would have it; null if the model declares none.
     pub config: Value,
     /// The arguments of the run.
     pub arguments: Map<String, Value>,
-    /// The data that was trained on, and how far.
+    /// The data that was trained on, and how much of it was drawn.
     pub data: DataPosition,
     /// The spec that the binary was compiled from.
     pub spec: SpecInfo,
@@ -40,7 +41,7 @@ pub struct Manifest {
     pub loss: Option<f64>,
     /// The norm of the gradient of the last step, if there was one.
     pub gradient_norm: Option<f64>,
-    /// What wrote it.
+    /// The program that wrote it.
     pub versions: WriterVersions,
     /// When it was written: RFC 3339, in UTC.
     pub written_at: String,
@@ -56,7 +57,7 @@ pub struct TensorInfo {
     pub name: String,
     /// Its dims in the model.
     pub shape: Vec<usize>,
-    /// Whether its dims are published the other way round.
+    /// Whether it is published transposed.
     pub transposed: bool,
     /// The unit whose flat buffer has it.
     pub unit: usize,
@@ -71,7 +72,7 @@ impl TensorInfo {
     }
 }
 
-/// What was trained on, and how far.
+/// The data that was trained on, and how much of it was drawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataPosition {
@@ -79,7 +80,7 @@ pub struct DataPosition {
     pub fingerprint: String,
     /// Sequences that were drawn so far, by all ranks.
     pub sequences_drawn: u64,
-    /// The data, for a person.
+    /// A description of the data, for a person.
     pub description: String,
 }
 
@@ -87,13 +88,13 @@ pub struct DataPosition {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpecInfo {
-    /// Where it lay.
+    /// The path of its file, or `#[zero]` where the options of the attribute are the spec.
     pub path: String,
-    /// What it said, where the binary knows it.
+    /// Its text, if the binary has it.
     pub text: Option<String>,
 }
 
-/// The plan of a run, as far as a person asks for it.
+/// The parts of a run's plan that a person may ask about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanInfo {
@@ -105,9 +106,9 @@ pub struct PlanInfo {
     pub data_ranks: usize,
     /// The ZeRO stage.
     pub stage: u8,
-    /// The mesh, for a person.
+    /// A description of the mesh, for a person.
     pub mesh: String,
-    /// Sequences of a step and rank.
+    /// Sequences of a micro-batch.
     pub sequences: usize,
     /// Tokens of a sequence.
     pub length: usize,
@@ -121,16 +122,16 @@ pub struct PlanInfo {
     pub params_width: String,
     /// The width of sums of gradients.
     pub reduce_width: String,
-    /// The width of what the optimizer updated.
+    /// The width of the numbers that the optimizer updated.
     pub master_width: String,
     /// The width of moments.
     pub moments_width: String,
-    /// What updated the matrices of hidden layers.
+    /// The optimizer of the matrices of hidden layers.
     #[serde(default, skip_serializing_if = "OptimizerKind::is_usual")]
     pub optimizer: OptimizerKind,
 }
 
-/// What wrote a checkpoint.
+/// The program that wrote a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriterVersions {
@@ -159,7 +160,7 @@ pub fn shard_name(rank: usize) -> String {
     format!("rank-{rank:05}.safetensors")
 }
 
-/// The name of what a rank leaves beside its file until all ranks are done.
+/// The name of the file with the sums that a rank leaves beside its shard until all ranks are done.
 pub fn sums_name(rank: usize) -> String {
     format!("rank-{rank:05}.sums")
 }

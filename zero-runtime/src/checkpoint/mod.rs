@@ -1,11 +1,12 @@
-//! Checkpoint: a run as it stood after a step, in files that any layout of the same model can read. Never knows an engine but
-//! to fill its parameters.
+//! Checkpoint: a run as it stood after a step, in files that any layout of the same model can read. Never uses an
+//! engine except to list and fill its states.
 //!
-//! Writing: each rank has a [`Shard`], and writes its file by a [`ShardWriter`] to a folder that the [`Store`] of the run has
-//! begun; the store then gives it its name, at once and whole. All operations on files go through a [`Disk`].
+//! Writing: each rank has a [`Shard`], whose file a [`ShardWriter`] writes to a folder that the [`Store`] of the run
+//! has begun. When all files are there, the store gives the folder its name by one rename. All operations on files go
+//! through a [`Disk`].
 //!
-//! Reading: [`Checkpoint::open`] trusts only what agrees with hashes. [`Elements`] are the numbers of one state of all
-//! tensors, wherever files have them.
+//! Reading: [`Checkpoint::open`] trusts only bytes that agree with their hashes. [`Elements`] are the numbers of one
+//! state of all tensors, wherever they lie in the files.
 
 mod compare;
 mod disk;

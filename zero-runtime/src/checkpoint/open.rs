@@ -1,5 +1,5 @@
-//! Open: a checkpoint that lies on a disk: its manifest, and the headers of its files once their hashes hold. Never holds a
-//! tensor, and maps nothing, so that a file that is cut off later is an error and no signal.
+//! Open: a checkpoint on a disk: its manifest, and the headers of its files after their hashes were checked. Never
+//! holds a tensor, and never maps a file, so that one that is cut off later causes an error and not a signal.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -20,10 +20,10 @@ use crate::plan::place::State;
 use crate::plan::reshard::RunSource;
 use crate::weights::header::{self, HeaderError, LENGTH_BYTES};
 
-/// A checkpoint whose manifest, lengths and headers are right. What its files hold, [`Checkpoint::verify`] checks.
+/// A checkpoint whose manifest, lengths and headers are right. [`Checkpoint::verify`] checks the contents of its files.
 #[derive(Debug)]
 pub struct Checkpoint {
-    /// What it says of itself.
+    /// Its manifest.
     pub manifest: Manifest,
     /// Its folder.
     pub path: PathBuf,
@@ -34,7 +34,7 @@ pub struct Checkpoint {
 #[derive(Debug)]
 pub(super) struct ShardFile {
     pub path: PathBuf,
-    /// None where it could not be opened, which only [`Checkpoint::examine`] goes on with.
+    /// None if it could not be opened; only [`Checkpoint::examine`] goes on without it.
     file: Option<File>,
     /// The entries in the order of their bytes, and where each begins.
     pub entries: Vec<(TensorRun, u64)>,
@@ -44,18 +44,18 @@ impl Checkpoint {
     /// Opens the checkpoint in a folder.
     ///
     /// # Errors
-    /// Z0383 if there is none, Z0384 if its manifest is not what was written, Z0385 if a file is missing or cannot be read,
-    /// Z0386 if one has another length, Z0387 if the header of one was changed, Z0388 if one is of another step or rank,
-    /// Z0389 if a header says what cannot be.
+    /// Z0383 if there is none, Z0384 if its manifest is not what was written, Z0385 if a file is missing or cannot be
+    /// read, Z0386 if one has another length, Z0387 if the header of one was changed, Z0388 if one is of another step
+    /// or rank, Z0389 if a header is impossible.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let manifest = read_manifest(path)?;
         let files = open_files(path, &manifest).collect::<Result<_, _>>()?;
         Ok(Self { manifest, path: path.to_owned(), files })
     }
 
-    /// All that is wrong with the checkpoint in a folder: files that [`Checkpoint::open`] would refuse, then each chunk of the
-    /// others that was changed and, if there is nothing of this, states that are not whole. By so many threads; `progress`
-    /// is told how many bytes more were read.
+    /// All faults of the checkpoint in a folder: files that [`Checkpoint::open`] would refuse, then each changed chunk
+    /// of the others and, if there are none of these, states that are not whole. Works on `threads` threads; `progress`
+    /// is told how many more bytes were read.
     pub fn examine(path: &Path, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Vec<CheckpointError> {
         let manifest = match read_manifest(path) {
             Ok(manifest) => manifest,
@@ -88,7 +88,7 @@ impl Checkpoint {
         self.manifest.tensors.iter().map(TensorInfo::elements).collect()
     }
 
-    /// Where all elements of a state lie, and how each is stored; the number of a file is its place in the manifest's.
+    /// Where all elements of a state lie, and how each is stored; files are numbered as in the manifest.
     pub fn sources(&self, state: State) -> Vec<(RunSource, Width)> {
         let of_file = |(file, shard): (usize, &ShardFile)| {
             let own = shard.entries.iter().filter(|(entry, _)| entry.state == state);
@@ -105,7 +105,7 @@ impl Checkpoint {
         self.files.iter().any(|file| file.entries.iter().any(|(entry, _)| entry.state == state))
     }
 
-    /// Reads bytes of a file, whatever they are.
+    /// Reads bytes of a file, and does not check them.
     ///
     /// # Errors
     /// Z0385.
@@ -134,7 +134,7 @@ fn read_manifest(folder: &Path) -> Result<Manifest, CheckpointError> {
         return Err(none(format!("its {MANIFEST} is not a file")));
     }
     let bytes = fs::read(&path).map_err(CheckpointError::unreadable(&path))?;
-    // Before anything else of it, as a newer one may say other things.
+    // The format is checked first, because a newer one may have other fields.
     let refused = |what: String| CheckpointError::manifest(&path, what);
     let value: serde_json::Value = unseal(&bytes).map_err(refused)?;
     match value.get("format").and_then(serde_json::Value::as_u64) {
@@ -148,7 +148,7 @@ fn read_manifest(folder: &Path) -> Result<Manifest, CheckpointError> {
     Ok(manifest)
 }
 
-/// What must be true of a manifest so that the rest can rely on it.
+/// Checks what the rest relies on in a manifest.
 fn check(manifest: &Manifest) -> Result<(), String> {
     if manifest.files.is_empty() {
         return Err("names no file".to_owned());
@@ -196,14 +196,15 @@ impl ShardFile {
         let file = File::open(&path).map_err(CheckpointError::unreadable(&path))?;
         let mut shard = Self { path, file: Some(file), entries: Vec::new() };
         let (head, fault) = shard.head(sums)?;
-        // Also for a file that was changed: it helps more to know which file it is, if that can be known.
+        // This is also checked for a file that was changed, because it helps more to know which file it is, if it can
+        // be known.
         let says = head.get(LENGTH_BYTES as usize..).and_then(told);
         if let Some(found) = says.filter(|&found| found != (rank, manifest.step)) {
             return Err(CheckpointError::Exchanged { path: shard.path, expected: (rank, manifest.step), found });
         }
         let entries = shard.entries(&head, sums.bytes, &manifest.tensors, by_name);
         if let Some(index) = fault {
-            // What it would hold, for the message.
+            // The message says what the chunk should hold.
             shard.entries = entries.unwrap_or_default();
             return Err(shard.changed(index, sums.bytes, &manifest.tensors));
         }
@@ -222,7 +223,8 @@ impl ShardFile {
         read.map_err(CheckpointError::unreadable(&self.path))
     }
 
-    /// The header with its length, up to the end of the first chunk whose hash does not hold, and which chunk that is.
+    /// The header with its length, but only up to the end of the first chunk whose hash is wrong; and the number of
+    /// that chunk.
     fn head(&self, sums: &FileSums) -> Result<(Vec<u8>, Option<usize>), CheckpointError> {
         let (mut head, mut needed) = (Vec::new(), LENGTH_BYTES);
         let mut fault = None;
@@ -245,7 +247,7 @@ impl ShardFile {
         Ok((head, fault))
     }
 
-    /// The entries that a header says, in the order of their bytes.
+    /// The entries that a header lists, in the order of their bytes.
     fn entries(
         &self,
         mut head: &[u8],

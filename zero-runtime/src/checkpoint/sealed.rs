@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The two lines of a value.
+/// Writes a value as two lines.
 pub fn seal(value: &impl Serialize) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(value).expect("names, numbers and text");
     let second = second_line(&bytes);
@@ -13,10 +13,10 @@ pub fn seal(value: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// The value of two lines.
+/// Reads a value from its two lines.
 ///
 /// # Errors
-/// What is wrong with them, to go on after the name of the file.
+/// What is wrong with them: a text that follows the name of the file.
 pub fn unseal<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
         return Err(format!("was cut off: it has {} bytes without the end of a line", bytes.len()));

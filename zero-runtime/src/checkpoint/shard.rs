@@ -1,5 +1,5 @@
-//! Shard: the file that one rank writes: a header that is fixed at the start of a run but for the step, then the bytes of its
-//! entries. They are hashed as they go to the disk. Never knows where bytes come from.
+//! Shard: the file that one rank writes: a header that is fixed for a run except for the step, then the bytes of its
+//! entries, which are hashed on their way to the disk. Never knows where bytes come from.
 
 use std::path::{Path, PathBuf};
 
@@ -14,16 +14,16 @@ use crate::plan::Width;
 
 /// The name of the format in the header.
 pub(super) const FORMAT_NAME: &str = "zero-checkpoint-1";
-/// Data begins at a multiple of so many bytes.
+/// Data begins at a multiple of this many bytes.
 const ALIGNMENT: usize = 64;
-/// Fewer bytes than these are collected before they are written.
+/// Pieces of fewer bytes are collected before they are written.
 const PIECE_BYTES: usize = 256 << 10;
-/// After so many bytes the disk is told to begin with them, where somebody waits for the file.
+/// If training waits for the file, the disk is asked to begin each time this many bytes have come.
 const START_BYTES: u64 = 8 << 20;
-/// The digits of a step in a header, so that all headers of a run are equally long.
+/// Digits of a step in a header: always the same number, so that all headers of a run are equally long.
 const STEP_DIGITS: usize = 20;
 
-/// What one rank writes.
+/// The file that one rank writes.
 #[derive(Clone, Debug)]
 pub struct Shard {
     rank: usize,
@@ -43,7 +43,7 @@ impl Shard {
     pub fn new(rank: usize, tensors: &[TensorInfo], entries: Vec<TensorRun>) -> Self {
         let zero = "0".repeat(STEP_DIGITS);
         let told = json!({ "format": FORMAT_NAME, "rank": rank.to_string(), "step": zero });
-        // First, so that no name of a tensor can be taken for it.
+        // The metadata comes first, so that no name of a tensor can be taken for the digits of the step.
         let mut header = format!("{{\"__metadata__\":{told}").into_bytes();
         let in_front = header.len();
         let mut data_bytes = 0;
@@ -72,12 +72,12 @@ impl Shard {
         self.head.len() as u64 + self.data_bytes
     }
 
-    /// What it holds, in order.
+    /// Its entries, in order.
     pub fn entries(&self) -> &[TensorRun] {
         &self.entries
     }
 
-    /// The beginning of the file of a step.
+    /// The header for a step.
     fn head(&self, step: u64) -> Vec<u8> {
         let mut head = self.head.clone();
         let digits = format!("{step:0STEP_DIGITS$}");
@@ -86,7 +86,7 @@ impl Shard {
     }
 }
 
-/// Writes the file of one rank. Dropped early, it leaves a part of the file behind, which the next save removes.
+/// Writes the file of one rank. If it is dropped early, a part of the file stays behind, and the next save removes it.
 pub struct ShardWriter<'a> {
     disk: &'a dyn Disk,
     partial: PathBuf,
@@ -97,7 +97,7 @@ pub struct ShardWriter<'a> {
     sink: Box<dyn Sink>,
     /// Bytes of the whole file.
     total: u64,
-    /// Bytes that came so far.
+    /// Bytes that have come so far.
     done: u64,
     /// Small pieces that wait to be written.
     waiting: Vec<u8>,
@@ -130,8 +130,8 @@ impl<'a> ShardWriter<'a> {
         Ok(writer)
     }
 
-    /// The same file, for which training waits: the disk works from its first bytes on. Where training goes on, ranks need the
-    /// processors more.
+    /// The same writer, for a file that training waits for: the disk is asked to begin with the first bytes. Where
+    /// training goes on instead, ranks need the processors more.
     #[must_use]
     pub fn awaited(self) -> Self {
         Self { is_awaited: true, ..self }
@@ -148,7 +148,7 @@ impl<'a> ShardWriter<'a> {
         assert!(self.done + bytes.len() as u64 <= self.total, "more bytes than the entries have");
         while !bytes.is_empty() {
             let left_in_chunk = CHUNK_BYTES - (self.done % CHUNK_BYTES as u64) as usize;
-            // What was just hashed is still in the cache when it is written.
+            // At most a chunk at a time, which is still in the cache when it is written after it was hashed.
             let (now, later) = bytes.split_at(bytes.len().min(left_in_chunk));
             self.hasher.update(now);
             self.done += now.len() as u64;
@@ -186,13 +186,13 @@ impl<'a> ShardWriter<'a> {
         self.hasher.reset();
     }
 
-    /// Ends the file: it is on its disk, and its sums lie beside it.
+    /// Ends the file, which is then on its disk, with its sums beside it.
     ///
     /// # Errors
     /// Z0392.
     ///
     /// # Panics
-    /// Unless all bytes came.
+    /// If bytes are missing.
     pub fn finish(mut self) -> Result<(), CheckpointError> {
         assert_eq!(self.done, self.total, "bytes of entries are missing");
         if !self.total.is_multiple_of(CHUNK_BYTES as u64) {

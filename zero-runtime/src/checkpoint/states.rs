@@ -1,5 +1,5 @@
-//! States: what an engine has of each state as elements of tensors: those that a rank writes, and those that it takes back
-//! under whatever plan. Never opens a file.
+//! States: the part of each state that an engine stores, as elements of tensors: those that a rank writes, and those
+//! that it loads under any plan. Never opens a file.
 
 use core::ops::Range;
 use std::collections::BTreeSet;
@@ -40,13 +40,13 @@ const fn width(precision: &Precision, state: State) -> Width {
     }
 }
 
-/// What two ranges have in common, if it is something.
+/// The intersection of two ranges, unless it is empty.
 fn common(a: &Range<usize>, b: &Range<usize>) -> Option<Range<usize>> {
     let both = a.start.max(b.start)..a.end.min(b.end);
     (!both.is_empty()).then_some(both)
 }
 
-/// What a rank writes, in the order of [`Engine::read_saved`].
+/// The runs that a rank writes, in the order of [`Engine::read_saved`].
 pub fn entries<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &Engine<'p, M, T>,
     tensors: &[TensorInfo],
@@ -65,7 +65,7 @@ pub fn entries<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     entries
 }
 
-/// What a rank stores of a state, as elements of the tensors of a checkpoint.
+/// The part of a state that a rank stores, as elements of the tensors of a checkpoint.
 fn wanted<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &Engine<'p, M, T>,
     tensors: &[(NamedTensor, usize)],
@@ -83,7 +83,7 @@ fn wanted<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     wanted
 }
 
-/// Gives an engine the parameters of a checkpoint: of each unit what its rank stores, in pieces.
+/// Gives an engine the parameters of a checkpoint, in pieces: of each unit, the part that its rank stores.
 pub(super) fn load_parameters<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     checkpoint: &Checkpoint,
     tensors: &[(NamedTensor, usize)],
@@ -103,9 +103,9 @@ pub(super) fn load_parameters<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 const MOMENTS: [State; 2] = [State::FirstMoment, State::SecondMoment];
 
 impl Checkpoint {
-    /// Gives an engine all that it needs to go on from here: of each state what its rank stores, in pieces, and the number of
-    /// steps that were done. `tensors` are those of [`Checkpoint::require_model`]; [`Checkpoint::chunks_for`] have just been
-    /// verified.
+    /// Gives an engine all that it needs to go on from here: the part of each state that its rank stores, in pieces,
+    /// and the number of steps that were done. `tensors` come from [`Checkpoint::require_model`]; the chunks of
+    /// [`Checkpoint::chunks_for`] must just have been verified.
     ///
     /// # Errors
     /// Z0385 if a file cannot be read, Z0387 if it was changed, Z0389 if files do not have each element once.
@@ -125,8 +125,8 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The chunks that a rank is to verify so that all ranks together verify all: those that it reads to load, and its share
-    /// of those that no rank reads.
+    /// The chunks that a rank must verify, so that all ranks together verify every chunk: those that it loads from, and
+    /// its share of those that no rank loads from.
     ///
     /// # Errors
     /// Z0389 if files do not have each element once.

@@ -1,5 +1,5 @@
-//! Store: the folder of a run, in which a checkpoint appears under its name at once and whole. Never touches anything that
-//! is not a checkpoint of it, and never a whole one before a newer one is whole.
+//! Store: the folder of a run, in which each checkpoint appears whole, by one rename. Never touches anything that is
+//! not a checkpoint of the run, and never removes a whole one before a newer one is whole.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ const WHOLE: &str = "step-";
 const PARTIAL: &str = ".partial-step-";
 /// One that is being removed.
 const OLD: &str = ".old-step-";
-/// Digits of a step, so that names sort; more where they are needed.
+/// Digits of a step in a name, so that names sort by step. Larger steps have more.
 const STEP_DIGITS: usize = 9;
 
 /// The folder of a run, which no other run writes to as long as this lives.
@@ -47,7 +47,7 @@ fn folder(path: &Path, prefix: &str, step: u64) -> PathBuf {
     path.join(format!("{prefix}{step:0STEP_DIGITS$}"))
 }
 
-/// The step of a name that begins like this, if it is such a name.
+/// The step in a name with this prefix, if the name has that form.
 fn step_of(name: &OsStr, prefix: &str) -> Option<u64> {
     let digits = name.to_str()?.strip_prefix(prefix)?;
     let step = digits.parse().ok()?;
@@ -62,7 +62,7 @@ impl Store {
     /// Takes a folder for a run, and makes it if it is not there.
     ///
     /// # Errors
-    /// Z0380 if the path is no folder or cannot be written, Z0381 if another run uses it.
+    /// Z0380 if the path is not a folder or cannot be written, Z0381 if another run uses it.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let refused = |what: String| Err(CheckpointError::Folder { path: path.to_owned(), what });
         match fs::symlink_metadata(path) {
@@ -82,7 +82,7 @@ impl Store {
         Ok(Self { path: path.to_owned(), _lock: lock::take(path)? })
     }
 
-    /// Whether a run uses this folder. False where that cannot be seen.
+    /// Whether a run uses this folder. False if that cannot be found out.
     pub fn is_taken(path: &Path) -> bool {
         lock::is_taken(path)
     }
@@ -92,7 +92,7 @@ impl Store {
         &self.path
     }
 
-    /// For a run that does not go on from another one: there must not be any checkpoint yet.
+    /// Refuses a folder that already has checkpoints, for a run that does not go on from one.
     ///
     /// # Errors
     /// Z0382, or Z0385 if the folder cannot be read.
@@ -103,8 +103,8 @@ impl Store {
         }
     }
 
-    /// The checkpoints in the folder of a run, the newest first; none if there is no such folder. They have their names, so
-    /// they were whole once; whether they still are, [`super::Checkpoint`] says.
+    /// The checkpoints in the folder of a run, the newest first; none if there is no such folder. Each was whole when
+    /// it got its name; [`super::Checkpoint`] finds out whether it still is.
     ///
     /// # Errors
     /// Z0385 if the folder cannot be read.
@@ -137,7 +137,7 @@ impl Store {
     /// Removes what earlier saves have left behind, and makes the folder that ranks write to.
     ///
     /// # Errors
-    /// Z0391 if its disk has no room for `bytes`, Z0392.
+    /// Z0385 if the folder cannot be read, Z0391 if its disk has no room for `bytes`, Z0392 if it cannot be written.
     pub fn begin(&self, disk: &dyn Disk, step: u64, bytes: u64) -> Result<(), CheckpointError> {
         for name in disk.list(&self.path).map_err(CheckpointError::unreadable(&self.path))? {
             let is_left_over = [PARTIAL, OLD].iter().any(|prefix| step_of(&name, prefix).is_some());
@@ -153,12 +153,13 @@ impl Store {
         disk.create_dir(&partial).map_err(CheckpointError::unwritable(&partial))
     }
 
-    /// Gives the checkpoint of a step its name, once all `ranks` have finished their files, and removes those older than it
-    /// but for the newest, so that `keep` are left. The files of the manifest are what the ranks have left beside theirs.
+    /// Gives the checkpoint of a step its name, once all `ranks` have finished their files, and removes older ones, so
+    /// that at most `keep` are left, this one included. The manifest's list of files is made from the sums that ranks
+    /// have left beside their files.
     ///
     /// # Errors
-    /// Z0392, or Z0384 if the sums of a rank are missing; then there is no new checkpoint. Z0393: then there is one, but an
-    /// older one could not be removed.
+    /// Z0385 or Z0384 if the sums of a rank are missing or damaged, Z0392 if something cannot be written: then the new
+    /// checkpoint may not be there. Z0393: it is there, but an older one could not be removed.
     pub fn publish(
         &self,
         disk: &dyn Disk,
@@ -176,8 +177,8 @@ impl Store {
         write_whole(disk, &partial.join(MANIFEST), &seal(&manifest))?;
         disk.sync_dir(&partial).map_err(CheckpointError::unwritable(&partial))?;
         let whole = folder(&self.path, WHOLE, step);
-        // A run that went on from an older one may have come to this step again. Were the old checkpoint put aside first,
-        // a crash could leave none of this step.
+        // A run that went on from an older one may have come to this step again. The two are exchanged, because a crash
+        // could leave none of this step if the old one were put aside first.
         let is_again = is_folder(&whole);
         let named = if is_again { disk.exchange(&partial, &whole) } else { disk.rename(&partial, &whole) };
         named.map_err(CheckpointError::unwritable(&whole))?;
@@ -189,7 +190,8 @@ impl Store {
         Ok(whole)
     }
 
-    /// Removes what a new checkpoint makes needless. Newer ones stay: they are of a run that this did not go on from.
+    /// Removes the checkpoints that a new one makes needless. Newer ones stay, because they are of a run that this one
+    /// did not go on from.
     fn remove_old(&self, disk: &dyn Disk, step: u64, keep: Option<NonZeroU64>) -> Result<(), (PathBuf, io::Error)> {
         let here = |source| (self.path.clone(), source);
         let mut old: Vec<PathBuf> = Vec::new();
@@ -217,13 +219,13 @@ impl Store {
         old.iter().try_for_each(|path| remove(disk, path))
     }
 
-    /// Gives up the checkpoint of a step. What cannot be removed now, the next save removes.
+    /// Gives up the checkpoint of a step. The next save removes what cannot be removed now.
     pub fn abandon(&self, disk: &dyn Disk, step: u64) {
         let _ = remove(disk, &Self::partial(&self.path, step));
     }
 }
 
-/// Removes a folder of files; tells what could not be removed.
+/// Removes a folder of files; the error names what could not be removed.
 fn remove(disk: &dyn Disk, path: &Path) -> Result<(), (PathBuf, io::Error)> {
     for name in disk.list(path).map_err(|source| (path.to_owned(), source))? {
         let file = path.join(name);

@@ -1,5 +1,5 @@
-//! Verify: whether every byte of a checkpoint is the one that was written. Never looks at what bytes mean, but to say where a
-//! fault lies.
+//! Verify: whether every byte of a checkpoint is the one that was written. Never interprets bytes, except to say where
+//! a fault lies.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -10,12 +10,12 @@ use super::manifest::{CHUNK_BYTES, TensorInfo};
 use super::open::{Checkpoint, ShardFile};
 use crate::weights::FirstTen;
 
-/// Bytes of a file that have a hash.
+/// A part of a file that has a hash of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HashedChunk {
-    /// The file, of the manifest's.
+    /// The index of the file in the manifest.
     pub file: usize,
-    /// Which of its chunks.
+    /// The index of the chunk in the file.
     pub index: usize,
 }
 
@@ -33,8 +33,8 @@ impl Checkpoint {
         (bytes.start / size..end).map(move |index| HashedChunk { file, index: index as usize })
     }
 
-    /// Checks that these chunks are as they were written, by so many threads. `progress` is told how many bytes more were
-    /// read.
+    /// Checks on `threads` threads that these chunks are as they were written. `progress` is told how many more bytes
+    /// were read.
     ///
     /// # Errors
     /// The first of [`Checkpoint::faults`].
@@ -47,8 +47,7 @@ impl Checkpoint {
         self.faults(chunks, threads, progress).into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// All that is wrong with these chunks, in their order: Z0387 for each that was changed, Z0385 for each that cannot be
-    /// read.
+    /// The faults of these chunks, in their order: Z0387 for each that was changed, Z0385 for each that cannot be read.
     pub fn faults(
         &self,
         chunks: &[HashedChunk],

@@ -1,6 +1,5 @@
-//! Corpus: all tokens of a run, checked once, then copied out piece by piece. What is in files stays there and is read
-//! when it is drawn, so that its pages are in the system's cache, which all ranks of a host share. Never splits or
-//! draws.
+//! Corpus: all tokens of a run, checked once, then copied out piece by piece. Tokens in files are read when they are
+//! drawn, so that they lie in the system's page cache, which all ranks of a host share. Never splits or draws.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -30,7 +29,7 @@ pub(super) struct Corpus {
 }
 
 enum CorpusSource {
-    /// Ids, encoded.
+    /// Encoded ids.
     Memory(Cow<'static, [u8]>, Encoding),
     /// One file, which stays open, and where in it the ids begin.
     File { file: File, path: PathBuf, encoding: Encoding, base: usize },
@@ -47,8 +46,8 @@ struct CorpusFile {
 }
 
 impl Corpus {
-    /// The text file, directory of text or `.bin` file at `path`, or what `data_as` says that it is; and what was taken
-    /// of it. Text becomes ids of `tokenizer`, if there is one.
+    /// Opens the text file, directory of text or `.bin` file at `path`, or takes it for what `data_as` says; also
+    /// returns which files were taken. Text becomes ids of `tokenizer`, if there is one.
     pub(super) fn open(
         path: &Path,
         data_as: Option<DataAs>,
@@ -82,7 +81,8 @@ impl Corpus {
         Ok(Self { tokens, fingerprint, source: CorpusSource::Memory(bytes, Encoding::Byte), resident_bytes: 0 })
     }
 
-    /// Ids in memory, as `encoding` has them, which take `resident_bytes` there: all of them ids of a tokenizer whose vocabulary is no larger than the model's.
+    /// Ids in memory, encoded by `encoding`, which take `resident_bytes` there. They must be ids of a tokenizer whose
+    /// vocabulary is no larger than the model's.
     pub(super) fn ids(bytes: Vec<u8>, encoding: Encoding, resident_bytes: usize) -> Self {
         let mut scan = Scan::new(Encoding::Byte, usize::MAX);
         scan.add(&bytes);
@@ -95,8 +95,8 @@ impl Corpus {
         }
     }
 
-    /// The token file at `path`; `None` if it is none. `tokenizer` is the one that it must have been made by, if that is
-    /// known.
+    /// The token file at `path`; `None` if the file is not one. `tokenizer` is the one that it must have been made by,
+    /// if that is known.
     fn token_file(path: &Path, tokenizer: Option<&Tokenizer>, vocabulary: usize) -> Result<Option<Self>, DataError> {
         let unreadable = || DataError::unreadable(path);
         let mut file = File::open(path).map_err(unreadable())?;
@@ -166,7 +166,7 @@ impl Corpus {
         Ok(Self { source, tokens: scan.bytes / encoding.bytes(), fingerprint: scan.hash(), resident_bytes: 0 })
     }
 
-    /// All text files below `directory`, or all files, one after another in the order of their paths.
+    /// All text files below `directory`, or all files for [`DataAs::Bytes`], joined in the order of their paths.
     fn directory(
         directory: &Path,
         data_as: Option<DataAs>,
@@ -243,7 +243,7 @@ fn not_text(path: &Path, what: String, help: &'static str) -> DataError {
     DataError::NotText { path: path.to_owned(), what, help }
 }
 
-/// The file at `path`, which must be text, and what a pass over it has found.
+/// Opens and scans the file at `path`, which must be text.
 pub(super) fn scan_text(path: &Path, vocabulary: usize) -> Result<(File, Scan), DataError> {
     if let Some((kind, end)) = kind::of(path) {
         return Err(not_text(path, format!("is {}, by its name (.{end})", kind.name), kind.remedy));

@@ -5,18 +5,18 @@ use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::split::SplitPattern;
 use tokenizers::{SplitDelimiterBehavior, Tokenizer};
 
-/// Patterns that end a word at a line's end between two letters, whatever comes before and after: those of GPT-4 and
+/// Patterns that end a word at a line break between two letters, whatever comes before and after: those of GPT-4 and
 /// Llama 3, and of Qwen.
 const PATTERNS: [&str; 2] = [
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
 
-/// Whether the ids of a text are those of its [`pieces`].
+/// Whether the ids of a text are those of its [`pieces`], joined.
 ///
-/// They are where words are found by one of few known patterns and nothing is put before a text. In each of them a letter,
-/// a line's end and a letter are in three words: the letters' word ends because a line's end is no letter, and the line's
-/// end is a word of its own, with what follows in sight or without.
+/// This holds if words are found by one of a few known patterns and nothing is put before a text. By each pattern, a
+/// letter, a line break and a letter lie in three words: the word of the first letter ends because a line break is not
+/// a letter, and the line break is a word of its own, whether or not the pattern sees what follows it.
 pub(super) fn is_exact(tokenizer: &Tokenizer) -> bool {
     let is_split = |step: &PreTokenizerWrapper| match step {
         PreTokenizerWrapper::ByteLevel(bytes) => bytes.use_regex && !bytes.add_prefix_space,
@@ -36,14 +36,14 @@ pub(super) fn is_exact(tokenizer: &Tokenizer) -> bool {
         Some(step) => is_split(step),
         None => false,
     };
-    // A letter of ASCII is composed with nothing before it.
+    // NFC does not compose an ASCII letter with anything before it.
     let keeps = matches!(tokenizer.get_normalizer(), None | Some(NormalizerWrapper::NFC(_)));
     let added = tokenizer.get_added_tokens_decoder();
     splits && keeps && added.values().all(|token| !token.content.contains('\n') && !token.lstrip && !token.rstrip)
 }
 
-/// The text in pieces of at least `bytes` each, but for the last. A piece ends after a line's end that stands between two
-/// letters of ASCII, so one may be much longer.
+/// Cuts the text into pieces of at least `bytes` each, except for the last. A piece ends after a line break between two
+/// ASCII letters, so it may be much longer.
 pub(super) fn pieces(mut text: &str, bytes: usize) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let from = bytes.saturating_sub(2).min(text.len());

@@ -1,22 +1,23 @@
-//! Draw: randomness without state. Never remembers what it gave before.
+//! Draw: randomness without state. Never remembers an earlier draw.
 
 use crate::random::split_mix;
 
-/// Which training sequence. What is drawn is a pure function of these three.
+/// Which training sequence to draw: a pure function of these three numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
-    /// Of the run.
+    /// Seed of the run.
     pub seed: u64,
     /// Step of the run, from 0.
     pub step: u64,
-    /// Of the sequence in the step's global batch, over all ranks and micro-batches.
+    /// Index of the sequence in the step's global batch, over all ranks and micro-batches.
     pub index: u64,
 }
 
 impl Draw {
     /// 64 random bits. Draws that differ in only one field never have equal bits.
     pub fn hash(self) -> u64 {
-        // Each round is a bijection of its word. So if only one word differs, the results differ.
+        // Each round is a bijection of its word, and of the hash before it. So if only one word differs, the results
+        // differ.
         [self.seed, self.step, self.index].into_iter().fold(0, |hash, word| split_mix(hash ^ word))
     }
 

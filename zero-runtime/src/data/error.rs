@@ -1,4 +1,4 @@
-//! Error: what can be wrong with the data of a run, each with message, stable code and way out. Never prints.
+//! Error: what can be wrong with the data of a run, each with a message, a stable code and a way out. Never prints.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ impl DataError {
                 "let this user read it"
             }
             DataError::Unreadable { .. } => "data is a text file, a directory of text, or a `.bin` file of token ids",
-            // A sequence of one token is the shortest, and needs four.
+            // The shortest sequence has one token, and needs a text of four.
             DataError::TooShort { tokens: 0..4, .. } => "give more text",
             DataError::TooShort { tokens, .. } => {
                 return format!("give more text, or build with sequences of {} tokens or less", tokens / 2 - 1);

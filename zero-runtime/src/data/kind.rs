@@ -1,5 +1,5 @@
-//! Kind: files that hold something other than text, recognised by the end of their names. Never looks into a file: even
-//! one that happens to be valid UTF-8 is not text to learn.
+//! Kind: files that hold something other than text, recognised by their extensions. Never looks into a file: even one
+//! that happens to be valid UTF-8 is not text to learn.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 /// What a file holds, and how to get text from it that a model can learn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileKind {
-    /// What one such file is called, in a word or two.
+    /// The name of one such file, in a word or two.
     pub(super) name: &'static str,
     /// What to do with it.
     pub(super) remedy: &'static str,
@@ -20,7 +20,7 @@ const TOKENIZE: &str = "write the token ids of its text to a file, by `cargo zer
 const UNPACK: &str = "unpack it, and give what was in it";
 const NOT_DATA: &str = "give the text that a model is to learn";
 
-/// Everything that is known not to be text, with the ends of names.
+/// Everything that is known not to be text, with the extensions of such files.
 const KINDS: &[(FileKind, &[&str])] = &[
     (FileKind { name: "a table", remedy: TOKENIZE }, &["parquet"]),
     (FileKind { name: "token ids", remedy: "give it by its own path" }, &["bin"]),
@@ -58,7 +58,7 @@ const KINDS: &[(FileKind, &[&str])] = &[
     (FileKind { name: "a font", remedy: NOT_DATA }, &["ttf", "otf", "woff", "woff2"]),
 ];
 
-/// What a file holds and the end of its name, if that says that it is not text.
+/// The kind and the extension of a file, if the extension says that it is not text.
 pub(super) fn of(path: &Path) -> Option<(FileKind, &'static str)> {
     let extension = path.extension().and_then(OsStr::to_str)?;
     KINDS.iter().find_map(|(kind, extensions)| {

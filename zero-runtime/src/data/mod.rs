@@ -74,7 +74,7 @@ use crate::layer::Activation;
 
 /// Sequences to train on, and held-out ones to judge by. All have one length, which is fixed when the dataset is made.
 pub trait Dataset: Sync {
-    /// What the model takes.
+    /// The input of the model.
     type Input: Activation;
     /// What the model is to predict: [`crate::layer::Tokens`] if each token has a class, whose id is less than the
     /// head's number of classes, or [`crate::layer::Features`] if each has numbers.
@@ -102,22 +102,22 @@ pub trait Dataset: Sync {
     fn held_out_count(&self) -> usize;
 
     /// Bytes that it holds in memory, on each rank. They count against the budget of the spec, and a run that takes
-    /// more than it has said ends with an error. A few MiB need not be counted.
+    /// more than was declared ends with an error. A few MiB need not be counted.
     fn resident_bytes(&self) -> usize {
         0
     }
 
-    /// Its sources, if there is something to tell before a run.
+    /// A description of its sources, which is printed before a run.
     fn contents(&self) -> Option<Contents> {
         None
     }
 }
 
-/// The kind of file to take a file for, whatever its name and content say.
+/// How to read a file, whatever its name and content say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataAs {
-    /// Each byte is a token id; of a directory, those of all its files.
+    /// Each byte is a token id; for a directory, each byte of all its files.
     Bytes,
     /// Each two bytes are a token id, little-endian.
     Ids,

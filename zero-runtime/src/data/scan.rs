@@ -9,7 +9,7 @@ use zero_plan::Fingerprint;
 
 /// Bytes that are read at a time.
 const BUFFER_BYTES: usize = 64 << 10;
-/// The most bytes of a character that a buffer cuts in two.
+/// The most bytes that a buffer can have of a character that it cuts in two.
 const CUT_BYTES_MAX: usize = 3;
 /// Bytes that are read at a time when tokens are drawn, into a buffer on the stack.
 const DRAWN_BYTES: usize = 4 << 10;
@@ -26,7 +26,7 @@ pub(super) enum Encoding {
 }
 
 impl Encoding {
-    /// The shorter one of a `Pair` and a `Quad` that holds all ids of a vocabulary.
+    /// The shorter of `Pair` and `Quad` that can hold all ids of a vocabulary.
     pub const fn of(vocabulary: usize) -> Self {
         if vocabulary <= 1 << 16 { Encoding::Pair } else { Encoding::Quad }
     }
@@ -68,7 +68,7 @@ impl Encoding {
     }
 }
 
-/// What a pass has found.
+/// The result of a pass.
 pub(super) struct Scan {
     encoding: Encoding,
     vocabulary: usize,
@@ -108,7 +108,7 @@ impl Scan {
         });
     }
 
-    /// Scans a whole file, or what is read of one.
+    /// Scans a file, or a part of one, to its end.
     pub fn file(file: &mut impl Read, encoding: Encoding, vocabulary: usize) -> io::Result<Self> {
         let mut scan = Self::new(encoding, vocabulary);
         let mut buffer = vec![0; BUFFER_BYTES];
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(found(&bytes), found(&whole));
     }
 
-    /// In the first buffer, in a later one, and in a character that the end cuts.
+    /// The byte lies in the first buffer, in a later one, or in a character that the end of the file cuts.
     #[test]
     fn the_first_byte_that_is_no_text_is_named() {
         let directory = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 
 /// Windows of a block, if the corpus is long enough for ten such blocks.
 const BLOCK_WINDOWS_MAX: usize = 16;
-/// One block of this many is held out, if there are as many.
+/// One block in this many is held out, if there are that many.
 const PERIOD_BLOCKS_MAX: usize = 10;
 
 /// The corpus as periods, and a rest that trains. Each period is a stretch of blocks that train, then one block that is
@@ -77,7 +77,7 @@ impl Periods {
 mod tests {
     use super::*;
 
-    /// For each token whether it is held out.
+    /// For each token, whether it is held out.
     fn held_out_tokens(split: &Periods) -> Vec<bool> {
         let mut held_out = vec![false; split.tokens];
         for start in (0..split.held_out_count()).map(|index| split.held_out_start(index)) {

@@ -1,5 +1,5 @@
-//! Text: next-token prediction over a corpus: a byte is a token, a file has the ids, or a tokenizer makes them. Never splits
-//! a document from the next: sequences cross them.
+//! Text: next-token prediction over a corpus, whose tokens are bytes, ids in a file, or made by a tokenizer. Never
+//! keeps documents apart: sequences cross them.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub struct Text {
     split: Periods,
     length: usize,
     vocabulary: usize,
-    /// Bytes that its tokenizer takes.
+    /// Bytes of memory that its tokenizer takes.
     tokenizer_bytes: usize,
 }
 
@@ -39,8 +39,8 @@ impl Text {
     /// - a file of token ids with a header: one of [`TokenFileWriter`](super::TokenFileWriter), or of llm.c;
     /// - any other file `*.bin`: little-endian u16 token ids, as nanoGPT has them.
     ///
-    /// Files are not held in memory. All of them are checked once, and each sequence is read when it is drawn, out of
-    /// the system's cache, which all processes of a host share. So they must not change while they are in use.
+    /// Files are not held in memory. All of them are checked once, and each sequence is read when it is drawn, from the
+    /// system's cache, which all processes of a host share. So they must not change while they are in use.
     ///
     /// With `data_as`, the name and the content of a file do not matter.
     ///
@@ -54,8 +54,9 @@ impl Text {
         Self::new(corpus, origin(path), Some(taken), length, vocabulary)
     }
 
-    /// [`Text::open`] for a model whose ids are those of `tokenizer`. Text, which is held in memory, becomes ids of it: of
-    /// each file, and after them the tokenizer's end of a text, if it has one. A file of ids must have been made by it.
+    /// [`Text::open`] for a model whose ids are those of `tokenizer`. Text becomes ids, which are held in memory: those
+    /// of each file, followed by the tokenizer's end-of-text token, if it has one. A file of ids must have been made by
+    /// this tokenizer.
     ///
     /// # Errors
     /// Those of [`Text::open`], Z0372 if the tokenizer's vocabulary is larger than the model's, Z0373 if a file of ids was
@@ -72,7 +73,7 @@ impl Text {
         Ok(Self::new(corpus, origin(path), Some(taken), length, vocabulary)?.with(tokenizer))
     }
 
-    /// A text, which errors call `origin`, as ids of `tokenizer`, and after them its end of a text, if it has one.
+    /// A text, which errors call `origin`, as ids of `tokenizer`, followed by its end-of-text token, if it has one.
     ///
     /// # Errors
     /// Z0341 if there is too little of it, Z0372 if the tokenizer's vocabulary is larger than the model's, Z0374 if the text
@@ -126,7 +127,7 @@ impl Text {
         }
     }
 
-    /// Adds what it was made of.
+    /// Adds the files that it was made of.
     pub(crate) fn of(self, taken: TakenFiles) -> Self {
         Self { taken: Some(taken), ..self }
     }
@@ -136,17 +137,17 @@ impl Text {
         self.corpus.fingerprint()
     }
 
-    /// Windows of the sequence length, one after another, that all tokens lie in; the last may be shorter.
+    /// Number of consecutive windows of the sequence length that all tokens lie in; the last may be shorter.
     pub fn windows(&self) -> usize {
         (self.corpus.tokens() - 1).div_ceil(self.length)
     }
 
-    /// Tokens of window `index` that have a next one: the sequence length, fewer in the last window, 0 behind it.
+    /// Tokens of window `index` that have a next one: the sequence length, fewer in the last window, 0 after it.
     pub fn window_tokens(&self, index: usize) -> usize {
         (self.corpus.tokens() - 1).saturating_sub(index.saturating_mul(self.length)).min(self.length)
     }
 
-    /// Window `index`: `input` and `targets` (length) are overwritten, with zeros behind its last token.
+    /// Window `index`: `input` and `targets` (length) are overwritten, with zeros after its last token.
     pub fn window(&self, index: usize, input: &mut [u32], targets: &mut [u32]) {
         let tokens = self.window_tokens(index);
         input.fill(0);
@@ -161,7 +162,7 @@ impl Text {
         self.copy_some(start, input, targets);
     }
 
-    /// The tokens from `start` on, and the next one of each.
+    /// Copies the tokens from `start` on to `input`, and the next one of each to `targets`.
     fn copy_some(&self, start: usize, input: &mut [u32], targets: &mut [u32]) {
         self.corpus.copy(start, input);
         let (last, others) = targets.split_last_mut().expect("a sequence has at least one token");

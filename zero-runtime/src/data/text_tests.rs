@@ -1,4 +1,4 @@
-//! Tests of [`super::Text`] and of the corpus below it, by what sequences it gives and what data it refuses.
+//! Tests of [`super::Text`] and of the corpus below it, by the sequences that it gives and the data that it refuses.
 
 use std::collections::HashSet;
 use std::fs;
@@ -203,7 +203,8 @@ fn z0349_a_file_that_is_no_text_is_learned_on_request_alone() {
         fs::write(&path, content).unwrap();
         path
     };
-    // By its name, although its content could be text; by its content, whatever its name.
+    // The first three are refused by their names, although their contents could be text; the others by their contents,
+    // whatever their names.
     for (path, words) in [
         (file("x.parquet", b"PAR1 and words that are text"), "is a table, by its name (.parquet)"),
         (file("x.NPY", b"words that are text, in an array"), "is an array, by its name (.npy)"),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// The pattern by which Llama 3 finds words.
 const PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// What is merged; each result is a token.
+/// The merges; the result of each is a token.
 const MERGES: [(&str, &str); 6] = [("t", "h"), ("th", "e"), ("i", "n"), ("Ġ", "the"), ("in", "g"), ("Ċ", "Ċ")];
 
 /// The number of its ids: 256 bytes, the merges, and `<|endoftext|>` and `<|im_end|>`.
@@ -17,7 +17,7 @@ pub const VOCABULARY: usize = 256 + MERGES.len() + 2;
 /// The id of `<|endoftext|>`.
 pub const END: u32 = 256 + MERGES.len() as u32;
 
-/// Writes `tokenizer.json` into `directory`, with what `change` makes of it.
+/// Writes `tokenizer.json` into `directory`, after `change` has changed it.
 pub fn write(directory: &Path, change: impl FnOnce(&mut Value)) -> PathBuf {
     let mut tokens: Vec<String> = (0..=255).map(|byte| letter(byte).to_string()).collect();
     tokens.extend(MERGES.iter().map(|(one, other)| format!("{one}{other}")));

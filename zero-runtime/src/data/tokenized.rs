@@ -15,13 +15,13 @@ use super::tree::{Files, for_each_text};
 /// Bytes of a text that are encoded at a time, where a tokenizer allows it to be cut.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// No byte is looked at as an id.
+/// A vocabulary that has all bytes, so that a scan does not look at them as ids.
 const BYTES: usize = 256;
 
 /// Documents, each followed by the tokenizer's end of a text, if it has one.
 pub(super) struct Documents<'t> {
     tokenizer: &'t Tokenizer,
-    /// How errors name the whole.
+    /// How errors name all of them together.
     origin: String,
     encoding: Encoding,
     ids: Vec<u8>,
@@ -30,7 +30,7 @@ pub(super) struct Documents<'t> {
 }
 
 impl<'t> Documents<'t> {
-    /// None yet.
+    /// No documents yet.
     pub(super) fn new(tokenizer: &'t Tokenizer, origin: String) -> Self {
         let encoding = Encoding::of(tokenizer.vocabulary());
         Self { tokenizer, origin, encoding, ids: Vec::new(), text_bytes: 0, longest_piece: 0 }
@@ -71,7 +71,7 @@ impl<'t> Documents<'t> {
         self.ids.extend_from_slice(&id.to_le_bytes()[..self.encoding.bytes()]);
     }
 
-    /// All of them.
+    /// All documents as a corpus.
     pub(super) fn into_corpus(self) -> Corpus {
         let resident_bytes = self.ids.capacity() + Tokenizer::encoding_bytes(self.longest_piece);
         Corpus::ids(self.ids, self.encoding, resident_bytes)

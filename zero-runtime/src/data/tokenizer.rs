@@ -16,8 +16,8 @@ const FILE: &str = "tokenizer.json";
 /// The tokens by which published vocabularies end a document, in the order in which they are looked for.
 const ENDS: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>"];
 
-/// Bytes that a tokenizer takes in memory for each byte of its file, while it is read and afterwards. Measured are 14 to 21
-/// for byte-level vocabularies of 4096 tokens, and 13 for one of 128000.
+/// Bytes that a tokenizer takes in memory for each byte of its file, while it is read and afterwards. 14 to 21 were
+/// measured for byte-level vocabularies of 4096 tokens, and 13 for one of 128000.
 const MEMORY_PER_BYTE: usize = 32;
 
 /// Bytes that are allocated while one byte of text is encoded, when all of it is encoded at once: an estimate that is meant
@@ -26,8 +26,8 @@ const ENCODING_PER_BYTE: usize = 256;
 
 /// A vocabulary, and the rules by which text becomes ids of it.
 ///
-/// Special tokens that are written out in a text become their own ids. Nothing is added to a text: no token of its
-/// beginning or end.
+/// Special tokens that are written out in a text become their own ids. Nothing is added to a text: no token for its
+/// beginning or its end.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     path: PathBuf,
@@ -41,7 +41,7 @@ impl Tokenizer {
     /// The tokenizer in `path`: a `tokenizer.json`, or a folder with one.
     ///
     /// # Errors
-    /// Z0370 if there is none, if the library does not understand it, or if it encodes by chance (`dropout`), so that
+    /// Z0370 if there is none, if the library does not understand it, or if its encoding is random (`dropout`), so that
     /// ranks would not agree.
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let path = if path.is_dir() { path.join(FILE) } else { path.to_owned() };
@@ -52,7 +52,7 @@ impl Tokenizer {
         if matches!(inner.get_model(), ModelWrapper::BPE(model) if model.dropout.is_some_and(|share| share > 0.0)) {
             return Err(refused("drops merges by chance (`dropout`)".to_owned()));
         }
-        // Some files say how long a batch of questions may be. Text to train on is as long as it is.
+        // Some files limit the length of a text. Text to train on is never cut or padded.
         inner.with_padding(None).with_truncation(None).map_err(|error| refused(error.to_string()))?;
         let vocabulary = inner.get_vocab(true).into_values().max().map_or(0, |last| last as usize + 1);
         if vocabulary == 0 {
@@ -86,12 +86,12 @@ impl Tokenizer {
             tokenizer: self.path.clone(),
             what: source.to_string(),
         };
-        // Places of tokens in the text are not asked for.
+        // The fast variant does not compute the places of tokens in the text.
         Ok(self.inner.encode_fast(text, false).map_err(refused)?.get_ids().to_vec())
     }
 
-    /// The text in stretches of about `bytes` that can be encoded one by one: their ids, joined, are those of the whole. A
-    /// tokenizer for which that is not known gets the whole.
+    /// The text in stretches of about `bytes` that can be encoded one by one: their ids, joined, are those of the
+    /// whole. If that is not known of the tokenizer, the whole text is one stretch.
     pub fn pieces<'t>(&self, text: &'t str, bytes: usize) -> impl Iterator<Item = &'t str> + use<'t> {
         cut::pieces(text, if self.cuts { bytes } else { usize::MAX })
     }
@@ -117,41 +117,43 @@ impl Tokenizer {
         ENDS.into_iter().find_map(|token| Some((token, self.id(token)?)))
     }
 
-    /// The text of ids. Those that the vocabulary does not have, as where a model's is padded, are left out.
+    /// The text of ids. Ids that the vocabulary does not have, such as those of a padded model, are left out.
     pub fn decode(&self, ids: &[u32]) -> String {
         self.inner.decode(ids, false).unwrap_or_default()
     }
 
-    /// Text of ids that come one by one.
+    /// Turns ids that come one by one into text.
     pub fn stream(&self) -> TokenStream<'_> {
         TokenStream { tokenizer: self, ids: Vec::new(), shown: 0 }
     }
 
-    /// A bound of the bytes that it takes in memory.
+    /// An upper bound on the bytes that it takes in memory.
     pub fn resident_bytes(&self) -> usize {
         self.file_bytes * MEMORY_PER_BYTE
     }
 
-    /// A bound of the bytes that are allocated while a piece of `bytes` is encoded.
+    /// An upper bound on the bytes that are allocated while a piece of `bytes` is encoded.
     pub(super) fn encoding_bytes(bytes: usize) -> usize {
         bytes * ENCODING_PER_BYTE
     }
 }
 
-/// Ids whose bytes may begin a character. A character has at most four bytes, and a token at least one.
+/// This many pending ids are shown even if they make no whole character: a character has at most four bytes, and a
+/// token at least one.
 const PENDING_MAX: usize = 4;
 
-/// Text of ids that come one by one. A character whose bytes are in several tokens is shown when it is whole.
+/// Turns ids that come one by one into text. A character whose bytes are in several tokens is shown when it is whole.
 pub struct TokenStream<'t> {
     tokenizer: &'t Tokenizer,
-    /// What was shown last, because the text of a token may depend on the one before it, and what was not shown yet.
+    /// The ids that were shown last, because the text of a token may depend on the one before it, and those that were
+    /// not shown yet.
     ids: Vec<u32>,
     /// How many of `ids` were shown.
     shown: usize,
 }
 
 impl TokenStream<'_> {
-    /// What can be shown now that `id` is there; maybe nothing.
+    /// The text that can be shown after `id` has come; it may be empty.
     pub fn next(&mut self, id: u32) -> String {
         let before = self.tokenizer.decode(&self.ids[..self.shown]);
         self.ids.push(id);
@@ -164,7 +166,7 @@ impl TokenStream<'_> {
                 self.shown = self.ids.len();
                 new
             }
-            // What was shown cannot be taken back, so this begins anew.
+            // Text that was shown cannot be taken back, so this starts again with the ids that were not shown.
             None => {
                 self.ids.drain(..self.shown);
                 self.shown = self.ids.len();
@@ -174,7 +176,7 @@ impl TokenStream<'_> {
         }
     }
 
-    /// What was held back in the hope of a whole character, once nothing follows.
+    /// The text that was held back to wait for a whole character, once no more ids come.
     pub fn end(self) -> String {
         let shown = self.tokenizer.decode(&self.ids[..self.shown]);
         let text = self.tokenizer.decode(&self.ids);

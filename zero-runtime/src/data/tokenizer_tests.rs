@@ -56,7 +56,7 @@ fn z0370_what_is_no_tokenizer_is_refused() {
     assert!(refused(&chance).to_string().contains("by chance"));
 }
 
-/// Files of published models say how long a question may be, and what fills shorter ones.
+/// Files of published models limit the length of a text, and say what pads shorter ones.
 #[test]
 fn truncation_and_padding_do_not_apply() {
     let tokenizer = changed(|json| {
@@ -82,7 +82,7 @@ fn a_stream_shows_whole_characters() {
     assert!(shown.iter().any(String::is_empty), "the bytes of a character come one by one");
 }
 
-/// As where a model was not trained.
+/// An untrained model may give such ids.
 #[test]
 fn bytes_that_are_no_character_are_shown_in_the_end() {
     let tokenizer = tiny();
@@ -105,7 +105,7 @@ fn pieces_have_the_ids_of_the_whole() {
         ["the", "thing", " ", "  ", "\n", "\n\n", "\t", "12", ".", "'s", "é", "<|endoftext|>", "\r\n", "S", "/"];
     for tokenizer in [tiny(), changed(gpt2)] {
         let mut text = String::new();
-        // Every part after every other, with a line's end between two letters in reach.
+        // Every part after every other, with a line break between two letters nearby.
         for one in parts {
             for other in parts {
                 text += &format!("{one}{other}a\nthe{other}{one}\nin{one}\n");

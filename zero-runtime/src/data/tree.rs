@@ -1,4 +1,4 @@
-//! Tree: the text files below a directory, in one order on every host. Never follows a symbolic link.
+//! Tree: the text files below a directory, in the same order on every host. Never follows a symbolic link below it.
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -17,30 +17,29 @@ use super::error::DataError;
 use super::kind;
 use super::scan::{Encoding, Scan};
 
-/// Which files of a tree are meant.
+/// Which files of a tree are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Files {
-    /// What people write and share: everything but what ignore files name (`.gitignore` and `.ignore`, here and above,
-    /// and the user's own for git) and what lies in a directory that is tagged as a cache.
+    /// Files that people write and share: all but those that ignore files name (`.gitignore` and `.ignore`, here and
+    /// above, and the user's own for git) and those in a directory that is tagged as a cache.
     Shared,
-    /// Everything in a directory that a user names, because git often ignores data.
+    /// All files, for a directory that a user names as data, because git often ignores data.
     All,
 }
 
-/// Directories that tools fill, and not people.
+/// Directories that tools fill, not people.
 const GENERATED: [&str; 2] = ["target", "node_modules"];
 /// The file by which tools mark a directory that they can fill again, as cargo marks its target directory.
 const CACHE_TAG: &str = "CACHEDIR.TAG";
-/// Files that say what is not shared.
+/// Files that name what is not shared.
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 /// Memory for a file beside the bytes of its path: an entry in the list of all files and one in the index of text
 /// files, each in a vector with room for twice as many, and what the allocator adds to a path.
 const ENTRY_BYTES: usize = 192;
 
-/// Calls `visit` with the path of every text file below `root` that is one of `files` and whose path is `wanted`, and
-/// with what a pass over it has found, in the order of paths. Text is UTF-8 without zero bytes, in a file whose name
-/// does not say that it is something else. Hidden entries and generated directories are passed over. Gives what was
-/// taken.
+/// Calls `visit`, in the order of paths, with the path and the scan of each text file below `root` that is one of
+/// `files` and whose path is `wanted`. Text is UTF-8 without zero bytes, in a file whose name does not say that it is
+/// something else. Hidden entries and generated directories are passed over. Returns what was taken.
 ///
 /// # Errors
 /// Z0335 if there are too many files, Z0340 if an entry cannot be read, Z0344 if there was no text, Z0346 if an ignore
@@ -92,8 +91,8 @@ pub(super) fn for_each_file(
     found(root, Files::All, taken)
 }
 
-/// The files below `directory` that hold documents, in the order of their paths: text, as a run takes it, and tables of
-/// Parquet.
+/// The files below `directory` that hold documents, in the order of their paths: text files, as a run takes them, and
+/// Parquet tables.
 ///
 /// # Errors
 /// Z0335 if there are too many files, Z0340 if an entry cannot be read, Z0344 if there was none.
@@ -175,7 +174,7 @@ fn count(skipped: &Mutex<TakenFiles>, reason: &str) {
     skipped.lock().unwrap_or_else(PoisonError::into_inner).skip(reason);
 }
 
-/// Leaves out what git would, even outside of a repository.
+/// Leaves out what git would ignore, even outside of a repository.
 fn ignore_as_git_does(walker: &mut WalkBuilder, root: &Path) -> Result<(), DataError> {
     if let Some(source) = Gitignore::global().1 {
         return Err(DataError::IgnoreFile { source });
@@ -349,7 +348,7 @@ mod tests {
             }
             let mut expected = vec!["b/own", "below the outer", "kept"];
             if above {
-                // A repository ends what ignore files above it say.
+                // Ignore files above a repository do not count in it.
                 expected.remove(1);
             }
             assert_eq!(names_of(&root, Files::Shared).unwrap(), expected, "{repository:?}");

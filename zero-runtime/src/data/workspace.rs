@@ -10,10 +10,10 @@ use super::contents::{Skipped, TakenFiles};
 use super::error::DataError;
 use super::tree::{Files, for_each_text};
 
-/// What people write in a workspace.
+/// Extensions of the files that people write in a workspace.
 const EXTENSIONS: [&str; 5] = ["rs", "md", "ron", "toml", "py"];
 
-/// All bytes: no id is out of range here.
+/// A vocabulary that has all bytes, so that no id is out of range.
 const VOCABULARY: usize = 256;
 
 /// The text of a workspace and the files that it is made of.
@@ -31,10 +31,11 @@ impl WorkspaceText {
     /// All sources and documents (`.rs`, `.md`, `.ron`, `.toml`, `.py`) below `root`, in the order of their relative
     /// paths.
     ///
-    /// Left out is what git would ignore, in a repository or not: what `.gitignore` and `.ignore` name in the workspace
-    /// or above it, and the user's own excludes. So are hidden entries, such as `.env`, directories that tools fill
-    /// (`target`, `node_modules`, those with a `CACHEDIR.TAG`), symbolic links, and what is not UTF-8. A file that git
-    /// does not track but does not ignore either is taken. The same files give the same text, wherever they lie.
+    /// Files that git would ignore are left out, in a repository or not: those that `.gitignore` and `.ignore` name in
+    /// the workspace or above it, and those of the user's own excludes. So are hidden entries, such as `.env`,
+    /// directories that tools fill (`target`, `node_modules`, those with a `CACHEDIR.TAG`), symbolic links, and files
+    /// that are not UTF-8. A file that git does not track but does not ignore either is taken. The same files give the
+    /// same text, wherever they lie.
     ///
     /// # Errors
     /// Z0334 if it is more than is held in memory, Z0335 if there are too many files, Z0340 if something cannot be
@@ -51,7 +52,7 @@ impl WorkspaceText {
             }
             let name = path.strip_prefix(&root).expect("files lie below the root they were found from");
             joined.text.push_str(&format!("==> {} <==\n", name.display()));
-            // Read to where it is needed: the plan has no room for a second copy.
+            // The file is read into the joined text, because the plan has no room for a second copy.
             let read = fs::File::open(&path).and_then(|mut file| file.read_to_string(&mut joined.text));
             let read = read.map_err(DataError::unreadable(&path))?;
             if !joined.text.ends_with('\n') {

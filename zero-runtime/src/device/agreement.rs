@@ -1,4 +1,4 @@
-//! Agreement: from what each rank knows of a step, its loss and its squares, to what the step came to. The order of every
+//! Agreement: combines the losses and the sums of squares of all ranks into the report of a step. The order of every
 //! sum follows the layout, never the stage. Never communicates.
 
 use std::ops::Range;
@@ -33,7 +33,7 @@ fn tree_sum(number: &impl Fn(usize) -> f64, span: Range<usize>) -> f64 {
 }
 
 impl Agreement {
-    /// That of a plan.
+    /// The agreement of a plan.
     pub fn of(plan: &Plan) -> Self {
         let mesh = &plan.config.mesh;
         let mut of_pipeline_stages = vec![Vec::new(); mesh.pipeline];
@@ -85,8 +85,8 @@ impl Agreement {
         self.summed
     }
 
-    /// Sum over all data of the losses that come first among `values` words of each rank in `all`: along the tree over
-    /// replicas of trees over the ranks of each.
+    /// The sum over all data of the losses, which are the first of the `values` words of each rank in `all`. It follows
+    /// the tree over replicas of the trees over the ranks of each.
     pub fn summed_loss(&self, all: &[f64], values: usize) -> f64 {
         let [zero, replicas] = self.mesh;
         let loss = |data: usize| all[self.ranks_by_data[data] * values];
@@ -94,8 +94,8 @@ impl Agreement {
         tree_sum(&of_replica, 0..replicas)
     }
 
-    /// What a step came to, from the words of all ranks, in their order. Squares are summed unit by unit, and within each
-    /// along the tree over its parts, whichever ranks have them: so the norm depends on no layout.
+    /// The report of a step, from the words of all ranks, in their order. Squares are summed unit by unit, and within
+    /// each unit along the tree over its parts, whichever ranks have them, so that the norm depends on no layout.
     pub fn report(&self, all: &[f64], hyper: &HyperBlock) -> ReportBlock {
         let values = self.values();
         let squares_of = |unit: usize| {
@@ -105,7 +105,7 @@ impl Agreement {
         let squares: f64 = (0..self.pipeline_stages.len()).map(squares_of).sum();
         let summed = self.summed as f64;
         let (loss, gradient_norm) = (self.summed_loss(all, values) / summed, squares.sqrt() / summed);
-        // As PyTorch clips.
+        // PyTorch's formula for clipping.
         let clipping = (hyper.clip / (gradient_norm + 1e-6)).min(1.0);
         let is_finite = loss.is_finite() && gradient_norm.is_finite();
         ReportBlock { loss, gradient_norm, grad_scale: clipping / summed, is_finite: f64::from(u8::from(is_finite)) }
@@ -130,7 +130,7 @@ mod tests {
         correction2: 0.875,
     };
 
-    /// On two pipeline stages of two replicas of three ranks, with ranks numbered otherwise than data and parts are.
+    /// Two pipeline stages of two replicas of three ranks, where ranks are not numbered in the order of data or parts.
     fn agreement(micro_batches: usize) -> Agreement {
         let order = [Axis::Pipeline, Axis::Replica, Axis::Zero];
         let mesh = Mesh { nodes: 1, zero: 3, replica: 2, pipeline: 2, order };
@@ -139,7 +139,7 @@ mod tests {
         PlanBuf::new("", config, &[unit(0), unit(1)]).with(Agreement::of)
     }
 
-    /// Words that only an equal order of sums gives equal sums of: those of rank r are w(3 r) and the two after it.
+    /// Words whose sums differ if the order of summation does: those of rank r are w(3 r) and the two after it.
     fn word(i: usize) -> f64 {
         1.0 / (3.0 + i as f64)
     }
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn clipping_shortens_and_never_lengthens() {
-        // 24 gradients in each sum, whose mean has the norm 2.
+        // There are 24 gradients in each sum, and their mean has the norm 2.
         let mut all = vec![0.0; 36];
         all[1] = 48.0 * 48.0;
         let scale = |clip| agreement(4).report(&all, &HyperBlock { clip, ..HYPER }).grad_scale * 24.0;
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn one_word_that_is_not_finite_is_told() {
-        // A loss of the last pipeline stage, and a square of each unit on its own.
+        // A loss of the last pipeline stage, then a square of each unit.
         for (at, of) in [(3, "loss"), (1, "norm"), (5, "norm")] {
             for bad in [f64::NAN, f64::INFINITY] {
                 let mut all = vec![1.0; 36];

@@ -1,5 +1,5 @@
-//! Argument: what ops take beside views: how to write, what follows, which nonlinearity, how a tensor is laid out. Never
-//! computes.
+//! Argument: arguments of ops other than views: how to write, what follows, which nonlinearity, how a tensor is laid
+//! out. Never computes.
 
 use super::{Device, Element};
 use crate::view::{View, ViewMut};
@@ -13,18 +13,18 @@ pub enum Write {
     Add,
 }
 
-/// What is done to a result before it leaves the cache: to the bit what the op of that name does to it afterwards.
+/// An operation on a result before it leaves the cache: to the bit the same as that of the op of that name afterwards.
 pub enum Then<'a, D, E> {
     /// Nothing.
     Nothing,
-    /// The nonlinearity of the result goes to another place; the result stays too, for backward.
+    /// The nonlinearity of the result is written to another place; the result itself stays, for backward.
     Activate(Nonlinearity, ViewMut<'a, D, E>),
-    /// As much is added to the result.
+    /// This is added to the result.
     Add(View<'a, D, E>),
 }
 
 impl<D: Device, E: Element> Then<'_, D, E> {
-    /// Does it to a result that is there already.
+    /// Applies it to a result that is already there.
     pub fn apply(self, device: &D, result: ViewMut<D, E>) {
         match self {
             Then::Nothing => {}
@@ -42,7 +42,7 @@ pub struct Matrix<'a, D, E> {
     pub rows: usize,
     /// Columns as stored.
     pub cols: usize,
-    /// Whether its transpose is meant.
+    /// Whether it stands for its transpose.
     pub transposed: bool,
 }
 
@@ -57,13 +57,13 @@ impl<'a, D, E> Matrix<'a, D, E> {
         Self { transposed: !self.transposed, ..self }
     }
 
-    /// Rows and columns of the matrix that is meant.
+    /// Rows and columns, after the transpose if there is one.
     pub fn size(&self) -> [usize; 2] {
         if self.transposed { [self.cols, self.rows] } else { [self.rows, self.cols] }
     }
 }
 
-/// Which nonlinearity; the formulas are PyTorch's. NaN gives NaN, but for the derivative of [`Nonlinearity::Relu`].
+/// Which nonlinearity; the formulas are PyTorch's. NaN gives NaN, except in the derivative of [`Nonlinearity::Relu`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nonlinearity {
     /// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): `gelu(approximate="tanh")`.
@@ -74,7 +74,7 @@ pub enum Nonlinearity {
     Silu,
 }
 
-/// Rows that lie among others: row i is `view[i * stride ..][.. width]`, where the op says the width. The last row need not
+/// Rows within wider rows: row i is `view[i * stride ..][.. width]`, where the op says the width. The last row need not
 /// be followed by a whole stride.
 pub struct Strided<'a, D, E> {
     /// The elements from those of the first row on.
@@ -103,7 +103,7 @@ impl<'a, D, E> Strided<'a, D, E> {
     }
 }
 
-/// [`Strided`] rows that may be written; what lies between them is left as it is.
+/// [`Strided`] rows that may be written; the elements between them stay as they are.
 pub struct StridedMut<'a, D, E> {
     /// The elements from those of the first row on.
     pub view: ViewMut<'a, D, E>,
@@ -134,32 +134,32 @@ impl<'a, D, E> StridedMut<'a, D, E> {
     }
 }
 
-/// What the tensors of attention measure; tokens = `sequences` x `length`.
+/// The sizes of the tensors of attention; tokens = `sequences` x `length`.
 ///
 /// Queries are (tokens, `heads` x `head_dim`), keys and values (`sequences` x (`before` + `length`), `key_heads` x
-/// `head_dim`): sequence by sequence, in a row one head after another. Equally many consecutive heads share each head of keys
-/// and values: head i takes number i / (`heads` / `key_heads`).
+/// `head_dim`): sequence by sequence, with the heads of a row one after another. Each head of keys and values is shared
+/// by the same number of consecutive heads: head i uses number i / (`heads` / `key_heads`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionShape {
     /// Sequences in the batch; none sees another.
     pub sequences: usize,
-    /// Tokens of each sequence that ask: those that have queries.
+    /// Tokens of each sequence that have queries.
     pub length: usize,
-    /// Tokens of each sequence before those, of which there are keys and values alone. 0 in training.
+    /// Earlier tokens of each sequence, which have only keys and values. 0 in training.
     pub before: usize,
     /// Heads of queries.
     pub heads: usize,
     /// Heads of keys and values: a divisor of `heads`, or `heads` itself.
     pub key_heads: usize,
-    /// Width of one head's queries, keys and values, [`Device::HEAD_DIM_MAX`] at most.
+    /// Width of one head's queries, keys and values, at most [`Device::HEAD_DIM_MAX`].
     pub head_dim: usize,
-    /// How many tokens one sees at most, itself the last of them: token i sees token j where 0 <= i - j < window, which is
-    /// what Hugging Face calls `sliding_window`. At least 1. Without one, a token sees all that are before it.
+    /// How many tokens a token sees at most, itself included: token i sees token j where 0 <= i - j < window, which is
+    /// Hugging Face's `sliding_window`. At least 1. Without a window, a token sees all tokens before it.
     pub window: Option<usize>,
 }
 
 impl AttentionShape {
-    /// Tokens that ask, of all sequences.
+    /// Tokens that have queries, in all sequences.
     pub fn tokens(&self) -> usize {
         self.sequences * self.length
     }
@@ -184,10 +184,10 @@ impl AttentionShape {
         self.out_width() + 2 * self.key_width()
     }
 
-    /// Bytes of the room that fused kernels work in. In f32, for each query of each head: two sums, and what its gradient is
-    /// summed in; where heads share keys, as much for those of keys and values, of each head apart. For each head of a sequence,
-    /// counts by which blocks take turns; and lines at which all these begin. It does not grow with the square of the length.
-    /// Where no number holds it, the largest one.
+    /// Bytes that fused kernels work in. In f32, for each query of each head: two sums, and the sums of its gradient;
+    /// where heads share keys, also as much again for the gradients of keys and values, for each head separately. For
+    /// each head of a sequence, counts by which blocks take turns; and lines at which all these begin. They do not grow
+    /// with the square of the length. Saturates at the largest number.
     pub const fn fused_bytes(&self) -> usize {
         const COUNTS: usize = 16;
         const LINES: usize = 4096;
@@ -207,7 +207,7 @@ impl AttentionShape {
     /// Heads that share a head of keys and values.
     ///
     /// # Panics
-    /// If there are not equally many for each.
+    /// If `key_heads` does not divide `heads`.
     #[track_caller]
     pub fn sharing(&self) -> usize {
         let Self { heads, key_heads, .. } = *self;

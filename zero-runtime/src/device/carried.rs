@@ -1,4 +1,4 @@
-//! Carried: what goes from a device to another, where neither reaches memory of the other.
+//! Carried: bytes that go from one device to another, where neither reaches the other's memory.
 
 use super::Device;
 use crate::view::{View, ViewMut};
@@ -8,48 +8,49 @@ use crate::view::{View, ViewMut};
 pub struct Group {
     /// All of them, in an order that is the same for each.
     pub members: Vec<usize>,
-    /// Which of them this rank is.
+    /// The place of this rank among them.
     pub own: usize,
-    /// Which of the names this group has.
+    /// The number of this group's name.
     pub name: usize,
-    /// All that this rank does in it.
+    /// The roles that this rank has in it.
     pub parts: Vec<GroupPart>,
 }
 
-/// What a member of a group does there.
+/// A role of a member of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupPart {
-    /// It gives all others something, and takes something of each.
+    /// It sends to all others, and receives from each.
     Exchanges,
-    /// It gives the other one something.
+    /// It sends to the other member.
     Sends,
-    /// It takes something of the other one.
+    /// It receives from the other member.
     Receives,
-    /// It gathers what all have, as they do.
+    /// It gathers what all members have, as they do.
     Gathers,
 }
 
-/// Bytes to another member of a group, or from others.
+/// Bytes that go to another member of a group, or come from others.
 pub enum Carried<'a, D: Device> {
     /// These leave.
     Send {
-        /// Which member gets them.
+        /// The member that gets them.
         to: usize,
-        /// What it gets.
+        /// The bytes.
         bytes: View<'a, D, u8>,
     },
     /// These come.
     Receive {
-        /// Which member they come from.
+        /// The member that they come from.
         from: usize,
         /// Where they go.
         bytes: ViewMut<'a, D, u8>,
     },
     /// All members gather what each has.
     Gather {
-        /// What this rank has.
+        /// The bytes of this rank.
         own: View<'a, D, u8>,
-        /// Where as much of each member goes, in their order. What this rank has may lie at its place there.
+        /// Where the bytes of all members go, equally many of each, in the order of members. `own` may lie at its place
+        /// there.
         all: ViewMut<'a, D, u8>,
     },
 }

@@ -7,11 +7,11 @@ use zero_plan::Width;
 
 /// A type as which a number is stored.
 pub trait Element: Pod + Send + Sync {
-    /// What a plan calls it.
+    /// Its name in a plan.
     const WIDTH: Width;
     /// The number, exactly.
     fn widen(self) -> f32;
-    /// The nearest that can be stored, of two as near the one whose last bit is 0. NaN stays NaN.
+    /// The nearest number that can be stored; a tie goes to the one whose last bit is 0. NaN stays NaN.
     fn narrow(number: f32) -> Self;
 }
 
@@ -29,8 +29,8 @@ impl Element for f32 {
     }
 }
 
-/// A bf16 is the upper half of an f32. Not `half`'s own conversions: they are not always inlined, and a vectorised loop
-/// needs that.
+/// A bf16 is the upper half of an f32. The conversions of `half` are not used because they are not always inlined,
+/// which a vectorised loop needs.
 impl Element for bf16 {
     const WIDTH: Width = Width::BF16;
 
@@ -45,14 +45,14 @@ impl Element for bf16 {
     }
 }
 
-/// Bits of which the upper half is the nearest bf16.
+/// Bits whose upper half is the nearest bf16.
 #[inline(always)]
 fn rounded(number: f32) -> u32 {
     let bits = number.to_bits();
     let last_kept = (bits >> 16) & 1;
-    // Carries into the upper half from just above a tie on, and at a tie where the last bit kept is 1.
+    // Carries into the upper half just above a tie and beyond, and at a tie if the last bit kept is 1.
     let rounded = bits.wrapping_add(0x7fff + last_kept);
-    // A NaN whose upper half has an empty fraction would become an infinity: its quiet bit is set.
+    // A NaN whose fraction bits all lie in the lower half would become an infinity, so the quiet bit is set.
     let quiet = bits | 0x40_0000;
     if number.is_nan() { quiet } else { rounded }
 }
@@ -72,7 +72,7 @@ pub fn narrow_pair(numbers: [f32; 2]) -> [bf16; 2] {
     bytemuck::cast((rounded(low) >> 16) | (rounded(high) & 0xffff_0000))
 }
 
-/// The same elements by the name of their type, where code that holds for every width has a better way for one of them.
+/// The same elements as a known type, if it is theirs: for generic code that has a faster way for one width.
 #[inline(always)]
 pub fn known<From: Element, To: Element>(elements: &[From]) -> Option<&[To]> {
     (From::WIDTH == To::WIDTH).then(|| bytemuck::cast_slice(elements))

@@ -1,4 +1,4 @@
-//! Failure: why a device does nothing any more, in words. Never says which op of a step it was: the engine knows that.
+//! Failure: why a device no longer runs ops, in words. Never says which op of a step failed: the engine knows that.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Failure {
     /// The stable code.
     pub code: &'static str,
-    /// What was to be done, and what came of it.
+    /// What was attempted, and how it failed.
     pub what: String,
     /// The way out.
     pub help: String,

@@ -1,9 +1,9 @@
-//! Mark: what tells apart devices that give other bits. Never says which of them is right.
+//! Mark: a property by which devices that give different bits are told apart. Never says which of them is right.
 
-/// A number of a device, of its libraries, or of what they have chosen: where ranks differ in it, so may their results.
+/// A number of a device, of its libraries, or of their choices: if ranks differ in it, their results may differ too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Of what.
+    /// Its subject.
     pub what: &'static str,
     /// The number.
     pub value: u64,
@@ -15,7 +15,7 @@ impl Mark {
     /// Values are smaller than this, so that ranks can exchange them as floating-point numbers.
     const END: u64 = 1 << 52;
 
-    /// A number that is the same on all ranks, but for its highest bits.
+    /// A number that is the same on all ranks. Its highest bits are dropped.
     pub fn new(what: &'static str, value: u64) -> Self {
         Self { what, value: value % Self::END, is_of_shapes: false }
     }

@@ -1,4 +1,4 @@
-//! Memory: what a device gives out for an arena to lie in. Never looks at what is there.
+//! Memory: device memory that an arena lies in. Never looks at its content.
 #![allow(unsafe_code)]
 
 use core::marker::PhantomData;
@@ -18,7 +18,7 @@ use crate::view::{View, ViewMut};
 /// begin at a multiple of 4096.
 #[expect(clippy::len_without_is_empty, reason = "no arena is empty")]
 pub unsafe trait DeviceMemory: Send + Sync + 'static {
-    /// The first byte, as the device counts: only the device can look there.
+    /// The first byte, as an address of the device: only the device can read it.
     fn start(&self) -> *mut u8;
 
     /// Length in bytes.
@@ -36,20 +36,20 @@ unsafe impl DeviceMemory for Arc<Segment> {
     }
 }
 
-/// Gives a descriptor to all ranks, and gets that of each, in the order of ranks.
+/// Gives a descriptor to all ranks, and returns those of all ranks, in the order of ranks.
 pub type Exchange<'a> = dyn FnMut(OwnedFd) -> Result<Vec<OwnedFd>, LaunchError> + 'a;
 
-/// What ranks share where their devices have memory of their own: a part of each, one behind another.
+/// Memory that ranks share where their devices have memory of their own: a part of each, one after another.
 pub struct SharedParts<'a, 'e> {
     /// Bytes of each rank's part.
     pub bytes: Vec<usize>,
     /// The rank that asks.
     pub own: usize,
-    /// How ranks in processes of their own hand over what stands for their memory; none where all are threads of this one.
+    /// How ranks in separate processes exchange handles of their memory; none if all ranks are threads of this process.
     pub exchange: Option<&'a mut Exchange<'e>>,
 }
 
-/// Elements in memory of a device that belong to nobody else: beside an arena, for what is measured or tried out.
+/// Elements in device memory outside an arena, for measurements and tests. Nothing else uses them.
 pub struct Buffer<D: Device, T> {
     memory: D::Memory,
     len: usize,
@@ -60,7 +60,7 @@ impl<D: Device, T: Pod> Buffer<D, T> {
     /// `len` elements of `value`.
     ///
     /// # Errors
-    /// If the device has not that much memory to give.
+    /// If the device does not have that much memory.
     pub fn filled(device: &D, len: usize, value: T) -> Result<Self, LaunchError> {
         let memory = device.allocate((len * size_of::<T>()).max(1))?;
         let mut buffer = Self { memory, len, elements: PhantomData };
@@ -70,8 +70,8 @@ impl<D: Device, T: Pod> Buffer<D, T> {
 
     /// The elements, to read.
     pub fn view(&self) -> View<'_, D, T> {
-        // SAFETY: so many elements of memory that is this value's, aligned as it starts on a page, and plain data; the caller that
-        // could write them would need it mutably.
+        // SAFETY: `len` elements of memory that this value owns, aligned because it starts on a page, and plain data; a
+        // caller that could write them would need this value mutably.
         unsafe { View::from_raw(self.memory.start().cast(), self.len) }
     }
 

@@ -39,32 +39,32 @@ use bytemuck::Pod;
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
 
-/// Room for a thread's own calls and for the scratch of its kernels: as much as a main thread usually has, so that what runs
-/// there runs on every thread.
+/// Stack of each thread of a rank, for its calls and for the scratch of its kernels: as large as a main thread's
+/// usually is, so that work that fits a main thread fits any thread.
 pub(crate) const STACK_BYTES: usize = 8 << 20;
 
-/// Whether a device is to go on with a wait in which it has slept for so long since it asked last.
+/// Asks whether a device should keep waiting, and passes how long it has slept since the last call.
 pub type GoesOn<'a> = dyn Fn(Duration) -> bool + 'a;
 
-/// What a device says that no plan asks to carry bytes.
+/// The message of a device that no plan asks to carry bytes.
 const NO_CARRIER: &str = "devices that reach memory of others carry nothing";
 
-/// Operations on views of one device's memory. What applies to all of them:
+/// Operations on views of one device's memory. These rules apply to all of them:
 ///
-/// - **Shapes.** Matrices are row-major; `(rows, width)` is a shape. Sizes that an op is not told follow from the lengths of
-///   its views. Lengths that do not fit are a panic. What an op makes of an id beyond its table is open, but it touches no
-///   other memory.
-/// - **Order.** Ops take effect in the order of the calls. An op may be done later than its call returns; only
+/// - **Shapes.** Matrices are row-major; `(rows, width)` is a shape. Sizes that an op is not told follow from the
+///   lengths of its views. An op panics if lengths do not fit. The result for an id beyond its table is unspecified,
+///   but the op touches no other memory.
+/// - **Order.** Ops take effect in the order of the calls. An op may run after its call has returned; only
 ///   [`Device::read`] waits for it.
-/// - **Aliasing.** What an op writes overlaps nothing else that it is given, unless it says so.
-/// - **Writing.** `:=` overwrites all of a destination, whatever it held, NaN included; `+=` adds to all of it.
-/// - **Rounding.** Whatever it is stored as, a result is computed in f32 or wider, and rounded once, when it is stored: to
-///   nearest, ties to even. Whether a product and a sum are rounded together is the implementation's choice, and so is how
-///   exponentials and roots are approximated: to a few units in the last place of an f32. Infinities and NaN show in the
-///   result. Of products of bf16, subnormal factors and sums may count as zeros.
-/// - **Sums.** Their order depends on shapes alone, neither on timing nor on threads: an op repeated gives the same bits.
-/// - **Queues.** On a device that works behind the host's back, an op goes to the queue that [`Device::enter`] has chosen, and
-///   what it reads from other queues must have been waited for there. "All ops so far" are those of all queues.
+/// - **Aliasing.** The destination of an op overlaps none of its other arguments, unless the op says so.
+/// - **Writing.** `:=` overwrites all of a destination, even if it held NaN; `+=` adds to all of it.
+/// - **Rounding.** A result is computed in f32 or wider, whatever its width in memory, and is rounded once, when it is
+///   stored: to nearest, ties to even. An implementation may round a product and a sum together, and may approximate
+///   exponentials and roots to a few units in the last place of an f32. Infinities and NaN show in the result. In
+///   products of bf16, subnormal factors and sums may count as zeros.
+/// - **Sums.** Their order depends on shapes alone, not on timing or threads, so a repeated op gives the same bits.
+/// - **Queues.** On a device that works asynchronously, an op goes to the queue that [`Device::enter`] chose, and that
+///   queue must have waited for whatever the op reads from other queues. "All ops so far" are those of all queues.
 pub trait Device: Sized + Send + 'static {
     /// The most features of a head in [`Device::attention`].
     const HEAD_DIM_MAX: usize;
@@ -72,31 +72,31 @@ pub trait Device: Sized + Send + 'static {
     /// The same in [`Device::fused_attention`], whose heads have a multiple of 8 features; 0 where the device has none.
     const FUSED_HEAD_DIM_MAX: usize = 0;
 
-    /// Logits that a model's head has at one time: as many as stay in a processor's cache, unless a device says otherwise.
+    /// How many logits a model's head computes at a time: by default as many as stay in a processor's cache.
     const LOGITS: usize = 1 << 18;
 
-    /// Tokens of which it has them at one time, at least: enough rows for a matrix product.
+    /// The least number of tokens that it computes logits of at a time: enough rows for a matrix product.
     const LOGITS_ROWS_MIN: usize = 64;
 
     /// Memory of this device.
     type Memory: DeviceMemory;
 
-    /// The device for the rank with this number among those of its host: the one of that number, unless the user of the
+    /// The device for the rank with this number on its host: the device of the same number, unless the user of the
     /// program has chosen another.
     ///
     /// # Errors
     /// If there is no such device, or it cannot be used.
     fn open(local_rank: usize) -> Result<Self, LaunchError>;
 
-    /// The same device for another thread, which asks it to [`Device::read`] and nothing else: what it reads is what all ops so
-    /// far have left there.
+    /// The same device for another thread, which only calls [`Device::read`] on it and sees the results of all ops so
+    /// far.
     fn beside(&self) -> Self;
 
-    /// Does `work` on this device, which may use so many threads of the host for as long: they are called `name` and a number.
-    /// One thread is the calling one.
+    /// Runs `work` on this device, which may use this many threads of the host meanwhile, the calling thread included.
+    /// Threads are called `name` and a number.
     ///
     /// # Errors
-    /// If the system has no threads to give.
+    /// If the system cannot start the threads.
     fn on_threads<R: Send>(
         self,
         threads: NonZeroUsize,
@@ -107,61 +107,65 @@ pub trait Device: Sized + Send + 'static {
         Ok(work(self))
     }
 
-    /// The first thing that has gone wrong on this device, if anything has: from then on ops do nothing. What a device finds
-    /// out late, a read knows at the latest.
+    /// The first error on this device, if there was one: ops do nothing after it. An error that the device notices late
+    /// is known after the next read.
     fn failure(&self) -> Option<Failure> {
         None
     }
 
-    /// Makes what [`Device::record`] and [`Device::wait`] count, before the first step. More than there are already.
+    /// Makes the events of [`Device::record`] and [`Device::wait`], before the first step, and keeps those that exist
+    /// already.
     ///
     /// # Errors
-    /// If the device has not as many.
+    /// If the device does not have that many.
     fn prepare(&self, events: usize) -> Result<(), LaunchError> {
         let _ = events;
         Ok(())
     }
-    /// From here on, ops go to this queue of the device, of which number 0 is the first. A device that does what it is told at
-    /// once has one queue.
+    /// From here on, ops go to this queue of the device; the first has number 0. A device that runs each op at once has
+    /// one queue.
     fn enter(&self, queue: usize) {
         let _ = queue;
     }
-    /// Marks with an event what the queue that was entered has been asked for so far.
+    /// Records an event after everything that the entered queue has been asked for so far.
     fn record(&self, event: usize) {
         let _ = event;
     }
-    /// What the queue that was entered is asked for from here on begins after what the event marked last.
+    /// Makes everything that the entered queue is asked for from here on wait for the last record of the event.
     fn wait(&self, event: usize) {
         let _ = event;
     }
 
-    /// A pass begins that is asked for again and again: with this key, the same ops each time, on the same places and in the same
-    /// queues, but for what is staged, counts, and the words that tell them. A device with queues may keep it and do it as one.
-    /// Ops go to the first queue until another is entered, and all queues that are entered wait for that one first.
+    /// Begins a pass that is repeated: with the same key, it has the same ops each time, on the same places and in the
+    /// same queues; only staged data, counts, and the words that tell them differ. A device with queues may keep the
+    /// pass and run it as one. Ops go to the first queue until another is entered, and all queues that are entered wait
+    /// for the first queue beforehand.
     fn begin_repeated(&self, key: u64) {
         let _ = key;
     }
-    /// Ends the pass that [`Device::begin_repeated`] has begun, if one has. The first queue then comes after all of it, and has
-    /// waited for the others: before that, nothing of it need be done.
+    /// Ends the pass that [`Device::begin_repeated`] began, if there is one. The first queue then continues after all
+    /// of the pass, and has waited for the others. The device may leave all of the pass undone until then.
     fn end_repeated(&self) {}
 
-    /// From here on until [`Device::ready`], ops are asked for to no effect but that the device learns what they take. A device
-    /// that needs nothing but its program is not asked.
+    /// From here on until [`Device::ready`], ops have no effect; the device only learns what they need. A device that
+    /// needs only its program is not asked.
     fn rehearse(&self) {}
-    /// Gets ready what the ops of the rehearsal take, so that they need not wait for it later; ends the rehearsal.
+    /// Prepares what the ops of the rehearsal need, so that they need not wait for it later; ends the rehearsal.
     fn ready(&self) {}
-    /// What of this device and of what it has got ready decides bits: ranks that differ here would give other results.
+    /// The properties of this device, and of what it has prepared, that decide bits: ranks that differ in them would
+    /// get different results.
     fn marks(&self) -> Vec<Mark> {
         Vec::new()
     }
 
-    /// What this rank takes of the device, and of the host for it, that is in no arena: of what, and how many bytes, as measured.
+    /// The memory that this rank takes on the device, and for it on the host, outside all arenas: the purpose and the
+    /// measured bytes of each part.
     fn outside(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
     }
 
-    /// Lends memory that ops may use for themselves, each for as long as it runs: as long as the plan says, and of any content.
-    /// A device that needs none leaves it alone.
+    /// Lends scratch memory to ops, each of which may use it while it runs. Its length is the plan's, and its content
+    /// is arbitrary. A device that needs none ignores it.
     ///
     /// # Safety
     /// Until this device is dropped, or is lent other memory, nobody else reads or writes it.
@@ -173,38 +177,40 @@ pub trait Device: Sized + Send + 'static {
     /// `bytes` bytes of zeros, for this rank alone.
     ///
     /// # Errors
-    /// If the device has not that much to give.
+    /// If the device does not have that much.
     fn allocate(&self, bytes: usize) -> Result<Self::Memory, LaunchError>;
-    /// The memory that ranks share, as this device reaches it: the segment itself on a device that has the host's, and
-    /// otherwise the parts that each rank's device has of it. What lies in the segment is reached by [`Device::reach`].
+    /// The memory that ranks share, as this device reaches it: on a device that works in the host's memory, the segment
+    /// itself; otherwise the part on each rank's device. [`Device::reach`] gives addresses within the segment.
     ///
     /// # Errors
-    /// If the device cannot reach it; on another rank, if that one cannot.
+    /// If the device, or the device of another rank, cannot reach it.
     fn share(&self, segment: Arc<Segment>, parts: SharedParts) -> Result<Self::Memory, LaunchError>;
-    /// Lets the host `fill` a staging place, of any content and as long as `to`. What it leaves there is in `to` for the
-    /// ops that follow.
+    /// Lets the host `fill` a staging buffer of any content, as long as `to`. The ops that follow find in `to` what it
+    /// wrote.
     fn stage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T]));
-    /// [`Device::stage`] again, in the same pass, of numbers that have only been added to since, with numbers that sums do not
-    /// change, such as NaN. No op more where a pass repeats.
+    /// Repeats a [`Device::stage`] of the same pass, after which numbers were only added to `to`. The new numbers must
+    /// be such that sums do not change them, such as NaN. Restaging adds no op to a pass that repeats.
     fn restage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T])) {
         self.stage(to, fill);
     }
     /// `to` := `from`, on the host: waits until all ops so far are done.
     fn read<T: Pod>(&self, from: View<Self, T>, to: &mut [T]);
 
-    /// Whether ops are done later than their calls return, in queues of the device, which then waits and tells for its rank.
+    /// Whether ops run after their calls have returned, in queues of the device. The device then waits and tells for
+    /// its rank.
     const QUEUES: bool = false;
-    /// Sets a count that this rank alone tells, and that others wait for, once all ops so far of the queue are done.
+    /// Sets a count, which only this rank sets and others wait for, once all ops so far of the queue are done.
     fn tell(&self, word: &AtomicU32, count: u32) {
         let _ = (word, count);
         unreachable!("the host tells for a device without queues");
     }
-    /// Does no later op of the queue before a count, which wraps around, has reached `target`.
+    /// Delays all later ops of the queue until a count, which wraps around, has reached `target`.
     fn await_count(&self, word: &AtomicU32, target: u32) {
         let _ = (word, target);
         unreachable!("the host waits for a device without queues");
     }
-    /// Names for so many groups of ranks: one rank makes them, all hear them, and [`Device::connect`] joins by them.
+    /// Names for this many groups of ranks. One rank makes them, all ranks receive them, and [`Device::connect`] joins
+    /// groups by them.
     ///
     /// # Errors
     /// If the device cannot reach others so.
@@ -212,33 +218,35 @@ pub trait Device: Sized + Send + 'static {
         let _ = count;
         unreachable!("{NO_CARRIER}")
     }
-    /// Joins groups of ranks, in the order in which their other members do, to [`Device::carry`] bytes from then on. It waits
-    /// for those members as long as `goes_on` says, which it tells how long it has slept since it asked that last.
+    /// Joins groups of ranks, in the same order as their other members, so that [`Device::carry`] can carry bytes. It
+    /// waits for those members as long as `goes_on` agrees, and passes it how long it has slept since it last asked.
     ///
     /// # Errors
-    /// If the device cannot reach others so, or they do not come.
+    /// If the device cannot reach others this way, or they do not come.
     fn connect(&self, groups: &[Group], names: &[u8], goes_on: &GoesOn) -> Result<(), LaunchError> {
         let _ = (groups, names, goes_on);
         unreachable!("{NO_CARRIER}")
     }
-    /// Has the queue send, receive and gather all these at once, as an op, within the group that was joined with this number.
+    /// Makes the queue send, receive and gather all these at once, as one op, within the group that was joined with
+    /// this number.
     ///
     /// # Safety
-    /// Nobody writes what is sent or touches what is received before the queue has done it, and the members of the group ask
-    /// for the counterparts, in the same order between any two of them.
+    /// Until the queue has done it, nobody writes the bytes that are sent or touches the places that receive. The
+    /// members of the group ask for the counterparts, in the same order between any two of them.
     #[allow(unsafe_code)]
     unsafe fn carry(&self, group: usize, parcels: &mut dyn Iterator<Item = Carried<Self>>, goes_on: &GoesOn) {
         let _ = (group, parcels, goes_on);
         unreachable!("{NO_CARRIER}")
     }
-    /// Leaves all groups. What was asked for and waits for others ends, whatever comes of it.
+    /// Leaves all groups. Exchanges that still wait for others end, successful or not.
     fn disconnect(&self) {}
 
-    /// Whether all ops so far are done, whatever came of them: but for what leaves from queues that no stream of a plan has.
+    /// Whether all ops so far have ended, successful or not; sends from queues that no stream of a plan has do not
+    /// count.
     fn is_idle(&self) -> bool {
         true
     }
-    /// Where the device finds what lies in memory that ranks share with its host: see [`Device::share`].
+    /// The device's address of an address in the memory that ranks share on the host: see [`Device::share`].
     fn reach<T>(&self, host: *mut T) -> *mut T {
         host
     }
@@ -247,7 +255,7 @@ pub trait Device: Sized + Send + 'static {
     fn copy<T: Pod>(&self, to: ViewMut<Self, T>, from: View<Self, T>);
     /// `to` := `value` everywhere.
     fn fill<T: Pod + Send + Sync>(&self, to: ViewMut<Self, T>, value: T);
-    /// `to` := `from`, rounded to the nearest that `to` can store, ties to even; NaN stays NaN.
+    /// `to` := `from`, rounded to the nearest number that `to` can store, ties to even; NaN stays NaN.
     fn convert(&self, to: StoredMut<Self>, from: Stored<Self>);
     /// `y` += `x`.
     fn add<E: Element>(&self, y: ViewMut<Self, E>, x: View<Self, E>);
@@ -258,10 +266,10 @@ pub trait Device: Sized + Send + 'static {
     /// `y` := `alpha` `x` + `beta` `y`, elementwise.
     fn axpby<E: Element>(&self, alpha: f32, x: View<Self, E>, beta: f32, y: ViewMut<Self, E>);
 
-    /// `c` (m, n) := or += `a` (m, k) `b` (k, n). A sum over k may begin with what `c` held or end with it.
+    /// `c` (m, n) := or += `a` (m, k) `b` (k, n). A sum over k may begin or end with the old value of `c`.
     fn matmul<O: Element, E: Element>(&self, c: ViewMut<Self, O>, a: Matrix<Self, E>, b: Matrix<Self, E>, write: Write);
     /// `y` (rows, output) := `x` (rows, input) times the transpose of `weight` (output, input), plus `bias` (output) in
-    /// every row; then what `then` says.
+    /// every row; then applies `then`.
     fn linear<E: Element>(
         &self,
         y: ViewMut<Self, E>,
@@ -294,8 +302,8 @@ pub trait Device: Sized + Send + 'static {
         stats: ViewMut<Self, f32>,
         epsilon: f32,
     );
-    /// Its vector-Jacobian product: `dx`, if wanted, := it, and `plus` added as [`Device::add`] does; `dgain` and `dbias`
-    /// (width) := or += theirs.
+    /// Its vector-Jacobian product: `dx`, if wanted, := the gradient of `x`, and `plus` is added as by [`Device::add`];
+    /// `dgain` and `dbias` (width) := or += their gradients.
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
     fn layer_norm_backward<E: Element>(
         &self,
@@ -319,7 +327,7 @@ pub trait Device: Sized + Send + 'static {
         inverse: ViewMut<Self, f32>,
         epsilon: f32,
     );
-    /// Its vector-Jacobian product: as of [`Device::layer_norm`].
+    /// Its vector-Jacobian product, as in [`Device::layer_norm_backward`].
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
     fn rms_norm_backward<E: Element>(
         &self,
@@ -332,8 +340,8 @@ pub trait Device: Sized + Send + 'static {
         dgain: ViewMut<Self, f32>,
         write: Write,
     );
-    /// RMS norm of each of `heads` equal parts of each row: those of the first `heads` x width features, where the width is that
-    /// of `gain`. As [`Device::rms_norm`]; `inverse` is (rows, heads).
+    /// RMS norm, as [`Device::rms_norm`], of each of `heads` parts of each row. They are the first `heads` x width
+    /// features, where the width is that of `gain`; `inverse` is (rows, heads).
     fn rms_norm_heads<E: Element>(
         &self,
         x: Strided<Self, E>,
@@ -343,8 +351,8 @@ pub trait Device: Sized + Send + 'static {
         inverse: ViewMut<Self, f32>,
         epsilon: f32,
     );
-    /// Its vector-Jacobian product, in place: turns `dy` into the gradient of `x`. `dgain` (width) := or += its own, the sum
-    /// over rows and heads.
+    /// Its vector-Jacobian product, in place: turns `dy` into the gradient of `x`. `dgain` (width) := or += its
+    /// gradient, summed over rows and heads.
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
     fn rms_norm_heads_backward<E: Element>(
         &self,
@@ -356,13 +364,14 @@ pub trait Device: Sized + Send + 'static {
         dgain: ViewMut<Self, f32>,
         write: Write,
     );
-    /// `table` (positions, head_dim) := of each position from `first` on, head_dim / 2 cosines, then as many sines, of the
-    /// position, in f32, times each frequency of `rotary`; all times the factor that it has for them. Heads are of an even
-    /// width, [`Device::HEAD_DIM_MAX`] at most.
+    /// `table` (positions, head_dim) := for each position from `first` on, head_dim / 2 cosines, then as many sines.
+    /// The angles are the position, in f32, times each frequency of `rotary`, and all entries are multiplied by the
+    /// factor that it has for them. Heads have an even width, at most [`Device::HEAD_DIM_MAX`].
     fn rotary_table(&self, rotary: &Rotary, first: usize, head_dim: usize, table: ViewMut<Self, f32>);
-    /// Turns the first `heads` heads of each row of `x` in place: of each head, features i and i + head_dim / 2, x and y, become
-    /// x cos - y sin and y cos + x sin, by cosine and sine i of row t % `length` of `table` (length, head_dim), where t is the
-    /// number of the row of `x`. With `back`, by the negative angles: the vector-Jacobian product.
+    /// Rotates the first `heads` heads of each row of `x` in place. In each head, features i and i + head_dim / 2, x
+    /// and y, become x cos - y sin and y cos + x sin, with cosine and sine i of row t % `length` of `table` (length,
+    /// head_dim), where t is the number of the row of `x`. With `back`, the angles are negative: the vector-Jacobian
+    /// product.
     fn rotate<E: Element>(
         &self,
         x: StridedMut<Self, E>,
@@ -373,7 +382,7 @@ pub trait Device: Sized + Send + 'static {
     );
     /// `y` (rows, width) := f(the first half of each row of `x`) times the second half, with `x` (rows, 2 width).
     fn gate<E: Element>(&self, kind: Nonlinearity, x: View<Self, E>, y: ViewMut<Self, E>, width: usize);
-    /// Its vector-Jacobian product: `dx` (rows, 2 width) := it, given `dy` (rows, width).
+    /// Its vector-Jacobian product: `dx` (rows, 2 width) := the gradient of `x`, given `dy` (rows, width).
     fn gate_backward<E: Element>(
         &self,
         kind: Nonlinearity,
@@ -382,10 +391,11 @@ pub trait Device: Sized + Send + 'static {
         dx: ViewMut<Self, E>,
         width: usize,
     );
-    /// Causal attention of each token to itself and those before it in its sequence, or to as many as a window lets it see.
-    /// For each head, `out` (tokens, heads head_dim) := softmax(q k^T / sqrt(head_dim)) v, where [`AttentionShape`] says which
-    /// rows `q`, `k` and `v` have. `lse` (tokens, heads) takes the log-sum-exp of what the softmax is of. Scores may be of any
-    /// finite size. What is not finite in a key or a value shows in all that see it, and may show in others of its sequence.
+    /// Causal attention of each token to itself and those before it in its sequence, or to as many as a window allows.
+    /// For each head, `out` (tokens, heads head_dim) := softmax(q k^T / sqrt(head_dim)) v, where [`AttentionShape`]
+    /// gives the rows of `q`, `k` and `v`. `lse` (tokens, heads) takes the log-sum-exp of each row of the softmax.
+    /// Scores may be of any finite size. A key or value that is not finite shows in all tokens that see it, and may
+    /// show in others of its sequence.
     fn attention<E: Element>(
         &self,
         shape: AttentionShape,
@@ -395,8 +405,8 @@ pub trait Device: Sized + Send + 'static {
         out: ViewMut<Self, E>,
         lse: ViewMut<Self, f32>,
     );
-    /// Its vector-Jacobian product where all tokens ask (`before` is 0): `dqkv` := it, each row the gradients of a token's
-    /// queries, then of its keys, then of its values.
+    /// Its vector-Jacobian product where all tokens have queries (`before` is 0): each row of `dqkv` := the gradients
+    /// of a token's queries, then keys, then values.
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
     fn attention_backward<E: Element>(
         &self,
@@ -409,9 +419,9 @@ pub trait Device: Sized + Send + 'static {
         dout: View<Self, E>,
         dqkv: ViewMut<Self, E>,
     );
-    /// [`Device::attention`] by the fused kernels of a library, where a spec says `attention: Cudnn`: all tokens ask (`before` is
-    /// 0), and features are bf16. `lse` is kept in an order of the library's own, for [`Device::fused_attention_backward`]
-    /// alone. `room` has [`AttentionShape::fused_bytes`], of any content.
+    /// [`Device::attention`] by the fused kernels of a library, where a spec says `attention: Cudnn`: all tokens have
+    /// queries (`before` is 0), and features are bf16. `lse` is kept in the library's own order, only for
+    /// [`Device::fused_attention_backward`]. `room` has [`AttentionShape::fused_bytes`], of any content.
     ///
     /// # Panics
     /// Where the device has none.
@@ -447,8 +457,9 @@ pub trait Device: Sized + Send + 'static {
     ) {
         panic!("this device has no fused attention");
     }
-    /// `out` (tokens, width) := rows of `table` (vocabulary, width) by id; plus, if there are `positions` (context, width),
-    /// their rows by place in the sequence, of which there are whole ones of `length` tokens, at most the context.
+    /// `out` (tokens, width) := rows of `table` (vocabulary, width) by id; plus, if there are `positions` (context,
+    /// width), their rows by place in the sequence. There are whole sequences of `length` tokens, which is at most the
+    /// context.
     fn embed<E: Element>(
         &self,
         ids: View<Self, u32>,
@@ -467,8 +478,8 @@ pub trait Device: Sized + Send + 'static {
         length: usize,
         write: Write,
     );
-    /// `loss` (rows) := log-sum-exp of each row of `logits` (rows, classes), kept in `lse` (rows), less the target's logit.
-    /// Logits may be of any finite size.
+    /// `loss` (rows) := the log-sum-exp of each row of `logits` (rows, classes) minus the target's logit. `lse` (rows)
+    /// keeps the log-sum-exp. Logits may be of any finite size.
     fn cross_entropy<E: Element>(
         &self,
         logits: View<Self, E>,
@@ -496,12 +507,13 @@ pub trait Device: Sized + Send + 'static {
     );
 
     /// `to` := or += the sum of `count` stretches along the tree that halves them at powers of two: of n, the first
-    /// `n.next_power_of_two() / 2` are summed before the others are added. Summand number `own` is what `to` holds, if one
-    /// is; `source` is not asked for that, and gives each of the others any number of times. All are as long as `to`. They are
-    /// stored as it is; a device whose ranks may be on several hosts takes them in another width as well, unless `to` is one
-    /// of them.
+    /// `n.next_power_of_two() / 2` are summed before the others are added. Summand number `own`, if there is one, is
+    /// the content of `to`; `source` is not called for it, and may be called any number of times for each of the
+    /// others. All are as long as `to` and stored in its width. A device whose ranks may be on several hosts also
+    /// accepts another width, unless `to` is a summand.
     ///
-    /// Sums are f32, each rounded once, and the last once more to what `to` stores: bits are those of this definition.
+    /// Sums are f32, each rounded once, and the last is rounded once more to the width of `to`: the bits are those of
+    /// this definition.
     fn reduce<'a>(
         &self,
         to: StoredMut<Self>,
@@ -514,7 +526,8 @@ pub trait Device: Sized + Send + 'static {
     fn add_mean(&self, x: View<Self, f32>, to: ViewMut<Self, f64>);
     /// `to` (1) := the sum of squares, in f64.
     fn squares(&self, x: Stored<Self>, to: ViewMut<Self, f64>);
-    /// `report` (1) := what `agreement` makes of the words of all ranks, (ranks, [`Agreement::values`]), and of `hyper` (1).
+    /// `report` (1) := the result of `agreement` from the words of all ranks, (ranks, [`Agreement::values`]), and from
+    /// `hyper` (1).
     fn agree(
         &self,
         agreement: &Agreement,
@@ -522,8 +535,8 @@ pub trait Device: Sized + Send + 'static {
         hyper: View<Self, HyperBlock>,
         report: ViewMut<Self, ReportBlock>,
     );
-    /// [`Device::adamw`] by what the blocks say, with weight decay or without. Nothing at all where the report is not
-    /// finite.
+    /// [`Device::adamw`] with the numbers of the blocks, with or without weight decay. Does nothing if the report is
+    /// not finite.
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
     fn update(
         &self,
@@ -535,8 +548,8 @@ pub trait Device: Sized + Send + 'static {
         m: StoredMut<Self>,
         v: StoredMut<Self>,
     );
-    /// One AdamW step in f32, elementwise: its result does not depend on how a flat buffer is cut. What is stored as bf16
-    /// is rounded once, after the step.
+    /// One AdamW step in f32, elementwise: its result does not depend on how a flat buffer is cut. Numbers that are
+    /// stored as bf16 are rounded once, after the step.
     fn adamw<'a>(
         &self,
         step: &AdamW,
@@ -545,10 +558,10 @@ pub trait Device: Sized + Send + 'static {
         m: impl Into<StoredMut<'a, Self>>,
         v: impl Into<StoredMut<'a, Self>>,
     );
-    /// The momentum of Muon (Jordan et al., 2024), elementwise and in f32, so that its result does not depend on how a flat
-    /// buffer is cut. With g, the sums in `gradients` times the report's `grad_scale`: `m` := m + (1 - momentum) (g - m), and
-    /// then `gradients` := g + momentum (m - g), Nesterov's direction, by `m` before it is rounded. Nothing at all where the
-    /// report is not finite.
+    /// The momentum of Muon (Jordan et al., 2024), elementwise and in f32, so that its result does not depend on how a
+    /// flat buffer is cut. With g, the sums in `gradients` times the report's `grad_scale`: `m` := m + (1 - momentum)
+    /// (g - m), and then `gradients` := g + momentum (m - g), Nesterov's direction, with `m` before it is rounded. Does
+    /// nothing if the report is not finite.
     fn momentum(
         &self,
         hyper: View<Self, HyperBlock>,
@@ -556,12 +569,12 @@ pub trait Device: Sized + Send + 'static {
         gradients: StoredMut<Self>,
         m: StoredMut<Self>,
     );
-    /// `to` := `from` / max(sqrt(`square`), `epsilon`), where `square` (1) is what [`Device::squares`] has left. The divisor is
-    /// f64, and its reciprocal is rounded to f32.
+    /// `to` := `from` / max(sqrt(`square`), `epsilon`), where `square` (1) is a result of [`Device::squares`]. The
+    /// divisor is f64, and its reciprocal is rounded to f32.
     fn normalize<E: Element>(&self, to: ViewMut<Self, E>, from: Stored<Self>, square: View<Self, f64>, epsilon: f64);
-    /// One step along a `direction`, elementwise: p := p (1 - lr weight_decay) - lr `factor` `direction`. The factors of p and of
-    /// the direction are worked out in f64 and rounded to f32. Parameters decay if `decays` is true. Nothing at all where the
-    /// report is not finite. What is stored as bf16 is rounded once, after the step.
+    /// One step along a `direction`, elementwise: p := p (1 - lr weight_decay) - lr `factor` `direction`. The factors
+    /// of p and of the direction are worked out in f64 and rounded to f32. Parameters decay if `decays` is true. Does
+    /// nothing if the report is not finite. Parameters that are stored as bf16 are rounded once, after the step.
     #[allow(clippy::too_many_arguments, reason = "one argument for each part of the formula")]
     fn step_along<E: Element>(
         &self,

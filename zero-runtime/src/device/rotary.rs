@@ -1,50 +1,50 @@
-//! Rotary: the frequencies of rotary position embeddings (Su et al., 2021), and how they are scaled for sequences longer than
-//! a model was trained on first. Never looks at positions.
+//! Rotary: the frequencies of rotary position embeddings (Su et al., 2021), and how they are scaled for sequences
+//! longer than those of a model's first training. Never looks at positions.
 
 use std::f64::consts::PI;
 
-/// The frequencies of a rotary position embedding: those of Hugging Face's transformers, `modeling_rope_utils.py`, in f32 as
-/// there.
+/// The frequencies of a rotary position embedding: those of Hugging Face's transformers, `modeling_rope_utils.py`, in
+/// f32 as well.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rotary {
-    /// What there is called `rope_theta`: pair i of a head of n features turns by 1 / base^(2i / n) from token to token.
+    /// `rope_theta` of transformers: pair i of a head of n features turns by 1 / base^(2i / n) from token to token.
     pub base: f64,
-    /// What of these frequencies is changed.
+    /// How these frequencies are changed.
     pub scaling: Scaling,
 }
 
-/// How frequencies are lowered, so that positions beyond those of the first training look like those of it.
+/// How frequencies are lowered, so that positions beyond the first training's look like positions within it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scaling {
     /// Not at all: `default`.
     None,
     /// All of them, by one factor: `linear`.
     Linear {
-        /// What each is divided by.
+        /// Divisor of each frequency.
         factor: f64,
     },
-    /// Those that turn less than once or so over the first length: `llama3`.
+    /// Only low ones, which turn about once or less over the first length: `llama3`.
     Llama3 {
-        /// What the lowest are divided by.
+        /// Divisor of the lowest frequencies.
         factor: f64,
-        /// Frequencies that turn less often than so over `original_length` are divided by all of `factor`.
+        /// Frequencies that turn fewer times than this over `original_length` are divided by all of `factor`.
         low_frequency_factor: f64,
-        /// And such that turn more often than so by nothing: those between, by something between.
+        /// Frequencies that turn more times than this stay. Those in between are divided by something in between.
         high_frequency_factor: f64,
         /// Tokens of a sequence in the first training.
         original_length: usize,
     },
-    /// The same along a ramp over the pairs, and all cosines and sines by a factor (Peng et al., 2023): `yarn`.
+    /// Low ones, along a ramp over the pairs; and a factor for all cosines and sines (Peng et al., 2023): `yarn`.
     Yarn {
-        /// What the lowest are divided by.
+        /// Divisor of the lowest frequencies.
         factor: f64,
         /// Tokens of a sequence in the first training.
         original_length: usize,
-        /// Turns over `original_length` from which on frequencies stay; published models have 32.
+        /// Frequencies that turn at least this many times over `original_length` stay; published models have 32.
         beta_fast: f64,
-        /// Turns below which they are divided by all of `factor`; published models have 1.
+        /// Those that turn fewer times than this are divided by all of `factor`; published models have 1.
         beta_slow: f64,
-        /// What cosines and sines are multiplied by; by default 0.1 ln(factor) + 1.
+        /// A factor for cosines and sines; by default 0.1 ln(factor) + 1.
         attention_factor: Option<f64>,
         /// Whether the ramp begins and ends at whole pairs; it does in most published models.
         truncate: bool,
@@ -52,7 +52,7 @@ pub enum Scaling {
 }
 
 impl Rotary {
-    /// What stops these numbers from giving frequencies, if anything does.
+    /// The reason why these numbers give no frequencies, if there is one.
     pub const fn flaw(&self) -> Option<&'static str> {
         if !(self.base > 1.0 && self.base < f64::INFINITY) {
             return Some("`base` is not above 1");
@@ -80,8 +80,8 @@ impl Rotary {
         }
     }
 
-    /// `frequencies` (head_dim / 2) := by how much each pair turns from token to token, in radians. Gives what cosines and
-    /// sines are to be multiplied by.
+    /// `frequencies` (head_dim / 2) := the angle by which each pair turns from token to token, in radians. Returns the
+    /// factor for cosines and sines.
     pub fn frequencies(&self, frequencies: &mut [f32]) -> f32 {
         let pairs = frequencies.len();
         for (pair, frequency) in frequencies.iter_mut().enumerate() {
@@ -120,7 +120,8 @@ const fn flaw_of_factor(factor: f64) -> Option<&'static str> {
     if factor > 0.0 && factor < f64::INFINITY { None } else { Some("`factor` is not above 0") }
 }
 
-/// A frequency by how often it turns over the first length: fewer times than `low`, more than `high`, or between.
+/// The scaled frequency, by how often it turns over the first length: fewer times than `low`, more than `high`, or
+/// between.
 fn llama3(frequency: f32, factor: f64, [low, high]: [f64; 2], original_length: usize) -> f32 {
     let (length, factor) = (original_length as f64, factor as f32);
     let wavelength = 2.0 * PI as f32 / frequency;
@@ -134,10 +135,10 @@ fn llama3(frequency: f32, factor: f64, [low, high]: [f64; 2], original_length: u
     (1.0 - kept) * frequency / factor + kept * frequency
 }
 
-/// Divides frequencies from pair `last` on by all of `factor`, those up to `first` by nothing, and the others by something
-/// between.
+/// Divides frequencies from pair `last` on by all of `factor`, leaves those up to `first`, and divides the others by
+/// something in between.
 fn lower_along(frequencies: &mut [f32], factor: f64, first: f64, last: f64) {
-    // Some width, where both are the same pair.
+    // A ramp from a pair to itself would divide by 0.
     let last = if first == last { last + 0.001 } else { last };
     for (pair, frequency) in frequencies.iter_mut().enumerate() {
         let lowered = ((pair as f32 - first as f32) / (last - first) as f32).clamp(0.0, 1.0);

@@ -3,7 +3,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// One step's scalars. In f64, as PyTorch has them: 1 - 0.999 in f32 is off by 1e-5.
+/// One step's scalars. They are f64, as in PyTorch: 1 - 0.999 in f32 is off by 1e-5.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW {
     /// Learning rate of this step.
@@ -16,7 +16,7 @@ pub struct AdamW {
     pub eps: f64,
     /// Parameters shrink by `lr * weight_decay`, whatever their gradient.
     pub weight_decay: f64,
-    /// What gradients are multiplied by first: clipping, loss scale, averaging.
+    /// A factor that gradients are multiplied by first: clipping, loss scale, averaging.
     pub grad_scale: f64,
     /// 1 - beta1^t at step t, from 1.
     pub correction1: f64,
@@ -25,7 +25,7 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// What the blocks of a step say for parameters that are subject to weight decay, or not.
+    /// The numbers of a step's blocks, for parameters that are subject to weight decay or not.
     pub fn of(hyper: &HyperBlock, report: &ReportBlock, decays: bool) -> Self {
         Self {
             lr: hyper.lr,
@@ -40,7 +40,7 @@ impl AdamW {
     }
 }
 
-/// What the host says about a step before it begins.
+/// The host's numbers for a step, written before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct HyperBlock {
@@ -50,11 +50,11 @@ pub struct HyperBlock {
     pub beta1: f64,
     /// Decay of the second moment.
     pub beta2: f64,
-    /// Decay of the momentum of what Muon updates.
+    /// Decay of Muon's momentum.
     pub momentum: f64,
     /// Added to the root of the second moment.
     pub epsilon: f64,
-    /// Decoupled weight decay, of what is subject to it.
+    /// Decoupled weight decay, for parameters that are subject to it.
     pub weight_decay: f64,
     /// The norm to which longer gradients are scaled down; infinite where none are.
     pub clip: f64,
@@ -64,7 +64,7 @@ pub struct HyperBlock {
     pub correction2: f64,
 }
 
-/// What a step came to, the same on all ranks.
+/// The outcome of a step, the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct ReportBlock {
@@ -72,14 +72,14 @@ pub struct ReportBlock {
     pub loss: f64,
     /// Norm of the mean gradient, before clipping.
     pub gradient_norm: f64,
-    /// What the summed gradients are multiplied by: their number's reciprocal, and less where they are clipped.
+    /// A factor for the summed gradients: the reciprocal of their number, and less where they are clipped.
     pub grad_scale: f64,
-    /// 1 where loss and norm are finite, else 0: then nothing is updated.
+    /// 1 where loss and norm are finite; otherwise 0, and nothing is updated.
     pub is_finite: f64,
 }
 
 impl ReportBlock {
-    /// Whether there is anything to update by.
+    /// Whether loss and norm are finite, so that parameters are updated.
     pub fn is_finite(&self) -> bool {
         self.is_finite == 1.0
     }

@@ -1,4 +1,4 @@
-//! Stored: views of numbers that are stored in one width or the other, chosen by the plan. Never converts.
+//! Stored: views of numbers whose width, one of two, is chosen by the plan. Never converts.
 
 use zero_plan::Width;
 
@@ -21,7 +21,7 @@ pub enum StoredMut<'a, D> {
     BF16(ViewMut<'a, D, bf16>),
 }
 
-/// The same expression of whichever view is within.
+/// Evaluates the same expression on the view, whatever its width.
 macro_rules! each {
     ($stored:expr, $view:ident => $result:expr) => {
         match $stored {
@@ -127,11 +127,11 @@ impl<'a, D, E: Element> From<ViewMut<'a, D, E>> for StoredMut<'a, D> {
     }
 }
 
-/// The parameters that an optimizer updates, as layers read them and, where that is another copy, as it remembers them.
+/// The parameters that an optimizer updates: those that layers read, and the master copy if that is separate.
 pub struct Weights<'a, D> {
-    /// What layers read.
+    /// The parameters that layers read.
     pub params: StoredMut<'a, D>,
-    /// What is updated, if not `params` itself: then `params` are the master copy, rounded.
+    /// The master copy, if it is updated in place of `params`, which are then its rounded values.
     pub master: Option<StoredMut<'a, D>>,
 }
 

@@ -1,5 +1,5 @@
-//! Batch: takes in a micro-batch from the data, and looks at each id once before a layer does. Never trusts a dataset: an id that a
-//! model has no place for would end every rank in a panic.
+//! Batch: takes in a micro-batch from the data, and checks each id before a layer uses it. Never trusts a dataset: an
+//! id out of the model's range would make every rank panic.
 #![allow(unsafe_code)]
 
 use core::fmt;
@@ -23,7 +23,7 @@ pub enum Ids {
 }
 
 impl Ids {
-    /// One more than the largest id that a model has a place for; none where the data is no ids.
+    /// One more than the largest id that the model accepts; none if the data is not ids.
     fn bound<M: Model>(self) -> Option<usize> {
         match self {
             Ids::Input => M::HEAD.vocabulary,
@@ -32,20 +32,20 @@ impl Ids {
     }
 }
 
-/// An id that the model has no place for. Places are counted from 0, the step from 1.
+/// An id out of the model's range. Positions are counted from 0, the step from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfRange {
     /// The step.
     pub step: u64,
-    /// Whether it was in that step, and not in an evaluation after it.
+    /// Whether it occurred in that step; otherwise, in an evaluation after it.
     pub trained: bool,
-    /// The rank that was given it; the lowest, where several were.
+    /// The rank that received it; the lowest, if several did.
     pub rank: usize,
-    /// The place of the id in its data.
+    /// The position of the id in its data.
     pub place: BatchPlace,
     /// The id.
     pub id: u32,
-    /// Ids must be less than it.
+    /// Ids must be less than this.
     pub bound: usize,
 }
 
@@ -83,7 +83,8 @@ impl fmt::Display for OutOfRange {
     }
 }
 
-/// The first id of a walk that is out of range, as ranks tell it: its kind, its micro-batch, its element in that, and the id.
+/// The first id of a walk that is out of range, as ranks exchange it: its kind, its micro-batch, its element in that,
+/// and the id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct IdMisfit {
     pub ids: Ids,
@@ -93,8 +94,8 @@ pub(super) struct IdMisfit {
 }
 
 impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
-    /// Fills in a micro-batch where a unit begins a chunk that needs some of it: the inputs at the start of the model, the
-    /// targets at the start of its last chunk. What is not needed goes to the workspace, which no op uses now.
+    /// Fills in a micro-batch if `unit` begins a chunk that needs part of it: the inputs at the start of the model, the
+    /// targets at the start of its last chunk. The part that is not needed goes to the workspace, which no op uses now.
     pub(super) fn fill_batch(
         &mut self,
         unit: usize,
@@ -121,8 +122,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         };
         let inputs = inputs.first(input_bytes);
         let targets = if ends { places.targets(slot) } else { places.unneeded() };
-        // SAFETY: targets lie after inputs, or the two lie in different regions or parts of the workspace, as one of them at
-        // least is needed, and no other view of this op covers either.
+        // SAFETY: targets lie after inputs, or the two lie in different regions or parts of the workspace, because at
+        // least one of them is needed. No other view of this op covers either.
         let (inputs_view, targets) = unsafe {
             let targets = takes_targets.then(|| self.arena.bytes_mut(targets.first(target_bytes)).cast());
             (self.arena.bytes_mut(inputs).cast(), targets.unwrap_or_else(ViewMut::empty))
@@ -141,7 +142,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         if begins && converts {
             let compute = self.plan.config.precision.compute;
             let entering = self.share(walk).of_place(places.input(0, slot));
-            // SAFETY: the staged inputs, whose view has ended, and what the first unit takes, which lies elsewhere.
+            // SAFETY: the view of the staged inputs has ended, and the first unit's input lies elsewhere.
             let (entering, given) = unsafe { (self.arena.bytes_mut(entering), self.arena.bytes(inputs)) };
             device.convert(StoredMut::of(compute, entering), Stored::of(Width::F32, given));
         }
@@ -152,7 +153,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
     }
 
-    /// The error of a misfit of `rank`.
+    /// The error for a misfit that `rank` found.
     pub(super) fn out_of_range(&self, rank: usize, misfit: IdMisfit, step: u64, trained: bool) -> OutOfRange {
         let IdMisfit { ids, micro_batch, element, id } = misfit;
         let (sequence, token) = (element / self.plan.config.length, element % self.plan.config.length);
@@ -161,7 +162,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 }
 
-/// The first id of a micro-batch that the model has no place for. All such ids become 0, for layers to go on with.
+/// The first id of a micro-batch that is out of range. All such ids become 0, so that layers can go on.
 fn first_misfit<M: Model>(
     micro_batch: usize,
     inputs: &mut [InputOf<M>],
@@ -171,13 +172,13 @@ fn first_misfit<M: Model>(
         let (element, id) = take_out_of_range(elements, ids.bound::<M>()?)?;
         Some(IdMisfit { ids, micro_batch, element, id })
     };
-    // Data with a bound is ids.
+    // Data that has a bound consists of ids.
     let input = Ids::Input.bound::<M>().and_then(|_| of(Ids::Input, bytemuck::cast_slice_mut(inputs)));
     let target = Ids::Target.bound::<M>().and_then(|_| of(Ids::Target, bytemuck::cast_slice_mut(targets)));
     input.or(target)
 }
 
-/// Makes every id that is not less than `bound` 0, for layers to go on with; gives the first.
+/// Sets every id that is not less than `bound` to 0, so that layers can go on; returns the first.
 fn take_out_of_range(ids: &mut [u32], bound: usize) -> Option<(usize, u32)> {
     let mut first = None;
     for (i, id) in ids.iter_mut().enumerate().filter(|(_, id)| **id as usize >= bound) {

@@ -1,5 +1,5 @@
-//! Checkpoint: gives the bytes of each state that this rank writes, from where they lie or from a copy, and sets states when a run
-//! goes on. Never knows a file.
+//! Checkpoint: reads the bytes of each state that this rank writes, in place or from a copy, and sets states when a run
+//! is resumed. Never touches a file.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -67,7 +67,7 @@ unsafe fn read<D: Device, E>(
 /// A copy of the bytes that a rank writes to a checkpoint, which another thread may read while the rank trains on.
 pub struct Snapshot<'p, D: Device> {
     arena: Arc<Arena<'p, D>>,
-    /// For the thread that reads it.
+    /// The device of the thread that reads it.
     device: D,
     /// The engine makes no other copy while this one is held.
     _held: Arc<()>,
@@ -77,7 +77,7 @@ impl<D: Device> Snapshot<'_, D> {
     /// Calls `each` with all bytes, in the order of [`Engine::saved`], in pieces.
     ///
     /// # Errors
-    /// That of `each`, with which it ends.
+    /// The first error of `each`, which ends the call.
     pub fn read<E>(&self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let copies = saved(self.arena.places()).filter_map(|(_, _, copy)| copy);
         // SAFETY: only `Engine::snapshot` writes to the region of snapshots, which is private to this rank, and not while
@@ -87,13 +87,13 @@ impl<D: Device> Snapshot<'_, D> {
 }
 
 impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
-    /// The stretches that this rank writes to a checkpoint: all ranks together have every element of every state once.
+    /// The stretches that this rank writes to a checkpoint: all ranks together write every element of every state once.
     pub fn saved(&self) -> Vec<Saved> {
         saved(self.arena.places()).map(|(saved, ..)| saved).collect()
     }
 
-    /// The stretch of a unit's flat buffer that this rank stores of a state, without padding; none if it stores none. It also
-    /// stores parameters of a unit of another pipeline stage that are mirrored here.
+    /// The stretch of a unit's flat buffer that this rank stores of a state, without padding; none if it stores none.
+    /// The rank also stores parameters of a unit of another pipeline stage that are mirrored here.
     pub fn stored(&self, state: State, unit: usize) -> Option<Stretch> {
         let held = if state == State::Parameters { self.held_as(unit)? } else { unit };
         let (stretch, _) = self.arena.places().state(state, held)?;
@@ -101,17 +101,18 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Some(Stretch { len, ..stretch })
     }
 
-    /// Calls `each` with the bytes of all that [`Engine::saved`] lists, as they are stored, in its order, in pieces.
+    /// Calls `each` with the stored bytes of everything that [`Engine::saved`] lists, in that order, in pieces.
     ///
     /// # Errors
-    /// That of `each`, with which it ends.
+    /// The first error of `each`, which ends the call.
     pub fn read_saved<E>(&self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let places = saved(self.arena.places()).map(|(_, place, _)| place);
         // SAFETY: between steps nobody writes what this rank stores.
         unsafe { read((&self.arena, &self.ranks.device), places, each) }
     }
 
-    /// Copies all that [`Engine::saved`] lists to the place that the plan has for it; none if it has no such place.
+    /// Copies everything that [`Engine::saved`] lists to the place that the plan has for it; returns none if there is
+    /// no such place.
     ///
     /// # Panics
     /// If the last copy is still held.
@@ -119,7 +120,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         if !self.plan.config.snapshot {
             return None;
         }
-        // The count of holders would not do: it does not order the last holder's reads before what is written now.
+        // `Arc::strong_count` would not do: it does not order the last holder's reads before the writes below.
         assert!(Arc::get_mut(&mut self.snapshot).is_some(), "the last snapshot is still being read");
         for (_, from, to) in saved(self.arena.places()) {
             let to = to.expect("a plan with snapshots");
@@ -130,16 +131,16 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Some(Snapshot { arena, device, _held: Arc::clone(&self.snapshot) })
     }
 
-    /// Sets what this rank stores of a state of a unit, from a source that is asked for stretches of the unit's flat buffer:
-    /// `source(start, values)` fills `values` with the numbers from `start` on. It is asked only for what this rank stores, once
-    /// and in order; padding becomes 0. Does nothing where the rank has no such state. Together with
-    /// [`Engine::load_pieces`] and [`Engine::set_steps_done`] it takes up a run where another one ended.
+    /// Sets the part of a unit's state that this rank stores. `source(start, values)` fills `values` with the numbers
+    /// of the unit's flat buffer from `start` on. It is called only for elements that this rank stores, once each and
+    /// in order; padding becomes 0. Does nothing if the rank has no such state. Together with [`Engine::load_pieces`]
+    /// and [`Engine::set_steps_done`] it resumes a run.
     ///
     /// # Errors
-    /// That of the source.
+    /// The error of `source`.
     ///
     /// # Panics
-    /// For parameters, which [`Engine::load_pieces`] sets; if a unit lacks them; or if a step was done.
+    /// For parameters, which [`Engine::load_pieces`] sets; if a unit has no parameters yet; or after a step.
     pub fn set_state<E>(
         &mut self,
         state: State,

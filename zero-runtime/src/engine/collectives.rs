@@ -21,7 +21,7 @@ pub struct Collectives<'p, D: Device, T> {
     pub(super) transport: T,
     /// Where this rank is in the table that it walks over.
     pub(super) position: Position,
-    /// What it has read and copied of its peers' memory.
+    /// The traffic that it has read or copied from peers' memory.
     moved: Moved,
 }
 
@@ -33,30 +33,30 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// The part of a place that holds so many tokens.
+    /// The part of a place that holds these tokens.
     pub fn of_place(self, place: Place) -> Place {
         place.first(place.len_bytes / self.of * self.tokens)
     }
 }
 
-// SAFETY of all views made here: an op reads and writes the places that the plan gives it, which `prove` shows to hold what it
-// needs; the transport has begun the op, so peers have written what is read and do not read what is written; what an op
-// writes is this rank's own, and is apart from what it reads unless `reduce` is told which summand it is. Views end with the
-// op.
+// SAFETY of all views made here: an op reads and writes the places that the plan gives it, and `prove` shows that they
+// hold what it needs. The transport has begun the op, so peers have written the bytes that it reads, and do not read
+// those that it writes. It writes only bytes of this rank, which do not overlap those that it reads, unless `reduce` is
+// told which summand they are. Views end with the op.
 impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
-    /// The part of the rank that `transport` connects.
+    /// The side of the rank that `transport` connects.
     pub fn new(transport: T, device: D) -> Self {
         let arena = Arc::clone(transport.arena());
         let plan = arena.plan();
         Self { plan, arena, device, transport, position: Position::new(plan.units.len()), moved: Moved::default() }
     }
 
-    /// The plan that it has a part in.
+    /// The plan.
     pub fn plan(&self) -> &'p Plan<'p> {
         self.plan
     }
 
-    /// All that has come from other ranks so far.
+    /// All traffic from other ranks so far.
     pub fn moved(&self) -> Moved {
         let mut all = self.transport.moved();
         all += self.moved;
@@ -93,7 +93,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         self.require_device()
     }
 
-    /// Checks that nothing has gone wrong on the device, as far as that is known.
+    /// Checks that nothing has gone wrong on the device, as far as is known.
     pub(super) fn require_device(&mut self) -> Result<(), Lost> {
         let Some(failure) = self.device.failure() else { return Ok(()) };
         self.transport.give_up_device(&self.device);
@@ -119,20 +119,20 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         Ok(())
     }
 
-    /// Gathers the first `len` words of each rank, for a reason that `call` says.
+    /// Gathers the first `len` words of each rank, for the reason that `call` encodes.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
     ///
     /// # Safety
-    /// The promise of [`Transport`]: what follows rests on all ranks having called it for this reason.
+    /// The promise of [`Transport`]: what follows relies on all ranks having called it for this reason.
     pub unsafe fn exchange(&mut self, call: u64, len: usize) -> Result<(), Lost> {
         let (mine, all) = (self.arena.own_words(len), self.arena.all_words_mut(len));
         // SAFETY: by the caller's promise.
         unsafe { self.transport.exchange(&self.device, call, mine, all) }
     }
 
-    /// Does an op that was begun, if it is one that computes nothing.
+    /// Does an op that was begun, unless it computes.
     ///
     /// # Safety
     /// As for [`Self::begin`].
@@ -178,7 +178,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         (bucket.first..=bucket.last).filter(|&unit| plan.placements[unit].padded > 0)
     }
 
-    /// The traffic that terms of another rank count towards: those read in place, or those brought here.
+    /// The traffic that another rank's terms count towards: in place, if they are read there; otherwise copied.
     fn terms_of(&mut self, rank: usize) -> &mut Traffic {
         let is_near = self.plan.config.reaches(self.arena.rank(), rank);
         if is_near { &mut self.moved.in_place } else { &mut self.moved.copied }
@@ -194,7 +194,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
-    /// The bytes that a rank has at a place.
+    /// The bytes of a rank at a place.
     fn bytes(&self, rank: usize, place: Place) -> View<'_, D, u8> {
         // SAFETY: see above.
         unsafe { if rank == self.arena.rank() { self.arena.bytes(place) } else { self.transport.peer(rank, place) } }
@@ -209,11 +209,11 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
 
     /// Whether the bytes of a rank were brought straight to where they are wanted.
     fn is_there(&self, to: Place, rank: usize, from: Place) -> bool {
-        // SAFETY: a view to see where it begins.
+        // SAFETY: the view is used only for its address.
         self.bytes(rank, from).address() == unsafe { self.arena.bytes(to) }.address()
     }
 
-    /// Copies bytes of a peer, whatever their type; gives their number.
+    /// Copies bytes of a peer, whatever their type; returns their number.
     fn copy(&self, to: Place, rank: usize, from: Place) -> usize {
         if !self.is_there(to, rank, from) {
             // SAFETY: see above; the places lie in different ranks.
@@ -222,7 +222,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         from.len_bytes
     }
 
-    /// Copies what a rank has, from the width of one place to that of the other; gives the bytes that came from a peer.
+    /// Copies a rank's numbers from the width of one place to that of the other; returns the number of bytes that came
+    /// from a peer.
     fn convert(&self, to: Place, rank: usize, from: Place) -> usize {
         if !self.is_there(to, rank, from) {
             // SAFETY: see above; the places lie in different ranks or regions, or are different parts of one.
@@ -231,7 +232,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         if rank == self.arena.rank() { 0 } else { from.len_bytes }
     }
 
-    /// Sums `count` stretches of ranks to a place of this one, which may be one of them: number `own`.
+    /// Sums `count` stretches of ranks into a place of this rank, which may be one of them: number `own`.
     fn reduce(
         &self,
         to: Place,
@@ -248,15 +249,15 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         self.device.reduce(unsafe { self.arena.stored_mut(to) }, count, own, &stored, write);
     }
 
-    /// Puts this rank's shard of a unit into a slot that it has in common with its mates.
+    /// Puts this rank's shard of a unit into a slot that it shares with its mates.
     fn give(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let to = own.computed_on(unit, slot).share(own.at.zero, config.mesh.zero);
         self.convert(to, self.arena.rank(), own.shard(unit));
     }
 
-    /// Takes in the shards of a unit, unless they are read where they lie: from their owners, or from a mate that took them in
-    /// for the host.
+    /// Takes in the shards of a unit from their owners, or from a mate that took them in for the host. Those that are
+    /// read in place are only counted.
     fn gather(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let gathers_for_use = config.shards_parameters();
@@ -278,9 +279,10 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
-    /// In a debug build, fills what is released with NaN, so that a use after release shows as a loss that is not finite.
+    /// In a debug build, fills the released slot with NaN, so that a use after release shows as a loss that is not
+    /// finite.
     fn release(&self, unit: usize) {
-        // Mates may still compute on a slot in common.
+        // Mates may still compute on a shared slot.
         if cfg!(debug_assertions) && self.plan.config.uses_slots() && !self.plan.config.shares_slots() {
             let slot = self.places().computed_on(unit, self.position.slot(unit));
             // SAFETY: see above: the slot is this rank's own.
@@ -288,7 +290,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
-    /// Sums what the ranks of this host have of a bucket along an axis, for each host's counterpart of this rank.
+    /// For each host's counterpart of this rank, sums the terms of a bucket that ranks of this host have along an axis.
     fn subtotal(&mut self, bucket: usize, axis: Axis) {
         let (own, config, mates) = (self.places(), &self.plan.config, self.plan.config.mates(axis));
         let index = own.at.along(axis);
@@ -308,8 +310,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
-    /// Sums what all hosts have of this rank's part of a unit along an axis. If several hosts have parts of one
-    /// subtree, their sums are added in f32 in the place of the first, as in a sum in one go.
+    /// Sums all hosts' terms of this rank's part of a unit along an axis. If several hosts have parts of one subtree,
+    /// their sums are added in f32 in the place of the first, as in a single sum.
     fn sum_hosts(&mut self, axis: Axis, unit: usize, to: Place, write: Write) {
         let (own, config) = (self.places(), &self.plan.config);
         let subtrees = config.subtrees(axis);
@@ -326,7 +328,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         *self.moved.copied.reduced_mut(axis) += far * own.joined(axis, unit, 0).len_bytes;
     }
 
-    /// Sums what all ranks along an axis have of this rank's parts of a bucket.
+    /// Sums the terms that all ranks along an axis have of this rank's part of a bucket.
     fn sum(&mut self, axis: Axis, bucket: usize, round: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let (ranks, index) = (config.mesh.len(axis), own.at.along(axis));
@@ -349,7 +351,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
-    /// Adds what `rank` has summed of the gradients of a tied unit to the same part of its owner's; gives its bytes.
+    /// Adds the gradients of a tied unit that `rank` has summed to the same part of its owner's; returns the number of
+    /// their bytes.
     fn add_tied(&self, tied: usize, rank: usize, of_rank: Places) -> usize {
         let (own, owner, at) = (self.places(), self.plan.units[tied].source, self.arena.coordinates());
         let from = of_rank.part(of_rank.reduced(tied), at.replica);
@@ -357,11 +360,11 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         from.len_bytes
     }
 
-    /// Gathers what the ranks along an axis have summed: from replicas the parts of this rank's shards, from other
-    /// ranks their shards, into this rank's own gradients. After the agreement, these are directions, and none of them comes
-    /// from a mate. What a mate has taken for the host is copied from that mate's own place, before this rank enters the
-    /// agreement on loss and norm. The mate writes there again in the next step, when all have entered it, so the two need
-    /// no other wait.
+    /// Gathers the sums of the ranks along an axis into this rank's own gradients: from replicas, the parts of this
+    /// rank's shards; from other ranks, their shards. After the agreement, these are directions, and none of them comes
+    /// from a mate. Sums that a mate has taken in for the host are copied from the mate's own place, before this rank
+    /// enters the agreement on loss and norm. The mate writes there again only in the next step, after all ranks have
+    /// entered the agreement, so no other wait is needed.
     fn spread(&mut self, bucket: usize, axis: Axis) {
         let (own, tables) = (self.places(), self.plan.tables());
         for unit in self.units_of(bucket).filter(|&unit| tables.is_spread(unit, axis)) {

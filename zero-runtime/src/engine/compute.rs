@@ -1,4 +1,4 @@
-//! Compute: the ops that call layers, each with views of exactly what it may touch.
+//! Compute: the ops that call layers, each with views of exactly the bytes that it may touch.
 #![allow(unsafe_code)]
 
 use zero_plan::place::Place;
@@ -11,9 +11,9 @@ use crate::model::{BackwardBytes, DeviceOf, ForwardBytes, Model};
 use crate::transport::Transport;
 use crate::view::{View, ViewMut};
 
-// SAFETY of all views made here: the places are those that the plan gives the op, which `check` shows to lie apart and `prove`
-// to hold what the op needs. Ops run one after another, so views of different ops never live at one time; what follows argues
-// for each op.
+// SAFETY of all views made here: the places are those that the plan gives the op, which `check` shows to lie apart and
+// `prove` to hold what the op needs. Ops run one after another, so views of different ops never live at one time; the
+// comments below argue for each op.
 impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     fn is_head(&self, unit: usize) -> bool {
         unit + 1 == self.plan.units.len()
@@ -78,7 +78,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         }
     }
 
-    /// Runs a unit forward once more, from the same input. Its output is not looked at again.
+    /// Runs a unit forward once more, from the same input. Its output is not used.
     pub(super) fn recompute(&mut self, unit: usize, slot: usize, walk: &WalkState) {
         self.run_forward(unit, slot, self.ranks.places().output_again(unit), walk);
     }
@@ -88,8 +88,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         if self.is_head(unit) { Width::F32 } else { self.plan.config.precision.compute }
     }
 
-    /// In a debug build, fills what a layer is to write with NaN of any width: an element that it forgets then shows as
-    /// a number that is not finite, instead of an old value.
+    /// In a debug build, fills the memory that a layer is to write with bytes that are NaN in any width: an element
+    /// that it forgets then shows as a number that is not finite, instead of an old value.
     fn poison<const N: usize>(&self, unwritten: [&mut ViewMut<DeviceOf<M>, u8>; N]) {
         if cfg!(debug_assertions) {
             unwritten.into_iter().for_each(|view| self.ranks.device.fill(view.reborrow(), u8::MAX));
@@ -115,7 +115,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// The cache of a unit in decoding, after `before` tokens.
     fn cache(&self, unit: usize, before: usize) -> ViewMut<'_, DeviceOf<M>, u8> {
         let place = self.ranks.places().cache(unit);
-        // SAFETY: it lies after all memory that units take turns to use in a decoding walk, apart from other caches.
+        // SAFETY: it lies after the memory that units share in a decoding walk, and apart from other caches.
         let mut cache = unsafe { self.arena.bytes_mut(place) };
         if before == 0 {
             self.poison([&mut cache]);
@@ -126,8 +126,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     pub(super) fn backward(&mut self, unit: usize, micro_batch: usize, slot: usize, walk: &mut WalkState) {
         let (places, sizes) = (self.ranks.places(), &self.plan.units[unit]);
         let input_gradient = places.input_gradient(unit, self.ranks.position.outgoing(Parcel::Gradients));
-        // SAFETY: the gradient of the output, the place for that of the input, which is the other half of the same region
-        // or leaves, and what this unit's forward saved, which is over.
+        // SAFETY: these lie apart: the gradient of the output; that of the input, which is in the other half of the
+        // region or leaves; and the values saved by this unit's forward, which is over.
         let (mut dy, mut dx, saved) = unsafe {
             (
                 self.arena.bytes_mut(places.output_gradient(unit)),
@@ -193,13 +193,13 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         if adds {
             return Grads::new(grads, Write::Add);
         }
-        // Otherwise what another bucket left in this staging would be taken for gradients of the padding.
+        // Otherwise numbers that another bucket left in this staging would count as gradients of the padding.
         device.fill(padding, 0.0);
         self.poison([&mut grads.reborrow().cast()]);
         Grads::new(grads, Write::Set)
     }
 
-    /// Rounds the gradients of a unit where they are held in a narrower type.
+    /// Rounds the gradients of a unit if they are held in a narrower type.
     fn narrow_grads(&self, unit: usize) {
         let (places, device) = (self.ranks.places(), &self.ranks.device);
         let local = places.local_gradients(unit);

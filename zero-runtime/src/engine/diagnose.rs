@@ -1,6 +1,6 @@
-//! Diagnose: finds where a step that went wrong did so, by doing it again and looking at every result. A step is a pure
-//! function of parameters and batch, so the second run goes wrong at the same place; and a run in which nothing goes
-//! wrong does not pay for the search.
+//! Diagnose: finds where a step went wrong, by running it again and checking every result. A step is a pure function of
+//! parameters and batch, so the second run goes wrong at the same place; and a run in which nothing goes wrong does not
+//! pay for the search.
 #![allow(unsafe_code)]
 
 use core::fmt;
@@ -32,9 +32,9 @@ pub enum FaultyPhase {
 pub struct NonFinite {
     /// The step, counted from 1.
     pub step: u64,
-    /// Whether it was in that step, and not in an evaluation after it.
+    /// Whether it occurred in that step; otherwise, in an evaluation after it.
     pub trained: bool,
-    /// The rank; the lowest, where several went wrong.
+    /// The rank; the lowest, if several went wrong.
     pub rank: usize,
     /// The unit.
     pub unit: String,
@@ -89,7 +89,7 @@ impl Search {
 }
 
 impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
-    /// Runs the computations of `pass` again, and agrees with all ranks on what was found first.
+    /// Runs the computations of `pass` again, and agrees with all ranks on the first fault.
     pub(super) fn diagnose(
         &mut self,
         pass: Pass,
@@ -131,7 +131,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Ok(NonFinite { step, trained, rank, unit, phase }.into())
     }
 
-    /// The first of what all ranks found, in the order of its numbers, and the lowest rank that found it.
+    /// The least of all ranks' findings, compared by their first two numbers, and the lowest rank that has it.
     fn first_of(&mut self, found: [f64; 3]) -> Result<(usize, [f64; 3]), Lost> {
         self.exchange(ExchangeReason::Diagnose, &found)?;
         let all = self.exchanged_of(found.len()).as_chunks().0.iter().enumerate();
@@ -140,7 +140,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Ok((rank, *found))
     }
 
-    /// The first of what data gave that the model has no place for, and the first rank that it was given.
+    /// The first id on any rank that is out of range, and the lowest rank that received it.
     fn first_misfit(&mut self, own: Option<IdMisfit>) -> Result<Option<(usize, IdMisfit)>, Lost> {
         let place = own.map_or([f64::INFINITY, 0.0, 0.0], |IdMisfit { ids, micro_batch, element, id }| {
             [(2 * micro_batch + ids as usize) as f64, element as f64, f64::from(id)]

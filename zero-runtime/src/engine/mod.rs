@@ -23,8 +23,8 @@
 //!   peer before that peer has published it as often as the reader has. That is at least once, because a step, an
 //!   evaluation, a prediction and [`Engine::parameters`] require that all units have been loaded.
 //! - Parameters are then written by updates, after an exchange that returns only when every rank has entered it for the
-//!   same reason, with the same number of steps behind it, and so has ended whatever it read parameters for. If one has
-//!   another reason, all panic.
+//!   same reason and after the same number of steps, and so has finished reading parameters. If one has another reason,
+//!   all panic.
 //! - A copy for a checkpoint is private to its rank. [`Engine::snapshot`] alone writes it, and only while nobody holds the
 //!   [`Snapshot`] by which another thread reads it.
 //! - A call that ended early (in [`Lost`], or in a panic of a layer or a dataset) leaves counts in the middle of a
@@ -71,10 +71,10 @@ use queues::AwaitedOps;
 use turn::ExchangeReason;
 use update::UpdatedStretch;
 
-/// One element of what a model takes.
+/// One element of a model's inputs.
 pub type InputOf<M> = <<M as Model>::Input as Activation>::Data;
 
-/// One element of what a model is to predict.
+/// One element of a model's targets.
 pub type TargetOf<M> = <<M as Model>::Target as Activation>::Data;
 
 /// Why a step could not be done.
@@ -83,7 +83,7 @@ pub enum RunError {
     /// A loss or a gradient is infinite or not a number.
     #[error(transparent)]
     NonFinite(#[from] NonFinite),
-    /// Data has an id that the model has no place for.
+    /// Data has an id out of the model's range.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
     /// Another rank has ended.
@@ -106,21 +106,21 @@ pub struct Engine<'p, M: Model, T> {
     arena: Arc<Arena<'p, DeviceOf<M>>>,
     /// Memory, device and transport, and where this rank is in its table.
     ranks: Collectives<'p, DeviceOf<M>, T>,
-    /// For each unit, the stretches of what this rank updates that are updated alike.
+    /// For each unit, the stretches that this rank updates. Each is updated uniformly.
     segments: Vec<Vec<UpdatedStretch>>,
     /// The ops that later ops of the same pass wait for.
     awaited: AwaitedOps,
     /// Whether weight decay applies to embeddings.
     decays_embeddings: bool,
-    /// Whether each step is asked of the device op by op.
+    /// Whether the device gets each step op by op.
     is_eager: bool,
     agreement: Agreement,
     /// The numbers of all ranks in an exchange that the host reads.
     exchanged: Vec<f64>,
     steps_done: u64,
-    /// The record of steps, where that is asked for.
+    /// The record of steps, if one was asked for.
     record: Option<Record>,
-    /// Held once more by each snapshot.
+    /// Each snapshot holds a reference to it.
     snapshot: Arc<()>,
     /// Units whose parameters have been set.
     loaded: usize,
@@ -131,11 +131,11 @@ pub struct Engine<'p, M: Model, T> {
     model: core::marker::PhantomData<fn() -> M>,
 }
 
-/// What a walk over a schedule is for, and what it finds on the way.
+/// The purpose of a walk over a schedule, and its findings.
 struct WalkState {
     /// Look at every result, and note the first that is not finite.
     finding: Option<diagnose::Search>,
-    /// The first id that the model has no place for.
+    /// The first id that is out of range.
     misfit: Option<IdMisfit>,
     /// Sequences, and tokens in each of them.
     shape: (usize, usize),
@@ -235,13 +235,13 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.ranks.transport.crossed()
     }
 
-    /// How far the clock of this host is from that of rank 0's host. Where there are several hosts, the first rank of each knows
-    /// it. Every rank must call it.
+    /// How far the clock of this host is from that of rank 0's host. If there are several hosts, the first rank of each
+    /// knows it. Every rank must call it.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
     pub fn compare_clocks(&mut self) -> Result<Option<ClockLook>, Lost> {
-        // All ranks have come when this returns, so none is late.
+        // All ranks have arrived when this returns, so none is late.
         self.gather_numbers(&[0.0])?;
         self.ranks.transport.compare_clocks()
     }
@@ -256,16 +256,16 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.record.take()
     }
 
-    /// One step. `batch` fills the inputs and targets of a micro-batch. If the step goes wrong, it is called again for
-    /// the same micro-batches, to find the place.
+    /// One step. `batch` fills the inputs and targets of a micro-batch. If the step goes wrong, `batch` is called again
+    /// for the same micro-batches, to find the place.
     ///
     /// # Errors
     /// [`RunError`]. After [`NonFinite`] or [`OutOfRange`], parameters are those before the step; after [`Lost`], the
-    /// engine is of no use.
+    /// engine cannot be used any more.
     ///
     /// # Panics
-    /// Like every call for all ranks: if parameters have not been set, if the last call ended in [`Lost`] or a panic, or if
-    /// another rank makes another call.
+    /// Like every call that all ranks make: if parameters have not been set, if the last call ended in [`Lost`] or a
+    /// panic, or if another rank makes another call.
     pub fn step(
         &mut self,
         hyper: &Hyper,
@@ -304,7 +304,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.join_queues();
         self.ranks.device.end_repeated();
         self.ranks.require_device()?;
-        // Only here does the host need the results of the step. Until they are there, this rank is at its last op.
+        // The host needs the results of the step only here. Until they are there, this rank is at its last op.
         self.ranks.finish()?;
         self.arena.begin(None);
         let mut report = [bytemuck::Zeroable::zeroed()];
@@ -345,8 +345,9 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Ok(loss)
     }
 
-    /// Sum of the losses of the first `counted` tokens of each rank's micro-batch, over all ranks, and the number of these
-    /// tokens. Ranks may count differently, and 0; what else a micro-batch has is padding. Every rank must call it.
+    /// Sum of the losses of the first `counted` tokens of each rank's micro-batch, over all ranks, and the number of
+    /// these tokens. `counted` may differ between ranks and may be 0; the rest of a micro-batch is padding. Every rank
+    /// must call it.
     ///
     /// # Errors
     /// [`RunError`].
@@ -400,7 +401,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// [`Lost`] if another rank has ended.
     ///
     /// # Panics
-    /// If the sequence is too long or has none, or an id of it is not in the model's vocabulary; and as [`Engine::step`].
+    /// If the sequence is too long or empty, or has an id that is not in the model's vocabulary; and as
+    /// [`Engine::step`].
     pub fn predict(&mut self, input: &[InputOf<M>], logits: &mut [f32]) -> Result<bool, Lost> {
         self.require_input(input);
         self.begin_walk();
@@ -451,7 +453,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Ok(has_head)
     }
 
-    /// A number that the first rank of the last pipeline stage knows, for all. Every rank must call it.
+    /// Gives all ranks a number that the first rank of the last pipeline stage knows. Every rank must call it.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
@@ -460,7 +462,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Ok(self.gather_numbers(&[number])?[first])
     }
 
-    /// Numbers of each rank, in the order of ranks. Every rank must call it, with as many.
+    /// Gathers equally many numbers of each rank, in the order of ranks. Every rank must call it.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
@@ -488,7 +490,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.arena.begin(None);
     }
 
-    /// Has the queue that computes go on after all that others were asked for in a walk.
+    /// Makes the queue that computes wait for everything that was asked of the others in a walk.
     fn join_queues(&mut self) {
         self.awaited.end_pass(self.plan, &self.ranks.device);
         self.ranks.transport.end_pass(&self.ranks.device);

@@ -18,7 +18,7 @@ use crate::transport::{Lost, Transport};
 use crate::view::View;
 
 impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
-    /// The parameter tensors of a unit, in the order of its flat buffer. None where it is tied.
+    /// The parameter tensors of a unit, in the order of its flat buffer; none if it is tied.
     pub fn tensors(&self, unit: usize) -> Vec<Tensor> {
         let mut tensors = Tensors::default();
         if self.plan.units[unit].params > 0 {
@@ -30,7 +30,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         tensors
     }
 
-    /// Gives every parameter its first value. This rank computes those that it stores.
+    /// Gives every parameter its first value. Each rank computes those that it stores.
     pub fn initialize(&mut self, seed: u64) {
         let mut before = 0;
         for unit in 0..self.plan.units.len() {
@@ -57,12 +57,12 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         .unwrap_or_else(|never| match never {});
     }
 
-    /// Sets the parameters of a unit, as [`Engine::load`] does, from a source that is asked for stretches of the unit's flat
-    /// buffer: `source(start, values)` fills `values` with the parameters from `start` on, of which there are at most
-    /// [`PIECE_ELEMENTS`]. It is asked only for what this rank stores, once and in order.
+    /// Sets the parameters of a unit, as [`Engine::load`] does. `source(start, values)` fills `values` with the
+    /// parameters of the unit's flat buffer from `start` on, of which there are at most [`PIECE_ELEMENTS`]. It is
+    /// called only for elements that this rank stores, once each and in order.
     ///
     /// # Errors
-    /// That of the source. The engine then has no parameters of this unit, and does no step.
+    /// The error of `source`. The engine then has no parameters of this unit, and does no step.
     ///
     /// # Panics
     /// As [`Engine::load`].
@@ -88,7 +88,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                     let common = piece.start.max(elements.start)..piece.end.min(elements.end);
                     if !common.is_empty() {
                         let of_piece = &values[common.start - piece.start..common.end - piece.start];
-                        // SAFETY: what this rank stores is its alone to write, and peers read it only once it is published.
+                        // SAFETY: only this rank writes what it stores, and peers read it only after it is published.
                         unsafe { self.write(place, common.start - elements.start, of_piece) };
                     }
                 }
@@ -120,8 +120,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Some((stretch, numbers))
     }
 
-    /// The same in pieces of at most [`PIECE_ELEMENTS`], in order: `each(start, numbers)`, where `start` counts in the unit's
-    /// flat buffer. Gives the whole stretch.
+    /// The same in pieces of at most [`PIECE_ELEMENTS`], in order: `each(start, numbers)`, where `start` counts in the
+    /// unit's flat buffer. Returns the whole stretch.
     pub fn read_state(&self, state: State, unit: usize, mut each: impl FnMut(usize, &[f32])) -> Option<Stretch> {
         let (stretch, place) = self.arena.places().state(state, unit)?;
         // SAFETY: between steps nobody writes what this rank stores.
@@ -134,10 +134,10 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.steps_done
     }
 
-    /// Goes on as if so many steps had been done.
+    /// Goes on as if `steps` steps had been done.
     ///
     /// # Panics
-    /// If a step was done.
+    /// If a step has been done.
     pub fn set_steps_done(&mut self, steps: u64) {
         assert_eq!(self.steps_done, 0, "a step was done");
         self.steps_done = steps;
@@ -168,7 +168,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         numbers
     }
 
-    /// Calls `each` with pieces of what is stored, of which the first begins at `start`.
+    /// Calls `each` with pieces of the stored numbers; the first begins at `start`.
     fn for_each_piece(&self, from: Stored<DeviceOf<M>>, start: usize, each: &mut impl FnMut(usize, &[f32])) {
         match from {
             Stored::F32(from) => self.for_each_piece_as(from, start, each),
@@ -202,8 +202,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Ok(is_here.then_some(flat))
     }
 
-    /// The same in pieces of at most [`PIECE_ELEMENTS`], in order: `each(start, parameters)`, where `start` counts in the
-    /// unit's flat buffer. Says whether this rank holds the unit. Every rank must call it.
+    /// The same in pieces of at most [`PIECE_ELEMENTS`], in order: `each(start, parameters)`, where `start` counts in
+    /// the unit's flat buffer. Returns whether this rank holds the unit. Every rank must call it.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
@@ -221,7 +221,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         if params == 0 {
             return Ok(true);
         }
-        // Without the padding at its end.
+        // Drops the padding at the end.
         let mut own = |start: usize, piece: &[f32]| {
             let len = params.saturating_sub(start).min(piece.len());
             if len > 0 {
@@ -235,7 +235,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
                 self.ranks.position.restart();
                 self.ranks.run(Op::Gather { unit, slot: 0 })?;
                 self.ranks.run(Op::Wait { unit })?;
-                // A slot in common has all shards as they are held, not rounded.
+                // A shared slot has all shards as they are held, not rounded.
                 let is_there = self.plan.config.shares_slots();
                 if is_there {
                     self.for_each_piece(self.arena.stored(places.computed_on(unit, 0)), 0, &mut own);
@@ -254,8 +254,9 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Ok(true)
     }
 
-    /// This rank's shard of the last step's gradient sums of a unit, and where it starts in the flat buffer; none on
-    /// another pipeline stage than the unit's. Directions have taken the place of those of matrices that are made orthogonal.
+    /// This rank's shard of the last step's gradient sums of a unit, and where it starts in the flat buffer; none
+    /// unless the rank is on the unit's pipeline stage. Directions have replaced the sums of matrices that are made
+    /// orthogonal.
     pub fn reduced_gradients(&self, unit: usize) -> Option<(usize, Vec<f32>)> {
         let places = self.arena.places();
         if self.plan.placements[unit].pipeline_stage != places.at.pipeline {
@@ -266,10 +267,10 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 }
 
-/// The most elements that are read or written at a time where parameters come from a file or go to one: 1 MiB of f32.
+/// The most elements that are read or written at a time when parameters come from a file or go to one: 1 MiB of f32.
 pub const PIECE_ELEMENTS: usize = 256 << 10;
 
-/// Cuts a range of the first `len` elements of a buffer, which may reach into the padding after them.
+/// Cuts a range of a buffer into pieces, without the padding after the buffer's first `len` elements.
 pub(super) fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
     let end = range.end.min(len);
     (range.start.min(end)..end).step_by(PIECE_ELEMENTS).map(move |start| start..end.min(start + PIECE_ELEMENTS))

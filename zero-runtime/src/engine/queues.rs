@@ -1,11 +1,11 @@
-//! Queues: lets a device that has queues follow the streams of a plan. Each op goes to the queue of its stream, after the op that
-//! the plan says. Never decides an order.
+//! Queues: lets a device that has queues follow the streams of a plan. Each op goes to the queue of its stream, after
+//! the op that it waits for in the plan. Never decides an order.
 
 use zero_plan::{Pass, PipelineStage, Plan, Queued, Stream};
 
 use crate::device::Device;
 
-/// Which ops others wait for, in the tables of a pipeline stage.
+/// Whether other ops wait for an op, for each op of the tables of a pipeline stage.
 pub(super) struct AwaitedOps {
     step: Vec<bool>,
     evaluation: Vec<bool>,
@@ -32,7 +32,7 @@ impl AwaitedOps {
         if !plan.config.has_streams() {
             return;
         }
-        // The last pass has ended with this stream after all others.
+        // At the end of the last pass, this stream waited for all others.
         device.enter(Stream::Compute as usize);
         device.record(Stream::Compute as usize);
         for stream in Stream::ALL.into_iter().skip(1) {

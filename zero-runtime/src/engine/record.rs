@@ -19,7 +19,7 @@ impl Span {
     }
 }
 
-/// What one rank recorded.
+/// The record of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The number of its first step, counted from 0.
@@ -41,12 +41,12 @@ impl Record {
         Self { first_step, steps, ops, ops_per_step, steps_max, step_start_ns: now_ns() }
     }
 
-    /// What another rank, whose steps have `ops_per_step` ops, recorded of the same steps.
+    /// The record of another rank for the same steps, each of which has `ops_per_step` ops there.
     pub(crate) fn of_peer(&self, steps: Vec<Span>, ops: Vec<Span>, ops_per_step: usize) -> Self {
         Self { steps, ops, ops_per_step, ..*self }
     }
 
-    /// Begins a step; gives whether it is to be recorded.
+    /// Begins a step; returns whether it is to be recorded.
     pub(crate) fn begin_step(&mut self) -> bool {
         // A step that failed has no end.
         self.ops.truncate(self.steps.len() * self.ops_per_step);

@@ -10,8 +10,8 @@ use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
 
 impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
-    /// Prepares what the first step, and other ranks with it, would have to wait for: on a device with queues, kernels
-    /// and algorithms for matrix products. It may take long. Parameters need not be set yet.
+    /// Prepares what the first step would otherwise wait for, and other ranks with it: on a device with queues, kernels
+    /// and algorithms for matrix products. This may take long. Parameters need not be set yet.
     ///
     /// # Errors
     /// [`Lost::Device`], with the op that cannot be prepared.

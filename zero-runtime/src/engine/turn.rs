@@ -1,5 +1,5 @@
-//! Turn: what a rank may do next, and why it meets the others. Never lets a rank do what the others do not: they would
-//! read what it writes.
+//! Turn: what a rank may do next, and why it meets the others. Never lets a rank make a call that the others do not
+//! make, because they would read what it writes.
 #![allow(unsafe_code)]
 
 use super::{Engine, InputOf};
@@ -31,7 +31,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.begin();
     }
 
-    /// Ends a call and passes on its result. It ends in turn unless another rank was lost. A panic never gets here.
+    /// Ends a call and passes on its result. The engine takes further calls unless another rank was lost. A panic never
+    /// gets here.
     pub(super) fn end<R, E: MayBeLost>(&mut self, result: Result<R, E>) -> Result<R, E> {
         self.is_in_turn = !result.as_ref().is_err_and(E::is_lost);
         result
@@ -40,12 +41,12 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// Gathers the first `len` words of each rank, for the same reason on all of them; the host does not read them.
     pub(super) fn exchange_on_device(&mut self, turn: ExchangeReason, len: usize) -> Result<(), Lost> {
         let call = self.steps_done << 32 | (len as u64) << 8 | turn as u64;
-        // SAFETY: an exchange changes no parameters, gradients or parcels; what may follow it rests on all ranks having
-        // made it for the same reason, which `call` says.
+        // SAFETY: an exchange changes no parameters, gradients or parcels; what may follow it relies on all ranks
+        // having made it for the same reason, which `call` says.
         unsafe { self.ranks.exchange(call, len) }
     }
 
-    /// The same, for the host to see: see [`Engine::exchanged_of`].
+    /// The same, but the host reads them: see [`Engine::exchanged_of`].
     pub(super) fn exchange_words(&mut self, turn: ExchangeReason, len: usize) -> Result<(), Lost> {
         self.exchange_on_device(turn, len)?;
         self.ranks.finish()?;
@@ -60,7 +61,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.exchange_words(turn, mine.len())
     }
 
-    /// What ranks have exchanged, `len` numbers each, in the order of ranks.
+    /// The numbers that ranks have exchanged, `len` each, in the order of ranks.
     pub(super) fn exchanged_of(&self, len: usize) -> &[f64] {
         &self.exchanged[..len * self.plan.config.mesh.ranks()]
     }

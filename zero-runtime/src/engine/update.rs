@@ -1,5 +1,6 @@
-//! Update: the end of a step: agreement on loss and norm, clipping, and the optimizer on what this rank keeps the state of: Muon
-//! on hidden matrices where the plan has it, AdamW on all else. The order of every sum follows the layout, never the stage.
+//! Update: the end of a step: agreement on loss and norm, clipping, and the optimizer for the parameters whose state
+//! this rank keeps: Muon for hidden matrices if the plan asks for it, AdamW for all others. The order of every sum
+//! follows the layout, never the stage.
 #![allow(unsafe_code)]
 
 use zero_plan::Width;
@@ -14,7 +15,7 @@ use crate::orthogonal::{orthogonalize, step_factor};
 use crate::transport::{Lost, Transport};
 use crate::view::View;
 
-/// What the user chooses about the optimizer for one step.
+/// The user's settings of the optimizer for one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hyper {
     /// Learning rate.
@@ -23,7 +24,7 @@ pub struct Hyper {
     pub beta1: f64,
     /// Decay of the second moment.
     pub beta2: f64,
-    /// Decay of the momentum of what Muon updates.
+    /// Decay of Muon's momentum.
     pub momentum: f64,
     /// Added to the root of the second moment.
     pub epsilon: f64,
@@ -34,7 +35,8 @@ pub struct Hyper {
 }
 
 impl Hyper {
-    /// What AdamW (Loshchilov and Hutter, 2019) and Muon (Jordan et al., 2024) need at step `steps_done` + 1.
+    /// The numbers that AdamW (Loshchilov and Hutter, 2019) and Muon (Jordan et al., 2024) need after `steps_done`
+    /// steps.
     pub(super) fn block(&self, steps_done: u64) -> HyperBlock {
         let t = (steps_done + 1) as f64;
         HyperBlock {
@@ -51,7 +53,7 @@ impl Hyper {
     }
 }
 
-/// A stretch of a flat buffer that this rank updates, counted from the start of what it owns of it.
+/// A stretch of a flat buffer that this rank updates, counted from the start of the part that it owns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UpdatedStretch {
     start: usize,
@@ -62,7 +64,7 @@ pub(super) struct UpdatedStretch {
     of_matrix: Option<HiddenMatrix>,
 }
 
-/// What a rank updates of each unit: all of it, or its shard, without the padding.
+/// The stretches that a rank updates of each unit: all of it, or its shard, without the padding.
 pub(super) fn segments<M: Model>(places: &Places) -> Vec<Vec<UpdatedStretch>> {
     let (units, placements) = (places.tables.units, places.tables.placements);
     let segments_of = |unit: usize| {
@@ -94,14 +96,14 @@ fn elements_of(matrix: &HiddenMatrix) -> Stretch {
     Stretch { start: matrix.start, len: matrix.rows * matrix.columns }
 }
 
-/// Cuts a place down to some of its elements of a width.
+/// Cuts a place down to some of its elements, which have this width.
 fn elements(place: Place, width: Width, Stretch { start, len }: Stretch) -> Place {
     place.cut(start * width.bytes(), len * width.bytes())
 }
 
 impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
-    /// Agrees with all ranks on the mean loss of the step and the norm of its mean gradient, and so on what gradients are
-    /// scaled by; all of it on the device.
+    /// Agrees with all ranks on the mean loss of the step and the norm of its mean gradient, and so on the factor that
+    /// scales gradients, all on the device.
     pub(super) fn agree(&mut self) -> Result<(), Lost> {
         self.square();
         self.exchange_on_device(ExchangeReason::Agree, self.plan.agreed_values())?;
@@ -109,7 +111,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Ok(())
     }
 
-    /// Leaves the squares of this rank's gradients for the others.
+    /// Leaves the sums of squares of this rank's gradients for the others.
     pub(super) fn square(&self) {
         let (places, device) = (self.arena.places(), &self.ranks.device);
         for (unit, sizes) in self.plan.units.iter().enumerate() {
@@ -133,15 +135,15 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     pub(super) fn momentum(&mut self, unit: usize) {
         let (places, device) = (self.arena.places(), &self.ranks.device);
         for stretch in self.segments[unit].iter().filter(|stretch| stretch.of_matrix.is_some()) {
-            // SAFETY: stretches of different regions. All ranks have agreed, so nobody reads this rank's sums as such any more,
-            // and their directions only when this rank says that they are there.
+            // SAFETY: stretches of different regions. All ranks have agreed, so nobody reads this rank's sums any more,
+            // and the directions only after this rank has published them.
             let [sums, momentum] = [places.sums(unit), self.moment(State::FirstMoment, unit)]
                 .map(|place| unsafe { self.arena.stored_mut(self.cut(place, stretch)) });
             device.momentum(self.arena.hyper(), self.arena.report(), sums, momentum);
         }
     }
 
-    /// Updates what this rank keeps the optimizer state of.
+    /// Updates the parameters whose optimizer state this rank keeps.
     pub(super) fn update(&mut self, unit: usize) {
         for stretch in &self.segments[unit] {
             let decays = stretch.decays && (self.decays_embeddings || !stretch.embeds);
@@ -163,8 +165,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.ranks.device.update(decays, hyper, report, weights, gradients, m, v);
     }
 
-    /// Muon on a stretch of a unit, which is a part of a matrix or all of it: the whole direction is made orthogonal, as on all
-    /// ranks that update some of it, so that all have the same bits.
+    /// Muon on a stretch of a unit, which is all or part of a matrix. Every rank that updates some of the matrix makes
+    /// the whole direction orthogonal, so that all have the same bits.
     fn step_along(&self, unit: usize, stretch: &UpdatedStretch, decays: bool, matrix: HiddenMatrix) {
         let (places, device) = (self.arena.places(), &self.ranks.device);
         let (directions, room) = (places.local_gradients(unit), places.orthogonal_room(unit));
@@ -178,12 +180,12 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         device.step_along(decays, step_factor(shape), hyper, report, weights, orthogonal.part(first, stretch.len));
     }
 
-    /// The part of a place of what this rank owns of a unit that is a stretch of it.
+    /// Cuts a place, which has the part of a unit that this rank owns, down to a stretch of it.
     fn cut(&self, place: Place, stretch: &UpdatedStretch) -> Place {
         elements(place, self.arena.width(place), Stretch { start: stretch.start, len: stretch.len })
     }
 
-    /// The place of a moment of what this rank owns of a unit.
+    /// The place of a moment of the part of a unit that this rank owns.
     fn moment(&self, state: State, unit: usize) -> Place {
         self.arena.places().state(state, unit).map(|(_, place)| place).expect("moments of what is updated")
     }
@@ -203,7 +205,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 mod tests {
     use super::*;
 
-    /// At the third step: by the formulas of the paper.
+    /// At the third step, by the formulas of the paper.
     #[test]
     fn moments_are_corrected_and_clipping_is_as_asked_for() {
         let (beta1, beta2, momentum) = (0.9, 0.5, 0.95);

@@ -1,5 +1,5 @@
-//! Words: the few numbers of a step that its ops read and write on the device, so that none of them asks the host. Never
-//! says what they mean.
+//! Words: the few numbers of a step that its ops read and write on the device, so that none of them asks the host.
+//! Never interprets them.
 #![allow(unsafe_code)]
 
 use zero_plan::footprint::{STEP_WORDS, words_bytes};
@@ -13,7 +13,7 @@ const OWN: usize = REPORT + size_of::<ReportBlock>();
 const _: () = assert!(OWN == STEP_WORDS * size_of::<f64>(), "the plan has other words of a step");
 
 impl<D: Device> Arena<'_, D> {
-    /// What the host says about a step.
+    /// The host's settings for a step.
     pub(super) fn hyper(&self) -> View<'_, D, HyperBlock> {
         self.words(0, 1)
     }
@@ -67,8 +67,9 @@ impl<D: Device> Arena<'_, D> {
     /// `len` values that begin at byte `start` of the words.
     fn words<T>(&self, start: usize, len: usize) -> View<'_, D, T> {
         let start = self.first_of::<T>(start, len).cast_const();
-        // SAFETY: they lie within the words, whose bytes are a value of every type that is asked for. They are this rank's alone,
-        // and used by one op after another, of which none has two views of one part but to read.
+        // SAFETY: they lie within the words, whose bytes are a value of every type that is asked for. They are this
+        // rank's alone, and used by one op after another, none of which has two views of one part unless both only
+        // read.
         unsafe { View::from_raw(start, len) }
     }
 

@@ -1,4 +1,4 @@
-//! Available: how much memory a run can have, of the host and within the limits of control groups. Never takes any.
+//! Available: how much memory a run can get from the host and within the limits of control groups. Never allocates any.
 
 use std::path::Path;
 
@@ -7,10 +7,11 @@ use zero_plan::Bytes;
 use super::error::LaunchError;
 use super::groups::rooms;
 
-/// Checks that so much memory is there, because the kernel would later kill a process instead of refusing it memory.
+/// Checks that this much memory is available, because the kernel would later kill a process instead of refusing it
+/// memory.
 ///
 /// # Errors
-/// Z0331 if the host has less than `bytes` to give, or a control group that this process is in.
+/// Z0331 if the host, or a control group of this process, has less than `bytes` to give.
 pub fn check_available(bytes: usize) -> Result<(), LaunchError> {
     check_below(bytes, Path::new("/"))
 }
@@ -33,7 +34,7 @@ fn check_below(bytes: usize, root: &Path) -> Result<(), LaunchError> {
     }
 }
 
-/// What there is of memory, and what limits it.
+/// The available memory, and a text that names its limit.
 fn least(root: &Path) -> Result<(u64, String), LaunchError> {
     let table = std::fs::read_to_string(root.join("proc/meminfo"));
     let table = table.map_err(LaunchError::system("read /proc/meminfo"))?;

@@ -1,5 +1,5 @@
-//! Crew: the ranks of one host as copies of this binary, and what their ends mean. No rank outlives it. Never decides what
-//! comes after.
+//! Crew: the ranks of one host as copies of this binary, and what their ends mean. No rank outlives it. Never decides
+//! what happens next.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,11 +14,11 @@ use super::options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_REPORTED};
 /// The running program, even if another file lies at its path by now.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// Why a run ended before its time.
+/// Why a run ended early.
 pub(super) struct CrewFailure {
-    /// None if a rank has told it.
+    /// None if a rank has reported it.
     pub error: Option<LaunchError>,
-    /// Whether a restart may mend it.
+    /// Whether a restart may help.
     pub may_pass: bool,
 }
 
@@ -31,7 +31,7 @@ impl From<LaunchError> for CrewFailure {
 
 /// What the end of a rank means.
 enum RankEnd {
-    /// It has come to an end of its own, and the others will, too.
+    /// It has ended by itself, and the others will too.
     Done(u8),
     Failed(CrewFailure),
 }
@@ -39,7 +39,7 @@ enum RankEnd {
 /// The ranks that still run. When this is dropped for whatever reason, they are killed and reaped.
 pub(super) struct Crew {
     members: Vec<Member>,
-    /// Exit codes of those that have come to an end of their own.
+    /// Exit codes of the ranks that have ended by themselves.
     codes: Vec<u8>,
 }
 
@@ -51,7 +51,7 @@ struct Member {
 impl Crew {
     /// Starts `ranks` copies of this binary with its arguments, after `restarts` earlier crews.
     pub fn start(ranks: usize, restarts: u64) -> Result<Self, LaunchError> {
-        // Dropped if a rank cannot be started, and then those before it end.
+        // Dropped if a rank cannot be started, which ends those before it.
         let mut crew = Crew { members: Vec::new(), codes: Vec::new() };
         let job = unique_job();
         for rank in 0..ranks {
@@ -77,7 +77,7 @@ impl Crew {
     /// Asks all ranks to end.
     pub fn ask(&self) {
         for member in &self.members {
-            // Fails only for a rank that has ended, and its id is its own until it is reaped.
+            // Fails only for a rank that has ended; its id is not reused before it is reaped.
             let _ = kill_process(Pid::from_child(&member.child), Signal::TERM);
         }
     }
@@ -148,7 +148,7 @@ fn command(rank: usize, ranks: usize, restarts: u64, job: &str) -> Command {
         .env(PLAIN_LOCAL_WORLD, ranks.to_string())
         .env(JOB, job)
         .env(LAUNCHER_PID, std::process::id().to_string());
-    // What another launcher has said is not about these ranks.
+    // A count from another launcher is not about these ranks.
     if restarts == 0 {
         command.env_remove(RESTART)
     } else {
@@ -157,8 +157,8 @@ fn command(rank: usize, ranks: usize, restarts: u64, job: &str) -> Command {
     command
 }
 
-/// A name that no other job has: the process id is unique among running processes, and the time tells it from earlier
-/// ones.
+/// A name that no other job has: the process id is unique among running processes, and the time distinguishes it from
+/// earlier ones.
 fn unique_job() -> String {
     let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!("{}-{}", std::process::id(), time.as_nanos())

@@ -36,7 +36,7 @@ pub(super) struct Caller {
     pub socket: OwnedFd,
 }
 
-/// What happens at an open door.
+/// An event at an open door.
 pub(super) enum DoorEvent {
     /// A caller has sent its first message.
     Came(Caller, WireMessage),
@@ -114,7 +114,7 @@ impl<'a> Door<'a> {
 }
 
 impl Reception {
-    /// Waits for what happens next, but only until `late`.
+    /// Waits for the next event, but only until `late`.
     ///
     /// # Errors
     /// Z0332 if the system refuses.

@@ -16,7 +16,7 @@ fn somebody_else() -> Uid {
     Uid::from_raw(rustix::process::geteuid().as_raw() ^ 1)
 }
 
-/// A connection, whichever process has opened the door.
+/// A connection to the door, whichever process opened it.
 fn come_in(door: &Door) -> OwnedFd {
     let caller = socket().unwrap();
     rustix::net::connect(&caller, &door.address("").unwrap()).unwrap();

@@ -22,7 +22,7 @@ impl Ear {
         Ok(Self { delivery })
     }
 
-    /// Sleeps until signals have come, and gives them, each once: none if the deadline comes first.
+    /// Sleeps until signals arrive, and returns each of them once; none if the deadline passes first.
     pub fn hear(&mut self, deadline: Option<Instant>) -> io::Result<Vec<i32>> {
         wire::wait([self.delivery.get_read()].into_iter(), deadline)?;
         Ok(self.delivery.pending().collect())

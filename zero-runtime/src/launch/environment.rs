@@ -11,15 +11,15 @@ use super::error::LaunchError;
 pub(super) const JOB: &str = "ZERO_JOB";
 /// Process id of our own launcher, which sets it.
 pub(super) const LAUNCHER_PID: &str = "ZERO_LAUNCHER_PID";
-/// The variable of ranks that says how often all of them were started anew. Our own launcher sets it from the first
-/// restart on; a caller of [`super::launch_by`] also sets it for the first start, to 0.
+/// The variable that tells ranks how often all of them were restarted. Our own launcher sets it from the first restart
+/// on; a caller of [`super::launch_by`] also sets it for the first start, to 0.
 pub const RESTART: &str = "ZERO_RESTART";
 const JOIN_TIMEOUT_S: &str = "ZERO_JOIN_TIMEOUT_S";
 const JOIN_TIMEOUT_S_DEFAULT: usize = 60;
 /// A day: a job that does not start within one is better started again.
 const JOIN_TIMEOUT_S_MAX: usize = 24 * 60 * 60;
 
-/// What a process is to do.
+/// The role of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
     /// Started alone: it starts the ranks and waits for their end.
@@ -28,7 +28,7 @@ pub enum Role {
     Rank(JobPlace),
 }
 
-/// Where a rank stands among its peers.
+/// The place of a rank among its peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobPlace {
     /// Global rank, `0..world`.
@@ -39,7 +39,7 @@ pub struct JobPlace {
     pub local_rank: usize,
     /// Whether all ranks are on this host, as far as their launcher says.
     pub one_host: bool,
-    /// Number of ranks on this host, where their launcher says so.
+    /// Number of ranks on this host, if their launcher says so.
     pub local_world: Option<usize>,
     /// The ranks that it meets on this host: all, unless [`JobPlace::among`] says otherwise.
     pub here: Range<usize>,
@@ -73,7 +73,7 @@ impl JobPlace {
     /// The same for a plan that has the ranks from `first` up to `end` on one host, and others elsewhere.
     ///
     /// # Errors
-    /// Z0453 if the launcher has other ranks on this host, or numbers them in another way.
+    /// Z0453 if the launcher has put other ranks on this host, or numbers them in another way.
     pub fn among(&self, (first, end): (usize, usize)) -> Result<Self, LaunchError> {
         let (rank, local, expected, each) = (self.rank, self.local_rank, self.rank - first, end - first);
         let found = self.local_world.unwrap_or(each);
@@ -83,8 +83,8 @@ impl JobPlace {
         Ok(Self { here: first..end, ..self.clone() })
     }
 
-    /// The same for a rank that is not to start: among those that its launcher has put on its host, and otherwise those of a
-    /// plan.
+    /// The same for a rank that will not start: it meets the ranks that its launcher has put on its host or, if that is
+    /// unknown, those of a plan.
     pub fn in_company(self, (first, end): (usize, usize)) -> Self {
         let found = self.local_world.and_then(|count| {
             let first = self.rank.checked_sub(self.local_rank)?;
@@ -151,7 +151,7 @@ const OPEN_MPI: LauncherVariables = LauncherVariables {
     spread: Spread::LocalWorld("OMPI_COMM_WORLD_LOCAL_SIZE"),
 };
 /// PRRTE's own launcher, which numbers ranks, but says how many there are only if it is told that they are Open MPI's.
-/// It is used only if nothing else has numbered the process, because others set this variable beside their own.
+/// It is used only if nothing else has numbered the process, because others set this variable in addition to their own.
 const PRRTE: LauncherVariables = LauncherVariables { rank: PMIX_RANK, ..OPEN_MPI };
 pub(super) const PMIX_RANK: &str = "PMIX_RANK";
 const PMI_RANK: &str = "PMI_RANK";
@@ -181,7 +181,7 @@ const JOB_PARTS: [&str; 8] = [
 /// names their job. No variable can have this name.
 pub(super) const PARENT: &str = "=parent";
 
-/// What a process with these variables is. `lookup` gives a variable's value, if it is set.
+/// The role of a process with these variables. `lookup` gives a variable's value, if it is set.
 ///
 /// # Errors
 /// Z0301 to Z0306, and Z0315: see [`LaunchError`].
@@ -208,8 +208,9 @@ pub fn role_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> 
     }))
 }
 
-/// The place of a process with these variables, as far as they say so, even if they contradict one another. By it,
-/// ranks that cannot start find one another, to tell an error once. None if no launcher has numbered the process.
+/// The place of a process with these variables, as far as they say so, even if they contradict one another. Ranks that
+/// cannot start find one another by it, so that an error is reported once. None if no launcher has numbered the
+/// process.
 pub fn company_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> Option<JobPlace> {
     let variables = Variables { lookup };
     let number = |name| variables.number(name).ok().flatten();
@@ -229,7 +230,7 @@ pub fn company_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) 
     (rank < world).then_some(place)
 }
 
-/// What one launcher says about this process.
+/// The place that one launcher gives this process.
 #[derive(Clone, Copy)]
 struct Seat {
     rank: usize,
@@ -286,7 +287,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         })
     }
 
-    /// Whether it is srun that has set the variables of MPICH's launcher, as with --mpi=pmi2: they then say nothing of hosts, and
+    /// Whether srun has set the variables of MPICH's launcher, as with --mpi=pmi2: they then do not describe hosts, but
     /// Slurm's own do.
     fn pmi_is_of_slurm(&self) -> bool {
         let value = |name| (self.lookup)(name);
@@ -325,7 +326,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         Ok(Some(Seat { rank, world, local_rank, one_host, local_world }))
     }
 
-    /// The number of ranks on this host, where Slurm says it: `2(x3),1` are three hosts of two ranks, and one of one.
+    /// The number of ranks on this host, if Slurm says it: `2(x3),1` are three hosts of two ranks, and one of one.
     fn ranks_of_node(&self) -> Option<usize> {
         let node = self.number(SLURM_NODE).ok()??;
         let list = (self.lookup)(SLURM_RANKS_OF_NODES)?;

@@ -1,4 +1,4 @@
-//! Tests of what a process takes itself for, over made-up environments.
+//! Tests of the role that a process takes, in made-up environments.
 
 use super::*;
 
@@ -171,7 +171,8 @@ fn contradictions_are_errors() {
     assert_eq!(code(&[("RANK", "0"), ("WORLD_SIZE", "4")]), "Z0306");
 }
 
-/// Bare `prterun` numbers ranks and says nothing more; the launcher of Open MPI 5, which is the same program, says all.
+/// Bare `prterun` numbers ranks and says nothing more; the launcher of Open MPI 5, which is the same program, sets all
+/// variables.
 #[test]
 fn z0301_a_rank_of_bare_prterun_is_told_how_it_is_told_more() {
     let bare = [("PMIX_RANK", "1"), ("PMIX_NAMESPACE", "prterun-host-12@1")];
@@ -180,7 +181,7 @@ fn z0301_a_rank_of_bare_prterun_is_told_how_it_is_told_more() {
     assert!(error.to_string().contains("has `PMIX_RANK` but not `OMPI_COMM_WORLD_SIZE`"), "{error}");
     assert!(error.help().contains("`prterun --personality ompi`"), "{}", error.help());
     assert_eq!(company(&bare), Some((1, 4)));
-    // Where something else has numbered the ranks, that counts.
+    // If something else has numbered the ranks, that counts.
     for (variables, rank) in [(&MPIRUN[..], 3), (&SRUN, 1), (&[("RANK", "2"), ("WORLD_SIZE", "4")], 2)] {
         assert_eq!(place(4, &[variables, &bare].concat()).rank, rank);
     }
@@ -226,7 +227,7 @@ fn ranks_with_an_error_in_their_environment_find_one_another_all_the_same() {
     assert_eq!(company(&[("RANK", "1"), ("WORLD_SIZE", "two"), job]), Some((1, 4)));
     assert_eq!(company(&[&[("RANK", "0"), ("WORLD_SIZE", "4")][..], &MPIRUN].concat()), Some((0, 4)));
     assert_eq!(company(&[&TORCHRUN[..], &[("ZERO_JOIN_TIMEOUT_S", "0")]].concat()), Some((2, 4)));
-    // Nobody else could know of these.
+    // No other rank could find these.
     assert_eq!(company(&[]), None);
     assert_eq!(company(&[("RANK", "one"), ("WORLD_SIZE", "4"), job]), None);
     assert_eq!(company(&[("RANK", "4"), ("WORLD_SIZE", "4"), job]), None);

@@ -160,7 +160,7 @@ impl LaunchError {
         }
     }
 
-    /// What it means and how to go on.
+    /// What the error means and how to go on.
     pub fn help(&self) -> String {
         let help = match self {
             LaunchError::PlaceIncomplete { set: PMIX_RANK, .. } => {
@@ -246,7 +246,7 @@ impl LaunchError {
         help.to_owned()
     }
 
-    /// The exit code of a rank that ends with it: whether a restart may mend it.
+    /// The exit code of a rank that ends with it: whether a restart may help.
     pub fn exit_code(&self) -> u8 {
         match self {
             LaunchError::RankLost { .. }
@@ -260,7 +260,7 @@ impl LaunchError {
         }
     }
 
-    /// Whether rank 0 or a launcher has a better message for the same, so that this rank should print nothing.
+    /// Whether rank 0 or a launcher has a better message for the same error, so that this rank should print nothing.
     pub fn is_echo(&self) -> bool {
         matches!(self, LaunchError::Dismissed { .. } | LaunchError::HostLost)
     }
@@ -275,7 +275,7 @@ impl LaunchError {
     }
 }
 
-/// The code of hosts that have not met in time, as [`LaunchError::RanksMissing`] is of ranks.
+/// The code for hosts that have not met in time, as [`LaunchError::RanksMissing`] has one for ranks.
 const HOSTS_MISSING: &str = "Z0457";
 
 /// Exit code of a Rust process whose main thread panicked.
@@ -299,7 +299,7 @@ pub(super) fn ranks<N: ToString>(ranks: &[N]) -> String {
     format!("rank{} {}", if list.len() == 1 { "" } else { "s" }, list.join(", "))
 }
 
-/// The ranks of a host: how many they are, or, if others come before them, which.
+/// The ranks of a host: their number or, if other ranks come before them, their range.
 pub(super) fn those(here: &Range<usize>) -> String {
     match here.start {
         0 => here.len().to_string(),
@@ -307,7 +307,7 @@ pub(super) fn those(here: &Range<usize>) -> String {
     }
 }
 
-/// What is left of a run, where nobody has looked.
+/// The words for a run whose newest checkpoint was not looked up.
 const ITS_NEWEST: &str = "what it has done since its newest checkpoint is lost";
 
 fn newest_words(newest: Option<u64>) -> String {

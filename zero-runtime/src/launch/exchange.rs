@@ -1,5 +1,5 @@
-//! Exchange: one descriptor of each rank of a host for all of these, by way of the first, after they have met and before they
-//! watch one another. Never looks into what the descriptors stand for.
+//! Exchange: each rank of a host gives one descriptor to all ranks of that host, by way of the first, after they have
+//! met and before they watch one another. Never looks into the descriptors.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,11 +15,12 @@ use super::watch::Watch;
 use super::wire::{self, Peer, WireMessage};
 
 impl Watch {
-    /// What every rank gives, in the order of ranks. All call it, before [`Watch::start`]; none waits longer than `patience`.
+    /// The descriptors of all ranks, in the order of ranks. All call it before [`Watch::start`]; none waits longer than
+    /// `patience`.
     ///
     /// # Errors
-    /// What another rank has failed with meanwhile, on the first, and an echo of that on others; Z0329 if a rank has gone, and
-    /// Z0321 if one does not come in time; Z0324 if that is the first.
+    /// If another rank has failed meanwhile, its error on the first rank and an echo of it on the others. Z0329 if a
+    /// rank has gone, or Z0323 if that is the first; Z0321 if one does not come in time, or Z0324 if that is the first.
     pub(crate) fn exchange(&self, own: OwnedFd, patience: Duration) -> Result<Vec<OwnedFd>, LaunchError> {
         let deadline = Instant::now() + patience;
         match &self.links.peers[..] {
@@ -29,17 +30,17 @@ impl Watch {
         }
     }
 
-    /// What the first rank says, on all ranks, which call it as [`Watch::exchange`].
+    /// The message that the first rank passes, on all ranks. They call it as [`Watch::exchange`].
     ///
     /// # Errors
-    /// As there, and if the system does not give the little memory that this takes.
+    /// As there, and Z0332 if the system refuses the little memory that this takes.
     pub(crate) fn hear(&self, said: Option<&[u8]>, patience: Duration) -> Result<Vec<u8>, LaunchError> {
         let page = rustix::fs::memfd_create(c"zero", MemfdFlags::CLOEXEC).map_err(std::io::Error::from);
         let mut page = File::from(page.map_err(LaunchError::system("take memory for a message"))?);
         page.write_all(said.unwrap_or_default()).map_err(LaunchError::system("write a message"))?;
         let of_first = self.exchange(page.into(), patience)?.swap_remove(0);
         let (file, mut heard) = (File::from(of_first), Vec::new());
-        // All ranks of a host read one file: none moves where another reads.
+        // All ranks of a host read one file, so none moves its position.
         let len = file.metadata().map_err(LaunchError::system("read a message"))?.len();
         heard.resize(len as usize, 0);
         file.read_exact_at(&mut heard, 0).map_err(LaunchError::system("read a message"))?;
@@ -123,7 +124,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// What each of three ranks of a job comes to.
+    /// The result of each of three ranks of a job.
     fn ranks<R: Send>(job: &str, rank_main: impl Fn(usize, Watch) -> R + Sync) -> Vec<R> {
         let job = format!("{job}-{}", std::process::id());
         let places: Vec<JobPlace> = (0..3).map(|rank| JobPlace::on_this_host(rank, 3, &job)).collect();

@@ -10,7 +10,7 @@ pub(crate) fn print(error: &str) {
     crate::terminal::tell(&error);
 }
 
-/// What some ranks of a job have found.
+/// Errors that some ranks of a job have found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RankFindings {
     found: Vec<Finding>,
@@ -25,7 +25,7 @@ impl RankFindings {
         Self { found: Vec::new(), here, world }
     }
 
-    /// What one rank has found.
+    /// The finding of one rank.
     pub(super) fn of(here: usize, world: usize, finding: Finding) -> Self {
         Self { found: vec![finding], here, world }
     }

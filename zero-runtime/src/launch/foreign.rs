@@ -1,5 +1,5 @@
-//! Foreign: another launcher, such as mpirun, which starts the ranks of all hosts. Here it is one process that is
-//! waited for, and started anew where that may help. Never knows its ranks.
+//! Foreign: another launcher, such as mpirun, which starts the ranks of all hosts. Waits for its process, and restarts
+//! it if that may help. Never knows its ranks.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -16,18 +16,19 @@ use super::options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_REPORTED, Laun
 use super::print;
 use super::restarts::{EXIT_SIGNAL_BASE, EndCause, ended_by, name_of, repeat};
 
-/// Between the end of a launcher and its next start. Ranks that it has left behind leave by themselves after two seconds.
+/// The time between the end of a launcher and its next start. Ranks that it has left behind end by themselves after two
+/// seconds.
 const PAUSE: Duration = Duration::from_secs(3);
 
 /// Whether the last SIGINT came from a terminal, which sends it to the launcher as well.
 static IS_OF_TERMINAL: AtomicBool = AtomicBool::new(false);
 
-/// Starts the launcher that `command` gives for the number of starts before, and waits for it. The launcher has to set
-/// [`super::RESTART`] to that number on all ranks: they then end as under our own launcher, and go on from the newest
-/// checkpoint after a restart.
+/// Starts the launcher that `command` returns for the number of earlier starts, and waits for it. The launcher has to
+/// set [`super::RESTART`] to that number on all ranks: they then end as under our own launcher, and after a restart go
+/// on from the newest checkpoint.
 ///
-/// The exit code is that of the launcher. If it has failed, and no rank has said that a restart would not mend it, `options`
-/// may ask for one, as for [`super::launch`]. SIGINT and SIGTERM go to the launcher, and no restart follows.
+/// The exit code is that of the launcher. If it has failed, and no rank has said that a restart would not help,
+/// `options` may ask for one, as for [`super::launch`]. SIGINT and SIGTERM go to the launcher, and no restart follows.
 pub fn launch_by(options: &LaunchOptions, command: impl Fn(u64) -> Command) -> ExitCode {
     let mut code = 0;
     match run(options, &command, &mut code) {
@@ -36,7 +37,7 @@ pub fn launch_by(options: &LaunchOptions, command: impl Fn(u64) -> Command) -> E
             print(&format!("interrupted by {}: no ranks start anew", name_of(signal)));
             ended_by(signal)
         }
-        // The launcher has said what there is to say.
+        // The launcher has already said why.
         Err(EndCause::Failed(CrewFailure { error: None, .. })) => ExitCode::from(code),
         Err(EndCause::Failed(failure)) => failure.tell(),
     }
@@ -65,7 +66,7 @@ fn cut_short(options: &LaunchOptions) -> Option<LaunchError> {
     (newest.unwrap_or(0) < last_step).then_some(LaunchError::CutShort { newest, last_step })
 }
 
-/// Whether a launcher that ends with this status may be started anew. It passes on the exit code of the rank that has
+/// Whether a launcher that ends with this status may be restarted. It passes on the exit code of the rank that has
 /// failed, or gives one of its own if there is none: a rank was killed, or a host is lost.
 fn may_pass(status: ExitStatus) -> bool {
     let is_final = |code: i32| [0, EXIT_REPORTED, EXIT_NOT_SAVED, EXIT_ASKED].map(i32::from).contains(&code);
@@ -81,7 +82,7 @@ fn exit_code(status: ExitStatus) -> u8 {
     }
 }
 
-/// Starts a launcher and waits for its end. Gives its status, and whether somebody has asked for the end.
+/// Starts a launcher and waits for its end. Returns its status, and whether somebody has asked for the end.
 fn attempt(mut command: Command, ear: &mut Ear) -> Result<(ExitStatus, bool), LaunchError> {
     let mut launcher = command.spawn().map_err(LaunchError::system("start the launcher of the ranks"))?;
     let mut is_asked = false;
@@ -94,7 +95,7 @@ fn attempt(mut command: Command, ear: &mut Ear) -> Result<(ExitStatus, bool), La
                 _ => continue,
             };
             is_asked = true;
-            // Fails only if it has ended, and its id is its own until it is reaped.
+            // Fails only if it has ended; its id is not reused before it is reaped.
             let _ = signal.map(|signal| kill_process(Pid::from_child(&launcher), signal));
         }
         if let Some(status) = launcher.try_wait().map_err(LaunchError::system("wait for the launcher of the ranks"))? {
@@ -103,13 +104,13 @@ fn attempt(mut command: Command, ear: &mut Ear) -> Result<(ExitStatus, bool), La
     }
 }
 
-/// From here on it is known where each SIGINT comes from. Must be called before anybody hears one.
+/// From here on, the source of each SIGINT is known. Must be called before anybody hears one.
 fn listen_for_terminal() -> Result<(), LaunchError> {
-    // SAFETY: a signal may interrupt whatever runs; this only stores a word.
+    // SAFETY: a signal may interrupt any code; this only stores a word.
     #[expect(unsafe_code, reason = "who sends a signal is told to handlers alone")]
     let listening = unsafe {
         signal_hook_registry::register_sigaction(SIGINT, |sent| {
-            // Above zero where the kernel sends it of its own, as it does for keys.
+            // Above zero if the kernel itself sends it, as it does for keys.
             IS_OF_TERMINAL.store(sent.si_code > 0, Ordering::Release);
         })
     };

@@ -13,7 +13,7 @@ pub struct Room {
     pub group: PathBuf,
     /// The most that its processes may take together.
     pub limit_bytes: u64,
-    /// What is left of that. What they have cached of files counts as left, because the kernel can take it back.
+    /// The rest of that. Files that they have cached count as free, because the kernel can take that memory back.
     pub free_bytes: u64,
 }
 
@@ -118,7 +118,7 @@ fn unescaped(field: &str) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// What a group leaves. None if it has no limit: its file says `max`, or is not there, as at the top.
+/// The memory that a group leaves. None if it has no limit: its file says `max`, or is not there, as at the top.
 fn room(group: PathBuf, names: &VersionFiles, root: &Path) -> Option<Room> {
     let directory = root.join(group.strip_prefix("/").unwrap_or(&group));
     let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 30;
-    /// What version 1 says where there is no limit.
+    /// The value of version 1 if there is no limit.
     const UNLIMITED: &str = "9223372036854771712";
 
     /// A made-up system.
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// Of a process that was moved out of the root of its namespace, or that has entered another namespace.
+    /// For a process that was moved out of the root of its namespace, or that has entered another namespace.
     #[test]
     fn a_group_outside_of_the_namespace_has_the_limit_of_what_is_mounted() {
         let files = [("sys/fs/cgroup/memory.max", "4096\n"), ("sys/memory.max", "1\n"), ("memory.max", "1\n")];

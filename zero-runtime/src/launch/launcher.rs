@@ -1,5 +1,5 @@
-//! Launcher: starts the ranks of one host, waits for them, and ends all when one fails or somebody asks for it; starts
-//! them anew where that may help. Never takes part in their work.
+//! Launcher: starts the ranks of one host, waits for them, and ends all when one fails or somebody asks for it;
+//! restarts them if that may help. Never takes part in their work.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -16,20 +16,21 @@ use super::options::LaunchOptions;
 use super::print;
 use super::restarts::{EndCause, ended_by, name_of, repeat};
 
-/// Between the end of the ranks and their next start, so that what has ended them can pass. It need not grow: from the same
-/// checkpoint ranks are started anew only once.
+/// The time between the end of the ranks and their next start, so that its cause can pass. It need not grow, because
+/// ranks are restarted only once from the same checkpoint.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts `ranks` copies of this binary with its arguments, and waits for all of them.
 ///
-/// If all come to an end of their own, the exit code is 0, or 75 if they were asked to end, or 74 if they could not write
-/// their last checkpoint. If one fails, all ranks are killed and reaped, and the reason is printed to standard error,
-/// once. The exit code is then 1, or 2 if the rank printed its own error. Where a restart may mend it (a rank was killed,
-/// has panicked, or has given another one up), `options` may ask for one: as often as they say, but only once from the
+/// If all end by themselves, the exit code is 0, or 75 if they were asked to end, or 74 if they could not write their
+/// last checkpoint. If one fails, all ranks are killed and reaped, and the reason is printed to standard error, once.
+/// The exit code is then 1, or 2 if the rank printed its own error. If a restart may help (a rank was killed, has
+/// panicked, or has given up another one), `options` may ask for restarts: as many as they say, but only one from the
 /// same checkpoint.
 ///
-/// If this process is asked to end (SIGINT, SIGTERM), so are the ranks where `options` say that they finish what they do.
-/// If not, or when it is asked again, or when they take too long, they are killed, and the exit code is 130 or 143.
+/// If this process is asked to end (SIGINT, SIGTERM), it asks the ranks to end, provided that `options` say that they
+/// finish their step. If not, or if it is asked again, or if they take too long, they are killed, and the exit code is
+/// 130 or 143.
 ///
 /// Call it from the main thread: ranks die with the thread that starts them.
 pub fn launch(ranks: usize, options: &LaunchOptions) -> ExitCode {
@@ -48,13 +49,13 @@ pub fn launch(ranks: usize, options: &LaunchOptions) -> ExitCode {
     }
 }
 
-/// Names this process after its program, for `ps` and `pkill`. Ranks, and what `cargo zero run` starts, are started
-/// through `/proc`, and would otherwise be listed under that name.
+/// Names this process after its program, for `ps` and `pkill`. Ranks, and the binary that `cargo zero run` starts, are
+/// started through `/proc`, and would otherwise be listed under the name of a file there.
 pub(super) fn take_program_name() {
     let program = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&program).file_name().unwrap_or_default();
     if let Ok(name) = CString::new(name.as_encoded_bytes()) {
-        // A name is not worth an error.
+        // A missing name is no reason to fail.
         let _ = rustix::thread::set_name(&name);
     }
 }
@@ -80,7 +81,7 @@ fn run(ranks: usize, options: &LaunchOptions) -> Result<u8, EndCause> {
     repeat(options, PAUSE, &mut ear, |restarts, ear| attempt(ranks, options, restarts, ear))
 }
 
-/// Starts all ranks and waits for them. Gives what they say of the run.
+/// Starts all ranks and waits for them. Returns the exit code that they ask for.
 fn attempt(ranks: usize, options: &LaunchOptions, restarts: u64, ear: &mut Ear) -> Result<u8, EndCause> {
     let mut crew = Crew::start(ranks, restarts)?;
     let mut wish: Option<Wish> = None;
@@ -122,10 +123,10 @@ impl LaunchOptions {
 }
 
 impl Wish {
-    /// The end of a rank that was to finish. It is not started anew, as somebody has asked for its end.
+    /// The end of a rank that was to finish. It is not restarted, because somebody has asked for its end.
     fn failed(&self, failure: CrewFailure) -> EndCause {
         match failure.error {
-            // It had not yet begun to listen.
+            // It had not yet begun to listen for signals.
             Some(LaunchError::RankKilled { signal: SIGINT | SIGTERM, .. }) => EndCause::Interrupted(self.signal),
             error => EndCause::Failed(CrewFailure { error, may_pass: false }),
         }

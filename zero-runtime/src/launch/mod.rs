@@ -47,12 +47,12 @@ pub use request::{asked_to_end, end_on_request};
 pub use segment::Segment;
 pub use watch::{Watch, leave};
 
-/// A rank that has waited for this long says for which one it waits, and again whenever that has taken twice as long as the
-/// last time. The wait goes on, because a rank that was stopped may be continued. It ends when what it is for comes, when
-/// a rank ends, or after the timeout of the transport.
+/// A rank that has waited for this long reports which one it waits for, and again whenever the wait has doubled. The
+/// wait goes on, because a rank that was stopped may be continued. It ends when the other rank arrives, when a rank
+/// ends, or after the timeout of the transport.
 pub(crate) const NOTICE: Duration = Duration::from_secs(5);
 
-/// Says for which rank `rank` has waited for `periods` times [`NOTICE`], if it is time to say so again.
+/// Reports what `rank` has waited for during `periods` times [`NOTICE`], if another report is due.
 pub(crate) fn note(rank: usize, periods: u32, for_whom: impl FnOnce() -> String) {
     if periods.is_power_of_two() {
         let seconds = u64::from(periods) * NOTICE.as_secs();
@@ -60,7 +60,7 @@ pub(crate) fn note(rank: usize, periods: u32, for_whom: impl FnOnce() -> String)
     }
 }
 
-/// What this process is, from its environment: the launcher of `plan_ranks` ranks, or one of them.
+/// The role of this process, from its environment: the launcher of `plan_ranks` ranks, or one of them.
 ///
 /// From here on, a rank that our own launcher started is killed when that launcher dies, and the process is listed
 /// under its program's name.
@@ -76,8 +76,8 @@ pub fn role(plan_ranks: usize) -> Result<Role, LaunchError> {
     Ok(role)
 }
 
-/// Where this process stands among its peers, as far as its environment says so, even if that contradicts itself.
-/// [`fail`] needs it to tell an error. None if it is the only process.
+/// The place of this process among its peers, as far as its environment says so, even if that contradicts itself.
+/// [`fail`] needs it to report an error. None if it is the only process.
 pub(crate) fn company(plan_ranks: usize) -> Option<JobPlace> {
     company_from(plan_ranks, variable)
 }
@@ -87,19 +87,19 @@ pub(crate) fn has_own_launcher() -> bool {
     std::env::var_os(environment::LAUNCHER_PID).is_some()
 }
 
-/// Whether all ranks were started anew, and this is one of them: the run then goes on from the newest checkpoint, whatever
-/// its arguments say.
+/// Whether this rank was restarted, with all others: the run then goes on from the newest checkpoint, whatever its
+/// arguments say.
 pub fn is_restart() -> bool {
     std::env::var_os(RESTART).is_some_and(|restarts| restarts != "0")
 }
 
-/// Whether somebody starts ranks anew where that may help: our own launcher, or [`launch_by`].
+/// Whether this rank's launcher restarts ranks if that may help: our own launcher or [`launch_by`] does.
 pub(crate) fn has_restarts() -> bool {
     has_own_launcher() || std::env::var_os(RESTART).is_some()
 }
 
-/// The exit code of a rank that means `code`, to the process that has started it: only our own launcher and
-/// [`launch_by`] understand [`EXIT_AGAIN`].
+/// The exit code by which a rank says `code` to the process that started it: only our own launcher and [`launch_by`]
+/// understand [`EXIT_AGAIN`].
 pub(crate) fn exit_code(code: u8) -> u8 {
     if code == EXIT_AGAIN && !has_restarts() { EXIT_REPORTED } else { code }
 }

@@ -1,6 +1,6 @@
 //! Rendezvous: the ranks of one host meet at a door named after their job, compare what they are about to run, and
-//! leave with one shared memory. Rank 0 is the host, and the others are guests. A rank that has failed before comes
-//! too, and says why, so that rank 0 can tell it once. Never starts or ends a process.
+//! leave with one shared memory. Rank 0 is the host, and the others are guests. A rank that has already failed comes
+//! too, and says why, so that rank 0 can report it once. Never starts or ends a process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -16,13 +16,13 @@ use super::wire::{self, Finding, Hello, Peer, WireMessage};
 use super::{NOTICE, note};
 
 /// How long rank 0 still waits for the others once the start has failed, to refuse them and to hear whether they found
-/// the same.
+/// the same error.
 const LATECOMER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Rank 0 sends something in each period. A guest that hears nothing for so many of them takes rank 0 to be held up.
+/// Rank 0 sends something in each period. A guest that hears nothing for this many assumes that rank 0 is held up.
 const SILENT_PERIODS: u32 = 2;
 
-/// What a rank has once all have met.
+/// The memory and the connections of a rank after all have met.
 #[derive(Debug)]
 pub struct Joined {
     /// The memory that all ranks share, zero at start.
@@ -52,8 +52,9 @@ pub fn join(place: &JobPlace, plan_hash: u64, bytes: usize) -> Result<Joined, La
     joined
 }
 
-/// Ends a rank that has found an error before it could [`join`]. Gives what this rank is to print, if anything: rank 0
-/// waits for the others, to hear whether they found the same, and any other rank prints only if there is no rank 0.
+/// Ends a rank that has found an error before it could [`join`]. Returns the error that this rank should print, if any:
+/// rank 0 waits for the others, to hear whether they found the same error, and any other rank prints only if there is
+/// no rank 0.
 pub fn fail(place: &JobPlace, error: &str) -> Option<LaunchError> {
     let finding = Finding { rank: place.rank as u64, code: EXIT_REPORTED, error: error.to_owned() };
     match meet(&Door::of(place), &Err(finding.clone())) {
@@ -62,7 +63,7 @@ pub fn fail(place: &JobPlace, error: &str) -> Option<LaunchError> {
             None
         }
         Err(error @ LaunchError::Failed(_)) => Some(error),
-        // No other rank can tell it.
+        // No other rank can report it.
         _ => Some(LaunchError::Failed(RankFindings::of(place.here.len(), place.world, finding))),
     }
 }
@@ -119,14 +120,14 @@ impl<'a> Host<'a> {
         new
     }
 
-    /// Waits until every other rank has come, and gives what all of them agree on.
+    /// Waits until every other rank has come, and returns the hello that all of them agree on.
     fn gather(&mut self, reception: &mut Reception) -> Result<Hello, LaunchError> {
         let mut periods = 0;
         let mut notice = Instant::now() + NOTICE;
         while self.peers.len() + 1 < self.place.here.len() {
             match reception.next(&self.peers, self.deadline.min(notice))? {
                 DoorEvent::Came(caller, message) => self.hear(caller, message),
-                // A guest sends one message and then listens. What is heard after that is its end.
+                // A guest sends one message and then listens. Anything after that is its end.
                 DoorEvent::Peer(index) => {
                     let Peer { rank, pid, .. } = self.peers[index];
                     return Err(self.verdict().unwrap_or(LaunchError::LostAtStart { rank, pid }));
@@ -173,8 +174,8 @@ impl<'a> Host<'a> {
         self.hurry();
     }
 
-    /// Waits no longer than for ranks that are on their way. They should hear of the failure, and not wait for a rank 0
-    /// that has left.
+    /// Limits the wait to ranks that are on their way. They should hear of the failure, and not wait for a rank 0 that
+    /// has left.
     fn hurry(&mut self) {
         self.deadline = self.deadline.min(Instant::now() + LATECOMER_TIMEOUT);
     }
@@ -254,7 +255,7 @@ fn visit(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchErro
     }
 }
 
-/// A guest's wait for rank 0. Of all guests that wait for nothing, the one with the right to speak says so.
+/// A guest's wait for rank 0. Of all guests that wait in vain, only the one with the right to speak says so.
 struct Visit<'a> {
     door: &'a Door<'a>,
     /// The right to speak, once this rank has it.
@@ -283,11 +284,11 @@ impl Visit<'_> {
         }
     }
 
-    /// What rank 0 says once all have come, or one does not fit. None if rank 0 has gone.
+    /// Rank 0's answer once all have come, or one does not fit. None if rank 0 has gone.
     fn for_answer(&mut self, host: &Peer) -> Result<Option<(WireMessage, Option<OwnedFd>)>, LaunchError> {
         let JobPlace { rank, join_timeout, .. } = *self.door.place;
-        // Twice as long as rank 0 waits for the others, because it takes the memory after that, and because its verdict
-        // says more than this rank's.
+        // Twice as long as rank 0 waits for the others, because it reserves the memory after that, and because its
+        // verdict says more than this rank's.
         let patience = join_timeout * 2;
         let deadline = Instant::now() + patience;
         let mut periods = 0;

@@ -1,4 +1,4 @@
-//! Tests of a meeting into which a stranger comes.
+//! Tests of meetings: of strangers, of ranks that do not fit, and of a long wait.
 
 use std::thread;
 

@@ -14,7 +14,8 @@ use super::options::EXIT_REPORTED;
 use super::restarts::EXIT_SIGNAL_BASE;
 use super::{has_own_launcher, print};
 
-/// How much longer than its launcher a rank waits for its own end, since the launcher ends all of them and says so.
+/// How much longer than its launcher a rank waits before it ends itself, because the launcher ends all ranks and
+/// reports it.
 const AFTER_LAUNCHER: Duration = Duration::from_secs(5);
 
 /// The signal by which this process was asked to end; 0 before.
@@ -24,11 +25,11 @@ static ASKED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 /// The second ends this process, and so does a request that is not met within `grace`: with 128 plus the number of the
 /// signal, as if it had not been caught.
 ///
-/// A rank of our own launcher leaves the second to it, ends with `EXIT_REPORTED` after its `grace`, and is deaf to SIGINT, because a
-/// terminal sends that to both.
+/// A rank of our own launcher leaves the second signal to it, ends with `EXIT_REPORTED` a little after `grace`, and
+/// does nothing on SIGINT, because a terminal sends that to both.
 ///
 /// # Errors
-/// Z0332 if the system has no handler or no thread to give.
+/// Z0332 if the system refuses a handler or a thread.
 pub fn end_on_request(grace: Duration) -> Result<(), LaunchError> {
     let asked = Arc::new(AtomicUsize::new(0));
     if ASKED.set(Arc::clone(&asked)).is_err() {
@@ -47,7 +48,8 @@ pub fn end_on_request(grace: Duration) -> Result<(), LaunchError> {
         Signals::new(signals)
     };
     let (heard, grace) = if has_own_launcher() {
-        // A handler that does nothing: unlike ignoring, it is not handed down to what this process starts.
+        // A handler that does nothing: unlike an ignored signal, it is not inherited by the programs that this process
+        // starts.
         flag::register(SIGINT, Arc::default()).map_err(LaunchError::system("watch for signals"))?;
         (&[SIGTERM][..], grace.saturating_add(AFTER_LAUNCHER))
     } else {

@@ -1,4 +1,4 @@
-//! Restarts: which ends of a run are followed by another start, and from where. Never starts anything itself.
+//! Restarts: decides whether a run that has ended is started again, and from where. Never starts anything itself.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,10 +18,10 @@ pub(super) const EXIT_SIGNAL_BASE: i32 = 128;
 
 /// How long a rank of the last start may hold the folder of checkpoints: twice as long as ranks usually wait for one another.
 const LEFTOVERS: Duration = Duration::from_secs(10 * 60);
-/// Between two looks at the folder.
+/// The time between two looks at the folder.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Why a run ended before its time.
+/// Why a run ended early.
 pub(super) enum EndCause {
     Interrupted(i32),
     /// It was asked to end by this signal, and has not.
@@ -36,7 +36,7 @@ impl<E: Into<CrewFailure>> From<E> for EndCause {
 }
 
 impl CrewFailure {
-    /// Prints the error, unless a rank has printed it. Gives the exit code.
+    /// Prints the error, unless a rank has printed it. Returns the exit code.
     pub fn tell(&self) -> ExitCode {
         self.error.iter().for_each(|error| print(&error.report()));
         ExitCode::from(if self.error.is_some() { EXIT_RANK_FAILED } else { EXIT_REPORTED })
@@ -57,8 +57,8 @@ pub(super) fn ended_by(signal: i32) -> ExitCode {
     ExitCode::from((EXIT_SIGNAL_BASE + signal) as u8)
 }
 
-/// Makes an attempt, which gets the number of restarts so far, and another one if that may help: as often as `options`
-/// say, but only once from the same checkpoint.
+/// Calls `attempt` with the number of restarts so far, and again if that may help: as often as `options` say, but only
+/// once from the same checkpoint.
 pub(super) fn repeat(
     options: &LaunchOptions,
     between: Duration,
@@ -97,8 +97,8 @@ fn pause(duration: Duration, ear: &mut Ear) -> Result<(), EndCause> {
     Ok(())
 }
 
-/// Waits until no rank of the last start holds the folder: one on a host that no launcher reaches may end late. If it never
-/// does, the next start says who holds it.
+/// Waits until no rank of the last start holds the folder: a rank on a host that no launcher reaches may end late. If
+/// one never does, the next start reports who holds the folder.
 fn wait_for_folder(options: &LaunchOptions, ear: &mut Ear) -> Result<(), EndCause> {
     let Some(folder) = &options.folder else { return Ok(()) };
     let (deadline, mut is_told) = (Instant::now() + LEFTOVERS, false);

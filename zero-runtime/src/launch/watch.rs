@@ -13,16 +13,18 @@ use super::options::{EXIT_AGAIN, EXIT_REPORTED};
 use super::wire::{self, Finding, Peer, WireMessage};
 use crate::transport::cluster;
 
-/// Far longer than another process needs to tell what has gone wrong.
+/// Far longer than another process needs to report what has gone wrong.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a rank that has met the others leaves it to another one to tell what that has failed with. On a busy machine that one
-/// takes a while to give back its device first. The thread that watches ends the wait, with the news of it or of its death.
+/// How long a rank that has met the others waits for another one to report its error. On a busy machine that one first
+/// takes a while to give back its device. The watching thread ends the wait with the news of the error, or of that
+/// rank's death.
 const NEWS: Duration = Duration::from_secs(20);
 
 /// How long a rank waits before it ends because of another one. A launcher kills all ranks when it sees the first one
-/// end, so the rank that knows the cause best must have told it by then. About a rank that failed this is our own launcher
-/// (only where the rank has left early with success does the launcher see no failure), and after it the reporter.
+/// end, so the process that knows the cause best must have reported it by then. For a rank that failed, that is our own
+/// launcher (unless the rank has left early with success, in which the launcher sees no failure), and after it the
+/// reporter.
 pub(super) fn grace(launcher_knows: bool, reporter_knows: bool) -> Duration {
     GRACE * (u32::from(launcher_knows) + u32::from(reporter_knows))
 }
@@ -37,7 +39,7 @@ pub struct Watch {
     pub(super) links: Arc<WatchLinks>,
 }
 
-/// What the rank and its watching thread share.
+/// State that the rank and its watching thread share.
 #[derive(Debug)]
 pub(super) struct WatchLinks {
     pub rank: usize,
@@ -67,20 +69,20 @@ impl WatchLinks {
     }
 }
 
-/// What a rank hears of the others.
+/// News of other ranks.
 enum News {
     /// A rank has gone.
     Lost { rank: usize, pid: u32 },
     /// A rank has failed and leaves it to this one, which is rank 0, to say why.
     Failed(Finding),
-    /// The run has ended with an error that another process tells, and with this exit code.
+    /// The run has ended with an error that another process reports, and with this exit code.
     Told(u8),
 }
 
 /// The links of this process, for [`leave`].
 static LINKS: OnceLock<Weak<WatchLinks>> = OnceLock::new();
 
-/// Ends this process, which has told why, and lets the other ranks know that the error has been told.
+/// Ends this process, which has reported why, and lets the other ranks know that the error has been reported.
 pub fn leave() -> ! {
     let mut code = EXIT_REPORTED;
     if let Some(links) = LINKS.get().and_then(Weak::upgrade) {
@@ -104,14 +106,14 @@ impl Watch {
         Watch { here: place.here.len(), world: place.world, has_own_launcher: place.launcher_pid.is_some(), links }
     }
 
-    /// Starts the thread that watches. It calls `on_end` at most once, also for what happened since the ranks joined,
-    /// but not for what happens after [`Watch::goodbye`].
+    /// Starts the thread that watches. It calls `on_end` at most once: also for events since the ranks joined, but not
+    /// for those after [`Watch::goodbye`].
     ///
     /// Other threads of this rank may be waiting for the lost one. So `on_end` should print the error that it is given,
     /// if any, and end the process with [`leave`].
     ///
     /// # Errors
-    /// Z0332 if the system has no thread to give.
+    /// Z0332 if the system refuses a thread.
     pub fn start(&self, on_end: impl FnOnce(Option<LaunchError>) + Send + 'static) -> Result<(), LaunchError> {
         // Only a test has several ranks in a process, and it ends in its own way.
         let _ = LINKS.set(Arc::downgrade(&self.links));
@@ -140,7 +142,7 @@ impl Watch {
             on_end(match end {
                 News::Lost { rank, pid } => is_reporter.then_some(LaunchError::RankLost { rank, pid }),
                 News::Failed(finding) => {
-                    // Other ranks now wait until this one has told the error.
+                    // Other ranks now wait until this one has reported the error.
                     links.tell_all(&WireMessage::Told(code));
                     Some(LaunchError::Failed(RankFindings::of(here, world, finding)))
                 }
@@ -152,7 +154,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Says with which exit code this rank ends if it fails: whether a restart may mend it. No restart, unless this says so.
+    /// Sets the exit code of this rank if it fails, which says whether a restart may help. By default, it would not.
     pub fn fails_with(&self, code: u8) {
         self.links.code.store(code, Ordering::Release);
     }
@@ -164,8 +166,8 @@ impl Watch {
         self.links.tell_all(&WireMessage::Goodbye);
     }
 
-    /// Ends this rank because of an error that it alone has found, as far as it knows. Gives what this rank is to
-    /// print, if anything: rank 0 prints for all, and only for the first that fails.
+    /// Ends this rank because of an error that it alone has found, as far as it knows. Returns the error that this rank
+    /// should print, if any: rank 0 prints for all, and only for the first that fails.
     pub fn fail(self, error: &str) -> Option<LaunchError> {
         let code = self.links.code();
         let finding = Finding { rank: self.links.rank as u64, code, error: error.to_owned() };
@@ -186,8 +188,8 @@ impl Watch {
         Some(LaunchError::Failed(RankFindings::of(self.here, self.world, finding)))
     }
 
-    /// Ends this rank because of an error that the others leave to it, whichever of them can still speak. Gives whether it is
-    /// to print it, and then to end the process with [`leave`].
+    /// Ends this rank because of an error that the others leave to it, no matter which of them can still speak. Returns
+    /// whether this rank should print it, and then end the process with [`leave`].
     pub fn fail_for_all(&self) -> bool {
         let speaks = !self.links.ended.swap(true, Ordering::AcqRel);
         if !speaks {
@@ -196,21 +198,22 @@ impl Watch {
         speaks
     }
 
-    /// [`Self::fail_after`] once [`Self::start`] was called: if another rank tells its error, the thread that watches ends this one.
+    /// [`Self::fail_after`] for use after [`Self::start`]: if another rank reports its error, the watching thread ends
+    /// this one.
     pub fn fail_by_news(self) {
         std::thread::sleep(NEWS);
         self.fail_after();
     }
 
-    /// Ends this rank because of an error that another one tells, as soon as that has had the time for it.
+    /// Ends this rank because of an error that another one reports, after that one has had time to do so.
     pub fn fail_after(self) {
         std::thread::sleep(grace(false, true));
         self.links.ended.store(true, Ordering::Release);
-        // A rank that was stopped until now may not have heard that from the rank that has reported it.
+        // A rank that was stopped until now may not have heard of the error from the rank that reported it.
         self.links.tell_all(&WireMessage::Told(self.links.code()));
     }
 
-    /// Ends this rank because of an error that all ranks have agreed on. Gives whether this rank is to print it.
+    /// Ends this rank because of an error that all ranks have agreed on. Returns whether this rank should print it.
     pub fn fail_together(self) -> bool {
         self.links.ended.store(true, Ordering::Release);
         let speaks = self.links.is_host();
@@ -223,7 +226,7 @@ impl Watch {
     }
 }
 
-/// Whether rank 0 says in time that it tells the error.
+/// Whether rank 0 says in time that it reports the error.
 fn has_told(host: &Peer) -> bool {
     let deadline = Instant::now() + grace(true, true);
     loop {

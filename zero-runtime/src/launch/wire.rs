@@ -47,7 +47,7 @@ pub(super) enum WireMessage {
     Waiting,
     /// All have arrived. Carries the shared memory.
     Go,
-    /// Memory of a rank's device, which comes along.
+    /// Memory of a rank's device, whose descriptor comes along.
     Memory,
     /// The run does not start, for this reason.
     Refused(String),
@@ -146,7 +146,7 @@ impl Peer {
 
     /// Ends both directions. What was sent still arrives, and every wait on this socket, here or there, ends.
     pub fn hang_up(&self) {
-        // Fails only where the peer has hung up already.
+        // Fails only if the peer has hung up already.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 }
@@ -192,7 +192,7 @@ pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<(WireMessage, Optio
     }
 }
 
-/// Sleeps until some sockets have something to read, and gives their indices: none if the deadline comes first.
+/// Sleeps until some sockets have something to read, and returns their indices; none if the deadline passes first.
 pub(super) fn wait<'a>(
     sockets: impl Iterator<Item = &'a OwnedFd>,
     deadline: Option<Instant>,

@@ -4,9 +4,9 @@ use super::size::{EXP, product};
 use super::{Backward, Context, Features, Forward, Layer, Shape, Tensors};
 use crate::device::{Device, Nonlinearity};
 
-/// An activation by its type: what a gate applies.
+/// An activation as a type, for a gate to apply.
 pub trait Nonlinear: 'static {
-    /// Which it is.
+    /// The nonlinearity that it is.
     const KIND: Nonlinearity;
     /// Operations for each element.
     const OPERATIONS: usize;

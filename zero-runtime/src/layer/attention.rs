@@ -11,14 +11,16 @@ use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Mat
 use crate::device::{AttentionShape, Device, Element, Matrix, Strided, StridedMut, Then};
 use crate::view::{View, ViewMut};
 
-/// (tokens, W) to (tokens, W): a linear map to queries, keys and values; a norm of queries and keys, and a turn by their
-/// positions, if `H` has them; attention of each token to itself and those before it; and a linear map.
+/// (tokens, W) to (tokens, W): a linear map to queries, keys and values; a norm of queries and keys, and their rotation
+/// by positions, if `H` has them; attention of each token to itself and those before it; and a linear map, the output
+/// projection.
 ///
-/// In its flat buffer lie the weights (HEADS HEAD_DIM, W) of queries, and (KEY_HEADS HEAD_DIM, W) of keys and of values, then
-/// their biases; the weight (W, HEADS HEAD_DIM) of what attention gives, then its bias; and the weights of the norms.
+/// Its flat buffer has the weights (HEADS HEAD_DIM, W) of queries and (KEY_HEADS HEAD_DIM, W) of keys and of values,
+/// then their biases; the weight (W, HEADS HEAD_DIM) of the output projection, then its bias; and the weights of the
+/// norms.
 pub struct Attention<const W: usize, H>(PhantomData<H>);
 
-/// A norm of queries and keys, of equal parts of each.
+/// A norm of queries and keys, each in equal parts.
 struct Norm {
     epsilon: f32,
     query_parts: usize,
@@ -43,8 +45,9 @@ impl<const W: usize, H: Heads> Attention<W, H> {
         QueryKeyNorm::EachHead(_) => [H::HEAD_DIM; 2],
         QueryKeyNorm::Whole(_) => [Self::QUERIES, Self::KEYS],
     };
-    /// What is normed of each token, queries and keys, and in how many parts.
+    /// Elements of a token that are normed: its queries and keys.
     const NORMED: usize = if Self::NORM.is_some() { sum(&[Self::QUERIES, Self::KEYS]) } else { 0 };
+    /// Parts in which the queries and the keys of a token are normed.
     const PARTS: [usize; 2] = match Self::NORM {
         Some(Norm { query_parts, key_parts, .. }) => [query_parts, key_parts],
         None => [0; 2],
@@ -52,7 +55,7 @@ impl<const W: usize, H: Heads> Attention<W, H> {
     /// Cosines and sines of a position.
     const ANGLES: usize = if H::ROTARY.is_some() { H::HEAD_DIM } else { 0 };
 
-    /// Keys that a token meets, at most.
+    /// The most keys that a token meets.
     const fn seen(length: usize) -> usize {
         match H::WINDOW {
             Some(window) if window < length => window,
@@ -76,7 +79,7 @@ impl<const W: usize, H: Heads> Attention<W, H> {
         }
     }
 
-    /// The room that fused kernels work in, where they do attention.
+    /// Bytes that fused kernels work in, if they compute attention.
     const fn fused_bytes<S: Shape>() -> usize {
         match S::ATTENTION {
             AttentionKind::Own => 0,
@@ -84,7 +87,7 @@ impl<const W: usize, H: Heads> Attention<W, H> {
         }
     }
 
-    /// Some of what [`Self::INPUTS`] gives: `count` of the columns of queries, keys and values, from `first` on.
+    /// A part of the output of [`Self::INPUTS`]: `count` of the columns of queries, keys and values, from `first` on.
     fn project<D: Device, E: Element>(
         cx: &Context<D>,
         params: View<D, E>,
@@ -97,8 +100,8 @@ impl<const W: usize, H: Heads> Attention<W, H> {
         cx.device.linear(y, x, Matrix::new(weight.part(first * W, count * W), count, W), bias, Then::Nothing);
     }
 
-    /// Norms the queries and keys of `qkv` into `normed`, if they are to be. `inverse` keeps the scale of each part: those of
-    /// all queries, then those of all keys.
+    /// Norms the queries and keys of `qkv` into `normed`, if `H` has a norm. `inverse` keeps the scale of each part:
+    /// those of all queries, then those of all keys.
     fn norm<D: Device, E: Element>(
         cx: &Context<D>,
         gains: View<D, E>,
@@ -115,7 +118,7 @@ impl<const W: usize, H: Heads> Attention<W, H> {
         cx.device.rms_norm_heads(keys, key_parts, key_gain, normed.after(Self::QUERIES), of_keys, epsilon);
     }
 
-    /// Turns the gradients in `dqkv` of what [`Self::norm`] gave into those of what it took.
+    /// Turns the gradients in `dqkv` of the output of [`Self::norm`] into those of its input.
     fn norm_backward<D: Device, E: Element>(
         cx: &Context<D>,
         gains: View<D, E>,
@@ -136,7 +139,8 @@ impl<const W: usize, H: Heads> Attention<W, H> {
         cx.device.rms_norm_heads_backward(keys, key_parts, key_gain, of_keys, dkeys, dkey_gain, write);
     }
 
-    /// Queries and keys as they meet, and values: out of what was normed, or all three out of `qkv`.
+    /// Queries and keys as they meet, and values. Queries and keys come from `normed` if there is a norm, and from
+    /// `qkv` otherwise.
     fn parts<'a, D: Device, E: Element>(
         shape: AttentionShape,
         qkv: View<'a, D, E>,
@@ -161,8 +165,8 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         ),
         either(fault::<H>(S::Device::HEAD_DIM_MAX), unfused::<S, H>()),
     );
-    // Queries, keys and values (tokens, ROW); what attention gives (tokens, QUERIES); log-sum-exp (tokens, HEADS); what is
-    // normed (tokens, NORMED), and its scales; cosines and sines (LENGTH, HEAD_DIM).
+    // Queries, keys and values (tokens, ROW); the output of attention (tokens, QUERIES); log-sum-exp (tokens, HEADS);
+    // normed queries and keys (tokens, NORMED), and their scales; cosines and sines (LENGTH, HEAD_DIM).
     const SAVED: usize = sum(&[
         bytes::<S::Compute>(product(&[S::TOKENS, Self::ROW])),
         bytes::<S::Compute>(product(&[S::TOKENS, Self::QUERIES])),
@@ -171,23 +175,23 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         bytes::<f32>(product(&[S::TOKENS, sum(&Self::PARTS)])),
         bytes::<f32>(product(&[S::LENGTH, Self::ANGLES])),
     ]);
-    // Backward: gradients of what attention gives (tokens, QUERIES), and of queries, keys and values (tokens, ROW). Last, in
-    // forward too, the room that fused kernels work in.
+    // Backward: gradients of the output of attention (tokens, QUERIES), and of queries, keys and values (tokens, ROW);
+    // then the room that fused kernels work in. Forward needs only that room.
     const WORKSPACE: usize = sum(&[
         bytes::<S::Compute>(product(&[S::TOKENS, Self::QUERIES])),
         bytes::<S::Compute>(product(&[S::TOKENS, Self::ROW])),
         Self::fused_bytes::<S>(),
     ]);
-    // The projections to queries, to keys, to values, and of what attention gives.
+    // The projections to queries, to keys and to values, and the output projection.
     const MATRICES: Matrices = matrix::<S::Compute>([Self::QUERIES, W])
         .and(matrix::<S::Compute>([Self::KEYS, W]))
         .and(matrix::<S::Compute>([Self::KEYS, W]))
         .and(matrix::<S::Compute>([W, Self::QUERIES]));
     // Keys as queries meet them (LENGTH, KEYS), then values (LENGTH, KEYS). A window does not shorten them.
     const CACHE: usize = product(&[2, bytes::<S::Compute>(product(&[S::LENGTH, Self::KEYS]))]);
-    // The projections; queries by keys and scores by values, 2 QUERIES each for every key that is seen; the softmax of the
-    // scores; 4 for each element that is normed, as in an RMS norm, and 3 for each that is turned. Not halved for the scores
-    // that the causal mask hides: published counts are not either (Narayanan et al., 2021, appendix).
+    // The projections; queries by keys and scores by values, 2 QUERIES each for every key that is seen; the softmax of
+    // the scores; 4 for each element that is normed, as in an RMS norm, and 3 for each that is rotated. Scores that the
+    // causal mask hides are counted as well, as they are in published counts (Narayanan et al., 2021, appendix).
     const OPERATIONS: usize = sum(&[
         product(&[2, S::TOKENS, sum(&[Self::INPUTS.params(), Self::OUT.params()])]),
         product(&[4, S::TOKENS, Self::seen(S::LENGTH), Self::QUERIES]),
@@ -263,7 +267,7 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         let (mut cached_keys, cache) = cache.take::<S::Compute>(S::LENGTH * Self::KEYS);
         let mut cached_values = cache.take::<S::Compute>(S::LENGTH * Self::KEYS).0;
         let (mut queries, projected) = projected.split_at(tokens * Self::QUERIES);
-        // Keys and values of these tokens are made where they stay.
+        // Keys and values of these tokens are computed in the cache, where they stay.
         let [mut keys, values] = [&mut cached_keys, &mut cached_values]
             .map(|cached| cached.reborrow().part(cx.before * Self::KEYS, tokens * Self::KEYS));
         Self::project(cx, params_in, [0, Self::QUERIES], pass.x, queries.reborrow());
@@ -294,7 +298,7 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         let [keys, values] = [cached_keys.as_view(), cached_values.as_view()]
             .map(|cached| Strided::new(cached.part(0, (cx.before + tokens) * Self::KEYS), Self::KEYS));
         let queries = Strided::new(queries.as_view(), Self::QUERIES);
-        // Never by fused kernels, which are made for one length: here it changes with each token.
+        // Fused kernels are made for one length, but here it changes with each token.
         cx.device.attention(shape, queries, keys, values, mixed.reborrow(), lse);
         Self::OUT.forward(cx, params_out, mixed.as_view(), pass.y, Then::Nothing);
     }

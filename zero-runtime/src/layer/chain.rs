@@ -1,5 +1,5 @@
-//! Chain: layers one behind the other, as pairs, tuples or derived structs; and the residual connection. Never computes
-//! anything: what it adds or activates it hands to the layer that has it in the cache.
+//! Chain: layers one after another, as pairs, tuples or derived structs; and the residual connection. Never has a
+//! kernel of its own: additions and activations are left to the layer that has the values in the cache.
 
 use zero_plan::Message;
 
@@ -8,14 +8,14 @@ use super::{Activation, Backward, Context, ElementOf, Entry, Forward, Layer, Mat
 use crate::device::{Device, Then};
 use crate::view::{View, ViewMut};
 
-/// `B` after `A`. What passes between them is saved: it is the input that `B`'s backward needs.
+/// `B` after `A`. The activation between them is saved, because it is the input that `B`'s backward needs.
 pub struct Chain<A, B>(A, B);
 
 impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X> for Chain<A, B> {
     type Output = B::Output;
     const PARAMS: usize = sum(&[A::PARAMS, B::PARAMS]);
     const SAVED: usize = sum(&[A::SAVED, between::<S, A::Output>(), B::SAVED]);
-    // Backward holds the gradient of what passes between while it runs either.
+    // Backward keeps the gradient of the activation between them while it runs either.
     const WORKSPACE: usize = sum(&[between::<S, A::Output>(), max(A::WORKSPACE, B::WORKSPACE)]);
     const OPERATIONS: usize = sum(&[A::OPERATIONS, B::OPERATIONS]);
     const CACHE: usize = sum(&[A::CACHE, B::CACHE]);
@@ -67,7 +67,7 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
 }
 
 impl<A, B> Chain<A, B> {
-    /// The backward pass, with that of `A` as given.
+    /// The backward pass, with `backward_a` as that of `A`.
     fn backward_with<S: Shape, X: Activation>(
         cx: &Context<S::Device>,
         pass: Backward<S, X, B::Output>,
@@ -99,7 +99,7 @@ impl<A, B> Chain<A, B> {
     }
 }
 
-/// Bytes of what passes between two layers.
+/// Bytes of the activation between two layers.
 const fn between<S: Shape, X: Activation>() -> usize {
     bytes::<ElementOf<S, X>>(product(&[S::TOKENS, X::WIDTH]))
 }
@@ -118,7 +118,7 @@ where
     const CACHE: usize = L::CACHE;
     const MATRICES: Matrices = L::MATRICES;
     const FAULT: Option<Message> = L::FAULT;
-    // What it adds is the input, element by element.
+    // It adds the input, element by element.
     const OPERATIONS: usize = sum(&[L::OPERATIONS, product(&[S::TOKENS, X::WIDTH])]);
 
     fn tensors(out: &mut Tensors) {
@@ -147,7 +147,7 @@ impl<L: Entry> Entry for Residual<L> {
     const VOCABULARY: Option<usize> = L::VOCABULARY;
 }
 
-/// The items of a `Layer<S, X>` impl that hands everything but names to `$body`.
+/// The items of a `Layer<S, X>` impl that leaves everything but names to `$body`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __layer_items {
@@ -218,8 +218,8 @@ macro_rules! tuple {
     };
 }
 
-/// What `L` gives when it takes `X`. Bounds name outputs by these alone: through the impl of `Chain` the compiler would
-/// need the bounds to prove the bounds.
+/// The output of `L` when it takes `X`. Bounds name outputs only by these, because through the impl of `Chain` the
+/// compiler would need the bounds to prove the bounds.
 type Out<S, X, L> = <L as Layer<S, X>>::Output;
 type Out2<S, X, A, B> = Out<S, Out<S, X, A>, B>;
 type Out3<S, X, A, B, C> = Out<S, Out2<S, X, A, B>, C>;

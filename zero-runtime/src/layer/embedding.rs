@@ -21,7 +21,7 @@ impl<S: Shape, const VOCAB: usize, const CONTEXT: usize, const W: usize> Layer<S
     };
     const SAVED: usize = 0;
     const WORKSPACE: usize = 0;
-    // A copy of one row and the addition of another: what is looked up is not multiplied.
+    // A copy of one row and the addition of another: a lookup multiplies nothing.
     const OPERATIONS: usize = product(&[S::TOKENS, W]);
 
     fn tensors(out: &mut Tensors) {
@@ -52,7 +52,7 @@ impl<const VOCAB: usize, const CONTEXT: usize, const W: usize> Entry for Embeddi
     const VOCABULARY: Option<usize> = Some(VOCAB);
 }
 
-/// (tokens) ids to (tokens, W): weight (VOCAB, W) by id. For models whose layers know positions themselves.
+/// (tokens) ids to (tokens, W): weight (VOCAB, W) by id. For models whose layers take care of positions.
 pub struct TokenEmbedding<const VOCAB: usize, const W: usize>;
 
 impl<S: Shape, const VOCAB: usize, const W: usize> Layer<S, Tokens> for TokenEmbedding<VOCAB, W> {

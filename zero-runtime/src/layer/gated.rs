@@ -1,5 +1,5 @@
-//! Gated: two linear maps of the same input, of which one, activated, is a factor of the other. Never keeps their product:
-//! that is its output.
+//! Gated: two linear maps of the same input, one of which is activated and then multiplied with the other. Never saves
+//! their product, which is its output.
 
 use std::marker::PhantomData;
 
@@ -32,9 +32,9 @@ impl<S: Shape, const I: usize, const H: usize, K: Nonlinear> Layer<S, Features<I
     const SAVED: usize = bytes::<S::Compute>(product(&[S::TOKENS, 2, H]));
     // Backward: their gradients (tokens, 2 H).
     const WORKSPACE: usize = bytes::<S::Compute>(product(&[S::TOKENS, 2, H]));
-    // That of the gate, and the other.
+    // The weight of the gate, and the other weight.
     const MATRICES: Matrices = matrix::<S::Compute>([H, I]).and(matrix::<S::Compute>([H, I]));
-    // Both products, the activation and the factor.
+    // Both products, the activation, and the multiplication by it.
     const OPERATIONS: usize =
         sum(&[product(&[2, Self::MAP.params(), S::TOKENS]), product(&[S::TOKENS, H, sum(&[K::OPERATIONS, 1])])]);
 

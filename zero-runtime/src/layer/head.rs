@@ -11,25 +11,25 @@ use crate::device::{Device, Element, Matrix, Write};
 use crate::model::HeadCode;
 use crate::view::{View, ViewMut};
 
-/// A layer that ends a model: it gives a loss, and can say what it would predict.
+/// A layer that ends a model: it gives a loss, and can also give predictions.
 #[diagnostic::on_unimplemented(
     message = "[Z0211] `{Self}` is not a head",
     label = "gives no loss",
     note = "the last field of a model is its head: it takes what the field before it gives, as `LmHead` does, and gives a loss"
 )]
 pub trait Head<S: Shape> {
-    /// What it is to predict for each token: [`Tokens`] where that is a class, [`Features`] where it is numbers.
+    /// The target of each token: [`Tokens`] if it is a class, [`Features`] if it is numbers.
     type Target: Activation;
-    /// What the loss is counted in, as reports print it.
+    /// The unit of the loss, as reports print it.
     const UNIT: &'static str;
-    /// Number of classes that targets tell apart: the vocabulary. 0 where targets are numbers.
+    /// Number of classes that targets can be: the vocabulary. 0 if targets are numbers.
     const CLASSES: usize;
     /// Numbers that it predicts for each token: the logits of all classes, unless it says otherwise.
     const OUTPUTS: usize = Self::CLASSES;
-    /// What the engine needs of it; never anything else.
+    /// The code of it that the engine calls. No impl may set another one.
     const CODE: HeadCode<S::Device> = HeadCode::of::<S, Self>();
 
-    /// `logits` (rows, OUTPUTS), or whatever it predicts, of features `x` (rows, input width).
+    /// Computes `logits` (rows, OUTPUTS), or whatever else it predicts, from features `x` (rows, input width).
     fn logits(
         device: &S::Device,
         params: View<S::Device, S::Compute>,
@@ -55,10 +55,11 @@ impl<const W: usize, const VOCAB: usize> SharesWith<TokenEmbedding<VOCAB, W>> fo
 
 /// (tokens, W) to a loss: logits by weight (VOCAB, W), and the cross-entropy of each token's target in nats.
 ///
-/// Logits exist for a chunk of tokens at a time; backward computes them again from the log-sum-exp that forward kept.
+/// Logits exist for a chunk of tokens at a time; backward computes them again, and their softmax from the log-sum-exp
+/// that forward kept.
 pub struct LmHead<const W: usize, const VOCAB: usize>;
 
-/// The same head for features that are no tokens: (rows, W) to the cross-entropy of each row's class.
+/// The same head for features that are not those of tokens: (rows, W) to the cross-entropy of each row's class.
 pub type Classifier<const W: usize, const CLASSES: usize> = LmHead<W, CLASSES>;
 
 impl<const W: usize, const VOCAB: usize> LmHead<W, VOCAB> {

@@ -1,4 +1,4 @@
-//! Heads: what one attention differs in from another. Never computes.
+//! Heads: the ways in which one attention differs from another. Never computes.
 
 use zero_plan::{AttentionKind, Message};
 
@@ -30,18 +30,18 @@ pub trait Heads: 'static {
     const KEY_HEADS: usize = Self::HEADS;
     /// Features of a head.
     const HEAD_DIM: usize;
-    /// How many tokens one sees at most, itself the last of them: what Hugging Face calls `sliding_window`. By default all
-    /// that are before it.
+    /// The most tokens that a token sees, itself included: what Hugging Face calls `sliding_window`. By default it sees
+    /// all tokens before it.
     const WINDOW: Option<usize> = None;
     /// Which projections have a bias.
     const BIAS: Bias = Bias::None;
-    /// How queries and keys are normed before they meet, and before they are turned.
+    /// How queries and keys are normed, before they are rotated and meet.
     const NORM: QueryKeyNorm = QueryKeyNorm::None;
-    /// How queries and keys are turned by their positions, if they are.
+    /// How queries and keys are rotated by their positions, if they are.
     const ROTARY: Option<Rotary> = None;
-    /// What its tensors are called.
+    /// The names of its tensors.
     const NAMES: Projections = Projections::SEPARATE;
-    /// What is wrong with these, if anything is that the attention does not find itself: see `Layer::FAULT`.
+    /// A fault of these constants that the attention does not find itself, if there is one: see `Layer::FAULT`.
     const FAULT: Option<Message> = None;
 }
 
@@ -52,7 +52,7 @@ pub enum Bias {
     None,
     /// Those of queries, keys and values.
     Inputs,
-    /// Those, and that of what attention gives.
+    /// Those, and the output projection.
     All,
 }
 
@@ -69,12 +69,12 @@ pub enum QueryKeyNorm {
     Whole(f32),
 }
 
-/// What the tensors of an attention are called.
+/// The names of the tensors of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Projections {
     /// Those of queries, keys and values.
     pub inputs: InputNames,
-    /// That of what attention gives.
+    /// That of the output projection.
     pub out: &'static str,
     /// The norm of queries.
     pub query_norm: &'static str,
@@ -100,7 +100,7 @@ impl Projections {
         key_norm: "k_norm",
     };
 
-    /// One tensor for queries, keys and values, and one for what attention gives: `c_attn` and `c_proj` in GPT-2.
+    /// One tensor for queries, keys and values, and one for the output projection: `c_attn` and `c_proj` in GPT-2.
     pub const fn fused(inputs: &'static str, out: &'static str) -> Self {
         Self { inputs: InputNames::Fused(inputs), out, ..Self::SEPARATE }
     }
@@ -133,7 +133,7 @@ const fn indivisible(width: usize, heads: usize) -> Option<Message> {
     Some(message.text(", which does not divide that\n  fix: choose a number of heads that does"))
 }
 
-/// What is wrong with heads, where one can have `most` features.
+/// The fault of heads that can have at most `most` features, if there is one.
 pub(super) const fn fault<H: Heads>(most: usize) -> Option<Message> {
     let (heads, key_heads, head_dim) = (H::HEADS, H::KEY_HEADS, H::HEAD_DIM);
     if H::FAULT.is_some() {
@@ -161,7 +161,7 @@ pub(super) const fn fault<H: Heads>(most: usize) -> Option<Message> {
     None
 }
 
-/// What keeps the fused kernels of a device from heads that a spec has them do.
+/// The fault of heads that a spec gives to fused kernels, if those of the device cannot compute them.
 pub(super) const fn unfused<S: Shape, H: Heads>() -> Option<Message> {
     let most = <S::Device as Device>::FUSED_HEAD_DIM_MAX;
     if matches!(S::ATTENTION, AttentionKind::Own) || (H::HEAD_DIM.is_multiple_of(8) && H::HEAD_DIM <= most) {
@@ -177,7 +177,7 @@ pub(super) const fn unfused<S: Shape, H: Heads>() -> Option<Message> {
     Some(message.text("\n  fix: write `attention: Own`, or make `HEAD_DIM` such a multiple"))
 }
 
-/// The fault of positions that cannot turn heads.
+/// The fault of rotary positions that cannot rotate heads.
 const fn unturnable(rotary: &Rotary, head_dim: usize) -> Option<Message> {
     if !head_dim.is_multiple_of(2) {
         let message = Message::new().text("[Z0225] a head of Attention has ").number(head_dim);

@@ -57,7 +57,7 @@ impl LinearMap {
         sum(&[product(&[self.input, self.output]), if self.bias { self.output } else { 0 }])
     }
 
-    /// Weight and bias. The weight is one matrix, or several with so many rows each.
+    /// Weight and bias. The weight is one matrix, or several, each with its number of `rows`.
     fn tensors(&self, rows: &[usize], out: &mut Tensors) {
         out.hidden("weight", rows, self.input, initial(self.input));
         if self.bias {
@@ -65,7 +65,7 @@ impl LinearMap {
         }
     }
 
-    /// [`Self::tensors`], called `name`.
+    /// [`Self::tensors`], under `name`.
     pub fn tensors_of(&self, name: &'static str, rows: &[usize], out: &mut Tensors) {
         out.scope(name, |out| self.tensors(rows, out));
     }
@@ -109,7 +109,7 @@ impl LinearMap {
     }
 }
 
-/// How a weight starts that takes `input` features: with the variance that PyTorch's uniform default has.
+/// The initial values of a weight that takes `input` features, with the variance of PyTorch's uniform default.
 pub(super) fn initial(input: usize) -> Init {
     Init::Normal((3.0 * input as f32).sqrt().recip())
 }

@@ -1,7 +1,7 @@
 //! Layer: forward, and its vector-Jacobian product, over views. A layer is a type, never a value: it owns nothing, and
-//! what it needs is given to each call at places that are constants of the plan.
+//! each call is given all that it needs, at places that are constants of the plan.
 //!
-//! One file a layer. A layer of your own implements [`Layer`] and is checked with [`crate::testing::gradcheck`]:
+//! Each layer has a file. A layer of your own implements [`Layer`] and is checked with [`crate::testing::gradcheck`]:
 //!
 //! ```
 //! use zero_runtime::prelude::*;
@@ -49,8 +49,8 @@
 //! zero_runtime::testing::gradcheck::<Small, Features<5>, Scale<5>>();
 //! ```
 //!
-//! It looks at elements as f32 of this processor, and says so in its bounds. A layer that only calls [`Device`] operations
-//! needs no bounds, and computes on any device and in whatever width a plan asks for.
+//! This layer reads elements as f32 on the processor, and says so in its bounds. A layer that only calls [`Device`]
+//! operations needs no bounds, and computes on any device and in any width that a plan asks for.
 
 mod activation;
 mod attention;
@@ -92,7 +92,7 @@ use crate::view::{View, ViewMut};
 pub trait Shape: 'static {
     /// Where layers compute.
     type Device: Device;
-    /// What features, their gradients and parameters are stored in as layers take and give them.
+    /// The type in which layers take and give features, their gradients and parameters.
     type Compute: Element;
     /// Sequences in a micro-batch.
     const SEQUENCES: usize;
@@ -100,13 +100,13 @@ pub trait Shape: 'static {
     const LENGTH: usize;
     /// Tokens, or rows, in a micro-batch.
     const TOKENS: usize = size::product(&[Self::SEQUENCES, Self::LENGTH]);
-    /// Whose kernels do attention.
+    /// Whose kernels compute attention.
     const ATTENTION: AttentionKind = AttentionKind::Own;
-    /// Where they are written, for the errors of a build.
+    /// Where the spec says these, for build errors.
     const ORIGIN: Origin = Origin::UNKNOWN;
 }
 
-/// What flows between layers.
+/// A value that flows between layers.
 pub trait Activation: 'static {
     /// One element as data gives it: an id, or a number.
     type Data: bytemuck::Pod;
@@ -149,8 +149,9 @@ pub(crate) const fn activation_bytes<S: Shape, X: Activation>() -> usize {
 
 /// A differentiable map from activations to activations, with parameters in one flat buffer.
 ///
-/// Sizes are those of a whole micro-batch. Rows are independent but for attention within a sequence, and a call
-/// may bring fewer than `S::SEQUENCES` sequences, or shorter ones: the sizes are upper bounds, `Context` has the truth.
+/// Sizes are those of a whole micro-batch. Rows are independent except for attention within a sequence, and a call may
+/// bring fewer than `S::SEQUENCES` sequences, or shorter ones: the sizes are upper bounds, and `Context` has the actual
+/// ones.
 ///
 /// The input is a parameter of the trait, so that an elementwise layer takes whatever the layer before it gives.
 #[diagnostic::on_unimplemented(
@@ -160,24 +161,24 @@ pub(crate) const fn activation_bytes<S: Shape, X: Activation>() -> usize {
     note = "`Tokens` are taken by the first field, `Loss` is given by a head and taken by nobody: it is the last field"
 )]
 pub trait Layer<S: Shape, X: Activation> {
-    /// What it gives.
+    /// Its output.
     type Output: Activation;
     /// Number of its parameters.
     const PARAMS: usize;
     /// Bytes that forward keeps for backward, beside its input: sums of [`size::bytes`].
     const SAVED: usize;
-    /// Bytes of scratch of one call, forward or backward: sums of [`size::bytes`].
+    /// Bytes of scratch for one call, forward or backward: sums of [`size::bytes`].
     const WORKSPACE: usize;
-    /// What Muon takes for the matrices that [`Layer::tensors`] adds by [`Tensors::hidden`], which it orthogonalizes: those of
-    /// [`size::matrix`], one [and](Matrices::and) another. By default there are none, and AdamW updates all parameters, whatever
-    /// the optimizer.
+    /// The room and the operations that Muon needs for the matrices that [`Layer::tensors`] adds by
+    /// [`Tensors::hidden`], which it orthogonalizes: one [`size::matrix`] for each, joined by [`Matrices::and`]. By
+    /// default there are none, and AdamW updates all parameters, whatever the optimizer.
     const MATRICES: Matrices = Matrices::NONE;
     /// Floating-point operations of one forward call, by which pipelines are balanced; a multiply-add counts 2. The
-    /// default is right for a layer that multiplies each token by all of its parameters, and next to nothing else.
+    /// default is right for a layer that multiplies each token by all of its parameters, and does next to nothing else.
     const OPERATIONS: usize = size::product(&[2, Self::PARAMS, S::TOKENS]);
 
-    /// What is wrong with its sizes, if anything is: a text that begins with a code and says expected and found. A model
-    /// with such a layer stops the build there and names the field, so sizes need not be right where this is given.
+    /// A fault of its sizes, if there is one: a text that begins with a code and says what was expected and found. It
+    /// stops the build of a model with such a layer and names the field, so sizes need not be right where it is given.
     const FAULT: Option<Message> = None;
 
     /// The nonlinearity that it applies to each element, if it does nothing else: the layer before it may then do that in
@@ -195,18 +196,18 @@ pub trait Layer<S: Shape, X: Activation> {
     /// Computes `dx` and `grads` from `dy`.
     fn backward(cx: &Context<S::Device>, pass: Backward<S, X, Self::Output>);
 
-    /// `forward` for the next `cx.length` tokens of one sequence, of which earlier calls have brought `cx.before`: `y` is as
-    /// `forward` of the whole sequence gives it for these tokens. `cache` (`CACHE`) is as the last of these calls left it,
-    /// and of any content where there are none; `saved` and `work` are scratch.
+    /// `forward` for the next `cx.length` tokens of one sequence, after earlier calls have brought `cx.before`: `y` is
+    /// as `forward` of the whole sequence gives it for these tokens. `cache` (`CACHE`) is as the last of these calls
+    /// left it, and has any content in the first; `saved` and `work` are scratch.
     ///
-    /// The default is right for a layer that treats each token by itself, wherever it stands. One in which tokens depend on
-    /// others, or on their places, has to say how: [`crate::testing::gradcheck`] compares this with `forward`, and refuses
-    /// a layer that forgot it.
+    /// The default is right for a layer that treats each token by itself, wherever it stands. A layer in which tokens
+    /// depend on others, or on their places, has to implement this: [`crate::testing::gradcheck`] compares it with
+    /// `forward`, and refuses a layer that does not.
     fn decode(cx: &Context<S::Device>, pass: Forward<S, X, Self::Output>, _cache: ViewMut<S::Device, u8>) {
         Self::forward(cx, pass);
     }
 
-    /// `forward`, and then what `then` says of `y`. For layers that can do both in one pass over memory.
+    /// `forward`, and then `then` applied to `y`. For layers that can do both in one pass over memory.
     fn forward_then(cx: &Context<S::Device>, mut pass: Forward<S, X, Self::Output>, then: Then<S::Device, S::Compute>) {
         let y = pass.y.reborrow();
         Self::forward(cx, Forward { y, work: pass.work, ..pass });
@@ -227,7 +228,7 @@ pub trait Layer<S: Shape, X: Activation> {
     }
 }
 
-/// An activation that is `X`: what a layer gives that must give what it takes.
+/// An activation that is `X`: the output of a layer that must give what it takes.
 #[diagnostic::on_unimplemented(
     message = "[Z0143] this layer takes `{X}` but gives `{Self}`, and must give what it takes",
     label = "changes the width",
@@ -244,13 +245,13 @@ impl<X: Activation> SameAs<X> for X {}
     note = "a layer of your own that takes one kind of input says so by `impl Entry`"
 )]
 pub trait Entry {
-    /// What it takes.
+    /// Its input.
     type Input: Activation;
-    /// Where it takes ids: how many it tells apart. Each id is less than it.
+    /// The number of ids that it can take, if it takes ids: each id is less.
     const VOCABULARY: Option<usize> = None;
 }
 
-/// What every call of a pass shares.
+/// Arguments that all calls of a pass share.
 pub struct Context<'a, D> {
     /// Where to compute.
     pub device: &'a D,
@@ -260,7 +261,7 @@ pub struct Context<'a, D> {
     pub length: usize,
     /// Tokens of each of them that earlier calls of [`Layer::decode`] have brought; 0 in all other calls.
     pub before: usize,
-    /// Targets, (tokens, target width), as data gives them: u32 where they are classes, else f32. Empty where nothing is
+    /// Targets, (tokens, target width), as data gives them: u32 if they are classes, otherwise f32. Empty if nothing is
     /// to be predicted.
     pub targets: View<'a, D, u8>,
 }
@@ -290,7 +291,7 @@ pub struct Forward<'a, S: Shape, X: Activation, Y: Activation = X> {
 pub struct Backward<'a, S: Shape, X: Activation, Y: Activation = X> {
     /// (`PARAMS`)
     pub params: View<'a, S::Device, S::Compute>,
-    /// (`PARAMS`), f32 whatever is computed in.
+    /// (`PARAMS`), f32 in every compute width.
     pub grads: Grads<'a, S::Device>,
     /// (tokens, input width): what forward took.
     pub x: View<'a, S::Device, ElementOf<S, X>>,
@@ -298,7 +299,7 @@ pub struct Backward<'a, S: Shape, X: Activation, Y: Activation = X> {
     pub saved: View<'a, S::Device, u8>,
     /// (tokens, output width)
     pub dy: View<'a, S::Device, ElementOf<S, Y>>,
-    /// (tokens, input width): overwritten. `None` where nobody needs it.
+    /// (tokens, input width): overwritten. `None` if it is not needed.
     pub dx: Option<ViewMut<'a, S::Device, ElementOf<S, X>>>,
     /// (`WORKSPACE`): of any content.
     pub work: ViewMut<'a, S::Device, u8>,

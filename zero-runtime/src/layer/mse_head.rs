@@ -7,8 +7,8 @@ use super::{Backward, Context, Features, Forward, Head, Layer, Loss, Shape, Tens
 use crate::device::Device;
 use crate::view::{View, ViewMut};
 
-/// (tokens, W) to a loss: for each token, the mean over its W features x of (x - t)^2, where t are its targets
-/// (tokens, W), f32. What it predicts is what it takes, so the layer before it usually is a [`super::Linear`].
+/// (tokens, W) to a loss: for each token, the mean over its W features x of (x - t)^2, where t are its f32 targets
+/// (tokens, W). It predicts what it takes, so the layer before it usually is a [`super::Linear`].
 ///
 /// The loss of a step is the mean over its tokens, as PyTorch's `mse_loss` of all features at once.
 ///

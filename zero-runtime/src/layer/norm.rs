@@ -9,7 +9,7 @@ use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Ten
 use crate::device::Device;
 use crate::view::View;
 
-/// What a norm adds to the variance, or to the mean square, before its root.
+/// The number that a norm adds to the variance, or to the mean square, before it takes the root.
 pub trait Epsilon: 'static {
     /// That number.
     const EPSILON: f32;

@@ -1,7 +1,7 @@
-//! Published: what tensors are called where a model is published, by what `#[weights]` says of the fields that they lie
-//! in. Never knows a file.
+//! Published: the names of tensors where a model is published, by the `#[weights]` of the fields that they lie in.
+//! Never knows a file.
 
-/// What a parameter is called where the model is published.
+/// The name of a parameter where the model is published.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorNames {
     /// Its name. `{}` stands for the index of a unit of an array field.
@@ -10,7 +10,7 @@ pub struct TensorNames {
     pub transposed: bool,
 }
 
-/// What `#[weights]` says of one part of a field.
+/// What `#[weights]` says about one part of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PublishedPart {
     /// Its name.
@@ -21,22 +21,22 @@ pub enum PublishedPart {
     Unnamed,
 }
 
-/// What is open, and what its parts are called.
+/// The fields and parts that are open, and the names of their parts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
-    /// From the field of the model to here.
+    /// Names from the field of the model to here.
     names: Vec<&'static str>,
     /// Whether an attribute gave any of them.
     is_given: bool,
     is_transposed: bool,
-    /// Names of the parts that are opened here, where they are given.
+    /// Names of the parts that are opened here, if they are given.
     parts: Option<&'static [PublishedPart]>,
     /// Own names of the parts that have been opened here.
     opened: Vec<&'static str>,
 }
 
 impl Path {
-    /// Opens a part with its own names, on which these names stand; gives the path outside of it.
+    /// Opens a part with its own names, and with the names that `#[weights]` gives it; returns the path outside of it.
     pub fn open(&mut self, own: &[&'static str], weights: &'static [PublishedPart]) -> Self {
         let from_outside = self.next(own);
         let outer = self.clone();
@@ -58,7 +58,7 @@ impl Path {
         outer
     }
 
-    /// Opens a tensor; gives the path outside of it.
+    /// Opens a tensor; returns the path outside of it.
     pub fn open_tensor(&mut self, own: &'static str) -> Self {
         let from_outside = self.next(&[own]);
         let outer = self.clone();
@@ -74,7 +74,7 @@ impl Path {
         *self = outer;
     }
 
-    /// What is said here of the part that is opened next.
+    /// The name that is given here to the part that is opened next.
     fn next(&mut self, own: &[&'static str]) -> Option<PublishedPart> {
         let parts = self.parts?;
         let part = parts.get(self.opened.len()).copied();
@@ -94,18 +94,18 @@ impl Path {
         }
     }
 
-    /// The name of an open tensor of so many dims, where attributes give any part of it.
+    /// The published name of an open tensor with `dims` dims, if attributes give any part of it.
     pub fn weights(&self, dims: usize) -> Option<TensorNames> {
         self.is_given.then(|| TensorNames { name: self.names.join("."), transposed: self.is_transposed && dims == 2 })
     }
 
-    /// The parts that were opened here, where they are more or fewer than the names.
+    /// The parts that were opened here, if there are more or fewer of them than names.
     pub fn misfit(&self, weights: &'static [PublishedPart]) -> Option<&[&'static str]> {
         (weights.len() > 1 && weights.len() != self.opened.len()).then_some(&self.opened)
     }
 }
 
-/// A list of names that does not fit what it names.
+/// A list of names that is longer or shorter than the list of the parts that it names.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NamesMisfit {
     /// The fields that it lies in, within the unit; empty for the unit itself.

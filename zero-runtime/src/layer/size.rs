@@ -1,11 +1,12 @@
-//! Size: arithmetic on the sizes of layers, in constants. Never wraps around: what is too large to count stops the build.
+//! Size: arithmetic on the sizes of layers, in constants. Never wraps around: a size that is too large to count stops
+//! the build.
 
 use zero_plan::lines::LINE_BYTES;
 use zero_plan::{Matrices, Message};
 
 use crate::orthogonal::{operations, room_bytes};
 
-/// Operations of one exponential: about what the processor's takes.
+/// Operations of one exponential: about as many as it takes on the processor.
 pub(super) const EXP: usize = 20;
 
 /// Operations of a softmax, for each element: the largest, a difference, an exponential and a sum.
@@ -68,7 +69,7 @@ pub const fn matrix<E>(shape: [usize; 2]) -> Matrices {
     Matrices { room_bytes: room_bytes::<E>(shape), operations, operations_max: operations }
 }
 
-/// Bytes that `len` elements take of what a layer saves or works in: whole cache lines.
+/// Bytes that `len` elements take in memory that a layer saves or works in: whole cache lines.
 ///
 /// # Panics
 /// Z0210 where a `usize` cannot hold it, which in a constant is a build error.
@@ -82,7 +83,7 @@ pub(crate) const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 
-/// The fault of a layer one of whose dimensions is 0, which leaves it tensors without elements.
+/// The fault of a layer with a dimension of 0, which leaves it tensors without elements.
 pub(super) const fn empty(layer: &str, dimensions: &[(&str, usize)]) -> Option<Message> {
     let mut i = 0;
     while i < dimensions.len() {

@@ -20,16 +20,16 @@ pub struct Tensor {
     pub name: String,
     /// Its dims.
     pub shape: Vec<usize>,
-    /// The rows of each matrix of a hidden layer that it consists of, one after another. Empty where it is something else: an
-    /// embedding, the weight of a head or of a norm, or a bias.
+    /// The rows of each matrix, if it consists of matrices of a hidden layer, one after another. Empty for anything
+    /// else: an embedding, the weight of a head or of a norm, or a bias.
     pub hidden_rows: Vec<usize>,
-    /// Whether it is a table of which rows are looked up. Such a table may be left out of weight decay.
+    /// Whether it is a table whose rows are looked up. A run may leave such a table out of weight decay.
     pub embeds: bool,
     /// Its initial values.
     pub init: Init,
     /// Its first element in the flat buffer of the unit.
     pub start: usize,
-    /// What it is called where the model is published. None where no attribute says so: then it has its own names there.
+    /// Its name where the model is published. None if no attribute gives one: then it is published under its own names.
     pub weights: Option<TensorNames>,
 }
 
@@ -59,7 +59,7 @@ impl Tensor {
         })
     }
 
-    /// Whether `#[init]` applies: to matrices that are drawn.
+    /// Whether `#[init]` applies: to matrices whose initial values are drawn.
     fn is_drawn_matrix(&self) -> bool {
         self.decays() && matches!(self.init, Init::Normal(_))
     }
@@ -79,19 +79,19 @@ pub struct HiddenMatrix {
 /// The list that layers add their tensors to.
 #[derive(Clone, Debug, Default)]
 pub struct Tensors {
-    /// Own names of what is open.
+    /// The own names of open scopes.
     scope: Vec<&'static str>,
-    /// What is open, as it is published.
+    /// The published names of open scopes.
     path: Path,
     list: Vec<Tensor>,
-    /// Whether an attribute has said how a tensor of the list starts.
+    /// Whether an attribute has decided the initial values of each tensor of the list.
     is_decided: Vec<bool>,
     len: usize,
     misfit: Option<NamesMisfit>,
 }
 
 impl Tensors {
-    /// Adds a tensor behind those before it.
+    /// Adds a tensor after those that are there.
     pub fn add(&mut self, name: &'static str, shape: &[usize], init: Init) {
         let outer = self.path.open_tensor(name);
         self.scope.push(name);
@@ -112,14 +112,14 @@ impl Tensors {
         self.is_decided.push(false);
     }
 
-    /// [`Tensors::add`] for a table of which rows are looked up.
+    /// [`Tensors::add`] for a table whose rows are looked up.
     pub fn embedding(&mut self, name: &'static str, shape: &[usize], init: Init) {
         self.add(name, shape, init);
         self.list.iter_mut().last().into_iter().for_each(|tensor| tensor.embeds = true);
     }
 
-    /// [`Tensors::add`] for a matrix of a hidden layer, which Muon updates, or for several with so many rows each, one after
-    /// another. [`super::Layer::MATRICES`] has to count them.
+    /// [`Tensors::add`] for a matrix of a hidden layer, which Muon updates, or for several, one after another, each
+    /// with its number of `rows`. [`super::Layer::MATRICES`] has to count them.
     pub fn hidden(&mut self, name: &'static str, rows: &[usize], columns: usize, init: Init) {
         self.add(name, &[rows.iter().sum(), columns], init);
         self.list.iter_mut().last().into_iter().for_each(|tensor| tensor.hidden_rows = rows.to_vec());
@@ -130,8 +130,8 @@ impl Tensors {
         self.field(name, &[], inner);
     }
 
-    /// The scope of a field under `#[weights(...)]`, with the names that are given there: one takes the place of the
-    /// field's own, several are those of the parts (scopes or tensors) that `inner` opens, in order.
+    /// The scope of a field under `#[weights(...)]`, with the names that are given there: a single one takes the place
+    /// of the field's own, several name the parts (scopes or tensors) that `inner` opens, in order.
     pub fn field(&mut self, name: &'static str, weights: &'static [PublishedPart], inner: impl FnOnce(&mut Self)) {
         let outer = self.path.open(&[name], weights);
         self.scope.push(name);
@@ -140,7 +140,7 @@ impl Tensors {
         self.scope.pop();
     }
 
-    /// A field of a model. Own names are those within it, so it is no scope of them.
+    /// A field of a model. The own names of its tensors begin within it, so it opens no scope for them.
     pub(crate) fn unit(
         &mut self,
         own: &[&'static str],
@@ -152,8 +152,8 @@ impl Tensors {
         self.close(outer, weights);
     }
 
-    /// Gives the matrices that `inner` adds, if they are drawn, the standard deviation `all`, and the last of them `last`.
-    /// Where that is said of some of them inside of `inner` already, it stays.
+    /// Gives the matrices that `inner` adds, if they are drawn, the standard deviation `all`, and the last of them
+    /// `last`. A deviation that was set inside of `inner` stays.
     pub fn initial(&mut self, all: f32, last: Option<f32>, inner: impl FnOnce(&mut Self)) {
         let start = self.list.len();
         inner(self);
@@ -172,7 +172,7 @@ impl Tensors {
         self.list
     }
 
-    /// The first list of published names that is longer or shorter than the list of what it names.
+    /// The first list of published names that is longer or shorter than the list of the parts that it names.
     pub(crate) fn misfit(&self) -> Option<&NamesMisfit> {
         self.misfit.as_ref()
     }

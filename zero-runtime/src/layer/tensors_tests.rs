@@ -1,4 +1,4 @@
-//! Tests of what tensors are called and how they start.
+//! Tests of the names and initial values of tensors.
 
 use super::*;
 
@@ -104,7 +104,7 @@ fn names_are_joined_from_the_outside_in() {
         own.into_iter().zip(ends).map(|(own, end)| (own.to_owned(), format!("{path}.{end}"))).collect::<Vec<_>>()
     };
     assert_eq!(names(|out| out.unit(&["blocks", "{}"], &[PublishedPart::Named("h.{}")], block)), expected("h.{}"));
-    // What is said inside makes the names of the fields outside part of the path.
+    // An attribute inside makes the names of the fields outside part of the path.
     let found = names(|out| out.unit(&["blocks", "{}"], &[], block));
     assert_eq!((found[..4].to_vec(), &*found[4].1), (expected("blocks.{}")[..4].to_vec(), "-"));
     // A list outside names the parts that have lists of their own, too.
@@ -130,7 +130,7 @@ fn a_list_has_a_name_for_each_part() {
         out.scope("2", |_| {});
     };
     assert_eq!(misfit(&THREE[..2], three), Some(("a.b".to_owned(), 2, vec!["0", "1", "2"])));
-    // Inside of a part there is no list.
+    // The list does not apply inside of a part.
     assert_eq!(misfit(&THREE[..2], |out| (0..2).for_each(|_| out.scope("c", two))), None);
 }
 

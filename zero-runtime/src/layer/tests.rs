@@ -1,4 +1,4 @@
-//! Tests of what layers say of their sizes. What they compute is checked where the layers are public.
+//! Tests of the sizes that layers declare. Their results are checked where the layers are public.
 
 use super::size::{EXP, SOFTMAX};
 use super::*;
@@ -77,7 +77,7 @@ fn a_chunk_of_logits_on_a_gpu_is_worth_reading_the_gradients_of_all_weights_for(
     assert_eq!(rows_of_logits::<Cuda, 200_192>(), 1024);
 }
 
-/// A layer that says nothing of its operations.
+/// A layer that does not declare its operations.
 struct Silent;
 
 impl Layer<Small, Features<3>> for Silent {
@@ -97,7 +97,7 @@ fn by_default_each_token_meets_each_parameter_once() {
     assert_eq!(operations::<Features<3>, (Silent, Silent)>(), 2 * 2 * 11 * 35);
 }
 
-/// Pairs of heads share keys; queries are wider than what is taken. All that there is but biases.
+/// Pairs of heads share keys; queries are wider than the input. It has every option except biases.
 struct Everything;
 
 impl Heads for Everything {
@@ -121,7 +121,7 @@ fn operations_of_an_attention_are_those_that_it_does() {
     assert_eq!(operations::<Features<3>, SwiGlu<3, 5>>(), 2 * tokens * 3 * 10 + tokens * 5 * (EXP + 4));
 }
 
-/// Each on lines of 64 bytes: what is read again, and nothing else.
+/// Only values that backward reads again are saved, each on lines of 64 bytes.
 #[test]
 fn an_attention_saves_what_it_reads_again() {
     let lines = |elements: usize| (4 * elements).next_multiple_of(64);
@@ -135,7 +135,7 @@ fn an_attention_saves_what_it_reads_again() {
     assert_eq!(<SwiGlu<3, 5> as Layer<Small, Features<3>>>::SAVED, lines(tokens * 10));
 }
 
-/// Of a layer that is computed in f32, as its tensors list them.
+/// The matrices of a layer that computes in f32, as it declares them, and as its tensors list them.
 fn matrices<X: Activation, L: Layer<Small, X>>() -> (Matrices, Vec<[usize; 2]>) {
     let mut tensors = Tensors::default();
     L::tensors(&mut tensors);

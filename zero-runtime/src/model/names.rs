@@ -1,4 +1,4 @@
-//! Names: what a model's tensors are called where it is published, and whether they can be. Never reads a file.
+//! Names: the names of a model's tensors where it is published, and whether they are possible. Never reads a file.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ use super::Model;
 use crate::error::Error;
 use crate::layer::{NamesMisfit, Tensor, Tensors};
 
-/// What stands for the index of a unit.
+/// The placeholder for the index of a unit.
 const INDEX: &str = "{}";
 
-/// The name of a unit's tensor where the model is published, with the unit's index in the place of `{}`. Where no
-/// attribute gives any part of it, that is the names of field, index, parts and tensor, joined by dots.
+/// The name of a unit's tensor where the model is published, with the unit's index in the place of `{}`. If no
+/// attribute gives any part of it, it is the names of field, index, parts and tensor, joined by dots.
 pub fn published(unit: &Unit, tensor: &Tensor) -> String {
     let index = unit.index.map(|index| index.to_string()).unwrap_or_default();
     match (&tensor.weights, unit.index) {
@@ -22,8 +22,8 @@ pub fn published(unit: &Unit, tensor: &Tensor) -> String {
     }
 }
 
-/// Checks that lists of published names fit the layers that they stand on, and that each names one tensor. A program
-/// does this before its ranks start.
+/// Checks that lists of published names fit the layers that they belong to, and that each name is that of one tensor. A
+/// program does this before its ranks start.
 ///
 /// # Errors
 /// [`Error::Names`], for the first name that does not.

@@ -13,7 +13,7 @@ pub struct FieldTurns<S: Shape, X, Y, const N: usize> {
 }
 
 impl<S: Shape, const N: usize> Fields<S, (), N> {
-    /// The first field, an array in which so many layers alternate, of which `L` is the first.
+    /// The first field, an array in which `turns` layers alternate; `L` is the first of them.
     #[track_caller]
     pub const fn first_alternating<L: Entry + Layer<S, L::Input>>(
         name: &'static str,
@@ -25,7 +25,7 @@ impl<S: Shape, const N: usize> Fields<S, (), N> {
 }
 
 impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
-    /// The next field, an array in which so many layers alternate, of which `L` is the first.
+    /// The next field, an array in which `turns` layers alternate; `L` is the first of them.
     #[track_caller]
     pub const fn alternating<L: Layer<S, Y>>(
         self,
@@ -55,7 +55,7 @@ impl<S: Shape, X, Y: Activation, const N: usize> FieldTurns<S, X, Y, N> {
         FieldTurns { fields: fields.push::<L>(next), input: PhantomData }
     }
 
-    /// The last layer in turn: what it gives is what the first takes.
+    /// The last layer in turn: its output is the input of the first.
     #[track_caller]
     pub const fn last<L: Layer<S, Y>>(self) -> Fields<S, X, N>
     where

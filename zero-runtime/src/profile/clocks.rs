@@ -1,24 +1,24 @@
-//! Clocks: times of one host as the clock of rank 0's host has them, from two looks at how far the two are apart. Never looks
-//! itself.
+//! Clocks: converts times of one host to the clock of rank 0's host, from two looks at the offset between the two.
+//! Never looks itself.
 
 use crate::transport::ClockLook;
 
-/// The clock of a host beside that of rank 0's, looked at before the first step and after the last one. Two clocks that are set
-/// by nobody run apart evenly, so in between lies a line (as J. Doleschal et al. have it, "Internal timer synchronization for
-/// parallel event tracing", EuroPVM/MPI 2008).
+/// The clock of a host relative to that of rank 0's, looked at before the first step and after the last one. Two clocks
+/// that nobody sets drift apart evenly, so the offset in between lies on a line (as in J. Doleschal et al., "Internal
+/// timer synchronization for parallel event tracing", EuroPVM/MPI 2008).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostClock {
-    /// Before.
+    /// Before the first step.
     pub first: ClockLook,
-    /// After.
+    /// After the last step.
     pub last: ClockLook,
 }
 
-/// Numbers of it that ranks exchange.
+/// How many numbers ranks exchange for it.
 const NUMBERS: usize = 6;
 
 impl HostClock {
-    /// What its clock has at `ns`, by that of rank 0's host.
+    /// The time `ns` of its clock, by that of rank 0's host.
     pub fn shifted_ns(&self, ns: u64) -> u64 {
         let Self { first, last } = self;
         let between = last.at_ns.saturating_sub(first.at_ns).max(1) as f64;
@@ -28,12 +28,13 @@ impl HostClock {
         ns.saturating_add_signed(offset)
     }
 
-    /// By how much that may be wrong.
+    /// The most by which that may be wrong.
     pub fn error_ns(&self) -> u64 {
         self.first.error_ns.max(self.last.error_ns)
     }
 
-    /// As numbers that ranks exchange. One above 2^53 ns, which are 104 days, is off by some, which is less than a look tells.
+    /// As numbers that ranks exchange. One above 2^53 ns, which are 104 days, is rounded, by less than the error of a
+    /// look.
     pub fn numbers(&self) -> [f64; NUMBERS] {
         let numbers = |look: &ClockLook| [look.at_ns as f64, look.offset_ns as f64, look.error_ns as f64];
         let ([a, b, c], [d, e, f]) = (numbers(&self.first), numbers(&self.last));
@@ -52,7 +53,8 @@ impl HostClock {
     }
 }
 
-/// How far times of any two hosts may be apart that are shown as one: both are wrong by as much as they are beside rank 0's.
+/// How far apart times of any two hosts may be that are shown as equal: each may be off by its own error relative to
+/// rank 0's.
 pub fn within_ns(clocks: &[HostClock]) -> u64 {
     let mut errors: Vec<u64> = clocks.iter().map(HostClock::error_ns).collect();
     errors.sort_unstable_by(|a, b| b.cmp(a));
@@ -78,7 +80,7 @@ mod tests {
         let slow = clock([(1000, 500, 3), (5000, 540, 9)]);
         assert_eq!([1000, 2000, 5000, 9000].map(|ns| slow.shifted_ns(ns)), [1500, 2510, 5540, 9580]);
         assert_eq!((steady.error_ns(), slow.error_ns()), (3, 9));
-        // Looks at one moment, of which nothing follows.
+        // Two looks at one moment say nothing of drift.
         assert_eq!(clock([(1000, 500, 3), (1000, 500, 3)]).shifted_ns(2000), 2500);
     }
 

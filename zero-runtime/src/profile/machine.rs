@@ -1,4 +1,4 @@
-//! Machine: the best that this machine can do, measured on all ranks at once, as they compute at once in training.
+//! Machine: the best speed of this machine, measured on all ranks at once, because they compute at once in training.
 //! Never looks at a plan.
 
 use std::hint::black_box;
@@ -14,16 +14,16 @@ use crate::transport::Transport;
 
 use super::{gather, now_ns};
 
-/// Rows and columns of the matrices that are multiplied: so many that only arithmetic limits the speed.
+/// Rows and columns of the matrices that are multiplied: enough that only arithmetic limits the speed.
 const MATRIX: usize = 1024;
 /// Bytes that are copied: more than a last-level cache is likely to hold.
 const COPIED_BYTES: usize = 64 << 20;
-/// For how long each of the two is repeated, so that all ranks do it at the same time.
+/// How long each of the two is repeated, so that all ranks do it at the same time.
 const DURATION_NS: u64 = 300_000_000;
 /// How often each is repeated, at least.
 const TIMES_MIN: usize = 3;
 
-/// What one rank reaches while all ranks measure.
+/// The speeds that one rank reaches while all ranks measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
     /// Speed of a matrix product in the width that layers compute in, in 10^9 floating-point operations a second.
@@ -33,13 +33,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Memory that a rank takes at most while it measures: as matrices of the widest elements do.
+    /// The most memory that a rank takes while it measures: with matrices of the widest elements.
     pub const BYTES: usize = 2 * COPIED_BYTES + 3 * MATRIX * MATRIX * size_of::<f32>();
 
     /// Measures it, for each rank. Every rank must call it.
     ///
     /// # Errors
-    /// Z0331 or Z0332 if the device has not the memory for it, or that another rank has ended.
+    /// Z0331 or Z0332 if the device lacks the memory for it, or an error that another rank has ended.
     pub fn measure<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         engine: &mut Engine<'p, M, T>,
     ) -> Result<Vec<Self>, Error> {
@@ -53,10 +53,10 @@ impl Machine {
     }
 }
 
-/// What is measured of a core.
+/// The number of measurements of a core.
 const PROBES: usize = 4;
 
-/// What one core reaches while all cores that are measured work.
+/// The speeds that one core reaches while all measured cores work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cores {
     /// Operations of f32 matrix products a second.
@@ -70,15 +70,15 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Measures so many cores of this machine, each with a thread of its own: the mean of what they reach.
+    /// Measures `cores` cores of this machine, each with a thread of its own, and returns the mean of their speeds.
     ///
     /// # Errors
-    /// Z0331 or Z0332 if the machine has not the memory for it, and whatever keeps it from giving threads.
+    /// Z0331 or Z0332 if the machine lacks the memory for it, or refuses threads.
     pub fn measure(cores: NonZeroUsize) -> Result<Self, Error> {
         let ranks = cores.get().max(2);
         let terms = (0..ranks).map(|_| Buffer::filled(&Cpu::ONE_THREAD, COPIED_BYTES / size_of::<f32>(), 1.0));
         let terms = terms.collect::<Result<Vec<_>, _>>()?;
-        // Each probe takes as long on every core, so that all are in the same one.
+        // Each probe takes equally long on every core, so that all cores are in the same one.
         let probes = |device, core| {
             let (f32_ns, bf16_ns) = (matrix_product_ns::<_, f32>(&device)?, matrix_product_ns::<_, bf16>(&device)?);
             Ok([f32_ns, bf16_ns, copy_ns(&device)?, sum_ns(&device, &terms, core)?])
@@ -109,7 +109,7 @@ fn matrix_product_ns<D: Device, E: Element>(device: &D) -> Result<f64, Error> {
     Ok(best_ns(|| {
         let matrix = |elements| Matrix::new(elements, MATRIX, MATRIX);
         device.matmul(c.view_mut(), matrix(a.view()), matrix(b.view()), Write::Set);
-        // Waits for it, and otherwise nobody would ever look at it.
+        // The read waits for the product, and makes use of it.
         device.read(c.view().part(MATRIX * MATRIX - 1, 1), &mut last);
         black_box(last);
     }))
@@ -127,7 +127,7 @@ fn copy_ns<D: Device>(device: &D) -> Result<f64, Error> {
     }))
 }
 
-/// A reduce-scatter of ranks that share memory, once all have come: the sum of one shard of what each of them has.
+/// A reduce-scatter of ranks that share memory, after all have arrived: the sum of one shard over all of them.
 fn sum_ns<D: Device>(device: &D, terms: &[Buffer<D, f32>], shard: usize) -> Result<f64, Error> {
     let elements = COPIED_BYTES / size_of::<f32>() / terms.len();
     let mut sum = Buffer::filled(device, elements, 0.0)?;

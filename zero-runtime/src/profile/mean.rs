@@ -31,7 +31,7 @@ impl OpSum {
     }
 }
 
-/// What a rank did in a mean step.
+/// The ops of a rank in a mean step, and their figures.
 pub struct MeanRank<'a> {
     pub pipeline: usize,
     pub ops: &'a [Op],
@@ -39,7 +39,7 @@ pub struct MeanRank<'a> {
     sums: Vec<OpSum>,
     /// The time from the start of the first step to the end of the last one, divided by their number.
     pub step_ms: f64,
-    /// The median time of a step, without what is done between steps.
+    /// The median time of a step, without the time between steps.
     pub median_ms: f64,
     /// Floating-point operations that a step needs. Recomputation does not count.
     pub needed_operations: usize,

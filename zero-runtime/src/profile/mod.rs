@@ -1,6 +1,6 @@
-//! Profile: what ranks did with their time. The engine records when each op of some steps began and ended. [`Work`]
-//! counts what an op does, `machine` measures what this machine can do, and `mean` averages over ranks and steps;
-//! `table` and `trace` show the results. Never changes what is computed.
+//! Profile: how ranks spent their time. The engine records when each op of some steps began and ended. [`Work`] counts
+//! what an op does, `machine` measures what this machine can do, and `mean` averages over ranks and steps; `table` and
+//! `trace` show the results. Never changes what is computed.
 
 mod clocks;
 mod machine;
@@ -20,8 +20,8 @@ use crate::plan::Plan;
 use crate::time::now_ns;
 use crate::transport::{ClockLook, Lost, Transport};
 
-/// The clock of each host beside that of rank 0's, where there are several. Every rank must call it, with what it was told of its
-/// own before the first step.
+/// The clock of each host relative to that of rank 0's, if there are several. Every rank must call it, with the look at
+/// its own clock before the first step.
 ///
 /// # Errors
 /// [`Lost`] if another rank has ended.
@@ -40,8 +40,8 @@ pub fn gather_clocks<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     Ok(ranks.iter().step_by(ranks_per_host).map(|numbers| HostClock::of(numbers)).collect())
 }
 
-/// What every rank recorded of the same steps, in the order of ranks. Times are nanoseconds since the first rank began, by the
-/// clock of rank 0's host. Every rank must call it with its own record, and the clocks of all hosts.
+/// The records of all ranks for the same steps, in the order of ranks. Times are nanoseconds since the first rank
+/// began, by the clock of rank 0's host. Every rank must call it with its own record, and the clocks of all hosts.
 ///
 /// # Errors
 /// [`Lost`] if another rank has ended.
@@ -90,15 +90,15 @@ pub(crate) fn gather<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     Ok(all)
 }
 
-/// What all ranks recorded, and the plan that they followed.
+/// The records of all ranks, and the plan that they followed.
 #[derive(Clone, Copy)]
 pub struct RecordedRun<'a> {
     /// The plan.
     pub plan: &'a Plan<'a>,
-    /// What each rank recorded.
+    /// The record of each rank.
     pub ranks: &'a [Record],
-    /// What this machine can do, as each rank measured it.
+    /// The speeds of this machine, as each rank measured them.
     pub machines: &'a [Machine],
-    /// The clock of each host beside that of rank 0's, where there are several.
+    /// The clock of each host relative to that of rank 0's, if there are several.
     pub clocks: &'a [HostClock],
 }

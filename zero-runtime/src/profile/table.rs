@@ -151,7 +151,7 @@ fn range(sums: &[OpSum]) -> String {
     if sums.len() == 1 { String::new() } else { format!("{}..{}", figure(least), figure(most)) }
 }
 
-/// With three digits.
+/// A number with three digits.
 fn figure(number: f64) -> String {
     let decimals = match number.abs() {
         100.0.. => 0,
@@ -166,8 +166,8 @@ fn rate(number: f64, unit: &str) -> String {
     format!("{} {unit}", figure(number))
 }
 
-/// With a decimal only if it needs one. Pipeline stages may have different numbers of ops, so their mean may not be
-/// whole.
+/// A number with a decimal only if it needs one. Pipeline stages may have different numbers of ops, so their mean may
+/// not be whole.
 fn brief(number: f64) -> String {
     if number.fract() == 0.0 { number.to_string() } else { format!("{number:.1}") }
 }

@@ -60,18 +60,18 @@ struct Details {
 /// How the clocks of several hosts were brought onto one axis of time. Times are in microseconds.
 #[derive(Serialize)]
 struct TraceClocks {
-    /// How far times of two hosts may be apart that are the same here.
+    /// How far apart times of two hosts may be that are equal here.
     clocks_within_us: f64,
-    /// Of each host.
+    /// The shift of each host.
     clocks: Vec<ClockShift>,
 }
 
-/// What was added to times of a host.
+/// The shift that was added to times of a host.
 #[derive(Serialize)]
 struct ClockShift {
     /// Before the first step, and after the last one.
     offsets_us: [f64; 2],
-    /// By how much either may be wrong.
+    /// The most by which either may be wrong.
     error_us: f64,
 }
 
@@ -90,7 +90,7 @@ fn microseconds(ns: u64) -> f64 {
 }
 
 impl Trace<'_> {
-    /// Writes it, an event a line.
+    /// Writes it, one event per line.
     ///
     /// # Errors
     /// Those of `out`.

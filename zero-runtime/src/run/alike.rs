@@ -1,4 +1,5 @@
-//! Alike: whether the devices of all ranks give the same bits, as far as that is known before the first step. Never chooses one.
+//! Alike: whether the devices of all ranks give the same bits, as far as that can be known before the first step. Never
+//! chooses a device.
 
 use crate::device::{Device, Mark};
 use crate::engine::Engine;
@@ -8,7 +9,7 @@ use crate::plan::Plan;
 use crate::profile::gather;
 use crate::transport::Transport;
 
-/// Gets devices ready, and compares what they are with one another. Every rank must call it.
+/// Prepares devices, and compares their marks with one another. Every rank must call it.
 ///
 /// # Errors
 /// Z0447, the same on all ranks, if one has another device than most; [`crate::transport::Lost`].
@@ -29,8 +30,8 @@ pub fn ready<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p
     Ok(())
 }
 
-/// A rank whose value is not the most common one among ranks that should have the same, and that value. If two values
-/// are equally common, that of the first rank is right.
+/// The first rank whose value is not the most common one among ranks that should have the same, and that common value.
+/// If two values are equally common, the one that comes first is right.
 fn odd(plan: &Plan, mark: &Mark, values: &[u64]) -> Option<(usize, u64)> {
     let pipeline = |rank: usize| if mark.is_of_shapes { plan.config.mesh.coordinates(rank).pipeline } else { 0 };
     let peers = |rank: usize| (0..values.len()).filter(move |&peer| pipeline(peer) == pipeline(rank));

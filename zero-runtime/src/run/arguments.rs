@@ -1,5 +1,5 @@
-//! Arguments: what a binary can be told that shapes neither memory nor order. What shapes those is in the spec and is
-//! compiled in. Never acts on an argument.
+//! Arguments: options of a binary that shape neither memory nor order. Those that do are in the spec and are compiled
+//! in. Never acts on an argument.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use crate::engine::Hyper;
 use crate::error::Error;
 use crate::weights::WeightType;
 
-/// Steps before the first one that is profiled, because they touch memory for the first time. The help of `--profile`
-/// says so.
+/// Steps before the first one that is profiled. They are left out because they touch memory for the first time. The
+/// help of `--profile` says so.
 pub const UNPROFILED_STEPS: u64 = 2;
 /// The most steps that are profiled. The help of `--profile` says so.
 pub const PROFILED_STEPS_MAX: u64 = 10;
-/// About as many steps are printed, unless `--log-every` says otherwise. The help of `--log-every` says so.
+/// About this many steps are printed, unless `--log-every` says otherwise. The help of `--log-every` says so.
 const LINES: u64 = 100;
-/// Of so many steps, at least one is printed, however long a run is. The help of `--log-every` says so.
+/// At least one step in this many is printed, however long a run is. The help of `--log-every` says so.
 const LOG_EVERY_MAX: u64 = 1000;
 
 /// The decay of momentum, as published (Jordan et al., 2024). The help of `--momentum` says so.
@@ -32,7 +32,7 @@ const MOMENTUM: f64 = 0.95;
 /// The learning rate of the last step, as a share of the highest.
 const LR_MIN_RATIO: f64 = 0.1;
 
-/// How the learning rate goes on after its rise, as an argument. [`Fall`] has the formulas.
+/// How the learning rate continues after its rise, as an argument. [`Fall`] has the formulas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LrSchedule {
@@ -149,7 +149,7 @@ pub struct RunArguments {
     pub prove: bool,
 }
 
-// Not derived: clap would take the docs of the variants, and show the whole help in its long form.
+// Not derived, because clap would take the docs of the variants, and show the whole help in its long form.
 impl ValueEnum for LrSchedule {
     fn value_variants<'a>() -> &'a [Self] {
         &[LrSchedule::Cosine, LrSchedule::Linear, LrSchedule::Constant, LrSchedule::Wsd]
@@ -177,7 +177,7 @@ pub(super) fn as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> R
 }
 
 impl RunArguments {
-    /// Whether the plan is all that is asked for.
+    /// Whether only the plan is to be shown or proven.
     pub fn only_shows(&self) -> bool {
         self.plan || self.schedule || self.prove || self.sizes
     }
@@ -255,8 +255,8 @@ impl RunArguments {
         number == 1 || number == self.steps || number.is_multiple_of(every)
     }
 
-    /// Whether to compute the held-out loss after step `number`, counted from 1. After the last step it always is, so
-    /// that does not count here.
+    /// Whether to compute the held-out loss after step `number`, counted from 1. It is always computed after the last
+    /// step, which does not count here.
     pub fn evaluates_after(&self, number: u64) -> bool {
         self.held_out_every.is_some_and(|every| number.is_multiple_of(every.get())) && number < self.steps
     }
@@ -278,7 +278,7 @@ impl RunArguments {
         LearningRate { max: self.lr, min: self.lr * self.lr_min_ratio, warmup, steps: self.steps, fall }
     }
 
-    /// What the optimizer does at `step`, counted from 0.
+    /// The numbers that the optimizer uses at `step`, counted from 0.
     pub fn hyper(&self, step: u64) -> Hyper {
         Hyper {
             lr: self.learning_rate().at(step),

@@ -1,5 +1,5 @@
-//! Checkpoint arguments: what a binary can be told about checkpoints, and about coming back from what ends a run. Never acts
-//! on one.
+//! Checkpoint arguments: options of a binary about checkpoints, and about recovery when a run is ended. Never acts on
+//! one.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -19,19 +19,19 @@ const RETURN: &str = "Coming back";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Every {
-    /// After so many steps.
+    /// After every multiple of this many steps.
     Steps(NonZeroU64),
-    /// At the end of the first step after so long, as rank 0 counts.
+    /// At the end of the first step for which the last checkpoint began this long ago, by the clock of rank 0.
     Time(Duration),
 }
 
-/// Where a run goes on.
+/// Where a run resumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Resume {
     /// At the newest checkpoint that is whole; at the beginning, if there is none.
     Newest,
-    /// At this one.
+    /// At the checkpoint with this path.
     From(PathBuf),
 }
 
@@ -74,7 +74,7 @@ pub struct CheckpointArguments {
 }
 
 impl CheckpointArguments {
-    /// What they tell a launcher of a run of so many steps.
+    /// The options of the launcher of a run of `steps` steps.
     pub fn launch_options(&self, steps: u64) -> LaunchOptions {
         LaunchOptions {
             finishes_on_signal: self.checkpoint.is_some(),

@@ -35,14 +35,14 @@ pub struct DataCommand {
 /// Reads arguments. The first one is the program's name.
 ///
 /// # Errors
-/// What [`tell`] shows.
+/// The error, or the text that was asked for: [`tell`] prints both.
 pub fn read<C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<C, Error> {
     let mut command = C::command().mut_args(takes_negative_numbers);
     let matches = command.try_get_matches_from_mut(arguments)?;
     C::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// The names of values in the help that are numbers.
+/// The names in the help of values that are numbers.
 const NUMBERS: [&str; 6] = ["N", "RATE", "SHARE", "SEED", "NORM", "VALUE"];
 
 /// Lets the value of a number begin with a minus. Otherwise clap would call `-1` in `--lr -1` an unknown argument.
@@ -54,7 +54,7 @@ fn takes_negative_numbers(argument: Arg) -> Arg {
 /// Prints an error, or what was asked for by `--help` or `--version`.
 pub fn tell(error: &Error) {
     match code(error.kind()) {
-        // Fails if the output is closed, and then nobody can be told.
+        // This fails only if the output is closed, and then nobody can be told.
         None => drop(error.print()),
         Some(_) => write_error(&with_code(error)),
     }

@@ -1,5 +1,5 @@
-//! Compare: what a run has taken and moved, against what its plan says. A difference is an error. Never changes what is
-//! trained.
+//! Compare: the memory that a run took and the bytes that it moved, compared with its plan. A difference is an error.
+//! Never changes a result.
 
 use super::output::{peak_resident_bytes, resident_shared_bytes, say};
 use crate::device::Device;
@@ -22,7 +22,7 @@ struct ComparedRow {
 /// What a difference from the plan means.
 struct Deviation {
     code: &'static str,
-    /// Whether the plan says it as a bound, so that less is as planned.
+    /// Whether the plan gives a bound for it, so that less is as planned.
     is_bound: bool,
     help: &'static str,
 }
@@ -48,7 +48,8 @@ const RESIDENT: &str = "peak resident of a rank";
 
 const BETWEEN_HOSTS: &str = "bytes between hosts per step";
 
-/// Not in the table: as many as are sent, except between hosts whose ranks make different numbers of sums.
+/// Not in the table, because as many are received as are sent, except between hosts whose ranks make different numbers
+/// of sums.
 const FROM_HOSTS: &str = "bytes from other hosts";
 
 const ROWS: [ComparedRow; 7] = [
@@ -62,8 +63,8 @@ const ROWS: [ComparedRow; 7] = [
 ];
 
 /// The figures of one rank, in the order of [`ROWS`]: the lengths of its two mappings, the most memory that its process
-/// has held, the bytes that it has copied from peers, those that it has read in their memory, and those that it has sent to
-/// other hosts and taken from them.
+/// has held, the bytes that it has copied from peers, those that it has read in their memory, those that it has sent to
+/// other hosts, and those that it has taken from them.
 type RankFigures = [usize; ROWS.len()];
 
 /// The figures that this rank has measured. `moved` and `crossed` are what its transport counted in the steps.
@@ -91,7 +92,7 @@ fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     [private, segment, resident, copied, in_place, crossed.sent_bytes, crossed.taken_bytes]
 }
 
-/// The figures that the plan says for `rank`, after `steps` steps.
+/// The figures of the plan for `rank`, after `steps` steps.
 fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> RankFigures {
     let total = |rank: usize| plan.of_rank(rank).memory.bytes_per_rank() + plan.host_bytes(size);
     let resident = match plan.config.transport {
@@ -120,13 +121,13 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> RankFigure
     ]
 }
 
-/// Prints planned against measured, the most of all ranks: what was mapped, what processes held, what was moved in all
-/// `steps`; and what devices have outside of arenas, which no plan says. `moved` and `crossed` are what this rank counted in those
-/// steps. Every rank must call it.
+/// Prints planned and measured figures, the largest of all ranks: the lengths of mappings, the memory that processes
+/// held, and the bytes that were moved in all `steps`; also the memory of devices outside of arenas, which no plan has.
+/// `moved` and `crossed` are what this rank counted in those steps. Every rank must call it.
 ///
 /// # Errors
-/// Z0410 if mappings are not as long as planned, Z0411 if other bytes were moved, Z0412 if a process held more than the
-/// plan allows: the same on all ranks.
+/// Z0410 if mappings are not as long as planned, Z0411 if more or fewer bytes were moved, Z0412 if a process held more
+/// than the plan allows: the same on all ranks.
 pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
     moved: &Moved,
@@ -135,8 +136,8 @@ pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     size: &RunSize,
 ) -> Result<(), Error> {
     let (rank, steps) = (engine.arena().rank(), steps as usize);
-    // Each rank sends what is planned for it, too: where launchers bind ranks to cores, ranks may have different
-    // numbers of threads.
+    // Each rank also sends its planned figures: where launchers bind ranks to cores, ranks may have different numbers
+    // of threads.
     let outside = engine.device().outside();
     let outside_bytes: Vec<usize> = outside.iter().map(|(_, bytes)| *bytes).collect();
     let planned = planned(engine.plan(), rank, steps, size);
@@ -188,8 +189,8 @@ fn table(
     table
 }
 
-/// Libraries that take memory in the process of a rank, as much as they like and whenever they like. Nobody can tell it
-/// from that of the rank.
+/// Libraries that take memory in the process of a rank, as much as they like and whenever they like. It cannot be told
+/// apart from the rank's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Others {
     Mpi,
@@ -197,7 +198,7 @@ enum Others {
 }
 
 impl Others {
-    /// What the memory of a process with them is called.
+    /// The name of the row for the memory of a process with them.
     fn row(self) -> &'static str {
         match self {
             Others::Mpi => "peak resident, with MPI",
@@ -210,7 +211,7 @@ fn others(config: &Config) -> Option<Others> {
     if config.spans_hosts() { Some(Others::Mpi) } else { (!config.device.is_host()).then_some(Others::Cuda) }
 }
 
-/// Holds each figure of each rank against the plan.
+/// Compares each figure of each rank with the plan.
 fn check(planned: &[RankFigures], measured: &[RankFigures], others: Option<Others>) -> Result<(), Error> {
     for (rank, (planned, measured)) in planned.iter().zip(measured).enumerate() {
         let figures = ROWS.iter().zip(planned.iter().zip(measured));

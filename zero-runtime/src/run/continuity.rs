@@ -1,5 +1,5 @@
-//! Continuity: which arguments a run that goes on from a checkpoint may change, which it may not, and what is told of a change.
-//! Never prints.
+//! Continuity: which arguments may change when a run resumes from a checkpoint, which may not, and which changes are
+//! reported. Never prints.
 
 use serde_json::{Map, Value};
 use zero_plan::OptimizerKind;
@@ -7,18 +7,18 @@ use zero_plan::OptimizerKind;
 use crate::checkpoint::{Checkpoint, CheckpointError, Manifest, PlanInfo};
 use crate::weights::FirstTen;
 
-/// The effect of a change of an argument on a run that goes on.
+/// The effect that a change of an argument has on a run that resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     /// It would be another run.
     Refused,
     /// It changes what is learned from here on.
     Told,
-    /// It changes nothing that is learned, or what it names is compared by content.
+    /// It changes nothing that is learned, or the content that it names is compared instead.
     Free,
 }
 
-/// Each argument by its name in metrics, with what a change of it means.
+/// Each argument by its name in metrics, with the effect of a change.
 const CHANGES: &[(&str, Change)] = &[
     ("steps", Change::Told),
     ("lr", Change::Told),
@@ -77,7 +77,7 @@ fn differing(kind: Change, own: &Map<String, Value>, theirs: &Map<String, Value>
         .collect()
 }
 
-/// Refuses to go on from a checkpoint with other arguments than a run can change, with another optimizer, or with other data.
+/// Refuses to resume from a checkpoint if an argument that must not change has changed, or the optimizer, or the data.
 ///
 /// # Errors
 /// Z0394.
@@ -101,12 +101,12 @@ pub fn require(
     Err(CheckpointError::OtherRun { path: checkpoint.path.clone(), differences: FirstTen(differences) })
 }
 
-/// That the optimizer is another one, if it is: what one keeps of gradients is nothing that the other could go on from.
+/// Says that the optimizer is another one, if it is: neither can go on from what the other keeps of gradients.
 fn other_optimizer(own: OptimizerKind, theirs: OptimizerKind) -> Option<String> {
     (own != theirs).then(|| format!("optimizer: {own:?} instead of {theirs:?}, in the spec"))
 }
 
-/// What differs from when the checkpoint was written, in lines.
+/// What has changed since the checkpoint was written, in lines.
 pub fn told(manifest: &Manifest, own: &Map<String, Value>, plan: &PlanInfo) -> Vec<String> {
     let theirs = &manifest.plan;
     let mut lines = differing(Change::Told, own, &manifest.arguments);
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(differing(Change::Refused, &before, &before), [""; 0]);
     }
 
-    /// A checkpoint that says nothing of it is of AdamW, as all were before there was a choice.
+    /// A checkpoint that names no optimizer is of AdamW, as all were before there was a choice.
     #[test]
     fn z0394_another_optimizer_is_refused() {
         use OptimizerKind::{AdamW, Muon};

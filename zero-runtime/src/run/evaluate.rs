@@ -1,4 +1,4 @@
-//! Evaluate: the loss of a model on all of a text: every token but the first is predicted once, in windows one after another.
+//! Evaluate: the loss of a model on all of a text: every token but the first is predicted once, in consecutive windows.
 //! Every rank computes its share, and rank 0 prints. Never learns from it.
 
 use super::output::{EvaluationLine, Output};
@@ -29,10 +29,10 @@ impl<M: Model<Input = Tokens, Target = Tokens>> Finale<M> for Evaluate<'_> {
     }
 }
 
-/// The sum of the losses of all tokens that have one before them, and their number.
+/// The sum of the losses of all tokens but the first, and their number.
 ///
 /// # Errors
-/// Whatever ends an evaluation early.
+/// Any error that ends an evaluation early.
 pub fn summed_loss<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
     text: &Text,

@@ -12,7 +12,7 @@ use super::threads::Threads;
 use crate::data::Contents;
 use crate::model::Model;
 
-/// What a run is.
+/// The first line of the metrics of a run.
 #[derive(Serialize)]
 pub struct RunHeader<'a> {
     kind: &'static str,
@@ -30,7 +30,7 @@ pub struct RunHeader<'a> {
     arguments: GivenArguments<'a>,
     data: Option<Contents>,
     versions: Versions,
-    /// When the first step began, by RFC 3339 in UTC; the `time_s` of other lines are seconds since then.
+    /// When the first step began, in RFC 3339 and UTC; the `time_s` of other lines are seconds since then.
     started: String,
 }
 
@@ -54,7 +54,7 @@ struct Versions {
 }
 
 impl<'a> RunHeader<'a> {
-    /// The header of a run that begins now, with so many steps done.
+    /// The header of a run that begins now, after `steps_done` steps.
     pub fn new<M: Model, F>(job: &Job<'a, M, F>, steps_done: u64) -> Self {
         let (plan, arguments) = (M::PLAN, job.arguments);
         let ranks = plan.config.mesh.ranks();

@@ -1,4 +1,4 @@
-//! Learning rate: a linear rise, then one of few ways to fall. Never knows what is trained.
+//! Learning rate: a linear rise, then one of a few ways to fall. Never knows what is trained.
 
 /// How the learning rate falls after its rise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,8 +10,8 @@ pub enum Fall {
     Linear,
     /// Not at all.
     Constant,
-    /// Not until the last steps, and over those linearly, down to min (warm-up, stable, decay: Hu et al., 2024, section 4.2;
-    /// linear as in Haegele et al., 2024, section 3.1).
+    /// Only over the last steps, linearly down to min (warm-up, stable, decay: Hu et al., 2024, section 4.2; linear as
+    /// in Haegele et al., 2024, section 3.1).
     Late {
         /// Number of the last steps. The last of them is at min.
         steps: u64,
@@ -23,7 +23,7 @@ pub enum Fall {
 pub struct LearningRate {
     /// The rate at the end of the warm-up.
     pub max: f64,
-    /// The rate of the last step, where it falls.
+    /// The rate of the last step, if it falls.
     pub min: f64,
     /// Steps of the rise; step `warmup - 1` is the first at `max`.
     pub warmup: u64,
@@ -54,7 +54,7 @@ impl LearningRate {
         self.min + (self.max - self.min) * height
     }
 
-    /// How much of the way from the end of the rise to the last step is behind.
+    /// The share of the way from the end of the rise to the last step that is done at `step`.
     fn progress(&self, step: u64) -> f64 {
         let falling = self.steps.saturating_sub(self.warmup).saturating_sub(1);
         if falling == 0 { 1.0 } else { ((step - self.warmup) as f64 / falling as f64).min(1.0) }
@@ -80,7 +80,7 @@ mod tests {
         }
     }
 
-    /// Worked out by hand. A quarter of the way would be at step 6.5, so a fifth: step 6 of the way from 4 to 14.
+    /// Worked out by hand, at step 9, half of the way from step 4 to step 14, and at step 6, a fifth of it.
     #[test]
     fn each_way_to_fall_has_its_own_middle() {
         let close = |rate: f64, expected: f64| assert!((rate - expected).abs() < 1e-12, "{rate} is not {expected}");

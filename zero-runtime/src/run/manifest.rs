@@ -1,5 +1,4 @@
-//! Manifest: what a checkpoint says of the run that wrote it; and which arguments a run that goes on from it may change. Never
-//! writes or reads a file.
+//! Manifest: what a checkpoint says about the run that wrote it. Never writes or reads a file.
 
 use std::time::SystemTime;
 
@@ -12,7 +11,7 @@ use crate::checkpoint::{DataPosition, FORMAT, Manifest, PlanInfo, SpecInfo, Tens
 use crate::model::Model;
 use crate::plan::Plan;
 
-/// What every checkpoint of a run says; [`Manifest::after`] adds the step.
+/// The part of the manifest that all checkpoints of a run share; [`Manifest::after`] adds the step.
 pub fn manifest<M: Model, F>(job: &Job<M, F>, tensors: Vec<TensorInfo>) -> Manifest {
     let description = job.data.contents().map_or_else(|| "the program's own".to_owned(), |data| data.origin);
     Manifest {
@@ -34,7 +33,7 @@ pub fn manifest<M: Model, F>(job: &Job<M, F>, tensors: Vec<TensorInfo>) -> Manif
     }
 }
 
-/// The fingerprint of what a run trains on; empty where a program has data of its own, which has none.
+/// The fingerprint of the data that a run trains on; empty for data of the program's own, which has none.
 pub fn data_fingerprint<M: Model, F>(job: &Job<M, F>) -> String {
     job.data_fingerprint.map_or_else(String::new, |fingerprint| format!("{fingerprint:016x}"))
 }
@@ -47,7 +46,7 @@ pub fn arguments<M: Model, F>(job: &Job<M, F>) -> Map<String, Value> {
     }
 }
 
-/// What a manifest says of a plan.
+/// The plan as a manifest describes it.
 pub fn plan_info(plan: &Plan) -> PlanInfo {
     let config = &plan.config;
     let (mesh, precision) = (&config.mesh, &config.precision);

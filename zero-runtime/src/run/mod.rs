@@ -58,14 +58,14 @@ use threads::Threads;
 use train::{Ending, Finale, Job, NoFinale};
 use weights::WeightFolders;
 
-/// `main` of a program that trains a model of tokens on text: that of `--data`. Without it, the text in the binary or,
+/// `main` of a program that trains a model of tokens on the text of `--data`. Without that, the text in the binary or,
 /// if there is none, the sources of the workspace that the model is defined in.
 pub fn main<M: Model<Input = Tokens, Target = Tokens>>() -> ExitCode {
     main_from::<M>(std::env::args_os())
 }
 
 /// [`main`] with given arguments instead of those of the process; the first is the program's name. Ranks are started
-/// with the process's own arguments, so the given ones must follow from those alone.
+/// with the process's own arguments, so the given ones must depend on those alone.
 pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     const { require_vocabulary::<M>() };
     let TextCommand { run, text } = parse::<M, _>(arguments);
@@ -105,9 +105,9 @@ pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl Into
     })
 }
 
-/// Nothing to train on: for a run that only samples.
+/// A dataset without sequences, for a run that only samples.
 struct NoText {
-    /// What its tokenizer takes.
+    /// Bytes that its tokenizer takes.
     resident_bytes: usize,
 }
 
@@ -150,7 +150,8 @@ fn tokenizer_of(weights: &Path) -> Option<PathBuf> {
     Some(weights.join("tokenizer.json")).filter(|path| path.exists())
 }
 
-/// The arguments. Where there is help or an error to print instead, prints it once for all ranks and ends the process.
+/// Reads the arguments. If there is help or an error to print instead, prints it once for all ranks and ends the
+/// process.
 fn parse<M: Model, C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> C {
     command::read(arguments).unwrap_or_else(|error| {
         match company::<M>() {
@@ -177,7 +178,7 @@ fn tell(company: &JobPlace, error: &str) {
     }
 }
 
-/// The text to train on, as [`main`] says.
+/// The text to train on, as [`main`] describes it.
 fn open<M: Model>(arguments: &TextArguments, tokenizer: Option<&Tokenizer>) -> Result<Text, Error> {
     let (length, classes) = (M::PLAN.config.length, M::HEAD.classes);
     let in_memory = |text: Cow<'static, [u8]>, origin: &str| match tokenizer {
@@ -206,14 +207,14 @@ fn open<M: Model>(arguments: &TextArguments, tokenizer: Option<&Tokenizer>) -> R
     })
 }
 
-/// A hash of what must be equal on all ranks beside the plan: the model's layers, and the arguments but for where
-/// results go.
+/// A hash of all that must be equal on all ranks in addition to the plan: the model's layers, and the arguments except
+/// those that say where results go.
 fn agreement<M: Model>(arguments: &RunArguments) -> u64 {
     let mut tensors = Tensors::default();
     M::CODE.iter().for_each(|code| code.tensors(&mut tensors));
     // Either all ranks profile or none, but only rank 0 needs the name of the file.
     let profile = arguments.profile.as_ref().map(|_| PathBuf::new());
-    // Only rank 0 prints steps, too.
+    // Only rank 0 prints steps.
     let arguments = RunArguments { metrics: None, profile, log_every: None, ..arguments.clone() };
     Fingerprint::of(&(std::any::type_name::<M>(), format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
 }
@@ -224,7 +225,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
     if M::PLAN.config.transport == TransportKind::Nccl {
         launch::keep_launch_order();
     }
-    // One process prints for all before there are ranks.
+    // Before there are ranks, one process prints for all.
     let speaks = !matches!(&role, Ok(Role::Rank(place)) if place.rank > 0 || place.launcher_pid.is_some());
     let result = if arguments.only_shows() {
         // No rank will start, so what the environment says about ranks does not matter.
@@ -248,7 +249,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
                 if cfg!(debug_assertions) {
                     say(DEBUG_BUILD);
                 }
-                // Each rank asks for its own part again, but only here are they all counted together.
+                // Each rank checks its own part again, but only here are all parts counted together.
                 let measuring = if arguments.profile.is_some() { Machine::BYTES } else { 0 };
                 let job = job_bytes(M::PLAN, 0, &size(M::PLAN, arguments, 0));
                 let (first, end) = M::PLAN.config.sharing(0);
@@ -266,7 +267,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
     })
 }
 
-/// Refuses `--restarts` on a rank that nobody starts anew.
+/// Refuses `--restarts` on a rank that nobody would restart.
 fn require_restarts(role: &Role, restarts: u64) -> Result<(), LaunchError> {
     match role {
         Role::Rank(_) if restarts > 0 && !launch::has_restarts() => Err(LaunchError::NoRestarts { restarts }),
@@ -274,7 +275,8 @@ fn require_restarts(role: &Role, restarts: u64) -> Result<(), LaunchError> {
     }
 }
 
-/// What the arguments of a binary say to its launcher. None where they cannot be read, which the binary itself tells.
+/// The options that the arguments of a binary give its launcher. None if they cannot be read, which the binary itself
+/// reports.
 pub fn launch_options(arguments: &[OsString]) -> Option<LaunchOptions> {
     let words = iter::once(OsString::new()).chain(arguments.iter().cloned());
     let TextCommand { run, .. } = command::read(words).ok()?;
@@ -355,13 +357,13 @@ fn role<M: Model>() -> Result<Role, Error> {
     })
 }
 
-/// The exit code of a rank that has failed and means `code`, after printing `error`, if it is for this rank to print.
+/// Prints `error`, if this rank is to print one, and returns the exit code of a rank that has failed with `code`.
 fn reported(error: Option<String>, code: u8) -> ExitCode {
     error.iter().for_each(|error| launch::print(error));
     ExitCode::from(launch::exit_code(code))
 }
 
-/// The exit code of a rank that has met the others and has failed, after seeing to it that one of them prints why.
+/// The exit code of a rank that has failed after it met the others. Makes sure that one of them prints why.
 fn ended_with(error: &Error, code: u8, watch: Watch) -> ExitCode {
     watch.fails_with(code);
     let told = match error {
@@ -383,7 +385,7 @@ fn ended_with(error: &Error, code: u8, watch: Watch) -> ExitCode {
     reported(told, code)
 }
 
-/// Ends a process whose ranks are threads, if one of them has given up another one, which would never end.
+/// Ends a process whose ranks are threads, if one of them has given up another one: that one would never end.
 fn end_with_silence(error: &Error) {
     if error.is_silence() {
         launch::print(&error.to_string());
@@ -396,7 +398,7 @@ fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M, impl Finale<M
     require_budget(plan, &size(plan, job.arguments, job.data.resident_bytes()))?;
     let (processes, checkpoints) = (processes(plan), &job.arguments.checkpoints);
     match role {
-        // A single process cannot start itself anew.
+        // A single process cannot restart itself.
         Role::Launcher if processes > 1 || checkpoints.restarts > 0 => {
             Ok(launch::launch(processes, &checkpoints.launch_options(job.arguments.steps)))
         }

@@ -14,7 +14,7 @@ use crate::launch;
 use crate::plan::Bytes;
 use crate::terminal;
 
-/// What is printed and recorded of a step.
+/// The figures of a step that are printed and recorded.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct StepLine {
     /// Counted from 1.
@@ -29,11 +29,11 @@ pub struct StepLine {
     pub step_s: f64,
     /// Tokens of all ranks in a second.
     pub tokens_per_s: f64,
-    /// Most memory that rank 0 has held so far.
+    /// The most memory that rank 0 has held so far.
     pub peak_resident_bytes: usize,
-    /// What rank 0 has taken in the step from other ranks of its host: copied, or read where it lies.
+    /// Bytes that rank 0 has taken in the step from other ranks of its host: copied, or read in place.
     pub within_host_bytes: usize,
-    /// What it has sent in the step to ranks of other hosts, where there are some.
+    /// Bytes that it has sent in the step to ranks of other hosts, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub between_hosts_bytes: Option<usize>,
 }
@@ -82,7 +82,7 @@ impl NewFile {
     }
 }
 
-/// Removes a line that a run was killed in the middle of.
+/// Removes a last line that a killed run left unfinished.
 fn end_last_line(file: &mut File) -> io::Result<()> {
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
@@ -90,7 +90,7 @@ fn end_last_line(file: &mut File) -> io::Result<()> {
     if whole < text.len() { file.set_len(whole as u64) } else { Ok(()) }
 }
 
-/// Where progress goes.
+/// The places where progress is shown and recorded.
 pub struct Output {
     bar: Option<ProgressBar>,
     metrics: Option<NewFile>,
@@ -115,7 +115,7 @@ pub struct HeldOutLine {
     pub step: u64,
     /// Mean loss.
     pub held_out_loss: f64,
-    /// What the loss is counted in.
+    /// The unit of the loss.
     pub unit: &'static str,
 }
 
@@ -126,9 +126,9 @@ pub struct SaveLine {
     pub step: u64,
     /// Bytes of all states.
     pub bytes: u64,
-    /// From its beginning to its end.
+    /// Seconds from its beginning to its end.
     pub took_s: f64,
-    /// How long training has waited for it.
+    /// Seconds that training has waited for it.
     pub waited_s: f64,
 }
 
@@ -141,16 +141,16 @@ pub struct EvaluationLine {
     pub loss: f64,
     /// Its exponential.
     pub perplexity: f64,
-    /// What the loss is counted in.
+    /// The unit of the loss.
     pub unit: &'static str,
 }
 
 impl Output {
-    /// Output of a run of `steps` steps; `metrics` must not exist yet, unless the run goes on from another one: then they are
-    /// added to.
+    /// Output of a run of `steps` steps; the file `metrics` must not exist yet, unless the run goes on from another
+    /// one: then lines are added to it.
     ///
-    /// A progress bar is drawn if the output is a terminal and `is_seen` says that a person looks at it. The terminal that mpirun
-    /// gives a rank is no such one: mpirun passes on whole lines, and a bar ends none, so that nothing would be seen.
+    /// A progress bar is drawn if the output is a terminal and `is_seen` says that a person looks at it. Nobody sees
+    /// the terminal that mpirun gives a rank: mpirun passes on whole lines, and a bar never ends its line.
     ///
     /// # Errors
     /// Z0351 if the metrics file exists or cannot be made.
@@ -166,7 +166,7 @@ impl Output {
         Ok(Self { bar, metrics: metrics.transpose()?, steps, start: Instant::now() })
     }
 
-    /// Begins to count time, and says in the metrics file what run it is of.
+    /// Begins to count time, and writes the header to the metrics file.
     ///
     /// # Errors
     /// Z0351 if the metrics file cannot take it.
@@ -262,7 +262,7 @@ impl Output {
     }
 }
 
-/// So that an error that ends a run early is printed below the bar.
+/// Ends the bar, so that an error that ends a run early is printed below it.
 impl Drop for Output {
     fn drop(&mut self) {
         self.finish();
@@ -287,7 +287,8 @@ pub fn say(text: &str) {
     }
 }
 
-/// Most memory that this process has held, as the kernel counts it: `VmHWM`, which includes shared pages it touched.
+/// The most memory that this process has held, as the kernel counts it: `VmHWM`, which includes shared pages it
+/// touched.
 pub fn peak_resident_bytes() -> usize {
     status_bytes("VmHWM:")
 }
@@ -297,7 +298,7 @@ pub fn resident_shared_bytes() -> usize {
     status_bytes("RssShmem:")
 }
 
-/// A size that the kernel tells of this process, in KiB.
+/// A size of this process in bytes, which the kernel gives in KiB.
 fn status_bytes(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -305,8 +306,8 @@ fn status_bytes(name: &str) -> usize {
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// Makes [`peak_resident_bytes`] forget memory that was given back before. If the kernel does not allow it, that still
-/// counts.
+/// Makes [`peak_resident_bytes`] forget memory that was given back before. If the kernel does not allow it, that memory
+/// still counts.
 pub fn reset_peak_resident() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }

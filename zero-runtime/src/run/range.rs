@@ -1,5 +1,5 @@
-//! Range: which numbers an argument may be. Clap prints these messages after "invalid value .. for ..". Never reads an
-//! argument that is not a number.
+//! Range: the values that arguments may have. Clap prints these messages after "invalid value .. for ..". Never acts on
+//! an argument.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::RangeInclusive;

@@ -37,7 +37,8 @@ impl<'a> ResumedFrom<'a> {
     }
 }
 
-/// Takes the folder of `--checkpoint` for this run, on rank 0. Checkpoints that lie there must be what it goes on from.
+/// Takes the folder of `--checkpoint` for this run, on rank 0. If there are checkpoints in it, the run must go on from
+/// the newest.
 ///
 /// # Errors
 /// Z0380 if the folder cannot be used, Z0381 if another run uses it, Z0382 if it has other checkpoints.
@@ -61,11 +62,11 @@ pub fn take_folder<M: Model, F>(job: &Job<M, F>) -> Result<Option<Store>, Checkp
 /// A checkpoint that this rank would go on from, and the model's tensors in it.
 type OpenedCheckpoint = (Checkpoint, Vec<(NamedTensor, usize)>);
 
-/// Gives an engine its states: those of a checkpoint, if the run goes on from one, and the first ones otherwise. Gives the
-/// steps that were done. Every rank must call it.
+/// Gives an engine its states: those of a checkpoint, if the run goes on from one, and the initial ones otherwise.
+/// Returns the number of steps that were done. Every rank must call it.
 ///
 /// # Errors
-/// Whatever is wrong with the checkpoint, on the ranks that find it; on others, that one of these has ended.
+/// The fault of the checkpoint, on the ranks that find it; on the others, that one of these has ended.
 pub fn resume<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     engine: &mut Engine<'p, M, T>,
     job: &Job<M, F>,
@@ -106,7 +107,7 @@ fn newest<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     job: &Job<M, F>,
     folder: &Path,
 ) -> Result<Option<OpenedCheckpoint>, Error> {
-    // All take what rank 0 sees: a folder may look otherwise from elsewhere.
+    // All ranks take what rank 0 sees, because a folder may look different from another host.
     let mut candidates = match engine.arena().rank() {
         0 => Store::checkpoints(folder)?.into_iter(),
         _ => Vec::new().into_iter(),
@@ -140,7 +141,7 @@ fn newest<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     }
 }
 
-/// The error of a call that went wrong on `count` ranks: one of them tells it.
+/// The error of a call that failed on `count` ranks: one of them reports it.
 fn failed_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &Engine<'p, M, T>,
     own: Result<OpenedCheckpoint, CheckpointError>,
@@ -154,7 +155,7 @@ fn failed_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     }
 }
 
-/// What all ranks could open, or the error of this one.
+/// The checkpoint, if all ranks could open it, and otherwise the error of this rank.
 fn agreed<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     engine: &mut Engine<'p, M, T>,
     own: Result<OpenedCheckpoint, CheckpointError>,

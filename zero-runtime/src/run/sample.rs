@@ -15,7 +15,7 @@ use crate::random::uniform;
 use crate::sampling::{Sampler, Sampling, Window};
 use crate::transport::Transport;
 
-/// What a model of text writes after a prompt.
+/// The text that a model writes after a prompt.
 pub struct SampledText<'a, M> {
     tokenizer: Option<&'a Tokenizer>,
     prompt: Vec<u32>,
@@ -31,7 +31,7 @@ impl<'a, M: Model> SampledText<'a, M> {
     /// The sample that `arguments` ask for.
     ///
     /// # Errors
-    /// Z0350 if the vocabulary has no ids for the prompt, or for where to stop, Z0372 if that of the tokenizer is larger than
+    /// Z0350 if the vocabulary has no ids for the prompt or for a stop, Z0372 if that of the tokenizer is larger than
     /// the model's, Z0377 if it cannot encode the prompt.
     pub fn new(arguments: &'a TextArguments, tokenizer: Option<&'a Tokenizer>, seed: u64) -> Result<Self, Error> {
         let classes = M::HEAD.classes;
@@ -71,7 +71,7 @@ impl<M: Model<Input = Tokens>> Finale<M> for SampledText<'_, M> {
 }
 
 impl<M: Model<Input = Tokens>> SampledText<'_, M> {
-    /// Generates tokens and speaks them as they come; every rank chooses the same.
+    /// Generates tokens and speaks them as they come; every rank chooses the same ones.
     fn generate<'p, T: Transport<'p, DeviceOf<M>>>(
         &self,
         engine: &mut Engine<'p, M, T>,

@@ -1,5 +1,5 @@
-//! Speech: token ids as text and text as token ids, by a tokenizer or of models whose tokens are bytes; and where a sample
-//! ends. Never prints.
+//! Speech: turns token ids into text and text into token ids, by a tokenizer or as bytes; and says where a sample ends.
+//! Never prints.
 
 use crate::data::{TokenStream, Tokenizer};
 use crate::error::Error;
@@ -39,14 +39,14 @@ pub fn prompt(text: Option<&str>, tokenizer: Option<&Tokenizer>, classes: usize)
 pub enum Speech<'t> {
     /// Tokens of a tokenizer.
     Tokens(TokenStream<'t>),
-    /// Bytes, of which these do not make a whole character yet.
+    /// Bytes. These do not make a whole character yet.
     Bytes(Vec<u8>),
     /// Numbers.
     Ids,
 }
 
 impl<'t> Speech<'t> {
-    /// Of a vocabulary of `classes`.
+    /// Speech for a vocabulary of `classes` ids.
     pub fn new(tokenizer: Option<&'t Tokenizer>, classes: usize) -> Self {
         match tokenizer {
             Some(tokenizer) => Self::Tokens(tokenizer.stream()),
@@ -55,7 +55,7 @@ impl<'t> Speech<'t> {
         }
     }
 
-    /// What can be said after the next id.
+    /// The text that can be said after the next id.
     pub fn hear(&mut self, id: u32) -> String {
         let pending = match self {
             Self::Tokens(stream) => return stream.next(id),
@@ -72,7 +72,7 @@ impl<'t> Speech<'t> {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// What was held back in the hope of a whole character, once nothing follows.
+    /// The text that was held back to wait for a whole character, once no more ids come.
     pub fn end(self) -> String {
         match self {
             Self::Tokens(stream) => stream.end(),
@@ -82,7 +82,7 @@ impl<'t> Speech<'t> {
     }
 }
 
-/// Where a sample ends before it is as long as asked for.
+/// The ids and texts that end a sample before it is as long as asked for.
 #[derive(Debug, Default, PartialEq)]
 pub struct Stops {
     ids: Vec<u32>,
@@ -90,8 +90,8 @@ pub struct Stops {
 }
 
 impl Stops {
-    /// The stops that `asked` names: each is a token of the tokenizer, an id if it is a number of the vocabulary, or
-    /// else a text. If nothing is asked for, the token with which the tokenizer ends texts.
+    /// The stops that `asked` names: each is a token of the tokenizer, an id if it is a number of the vocabulary, and
+    /// otherwise a text. If nothing is asked for, the token with which the tokenizer ends texts.
     ///
     /// # Errors
     /// Z0350 for a text that the model never writes.
@@ -120,7 +120,7 @@ impl Stops {
         self.ids.contains(&id)
     }
 
-    /// Whether it ends after what was `heard`, which is added to what was `said`.
+    /// Whether the sample ends after `heard`, which is added to the end of `said`.
     pub fn after(&self, said: &mut String, heard: &str) -> bool {
         let longest = self.texts.iter().map(String::len).max().unwrap_or(0);
         // Keeps only the end of what was said, in which a text may begin.

@@ -1,4 +1,4 @@
-//! Text arguments: what a binary of a model of text can be told beside the arguments of every model. Never acts on one.
+//! Text arguments: options of a binary that trains a model of text, besides those of every model. Never acts on one.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ pub enum Only {
     Evaluate,
 }
 
-// Not derived: clap would take the docs of the variants, and show the whole help in its long form.
+// Not derived, because clap would take the docs of the variants, and show the whole help in its long form.
 impl ValueEnum for Only {
     fn value_variants<'a>() -> &'a [Self] {
         &[Only::Sample, Only::Evaluate]
@@ -81,12 +81,12 @@ impl ValueEnum for Only {
 impl TextArguments {
     /// How freely tokens are chosen.
     pub fn sampling(&self) -> Sampling {
-        // More than there are tokens is all of them.
+        // A number larger than the vocabulary means all tokens.
         let top_k = self.top_k.map(|k| NonZeroUsize::try_from(k).unwrap_or(NonZeroUsize::MAX));
         Sampling { temperature: self.temperature, top_k, top_p: self.top_p }
     }
 
-    /// The arguments of a run with no step in it, where --only asks for one.
+    /// The arguments of a run without steps, if --only asks for one.
     ///
     /// # Errors
     /// Z0350 for arguments that are about steps.

@@ -1,4 +1,4 @@
-//! Threads: how many each rank has, and how a run says so. Never starts one.
+//! Threads: how many each rank has, and the text that says so. Never starts one.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use crate::plan::Plan;
 use crate::plan::footprint::RunSize;
 
-/// How the processor of a host is divided.
+/// How the cores of a host are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads {
     hosts: usize,
@@ -18,9 +18,9 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// As many as `asked`, even if this process may not use so many cores. Without that, its cores are divided among the ranks of
-    /// this host, but no more are taken than the budget has room for. If a launcher has bound each rank to cores of its own, this is
-    /// fewer than the rank could use.
+    /// As many as `asked`, even if this process may not use so many cores. Otherwise its cores are divided among the
+    /// ranks of this host, but the threads must fit the budget. If a launcher has bound each rank to its own cores, a
+    /// rank gets fewer threads than it could use.
     pub fn new(asked: Option<NonZeroUsize>, plan: &Plan) -> Self {
         // If the system does not say how many cores there are, each rank gets one thread.
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);

@@ -1,4 +1,4 @@
-//! Train: one rank's run, from the first parameters to the comparison with the plan. Never starts or ends a process.
+//! Train: one rank's run, from the initial parameters to the comparison with the plan. Never starts or ends a process.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,12 +29,12 @@ use crate::plan::{Config, Moved};
 use crate::profile::{Machine, ProfileTables, RecordedRun, Trace, gather_clocks, gather_records};
 use crate::transport::{ClockLook, Crossed, Transport};
 
-/// What comes after training, before the comparison: a sample of what was learned, for example.
+/// The part of a run after training and before the comparison: a sample of what was learned, for example.
 pub trait Finale<M: Model>: Sync {
-    /// Does it. Every rank must, since it takes part in gathers; rank 0, which has an output, prints.
+    /// Runs it. Every rank must call this, because it takes part in gathers; rank 0, which has an output, prints.
     ///
     /// # Errors
-    /// Whatever ends a run early.
+    /// Any error that ends a run early.
     fn run<'p, T: Transport<'p, DeviceOf<M>>>(
         &self,
         engine: &mut Engine<'p, M, T>,
@@ -55,7 +55,7 @@ impl<M: Model> Finale<M> for NoFinale {
     }
 }
 
-/// What a run is given in addition to its plan.
+/// The inputs of a run in addition to its plan.
 pub struct Job<'a, M: Model, F> {
     /// Arguments of every model.
     pub arguments: &'a RunArguments,
@@ -63,9 +63,9 @@ pub struct Job<'a, M: Model, F> {
     pub text: Option<&'a TextArguments>,
     /// The data on which it trains.
     pub data: &'a dyn Dataset<Input = M::Input, Target = M::Target>,
-    /// A hash of that; none of a program's own data, which has none.
+    /// A hash of that data; none for data of the program's own, which has none.
     pub data_fingerprint: Option<u64>,
-    /// What it starts from and leaves behind.
+    /// The weights that it starts from and exports.
     pub weights: &'a WeightFolders,
     /// What comes after training.
     pub finale: F,
@@ -76,7 +76,7 @@ pub struct Job<'a, M: Model, F> {
 pub enum Ending {
     /// It came to its end.
     Done,
-    /// It came to its end, or was asked for it, but its last checkpoint could not be written.
+    /// It came to its end, or was asked to end, but its last checkpoint could not be written.
     NotSaved,
     /// It was asked to end, and its checkpoint was written.
     Asked,
@@ -93,15 +93,16 @@ impl Ending {
     }
 }
 
-/// How many first steps are slow: they touch memory for the first time, so ranks wait for one another longer.
+/// Steps at the beginning that are slow, because they touch memory for the first time. Ranks wait longer for one
+/// another in these.
 const SLOW_STEPS: u64 = 2;
-/// How much longer.
+/// The factor by which they wait longer.
 const SLOWER: u32 = 4;
 
 /// Trains as one rank, on threads of its own.
 ///
 /// # Errors
-/// Whatever ends a run early.
+/// Any error that ends a run early.
 pub fn train<'p, M: Model, T: Transport<'p, DeviceOf<M>> + Send>(
     transport: T,
     job: &Job<M, impl Finale<M>>,
@@ -111,7 +112,7 @@ pub fn train<'p, M: Model, T: Transport<'p, DeviceOf<M>> + Send>(
     let threads = Threads::new(job.arguments.threads, arena.plan()).per_rank;
     let work = |device| {
         let engine = Engine::with_device(transport, device);
-        // The thread that writes a checkpoint ends within it.
+        // The thread that writes a checkpoint ends within this scope.
         std::thread::scope(|scope| train_on(scope, engine, job))
     };
     device.on_threads(threads, &name, work)?
@@ -129,20 +130,21 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
     if arguments.checkpoints.checkpoint.is_some() {
         launch::end_on_request(arguments.checkpoints.grace)?;
     }
-    // Before anything else is made, as it may refuse the run.
+    // This comes before anything else is made, because it may refuse the run.
     let store = if is_first { take_folder(job)? } else { None };
     let goes_on = arguments.checkpoints.resume.is_some() || launch::is_restart();
     let is_seen = super::processes(M::PLAN) == 1 || launch::has_own_launcher();
     let output = || Output::new(arguments.steps, arguments.metrics.as_deref(), goes_on, is_seen);
     let mut output = is_first.then(output).transpose()?;
     if let Some(profile) = arguments.profile.as_deref().filter(|_| is_first && launch::is_restart()) {
-        // Removes the file that the ranks before these have begun. If that fails, creating the profile says so.
+        // Removes the file that the ranks before the restart have begun. If that fails, creating the profile reports
+        // it.
         let _ = std::fs::remove_file(profile);
     }
     let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose();
     if let (Err(_), Some(_), Some(metrics), false) = (&profiler, &output, &arguments.metrics, goes_on) {
-        // An empty file would be in the way of the next attempt. If it cannot be removed, the error is still that of
-        // the profile.
+        // An empty metrics file would be in the way of the next attempt. If it cannot be removed, the error is still
+        // that of the profile.
         let _ = std::fs::remove_file(metrics);
     }
     let profiler = profiler?;
@@ -163,7 +165,7 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
         if profiler.is_some() && number == done + UNPROFILED_STEPS + 1 {
             engine.record(arguments.profiled_steps());
         }
-        // What evaluations and checkpoints move does not belong to a step.
+        // Bytes that evaluations and checkpoints move do not belong to a step.
         let (moved_before, crossed_before) = (engine.moved(), engine.crossed());
         let mut line = step(&mut engine, job, number)?;
         let (moved_now, crossed_now) = (engine.moved() - moved_before, engine.crossed() - crossed_before);
@@ -240,8 +242,8 @@ fn step<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     })
 }
 
-/// The bytes that a rank has taken from others of its host: all that it took, less those that came from other hosts. The numbers
-/// of ranks of its host, which all ranks exchange, are among them.
+/// The bytes that a rank has taken from others of its host: all that it took, less those that came from other hosts.
+/// They include the numbers of the ranks of its host, which all ranks exchange.
 fn within_host_bytes(config: &Config, moved: &Moved, crossed: Crossed) -> usize {
     let (all, (first, end)) = (moved.all(), config.sharing(0));
     let of_each = all.agree_bytes / (config.mesh.ranks() - 1).max(1);
@@ -264,17 +266,17 @@ fn held_out<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     }
 }
 
-/// What a run does for its profile before the first step and after the last one.
+/// The work for a profile before the first step and after the last one.
 struct Profiler {
     machines: Vec<Machine>,
-    /// How far the clock of this host was from that of rank 0's, if this rank is its first.
+    /// How far the clock of this host was from that of rank 0's host, if this rank is the first of its host.
     clock: Option<ClockLook>,
-    /// Rank 0 writes for all.
+    /// The file of rank 0, which writes for all.
     file: Option<NewFile>,
 }
 
 impl Profiler {
-    /// Measures the machine, once it is clear that there is a file at `path` to write to.
+    /// Measures the machine, after rank 0 has made the file at `path`.
     fn new<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         engine: &mut Engine<'p, M, T>,
         path: &Path,
@@ -330,7 +332,7 @@ fn held_out_loss<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         let first = (micro_batch * data_ranks + data_rank) * config.sequences;
         sum += engine.evaluate(|_, inputs, targets| {
             for_each_sequence::<M>(config.length, inputs, targets, |sequence, input, targets| {
-                // The last micro-batch is filled up from the start.
+                // The last micro-batch is filled up with sequences from the start.
                 data.held_out((first + sequence) % count, input, targets);
             });
         })?;

@@ -9,14 +9,14 @@ use crate::model::{DeviceOf, Model};
 use crate::transport::Transport;
 use crate::weights::{Export, Import};
 
-/// What `--init` and `--export` name.
+/// The folders that `--init` and `--export` name.
 #[derive(Debug, Default)]
 pub struct WeightFolders {
     origin: FirstWeights,
     export: Option<Export>,
 }
 
-/// What parameters are at first.
+/// The source of the first parameters.
 #[derive(Debug, Default)]
 enum FirstWeights {
     /// Drawn.
@@ -29,7 +29,7 @@ enum FirstWeights {
 }
 
 impl WeightFolders {
-    /// Opens the one folder, and finds out whether the other can be made, before anything is trained.
+    /// Opens the folder of `--init`, and finds out whether that of `--export` can be made, before anything is trained.
     ///
     /// # Errors
     /// Z0360 to Z0368.
@@ -47,7 +47,7 @@ impl WeightFolders {
         Ok(weights)
     }
 
-    /// The content of what is imported, but for its numbers, on which ranks must agree.
+    /// A hash of what is imported, except for its numbers, on which ranks must agree.
     pub fn fingerprint(&self) -> Option<u64> {
         match &self.origin {
             FirstWeights::Seed => None,
@@ -80,7 +80,7 @@ impl WeightFolders {
         Ok(())
     }
 
-    /// Says what a run starts from. That it is nothing learned goes without saying where a run learns.
+    /// Says what a run starts from. A run that trains does not say that it starts untrained.
     pub fn introduce(&self, arguments: &RunArguments) {
         let (tensors, path, notes) = match &self.origin {
             FirstWeights::Seed => {

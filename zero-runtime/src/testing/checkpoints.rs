@@ -1,4 +1,5 @@
-//! Checkpoints: small ones of a made-up model, for tests of what reads them, and a disk that fails. Never trains.
+//! Checkpoints: small checkpoints of a made-up model, for tests of code that reads them, and a disk that fails. Never
+//! trains.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,23 +18,23 @@ use crate::device::{Element, bf16};
 use crate::plan::Width;
 use crate::plan::place::State;
 
-/// A checkpoint of the made-up model: what is in it follows from these alone.
+/// A checkpoint of the made-up model. Its content follows from these fields alone.
 #[derive(Clone, Debug)]
 pub struct SampleCheckpoint {
     /// Steps that were done.
     pub step: u64,
-    /// Ranks, among which each tensor is divided.
+    /// The number of ranks, among which each tensor is divided.
     pub ranks: usize,
     /// The width of parameters; if it is not f32, there is a master copy.
     pub params: Width,
-    /// What is added to every number but those of parameters in bf16, a multiple of 0.25.
+    /// A multiple of 0.25 that is added to every number except parameters in bf16.
     pub shift: f32,
     /// Arguments of its run.
     pub arguments: Map<String, serde_json::Value>,
 }
 
 impl SampleCheckpoint {
-    /// One of two ranks with a master copy.
+    /// A checkpoint of two ranks, with a master copy.
     pub fn of_step(step: u64) -> Self {
         Self { step, ranks: 2, params: Width::BF16, shift: 0.0, arguments: Map::new() }
     }
@@ -69,7 +70,7 @@ impl SampleCheckpoint {
         State::ALL.into_iter().filter(|&state| state != State::Master || self.params.is_narrow()).collect()
     }
 
-    /// What a rank writes.
+    /// The parts of tensors that a rank writes.
     pub fn entries(&self, rank: usize) -> Vec<TensorRun> {
         let mut entries = Vec::new();
         for state in self.states() {
@@ -107,7 +108,7 @@ impl SampleCheckpoint {
     /// Saves it in the folder of a run, all ranks one after another.
     ///
     /// # Errors
-    /// Those of the store and of writers; it is given up then.
+    /// Those of the store and of writers. The checkpoint is then abandoned.
     pub fn save(&self, store: &Store, disk: &dyn Disk, keep: Option<u64>) -> Result<PathBuf, CheckpointError> {
         let result = self.try_save(store, disk, keep.and_then(NonZeroU64::new));
         if result.is_err() {
@@ -148,7 +149,7 @@ impl SampleCheckpoint {
     }
 }
 
-/// A disk of which one operation fails, or all from one on. A write that fails has written half of its bytes.
+/// A disk on which one operation fails, or all from that one on. A write that fails has written half of its bytes.
 #[derive(Clone, Debug)]
 pub struct FailingDisk {
     /// Operations that were asked for.
@@ -159,7 +160,8 @@ pub struct FailingDisk {
 }
 
 impl FailingDisk {
-    /// A disk whose operation number `first` fails with an error of the system; and all after it, if it persists.
+    /// A disk whose operation number `first` fails with an error of the system, and so do all later ones if it
+    /// `persists`.
     pub fn new(first: usize, error: i32, persists: bool) -> Self {
         Self { done: Arc::default(), first, error, persists }
     }

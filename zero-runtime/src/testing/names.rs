@@ -1,4 +1,4 @@
-//! Names: what an element that a check objects to is called: the layer, the tensor, the place in it.
+//! Names: how errors name an element that a check objects to: its layer, its tensor, and its position in that.
 
 use super::trial::{ALL, DX, Unwritten, Y};
 use crate::layer::{Activation, HiddenMatrix, Layer, Matrices, Shape, Tensor, Tensors, size};
@@ -25,7 +25,7 @@ impl LayerNames {
         names
     }
 
-    /// Objects unless a layer that computes in f32 says of its matrices what its tensors come to.
+    /// Objects unless `MATRICES` of a layer that computes in f32 is what its tensors add up to.
     fn require_matrices(&self, said: Matrices) {
         let listed = self.tensors.iter().flat_map(Tensor::hidden_matrices);
         let listed = listed.fold(Matrices::NONE, |all, HiddenMatrix { rows, columns, .. }| {
@@ -36,13 +36,13 @@ impl LayerNames {
         }
     }
 
-    /// Panics with what is wrong.
+    /// Panics with the layer and what is wrong.
     #[track_caller]
     pub(super) fn object(&self, what: &str) -> ! {
         panic!("gradcheck of `{}`: {what}", self.layer);
     }
 
-    /// Element `i` of what is called `name`.
+    /// The name of element `i` of a buffer.
     fn element(&self, buffer: Unwritten, i: usize) -> String {
         let of_rows = |width: usize| format!("{} [{}, {}]", buffer.name, i / width, i % width);
         match buffer.name {
@@ -72,7 +72,7 @@ impl LayerNames {
         self.object(&format!("{}: expected {expected} {why}, found {found}", self.element(buffer, i)));
     }
 
-    /// Objects unless all of a buffer has been written, and with numbers.
+    /// Objects unless all of a buffer has been written, without NaN.
     #[track_caller]
     pub(super) fn require_written(&self, buffer: Unwritten, numbers: &[f32]) {
         let is_unwritten = |number: &f32| buffer.is(*number);

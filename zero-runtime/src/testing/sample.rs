@@ -6,11 +6,11 @@ use crate::random::mix;
 
 /// A type of which [`super::gradcheck`] can make inputs and targets.
 pub trait Sample: Activation {
-    /// Whether a layer that takes it gives gradients of it.
+    /// Whether a layer that takes it gives gradients for it.
     const DIFFERENTIABLE: bool;
-    /// Element `i`, as an f32 has its bits.
+    /// Element `i`, as an f32 of the same bits.
     fn cell(seed: u64, i: u64) -> f32;
-    /// Those of `tokens` tokens.
+    /// The elements of `tokens` tokens.
     fn cells(seed: u64, tokens: usize) -> Vec<f32> {
         (0..(tokens * Self::WIDTH) as u64).map(|i| Self::cell(seed, i)).collect()
     }

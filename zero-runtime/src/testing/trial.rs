@@ -1,5 +1,5 @@
-//! Trial: all that one call of a layer touches, and the calls. What a layer is to write holds NaN until it does, of a kind
-//! of its own for each buffer, so that what was forgotten shows, and where.
+//! Trial: the buffers that one call of a layer touches, and the calls. A buffer that a layer is to write is first
+//! filled with a kind of NaN of its own, which shows elements that were forgotten, and in which buffer.
 
 use super::away_from_zero;
 use super::sample::Sample;
@@ -16,7 +16,7 @@ pub(super) const DX: Unwritten = Unwritten { name: "`dx`", bits: 0x7fc0_0a05 };
 pub(super) const CACHE: Unwritten = Unwritten { name: "`cache`", bits: 0x7fc0_0a06 };
 pub(super) const ALL: [Unwritten; 6] = [Y, SAVED, WORK, GRADS, DX, CACHE];
 
-/// The content of a buffer before it is written: a NaN that no arithmetic begins with.
+/// The content of a buffer before it is written: a NaN that arithmetic passes on but never creates.
 #[derive(Clone, Copy)]
 pub(super) struct Unwritten {
     pub name: &'static str,
@@ -45,7 +45,7 @@ pub(super) enum Along {
 }
 
 impl Along {
-    /// Where backward leaves the gradients.
+    /// The buffer in which backward leaves the gradients.
     pub(super) fn gradients(self) -> Unwritten {
         match self {
             Along::Params => GRADS,
@@ -69,7 +69,7 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// `T` is what targets are.
+    /// `T` is the type of the targets.
     pub(super) fn new<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L: Layer<S, X>>() -> Self {
         Self {
             params: (0..L::PARAMS as u64).map(|i| away_from_zero(2, i)).collect(),
@@ -93,7 +93,7 @@ impl Trial {
         Context { device: &Cpu::ONE_THREAD, sequences, length, before: 0, targets: bytes(targets) }
     }
 
-    /// The output, and what `then` makes of it.
+    /// Computes the output, and does `then` with it.
     pub(super) fn forward<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
         &mut self,
         then: Then<Cpu, f32>,
@@ -131,7 +131,7 @@ impl Trial {
         &self.y[..y_len]
     }
 
-    /// The output of the first sequence, decoded in calls of so many tokens.
+    /// The output of the first sequence, decoded in calls of these numbers of tokens.
     pub(super) fn decode<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
         &mut self,
         calls: &[usize],
@@ -159,8 +159,8 @@ impl Trial {
         &self.y[..before * y_width]
     }
 
-    /// Gradients of parameters and input, given `dy`; `plus` is to be added to that of the input. `held` is what the
-    /// gradients hold before.
+    /// Gradients of parameters and input, given `dy`; `plus` is to be added to that of the input. Before the call, the
+    /// gradients of parameters are `held`.
     pub(super) fn backward<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
         &mut self,
         dy: &[f32],

@@ -1,18 +1,18 @@
-//! Broken: a device that has failed in the middle of a run, in words: what it could not do, and which op its rank was at. Never
-//! touches it.
+//! Broken: describes a device that has failed in the middle of a run: what it could not do, and which op its rank was
+//! at. Never touches it.
 
 use core::fmt;
 
 use crate::device::Failure;
 
-/// A device that does nothing any more.
+/// A device that no longer works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// What went wrong.
     pub failure: Failure,
     /// The rank whose device it is.
     pub rank: usize,
-    /// The op that the host had come to when it found out. A device that is behind its host failed there or before.
+    /// The op that the host was at when it found out. A device that is behind its host failed there or before.
     pub doing: String,
 }
 

@@ -28,17 +28,17 @@ enum CarriedWay {
     Numbers,
 }
 
-/// The ways that a rank is on, and what the op that it is in brings.
+/// The ways that a rank is on, and the bytes that its current op brings.
 pub(crate) struct CarriedWays {
-    /// Of each group that the device has joined, which way it is for.
+    /// The way of each group that the device has joined.
     ways: Vec<CarriedWay>,
     /// The places at which bytes of other ranks arrived in the op that last brought some.
     arrived: Vec<(usize, Arrival)>,
-    /// What others take in that op, each with the number of the member that takes it.
+    /// The places that others take in that op, each with the number of the member that takes it.
     leaving: Vec<(usize, Place)>,
-    /// What this rank gives to all in that op, and the place in which the shares of all are gathered.
+    /// The places that this rank gives to all in that op, each with the place in which the shares of all are gathered.
     gathered: Vec<(Place, Place)>,
-    /// Which slots parcels have left from in this pass.
+    /// The slots that parcels have left from in this pass.
     has_left: [[bool; OUTGOING_SLOTS]; Parcel::ALL.len()],
     /// The first of the events for parcels.
     events: usize,
@@ -67,7 +67,7 @@ fn way(plan: &Plan, pipeline: usize, op: Op) -> Option<(CarriedWay, GroupPart)> 
     }
 }
 
-/// What the ranks of a pipeline stage do on a way, in an order that is the same for all that are on it together.
+/// The parts that ranks of a pipeline stage have on a way, in an order that is the same for all ranks that share it.
 fn parts(plan: &Plan, way: CarriedWay, own_pipeline: usize) -> Vec<GroupPart> {
     let mut parts = if way == CarriedWay::Numbers { vec![GroupPart::Gathers] } else { Vec::new() };
     for (pipeline, (on, part)) in steps(plan) {
@@ -97,7 +97,7 @@ fn ways(plan: &Plan) -> Vec<CarriedWay> {
     ways
 }
 
-/// The ranks that a rank is together with on a way, itself among them; none where the way passes it by.
+/// The ranks of a rank's group on a way, itself among them; none if it is not on the way.
 fn members(plan: &Plan, way: CarriedWay, rank: usize) -> Vec<usize> {
     let mesh = &plan.config.mesh;
     let at = mesh.coordinates(rank);
@@ -128,14 +128,14 @@ fn crossing(plan: &Plan, rank: usize, other: usize, bytes: usize) -> usize {
     if plan.config.shares_host(rank, other) { 0 } else { bytes }
 }
 
-/// Names for all groups of a plan, made on one rank's device: none where nothing is carried.
+/// Names for all groups of a plan, made on one rank's device: none if nothing is carried.
 pub(crate) fn names<D: Device>(arena: &Arena<D>) -> Result<Vec<u8>, LaunchError> {
     arena.with_device(|device| device.name_groups(groups(arena.plan()).len()))
 }
 
 impl<'p, D: Device> Shared<'p, D> {
-    /// Joins all groups of this rank by their names, which are the same on all ranks, before the first op. Waits for the others
-    /// as long as `goes_on` says, and until one of them has ended.
+    /// Joins all groups of this rank by their names, which are the same on all ranks, before the first op. Waits for
+    /// the others until `goes_on` is false or one of them has ended.
     pub(crate) fn connect(&mut self, names: &[u8], goes_on: &dyn Fn() -> bool) -> Result<(), LaunchError> {
         let (arena, rank) = (Arc::clone(&self.arena), self.rank());
         let own_pipeline = arena.coordinates().pipeline;
@@ -159,7 +159,8 @@ impl<'p, D: Device> Shared<'p, D> {
         Ok(())
     }
 
-    /// Brings what an op needs of other ranks, and gives them what they need in theirs, in the queue of the op.
+    /// Brings the bytes that an op needs of other ranks, and gives them the bytes that they need in theirs, in the
+    /// queue of the op.
     ///
     /// # Safety
     /// The promise of [`super::Transport::begin`].
@@ -216,7 +217,8 @@ impl<'p, D: Device> Shared<'p, D> {
         // SAFETY: what peers need of this rank in this op is there, and written again only after it.
         let sent =
             leaving.iter().map(|&(to, place)| unsafe { device::Carried::Send { to, bytes: arena.bytes(place) } });
-        // SAFETY: both; what it gives to all may lie in what it gathers, where it stays as it is.
+        // SAFETY: as for the two above. The bytes that it gives to all may lie in those that it gathers, where they
+        // stay as they are.
         let shared = whole.iter().map(|&(source, all)| unsafe {
             device::Carried::Gather { own: arena.bytes(source), all: arena.bytes_mut(all) }
         });
@@ -250,7 +252,8 @@ impl<'p, D: Device> Shared<'p, D> {
         }
     }
 
-    /// Lets a parcel leave, from a queue of its own: the rank that made it goes on, and waits when its slot is to be filled again.
+    /// Sends a parcel from a queue of its own: the rank that made it goes on, and waits only when its slot is to be
+    /// filled again.
     ///
     /// # Safety
     /// The promise of [`super::Transport::end`].
@@ -268,15 +271,15 @@ impl<'p, D: Device> Shared<'p, D> {
         carried.crossed.sent_bytes += crossing(plan, self.arena.rank(), receiver, bytes.len());
         let mut parcels = std::iter::once(device::Carried::Send { to: 1, bytes });
         let control = self.arena.control(self.arena.rank());
-        // SAFETY: as above; the receiver takes parcels of a kind in the order in which they are sent. If it never does, the next op
-        // that waits for anything tells so.
+        // SAFETY: as above; the receiver takes parcels of a kind in the order in which they are sent. If it never does,
+        // the next op that waits for anything reports it.
         unsafe { device.carry(group, &mut parcels, &|_| control.lost().is_none()) };
         device.record(carried.event(parcel, 1 + slot));
         device.enter(Stream::of(op) as usize);
         carried.has_left[parcel as usize][slot] = true;
     }
 
-    /// Has the queue that was entered wait until all parcels have left, so that nothing of a pass reaches into the next one.
+    /// Makes the current queue wait until all parcels have left, so that nothing of a pass reaches into the next one.
     pub(super) fn await_parcels(&mut self, device: &D) {
         let Some(carried) = &mut self.carried else { return };
         for (parcel, slot) in
@@ -310,7 +313,7 @@ impl<'p, D: Device> Shared<'p, D> {
                 ViewMut::from_raw(all.address().cast(), all.len() * size_of::<f64>()),
             )
         };
-        // SAFETY: all ranks exchange as many numbers, and nobody else touches where they go.
+        // SAFETY: all ranks exchange equally many numbers, and nobody else touches the place where they go.
         unsafe { self.carry_in(device, group, &mut std::iter::once(device::Carried::Gather { own, all })) }
     }
 }
@@ -331,7 +334,7 @@ impl CarriedWays {
     }
 }
 
-/// Where a place of another rank was brought, or the beginning of one.
+/// The bytes of a place of another rank, or of its beginning, where they were brought.
 pub(super) fn arrived<'a, D: Device>(
     all: &[(usize, Arrival)],
     arena: &'a Arena<D>,
@@ -342,6 +345,6 @@ pub(super) fn arrived<'a, D: Device>(
         (*from, arrival.source.region, arrival.source.offset_bytes) == (rank, place.region, place.offset_bytes)
     };
     let (_, arrival) = all.iter().find(is_it).expect("what an op takes of another rank was brought");
-    // SAFETY: this rank's own memory, which the op has had written and now reads.
+    // SAFETY: this rank's own memory, which the op has filled and now reads.
     unsafe { arena.bytes(arrival.to.first(place.len_bytes)) }
 }

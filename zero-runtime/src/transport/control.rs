@@ -1,5 +1,5 @@
 //! Control: the words in shared memory by which ranks tell one another how far they are, and how they wait for one
-//! another: a short spin where every rank has a processor, then sleep on a futex. Never carries parameters or gradients.
+//! another: a short spin if every rank has a processor, then sleep on a futex. Never carries parameters or gradients.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -50,8 +50,8 @@ impl Spins {
     /// A single look.
     pub(super) const NONE: Self = Self(0);
 
-    /// For `ranks` of one host: none if there are more of them than processors, because then the rank that is waited
-    /// for may need the processor of the one that waits.
+    /// For `ranks` of one host: none if there are more of them than processors, because then the awaited rank may need
+    /// the processor of the waiting one.
     pub fn of(ranks: usize) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         if ranks > processors { Self::NONE } else { Self::BRIEF }
@@ -81,7 +81,7 @@ pub enum Count {
     Exchanged,
     /// Gathers for which this rank's shard is there; from another host: it has arrived.
     Gathered,
-    /// Gathers released, where mates read what one of them took.
+    /// Gathers released, if mates read the data that one of them took.
     Released,
     /// Gathers and spreads for which all that another host needs of this rank has left.
     Given,
@@ -125,17 +125,18 @@ impl Count {
     }
 }
 
-/// What one rank tells the others. All zero at start. Aligned so that no two ranks write to one pair of cache lines.
+/// The words by which one rank tells the others how far it is. All zero at start. Aligned so that no two ranks write to
+/// one pair of cache lines.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Control {
     signals: [Signal; Count::NUMBER],
-    /// What this rank does.
+    /// The op that this rank is at.
     doing: AtomicU64,
-    /// The op that this rank was in when it was last said that others wait for it, and the periods that they had waited: see
+    /// The op that this rank was in when a wait for it was last reported, and the periods of that wait: see
     /// [`Control::claim_notice`].
     noticed: AtomicU64,
-    /// What this rank waits for while it sleeps, 0 otherwise: see [`AwaitedCount`].
+    /// The count that this rank waits for while it sleeps, 0 otherwise: see [`AwaitedCount`].
     awaited: AtomicU64,
     /// 1 + the rank that gave up first, as this rank heard it.
     lost: AtomicU32,
@@ -153,13 +154,13 @@ pub(super) type Words = [u64; 2];
 pub(super) const COUNT_WORDS: usize = Count::NUMBER / 2;
 const _: () = assert!(Count::NUMBER.is_multiple_of(2), "a count is left out of the words");
 
-/// An op that a rank is at, by its place in the schedule of its pipeline stage; and how many it has come to, so that the
-/// same op of another step is another doing.
+/// The op that a rank is at, by its index in the schedule of its pipeline stage, and the number of ops that it has
+/// begun, which tells the same op of two steps apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Doing(u64);
 
 impl Doing {
-    /// The lower half: 0 where there is no op.
+    /// The lower half: 0 if there is no op.
     const OP_BITS: u32 = 32;
 
     /// The op, if there is one.
@@ -193,12 +194,12 @@ impl AwaitedCount {
         Self { rank, signal: count.index() as u16, target }
     }
 
-    /// The number of the count, and what it is to reach.
+    /// The number of the count, and the value that it is to reach.
     pub fn awaits(self) -> (usize, u32) {
         (self.signal.into(), self.target)
     }
 
-    /// The same of another rank.
+    /// The same count of another rank.
     pub fn of(self, rank: usize) -> Self {
         Self { rank, ..self }
     }
@@ -219,7 +220,7 @@ impl AwaitedCount {
     }
 }
 
-/// A rank's way to wait for another one.
+/// How a rank waits for another one.
 pub(super) struct Waiter<'a> {
     /// The waiting rank's own block.
     pub own: &'a Control,
@@ -232,13 +233,13 @@ pub(super) struct Waiter<'a> {
     pub notice: &'a dyn Fn(u32),
     /// Sleeps of full length before the wait is given up.
     pub sleeps_max: u32,
-    /// Called when it is given up; gives the error in which it ends.
+    /// Called when it is given up; returns the error in which it ends.
     pub give_up: &'a dyn Fn() -> Lost,
 }
 
 /// Sleeps until woken, unless `word` is not `seen` any more.
 fn sleep(word: &AtomicU32, seen: u32, patience: Option<&Timespec>) -> Result<(), Errno> {
-    // Miri takes the pointer that `rustix` passes to the system for one of the wrong type, and stops.
+    // Miri considers the pointer that `rustix` passes to the system to be of the wrong type, and stops.
     if cfg!(miri) {
         std::thread::yield_now();
         return Ok(());
@@ -257,20 +258,21 @@ pub struct Signal {
 impl Signal {
     /// Raises the count by one, and wakes those that wait for it. They see all that was written before.
     pub fn raise(&self) {
-        // Sequentially consistent, as is the waiter's pair of accesses: either it sees the new count, or it is seen here.
+        // Sequentially consistent, as are the waiter's two accesses: either the waiter sees the new count, or it is
+        // seen here.
         self.count.fetch_add(1, Ordering::SeqCst);
         self.wake();
     }
 
     fn wake(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 && cfg!(not(miri)) {
-            // Fails only where the address is wrong, and it is this word's.
+            // Fails only if the address is wrong, but it is that of this word.
             let _ = futex::wake(&self.count, futex::Flags::empty(), i32::MAX as u32);
         }
     }
 
-    /// Raises the count to `target`, which is beyond it, for those that wait for it: as [`Signal::raise`], by the one rank that
-    /// does so.
+    /// Raises the count to `target`, which is beyond it, and wakes those that wait for it, as [`Signal::raise`] does.
+    /// Only one rank does so.
     pub fn raise_to(&self, target: u32) {
         self.count.store(target, Ordering::SeqCst);
         self.wake();
@@ -326,24 +328,24 @@ impl Control {
         self.doing.store(self.doing().next(op).0, Ordering::Relaxed);
     }
 
-    /// What this rank does.
+    /// The op that this rank is at.
     pub(super) fn doing(&self) -> Doing {
         Doing(self.doing.load(Ordering::Relaxed))
     }
 
-    /// Tells what this rank sleeps for.
+    /// Tells which count this rank sleeps for.
     pub(super) fn awaits(&self, awaited: Option<AwaitedCount>) {
         // A reader that sees a wait end because a rank was given up also sees that the rank was given up.
         self.awaited.store(awaited.map_or(0, AwaitedCount::encode), Ordering::Release);
     }
 
-    /// The count that this rank waits for, if it has waited long enough to sleep. It may be there by now: a rank that was stopped
-    /// in its sleep does not notice.
+    /// The count that this rank waits for, if it has waited long enough to sleep. It may have been reached by now: a
+    /// rank that was stopped in its sleep does not notice.
     pub(super) fn awaited(&self) -> Option<AwaitedCount> {
         AwaitedCount::decode(self.awaited.load(Ordering::Acquire))
     }
 
-    /// The count that this rank waits for, which the caller gives, and the op that it is in.
+    /// The words about this rank: the count that it waits for, which the caller gives, and the op that it is in.
     pub(super) fn words(&self, awaited: Option<AwaitedCount>) -> Words {
         [awaited.map_or(0, AwaitedCount::encode), self.doing().0]
     }
@@ -370,7 +372,7 @@ impl Control {
         }
     }
 
-    /// Whether this rank of another host lives, by a recent report. The rest of that report can be seen as well.
+    /// Whether this rank of another host lives, by a recent report. The rest of that report is then visible, too.
     pub(super) fn reported(&self) -> Option<Life> {
         let word = self.reported.load(Ordering::Acquire);
         let age_ns = now_ns().saturating_sub(word >> Life::BITS);
@@ -403,7 +405,7 @@ impl Control {
     /// Waits until a count of this rank, which is the one that `waiter` waits for, is at least `target`.
     ///
     /// # Errors
-    /// The rank that gave up, as told to the waiting one; or what the waiter says when it gives up itself.
+    /// The rank that gave up, as told to the waiting one; or the waiter's own error when it gives up itself.
     pub(super) fn wait(&self, count: Count, target: u32, waiter: &Waiter) -> Result<(), Lost> {
         let signal = self.signal(count);
         for _ in 0..=waiter.spins.0 {
@@ -420,7 +422,8 @@ impl Control {
         reached
     }
 
-    /// Of all ranks that have waited for `periods` while this rank was in one op, whether the caller is to report it.
+    /// Whether the caller is to report the wait, of all ranks that have waited for `periods` while this rank was in one
+    /// op.
     pub(super) fn claim_notice(&self, what: Doing, periods: u32) -> bool {
         let notice = Doing(u64::from(what.count()) << Doing::OP_BITS | u64::from(periods));
         let said = Doing(self.noticed.load(Ordering::SeqCst));
@@ -428,7 +431,8 @@ impl Control {
         is_news && self.noticed.compare_exchange(said.0, notice.0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Tells this rank that `rank` has given up, or is given up, unless it knows of another one. Gives whether it did not.
+    /// Tells this rank that `rank` has given up, or is given up, unless it knows of another one. Returns whether it did
+    /// not.
     pub fn tell_lost(&self, rank: usize) -> bool {
         self.lost.compare_exchange(0, rank as u32 + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }

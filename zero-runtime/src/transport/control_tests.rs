@@ -1,4 +1,4 @@
-//! Tests of waiting for a count: being woken, being told, and what is said of a wait that takes long.
+//! Tests of waiting for a count: being woken, being told of a loss, and notices of a long wait.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -10,7 +10,7 @@ use super::*;
 const GUARD: Duration = Duration::from_secs(30);
 const MILLISECOND: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// The state of a thread of this process, as the kernel has it: `S` where it sleeps.
+/// The state of a thread of this process, as the kernel has it: `S` if it sleeps.
 fn state(thread: u32) -> String {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().unwrap_or_default().chars().take(1).collect()
@@ -18,7 +18,7 @@ fn state(thread: u32) -> String {
 
 /// Raises a count once for sleepers that wait for it and that nothing but a wake can end.
 fn wakes(sleepers: u32) {
-    // Leaked, as threads that are not woken would outlive the test.
+    // Leaked, because threads that are not woken would outlive the test.
     let (own, other): (&Control, &Control) = (Box::leak(Box::default()), Box::leak(Box::default()));
     let signal = other.signal(Count::Entered);
     let (woken, is_woken) = channel();
@@ -149,7 +149,7 @@ fn others_see_which_process_a_rank_is() {
 #[test]
 fn what_is_there_is_not_waited_for() {
     let (own, other) = (Control::default(), Control::default());
-    // Even where a rank has given up.
+    // Even if a rank has given up.
     own.tell_lost(0);
     other.signal(Count::Entered).raise();
     assert_eq!(wait(&other, &own, &|_| {}), Ok(()));

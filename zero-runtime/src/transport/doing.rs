@@ -1,5 +1,5 @@
-//! Doing: shows others which op a rank is in, and says what a wait that takes long is for: one rank says it, however many wait.
-//! Nothing here costs a step more than one store for each op.
+//! Doing: shows others which op a rank is in, and reports what a long wait is for: one rank reports it, however many
+//! wait. This costs a step no more than one store for each op.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -18,31 +18,31 @@ impl<D: Device> Arena<'_, D> {
     /// The control block of a rank.
     pub(crate) fn control(&self, rank: usize) -> &Control {
         assert!(rank < self.plan().config.mesh.ranks());
-        // SAFETY: the segment starts with one block for each rank, was zero at first, and is mapped as long as the arena
-        // is, which the result borrows; the blocks are used nowhere else in another way.
+        // SAFETY: the segment starts with one block for each rank, was zero at first, and is mapped as long as the
+        // arena is, which the result borrows; the blocks are used only through this type.
         unsafe { Control::of(self.segment_start(), rank) }
     }
 
-    /// The error of a failure of this rank's device.
+    /// The error for a failure of this rank's device.
     pub(crate) fn broken(&self, failure: Failure) -> Broken {
         let doing = op_words(self.plan(), self.rank(), self.control(self.rank()).doing());
         Broken { failure, rank: self.rank(), doing }
     }
 
-    /// Tells that this rank comes to an op of its schedule; none where it is between two walks over it.
+    /// Tells that this rank comes to an op of its schedule; none between two walks over it.
     pub(crate) fn begin(&self, op: Option<(Pass, usize)>) {
         self.control(self.rank()).begin(op);
     }
 }
 
 impl<D: Device> Shared<'_, D> {
-    /// Says that this rank has waited for `rank` for `periods`, if it is time to and no other rank has said it.
+    /// Reports that this rank has waited for `rank` for `periods`, if a report is due and no other rank has made it.
     pub(super) fn still_waits_for(&self, rank: usize, periods: u32) {
         if !periods.is_power_of_two() {
             return;
         }
         let cause = self.cause_of(rank);
-        // All ranks that are held up here are held up by the same rank, so the first of them to notice speaks.
+        // All ranks that are held up here are held up by the same rank, so the first of them to notice reports it.
         let what = self.control(cause).doing();
         if self.control(cause).claim_notice(what, periods) {
             launch::note(self.rank(), periods, || self.words(rank, cause));
@@ -72,7 +72,7 @@ impl<D: Device> Shared<'_, D> {
         }))
     }
 
-    /// Whether a rank lives, as the kernel says, or as its host has told.
+    /// Whether a rank lives, as the kernel says, or as its host has reported.
     fn life_of(&self, rank: usize) -> Life {
         let control = self.control(rank);
         if self.is_here(rank) { Life::of(control.pid()) } else { control.reported().unwrap_or(Life::Elsewhere) }
@@ -83,7 +83,8 @@ impl<D: Device> Shared<'_, D> {
         self.arena.plan().config.shares_host(self.rank(), rank)
     }
 
-    /// The count that a rank waits for, if it cannot go on without it; of a rank of another host, as that has told.
+    /// The count that a rank waits for, if it cannot go on without it; for a rank of another host, as that has
+    /// reported.
     fn awaited_by(&self, rank: usize) -> Option<AwaitedCount> {
         let config = &self.arena.plan().config;
         let (ranks, (first, end)) = (config.mesh.ranks(), config.sharing(self.rank()));
@@ -101,14 +102,14 @@ impl<D: Device> Shared<'_, D> {
         in_doubt.min_by_key(|(life, _)| life.goes_on()).map(|(_, rank)| rank)
     }
 
-    /// The rank at the end of the chain of waiting ranks that begins with `rank`. Where bytes are carried, ranks may
-    /// wait for one that has raised all counts that it owes, and then for one another.
+    /// The rank at the end of the chain of waiting ranks that begins with `rank`. If bytes are carried, ranks may wait
+    /// for one that has raised all counts that it owes, and then for one another.
     fn cause_of(&self, rank: usize) -> usize {
         if let Some(doubtful) = self.carried.as_ref().and_then(|_| self.doubtful_rank()) {
             return doubtful;
         }
         let ranks = self.arena.plan().config.mesh.ranks();
-        // A chain has no end only while it changes under the reader, since no ranks wait for one another in a circle.
+        // A chain has no end only while it changes under the reader, because no ranks wait for one another in a circle.
         let next = |at, _| self.awaited_by(at).map(|awaited| awaited.rank).ok_or(at);
         (0..ranks).try_fold(rank, next).unwrap_or_else(|end| end)
     }
@@ -138,9 +139,10 @@ impl<D: Device> Shared<'_, D> {
     }
 }
 
-/// What one of the ranks `here`, on this host, waits for, if it cannot go on without it. A rank that is stopped or gone
-/// would not go on with it either, and one that has it is about to go on. If a mate takes the data of another host, the
-/// wait is for that mate until it has asked for the data, and for ever if the mate is stopped or gone.
+/// The count that one of the ranks `here`, on this host, waits for, if it cannot go on without it. A rank that is
+/// stopped or gone would not go on in any case, and one whose count is reached is about to go on. If a mate takes the
+/// data of another host, the wait is for that mate until it has asked for the data, and forever if the mate is stopped
+/// or gone.
 pub(super) fn awaited_on_host<'a>(
     rank: usize,
     here: &Range<usize>,
@@ -178,7 +180,7 @@ fn op_words(plan: &Plan, rank: usize, doing: Doing) -> String {
     format!("op {} of {} of {of}, `{}`", index + 1, ops.len(), name(plan, op))
 }
 
-/// An op and what it is about.
+/// The name of an op, with its unit or bucket.
 fn name(plan: &Plan, op: Op) -> String {
     match (op.unit(), op.bucket()) {
         (Some(unit), _) => format!("{} {}", op.name(), plan.units[unit]),

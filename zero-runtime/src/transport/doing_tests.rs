@@ -1,4 +1,4 @@
-//! Tests of which rank a long wait is put down to, and in what words.
+//! Tests of which rank is named as the cause of a long wait, and in what words.
 
 use zero_plan::{Config, Mesh, PlanBuf, TransportKind, Unit};
 
@@ -8,7 +8,7 @@ use crate::transport::{Transport, local};
 
 const RANKS: usize = 3;
 
-/// Rank 0 looks at what it makes of the others, which have left.
+/// Calls `look` on rank 0. The other ranks do nothing.
 fn as_rank_0(look: impl Fn(&Shared) + Sync) {
     let config = Config { mesh: Mesh::of_zero(RANKS), stage: 3, ..Config::PLAIN };
     as_rank_0_of(config, |transport| look(transport));
@@ -31,7 +31,7 @@ fn a_wait_is_put_down_to_the_end_of_the_chain() {
         let first_entry = |rank| Some(AwaitedCount::new(rank, Count::Entered, 1));
         transport.control(1).awaits(first_entry(2));
         assert_eq!((transport.cause_of(1), transport.cause_of(2)), (2, 2));
-        // What a reader sees while a chain changes must not hold it up.
+        // A chain that changes must not hold up its reader.
         transport.control(2).awaits(first_entry(1));
         assert!((1..RANKS).contains(&transport.cause_of(1)));
         // A rank that does not take what is there, because it is stopped, is the cause itself.
@@ -79,7 +79,7 @@ fn a_rank_that_is_stopped_or_gone_waits_for_nobody() {
 #[test]
 fn what_a_mate_takes_of_another_host_is_awaited_of_the_mate_until_it_has_asked() {
     let controls: [Control; 4] = Default::default();
-    // Rank 3 takes for rank 2 what rank 1 of another host has.
+    // Rank 3 takes the data of rank 1, which is on another host, for rank 2.
     let waits_for = |count, life| {
         controls[2].awaits(Some(AwaitedCount::new(1, count, 2)));
         let look = |rank: usize| (&controls[rank], if rank == 3 { life } else { Life::Runs });
@@ -108,7 +108,7 @@ fn a_wait_names_ranks_and_ops() {
         transport.control(2).begin(Some((Pass::Evaluate, 0)));
         let other = format!("op 1 of {evaluation} of the evaluation, `gather embed`");
         assert_eq!(words(1, 2), format!("rank 1, which waits for rank 2, in {own}; rank 2 is in {other}"));
-        // What another process writes may be anything.
+        // Words of another process may be anything.
         transport.control(2).begin(Some((Pass::Train, 9999)));
         assert!(words(2, 2).ends_with("rank 2 is in op 10000 of the step"));
         assert_eq!(

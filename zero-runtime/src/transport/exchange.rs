@@ -1,5 +1,5 @@
-//! Exchange: how all ranks leave numbers for one another and read those of the others, for a reason that all must have. Never
-//! knows what the numbers are.
+//! Exchange: how all ranks leave numbers for one another and read those of the others, for a reason that must be the
+//! same on all. Never knows what the numbers are.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,15 +15,15 @@ impl<D: Device> Shared<'_, D> {
     fn numbers(&self, rank: usize, len: usize) -> (&AtomicU64, &[AtomicU64]) {
         assert!(len <= self.arena.plan().agreed_values(), "{len} numbers are more than ranks agree on");
         let round = self.told(Count::Entered);
-        // SAFETY: room for the reason and as many numbers, aligned since it starts on a page and holds words of this size,
-        // zero at first, and used as atomics by hosts; a device writes its numbers before it tells that, and reads those of
-        // others after it was told.
+        // SAFETY: room for the reason and `len` numbers, aligned since it starts on a page and holds words of this
+        // size, zero at first, and used as atomics by hosts; a device writes its numbers before it tells so, and reads
+        // those of others after they have told so.
         let words = unsafe { core::slice::from_raw_parts(self.arena.numbers(rank, round).cast(), 1 + len) };
         let (reason, numbers) = words.split_first().expect("a reason at least");
         (reason, numbers)
     }
 
-    /// Meets all other ranks, which must come for the same reason. What this one leaves for them has been left.
+    /// Meets all other ranks, which must come for the same reason. This rank has left its own numbers for them.
     ///
     /// # Panics
     /// On every rank, if one has come for another reason.
@@ -48,7 +48,7 @@ impl<D: Device> Shared<'_, D> {
         Ok(())
     }
 
-    /// Tells that this rank has come to an exchange, for a reason, with so many of its own numbers.
+    /// Tells that this rank has come to an exchange, for a reason, with `len` of its own numbers.
     fn enter(&mut self, call: u64, len: usize) -> Result<(), Lost> {
         self.await_leaving()?;
         self.told[Count::Entered.index()] = self.next(Count::Entered);
@@ -64,7 +64,7 @@ impl<D: Device> Shared<'_, D> {
         Ok(())
     }
 
-    /// [`Transport::exchange`] where the host knows the numbers of its rank as soon as it asks for them.
+    /// [`Transport::exchange`] if the host knows the numbers of its rank as soon as it asks for them.
     pub(super) fn exchange_on_host(
         &mut self,
         device: &D,
@@ -97,9 +97,9 @@ impl<D: Device> Shared<'_, D> {
         self.enter(call, 0)?;
         self.meet(call, len, |_, _| {})?;
         if self.carried.is_some() {
-            // SAFETY: all ranks have come for the same reason, with as many numbers.
+            // SAFETY: all ranks have come for the same reason, with equally many numbers.
             unsafe { self.carry_numbers(device, mine, all) }?;
-            // It signals this only now: otherwise a rank that stopped in between would owe nothing.
+            // Tells this only now: otherwise a rank that stopped in between would owe nothing.
             let target = self.tell(device, Count::Exchanged);
             return self.await_all(device, Count::Exchanged, target);
         }
@@ -109,11 +109,13 @@ impl<D: Device> Shared<'_, D> {
         device.copy(own, mine);
         let target = self.tell(device, Count::Exchanged);
         for rank in 0..self.arena.plan().config.mesh.ranks() {
-            // Its own are there: they were copied in this queue. A wait for itself would look like one for another rank.
+            // Its own numbers are there: they were copied in this queue. A wait for itself would look like one for
+            // another rank.
             if rank != self.rank() {
                 self.await_count(device, rank, Count::Exchanged, target)?;
             }
-            // SAFETY: the numbers of a rank that has told them, which are written again after this device has told its next.
+            // SAFETY: the numbers of a rank that has told them, which are written again only after this device has told
+            // its next.
             let numbers = unsafe { View::from_raw(self.numbers_on(device, rank, len), len) };
             device.copy(all.reborrow().part(rank * len, len), numbers);
         }

@@ -15,20 +15,20 @@ use crate::time::now_ns;
 
 /// Handovers in each direction that are measured.
 const TIMES: u32 = 300;
-/// How long a rank works before it raises its count where each has a core: far longer than the other one spins.
+/// How long a rank works before it raises its count if each has a core: far longer than the other one spins.
 const WORK_NS: u64 = 300_000;
 
-/// Measures it between two ranks, where each has a core and where they take turns with one.
+/// Measures it between two ranks: if each has a core, and if they take turns on one.
 ///
 /// # Errors
-/// Z0332 where the system does not say or keep which processors a thread may have.
+/// Z0332 if the system does not tell or set which processors a thread may use.
 pub fn measure() -> Result<Handover, Error> {
     let allowed = sched_getaffinity(None).map_err(LaunchError::system("see the processors of this process"))?;
     let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect();
     // Neighbours are often two threads of one core.
     let (first, last) = (all[0], all[all.len() - 1]);
     let turns = between([first, first], Spins::NONE, 0)?;
-    // Where there is a single processor, ranks never have one each.
+    // If there is a single processor, ranks never have one each.
     let apart = if first == last { turns } else { between([first, last], Spins::BRIEF, WORK_NS)? };
     Ok(Handover { apart: rounded(apart), turns: rounded(turns) })
 }
@@ -56,7 +56,7 @@ struct Rank<'a> {
 }
 
 impl Rank<'_> {
-    /// Takes its turns on a processor; gives how long it took in each to go on.
+    /// Takes its turns on a processor; returns how many seconds it took in each to go on.
     fn run(self, processor: usize) -> Result<Vec<f64>, Error> {
         let mut own = CpuSet::new();
         own.set(processor);
@@ -87,7 +87,7 @@ impl Rank<'_> {
         self.blocks[self.rank].signal(Count::Entered).raise();
     }
 
-    /// Waits for a count; gives the seconds since it was raised.
+    /// Waits for a count; returns the seconds since it was raised.
     fn wait(&self, turn: u32) -> Result<f64, Lost> {
         let peer = 1 - self.rank;
         let waiter = Waiter {

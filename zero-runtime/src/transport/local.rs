@@ -1,5 +1,5 @@
-//! Local: ranks as threads of one process, over private memory. For tests, and for specs that ask for it. A gather copies
-//! into a slot, as it must where memory is not shared, so that slots and releases are put to the test.
+//! Local: ranks as threads of one process, over private memory. For tests, and for specs that ask for it. A gather
+//! copies into a slot, as it must if memory is not shared, so that slots and releases are tested.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -15,8 +15,8 @@ use crate::arena::{Arena, segment_bytes};
 use crate::device::{Device, STACK_BYTES};
 use crate::launch::{LaunchError, Segment};
 
-/// Runs `rank_main` on one thread for each rank of `plan`, and gives what each returned. When one rank panics or says so
-/// by `failed`, the others are told, and what they wait for ends in [`super::Lost`].
+/// Runs `rank_main` on one thread for each rank of `plan`, and returns the results. If a rank panics, or `failed` says
+/// that its result is a failure, the others are told, and their waits end in [`super::Lost`].
 ///
 /// # Errors
 /// Z0331 or Z0332 if the host lacks the memory that the plan needs; the error of a device that is not available.
@@ -30,7 +30,7 @@ pub fn run<D: Device, R: Send>(
     let arenas = (0..plan.config.mesh.ranks())
         .map(|rank| Arena::new(plan, rank, Arc::clone(&segment), D::open(rank)?, None))
         .collect::<Result<Vec<_>, _>>()?;
-    // A caller that names groups does so for all.
+    // The device of one rank names the groups for all.
     let names = plan.config.transport.carries().then(|| names(&arenas[0])).transpose()?;
     let tell_all = |lost: usize| {
         for rank in 0..plan.config.mesh.ranks() {

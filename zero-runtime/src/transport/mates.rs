@@ -1,5 +1,5 @@
-//! Mates: ranks of a host that share what goes between hosts along an axis: how they wait for one another, and each for
-//! its counterparts on other hosts. Never moves a byte.
+//! Mates: ranks of a host that share the traffic between hosts along an axis: how they wait for one another, and each
+//! for its counterparts on other hosts. Never moves a byte.
 
 use zero_plan::Axis;
 
@@ -9,7 +9,7 @@ use super::shared::Shared;
 use crate::device::Device;
 
 impl<D: Device> Shared<'_, D> {
-    /// Waits until every mate has released what this rank has released: slots in common, or data in this rank's inbox,
+    /// Waits until every mate has released what this rank has released: shared slots, or data in this rank's inbox,
     /// which mates read or compute on.
     pub(super) fn await_released(&mut self, device: &D) -> Result<(), Lost> {
         self.await_mates(device, Axis::Zero, Count::Released, self.told(Count::Released))

@@ -1,4 +1,4 @@
-//! Tests of which ranks an op waits for, where what it needs of other hosts is taken for all ranks of a host.
+//! Tests of which ranks an op waits for, if the data that it needs of other hosts is taken for all ranks of a host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use crate::device::Cpu;
 use crate::launch::Segment;
 use crate::transport::control::sleeps_of;
 
-/// A part of a sum comes to a rank's mate as well as to the rank itself: that of the counterpart alone is not enough to read on.
+/// Parts of a sum arrive at a rank's mate as well as at the rank itself: the part from its own counterpart is not
+/// enough to read on.
 #[test]
 fn a_sum_is_whole_only_once_all_of_other_hosts_have_joined() {
     let mesh = Mesh { nodes: 2, zero: 1, replica: 4, ..Mesh::of_zero(1) };

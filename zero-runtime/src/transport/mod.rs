@@ -41,9 +41,9 @@ pub const TIMEOUT: Duration = Duration::from_secs(300);
 /// Bytes that have gone between one rank and those of other hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crossed {
-    /// All that it has begun to send them.
+    /// Bytes that it has begun to send them.
     pub sent_bytes: usize,
-    /// What it has begun to take from them, but for the numbers that all ranks exchange.
+    /// Bytes that it has begun to take from them, except the numbers that all ranks exchange.
     pub taken_bytes: usize,
 }
 
@@ -70,29 +70,29 @@ pub struct ClockLook {
     pub at_ns: u64,
     /// The time by which the other clock was ahead.
     pub offset_ns: i64,
-    /// By how much that may be wrong.
+    /// The most by which that may be wrong.
     pub error_ns: u64,
 }
 
-/// What this rank waits for never comes.
+/// Why this rank waits in vain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// Another rank has given up, or a third one has given it up, and says why.
+    /// Another rank has given up, or a third one has given it up, and reports why.
     #[error("rank {rank} has ended")]
     Ended {
         /// The rank that ended first, or is given up.
         rank: usize,
     },
-    /// The device of this rank does nothing any more.
+    /// The device of this rank no longer works.
     #[error(transparent)]
     Device(#[from] Box<Broken>),
-    /// Another rank has not come in time. Of all ranks that wait for it, this one is to say so.
+    /// Another rank has not come in time. Of all ranks that wait for it, this one reports it.
     #[error(transparent)]
     Silent(#[from] Box<Silent>),
 }
 
-/// The communication of a schedule. An op that other ranks take part in, or that touches what they read, is begun before the
-/// engine does it and ended after.
+/// The communication of a schedule. An op that other ranks take part in, or that touches bytes that they read, is begun
+/// before the engine does it and ended after.
 ///
 /// # Safety
 /// A caller of an unsafe method promises that: this rank's ops are those of its schedule, in its order, and so are those of
@@ -100,9 +100,9 @@ pub enum Lost {
 /// of [`Transport::peer`] is not used after the end of the op. Otherwise a rank may write what another one reads.
 /// [`crate::engine::Engine`] keeps that promise.
 ///
-/// An implementation promises what the engine makes views on: `begin` returns only when nobody writes what the op reads,
-/// on whichever rank, and nobody reads or writes what it writes, until it is ended; of a gather, until its release; and
-/// `exchange` only when all ranks have called it.
+/// An implementation promises what the engine's views rely on: `begin` returns only when nobody, on any rank, writes
+/// what the op reads, or reads or writes what it writes, until the op is ended; for a gather, until its release. And
+/// `exchange` returns only when all ranks have called it.
 #[expect(clippy::missing_safety_doc, reason = "one promise for all calls, which the trait states")]
 pub unsafe trait Transport<'p, D: Device> {
     /// The arena of this rank.
@@ -119,7 +119,7 @@ pub unsafe trait Transport<'p, D: Device> {
     /// Tells the others that this rank has done an op. An update ended before the first step publishes first values.
     unsafe fn end(&mut self, device: &D, op: Op, position: &Position);
 
-    /// What `rank` has at a place that the op reads: where it lies, or where it was brought.
+    /// The bytes of `rank` at a place that the op reads: where they lie, or where they were brought.
     unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, D, u8>;
 
     /// Gathers as many numbers of each rank into `all` as `mine` has, in the order of ranks. No rank returns before all
@@ -135,12 +135,12 @@ pub unsafe trait Transport<'p, D: Device> {
         0
     }
 
-    /// Ends a pass over a schedule: the queue that was entered goes on after all that leaves for other ranks.
+    /// Ends a pass over a schedule: the current queue waits for everything that leaves for other ranks.
     fn end_pass(&mut self, device: &D) {
         let _ = device;
     }
 
-    /// What a device that rehearses needs to know of an op, in place of [`Transport::begin`].
+    /// Tells a device that rehearses what it needs to know of an op, in place of [`Transport::begin`].
     unsafe fn rehearse(&mut self, device: &D, op: Op, position: &Position) {
         let _ = (device, op, position);
     }
@@ -148,7 +148,7 @@ pub unsafe trait Transport<'p, D: Device> {
     /// Waits until the device has done all that it was asked for, its own waits included.
     fn await_device(&mut self, device: &D) -> Result<(), Lost>;
 
-    /// The device of this rank has failed: other ranks are told, and what it waits for ends.
+    /// Tells other ranks that the device of this rank has failed, and ends its waits.
     fn give_up_device(&mut self, device: &D) {
         let _ = device;
     }
@@ -157,8 +157,8 @@ pub unsafe trait Transport<'p, D: Device> {
     /// counts the bytes that it reads through [`Transport::peer`].
     fn moved(&self) -> Moved;
 
-    /// How far the clock of this host is from that of rank 0's. The first rank of each host knows, where there are several. All
-    /// ranks call it, after an exchange and before anything else.
+    /// How far the clock of this host is from that of rank 0's. If there are several hosts, the first rank of each
+    /// knows it. All ranks call it, after an exchange and before anything else.
     fn compare_clocks(&mut self) -> Result<Option<ClockLook>, Lost> {
         Ok(None)
     }

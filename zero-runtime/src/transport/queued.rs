@@ -1,5 +1,5 @@
-//! Queued: what a device waits for in its queues while the host goes on, and how the host then waits for the device: it sees
-//! which rank keeps it, tells the others when one has gone, and gives up in time. Never looks at a clock.
+//! Queued: the waits in a device's queues while the host goes on, and how the host then waits for the device: it sees
+//! which rank holds the device up, tells the others when one has gone, and gives up in time. Never looks at a clock.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,24 +12,25 @@ use super::shared::Shared;
 use crate::device::Device;
 use crate::time::{LongerSleeps, SLEEP_MAX};
 
-/// How many sleeps a device may take to end work that it was asked for in vain. After that it is left to the end of the process.
+/// How many sleeps a device may take to end work that it was asked for in vain. After that, the work is left to the end
+/// of the process.
 const ANSWERS_MAX: u32 = 500;
 const ANSWER_SLEEP: Duration = Duration::from_millis(1);
 
-/// The waits that a device has been asked for since the host last saw it idle, in their order: the first that is still owed is
-/// what keeps the device, or what comes next.
+/// The waits that a device has been asked for since the host last saw it idle, in their order: the first that is still
+/// owed holds up the device, or is the next to do so.
 #[derive(Default)]
 pub(super) struct QueuedWaits(Vec<AwaitedCount>);
 
 impl QueuedWaits {
-    /// With room for all waits of a pass over a schedule and of an exchange, so that none takes memory.
+    /// With room for all waits of a pass over a schedule and of an exchange, so that no wait allocates.
     pub fn of(plan: &Plan, pipeline_stage: &PipelineStage) -> Self {
         let (mesh, ops) = (&plan.config.mesh, pipeline_stage.step.len().max(pipeline_stage.evaluation.len()));
         // No op waits for more than all others along two axes.
         Self(Vec::with_capacity(ops * (mesh.zero + mesh.replica) + mesh.ranks()))
     }
 
-    /// The device waits until a count of `rank` reaches `target`.
+    /// Notes that the device waits until a count of `rank` reaches `target`.
     pub fn push(&mut self, rank: usize, count: Count, target: u32) {
         self.0.push(AwaitedCount::new(rank, count, target));
     }
@@ -74,8 +75,9 @@ impl<D: Device> Shared<'_, D> {
         ended
     }
 
-    /// Whether a device to which nobody owes a count may wait for another rank all the same: where bytes are carried, for one that
-    /// has told its counts and then does not take part. On another host, nobody here can tell that from a long computation.
+    /// Whether a device to which nobody owes a count may still wait for another rank: if bytes are carried, for one
+    /// that has told its counts and then does not take part. If that one is on another host, nobody here can tell this
+    /// from a long computation.
     fn may_wait_unseen(&self) -> bool {
         let config = &self.arena.plan().config;
         self.carried.is_some() && (config.spans_hosts() || self.doubtful_rank().is_some())
@@ -88,7 +90,7 @@ impl<D: Device> Shared<'_, D> {
         self.doubtful_rank().or_else(|| others.min_by_key(|&rank| self.is_here(rank))).expect("another rank")
     }
 
-    /// The device of this rank has failed. All ranks are told so, and then what its queues still wait for is answered: otherwise
+    /// Tells all ranks that the device of this rank has failed, and then answers the waits in its queues. Otherwise
     /// they would never end, and a caller that gives the device back would wait for them.
     pub(super) fn give_up_device(&mut self, device: &D) {
         for rank in 0..self.arena.plan().config.mesh.ranks() {
@@ -98,16 +100,16 @@ impl<D: Device> Shared<'_, D> {
         self.queued.0.clear();
     }
 
-    /// Ends the queues of a rank that has lost another one. What its device waits for never comes, and whoever gives the device back
-    /// would otherwise wait for that before the loss is reported.
+    /// Ends the queues of a rank that has lost another one. Its device waits for counts that never come, and a caller
+    /// that gives the device back would otherwise wait for them before it reports the loss.
     pub(super) fn leave_queues(&self, device: &D) {
         if D::QUEUES {
             self.end_queues(device);
         }
     }
 
-    /// Ends all that the device was asked for. A queue of another rank may go on for a moment, and write a count that
-    /// is below the one that was answered in its place, so the answers are repeated until this device is idle.
+    /// Ends all work of the device. A queue of another rank may go on for a moment, and write a count that is below the
+    /// one that was answered in its place, so the answers are repeated until this device is idle.
     fn end_queues(&self, device: &D) {
         self.answer_all();
         device.disconnect();
@@ -120,8 +122,8 @@ impl<D: Device> Shared<'_, D> {
         }
     }
 
-    /// Ends what the device still waits for, in place of ranks that never will. All ranks know by now that one is lost, so
-    /// nobody takes for a result what comes of it.
+    /// Sets the counts that the device still waits for, in place of ranks that never will. All ranks know by now that
+    /// one is lost, so nobody uses the outcome as a result.
     fn answer_all(&self) {
         for awaited in &self.queued.0 {
             let (control, (index, target)) = (self.control(awaited.rank), awaited.awaits());

@@ -27,24 +27,25 @@ pub struct Shared<'p, D: Device = Cpu> {
     pub(super) sums: BucketCounts,
     /// For each kind of parcel and each slot that they leave from: which of them lay there last.
     left: [[u32; OUTGOING_SLOTS]; Parcel::ALL.len()],
-    /// Numbers of this rank on their way to where others read them.
+    /// Numbers of this rank that are about to be left for others.
     pub(super) mine: Vec<f64>,
-    /// The counts that this rank's device waits for, where that does the waiting.
+    /// The counts that this rank's device waits for, if the device does the waiting.
     pub(super) queued: QueuedWaits,
     /// How waits begin.
     spins: Spins,
     /// Sleeps before a wait is given up.
     pub(super) sleeps_max: u32,
     moved: Moved,
-    /// How bytes get here, where this rank does not reach those of others.
+    /// How bytes get here, if this rank does not reach the memory of others.
     pub(super) carried: Option<CarriedWays>,
-    /// How ranks of several hosts meet and exchange numbers; and all else, where nothing is carried in another way.
+    /// How ranks of several hosts meet and exchange numbers and, if nothing else carries bytes between hosts,
+    /// everything else.
     pub(super) links: Option<Links>,
-    /// The host of each rank, where they are on several.
+    /// The host of each rank, if they are on several.
     pub(super) hosts: Vec<String>,
 }
 
-/// Which count each bucket has come to in the sums of gradients.
+/// The counts that buckets have reached in the sums of gradients.
 #[derive(Default)]
 pub(super) struct BucketCounts {
     /// For each bucket: which reduction it was last offered in, if it was.
@@ -117,7 +118,7 @@ impl<'p, D: Device> Shared<'p, D> {
         self.told(count).wrapping_add(1)
     }
 
-    /// Raises a count by one for the others, once this rank's device has done all that it was asked for so far. Gives
+    /// Raises a count by one for the others, once this rank's device has done all that it was asked for so far. Returns
     /// the new value.
     pub(super) fn tell(&mut self, device: &D, count: Count) -> u32 {
         let next = self.next(count);
@@ -152,7 +153,7 @@ impl<'p, D: Device> Shared<'p, D> {
     pub(super) fn await_count(&mut self, device: &D, rank: usize, count: Count, target: u32) -> Result<(), Lost> {
         if D::QUEUES {
             self.queued.push(rank, count, target);
-            // What is carried comes when it is sent.
+            // Bytes that are carried arrive when they are sent.
             if self.carried.is_none() {
                 device.await_count(self.control(rank).signal(count).word(), target);
             }
@@ -161,7 +162,8 @@ impl<'p, D: Device> Shared<'p, D> {
         self.await_on_host(rank, count, target)
     }
 
-    /// Why this rank must not go on, if it must not: MPI's own failure, for the first that asks, or the loss of another rank.
+    /// The reason why this rank must not go on, if there is one: MPI's own failure, for the first caller that asks, or
+    /// the loss of another rank.
     pub(super) fn lost(&self) -> Option<Lost> {
         self.own().lost().map(|lost| self.or_failure(lost))
     }
@@ -177,7 +179,7 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     /// The block in which this rank sees a count of another one. All ranks of a host see the counts of exchanges, and
-    /// those of what one of them takes for its mates.
+    /// the counts of data that one of them takes for its mates.
     fn counts_of(&self, rank: usize, count: Count) -> &Control {
         let config = &self.arena.plan().config;
         let is_for_all = count == Count::Entered || count.is_for_mates(config);
@@ -214,7 +216,7 @@ impl<'p, D: Device> Shared<'p, D> {
         Ok(())
     }
 
-    /// Waits until what other hosts are sent of a bucket has left, because what they send arrives in the same place.
+    /// Waits until the data of a bucket for other hosts has left, because their data arrives in the same place.
     fn await_sent(&mut self, device: &D, bucket: usize, axis: Axis) -> Result<(), Lost> {
         if self.op_links().is_none() {
             return Ok(());
@@ -231,7 +233,7 @@ impl<'p, D: Device> Shared<'p, D> {
         leaving.into_iter().try_for_each(|&(rank, count, target)| self.await_on_host(rank, count, target))
     }
 
-    /// This rank's shard of a unit is new: peers may gather it.
+    /// Tells that this rank's shard of a unit is new: peers may gather it.
     fn publish(&mut self, device: &D, unit: usize) {
         if self.arena.plan().config.shards_optimizer() {
             self.versions[unit] = self.tell(device, Count::Published);
@@ -257,8 +259,8 @@ impl<'p, D: Device> Shared<'p, D> {
         newest.map_or(Ok(()), |offer| self.await_read(device, Axis::Zero, Count::Settled, offer))
     }
 
-    /// Waits until the local gradients of a bucket are there on all ranks along `zero`, and until other replicas have read
-    /// what lies where its sum is to go.
+    /// Waits until the local gradients of a bucket are there on all ranks along `zero`, and until other replicas have
+    /// read the older sum in the place of the new one.
     fn await_offers(&mut self, device: &D, bucket: usize) -> Result<(), Lost> {
         self.await_terms(device, Axis::Zero, Count::Offered, self.sums.offer(bucket))?;
         let settle = self.next(Count::Settled);
@@ -273,7 +275,7 @@ impl<'p, D: Device> Shared<'p, D> {
         Ok(())
     }
 
-    /// Tells that what this rank has of a sum may be read by those along an axis, and waits for theirs.
+    /// Tells ranks along an axis that they may read this rank's part of a sum, and waits for theirs.
     pub(super) fn join(&mut self, device: &D, axis: Axis) -> Result<(), Lost> {
         let count = match axis {
             Axis::Replica => Count::Joined,
@@ -287,8 +289,8 @@ impl<'p, D: Device> Shared<'p, D> {
     /// Waits for what an op needs of others.
     fn await_op(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
         match op {
-            // Either of the two gathers. The ranks along `zero` publish their units in the same order, so the count that this
-            // rank had is that of all.
+            // One of the two gathers. The ranks along `zero` publish their units in the same order, so this rank's
+            // count at the time holds for all.
             Op::Gather { unit, .. } | Op::Wait { unit }
                 if matches!(op, Op::Gather { .. }) == self.arena.plan().config.has_streams() =>
             {
@@ -376,12 +378,12 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 }
 
-// SAFETY: `begin` of a wait returns when every owner has published what this rank has, which owners overwrite only
-// after an exchange; `begin` of a claim, when every peer has settled the last offer out of the staging; of a clear,
-// when the receiver has taken what lay in the slot; of a settle, a combine, a spread or a receive, when signals say
-// that what they read is there. What these write are places of this rank that peers read only after a later signal of
-// it. An exchange waits for the signal of every rank. Devices with queues wait and signal in place of the host, for
-// each op in the queue that the plan puts the op in.
+// SAFETY: `begin` of a wait returns when every owner has published the unit as often as this rank has; owners overwrite
+// it only after an exchange. `begin` of a claim returns when every peer has settled the last offer out of the staging;
+// of a clear, when the receiver has taken the parcel that lay in the slot; of a settle, a combine, a spread or a
+// receive, when signals say that the bytes that they read are there. These ops write places of this rank that peers
+// read only after a later signal of it. An exchange waits for the signal of every rank. Devices with queues wait and
+// signal in place of the host, for each op in the queue that the plan puts the op in.
 unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     fn arena(&self) -> &Arc<Arena<'p, D>> {
         &self.arena
@@ -426,7 +428,7 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
         }
     }
 
-    /// Numbers that are read where they lie alternate between two places; those that are carried have one.
+    /// Numbers that are read in place alternate between two places; those that are carried have one.
     fn phase(&self) -> u64 {
         if self.carried.is_some() { 0 } else { u64::from(self.told(Count::Entered) % 2) }
     }

@@ -1,6 +1,6 @@
-//! Shm: ranks as processes of one host over one shared mapping without a name, where a gather is a wait and a view; on devices
-//! with memory of their own (`Peer`), ranks also hand that to one another here. Where there are several hosts, each has such a
-//! mapping, and the hosts meet after that.
+//! Shm: ranks as processes of one host over one shared mapping without a name, where a gather is a wait and a view. If
+//! devices have memory of their own (`Peer`), ranks also hand that to one another here. If there are several hosts,
+//! each has such a mapping, and the hosts meet after that.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,8 +14,8 @@ use crate::device::Device;
 use crate::launch::{self, JobPlace, Joined, LaunchError, Watch};
 use crate::random::split_mix;
 
-/// Meets the other ranks of a job, which must agree on the plan and on `agreement`, a hash of all else that decides what is
-/// computed. When one of them dies, this process ends.
+/// Meets the other ranks of a job, which must agree on the plan and on `agreement`, a hash of everything else that
+/// decides what is computed. When one of them dies, this process ends.
 ///
 /// # Errors
 /// See [`launch::join`].
@@ -54,7 +54,8 @@ pub fn join<'p, D: Device>(
     });
     match watched {
         Ok(transport) => Ok((transport, watch)),
-        // Another rank tells it, and a launcher ends all when it sees the first one end; or it has been left to this one.
+        // Another rank reports it, and this one waits, because a launcher ends all when it sees the first one end; or
+        // it has been left to this one.
         Err(error @ (LaunchError::Failed(_) | LaunchError::Dismissed { .. } | LaunchError::HostLost)) => {
             if error.is_echo() {
                 watch.fail_after();

@@ -1,5 +1,5 @@
-//! Silent: a rank that others have waited for in vain, in words: which process it is, what the kernel says of it, and what it
-//! and the one that waits were last doing. Never touches it.
+//! Silent: describes a rank that others have waited for in vain: its process, what the kernel says of that, and what it
+//! and the waiting rank were last doing. Never touches it.
 
 use core::fmt;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use std::time::Duration;
 pub struct Silent {
     /// The missing rank.
     pub rank: usize,
-    /// Its process; none if that never said so.
+    /// Its process; none if that has never told its id.
     pub pid: Option<u32>,
-    /// What the kernel knows of that process.
+    /// The state of that process, as the kernel knows it.
     pub life: Life,
     /// The host that it runs on.
     pub host: String,
@@ -21,11 +21,11 @@ pub struct Silent {
     pub waiting: usize,
     /// The rank that it has waited for, and the op in which it has.
     pub wait: String,
-    /// How long.
+    /// How long it has waited.
     pub waited: Duration,
 }
 
-/// What the kernel says of a process.
+/// The state of a process, as the kernel knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// It is this process: the rank is one of its threads.
@@ -46,7 +46,7 @@ impl Life {
     /// How many bits of a word a life takes.
     pub(super) const BITS: u32 = 3;
 
-    /// The life that the lower bits of a word of another host say.
+    /// The life that the lower bits of a word from another host stand for.
     pub(super) fn of_code(word: u64) -> Self {
         let code = word & ((1 << Life::BITS) - 1);
         match [Life::Own, Life::Runs, Life::Stopped, Life::Gone].into_iter().find(|&life| life as u64 == code) {
@@ -56,12 +56,12 @@ impl Life {
         }
     }
 
-    /// Whether a process would go on if what it waits for came.
+    /// Whether a process would go on if its wait ended.
     pub(super) fn goes_on(self) -> bool {
         !matches!(self, Life::Stopped | Life::Gone)
     }
 
-    /// What the kernel says of `pid`.
+    /// The state of `pid`, as the kernel knows it.
     pub(super) fn of(pid: Option<u32>) -> Self {
         match pid {
             None => Life::Unknown,

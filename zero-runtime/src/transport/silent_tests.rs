@@ -1,4 +1,4 @@
-//! Tests of what is said of a rank that others have waited for in vain.
+//! Tests of the report on a rank that others have waited for in vain.
 
 use super::*;
 

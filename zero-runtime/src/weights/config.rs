@@ -1,4 +1,4 @@
-//! Config: what a `config.json` says of a model, against what the model's struct declares. Never reads a file.
+//! Config: compares the `config.json` of a model with what the model's struct declares. Never reads a file.
 
 use serde_json::{Map, Value};
 
@@ -6,17 +6,17 @@ use super::rotary;
 
 type ConfigObject = Map<String, Value>;
 
-/// What a comparison has found.
+/// The findings of a comparison.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// Each key that says another model.
+    /// Each key that describes another model.
     pub differences: Vec<String>,
-    /// What a person should know, though it changes nothing here.
+    /// Things that a person should know, though they change nothing here.
     pub notes: Vec<String>,
 }
 
-/// Keys that change what is computed, and what they mean where nobody says them; none where that has no meaning, so that the
-/// struct must say it. Defaults are those of `transformers`.
+/// Keys that change what is computed, and what their absence means: [`Neutral::Unknown`] if nothing, so that the struct
+/// must declare the key. Defaults are those of `transformers`.
 const COMPUTES: &[(&str, Neutral)] = &[
     ("activation_function", Neutral::Text("gelu_new")),
     ("add_cross_attention", Neutral::False),
@@ -64,7 +64,7 @@ const COMPUTES: &[(&str, Neutral)] = &[
     ("vocab_size", Neutral::Unknown),
 ];
 
-/// Keys that change nothing of what is computed here: names, versions, ids of tokens, how values began, how it is run.
+/// Keys that do not change what is computed here: names, versions, ids of tokens, initial values, how the model is run.
 const IGNORED: &[&str] = &[
     "_attn_implementation",
     "_name_or_path",
@@ -103,21 +103,21 @@ const TIED: &str = "tie_word_embeddings";
 /// Whether the window of `sliding_window` is used at all.
 const SLIDES: &str = "use_sliding_window";
 
-/// What a key means that is not there, or null.
+/// The meaning of a key that is absent or null.
 enum Neutral {
-    /// Nothing: it has to be there.
+    /// None: the key must be there.
     Unknown,
-    /// Not there.
+    /// A feature is absent, which 0 and false mean too.
     Absent,
     False,
     True,
     One,
     Text(&'static str),
-    /// What another key says.
+    /// The value of another key.
     SameAs(&'static str),
     FourTimes(&'static str),
     Quotient(&'static str, &'static str),
-    /// A list, however long, of full attention.
+    /// A list of any length, all of it full attention.
     AllFull,
 }
 
@@ -142,7 +142,7 @@ pub fn compare(declared: &ConfigObject, config: &ConfigObject, is_tied: bool, le
     compared
 }
 
-/// What an object says of a key; null says nothing.
+/// The value of a key; none if it is absent or null.
 fn said<'a>(object: &'a ConfigObject, key: &str) -> Option<&'a Value> {
     object.get(key).filter(|value| !value.is_null())
 }
@@ -152,7 +152,7 @@ fn compare_declared(key: &str, own: &Value, config: &ConfigObject, compared: &mu
     match said(config, key).cloned().or_else(default) {
         Some(found) if is_equal(own, &found) => {}
         Some(found) => compared.differences.push(format!("`{key}`: expected {own}, found {found}")),
-        // What means the same as nothing.
+        // It means the same as an absent key.
         None if neutral(key).is_some_and(|neutral| neutral.is(own, config)) => {}
         None => compared.differences.push(format!("`{key}`: expected {own}, but it is not there")),
     }
@@ -182,7 +182,7 @@ fn compare_undeclared(key: &str, found: &Value, declared: &ConfigObject, length:
 
 fn compare_tied(declared: &ConfigObject, config: &ConfigObject, is_tied: bool, compared: &mut Compared) {
     let own = said(declared, TIED).and_then(Value::as_bool).unwrap_or(is_tied);
-    // Where it is not there, defaults differ, but a head of its own is among the tensors.
+    // If it is absent, defaults differ, but a head of its own shows among the tensors.
     if let Some(found) = said(config, TIED)
         && found.as_bool() != Some(own)
     {
@@ -198,7 +198,7 @@ fn is_dropout(key: &str) -> bool {
     key.ends_with("_pdrop") || key.ends_with("dropout")
 }
 
-/// The same, without a window that another key turns off, as Qwen's configs have it.
+/// The same object, without a window that another key turns off, as in Qwen's configs.
 fn plain(object: &ConfigObject) -> ConfigObject {
     let mut object = object.clone();
     if object.get(SLIDES) == Some(&Value::Bool(false)) {
@@ -209,7 +209,7 @@ fn plain(object: &ConfigObject) -> ConfigObject {
 }
 
 impl Neutral {
-    /// The value, if there is one that can be told.
+    /// The value, if it can be told.
     fn value(&self, object: &ConfigObject) -> Option<Value> {
         let number = |key: &str| said(object, key).and_then(Value::as_u64);
         match self {
@@ -224,7 +224,7 @@ impl Neutral {
         }
     }
 
-    /// Whether a value means no more than nothing would.
+    /// Whether a value means the same as an absent key.
     fn is(&self, value: &Value, object: &ConfigObject) -> bool {
         match (self, value) {
             (Neutral::AllFull, Value::Array(layers)) => layers.iter().all(|layer| layer == "full_attention"),
@@ -235,10 +235,10 @@ impl Neutral {
     }
 }
 
-/// Names of one activation.
+/// Names of the same activation, in each row.
 const SAME: [&[&str]; 2] = [&["gelu_new", "gelu_pytorch_tanh"], &["silu", "swish"]];
 
-/// Whether two values say the same: numbers as numbers, to the precision of f32 unless both are whole.
+/// Whether two values are the same: numbers as numbers, to the precision of f32 unless both are whole.
 pub fn is_equal(own: &Value, found: &Value) -> bool {
     match (own, found) {
         (Value::Number(own), Value::Number(found)) => match (own.as_i64(), found.as_i64()) {

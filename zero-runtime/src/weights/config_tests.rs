@@ -1,4 +1,4 @@
-//! Configs as they are published, against declarations.
+//! Tests of published configs against declarations.
 
 use serde_json::json;
 
@@ -32,7 +32,7 @@ fn old() -> ConfigObject {
     }))
 }
 
-/// And as version 5 does.
+/// The same as version 5 writes it.
 fn new() -> ConfigObject {
     let mut config = old();
     let mut rope = object(config.remove("rope_scaling").expect("it"));

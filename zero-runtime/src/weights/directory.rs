@@ -10,11 +10,11 @@ use rustix::fs::{Access, access};
 use super::error::WeightsError;
 use crate::room::free_bytes;
 
-/// A folder that is yet to be.
+/// A folder that is to be made.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// Where it is to be.
+    /// The directory that is to hold it.
     parent: PathBuf,
     name: OsString,
 }
@@ -63,12 +63,12 @@ impl Directory {
     }
 
     fn require_room(&self, bytes: u64) -> Result<(), WeightsError> {
-        // A file system that does not tell is not asked again.
+        // If the file system does not say, nothing is checked.
         let Some(free) = free_bytes(&self.parent).filter(|&free| free < bytes) else { return Ok(()) };
         Err(WeightsError::NoRoom { path: self.parent.clone(), free: free as usize, needed: bytes as usize })
     }
 
-    /// Where it is made, by the process of rank 0.
+    /// The path at which the process of rank 0 makes it.
     pub fn partial(&self, process: u32) -> PathBuf {
         let mut name = self.name.clone();
         name.push(format!(".partial-{process}"));
@@ -90,7 +90,7 @@ impl Directory {
 pub struct UnfinishedFolder<'a> {
     directory: &'a Directory,
     path: PathBuf,
-    /// Kept open, so that what goes wrong when others write to them is known here.
+    /// Kept open, so that errors of what others write to them are known here.
     files: Vec<(PathBuf, File)>,
 }
 

@@ -1,4 +1,5 @@
-//! Dtype: the types that parameters are published in, and their numbers as f32 and back. Never touches a file.
+//! Dtype: the types in which parameters are published, and conversions of their numbers to f32 and back. Never touches
+//! a file.
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -32,7 +33,7 @@ impl ValueEnum for WeightType {
 }
 
 impl WeightType {
-    /// The type that a file says, if it is one of these.
+    /// The type that a file names, if it is one of these.
     pub(super) fn of(dtype: Dtype) -> Option<Self> {
         match dtype {
             Dtype::BF16 => Some(WeightType::BF16),
@@ -42,7 +43,7 @@ impl WeightType {
         }
     }
 
-    /// What a file says for it.
+    /// Its name in a file of tensors.
     pub(super) fn dtype(self) -> Dtype {
         match self {
             WeightType::BF16 => Dtype::BF16,
@@ -51,7 +52,7 @@ impl WeightType {
         }
     }
 
-    /// As an argument says it.
+    /// Its name in arguments.
     pub fn name(self) -> &'static str {
         match self {
             WeightType::BF16 => "bf16",
@@ -60,7 +61,7 @@ impl WeightType {
         }
     }
 
-    /// As `config.json` says it.
+    /// Its name in `config.json`.
     pub(super) fn config_name(self) -> &'static str {
         match self {
             WeightType::BF16 => "bfloat16",
@@ -95,10 +96,10 @@ impl WeightType {
         }
     }
 
-    /// Appends the bytes of numbers, each rounded to the nearest that there is.
+    /// Appends the bytes of numbers, each rounded to the nearest in this type.
     ///
     /// # Errors
-    /// The index of the first finite number for which there is only an infinite one.
+    /// The index of the first finite number that becomes infinite.
     pub(super) fn encode(self, values: impl Iterator<Item = f32>, bytes: &mut Vec<u8>) -> Result<(), usize> {
         for (index, value) in values.enumerate() {
             let is_finite = match self {
@@ -139,7 +140,7 @@ mod tests {
             let mut again = Vec::new();
             kind.encode(values.iter().copied(), &mut again).expect("no finite number becomes infinite");
             for ((bits, value), (old, new)) in (0..).zip(&values).zip(numbers.chunks(2).zip(again.chunks(2))) {
-                // Signals of what is no number become quiet.
+                // Signaling NaNs become quiet.
                 assert!(old == new || value.is_nan(), "{kind:?}: {bits:x}");
             }
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::plan::Bytes;
 
-/// As many things of one kind are named, and the rest counted.
+/// This many things of one kind are named, and the rest counted.
 const NAMED_MAX: usize = 10;
 
 /// Things of one kind, of which a message names the first ten.

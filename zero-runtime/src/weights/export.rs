@@ -1,5 +1,6 @@
-//! Export: each rank writes what it owns of a model into files that rank 0 makes. Never gathers, so that no rank holds
-//! more than a piece, and what is kept in more bits than layers compute with is written in those.
+//! Export: each rank writes the part of a model that it owns into files that rank 0 makes. Never gathers, so that no
+//! rank holds more than a piece, and parameters that are kept in more bits than layers compute with are written from
+//! those.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -21,7 +22,7 @@ use crate::model::{DeviceOf, Model};
 use crate::plan::place::State;
 use crate::transport::Transport;
 
-/// Files beside the tensors that an imported model keeps.
+/// Files besides the tensors that are carried over from an imported model.
 pub(crate) const CARRIED: [&str; 8] = [
     "generation_config.json",
     "tokenizer.json",
@@ -40,12 +41,13 @@ pub struct Export {
     layout: Layout,
     /// The files of the imported folder that are carried over.
     carried: Vec<&'static str>,
-    /// A config of its own.
+    /// The config to write, unless an imported one is carried over.
     config: Option<Vec<u8>>,
 }
 
 impl Export {
-    /// An export to `path`, in the types of what was imported, or f32, unless `kind` says another one. Writes nothing yet.
+    /// An export to `path`, in the types of the imported tensors, or in f32 if none were imported, unless `kind` names
+    /// another type. Writes nothing yet.
     ///
     /// # Errors
     /// Z0368 if the folder cannot be made.
@@ -88,7 +90,7 @@ impl Export {
         Ok(Self { directory, layout, carried, config })
     }
 
-    /// Where it goes.
+    /// The folder that it goes to.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -96,8 +98,8 @@ impl Export {
     /// Writes the model of an engine. Every rank must call it.
     ///
     /// # Errors
-    /// Z0368, or that another rank has ended. Nothing is left behind then, unless rank 0 was killed; what it leaves says by
-    /// its name that it is a part.
+    /// Z0368, or that another rank has ended. Nothing is left behind then, unless rank 0 was killed; the name of the
+    /// folder that it leaves shows that it is partial.
     pub fn write<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         &self,
         engine: &mut Engine<'p, M, T>,
@@ -105,10 +107,10 @@ impl Export {
     ) -> Result<(), Error> {
         let makes = engine.arena().rank() == 0;
         let partial = makes.then(|| self.begin(import)).transpose()?;
-        // The files are there for all from here on.
+        // From here on, the files are there for all ranks.
         let process = engine.gather_numbers(&[f64::from(std::process::id())])?[0] as u32;
         self.write_owned(engine, &self.directory.partial(process))?;
-        // And whole from here on.
+        // From here on, they are whole.
         engine.gather_numbers(&[0.0])?;
         Ok(partial.map_or(Ok(()), UnfinishedFolder::finish)?)
     }
@@ -125,7 +127,7 @@ impl Export {
         Ok(partial)
     }
 
-    /// Writes what this rank owns, unless an earlier one does.
+    /// Writes what this rank owns, unless an earlier rank owns the same.
     fn write_owned<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         &self,
         engine: &Engine<'p, M, T>,
@@ -137,7 +139,7 @@ impl Export {
         }
         let mut writer = Writer::open(&self.layout, partial)?;
         for unit in (0..plan.units.len()).filter(|&unit| plan.units[unit].params > 0) {
-            // A master copy is what parameters are rounded from.
+            // Parameters are rounded from the master copy.
             let states = [State::Master, State::Parameters];
             let Some(state) = states.into_iter().find(|&state| places.state(state, unit).is_some()) else { continue };
             let is_shared_out = places.state(state, unit).is_some_and(|(owned, _)| owned == places.shared_out(unit));
@@ -193,7 +195,7 @@ impl<'a> Writer<'a> {
         Ok(Self { layout, files, bytes: Vec::new() })
     }
 
-    /// Writes a unit's flat buffer from `start` on; padding after its tensors goes nowhere.
+    /// Writes a unit's flat buffer from `start` on; padding after its tensors is not written.
     fn write(&mut self, unit: usize, start: usize, values: &[f32]) -> Result<(), WeightsError> {
         let end = start + values.len();
         for target in self.layout.targets.iter().filter(|target| target.tensor.named.unit == unit) {
@@ -237,7 +239,7 @@ pub(crate) fn own_config(declared: Value, kind: Option<WeightType>) -> Option<Ve
     Some(serde_json::to_vec_pretty(&config).expect("JSON"))
 }
 
-/// The config of an imported model with another type in it; none where it can stay as it is.
+/// The config of an imported model with another type in it; none if it can stay as it is.
 fn adapted(folder: &Folder, kind: Option<WeightType>, is_asked: bool) -> Option<Vec<u8>> {
     let (mut config, kind) = (folder.config.clone()?, kind?);
     let says = |config: &Map<String, Value>, key: &&str| config.get(*key).is_some_and(|own| !own.is_null());

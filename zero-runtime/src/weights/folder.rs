@@ -1,6 +1,6 @@
-//! Folder: published weights as they lie on disk: a config, one file of tensors or several with an index, each looked at
-//! before anything of it is believed. Never knows a model, and maps nothing, so that a file that is cut off later is an
-//! error and no signal.
+//! Folder: published weights as they lie on disk: a config, and one file of tensors or several with an index. Each is
+//! checked before it is trusted. Never knows a model, and maps nothing, so that a file that is cut off later is an
+//! error and not a signal.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,21 +16,21 @@ use zero_plan::Fingerprint;
 use super::error::WeightsError;
 use super::header::{self, HeaderError};
 
-/// What the model is.
+/// The file that describes the model.
 pub const CONFIG: &str = "config.json";
 /// The one file of tensors.
 pub const SINGLE: &str = "model.safetensors";
-/// Which of several files each tensor is in.
+/// The file that says in which of several files each tensor is.
 pub const INDEX: &str = "model.safetensors.index.json";
 /// The longest config or index.
 const JSON_BYTES_MAX: u64 = 64 << 20;
 
-/// A folder whose headers are true of their files.
+/// A folder whose headers match their files.
 #[derive(Debug)]
 pub struct Folder {
     /// Where it lies.
     pub path: PathBuf,
-    /// What its config says, if there is one.
+    /// Its config, if there is one.
     pub config: Option<Map<String, Value>>,
     /// All tensors, by name.
     pub tensors: BTreeMap<String, FolderTensor>,
@@ -42,7 +42,7 @@ pub struct Folder {
 /// A tensor of a folder.
 #[derive(Clone, Debug)]
 pub struct FolderTensor {
-    /// What its elements are.
+    /// The type of its elements.
     pub dtype: Dtype,
     /// Its dims.
     pub shape: Vec<usize>,
@@ -54,8 +54,7 @@ impl Folder {
     /// Opens a folder.
     ///
     /// # Errors
-    /// Z0360 if something is missing or cannot be read, Z0361 if a file is not what it should be, Z0362 if one lies
-    /// elsewhere.
+    /// Z0360 if something is missing or cannot be read, Z0361 if a file is malformed, Z0362 if one lies elsewhere.
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
         let metadata = fs::metadata(path).map_err(WeightsError::unreadable(path))?;
         if !metadata.is_dir() {
@@ -96,7 +95,7 @@ impl Folder {
             let what = format!("is a link out of its folder, to `{}`", real.display());
             return Err(WeightsError::Outside { path, what });
         }
-        // A pipe would never be open.
+        // Opening a pipe could take forever.
         let metadata = fs::metadata(&real).map_err(WeightsError::unreadable(&path))?;
         if !metadata.is_file() {
             return Err(WeightsError::malformed(&path, "is not a file"));
@@ -105,7 +104,8 @@ impl Folder {
         Ok(Some((file, metadata.len())))
     }
 
-    /// Whether a file lies in this folder, or where a cache of Hugging Face keeps what its `snapshots/REVISION` links to.
+    /// Whether a file lies in this folder, or in the folder of a Hugging Face cache to which `snapshots/REVISION`
+    /// links.
     fn holds(&self, real: &Path) -> Result<bool, WeightsError> {
         let folder = fs::canonicalize(&self.path).map_err(WeightsError::unreadable(&self.path))?;
         let snapshots = folder.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "snapshots"));
@@ -130,7 +130,7 @@ impl Folder {
         serde_json::from_slice(bytes).map_err(told)
     }
 
-    /// Adds all tensors of a file, and gives their names.
+    /// Adds all tensors of a file, and returns their names.
     fn add(&mut self, name: &str, fingerprint: &mut Fingerprint) -> Result<Vec<String>, WeightsError> {
         let path = self.path.join(name);
         let Some((mut file, len)) = self.open_inside(name)? else {
@@ -160,7 +160,7 @@ impl Folder {
         Ok(names)
     }
 
-    /// Adds the files of an index, which must say of each tensor in which of them it is.
+    /// Adds the files of an index, which must name the file of each tensor correctly.
     fn add_indexed(&mut self, bytes: &[u8], fingerprint: &mut Fingerprint) -> Result<(), WeightsError> {
         #[derive(Deserialize)]
         struct Index {

@@ -1,5 +1,5 @@
-//! Header: what a safetensors file says that it holds, once all of it is known to be true of the file. Never reads an
-//! element, and allocates no more than the header is long, times a small constant.
+//! Header: the tensors that a safetensors file declares, once the whole header is known to match the file. Never reads
+//! an element, and allocates no more than the header's length, times a small constant.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,19 +10,19 @@ use serde::Deserialize;
 use serde::de::value::StrDeserializer;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Bytes that say how long the header is.
+/// The bytes that hold the length of the header.
 pub(crate) const LENGTH_BYTES: u64 = 8;
 /// The longest header, as in the crate `safetensors`.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
 /// The most dims of a tensor.
 const DIMS_MAX: usize = 8;
-/// The name under which a header keeps what is no tensor.
+/// The name under which a header keeps data that is no tensor.
 const METADATA: &str = "__metadata__";
 
 /// A tensor of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorEntry {
-    /// What its elements are.
+    /// The type of its elements.
     pub dtype: Dtype,
     /// Its dims.
     pub shape: Vec<usize>,
@@ -44,7 +44,7 @@ pub struct FileHeader {
 pub enum HeaderError {
     /// The file could not be read.
     Io(io::Error),
-    /// It is not what it should be; this goes on after the name of the file.
+    /// The header is malformed; this text follows the name of the file.
     Malformed(String),
 }
 
@@ -61,8 +61,8 @@ fn malformed<T>(what: impl Into<String>) -> Result<T, HeaderError> {
 /// Reads the header of a file of `file_bytes` bytes.
 ///
 /// # Errors
-/// If the file cannot be read, or if its header is not true of it: tensors lie one after another without holes, as long as
-/// their type and shape say, to the end of the file.
+/// If the file cannot be read, or if its header does not match it: tensors must lie one after another without holes, as
+/// long as their type and shape say, to the end of the file.
 pub fn read(file: &mut impl Read, file_bytes: u64) -> Result<FileHeader, HeaderError> {
     if file_bytes < LENGTH_BYTES {
         return malformed(format!(
@@ -136,7 +136,7 @@ fn check(
     Ok(entries)
 }
 
-/// What a header says of a tensor.
+/// The entry of a tensor in a header.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawEntry {
@@ -145,7 +145,7 @@ struct RawEntry {
     data_offsets: (u64, u64),
 }
 
-/// Dims, of which a header that lies could have millions.
+/// Dims, of which a malicious header could have millions.
 struct Dims(Vec<usize>);
 
 impl<'de> Deserialize<'de> for Dims {
@@ -175,7 +175,7 @@ impl<'de> Visitor<'de> for DimsVisitor {
     }
 }
 
-/// All tensors of a header, in its order; what else it says is passed over.
+/// All tensors of a header, in its order; its metadata is ignored.
 struct Raw(Vec<(String, RawEntry)>);
 
 impl<'de> Deserialize<'de> for Raw {

@@ -1,11 +1,11 @@
-//! Headers that are true of their files, headers that lie, and bytes that are none.
+//! Tests of headers that match their files, of headers that do not, and of bytes that are no header.
 
 use proptest::prelude::*;
 use safetensors::SafeTensors;
 
 use super::*;
 
-/// A file of `header` and so many bytes of data.
+/// A file of `header` and `data_bytes` bytes of data.
 fn file(header: &str, data_bytes: usize) -> Vec<u8> {
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend(header.bytes());
@@ -76,7 +76,7 @@ fn z0361_what_a_header_says_must_be_true() {
     }
 }
 
-/// A header of so many elements of these types, one tensor after another, and the bytes of its data.
+/// A header of tensors of these types and shapes, one after another, and the number of bytes of their data.
 fn header(tensors: &[(Dtype, Vec<usize>)]) -> (String, usize) {
     let mut end = 0;
     let entry = |(i, (dtype, shape)): (usize, &(Dtype, Vec<usize>))| {
@@ -93,7 +93,7 @@ fn tensors() -> impl Strategy<Value = Vec<(Dtype, Vec<usize>)>> {
     prop::collection::vec((dtype, prop::collection::vec(0usize..5, 0..4)), 0..6)
 }
 
-/// What is read must be true, as another reader sees it too.
+/// Tensors that are read must be those that the crate `safetensors` reads.
 fn assert_true_or_refused(bytes: &[u8]) {
     let Ok(FileHeader { entries, .. }) = read_all(bytes) else { return };
     let other = SafeTensors::deserialize(bytes).expect("the reader of the format takes it too");

@@ -1,4 +1,4 @@
-//! Import: the tensors of a folder that a model's are, and stretches of flat buffers read from them. Never holds a tensor.
+//! Import: finds a model's tensors in a folder, and reads stretches of flat buffers from them. Never holds a tensor.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,9 +18,9 @@ use crate::transport::Transport;
 pub struct Import {
     /// The folder.
     pub folder: Folder,
-    /// The tensors in the order of units and of their flat buffers; those that are tied where the folder repeats them.
+    /// The tensors in the order of units and of their flat buffers; tied ones only if the folder repeats them.
     pub tensors: Vec<ImportedTensor>,
-    /// What a person should know of it, in lines.
+    /// Notes for a person, one per line.
     pub notes: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ pub struct ImportedTensor {
     pub named: NamedTensor,
     /// The folder's name for it.
     pub name: String,
-    /// What its numbers are.
+    /// The type of its numbers.
     pub kind: WeightType,
     found: FolderTensor,
 }
@@ -88,7 +88,7 @@ impl Import {
         Ok(import)
     }
 
-    /// Each tensor that repeats another must be equal to it.
+    /// Checks that each tensor that repeats another is equal to it.
     fn require_ties(&self) -> Result<(), WeightsError> {
         let mut bytes = Vec::new();
         for alias in self.tensors.iter().filter(|tensor| tensor.named.is_alias) {
@@ -120,7 +120,7 @@ impl Import {
         self.tensors.iter().filter(move |tensor| !tensor.named.is_alias && tensor.named.unit == unit)
     }
 
-    /// Gives an engine its parameters: of each unit what its rank stores, in pieces.
+    /// Gives an engine its parameters: of each unit the part that its rank stores, in pieces.
     ///
     /// # Errors
     /// Z0360 if a file cannot be read any more.
@@ -135,7 +135,7 @@ impl Import {
         Ok(())
     }
 
-    /// Fills `values` with a unit's flat buffer from `start` on, by way of `bytes`.
+    /// Fills `values` with a unit's flat buffer from `start` on, with `bytes` as a buffer.
     fn read(&self, unit: usize, start: usize, values: &mut [f32], bytes: &mut Vec<u8>) -> Result<(), WeightsError> {
         let end = start + values.len();
         for tensor in self.of_unit(unit) {
@@ -168,7 +168,7 @@ impl Import {
     }
 }
 
-/// A head that shares the embedding has that name in files, whatever the model calls it.
+/// Names a head that shares the embedding as files do, whatever the model calls it.
 fn with_tied_head(mut model: Vec<NamedTensor>, folder: &Folder) -> Vec<NamedTensor> {
     let is_free = model.iter().all(|named| named.name != TIED_HEAD);
     let mut aliases = model.iter_mut().filter(|named| named.is_alias && !folder.tensors.contains_key(&named.name));
@@ -178,7 +178,7 @@ fn with_tied_head(mut model: Vec<NamedTensor>, folder: &Folder) -> Vec<NamedTens
     model
 }
 
-/// Holds the folder's config against what the model declares, if it does. Gives what a person should know.
+/// Compares the folder's config with what the model declares, if it declares any. Returns notes for a person.
 fn compare_config(
     folder: &Folder,
     declared: &serde_json::Value,

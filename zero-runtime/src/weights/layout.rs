@@ -10,7 +10,7 @@ use super::folder::SINGLE;
 use super::header::LENGTH_BYTES;
 use super::names::NamedTensor;
 
-/// The longest file, as Hugging Face cuts them: 5 GB. A single tensor may make a longer one.
+/// The longest file, as Hugging Face splits them: 5 GB. A single tensor may make a longer one.
 pub const FILE_BYTES_MAX: u64 = 5_000_000_000;
 
 /// A tensor that is exported.
@@ -20,7 +20,7 @@ pub struct Exported {
     pub named: NamedTensor,
     /// Its name in the file.
     pub name: String,
-    /// What its numbers are.
+    /// The type of its numbers.
     pub kind: WeightType,
 }
 
@@ -29,7 +29,7 @@ pub struct Exported {
 pub struct Target {
     /// The tensor.
     pub tensor: Exported,
-    /// The file, of [`Layout::files`].
+    /// The index of its file in [`Layout::files`].
     pub file: usize,
     /// Where its bytes begin in the file.
     pub start_bytes: u64,
@@ -40,9 +40,9 @@ pub struct Target {
 pub struct Planned {
     /// Its name.
     pub name: String,
-    /// Its beginning.
+    /// Its first bytes: the length of its header, and the header.
     pub head: Vec<u8>,
-    /// How long it is.
+    /// Its length in bytes.
     pub bytes: u64,
 }
 
@@ -116,7 +116,7 @@ impl Layout {
         self.total_size += end as u64;
     }
 
-    /// The index of several files; none where there is one.
+    /// The index of several files; none if there is only one.
     pub fn index(&self) -> Option<Vec<u8>> {
         if self.files.len() < 2 {
             return None;
@@ -132,7 +132,7 @@ impl Layout {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// The type of all tensors, if it is one.
+    /// The type of all tensors, if they have the same.
     pub fn kind(&self) -> Option<WeightType> {
         let mut kinds = self.targets.iter().map(|target| target.tensor.kind);
         let first = kinds.next()?;

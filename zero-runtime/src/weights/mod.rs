@@ -1,8 +1,8 @@
-//! Weights: published models in and out: folders as Hugging Face has them, with safetensors and a `config.json`. Never holds
-//! a model: numbers go between files and the engine in pieces.
+//! Weights: reads and writes published models: folders as Hugging Face has them, with safetensors and a `config.json`.
+//! Never holds a model: numbers go between files and the engine in pieces.
 //!
-//! `folder` opens files and `header` believes none of them; `names` says how a model's tensors are published, `config` holds
-//! what their sizes are called against the struct. [`Import`] fills the parameters of an engine, [`Export`] writes them.
+//! `folder` opens files and `header` checks them; `names` says how a model's tensors are published; `config` compares a
+//! config with the struct. [`Import`] fills the parameters of an engine, [`Export`] writes them.
 
 mod config;
 pub(crate) mod directory;

@@ -1,4 +1,4 @@
-//! Names: the tensors of a model as they are published, and which of a folder's they are. Never reads an element.
+//! Names: the tensors of a model as they are published, and their names in a folder. Never reads an element.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub struct NamedTensor {
     pub name: String,
     /// Its dims in the model.
     pub shape: Vec<usize>,
-    /// Whether its dims are published the other way round.
+    /// Whether its dims are published in reverse order.
     pub transposed: bool,
     /// The unit whose flat buffer has it.
     pub unit: usize,
@@ -45,7 +45,7 @@ pub fn of_model<M: Model>() -> Vec<NamedTensor> {
         let mut tensors = Tensors::default();
         M::CODE[unit.position].tensors(&mut tensors);
         let is_alias = unit.is_tied(this);
-        // A tied layer takes what its owner's flat buffer begins with.
+        // A tied layer takes the beginning of its owner's flat buffer.
         let taken = tensors.into_list().into_iter().filter(|tensor| tensor.start + tensor.len() <= unit.takes);
         all.extend(taken.map(|tensor| {
             let name = published(unit, &tensor);
@@ -56,14 +56,14 @@ pub fn of_model<M: Model>() -> Vec<NamedTensor> {
     all
 }
 
-/// Names that begin with these are published without it too, or the other way round.
+/// Prefixes that published names may have or lack.
 const PREFIXES: [&str; 2] = ["transformer.", "model."];
-/// The name of a head, which no prefix is put before.
+/// The beginning of the names of a head, which get no prefix.
 const HEAD: &str = "lm_head.";
 /// The name of a head that shares the embedding, which some files repeat.
 pub const TIED_HEAD: &str = "lm_head.weight";
 
-/// A way to name all tensors of a model otherwise.
+/// A way to rename all tensors of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renaming {
     /// As the model says.
@@ -84,14 +84,14 @@ impl Renaming {
         }
     }
 
-    /// The one way by which a folder has the most of a model's tensors; as the model says, if that is as good.
+    /// The renaming by which a folder has the most of a model's tensors; none, if that is as good.
     pub fn between<T>(model: &[NamedTensor], folder: &BTreeMap<String, T>) -> Self {
         let found = |way: &Renaming| model.iter().filter(|named| folder.contains_key(&way.of(&named.name))).count();
         let ways = PREFIXES.into_iter().flat_map(|prefix| [Renaming::Without(prefix), Renaming::With(prefix)]);
         ways.fold(Renaming::None, |best, way| if found(&way) > found(&best) { way } else { best })
     }
 
-    /// A line that says so, where names differ.
+    /// A line that says so, if names differ.
     pub fn told(self) -> Option<String> {
         match self {
             Renaming::None => None,
@@ -101,7 +101,7 @@ impl Renaming {
     }
 }
 
-/// Whether a tensor is no parameter, but something that is computed from sizes: the masks of GPT-2, and frequencies.
+/// Whether a tensor is no parameter, but is computed from sizes: the masks of GPT-2, and frequencies.
 pub fn is_buffer(name: &str) -> bool {
     if name.ends_with(".rotary_emb.inv_freq") || name == "rotary_emb.inv_freq" {
         return true;
@@ -140,7 +140,7 @@ mod tests {
         let way = |names: &[&str]| Renaming::between(&model, &folder(names));
         assert_eq!(way(&["transformer.wte.weight", "transformer.h.0.ln_1.bias", "lm_head.weight"]), Renaming::None);
         assert_eq!(way(&["wte.weight", "h.0.ln_1.bias", "lm_head.weight"]), Renaming::Without("transformer."));
-        // One that is missing is the only one that is missing.
+        // A tensor that is missing does not change the renaming.
         assert_eq!(way(&["wte.weight", "lm_head.weight"]), Renaming::Without("transformer."));
         assert_eq!(way(&["other"]), Renaming::None);
         let plain = [named("wte.weight"), named("lm_head.weight")];

@@ -1,5 +1,5 @@
-//! Rotary: what a config says of rotary positions, in either of the two layouts that `transformers` has written: `rope_theta`
-//! and `rope_scaling` up to its version 4, `rope_parameters` since version 5. Never computes a frequency.
+//! Rotary: compares what configs say of rotary positions, in either of the two layouts that `transformers` has written:
+//! `rope_theta` and `rope_scaling` up to its version 4, `rope_parameters` since version 5. Never computes a frequency.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use super::config::is_equal;
 
 type RotaryObject = Map<String, Value>;
 
-/// The keys that belong here.
+/// The keys about rotary positions.
 pub const KEYS: [&str; 4] = ["rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"];
-/// Parameters that mean the same as if they were not there.
+/// Parameters that mean the same as absent ones if they have these values.
 const DEFAULTS: [(&str, f64); 3] = [("partial_rotary_factor", 1.0), ("beta_fast", 32.0), ("beta_slow", 1.0)];
-/// Types of scaling that know how long sequences were before it.
+/// Types of scaling with a parameter for the length of sequences before it.
 const SCALED: [&str; 3] = ["llama3", "yarn", "longrope"];
-/// Where layers differ, these never scale in configs of the old layout (`Olmo3Config.convert_rope_params_to_dict`).
+/// If layers differ, these never scale in configs of the old layout (`Olmo3Config.convert_rope_params_to_dict`).
 const UNSCALED: &str = "sliding_attention";
 
-/// Parameters by the type of layer, which is empty where all layers have the same.
+/// Parameters by the type of layer, which is empty if all layers have the same.
 type ByLayer = BTreeMap<String, RotaryObject>;
 
 /// The differences between what is declared and what a config says, each with its path.
@@ -48,7 +48,7 @@ pub fn compare(declared: &RotaryObject, config: &RotaryObject) -> Vec<String> {
     layers.into_iter().flat_map(of).collect()
 }
 
-/// What an object says, in one form.
+/// The parameters of an object, in one form.
 fn normal(object: &RotaryObject) -> ByLayer {
     let said = |key: &str| object.get(key).filter(|value| !value.is_null());
     let within = said("rope_parameters").or(said("rope_scaling")).and_then(Value::as_object);
@@ -79,7 +79,7 @@ fn normal(object: &RotaryObject) -> ByLayer {
     parts
 }
 
-/// Takes away what means nothing, and adds what is left to a default.
+/// Removes nulls and defaults, and adds values that the config leaves implicit.
 fn simplify(part: &mut RotaryObject, longest: Option<&Value>) {
     let old_name = part.remove("type");
     let kind = part.get("rope_type").cloned().or(old_name).unwrap_or_else(|| "default".into());
@@ -94,7 +94,7 @@ fn simplify(part: &mut RotaryObject, longest: Option<&Value>) {
     part.retain(|key, value| !(key == "truncate" && value == true));
 }
 
-/// The same for each type of layer, if there are any. `is_old` says that sliding layers are left as they are.
+/// The parameters of each type of layer, if there are any. `is_old` says that sliding layers are left as they are.
 fn by_layer(parts: ByLayer, layers: &[String], is_old: bool) -> ByLayer {
     let Some(all) = parts.get("").filter(|_| !layers.is_empty()) else { return parts };
     let of = |layer: &String| {

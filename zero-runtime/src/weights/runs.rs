@@ -1,4 +1,4 @@
-//! Runs: which elements of a published tensor a stretch of the model's own consists of. Never moves one.
+//! Runs: which elements of a published tensor make up a stretch of the model's own. Never moves one.
 
 use core::ops::Range;
 
@@ -7,16 +7,17 @@ use core::ops::Range;
 pub struct PublishedRun {
     /// The first, in the published tensor.
     pub published: usize,
-    /// How many.
+    /// Number of elements.
     pub len: usize,
     /// Where the first lies in the stretch.
     pub own: usize,
-    /// How far the next lies from it.
+    /// The distance to the next in the stretch.
     pub step: usize,
 }
 
-/// The runs of elements `stretch` of the model's own tensor. A transposed matrix of (rows, columns) is published as (columns,
-/// rows), so that each of its columns makes a run of whatever rows the stretch has. `shape` is the model's own.
+/// The runs of elements `stretch` of the model's own tensor. A transposed matrix of (rows, columns) is published as
+/// (columns, rows), so that each of its columns makes a run of the rows that the stretch has. `shape` is the model's
+/// own.
 pub fn runs(stretch: Range<usize>, shape: &[usize], transposed: bool) -> impl Iterator<Item = PublishedRun> {
     let (rows, columns) = match *shape {
         [rows, columns] if transposed => (rows, columns),

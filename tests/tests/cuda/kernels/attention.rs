@@ -6,8 +6,8 @@ use zero_runtime::device::{AttentionShape, Cuda, Device, Element, Strided, bf16}
 
 use super::{Case, How, Results, SUMS, Tensor, check, check_in, cuda, noise};
 
-/// Weights are rounded to bf16 before they are summed by, and so are the gradients of scores: each by a 512th at most, and the
-/// roundings of a sum of many lie apart. Where one weight is nearly all, that rounding is what remains.
+/// Weights are rounded to bf16 before sums use them, and so are the gradients of scores: each by a 512th at most. In a
+/// sum of many terms these roundings partly cancel; where one weight is nearly all, its rounding remains.
 const NARROW: f32 = 6e-3;
 
 struct Attention {
@@ -51,7 +51,7 @@ impl Case for Attention {
         let mut results =
             vec![(named("out"), self.how::<E>(), out.values(device)), (named("lse"), SUMS, lse.values(device))];
         if shape.before == 0 {
-            // By what it gave itself: backward counts on the two going together.
+            // By the device's own results, as backward relies on output and statistics that belong together.
             let dout = Tensor::<D, E>::aligned(device, &noise(len, 4));
             let mut dqkv = Tensor::<D, E>::unwritten(device, shape.tokens() * shape.qkv_width());
             let to = dqkv.view_mut();
@@ -62,7 +62,7 @@ impl Case for Attention {
     }
 }
 
-/// Those of queries, keys and values apart, as they differ in size.
+/// Gradients of queries, keys and values apart, as they differ in size.
 fn gradients(shape: AttentionShape, dqkv: &[f32], how: How) -> Results {
     let cuts = [0, shape.out_width(), shape.out_width() + shape.key_width(), shape.qkv_width()];
     let part = |i: usize| dqkv.chunks(shape.qkv_width()).flat_map(|row| row[cuts[i]..cuts[i + 1]].to_vec()).collect();
@@ -85,7 +85,7 @@ fn heads_that_share_keys_agree() {
     }
 }
 
-/// Those of GPT-2, of Qwen3 and of a layer of OLMo 3, as kernels are compiled for each.
+/// Heads of GPT-2, of Qwen3 and of a layer of OLMo 3, as kernels are compiled for each.
 #[test]
 fn published_heads_agree() {
     let of =
@@ -95,7 +95,7 @@ fn published_heads_agree() {
     }
 }
 
-/// Of one token, within a tile, and so short that whole tiles are seen by no query.
+/// Windows of one token, within a tile, and so short that no query of a tile sees some whole tiles.
 #[test]
 fn windows_agree() {
     let of = |length, window| {
@@ -104,7 +104,7 @@ fn windows_agree() {
     for (length, window) in [(150, 20), (150, 64), (200, 65), (33, 1000)] {
         check(&of(length, window));
     }
-    // Whose gradients of queries and keys are differences of equal numbers.
+    // Forward alone: here gradients of queries and keys are differences of equal numbers.
     check(&Forward(of(65, 1)));
 }
 
@@ -117,7 +117,7 @@ fn queries_after_cached_keys_agree() {
     }
 }
 
-/// One weight is all, whatever the size: what is subtracted before exponentials is the largest score.
+/// However large scores are, exponentials are finite, as the largest score is subtracted before them.
 #[test]
 fn scores_may_be_large() {
     for scale in [0.0, 30.0, 1e4] {

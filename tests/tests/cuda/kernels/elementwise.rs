@@ -6,7 +6,7 @@ use super::{Case, How, MARGIN, Results, Tensor, check, check_in, noise};
 
 const KINDS: [Nonlinearity; 3] = [Nonlinearity::Gelu, Nonlinearity::Relu, Nonlinearity::Silu];
 
-/// Ordinary numbers, then such at which a formula changes or fails.
+/// Ordinary numbers, then those at which a formula changes or fails.
 fn numbers(len: usize, seed: u64) -> Vec<f32> {
     const EDGES: [f32; 14] = [
         0.0,

@@ -1,4 +1,4 @@
-//! Embeddings: the processor's bits, of gradients too, as each row's tokens are summed in their order.
+//! Embeddings: the processor's bits, also for gradients, as each row's tokens are summed in order.
 
 use zero_runtime::device::{Device, Element, Write, bf16};
 use zero_runtime::random::uniform;
@@ -8,7 +8,7 @@ use super::{Case, How, MARGIN, Results, Tensor, check, check_in, cuda, ids, nois
 struct Embedding {
     vocabulary: usize,
     width: usize,
-    /// Of a sequence, and how many of these there are.
+    /// Tokens of a sequence, and how many sequences there are.
     length: usize,
     sequences: usize,
     /// How many tokens of a hundred are the same one.

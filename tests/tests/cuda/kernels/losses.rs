@@ -23,7 +23,7 @@ impl Case for CrossEntropy {
         device.cross_entropy(tensor.view(), targets.view(), loss.view_mut(), lse.view_mut());
         let (loss, lse) = (loss.values(device), lse.values(device));
         let mut results = vec![(named("loss"), SUMS, loss), (named("lse"), SUMS, lse.clone())];
-        // By the same log-sum-exps on both devices, near to what they are.
+        // Both devices get the same log-sum-exps, which are close to the exact ones.
         let dloss = Tensor::<D, f32>::new(device, &noise(rows, 2), MARGIN);
         let near: Vec<f32> = lse.iter().map(|lse| (lse * 16.0).round() / 16.0).collect();
         let given = Tensor::<D, f32>::new(device, &near, MARGIN);
@@ -42,7 +42,7 @@ fn cross_entropy_agrees() {
     }
 }
 
-/// Differences beyond the largest f32, too.
+/// Also where differences exceed the largest f32.
 #[test]
 fn logits_may_be_of_any_finite_size() {
     for scale in [0.0, 1e-30, 1e4, 1e38] {
@@ -50,7 +50,8 @@ fn logits_may_be_of_any_finite_size() {
     }
 }
 
-/// A logarithm alone, where so many logits are 0 and the others have no exponential: to two units in the last place.
+/// Where some logits are 0 and the exponentials of the others are 0, the log-sum-exp is a logarithm alone: accurate to
+/// two units in the last place.
 #[test]
 fn logarithms_are_accurate() {
     let Some(cuda) = cuda() else { return };

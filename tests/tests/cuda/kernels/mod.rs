@@ -1,5 +1,5 @@
-//! Kernels: the ops of layers on the CUDA device against the processor's, on awkward shapes, at addresses that are multiples
-//! of nothing, with outputs that hold NaN before, and again in another order of threads and blocks.
+//! Kernels: the ops of layers on the CUDA device against the processor's, on awkward shapes, at unaligned addresses,
+//! with outputs that hold NaN before, and again in another order of threads and blocks.
 
 mod attention;
 mod elementwise;
@@ -18,22 +18,23 @@ use zero_tests::pretend;
 /// unless it is asked for.
 const MARGIN: usize = 17;
 
-/// What nobody may touch.
+/// The value of elements that no op may touch.
 const UNTOUCHED: f32 = -77.0;
 
 /// How near the two devices must be.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum How {
-    /// The same bits, but for which NaN it is.
+    /// The same bits, except that a NaN may be another NaN.
     Bits,
-    /// So far apart at most, next to the largest number of the tensor; and, where they are rounded to bf16, to neighbours.
+    /// At most this far apart, relative to the largest number of the tensor; where they are rounded to bf16, perhaps to
+    /// neighbours.
     Near(f32),
 }
 
-/// Sums of some hundred numbers in another order, and logarithms to other last bits: a few dozen times 6e-8.
+/// Sums of some hundred numbers in another order, and logarithms with other last bits: a few dozen times 6e-8.
 const SUMS: How = How::Near(3e-6);
 
-/// What an op has written.
+/// The tensors that an op has written.
 type Results = Vec<(String, How, Vec<f32>)>;
 
 /// An op, or some, on any device, in any width.
@@ -69,7 +70,7 @@ impl<D: Device, E: Element> Tensor<D, E> {
         Self::new(device, &noise(len, seed), MARGIN)
     }
 
-    /// What holds no number that an op may take into account.
+    /// NaN, which an op that reads it would pass on.
     fn unwritten(device: &D, len: usize) -> Self {
         Self::new(device, &vec![f32::NAN; len], MARGIN)
     }
@@ -82,7 +83,7 @@ impl<D: Device, E: Element> Tensor<D, E> {
         self.buffer.view_mut().part(self.start, self.len)
     }
 
-    /// What it holds.
+    /// Its values, after a check that nothing beside them was written.
     #[track_caller]
     fn values(&self, device: &D) -> Vec<f32> {
         let all = numbers(device, &self.buffer);
@@ -98,7 +99,7 @@ fn ids<D: Device>(device: &D, ids: &[u32]) -> Buffer<D, u32> {
     of(device, ids)
 }
 
-/// The case on both devices in a width, and on the CUDA device in two orders.
+/// Compares a case on both devices in a width, and on the CUDA device in two orders.
 #[track_caller]
 fn check_in<E: Element>(case: &impl Case) {
     let Some(cuda) = cuda() else { return };
@@ -114,7 +115,7 @@ fn check_in<E: Element>(case: &impl Case) {
     assert_eq!(cuda.failure(), None);
 }
 
-/// The case in both widths.
+/// Compares a case in both widths.
 #[track_caller]
 fn check(case: &impl Case) {
     check_in::<f32>(case);

@@ -6,7 +6,7 @@ use super::{Case, How, MARGIN, Results, SUMS, Tensor, check, check_in, cuda, noi
 
 const EPSILON: f32 = 1e-5;
 
-/// Gradients have differences of sums in them.
+/// Gradients contain differences of sums.
 const GRADIENTS: How = How::Near(1e-5);
 
 struct Norms {
@@ -85,8 +85,8 @@ impl Case for RmsNorm {
     }
 }
 
-/// Widths of all ways to share a row, with and without an end; rows of more than one chunk; and widths of published models, as
-/// kernels are compiled for each.
+/// Widths for all ways to share a row, with and without a remainder; numbers of rows beyond one chunk; and widths of
+/// published models, as kernels are compiled for each.
 const SIZES: [(usize, usize, usize); 12] = [
     (1, 1, MARGIN),
     (5, 3, 0),
@@ -131,7 +131,7 @@ impl Case for Heads {
         let named = |what| format!("{what} of {rows} x {heads} x {width}");
         let x = Tensor::<D, E>::aligned(device, &noise(rows * x_stride, 1));
         let gain = Tensor::<D, E>::aligned(device, &noise(width, 2));
-        // What lies between stays as it was.
+        // Elements between rows stay as they were.
         let mut y = Tensor::<D, E>::aligned(device, &noise(rows * y_stride, 3));
         let mut inverse = Tensor::<D, f32>::unwritten(device, rows * heads);
         let rows_of_x = || Strided::new(x.view(), x_stride);

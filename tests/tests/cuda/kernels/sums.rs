@@ -4,7 +4,7 @@ use zero_runtime::device::{Device, Element, Write};
 
 use super::{Case, How, MARGIN, Results, Tensor, check, noise};
 
-/// Of some thousand rows.
+/// For sums of some thousand rows.
 const LONG: How = How::Near(1e-5);
 
 struct Sums {

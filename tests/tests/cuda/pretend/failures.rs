@@ -1,5 +1,5 @@
-//! Failures: what a kernel does wrong, and what a test asks for. A device that has failed stays so, so that each has a
-//! process of its own.
+//! Failures: mistakes of kernels, and failures that a test asks for. A device that has failed stays so, so each test
+//! has a process of its own.
 #![allow(unsafe_code)]
 
 use std::process::Output;
@@ -39,7 +39,7 @@ fn status_of(name: &str) -> i32 {
     finish(one)
 }
 
-/// Runs this test of this file again, in which `inside` is done.
+/// Runs this test of this file again, in another process that calls `inside`.
 fn apart(test: &str, variables: &[(&str, &str)], inside: impl FnOnce()) -> Option<Output> {
     pretend::libraries()?;
     if pretend::is_another() {
@@ -71,7 +71,7 @@ fn threads_that_miss_a_barrier_are_named() {
     }
 }
 
-/// The stream that has no name.
+/// The default stream.
 fn stream_that_is_there() -> Handle {
     std::ptr::null_mut()
 }
@@ -129,7 +129,7 @@ fn a_kernel_of_templates_sums() {
     assert_eq!(receive::<f32>(x, 64, one).unwrap(), [2016.0; 64]);
 }
 
-/// Each by what the compiler says of it.
+/// Each is told by the compiler's message.
 #[test]
 fn what_a_gpu_would_compile_otherwise_is_refused() {
     if !raw::begin() {

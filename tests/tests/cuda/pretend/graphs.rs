@@ -1,4 +1,4 @@
-//! Graphs: what was recorded is done as often as it is launched, in any order that was recorded.
+//! Graphs: recorded work is done as often as it is launched, in any order that the recording allows.
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
@@ -80,7 +80,7 @@ fn nothing_is_done_while_it_is_recorded() {
     assert_eq!(receive::<u8>(at, 1, one).unwrap(), [4]);
 }
 
-/// By the codes of the driver: what would synchronise, work that is not joined, what another stream does.
+/// With the driver's codes: calls that would synchronise, work that is not joined, an end by another stream.
 #[test]
 fn what_cannot_be_recorded_is_refused() {
     if !raw::begin() {
@@ -117,7 +117,7 @@ fn params(op: &Op) -> Params {
     Params { context, count: 1, op, flags: 0 }
 }
 
-/// Adds an operation to what is recorded of a stream, after all that it was asked for.
+/// Adds an operation to the recording of a stream, after all its work so far.
 fn add(op: &Op, stream: Handle) -> Result<Handle, i32> {
     let (mut status, mut id, mut graph, mut node) = (0u32, 0u64, null_mut(), null_mut());
     let (mut before, mut edges, mut count) = (std::ptr::null(), std::ptr::null(), 0usize);
@@ -175,7 +175,7 @@ fn a_launch_awaits_and_writes_what_its_nodes_were_last_given() {
     assert_eq!(set(instance, awaiting, &awaits(1)), 1, "nodes are those of the graph");
 }
 
-/// Events of what was done before, or of a recording that has ended, say nothing in a recording; nor is code loaded in one.
+/// A recording cannot wait for events of earlier work or of a recording that has ended, nor is code loaded in one.
 #[test]
 fn what_was_recorded_elsewhere_is_not_waited_for() {
     if !raw::begin() {

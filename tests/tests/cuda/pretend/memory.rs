@@ -1,4 +1,4 @@
-//! Memory: that of the device is closed to the host, is fresh with a pattern, and is really shared among processes.
+//! Memory: the device's is closed to the host, has a pattern when it is fresh, and is really shared among processes.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;

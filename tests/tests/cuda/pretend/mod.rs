@@ -1,5 +1,5 @@
-//! The pretend libraries themselves: that they notice what a GPU would punish by chance only. They are called here as the
-//! runtime calls CUDA's, by name.
+//! The pretend libraries themselves: they notice mistakes that a GPU would punish only by chance. They are called here
+//! as the runtime calls CUDA's, by name.
 
 mod failures;
 mod graphs;

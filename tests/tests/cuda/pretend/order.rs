@@ -1,4 +1,4 @@
-//! Order: streams do their work in any order that events allow, so that an event too few shows.
+//! Order: streams do their work in any order that events allow, so that a missing event shows.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::raw::{self, allocate, copy, event, fill, finish, receive, record, sen
 /// Elements of each buffer.
 const LEN: usize = 64;
 
-/// What a copy of a stream gives that comes after a fill of another one, if it waits, under one order.
+/// The result of a copy in one stream that follows a fill in another one if it waits, under one order.
 fn filled_then_copied(waits: bool) -> u8 {
     let (a, b, done, [from, to]) = (stream(), stream(), event(), [0; 2].map(|_| allocate(LEN)));
     let statuses =
@@ -72,7 +72,7 @@ fn work_of_one_stream_is_in_order() {
     }
 }
 
-/// What a copy takes from memory that the system may move is what lay there at the call.
+/// A copy from pageable memory takes what lay there at the call.
 #[test]
 fn a_copy_from_the_host_takes_what_was_there() {
     if !raw::begin() {

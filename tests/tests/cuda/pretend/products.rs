@@ -1,4 +1,4 @@
-//! Products: of the pretend cublasLt, against loops in f64; and what it refuses as the library does.
+//! Products: those of the pretend cublasLt, against loops in f64; and calls that it refuses as the library does.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -21,7 +21,7 @@ struct Case {
 }
 
 impl Case {
-    /// Rows and columns of an operand as it lies there.
+    /// Rows and columns of an operand as it is stored.
     fn stored(self, which: usize) -> [usize; 2] {
         let shape = [[self.m, self.k], [self.k, self.n], [self.m, self.n]][which];
         if which < 2 && self.transposed[which] { [shape[1], shape[0]] } else { shape }
@@ -60,7 +60,7 @@ fn set<T>(description: Handle, attribute: i32, value: &T) {
 }
 
 /// The status of a product whose operands lie `offset` bytes beyond a multiple of 256, by an algorithm for pointers of
-/// such alignment as is said.
+/// the given alignment.
 fn product(case: Case, at: [u64; 4], alignment: Option<u32>, stream: Handle) -> i32 {
     let layouts = [0, 1, 2].map(|which| case.layout(which));
     let description = case.description(at[3]);

@@ -1,5 +1,5 @@
-//! Raw: a few calls of CUDA, as its headers have them, of the pretend libraries; each status is given back. Never checks
-//! what it is given.
+//! Raw: a few CUDA calls of the pretend libraries, as CUDA's headers declare them; each gives its status. Never checks
+//! its arguments.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -11,7 +11,7 @@ use zero_tests::pretend;
 
 pub type Handle = *mut c_void;
 
-/// Calls a function of a library by its name: each argument with its type, and an `int` comes back.
+/// Calls a function of a library by its name. Each argument has its type, and the result is an `int`.
 macro_rules! call {
     ($library:expr, $name:ident($($argument:expr => $type:ty),* $(,)?)) => {{
         let name = concat!(stringify!($name), "\0").as_bytes();
@@ -40,7 +40,7 @@ pub fn driver() -> &'static Library {
     pretend::driver()
 }
 
-/// Begins: whether there is something to test, with a context for this thread.
+/// Makes a context for this thread. Returns whether there is something to test.
 pub fn begin() -> bool {
     if pretend::libraries().is_none() {
         return false;
@@ -76,7 +76,7 @@ pub fn finish(stream: Handle) -> i32 {
     call!(driver(), cuStreamSynchronize(stream => Handle))
 }
 
-/// So many bytes of the device.
+/// Allocates this many bytes of the device.
 pub fn allocate(bytes: usize) -> u64 {
     let mut start = 0;
     assert_eq!(call!(driver(), cuMemAlloc_v2(&mut start => *mut u64, bytes => usize)), 0);
@@ -96,7 +96,7 @@ pub fn send<T>(to: u64, from: &[T], stream: Handle) -> i32 {
     call!(driver(), cuMemcpyHtoDAsync_v2(to => u64, start => *const c_void, size_of_val(from) => usize, stream => Handle))
 }
 
-/// Numbers of the device, once a stream has done all.
+/// Numbers in memory of the device, once a stream has done all its work.
 pub fn receive<T: Copy + Default>(from: u64, len: usize, stream: Handle) -> Result<Vec<T>, i32> {
     let mut to = vec![T::default(); len];
     let start = to.as_mut_ptr().cast::<c_void>();
@@ -109,7 +109,7 @@ pub fn receive<T: Copy + Default>(from: u64, len: usize, stream: Handle) -> Resu
     }
 }
 
-/// The first kernel of `names` in `source`, compiled as the runtime does; or what the compiler says.
+/// The kernel `name` of `source`, compiled as the runtime does, or the compiler's message.
 pub fn kernel(source: &str, name: &str, options: &[&str]) -> Result<Handle, String> {
     let [source, name] = [source, name].map(|text| CString::new(text).unwrap());
     let options: Vec<_> = options.iter().map(|option| CString::new(*option).unwrap()).collect();
@@ -145,7 +145,7 @@ pub fn kernel(source: &str, name: &str, options: &[&str]) -> Result<Handle, Stri
     Ok(function)
 }
 
-/// What all kernels need to be compiled.
+/// The options that all kernels need.
 pub const OPTIONS: [&str; 3] = ["--gpu-architecture=sm_90a", "--fmad=false", "--std=c++17"];
 
 /// Launches a kernel whose arguments are words, of blocks in one dimension.

@@ -1,4 +1,4 @@
-//! What goes wrong on the device of one rank, or with its process, ends all of them with one error, which names what and where.
+//! A failure of one rank's device or process ends all ranks with one error, which says what failed and where.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -14,14 +14,14 @@ use crate::run::{RANKS, Run, TEXT};
 /// The words for ranks whose devices reach one another, and for those that NCCL connects.
 const WAYS: [&[&str]; 2] = [&[], &["nccl"]];
 
-/// The model of text on GPUs, for so many steps; none where there are none to be pretended.
+/// The model of text on GPUs, for this many steps; none where GPUs cannot be pretended.
 fn gpus(steps: u64) -> Option<Command> {
     over(WAYS[0], steps)
 }
 
-/// The same with what connects them.
+/// The same, with the words that say what connects them.
 fn over(way: &[&str], steps: u64) -> Option<Command> {
-    // Whether a machine with GPUs has NCCL is not known.
+    // A machine with GPUs may have no NCCL.
     if !way.is_empty() && pretend::libraries().is_none() {
         return None;
     }
@@ -44,7 +44,7 @@ fn without_a_failure_it_trains() {
         let line = end.lines.iter().find(|line| line.starts_with(what)).expect(what);
         assert!(line.contains("not planned") && line.ends_with(expected), "{line}");
     }
-    // Kernels are there, and nothing that belongs to an arena.
+    // It counts kernels, and nothing that belongs to an arena.
     let outside = end.lines.iter().find(|line| line.starts_with("on its GPU outside arenas")).expect("a line");
     assert!(outside.ends_with(" KiB") || outside.ends_with(" MiB"), "{outside}");
 }
@@ -65,8 +65,8 @@ fn z0447_a_rank_with_other_libraries_is_named() {
     }
 }
 
-/// A rank asks for the same in each run, so that what fails is known: a kernel that does not start, a product, or a kernel that
-/// touches other memory, which shows later. From the second step on, that is a kernel of a graph.
+/// A rank makes the same calls in each run, so it is known which one fails: a kernel that does not start, a product, or
+/// a kernel that touches other memory, which shows later. From the second step on, that is a kernel of a graph.
 #[test]
 fn what_fails_in_a_step_is_told_once_with_its_op_and_unit() {
     if pretend::libraries().is_none() {
@@ -100,7 +100,7 @@ fn z0431_a_function_that_one_rank_lacks_is_told_once() {
     assert!(end.errors.contains("has no function `cuMemCreate`") && end.steps().is_empty(), "{}", end.errors);
 }
 
-/// The library that only this transport needs is missing, and nothing carries in its place.
+/// The library that only this transport needs is missing, and nothing takes its place.
 #[test]
 fn z0430_ranks_without_nccl_do_not_start() {
     let Some(built) = pretend::libraries() else { return };
@@ -114,7 +114,7 @@ fn z0430_ranks_without_nccl_do_not_start() {
     assert!(end.errors.contains("libnccl.so.2") && end.steps().is_empty(), "{}", end.errors);
 }
 
-/// What one start has compiled, another finds; without it, a compiler that fails is an error.
+/// A second start finds the kernels that the first one compiled; without them, a compiler that fails is an error.
 #[test]
 fn a_second_start_compiles_nothing() {
     if pretend::libraries().is_none() {
@@ -136,7 +136,7 @@ fn a_rank_that_is_killed_in_a_step_ends_all() {
         let mut run = Run::start(&mut command);
         run.wait_for_step(3);
         let killed = run.ranks(RANKS)[1];
-        // NCCL orders what several communicators are asked for, unless a user does not want that.
+        // NCCL orders the work of several communicators, unless a user does not want that.
         let variables = std::fs::read(format!("/proc/{}/environ", killed.as_raw_pid())).unwrap();
         let is_ordered = variables.split(|&byte| byte == 0).any(|one| one == b"NCCL_LAUNCH_ORDER_IMPLICIT=1");
         assert_eq!(is_ordered, !way.is_empty());
@@ -145,8 +145,8 @@ fn a_rank_that_is_killed_in_a_step_ends_all() {
     }
 }
 
-/// Queues of the other devices wait for what never comes, and so do hosts. The rank is a process of this host, of which the
-/// kernel says that it is stopped.
+/// Queues of the other devices wait for ever, and so do hosts. The rank is a process of this host, and the kernel says
+/// that it is stopped.
 #[test]
 fn z0402_a_stopped_rank_is_named_and_ended_with_the_others() {
     for (way, rank) in WAYS.into_iter().flat_map(|way| [(way, 0), (way, 1)]) {

@@ -1,4 +1,4 @@
-//! Ranks that are processes, each with a device of its own, which hand their memory to one another: as real runs start.
+//! Ranks that are processes, each with a device of its own, which hand their memory to one another, as in real runs.
 
 mod failures;
 mod training;
@@ -10,22 +10,22 @@ use zero_tests::training::Told;
 
 use crate::run::{Run, program};
 
-/// A program of the tests on CUDA devices; none where these cannot be pretended.
+/// A program of the tests on CUDA devices; none where they cannot be pretended.
 pub fn on_cuda(path: &str) -> Option<Command> {
     let mut command = program(&pretend::carried(path).to_string_lossy());
     command.envs(pretend::variables()?);
     Some(command)
 }
 
-/// What each rank tells of training under a layout, with more variables: such as `PRETEND_SEED`, from which the order follows
-/// that the pretend devices work in.
+/// What each rank reports of training under a layout, with more variables such as `PRETEND_SEED`, which decides the
+/// order in which the pretend devices work.
 ///
 /// # Panics
 /// If it fails, or there are no devices.
 pub fn told(name: &str, words: &[&str], variables: &[(&str, &str)]) -> Vec<Told> {
     let mut command = on_cuda(env!("CARGO_BIN_EXE_spec")).expect("devices");
     let end = Run::start(command.arg(name).args(words).envs(variables.iter().copied())).end();
-    // A rank of a machine that has much else to do may wait so long that it says so.
+    // On a busy machine, a rank may wait so long that it says so.
     let told: Vec<_> = end.errors.lines().filter(|line| !line.starts_with("note: rank ")).collect();
     assert_eq!((end.code, told), (Some(0), vec![]), "{name} {words:?}, {variables:?}");
     end.lines.iter().map(|line| Told::read(line)).collect()

@@ -1,4 +1,4 @@
-//! What NCCL carries in passes that repeat: anew in each launch, and the same each time. One rank is a group as well.
+//! NCCL in passes that repeat: each launch makes the same transfers, of new bytes. One rank is a group as well.
 #![allow(unsafe_code)]
 
 use zero_runtime::device::{Buffer, Carried, Cuda, Device, Group, GroupPart};
@@ -7,8 +7,7 @@ use zero_tests::pretend;
 
 use super::device;
 
-/// A device that is in a group with no other; none where there is no compiler, and on a machine of which nobody knows whether it
-/// has NCCL.
+/// A device alone in a group; none where there is no compiler, and none on a GPU, as its machine may have no NCCL.
 fn member() -> Option<Cuda> {
     let cuda = device().filter(|_| !pretend::is_hardware())?;
     let names = cuda.name_groups(1).expect("a name");
@@ -17,14 +16,14 @@ fn member() -> Option<Cuda> {
     Some(cuda)
 }
 
-/// So many bytes.
+/// Carries `len` bytes.
 fn carry(cuda: &Cuda, from: &Buffer<Cuda, u8>, to: &mut Buffer<Cuda, u8>, len: usize) {
     let (own, all) = (from.view().split_at(len).0, to.view_mut().split_at(len).0);
     // SAFETY: nobody else has these buffers, nor is in the group.
     unsafe { cuda.carry(0, &mut std::iter::once(Carried::Gather { own, all }), &|_| true) };
 }
 
-/// What comes is as new as what leaves, though only the first two passes call NCCL.
+/// The bytes that arrive are those of this pass, though only the first two passes call NCCL.
 #[test]
 fn a_pass_carries_anew_each_time() {
     let Some(cuda) = member() else { return };
@@ -37,7 +36,7 @@ fn a_pass_carries_anew_each_time() {
         carry(&cuda, &from, &mut to, 64);
         cuda.end_repeated();
         assert_eq!(pretend::count("pretend_enqueue_when") - before, u64::from(pass < 3), "pass {pass}");
-        // Between passes it is done as it is asked for.
+        // Between passes, NCCL is called each time.
         carry(&cuda, &from, &mut to, 1);
         assert!(values(&cuda, &to) == [pass as u8; 64], "pass {pass}");
     }
@@ -66,7 +65,8 @@ fn z0449_a_pass_carries_something_else() {
     }
 }
 
-/// As where a dataset panics: its graph, and the one that is captured, go before the group does, which would wait for them.
+/// As when a dataset panics: the device's graph, and the one that is being captured, go before the group, which would
+/// wait for them.
 #[test]
 fn a_device_that_goes_leaves_its_groups() {
     for passes in 0..4 {

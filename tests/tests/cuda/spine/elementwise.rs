@@ -5,7 +5,7 @@ use zero_tests::buffers::of;
 
 use super::{CPU, Shifted, alike, bytes, device};
 
-/// Below, at and beyond what a thread takes at a time, and a block.
+/// Below, at and beyond the lengths that a thread and a block take at a time.
 const LENGTHS: [usize; 6] = [1, 7, 8, 9, 2048, 4099];
 
 fn all_ops<D: Device, E: Element>(device: &D, len: usize, before: usize) -> Vec<Vec<u8>> {
@@ -44,7 +44,7 @@ fn bf16_is_as_on_the_processor() {
     are_alike::<bf16>();
 }
 
-/// A tie, one beside it, subnormals, infinities, NaN whose upper half is an infinity, and zeros.
+/// A tie, a number beside it, subnormals, infinities, NaN whose upper half is an infinity, and zeros.
 const AWKWARD: [u32; 11] = [
     0x3f81_8000,
     0x3f80_8000,

@@ -1,4 +1,4 @@
-//! Passes that repeat, on a device alone: what of them is the same each time, what may differ, and what is refused.
+//! Passes that repeat, on one device: what stays the same each time, what may differ, and what is refused.
 
 use zero_runtime::device::{Buffer, Cuda, Device};
 use zero_tests::buffers::{of, values};
@@ -6,7 +6,8 @@ use zero_tests::pretend;
 
 use super::device;
 
-/// One pass: what is staged is added three times in one queue and copied in another, which waits for it or not. Gives the copy.
+/// One pass: a staged number is added three times in one queue, and the sum copied in another, which waits for it or
+/// not. Gives the copy.
 fn pass(cuda: &Cuda, staged: f32, [x, sum, copy]: &mut [Buffer<Cuda, f32>; 3], is_ordered: bool) -> Vec<f32> {
     cuda.begin_repeated(7);
     cuda.stage(x.view_mut(), |x| x.fill(staged));
@@ -52,7 +53,7 @@ fn a_wait_too_few_is_noticed_by_some_seed() {
     assert_eq!(cuda.failure(), None);
 }
 
-/// The factor that is scaled by is an argument of a kernel, and so a part of what is captured.
+/// The factor is an argument of a kernel, and so a part of what is captured.
 fn scale(cuda: &Cuda, x: &mut Buffer<Cuda, f32>, factors: &[f32]) {
     cuda.begin_repeated(0);
     factors.iter().for_each(|&factor| cuda.scale(x.view_mut(), factor));
@@ -77,7 +78,7 @@ fn z0449_a_pass_asks_for_something_else() {
     }
 }
 
-/// Passes of two keys each have a graph; what lies between passes is done as it is asked for.
+/// Passes of two keys each have a graph; work between passes is done as it is asked for.
 #[test]
 fn each_key_has_a_graph() {
     let Some(cuda) = device() else { return };
@@ -94,7 +95,7 @@ fn each_key_has_a_graph() {
     assert_eq!(cuda.failure(), None);
 }
 
-/// Whether a pass is the first, is captured or is launched again, and without a call more.
+/// In the first pass, in one that is captured and in one that is launched again, without one more call.
 #[test]
 fn what_was_staged_can_be_replaced_before_a_pass_ends() {
     let Some(cuda) = device() else { return };
@@ -114,7 +115,7 @@ fn what_was_staged_can_be_replaced_before_a_pass_ends() {
     assert_eq!(cuda.failure(), None);
 }
 
-/// A device that goes in the middle of a capture, as where a dataset panics, leaves the driver as it found it.
+/// A device that is dropped in the middle of a capture, as when a dataset panics, leaves the driver as it found it.
 #[test]
 fn a_capture_that_nobody_ends_is_given_up() {
     let Some(cuda) = device() else { return };

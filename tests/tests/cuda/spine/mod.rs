@@ -1,5 +1,5 @@
-//! What lies below the kernels of layers: copies, elementwise ops, sums, products and the optimizer against the processor's
-//! device; queues, staging, and what is said when a device cannot be had.
+//! Ops below the kernels of layers: copies, elementwise ops, sums, products and the optimizer against the processor's
+//! device; queues, staging, and errors when a device is not available.
 
 mod carried;
 mod elementwise;
@@ -19,7 +19,7 @@ use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::{noise, of, values};
 use zero_tests::pretend;
 
-/// What the host says of a step that the ops of an optimizer are tried with.
+/// The host's numbers for a step, to test the ops of an optimizer with.
 const HYPER: HyperBlock = HyperBlock {
     lr: 1e-2,
     beta1: 0.9,
@@ -32,7 +32,7 @@ const HYPER: HyperBlock = HyperBlock {
     correction2: 0.002_997,
 };
 
-/// What the step came to.
+/// The report of that step.
 const REPORT: ReportBlock = ReportBlock { loss: 1.0, gradient_norm: 2.0, grad_scale: 0.3, is_finite: 1.0 };
 
 /// The first pretend device; none where there is no compiler.
@@ -41,7 +41,7 @@ fn device() -> Option<Cuda> {
     Some(Cuda::open(0).expect("a pretend device"))
 }
 
-/// That a device has left the processor's bits.
+/// Asserts that a device has left the processor's bits.
 fn alike(what: &str, on_cuda: &[u8], on_cpu: &[u8]) {
     assert_eq!(on_cuda.len(), on_cpu.len(), "{what}");
     if let Some(at) = (0..on_cuda.len()).find(|&at| on_cuda[at] != on_cpu[at]) {
@@ -49,8 +49,8 @@ fn alike(what: &str, on_cuda: &[u8], on_cpu: &[u8]) {
     }
 }
 
-/// That the tensors which a step leaves have the processor's bits, each way that it can be asked for: of one element, of several
-/// blocks, and from an odd element on.
+/// Asserts that the tensors which a step leaves have the processor's bits, each way that the step can be asked for:
+/// with one element, with several blocks, and from an odd element on.
 fn steps_alike<W: Copy + Debug>(
     ways: &[W],
     on_cuda: impl Fn(&Cuda, W, [usize; 2]) -> Vec<Vec<u8>>,
@@ -75,7 +75,8 @@ fn bytes<D: Device, T: Pod>(device: &D, buffer: &Buffer<D, T>) -> Vec<u8> {
     bytemuck::cast_slice(&values).to_vec()
 }
 
-/// Reproducible numbers in memory of a device, and `before` of them that a view leaves out: so that it begins at any address.
+/// Reproducible numbers in memory of a device. Views leave out the first `before` of them, so that they begin at any
+/// address.
 struct Shifted<D: Device, E> {
     buffer: Buffer<D, E>,
     before: usize,

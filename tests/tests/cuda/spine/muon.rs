@@ -7,8 +7,8 @@ use zero_tests::buffers::of;
 
 use super::{CPU, HYPER, REPORT, Shifted, device, steps_alike};
 
-/// All tensors after two steps along the gradients, divided by their norm. Widths are those of what layers read, of gradients, of
-/// the momentum, and of directions; a master copy, if there is one, is f32.
+/// All tensors after two steps along the gradients, divided by their norm. Widths are those of parameters that layers
+/// read, of gradients, of the momentum, and of directions; a master copy, if there is one, is f32.
 fn steps<D: Device, P: Element, G: Element, M: Element, E: Element>(
     device: &D,
     [decays, is_finite]: [bool; 2],
@@ -64,7 +64,7 @@ widths! {
     directions_in_bf16: f32, f32, f32, bf16, false;
 }
 
-/// The matrix that is nearest, from an odd element on.
+/// The nearest orthogonal matrix, from an odd element on.
 fn orthogonal<D: Device>(device: &D, [rows, columns]: [usize; 2]) -> Vec<f32> {
     let from = Shifted::<D, f32>::new(device, rows * columns, 1, 5);
     let mut room = of(device, &vec![u8::MAX; room_bytes::<f32>([rows, columns])]);
@@ -74,7 +74,7 @@ fn orthogonal<D: Device>(device: &D, [rows, columns]: [usize; 2]) -> Vec<f32> {
     numbers
 }
 
-/// Products are the library's, so their last bits are its own.
+/// The library does the products, so their last bits are its own.
 #[test]
 fn matrices_are_orthogonalized_as_on_the_processor() {
     let Some(cuda) = device() else { return };

@@ -15,8 +15,8 @@ enum Way {
     ByHost,
 }
 
-/// All tensors after three steps: widths are those of what layers read, of the master copy, if there is one, of gradients and of
-/// both moments.
+/// All tensors after three steps: widths are those of parameters that layers read, of the master copy, if there is one,
+/// of gradients and of both moments.
 fn steps<D: Device, P: Element, G: Element, M: Element, V: Element>(
     device: &D,
     way: Way,
@@ -31,7 +31,7 @@ where
     let mut params = Shifted::<D, P>::new(device, len, before, 1);
     let mut master = Shifted::<D, f32>::new(device, len, before, 2);
     let (mut m, mut v) = (Shifted::<D, M>::new(device, len, before, 3), Shifted::<D, V>::new(device, len, before, 4));
-    // Of squares.
+    // The second moment is of squares, so it is positive.
     let positive = Shifted::<D, V>::new(device, len, before, 4);
     device.mul(v.view_mut(), positive.view());
     let is_finite = if matches!(way, Way::NotFinite) { 0.0 } else { 1.0 };

@@ -1,4 +1,4 @@
-//! Matrix products: against the processor's, to rounding; and that a product of one shape goes one way.
+//! Matrix products: they agree with the processor's to rounding, and a product of one shape always goes the same way.
 
 use zero_runtime::device::{Cuda, Device, Element, Matrix, Then, Write, bf16};
 use zero_tests::buffers::{noise, of};
@@ -130,7 +130,7 @@ fn linear_layers_of_bf16() {
     layers_alike::<bf16>();
 }
 
-/// The same numbers, once where the product adds the bias and once where it is added to it.
+/// The same numbers, once where the product adds the bias and once where it is added apart.
 #[test]
 fn a_bias_has_the_same_bits_wherever_it_lies() {
     let Some(cuda) = device() else { return };

@@ -1,5 +1,5 @@
-//! What is said where a device cannot be had, or stops: one error with a code, and never the processor's work instead. Each has
-//! a process of its own, as libraries stay open.
+//! Errors where a device is not available, or stops: one error with a code, and never the processor instead. Each test
+//! has a process of its own, as libraries stay open.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use zero_tests::pretend;
 
 use super::device;
 
-/// Runs a test of this folder again, in a process with these variables, in which `inside` is done.
+/// Runs a test of this folder again, in a process with these variables, which calls `inside`.
 pub fn apart(test: &str, variables: &[(&str, &str)], inside: impl FnOnce()) {
     if pretend::libraries().is_none() {
         return;
@@ -23,14 +23,14 @@ pub fn apart(test: &str, variables: &[(&str, &str)], inside: impl FnOnce()) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// That opening a device says this, with a way out.
+/// Asserts that opening a device fails with this error, and a way out.
 #[track_caller]
 fn assert_refused(ordinal: usize, code: &str, what: &str) {
     assert!(pretend::is_cuda());
     let error = Cuda::open(ordinal).err().expect("a device that cannot be had");
     assert_eq!((error.code(), error.to_string().as_str()), (code, what));
     assert!(!error.help().is_empty());
-    // The run tells it so.
+    // A run reports it the same way.
     let error = <Cuda as Device>::open(ordinal).err().expect("a device that cannot be had");
     assert_eq!(error.code(), code);
     assert!(error.report().starts_with(&format!("error[{code}]: {what}")), "{}", error.report());
@@ -75,7 +75,8 @@ fn z0430_a_library_is_missing() {
     apart("refusals::z0430_a_library_is_missing", &[], inside);
 }
 
-/// Where `pip` puts NVIDIA's packages in a virtual environment, which is active, or whose Python is called; the driver is never there.
+/// Where `pip` puts NVIDIA's packages, in a virtual environment that is active or whose Python is on the PATH; the
+/// driver is never there.
 #[test]
 fn libraries_are_found_where_pytorch_has_put_them() {
     let test = "spine::refusals::libraries_are_found_where_pytorch_has_put_them";
@@ -138,7 +139,7 @@ fn z0433_there_are_fewer_devices() {
     refused("z0433_there_are_fewer_devices", ("PRETEND_DEVICES", "2"), 2, "Z0433", what);
 }
 
-/// Both ranks take the first device: the second is none.
+/// Both ranks take the first device: there is no second one.
 #[test]
 fn ranks_share_a_device_if_they_are_told_to() {
     let inside = || {
@@ -196,7 +197,7 @@ fn z0436_the_driver_refuses_a_call() {
 fn z0437_a_kernel_does_not_compile() {
     apart("refusals::z0437_a_kernel_does_not_compile", &[("PRETEND_FAIL", "compile:1")], || {
         let cuda = device().expect("a device");
-        // What was compiled before is not compiled again.
+        // A new folder, as kernels that were compiled before are not compiled again.
         let folder = tempfile::tempdir().expect("a folder");
         zero_runtime::device::cuda::use_kernels(folder.path());
         let (x, mut y) = (of(&cuda, &[1.0f32]), of(&cuda, &[1.0f32]));

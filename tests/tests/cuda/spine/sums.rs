@@ -1,4 +1,4 @@
-//! Sums of ranks, of losses and of squares, and what ranks agree on: to the bit.
+//! Sums over ranks, of losses and of squares, and the numbers that ranks agree on: to the bit.
 
 use zero_plan::{Axis, Config, Mesh, PlanBuf, Unit};
 use zero_runtime::device::{
@@ -113,7 +113,7 @@ fn report<D: Device>(device: &D, agreement: &Agreement, all: &[f64], clip: f64) 
     bytes(device, &report)
 }
 
-/// On pipeline stages of replicas, with ranks numbered otherwise than data and parts are.
+/// On pipeline stages of replicas, where ranks are numbered differently from data and parts.
 #[test]
 fn ranks_agree_as_on_the_processor() {
     let Some(cuda) = device() else { return };
@@ -131,7 +131,7 @@ fn ranks_agree_as_on_the_processor() {
             alike(&what, &report(&cuda, &agreement, &all, clip), &report(&CPU, &agreement, &all, clip));
         }
         for at in 0..words {
-            // What comes of it is no number either, whose sign and payload nobody relies on.
+            // The result is not a finite number either, and nobody relies on its sign and payload.
             let bad: Vec<f64> = all.iter().enumerate().map(|(i, &x)| if i == at { f64::INFINITY } else { x }).collect();
             let of = |bytes: Vec<u8>| bytemuck::pod_read_unaligned::<ReportBlock>(&bytes);
             let [found, expected] = [of(report(&cuda, &agreement, &bad, 1.0)), of(report(&CPU, &agreement, &bad, 1.0))];

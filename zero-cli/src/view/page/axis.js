@@ -7,7 +7,7 @@ class Axis {
     [this.from, this.to] = [0, this.end];
   }
 
-  // A step of another length: what is shown stays, unless all was.
+  // Takes a step of another length. The stretch that is shown stays, unless it was the whole step.
   resize(end) {
     const whole = this.from === 0 && this.to === this.end;
     this.end = Math.max(end, 1);
@@ -31,7 +31,7 @@ class Axis {
     this.show(at - (at - this.from) * factor, at + (this.to - at) * factor);
   }
 
-  // Moves so that a time is seen.
+  // Moves so that a stretch of time is seen.
   reveal(from, to) {
     const margin = 0.05 * (this.to - this.from);
     if (from < this.from) this.show(from - margin, from - margin + this.to - this.from);

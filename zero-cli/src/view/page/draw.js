@@ -3,7 +3,7 @@
 // What the page is made of: its palette, and its views with their plans.
 const index = JSON.parse(document.getElementById("index").textContent);
 
-// How things are drawn, by name: a colour, and a pattern, so that colour is never all that tells two things apart.
+// How things are drawn, by name: a colour, and a pattern, so that nothing is told apart by colour alone.
 const PALETTE = Object.fromEntries(index.palette.map((paint) => [paint.name, paint]));
 
 const HOLDINGS = {
@@ -17,7 +17,7 @@ const HOLDINGS = {
 
 const patterns = new Map();
 
-// A tile with the pattern of something, on its colour or on nothing.
+// A tile with the pattern of a name, on a colour or on nothing.
 function tile(name, ink, fill) {
   const made = document.createElement("canvas");
   made.width = made.height = 8;
@@ -36,7 +36,7 @@ function tile(name, ink, fill) {
   return made;
 }
 
-// The ink of patterns: on a colour, a shadow of it.
+// The ink of a pattern: on a colour, a darker shade of it.
 function inkOf(name, theme) {
   return PALETTE[name].fill ? "rgba(0,0,0,0.4)" : theme.soft;
 }
@@ -48,13 +48,13 @@ function pattern(name, theme) {
   return patterns.get(name);
 }
 
-// What an element of the page is filled with.
+// The style that fills an element of the page.
 function background(name) {
   const { fill } = PALETTE[name];
   return `background:${fill || "none"} url(${tile(name, inkOf(name, themeOf())).toDataURL()})`;
 }
 
-// Fills what `path` has put into the canvas as something of the palette is drawn.
+// Fills the shape that `path` makes with a colour and a pattern of the palette.
 function paint(to, name, theme, path) {
   const { fill } = PALETTE[name];
   path();
@@ -110,7 +110,7 @@ function percent(part, whole) {
 
 const grouped = (value) => String(value).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
 
-// An element with attributes and children; an attribute that is a function listens.
+// An element with attributes and children; an attribute that is a function listens to the event of that name.
 function el(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -143,7 +143,7 @@ function ticks(from, to, most) {
   return [found, step];
 }
 
-// A patch of what something is drawn as, for legends and tables.
+// A patch that shows how something is drawn, for legends and tables.
 function patch(name) {
   const canvas = el("canvas", { class: "patch", width: 28, height: 16, "aria-hidden": "true" });
   canvas.dataset.paint = name;

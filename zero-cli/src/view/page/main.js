@@ -6,7 +6,7 @@ const main = document.querySelector("main");
 main.classList.toggle("two", views.length > 1);
 main.append(...views.map((view) => view.element));
 
-// The longest step of all views: they share one axis, so that lengths can be compared.
+// All views share one axis, as long as the longest step, so that lengths can be compared.
 function resize() {
   const clocks = new Set(views.map((view) => view.plan.clock));
   axis.resize(Math.max(...views.map((view) => view.end)));
@@ -47,7 +47,7 @@ button("theme", ({ currentTarget }) => {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 window.addEventListener("resize", () => views.forEach((view) => view.redraw()));
 
-// Of what ops can be, the legend has what there is.
+// The legend lists only the classes of ops that occur.
 const present = new Set(views.flatMap((view) => view.plan.verbs.map((verb) => verb.class)).concat("wait"));
 document.getElementById("legend").append(...index.classes.filter((name) => present.has(name)).map((name) => el("li", {}, patch(name), PALETTE[name].words)));
 document.documentElement.dataset.ready = "true";

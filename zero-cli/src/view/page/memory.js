@@ -1,5 +1,5 @@
-// Memory: what is in use on a rank of a pipeline stage over a step, stacked by group, under what it may take. Never sums up
-// what the plan has not.
+// Memory: the bytes in use over a step on a rank of a pipeline stage, stacked by group, below its limits. Never adds up
+// anything that is not in the plan.
 
 const BELOW = 6;
 const ABOVE = 16;
@@ -22,7 +22,8 @@ class MemoryChart {
     });
   }
 
-  // The top of the chart. A limit far above what is taken is told in words, as drawn to scale it would leave nothing to see.
+  // The top of the chart. A limit far above what is taken is given in words: a chart that reached it would leave
+  // nothing to see.
   range() {
     const { plan, pipeline } = this.view;
     const arena = plan.pipeline_stages[pipeline].memory.arena_bytes;
@@ -39,8 +40,8 @@ class MemoryChart {
     return far.map(([name, limit]) => `${name}: ${bytes(limit)}, far above this chart.`).join(" ");
   }
 
-  // Where bytes lie. What is outside of the arena comes first: as a band that is not to scale, where the rest could otherwise not
-  // be seen.
+  // Where bytes lie. Memory outside the arena is at the bottom, in a band that is not to scale if it would leave too
+  // little room for the rest.
   level(height) {
     const outside = this.view.plan.outside_bytes;
     const { most } = this.range();
@@ -78,7 +79,7 @@ class MemoryChart {
     this.canvas.setAttribute("aria-label", this.view.memoryWords());
   }
 
-  // Lines at round numbers: of bytes, or of bytes of the arena where that has a scale of its own.
+  // Lines at round numbers of bytes, or of bytes of the arena where that has its own scale.
   paintLevels(to, scale, theme, y, most, from) {
     const unit = 1024 ** Math.floor(Math.log(most - from) / Math.log(1024));
     const [levels] = ticks(0, (most - from) / unit, 4);
@@ -127,8 +128,8 @@ class MemoryChart {
     });
   }
 
-  // Stretches with what is in use in them. Of ops that share a pixel the one that uses most is shown, so that a peak of an op
-  // that takes no time is seen; what takes longer and uses less begins a pixel late for that.
+  // Columns of a pixel or more, each with an op. Of ops that share a pixel the one that uses most is shown, so that a
+  // peak of an op that takes no time is seen; a longer op that uses less then begins a pixel late.
   columns(scale) {
     const { plan, pipeline } = this.view;
     plan.curve(pipeline);

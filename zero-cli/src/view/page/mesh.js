@@ -1,6 +1,6 @@
 // Mesh: the ranks on their nodes, and which part of each state each of them has. Never knows ops.
 
-// With more ranks than these, the first are drawn for all.
+// If there are more ranks than this, the first are drawn for all.
 const RANKS_DRAWN = 256;
 
 class MeshFigure {

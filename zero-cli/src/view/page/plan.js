@@ -9,7 +9,7 @@ class Plan {
       const { start, end, waited } = pipelineStage.ops;
       pipelineStage.from = start.map((at, i) => at - waited[i]);
       pipelineStage.tracks = tracksOf(pipelineStage.flights);
-      // Ends only grow, so ops are found by halving.
+      // Ends only grow, so ops are found by binary search.
       pipelineStage.find = (time) => lowest(end.length, (i) => end[i] >= time);
     }
     const axis = this.mesh.axes.findIndex(({ name }) => name === "pipeline");
@@ -17,7 +17,7 @@ class Plan {
     this.ranksOf = this.pipeline_stages.map((_, pipeline) => this.pipelineOf.flatMap((of, rank) => (of === pipeline ? [rank] : [])));
   }
 
-  // The pipeline stages' curves of memory, by group: computed when they are first drawn.
+  // A pipeline stage's curves of memory, by group, computed when they are first drawn.
   curve(number) {
     const pipelineStage = this.pipeline_stages[number];
     if (!pipelineStage.curve) {
@@ -93,7 +93,8 @@ function tracksOf({ class: classes, track }) {
   return found;
 }
 
-// The lowest number below `count` for which `is` holds, or `count`; where it holds for one, it holds for all above.
+// The lowest number below `count` for which `is` holds, or `count`; if it holds for one number, it must hold for all
+// above.
 function lowest(count, is) {
   let [low, high] = [0, count];
   while (low < high) {

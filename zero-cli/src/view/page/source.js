@@ -1,5 +1,5 @@
-// Source: the text of the spec, with the line that decides an op marked, and the units, with the one that it is about. Never
-// parses a spec.
+// Source: the text of the spec and the units, with marks on the line that decides an op and on the unit that it is
+// about. Never parses a spec.
 
 class Source {
   constructor(view) {

@@ -60,7 +60,7 @@ function fullest(plan) {
   return plan.pipeline_stages.reduce((most, pipelineStage, i) => (pipelineStage.memory.arena_bytes > plan.pipeline_stages[most].memory.arena_bytes ? i : most), 0);
 }
 
-// What a plan comes to: name, words, and the number that they are of.
+// The main figures of a plan: name, text, and the number in that text.
 function figuresOf(plan) {
   const taken = (pipelineStage) => plan.outside_bytes + pipelineStage.memory.arena_bytes;
   const most = plan.pipeline_stages[fullest(plan)];

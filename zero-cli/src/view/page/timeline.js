@@ -32,7 +32,8 @@ class Timeline {
     this.lay();
   }
 
-  // The rows: a planned one for each pipeline stage or rank, with what travels below it, and below that what was measured.
+  // Lays out the rows: the planned ops of each pipeline stage or rank, below them the bytes that travel, and below
+  // those the measured ops.
   lay() {
     const { plan, measured, expanded } = this.view;
     const rows = expanded ? this.view.plan.pipelineOf.map((pipeline, rank) => ({ pipeline, rank })) : plan.pipeline_stages.map((_, pipeline) => ({ pipeline, rank: null }));
@@ -142,7 +143,7 @@ class Timeline {
       const y = row.tracks[name] + flights.track[i] * TRACK;
       const x = Math.max(scale.x(flights.start[i]), scale.left - 4);
       const right = Math.min(scale.x(flights.end[i]), scale.right + 4);
-      // What ends on the pixel that was drawn last adds nothing to see.
+      // A bar that ends on the pixel that was drawn last would not be seen.
       const key = `${name}${flights.track[i]}`;
       if (last[key] !== undefined && right < last[key] + 0.5) continue;
       const width = Math.max(right - x, 1);
@@ -198,7 +199,7 @@ class Timeline {
     const { start, end } = measured ? row.measured : pipelineStage.ops;
     const op = lowest(end.length, (i) => end[i] >= at);
     if (op >= end.length) return null;
-    // Of ops that take no time, the one nearest to the pointer, where it is near.
+    // An op that takes no time is found if the pointer is near it.
     const near = 3 / this.scale.perTime;
     const inside = op < end.length && (measured ? start[op] : pipelineStage.from[op]) <= at;
     const takes = inside && end[op] > start[op];
@@ -220,7 +221,7 @@ class Timeline {
     this.draw();
   }
 
-  // What is selected, as the rest of the page needs it.
+  // The op at `at`, in the form that the rest of the page needs.
   found(at) {
     const row = this.rows[at.row];
     return { ...at, pipeline: row.pipeline, rank: row.rank, times: at.measured ? row.measured : null, other: row.measured };
@@ -328,7 +329,7 @@ class Timeline {
   }
 }
 
-// Bars of ops in a row; waits are hatched, what takes no time is a tick below.
+// Bars of ops in a row; waits are hatched, and an op that takes no time is a tick at the bottom.
 function bars(to, scale, theme, { from, start, end, classOf, label, first }, y) {
   let [drawn, ticked] = [-1, -1];
   for (let op = first; op < end.length && from[op] <= scale.axis.to; op += 1) {
@@ -343,7 +344,7 @@ function bars(to, scale, theme, { from, start, end, classOf, label, first }, y) 
       to.fillRect(x - 0.75, y + ROW - 5, 1.5, 7);
       continue;
     }
-    // What ends on the pixel that was drawn last adds nothing to see.
+    // A bar that ends on the pixel that was drawn last would not be seen.
     if (right < drawn + 0.5) continue;
     const width = Math.max(right - x, 0.75);
     drawn = x + width;

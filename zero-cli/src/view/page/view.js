@@ -1,4 +1,5 @@
-// View: one spec on the page: its plans, one for each choice of prefetch, and everything that shows them. Never draws itself.
+// View: one spec on the page: its plans, one for each choice of prefetch, and everything that shows them. Draws nothing
+// itself.
 
 class View {
   constructor({ id, name, variants, measured }, axis) {
@@ -43,7 +44,7 @@ class View {
   }
 
   slider() {
-    // Views side by side have their sections at one height, so each has all of them.
+    // Sections of views side by side are aligned, so each view has all of them, even an empty one.
     if (this.variants.length < 2) return el("p", { class: "choice" });
     this.range = el("input", { type: "range", id: `${this.id}-prefetch`, min: 0, max: this.variants.length - 1, step: 1, value: this.given, input: () => this.use(Number(this.range.value)) });
     this.prefetchWords = el("output", { for: `${this.id}-prefetch` });
@@ -72,8 +73,8 @@ class View {
     this.listeners.forEach((listener) => listener());
   }
 
-  // What was measured, on the axis of the plan: as it was where that is time, and otherwise as long as the planned step. A run
-  // is of the plan that the spec gives, and of no other.
+  // The measured times on the axis of the plan: unchanged if that is time, and otherwise scaled to the planned step. A
+  // run belongs only to the plan that the spec gives.
   held(number) {
     if (!this.profile || number !== this.given) return null;
     const factor = this.plan.clock === "ns" ? 1 : this.plan.end / this.profile.end;

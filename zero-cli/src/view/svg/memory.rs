@@ -1,5 +1,5 @@
-//! Memory: what is in use over a step on a rank of the pipeline stage that takes most, under what it may take. Never sums up what
-//! the plan has not.
+//! Memory: the bytes in use over a step on a rank of the pipeline stage that takes most, below its limits. Never adds
+//! up anything that is not in the plan.
 
 use std::fmt::Write;
 
@@ -11,17 +11,18 @@ use super::{DrawnBlock, LEFT, LINE, MARGIN, RIGHT, digits, fullest, keys, ticks,
 use crate::view::palette::{GROUPS, OUTSIDE};
 
 const HEIGHT: f64 = 170.0;
-/// A limit that leaves more than so many times the arena is told in words: drawn to scale, it would leave nothing to see.
+/// A limit that leaves more than this many times the arena is given in words: a chart that reached it would leave
+/// nothing to see.
 const FAR: f64 = 2.5;
 
-/// Height of the band of what is outside of the arena, where that is so large that the rest could not be seen beside it.
+/// Height of the band of memory outside the arena, where a band to scale would leave too little room for the rest.
 const BAND: f64 = 18.0;
 
-/// Where bytes lie from the top of the chart. What is outside of the arena comes first.
+/// Where bytes lie, measured from the top of the chart. Memory outside the arena is at the bottom.
 struct Level {
     outside: f64,
     most: f64,
-    /// Height of the band of what is outside.
+    /// Height of the band of memory outside the arena.
     band: f64,
 }
 
@@ -119,7 +120,7 @@ fn title(picture: &Picture, pipeline: usize, op: usize) -> String {
     format!("{}{subject}{micro}", verb.name)
 }
 
-/// Lines at round numbers: of bytes, or of bytes of the arena where that has a scale of its own.
+/// Lines at round numbers of bytes, or of bytes of the arena where that has its own scale.
 fn levels(level: &Level) -> Markup {
     let from = if level.is_cut() { level.outside } else { 0.0 };
     let unit = 1024f64.powf(((level.most - from).log2() / 10.0).floor());
@@ -133,7 +134,7 @@ fn levels(level: &Level) -> Markup {
     }
 }
 
-/// What is in use of each group during each op, one after another in the order of groups.
+/// The bytes of each group that are in use during each op, in the order of groups.
 fn curves(picture: &Picture, pipeline_stage: &PipelineStagePicture) -> Vec<Vec<usize>> {
     let count = pipeline_stage.ops.start.len();
     let mut curves = vec![vec![0; count]; GROUPS.len()];
@@ -184,8 +185,8 @@ fn outline(columns: &[(f64, usize)], over: &[usize], under: &[usize], level: &Le
     d + &format!("H{LEFT}z")
 }
 
-/// Stretches of half a unit and more: where each begins, and the op in it. Of ops that share one, that which uses most stands for
-/// all, so that no peak is lost.
+/// Columns at least half a unit wide: where each begins, and its op. Of ops that share a column the one that uses most
+/// is drawn, so that no peak is lost.
 fn columns(picture: &Picture, pipeline_stage: &PipelineStagePicture) -> Vec<(f64, usize)> {
     const LEAST: f64 = 0.5;
     let total: Vec<usize> =
@@ -219,7 +220,7 @@ fn limit(level: &Level, name: &str, bytes: usize, dashes: &str) -> Markup {
     }
 }
 
-/// Text on the ground of the figure, so that it can be read on anything.
+/// Text on the background colour of the figure, so that it can be read over anything.
 fn tag(x: f64, y: f64, text: &str) -> Markup {
     html! {
         rect x=(digits(x - 2.0)) y=(digits(y - 10.0)) width=(6.1 * text.len() as f64 + 4.0) height="13" style="fill: var(--back)" {}

@@ -6,7 +6,7 @@ use zero_plan::picture::Picture;
 use super::{DrawnBlock, LINE, MARGIN, RIGHT, digits};
 use crate::view::palette::GROUPS;
 
-/// With more ranks than these, the first stand for all.
+/// If there are more ranks than this, the first are drawn for all.
 const RANKS_MAX: usize = 32;
 const CELL: f64 = 84.0;
 const GAP: f64 = 6.0;
@@ -46,7 +46,8 @@ pub fn block(picture: &Picture) -> DrawnBlock {
     DrawnBlock { height: height + rest + 6.0, drawn }
 }
 
-/// Cells side by side in a node: as many as fit two nodes beside one another, where that is enough.
+/// Cells side by side in a node: all ranks, if two such nodes fit beside one another, and otherwise rows of about equal
+/// length.
 fn columns(ranks: usize) -> usize {
     let most = ((RIGHT - MARGIN) / (CELL + GAP)) as usize;
     if ranks <= most / 2 { ranks } else { most.min(ranks).min(ranks.div_ceil(ranks.div_ceil(most))) }

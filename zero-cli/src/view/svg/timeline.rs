@@ -1,5 +1,5 @@
-//! Timeline: the ops of each pipeline stage along the axis of time, and what travels below them. Never merges what can be seen
-//! apart.
+//! Timeline: the ops of each pipeline stage along the axis of time, and below them the bytes that travel. Never merges
+//! bars that can be told apart.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ const SEEN: f64 = 0.25;
 const LABEL: f64 = 17.0;
 /// Classes whose flights are drawn, from top to bottom.
 const TRACKED: [Class; 4] = [Class::Gather, Class::Reduce, Class::Parcel, Class::Agree];
-/// With more pipeline stages than these, the first stand for all.
+/// If there are more pipeline stages than this, the first are drawn for all.
 const PIPELINE_STAGES_MAX: usize = 16;
 
 pub fn block(picture: &Picture) -> DrawnBlock {
@@ -88,7 +88,7 @@ fn lane(picture: &Picture, number: usize, pipeline_stage: &PipelineStagePicture)
     (y + 10.0, drawn)
 }
 
-/// Bars as the outline of a path; those that cannot be told apart are one.
+/// Bars as the outline of a path; bars that cannot be told apart are drawn as one.
 fn outline(bars: impl Iterator<Item = (f64, f64, f64)>, height: f64) -> String {
     let (mut d, mut last) = (String::new(), (f64::MIN, f64::MIN));
     for (left, right, top) in bars {
@@ -114,7 +114,7 @@ fn ops(picture: &Picture, pipeline_stage: &PipelineStagePicture, class: Class) -
     )
 }
 
-/// Waits of ops, and that for the last rank at the end.
+/// The waits of ops and, at the end, the wait for the last rank.
 fn waits(picture: &Picture, pipeline_stage: &PipelineStagePicture) -> String {
     let ops = &pipeline_stage.ops;
     let waited = (0..ops.start.len()).filter(|&op| ops.waited[op] > 0);

@@ -1,4 +1,4 @@
-//! Codes of a build: what shows once sizes are known, when rustc evaluates the constants of a plan.
+//! Codes of a build: mistakes that show once sizes are known, when rustc evaluates the constants of a plan.
 
 use super::Code;
 

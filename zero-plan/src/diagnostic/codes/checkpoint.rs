@@ -1,4 +1,5 @@
-//! Codes of checkpoints: folders that cannot be used, files that are not what was written, and saves that fail.
+//! Codes of checkpoints: folders that cannot be used, files that have changed since they were written, and saves that
+//! fail.
 
 use super::Code;
 

@@ -1,4 +1,4 @@
-//! Choose: mistakes in what a layout is asked for.
+//! Choose: mistakes in questions for a layout.
 
 use super::Code;
 

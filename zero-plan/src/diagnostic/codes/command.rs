@@ -1,4 +1,4 @@
-//! Codes of the command: what keeps a spec from becoming a binary that runs.
+//! Codes of the command: mistakes that keep a spec from becoming a binary that runs.
 
 use super::Code;
 

@@ -1,4 +1,4 @@
-//! Codes of a CUDA device: why it cannot be had, and what ends its work.
+//! Codes of a CUDA device: why it cannot be used, and failures that end its work.
 
 use super::Code;
 

@@ -1,4 +1,4 @@
-//! Hardware: mistakes in descriptions of hardware, and plans that it cannot run.
+//! Hardware: mistakes in descriptions of hardware, and plans that the hardware cannot run.
 
 use super::Code;
 

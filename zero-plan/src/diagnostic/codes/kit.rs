@@ -1,4 +1,4 @@
-//! Kit: mistakes in files of other frameworks, and what keeps a new crate from being made.
+//! Kit: mistakes in files of other frameworks, and problems that keep a new crate from being made.
 
 use super::Code;
 

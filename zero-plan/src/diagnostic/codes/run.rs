@@ -1,4 +1,4 @@
-//! Codes of a run: what shows in the numbers of a step, and at its end.
+//! Codes of a run: problems that show in the numbers of a step, and at the end of the run.
 
 use super::Code;
 

@@ -1,4 +1,4 @@
-//! See: mistakes in what is to be drawn.
+//! See: mistakes in requests for a drawing.
 
 use super::Code;
 

@@ -1,4 +1,4 @@
-//! Codes of what a spec, an attribute or a struct can hold: found by the macro, and by the command before any build.
+//! Codes of specs, attributes and structs: mistakes that the macro finds, and the command before any build.
 
 use super::Code;
 

@@ -1,4 +1,4 @@
-//! Codes of a start: launching, joining, data and arguments, all before the first step; and of ranks that end.
+//! Codes of a start: launching, joining, data and arguments, all before the first step; also of ranks that end.
 
 use super::Code;
 

@@ -1,4 +1,4 @@
-//! Codes of what a struct of layers can hold: found by the macros, or by the compiler from the types of its fields.
+//! Codes of structs of layers: mistakes that the macros find, or the compiler from the types of fields.
 
 use super::Code;
 

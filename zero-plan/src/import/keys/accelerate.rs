@@ -1,4 +1,5 @@
-//! Accelerate: what `accelerate config` writes. Names are from its documentation and sources, version 1.14; the reasons are our own.
+//! Accelerate: the keys of files that `accelerate config` writes. Names are from its documentation and sources, version
+//! 1.14; the reasons are our own.
 
 use super::Expects::{Anything, Flag, Section, Whole, Word};
 use super::Meaning::{Lost, Used};
@@ -12,7 +13,7 @@ const PREFETCHES: Expects = Word(&["BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH
 const RESHARD: Expects =
     Word(&["true", "false", "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"]);
 
-/// What `accelerate config` writes.
+/// The keys of files that `accelerate config` writes.
 pub(in crate::import) const ACCELERATE: &[KeyRow] = &[
     row("compute_environment", Anything, LAUNCHING),
     row(

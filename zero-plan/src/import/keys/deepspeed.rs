@@ -1,10 +1,11 @@
-//! DeepSpeed: what it reads from its JSON. Names are from its documentation and sources, version 0.18; the reasons are our own.
+//! DeepSpeed: the keys of its JSON. Names are from its documentation and sources, version 0.18; the reasons are our
+//! own.
 
 use super::Expects::{Anything, Flag, Group, Name, Section, Whole};
 use super::Meaning::{Always, Argument, Lost, Used};
 use super::*;
 
-/// What DeepSpeed reads from its JSON.
+/// The keys that DeepSpeed reads from its JSON.
 pub(in crate::import) const DEEPSPEED: &[KeyRow] = &[
     row("train_batch_size", COUNT, Used),
     row("train_micro_batch_size_per_gpu", COUNT, Used),

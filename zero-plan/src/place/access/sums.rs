@@ -6,18 +6,19 @@ use crate::place::Place;
 use crate::subtrees::Subtree;
 
 impl OfOp<'_, '_> {
-    /// Where a shard of a unit's gradients begins in its flat buffer, and the part of it that the rank at `replica` sums.
+    /// The byte of a unit's flat buffer at which a shard of its gradients begins, or the part of it that the rank at
+    /// `replica` sums.
     fn gradient_bytes(&self, at: Coordinates, shard: Place, replica: Option<usize>) -> usize {
         let within = replica.map_or(0, |replica| self.own.part(shard, replica).offset_bytes - shard.offset_bytes);
         at.zero * shard.len_bytes + within
     }
 
-    /// The term of the rank at `index` along an axis in what the one at `of` sums.
+    /// The term of the rank at `index` along an axis in the sum of the rank at `of`.
     fn term(&mut self, axis: Axis, unit: usize, round: usize, index: usize, of: usize) {
         let (config, peer) = (&self.plan.config, self.own.along(axis, index));
         let content = match axis {
             Axis::Zero => {
-                // The newest micro-batch whose gradients are in it.
+                // The newest micro-batch whose gradients are in the term.
                 let round = if config.holds_gradients() { config.micro_batches - 1 } else { round };
                 Content::Gradients { unit, round, of: Gradients::Of(peer.at.data_rank(&config.mesh)) }
             }
@@ -27,12 +28,12 @@ impl OfOp<'_, '_> {
         self.note(peer.at, place, content, self.summed_part(axis, of) * place.len_bytes, false);
     }
 
-    /// Which part of a flat buffer the rank at `of` along an axis sums there.
+    /// The part of a flat buffer that the rank at `of` along an axis sums.
     fn summed_part(&self, axis: Axis, of: usize) -> usize {
         self.own.at.with(axis, of).summed_part(&self.plan.config.mesh, axis)
     }
 
-    /// Sums, for each host, the terms that this host has of the part of this rank's counterpart there.
+    /// For each host, sums this host's terms of the part that this rank's counterpart there sums.
     pub(super) fn subtotal(&mut self, bucket: usize, round: usize, axis: Axis) {
         let (own, mates) = (self.own, self.plan.config.mates(axis));
         let index = own.at.along(axis);
@@ -57,7 +58,7 @@ impl OfOp<'_, '_> {
         Content::Gradients { unit, round, of }
     }
 
-    /// Reads what is added up along an axis: the terms of all ranks, or the sums of all hosts.
+    /// Reads the numbers that are added up along an axis: the terms of all ranks, or the sums of all hosts.
     fn terms(&mut self, axis: Axis, unit: usize, round: usize) {
         let (own, config) = (self.own, &self.plan.config);
         if !config.sums_on_hosts(axis) {
@@ -97,7 +98,7 @@ impl OfOp<'_, '_> {
         }
     }
 
-    /// What an update of a unit finds in the place of its sums.
+    /// The content that an update of a unit finds in the place of its sums.
     pub(super) fn updates_by(&self, unit: usize) -> Content {
         if self.plan.tables().is_orthogonalized(unit) { Content::Direction { unit } } else { self.summed(unit) }
     }
@@ -109,7 +110,7 @@ impl OfOp<'_, '_> {
         Content::Gradients { unit, round: self.plan.config.reductions() - 1, of }
     }
 
-    /// Adds a part of the sum of a tied unit, which lies at `from`, to that of its owner, which lies here.
+    /// Adds a part of the sum of a tied unit, on the rank at `from`, to the sum of its owner on this rank.
     pub(super) fn fold(&mut self, tied: usize, from: Coordinates) {
         let (own, owner) = (self.own, self.owner(tied));
         let (there, here) = (self.plan.places(from), own.reduced(owner));
@@ -122,8 +123,8 @@ impl OfOp<'_, '_> {
         self.note(own.at, to, self.summed(owner), start, true);
     }
 
-    /// Takes what each rank along an axis has summed, or the directions that it has made of that. A part that a mate takes for
-    /// the host is read where that mate wants it.
+    /// Takes the sums of each rank along an axis, or the directions that it has made of them. A part that a mate takes
+    /// for the host is read at that mate.
     pub(super) fn spread(&mut self, bucket: usize, axis: Axis) {
         let (own, tables) = (self.own, self.plan.tables());
         let spreads_directions = self.plan.config.spreads_directions(axis);
@@ -135,7 +136,7 @@ impl OfOp<'_, '_> {
                 let (holder, from, to) = own.spread_from(unit, axis, index);
                 let start = self.gradient_bytes(peer.at, whole, (axis == Axis::Replica).then_some(index));
                 self.note(holder.at, from, content, start, false);
-                // Where sums are made in place, this rank's own is where it is wanted.
+                // If sums are made in place, this rank's own sum is already in its place.
                 if peer.at != own.at || from != to {
                     self.note(own.at, to, content, start, true);
                 }
@@ -143,7 +144,7 @@ impl OfOp<'_, '_> {
         }
     }
 
-    /// Reads what this rank has summed, for its squares.
+    /// Reads the sums of this rank, for their squares.
     pub(super) fn agree(&mut self) {
         let own = self.own;
         for unit in 0..self.plan.units.len() {

@@ -1,5 +1,5 @@
-//! Leaving: the messages that a rank has sent and not waited for yet. States anew which ops wait until some have left: each waits
-//! for a count, which grows in the order in which messages of one kind were posted.
+//! Leaving: the messages that a rank has sent and not waited for yet. States again which ops wait until some have left:
+//! each waits for a count, which grows in the order in which messages of one kind were posted.
 
 use super::Posting;
 use crate::mesh::Axis;
@@ -7,13 +7,13 @@ use crate::place::Position;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
 
-/// Messages that have one count.
+/// Kinds of messages that have one count each.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CountKind {
     Sum,
     Combined,
     Parcel(Parcel),
-    /// Gathers, spreads and numbers, for which an exchange alone waits.
+    /// Gathers, spreads and numbers, for which only an exchange waits.
     Given,
 }
 
@@ -28,7 +28,7 @@ impl CountKind {
     }
 }
 
-/// A message that may not have left.
+/// A message that may not have left yet.
 #[derive(Clone, Copy)]
 pub(super) struct SentMessage {
     /// The number of the posting on its rank.
@@ -45,7 +45,7 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// Goes through the ops of a pass with what is posted in them, and calls back for each op with what has left by then.
+    /// Walks the ops of a pass and their postings, and calls back for each op with the messages that have left by then.
     pub fn walk(
         plan: &Plan,
         ops: &[Op],
@@ -75,14 +75,14 @@ impl Leaving {
         self.open.push(SentMessage { index, posting, slot });
     }
 
-    /// Takes out what has left once `op` has waited, before it posts or touches anything.
+    /// Takes out the messages that have left once `op` has waited, before it posts or touches anything.
     pub fn wait(&mut self, plan: &Plan, op: Op, position: &Position) -> Vec<SentMessage> {
         let (buckets, config) = (plan.buckets, &plan.config);
         let shares_staging =
             |a: usize, b: usize| a == b || buckets[a].slot.is_some() && buckets[a].slot == buckets[b].slot;
         let shares_partial = |a: usize, b: usize| buckets[a].partial_slot() == buckets[b].partial_slot();
         match op {
-            // Where hosts make parts of a sum, nothing leaves out of the staging.
+            // If hosts make parts of a sum, nothing leaves from the staging.
             Op::Claim { bucket } if !config.sums_on_hosts(Axis::Zero) => {
                 self.take(CountKind::Sum, &|sent| shares_staging(sent, bucket))
             }
@@ -111,7 +111,7 @@ impl Leaving {
         }
     }
 
-    /// Takes out the last of a kind that is about such a bucket, with all of its kind before it.
+    /// Takes out the last message of a kind whose bucket fulfils `is_such`, and all messages of its kind before it.
     fn take(&mut self, kind: CountKind, is_such: &dyn Fn(usize) -> bool) -> Vec<SentMessage> {
         let is_of_kind = |sent: &SentMessage| CountKind::of(sent.posting.batch.op) == kind;
         let is_last = |sent: &SentMessage| is_of_kind(sent) && sent.posting.batch.op.bucket().is_some_and(is_such);

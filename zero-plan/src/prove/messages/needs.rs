@@ -1,5 +1,5 @@
-//! Needs: finds the op that waits for each message that a rank receives, and proves that messages bring all that it reads of other
-//! hosts.
+//! Needs: finds the op that waits for each message that a rank receives, and proves that messages bring everything that
+//! it reads from other hosts.
 
 use std::collections::HashSet;
 
@@ -13,14 +13,14 @@ use crate::schedule::Op;
 pub(super) struct MessageNeed {
     /// Index of the op that waits for it.
     pub op: usize,
-    /// The places of its sender that the op reads; none, if it brings numbers.
+    /// The op's read of the sender's place; none if the message brings numbers.
     pub read: Option<Access>,
 }
 
-/// The hosts to which the numbers of each rank come.
+/// Pairs of a host and a rank whose numbers come to it.
 type Numbers = HashSet<(usize, usize)>;
 
-/// For each rank and each of its postings, the need for which it is received. Nobody waits for an empty message.
+/// For each rank and each of its postings, the need for which it is received. No op waits for an empty message.
 pub(super) fn needs(messages: &Messages) -> Result<Vec<Vec<Option<MessageNeed>>>, Flaw> {
     let mesh = &messages.plan().config.mesh;
     let mut come = Numbers::new();
@@ -37,7 +37,7 @@ pub(super) fn needs(messages: &Messages) -> Result<Vec<Vec<Option<MessageNeed>>>
 fn of_rank(messages: &Messages, come: &Numbers, rank: usize) -> Result<Vec<Option<MessageNeed>>, Flaw> {
     let (ranks, postings) = (messages.ranks, &messages.of[rank]);
     let mut needs: Vec<Option<MessageNeed>> = vec![None; postings.len()];
-    // Needs whose messages are posted, and which no op has waited for.
+    // Receives that are posted, and that no op has waited for.
     let (mut open, mut next): (Vec<usize>, usize) = (Vec::new(), 0);
     let mut position = super::start(messages.plan(), messages.decodes);
     for (op, &does) in ranks.ops[rank].iter().enumerate() {
@@ -77,7 +77,7 @@ fn of_rank(messages: &Messages, come: &Numbers, rank: usize) -> Result<Vec<Optio
         }
         position.pass(does);
     }
-    // Messages that are left when the last op ends were received for nothing.
+    // Messages that are left when the last op ends were received in vain.
     let rest = (0..postings.len()).filter(|&index| !postings[index].batch.is_sent && needs[index].is_none());
     match rest.into_iter().find(|&index| postings[index].payload.bytes(messages.plan()) > 0) {
         Some(index) => Err(messages.flaw("a message is received that no op waits for", &[(rank, index)])),
@@ -85,19 +85,19 @@ fn of_rank(messages: &Messages, come: &Numbers, rank: usize) -> Result<Vec<Optio
     }
 }
 
-/// The places that an op reads of ranks of other hosts, each with the place where it looks for the content.
+/// The places of ranks of other hosts that an op reads, each with the place where it looks for the content.
 fn reads(messages: &Messages, rank: usize, op: Op, position: &Position) -> Vec<(Access, Place)> {
     let plan = messages.plan();
     let (mut reads, mut read) = (Vec::new(), None);
     (messages.accesses)(plan, messages.ranks.pass, op, position, messages.at(rank), &mut |access| match read.take() {
-        // The access that follows says where it has arrived.
+        // The next access has the place where it has arrived.
         Some(read) => reads.push((read, access.place)),
         None => read = Some(access).filter(|access| !plan.config.reaches(rank, plan.config.mesh.rank(access.at))),
     });
     reads
 }
 
-/// Proves that the numbers of all ranks of other hosts come to this host in an exchange, to any rank of it.
+/// Proves that in an exchange the numbers of all ranks of other hosts come to some rank of this host.
 fn numbers(messages: &Messages, come: &Numbers, rank: usize, op: usize) -> Result<(), Flaw> {
     let mesh = &messages.plan().config.mesh;
     let own = mesh.node(rank);

@@ -1,5 +1,5 @@
-//! Places: proves that while a message is on its way, no op uses its place that must not. Each rank is walked by itself, as no
-//! other rank writes what it sends.
+//! Places: proves that no op uses the place of a message in a forbidden way while the message is on its way. Each rank
+//! is walked by itself, because no other rank writes what it sends.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::postings::Moment;
 use crate::prove::flow::ContentFlow;
 use crate::schedule::Op;
 
-/// Proves this of all ranks.
+/// Proves this for all ranks.
 pub(super) fn places(messages: &Messages, needs: &[Vec<Option<MessageNeed>>]) -> Result<(), Flaw> {
     let mut flow = ContentFlow::new(messages.ranks.plan);
     for rank in 0..messages.of.len() {
@@ -28,14 +28,14 @@ pub(super) fn places(messages: &Messages, needs: &[Vec<Option<MessageNeed>>]) ->
     Ok(())
 }
 
-/// The messages that a pass leaves on their way to the next pass, as the plan has it.
+/// The messages that a pass of the plan leaves on their way when the next pass begins.
 fn left_over(messages: &Messages, rank: usize, pass: Pass) -> Leaving {
     let plan = messages.plan();
     let ops = plan.of_rank(rank).ops(pass);
     Leaving::walk(plan, ops, &super::of_ops(plan, rank, ops, messages.decodes), messages.decodes, &mut |_| {})
 }
 
-/// Places that messages leave from: for each region, each place with one of its messages and the number of them.
+/// The places that messages leave from: for each region, each place with one of its messages and their number.
 #[derive(Default)]
 struct Sources(HashMap<Kind, HashMap<Place, (Posting, usize)>>);
 
@@ -57,7 +57,7 @@ impl Sources {
         }
     }
 
-    /// A message that leaves from some of a place.
+    /// A message that leaves from a place that overlaps this one.
     fn within(&self, place: Place) -> Option<Posting> {
         let mut places = self.0.get(&place.region)?.iter();
         places.find(|(other, _)| !other.is_apart_from(place)).map(|(_, (posting, _))| *posting)
@@ -72,7 +72,7 @@ struct PlacesWalk<'a, 'f> {
     flow: &'f mut ContentFlow<'a>,
     leaving: Leaving,
     sources: Sources,
-    /// Which postings are received and have not come.
+    /// Receives that are posted and have not come.
     receives: Vec<usize>,
 }
 
@@ -111,7 +111,7 @@ impl PlacesWalk<'_, '_> {
         Ok(())
     }
 
-    /// Takes a posting of a rank: its place must be in no use that forbids it.
+    /// Takes a posting of a rank, whose place must not be in a use that forbids it.
     fn post(&mut self, index: usize) -> Result<(), Flaw> {
         let (messages, rank) = (self.messages, self.rank);
         let posting = messages.of[rank][index];
@@ -144,7 +144,7 @@ impl PlacesWalk<'_, '_> {
     /// Takes an access of an op to a place of its rank.
     fn touch(&mut self, index: usize, op: Op, access: &Access) -> Result<(), Flaw> {
         let (messages, place) = (self.messages, access.place);
-        // An op that begins a gather says of its places that something arrives there from now on.
+        // The writes of an op that begins a gather only state that something arrives at these places from now on.
         let says_so = |posting: &Posting| {
             access.writes && matches!(op, Op::Gather { .. }) && posting.op == index && posting.place() == Some(place)
         };
@@ -163,7 +163,7 @@ impl PlacesWalk<'_, '_> {
         Ok(())
     }
 
-    /// A message that is being received into some of a place.
+    /// A message that is being received into a place that overlaps this one.
     fn received_into(&self, place: Place, counts: impl Fn(&Posting) -> bool) -> Option<usize> {
         let of = &self.messages.of[self.rank];
         let is_there = |index: &usize| of[*index].place().is_some_and(|other| !other.is_apart_from(place));

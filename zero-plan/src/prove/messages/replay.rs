@@ -1,11 +1,11 @@
-//! Replay: repeats the execution by which `crate::execution` shows that a pass ends, with messages that nobody buffers: each ends
-//! when both of its ends are posted.
+//! Replay: repeats the execution by which `crate::execution` shows that a pass ends, with messages that are not
+//! buffered: each ends when both of its ends are posted.
 //!
-//! An op waits here for what it receives, for what must have left before it, and for all that it waits for in that execution,
-//! where an event is there when all have begun it. The runtime waits for no more than that: for counts within a host, for
-//! messages between hosts. A rank comes to its postings by itself, so a rank that waits keeps no other from posting,
-//! and these rules are monotone as well. So one execution that ends proves that all end, and that an event of that execution is
-//! never there before its messages.
+//! An op waits here for the messages that it receives, for those that must have left before it, and for everything that
+//! it waits for in that execution, where an event has happened once all ranks have begun it. The runtime waits for no
+//! more: for counts within a host, and for messages between hosts. A rank reaches its postings by itself, so a rank
+//! that waits does not keep another from posting, and these rules are monotone as well. So one execution that ends
+//! proves that all end, and that an event of that execution never happens before its messages have come.
 
 use super::leaving::Leaving;
 use super::needs::MessageNeed;
@@ -15,20 +15,20 @@ use crate::mesh::Axis;
 use crate::postings::Moment;
 use crate::schedule::Op;
 
-/// How far a rank is.
+/// The progress of a rank.
 struct ReplayedRank {
     /// Its next op, or the one that it is in.
     op: usize,
     is_inside: bool,
     /// How many of its messages it has posted.
     posted: usize,
-    /// For each of its ops, the messages that leave before it goes on to post anything.
+    /// For each of its ops, the messages that must leave before the op posts anything.
     leave: Vec<Vec<usize>>,
-    /// For each of its ops, the messages to ranks of its host that come before it ends.
+    /// For each of its ops, the messages to ranks of its host that must come before the op ends.
     come: Vec<Vec<(usize, usize)>>,
 }
 
-/// Proves this of a pass.
+/// Proves this for a pass.
 pub(super) fn replay(messages: &Messages, needs: &[Vec<Option<MessageNeed>>]) -> Result<(), Flaw> {
     let ranks = messages.ranks;
     let gathers: Vec<Gathers> = (0..messages.of.len()).map(|rank| Gathers::of(messages, rank)).collect();
@@ -50,7 +50,7 @@ pub(super) fn replay(messages: &Messages, needs: &[Vec<Option<MessageNeed>>]) ->
     order.into_iter().try_for_each(|rank| world.pass(rank))
 }
 
-/// For each op of a rank, the messages whose leaving it waits for.
+/// For each op of a rank, the messages that it waits for to leave.
 fn leave(messages: &Messages, rank: usize) -> Vec<Vec<usize>> {
     let mut leave: Vec<Vec<usize>> = Vec::new();
     let (ops, postings) = (messages.ranks.ops[rank], &messages.of[rank]);
@@ -60,7 +60,8 @@ fn leave(messages: &Messages, rank: usize) -> Vec<Vec<usize>> {
     leave
 }
 
-/// The gathers of a rank: for each, how many messages it receives for the gathers up to this one; and all of these messages.
+/// The gathers of a rank: for each, the number of messages that it receives for the gathers up to this one; and all of
+/// these messages.
 struct Gathers {
     behind: Vec<usize>,
     received: Vec<usize>,
@@ -78,9 +79,9 @@ impl Gathers {
     }
 }
 
-/// For each op of a rank, the messages whose coming it waits for: those that are received for it; at the end of a gather, all
-/// messages of this and earlier gathers that come to any rank of its host along `zero`; likewise those of a spread along its axis;
-/// and in an agreement all numbers that come to any rank of its host.
+/// For each op of a rank, the messages that it waits for to come: those that are received for it; at the end of a
+/// gather, all messages of this and earlier gathers that come to any rank of its host along `zero`; likewise those of a
+/// spread along its axis; and in an agreement all numbers that come to any rank of its host.
 fn come(
     messages: &Messages,
     needs: &[Vec<Option<MessageNeed>>],
@@ -102,7 +103,7 @@ fn come(
             come[need.op].push((rank, index));
         }
     }
-    // The last gather of each unit; and for each mate, how many of its messages for gathers were waited for already.
+    // The last gather of each unit; and for each mate, how many of its messages for gathers were already waited for.
     let (mut begun, mut count) = (vec![None; messages.plan().units.len()], 0);
     let mut waited: Vec<usize> = vec![0; mates.len()];
     let mut spreads = [0; Axis::ALL.len()];
@@ -166,7 +167,7 @@ impl ReplayWorld<'_> {
         }
     }
 
-    /// A message that a rank waits for, before it is in its next op or within it.
+    /// A message that a rank waits for, before it enters its next op or within the op.
     fn waits_for(&self, rank: usize) -> Option<(usize, usize)> {
         let ReplayedRank { op, is_inside, leave, come, .. } = &self.ranks[rank];
         if *is_inside {
@@ -175,7 +176,7 @@ impl ReplayWorld<'_> {
         leave.get(*op)?.iter().map(|&index| (rank, index)).find(|&message| !self.is_complete(message))
     }
 
-    /// Has a rank enter its next op, if it is not in it and need not wait. Gives whether it did.
+    /// Lets a rank enter its next op, if it is not in it and need not wait. Gives whether it did.
     fn enter(&mut self, rank: usize) -> bool {
         let may = !self.ranks[rank].is_inside && self.waits_for(rank).is_none();
         if may {
@@ -185,7 +186,7 @@ impl ReplayWorld<'_> {
         may
     }
 
-    /// Does the next op of a rank, after others have entered theirs where it has to wait.
+    /// Does the next op of a rank. If it has to wait, others enter theirs first.
     fn pass(&mut self, rank: usize) -> Result<(), Flaw> {
         self.enter(rank);
         if !self.ranks[rank].is_inside || self.waits_for(rank).is_some() {

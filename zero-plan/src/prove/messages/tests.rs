@@ -1,4 +1,4 @@
-//! That messages of all kinds of plans over hosts are proven, and that whatever is posted wrongly is found.
+//! Tests that messages of all kinds of plans over hosts are proven, and that every wrong posting is found.
 
 use super::{Posting, messages, needs, posted};
 use crate::build::PlanBuf;
@@ -23,7 +23,7 @@ fn planned<R>(config: Config, ties: bool, with: impl FnOnce(&Plan) -> R) -> R {
     PlanBuf::new("Four", config, &units).with(with)
 }
 
-/// Meshes with something on another host along each axis, and along two of them; the last ones with several replicas on a host.
+/// Meshes that cross hosts along each axis, and along two of them. The last ones have several replicas on a host.
 fn meshes() -> Vec<Mesh> {
     let outermost = |axis| match axis {
         Axis::Zero => [Axis::Pipeline, Axis::Replica, Axis::Zero],
@@ -85,7 +85,7 @@ fn messages_of_all_ways_to_share_work_over_hosts_are_proven() {
                         let is_proven = planned(muon, ties, |plan| prove(plan).map(drop));
                         match is_proven {
                             Ok(()) => assert!(!planned(muon, ties, |plan| plan.config.sends_directions()), "{muon:?}"),
-                            // Nothing waits until directions have left, so a spec of it is refused.
+                            // Nothing waits until directions have left, so such a spec is refused.
                             Err(flaw) => {
                                 assert!(planned(muon, ties, |plan| plan.config.sends_directions()), "{muon:?}: {flaw}");
                                 refused += 1;
@@ -100,7 +100,7 @@ fn messages_of_all_ways_to_share_work_over_hosts_are_proven() {
     assert!(refused > 50 && refused < proven / 2, "{refused} of {proven} send directions from host to host");
 }
 
-/// Calls back with a training step of small plans whose messages are of all kinds.
+/// Calls back with a training step of small plans that together have all kinds of messages.
 fn each_step(with: &dyn Fn(&Ranks)) {
     let mesh_of = |at: usize| meshes().swap_remove(at);
     let base = Config { micro_batches: 2, bucket_bytes: 3000, ..Config::PLAIN };
@@ -119,7 +119,7 @@ fn each_step(with: &dyn Fn(&Ranks)) {
     }
 }
 
-/// Proves the messages of a pass with an edit of what some ranks post.
+/// Proves the messages of a pass after an edit of the postings of some ranks.
 fn proof(ranks: &Ranks, whose: &dyn Fn(usize) -> bool, edit: &dyn Fn(&mut Vec<Posting>)) -> Result<(), Flaw> {
     messages(ranks, &accesses, false, &|ranks, rank, decodes| {
         let mut postings = posted(ranks, rank, decodes);
@@ -131,11 +131,11 @@ fn proof(ranks: &Ranks, whose: &dyn Fn(usize) -> bool, edit: &dyn Fn(&mut Vec<Po
     })
 }
 
-/// An edit of a posting of a rank, among all that it posts; gives whether it must be found.
+/// An edit of one posting among all those of a rank. Gives whether it must be found.
 type Edit<'f> = dyn Fn(&Ranks, usize, &mut Vec<Posting>, usize) -> bool + 'f;
 
-/// Edits each posting of each rank by itself, where `edit` says that it does, and compares what is found with `rules`. Gives how
-/// many edits there were.
+/// Edits each posting of each rank by itself, if `edit` says that it must be found, and compares the flaw with `rules`.
+/// Gives the number of edits.
 fn each_is_found(rules: &[&str], edit: &Edit) -> usize {
     let edits = core::cell::Cell::new(0);
     each_step(&|ranks| {
@@ -160,7 +160,7 @@ fn each_is_found(rules: &[&str], edit: &Edit) -> usize {
 }
 
 const UNPAIRED: [&str; 2] = ["a message is posted on one side alone", "a message is not what its receiver expects"];
-/// Also where one of several messages between two ranks goes after those that follow it.
+/// Also found if one of several messages between two ranks is posted after its successors.
 const ANOTHER_PLACE: &str = "a message brings another place than its op needs";
 
 #[test]
@@ -215,7 +215,7 @@ fn messages_of_one_tag_that_are_swapped_are_found() {
     assert!(edits > 20, "{edits}");
 }
 
-/// The op that waits for what a rank receives.
+/// The op that waits for a message that a rank receives.
 fn waiting(ranks: &Ranks, rank: usize, index: usize) -> Option<usize> {
     let of: Vec<Vec<Posting>> = (0..ranks.ops.len()).map(|rank| posted(ranks, rank, false)).collect();
     let mut all = super::Messages { ranks, accesses: &accesses, decodes: false, of, others: Vec::new() };
@@ -238,7 +238,7 @@ fn a_message_that_is_received_too_late_is_found() {
     assert!(edits > 100, "{edits}");
 }
 
-/// Terms of buckets arrive in one place, of which those of two buckets have bytes in common in most cases.
+/// Terms of buckets arrive in one place, in which those of two buckets overlap in most cases.
 #[test]
 fn terms_that_are_received_before_the_bucket_before_is_settled_are_found() {
     let rule = "a message has a place that another one is received into";
@@ -249,7 +249,7 @@ fn terms_that_are_received_before_the_bucket_before_is_settled_are_found() {
         }
         let is_sent = |other: &&Posting| other.batch.is_sent && other.batch.op == one.batch.op;
         let offered = postings.iter().find(is_sent).map(|other| other.op).expect("what is received is sent as well");
-        // It is received when that before it is settled.
+        // Terms are received when the bucket before is settled.
         let before = ranks.ops[rank][one.op];
         let overlaps = |other: &Posting| {
             let places = other.place().zip(one.place());
@@ -273,7 +273,7 @@ fn a_message_that_is_sent_before_it_is_there_is_found() {
     assert!(edits > 50, "{edits}");
 }
 
-/// A rank that waits for it would never come to the exchange that the sender has come to by then.
+/// A rank that waits for the message never reaches the exchange, but the sender has to reach it before it sends.
 #[test]
 fn a_message_that_is_sent_after_all_have_to_wait_for_it_is_found() {
     let rules = [
@@ -290,7 +290,7 @@ fn a_message_that_is_sent_after_all_have_to_wait_for_it_is_found() {
     assert!(edits > 50, "{edits}");
 }
 
-/// What is sent leaves from where it lies, so that the op that waits before it is written again must not be missing.
+/// Messages leave from the places of their bytes, so an op has to wait before these are overwritten.
 #[test]
 fn a_place_that_is_written_before_its_message_has_left_is_found() {
     let base = Config { stage: 2, micro_batches: 4, bucket_bytes: 1, order: Order::GPipe, ..Config::PLAIN };
@@ -309,7 +309,7 @@ fn a_place_that_is_written_before_its_message_has_left_is_found() {
     }
 }
 
-/// An MPI that buffers would hide that each receives before it sends.
+/// An MPI that buffers would hide that each rank receives before it sends.
 #[test]
 fn a_cycle_of_ranks_that_all_receive_before_they_send_is_found() {
     let found = core::cell::Cell::new(0);
@@ -333,8 +333,8 @@ fn a_cycle_of_ranks_that_all_receive_before_they_send_is_found() {
     assert!(found.get() >= 6, "{}", found.get());
 }
 
-/// Two ranks of two hosts, which are no counterparts, send what they have of a bucket after they have waited. Each waits for the other
-/// one only because that sends to its mate, so that in some order what each receives itself has come by then.
+/// Two ranks of two hosts, which are not counterparts, send their parts of a bucket only after they have waited. Each
+/// waits for the other only because that one sends to its mate; in some orders its own messages have come by then.
 #[test]
 fn a_cycle_of_ranks_that_wait_for_what_comes_to_their_mates_is_found() {
     for (mesh, axis) in [(13, Axis::Replica), (1, Axis::Zero)] {

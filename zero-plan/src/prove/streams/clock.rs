@@ -1,8 +1,8 @@
-//! Clock: how much of each stream of each rank is known to be done. Never says what was done.
+//! Clock: how much of each stream of each rank is known to be done. Never knows what was done.
 
 use crate::streams::Stream;
 
-/// A stream of a rank, by a number of its own.
+/// A stream of a rank, as a unique number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StreamChain(u32);
 
@@ -12,7 +12,7 @@ impl StreamChain {
     }
 }
 
-/// An op that has a part in an order: its number counts the ops of its rank from 1, over all passes.
+/// An op in a chain. Its number counts the ops of its rank from 1, over all passes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpNumber {
     pub chain: StreamChain,
@@ -28,19 +28,19 @@ pub(super) struct OpNumber {
 pub(super) struct KnownDone(Vec<u32>);
 
 impl KnownDone {
-    /// The clock of so many ranks before anything is done.
+    /// The clock for this many ranks before anything is done.
     pub fn new(ranks: usize) -> Self {
         Self(vec![0; ranks * Stream::ALL.len()])
     }
 
-    /// Adds what another clock knows.
+    /// Adds everything that another clock knows.
     pub fn join(&mut self, other: &Self) {
         for (known, &other) in self.0.iter_mut().zip(&other.0) {
             *known = (*known).max(other);
         }
     }
 
-    /// Adds an op, and so all of its chain before it.
+    /// Adds an op, and with it all ops before it in its chain.
     pub fn pass(&mut self, moment: OpNumber) {
         self.0[moment.chain.0 as usize] = moment.number;
     }

@@ -1,5 +1,5 @@
-//! Memory: which op wrote each byte of every rank's arena last, and which ops have read it since. Never decides which order ops are
-//! in: it asks a clock.
+//! Memory: the op that last wrote each byte of every rank's arena, and the ops that have read it since. Never decides
+//! the order of ops: it asks a clock.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ struct TouchedPiece {
     reads: Vec<OpNumber>,
 }
 
-/// The pieces of each region of each rank, by where they start.
+/// The pieces of each region of each rank, by their starts.
 pub(super) struct TouchedMemory(Vec<BTreeMap<usize, TouchedPiece>>);
 
-/// An op that did something to a byte, and is not known to be done.
+/// An op that accessed a byte, and is not known to be done.
 pub(super) struct Unordered {
     pub earlier: OpNumber,
     pub wrote: bool,
@@ -31,7 +31,7 @@ impl TouchedMemory {
         Self(vec![BTreeMap::new(); plan.config.mesh.ranks() * Kind::ALL.len()])
     }
 
-    /// Does an access of the op `now`, which begins when all is done that `clock` knows.
+    /// Does an access of the op `now`, which begins when everything that `clock` knows is done.
     pub fn access(&mut self, plan: &Plan, now: OpNumber, clock: &KnownDone, access: &Access) -> Result<(), Unordered> {
         let (start, end) = (access.place.offset_bytes, access.place.end_bytes());
         let pieces = &mut self.0[region_of(plan, access)];
@@ -41,7 +41,7 @@ impl TouchedMemory {
         while covered < end {
             let next = pieces.range(covered..end).next().map(|(&at, _)| at);
             if next != Some(covered) {
-                // Nobody was here before.
+                // No op has accessed these bytes before.
                 let piece = TouchedPiece { end: next.unwrap_or(end), written: None, reads: Vec::new() };
                 pieces.insert(covered, piece);
             }
@@ -53,7 +53,7 @@ impl TouchedMemory {
     }
 }
 
-/// The number of the region that an access is to. Of what ranks hold in common there is one.
+/// The number of the region of an access. Memory that ranks hold in common is one region.
 fn region_of(plan: &Plan, access: &Access) -> usize {
     let (at, region) = (access.at, access.place.region);
     let is_common = plan.places(at).memory.region(region).home == Home::Common;
@@ -61,7 +61,7 @@ fn region_of(plan: &Plan, access: &Access) -> usize {
     plan.config.mesh.rank(holder) * Kind::ALL.len() + region as usize
 }
 
-/// Splits the piece that goes across `at`, if there is one.
+/// Splits the piece that extends across `at`, if there is one.
 fn cut(pieces: &mut BTreeMap<usize, TouchedPiece>, at: usize) {
     let Some((_, across)) = pieces.range_mut(..at).next_back().filter(|(_, piece)| piece.end > at) else { return };
     let behind = across.clone();
@@ -75,7 +75,7 @@ impl TouchedPiece {
             return Err(Unordered { earlier, wrote: true });
         }
         if !writes {
-            // Of one stream, the last reader is after all others.
+            // The last reader in a stream is after all others there.
             self.reads.retain(|read| read.chain != now.chain);
             self.reads.push(now);
             return Ok(());

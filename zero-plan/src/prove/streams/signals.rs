@@ -1,5 +1,5 @@
-//! Signals: the counts by which ranks tell one another how far they are, and which of them an op waits for: what transports on
-//! shared memory promise. Never looks at what they protect.
+//! Signals: the counts by which ranks tell one another their progress, and those that an op waits for, as transports on
+//! shared memory promise. Never looks at the memory that they protect.
 
 use crate::layout::{OUTGOING_SLOTS, STAGING_SLOTS};
 use crate::mesh::Axis;
@@ -10,7 +10,7 @@ use crate::schedule::{Op, Parcel};
 /// A count that a rank raises, by one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignalCount {
-    /// Shards of parameters that are new.
+    /// Shards of parameters that have been updated.
     Published,
     /// Buckets offered, settled and combined.
     Offered,
@@ -47,15 +47,15 @@ impl SignalCount {
 /// The ranks whose counts an op waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CountedRanks {
-    /// Those of the other ranks along an axis.
+    /// The other ranks along an axis.
     Along(Axis),
-    /// Those of all ranks.
+    /// All ranks.
     All,
-    /// That of the rank on another pipeline stage.
+    /// The rank on another pipeline stage.
     At(usize),
 }
 
-/// Counts, and how often they have been raised: 0 is before the first pass.
+/// The counts of some ranks, and how often they must have been raised; 0 is before the first pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AwaitedCounts {
     pub whose: CountedRanks,
@@ -63,7 +63,7 @@ pub(super) struct AwaitedCounts {
     pub times: usize,
 }
 
-/// How far a rank is, as it queues its ops.
+/// The progress of a rank that queues its ops.
 pub(super) struct QueuedSoFar {
     /// How often it has raised each of its counts.
     raised: [usize; SignalCount::LEN],
@@ -71,7 +71,7 @@ pub(super) struct QueuedSoFar {
     published: Vec<usize>,
     offered: Vec<usize>,
     settled: Vec<usize>,
-    /// The last offer out of each staging: of slots, and then of buckets that have one of their own.
+    /// The last offer from each staging: first from slots, then from buckets that have their own.
     staged: Vec<usize>,
     /// The last settle into each place for partial sums.
     partials: [usize; STAGING_SLOTS],
@@ -118,7 +118,7 @@ impl QueuedSoFar {
     pub fn awaits(&mut self, plan: &Plan, pipeline: usize, op: Op, position: &Position) -> [Option<AwaitedCounts>; 2] {
         let along = |axis, count, times| Some(AwaitedCounts { whose: CountedRanks::Along(axis), count, times });
         let first = match op {
-            // Publications come in one order on the ranks along `zero`, so all ranks reach the count that this rank had then.
+            // Ranks along `zero` publish in the same order, so all of them reach the count that this rank had then.
             Op::Gather { unit, .. } => along(Axis::Zero, SignalCount::Published, self.published[unit]),
             Op::Claim { bucket } => along(Axis::Zero, SignalCount::Settled, self.staged[staging_of(plan, bucket)]),
             Op::Settle { bucket, .. } => {

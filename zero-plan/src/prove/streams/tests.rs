@@ -1,5 +1,5 @@
-//! Mutants of queues: an event less, one that is recorded earlier or waited for later, an op in another stream. The proof objects
-//! to each, unless every two accesses to one byte are still in order, which is then shown pair by pair.
+//! Mutants of queues: an event is missing, recorded earlier or waited for later, or an op is in another stream. The
+//! proof objects to each mutant, unless conflicting accesses are still in order, which is then shown pair by pair.
 
 use super::clock::{OpNumber, StreamChain};
 use super::walk::is_done_by;
@@ -24,8 +24,8 @@ const CUDA: Config = Config {
 
 const MATRICES: Matrices = Matrices { room_bytes: 77, operations: 9, operations_max: 5 };
 
-/// Units with so many parameters; the last is tied to the first where it is to be. Every second one but the last caches, and
-/// all but the first have matrices.
+/// Units with these numbers of parameters; the last is tied to the first if `is_tied`. Every second one except the last
+/// has a cache, and all except the first have matrices.
 fn units(params: &[usize], is_tied: bool) -> Vec<Unit> {
     let unit = |(source, &own): (usize, &usize)| Unit {
         position: source,
@@ -53,7 +53,7 @@ const fn mesh(pipeline: usize, zero: usize, replica: usize) -> Mesh {
     Mesh { pipeline, replica, ..Mesh::of_zero(zero) }
 }
 
-/// Plans that have between them all that queues depend on.
+/// Plans that together have everything that queues depend on.
 fn plans() -> Vec<PlanBuf> {
     plans_over(TransportKind::Peer)
 }
@@ -93,7 +93,7 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
     plans
 }
 
-/// The plan with another queue for a pass of a pipeline stage, for the length of a call.
+/// Calls back with the plan, in which a pass of a pipeline stage has another queue.
 fn with_queue<R>(plan: &Plan, pass: Pass, pipeline: usize, queue: &[Queued], use_plan: impl FnOnce(&Plan) -> R) -> R {
     let mut pipeline_stages: Vec<PipelineStage> = plan.pipeline_stages.to_vec();
     match pass {
@@ -103,7 +103,7 @@ fn with_queue<R>(plan: &Plan, pass: Pass, pipeline: usize, queue: &[Queued], use
     use_plan(&Plan { pipeline_stages: &pipeline_stages, ..*plan })
 }
 
-/// The walks of a proof, those first that are most likely to show a fault in a pass.
+/// The walks of a proof. The first are those that are most likely to show a fault in a pass.
 fn walks(plan: &Plan, pass: Pass) -> Vec<(Vec<Pass>, Box<Accesses<'static>>)> {
     let mut walks: Vec<(Vec<Pass>, Box<Accesses>)> = vec![(vec![pass; 2], Box::new(accesses))];
     if caches(plan.units) && pass == Pass::Evaluate {
@@ -113,13 +113,13 @@ fn walks(plan: &Plan, pass: Pass) -> Vec<(Vec<Pass>, Box<Accesses<'static>>)> {
     walks
 }
 
-/// What became of mutants of a kind.
+/// The results for mutants of a kind.
 #[derive(Debug, Default)]
 struct Tally {
     objected: usize,
-    /// No two ops are in another order than before.
+    /// The order of all ops is the same as before.
     implied: usize,
-    /// Some are, but none that do anything to one byte.
+    /// The order differs, but not for ops with conflicting accesses.
     harmless: usize,
 }
 
@@ -150,7 +150,7 @@ impl Tally {
     }
 }
 
-/// All ops of a walk, in the order of ranks, each with its rank and what is known to be done after it.
+/// All ops of a walk, rank by rank, each with its number and with the clock after it.
 fn walked<'a>(plan: &'a Plan<'a>, passes: &'a [Pass]) -> Vec<(OpNumber, Op, super::clock::KnownDone)> {
     let mut walk = StreamsWalk::new(plan, passes, &|_, _, _, _, _, _| {});
     walk.run().unwrap_or_else(|flaw| panic!("{flaw}"));
@@ -169,13 +169,13 @@ fn walked<'a>(plan: &'a Plan<'a>, passes: &'a [Pass]) -> Vec<(OpNumber, Op, supe
     all
 }
 
-/// Which ops of two passes are known to be done after which.
+/// For any two ops of two passes, whether one is known to be done after the other.
 fn order(plan: &Plan, pass: Pass) -> Vec<bool> {
     let all = walked(plan, &[pass; 2]);
     all.iter().flat_map(|(.., clock)| all.iter().map(|(moment, ..)| clock.knows(*moment))).collect()
 }
 
-/// Compares every access with every other.
+/// Asserts that any two conflicting accesses are in order.
 fn assert_pairs_in_order(plan: &Plan, passes: &[Pass], accesses: &Accesses) {
     let all = walked(plan, passes);
     let mut done: Vec<(usize, Access)> = Vec::new();
@@ -204,7 +204,7 @@ fn assert_pairs_in_order(plan: &Plan, passes: &[Pass], accesses: &Accesses) {
     }
 }
 
-/// Tries every change of every entry of every queue that has events, or of every entry.
+/// Tries all mutants that `change` makes of every entry of every queue.
 fn tally(plans: &[PlanBuf], change: impl Fn(&Ops, &[Queued], usize) -> Vec<Vec<Queued>>) -> Tally {
     let mut tally = Tally::default();
     for plan in plans {
@@ -229,7 +229,7 @@ struct Ops<'a> {
 }
 
 impl Ops<'_> {
-    /// Whether an op does anything to any byte: there are some that only order what others do.
+    /// Whether an op accesses any byte. Some ops only order the accesses of others.
     fn touches(&self, op: usize) -> bool {
         let Self { plan, pass, pipeline } = *self;
         let (at, mut touches) = (Coordinates { zero: 0, replica: 0, pipeline }, false);
@@ -267,7 +267,7 @@ fn every_event_is_needed() {
     assert!(tally.all() > 1000 && tally.harmless == 0 && 50 * tally.implied < tally.objected, "{tally:?}");
 }
 
-/// Where bytes are carried, events alone order what a rank does to its own memory, its inbox among it: nobody counts.
+/// If the transport carries bytes, only events order a rank's accesses to its own memory: there are no counts.
 #[test]
 fn every_event_is_needed_where_bytes_are_carried() {
     let drop = |_: &Ops, queue: &[Queued], at: usize| vec![changed(queue, at, Queued { after: None, ..queue[at] })];
@@ -276,7 +276,7 @@ fn every_event_is_needed_where_bytes_are_carried() {
     assert!(tally.all() > 1000 && tally.harmless == 0 && 50 * tally.implied < tally.objected, "{tally:?}");
 }
 
-/// Two streams that share a place of the inbox are a fault: what arrives in one would be read as what arrives in the other.
+/// Two streams must not share a place of the inbox: bytes that arrive for one could be read by the other.
 #[test]
 fn an_inbox_of_two_streams_is_found() {
     let precision = Precision { compute: Width::BF16, ..Precision::default() };
@@ -336,7 +336,7 @@ fn an_op_in_another_stream_is_found() {
         let to = |stream: Stream| {
             let after = queue[at].after.filter(|&before| queue[before as usize].stream != stream);
             let mut mutant = changed(queue, at, Queued { stream, after });
-            // Who waits for it from the stream that it is in now need not.
+            // An op in the stream to which it is moved need not wait for it.
             for queued in &mut mutant[at + 1..] {
                 queued.after = queued.after.filter(|&before| before as usize != at || queued.stream != stream);
             }
@@ -350,7 +350,7 @@ fn an_op_in_another_stream_is_found() {
     assert!(tally.all() > 1000 && tally.objected * 10 > tally.all() * 7, "{tally:?}");
 }
 
-/// A flaw names both ops, and where they meet.
+/// A flaw names both ops, and the place that both access.
 #[test]
 fn two_ops_without_an_event_between_them_are_named() {
     let config = Config { mesh: mesh(1, 1, 1), stage: 3, prefetch: 0, ..CUDA };
@@ -385,7 +385,7 @@ fn a_queue_that_cannot_be_followed_is_refused() {
     });
 }
 
-/// Counts grow in the order of the ops that raise them: two streams that raise one are a fault, whatever they touch.
+/// Counts must grow in the order of the ops that raise them, so two streams must not raise one, whatever they access.
 #[test]
 fn counts_are_raised_in_order() {
     let config = Config { mesh: mesh(2, 1, 1), micro_batches: 3, ..CUDA };

@@ -1,5 +1,5 @@
-//! Walk: goes through the ops of all ranks in an order in which they may be done, and keeps for each stream what is known to be
-//! done before its next op. Never concludes from the order of the walk that one op is before another.
+//! Walk: goes through the ops of all ranks in a possible order, and keeps for each stream what is known to be done
+//! before its next op. Never concludes from the order of the walk that one op is before another.
 
 use super::clock::{KnownDone, OpNumber, StreamChain};
 use super::memory::{TouchedMemory, Unordered};
@@ -20,12 +20,12 @@ pub(super) struct StreamsWalk<'a> {
     ranks: Vec<WalkingRank>,
     /// For each rank and count: a clock for each time that it was raised.
     raised: Vec<[Vec<KnownDone>; SignalCount::LEN]>,
-    /// For each rank, the clock after each of its ops: kept for tests.
+    /// For each rank, the clock after each of its ops; only for tests.
     #[cfg(test)]
     pub clocks: Vec<Vec<KnownDone>>,
 }
 
-/// How far a rank is.
+/// The progress of a rank.
 struct WalkingRank {
     pass: usize,
     op: usize,
@@ -33,13 +33,13 @@ struct WalkingRank {
     number: u32,
     /// A clock for each of its streams: what is known to be done before the next op there.
     streams: [KnownDone; Stream::ALL.len()],
-    /// After the ops of this pass.
+    /// The clocks after the ops of this pass.
     done: Vec<KnownDone>,
     told: QueuedSoFar,
     position: Position,
-    /// Which op raised each count last.
+    /// The op that last raised each count.
     raisers: [Option<OpNumber>; SignalCount::LEN],
-    /// The op that it is in, where that waits.
+    /// The op that it is in, if that waits.
     inside: Option<Inside>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> StreamsWalk<'a> {
         }
     }
 
-    /// Does the next op of a rank, if it need not wait; gives whether it did.
+    /// Does the next op of a rank, if it need not wait. Gives whether it did.
     fn advance(&mut self, rank: usize) -> Result<bool, Flaw> {
         let own = &mut self.ranks[rank];
         let Some(&pass) = self.passes.get(own.pass) else { return Ok(false) };
@@ -127,7 +127,7 @@ impl<'a> StreamsWalk<'a> {
         Ok(true)
     }
 
-    /// Begins an op: its events, and what it tells before it waits for other ranks.
+    /// Begins an op: waits for its event, and raises the count that it raises before it waits for other ranks.
     fn begin(&mut self, rank: usize, pass: Pass, op: Op, queued: Queued) -> Result<(), Flaw> {
         let own = &mut self.ranks[rank];
         own.number += 1;
@@ -140,7 +140,7 @@ impl<'a> StreamsWalk<'a> {
         }
         let first = own.told.first(op);
         if let Op::Agree = op {
-            // The sums have been read when it is entered.
+            // The sums have been read before the op raises its count.
             clock.pass(moment);
             self.access(pass, op, moment, &clock)?;
         }
@@ -151,7 +151,7 @@ impl<'a> StreamsWalk<'a> {
         let pipeline = self.plan.config.mesh.coordinates(rank).pipeline;
         let mut awaited = own.told.awaits(self.plan, pipeline, op, &own.position);
         if self.plan.config.transport.carries() {
-            // Along an axis nobody counts: each rank's own op sends what the others take.
+            // There are no counts along an axis: each rank's own op sends what the others take.
             awaited = awaited.map(|awaited| awaited.filter(|awaited| !matches!(awaited.whose, CountedRanks::Along(_))));
         }
         own.inside = Some(Inside { moment, clock, awaited });
@@ -201,7 +201,7 @@ impl<'a> StreamsWalk<'a> {
         let rank = moment.rank as usize;
         let before = self.ranks[rank].raisers[count.index()].replace(moment);
         if let Some(before) = before.filter(|&before| before.number != moment.number && !clock.knows(before)) {
-            // Otherwise a rank that waits for the earlier one would go on when the later one is told.
+            // Otherwise a rank that waits for the earlier op would continue when the later one raises the count.
             let rule = format!("nothing orders two ops that raise one count, {count:?}");
             return Err(self.unordered(rule, before, "raises it", moment, "raises it"));
         }
@@ -209,7 +209,7 @@ impl<'a> StreamsWalk<'a> {
         Ok(())
     }
 
-    /// Does all accesses of an op.
+    /// Does all accesses of an op that its rank does itself.
     fn access(&mut self, pass: Pass, op: Op, moment: OpNumber, clock: &KnownDone) -> Result<(), Flaw> {
         let (plan, memory) = (self.plan, &mut self.memory);
         let rank = moment.rank as usize;
@@ -240,14 +240,14 @@ impl<'a> StreamsWalk<'a> {
     }
 }
 
-/// Whether the rank at `at` does an access of an op itself. Bytes that are carried along an axis are read by their owner, in the
-/// same op.
+/// Whether the rank at `at` does an access of an op itself. Bytes that the transport carries along an axis are read by
+/// their owner, in the same op.
 pub(super) fn is_done_by(plan: &Plan, op: Op, at: Coordinates, access: &Access) -> bool {
     access.at == at || !plan.config.transport.carries() || axis_of(op).is_none()
 }
 
 impl WalkingRank {
-    /// Between two passes: each stream knows what all of them have done.
+    /// Ends a pass: each stream then knows what all of them have done.
     fn meet(&mut self) {
         let [mut all, others @ ..] = self.streams.clone();
         others.iter().for_each(|other| all.join(other));

@@ -1,4 +1,4 @@
-//! Contradiction: Z0114, keys that cannot be meant together, and entries of a list that say the same twice.
+//! Contradiction: Z0114, keys that contradict each other, and lists that have the same entry twice.
 
 use super::super::RecomputedUnits;
 use super::super::locate::items;
@@ -57,7 +57,7 @@ fn narrow_master(subject: &CheckedSpec) -> Option<Diagnostic> {
     Some(problem.help(format!("remove `{name}`, or set `{of}` to {master:?} too")))
 }
 
-/// Device memory is reached in another way than the host's.
+/// A transport that the device does not have: device memory is reached in other ways than the host's.
 fn foreign_transport(subject: &CheckedSpec) -> Option<Diagnostic> {
     let (device, transport) = (subject.spec.device, subject.spec.transport());
     if device.has(transport) {
@@ -71,7 +71,7 @@ fn foreign_transport(subject: &CheckedSpec) -> Option<Diagnostic> {
     Some(problem.help(format!("remove `{name}`, or choose another `{of}`")))
 }
 
-/// cuDNN is a library for one kind of device.
+/// cuDNN's attention on a device that does not have it.
 fn foreign_attention(subject: &CheckedSpec) -> Option<Diagnostic> {
     let (attention, device) = (subject.spec.attention, subject.spec.device);
     if attention == AttentionKind::Own || device == DeviceKind::Cuda {
@@ -84,7 +84,7 @@ fn foreign_attention(subject: &CheckedSpec) -> Option<Diagnostic> {
     Some(problem.help(format!("remove `{name}`, or set `{of}` to Cuda")))
 }
 
-/// Fused kernels are made of products of narrow numbers.
+/// Fused attention kernels with wide numbers: they only multiply narrow ones.
 fn wide_attention(subject: &CheckedSpec) -> Option<Diagnostic> {
     let (attention, compute) = (subject.spec.attention, subject.spec.precision.compute);
     if attention == AttentionKind::Own || compute == Width::BF16 {

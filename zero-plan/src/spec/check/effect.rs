@@ -1,7 +1,7 @@
 //! Effect: Z0108, an option that changes nothing, whatever its value.
 //!
-//! With one rank along `zero` only `prefetch` has none: there is nobody whose shards could be on their way before they are
-//! needed. Slots and buckets are still there, so what else a spec says can be tried on one rank as it is.
+//! With one rank along `zero`, only `prefetch` has no effect, because no other rank has shards to gather ahead. Slots
+//! and buckets still exist, so the rest of a spec can be tried on one rank unchanged.
 
 use super::super::keys::{Form, split};
 use super::super::locate::{KeySpans, items};
@@ -66,7 +66,7 @@ fn reduce(subject: &CheckedSpec) -> Option<Diagnostic> {
     )
 }
 
-/// A file has the section to point at, an attribute each option by itself.
+/// In a file the mistake points at the section, in an attribute at each option.
 fn pipeline(subject: &CheckedSpec, form: Form, path: &'static str) -> Option<Diagnostic> {
     if subject.spec.mesh.pipeline > 1 || subject.report.form != form {
         return None;
@@ -83,7 +83,7 @@ fn pipeline(subject: &CheckedSpec, form: Form, path: &'static str) -> Option<Dia
     )
 }
 
-/// An axis of one rank crosses no node.
+/// An axis of one rank cannot cross nodes.
 fn within_node_of_one(subject: &CheckedSpec) -> Option<Diagnostic> {
     let mesh = &subject.spec.mesh;
     let path = "mesh.within_node";

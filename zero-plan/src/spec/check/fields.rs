@@ -1,12 +1,12 @@
-//! Fields: Z0116, a spec that names a field which the model does not have: where a spec and a struct meet.
+//! Fields: Z0116, a spec that names a field that the model does not have. The only check that sees a spec and a struct.
 
 use super::super::locate::{items, locate};
 use super::super::report::list;
 use super::super::{RecomputedUnits, Spec};
 use crate::diagnostic::{Diagnostic, closest};
 
-/// A `Z0116` for each name in `spec` that is not among the `fields` of the struct. `text` is what the spec was read from,
-/// for places in it; an attribute has none. The key is `recompute`, as a path and as an option.
+/// A `Z0116` for each name in `spec` that is not among the `fields` of the struct. `text` is the text that the spec was
+/// read from, for spans; an attribute has none. The key is `recompute`, both as a path and as an option.
 pub fn unknown_fields(spec: &Spec, text: Option<&str>, fields: &[String]) -> Vec<Diagnostic> {
     let Some(RecomputedUnits::Fields(names)) = &spec.recompute else { return Vec::new() };
     let known: Vec<_> = fields.iter().map(String::as_str).collect();

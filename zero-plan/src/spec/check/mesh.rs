@@ -1,4 +1,4 @@
-//! Mesh: whether ranks and nodes multiply out (Z0111), and whether axes fit in a node that were asked to (Z0112).
+//! Mesh: whether ranks and nodes multiply out (Z0111), and whether the axes that must fit in a node do (Z0112).
 
 use super::super::MeshKeys;
 use super::super::locate::{KeySpans, items};
@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::diagnostic::Diagnostic;
 use crate::mesh::Axis;
 
-/// From the nodes to what lies on them.
+/// In order: first the number of nodes, then the axes on them.
 pub const RULES: &[Rule] = &[
     Rule { reads: NODES, find: multiplies_out },
     Rule { reads: WITHIN_NODE, find: within_one_node },
@@ -54,7 +54,7 @@ fn multiplies_out(subject: &CheckedSpec) -> Option<Diagnostic> {
     Some(problem.at(subject.given(path)?.value, label).help(help))
 }
 
-/// What to change in a pair of which neither may be meant.
+/// The help for a pair of values of which either may be wrong.
 fn fix(subject: &CheckedSpec, nodes: u64, per_node: u64) -> String {
     let ranks = subject.spec.mesh.ranks();
     let change = |path, other: u64| {
@@ -67,7 +67,7 @@ fn fix(subject: &CheckedSpec, nodes: u64, per_node: u64) -> String {
     changes.into_iter().chain([axes]).collect::<Vec<_>>().join(", or ")
 }
 
-/// The axes that were asked to stay within a node come first in the order of ranks, so they do where the product of their
+/// The axes that must stay within a node come first in the order of ranks. So they stay there if the product of their
 /// lengths divides a node's ranks; otherwise a node ends in the middle of them.
 fn crosses_nodes(subject: &CheckedSpec) -> Option<Diagnostic> {
     let mesh = &subject.spec.mesh;
@@ -88,7 +88,7 @@ fn crosses_nodes(subject: &CheckedSpec) -> Option<Diagnostic> {
     Some(problem.at(span, format!("crosses nodes of {per_node}")).help(help))
 }
 
-/// Directions of matrices are spread after the last moment at which ranks of several hosts wait for what they send.
+/// Directions of matrices are spread after ranks of several hosts have waited for their sends for the last time.
 fn directions_between_hosts(subject: &CheckedSpec) -> Option<Diagnostic> {
     let (spec, path) = (subject.spec, "optimizer");
     let config = Config {
@@ -113,7 +113,7 @@ fn directions_between_hosts(subject: &CheckedSpec) -> Option<Diagnostic> {
     Some(problem.help(help))
 }
 
-/// "zero 8 are 8 ranks", or "zero 2 x replica 4 are 8 ranks", and what a node has.
+/// "zero 8 are 8 ranks", or "zero 2 x replica 4 are 8 ranks", and the ranks of a node.
 fn lengths(mesh: &MeshKeys) -> String {
     let inside = || Axis::ALL.into_iter().filter(|axis| mesh.within_node.contains(axis));
     let product: u64 = inside().map(|axis| u64::from(mesh.len(axis))).product();

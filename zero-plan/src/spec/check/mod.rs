@@ -1,4 +1,4 @@
-//! Check: whether the values of a spec that has been read can be meant, each by itself and together. Never looks at the
+//! Check: whether the values of a spec that has been read make sense, each alone and all together. Never looks at the
 //! sizes of a model.
 
 mod contradiction;
@@ -24,7 +24,7 @@ struct CheckedSpec<'s> {
 }
 
 impl CheckedSpec<'_> {
-    /// Where the key at `path` is given; none where it is left at its default.
+    /// Where the key at `path` is given; none if it is left at its default.
     fn given(&self, path: &str) -> Option<KeySpans> {
         self.root.find(path).map(|entry| entry.spans.clone())
     }
@@ -34,7 +34,7 @@ impl CheckedSpec<'_> {
         paths.iter().find_map(|path| Some((*path, self.given(path)?)))
     }
 
-    /// What the key at `path` is called.
+    /// The name of the key at `path`, in the form of the text.
     fn name(&self, path: &str) -> String {
         self.report.form.name(path)
     }
@@ -42,16 +42,16 @@ impl CheckedSpec<'_> {
 
 /// One thing that can be wrong.
 struct Rule {
-    /// The keys that it reads. Where one of them has a mistake already, its value is not what was meant.
+    /// The keys that it reads. If one of them has a mistake already, the rule is skipped, as that value was not meant.
     reads: &'static [&'static str],
     find: fn(&CheckedSpec) -> Option<Diagnostic>,
 }
 
-/// All rules, from the values of single keys to what they mean together.
+/// All rules, from the values of single keys to those of several keys together.
 const RULES: [&[Rule]; 5] = [range::RULES, contradiction::RULES, effect::RULES, mesh::RULES, pipeline::RULES];
 
-/// All mistakes in what the values of `spec` mean, which has been read from the entries of `root`: Z0106, Z0108 and Z0111 to
-/// Z0115. Paths that a mistake is known about are `settled`.
+/// All mistakes in the meaning of `spec`, which has been read from the entries of `root`: Z0106, Z0108 and Z0111 to
+/// Z0115. `settled` are the paths that already have a mistake.
 pub(super) fn check(spec: &Spec, root: &Section, report: SpecDiagnostics, mut settled: Vec<String>) -> Vec<Diagnostic> {
     let subject = CheckedSpec { spec, root, report };
     let mut problems = Vec::new();
@@ -95,7 +95,7 @@ mod testing {
 mod tests {
     use super::testing::codes;
 
-    /// What follows from a value that is wrong by itself is no second mistake.
+    /// A consequence of a value that is itself wrong is not a second mistake.
     #[test]
     fn one_mistake_is_told_once() {
         for (text, code) in [

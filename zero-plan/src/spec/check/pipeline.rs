@@ -1,5 +1,5 @@
-//! Pipeline: whether micro-batches fill it (Z0113), and whether an explicit split can be one (Z0115). Whether the split is
-//! that of the model's units is decided where those are known.
+//! Pipeline: whether micro-batches fill it (Z0113), and whether an explicit split is possible (Z0115). Whether the
+//! split matches the model's units is checked later, where those are known.
 
 use super::super::locate::{KeySpans, items};
 use super::super::{Schedule, Units};
@@ -35,8 +35,8 @@ fn micro_batches(subject: &CheckedSpec) -> Option<Diagnostic> {
     Some(Diagnostic::new("Z0113", path, message).at(spans.value, why).help(help))
 }
 
-/// The part of a step in which a pipeline stage idles: (p - 1) / (m + p - 1) for p pipeline stages and m micro-batches (Huang et
-/// al., 2019).
+/// The part of a step in which a pipeline stage idles: (p - 1) / (m + p - 1) for p pipeline stages and m micro-batches
+/// (Huang et al., 2019).
 fn bubble(pipeline_stages: u32, micro_batches: u32) -> String {
     let (idle, all) = (u64::from(pipeline_stages) - 1, u64::from(micro_batches) + u64::from(pipeline_stages) - 1);
     format!("fewer than pipeline stages: each would idle for {idle}/{all} of a step, {}%", 100 * idle / all)

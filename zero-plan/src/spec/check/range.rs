@@ -1,4 +1,4 @@
-//! Range: Z0106, several values that are too much together. Each by itself is in the range of its key.
+//! Range: Z0106, several values that are too large together, although each is in the range of its key.
 
 use super::super::RANKS_MAX;
 use super::{CheckedSpec, Rule};
@@ -12,7 +12,7 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &["batch.sequences", "batch.length"], find: micro_batch_too_large },
 ];
 
-/// Points at the longest axis, which is no default.
+/// Points at the longest axis, which is not a default.
 fn too_many_ranks(subject: &CheckedSpec) -> Option<Diagnostic> {
     let mesh = &subject.spec.mesh;
     let ranks = mesh.ranks();
@@ -30,7 +30,7 @@ fn too_many_ranks(subject: &CheckedSpec) -> Option<Diagnostic> {
     Some(problem.help(format!("a mesh has at most {RANKS_MAX} ranks, all axes together")))
 }
 
-/// More tokens in a micro-batch than any rank could hold the ids of. Points at the larger factor, which is no default.
+/// A micro-batch with more token ids than any rank could hold. Points at the larger factor, which is not a default.
 fn micro_batch_too_large(subject: &CheckedSpec) -> Option<Diagnostic> {
     let batch = &subject.spec.batch;
     let tokens = u64::from(batch.sequences) * u64::from(batch.length);

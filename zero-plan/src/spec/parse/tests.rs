@@ -1,4 +1,4 @@
-//! What is read from a text, and where each mistake in it is found. Never checks what values mean together.
+//! Tests of the values that are read from a text, and of the place of each mistake. Never checks values together.
 
 use super::super::tokens::tokens;
 use super::super::*;
@@ -93,7 +93,7 @@ fn every_key_is_read_and_written() {
     }
 }
 
-/// A field without a row would be a key that is explained nowhere.
+/// A field without a row would be an undocumented key.
 #[test]
 fn every_field_has_a_row_of_its_own() {
     fn paths(section: &locate::Section, path: &str) -> Vec<String> {
@@ -396,7 +396,7 @@ fn all_mistakes_are_found_together_in_order() {
     );
 }
 
-/// Whatever stands in the place of a token, reading ends, and one mistake is one error with a place.
+/// Whatever replaces a token, reading ends, and one mistake is one error with a place.
 #[test]
 fn any_token_may_be_wrong() {
     let spans = tokens(FULL);
@@ -404,7 +404,7 @@ fn any_token_may_be_wrong() {
         for other in ["", "x", "\"x\"", "0", "-1", "Even", "[]", "()", "(a: 1)", "Split([0, 7])", ",", ")", "None"] {
             let text = format!("{}{other}{}", &FULL[..span.start], &FULL[span.end..]);
             let problems = parse(&text).err().unwrap_or_default();
-            // Another stage takes the effect of two options.
+            // Another stage leaves two options without effect.
             assert!(problems.len() <= 1 || other == "0", "{text}: {problems:#?}");
             for problem in problems {
                 let place = problem.span.clone().unwrap_or_else(|| panic!("{text}: {problem:?}"));

@@ -1,4 +1,4 @@
-//! Compute: what units read and write, and what crosses to another pipeline stage. Never waits.
+//! Compute: the reads and writes of units, and the parcels between pipeline stages. Never waits.
 
 use zero_plan::lines::{LINE_BYTES, round_up};
 use zero_plan::{OUTGOING_SLOTS, Parcel};
@@ -33,7 +33,7 @@ impl World<'_> {
         self.slot(rank, slot) + within
     }
 
-    /// Start of the targets, behind the input of the last chunk.
+    /// Start of the targets, after the input of the last chunk.
     fn targets(&self, rank: usize, slot: usize) -> usize {
         let chunk = self.plan.chunks[self.plan.chunks.len() - 1];
         self.slot(rank, slot) + round_up(self.plan.units[chunk.first].input_bytes, LINE_BYTES)
@@ -43,7 +43,7 @@ impl World<'_> {
         self.plan.units[self.plan.units.len() - 1].targets_bytes
     }
 
-    /// Where a parcel lies until it is taken, and how large it is.
+    /// The place of a parcel until it is taken, and its length.
     fn outgoing(&self, rank: usize, parcel: Parcel, nth: usize, unit: usize) -> (usize, usize) {
         let memory = &self.plan.of_rank(rank).memory;
         let slot = nth % OUTGOING_SLOTS;
@@ -67,7 +67,7 @@ impl World<'_> {
         self.ranks[rank].outgoing.write(start, len, mark)
     }
 
-    /// Takes the next parcel; `unit` is the one that made it.
+    /// Takes the next parcel, which `unit` has made.
     fn receive(&mut self, rank: usize, parcel: Parcel, unit: usize, sender: usize) -> Result<Mark, String> {
         let nth = self.ranks[rank].counts.taken[parcel as usize];
         let mark = self.read_outgoing(sender, parcel, nth, unit)?;
@@ -93,7 +93,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// That a unit reads what is meant for it: its input, and targets where it ends the model.
+    /// Requires that a unit reads its own input, and the targets if it ends the model.
     fn require_input(&self, rank: usize, unit: usize, micro_batch: usize, slot: usize) -> Done {
         let expected = match unit {
             0 => self.mark(rank, What::Tokens, 0, micro_batch),
@@ -110,7 +110,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Loads what the model is given, where a chunk begins that needs it.
+    /// Loads the inputs or targets of the model at the beginning of a chunk that needs them.
     fn load(&mut self, rank: usize, unit: usize, micro_batch: usize, slot: usize) -> Done {
         if unit == 0 {
             let (start, tokens) = (self.slot(rank, slot), self.mark(rank, What::Tokens, 0, micro_batch));
@@ -129,7 +129,7 @@ impl World<'_> {
         self.load(rank, unit, micro_batch, slot)?;
         self.require_parameters(rank, unit)?;
         self.require_input(rank, unit, micro_batch, slot)?;
-        // What a second forward is to save, the first one saves where others will.
+        // The values that a second forward is to save are saved by the first forward in a shared place.
         let saved = if self.recomputes(unit) { What::Scratch } else { What::Saved };
         self.save(rank, self.mark(rank, saved, unit, micro_batch), slot)?;
         let (sizes, at) = (&self.plan.units[unit], &self.plan.placements[unit]);
@@ -146,7 +146,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Writes what backward needs.
+    /// Writes the values that backward needs.
     fn save(&mut self, rank: usize, saved: Mark, slot: usize) -> Done {
         let (sizes, at) = (&self.plan.units[saved.unit], &self.plan.placements[saved.unit]);
         if self.recomputes(saved.unit) {
@@ -157,7 +157,7 @@ impl World<'_> {
         }
     }
 
-    /// Saves once more; the output goes behind it, where nobody reads it.
+    /// Saves once more. The output is written after the saved values, and never read.
     pub(super) fn recompute(&mut self, rank: usize, unit: usize, micro_batch: usize, slot: usize) -> Done {
         self.require_parameters(rank, unit)?;
         self.require_input(rank, unit, micro_batch, slot)?;

@@ -1,4 +1,4 @@
-//! Gradients: what sums are made of, and in which order. Never waits.
+//! Gradients: the terms of sums, and their order. Never waits.
 
 use zero_plan::{Axis, Parcel};
 
@@ -20,14 +20,14 @@ impl World<'_> {
         self.plan.placements[unit].part(&self.plan.config)
     }
 
-    /// Where a part of a unit's own gradients lies.
+    /// The place of a part of a unit's own gradients.
     fn local(&self, unit: usize, part: usize) -> usize {
         let at = &self.plan.placements[unit];
         let bucket = &self.plan.buckets[at.bucket];
         bucket.staging + at.start - bucket.start + part * self.part_len(unit)
     }
 
-    /// Where a part of the sum over one replica lies, of a rank's own shard; `replica` counts its parts.
+    /// The place of a part of a rank's own shard, summed over one replica; `replica` counts the parts.
     fn partial(&self, unit: usize, replica: usize) -> usize {
         let at = &self.plan.placements[unit];
         let bucket = &self.plan.buckets[at.bucket];
@@ -58,7 +58,7 @@ impl World<'_> {
         self.plan.placements[unit].start / self.plan.config.mesh.zero + replica * self.part_len(unit)
     }
 
-    /// Sets or adds to a part of a sum, by the round.
+    /// Sets a part of a sum in the first round, and adds to it in later ones.
     fn add_round(&mut self, rank: usize, unit: usize, replica: usize, (round, term): (usize, Tree)) -> Done {
         let sum = match round {
             0 => term,
@@ -70,7 +70,7 @@ impl World<'_> {
         self.write_sum(rank, unit, replica, sum)
     }
 
-    /// Writes the gradients of a unit; where they are held for a step, later micro-batches add to them.
+    /// Writes the gradients of a unit. If they are held for a step, later micro-batches add to them.
     pub(super) fn add_gradients(&mut self, rank: usize, unit: usize, micro_batch: usize) -> Done {
         let (len, data_rank, pass) = (self.part_len(unit), self.ranks[rank].data_rank, self.pass);
         if len == 0 {
@@ -131,7 +131,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Adds the sum of a tied unit's gradients, as `from` has it, to its owner's.
+    /// Adds the sum of a tied unit's gradients on rank `from` to its owner's.
     fn join(&mut self, rank: usize, from: usize, tied: usize) -> Done {
         let (owner, replica) = (self.plan.units[tied].source, self.ranks[rank].at.replica);
         let term = self.read_sum(from, tied, replica)?;
@@ -175,8 +175,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The sum that the plan promises for a part of an owner's gradients: in each round a tree over replicas of trees over
-    /// `zero`, rounds one after the other, and what is tied to it at the end.
+    /// The sum that the plan promises for a part of an owner's gradients: in each round a tree over replicas of trees
+    /// over `zero`, rounds one after another, and the gradients of the tied unit at the end.
     fn expected(&mut self, owner: usize, part: usize) -> Tree {
         let own = self.expected_of(owner, part);
         let tied = self.plan.units.len() - 1;
@@ -209,7 +209,7 @@ impl World<'_> {
         self.trees.in_order(&rounds)
     }
 
-    /// What a rank updates a part of a unit by; before the agreement, what it has summed of it.
+    /// The numbers by which a rank updates a part of a unit; before the agreement, its sum of that part.
     fn updates_by(&self, rank: usize, unit: usize, part: usize) -> Option<Result<Tree, String>> {
         let (zero, replica) = (part / self.replicas(), part % self.replicas());
         if !self.plan.config.shards_optimizer() && self.ranks[rank].agreed == Some(self.pass) {
@@ -227,7 +227,7 @@ impl World<'_> {
         require(found == expected, || format!("{unit}[{part}] is {}, not {}", show(found), show(expected)))
     }
 
-    /// That a rank has the sums that it updates a unit with.
+    /// Requires that a rank has the sums by which it updates a unit.
     pub(super) fn require_sums(&mut self, rank: usize, unit: usize) -> Done {
         for part in 0..self.plan.config.mesh.data_ranks() {
             let Some(sum) = self.updates_by(rank, unit, part) else { continue };
@@ -237,7 +237,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Puts directions in the place of the sums that they are made of.
+    /// Puts directions in the place of the sums from which they are made.
     pub(super) fn momentum(&mut self, rank: usize, unit: usize) -> Done {
         require(self.ranks[rank].agreed == Some(self.pass), || "the norm is not agreed on".to_owned())?;
         self.require_sums(rank, unit)?;
@@ -254,7 +254,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// That a rank has the directions of a unit, its own where it makes them, and all of them where it reads them whole.
+    /// Requires that a rank has the directions of a unit: its own where it makes them, all where it reads them whole.
     pub(super) fn require_directions(&mut self, rank: usize, unit: usize) -> Done {
         for part in 0..self.plan.config.mesh.data_ranks() {
             let sum = self.expected(unit, part);

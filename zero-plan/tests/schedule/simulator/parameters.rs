@@ -1,11 +1,11 @@
-//! Parameters: gathered, converted, released, updated, mirrored. Never waits.
+//! Parameters: they are gathered, converted, released, updated and mirrored. Never waits.
 
 use zero_plan::{Kind, Op, Parcel};
 
 use super::{Done, Gathering, Shard, World, require, room};
 
 impl World<'_> {
-    /// Where a unit lies among gathered parameters: in its slot; in a place of its own where all are held for a step.
+    /// The place of a unit among gathered parameters: in its slot, or in its own place if all are held for a step.
     fn slot_start(&self, rank: usize, unit: usize) -> usize {
         if self.plan.config.holds_parameters() {
             self.plan.placements[unit].start
@@ -18,7 +18,7 @@ impl World<'_> {
         self.plan.placements[unit].shard(&self.plan.config)
     }
 
-    /// A gather may write to its slot from its start on.
+    /// From its start on, a gather may write to its slot.
     pub(super) fn gather(&mut self, rank: usize, unit: usize, slot: usize) -> Done {
         self.ranks[rank].gathers[unit] = Gathering::Started;
         self.ranks[rank].slots[unit] = slot;
@@ -72,7 +72,7 @@ impl World<'_> {
         self.clear_slot(rank, unit)
     }
 
-    /// That `rank` sees the newest version of the parameters that a unit takes, all of them.
+    /// Requires that `rank` sees the newest version of all parameters that a unit takes.
     pub(super) fn require_parameters(&self, rank: usize, unit: usize) -> Done {
         let config = &self.plan.config;
         let holder = if self.plan.placements[unit].holds { unit } else { self.plan.units[unit].source };
@@ -111,7 +111,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Takes what the owner of tied parameters has updated in place of this rank's own.
+    /// Takes the updated parameters of the owner of a tie, in place of this rank's own.
     pub(super) fn receive_tied_parameters(&mut self, rank: usize, unit: usize) -> Done {
         let owner = self.other_end(rank, Parcel::TiedParameters, unit, false);
         let source = self.plan.units[unit].source;
@@ -128,7 +128,7 @@ impl World<'_> {
         self.ranks[rank].counts.taken[parcel as usize] += 1;
     }
 
-    /// Makes a parcel known to its receiver: it lies where it is.
+    /// Makes a parcel known to its receiver; the bytes stay in their place.
     pub(super) fn send(&mut self, rank: usize, parcel: Parcel, unit: usize, micro_batch: usize) -> Done {
         let sent = &mut self.ranks[rank].counts.sent[parcel as usize];
         *sent += 1;

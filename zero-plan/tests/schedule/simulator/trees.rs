@@ -1,4 +1,4 @@
-//! Trees: sums as symbols, each shape of a sum with a number of its own. Never adds numbers.
+//! Trees: sums as symbols; each shape of a sum has a unique number. Never adds numbers.
 
 use std::collections::HashMap;
 
@@ -16,11 +16,11 @@ pub struct Leaf {
 enum Node {
     Leaf(Leaf),
     Sum(Tree, Tree),
-    /// What Muon makes of a sum.
+    /// The direction that Muon makes of a sum.
     Direction(Tree),
 }
 
-/// A sum, by its number: equal where leaves and shape are.
+/// A sum, as its number. Sums are equal if their leaves and shapes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tree(usize);
 
@@ -50,13 +50,13 @@ impl Trees {
         self.number(Node::Direction(sum))
     }
 
-    /// Terms added one after the other.
+    /// Terms added one after another.
     pub fn in_order(&mut self, terms: &[Tree]) -> Tree {
         let (first, rest) = terms.split_first().expect("a sum of something");
         rest.iter().fold(*first, |sum, &term| self.sum(sum, term))
     }
 
-    /// Terms added as ranks are: the first half is the largest power of two that leaves some to the second.
+    /// Terms added like those of ranks: the first part has the largest power of two that leaves some for the second.
     pub fn balanced(&mut self, terms: &[Tree]) -> Tree {
         if let [term] = terms {
             return *term;

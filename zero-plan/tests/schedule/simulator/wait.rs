@@ -1,10 +1,10 @@
-//! Wait: how ranks wait for one another, by counts that each rank shows to others and that only grow. Touches no memory.
+//! Wait: how ranks wait for one another, by counts that each rank shows and that only grow. Never touches memory.
 
 use zero_plan::{Axis, OUTGOING_SLOTS, Op, Parcel, Plan};
 
 use super::{Done, World, require};
 
-/// What a rank shows to others, and what it remembers to compare theirs with. Numbers begin at 1: 0 is none.
+/// The counts that a rank shows, and those that it remembers to compare with others'. Numbers begin at 1; 0 means none.
 pub(super) struct Counts {
     gathers: usize,
     offered: usize,
@@ -22,7 +22,7 @@ pub(super) struct Counts {
     settle_of: Vec<usize>,
 }
 
-/// The nth thing that a group of ranks does together, where the group is named by its first rank.
+/// The nth op of a kind that a group of ranks does together. The group is named by its first rank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Together {
     first: usize,
@@ -50,12 +50,12 @@ impl Counts {
 }
 
 impl World<'_> {
-    /// Shows the others that a rank has come to an op. Those who do something together must do the same.
+    /// Shows the others that a rank has reached an op. Ranks that do an op together must do the same.
     pub(super) fn enter(&mut self, rank: usize, op: Op) -> Done {
         let (zero, replica) = (self.zero_peers(rank)[0], self.replica_peers(rank)[0]);
         let counts = &mut self.ranks[rank].counts;
         let (first, kind, count, same) = match op {
-            // Each rank has slots of its own.
+            // Each rank has its own slots.
             Op::Gather { unit, .. } => (zero, 0, &mut counts.gathers, Op::Gather { unit, slot: 0 }),
             Op::Reduce { .. } => (zero, 1, &mut counts.offered, op),
             Op::Spread { axis: Axis::Replica, .. } => (replica, 2, &mut counts.spread_replica, op),
@@ -74,7 +74,7 @@ impl World<'_> {
         require(agreed == same, || format!("a peer does {agreed:?} instead"))
     }
 
-    /// Whether no peer keeps `rank` from going on: into an op, or to its end.
+    /// Whether no peer keeps `rank` from entering an op, or from ending it.
     pub(super) fn is_ready(&self, rank: usize, op: Op) -> bool {
         let own = &self.ranks[rank].counts;
         let is_inside = self.ranks[rank].is_inside;
@@ -104,7 +104,7 @@ impl World<'_> {
             Op::Agree => !is_inside || self.ranks.iter().all(|peer| peer.counts.agreed >= own.agreed),
             Op::Clear { parcel } => {
                 let receiver = self.ranks.iter().position(|other| {
-                    // The receiver of activations lies one pipeline stage further, and gradients go back.
+                    // Activations go to the next pipeline stage, and gradients to the one before.
                     let pipeline_stages = self.plan.config.mesh.pipeline;
                     let own = self.ranks[rank].at;
                     let (from, to) = match parcel {
@@ -124,7 +124,7 @@ impl World<'_> {
         }
     }
 
-    /// Counts a sum along `zero`, of which peers hear the number and not the bucket.
+    /// Counts a sum along `zero`. Peers see its number, but not its bucket.
     pub(super) fn count_settle(&mut self, rank: usize, bucket: usize) {
         let counts = &mut self.ranks[rank].counts;
         counts.settled += 1;
@@ -135,7 +135,7 @@ impl World<'_> {
         self.ranks[rank].counts.combined += 1;
     }
 
-    /// The newest offer out of the slot of a bucket.
+    /// The newest offer from the slot of a bucket.
     fn newest_offer(&self, rank: usize, bucket: usize) -> usize {
         let buckets = self.plan.buckets;
         let is_shared = |other: usize| {
@@ -146,7 +146,7 @@ impl World<'_> {
         offers.map(|other| self.ranks[rank].counts.offer_of[other]).max().unwrap_or(0)
     }
 
-    /// The newest sum over one replica that lay where that of a bucket goes.
+    /// The newest sum over one replica in the place of that of a bucket.
     fn newest_partial(&self, rank: usize, bucket: usize) -> usize {
         if self.plan.config.reduces_in_place() || self.plan.config.mesh.replica == 1 {
             return 0;
@@ -159,7 +159,7 @@ impl World<'_> {
         (0..buckets.len()).filter(is_shared).map(|other| counts.settle_of[other]).max().unwrap_or(0)
     }
 
-    /// Whether a bucket has an owner that gradients of tied parameters are added to.
+    /// Whether a bucket has an owner to which gradients of tied parameters are added.
     fn is_in_tie(&self, bucket: usize) -> bool {
         let tied = self.plan.units.len() - 1;
         let owner = self.plan.units[tied].source;

@@ -1,4 +1,4 @@
-//! Damage: whatever happens to a file of a checkpoint is found, and told with the file and what it holds.
+//! Damage: whatever happens to a file of a checkpoint is found, and reported with the file and its contents.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::plan::place::State;
 
 use super::*;
 
-/// Something that is done to a manifest.
+/// A change to a manifest.
 type Change<'a> = &'a dyn Fn(&mut Manifest);
 
 const FILES: [&str; 3] = ["manifest.jsonl", "rank-00000.safetensors", "rank-00001.safetensors"];
@@ -22,7 +22,7 @@ fn saved(step: u64) -> (TempDir, PathBuf) {
     (root, path)
 }
 
-/// The error and its text, which must name the file, and be what `verify` finds too.
+/// The code and the text of the error, which must name the file and be the only one that `examine` finds.
 fn refused(path: &Path, name: &str, what: &str) -> (&'static str, String) {
     let error = fault(path).unwrap_or_else(|| panic!("{name} {what}: nobody objects"));
     let report = error.report();
@@ -49,7 +49,7 @@ fn z0387_each_byte_that_is_flipped_is_found() {
             let (code, report) = refused(&path, name, &format!("with byte {at} flipped"));
             match (name.starts_with("rank"), at >= data) {
                 (false, _) => assert_eq!(code, "Z0384", "{report}"),
-                // A digit of the step or the rank may be another digit.
+                // The flipped bit may turn a digit of the step or of the rank into another digit.
                 (true, false) => assert!(code == "Z0387" || code == "Z0388", "{report}"),
                 (true, true) => {
                     assert_eq!(code, "Z0387", "{report}");
@@ -111,7 +111,7 @@ fn z0388_a_file_of_another_step_or_rank_is_told() {
         assert!(report.contains(expected), "{report}");
         fs::write(path.join(to), whole).expect("a file");
     }
-    // Of one length, as this rank has the same entries but for where they begin.
+    // A file with another rank in its header has the same length.
     let same = SampleCheckpoint { ranks: 1, ..SampleCheckpoint::of_step(3) };
     let root = tempfile::tempdir().expect("a directory");
     let whole = same.saved(root.path());
@@ -122,7 +122,7 @@ fn z0388_a_file_of_another_step_or_rank_is_told() {
     fs::write(&file, bytes).expect("a file");
     let (code, report) = refused(&whole, FILES[1], "of another rank");
     assert!(code == "Z0388" && report.contains("expected rank 0 of step 3, found rank 5 of step 3"), "{report}");
-    // Exchanged as a whole, they are of another length, or of another rank.
+    // Either file in the place of the other has another length or another rank.
     for (one, two) in [(FILES[1], FILES[2]), (FILES[2], FILES[1])] {
         let first = fs::read(path.join(one)).expect("a file");
         fs::copy(path.join(two), path.join(one)).expect("a copy");

@@ -1,4 +1,4 @@
-//! Tests of checkpoints as files. What engines save and load is tested with them.
+//! Tests of checkpoints as files. Saving and loading by engines is tested with the engine.
 
 mod damage;
 mod read;
@@ -19,7 +19,7 @@ fn names(path: &Path) -> Vec<String> {
     names
 }
 
-/// What is wrong with the checkpoint in a folder, as a run finds it.
+/// The fault of the checkpoint in a folder, as a run finds it.
 fn fault(path: &Path) -> Option<CheckpointError> {
     let checkpoint = match Checkpoint::open(path) {
         Ok(checkpoint) => checkpoint,

@@ -29,7 +29,7 @@ fn every_element_of_every_state_comes_back_from_any_number_of_ranks() {
     }
 }
 
-/// A shard of one tensor that is several chunks long, written in pieces of these lengths in turn.
+/// A shard of one tensor that is several chunks long, written in pieces that cycle through these lengths.
 fn written(pieces: &[usize]) -> (tempfile::TempDir, Vec<u8>, FileSums) {
     let len = 3 * CHUNK_BYTES / 4 + 1000;
     let tensors = [TensorInfo { name: "a".to_owned(), shape: vec![len], transposed: false, unit: 0, start: 0 }];

@@ -1,11 +1,11 @@
-//! Save: whatever fails in a save, older checkpoints are whole, and the next save removes what was left.
+//! Save: if anything fails in a save, older checkpoints stay whole, and the next save removes what was left.
 
 use rustix::io::Errno;
 
 use super::*;
 use crate::testing::FailingDisk;
 
-/// Of what a save fails here.
+/// The errors that make a save fail here.
 const ERRORS: [Errno; 3] = [Errno::NOSPC, Errno::IO, Errno::ROFS];
 
 #[test]
@@ -17,7 +17,7 @@ fn z0392_z0393_each_operation_that_fails_is_told_and_loses_nothing() {
                 let root = tempfile::tempdir().expect("a directory");
                 let store = Store::open(root.path()).expect("a folder");
                 SampleCheckpoint::of_step(1).save(&store, &System, None).expect("a checkpoint");
-                // What a killed run has left.
+                // The remains of a killed run.
                 fs::create_dir(root.path().join(".partial-step-000000002")).expect("a folder");
                 fs::write(root.path().join(".partial-step-000000002/rank-00000.sums"), "x").expect("a file");
                 let disk = FailingDisk::new(first, error.raw_os_error(), persists);
@@ -31,7 +31,7 @@ fn z0392_z0393_each_operation_that_fails_is_told_and_loses_nothing() {
                 assert!(error.report().contains(&format!("(os error {})", disk_error(&error))), "{}", error.report());
                 seen.insert(error.code());
                 let found = Store::checkpoints(root.path()).expect("a folder");
-                // One is always there, and all that have their names are whole.
+                // At least one is always there, and each one that has its name is whole.
                 assert!(!found.is_empty(), "{first}");
                 found.iter().for_each(|one| assert!(fault(&one.path).is_none(), "{first}: {one:?}"));
                 let is_written = matches!(error, CheckpointError::NotRemoved { .. });
@@ -47,7 +47,7 @@ fn z0392_z0393_each_operation_that_fails_is_told_and_loses_nothing() {
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["Z0385", "Z0392", "Z0393"]);
 }
 
-/// What the system has said.
+/// The number of the system's error.
 fn disk_error(error: &CheckpointError) -> i32 {
     let source = match error {
         CheckpointError::Unreadable { source, .. }

@@ -1,5 +1,5 @@
-//! Header: what the beginning of a token file says, compared with its length before anything is believed. Never reads an
-//! id.
+//! Header: the beginning of a token file, which is compared with the file's length before anything in it is trusted.
+//! Never reads an id.
 
 use std::fs::File;
 use std::io;
@@ -9,25 +9,25 @@ use std::path::Path;
 use super::super::DataError;
 use super::super::scan::Encoding;
 
-/// How a file of ours begins.
+/// The first bytes of a file of ours.
 pub(super) const MAGIC: [u8; 8] = *b"ZEROTOKS";
 /// The version that is written and read.
 pub(super) const VERSION: u32 = 1;
 /// Bytes of our header; ids begin after it.
 pub(super) const HEADER_BYTES: usize = 72;
-/// The end of a document is a number of 8 bytes, and begins at a multiple of 8.
+/// Bytes of the number that says where a document ends. It begins at a multiple of 8.
 pub(super) const END_BYTES: usize = size_of::<u64>();
 
-/// What llm.c writes (`dev/data/data_common.py`): a header of 256 i32, of which the first is a magic number, the second a
-/// version and the third the number of ids; then the ids.
+/// The headers that llm.c writes (`dev/data/data_common.py`): 256 i32, of which the first is a magic number, the second
+/// a version and the third the number of ids, which follow the header.
 const LLM_C: [(u32, u32, Encoding); 2] = [(20240520, 1, Encoding::Pair), (20240801, 7, Encoding::Quad)];
 /// Bytes of a header of llm.c.
 const LLM_C_BYTES: usize = 256 * size_of::<i32>();
 
-/// Ends that are read at a time, to see whether they can be.
+/// Ends of documents that are read at a time, to check them.
 const ENDS_AT_A_TIME: usize = 1 << 12;
 
-/// What a token file says of itself.
+/// What a token file says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct TokenHeader {
     pub encoding: Encoding,
@@ -35,7 +35,7 @@ pub(in super::super) struct TokenHeader {
     pub start: usize,
     /// How many there are.
     pub tokens: usize,
-    /// What only a file of ours knows.
+    /// How the file was made, which only a file of ours says.
     pub made: Option<Made>,
 }
 
@@ -63,7 +63,7 @@ pub(in super::super) fn recognise(file: &File, path: &Path) -> Result<Option<Tok
         check_ends(file, &ends, header.tokens as u64).map_err(DataError::unreadable(path))?.map_err(broken)?;
         return Ok(Some(header));
     }
-    // Numbers of ids by themselves begin like this only by chance, so the version is asked for too.
+    // A file of bare ids may begin with a magic number by chance, so the version is checked too.
     let known = LLM_C.into_iter().find(|(magic, version, _)| word(&bytes, 0) == *magic && word(&bytes, 4) == *version);
     match known {
         Some((_, _, encoding)) if length >= 12 => {
@@ -76,7 +76,7 @@ pub(in super::super) fn recognise(file: &File, path: &Path) -> Result<Option<Tok
     }
 }
 
-/// What is wrong with a file that has only a part of its header.
+/// The fault of a file that has only a part of its header.
 const CUT_OFF: &str = "ends within its header";
 
 /// Where the ends of documents are.
@@ -85,7 +85,7 @@ struct Ends {
     count: u64,
 }
 
-/// Our header; the text of an error where it cannot be true.
+/// Reads our header; gives the text of an error if it cannot be true.
 fn ours(bytes: &[u8; HEADER_BYTES], file_bytes: u64) -> Result<(TokenHeader, Ends), String> {
     let version = word(bytes, 8);
     if version != VERSION {
@@ -121,7 +121,8 @@ fn fits(what: &str, tokens: u64, expected: u64, file_bytes: u64) -> Result<(), S
     Err(format!("has {file_bytes} bytes, expected {expected}: {what} says that there are {tokens} ids"))
 }
 
-/// Whether documents end one after another, the last one with the last id; the text of an error where they do not.
+/// Checks that documents end one after another, the last one with the last id; gives the text of an error if they do
+/// not.
 fn check_ends(file: &File, ends: &Ends, tokens: u64) -> io::Result<Result<(), String>> {
     let mut buffer = vec![0; END_BYTES * ends.count.min(ENDS_AT_A_TIME as u64) as usize];
     let (mut before, mut next) = (0, 0);
@@ -144,7 +145,7 @@ fn check_ends(file: &File, ends: &Ends, tokens: u64) -> io::Result<Result<(), St
     Ok(if ends_with_ids { Ok(()) } else { Err(format!("has {tokens} ids, but its last document ends at {before}")) })
 }
 
-/// Reads the beginning of a file; fewer bytes where it is shorter.
+/// Reads the beginning of a file; fewer bytes if the file is shorter.
 fn read(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
     while length < buffer.len() {

@@ -1,5 +1,5 @@
-//! Token files: ids on disk with a header that says what they are. Ours is written by [`TokenFileWriter`]; those of llm.c
-//! are read besides. Never encodes text.
+//! Token files: ids on disk with a header that says what they are. [`TokenFileWriter`] writes files of our own format;
+//! those of llm.c can be read too. Never encodes text.
 //!
 //! A file of ours, all numbers little-endian:
 //!
@@ -23,7 +23,7 @@ mod writer;
 pub(super) use header::{TokenHeader, recognise};
 pub use writer::{TokenFileWriter, WrittenFile};
 
-/// How the number of a hash is told: the first bytes of it, as `sha256sum` prints them.
+/// The first bytes of a hash for a message, as `sha256sum` prints them.
 pub(super) fn short(hash: &[u8; 32]) -> String {
     hash[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Tests of token files: what is written is read, and a file that is broken is refused before anything is believed.
+//! Tests of token files: a written file can be read, and a broken one is refused before anything in it is trusted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ fn written(directory: &Path, tokenizer: &Tokenizer) -> (PathBuf, Vec<u32>) {
     (path, ids)
 }
 
-/// All ids that sequences have, at their places.
+/// All held-out sequences, and some training sequences.
 fn all(text: &Text) -> Vec<Vec<u32>> {
     let sequence = |draw: &dyn Fn(&mut [u32], &mut [u32])| {
         let (mut input, mut targets) = ([0; LENGTH], [0; LENGTH]);
@@ -126,7 +126,7 @@ fn z0371_a_broken_token_file_is_refused() {
     (MAGIC_BYTES..whole.len()).for_each(|length| assert_eq!(code(&whole[..length]), Some("Z0371"), "{length} bytes"));
     assert_eq!(code(&[&whole[..], &[0]].concat()), Some("Z0371"));
     let ends = (72 + 2 * ids.len()).next_multiple_of(8);
-    // All but the tokenizer's hash, which is compared where there is a tokenizer, and the vocabulary.
+    // All but the vocabulary, and the tokenizer's hash, which is only compared with a tokenizer that is given.
     for at in (MAGIC_BYTES..16).chain(24..40).chain(ends..whole.len()) {
         for bit in 0..8 {
             let mut bytes = whole.clone();
@@ -148,7 +148,7 @@ fn z0371_a_broken_token_file_is_refused() {
     assert!(with_vocabulary(VOCABULARY as u64 + 1).contains("error[Z0372]"));
 }
 
-/// Bytes of what says that the rest is a header.
+/// Bytes of the mark that a header begins with.
 const MAGIC_BYTES: usize = 8;
 
 #[test]
@@ -208,7 +208,7 @@ fn text_is_encoded_at_a_start() {
     let same = Text::tokenized_in_memory(texts[2].1, "the test", &tokenizer, 2, VOCABULARY).unwrap();
     assert_eq!(one.contents().unwrap().tokens, same.contents().unwrap().tokens);
     assert_eq!(one.fingerprint(), same.fingerprint());
-    // What the user says of a file counts more than the tokenizer.
+    // `--data-as` counts more than the tokenizer.
     let as_ids = Text::tokenized(&bare(directory.path(), &ids), Some(DataAs::Ids), &tokenizer, LENGTH, VOCABULARY);
     assert_eq!(all(&as_ids.unwrap()), expected);
 }

@@ -1,4 +1,5 @@
-//! Writer: ids to a new token file, in little memory however many there are. Under its name the file is whole or not there.
+//! Writer: writes ids to a new token file, in little memory however many there are. The file has its name only when it
+//! is whole.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -19,14 +20,14 @@ pub struct TokenFileWriter {
     path: PathBuf,
     /// The ids, under another name.
     ids: UnfinishedFile,
-    /// The ends of documents, which go behind the ids when all of these are there.
+    /// The ends of documents, which are appended to the ids when all of these are there.
     ends: UnfinishedFile,
     encoding: Encoding,
     vocabulary: usize,
     tokenizer: [u8; 32],
     tokens: u64,
     documents: u64,
-    /// Ids up to the last end.
+    /// Ids up to the end of the last document.
     ended: u64,
 }
 
@@ -54,7 +55,7 @@ impl TokenFileWriter {
         }
         let mut ids = UnfinishedFile::create(path, "partial").map_err(unwritable())?;
         let ends = UnfinishedFile::create(path, "ends").map_err(unwritable())?;
-        // Room for the header, which says how many ids there are.
+        // Room for the header, which says how many ids there are and so is written last.
         ids.file.write_all(&[0; HEADER_BYTES]).map_err(unwritable())?;
         let vocabulary = tokenizer.vocabulary();
         let (encoding, tokenizer) = (Encoding::of(vocabulary), tokenizer.hash());
@@ -141,11 +142,11 @@ impl UnfinishedFile {
         Ok(Self { file: BufWriter::with_capacity(BUFFER_BYTES, file), name: Some(name) })
     }
 
-    /// Gives it another name that nothing has.
+    /// Gives it another name, which must be free.
     fn rename(&mut self, path: &Path) -> io::Result<()> {
         let Some(name) = &self.name else { return Ok(()) };
         match renameat_with(CWD, name, CWD, path, RenameFlags::NOREPLACE) {
-            // Not every file system can ask for that.
+            // Not every file system supports `NOREPLACE`.
             Err(Errno::INVAL | Errno::NOSYS) if fs::symlink_metadata(path).is_err() => fs::rename(name, path)?,
             Err(Errno::INVAL | Errno::NOSYS) => return Err(io::ErrorKind::AlreadyExists.into()),
             renamed => renamed?,
@@ -157,7 +158,7 @@ impl UnfinishedFile {
 
 impl Drop for UnfinishedFile {
     fn drop(&mut self) {
-        // If it cannot be removed, the error that led here is the one to tell.
+        // If it cannot be removed, the error that led here is more important.
         self.name.iter().for_each(|name| drop(fs::remove_file(name)));
     }
 }

@@ -45,7 +45,8 @@ fn map_backward<E: Element>(x: &[E], dy: &[E], dx: &mut [E], slope: impl Fn(f32)
 const GELU_LINEAR: f32 = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::SQRT_2; // 2 sqrt(2/pi)
 const GELU_CUBIC: f32 = 0.044_715;
 
-/// Beyond it the gate is 1, or below 2^-125 and taken for 0; clamped, its argument, 87.3 here, is one for `exp_within`.
+/// Beyond this the gate is 1, or below 2^-125 and taken as 0. At the clamp its argument is 87.3, which is within the
+/// range of `exp_within`.
 const GELU_SATURATED: f32 = 10.0;
 const _: () = assert!(
     GELU_LINEAR * GELU_SATURATED * (1.0 + GELU_CUBIC * GELU_SATURATED * GELU_SATURATED) < EXP_WITHIN,
@@ -57,7 +58,7 @@ const _: () = assert!(
 pub(super) fn gelu(x: f32) -> f32 {
     let inner = x.clamp(-GELU_SATURATED, GELU_SATURATED);
     let gate = sigmoid_within(GELU_LINEAR * inner * (GELU_CUBIC * inner).mul_add(inner, 1.0));
-    // Not 0: an infinity or NaN must show.
+    // `x * 0.0` and not 0, so that an infinity or NaN shows.
     if x < -GELU_SATURATED { x * 0.0 } else { x * gate }
 }
 

@@ -25,20 +25,21 @@ use product::{Rows, RowsMut};
 use softmax::{hide_future, hide_past};
 use stored::WIDENED;
 
-/// Queries worked on at a time. Scores lie in rows of as many, a row for each key, whether or not all of them are queries:
-/// so every loop over a row is a few whole vectors, softmax runs down the columns and needs no sum across a vector.
+/// Queries worked on at a time. Scores lie in rows of this length, one for each key, even if there are fewer queries:
+/// so every loop over a row is a few whole vectors, and softmax runs down the columns without a sum across a vector.
 const QUERIES: usize = 32;
 
-/// Keys worked on at a time. Blocks end at multiples of it, and so do spans, so that sums over blocks are the same with spans.
+/// Keys worked on at a time. Both blocks and spans end at multiples of it, so that sums over blocks are the same with
+/// spans.
 const KEYS: usize = 2 * QUERIES;
 
 /// The most features of a head.
 pub(super) const HEAD_DIM_MAX: usize = 1024;
 
-/// `out` := softmax(q k^T / sqrt(head_dim), causal and within the window) v, for every sequence and head. Blocks of keys that
-/// none of a block of queries sees are not looked at.
+/// `out` := softmax(q k^T / sqrt(head_dim), causal and within the window) v, for every sequence and head. Blocks of
+/// keys that no query of a block sees are skipped.
 ///
-/// Of `qkv`, the queries, keys and values, [`AttentionShape`] says the rows; `out`: (tokens, heads * head_dim); `lse`:
+/// [`AttentionShape`] gives the rows of `qkv`, the queries, keys and values; `out`: (tokens, heads * head_dim); `lse`:
 /// (tokens, heads), the log-sum-exp of each softmax row, kept for backward.
 ///
 /// All sums are in f32. An element of `out` is rounded once more, when it is stored.
@@ -54,8 +55,8 @@ pub fn attention<E: Element>(
     let (out, lse) = (Destination(out.as_mut_ptr()), Destination(lse.as_mut_ptr()));
     let together = if shape.length == 1 { shape.sharing() } else { 1 };
     each_group(cpu, shape, together, |heads| {
-        // SAFETY: the checks prove that the rows of every head lie within their tensors, which are borrowed here, and no two
-        // heads have an element in common.
+        // SAFETY: the checks prove that the rows of every head lie within their tensors, which are borrowed here, and
+        // no two heads share an element of `out` or `lse`.
         unsafe {
             if shape.length == 1 {
                 return one_token(shape, heads, &inputs, out.start(), lse.start());
@@ -65,8 +66,8 @@ pub fn attention<E: Element>(
     });
 }
 
-/// `dqkv`, in whose rows those of queries, keys and values follow one another, := the gradient of `attention`, given `dout`
-/// (tokens, heads * head_dim).
+/// `dqkv`, whose rows have the gradients of queries, then of keys, then of values, := the gradient of `attention`,
+/// given `dout` (tokens, heads * head_dim).
 ///
 /// All sums are in f32. An element of `dqkv` is rounded once more, when it is stored.
 pub fn attention_backward<E: Element>(
@@ -87,13 +88,13 @@ pub fn attention_backward<E: Element>(
     let sharing = shape.sharing();
     each_group(cpu, shape, sharing, |heads| {
         for group in blocks(heads, sharing) {
-            // SAFETY: as for `attention`, where heads that share keys and values are one group.
+            // SAFETY: as for `attention`, with all heads that share keys and values in one group.
             unsafe { backward(shape, group, given, dqkv.start()) };
         }
     });
 }
 
-/// What is read: tensors and the strides of their rows.
+/// The inputs: tensors and the strides of their rows.
 #[derive(Clone, Copy)]
 struct Inputs<'a, E> {
     query: &'a [E],
@@ -109,10 +110,10 @@ impl<'a, E> Inputs<'a, E> {
     }
 }
 
-/// The start of a tensor of which each head is written by one thread.
+/// The start of a tensor; each of its heads is written by one thread.
 struct Destination<E>(*mut E);
 
-// SAFETY: an address; the code that writes through it argues for that.
+// SAFETY: this is an address; the code that writes through it says why it may.
 unsafe impl<E> Sync for Destination<E> {}
 
 impl<E> Destination<E> {
@@ -138,7 +139,7 @@ fn check<E: Element>(shape: AttentionShape, qkv: [Strided<Cpu, E>; 3], out: &[E]
     check_len("lse", lse.len(), shape.tokens() * shape.heads);
 }
 
-/// `run` for all heads of all sequences, or for some of them each time: a multiple of `together`.
+/// Calls `run` for all heads of all sequences, at once or in pieces of a multiple of `together` heads.
 fn each_group(cpu: Cpu, shape: AttentionShape, together: usize, run: impl Fn(Range<usize>) + Sync) {
     let seen = shape.window.map_or(shape.keys(), |window| shape.keys().min(window.saturating_add(QUERIES)));
     let products = shape.length * seen * shape.head_dim * together;
@@ -147,7 +148,7 @@ fn each_group(cpu: Cpu, shape: AttentionShape, together: usize, run: impl Fn(Ran
     });
 }
 
-/// Where the rows of one head of one sequence lie in a tensor of the whole batch.
+/// The position of the rows of one head of one sequence in a tensor of the whole batch.
 #[derive(Clone, Copy)]
 struct Panel {
     offset: usize,
@@ -178,36 +179,36 @@ struct OneHead {
     value: Panel,
     out: Panel,
     lse: Panel,
-    /// Tokens that ask.
+    /// Tokens that have queries.
     length: usize,
-    /// Where the first of them stands among those that have keys.
+    /// The place of the first of them among the tokens that have keys.
     position: usize,
     window: Option<usize>,
     dim: usize,
-    /// How gradients of its keys and values are written: a head that shares them with heads before it adds to theirs.
+    /// How it writes the gradients of its keys and values: a head that shares them with earlier heads adds to theirs.
     first: Write,
 }
 
-/// Scores of a block of keys, or what becomes of them.
+/// Scores of a block of keys, or their weights or gradients.
 type Strip = [[f32; QUERIES]; KEYS];
 
-/// What a thread works in: constant in size, and nobody else's.
+/// The scratch of one thread, constant in size.
 struct AttentionScratch {
     block: QueryBlock,
     /// Sums of the gradients of a span's keys and values.
     span: [[f32; SPAN]; 2],
 }
 
-/// What it works in on a block of queries.
+/// The scratch for a block of queries.
 #[repr(align(64))]
 struct QueryBlock {
     /// (dim, QUERIES): the queries, transposed.
     queries: [[f32; QUERIES]; HEAD_DIM_MAX],
-    /// (dim, QUERIES): the gradients of what they gave, transposed.
+    /// (dim, QUERIES): the gradients of their outputs, transposed.
     gradients: [[f32; QUERIES]; HEAD_DIM_MAX],
     weights: Strip,
     dscores: Strip,
-    /// (queries, dim): sums of what they give, or of their gradients.
+    /// (queries, dim): the sums of their outputs, or of their gradients.
     sums: [f32; QUERIES * HEAD_DIM_MAX],
     widened: [f32; WIDENED],
 }
@@ -239,7 +240,7 @@ fn rows_of_mut<const N: usize>(matrix: &mut [[f32; N]]) -> RowsMut<f32> {
     RowsMut { start: matrix.as_flattened_mut().as_mut_ptr(), stride: N }
 }
 
-/// Blocks of `size` that `all` is cut into.
+/// Cuts `all` into blocks of `size`.
 fn blocks(all: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
     all.clone().step_by(size).map(move |start| start..all.end.min(start.saturating_add(size)))
 }
@@ -251,7 +252,7 @@ fn key_blocks(keys: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 }
 
 impl OneHead {
-    /// Head number `index`, sequence by sequence.
+    /// The head with this number, counted sequence by sequence.
     fn of<E>(shape: AttentionShape, inputs: &Inputs<E>, index: usize) -> Self {
         let AttentionShape { length, heads, head_dim, .. } = shape;
         let (sequence, head) = (index / heads, index % heads);
@@ -275,13 +276,13 @@ impl OneHead {
         }
     }
 
-    /// From the first key that one of these queries sees to the last.
+    /// The range from the first key that one of these queries sees to the last.
     fn seen(&self, queries: &Range<usize>) -> Range<usize> {
         let first = self.position + queries.start;
         self.window.map_or(0, |window| (first + 1).saturating_sub(window))..self.position + queries.end
     }
 
-    /// Scores of keys from `first_key` that these queries do not see := negative infinity.
+    /// Sets the scores of keys from `first_key` on that these queries do not see to negative infinity.
     #[inline(always)]
     fn hide(&self, strip: &mut [[f32; QUERIES]], first_key: usize, queries: &Range<usize>) {
         let position = self.position + queries.start;
@@ -295,8 +296,8 @@ impl OneHead {
         1.0 / (self.dim as f32).sqrt()
     }
 
-    /// `to` (dim, QUERIES) := the rows `queries` of `panel`, transposed and scaled; the last one again where there are no
-    /// more.
+    /// `to` (dim, QUERIES) := the rows `queries` of `panel`, transposed and scaled; the last row is repeated where
+    /// there are no more.
     fn transpose<E: Element>(
         &self,
         to: &mut [[f32; QUERIES]],
@@ -306,7 +307,7 @@ impl OneHead {
         scale: f32,
     ) {
         let row = |query: usize| &x[panel.at(query.min(queries.end - 1))..][..self.dim];
-        // Four rows at a time: single elements would be as many times the stores, each to another line.
+        // Four rows at a time: element by element, there would be four times the stores, each to another cache line.
         for group in 0..QUERIES / 4 {
             let query = queries.start + 4 * group;
             let rows = row(query).iter().zip(row(query + 1)).zip(row(query + 2)).zip(row(query + 3));

@@ -1,4 +1,5 @@
-//! Columns: some columns of a matrix that others write the other columns of. Never lets two have the same element.
+//! Columns: some columns of a matrix whose other columns are written elsewhere. Never gives two callers the same
+//! element.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -37,7 +38,7 @@ impl<'a, T> ColumnsMut<'a, T> {
         self.width
     }
 
-    /// Which columns of it these are.
+    /// The range of these columns in it.
     pub fn columns(&self) -> Range<usize> {
         self.columns.clone()
     }
@@ -46,8 +47,8 @@ impl<'a, T> ColumnsMut<'a, T> {
     #[inline(always)]
     pub fn row(&mut self, row: usize) -> &mut [T] {
         assert!(row < self.rows, "row {row} of {}", self.rows);
-        // SAFETY: the row is one of the matrix, and `columns` lie within its width. Parts that were cut have columns of
-        // their own, and the borrow of `self` keeps this part from giving any of them twice.
+        // SAFETY: the row is one of the matrix, and `columns` lie within its width. Parts that were cut have different
+        // columns, and the borrow of `self` keeps this part from giving any of them twice.
         unsafe {
             std::slice::from_raw_parts_mut(self.start.add(row * self.width + self.columns.start), self.columns.len())
         }

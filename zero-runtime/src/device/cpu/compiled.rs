@@ -1,10 +1,11 @@
-//! The ops of each width, compiled with this crate. A program that trains is generic in its model and would compile them once more;
-//! but a generic function that is never inlined is taken from the crate that has it already. Never computes.
+//! Compiled ops: the ops of each width, compiled with this crate. A program that trains is generic in its model and
+//! would compile them once more; but a generic function that is never inlined is taken from the crate that has it
+//! already. Never computes.
 
 use super::Cpu;
 use crate::device::{Device, Element, bf16};
 
-/// Where ops of each width lie, for a program that asks whether it has the same.
+/// Addresses of the ops of one width, by which a program can check that it uses the same ones.
 pub fn compiled_ops<E: Element>() -> [*const (); 29] {
     [
         Cpu::add::<E> as *const (),
@@ -39,7 +40,7 @@ pub fn compiled_ops<E: Element>() -> [*const (); 29] {
     ]
 }
 
-/// Those of all widths. That it names them has them compiled; no run calls it.
+/// Addresses for all widths. Naming the ops makes this crate compile them; no run calls this function.
 pub fn all_compiled_ops() -> [[*const (); 29]; 2] {
     [compiled_ops::<f32>(), compiled_ops::<bf16>()]
 }

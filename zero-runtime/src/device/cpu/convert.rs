@@ -1,14 +1,14 @@
-//! Convert: copies between what numbers are stored as: exact to f32, rounded from it. Never computes.
+//! Convert: copies between the widths of stored numbers, exact to f32 and rounded from it. Never computes.
 
 use super::simd::{check_len, vectorised};
 use crate::device::Element;
 use crate::device::element::{known, known_mut};
 
-/// `to` := `from`, rounded to what `to` can store.
+/// `to` := `from`, rounded to the width of `to`.
 pub fn convert<To: Element, From: Element>(to: &mut [To], from: &[From]) {
     check_len("from", from.len(), to.len());
     if let (Some(to), Some(from)) = (known_mut::<_, f32>(to), known::<_, f32>(from)) {
-        // The system's copy is made for large ones too.
+        // The system's copy is fast for large slices too.
         return to.copy_from_slice(from);
     }
     vectorised(
@@ -27,7 +27,7 @@ mod tests {
     use crate::device::bf16;
     use crate::device::cpu::testing::{LENGTHS, noise};
 
-    /// Noise among what conversions go wrong at: a tie, subnormals, infinities, NaN, zeros.
+    /// Noise with the special cases of conversions: a tie, subnormals, infinities, NaN, zeros.
     fn awkward(len: usize) -> Vec<f32> {
         let special = [0x3f81_8000, 1, 0x0000_8001, 0x7f80_0000, 0xff80_0000, 0x7f80_0001, 0x8000_0000, 0x7f7f_ffff];
         let mut x = noise(len, 1);

@@ -1,5 +1,5 @@
 //! Softmax cross-entropy over the vocabulary, and its gradient in place of the logits. Never averages: the caller
-//! weighs each row.
+//! weights each row.
 
 use super::elementwise::each;
 use super::math::exp;
@@ -31,7 +31,7 @@ pub fn cross_entropy_backward<E: Element>(logits: &mut [E], targets: &[u32], lse
         || {
             for (row, logits) in logits.chunks_exact_mut(vocab).enumerate() {
                 let (target, lse, dloss) = (targets[row] as usize, lse[row], dloss[row]);
-                // Apart, since it is rounded only after the subtraction.
+                // Computed separately, because it must be rounded only after the subtraction.
                 let at_target = exp(logits[target].widen() - lse) * dloss - dloss;
                 each(logits, [], |x, []| exp(x - lse) * dloss);
                 logits[target] = E::narrow(at_target);
@@ -40,7 +40,7 @@ pub fn cross_entropy_backward<E: Element>(logits: &mut [E], targets: &[u32], lse
     );
 }
 
-/// The vocabulary's size, of so many `logits`; panics unless all shapes agree and every target lies in it.
+/// The vocabulary's size, given the number of `logits`; panics unless all shapes agree and every target lies in it.
 #[track_caller]
 fn check_shapes(logits: usize, targets: &[u32], loss: &[f32], lse: &[f32]) -> usize {
     check_len("loss", loss.len(), targets.len());

@@ -1,5 +1,5 @@
-//! `Cpu`: the kernels of this folder as a [`Device`], each called once for each piece of its work, but for attention and the
-//! sums of ranks and of squares, which share it out themselves. Never computes.
+//! `Cpu`: the kernels of this folder as a [`Device`]. Each kernel is called once for each piece of its work; attention
+//! and the sums of ranks and of squares share their own work. Never computes.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::device::{
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
 
-/// This processor, or some threads of it. By default the calling one alone.
+/// This processor, or some threads of it. By default only the calling thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpu {
     pub(super) threads: NonZeroUsize,
-    /// Work on fewer is not shared.
+    /// Work is shared only if each thread gets this many elements.
     pub(super) elements_min: usize,
 }
 
@@ -231,7 +231,7 @@ impl Device for Cpu {
         let (dgain, dbias, width) = (dgain.into_slice(), dbias.into_slice(), gain.len());
         let (dx, plus) = (dx.map(ViewMut::into_slice), plus.map(View::as_slice));
         if let Some(dx) = dx {
-            // In one pass where one thread does all: threads that share it are given rows, or columns of all rows.
+            // One thread does all in one pass; threads that share the work get rows, or columns of all rows.
             if !self.shares(x.len()) {
                 return kernels::layer_norm_backward(x, gain, stats, dy, dx, plus, dgain, dbias, write);
             }
@@ -321,7 +321,7 @@ impl Device for Cpu {
         if !self.shares(x.rows() * x.width()) {
             return kernels::rms_norm_heads_backward(x, gain, inverse, dy, dgain, write);
         }
-        // First what reads `dy` as it is.
+        // First the gradient of the gain, which reads `dy` before it is overwritten.
         let given = dy.as_rows();
         self.by_columns(x.rows() * heads, width, (0..width, dgain), |(columns, dgain)| {
             kernels::rms_norm_heads_dgain(x, width, inverse, given, columns, dgain, write);

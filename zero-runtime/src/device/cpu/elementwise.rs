@@ -1,12 +1,13 @@
-//! Elementwise: loops whose every result depends on the elements at one place alone. Never keeps the order in which they
-//! lie: two bf16 that share a word are taken apart and put together again, which costs less than to spread them out.
+//! Elementwise: loops in which each result depends only on the elements at one place. Never keeps the order of
+//! elements: two bf16 that share a word are taken apart and put together again, which costs less than spreading them
+//! out.
 
 use zero_plan::Width;
 
 use crate::device::element::{known, known_mut, narrow_pair, widen_pair};
 use crate::device::{Element, bf16};
 
-/// `y` := `f` of what it holds and of the elements of `inputs`, which are as long, at the same place. For use within a
+/// `y` := `f` of its old value and of the elements of `inputs`, which are as long, at the same place. For use within a
 /// vectorised loop.
 #[inline(always)]
 pub fn each<const N: usize, E: Element>(y: &mut [E], inputs: [&[E]; N], f: impl Fn(f32, [f32; N]) -> f32) {
@@ -85,7 +86,7 @@ mod tests {
     use crate::device::cpu::simd::vectorised;
     use crate::device::cpu::testing::{LENGTHS, bits, stored};
 
-    /// To the bit, from even places and odd ones, of words that are aligned and not.
+    /// To the bit, from even and odd places, in words that are aligned and not.
     fn match_their_definition<E: Element>() {
         let f = |y: f32, [a, b]: [f32; 2]| (y - a).mul_add(b, 0.3);
         for len in LENGTHS.into_iter().flat_map(|len| [len, len + 1]) {

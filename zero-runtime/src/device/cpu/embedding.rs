@@ -6,10 +6,10 @@ use super::rows::accumulate;
 use super::simd::{check_len, divided, vectorised};
 use crate::device::Element;
 
-/// `out` (tokens, width) := row `ids[t]` of `table` (vocab, width), plus, if there are any, row t % `length` of `positions`
-/// (context, width).
+/// `out` (tokens, width) := row `ids[t]` of `table` (vocab, width), plus row t % `length` of `positions` (context,
+/// width), if there are positions.
 ///
-/// `length` is that of one sequence; `ids` holds whole sequences.
+/// `length` is the length of one sequence; `ids` holds whole sequences.
 pub fn embed<E: Element>(ids: &[u32], table: &[E], positions: Option<&[E]>, out: &mut [E], length: usize) {
     let width = check_shapes(ids, table.len(), positions.map(<[E]>::len), out.len(), length);
     vectorised(
@@ -29,7 +29,7 @@ pub fn embed<E: Element>(ids: &[u32], table: &[E], positions: Option<&[E]>, out:
 }
 
 /// Adds the gradients of `embed`, given `dout` (tokens, width), to the same columns of `dtable` (vocab, width) and
-/// `dpositions` (context, width), tokens in order.
+/// `dpositions` (context, width), token by token.
 pub fn embed_backward<E: Element>(
     ids: &[u32],
     dout: &[E],
@@ -60,8 +60,8 @@ fn row(index: usize, width: usize) -> std::ops::Range<usize> {
     index * width..(index + 1) * width
 }
 
-/// The width of a row, from the lengths of all slices, of which `out` (tokens, width) tells it; panics unless all shapes
-/// agree and every id has a row.
+/// The width of a row, from the length of `out` (tokens, width); panics unless the shapes of all slices agree and every
+/// id has a row.
 #[track_caller]
 fn check_shapes(ids: &[u32], table: usize, positions: Option<usize>, out: usize, length: usize) -> usize {
     divided("ids", ids.len(), length);

@@ -1,12 +1,12 @@
-//! Features: what of this processor decides bits, because kernels are chosen by it at run time: in `simd`, in `product` and in the
-//! `gemm` crate. Never chooses one.
+//! Features: the properties of this processor that decide bits, because kernels are chosen by them at run time: in
+//! `simd`, in `product` and in the `gemm` crate. Never chooses one.
 
 use super::product::instructions;
 
-/// What is looked for, each a bit of [`found`].
+/// The features that are looked for, each a bit of [`found`].
 const NAMES: [&str; 6] = ["fma", "avx512f", "x86-64-v3", "x86-64-v4", "avx512_bf16", "amx_bf16"];
 
-/// Those that this processor has, or that products of bf16 are done by.
+/// The features that this processor has and, for instructions of bf16 products, that products use.
 pub fn found() -> u64 {
     let bits = NAMES.iter().enumerate().map(|(bit, name)| u64::from(is_there(name)) << bit);
     bits.sum()
@@ -28,7 +28,7 @@ fn is_there(name: &str) -> bool {
     instructions() == name
 }
 
-/// The names of what [`found`] gives.
+/// The names of the features in a result of [`found`].
 pub fn words(found: u64) -> String {
     let names: Vec<&str> = (0..NAMES.len()).filter(|bit| found >> bit & 1 == 1).map(|bit| NAMES[bit]).collect();
     if names.is_empty() { "none of those that kernels are chosen by".to_owned() } else { names.join(" ") }

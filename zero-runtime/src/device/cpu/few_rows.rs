@@ -1,5 +1,5 @@
-//! Few rows: the product of so few rows that it takes as long as the other matrix takes to come from memory: each of its
-//! columns, which lies there in one piece, is read once and in place. Never packs.
+//! Few rows: products of so few rows that they take as long as it takes to read the other matrix from memory. Each of
+//! its columns is contiguous there, and is read once and in place. Never packs.
 
 use pulp::{Simd, WithSimd};
 use zero_plan::Width;
@@ -8,7 +8,7 @@ use super::simd::{dispatch, vector};
 use super::{ColumnsMut, StridedMatrix};
 use crate::device::Element;
 
-/// The most rows that are few.
+/// The largest number of rows that counts as few.
 pub const ROWS: usize = 4;
 
 /// Columns multiplied at a time.
@@ -19,11 +19,12 @@ pub fn are_few<E>(a: &StridedMatrix<E>, b: &StridedMatrix<E>) -> bool {
     (1..=ROWS).contains(&a.rows()) && a.has_rows() && b.has_columns()
 }
 
-/// `finish` with each element of `c` (m, n), its column in the whole matrix, and what it is in `a` (m, k) `b` (k, n), of which
-/// there are the columns of `c`. Sums are f32; they run over all elements of a vector apart, and then across it.
+/// Calls `finish` with each element of `c` (m, n), its column in the whole matrix, and its value in `a` (m, k) `b` (k,
+/// n), where `b` has only the columns of `c`. Sums are f32; the lanes of a vector are summed separately, and then
+/// across the vector.
 ///
 /// # Panics
-/// If the shapes do not agree, or [`are_few`] says no.
+/// If the shapes do not agree, or [`are_few`] is false.
 pub fn few_rows<O: Element, E: Element>(
     c: ColumnsMut<O>,
     a: StridedMatrix<E>,
@@ -121,8 +122,8 @@ fn dots<S: Simd, E: Element, const M: usize, const N: usize>(
     totals
 }
 
-/// The products of `width` elements from number `k` on, which V vectors hold. Loops, where functions of the library would call
-/// a closure: what is not inlined is not compiled for these vectors.
+/// Adds the products of `width` elements from number `k` on, which V vectors hold. It has loops instead of the
+/// library's functions, which would call a closure: code that is not inlined is not compiled for these vectors.
 #[inline(always)]
 fn add<S: Simd, E: Element, const M: usize, const N: usize, const V: usize>(
     simd: S,
@@ -146,8 +147,9 @@ fn add<S: Simd, E: Element, const M: usize, const N: usize, const V: usize>(
     }
 }
 
-/// As many numbers as V vectors have, or what is left for one. Two have theirs in an order that depends on the width alone,
-/// which is all that a sum of products needs: of two bf16 in a word, either half is an f32 once the other is gone.
+/// As many numbers as V vectors have, or the rest for one. Two vectors have them in an order that depends on the width
+/// alone, which is enough for a sum of products: either half of a word of two bf16 is an f32 once the other half is
+/// cleared.
 #[inline(always)]
 fn load<S: Simd, E: Element, const V: usize>(simd: S, stored: &[E]) -> [S::f32s; V] {
     let mut vectors = [simd.splat_f32s(0.0); V];
@@ -199,7 +201,7 @@ mod tests {
         matches_f64::<bf16, bf16>();
     }
 
-    /// However many rows and columns there are beside a sum.
+    /// With any number of rows and columns beside a sum.
     #[test]
     fn no_bit_depends_on_what_else_there_is() {
         let (m, n, k) = (ROWS, 11, 37);

@@ -16,14 +16,14 @@ thread_local! {
     static INSIDE_GEMM: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread is within a call of the `gemm` crate, which takes memory to pack matrices in, or takes memory for the
-/// same itself, which it does once. An allocator that counts can so tell these allocations from those of a step, of which
-/// there are none.
+/// Whether this thread is within a call of the `gemm` crate, which takes memory to pack matrices in, or takes memory
+/// for the same purpose itself, which it does once. An allocator that counts can thus tell these allocations from those
+/// of a step, of which there are none.
 pub fn inside_gemm() -> bool {
     INSIDE_GEMM.get()
 }
 
-/// Does `work`, which takes memory to pack matrices in.
+/// Runs `work`, which takes memory to pack matrices in.
 pub(super) fn making_room<R>(work: impl FnOnce() -> R) -> R {
     INSIDE_GEMM.set(true);
     let result = work();
@@ -77,25 +77,25 @@ impl<'a, T> StridedMatrix<'a, T> {
         Self { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
     }
 
-    /// These rows and columns, of which there are some.
+    /// These rows and columns, neither of which is empty.
     pub(super) fn part(self, rows: Range<usize>, cols: Range<usize>) -> Self {
         assert!(rows.end <= self.rows && cols.end <= self.cols, "a part beyond its matrix");
         let data = &self.data[rows.start * self.row_stride + cols.start * self.col_stride..];
         Self { data, rows: rows.len(), cols: cols.len(), ..self }
     }
 
-    /// Whether the elements of a row lie one after another; else those of a column do.
+    /// Whether the elements of a row are contiguous; otherwise those of a column are.
     #[inline(always)]
     pub(super) fn has_rows(&self) -> bool {
         self.col_stride == 1
     }
 
-    /// Whether the elements of a column lie one after another.
+    /// Whether the elements of a column are contiguous.
     pub(super) fn has_columns(&self) -> bool {
         self.row_stride == 1
     }
 
-    /// So many elements of a row, from column `col`, where rows lie one after another.
+    /// `cols` elements of a row, from column `col`, where rows are contiguous.
     #[inline(always)]
     pub(super) fn row(&self, row: usize, col: usize, cols: usize) -> &'a [T] {
         &self.data[row * self.row_stride + col..][..cols]
@@ -194,13 +194,13 @@ pub fn matmul<O: Element, E: Element>(mut c: MatrixMut<O>, a: StridedMatrix<E>, 
     });
 }
 
-/// In pieces where `a` has so many rows that what `gemm` packs would exceed what the plan has room for.
+/// Multiplies in pieces if `a` has so many rows that `gemm` would pack more than the plan has room for.
 fn by_gemm(c: MatrixMut, a: StridedMatrix, b: StridedMatrix, write: Write) {
-    // Of very few columns `gemm` sums each row in a way that depends on the number of rows, and packs nothing.
+    // With very few columns `gemm` sums each row in a way that depends on the number of rows, and packs nothing.
     let mut pieces = if c.cols < COLS_MIN { 1 } else { c.rows.div_ceil(PACKED_ROWS) };
     let (mut c, mut a) = (c, a);
     while pieces > 1 {
-        // Halves of so many rows, or more, are not summed otherwise than the whole: see `by_products`.
+        // Pieces of this many rows are summed in the same order as the whole: see `by_products`.
         let rows = c.rows / pieces;
         let ((c_first, c_rest), (a_first, a_rest)) = (c.split_at(rows), a.split_at(rows));
         gemm_once(c_first, a_first, b, write);
@@ -213,8 +213,9 @@ fn by_gemm(c: MatrixMut, a: StridedMatrix, b: StridedMatrix, write: Write) {
 #[expect(unsafe_code, reason = "gemm takes pointers and strides")]
 fn gemm_once(c: MatrixMut, a: StridedMatrix, b: StridedMatrix, write: Write) {
     // SAFETY: the constructors proved that every (row, column) of each matrix lies within its slice, and the assertion
-    // of `matmul` that gemm visits no others: pieces have the same columns and as many rows. `c` is a unique borrow, so it
-    // overlaps neither `a` nor `b`, and its rows do not overlap each other. `Write::Set` never reads `c`.
+    // of `matmul` proved that gemm visits no others: pieces have the same columns, and equally many rows in `c` and
+    // `a`. `c` is a unique borrow, so it overlaps neither `a` nor `b`, and its rows do not overlap each other.
+    // `Write::Set` never reads `c`.
     making_room(|| unsafe {
         gemm::gemm(
             c.rows,
@@ -284,7 +285,7 @@ mod tests {
         }
     }
 
-    /// As `gemm` gives it in one call, to the bit.
+    /// The same as one call of `gemm`, to the bit.
     #[test]
     fn many_rows_are_multiplied_in_pieces_without_a_trace() {
         for (m, n, k) in [(PACKED_ROWS + 1, 3, 40), (2 * PACKED_ROWS + 77, 70, 9), (PACKED_ROWS + 5, 2, 6)] {

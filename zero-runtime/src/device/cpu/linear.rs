@@ -1,5 +1,5 @@
-//! Linear: a matrix product, and what is done to its result while that is still in the cache. Never reads the result from
-//! memory twice.
+//! Linear: a matrix product, and the ops on its result that run while it is still in the cache. Never reads the result
+//! from memory twice.
 
 use std::ops::Range;
 
@@ -10,11 +10,13 @@ use super::simd::{check_len, divided, vectorised};
 use crate::device::element::{known, known_mut};
 use crate::device::{Element, Nonlinearity, Write};
 
-/// The most columns of the result worked on at a time. What follows finds a few hundred rows of so many in a second-level cache;
-/// narrower panels lose more in the product, and in rows too short to stream, than they save.
+/// The most columns of the result worked on at a time. A few hundred rows of this width fit in a second-level cache,
+/// where the ops that follow find them; narrower panels lose more in the product, and in rows too short to stream, than
+/// they save.
 const PANEL: usize = 768;
 
-/// What follows the product, in the same pass: to the bit what it would be afterwards, of the result as it is stored.
+/// An op that follows the product in the same pass: to the bit the same as it would be afterwards, on the result as it
+/// is stored.
 pub enum SliceThen<'a, E = f32> {
     /// Nothing.
     Nothing,
@@ -24,8 +26,8 @@ pub enum SliceThen<'a, E = f32> {
     Add(&'a [E]),
 }
 
-/// `y` (rows, output) := `x` (rows, input) * `weight`^T, with `weight` (output, input), plus `bias` (output), if there is
-/// one, in every row; then what `then` says. Sums are f32, and rounded once, with the bias, when they are stored.
+/// `y` (rows, output) := `x` (rows, input) * `weight`^T, with `weight` (output, input), plus `bias` (output), if there
+/// is one, in every row; then applies `then`. Sums are f32, and rounded once, with the bias, when they are stored.
 pub fn linear<E: Element>(y: &mut [E], x: &[E], weight: StridedMatrix<E>, bias: Option<&[E]>, mut then: SliceThen<E>) {
     let [output, input] = [weight.rows(), weight.cols()];
     let rows = divided("y", y.len(), output);
@@ -54,7 +56,7 @@ pub fn linear<E: Element>(y: &mut [E], x: &[E], weight: StridedMatrix<E>, bias: 
             );
         });
     };
-    // As wide as one another, but for a column: `gemm` has another order of summation for very few of them.
+    // Panels differ in width by at most one column, because `gemm` sums in another order if there are very few.
     let panels = output.div_ceil(PANEL);
     for panel in 0..panels {
         let cols = output * panel / panels..output * (panel + 1) / panels;
@@ -88,8 +90,8 @@ fn store<E: Element>(y: &mut [E], sums: &[f32], bias: Option<&[E]>) {
     }
 }
 
-/// In these columns of these rows of `y`, each row of which is as long as `width`: what `begin` does to a row and its number,
-/// then what `then` says.
+/// In these columns of these rows of `y`, whose rows are `width` long: does `begin` with each row and its number, and
+/// then applies `then`.
 #[inline(always)]
 fn finish<E: Element>(
     y: &mut [E],
@@ -167,7 +169,7 @@ mod tests {
         }
     }
 
-    /// A result is off by its last rounding, and by what the roundings of its terms, its bias and their sums come to.
+    /// A result is off by its last rounding, and by the roundings of its terms, its bias and their sums.
     #[test]
     fn bf16_is_rounded_once() {
         for [rows, input, output] in [[1, 1, 1], [3, 5, 7], [70, 33, 40], [5, 3, PANEL + 9]] {
@@ -185,7 +187,7 @@ mod tests {
         }
     }
 
-    /// Of the rounded result, to the bit, beyond a block of rows and of columns.
+    /// Applied to the rounded result, to the bit, beyond a block of rows and of columns.
     #[test]
     fn what_follows_in_bf16_is_as_if_it_came_after() {
         let (rows, input, output) = (300, 6, PANEL + 21);
@@ -210,7 +212,7 @@ mod tests {
         }
     }
 
-    /// In one pass or in two, to the bit.
+    /// One pass and two passes agree to the bit.
     #[test]
     fn what_follows_is_as_if_it_came_after() {
         let (rows, input, output) = (5, 6, PANEL + 21);

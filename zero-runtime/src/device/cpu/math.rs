@@ -2,20 +2,21 @@
 
 use std::f32::consts::{LN_2, LOG2_E};
 
-/// Adding it moves an `f32` within +-2^22 to where its last bit counts ones: it rounds, and the low bits are an integer.
+/// Adding this moves an `f32` within +-2^22 to where its last bit counts ones: it rounds, and the low bits are an
+/// integer.
 const ROUNDER: f32 = 12_582_912.0; // 1.5 x 2^23
 
-/// What `LN_2` lacks of ln 2, so that `n * ln 2` is subtracted to well below one unit in the last place.
+/// ln 2 minus `LN_2`, so that `n * ln 2` is subtracted to well below one unit in the last place.
 const LN_2_REST: f32 = (std::f64::consts::LN_2 - LN_2 as f64) as f32;
 
-/// Below 2^-125 the result is 0, else `power / 2` in `exp` would leave the normal numbers.
+/// Below 2^-125 the result is 0; otherwise `power / 2` in `exp` would leave the normal numbers.
 const EXP_UNDERFLOW: f32 = -125.0 * LN_2;
 
 /// The largest argument whose exponential is finite, ln(2^128 - 2^104) rounded down.
 const EXP_OVERFLOW: f32 = 88.722_83;
 
-/// x in parts: n and r of x = n ln 2 + r with |r| <= ln(2)/2, n as it stands in the low bits of a sum with `ROUNDER`; and
-/// e^r, whose Taylor series to degree 6 errs by 2e-7.
+/// Splits x into n and r of x = n ln 2 + r with |r| <= ln(2)/2. Returns n as it stands in the low bits of a sum with
+/// `ROUNDER`, and e^r, whose Taylor series to degree 6 errs by 2e-7.
 #[inline(always)]
 fn exp_parts(x: f32) -> (u32, f32) {
     let rounded = x.mul_add(LOG2_E, ROUNDER);
@@ -39,40 +40,40 @@ pub fn exp(x: f32) -> f32 {
     if x > EXP_OVERFLOW { f32::INFINITY } else { value }
 }
 
-/// [`exp`] of what is not above `EXP_WITHIN`, without what only larger arguments need.
+/// [`exp`] of an argument not above `EXP_WITHIN`, without the code that only larger arguments need.
 #[inline(always)]
 pub fn exp_small(x: f32) -> f32 {
     let value = exp_within(x);
     if x < EXP_UNDERFLOW { 0.0 } else { value }
 }
 
-/// [`exp`] of what is within +-`EXP_WITHIN`, or NaN, without what only others need.
+/// [`exp`] of an argument within +-`EXP_WITHIN`, or NaN, without the code that only others need.
 #[inline(always)]
 pub fn exp_within(x: f32) -> f32 {
     let (n, series) = exp_parts(x);
     series * f32::from_bits((n << 23).wrapping_add(127 << 23))
 }
 
-/// The power of two nearest to its exponential, and to its negative's, is a normal number.
+/// The powers of two nearest to e^87.5 and e^-87.5 are normal numbers.
 pub const EXP_WITHIN: f32 = 87.5;
 
-/// 1 / (1 + e^-x), in [0, 1] whatever x.
+/// 1 / (1 + e^-x), in [0, 1] for every x.
 #[inline(always)]
 pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// [`sigmoid`] of what is within +-`EXP_WITHIN`, or NaN.
+/// [`sigmoid`] of an argument within +-`EXP_WITHIN`, or NaN.
 #[inline(always)]
 pub fn sigmoid_within(x: f32) -> f32 {
     1.0 / (1.0 + exp_within(-x))
 }
 
-/// [`ROUNDER`] of an `f64`.
+/// [`ROUNDER`] for `f64`.
 const ROUNDER_F64: f64 = 6_755_399_441_055_744.0; // 1.5 x 2^52
 
-/// Sine and cosine, to within 1e-7 where |x| < 2^24. The angle is brought into +-pi/4 in f64, whose Taylor series there, to
-/// degrees 11 and 10, err by 2e-10.
+/// Sine and cosine, to within 1e-7 where |x| < 2^24. The angle is reduced to +-pi/4 in f64, where Taylor series to
+/// degrees 11 and 10 err by 2e-10.
 #[inline(always)]
 pub fn sin_cos(x: f32) -> [f32; 2] {
     use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
@@ -88,7 +89,7 @@ pub fn sin_cos(x: f32) -> [f32; 2] {
         cos = square.mul_add(cos, coefficient);
     }
     let (sin, cos) = ((r * square).mul_add(sin, r) as f32, cos as f32);
-    // A quarter turn is (-sin, cos) instead of (cos, sin); two are both negated.
+    // One quarter turn gives (-sin, cos) instead of (cos, sin); two negate both.
     let is_odd = quarter & 1 != 0;
     let (y, x) = if is_odd { (cos, sin) } else { (sin, cos) };
     let sign = |number: f32, quarters: u32| f32::from_bits(number.to_bits() ^ ((quarters & 2) << 30));

@@ -1,6 +1,6 @@
-//! The CPU device: single-threaded, deterministic kernels over row-major slices, and what shares their work among threads.
-//! Never allocates in an op (the `gemm` crate's packing buffers excepted), never owns a buffer but the scratch of attention
-//! and of products, one for each thread.
+//! The CPU device: single-threaded, deterministic kernels over row-major slices, and the code that shares their work
+//! among threads. Never allocates in an op (except for the `gemm` crate's packing buffers), and owns no buffer but the
+//! scratch of attention and of products, one for each thread.
 
 mod activation;
 mod attention;

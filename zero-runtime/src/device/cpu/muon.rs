@@ -1,11 +1,11 @@
-//! Muon: what its step does to each element by itself (Jordan et al., "Muon: an optimizer for hidden layers in neural networks",
+//! Muon: the elementwise parts of its step (Jordan et al., "Muon: an optimizer for hidden layers in neural networks",
 //! 2024). Never multiplies matrices, and never depends on how a flat range is cut into calls.
 
 use super::simd::{check_len, vectorised};
 use crate::device::Element;
 
-/// With g, `gradients` times `grad_scale`: `m` := m + (1 - `momentum`) (g - m), then `gradients` := g + `momentum` (m - g). As
-/// `torch.optim.Muon` does with `nesterov`.
+/// With g, `gradients` times `grad_scale`: `m` := m + (1 - `momentum`) (g - m), then `gradients` := g + `momentum` (m -
+/// g). This is `torch.optim.Muon` with `nesterov`.
 pub fn momentum(momentum: f64, grad_scale: f64, gradients: &mut [f32], m: &mut [f32]) {
     check_len("m", m.len(), gradients.len());
     let (fresh, momentum, grad_scale) = ((1.0 - momentum) as f32, momentum as f32, grad_scale as f32);
@@ -53,7 +53,7 @@ mod tests {
     use crate::device::bf16;
     use crate::device::cpu::testing::{LENGTHS, assert_close, bits, noise, stored, to_f64};
 
-    /// Over some steps, in the form of `torch.optim.Muon`: two linear interpolations.
+    /// Several steps, in the form of `torch.optim.Muon`: two linear interpolations.
     #[test]
     fn momentum_matches_f64_over_steps() {
         for len in LENGTHS {

@@ -65,8 +65,8 @@ pub fn layer_norm_backward<E: Element>(
     );
 }
 
-/// `dx` (rows, width) := the gradient of the input of `layer_norm`, given `dy` (rows, width). `plus` (rows, width), if there
-/// is one, is added to what is stored: what a residual connection around the norm brings.
+/// `dx` (rows, width) := the gradient of the input of `layer_norm`, given `dy` (rows, width). `plus` (rows, width), if
+/// there is one, is added to the stored result: the gradient of a residual connection around the norm.
 // With n the normalised row and g = dy * gain: dx = scale (g - mean(g) - n mean(g n)).
 pub fn layer_norm_dx<E: Element>(x: &[E], gain: &[E], stats: &[f32], dy: &[E], dx: &mut [E], plus: Option<&[E]>) {
     let width = gain.len();
@@ -83,7 +83,8 @@ pub fn layer_norm_dx<E: Element>(x: &[E], gain: &[E], stats: &[f32], dy: &[E], d
     );
 }
 
-/// `dgain` and `dbias` := or += those `columns` of the gradients of `layer_norm`'s parameters, given `dy` (rows, width).
+/// `dgain` and `dbias` := or += these `columns` of the gradients of `layer_norm`'s parameters, given `dy` (rows,
+/// width).
 #[expect(clippy::too_many_arguments, reason = "the tensors of the formula, each by its name")]
 pub fn layer_norm_dparams<E: Element>(
     x: &[E],
@@ -118,7 +119,7 @@ fn layer_norm_dx_row<E: Element>(dx: &mut [E], inputs: [&[E]; 3], stats: [f32; 2
     dx_row(dx, inputs, stats, along_one, plus);
 }
 
-/// Adds what one row brings.
+/// Adds the contribution of one row.
 #[inline(always)]
 fn add_dparams<E: Element>(dgain: &mut [f32], dbias: &mut [f32], x: &[E], dy: &[E], [mean, scale]: [f32; 2]) {
     for (((dgain, dbias), x), dy) in dgain.iter_mut().zip(dbias).zip(x).zip(dy) {
@@ -128,7 +129,8 @@ fn add_dparams<E: Element>(dgain: &mut [f32], dbias: &mut [f32], x: &[E], dy: &[
     }
 }
 
-/// `dx` := scale * (g - `along_one` - n mean(g n)), one row: g = dy * gain, n = (x - mean) * scale; then `plus` is added.
+/// `dx` := scale * (g - `along_one` - n mean(g n)) for one row, with g = dy * gain and n = (x - mean) * scale; then
+/// `plus` is added.
 #[inline(always)]
 fn dx_row<E: Element>(dx: &mut [E], inputs: [&[E]; 3], [mean, scale]: [f32; 2], along_one: f32, plus: Option<&[E]>) {
     let along_n = along(inputs, [mean, scale]);
@@ -138,7 +140,7 @@ fn dx_row<E: Element>(dx: &mut [E], inputs: [&[E]; 3], [mean, scale]: [f32; 2], 
     }
 }
 
-/// [`dx_row`] of an RMS norm where `dx` lies in the place of `dy`.
+/// [`dx_row`] of an RMS norm, with `dx` in the place of `dy`.
 #[inline(always)]
 pub(super) fn rms_norm_dx_row_in_place<E: Element>(x: &[E], gain: &[E], dy: &mut [E], scale: f32) {
     let along_n = along([x, gain, dy], [0.0, scale]);
@@ -163,7 +165,7 @@ fn check_rows<E>(x: &[E], width: usize, rows: usize, dy: &[E]) {
     check_len("dy", dy.len(), x.len());
 }
 
-/// [`check_rows`], of what is as large too.
+/// [`check_rows`], and that `dx` and `plus` are as large as `x`.
 #[track_caller]
 fn check_input<E>(x: &[E], width: usize, rows: usize, dy: &[E], dx: &[E], plus: Option<&[E]>) {
     check_rows(x, width, rows, dy);
@@ -228,8 +230,9 @@ pub fn rms_norm_backward<E: Element>(
     );
 }
 
-/// `dx` (rows, width) := the gradient of the input of `rms_norm`, given `dy` (rows, width); `plus` as of [`layer_norm_dx`].
-// As of layer norm, without the mean: dx = scale (g - n mean(g n)).
+/// `dx` (rows, width) := the gradient of the input of `rms_norm`, given `dy` (rows, width); `plus` as in
+/// [`layer_norm_dx`].
+// As in layer norm, without the mean: dx = scale (g - n mean(g n)).
 pub fn rms_norm_dx<E: Element>(x: &[E], gain: &[E], inverse: &[f32], dy: &[E], dx: &mut [E], plus: Option<&[E]>) {
     let width = gain.len();
     check_input(x, width, inverse.len(), dy, dx, plus);
@@ -245,7 +248,7 @@ pub fn rms_norm_dx<E: Element>(x: &[E], gain: &[E], inverse: &[f32], dy: &[E], d
     );
 }
 
-/// `dgain` := or += those `columns` of the gradient of `rms_norm`'s gain, given `dy` (rows, width).
+/// `dgain` := or += these `columns` of the gradient of `rms_norm`'s gain, given `dy` (rows, width).
 pub fn rms_norm_dgain<E: Element>(
     x: &[E],
     inverse: &[f32],
@@ -269,7 +272,7 @@ pub fn rms_norm_dgain<E: Element>(
     );
 }
 
-/// Adds what one row brings.
+/// Adds the contribution of one row.
 #[inline(always)]
 pub(super) fn add_dgain<E: Element>(dgain: &mut [f32], x: &[E], dy: &[E], scale: f32) {
     for ((dgain, x), dy) in dgain.iter_mut().zip(x).zip(dy) {
@@ -380,7 +383,7 @@ mod tests {
         }
     }
 
-    /// In its own row, and in no other.
+    /// A number that is not finite shows in its own row, and in no other.
     fn show_what_is_not_finite<E: Element>() {
         for bad in [f32::NAN, f32::INFINITY] {
             let (x, ones) = ([bad, 2.0, 1.0, 2.0].map(E::narrow), [1.0; 4].map(E::narrow));

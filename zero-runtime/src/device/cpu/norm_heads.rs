@@ -1,5 +1,5 @@
-//! RMS norm of each head of rows that lie among others, and its vector-Jacobian product: what a row of its own is in the norm
-//! of rows, whose loops these are. Never touches what lies between.
+//! RMS norm of each head of strided rows, and its vector-Jacobian product. Each head is treated as a row, by the loops
+//! of the norm of rows. Never touches the elements between rows.
 
 use std::ops::Range;
 
@@ -77,8 +77,8 @@ pub fn rms_norm_heads_dx<E: Element>(x: StridedSlice<E>, gain: &[E], inverse: &[
     );
 }
 
-/// `dgain` := or += those `columns` of the gradient of the gain, whose width is that of a head: the sum over rows, and in each
-/// over heads.
+/// `dgain` := or += these `columns` of the gradient of the gain, whose width is that of a head: summed over rows, and
+/// in each row over heads.
 pub fn rms_norm_heads_dgain<E: Element>(
     x: StridedSlice<E>,
     width: usize,
@@ -123,8 +123,8 @@ mod tests {
     const EPS: f32 = 1e-6;
     const ROWS: usize = 5;
 
-    /// To the bit what the norm of rows makes of the same heads in rows of their own, which is held to f64 where it is. What
-    /// lies between stays.
+    /// To the bit the same as the norm of rows for the same heads in rows of their own, which has a test against f64.
+    /// The elements in between stay as they are.
     fn heads_are_rows<E: Element>(heads: usize, width: usize) {
         let (len, x_stride, y_stride) = (heads * width, heads * width + 3, heads * width + 1);
         let (x, dy, gain) = (stored::<E>(ROWS * x_stride, 1), stored::<E>(ROWS * y_stride, 2), stored::<E>(width, 3));

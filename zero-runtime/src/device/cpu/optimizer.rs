@@ -1,5 +1,5 @@
-//! The optimizer step, and what is asked of a gradient before it. Never depends on how a flat range is cut into calls,
-//! where it is elementwise.
+//! The optimizer step, and the checks of a gradient before it. Elementwise functions never depend on how a flat range
+//! is cut into calls.
 
 use super::Cpu;
 use super::simd::{LANES, check_len, fold, vectorised};
@@ -8,7 +8,7 @@ use crate::device::{AdamW, Element};
 /// Updates `params` and the moments `m` and `v` by `grads`, all (n), as `torch.optim.AdamW` does: decoupled decay
 /// first (Loshchilov and Hutter, 2019).
 ///
-/// Elementwise: n elements in one call or in many give the same bits.
+/// Elementwise: one call for n elements and several calls give the same bits.
 pub fn adamw(step: &AdamW, params: &mut [f32], grads: &[f32], m: &mut [f32], v: &mut [f32]) {
     check_len("grads", grads.len(), params.len());
     check_len("m", m.len(), params.len());
@@ -32,7 +32,7 @@ pub fn adamw(step: &AdamW, params: &mut [f32], grads: &[f32], m: &mut [f32], v: 
     );
 }
 
-/// Squares are summed in blocks of so many elements, and blocks along a tree: the order depends on the length alone.
+/// Squares are summed in blocks of this many elements, and blocks along a tree: the order depends on the length alone.
 const BLOCK: usize = 4096;
 
 /// The sum of squares, in f64 and in a fixed order.

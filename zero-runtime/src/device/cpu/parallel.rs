@@ -1,5 +1,5 @@
-//! Parallel: the work of one op shared among the threads of a rank, by rows, columns, elements or heads of what it writes.
-//! Never lets the order of a sum depend on the number of threads, and so no bit of a result; never allocates in an op.
+//! Parallel: shares the work of one op among the threads of a rank, by rows, columns, elements or heads of its result.
+//! The number of threads never changes the order of a sum, so it changes no bit of a result. Never allocates in an op.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -8,55 +8,57 @@ use super::simd::{LANES, divided};
 use super::{Cpu, MatrixMut, SliceThen, StridedMatrix};
 use crate::device::{Element, Stored, StoredMut, Weights};
 
-/// Elements that are worth a thread of their own: a few times as long as it takes to wake one.
+/// Elements that are worth a thread: a few times as much work as waking one.
 const ELEMENTS_MIN: usize = 1 << 16;
 
-/// Columns are shared out in so many, a few vectors of each row.
+/// Columns are shared in multiples of this, which is a few vectors of each row.
 const COLUMNS: usize = 64;
 
-/// Products of a matrix product that are as much work as an element elsewhere.
+/// Multiplications of a matrix product that take as long as one element of another op.
 pub(super) const PRODUCTS_PER_ELEMENT: usize = 64;
 
-/// Rows and columns of a matrix product from which on `gemm` sums every element in the same order, whatever else there
-/// is: with fewer than 257 elements, or 65 rows and 65 columns, it has other ways.
+/// From this many rows and columns on, `gemm` sums every element of a product in the same order, whatever the rest of
+/// the shape; with fewer than 257 elements, or 65 rows and 65 columns, it has other ways.
 const ROWS_MIN: usize = 128;
 pub(super) const COLS_MIN: usize = 3;
 
 impl Cpu {
-    /// This processor, the calling thread alone.
+    /// This processor, with only the calling thread.
     pub const ONE_THREAD: Self = Self { threads: NonZeroUsize::MIN, elements_min: ELEMENTS_MIN };
 
-    /// The same device, which shares out work however little of it there is: for tests, where all is little.
+    /// The same device, which shares even the smallest work: for tests, where all work is small.
     pub fn eager(self) -> Self {
         Self { elements_min: 1, ..self }
     }
 
-    /// Whether work on so many elements is shared out at all.
+    /// Whether work on this many elements is shared at all.
     pub(super) fn shares(self, elements: usize) -> bool {
         self.threads.get() > 1 && elements / 2 >= self.elements_min
     }
 
-    /// `run` on all of `parts`, which have `rows` rows of `width` elements each, or on some rows each time.
+    /// Calls `run` on `parts`, which have `rows` rows of `width` elements each: at once, or on some rows at a time.
     pub(super) fn by_rows<P: Cut>(self, rows: usize, width: usize, parts: P, run: impl Fn(P) + Sync) {
         let rows_min = self.elements_min.div_ceil(width.max(1));
         for_each(self.threads, Items { count: rows, min: rows_min, multiple: 1 }, parts, &run);
     }
 
-    /// `run` on all of `parts`, which have `width` columns of `rows` elements each, or on some columns each time.
+    /// Calls `run` on `parts`, which have `width` columns of `rows` elements each: at once, or on some columns at a
+    /// time.
     pub(super) fn by_columns<P: Cut>(self, rows: usize, width: usize, parts: P, run: impl Fn(P) + Sync) {
         let columns_min = self.elements_min.div_ceil(rows.max(1));
         for_each(self.threads, Items { count: width, min: columns_min, multiple: COLUMNS }, parts, &run);
     }
 
-    /// `run` on all of `parts`, which have `len` elements each, or on some of them each time.
+    /// Calls `run` on `parts`, which have `len` elements each: at once, or on some elements at a time.
     pub(super) fn by_elements<P: Cut>(self, len: usize, parts: P, run: impl Fn(P) + Sync) {
         for_each(self.threads, Items { count: len, min: self.elements_min, multiple: LANES }, parts, &run);
     }
 
-    /// `run` on all of `parts`, which have the rows of a (rows, depth) (depth, cols) product, or on some rows each time.
+    /// Calls `run` on `parts`, which have the rows of a (rows, depth) (depth, cols) product: at once, or on some rows
+    /// at a time.
     ///
-    /// A product of few rows, or of few columns, may be summed in another order than the same rows of a larger one. So no
-    /// piece is that small.
+    /// A product of few rows, or of few columns, may be summed in another order than the same rows of a larger one, so
+    /// no piece is that small.
     pub(super) fn by_products<P: Cut>(self, [rows, depth, cols]: [usize; 3], parts: P, run: impl Fn(P) + Sync) {
         let products_min = PRODUCTS_PER_ELEMENT * self.elements_min;
         let rows_min = products_min.div_ceil((depth * cols).max(1)).max(ROWS_MIN);
@@ -64,8 +66,8 @@ impl Cpu {
         for_each(threads, Items { count: rows, min: rows_min, multiple: 1 }, parts, &run);
     }
 
-    /// The sum of `of` all blocks of `x`, which have `block` elements each but for the last: along the tree that halves
-    /// their number, whichever threads sum its branches.
+    /// The sum of `of` over all blocks of `x`, which have `block` elements each except the last. It follows the tree
+    /// that halves their number, whichever threads sum its branches.
     pub(super) fn sum_by_blocks<T: Sync>(self, x: &[T], block: usize, of: &(impl Fn(&[T]) -> f64 + Sync)) -> f64 {
         if x.len() <= block {
             return of(x);
@@ -80,25 +82,26 @@ impl Cpu {
         left + right
     }
 
-    /// `run` on all of `heads`, which are each as much work as `elements` elsewhere, or on some heads each time.
+    /// Calls `run` on all `heads`, each of which is as much work as `elements` elsewhere: at once, or on some heads at
+    /// a time.
     pub(super) fn by_heads(self, heads: usize, elements: usize, run: impl Fn(Range<usize>) + Sync) {
         let heads_min = self.elements_min.div_ceil(elements.max(1));
         for_each(self.threads, Items { count: heads, min: heads_min, multiple: 1 }, 0..heads, &run);
     }
 }
 
-/// What work is counted in: rows, or elements, or heads.
+/// The items of some work: rows, elements or heads.
 #[derive(Clone, Copy)]
 pub struct Items {
     /// How many there are.
     pub count: usize,
     /// How many are worth a thread of their own.
     pub min: usize,
-    /// Cut only where a multiple of this many is on the left.
+    /// The work is cut only where a multiple of this many is on the left.
     pub multiple: usize,
 }
 
-/// `run` on all of `parts`, or on pieces of it on as many threads at a time: those of the pool that this thread is one of.
+/// Calls `run` on `parts`, at once or in pieces on up to `threads` threads of the pool that this thread is in.
 pub fn for_each<P: Cut>(threads: NonZeroUsize, items: Items, parts: P, run: &(impl Fn(P) + Sync)) {
     let pieces = threads.get().min(items.count / items.min.max(items.multiple).max(1));
     share(pieces, items, parts, run);
@@ -117,7 +120,7 @@ fn share<P: Cut>(pieces: usize, items: Items, parts: P, run: &(impl Fn(P) + Sync
     );
 }
 
-/// What work is done on, if it can be done in pieces.
+/// The operands of some work that can be cut into pieces.
 pub trait Cut: Send + Sized {
     /// The first `at` of `of` items of the same size, and the others.
     fn cut(self, at: usize, of: usize) -> (Self, Self);

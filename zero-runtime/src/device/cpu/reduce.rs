@@ -1,19 +1,21 @@
-//! Reduce: a sum of stretches of which the destination may be one. Never sums in another order than [`tree_sum`].
+//! Reduce: a sum of stretches, one of which may be the destination. Never sums in an order other than that of
+//! [`tree_sum`].
 
 use super::Cpu;
 use super::simd::check_len;
 use super::tree_sum::tree_sum;
 use crate::device::{Element, Stored, StoredMut, Write};
 
-/// Elements that a sum in place works on at a time, beside the sources: half of a first-level cache.
+/// Elements that a sum in place works on at a time, apart from the sources: half of a first-level cache.
 const BLOCK: usize = 4096;
 
-/// The most summands that threads share the sum of: each has all of them at hand, since only the calling one may ask for
-/// them.
+/// The most summands whose sum threads share: a thread needs all of them in advance, because only the calling thread
+/// may call `source`.
 const SHARED_MAX: usize = 256;
 
-/// `to` := or += tree(0..`count`), as [`tree_sum`] of `source`; summand number `own` is what `to` holds. All summands are
-/// stored in one width, which is that of `to` if it is one of them; they are shared out by elements.
+/// `to` := or += tree(0..`count`), as in [`tree_sum`], of the summands that `source` returns; summand number `own` is
+/// the content of `to`. All summands are stored in one width, which is that of `to` if it is one of them; work is
+/// shared by elements.
 pub fn reduce<'a>(
     cpu: Cpu,
     to: StoredMut<Cpu>,
@@ -30,7 +32,7 @@ pub fn reduce<'a>(
         Stored::BF16(summand) => summand.as_slice(),
         Stored::F32(_) => panic!("summand {i} is stored as f32, and others as bf16"),
     };
-    // Where there is one summand that is not asked for, any other says what all are stored in.
+    // Any summand other than `own` tells the width of all.
     let first = (0..count).find(|&i| own != Some(i)).map(source);
     match (to, first) {
         (StoredMut::F32(to), Some(Stored::BF16(_))) => apart(cpu, to.into_slice(), count, own, narrow, write),
@@ -40,7 +42,7 @@ pub fn reduce<'a>(
     }
 }
 
-/// [`share`] of summands of another width than the sum, which is none of them.
+/// [`share`] for summands of another width than the sum, which is not one of them.
 fn apart<'a, O: Element, S: Element>(
     cpu: Cpu,
     to: &mut [O],
@@ -95,7 +97,7 @@ fn reduce_as<'a, E: Element>(
 ) {
     match own {
         None => tree_sum(to, source, count, write),
-        // The other of two is added to it: two summands have no order.
+        // With two summands, the other one is added to `to`: their order does not matter.
         Some(own) if count == 2 && write == Write::Set => tree_sum(to, |_| source(1 - own), 1, Write::Add),
         Some(own) => {
             let mut scratch = [0.0; BLOCK];
@@ -118,7 +120,7 @@ mod tests {
     use crate::device::cpu::testing::{bits, stored};
     use crate::view::{View, ViewMut};
 
-    /// In place or apart, to the bit.
+    /// In place or not, to the bit.
     fn in_place_is_as_apart<E: Element>(len: usize, count: usize)
     where
         for<'a> Stored<'a, Cpu>: From<View<'a, Cpu, E>>,
@@ -140,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Lengths below, at and beyond a block; summands as many as threads share, and more.
+    /// Lengths below, at and beyond a block; as many summands as threads share, and more.
     #[test]
     fn a_sum_in_place_is_as_one_apart() {
         let lengths = [1, BLOCK, BLOCK + 17];
@@ -151,7 +153,7 @@ mod tests {
         }
     }
 
-    /// Subtotals are f32: what they add up to has the bits of a sum in one go.
+    /// Subtotals are f32, so their sum has the bits of a sum in one go.
     #[test]
     fn a_sum_of_sums_of_complete_subtrees_is_the_sum_of_all() {
         let data: Vec<Vec<bf16>> = (0..8).map(|seed| stored(700, seed)).collect();
@@ -172,7 +174,7 @@ mod tests {
         }
     }
 
-    /// As hosts do whose ranks are several subtrees.
+    /// As on hosts whose ranks form several subtrees.
     fn is_summed_over_hosts<E: Element>(ranks: usize, mates: usize, write: Write)
     where
         for<'a> Stored<'a, Cpu>: From<View<'a, Cpu, E>>,

@@ -1,5 +1,5 @@
-//! Rotary: cosines and sines of positions, and pairs of features turned by them (Su et al., 2021). Never looks beyond the
-//! heads that it is to turn.
+//! Rotary: cosines and sines of positions, and rotations of pairs of features by them (Su et al., 2021). Never touches
+//! features beyond the heads that it rotates.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use super::strided::StridedSliceMut;
 use crate::device::element::{known_mut, narrow_pair, widen_pair};
 use crate::device::{Element, Rotary, bf16};
 
-/// `table` (positions, head_dim) := of each position, head_dim / 2 cosines, then as many sines. Angles are f32, as those of
-/// published models are; beyond 2^24 positions they are as coarse as that.
+/// `table` (positions, head_dim) := for each position, head_dim / 2 cosines, then as many sines. Angles are f32, as in
+/// published models; beyond 2^24 positions they are correspondingly coarse.
 pub fn rotary_table(rotary: &Rotary, positions: Range<usize>, head_dim: usize, table: &mut [f32]) {
     assert!(head_dim.is_multiple_of(2) && head_dim <= HEAD_DIM_MAX, "a head of {head_dim} features has no pairs");
     check_len("table", table.len(), positions.len() * head_dim);
@@ -34,8 +34,8 @@ pub fn rotary_table(rotary: &Rotary, positions: Range<usize>, head_dim: usize, t
     );
 }
 
-/// Turns each head of `x`, whose first row is number `first`: pair (i, i + head_dim / 2) by the angle of row t % `length` of
-/// `table`, (length, head_dim), where t is the number of the row; the other way where it is to go `back`.
+/// Rotates each head of `x`, whose first row has number `first`: pair (i, i + head_dim / 2) by the angle of row t %
+/// `length` of `table`, (length, head_dim), where t is the number of the row; in the other direction with `back`.
 pub fn rotate<E: Element>(mut x: StridedSliceMut<E>, first: usize, table: &[f32], length: usize, back: bool) {
     let head_dim = divided("table", table.len(), length);
     divided("a row", x.width(), head_dim);
@@ -109,7 +109,7 @@ mod tests {
         table
     }
 
-    /// Cosines and sines of the same angles in f64, from the start of a long sequence and its end.
+    /// Compared with cosines and sines of the same angles in f64, at the start and the end of a long sequence.
     #[test]
     fn a_table_matches_f64() {
         for scaling in [Scaling::None, YARN] {
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Rows of three heads, of which two are turned, by tables that are shorter than all rows.
+    /// Rows of three heads, two of which are rotated, with tables that have fewer rows than `x`.
     fn match_f64<E: Element>(head_dim: usize, rows: usize, length: usize) {
         let (stride, width, half) = (3 * head_dim + 1, 2 * head_dim, head_dim / 2);
         let (table, before) = (table(YARN, 0..length, head_dim), stored::<E>(rows * stride, 1));
@@ -166,7 +166,8 @@ mod tests {
         }
     }
 
-    /// What comes after one another is as far apart as what comes later: what a rotary position is for.
+    /// Neighbouring tokens are equally far apart early and late in a sequence, which is the purpose of rotary
+    /// positions.
     #[test]
     fn products_depend_on_distances_alone() {
         let head_dim = 8;

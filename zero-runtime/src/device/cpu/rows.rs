@@ -1,4 +1,4 @@
-//! Rows, plainly: sum them, add and multiply element by element. Never knows what a row is of.
+//! Rows: sums of rows, and elementwise sums and products. Never knows what a row stands for.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ pub fn sum_rows<E: Element>(dy: &[E], out: &mut [f32], write: Write) {
     sum_columns(dy, out.len(), 0..out.len(), out, write);
 }
 
-/// `out` := or += those `columns` of the sum of the rows of `dy` (rows, width), first to last.
+/// `out` := or += these `columns` of the sum of the rows of `dy` (rows, width), first to last.
 pub fn sum_columns<E: Element>(dy: &[E], width: usize, columns: Range<usize>, out: &mut [f32], write: Write) {
     divided("dy", dy.len(), width);
     check_len("out", out.len(), columns.len());

@@ -1,5 +1,5 @@
-//! What every kernel stands on: loops compiled for the widest vectors the machine has, sums in a fixed order, and
-//! length checks. Never depends on the machine for a result: a wider vector does the same arithmetic sooner.
+//! SIMD: the basis of every kernel: loops compiled for the widest vectors the machine has, sums in a fixed order, and
+//! length checks. Results never depend on the machine: wider vectors do the same arithmetic sooner.
 
 use std::sync::LazyLock;
 
@@ -11,21 +11,21 @@ pub const LANES: usize = 16;
 
 static ARCH: LazyLock<pulp::Arch> = LazyLock::new(pulp::Arch::new);
 
-/// Runs `kernel` compiled for AVX-512, for AVX2 with FMA, or for the baseline, whichever is the best this machine has.
+/// Runs `kernel` compiled for AVX-512, for AVX2 with FMA, or for the baseline, whichever is the best on this machine.
 ///
-/// `kernel` and all it calls must be `#[inline(always)]`: what is not inlined here stays baseline code.
+/// `kernel` and all it calls must be `#[inline(always)]`: code that is not inlined here stays baseline code.
 #[inline(always)]
 pub fn vectorised<R>(kernel: impl FnOnce() -> R) -> R {
     ARCH.dispatch(kernel)
 }
 
-/// [`vectorised`] for what names its vectors.
+/// [`vectorised`] for kernels that name their vectors.
 #[inline(always)]
 pub fn dispatch<K: pulp::WithSimd>(kernel: K) -> K::Output {
     ARCH.dispatch(kernel)
 }
 
-/// As many numbers as a vector has, or fewer and then zeros, widened.
+/// As many numbers as a vector has, or fewer followed by zeros, widened.
 #[inline(always)]
 pub fn vector<S: pulp::Simd, E: Element>(simd: S, stored: &[E]) -> S::f32s {
     match (known::<E, f32>(stored), stored.len() == S::F32_LANES) {
@@ -100,7 +100,7 @@ pub fn max<E: Element>(x: &[E]) -> f32 {
     fold(lanes, f32::max)
 }
 
-/// `lanes` := the larger of each and its element of `x`, as far as there is one.
+/// `lanes` := the larger of each lane and its element of `x`, as far as there are elements.
 #[inline(always)]
 fn raise<E: Element>(lanes: &mut [f32; LANES], x: &[E]) {
     for (largest, x) in lanes.iter_mut().zip(x) {
@@ -122,7 +122,7 @@ pub fn fold<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
     lanes[0]
 }
 
-/// Makes `out` ready to be added to.
+/// Clears `out` if it is to be overwritten, so that sums can be added to it.
 pub fn begin(out: &mut [f32], write: Write) {
     match write {
         Write::Set => out.fill(0.0),

@@ -1,5 +1,5 @@
-//! Stored: kernels over numbers that are stored in one width or the other. The optimizer step widens what is not f32 a
-//! block at a time, has the f32 kernel step it, and rounds it back. Never computes a step itself.
+//! Stored: kernels over numbers of either width. The optimizer step widens numbers that are not f32 a block at a time,
+//! calls the f32 kernel, and rounds the results back. Never computes a step itself.
 
 use super::Cpu;
 use super::convert as slices;
@@ -11,9 +11,9 @@ use crate::device::{AdamW, Element, Stored, StoredMut, Weights};
 /// Elements stepped at a time: a widened block of each tensor stays in the first-level cache.
 const BLOCK: usize = 512;
 
-/// [`super::adamw`] on numbers that are stored in any mix of widths; all of them (n).
+/// [`super::adamw`] on numbers in any mix of widths; all tensors have n elements.
 ///
-/// Elementwise: n elements in one call or in many give the same bits.
+/// Elementwise: one call for n elements and several calls give the same bits.
 pub fn adamw(step: &AdamW, weights: Weights<Cpu>, grads: Stored<Cpu>, m: StoredMut<Cpu>, v: StoredMut<Cpu>) {
     use StoredMut::F32;
     let Weights { params, master } = weights;
@@ -90,7 +90,7 @@ fn check_weights(weights: &Weights<Cpu>) {
     check_len("master", weights.master.as_ref().map_or(len, StoredMut::len), len);
 }
 
-/// `run` on all of `parts`, which have `len` elements each, by at most `BLOCK` of them.
+/// Calls `run` on `parts`, which have `len` elements each, at most `BLOCK` elements at a time.
 fn in_blocks<P: Cut>(len: usize, mut parts: P, run: impl Fn(P)) {
     let mut left = len;
     while left > BLOCK {
@@ -101,8 +101,8 @@ fn in_blocks<P: Cut>(len: usize, mut parts: P, run: impl Fn(P)) {
     run(parts);
 }
 
-/// Lets what is remembered of weights, at most `BLOCK` elements, be updated, and rounds it to what layers read if that is another
-/// copy.
+/// Lets `update` change the master copy of weights, or the weights themselves if there is none, at most `BLOCK`
+/// elements, and rounds a master copy to the weights that layers read.
 fn change_weights(weights: Weights<Cpu>, update: impl FnOnce(StoredMut<Cpu>)) {
     match weights.master {
         Some(mut master) => {
@@ -118,7 +118,7 @@ fn step_block(step: &AdamW, updated: StoredMut<Cpu>, grads: Stored<Cpu>, m: Stor
     read(grads, |grads| change(updated, |p| change(m, |m| change(v, |v| optimizer::adamw(step, p, grads, m, v)))));
 }
 
-/// Shows `stored`, at most `BLOCK` elements, as f32: in place where it is that.
+/// Shows `stored`, at most `BLOCK` elements, as f32: in place if it is stored so.
 fn read(stored: Stored<Cpu>, look: impl FnOnce(&[f32])) {
     match stored {
         Stored::F32(view) => look(view.as_slice()),
@@ -131,7 +131,8 @@ fn read(stored: Stored<Cpu>, look: impl FnOnce(&[f32])) {
     }
 }
 
-/// Lets `stored`, at most `BLOCK` elements, be changed as f32: in place where it is that, else rounded afterwards.
+/// Lets `stored`, at most `BLOCK` elements, be changed as f32: in place if it is stored so, otherwise rounded
+/// afterwards.
 fn change(stored: StoredMut<Cpu>, work: impl FnOnce(&mut [f32])) {
     match stored {
         StoredMut::F32(view) => work(view.into_slice()),

@@ -1,4 +1,4 @@
-//! Strided: rows that lie among others, which ops neither read nor write. Never has two rows overlap.
+//! Strided: rows with other elements between them, which ops neither read nor write. Never lets two rows overlap.
 
 use super::parallel::Cut;
 
@@ -11,7 +11,7 @@ pub struct StridedSlice<'a, T> {
     rows: usize,
 }
 
-/// Rows to write, which lie as those of [`StridedSlice`] do.
+/// Rows to write, laid out like those of [`StridedSlice`].
 pub struct StridedSliceMut<'a, T> {
     data: &'a mut [T],
     stride: usize,
@@ -19,7 +19,7 @@ pub struct StridedSliceMut<'a, T> {
     rows: usize,
 }
 
-/// How many whole rows of `width` there are in `len` elements. What follows the last need not be a whole stride.
+/// How many whole rows of `width` there are in `len` elements. The last one need not be followed by a whole stride.
 #[track_caller]
 fn count(len: usize, stride: usize, width: usize) -> usize {
     assert!(0 < width && width <= stride, "rows of {width} elements lie {stride} after one another");

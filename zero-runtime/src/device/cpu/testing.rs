@@ -4,10 +4,10 @@ use zero_plan::Width;
 
 use crate::device::{AdamW, Element};
 
-/// Awkward lengths: empty of whole vectors, one short, exact, one over, several.
+/// Awkward lengths: without a whole vector, one short, exact, one over, several.
 pub const LENGTHS: [usize; 8] = [1, 3, 15, 16, 17, 33, 65, 130];
 
-/// A third step of AdamW with every part on.
+/// A third step of AdamW with every part enabled.
 pub const STEP: AdamW = AdamW {
     lr: 1e-2,
     beta1: 0.9,
@@ -41,13 +41,12 @@ pub fn to_f64<E: Element>(x: &[E]) -> Vec<f64> {
     x.iter().map(|x| f64::from(x.widen())).collect()
 }
 
-/// The bits of what is stored, in their width or in f32.
+/// The bits of stored numbers, widened to f32.
 pub fn bits<E: Element>(x: &[E]) -> Vec<u32> {
     x.iter().map(|x| x.widen().to_bits()).collect()
 }
 
-/// How far from a result it may be stored, relative to it, beyond the error that f32 has: half a unit in the last of the 8
-/// bits of a bf16.
+/// The relative error of storing a result, beyond that of f32: half a unit in the last of the 8 bits of a bf16.
 fn rounding<E: Element>() -> f64 {
     match E::WIDTH {
         Width::F32 => 0.0,
@@ -55,8 +54,8 @@ fn rounding<E: Element>() -> f64 {
     }
 }
 
-/// Asserts that each element found is within `tolerance` x (1 + |expected|) of what is expected, and from there at most one
-/// rounding away.
+/// Asserts that each element found is one rounding, at most, from a number within `tolerance` x (1 + |expected|) of
+/// what is expected.
 #[track_caller]
 pub fn assert_close<E: Element>(name: &str, found: &[E], expected: &[f64], tolerance: f64) {
     assert_eq!(found.len(), expected.len(), "length of {name}");

@@ -11,7 +11,7 @@ use crate::device::{Element, Write};
 /// Elements summed at a time: one buffer for each level of the tree stays in the first-level cache.
 const BLOCK: usize = 512;
 
-/// Partial sums alive at once: one a level, and the total.
+/// The most partial sums at once: one for each level, and the total.
 const LEVELS: usize = 13;
 
 /// The most sources a tree of `LEVELS` holds.
@@ -20,7 +20,8 @@ const SOURCES_MAX: usize = 1 << (LEVELS - 1);
 /// `out` := or += tree(0..`sources`), where tree(i..i+1) is `source(i)` and tree(lo..hi) is tree(lo..mid) +
 /// tree(mid..hi), mid = lo + (hi - lo).next_power_of_two() / 2. Every source is as long as `out`.
 ///
-/// Partial sums are f32, whatever the elements are stored as, and what goes to `out` is rounded once.
+/// Partial sums are f32, whatever the elements are stored as, and the result is rounded once, when it is stored in
+/// `out`.
 pub fn tree_sum<'a, O: Element, S: Element>(
     out: &mut [O],
     source: impl Fn(usize) -> &'a [S],

@@ -10,7 +10,7 @@ use crate::view::{View, ViewMut};
 const ACTIVATE: Kernel = Kernel::new(KernelSource::Nonlinear, "activate");
 const ACTIVATE_BACKWARD: Kernel = Kernel::new(KernelSource::Nonlinear, "activate_backward");
 
-/// What kernels call a nonlinearity, as in `nonlinear.cu`.
+/// The number of a nonlinearity in kernels, as in `nonlinear.cu`.
 pub(super) fn number(kind: Nonlinearity) -> usize {
     match kind {
         Nonlinearity::Gelu => 0,

@@ -1,6 +1,5 @@
-//! Attention: causal attention of tokens to those before them: on tensor cores in bf16, by plain tiles in f32. Backward needs
-//! no memory beside its result: of each query it keeps one number where the query's gradient will be. Never waits for the
-//! device.
+//! Attention: causal attention: on tensor cores in bf16, by plain tiles in f32. Backward needs no memory besides its
+//! result: it keeps one number for each query where the query's gradient will be. Never waits for the device.
 
 use zero_plan::Width;
 
@@ -23,14 +22,14 @@ const DELTA_THREADS: usize = 8;
 
 const DELTA: Kernel = Kernel::new(KernelSource::Attention, "attention_delta");
 
-/// Kernels of a width, and how many queries or keys a block of them has.
+/// Kernels of a width, and how many queries or keys their blocks have.
 struct Kernels {
     forward: Kernel,
     dkv: Kernel,
     dq: Kernel,
-    /// Of forward, and of backward.
+    /// Rows of a block in forward, and in backward.
     rows: [usize; 2],
-    /// How wide a head is to them.
+    /// The width of a head in these kernels.
     dim: usize,
 }
 
@@ -56,7 +55,7 @@ impl Kernels {
     }
 }
 
-/// A kernel for what of a shape the plan fixes: the constants of `Shape` in `attention.cuh`.
+/// A kernel with the parts of a shape that the plan fixes: the constants of `Shape` in `attention.cuh`.
 fn of_shape(kernel: Kernel, shape: AttentionShape, strides: [usize; 3]) -> Kernel {
     let sees_all = u32::MAX as usize;
     let window = shape.window.map_or(sees_all, |window| window.min(sees_all));
@@ -66,12 +65,12 @@ fn of_shape(kernel: Kernel, shape: AttentionShape, strides: [usize; 3]) -> Kerne
     numbers.into_iter().fold(kernel, Kernel::with).with_float(scale)
 }
 
-/// What remains of `Shape`, for blocks of so many rows.
+/// The other fields of `Shape`, for blocks of `rows` rows.
 fn lengths(shape: AttentionShape, rows: usize) -> [u32; 3] {
     [shape.length, shape.before, blocks(shape, rows)].map(narrowed)
 }
 
-/// Blocks of so many tokens in a sequence.
+/// Blocks of `rows` tokens in a sequence.
 fn blocks(shape: AttentionShape, rows: usize) -> usize {
     shape.length.div_ceil(rows)
 }
@@ -116,7 +115,7 @@ pub(super) fn attention_backward<E: Element>(
     let (lengths, dqkv) = (words(&lengths), Argument::from(dqkv));
     let of_blocks = |heads| Grid { blocks: shape.sequences * heads * blocks(shape, rows), threads: THREADS };
     let arguments = [q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), dout.into(), dqkv, lengths];
-    // First what queries need to know, then its readers, and last what writes there.
+    // First the number for each query is written, then it is read, and last its place is overwritten.
     cuda.launch(
         DELTA.of(E::WIDTH).with(shape.heads).with(shape.sharing()).with(shape.head_dim),
         of_rows(queries, DELTA_THREADS),

@@ -1,8 +1,8 @@
-//! Capture: graphs of the driver: how what queues are asked for becomes one, and how one is launched. Never decides what is
-//! captured, nor when.
+//! Capture: graphs of the driver: how the calls to queues become a graph, and how a graph is launched. Never decides
+//! what is captured, or when.
 //!
-//! Counts are told and awaited by nodes that are added to a graph while it is captured, as each launch gives them other
-//! numbers: the driver documents both for such nodes, and says nothing of what becomes of captured calls.
+//! Counts are told and awaited by nodes that are added to a graph while it is captured, because each launch gives them
+//! other numbers. The driver documents such changes for these nodes, but not for calls that were captured.
 #![allow(unsafe_code)]
 
 use std::ptr::null_mut;
@@ -15,12 +15,12 @@ use super::error::CudaError;
 /// The queue that a capture begins and ends in, and that graphs are launched in.
 const ORIGIN: usize = 0;
 
-/// What is done with a count in memory.
+/// An operation on a count in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Counting {
-    /// The queue goes on once it has been reached.
+    /// The queue continues once the count has been reached.
     Await,
-    /// It is written after all that the queue was asked for.
+    /// The count is written after everything that the queue was asked for.
     Tell,
 }
 
@@ -29,18 +29,18 @@ pub(super) struct CountNode {
     node: cu::CUgraphNode,
     counting: Counting,
     address: cu::CUdeviceptr,
-    /// What the next launch awaits or tells.
+    /// The count that the next launch awaits or tells.
     pub count: u32,
 }
 
 /// A graph that can be launched.
 pub(super) struct Graph {
-    /// Its nodes are named by those of the graph that was captured.
+    /// Nodes are named by those of the captured graph.
     captured: cu::CUgraph,
     instance: cu::CUgraphExec,
 }
 
-/// As the driver takes what is done with a count: in a graph it does what it does in a stream.
+/// The driver's form of an operation on a count: it does the same in a graph as in a stream.
 fn operation(counting: Counting, address: cu::CUdeviceptr, value: u32) -> cu::CUstreamBatchMemOpParams {
     use cu::CUstreamBatchMemOpType_enum as of;
     let mut operation = cu::CUstreamBatchMemOpParams { pad: [0; 6] };
@@ -72,7 +72,8 @@ fn operation(counting: Counting, address: cu::CUdeviceptr, value: u32) -> cu::CU
 }
 
 impl DeviceContext {
-    /// From here on, what this thread asks of the first queue, and of those that wait for it, is captured and not done.
+    /// From here on, the calls of this thread to the first queue, and to those that wait for it, are captured and not
+    /// run.
     pub fn begin_capture(&self) -> Result<(), CudaError> {
         let mode = cu::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: a queue of this context.
@@ -80,7 +81,7 @@ impl DeviceContext {
         self.check("cuStreamBeginCapture", status)
     }
 
-    /// Captures what a queue is to do with a count.
+    /// Captures an operation of a queue on a count.
     pub fn capture_count(
         &self,
         counting: Counting,
@@ -92,8 +93,9 @@ impl DeviceContext {
         let (mut status, mut graph, mut node) = (0, null_mut(), null_mut());
         let (mut before, mut edges, mut len) = (std::ptr::null(), std::ptr::null(), 0);
         let mut operation = operation(counting, address, count);
-        // SAFETY: a queue of this context that is captured, and room for each answer. What comes before is the driver's, and
-        // is used before the next call for this queue; to come after all of it, whatever its edges are, is what a queue does.
+        // SAFETY: a queue of this context that is captured, and room for each answer. The list of nodes that come
+        // before is the driver's, and is used before the next call for this queue. The new node comes after all of
+        // them, whatever their edges, as in any queue.
         unsafe {
             let info = driver.cuStreamGetCaptureInfo_v3;
             let found = info(stream, &mut status, null_mut(), &mut graph, &mut before, &mut edges, &mut len);
@@ -113,7 +115,7 @@ impl DeviceContext {
         cu::CUDA_BATCH_MEM_OP_NODE_PARAMS { ctx: self.handle(), count: 1, paramArray: operation, flags: 0 }
     }
 
-    /// Ends a capture, also one that has failed, and forgets what was captured.
+    /// Ends a capture, even one that has failed, and drops what was captured.
     pub fn abandon_capture(&self) {
         let (driver, mut captured) = (&self.libraries.driver, null_mut());
         // SAFETY: a queue of this context and room for a graph, which nobody uses. There is nobody to tell a failure.
@@ -125,7 +127,7 @@ impl DeviceContext {
         }
     }
 
-    /// Ends a capture, and makes of it what can be launched.
+    /// Ends a capture, and makes a graph of it that can be launched.
     pub fn end_capture(&self) -> Result<Graph, CudaError> {
         let (driver, stream) = (&self.libraries.driver, self.stream(ORIGIN));
         let mut graph = Graph { captured: null_mut(), instance: null_mut() };
@@ -161,14 +163,14 @@ impl DeviceContext {
         self.check("cuGraphExecBatchMemOpNodeSetParams", unsafe { set(graph.instance, node.node, &raw const params) })
     }
 
-    /// Does all of a graph after what the first queue was asked for.
+    /// Runs a graph after everything that the first queue was asked for.
     pub fn launch_graph(&self, graph: &Graph) -> Result<(), CudaError> {
         // SAFETY: a graph and a queue of this context; what its nodes read and write lives as long as the device.
         let status = unsafe { (self.libraries.driver.cuGraphLaunch)(graph.instance, self.stream(ORIGIN)) };
         self.check("cuGraphLaunch", status)
     }
 
-    /// Drops a graph. The driver ends what a queue still does of it before it frees it.
+    /// Drops a graph. The driver frees it after queues have finished with it.
     ///
     /// # Safety
     /// It is of this context, and not used after.

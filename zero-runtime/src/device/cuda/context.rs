@@ -1,5 +1,5 @@
-//! Context: one device of the driver for one rank: its queues, what orders them, and the first thing that went wrong. Never
-//! knows what is computed.
+//! Context: one device of the driver for one rank: its queues, their order, and its first error. Never knows what is
+//! computed.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -15,7 +15,7 @@ use super::error::CudaError;
 use super::library::{CallStatus, Libraries};
 use super::outside::KnownMemory;
 
-/// The oldest version of the driver that has all that is called here: that of CUDA 13.0.
+/// The oldest driver that has all functions called here: that of CUDA 13.0.
 const DRIVER_MIN: i32 = 13_000;
 
 /// The oldest devices with products of bf16: the Ampere generation.
@@ -24,8 +24,8 @@ const CAPABILITY_MIN: [i32; 2] = [8, 0];
 /// Queues that a plan may put ops in.
 pub(super) const STREAMS: usize = Stream::ALL.len();
 
-/// Those, and the queues that send parcels to other ranks. A send waits until its receiver takes it, and that rank may wait for
-/// this one. It changes nothing here. So only the end of a pass waits for these queues.
+/// These, and the queues that send parcels to other ranks. A send waits until its receiver takes it, and that rank may
+/// wait for this one. A send changes nothing here, so only the end of a pass waits for these queues.
 pub(super) const QUEUES: usize = STREAMS + Parcel::ALL.len();
 
 /// The queue of reads beside a run.
@@ -33,7 +33,7 @@ pub(super) const ASIDE: usize = QUEUES;
 
 const OUT_OF_MEMORY: CallStatus = 2;
 
-/// How long giving something back waits for the queues: so many sleeps.
+/// How long a release of resources waits for the queues: this many sleeps.
 const SETTLE_SLEEPS: u32 = 10_000;
 const SETTLE_SLEEP: Duration = Duration::from_millis(1);
 
@@ -51,13 +51,13 @@ pub(super) struct DeviceContext {
     joins: [cu::CUevent; STREAMS],
     failure: OnceLock<CudaError>,
     pub taken: KnownMemory,
-    /// Whether a queue waits for what never comes.
+    /// Whether a queue waits for something that never comes.
     is_abandoned: AtomicBool,
 }
 
-// SAFETY: what the driver gives out may be used by any thread, and the driver orders calls itself.
+// SAFETY: any thread may use the driver's handles, and the driver orders calls itself.
 unsafe impl Send for DeviceContext {}
-// SAFETY: as above; what changes here is the failure, which orders itself.
+// SAFETY: as above; only the failure changes here, and it orders its own accesses.
 unsafe impl Sync for DeviceContext {}
 
 impl DeviceContext {
@@ -82,7 +82,7 @@ impl DeviceContext {
         Ok(context)
     }
 
-    /// Finds the device, and whether it can be used.
+    /// Finds the device, and checks that it can be used.
     fn find(&mut self) -> Result<(), CudaError> {
         let driver = &self.libraries.driver;
         let (mut version, mut count) = (0, 0);
@@ -93,7 +93,7 @@ impl DeviceContext {
             if begun == cu::cudaError_enum::CUDA_ERROR_NO_DEVICE as CallStatus {
                 return Err(CudaError::NoDevice { ordinal: self.ordinal, count: 0 });
             }
-            // An old one tells its version all the same.
+            // An old driver reports its version too.
             self.check("cuDriverGetVersion", (driver.cuDriverGetVersion)(&mut version))?;
             if version < DRIVER_MIN {
                 return Err(CudaError::DriverOld { found: version, expected: DRIVER_MIN });
@@ -120,7 +120,7 @@ impl DeviceContext {
         Ok(())
     }
 
-    /// Makes the context and its queues. What was made before an error goes when this value does.
+    /// Makes the context and its queues. After an error, whatever was made is dropped with this value.
     fn begin(&mut self) -> Result<(), CudaError> {
         let driver = &self.libraries.driver;
         // SAFETY: each call has room for what it writes.
@@ -142,14 +142,14 @@ impl DeviceContext {
         Ok(())
     }
 
-    /// What its maker calls the device.
+    /// The device's name.
     pub fn name(&self) -> Result<String, CudaError> {
         let mut name = [0 as c_char; 128];
-        // SAFETY: as much room as is said.
+        // SAFETY: as much room as the length says.
         let status =
             unsafe { (self.libraries.driver.cuDeviceGetName)(name.as_mut_ptr(), name.len() as c_int - 1, self.device) };
         self.check("cuDeviceGetName", status)?;
-        // SAFETY: the last byte is 0, whatever was written before it.
+        // SAFETY: the last byte is 0, because only those before it were written.
         Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
     }
 
@@ -160,13 +160,13 @@ impl DeviceContext {
         self.check("cuDeviceGetAttribute", status).map(|()| value)
     }
 
-    /// Makes calls of this thread be for this device.
+    /// Directs calls of this thread to this device.
     pub fn enter(&self) -> Result<(), CudaError> {
         // SAFETY: a context that is held until this value goes.
         self.check("cuCtxSetCurrent", unsafe { (self.libraries.driver.cuCtxSetCurrent)(self.handle) })
     }
 
-    /// What the driver calls this context.
+    /// The driver's handle of this context.
     pub fn handle(&self) -> cu::CUcontext {
         self.handle
     }
@@ -176,7 +176,7 @@ impl DeviceContext {
         self.streams[queue]
     }
 
-    /// A new event, for [`DeviceContext::drop_event`] in the end.
+    /// A new event, to be dropped by [`DeviceContext::drop_event`].
     pub fn event(&self) -> Result<cu::CUevent, CudaError> {
         let mut event = null_mut();
         let untimed = cu::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
@@ -192,26 +192,26 @@ impl DeviceContext {
         let _ = unsafe { (self.libraries.driver.cuEventDestroy_v2)(event) };
     }
 
-    /// Marks with an event what a queue has been asked for so far.
+    /// Records an event after everything that a queue has been asked for so far.
     pub fn record(&self, event: cu::CUevent, queue: usize) -> Result<(), CudaError> {
         // SAFETY: an event and a queue of this context.
         self.check("cuEventRecord", unsafe { (self.libraries.driver.cuEventRecord)(event, self.streams[queue]) })
     }
 
-    /// What a queue is asked for from here on begins after what the event marked.
+    /// Makes a queue wait, from here on, for the last record of an event.
     pub fn wait(&self, event: cu::CUevent, queue: usize) -> Result<(), CudaError> {
         // SAFETY: as for `record`.
         let status = unsafe { (self.libraries.driver.cuStreamWaitEvent)(self.streams[queue], event, 0) };
         self.check("cuStreamWaitEvent", status)
     }
 
-    /// Waits on the host for what an event has marked.
+    /// Waits on the host for the last record of an event.
     pub fn await_event(&self, event: cu::CUevent) -> Result<(), CudaError> {
         // SAFETY: an event of this context.
         self.check("cuEventSynchronize", unsafe { (self.libraries.driver.cuEventSynchronize)(event) })
     }
 
-    /// What a queue is asked for from here on begins after all that queues of a plan have been asked for so far.
+    /// Makes a queue wait, from here on, for everything that queues of a plan have been asked for so far.
     pub fn join_all(&self, queue: usize) -> Result<(), CudaError> {
         for other in (0..STREAMS).filter(|&other| other != queue) {
             self.record(self.joins[other], other)?;
@@ -220,8 +220,8 @@ impl DeviceContext {
         Ok(())
     }
 
-    /// Waits until nothing uses what is about to go. False where a queue waits for what never comes, such as a rank that has
-    /// ended: then nothing of this device may go before the process does.
+    /// Waits until nothing uses the resources that are about to be dropped. False if a queue waits for something that
+    /// never comes, such as a rank that has ended: then nothing of this device may be dropped before the process ends.
     pub fn settle(&self) -> bool {
         for _ in 0..SETTLE_SLEEPS {
             if self.is_abandoned.load(Ordering::Relaxed) || self.enter().is_err() {
@@ -236,14 +236,14 @@ impl DeviceContext {
         false
     }
 
-    /// Waits on the host until a queue has done all that it was asked for.
+    /// Waits on the host until a queue has done everything that it was asked for.
     pub fn finish(&self, queue: usize) -> Result<(), CudaError> {
         // SAFETY: a queue of this context.
         let status = unsafe { (self.libraries.driver.cuStreamSynchronize)(self.streams[queue]) };
         self.check("cuStreamSynchronize", status)
     }
 
-    /// Whether the first so many queues have done all that they were asked for. What failed is done.
+    /// Whether the first `queues` queues have done everything that they were asked for. Failed work counts as done.
     pub fn is_idle(&self, queues: usize) -> bool {
         const NOT_READY: CallStatus = cu::cudaError_enum::CUDA_ERROR_NOT_READY as CallStatus;
         // SAFETY: queues of this context.
@@ -257,7 +257,7 @@ impl DeviceContext {
         })
     }
 
-    /// Does nothing more of a queue before the word at an address has reached `target`, counts wrapping around.
+    /// Delays all later work of a queue until the word at an address has reached `target`, where counts wrap around.
     pub fn await_value(&self, address: cu::CUdeviceptr, target: u32, queue: usize) -> Result<(), CudaError> {
         let reached = cu::CUstreamWaitValue_flags_enum::CU_STREAM_WAIT_VALUE_GEQ as u32;
         // SAFETY: a word that the device reaches, in a queue of this context.
@@ -266,20 +266,21 @@ impl DeviceContext {
         self.check("cuStreamWaitValue32", status)
     }
 
-    /// Writes the word at an address after all that a queue was asked for so far, so that all who have seen it see that too.
+    /// Writes the word at an address after everything that a queue was asked for so far, so that whoever sees the word
+    /// sees that too.
     pub fn write_value(&self, address: cu::CUdeviceptr, value: u32, queue: usize) -> Result<(), CudaError> {
-        // SAFETY: as above; the rank of this context alone writes it.
+        // SAFETY: as above; only the rank of this context writes it.
         let status = unsafe { (self.libraries.driver.cuStreamWriteValue32_v2)(self.streams[queue], address, value, 0) };
         self.check("cuStreamWriteValue32", status)
     }
 
-    /// Which library of products this is.
+    /// The version of the library of products.
     pub fn blas_version(&self) -> u64 {
-        // SAFETY: takes nothing.
+        // SAFETY: takes no arguments.
         unsafe { (self.libraries.blas.cublasLtGetVersion)() as u64 }
     }
 
-    /// What a status says.
+    /// The driver's text for a status.
     pub fn reason(&self, status: CallStatus) -> String {
         let driver = &self.libraries.driver;
         let text = |get: unsafe extern "C" fn(CallStatus, *mut *const c_char) -> CallStatus| {
@@ -296,7 +297,7 @@ impl DeviceContext {
         }
     }
 
-    /// An error unless the status is 0.
+    /// Returns an error unless the status is 0.
     pub fn check(&self, call: &'static str, status: CallStatus) -> Result<(), CudaError> {
         let ordinal = self.ordinal;
         match status {
@@ -306,13 +307,13 @@ impl DeviceContext {
         }
     }
 
-    /// [`DeviceContext::check`] of a call that takes so many bytes of the device, or an unknown number of them.
+    /// [`DeviceContext::check`] of a call that takes `bytes` bytes of the device, or an unknown number if that is 0.
     pub fn check_memory(&self, bytes: usize, call: &'static str, status: CallStatus) -> Result<(), CudaError> {
         if status != OUT_OF_MEMORY || bytes == 0 {
             return self.check(call, status);
         }
         let (mut free_bytes, mut total_bytes) = (0, 0);
-        // SAFETY: room for two numbers. Where the driver does not know them either, they stay 0.
+        // SAFETY: room for two numbers. If the driver does not know them either, they stay 0.
         let _ = unsafe { (self.libraries.driver.cuMemGetInfo_v2)(&mut free_bytes, &mut total_bytes) };
         Err(CudaError::OutOfMemory { ordinal: self.ordinal, bytes, free_bytes, total_bytes })
     }
@@ -328,9 +329,9 @@ impl DeviceContext {
     }
 }
 
-/// Whether a status tells of an op that began earlier: from then on the device refuses all calls.
+/// Whether a status is the error of an op that began earlier: after it, the device refuses all calls.
 pub(super) fn is_late(status: CallStatus) -> bool {
-    // An illegal address, a timeout, an assertion, faults of the hardware and of a kernel, and what nobody can explain.
+    // An illegal address, a timeout, an assertion, faults of the hardware and of a kernel, and unknown errors.
     matches!(status, 700 | 702 | 710 | 714..=719 | 999)
 }
 

@@ -25,9 +25,9 @@ impl Device for Cuda {
     const HEAD_DIM_MAX: usize = attention::HEAD_DIM_MAX;
     const FUSED_HEAD_DIM_MAX: usize = fused::HEAD_DIM_MAX;
 
-    // 256 MiB of them in bf16. For each chunk of tokens, the gradient of the whole table of weights is read and written in f32:
-    // 8 bytes an element, and 2 operations a row. A Hopper GPU does 240 operations in the time of a byte, so that fewer than
-    // about 1000 rows would take longer to add up than to multiply.
+    // 256 MiB of logits in bf16. For each chunk of tokens, the gradient of the whole table of weights is read and
+    // written in f32: 8 bytes an element, with 2 operations a row. A Hopper GPU does 240 operations in the time of a
+    // byte, so that fewer than about 1000 rows would take longer to add up than to multiply.
     const LOGITS: usize = 1 << 27;
     const LOGITS_ROWS_MIN: usize = 1024;
 
@@ -151,10 +151,11 @@ impl Device for Cuda {
         let (len, address) = (to.len(), to.address().addr() as u64);
         let mut fill = Some(fill);
         if len > 0 {
-            // SAFETY: elements of a view, which nobody else uses as long as it lives, nor in another queue after.
+            // SAFETY: elements of a view, which nobody else uses as long as it lives, and no other queue uses
+            // afterwards.
             self.attempt(|| unsafe { self.send(address, len, &mut fill) });
         }
-        // Code that fills counts on being asked, even if nobody reads it.
+        // `fill` expects to be called, even if nobody reads its elements.
         if let Some(fill) = fill {
             fill(&mut vec![T::zeroed(); len]);
         }
@@ -164,8 +165,8 @@ impl Device for Cuda {
         let (len, address) = (to.len(), to.address().addr() as u64);
         match self.kept_place_before(address, len * size_of::<T>()) {
             None => self.stage(to, fill),
-            // SAFETY: elements that the host has filled in this pass, at an address for any number, which the device copies when
-            // the pass has ended.
+            // SAFETY: elements that the host has filled in this pass, at an address aligned for any number, which the
+            // device copies once the pass has ended.
             Some(place) => fill(unsafe { core::slice::from_raw_parts_mut(place.cast(), len) }),
         }
     }
@@ -176,7 +177,7 @@ impl Device for Cuda {
             return;
         }
         self.call(("read", from.address().addr(), to.len()), || {
-            // A read beside a run has waited for what it reads when it began.
+            // A read beside a run waited for its data when it began.
             if self.queue() != super::context::ASIDE {
                 self.context.join_all(self.queue())?;
             }

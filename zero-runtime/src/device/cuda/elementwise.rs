@@ -1,5 +1,5 @@
-//! Elementwise: copies, fills and conversions, sums and products of elements at one place. Their bits are those of any other
-//! device, as each is one operation, rounded once. Never looks at shapes beyond lengths.
+//! Elementwise: copies, fills and conversions, and sums and products of elements at one place. Their bits are those of
+//! any other device, because each is one operation, rounded once. Never looks at shapes beyond lengths.
 #![allow(unsafe_code)]
 
 use bytemuck::Pod;
@@ -17,7 +17,7 @@ pub(super) const THREADS: usize = 256;
 /// Elements of a thread.
 pub(super) const EIGHT: usize = 8;
 
-/// What addresses must be multiples of, to be read and written in the longest words.
+/// Addresses must be multiples of this to be read and written in the longest words.
 const WORD_BYTES: u64 = 16;
 
 const CONVERT: Kernel = Kernel::new(KernelSource::Elementwise, "convert");
@@ -28,13 +28,13 @@ const AXPBY: Kernel = Kernel::new(KernelSource::Elementwise, "axpby");
 const FILL: Kernel = Kernel::new(KernelSource::Elementwise, "fill");
 const BROADCAST: Kernel = Kernel::new(KernelSource::Elementwise, "broadcast");
 
-/// 1 where all addresses are multiples of [`WORD_BYTES`], else 0: a constant of kernels.
+/// 1 if all addresses are multiples of [`WORD_BYTES`], otherwise 0: a constant of kernels.
 pub(super) fn aligned<const N: usize>(arguments: [Argument; N]) -> usize {
     let is_aligned = |argument| matches!(argument, Argument::Pointer(at) if u64::is_multiple_of(at, WORD_BYTES));
     arguments.into_iter().all(is_aligned).into()
 }
 
-/// Threads enough for so many elements.
+/// Enough threads for `len` elements.
 pub(super) fn over(len: usize) -> Grid {
     Grid::over(len, EIGHT, THREADS)
 }
@@ -61,7 +61,7 @@ pub(super) fn copy<T: Pod>(cuda: &Cuda, to: ViewMut<Cuda, T>, from: View<Cuda, T
     let bytes = to.len() * size_of::<T>();
     cuda.call(("copy", to_at, from_at, bytes), || {
         let copy = cuda.context.libraries.driver.cuMemcpyAsync;
-        // SAFETY: elements of two views, which are equally long; they live as long as the op, by the order of queues.
+        // SAFETY: elements of two equally long views, which live as long as the op, by the order of queues.
         let status = unsafe { copy(to_at, from_at, bytes, cuda.stream()) };
         cuda.context.check("cuMemcpyAsync", status)
     });
@@ -80,7 +80,7 @@ pub(super) fn fill<T: Pod>(cuda: &Cuda, to: ViewMut<Cuda, T>, value: T) {
             cuda.context.check("cuMemsetD8Async", status)
         });
     }
-    // Longer values are of words that are all filled alike, or of no use to any op.
+    // Longer values consist of equal words, or no op uses them.
     let mut word = [0; 8];
     assert!([2, 4, 8].contains(&bytes.len()), "a value of {} bytes, expected 1, 2, 4 or 8", bytes.len());
     word[..bytes.len()].copy_from_slice(bytes);
@@ -135,7 +135,7 @@ pub(super) fn broadcast<E: Element>(cuda: &Cuda, y: ViewMut<Cuda, E>, bias: View
     cuda.launch(BROADCAST.of(E::WIDTH).with(width), over(len), &[y.into(), bias.into(), len.into()]);
 }
 
-/// Where numbers lie, and what they are stored as.
+/// The address of numbers, and their width.
 pub(super) fn stored<'a>(numbers: Stored<Cuda>) -> (Argument<'a>, Width) {
     match numbers {
         Stored::F32(view) => (view.into(), Width::F32),

@@ -1,4 +1,4 @@
-//! Embedding: rows of a table by id, and their gradients. Which rows are a block's follows from the vocabulary alone. Never
+//! Embedding: rows of a table by id, and their gradients. The rows of a block follow from the vocabulary alone. Never
 //! waits for the device.
 
 use super::Cuda;
@@ -19,11 +19,11 @@ const SLOTS: usize = 64;
 /// Columns that a thread sums, as in `embedding.cu`.
 const COLUMNS: usize = 4;
 
-/// Groups that a table is cut into, if it has so many rows. More of them find the tokens of frequent rows at the same time,
-/// fewer look at all ids less often.
+/// Groups of the rows of a table, if it has that many rows. With more groups, the tokens of frequent rows are found in
+/// parallel; with fewer, all ids are scanned less often.
 const GROUPS: usize = 1024;
 
-/// How many groups the rows of a table are in, as a power of two: ids that end in the same bits.
+/// The number of groups of rows, as a power of two: the rows of a group have ids that end in the same bits.
 fn shift(vocabulary: usize) -> usize {
     let groups = vocabulary.next_power_of_two().min(GROUPS).max(vocabulary.div_ceil(SLOTS).next_power_of_two());
     groups.trailing_zeros() as usize

@@ -1,4 +1,4 @@
-//! Error: what keeps a CUDA device from being had, or from going on, each with message, stable code and way out. Never
+//! Error: the reasons why a CUDA device is unavailable or stops, each with message, stable code and way out. Never
 //! prints.
 
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use super::ordinal::DEVICES_VARIABLE;
 use crate::device::Failure;
 use crate::launch::LaunchError;
 
-/// Why a device cannot be had, or does nothing any more.
+/// Why a device is unavailable, or no longer does anything.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
-    /// A library of CUDA is not there.
+    /// A library of CUDA is missing.
     #[error("cannot load `{name}`, which the CUDA device needs: {reason}")]
     LibraryMissing {
         /// Its file.
@@ -21,12 +21,12 @@ pub enum CudaError {
         /// What the system's loader said.
         reason: String,
     },
-    /// A library of CUDA is too old, or another one under its name.
+    /// A library of CUDA is too old, or another library has its name.
     #[error("`{}` has no function `{name}`", library.display())]
     FunctionMissing {
         /// The file.
         library: PathBuf,
-        /// What it lacks.
+        /// The missing function.
         name: &'static str,
     },
     /// The driver does not know the version of CUDA that this is written for.
@@ -45,7 +45,7 @@ pub enum CudaError {
         /// How many there are.
         count: usize,
     },
-    /// The device lacks what kernels are made of.
+    /// The device lacks instructions that kernels use.
     #[error(
         "CUDA device {ordinal} ({name}) has compute capability {}.{}, expected at least {}.{}",
         found[0], found[1], expected[0], expected[1]
@@ -53,7 +53,7 @@ pub enum CudaError {
     DeviceOld {
         /// The number, from 0.
         ordinal: usize,
-        /// What its maker calls it.
+        /// Its name.
         name: String,
         /// Major and minor version.
         found: [i32; 2],
@@ -68,11 +68,11 @@ pub enum CudaError {
     OutOfMemory {
         /// The number, from 0.
         ordinal: usize,
-        /// What was asked for.
+        /// Bytes that were asked for.
         bytes: usize,
-        /// What the driver has.
+        /// Bytes that the driver has left.
         free_bytes: usize,
-        /// What there is at all.
+        /// Bytes of the whole device.
         total_bytes: usize,
     },
     /// A call of the driver failed.
@@ -105,7 +105,7 @@ pub enum CudaError {
         /// What the driver said.
         reason: String,
     },
-    /// A matrix product cannot be had.
+    /// A matrix product cannot be computed.
     #[error("cannot multiply {product} on CUDA device {ordinal}: {reason}")]
     Product {
         /// Shapes and widths.
@@ -115,7 +115,7 @@ pub enum CudaError {
         /// What the library said.
         reason: String,
     },
-    /// A pass was captured as a graph, and the same pass then made other calls.
+    /// A pass was captured as a graph, and a later one made other calls.
     #[error(
         "call {call} of a step to CUDA device {ordinal} is another one than in the step that was captured as a graph"
     )]
@@ -125,7 +125,7 @@ pub enum CudaError {
         /// Which call of the step, from 1.
         call: usize,
     },
-    /// The device found out, after it had been told what to do, that it could not.
+    /// The device failed at an op after the call for it had returned.
     #[error("CUDA device {ordinal} has stopped: {reason}")]
     Stopped {
         /// The number of the device, from 0.
@@ -141,10 +141,10 @@ pub enum CudaError {
         /// The same.
         expected: usize,
     },
-    /// cuDNN does not do attention of this shape, or failed at it.
+    /// cuDNN does not support attention of this shape, or failed at it.
     #[error("cuDNN cannot do {shape} on CUDA device {ordinal}: {reason}")]
     Attention {
-        /// What is to be done.
+        /// The shape, in words.
         shape: String,
         /// The number of the device, from 0.
         ordinal: usize,
@@ -157,13 +157,13 @@ pub enum CudaError {
         Bytes(*bytes), Bytes(*room_bytes)
     )]
     AttentionRoom {
-        /// What is to be done.
+        /// The shape, in words.
         shape: String,
         /// The number of the device, from 0.
         ordinal: usize,
-        /// What was asked for.
+        /// Bytes that were asked for.
         bytes: usize,
-        /// What there is.
+        /// Bytes that the plan has.
         room_bytes: usize,
     },
     /// NCCL is too old, or another one than that of rank 0.
@@ -177,7 +177,7 @@ pub enum CudaError {
         found: i32,
         /// The same.
         expected: i32,
-        /// Whether that is what rank 0 has.
+        /// Whether the expected version is that of rank 0.
         of_rank_0: bool,
     },
     /// NCCL cannot carry bytes between devices.
@@ -190,12 +190,12 @@ pub enum CudaError {
         /// What NCCL said.
         reason: String,
     },
-    /// The variable that names devices of ranks has none for this one.
+    /// The variable that lists devices of ranks has none for this rank.
     #[error(
         "{DEVICES_VARIABLE} is `{devices}`, expected numbers of devices, and the one of rank {local_rank} of this host"
     )]
     Choice {
-        /// What it says.
+        /// Its value.
         devices: String,
         /// The number of the rank on its host, from 0.
         local_rank: usize,
@@ -206,7 +206,7 @@ fn version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
-/// As NCCL and cuDNN write it.
+/// A version as NCCL and cuDNN write it.
 fn release(number: usize) -> String {
     format!("{}.{}.{}", number / 10_000, number % 10_000 / 100, number % 100)
 }

@@ -1,5 +1,6 @@
-//! Fused: attention by the kernels of cuDNN, where a plan says so. How a shape is done is found once, before the first step, and
-//! all later calls go the same way. Works in the room that the plan has for it, and never falls back to other kernels.
+//! Fused: attention by the kernels of cuDNN, where a plan says so. The way to compute a shape is chosen once, before
+//! the first step, and all later calls use it. Works in the room that the plan has for it, and never falls back to
+//! other kernels.
 #![allow(unsafe_code)]
 
 mod choice;
@@ -25,13 +26,14 @@ use super::library::{Dnn, dnn};
 use crate::device::{AttentionShape, Element, Strided};
 use crate::view::{View, ViewMut};
 
-/// The oldest version whose gradients of attention are one operation that is the same each time, in linear memory: 9.28.
+/// The oldest version whose attention gradients are a single operation that gives the same bits each time, in linear
+/// memory: 9.28.
 const VERSION_MIN: usize = 92_800;
 
-/// Heads that the kernels take are whole multiples of so many features, up to so many.
+/// The most features of a head that the kernels take, in multiples of 8.
 pub(super) const HEAD_DIM_MAX: usize = 128;
 
-/// What the library's workspace begins at a multiple of.
+/// The library's workspace begins at a multiple of this.
 const WORKSPACE_ALIGNMENT: usize = 256;
 
 /// Kinds of `cudnnBackendDescriptorType_t`, and names of `cudnnBackendAttributeName_t`.
@@ -45,7 +47,7 @@ const DEVICE_HANDLE: c_int = 2701;
 /// The library's part of a device, and the plans that it has made.
 pub(super) struct Fused {
     context: Arc<DeviceContext>,
-    /// None until attention is asked for.
+    /// None until attention is used.
     opened: Option<Opened>,
     plans: HashMap<FusedShape, FusedPlan>,
 }
@@ -57,7 +59,7 @@ struct Opened {
     device: Rc<Descriptor>,
 }
 
-/// What is read and written.
+/// The tensors of a call and their addresses.
 type TensorAddresses<'a> = &'a [(FusedTensor, u64)];
 
 impl Fused {
@@ -65,12 +67,12 @@ impl Fused {
         Self { context: Arc::clone(context), opened: None, plans: HashMap::new() }
     }
 
-    /// The version of the library, or 0 where it was not needed.
+    /// The version of the library, or 0 if it was not needed.
     pub fn version(&self) -> u64 {
         self.opened.as_ref().map_or(0, |opened| opened.version as u64)
     }
 
-    /// A hash of all choices so far, in whichever order they were asked for.
+    /// A hash of all choices so far, independent of their order.
     pub fn fingerprint(&self) -> u64 {
         let hash = |(shape, plan): (&FusedShape, &FusedPlan)| {
             let text = format!("{shape} {:?} {:?}", shape.strides, plan.choice);
@@ -86,7 +88,7 @@ impl Fused {
     fn open(&mut self) -> Result<&Opened, CudaError> {
         if self.opened.is_none() {
             let library = dnn()?;
-            // SAFETY: asks nothing.
+            // SAFETY: takes no arguments.
             let version = unsafe { (library.cudnnGetVersion)() };
             if version < VERSION_MIN {
                 return Err(CudaError::AttentionVersion { found: version, expected: VERSION_MIN });
@@ -106,7 +108,7 @@ impl Fused {
         Ok(self.opened.as_ref().expect("opened above"))
     }
 
-    /// Finds how this shape is done, if it is not known; an error where that needs more than `room` bytes.
+    /// Chooses a plan for this shape, unless there is one; an error if the plan needs more than `room` bytes.
     fn find(&mut self, shape: FusedShape, room: usize) -> Result<(), CudaError> {
         if !self.plans.contains_key(&shape) {
             let capability = self.context.capability;
@@ -124,7 +126,8 @@ impl Fused {
     }
 
     /// # Safety
-    /// At the addresses lie the tensors of the shape, and `workspace` has room for as much as was asked of [`Self::find`].
+    /// The tensors of the shape lie at the addresses, and `workspace` is as long as the plan that [`Self::find`] chose
+    /// needs.
     unsafe fn execute(
         &self,
         shape: &FusedShape,
@@ -166,12 +169,13 @@ impl Drop for Fused {
         }
         self.plans.clear();
         drop(opened.device);
-        // SAFETY: no queue works for it any more, and what was made with it has gone. There is nobody to tell a failure.
+        // SAFETY: no queue works for it any more, and everything that was made with it has gone. There is nobody to
+        // tell a failure.
         let _ = unsafe { (opened.library.cudnnDestroy)(opened.handle.0) };
     }
 }
 
-/// Does it, once what it needs is known, in as much of `room` as begins where a workspace may.
+/// Runs it, once its plan is known, in the part of `room` from the first place where a workspace may begin.
 fn run(cuda: &Cuda, shape: FusedShape, at: TensorAddresses, room: ViewMut<Cuda, u8>) {
     for &(tensor, address) in at {
         assert!(
@@ -191,7 +195,8 @@ fn run(cuda: &Cuda, shape: FusedShape, at: TensorAddresses, room: ViewMut<Cuda, 
     });
 }
 
-/// Where the tensors of forward are, which backward has too. `lse` is no view, as one of them writes it.
+/// The addresses of the tensors of forward, which backward has too. `lse` is a pointer, as one of the two passes writes
+/// it.
 fn of_forward<E: Element>(qkv: [Strided<Cuda, E>; 3], out: View<Cuda, E>, lse: *const f32) -> [(FusedTensor, u64); 5] {
     let [q, k, v] = qkv.map(|rows| address(rows.view));
     let (out, lse) = (address(out), lse.addr() as u64);

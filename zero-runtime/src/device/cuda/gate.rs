@@ -1,4 +1,5 @@
-//! Gate: half of a row as the gate of the other, elementwise, with the processor's bits. Never waits for the device.
+//! Gate: one half of a row as the gate of the other, elementwise, with the processor's bits. Never waits for the
+//! device.
 
 use super::Cuda;
 use super::activation::number;

@@ -1,7 +1,7 @@
-//! Graph: passes that repeat. The first of them is asked for call by call, which compiles kernels and brings counts to where
-//! they are told and awaited alike in every later pass. The next one is captured; from then on a pass is one launch: while it
-//! is asked for, each call is compared with that of the capture and not made, the host fills the places that the graph copies
-//! from, and counts are noted for the nodes that await and tell them. Never knows what a pass does.
+//! Graph: passes that repeat. The first one runs call by call, which compiles kernels and brings counts to where every
+//! later pass tells and awaits them alike. The next one is captured. From then on a pass is one launch: each call is
+//! compared with that of the capture and not made, the host fills the places that the graph copies from, and counts are
+//! noted for the nodes that await and tell them. Never knows what a pass does.
 #![allow(unsafe_code)]
 
 use std::hash::{Hash, Hasher};
@@ -15,7 +15,7 @@ use super::handle::Cuda;
 use super::staging::{ALIGNMENT, Pinned};
 use crate::random::split_mix;
 
-/// What becomes of a call.
+/// What is done with a call.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Mode {
     /// It is made.
@@ -34,18 +34,18 @@ enum Mode {
 pub(super) struct Graphs {
     mode: Mode,
     is_warm: bool,
-    /// How far the pass is that is asked for.
+    /// The progress of the current pass.
     at: Progress,
-    /// Which of the kept ones it is.
+    /// The index of its kept pass.
     current: usize,
     kept: Vec<Kept>,
-    /// Where the host leaves what the graphs copy. One pass is done after another, so that all share it.
+    /// Host memory that the graphs copy from. Passes run one after another, so all of them share it.
     room: Option<Pinned>,
-    /// When the last launch was done: then the room is free.
+    /// Marks the end of the last launch, after which the room is free.
     done: Option<cu::CUevent>,
 }
 
-/// How far a pass is.
+/// The progress of a pass.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     calls: CallsHash,
@@ -57,7 +57,7 @@ struct Progress {
 /// A pass that was captured.
 struct Kept {
     key: u64,
-    /// None while it is captured.
+    /// None while it is being captured.
     graph: Option<Graph>,
     /// After each call, a hash of all calls so far.
     calls: Vec<u64>,
@@ -65,14 +65,14 @@ struct Kept {
     staged: Vec<Staged>,
 }
 
-/// What is copied to an address, and from where in the room.
+/// A copy to an address, and its place in the room.
 struct Staged {
     to: u64,
     offset: usize,
     bytes: usize,
 }
 
-/// A hash of calls: of all words that make two of them differ.
+/// A hash of calls: of all words in which two calls can differ.
 #[derive(Clone, Copy, Default)]
 struct CallsHash(u64);
 
@@ -103,7 +103,7 @@ impl Hasher for CallsHash {
 }
 
 impl Graphs {
-    /// Notes a call: whether it is to be made; an error if the pass that was captured made another one.
+    /// Notes a call, and returns whether it is to be made; an error if the captured pass made another one.
     fn note(&mut self, what: impl Hash, ordinal: usize) -> Result<bool, CudaError> {
         if matches!(self.mode, Mode::Apart | Mode::WarmUp) {
             return Ok(true);
@@ -121,7 +121,7 @@ impl Graphs {
         Err(CudaError::Changed { ordinal, call: at.made })
     }
 
-    /// Where the host leaves what is to be copied to an address, if it is not for the staging of single calls.
+    /// The place for the host's data for a copy to an address; none if the staging of single calls is to be used.
     fn place(&mut self, to: u64, bytes: usize, ordinal: usize) -> Result<Option<*mut u8>, CudaError> {
         let offset = self.at.staged_bytes;
         if self.mode != Mode::Apart {
@@ -138,7 +138,7 @@ impl Graphs {
         Ok(Some(room.start().wrapping_add(offset)))
     }
 
-    /// Where the host has left, earlier in this pass, what is to be copied to an address.
+    /// The place where the host has left data for an address earlier in this pass.
     fn place_before(&self, to: u64, bytes: usize) -> Option<*mut u8> {
         let is_kept = matches!(self.mode, Mode::Capture | Mode::Replay);
         let mut staged = self.kept.get(self.current).filter(|_| is_kept)?.staged.iter();
@@ -199,37 +199,37 @@ impl Graphs {
         }
     }
 
-    /// Forgets all passes, also one that is captured. What queues still do stays until it has ended.
+    /// Forgets all passes, even one that is being captured. Work that queues still do stays until it has ended.
     pub fn clear(&mut self, context: &DeviceContext) {
         self.abandon(context);
-        // SAFETY: of this context; nothing of them is left.
+        // SAFETY: graphs of this context, none of which is used after.
         let drop = |graph| unsafe { context.drop_graph(&graph) };
         self.kept.drain(..).filter_map(|kept| kept.graph).for_each(drop);
     }
 
     /// # Safety
-    /// No queue of this context does any of it any more.
+    /// No queue of this context does any of this work any more.
     pub unsafe fn unload(&mut self, context: &DeviceContext) {
         self.clear(context);
-        // SAFETY: by the caller's promise; nothing of it is left.
+        // SAFETY: by the caller's promise; the event is not used after.
         unsafe { self.done.take().into_iter().for_each(|done| context.drop_event(done)) };
         self.room = None;
     }
 }
 
 impl Cuda {
-    /// A pass begins that is asked for again and again: see [`crate::device::Device::begin_repeated`].
+    /// Begins a pass that is repeated: see [`crate::device::Device::begin_repeated`].
     pub(super) fn begin_pass(&self, key: u64) {
         self.set_queue(0);
         self.attempt(|| self.graphs.borrow_mut().begin(&self.context, key));
     }
 
-    /// It ends.
+    /// Ends it.
     pub(super) fn end_pass(&self) {
         self.attempt(|| self.graphs.borrow_mut().end(&self.context));
     }
 
-    /// Whether a call is to be made: not where it is one of a pass that was captured.
+    /// Whether a call is to be made: false if it belongs to a pass that was captured.
     pub(super) fn makes(&self, what: impl Hash) -> bool {
         if self.has_failed() {
             return false;
@@ -241,7 +241,7 @@ impl Cuda {
         })
     }
 
-    /// Makes a call that `what` tells from all others, if it is to be made.
+    /// Makes a call, if it is to be made; `what` distinguishes it from all others.
     pub(super) fn call(&self, what: impl Hash, call: impl FnOnce() -> Result<(), CudaError>) {
         if self.makes(what) {
             self.attempt(call);
@@ -272,12 +272,12 @@ impl Cuda {
         });
     }
 
-    /// Where the host leaves what is to be copied to an address: none where that is a part of the staging.
+    /// The place for the host's data for a copy to an address; none if the staging is to be used.
     pub(super) fn kept_place(&self, to: u64, bytes: usize) -> Result<Option<*mut u8>, CudaError> {
         self.graphs.borrow_mut().place(to, bytes, self.context.ordinal)
     }
 
-    /// Where the host has left it earlier in this pass, if the copy comes later.
+    /// The place where the host has left it earlier in this pass, if the copy comes later.
     pub(super) fn kept_place_before(&self, to: u64, bytes: usize) -> Option<*mut u8> {
         self.graphs.borrow().place_before(to, bytes)
     }

@@ -1,5 +1,5 @@
-//! Grid: which threads have which part of rows, and numbers as kernels take them. All of it follows from shapes alone, and with
-//! it the order of sums. Never launches a kernel.
+//! Grid: which threads have which part of a row, and numbers as kernels take them. Both follow from shapes alone, and
+//! so does the order of sums. Never launches a kernel.
 
 use bytemuck::NoUninit;
 
@@ -15,7 +15,7 @@ pub(super) const PACK: usize = 8;
 /// Threads of a block, as in `packs.cuh`.
 pub(super) const BLOCK: usize = 256;
 
-/// Blocks of a sum over columns: some for each of a GPU's processors, of which there are about 150.
+/// Blocks of a sum over columns: a few for each of a GPU's multiprocessors, of which there are about 150.
 const SUM_BLOCKS: usize = 512;
 
 /// Columns of a block that adds chunks, as in `norm.cu`.
@@ -23,7 +23,7 @@ const CHUNK_COLUMNS: usize = 32;
 
 const ADD_CHUNKS: Kernel = Kernel::new(KernelSource::Norm, "add_chunks");
 
-/// Threads that share a row of so many elements: a part of a warp, a warp, or a block.
+/// Threads that share a row of this width: a part of a warp, a warp, or a block.
 pub(super) fn sharing(width: usize) -> usize {
     match width {
         ..=128 => 8,
@@ -32,12 +32,12 @@ pub(super) fn sharing(width: usize) -> usize {
     }
 }
 
-/// Threads for so many rows, which as many share each.
+/// The grid for these rows, with `sharing` threads for each.
 pub(super) fn of_rows(rows: usize, sharing: usize) -> Grid {
     Grid { blocks: rows.div_ceil(BLOCK / sharing), threads: BLOCK }
 }
 
-/// Threads for as many packs of each of so many rows, and how many blocks share a row.
+/// The grid for `packs` packs of each of these rows, and how many blocks share a row.
 pub(super) fn of_packs(rows: usize, packs: usize) -> (Grid, usize) {
     let threads = packs.next_multiple_of(32).clamp(32, BLOCK);
     let blocks = packs.div_ceil(threads);
@@ -55,14 +55,14 @@ pub(super) fn words<W: NoUninit>(words: &[W]) -> Argument<'_> {
     Argument::Bytes(bytemuck::cast_slice(words))
 }
 
-/// How the columns of a matrix are summed: a block has a tile of them and a chunk of the rows, and as many `lanes` stand beside
-/// one another in it. What chunks give is added in their order.
+/// How the columns of a matrix are summed: a block has a tile of columns and a chunk of rows, with `lanes` adjacent
+/// threads for the columns. The sums of chunks are added in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ColumnSums {
     width: usize,
     pub lanes: usize,
     pub tiles: usize,
-    /// Rows of each.
+    /// Rows of each chunk.
     pub chunk: usize,
     chunks: usize,
 }
@@ -71,13 +71,13 @@ impl ColumnSums {
     pub fn of(rows: usize, width: usize) -> Self {
         let lanes = width.div_ceil(PACK).next_power_of_two().min(32);
         let tiles = width.div_ceil(lanes * PACK);
-        // Eight rows for each thread at least: fewer are not worth a block.
+        // At least eight rows for each thread: fewer are not worth a block.
         let most = rows.div_ceil(8 * BLOCK / lanes);
         let chunk = rows.div_ceil((SUM_BLOCKS / tiles.max(1)).clamp(1, most.max(1))).max(1);
         Self { width, lanes, tiles, chunk, chunks: rows.div_ceil(chunk) }
     }
 
-    /// A kernel for columns that are summed so.
+    /// A kernel with the constants of these sums.
     pub fn kernel(&self, kernel: Kernel) -> Kernel {
         kernel.with(self.tiles).with(self.lanes)
     }
@@ -86,7 +86,7 @@ impl ColumnSums {
         Grid { blocks: self.tiles * self.chunks, threads: BLOCK }
     }
 
-    /// Where chunks leave `sums` sums each, which is workspace of the queue.
+    /// The address where each chunk leaves `sums` sums, in the workspace of the queue.
     pub fn partial(&self, cuda: &Cuda, sums: usize) -> u64 {
         let (start, len) = cuda.scratch();
         let needed = self.chunks * sums * self.width * size_of::<f32>();
@@ -94,7 +94,7 @@ impl ColumnSums {
         start
     }
 
-    /// `to` := or += what all chunks have left of sum number `which` of `sums`.
+    /// `to` := or += the total over all chunks of sum number `which` of `sums`.
     pub fn finish(&self, cuda: &Cuda, which: usize, sums: usize, to: ViewMut<Cuda, f32>, write: Write) {
         let from = self.partial(cuda, sums) + (which * self.width * size_of::<f32>()) as u64;
         cuda.launch(
@@ -118,7 +118,7 @@ mod tests {
                 assert!((tiles - 1) * lanes * PACK < width && width <= tiles * lanes * PACK, "{columns:?}");
                 assert!(rows <= chunks * chunk && (rows == 0 || (chunks - 1) * chunk < rows), "{columns:?}");
                 assert!(BLOCK.is_multiple_of(lanes) && tiles * chunks <= SUM_BLOCKS.max(tiles), "{columns:?}");
-                // Two sums of each chunk, in 16 MiB.
+                // Two sums for each chunk, in 16 MiB.
                 assert!(8 * chunks * width <= 16 << 20, "{columns:?}");
             }
         }

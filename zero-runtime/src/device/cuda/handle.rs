@@ -1,4 +1,5 @@
-//! Handle: what a rank has of its device: the queue that its ops go to, and what they need there. Never shared by threads.
+//! Handle: a rank's access to its device: the queue that its ops go to, and the resources that they need there. Never
+//! shared by threads.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -20,13 +21,13 @@ use super::workspace::QueueWorkspace;
 
 /// One CUDA device, for one rank.
 ///
-/// The first error that it meets is kept, see [`crate::device::Device::failure`]; after it, ops do nothing.
+/// The first error is kept, see [`crate::device::Device::failure`]; after it, ops do nothing.
 pub struct Cuda {
-    // What is dropped last stands last: all that is above is of this context.
+    // `context` is last, so that it is dropped last: everything above belongs to it.
     pub(super) modules: RefCell<Modules>,
     pub(super) products: RefCell<Products>,
     pub(super) fused: RefCell<Fused>,
-    /// None on a handle that could not have one: it has failed.
+    /// None on a handle whose staging could not be made: it has failed.
     pub(super) staging: RefCell<Option<HandleStaging>>,
     pub(super) workspace: QueueWorkspace,
     pub(super) graphs: RefCell<Graphs>,
@@ -36,20 +37,20 @@ pub struct Cuda {
     queue: Cell<usize>,
     /// The kernels that a rehearsal has asked for, while there is one.
     pub(super) rehearsed: RefCell<Option<HashSet<Kernel>>>,
-    /// The host's part of the memory that ranks share: where it begins, how long it is, and where the device finds it.
+    /// The host's part of the memory that ranks share: its address, its length, and its address on the device.
     pub(super) host: Cell<(usize, usize, u64)>,
     pub(super) context: Arc<DeviceContext>,
 }
 
-// SAFETY: handles of the driver and of its libraries may be used by any thread, by one at a time, and this value is no `Sync`. What
-// is counted by `Rc` is counted within it alone.
+// SAFETY: handles of the driver and of its libraries may be used by any thread, one at a time, and this value is not
+// `Sync`. Whatever `Rc` counts is counted only within it.
 unsafe impl Send for Cuda {}
 
 impl Cuda {
     /// The device with this number among those that the driver shows.
     ///
     /// # Errors
-    /// Z0430 to Z0436: if a library, the device or its memory cannot be had.
+    /// Z0430 to Z0436 if a library, the device or its memory is not available.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
         let context = Arc::new(DeviceContext::open(ordinal)?);
         let staging = HandleStaging::new(&context)?;
@@ -74,7 +75,7 @@ impl Cuda {
         }
     }
 
-    /// A handle that reads what all ops so far have left.
+    /// A handle that reads the results of all ops so far.
     pub(super) fn aside(&self) -> Self {
         let made = self.context.enter().and_then(|()| {
             self.context.join_all(ASIDE)?;
@@ -84,15 +85,15 @@ impl Cuda {
         Self::of(Arc::clone(&self.context), ASIDE, staging, Products::none(&self.context))
     }
 
-    /// What its maker calls the device.
+    /// The device's name.
     ///
     /// # Errors
-    /// Z0436 if the driver does not say.
+    /// Z0436 if the driver does not tell it.
     pub fn name(&self) -> Result<String, CudaError> {
         self.context.name()
     }
 
-    /// Where the device finds what lies at an address of the host's part of the memory that ranks share.
+    /// The device's address of an address in the host's part of the memory that ranks share.
     pub(super) fn reached(&self, host: usize) -> u64 {
         let (start, len, on_device) = self.host.get();
         assert!(host.wrapping_sub(start) < len, "{host:#x} is not in the segment of this device");
@@ -113,7 +114,7 @@ impl Cuda {
         self.context.fail(error);
     }
 
-    /// Does something, unless the device has failed, or all this is a rehearsal; keeps its error.
+    /// Does something, unless the device has failed or this is a rehearsal; keeps its error.
     pub(super) fn attempt(&self, something: impl FnOnce() -> Result<(), CudaError>) {
         if !self.rehearses() {
             self.attempt_always(something);
@@ -150,9 +151,9 @@ impl Drop for Cuda {
             self.leave_groups(false);
         }
         self.graphs.borrow_mut().abandon(&self.context);
-        // Kernels and copies that run still use what goes now.
+        // Kernels and copies that still run use what is dropped here.
         let is_done = if self.queue() == ASIDE {
-            // A run goes on in the other queues.
+            // A run continues in the other queues.
             self.context.enter().and_then(|()| self.context.finish(ASIDE)).is_ok()
         } else {
             self.context.settle()

@@ -1,5 +1,5 @@
-//! Launch: what a kernel is, and how it is put into a queue. Takes no memory and waits for nothing, once a kernel is there.
-//! Never knows what a kernel computes.
+//! Launch: what a kernel is, and how it is put into a queue. Once a kernel is loaded, takes no memory and waits for
+//! nothing. Never knows what a kernel computes.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -28,7 +28,7 @@ pub(super) const THREADS_MAX: usize = 1024;
 /// A constant that a kernel is compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Constant {
-    /// Beyond the last one.
+    /// No constant: beyond the last one.
     None,
     Width(Width),
     Number(u32),
@@ -68,13 +68,13 @@ impl Kernel {
         self.and(Constant::Number(narrowed(number)))
     }
 
-    /// With such a float as its next template argument: its bits, so that no digits of a text decide which float it is.
+    /// With this float as its next template argument: its bits, so that no conversion to decimal digits can change it.
     pub const fn with_float(self, number: f32) -> Self {
         self.and(Constant::Float(number.to_bits()))
     }
 }
 
-/// Every launch hashes its kernel: only what is there.
+/// Every launch hashes its kernel, so only the constants that it has.
 impl Hash for Kernel {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.source, self.name, &self.constants[..self.len]).hash(state);
@@ -99,7 +99,7 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// A number in the bits that kernels count in.
+/// A number in 32 bits, as kernels count.
 #[track_caller]
 pub(super) fn narrowed(number: usize) -> u32 {
     u32::try_from(number).unwrap_or_else(|_| panic!("a size of {number}, which kernels count in 32 bits"))
@@ -108,20 +108,20 @@ pub(super) fn narrowed(number: usize) -> u32 {
 /// How many threads run a kernel, in one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Grid {
-    /// Blocks; none is nothing to do.
+    /// Blocks; 0 if there is nothing to do.
     pub blocks: usize,
-    /// Threads of each.
+    /// Threads of each block.
     pub threads: usize,
 }
 
 impl Grid {
-    /// Blocks of so many threads for as many items as each thread has `items` of.
+    /// Blocks of `threads` threads for `count` items, where each thread has `items` of them.
     pub fn over(count: usize, items: usize, threads: usize) -> Self {
         Self { blocks: count.div_ceil(items * threads), threads }
     }
 }
 
-/// What a kernel is given.
+/// An argument of a kernel.
 #[derive(Clone, Copy)]
 pub(super) enum Argument<'a> {
     /// An address on the device.
@@ -135,7 +135,8 @@ pub(super) enum Argument<'a> {
 }
 
 impl Argument<'_> {
-    /// A number as the first bytes of a word: hosts of these devices are little-endian. What is no number is 0.
+    /// A number as the first bytes of a word: hosts of these devices are little-endian. 0 for an argument that is not a
+    /// number.
     fn word(self) -> u64 {
         match self {
             Self::Pointer(address) => address,
@@ -169,14 +170,14 @@ impl<T> From<ViewMut<'_, Cuda, T>> for Argument<'_> {
     }
 }
 
-/// Null where there is none.
+/// Null if there is none.
 impl<T> From<Option<View<'_, Cuda, T>>> for Argument<'_> {
     fn from(view: Option<View<'_, Cuda, T>>) -> Self {
         view.map_or(Self::Pointer(0), Self::from)
     }
 }
 
-/// Null where there is none.
+/// Null if there is none.
 impl<T> From<Option<ViewMut<'_, Cuda, T>>> for Argument<'_> {
     fn from(view: Option<ViewMut<'_, Cuda, T>>) -> Self {
         view.map_or(Self::Pointer(0), Self::from)
@@ -217,8 +218,8 @@ impl Cuda {
         }
         let (blocks, threads) = (grid.blocks as u32, grid.threads as u32);
         let stream = self.stream();
-        // SAFETY: a kernel of this context, and a pointer to each of its arguments, which are copied by the call. The caller that
-        // launches it gives what it takes, and views of what it reads and writes.
+        // SAFETY: a kernel of this context, and a pointer to each of its arguments, which the call copies. The caller
+        // gives the arguments that the kernel takes, and views of everything that it reads and writes.
         let status = unsafe {
             (self.context.libraries.driver.cuLaunchKernel)(
                 function,
@@ -237,7 +238,7 @@ impl Cuda {
         self.check_kernel(kernel, status)
     }
 
-    /// An error unless the status of a call about a kernel is 0.
+    /// Returns an error unless the status of a call about a kernel is 0.
     pub(super) fn check_kernel(&self, kernel: Kernel, status: u32) -> Result<(), CudaError> {
         let (context, ordinal) = (&self.context, self.context.ordinal);
         match status {
@@ -248,7 +249,7 @@ impl Cuda {
     }
 }
 
-/// A kernel that is loaded.
+/// A loaded kernel.
 pub(super) type Function = cu::CUfunction;
 
 #[cfg(test)]

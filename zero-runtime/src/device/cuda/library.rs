@@ -1,6 +1,7 @@
-//! Library: finds CUDA's libraries on this machine and looks up every function that is called, before the first call: what
-//! is missing is an error with a name. Types are cudarc's; its own loader is not used, as it panics at what is missing, and
-//! results are plain numbers here, as a newer library may give one that no enumeration has. Never calls a function.
+//! Library: finds CUDA's libraries on this machine and looks up every function before the first call, so that a missing
+//! one is an error with its name. Types are cudarc's. Its own loader is not used, because it panics if something is
+//! missing. Results are plain numbers here, because a newer library may return one that no enumeration has. Never calls
+//! a function.
 #![allow(unsafe_code)]
 #![allow(non_snake_case, reason = "functions are called as CUDA calls them")]
 
@@ -17,10 +18,10 @@ use libloading::Library;
 use super::error::CudaError;
 use super::nccl::{Configuration, UniqueId};
 
-/// Folders to look in first, separated by colons.
+/// The environment variable with folders to look in first, separated by colons.
 pub const FOLDERS_VARIABLE: &str = "ZERO_CUDA_LIBRARIES";
 
-/// What a call came to; 0 is success.
+/// The status of a call; 0 is success.
 pub(super) type CallStatus = c_uint;
 
 /// A struct of the functions of a library.
@@ -182,7 +183,7 @@ functions! {
 }
 
 functions! {
-    /// Communication, `libnccl`. Results are numbers, and memory is what the driver calls it.
+    /// Communication, `libnccl`. Results are numbers, and memory is passed as the driver's addresses.
     Nccl {
         ncclGetVersion: fn(*mut c_int) -> c_int;
         ncclGetUniqueId: fn(*mut UniqueId) -> c_int;
@@ -231,33 +232,33 @@ pub(super) struct Suggestion {
 
 const _: () = assert!(size_of::<Suggestion>() == size_of::<lt::cublasLtMatmulHeuristicResult_t>());
 
-/// All functions that this device calls. They stay for as long as the process does: a driver has threads of its own.
+/// All functions that this device calls. They stay as long as the process, because a driver has threads of its own.
 pub(super) struct Libraries {
     pub driver: Driver,
     pub compiler: Compiler,
-    /// Which compiler that is: others of the same version may make other code.
+    /// Which compiler this is: others of the same version may generate other code.
     pub compiler_path: PathBuf,
     pub blas: Blas,
 }
 
-/// Where to look before anywhere else.
+/// The folder to look in before all others.
 static FOLDER: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// What was opened, by the folders that were to be looked in first.
+/// The opened libraries, by the folders that were searched first.
 static OPENED: Cache<Libraries> = Mutex::new(None);
 static CARRIERS: Cache<Nccl> = Mutex::new(None);
 static FUSED: Cache<Dnn> = Mutex::new(None);
 
 type Cache<T> = Mutex<Option<HashMap<Vec<PathBuf>, &'static T>>>;
 
-/// From here on, devices that are opened use the libraries in this folder, before those of [`FOLDERS_VARIABLE`] and of the
+/// From here on, newly opened devices use the libraries in this folder before those of [`FOLDERS_VARIABLE`] and of the
 /// system.
 pub fn use_libraries(folder: &Path) {
     *FOLDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder.to_owned());
 }
 
 impl Libraries {
-    /// Those of this machine.
+    /// The libraries of this machine.
     pub fn get() -> Result<&'static Self, CudaError> {
         opened_once(&OPENED, Self::open)
     }
@@ -280,7 +281,7 @@ pub(super) fn dnn() -> Result<&'static Dnn, CudaError> {
     opened_once(&FUSED, |first| Dnn::of(&OpenLibrary::find("libcudnn.so.9", first)?))
 }
 
-/// What `open` finds, where it was not found already.
+/// The result of `open`, or of an earlier call.
 fn opened_once<T>(
     cache: &Cache<T>,
     open: impl FnOnce(&[PathBuf]) -> Result<T, CudaError>,
@@ -316,10 +317,10 @@ impl OpenLibrary {
         let in_folders = first.iter().map(|folder| folder.join(name)).filter(|path| path.exists());
         for path in in_folders.chain(loaders()).chain(of_pytorch(name)) {
             load_builtins(&path);
-            // SAFETY: a library of CUDA by name or by the user's own word: what it runs when it is loaded is its business.
+            // SAFETY: a library of CUDA, named here or chosen by the user; its initialisers are trusted.
             match unsafe { Library::new(&path) } {
                 Ok(library) => return Ok(Self { path, library: Box::leak(Box::new(library)) }),
-                // The loader's own search is the least telling reason.
+                // The reason of the loader's own search is the least informative.
                 Err(error) if path.is_absolute() || reason.is_none() => reason = Some(error.to_string()),
                 Err(_) => {}
             }
@@ -337,23 +338,23 @@ impl OpenLibrary {
     }
 }
 
-/// The compiler loads a part of itself by its bare name, which the loader finds only if it is open already.
+/// The compiler loads a part of itself by its bare name, which the loader finds only if that part is already open.
 fn load_builtins(path: &Path) {
     let is_compiler = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libnvrtc.so"));
     let Some(folder) = path.parent().filter(|folder| is_compiler && !folder.as_os_str().is_empty()) else { return };
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for file in files.filter(|file| file.file_name().to_string_lossy().starts_with("libnvrtc-builtins.so.13")) {
-        // SAFETY: as for the compiler, whose part it is.
+        // SAFETY: as for the compiler, which it is part of.
         if let Ok(builtins) = unsafe { Library::new(file.path()) } {
             std::mem::forget(builtins);
         }
     }
 }
 
-/// The files of this name in `nvidia/*/lib` of each place that Python's packages are installed to.
+/// The files of this name in `nvidia/*/lib` of each place where Python packages are installed.
 fn of_pytorch(name: &str) -> Vec<PathBuf> {
     let roots = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
-    // A Python that is called without having been activated.
+    // A Python that is used without being activated.
     let called = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
     let called = called.filter(|folder| folder.join("python3").exists());
     let roots = roots.chain(called.filter_map(|folder| folder.parent().map(Path::to_owned)));
@@ -365,7 +366,7 @@ fn of_pytorch(name: &str) -> Vec<PathBuf> {
     nvidia.map(|part| part.join("lib").join(name)).filter(|path| path.exists()).collect()
 }
 
-/// What is in a folder under a name that begins so, in order.
+/// The entries of a folder whose names begin like this, in order.
 fn entries(folder: &Path, begin: &str) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let named = files.filter(|file| file.file_name().to_string_lossy().starts_with(begin));

@@ -1,4 +1,4 @@
-//! Marks: what of a device, of the libraries of CUDA and of what these have chosen decides bits. Never compares.
+//! Marks: the properties of a device, of CUDA's libraries and of their choices that decide bits. Never compares.
 #![allow(unsafe_code)]
 
 use super::Cuda;
@@ -8,7 +8,7 @@ use crate::device::Mark;
 use crate::plan::Fingerprint;
 
 impl Cuda {
-    /// Those of this device, with the ways of all products and of attention so far.
+    /// The marks of this device, with the ways of all products and of attention so far.
     pub(super) fn marks(&self) -> Result<Vec<Mark>, CudaError> {
         let context = &self.context;
         let [major, minor] = context.capability;

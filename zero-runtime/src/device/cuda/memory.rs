@@ -1,5 +1,5 @@
-//! Memory: what arenas lie in on a CUDA device: addresses, and whole pages of the device behind them, which other processes
-//! may map too. Never knows what lies there.
+//! Memory: the memory of arenas on a CUDA device: addresses, and whole pages of the device behind them, which other
+//! processes may map too. Never knows its content.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -17,18 +17,18 @@ use crate::launch::{LaunchError, Segment};
 const HANDLE: cu::CUmemAllocationHandleType =
     cu::CUmemAllocationHandleType_enum::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// Memory of a CUDA device. What shares it keeps it.
+/// Memory of a CUDA device. It lives as long as its last owner.
 #[derive(Clone)]
 pub struct CudaMemory(Arc<Mapped>);
 
-/// Pages of a device, and the addresses that they are at.
+/// Pages of a device, and their addresses.
 struct Mapped {
     context: Arc<DeviceContext>,
     /// 0 until there are addresses.
     start: cu::CUdeviceptr,
     bytes: usize,
     pages: Vec<Pages>,
-    /// The host's part of it, whose address names it.
+    /// The host's part of it, by whose address it is found.
     host: Option<Registered>,
 }
 
@@ -38,7 +38,7 @@ struct Pages {
     offset: usize,
     bytes: usize,
     is_mapped: bool,
-    /// Whether they were taken here, and not by another rank.
+    /// Whether this rank allocated them, and not another one.
     is_own: bool,
 }
 
@@ -49,8 +49,8 @@ struct Registered {
     start: cu::CUdeviceptr,
 }
 
-// SAFETY: so many bytes, mapped and zeroed, from an address that is a multiple of the device's pages, which are at least as
-// long as the host's; unmapped on drop of the last owner.
+// SAFETY: `bytes` bytes, mapped and zeroed, from an address that is a multiple of the device's pages, which are at
+// least as long as the host's; unmapped when the last owner is dropped.
 unsafe impl DeviceMemory for CudaMemory {
     fn start(&self) -> *mut u8 {
         std::ptr::without_provenance_mut(self.0.start as usize)
@@ -61,11 +61,11 @@ unsafe impl DeviceMemory for CudaMemory {
     }
 }
 
-/// What was made for a segment, as long as somebody has it.
+/// The memory made for each segment, as long as it has an owner.
 static SHARED: Mutex<Vec<(usize, Weak<Mapped>)>> = Mutex::new(Vec::new());
 
 impl CudaMemory {
-    /// New memory of zeros: so many bytes, and what fills the last page.
+    /// New memory of zeros: `bytes` bytes, rounded up to whole pages.
     pub(super) fn new(context: &Arc<DeviceContext>, bytes: usize) -> Result<Self, CudaError> {
         Self::made(context, bytes.max(1), None)
     }
@@ -79,7 +79,7 @@ impl CudaMemory {
         Ok(Self(Arc::new(mapped)))
     }
 
-    /// The memory that ranks share on their devices. Where they are threads, all of it is the device's that asks first;
+    /// The memory that ranks share on their devices. If they are threads, all of it is on the device that asks first;
     /// otherwise each rank gives its part, and reaches those of the others.
     pub(super) fn shared(
         context: &Arc<DeviceContext>,
@@ -92,7 +92,7 @@ impl CudaMemory {
         }
     }
 
-    /// The memory of a device that goes with a segment of the host: the same for all ranks of this process.
+    /// The device memory that belongs to a segment of the host: the same for all ranks of this process.
     fn beside(context: &Arc<DeviceContext>, segment: Arc<Segment>, bytes: usize) -> Result<Self, CudaError> {
         let key = segment.ptr().addr();
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +108,7 @@ impl CudaMemory {
         Ok(made)
     }
 
-    /// One range of addresses with the part of each rank behind that of the one before it.
+    /// One range of addresses with the parts of all ranks, one after another.
     fn exchanged(
         context: &Arc<DeviceContext>,
         segment: Arc<Segment>,
@@ -122,7 +122,7 @@ impl CudaMemory {
             mapped.take(start, parts[own])?;
             mapped.export()?
         } else {
-            // All ranks exchange, also one that has nothing to share.
+            // All ranks exchange, even one that has nothing to share.
             OwnedFd::from(File::open("/dev/null").map_err(LaunchError::system("open /dev/null"))?)
         };
         let (all, mut offset) = (exchange(given)?, 0);
@@ -137,7 +137,7 @@ impl CudaMemory {
         Ok(Self(Arc::new(mapped)))
     }
 
-    /// Where the host's part of it begins, how long it is, and where the device finds it; where there is one.
+    /// The address of the host's part, its length, and its address on the device, if there is one.
     pub(super) fn host(&self) -> Option<(usize, usize, u64)> {
         let host = self.0.host.as_ref()?;
         Some((host.segment.ptr().addr(), host.segment.len(), host.start))
@@ -149,7 +149,7 @@ impl Registered {
         context.enter()?;
         let driver = &context.libraries.driver;
         let (host, mut start) = (segment.ptr().cast(), 0);
-        // SAFETY: memory of the host for as long as this value holds it; then room for an address.
+        // SAFETY: host memory for as long as this value holds it; then room for an address.
         unsafe {
             let status = (driver.cuMemHostRegister_v2)(host, segment.len(), cu::CU_MEMHOSTREGISTER_DEVICEMAP);
             context.check("cuMemHostRegister", status)?;
@@ -183,7 +183,7 @@ fn location(context: &DeviceContext) -> cu::CUmemLocation {
 }
 
 impl Mapped {
-    /// No pages at no addresses yet, for so many bytes at least.
+    /// Without pages or addresses yet, for at least `bytes` bytes.
     fn nothing(context: &Arc<DeviceContext>, bytes: usize, host: Option<Registered>) -> Result<Self, CudaError> {
         context.enter()?;
         let mut granularity = 0;
@@ -198,7 +198,7 @@ impl Mapped {
         Ok(Self { context: Arc::clone(context), start: 0, bytes, pages: Vec::new(), host })
     }
 
-    /// Takes pages of the device for a part of the addresses.
+    /// Allocates pages of the device for a part of the addresses.
     fn take(&mut self, offset: usize, bytes: usize) -> Result<(), CudaError> {
         if bytes == 0 {
             return Ok(());
@@ -212,14 +212,14 @@ impl Mapped {
         Ok(())
     }
 
-    /// A descriptor by which other processes can map the pages that were taken first.
+    /// A descriptor with which other processes can map the pages that were allocated first.
     fn export(&self) -> Result<OwnedFd, CudaError> {
         let (context, mut descriptor) = (&self.context, -1i32);
         let export = context.libraries.driver.cuMemExportToShareableHandle;
         // SAFETY: pages of this context, and room for a descriptor.
         let status = unsafe { export((&raw mut descriptor).cast(), self.pages[0].handle, HANDLE, 0) };
         context.check("cuMemExportToShareableHandle", status)?;
-        // SAFETY: the driver has opened it for this call.
+        // SAFETY: the driver has opened it for this call alone.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 
@@ -227,7 +227,7 @@ impl Mapped {
     fn import(&mut self, from: BorrowedFd, offset: usize, bytes: usize) -> Result<(), CudaError> {
         let (context, mut handle) = (&self.context, 0);
         let descriptor = std::ptr::without_provenance_mut(from.as_raw_fd() as usize);
-        // SAFETY: an open descriptor, which this kind of handle is passed as, and room for a handle.
+        // SAFETY: an open descriptor, as this kind of handle is passed, and room for a handle.
         let status =
             unsafe { (context.libraries.driver.cuMemImportFromShareableHandle)(&mut handle, descriptor, HANDLE) };
         context.check("cuMemImportFromShareableHandle", status)?;
@@ -241,7 +241,7 @@ impl Mapped {
             return Ok(());
         }
         let driver = &self.context.libraries.driver;
-        // SAFETY: room for an address; then addresses that were reserved just now, for pages of these lengths.
+        // SAFETY: room for an address; then addresses that were just reserved, for pages of these lengths.
         unsafe {
             let status = (driver.cuMemAddressReserve)(&mut self.start, self.bytes, 0, 0, 0);
             self.context.check_memory(self.bytes, "cuMemAddressReserve", status)?;
@@ -289,8 +289,8 @@ impl Drop for Mapped {
         if !self.context.settle() {
             return;
         }
-        // SAFETY: what was made, in the reverse order; nobody has views any more, and ops that had them are done, as the caller
-        // that drops a device waits for its queues first. There is nobody to tell a failure.
+        // SAFETY: everything that was made, in reverse order; nobody has views any more, and ops that had them are
+        // done, because the caller that drops a device waits for its queues first. There is nobody to tell a failure.
         unsafe {
             for pages in self.pages.iter().filter(|pages| pages.is_mapped) {
                 let _ = (driver.cuMemUnmap)(self.start + pages.offset as cu::CUdeviceptr, pages.bytes);

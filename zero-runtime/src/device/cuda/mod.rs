@@ -1,12 +1,12 @@
-//! The CUDA device: one GPU for one rank. What it is told goes into queues that the device works off behind the host's back;
-//! in a step the host waits for nothing but the report. Never computes on the host, and never instead of the device: what cannot
-//! be done is an error.
+//! The CUDA device: one GPU for one rank. Ops go into queues that the device works through asynchronously; in a step
+//! the host waits only for the report. Never computes on the host instead of the device: whatever the device cannot do
+//! is an error.
 //!
-//! `library` finds what CUDA consists of on this machine, `context` opens a device, `memory` and `staging` are what it reads
-//! and writes; `nccl` carries bytes between devices that do not reach
-//! one another; `module` compiles kernels, whose sources are in `kernels/`, and `launch` puts them into queues. `device` is the
-//! contract of [`crate::device::Device`], whose ops are in the other files: `product` has matrix products and `fused` attention, which libraries do, each
-//! other file the kernels of one family.
+//! `library` finds CUDA's libraries on this machine, `context` opens a device, `memory` and `staging` are the memory
+//! that it reads and writes; `nccl` carries bytes between devices that do not reach one another; `module` compiles
+//! kernels, whose sources are in `kernels/`, and `launch` puts them into queues. `device` implements
+//! [`crate::device::Device`], whose ops are in the other files: `product` has matrix products and `fused` attention,
+//! both by libraries, and each other file the kernels of one family.
 
 mod activation;
 mod attention;

@@ -1,5 +1,4 @@
-//! Module: kernels from their sources: compiled for a device once, kept as files, loaded once. Never
-//! launches one.
+//! Module: kernels from their sources: compiled once for a device, kept as files, and loaded once. Never launches one.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -17,7 +16,7 @@ use super::error::CudaError;
 use super::launch::{Function, Kernel};
 use super::library::{CallStatus, Compiler};
 
-/// An enumeration of sources, each with its text.
+/// An enumeration of sources with their texts.
 macro_rules! sources {
     ($($name:ident = $file:literal,)*) => {
         /// A file of kernels.
@@ -44,7 +43,7 @@ macro_rules! headers {
     };
 }
 
-/// What sources may include.
+/// The headers that sources may include.
 const HEADERS: &[[&str; 2]] = headers! {
     "prelude.cuh",
     "math.cuh",
@@ -70,20 +69,20 @@ sources! {
 /// How all kernels are compiled: a product and a sum become one op only where the source says so.
 const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
 
-/// Lines of a compiler's complaint that a message shows.
+/// Lines of a compiler's error that a message shows.
 const LINES_MAX: usize = 20;
 
 /// The kernels that were launched so far.
 #[derive(Default)]
 pub(super) struct Modules {
     functions: HashMap<Kernel, Function>,
-    /// What they are in.
+    /// The modules that they are in.
     modules: Vec<cu::CUmodule>,
 }
 
 impl Modules {
     /// # Safety
-    /// None of them is launched after, and none runs any more.
+    /// None of them runs or will be launched again.
     pub unsafe fn unload(&mut self, context: &DeviceContext) {
         self.functions.clear();
         for module in self.modules.drain(..) {
@@ -104,11 +103,12 @@ impl Cuda {
         self.modules.borrow().functions.contains_key(&kernel)
     }
 
-    /// Gives the device what was compiled.
+    /// Loads a compiled kernel on the device.
     pub(super) fn load(&self, kernel: Kernel, code: &CompiledKernel) -> Result<Function, CudaError> {
         let driver = &self.context.libraries.driver;
         let (mut module, mut function) = (null_mut(), null_mut());
-        // SAFETY: code of a kernel, made by this driver's compiler and whole, as its hash says; room for what is written.
+        // SAFETY: code of a kernel, made by this driver's compiler and complete, as its hash shows; room for the
+        // result.
         let status = unsafe { (driver.cuModuleLoadData)(&mut module, code.cubin.as_ptr().cast()) };
         self.check_kernel(kernel, status)?;
         self.modules.borrow_mut().modules.push(module);
@@ -122,7 +122,7 @@ impl Cuda {
 
 /// A compiled kernel.
 pub(super) struct CompiledKernel {
-    /// What the kernel is called in it.
+    /// The kernel's name in it.
     symbol: CString,
     cubin: Vec<u8>,
 }
@@ -155,7 +155,7 @@ impl CompiledKernel {
         Ok(code)
     }
 
-    /// What [`CompiledKernel::write`] has written, if it is whole.
+    /// A kernel that [`CompiledKernel::write`] has written, if it is complete.
     fn read(path: &Path) -> Option<Self> {
         let file = std::fs::read(path).ok()?;
         let (hash, rest) = file.split_at_checked(blake3::OUT_LEN)?;
@@ -167,7 +167,7 @@ impl CompiledKernel {
         Some(Self { symbol, cubin: rest[end..].to_vec() })
     }
 
-    /// By a rename, so that a process which reads it meanwhile finds all or nothing.
+    /// Writes by a rename, so that a process that reads it meanwhile finds all or nothing.
     fn write(&self, path: &Path) -> std::io::Result<()> {
         static WRITTEN: AtomicUsize = AtomicUsize::new(0);
         let nth = WRITTEN.fetch_add(1, Ordering::Relaxed);
@@ -179,15 +179,15 @@ impl CompiledKernel {
     }
 }
 
-/// Where compiled kernels are kept, if somebody has said so.
+/// The folder for compiled kernels, if one was set.
 static FOLDER: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// From here on, compiled kernels are kept in this folder, and not in the user's cache.
+/// From here on, compiled kernels are kept in this folder instead of the user's cache.
 pub fn use_kernels(folder: &Path) {
     *FOLDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder.to_owned());
 }
 
-/// Where compiled kernels are kept, if this user has a place for such.
+/// The folder for compiled kernels, if this user has a place for them.
 fn folder() -> Option<PathBuf> {
     if let Some(folder) = FOLDER.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
         return Some(folder.clone());
@@ -207,7 +207,7 @@ pub(super) fn compiler_version(context: &DeviceContext) -> Result<[i32; 2], Cuda
     check(compiler, status).map_err(failed).map(|()| [major, minor])
 }
 
-/// The name of an architecture; from Hopper on, with what only that one has.
+/// The name of an architecture; from Hopper on, with the features that only that one has.
 fn architecture([major, minor]: [i32; 2]) -> String {
     format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
 }
@@ -225,7 +225,7 @@ fn check(compiler: &Compiler, status: CallStatus) -> Result<(), String> {
     Err(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-/// A source in the hands of the compiler.
+/// A source that is given to the compiler.
 struct CompiledSource<'a> {
     compiler: &'a Compiler,
     handle: cudarc::nvrtc::sys::nvrtcProgram,
@@ -239,7 +239,7 @@ impl<'a> CompiledSource<'a> {
         let pointers = |which: usize| headers.iter().map(|header| header[which].as_ptr()).collect::<Vec<_>>();
         let (names, texts, count) = (pointers(0), pointers(1), headers.len() as i32);
         let mut handle = null_mut();
-        // SAFETY: texts that end in zeros, as many headers as are said, and room for a handle.
+        // SAFETY: texts that end in zeros, as many headers as the count says, and room for a handle.
         let status = unsafe {
             let create = compiler.nvrtcCreateProgram;
             create(&mut handle, source.as_ptr(), name.as_ptr(), count, texts.as_ptr(), names.as_ptr())
@@ -255,7 +255,8 @@ impl<'a> CompiledSource<'a> {
         let options: Vec<_> = options.map(|option| CString::new(option).expect("options have no zeros")).collect();
         let options: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
         let mut symbol = null();
-        // SAFETY: a program that lives as long as this value, texts that end in zeros, and as many options as are said.
+        // SAFETY: a program that lives as long as this value, texts that end in zeros, and as many options as the count
+        // says.
         unsafe {
             check(compiler, (compiler.nvrtcAddNameExpression)(self.handle, expression.as_ptr()))?;
             let status = (compiler.nvrtcCompileProgram)(self.handle, options.len() as i32, options.as_ptr());
@@ -268,7 +269,7 @@ impl<'a> CompiledSource<'a> {
         Ok(CompiledKernel { symbol, cubin })
     }
 
-    /// The beginning of what the compiler complains about.
+    /// The beginning of the compiler's messages.
     fn log(&self) -> String {
         let compiler = self.compiler;
         let log = self.bytes(compiler.nvrtcGetProgramLogSize, compiler.nvrtcGetProgramLog).unwrap_or_default();
@@ -276,7 +277,7 @@ impl<'a> CompiledSource<'a> {
         log.lines().take(LINES_MAX).collect::<Vec<_>>().join("\n")
     }
 
-    /// What a pair of functions gives: its length, and it.
+    /// The result of a pair of functions, which give its length and its bytes.
     fn bytes(
         &self,
         len: unsafe extern "C" fn(cudarc::nvrtc::sys::nvrtcProgram, *mut usize) -> CallStatus,

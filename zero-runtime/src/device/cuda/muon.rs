@@ -1,4 +1,4 @@
-//! Muon: what its step does to each element by itself, to the processor's bits. Never multiplies matrices.
+//! Muon: the elementwise parts of its step, with the processor's bits. Never multiplies matrices.
 
 use super::Cuda;
 use super::elementwise::{aligned, check_len, over, stored, stored_mut};

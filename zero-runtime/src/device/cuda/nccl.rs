@@ -1,16 +1,16 @@
-//! NCCL: groups of ranks between whose devices it carries bytes, as work of the queue that was entered. It only carries: it is
-//! given sends, receives and gathers, and what is summed, kernels sum. Its communicators do not block, so the host looks how they
-//! are.
+//! NCCL: groups of ranks, between whose devices it carries bytes, in the queue that was entered. It only carries: it
+//! does sends, receives and gathers, and kernels do the sums. Its communicators do not block, so the host polls their
+//! state.
 //!
-//! What it documents of graphs, and why it holds here:
-//! - Whether something is captured, all its ranks must agree on, and they launch the graphs of one capture together. Ranks walk
-//!   over their tables alike, and capture the same pass.
-//! - What several communicators of a device are asked for begins there in the order in which the host asks (`launch/order.rs`).
-//!   It asks in the order of the tables. Each communicator settles before the next call, so that what NCCL does in threads of
-//!   its own, it captures in that order too.
-//! - Work that was captured and other work of a communicator may take turns. None of it is even under way at once: the host
-//!   has seen a pass end before it asks for the next one.
-//! - A communicator goes only once no graph has its work any more: see [`NcclGroups::leave`].
+//! What NCCL documents about graphs, and why it holds here:
+//! - All its ranks must agree on whether something is captured, and launch the graphs of one capture together. Ranks
+//!   walk their tables in the same way, and capture the same pass.
+//! - Work of several communicators of a device begins there in the order in which the host asks for it
+//!   (`launch/order.rs`). The host asks in the order of the tables. Each communicator settles before the next call, so
+//!   that work that NCCL does in its own threads is captured in that order too.
+//! - Captured work and other work of a communicator may take turns. Here they never run at the same time: the host has
+//!   seen a pass end before it asks for the next one.
+//! - A communicator may only go once no graph has work of it: see [`NcclGroups::leave`].
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -26,7 +26,7 @@ use super::memory::CudaMemory;
 use crate::device::{Carried, DeviceMemory, GoesOn, Group, GroupPart};
 use crate::time::LongerSleeps;
 
-/// The oldest version that is used: 2.28, whose configuration this is.
+/// The oldest supported version: 2.28, which has this configuration.
 const VERSION_MIN: c_int = 22_800;
 
 /// Values of `ncclResult_t`; others are faults.
@@ -34,7 +34,7 @@ const SUCCESS: c_int = 0;
 const REMOTE_ERROR: c_int = 6;
 const IN_PROGRESS: c_int = 7;
 
-/// `ncclUint8`: bytes are carried, whatever they are.
+/// `ncclUint8`: everything is carried as bytes.
 const BYTES: c_int = 1;
 
 /// `NCCL_CONFIG_UNDEF_INT`.
@@ -47,7 +47,7 @@ const NAME_BYTES: usize = 128;
 #[repr(C)]
 pub(super) struct UniqueId([c_char; NAME_BYTES]);
 
-/// `ncclConfig_t` of 2.28. A newer library takes what it does not find here as undefined.
+/// `ncclConfig_t` of 2.28. A newer library treats missing fields as undefined.
 #[repr(C)]
 pub(super) struct Configuration {
     size: usize,
@@ -69,7 +69,7 @@ pub(super) struct Configuration {
     link_centric: c_int,
 }
 
-// As C lays out the struct of the header.
+// The size of the struct in the C header.
 const _: () = assert!(size_of::<Configuration>() == 80);
 
 impl Configuration {
@@ -99,7 +99,7 @@ impl Configuration {
 /// The groups that a rank is in.
 pub(super) struct NcclGroups {
     communicators: Vec<Communicator>,
-    /// What the op asks for that is carried; its room is kept from one op to the next.
+    /// The transfers of the op that is carried; their room is kept from one op to the next.
     transfers: Vec<NcclTransfer>,
 }
 
@@ -122,7 +122,7 @@ fn library() -> Result<(&'static Nccl, c_int), CudaError> {
     Ok((library, version))
 }
 
-/// The version of the library, and names of so many groups.
+/// The version of the library, and names of `count` groups.
 pub(super) fn name_groups(count: usize, ordinal: usize) -> Result<Vec<u8>, CudaError> {
     let (library, version) = library()?;
     let mut names = version.to_le_bytes().to_vec();
@@ -144,8 +144,8 @@ fn name_at(names: &[u8], number: usize) -> UniqueId {
     name
 }
 
-/// What a result says, unless it is one of success or of work that goes on; or tells that another rank has gone, which is not for this
-/// one to say.
+/// The error of a result, unless that is success or work in progress. That another rank has gone is no error here
+/// either, because reporting it is not this rank's task.
 fn check(
     library: &Nccl,
     handle: *mut c_void,
@@ -157,10 +157,10 @@ fn check(
         return Ok(());
     }
     let text = |text: *const c_char| {
-        // SAFETY: a text of the library, which ends in a zero and stays until its next call, or null.
+        // SAFETY: a text of the library, which ends in a zero and lives until its next call, or null.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().trim().to_owned())
     };
-    // SAFETY: any number may be asked for, and a communicator that is there, or none.
+    // SAFETY: any number is a valid argument, and the communicator exists or is null.
     let (meaning, last) = unsafe { ((library.ncclGetErrorString)(result), (library.ncclGetLastError)(handle)) };
     let said = [text(meaning), text(last)].into_iter().flatten().filter(|said| !said.is_empty());
     Err(CudaError::Carrier { call, ordinal, reason: said.collect::<Vec<_>>().join(": ") })
@@ -171,8 +171,8 @@ impl NcclGroups {
         Self { communicators: Vec::new(), transfers: Vec::new() }
     }
 
-    /// Joins groups one after another, as all ranks do in one order, and exchanges something in each: a rank that meets another for
-    /// the first time waits for it, which no op may. An error where `goes_on` says no.
+    /// Joins groups one after another, in the same order on all ranks, and exchanges something in each: a rank that
+    /// meets another for the first time waits for it, which no op may. An error if `goes_on` says no.
     pub fn join(
         context: &Arc<DeviceContext>,
         groups: &[Group],
@@ -205,7 +205,7 @@ impl NcclGroups {
             joined.communicators.push(communicator);
             is_met = is_met && joined.greet(context, number, group, &room, goes_on)?;
             if !is_met {
-                // The rank that was told that another one has gone says so.
+                // The rank that was told that another one has gone reports it.
                 let reason = "another rank has ended, or does not come".to_owned();
                 return Err(CudaError::Carrier { call: "ncclCommInitRankConfig", ordinal: context.ordinal, reason });
             }
@@ -213,7 +213,8 @@ impl NcclGroups {
         Ok(joined)
     }
 
-    /// Does with a byte all that this rank will do in a group. False where `goes_on` says no before.
+    /// Does each kind of transfer of this rank in a group once, with a byte. False if `goes_on` says no before that is
+    /// done.
     fn greet(
         &self,
         context: &Arc<DeviceContext>,
@@ -233,7 +234,7 @@ impl NcclGroups {
             GroupPart::Gathers => vec![NcclTransfer::Gather { own, all, len: 1 }],
         };
         for greeting in group.parts.iter().map(greetings) {
-            // SAFETY: memory that is this call's own until its queue is done.
+            // SAFETY: memory that only this call uses until its queue is done.
             if !unsafe { self.exchange(number, &greeting, context.stream(0), goes_on)? } {
                 return Ok(false);
             }
@@ -248,11 +249,11 @@ impl NcclGroups {
         Ok(true)
     }
 
-    /// Has a queue do all these at once. False if `goes_on` said no before it was in the queue.
+    /// Makes a queue do all these at once. False if `goes_on` said no before it was in the queue.
     ///
     /// # Safety
-    /// They stay, nobody writes what is sent and nobody touches what is received, until the queue has done it; the other
-    /// members of the group have queues do the counterparts, in the order of this rank.
+    /// Until the queue has done it, the places exist, nobody writes those that are sent, and nobody touches those that
+    /// receive. The other members of the group make queues do the counterparts, in the order of this rank.
     unsafe fn exchange(
         &self,
         number: usize,
@@ -266,7 +267,7 @@ impl NcclGroups {
             return Ok(false);
         }
         let at = std::ptr::without_provenance_mut;
-        // SAFETY: a communicator that is there, and by the caller's promise.
+        // SAFETY: a communicator that exists, and the caller's promise.
         unsafe {
             communicator.check("ncclGroupStart", (library.ncclGroupStart)())?;
             let mut refused = Ok(());
@@ -284,7 +285,7 @@ impl NcclGroups {
                 };
                 refused = refused.and_then(|()| communicator.check(call, result));
             }
-            // A group that was started is ended, whatever came of it.
+            // A started group must be ended, even after an error.
             let ended = (library.ncclGroupEnd)();
             refused?;
             communicator.check("ncclGroupEnd", ended)?;
@@ -292,16 +293,17 @@ impl NcclGroups {
         communicator.settle(goes_on)
     }
 
-    /// An error that a communicator has met since it was last asked. That another rank has gone is not this one's to say.
+    /// An error that a communicator has met since it was last asked. It does not report that another rank has gone.
     pub fn state(&self) -> Result<(), CudaError> {
         self.communicators.iter().try_for_each(|communicator| communicator.state().map(|_| ()))
     }
 
-    /// Leaves all groups that are not left, and has graphs dropped, which may have work of theirs. Where that may still wait
-    /// for others, it ends.
+    /// Leaves all groups that it is still in, and drops graphs, which may have work of them. Work that may still wait
+    /// for others is ended.
     ///
-    /// A communicator goes when all its work has ended and no graph has any, which may wait for work of another one; and what
-    /// captures for it ends first. So all are told to go before one of them is waited for, and graphs are dropped in between.
+    /// A communicator goes once all its work has ended and no graph has any. Its work may wait for work of another
+    /// communicator, and whatever is being captured for it ends first. So all are told to go before one of them is
+    /// waited for, and graphs are dropped in between.
     pub fn leave(&mut self, is_done: bool, drop_graphs: impl FnOnce()) {
         let Some(library) = self.communicators.iter().find(|one| !one.handle.is_null()).map(|one| one.library) else {
             return;
@@ -317,7 +319,7 @@ impl NcclGroups {
     }
 }
 
-/// Addresses on this device, and what becomes of the bytes there.
+/// A transfer, with addresses on this device.
 #[derive(Clone, Copy, Hash)]
 enum NcclTransfer {
     Send { to: usize, address: usize, len: usize },
@@ -330,13 +332,13 @@ impl Communicator {
         check(self.library, self.handle, self.ordinal, call, result)
     }
 
-    /// Whether what it was last asked for still goes on.
+    /// Whether its last work is still in progress.
     fn state(&self) -> Result<bool, CudaError> {
         let mut state = SUCCESS;
         if self.handle.is_null() {
             return Ok(false);
         }
-        // SAFETY: a communicator that is there, and room for a number.
+        // SAFETY: a communicator that exists, and room for a number.
         let result = unsafe { (self.library.ncclCommGetAsyncError)(self.handle, &mut state) };
         self.check("ncclCommGetAsyncError", result)?;
         if state == REMOTE_ERROR {
@@ -345,7 +347,7 @@ impl Communicator {
         self.check("ncclCommGetAsyncError", state).map(|()| state == IN_PROGRESS)
     }
 
-    /// Waits until it has taken over what it was asked for: only then it is in the queue. False where `goes_on` says no before.
+    /// Waits until it has accepted its work, which is in the queue only then. False if `goes_on` says no before.
     fn settle(&self, goes_on: &GoesOn) -> Result<bool, CudaError> {
         let mut sleeps = LongerSleeps::new();
         while self.state()? {
@@ -401,12 +403,13 @@ impl super::Cuda {
         self.groups.borrow_mut().transfers = transfers;
     }
 
-    /// Leaves all groups, also in the middle of a capture or of a graph that waits for others. Nothing is carried after.
+    /// Leaves all groups, even in the middle of a capture or of a graph that waits for others. Nothing is carried after
+    /// that.
     pub(super) fn leave_groups(&self, is_done: bool) {
         self.groups.borrow_mut().leave(is_done, || self.graphs.borrow_mut().clear(&self.context));
     }
 
-    /// Keeps an error of a group, if there is one, and ends what waits for others then.
+    /// Keeps an error of a group, if there is one, and then ends all work that waits for others.
     pub(super) fn look_at_groups(&self) {
         let state = self.groups.borrow().state();
         if let Err(error) = state {

@@ -1,5 +1,5 @@
-//! Norm: layer norm and root-mean-square norm of rows, and of parts of rows that lie among others. Sums have an order of their
-//! own, which follows from the width; those of the gradients of parameters, one from the shape. Never waits for the device.
+//! Norm: layer norm and root-mean-square norm of rows, and of parts of wider rows. The order of sums follows from the
+//! width, and for the gradients of parameters from the shape. Never waits for the device.
 
 use super::Cuda;
 use super::elementwise::{check_len, divided};
@@ -14,7 +14,7 @@ const RMS_NORM: Kernel = Kernel::new(KernelSource::Norm, "rms_norm");
 const NORM_DX: Kernel = Kernel::new(KernelSource::Norm, "norm_dx");
 const NORM_DPARAMS: Kernel = Kernel::new(KernelSource::Norm, "norm_dparams");
 
-/// Where the rows of a norm are: `parts` of each row of a matrix, beside one another.
+/// The place of the rows of a norm: `parts` adjacent parts of each row of a matrix.
 #[derive(Clone, Copy)]
 pub(super) struct NormRows {
     pub stride: usize,
@@ -23,19 +23,19 @@ pub(super) struct NormRows {
 }
 
 impl NormRows {
-    /// Rows of their own.
+    /// Rows that are whole rows of a matrix.
     fn rows(width: usize) -> Self {
         Self { stride: width, parts: 1, width }
     }
 
-    /// A kernel for rows that are here, and where `other` ones of the same parts are.
+    /// A kernel for these rows, and for `other` rows with the same parts.
     fn kernel(self, kernel: Kernel, other: Self) -> Kernel {
         assert!((self.width, self.parts) == (other.width, other.parts), "rows of one norm are alike");
         kernel.with(self.width).with(self.parts).with(self.stride).with(other.stride)
     }
 }
 
-/// What both norms read in backward.
+/// The inputs of backward, for both norms.
 pub(super) struct NormInputs<'a, E> {
     pub x: (View<'a, Cuda, E>, NormRows),
     pub gain: View<'a, Cuda, E>,
@@ -106,7 +106,7 @@ pub(super) fn rms_norm<E: Element>(
     rms_norm_of(cuda, (x, place), gain, (y, place), inverse, epsilon);
 }
 
-/// Of as many rows as have an `inverse`.
+/// Norms as many rows as there are elements of `inverse`.
 pub(super) fn rms_norm_of<E: Element>(
     cuda: &Cuda,
     (x, of_x): (View<Cuda, E>, NormRows),
@@ -143,7 +143,7 @@ pub(super) fn rms_norm_backward<E: Element>(
     }
 }
 
-/// `to` := the gradient of the input, where `dy` lies or elsewhere in rows like its own.
+/// `to` := the gradient of the input, in the place of `dy` or elsewhere in rows like its own.
 pub(super) fn dx_of<E: Element>(
     cuda: &Cuda,
     given: &NormInputs<E>,
@@ -159,7 +159,7 @@ pub(super) fn dx_of<E: Element>(
     cuda.launch(kernel, of_rows(given.rows, sharing), &arguments);
 }
 
-/// The gradients of the gain, and of the bias where there is one.
+/// The gradients of the gain, and of the bias if there is one.
 pub(super) fn dparams<E: Element>(
     cuda: &Cuda,
     given: &NormInputs<E>,

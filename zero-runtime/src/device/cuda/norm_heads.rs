@@ -37,13 +37,13 @@ pub(super) fn rms_norm_heads_backward<E: Element>(
     let of_dy = place("dy", dy.view.len(), dy.stride, heads, gain.len(), rows);
     check_len("dgain", dgain.len(), gain.len());
     let given = NormInputs { x: (x.view, of_x), gain, stats: inverse, rows: rows * heads, is_centred: false };
-    // First what reads `dy` as it is.
+    // First the gradient of the gain, which reads `dy` before it is overwritten.
     dparams(cuda, &given, (dy.view.as_view(), of_dy), dgain, None, write);
     let in_place = dy.view.as_view().into();
     dx_of(cuda, &given, in_place, in_place, super::launch::Argument::Pointer(0), of_dy);
 }
 
-/// Where the heads of each row are. Panics unless there are so many rows.
+/// The place of the heads in each row. Panics unless there are `rows` rows.
 #[track_caller]
 fn place(name: &str, len: usize, stride: usize, heads: usize, width: usize, rows: usize) -> NormRows {
     let of_row = heads * width;

@@ -1,4 +1,5 @@
-//! Optimizer: one step of AdamW, to the processor's bits, and whether all numbers are finite. Never asks the host in a step.
+//! Optimizer: one step of AdamW, with the processor's bits, and the check that all numbers are finite. Never asks the
+//! host in a step.
 
 use zero_plan::Width;
 
@@ -13,10 +14,11 @@ const UPDATE: Kernel = Kernel::new(KernelSource::Optimizer, "update");
 const ADAMW: Kernel = Kernel::new(KernelSource::Optimizer, "adamw");
 const FIND_INFINITE: Kernel = Kernel::new(KernelSource::Optimizer, "find_infinite");
 
-/// Blocks of a step for each multiprocessor: each block works out the factors once, so there are not more than run at a time.
+/// Blocks of a step for each multiprocessor: each block computes the factors once, so there are no more blocks than run
+/// at a time.
 const BLOCKS: usize = 8;
 
-/// What a step reads and writes: addresses in the order of the kernels, and the kernel for their widths.
+/// The tensors of a step: addresses in the order of the kernels' arguments, and the kernel for their widths.
 struct StepTensors<'a> {
     addresses: [Argument<'a>; 5],
     kernel: Kernel,
@@ -49,7 +51,8 @@ impl StepTensors<'_> {
     }
 }
 
-/// Where what layers read of weights lies, if that is another copy, and what is updated; and the widths of both.
+/// The addresses of the weights that layers read, if that is another copy, and of those that are updated; and the
+/// widths of both.
 pub(super) fn weight_addresses<'a>(weights: Weights<Cuda>) -> ([Argument<'a>; 2], [Width; 2]) {
     let len = weights.params.len();
     let (params, params_width) = stored_mut(weights.params);
@@ -129,6 +132,6 @@ pub(super) fn all_finite<'a>(cuda: &Cuda, x: impl Into<Stored<'a, Cuda>>) -> boo
 /// The first word of the workspace.
 #[allow(unsafe_code)]
 fn word<'a>(scratch: u64) -> ViewMut<'a, Cuda, u32> {
-    // SAFETY: aligned, initialised memory of the device, which nobody uses but the op that asks for it, in its queue.
+    // SAFETY: aligned, initialised device memory, which only the op that asks for it uses, in its queue.
     unsafe { ViewMut::from_raw(std::ptr::without_provenance_mut(scratch as usize), 1) }
 }

@@ -1,17 +1,17 @@
-//! Ordinal: which device of its host a rank takes. Never looks whether there is one.
+//! Ordinal: which device of its host a rank takes. Never checks that it exists.
 
 use std::env::{VarError, var};
 
 use super::error::CudaError;
 
-/// Names the device of each rank of a host, in order. So ranks can take other devices than those of their own numbers, and
-/// several ranks the same one.
+/// The environment variable that lists the device of each rank of a host, in order. With it, ranks can take devices
+/// other than those of their own numbers, and several ranks can take the same one.
 pub const DEVICES_VARIABLE: &str = "ZERO_CUDA_DEVICES";
 
 /// The device of the rank with this number on its host: the one of the same number, unless [`DEVICES_VARIABLE`] says otherwise.
 ///
 /// # Errors
-/// Z0441, if the variable is no list of numbers, or has none for this rank.
+/// Z0441 if the variable is not a list of numbers, or has none for this rank.
 pub(super) fn of_rank(local_rank: usize) -> Result<usize, CudaError> {
     let devices = match var(DEVICES_VARIABLE) {
         Ok(devices) => devices,

@@ -1,28 +1,29 @@
-//! Outside: what of a device's memory is in no arena, as the driver counts it. Never takes any.
+//! Outside: the memory of a device outside all arenas, as the driver counts it. Never takes any.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::context::DeviceContext;
 
-/// What is known of the memory of a device besides what the driver says.
+/// What is known about a device's memory besides the driver's figures.
 #[derive(Default)]
 pub(super) struct KnownMemory {
-    /// What was taken of the device before anything was asked for: its context, and what other programs have.
+    /// Memory taken before anything was asked for: the context, and other programs.
     before: AtomicUsize,
-    /// What arenas have of it.
+    /// Memory of arenas.
     pub arenas: AtomicUsize,
-    /// Memory of the host that the device reaches at any time, segments that ranks share left out.
+    /// Host memory that the device reaches at any time, without the segments that ranks share.
     pub pinned: AtomicUsize,
 }
 
 impl DeviceContext {
-    /// The context is made: what has been taken by now, nobody here has asked for.
+    /// Begins to count once the context is made: nothing here has asked for the memory that is taken by now.
     pub fn begin_to_count(&self) {
         self.taken.before.store(self.taken_of_device(), Ordering::Relaxed);
     }
 
-    /// What is in no arena. What other programs have taken or given back since the context was made counts, too.
+    /// The memory outside all arenas. It includes what other programs have taken since the context was made, less what
+    /// they have given back.
     pub fn outside(&self) -> Vec<(&'static str, usize)> {
         let [before, arenas, pinned] =
             [&self.taken.before, &self.taken.arenas, &self.taken.pinned].map(|bytes| bytes.load(Ordering::Relaxed));
@@ -34,10 +35,10 @@ impl DeviceContext {
         ]
     }
 
-    /// Bytes of the device that somebody has.
+    /// Bytes of the device that are in use by any program.
     fn taken_of_device(&self) -> usize {
         let (mut free_bytes, mut total_bytes) = (0, 0);
-        // SAFETY: room for two numbers. Where the driver does not know them, they stay 0.
+        // SAFETY: room for two numbers. If the driver does not know them, they stay 0.
         let _ = unsafe { (self.libraries.driver.cuMemGetInfo_v2)(&mut free_bytes, &mut total_bytes) };
         total_bytes.saturating_sub(free_bytes)
     }

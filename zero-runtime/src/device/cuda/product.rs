@@ -1,6 +1,6 @@
-//! Product: matrix products, which cublasLt does. It is asked once for the way to do a product of some shape, and all later ones
-//! of that shape go the same way, so that they have the same bits and the host decides nothing. Never takes memory but the
-//! workspace.
+//! Product: matrix products by cublasLt. It is asked once how to compute a product of some shape, and all later
+//! products of that shape are computed in the same way, so that they have the same bits and the host decides nothing.
+//! Takes no memory except the workspace.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -22,20 +22,20 @@ use super::library::{CallStatus, Suggestion};
 use crate::device::{Element, Matrix, Then, Write};
 use crate::view::{View, ViewMut};
 
-/// Sums over cut depths: in f32, in the workspace, and rounded once with the result. What adds in the width of the result
-/// would round each part.
+/// Sums over cut depths: in f32, in the workspace, and rounded once with the result. The other schemes add in the width
+/// of the result, which would round each part.
 const REDUCTION: u32 = lt::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
 
-/// Ways that the library is asked to name; the first that can be gone is gone.
+/// The number of ways that the library is asked for; the first usable one is taken.
 const SUGGESTIONS: usize = 8;
 
-/// The library looks at no coarser alignment.
+/// The library considers no coarser alignment.
 const ALIGNMENT_MAX: u32 = 256;
 
-/// What the address of a bias must be a multiple of, to be added by the product itself.
+/// The address of a bias must be a multiple of this for the product itself to add it.
 const BIAS_ALIGNMENT: u64 = 16;
 
-/// A row-major (rows, cols) matrix: what the library knows of it but its address.
+/// A row-major (rows, cols) matrix: everything that the library knows about it except its address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Operand {
     width: Width,
@@ -72,7 +72,7 @@ impl fmt::Display for Operand {
     }
 }
 
-/// What decides how a product is done.
+/// The properties that decide how a product is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct ProductShape {
     c: Operand,
@@ -89,10 +89,10 @@ impl fmt::Display for ProductShape {
     }
 }
 
-/// A way to do a product.
+/// A way to compute a product.
 struct ProductWay {
     operation: lt::cublasLtMatmulDesc_t,
-    /// Of the library's first operand, its second, and the result.
+    /// Layouts of the library's first operand, its second, and the result.
     layouts: [lt::cublasLtMatrixLayout_t; 3],
     algorithm: lt::cublasLtMatmulAlgo_t,
     workspace_bytes: usize,
@@ -113,7 +113,7 @@ fn width(width: Width) -> lt::cudaDataType {
 }
 
 fn said(call: &str, status: CallStatus) -> Result<(), String> {
-    // The library's own words for these are their names.
+    // The library's own texts for these are just their names.
     let meaning = match status {
         0 => return Ok(()),
         1 => "it was not initialised",
@@ -138,12 +138,12 @@ impl Products {
         said("cublasLtCreate", status).map_err(failed).map(|()| products)
     }
 
-    /// Where nothing is multiplied.
+    /// For a handle that multiplies nothing.
     pub fn none(context: &Arc<DeviceContext>) -> Self {
         Self { context: Arc::clone(context), handle: null_mut(), ways: HashMap::new() }
     }
 
-    /// A hash of all ways so far, in whichever order they were asked for: equal where products have equal bits.
+    /// A hash of all ways so far, independent of their order: equal where products have equal bits.
     fn fingerprint(&self) -> u64 {
         let hash = |(shape, way): (&ProductShape, &ProductWay)| {
             let mut hasher = blake3::Hasher::new();
@@ -156,7 +156,7 @@ impl Products {
         self.ways.iter().map(hash).fold(self.context.blas_version(), u64::wrapping_add)
     }
 
-    /// The way to do a product of this shape.
+    /// The way to compute a product of this shape.
     fn way(&mut self, shape: ProductShape) -> Result<&ProductWay, CudaError> {
         if !self.ways.contains_key(&shape) {
             let way = self.find(&shape).map_err(|reason| {
@@ -178,18 +178,18 @@ impl Products {
         };
         let found = self.describe(shape, &mut way).and_then(|()| self.choose(shape, &mut way));
         if let Err(reason) = found {
-            // SAFETY: made for this way alone.
+            // SAFETY: made only for this way.
             unsafe { way.drop(blas) };
             return Err(reason);
         }
         Ok(way)
     }
 
-    /// The library's matrices have columns where ours have rows: to it, ours are transposed. So it multiplies in the other order,
-    /// c^T = b^T a^T, and what is transposed for us is so for it.
+    /// The library's matrices are column-major, so ours look transposed to it. It therefore multiplies in the other
+    /// order, c^T = b^T a^T, and the transposed flags stay the same.
     fn describe(&self, shape: &ProductShape, way: &mut ProductWay) -> Result<(), String> {
         let blas = &self.context.libraries.blas;
-        // In f32, whatever the operands are; those of f32 are not shortened to any other width.
+        // In f32, whatever the width of the operands; operands of f32 are not shortened to any other width.
         let compute = lt::cublasComputeType_t::CUBLAS_COMPUTE_32F;
         // SAFETY: room for a handle.
         let status =
@@ -201,7 +201,7 @@ impl Products {
         if shape.has_bias {
             let bias = lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as u32;
             self.set(way, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &bias)?;
-            // The way is looked for with an address as good as those that follow.
+            // The way is chosen with an address that is aligned like those that follow.
             self.set(way, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &BIAS_ALIGNMENT)?;
         }
         for (layout, operand) in way.layouts.iter_mut().zip([shape.b, shape.a, shape.c]) {
@@ -217,7 +217,7 @@ impl Products {
     /// Sets an attribute of an operation to a number, or to an address.
     fn set<T>(&self, way: &ProductWay, attribute: Attribute, value: &T) -> Result<(), String> {
         let set = self.context.libraries.blas.cublasLtMatmulDescSetAttribute;
-        // SAFETY: an operation that lives, and a value that is as long as is said.
+        // SAFETY: an operation that exists, and a value of the given length.
         let status = unsafe { set(way.operation, attribute, std::ptr::from_ref(value).cast(), size_of::<T>()) };
         said("cublasLtMatmulDescSetAttribute", status)
     }
@@ -239,7 +239,7 @@ impl Products {
     fn prefer(&self, shape: &ProductShape, preference: lt::cublasLtMatmulPreference_t) -> Result<(), String> {
         let set = self.context.libraries.blas.cublasLtMatmulPreferenceSetAttribute;
         let set = |attribute, value: *const c_void, bytes: usize| {
-            // SAFETY: a preference that lives, and a value that is as long as is said.
+            // SAFETY: a preference that exists, and a value of the given length.
             said("cublasLtMatmulPreferenceSetAttribute", unsafe { set(preference, attribute, value, bytes) })
         };
         let workspace_bytes = shape.workspace_bytes as u64;
@@ -258,7 +258,7 @@ impl Products {
             .try_for_each(|(attribute, value)| set(attribute, std::ptr::from_ref(&value).cast(), size_of::<u32>()))
     }
 
-    /// The first way that the library says can be gone.
+    /// The first way that the library says can be used.
     fn ask(&self, way: &ProductWay, preference: lt::cublasLtMatmulPreference_t) -> Result<Suggestion, String> {
         let nothing = Suggestion {
             algorithm: lt::cublasLtMatmulAlgo_t { data: [0; 8] },
@@ -270,7 +270,7 @@ impl Products {
         let (mut found, mut count): (_, c_int) = ([nothing; SUGGESTIONS], 0);
         let [first, second, result] = way.layouts;
         let most = SUGGESTIONS as c_int;
-        // SAFETY: what describes the product lives, and there is room for as many ways as are asked for.
+        // SAFETY: the descriptions of the product exist, and there is room for as many ways as are asked for.
         let status = unsafe {
             let ask = self.context.libraries.blas.cublasLtMatmulAlgoGetHeuristic;
             let found = found.as_mut_ptr();
@@ -319,7 +319,7 @@ impl Drop for Products {
 }
 
 impl Cuda {
-    /// A hash of how all products so far were done: ranks that differ here would differ in bits.
+    /// A hash of how all products so far were computed: ranks that differ in it would differ in bits.
     pub fn products(&self) -> u64 {
         self.products.borrow().fingerprint()
     }
@@ -349,8 +349,8 @@ fn multiply(cuda: &Cuda, [c, a, b]: [Operand; 3], at: Addresses, adds: bool) {
         let (alpha, beta) = (1.0f32, if adds { 1.0f32 } else { 0.0 });
         let [first, second, result] = way.layouts;
         let pointer = |address: u64| std::ptr::without_provenance_mut::<c_void>(address as usize);
-        // SAFETY: operands of the lengths that were checked, a way that the library has named for them, and the workspace of the
-        // queue that the product goes to, which is at least as long as the way needs.
+        // SAFETY: operands of the lengths that were checked, a way that the library has suggested for them, and the
+        // workspace of the product's queue, which is at least as long as the way needs.
         let status = unsafe {
             (cuda.context.libraries.blas.cublasLtMatmul)(
                 handle,
@@ -420,8 +420,8 @@ pub(super) fn linear<E: Element>(
         return;
     }
     let in_product = bias.filter(|bias| (bias.address().addr() as u64).is_multiple_of(BIAS_ALIGNMENT) && input > 0);
-    // A bias that the product itself cannot add is what the product is added to: to the same bits, as both are summed in f32
-    // and rounded once.
+    // If the product cannot add a bias itself, it is added to the bias: this gives the same bits, because both are
+    // summed in f32 and rounded once.
     let begun = bias.filter(|_| in_product.is_none());
     if let Some(bias) = begun {
         elementwise::broadcast(cuda, y.reborrow(), bias);
@@ -440,7 +440,7 @@ pub(super) fn linear<E: Element>(
             multiply(cuda, [c, a, b], at, false);
         }
     }
-    // Not in the product, whose own nonlinearities are approximated otherwise.
+    // Not within the product, because its own nonlinearities are approximated differently.
     then.apply(cuda, y);
 }
 

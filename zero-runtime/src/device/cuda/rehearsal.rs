@@ -1,5 +1,5 @@
-//! Rehearsal: what a step takes of the compiler and of the library of products is got ready before the first step, where no other
-//! rank waits for it. Ops are asked for as in a step, and nothing is queued. Never computes.
+//! Rehearsal: a step's compiled kernels, and the library's ways to multiply, are prepared before the first step, where
+//! no other rank waits for them. Ops are called as in a step, but nothing is queued. Never computes.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -19,13 +19,13 @@ impl Cuda {
         self.rehearsed.borrow().is_some()
     }
 
-    /// Notes a kernel, in a rehearsal; whether this is one.
+    /// Notes a kernel, in a rehearsal; returns whether this is one.
     pub(super) fn notes(&self, kernel: Kernel) -> bool {
         let mut rehearsed = self.rehearsed.borrow_mut();
         rehearsed.as_mut().map(|kernels| kernels.insert(kernel)).is_some()
     }
 
-    /// Compiles what was noted, by all processors of the host, and loads it.
+    /// Compiles the noted kernels on all processors of the host, and loads them.
     pub(super) fn end_rehearsal(&self) {
         let Some(noted) = self.rehearsed.take() else { return };
         let kernels: Vec<Kernel> = noted.into_iter().filter(|&kernel| !self.is_loaded(kernel)).collect();
@@ -35,7 +35,7 @@ impl Cuda {
         });
     }
 
-    /// The codes of kernels, each made by whichever thread is free.
+    /// The compiled kernels, each made by the next free thread.
     fn compiled(&self, kernels: &[Kernel]) -> Vec<Result<CompiledKernel, CudaError>> {
         let (context, next) = (&*self.context, AtomicUsize::new(0));
         let made = Mutex::new(Vec::new());

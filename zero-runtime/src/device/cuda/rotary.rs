@@ -1,5 +1,5 @@
-//! Rotary: rotary position embeddings. Frequencies are computed here, once for each table, and travel as an argument: a table
-//! is made in a step, where nothing may be staged. Never waits for the device.
+//! Rotary: rotary position embeddings. Frequencies are computed here, once for each table, and passed as an argument,
+//! because a table is made in a step, where nothing may be staged. Never waits for the device.
 
 use super::Cuda;
 use super::attention::HEAD_DIM_MAX;

@@ -1,5 +1,5 @@
-//! Rows: sums of the rows of a matrix, in an order that depends on its shape alone: of chunks of rows first, then over chunks.
-//! Never waits for the device.
+//! Rows: sums of the rows of a matrix, in an order that depends on its shape alone: first within chunks of rows, then
+//! over chunks. Never waits for the device.
 
 use super::Cuda;
 use super::elementwise::divided;

@@ -1,5 +1,5 @@
-//! Staging: memory of the host through which numbers go to a device and come back, made once and never moved by the system.
-//! Never keeps what went through.
+//! Staging: host memory through which numbers go to a device and come back. It is made once, and the system never moves
+//! it. Never keeps the numbers that went through.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -17,10 +17,10 @@ use super::handle::Cuda;
 /// Bytes of each half: while the device copies from one, the host fills the other.
 const HALF_BYTES: usize = 4 << 20;
 
-/// What begins in a half begins at a multiple of this.
+/// Every piece of a half begins at a multiple of this.
 pub(super) const ALIGNMENT: usize = 256;
 
-/// Memory of the host that a device copies from and to at any time.
+/// Host memory that a device can copy from and to at any time.
 pub(super) struct Pinned {
     context: Arc<DeviceContext>,
     start: *mut u8,
@@ -28,13 +28,13 @@ pub(super) struct Pinned {
 }
 
 impl Pinned {
-    /// So many bytes of zeros.
+    /// `len` bytes of zeros.
     pub fn new(context: &Arc<DeviceContext>, len: usize) -> Result<Self, CudaError> {
         let mut start = null_mut::<c_void>();
         // SAFETY: room for an address.
         let status = unsafe { (context.libraries.driver.cuMemHostAlloc)(&mut start, len, 0) };
         context.check("cuMemHostAlloc", status)?;
-        // SAFETY: as many bytes of the host as were asked for: now they are initialised.
+        // SAFETY: as many bytes of host memory as were asked for; now they are initialised.
         unsafe { start.cast::<u8>().write_bytes(0, len) };
         context.taken.pinned.fetch_add(len, Ordering::Relaxed);
         Ok(Self { context: Arc::clone(context), start: start.cast(), len })
@@ -54,17 +54,18 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         let _ = self.context.enter();
-        // SAFETY: the code that drops it has waited for what is copied; made by `new`, used nowhere after. There is nobody to tell
-        // a failure.
+        // SAFETY: the code that drops it has waited for its copies; it was made by `new`, and is used nowhere after.
+        // There is nobody to tell a failure.
         let _ = unsafe { (self.context.libraries.driver.cuMemFreeHost)(self.start.cast()) };
         self.context.taken.pinned.fetch_sub(self.len, Ordering::Relaxed);
     }
 }
 
-/// Has bytes of pinned memory copied in a queue.
+/// Makes a queue copy bytes of pinned memory.
 ///
 /// # Safety
-/// There are as many at `to` that nobody else uses in another queue, and nobody writes those at `from` before they are copied.
+/// There are `bytes` bytes at `to`, which no other queue uses, and nobody writes those at `from` before they are
+/// copied.
 unsafe fn copy_in(
     context: &DeviceContext,
     to: cu::CUdeviceptr,
@@ -83,12 +84,12 @@ pub(super) struct HandleStaging {
     context: Arc<DeviceContext>,
     /// Two halves.
     memory: Pinned,
-    /// When each queue has copied what it was given of each half.
+    /// Marks the end of each queue's copies from each half.
     copied: [[cu::CUevent; QUEUES]; 2],
-    /// Whether it was given anything since the host began to fill that half.
+    /// Whether the queue copies from that half since the host began to fill it.
     is_used: [[bool; QUEUES]; 2],
     half: usize,
-    /// Bytes of the half that are taken.
+    /// Bytes of the current half that are taken.
     taken: usize,
 }
 
@@ -103,23 +104,24 @@ impl HandleStaging {
         Ok(staging)
     }
 
-    /// Has bytes copied that were taken.
+    /// Makes a queue copy bytes that were taken.
     ///
     /// # Safety
-    /// There are as many at `to` that nobody else uses in another queue.
+    /// There are as many bytes at `to`, which no other queue uses.
     unsafe fn copy(&mut self, to: cu::CUdeviceptr, from: *mut u8, bytes: usize, queue: usize) -> Result<(), CudaError> {
-        // SAFETY: by the caller's promise, and the host's bytes stay as they are until `copied` says that they were copied.
+        // SAFETY: by the caller's promise, and the host's bytes stay as they are until `copied` says that they are
+        // copied.
         unsafe { copy_in(&self.context, to, from, bytes, queue) }?;
         let half = usize::from(from.addr() - self.memory.start.addr() >= HALF_BYTES);
         self.is_used[half][queue] = true;
         self.context.record(self.copied[half][queue], queue)
     }
 
-    /// So many bytes that the device has done with, and that are not taken again before two halves of others.
+    /// `bytes` bytes that the device is done with. They are not taken again before two halves of other bytes.
     fn take(&mut self, bytes: usize) -> Result<*mut u8, CudaError> {
         if self.taken + bytes > HALF_BYTES {
             (self.half, self.taken) = (1 - self.half, 0);
-            // Only those queues that copy from it: others may wait for what comes after this.
+            // Only for queues that copy from it: others may wait for something that comes after this.
             for (&event, is_used) in self.copied[self.half].iter().zip(&mut self.is_used[self.half]) {
                 if core::mem::take(is_used) {
                     self.context.await_event(event)?;
@@ -132,10 +134,10 @@ impl HandleStaging {
         Ok(unsafe { self.memory.start.add(at) })
     }
 
-    /// `to` := what lies at `from`, after all that a queue has been asked for. Waits for it.
+    /// `to` := the elements at `from`, after everything that a queue has been asked for. Waits for it.
     ///
     /// # Safety
-    /// There are as many initialised elements at `from`, and nobody writes them in another queue meanwhile. All that this
+    /// There are as many initialised elements at `from`, and no other queue writes them meanwhile. Everything that this
     /// value was asked to send is done when the queue is.
     pub unsafe fn receive<T: Pod>(
         &mut self,
@@ -144,7 +146,7 @@ impl HandleStaging {
         queue: usize,
     ) -> Result<(), CudaError> {
         let context = Arc::clone(&self.context);
-        // What is on its way to the device must be gone before its bytes are used for the way back.
+        // Bytes on their way to the device must have left before their place is used for the way back.
         context.finish(queue)?;
         for (i, piece) in bytemuck::cast_slice_mut::<T, u8>(to).chunks_mut(2 * HALF_BYTES).enumerate() {
             let from = from + (i * 2 * HALF_BYTES) as u64;
@@ -163,11 +165,11 @@ impl HandleStaging {
 }
 
 impl Cuda {
-    /// Lets `fill` write `len` elements, and has them copied to `to` in the queue that was entered. What fills may itself send,
-    /// once: the two then lie in one half or in both.
+    /// Lets `fill` write `len` elements, and copies them to `to` in the entered queue. `fill` may itself send, once:
+    /// the two then lie in one half or in both.
     ///
     /// # Safety
-    /// There are as many at `to` that nobody else uses in another queue.
+    /// There are `len` elements at `to`, which no other queue uses.
     pub(super) unsafe fn send<T: Pod, F: FnOnce(&mut [T])>(
         &self,
         to: cu::CUdeviceptr,
@@ -177,11 +179,11 @@ impl Cuda {
         let bytes = len * size_of::<T>();
         let mut fill = |to: &mut [T]| fill.take().expect("what fills is asked once")(to);
         if let Some(from) = self.kept_place(to, bytes)? {
-            // SAFETY: as many bytes, which nothing copies before this pass has ended, aligned for any number, and any bits are
-            // plain data.
+            // SAFETY: as many bytes, which nothing copies before this pass has ended, aligned for any number; any bits
+            // are plain data.
             fill(unsafe { core::slice::from_raw_parts_mut(from.cast(), len) });
             if self.makes(("stage", to, bytes)) {
-                // SAFETY: by the caller's promise, and the graph copies what the host has left there in each pass.
+                // SAFETY: by the caller's promise; the graph copies the host's bytes from there in each pass.
                 unsafe { copy_in(&self.context, to, from, bytes, self.queue()) }?;
             }
             return Ok(());
@@ -194,7 +196,8 @@ impl Cuda {
             let pieces = bytemuck::cast_slice::<T, u8>(&all).chunks(HALF_BYTES);
             return pieces.enumerate().try_for_each(|(i, piece)| {
                 let from = staging.take(piece.len())?;
-                // SAFETY: as many bytes of a half that nobody else has; then, by the caller's promise, a piece of what is at `to`.
+                // SAFETY: as many bytes of a half that nobody else has; then, by the caller's promise, a piece of the
+                // elements at `to`.
                 unsafe {
                     core::slice::from_raw_parts_mut(from, piece.len()).copy_from_slice(piece);
                     staging.copy(to + (i * HALF_BYTES) as u64, from, piece.len(), self.queue())
@@ -205,7 +208,7 @@ impl Cuda {
             act(self.staging.borrow_mut().as_mut().expect("a device without staging has failed"))
         };
         let from = with(&mut |staging| staging.take(bytes))?;
-        // SAFETY: as many bytes of the half, which the device has done with and nobody else has, aligned for any number, and
+        // SAFETY: as many bytes of the half, which the device is done with and nobody else has, aligned for any number;
         // any bits are plain data.
         fill(unsafe { core::slice::from_raw_parts_mut(from.cast(), len) });
         // SAFETY: by the caller's promise.
@@ -216,8 +219,8 @@ impl Cuda {
 impl Drop for HandleStaging {
     fn drop(&mut self) {
         let _ = self.context.enter();
-        // SAFETY: the code that drops it has waited for what it copies; made by `new`, used nowhere after. There is nobody to tell
-        // a failure.
+        // SAFETY: the code that drops it has waited for its copies; events were made by `new`, and are used nowhere
+        // after. There is nobody to tell a failure.
         unsafe {
             for &event in self.copied.iter().flatten().filter(|event| !event.is_null()) {
                 self.context.drop_event(event);

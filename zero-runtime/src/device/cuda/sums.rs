@@ -1,5 +1,5 @@
-//! Sums: those of ranks, of losses and of squares, each in its fixed order, which is the processor's: their bits are the same.
-//! Never waits for the device.
+//! Sums: sums over ranks, of losses and of squares, each in the processor's fixed order, so that their bits are the
+//! same. Never waits for the device.
 
 use zero_plan::Width;
 
@@ -17,17 +17,18 @@ const SQUARES: Kernel = Kernel::new(KernelSource::Sums, "squares");
 const SUM_OF_SQUARES: Kernel = Kernel::new(KernelSource::Sums, "sum_of_squares");
 const AGREE: Kernel = Kernel::new(KernelSource::Sums, "agree");
 
-/// The most summands of ranks: their addresses are an argument of a kernel, which has 32 KB for all.
+/// The most summands of a sum over ranks: their addresses are an argument of a kernel, which has 32 KB for all
+/// arguments.
 const SUMMANDS_MAX: usize = 2048;
 
-/// Squares are summed in blocks of so many elements, each by so many threads.
+/// Squares are summed in blocks of `BLOCK` elements, with `LANES` threads for each block.
 const BLOCK: usize = 4096;
 const LANES: usize = 16;
 
-/// Threads of a kernel that is one block.
+/// The grid of a kernel with one block.
 const ONE_BLOCK: Grid = Grid { blocks: 1, threads: 256 };
 
-/// The most numbers that say in which order words are summed, an argument of a kernel too.
+/// The most numbers that give the order in which words are summed, which are also an argument of a kernel.
 const ORDER_MAX: usize = 7680;
 
 /// The most units whose squares are summed.

@@ -1,5 +1,5 @@
-//! Workspace: memory of the device that an op may use for itself. Ops of one queue take turns with it, as they run one after
-//! another; each queue has a part of its own. Never holds a number from one op to the next.
+//! Workspace: device memory that an op may use for itself. Ops of one queue share it, because they run one after
+//! another; each queue has its own part. Never holds a number from one op to the next.
 
 use std::cell::Cell;
 
@@ -9,22 +9,22 @@ use super::memory::CudaMemory;
 use crate::device::DeviceMemory;
 use crate::view::ViewMut;
 
-/// How long it is where nobody has lent one.
+/// Its length if none was lent.
 pub(super) const OWN_BYTES: usize = 32 << 20;
 
-/// Parts of what a queue has: a part begins at a multiple of this.
+/// The part of a queue begins at a multiple of this.
 const ALIGNMENT: usize = 256;
 
-/// Every queue but the first has one of so many parts. The first, which computes and multiplies, has all others: the library
-/// of products splits sums in up to 32 MiB on a Hopper GPU, and partial sums of columns take up to 16 MiB.
+/// Every queue but the first has one of this many parts. The first, which computes and multiplies, has all the others:
+/// the library of products splits sums in up to 32 MiB on a Hopper GPU, and partial sums of columns take up to 16 MiB.
 const PARTS: usize = 32;
 
-/// What ops of each queue may use.
+/// The workspace of all queues.
 #[derive(Default)]
 pub(super) struct QueueWorkspace {
-    /// Address and length; none yet is 0.
+    /// Address and length; the address is 0 if none was lent.
     lent: Cell<(u64, usize)>,
-    /// What was allocated where nothing was lent.
+    /// Memory that was allocated because none was lent.
     own: std::cell::OnceCell<CudaMemory>,
 }
 
@@ -35,7 +35,7 @@ impl QueueWorkspace {
 }
 
 impl Cuda {
-    /// Where the workspace of the queue that was entered begins, and how long it is; nothing where there is none to be had.
+    /// The start and the length of the entered queue's workspace; both are 0 if there is none.
     pub(super) fn scratch(&self) -> (u64, usize) {
         let (start, bytes) = match self.workspace.lent.get() {
             (0, _) => self.own_workspace(),
@@ -44,7 +44,7 @@ impl Cuda {
         part(start, bytes, self.queue())
     }
 
-    /// Outside of an engine, ops have one of their own, from the first on that needs it.
+    /// The workspace of a device outside an engine, allocated by the first op that needs it.
     fn own_workspace(&self) -> (u64, usize) {
         if self.workspace.own.get().is_none() {
             match CudaMemory::new(&self.context, OWN_BYTES) {

@@ -1,8 +1,8 @@
-//! Tests of frequencies: against the formulas by hand, and against numbers that these give.
+//! Tests of frequencies, against formulas worked out by hand and against their numbers.
 
 use super::*;
 
-/// Every `step`-th frequency of heads of so many features, and the factor of cosines and sines.
+/// Every `step`-th frequency of heads of `head_dim` features, and the factor of cosines and sines.
 fn frequencies(base: f64, scaling: Scaling, head_dim: usize, step: usize) -> (Vec<f32>, f32) {
     let mut all = vec![f32::NAN; head_dim / 2];
     let factor = Rotary { base, scaling }.frequencies(&mut all);
@@ -48,8 +48,9 @@ fn linear_scaling_divides_them_all() {
     assert_eq!(factor, 1.0);
 }
 
-/// Of Llama 3.1: pairs that turn more than 4 times over 8192 tokens stay, such that turn less than once are divided by 8.
-/// Pair 32 is between: it turns 8192 x 500000^(-1/2) / 2 pi = 1.8438 times, so that (1.8438 - 1) / (4 - 1) of it stays.
+/// Of Llama 3.1: pairs that turn more than 4 times over 8192 tokens stay, those that turn less than once are divided by
+/// 8. Pair 32 is in between: it turns 8192 x 500000^(-1/2) / 2 pi = 1.8438 times, so that (1.8438 - 1) / (4 - 1) of it
+/// stays.
 #[test]
 fn llama3_scaling_lowers_what_turns_slowly() {
     let (found, factor) = frequencies(500_000.0, LLAMA3, 128, 8);
@@ -64,9 +65,9 @@ fn llama3_scaling_lowers_what_turns_slowly() {
     assert_eq!(factor, 1.0);
 }
 
-/// Peng et al., 2023, section 3.2 and equation 22: of 16 features, the pair that turns r times over 512 tokens is
-/// 16 ln(512 / 2 pi r) / (2 ln 10000), 0.81 for 32 turns and 3.82 for one. So pair 0 stays, from pair 4 on all is divided by
-/// 4, and pairs 1 to 3 by something between.
+/// Peng et al., 2023, section 3.2 and equation 22: of 16 features, the pair that turns r times over 512 tokens is 16
+/// ln(512 / 2 pi r) / (2 ln 10000), 0.81 for 32 turns and 3.82 for one. So pair 0 stays, pairs from 4 on are divided by
+/// 4, and pairs 1 to 3 by something in between.
 #[test]
 fn yarn_scales_along_a_ramp() {
     let (found, factor) = frequencies(10_000.0, YARN, 16, 1);

@@ -1,4 +1,4 @@
-//! What ranks see of one another's memory, and that sums are those of the tree wherever they go.
+//! Tests what ranks see of one another's memory, and that sums follow the tree wherever they are written.
 
 use zero_plan::place::Position;
 use zero_plan::{Config, Mesh, Moved, Op, PlanBuf, TransportKind, Unit};
@@ -9,8 +9,8 @@ use crate::transport::{Lost, Shared, Transport, local};
 
 type Ranks<'p> = Collectives<'p, Cpu, Shared<'p, Cpu>>;
 
-/// Parameters of the only unit that has any: not a multiple of what ranks own, and several blocks of a sum in place. What
-/// is interpreted must do with fewer.
+/// Parameters of the first unit: not a multiple of the number of ranks, and enough for several blocks of a sum in
+/// place. Miri interprets, so it gets fewer.
 const PARAMS: usize = if cfg!(miri) { 1001 } else { 30_001 };
 
 /// A unit without activations.
@@ -39,13 +39,13 @@ fn barrier(ranks: &mut Ranks) {
 /// Does ops of a schedule, as all ranks do.
 fn does(ranks: &mut Ranks, ops: &[Op]) {
     for &op in ops {
-        // SAFETY: tests do the ops of a schedule, on all ranks, and keep no view from one to the next but to read what nobody
-        // writes.
+        // SAFETY: tests do the ops of a schedule, on all ranks, and keep a view beyond an op only to read bytes that
+        // nobody writes.
         unsafe { ranks.run(op) }.expect("no rank has given up");
     }
 }
 
-/// Tells that this rank's parameters are there.
+/// Publishes this rank's parameters.
 fn publish(ranks: &mut Ranks) {
     // SAFETY: no rank reads them yet.
     unsafe { ranks.transport.end(&ranks.device, Op::Update { unit: 0 }, &Position::new(2)) };
@@ -88,7 +88,7 @@ fn a_gather_on_shared_memory_is_a_view_of_what_owners_write() {
     });
 }
 
-/// Ranks that left a gather out, or did it twice, would not come to what the plan says.
+/// A rank that leaves out a gather, or does it twice, moves other bytes than the plan says.
 #[test]
 fn what_is_left_out_or_done_twice_shows_in_what_was_moved() {
     for (stage, transport, is_view) in [
@@ -152,7 +152,7 @@ fn sums_are_those_of_the_tree_in_place_and_apart() {
     }
 }
 
-/// A use after release shows in the loss, if it is a debug build.
+/// In a debug build, a use after release shows in the loss.
 #[test]
 fn a_released_slot_is_nan_in_a_debug_build() {
     let config = Config { mesh: Mesh::of_zero(2), stage: 3, transport: TransportKind::Local, ..Config::PLAIN };

@@ -5,7 +5,7 @@ use crate::engine::{Record, Span};
 
 const MS: u64 = 1_000_000;
 
-/// Steps after the second, half a millisecond apart; the ops of each take as long as one another, `op_ms`.
+/// A record of steps after the second, half a millisecond apart. All ops of a step take equally long: its `op_ms`.
 fn profile(ops: usize, op_ms: &[u64]) -> Record {
     let mut profile = Record::new(2, ops, op_ms.len());
     let mut step_ns = 0;

@@ -1,5 +1,5 @@
-//! Card: what a rank says of itself to ranks of other hosts before the first step. Holds cards against one another: some entries
-//! must be equal on all ranks, and hosts must be those of the mesh. Never sends a card.
+//! Card: what a rank tells ranks of other hosts about itself before the first step. Compares cards: some entries must
+//! be equal on all ranks, and hosts must be those of the mesh. Never sends a card.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ pub(super) struct Card {
     pub pid: u32,
     /// The name of its host.
     pub host: String,
-    /// The entries that must be equal, as hashes but for [`INSTRUCTIONS`]: see [`ALIKE`].
+    /// The entries that must be equal, as hashes except [`INSTRUCTIONS`]: see [`ALIKE`].
     alike: [u64; ALIKE.len()],
 }
 
@@ -39,8 +39,8 @@ const HOST_BYTES: usize = 64;
 const BYTES: usize = 8 + 8 + 8 * ALIKE.len() + HOST_BYTES;
 
 impl Card {
-    /// The card of this rank, which is about to run `agreement` of the plan with this fingerprint, over this version of MPI, by
-    /// these instructions of its processor.
+    /// The card of this rank. `plan` and `agreement` are hashes of what it is about to run, `mpi` is its version of
+    /// MPI, and `instructions` are those of its processor.
     pub fn own(plan: u64, agreement: u64, mpi: &str, instructions: u64) -> Self {
         let alike = [program(), plan, agreement, hash(mpi.as_bytes()), instructions];
         Self { pid: std::process::id(), host: silent::host(), alike }
@@ -70,7 +70,7 @@ impl Card {
     }
 }
 
-/// A hash of the program that this process runs: 0 where it cannot be read, as on all ranks.
+/// A hash of the program that this process runs: 0 if it cannot be read, which would be so on all ranks.
 fn program() -> u64 {
     std::fs::read("/proc/self/exe").map_or(0, |program| hash(&program))
 }
@@ -79,7 +79,7 @@ fn hash(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(*blake3::hash(bytes).as_bytes().first_chunk().expect("32 bytes"))
 }
 
-/// The error where something other than a card has come.
+/// The error if something other than a card has arrived.
 pub(super) fn another_program(rank: usize) -> Failure {
     Failure {
         code: "Z0454",
@@ -120,7 +120,7 @@ fn shown(index: usize, value: u64) -> String {
     if index == INSTRUCTIONS { cpu::features::words(value) } else { format!("{value:016x}") }
 }
 
-/// Checks that the ranks of each node of the mesh are on one host, and those of two nodes on two.
+/// Checks that the ranks of each node of the mesh are on one host, and those of different nodes on different hosts.
 pub(super) fn require_places(mesh: &Mesh, cards: &[Card]) -> Result<(), Failure> {
     let first_of = |rank: usize| mesh.node(rank) * mesh.ranks_per_node();
     let odd = (0..cards.len()).find_map(|rank| {

@@ -1,5 +1,5 @@
-//! Carrier: what the thread that calls MPI has under way: batches of messages, which travel in pieces, and the counts that are
-//! raised at their ends. Never knows what the bytes are.
+//! Carrier: the work under way on the thread that calls MPI: batches of messages, which travel in pieces, and the
+//! counts that are raised at their ends. Never knows what the bytes are.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -19,22 +19,23 @@ use super::reports::Reports;
 use crate::device::Failure;
 use crate::transport::control::Count;
 
-/// The most bytes of a piece. Libraries send so many over TCP without asking first whether the receiver is ready; Open MPI asks
-/// from 64 KiB on, its header included. The question travels behind all bytes that were sent before it, so two larger messages
-/// that cross one another would take turns with a link that could carry both at once.
+/// The most bytes of a piece. Libraries send this many over TCP without asking first whether the receiver is ready;
+/// Open MPI asks from 64 KiB on, its header included. The question waits behind all bytes that were sent before it, so
+/// two larger messages in opposite directions would take turns on a link that could carry both at once.
 const PIECE_BYTES: usize = 56 << 10;
-/// One in so many pieces of a batch is sent in a way that ends only when the piece is received.
+/// One in this many pieces of a batch is sent in a way that ends only when the piece is received.
 const PIECES_PER_ANSWER: usize = 32;
 /// The most of these that are under way at a time. A library keeps a copy of pieces that were sent before they were
 /// received: with this limit, less than 9 MiB of a batch.
 const ANSWERS: usize = 4;
 
-/// Looks without a sleep between them after something has ended, as the next end is often near.
+/// Looks without a sleep between them after something has ended, because the next end is often near.
 const EAGER_LOOKS: u32 = 20;
 
-/// Carries nothing any more, as the launcher's helper on this host has died. Nobody would end this rank, and nobody hears its
-/// words; MPICH's launcher may not even notice. Those of other hosts can speak: they give this one up after their timeout, with
-/// its name. If this one ended at once, their launcher would notice, and end them before they have told.
+/// Carries nothing any more, because the launcher's helper on this host has died. Nobody would end this rank or pass on
+/// what it prints; MPICH's launcher may not even notice. Ranks of other hosts can report it: they give this one up
+/// after their timeout, by name. If this one ended at once, their launcher would notice, and end them before they have
+/// reported.
 fn fall_silent() -> ! {
     loop {
         std::thread::park();
@@ -65,16 +66,16 @@ pub(super) struct Carrier<'a> {
     counts: Box<dyn RaisedCounts>,
     desk: &'a Desk,
     batches: Vec<CarriedBatch>,
-    /// The ranks, and the tags, to which a batch is not all sent yet. No later batch of that tag may overtake it. One of another
-    /// tag must be able to, as the receiver may need that before it receives this one.
+    /// The ranks and tags to which a batch is not completely sent yet. No later batch of the same tag may overtake it.
+    /// One of another tag must be able to, because the receiver may need it first.
     unsent: Vec<(usize, c_int)>,
     /// Counts whose batches are not complete: no later batch for one of them may overtake them.
     open: Vec<(CountedBlocks, Count)>,
-    /// A buffer that takes turns with the one in which this thread is told things.
+    /// A buffer that is swapped with that of the inbox.
     told: VecDeque<PostOrder>,
     /// Messages of the batch whose raise has not come yet.
     messages: VecDeque<MessageBytes>,
-    /// The room of batches that have ended, to be used again.
+    /// The buffers of batches that have ended, to be used again.
     spare: Vec<(VecDeque<MessageBytes>, VecDeque<MessagePiece>)>,
     reports: Reports,
     /// The process that has started this one: the launcher, or its helper on this host.
@@ -82,7 +83,7 @@ pub(super) struct Carrier<'a> {
 }
 
 impl<'a> Carrier<'a> {
-    /// A carrier with room for far more than is under way at a time, for one of so many ranks that are `here`, on this host.
+    /// A carrier for a rank of a host with `here` ranks, with room for far more than is under way at a time.
     pub fn new(mpi: Mpi, here: usize, counts: Box<dyn RaisedCounts>, desk: &'a Desk) -> Self {
         Self {
             reports: Reports::new(&mpi, here),
@@ -110,7 +111,7 @@ impl<'a> Carrier<'a> {
                 Some(ThreadEnd::Abort(code)) => return self.mpi.abort(code),
                 Some(ThreadEnd::Leave) if self.batches.is_empty() && !told => {
                     self.reports.end(&self.mpi, &*self.counts);
-                    // Some libraries do not return from the end of a world where ranks come to it one by one.
+                    // Some libraries do not return from the end of a world if ranks come to it one by one.
                     self.mpi.meet();
                     self.desk.is_leaving.store(true, Ordering::Release);
                     return self.mpi.leave();
@@ -135,8 +136,8 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Takes what it was told. Where nothing is under way, it sleeps until there is something, or until reports are to be looked
-    /// at.
+    /// Takes its orders. If nothing is under way, it sleeps until there are some, or until it is time to look at
+    /// reports.
     fn hear(&mut self) -> (bool, Option<ThreadEnd>) {
         let mut inbox = lock(&self.desk.told);
         if self.batches.is_empty() && inbox.told.is_empty() && inbox.clocks.is_none() && inbox.end.is_none() {
@@ -162,7 +163,7 @@ impl<'a> Carrier<'a> {
         (told, end)
     }
 
-    /// Looks after all that is under way. Gives whether something has begun or ended.
+    /// Looks after everything under way. Returns whether something has begun or ended.
     fn look(&mut self) -> Result<bool, (Failure, usize)> {
         let (mut has_moved, mut failed) = (false, None);
         let Self { mpi, counts, batches, unsent, open, spare, .. } = self;
@@ -190,8 +191,8 @@ impl<'a> Carrier<'a> {
 }
 
 impl CarriedBatch {
-    /// Notes which pieces have ended, and begins others. It asks MPI for the first piece alone, as all must end, and MPI looks
-    /// after the others whenever it is asked for one.
+    /// Notes which pieces have ended, and begins others. It asks MPI only about the first piece, because all must end,
+    /// and MPI looks after the others whenever it is asked about one.
     fn advance(&mut self, mpi: &Mpi, unsent: &mut Vec<(usize, c_int)>) -> Result<bool, (Failure, usize)> {
         let mut has_moved = false;
         while let Some(MessagePiece { request, peer, is_answered }) = self.pieces.front_mut() {

@@ -1,10 +1,10 @@
-//! Clock: how far the clock of each host is from that of rank 0's, by round trips between its first rank and rank 0. Never sets
-//! a clock, and never says what lies between two looks.
+//! Clock: how far the clock of each host is from that of rank 0's, by round trips between its first rank and rank 0.
+//! Never sets a clock, and never interpolates between two looks.
 //!
-//! A rank that asks another one for its clock knows that it was read after the question was sent and before the answer came. If it
-//! was read in the middle, the difference is exact; it is wrong by half of the round trip at most. So the shortest of several
-//! counts (F. Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989; as the clock filter of RFC 5905
-//! does).
+//! A rank that asks another one for its clock knows that it was read after the question was sent and before the answer
+//! arrived. If it was read halfway, the difference is exact; otherwise it is wrong by at most half of the round trip.
+//! So the shortest of several round trips counts (F. Cristian, "Probabilistic clock synchronization", Distributed
+//! Computing 3, 1989; the clock filter of RFC 5905 does the same).
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -20,7 +20,7 @@ use crate::transport::ClockLook;
 /// The tag of questions about clocks, and of their answers.
 const TAG: c_int = CLOCK_TAG as c_int;
 
-/// Number of round trips: among so many, one is likely to meet hardly any other traffic.
+/// Number of round trips: among this many, one is likely to meet hardly any other traffic.
 const ROUND_TRIPS: usize = 40;
 
 /// A sleep between two looks, the shortest that there is.
@@ -73,8 +73,8 @@ fn look(trips: &[RoundTrip]) -> ClockLook {
     trips.iter().min_by_key(|trip| trip.ns()).expect("a round trip").look()
 }
 
-/// Compares the clock of this rank, the first of `ranks_per_host` of its host, with that of rank 0, which answers all such ranks
-/// in turn. Gives up when `goes_on` says no.
+/// Compares the clock of this rank, the first of `ranks_per_host` of its host, with that of rank 0, which answers all
+/// such ranks one after another. Gives up when `goes_on` returns false.
 pub(super) fn compare(mpi: &Mpi, ranks_per_host: usize, goes_on: &dyn Fn() -> bool) -> Result<ClockLook, Unread> {
     if mpi.rank > 0 {
         let ask = |trip| {
@@ -101,7 +101,7 @@ fn rest(trip: usize) -> fn() {
     if trip.is_multiple_of(2) { std::thread::yield_now } else { || std::thread::sleep(BRIEF) }
 }
 
-/// Sends a word, or receives one and gives it.
+/// Sends a word, or receives one and returns it.
 fn carry(
     mpi: &Mpi,
     is_sent: bool,
@@ -111,7 +111,7 @@ fn carry(
     goes_on: &dyn Fn() -> bool,
 ) -> Result<u64, Unread> {
     let bytes = word.to_le_bytes();
-    // It is never freed where the request does not end.
+    // It is never freed if the request does not end.
     let room = Box::into_raw(Box::new(bytes));
     // SAFETY: the room lives until the request has come to its end, and nobody else knows of it.
     let mut request = unsafe {
@@ -127,7 +127,7 @@ fn carry(
         }
         rest();
     }
-    // SAFETY: it was a box, and the library has no part in it any more.
+    // SAFETY: it was a box, and the library no longer uses it.
     Ok(u64::from_le_bytes(*unsafe { Box::from_raw(room) }))
 }
 

@@ -1,6 +1,7 @@
-//! Links: posts the messages that a rank sends to ranks of other hosts and receives from them, as the plan says: in each op, or,
-//! where something else carries bytes between hosts, only in exchanges of numbers. The end of a message raises the count that the
-//! other rank would raise itself if it shared this one's memory, so a rank that waits need not know which of the two it was.
+//! Links: posts the messages that a rank sends to ranks of other hosts and receives from them, as the plan says: in
+//! each op or, if something else carries bytes between hosts, only in exchanges of numbers. The end of a message raises
+//! the count that the other rank would raise itself if it shared this one's memory, so a rank that waits need not know
+//! which of the two raised it.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -23,14 +24,14 @@ pub(in crate::transport) struct Links {
     counts: super::Mirror,
     /// Where the bytes of other ranks that the current op needs have arrived.
     pub arrived: Vec<(usize, Arrival)>,
-    /// Number of gathers that were begun, and which of them was the last of each unit.
+    /// Number of gathers that were begun, and the number of the last one of each unit.
     gathers: u32,
     of_unit: Vec<u32>,
     /// Gathers and spreads in which this rank has begun to give something along an axis.
     given: [u32; Axis::ALL.len()],
     /// The messages that this rank posts, in order.
     postings: Postings,
-    /// Batches that have begun to leave: their receiver, the count that tells that they have left, and its number then.
+    /// Batches that have begun to leave: their receiver, the count that shows that they have left, and its value then.
     leaving: Vec<(usize, Count, u32)>,
     /// Messages that are being given to the thread that owns MPI.
     messages: Vec<MessageBytes>,
@@ -38,7 +39,7 @@ pub(in crate::transport) struct Links {
     pub crossed: Crossed,
 }
 
-/// The value of each count that this rank has told, and which value its buckets have come to.
+/// The value of each count that this rank has told, and the counts of its buckets.
 struct ToldCounts<'a> {
     counts: &'a [u32; Count::NUMBER],
     sums: &'a BucketCounts,
@@ -88,7 +89,7 @@ impl Links {
         &self.post
     }
 
-    /// The failure of MPI, if there is one, for the first that asks.
+    /// The failure of MPI, if there is one, for the first caller that asks.
     pub fn failure(&self) -> Option<crate::device::Failure> {
         self.post.failure()
     }
@@ -111,11 +112,13 @@ impl Links {
         *given = given.wrapping_add(1);
     }
 
-    /// Gives the thread what the plan posts at a moment of an op. When a batch has come, it raises the count of its sender that
-    /// the op waits for; when one has left, the count by which its receiver would say that it has read it.
+    /// Gives the thread the messages that the plan posts at a moment of an op. When a batch has arrived, the thread
+    /// raises the count of its sender that the op waits for; when one has left, the count by which its receiver would
+    /// say that it has read it.
     ///
     /// # Safety
-    /// Nobody uses places where something arrives before it has, nor writes those that something leaves from before it has.
+    /// Nobody uses a place where something arrives before it has arrived, or writes a place that something leaves from
+    /// before it has left.
     unsafe fn give<D: Device>(
         &mut self,
         arena: &Arena<D>,
@@ -171,7 +174,7 @@ impl Links {
     }
 }
 
-/// The count of its sender that is raised once the bytes that an op needs have come, and to which number.
+/// The sender's count that is raised once the bytes that an op needs have arrived, and its new value.
 fn come(op: Op, gathers: u32, told: &ToldCounts) -> (Count, u32) {
     match op {
         Op::Gather { .. } => (Count::Gathered, gathers),
@@ -185,8 +188,8 @@ fn come(op: Op, gathers: u32, told: &ToldCounts) -> (Count, u32) {
     }
 }
 
-/// The count of its receiver that is raised once the bytes that an op needs have left, and to which number. Bytes that are not
-/// overwritten before the next exchange have one count for all.
+/// The receiver's count that is raised once the bytes that an op needs have left, and its new value. Bytes that are not
+/// overwritten before the next exchange share one count.
 fn left(op: Op, given: [u32; Axis::ALL.len()], told: &ToldCounts) -> (Count, u32) {
     match op {
         Op::Gather { .. } => (Count::Given, given[Axis::Zero as usize]),
@@ -210,8 +213,8 @@ impl<D: Device> Shared<'_, D> {
         let (arena, told) = (&self.arena, ToldCounts { counts: &self.told, sums: &self.sums });
         links.arrived.clear();
         links.count(op);
-        // SAFETY: the op begins, so what it writes is this rank's alone until it has been awaited; what others need of it is
-        // there, as their schedules are this one's.
+        // SAFETY: the op begins, so what it writes is this rank's alone until it has been awaited; what others need of
+        // it is there, because they follow the same schedule.
         unsafe { links.give(arena, Moment::Begin, op, position, &told) };
         match op {
             Op::Wait { unit } => links.expect(arena, Op::Gather { unit, slot: position.slot(unit) }, position),
@@ -222,7 +225,7 @@ impl<D: Device> Shared<'_, D> {
         }
     }
 
-    /// Posts messages to and from them as an op ends, after this rank has signalled that it is done.
+    /// Posts messages to and from ranks of other hosts as an op ends, after this rank has signalled that it is done.
     ///
     /// # Safety
     /// The promise of [`crate::transport::Transport::end`].
@@ -239,15 +242,16 @@ impl<D: Device> Shared<'_, D> {
         unsafe { links.give(&self.arena, Moment::End, op, position, &told) };
     }
 
-    /// Posts the numbers of this rank to its counterpart on each other host, and theirs to this one, which reads them for all
-    /// ranks of this host. The exchange has the number that this rank has told last.
+    /// Posts the numbers of this rank to its counterpart on each other host, and theirs to this one, which reads them
+    /// for all ranks of this host. The number of the exchange is the last that this rank has told.
     ///
     /// # Safety
-    /// What [`Links::leaving`] names has left; nobody reads the numbers of another host of the exchange before the last.
+    /// The batches of [`Links::leaving`] have left; nobody reads another host's numbers of the exchange before the
+    /// last.
     pub(in crate::transport) unsafe fn link_numbers(&mut self) {
         let Some(links) = &mut self.links else { return };
         let told = ToldCounts { counts: &self.told, sums: &self.sums };
-        // Where numbers lie depends on no op before. It allocates nothing, as it has no units.
+        // The places of numbers depend on no op before. A position without units allocates nothing.
         let position = Position::new(0);
         // SAFETY: by the caller's promise.
         unsafe { links.give(&self.arena, Moment::Exchange, Op::Agree, &position, &told) };

@@ -35,13 +35,13 @@ const LOOK_AROUND: Duration = Duration::from_millis(100);
 /// The world that this process has joined, if it has.
 static WORLD: OnceLock<WorldEnd> = OnceLock::new();
 
-/// Leaves the world of MPI, if this process is in one: all its ranks do, as the run is over.
+/// Leaves the world of MPI, if this process is in one. All its ranks do so when the run is over.
 pub fn leave() {
     WORLD.get().into_iter().for_each(WorldEnd::leave);
 }
 
-/// Ends the ranks of all hosts, if there are others than this one: this rank has failed, and why has been said.
-/// Returns after a moment where no launcher ends this process.
+/// Ends the ranks of all hosts, if there are others than this one: this rank has failed and has reported why. Returns
+/// after a moment if no launcher ends this process.
 pub fn abort(code: u8) {
     WORLD.get().into_iter().for_each(|world| world.abort(code));
 }
@@ -99,8 +99,8 @@ impl RaisedCounts for Known {
 }
 
 impl<D: Device> Shared<'_, D> {
-    /// Meets the ranks of all other hosts, which are about to run `agreement`. Gives the names of groups that rank 0 has made,
-    /// where a device is to join them.
+    /// Meets the ranks of all other hosts, which are about to run `agreement`. Returns the names of groups that rank 0
+    /// has made, if a device is to join them.
     ///
     /// # Errors
     /// Z0450 to Z0457; Z0331 if this host has no room for what MPI shares.
@@ -114,7 +114,7 @@ impl<D: Device> Shared<'_, D> {
         let mirror = Mirror::new(plan.config.mesh.ranks());
         let known = Known { own: mirror.clone(), segment, come_by_reports: plan.config.transport.carries() };
         let fingerprint = plan.fingerprint();
-        // Where another device computes, its own marks are compared.
+        // If another device computes, its own marks are compared instead.
         let instructions = if D::QUEUES { 0 } else { cpu::features::found() };
         let (mesh, carries, own) = (plan.config.mesh, plan.config.transport.carries(), place.clone());
         let meet = move |meeting: &MpiMeeting| {
@@ -135,8 +135,8 @@ impl<D: Device> Shared<'_, D> {
         Ok(names)
     }
 
-    /// How far the clock of this host is from that of rank 0's host. The first rank of each host knows it, and all of these look at
-    /// the same time; other ranks give none.
+    /// How far the clock of this host is from that of rank 0's host. The first rank of each host knows it, and all of
+    /// these compare at the same time; other ranks return none.
     ///
     /// # Errors
     /// [`Lost`] if rank 0 does not answer, or has not been asked.
@@ -147,7 +147,7 @@ impl<D: Device> Shared<'_, D> {
         };
         let compared = links.post().compare_clocks(ranks_per_host, timeout_of(self.sleeps_max));
         loop {
-            // The thread gives up by itself. If it is gone, so is this process in a moment.
+            // The thread gives up by itself. If it is gone, this process is about to end, too.
             let unread = match compared.recv_timeout(LOOK_AROUND) {
                 Ok(Ok(look)) => return Ok(Some(look)),
                 Ok(Err(Unread::Failed(failure))) => {

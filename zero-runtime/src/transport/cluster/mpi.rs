@@ -29,7 +29,7 @@ const TEXT_BYTES: usize = 8192;
 /// Where MPI keeps the memory that it shares between ranks of a host. Our own shared memory lies in no file system.
 const SHARED_FOLDER: &str = "/dev/shm";
 
-/// Room that MPICH takes there for each rank, at least: 5.0.2 takes 1057344 bytes, and 4.0.2 of Debian more than 4 MiB.
+/// The least room that MPICH takes there for each rank: 5.0.2 takes 1057344 bytes, and 4.0.2 of Debian more than 4 MiB.
 const SHARED_BYTES: usize = 1 << 20;
 
 macro_rules! calls {
@@ -99,12 +99,12 @@ pub(super) struct Mpi {
 /// A function that begins to send.
 type Send = unsafe extern "C" fn(*const c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
 
-/// Something that has begun and may not have ended.
+/// A request that has begun and may not have ended.
 pub(super) struct MpiRequest(Handle);
 
 impl Mpi {
-    /// Opens a library and joins the world that its launcher has made. Waits until all of that have come, `here` of them on this
-    /// host.
+    /// Opens a library and joins the world that its launcher has made. Waits until all its ranks have arrived, `here`
+    /// of them on this host.
     ///
     /// # Errors
     /// Z0450 if there is no library, Z0451 if it lacks a function or a call fails, Z0331 if this host has no room for it.
@@ -155,7 +155,7 @@ impl Mpi {
         Err(failure(call, &why, &self.path))
     }
 
-    /// Begins to send, no more bytes than 32 bits count.
+    /// Begins to send at most as many bytes as a `c_int` can count.
     ///
     /// # Safety
     /// `from` stays as it is until the request has come to its end.
@@ -227,7 +227,7 @@ impl Mpi {
         Ok(MpiRequest(request))
     }
 
-    /// Begins to broadcast bytes of rank 0, which all ranks expect in the same number.
+    /// Begins to broadcast bytes of rank 0. Every rank passes equally many.
     ///
     /// # Safety
     /// They stay where they are until the request has come to its end; on other ranks than 0 nobody uses them before.
@@ -242,7 +242,7 @@ impl Mpi {
         Ok(MpiRequest(request))
     }
 
-    /// Whether a request has ended. MPI goes on with requests in such calls.
+    /// Whether a request has ended. MPI makes progress on requests in such calls.
     pub fn has_ended(&self, request: &mut MpiRequest) -> Result<bool, Failure> {
         let (mut flag, mut status) = (0, MpiStatus::default());
         // SAFETY: a request of this library that has not come to its end, and room for a status.
@@ -308,13 +308,14 @@ impl Abi {
     }
 }
 
-/// The library that is named, or the first that this machine has of those that belong to the launcher.
+/// The library that is named, or the first that this machine has, with those of the launcher tried first.
 fn open() -> Result<(String, Library), Failure> {
     let named = std::env::var(LIBRARY_VARIABLE).ok();
     let names = named.map_or_else(|| usual(&|name| std::env::var_os(name).is_some()), |name| vec![name]);
     let mut reasons = Vec::new();
     for name in &names {
-        // SAFETY: an MPI library, which may run code as it is loaded. Its plugins look for its names among those of all.
+        // SAFETY: an MPI library, which may run code as it is loaded. Its plugins look up its names in the global
+        // scope.
         match unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) } {
             Ok(library) => return Ok((name.clone(), library)),
             Err(error) => {
@@ -343,10 +344,10 @@ fn usual(is_set: &dyn Fn(&str) -> bool) -> Vec<String> {
     order.concat().into_iter().map(str::to_owned).collect()
 }
 
-/// Checks that a folder has room for what MPICH lets the ranks of a host share. MPICH does not look itself: it writes, and a
-/// signal ends the rank.
+/// Checks that a folder has room for the memory that MPICH lets ranks of a host share. MPICH does not check: it writes,
+/// and a signal ends the rank.
 fn require_room(folder: &str, ranks: usize) -> Result<(), Failure> {
-    // Where there is no such folder, MPI takes another one.
+    // If there is no such folder, MPI uses another one.
     let Ok(system) = rustix::fs::statvfs(folder) else { return Ok(()) };
     let (room, least) = (system.f_bavail.saturating_mul(system.f_frsize), ranks.saturating_mul(SHARED_BYTES));
     // A tmpfs without a limit says that it has no blocks.

@@ -22,12 +22,12 @@ use crate::transport::control::{Control, Count};
 pub(super) const LOOK: Duration = Duration::from_micros(20);
 /// How long a world may take to end, once it is aborted.
 const ABORT: Duration = Duration::from_secs(2);
-/// How long a rank waits for its launcher to pass on what it has printed: some launchers forget it when they end a world.
+/// How long a rank waits for its launcher to pass on what it has printed: some launchers drop it when they end a world.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How long ranks may take to leave a world together: the first may have to wait for one that still writes its results.
 const LEAVE: Duration = Duration::from_secs(60);
 
-/// Messages and counts that there is room for from the start.
+/// Number of messages and counts for which there is room from the start.
 pub(super) const ROOM: usize = 1024;
 
 /// The control blocks in which a count is raised.
@@ -39,8 +39,8 @@ pub(super) enum CountedBlocks {
     Host(usize),
 }
 
-/// A count that has come to `target` once a batch has come to its end. Batches for one count end in the order in which they
-/// were given.
+/// A count that is raised to `target` once a batch has ended. Batches for one count end in the order in which they were
+/// given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raise {
     pub whose: CountedBlocks,
@@ -58,7 +58,8 @@ pub(super) struct MessageBytes {
     pub bytes: usize,
 }
 
-// SAFETY: an address and what it is for; the caller that gives a message promises that the thread may read or write what it is of.
+// SAFETY: an address and its purpose; the caller that gives a message promises that the thread may read or write its
+// bytes.
 unsafe impl Send for MessageBytes {}
 
 /// An order to the thread.
@@ -85,7 +86,7 @@ pub(super) struct Desk {
     has_ended: AtomicBool,
     /// Whether all ranks have come to the end of the world.
     pub is_leaving: AtomicBool,
-    /// The first failure, until it is told.
+    /// The first failure, until it is reported.
     pub failure: Mutex<Option<Failure>>,
 }
 
@@ -116,10 +117,11 @@ pub(super) trait RaisedCounts: Send + 'static {
     fn lose(&self, peer: usize);
 }
 
-/// A rank's way to tell its thread.
+/// A rank's handle to its thread.
 pub(super) struct Post(Arc<Desk>);
 
-/// The start of a world that a process has joined: here ranks tell one another, all in the same order, what they must know first.
+/// The start of a world that a process has joined: here ranks exchange, all in the same order, what they must know
+/// first.
 pub(super) struct MpiMeeting {
     pub mpi: Mpi,
     begin: Instant,
@@ -127,7 +129,7 @@ pub(super) struct MpiMeeting {
 }
 
 impl MpiMeeting {
-    /// What each rank says, which is equally long on all.
+    /// Gathers one message of each rank. All are equally long.
     ///
     /// # Errors
     /// Z0451 if MPI fails; Z0457 if another rank does not come in time.
@@ -139,10 +141,10 @@ impl MpiMeeting {
         Ok(all.chunks(own.len().max(1)).map(<[u8]>::to_vec).collect())
     }
 
-    /// What rank 0 says, on all ranks.
+    /// Gives all ranks the message of rank 0.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`MpiMeeting::gather`].
     pub fn hear(&self, said: Option<&[u8]>) -> Result<Vec<u8>, Failure> {
         let len = self.broadcast(said.map_or(0, <[u8]>::len).to_le_bytes().to_vec())?;
         let len = usize::from_le_bytes(*len.first_chunk().expect("a number"));
@@ -155,7 +157,7 @@ impl MpiMeeting {
         self.wait(request, bytes)
     }
 
-    /// Waits for the end of a request that uses these buffers. One that does not end may use them for ever.
+    /// Waits for the end of a request that uses these buffers. One that does not end may use them forever.
     fn wait<B>(&self, mut request: MpiRequest, buffers: B) -> Result<B, Failure> {
         loop {
             match self.mpi.has_ended(&mut request) {
@@ -175,7 +177,7 @@ impl Post {
     /// is the number of ranks on this host. If the meeting fails, the thread still runs, so that it can end the others.
     ///
     /// # Errors
-    /// Those of [`Mpi::join`]; Z0457 if the others have not come in time; Z0332 if the system has no thread to give.
+    /// Those of [`Mpi::join`]; Z0457 if the others have not come in time; Z0332 if the system refuses a thread.
     pub fn start<T: Send + 'static>(
         here: usize,
         patience: Duration,
@@ -209,13 +211,13 @@ impl Post {
         };
         let thread = std::thread::Builder::new().name("zero-mpi".to_owned());
         thread.spawn(work).map_err(LaunchError::system("start a thread"))?;
-        // The thread gives up first, unless it does not come back from the library.
+        // The thread gives up first, unless the library does not return.
         let met =
             hear.recv_timeout(patience + ABORT).unwrap_or_else(|_| Err(late(patience))).map_err(LaunchError::Mpi)?;
         Ok((Self(desk), met.map_err(LaunchError::Mpi)))
     }
 
-    /// Gives a batch of messages to the thread, and what is raised once all of it has come to its end.
+    /// Gives the thread a batch of messages, and the count that it raises once all of them have ended.
     ///
     /// # Safety
     /// Until the count is raised nobody writes what is sent, or reads or writes what is received.
@@ -227,8 +229,8 @@ impl Post {
         self.0.wakes.notify_one();
     }
 
-    /// Has the thread compare this host's clock with that of rank 0's, and tell what came of it. It does nothing else meanwhile:
-    /// all that other ranks wait for has left before.
+    /// Has the thread compare this host's clock with that of rank 0's, and send the result. It does nothing else
+    /// meanwhile: everything that other ranks wait for has left before.
     pub fn compare_clocks(&self, ranks_per_host: usize, patience: Duration) -> Receiver<Result<ClockLook, Unread>> {
         let (tell, compared) = std::sync::mpsc::sync_channel(1);
         lock(&self.0.told).clocks = Some(ComparedClocks { ranks_per_host, deadline: Instant::now() + patience, tell });
@@ -236,7 +238,7 @@ impl Post {
         compared
     }
 
-    /// The failure, if there is one, for the first that asks.
+    /// The failure, if there is one, for the first caller that asks.
     pub fn failure(&self) -> Option<Failure> {
         lock(&self.0.failure).take()
     }
@@ -256,7 +258,7 @@ impl WorldEnd {
         self.end(ThreadEnd::Leave, LEAVE);
     }
 
-    /// Ends all ranks of the world. Returns after a moment where the launcher does not end this process.
+    /// Ends all ranks of the world. Returns after a moment if the launcher does not end this process.
     pub fn abort(&self, code: u8) {
         std::thread::sleep(LAST_WORDS);
         self.end(ThreadEnd::Abort(code), ABORT);

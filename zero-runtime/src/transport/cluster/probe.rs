@@ -27,16 +27,16 @@ const TAG: c_int = 1;
 pub struct Probed {
     /// Bytes a second in each direction.
     pub bytes_per_s: f64,
-    /// Seconds of a message of a few bytes.
+    /// Seconds that a message of a few bytes takes.
     pub latency_s: f64,
 }
 
-/// Measures the network between the two ranks of a world of MPI, one of which is this process. The first of them gets the result
-/// of both, and the other one nothing.
+/// Measures the network between the two ranks of a world of MPI, one of which is this process. The first of them gets
+/// the result, and the other one gets none.
 ///
 /// # Errors
-/// Z0450 and Z0451 without an MPI that works; Z0452 if the world is not of two ranks; Z0453 if both are on one host; Z0457 if
-/// they do not meet.
+/// Z0450 and Z0451 without an MPI that works; Z0452 if the world does not have two ranks; Z0453 if both are on one
+/// host; Z0457 if they do not meet.
 pub fn probe() -> Result<Option<Probed>, LaunchError> {
     let counts = Mirror::new(RANKS);
     let raised = counts.clone();
@@ -62,14 +62,14 @@ impl RaisedCounts for Raised {
     }
 }
 
-/// The name of this host, in as many bytes as any has.
+/// The name of this host, cut or padded to the same length on every host.
 fn name() -> Vec<u8> {
     let mut name = silent::host().into_bytes();
     name.resize(64, 0);
     name
 }
 
-/// Which of the two ranks this is, if they are two on two hosts.
+/// The number of this rank, if there are two ranks on two hosts.
 fn require_pair(meeting: &MpiMeeting) -> Result<usize, Failure> {
     let (names, size, library) = (meeting.gather(&name())?, meeting.mpi.size, meeting.mpi.words());
     let refused = |code, what| Failure { code, what, help: "start one rank on each of two hosts".to_owned() };
@@ -84,7 +84,7 @@ fn require_pair(meeting: &MpiMeeting) -> Result<usize, Failure> {
     Ok(meeting.mpi.rank)
 }
 
-/// The words that a rank sends: no two of them are alike, and none is one of the other rank's.
+/// The words that a rank sends. They differ from one another and from the other rank's.
 fn contents(rank: usize, bytes: usize) -> Vec<u8> {
     (0..bytes as u64 / 8).flat_map(|word| (word * RANKS as u64 + rank as u64).to_le_bytes()).collect()
 }
@@ -105,7 +105,7 @@ impl Pair {
         Ok(Probed { bytes_per_s: BYTES[1] as f64 / (large - small).max(f64::EPSILON), latency_s: small })
     }
 
-    /// Seconds of an exchange of so many bytes.
+    /// The median time of an exchange of `bytes` bytes, in seconds.
     fn median(&mut self, bytes: usize, rounds: usize) -> Result<f64, Failure> {
         // They live to the end of the process, as MPI may still write to them after a failure.
         let (sent, received) = (contents(self.rank, bytes).leak(), vec![0; bytes].leak());
@@ -118,7 +118,7 @@ impl Pair {
         Ok(seconds[rounds / 2])
     }
 
-    /// Seconds in which a message goes in each direction.
+    /// Exchanges a message in each direction, and returns the seconds that this takes.
     fn exchange(&mut self, sent: &mut [u8], received: &mut [u8]) -> Result<f64, Failure> {
         self.exchanges += 1;
         let (begin, peer, target) = (Instant::now(), self.peer, self.exchanges);

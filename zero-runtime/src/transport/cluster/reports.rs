@@ -1,9 +1,9 @@
 //! Reports: tell ranks of other hosts which ops the ranks of this host are in, and their counts so far, while one of
-//! these stays in the same op for long. A rank that gives up one of another host can then name it and its op. Ranks
-//! that go on report nothing, but a rank whose device works on one step for long counts as one that waits.
+//! these ranks stays in the same op for long. A rank that gives up one of another host can then name it and its op.
+//! Ranks that go on report nothing, but a rank whose device works on one step for long counts as one that waits.
 //!
-//! Each rank tells its counterparts on other hosts of all ranks of its host, as it may be the only one there that still can. A
-//! report is received before the next is sent, so none are kept waiting for a rank that does not listen.
+//! Each rank tells its counterparts on other hosts about all ranks of its host, because it may be the only one there
+//! that still can. A report is received before the next is sent, so none pile up for a rank that does not listen.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -20,8 +20,8 @@ use crate::transport::silent::Life;
 
 const TAG: c_int = REPORT_TAG as c_int;
 
-/// The time between two looks, at the ranks of this host and at what has come. A rank that does the same in two looks has done it
-/// for long.
+/// The time between two looks, at the ranks of this host and at what has come. A rank that does the same at two looks
+/// has done it for long.
 const PERIOD: Duration = Duration::from_millis(250);
 /// The time between two looks at the end, when nothing else is under way.
 const BRIEF: Duration = Duration::from_micros(100);
@@ -39,7 +39,7 @@ pub(super) struct Reports {
     /// The ranks of this host.
     here: Range<usize>,
     counterparts: Vec<Counterpart>,
-    /// What the ranks of this host waited for and did at the last look.
+    /// What this rank waited for and did at the last look.
     seen: Words,
     /// The last report.
     report: Vec<u64>,
@@ -81,7 +81,7 @@ impl Reports {
         let at = own.words(own.awaited().filter(|_| !counts.come_by_reports()));
         let is_long = std::mem::replace(&mut self.seen, at) == at;
         let report = if is_long { self.seen_here(counts) } else { Vec::new() };
-        // Once a rank is given up nobody waits any more. The report before that is kept, as it says why.
+        // Once a rank is given up nobody waits any more. The report before that is kept, because it says why.
         if own.lost().is_none() {
             self.report = report;
         }
@@ -105,7 +105,7 @@ impl Reports {
         std::iter::once(NOT_LAST).chain(words).collect()
     }
 
-    /// Sends and receives the last reports, so that nothing that was begun is left.
+    /// Sends and receives the last reports, so that no request is left.
     pub fn end(&mut self, mpi: &Mpi, counts: &dyn RaisedCounts) {
         let mut last = vec![0; 1 + WORDS_PER_RANK * self.here.len()];
         last[0] = LAST;
@@ -119,15 +119,15 @@ impl Reports {
     }
 }
 
-/// A rank of another host, with the reports to it and from it. After a call that fails there are no more of them: messages of
-/// the plan fail as well, and are told.
+/// A rank of another host, with the reports to it and from it. After a call that fails, there are no more of them:
+/// messages of the plan fail as well, and that is reported.
 struct Counterpart {
     rank: usize,
-    /// The requests under way; none where there is none, or nothing more is to come.
+    /// The requests under way, if any.
     sent: Option<MpiRequest>,
     received: Option<MpiRequest>,
     has_told_last: bool,
-    /// Where reports leave from and arrive. It is never freed, as requests that never end may use it.
+    /// The memory that reports leave from and arrive in. It is never freed, because requests that never end may use it.
     outbox: *mut [u64],
     inbox: *mut [u64],
 }
@@ -183,13 +183,13 @@ impl Counterpart {
         self.has_told_last = report[0] == LAST;
     }
 
-    /// Whether nothing is under way, nor will be.
+    /// Whether nothing is under way, and nothing will be.
     fn has_ended(&self) -> bool {
         self.has_told_last && self.sent.is_none() && self.received.is_none()
     }
 }
 
-/// Whether a request has just ended. It is none any more then, nor after a failure.
+/// Whether a request has just ended. It then becomes none, as it does after a failure.
 fn has_ended(mpi: &Mpi, request: &mut Option<MpiRequest>) -> bool {
     let ended = request.as_mut().map_or(Ok(false), |request| mpi.has_ended(request));
     if !matches!(ended, Ok(false)) {

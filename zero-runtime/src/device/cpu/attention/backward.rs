@@ -16,11 +16,11 @@ use crate::device::cpu::math::exp_small;
 use crate::device::cpu::simd::{sum, vectorised};
 use crate::device::{AttentionShape, Element, Write};
 
-/// Elements of the gradients of keys that are summed at a time where the tensor cannot hold sums, and as many of values: a
-/// block of keys of the widest head.
+/// Elements of the gradients of keys, and as many of values, that are summed at a time where the tensor cannot hold
+/// sums: a block of keys of the widest head.
 pub const SPAN: usize = KEYS * HEAD_DIM_MAX;
 
-/// What backward reads.
+/// The inputs of backward.
 #[derive(Clone, Copy)]
 pub struct BackwardInputs<'a, E> {
     pub inputs: Inputs<'a, E>,
@@ -29,14 +29,15 @@ pub struct BackwardInputs<'a, E> {
     pub dout: &'a [E],
 }
 
-/// Tokens whose gradients of keys and values are summed at a time, and where: whole blocks of keys.
+/// Tokens whose gradients of keys and values are summed at a time, in whole blocks of keys, and the places of the sums.
 struct KeySpan {
     tokens: Range<usize>,
     dkey: RowsMut<f32>,
     dvalue: RowsMut<f32>,
 }
 
-/// A block of queries, and for each of them what the gradients of all of its scores need; what is no query has no weight.
+/// A block of queries, with two numbers for each query that the gradients of all of its scores need. Columns beyond the
+/// queries get no weight.
 struct Queries {
     range: Range<usize>,
     lse: [f32; QUERIES],
@@ -53,10 +54,10 @@ fn span_max<E: Element>(dim: usize) -> usize {
     }
 }
 
-/// The gradients of `heads`, which are all that share their keys and values.
+/// Computes the gradients of `heads`, which are all heads that share their keys and values.
 ///
 /// # Safety
-/// All are tensors of the shape; of `dqkv`, the rows of these heads are nobody else's.
+/// All are tensors of the shape; nobody else uses the rows of these heads in `dqkv`.
 pub unsafe fn backward<E: Element>(shape: AttentionShape, heads: Range<usize>, given: BackwardInputs<E>, dqkv: *mut E) {
     let [_, key, value] = gradients(shape, heads.start);
     SCRATCH.with_borrow_mut(|scratch| {
@@ -79,7 +80,7 @@ pub unsafe fn backward<E: Element>(shape: AttentionShape, heads: Range<usize>, g
                     }
                 }
             }
-            // SAFETY: the sums of all queries of all heads, and rows of `dqkv` that are ours.
+            // SAFETY: the sums over all queries of all heads, and rows of `dqkv` that are ours.
             unsafe {
                 store(dkey_sums, dkey, count, shape.head_dim);
                 store(dvalue_sums, dvalue, count, shape.head_dim);
@@ -88,7 +89,7 @@ pub unsafe fn backward<E: Element>(shape: AttentionShape, heads: Range<usize>, g
     });
 }
 
-/// Where the gradients of the queries, keys and values of head number `index` lie.
+/// The positions of the gradients of the queries, keys and values of head number `index`.
 fn gradients(shape: AttentionShape, index: usize) -> [Panel; 3] {
     let AttentionShape { length, heads, key_heads, head_dim, .. } = shape;
     let (sequence, head, stride) = (index / heads, index % heads, shape.qkv_width());
@@ -97,11 +98,12 @@ fn gradients(shape: AttentionShape, index: usize) -> [Panel; 3] {
 }
 
 impl OneHead {
-    /// What the span's keys and values gain from these queries. The queries' own gradients are there after the span that
-    /// they are in, which goes through all earlier keys that they see once more: of those, sums of a part would have no place to lie.
+    /// Adds what these queries contribute to the gradients of the span's keys and values. The queries' own gradients
+    /// are complete after the span that the queries are in. That pass goes once more through all earlier keys that they
+    /// see, because partial sums would have no place to lie.
     ///
     /// # Safety
-    /// As for `backward`, and `dquery` are the rows of these queries; none of them is before the span.
+    /// As for `backward`; `dquery` are the rows of these queries, none of which is before the span.
     unsafe fn backward_block<E: Element>(
         &self,
         queries: Range<usize>,
@@ -122,7 +124,7 @@ impl OneHead {
                 let write = if keys.start == seen.start { Write::Set } else { Write::Add };
                 let size = ProductSize { rows: count, depth: keys.len(), cols: dim };
                 let dscores = rows_of(&block.dscores).transposed();
-                // SAFETY: sums of as many rows as there are queries, and ours; `keys` are rows of this head.
+                // SAFETY: the sums have as many rows as there are queries, and are ours; `keys` are rows of this head.
                 unsafe { product(size, dscores, self.key.rows(given.inputs.key, keys.start), dquery_sums, write) };
             }
             if keys.start >= span.tokens.start {
@@ -136,7 +138,7 @@ impl OneHead {
         }
     }
 
-    /// Transposes the queries and the gradients of what they gave.
+    /// Transposes the queries and the gradients of their outputs.
     fn prepare<E: Element>(&self, range: Range<usize>, given: BackwardInputs<E>, block: &mut QueryBlock) -> Queries {
         self.transpose(&mut block.queries, given.inputs.query, self.query, &range, self.scale());
         self.transpose(&mut block.gradients, given.dout, self.out, &range, 1.0);
@@ -152,10 +154,10 @@ impl OneHead {
         queries
     }
 
-    /// The block's weights and the gradients of its scores.
+    /// Computes the block's weights and the gradients of its scores.
     ///
     /// # Safety
-    /// `inputs` are tensors of the shape that this head is of, and have these keys.
+    /// `inputs` are tensors of this head's shape, and have these keys.
     unsafe fn score<E: Element>(
         &self,
         queries: &Queries,
@@ -200,7 +202,7 @@ impl OneHead {
     ) {
         let (query, dout) =
             (self.query.rows(given.inputs.query, queries.start), self.out.rows(given.dout, queries.start));
-        // This head sees keys of this very block for the first time, those before it again.
+        // This head meets the keys of its own block for the first time, and earlier keys again.
         let middle = queries.start.clamp(keys.start, keys.end);
         for (part, write) in [(keys.start..middle, Write::Add), (middle..keys.end, self.first)] {
             let strip = part.start - keys.start..part.end - keys.start;

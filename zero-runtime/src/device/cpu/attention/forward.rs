@@ -12,8 +12,8 @@ use crate::device::{Element, Write};
 
 impl OneHead {
     /// # Safety
-    /// `inputs`, `out` and `lse` are tensors of the shape that this head is of; of the last two, the rows of this head are
-    /// nobody else's.
+    /// `inputs`, `out` and `lse` are tensors of this head's shape; nobody else uses the rows of this head in `out` and
+    /// `lse`.
     pub unsafe fn forward<E: Element>(&self, inputs: &Inputs<E>, out: *mut E, lse: *mut f32) {
         SCRATCH.with_borrow_mut(|scratch| {
             for queries in blocks(0..self.length, QUERIES) {
@@ -57,8 +57,8 @@ impl OneHead {
             );
             let write = if keys.start == seen.start { Write::Set } else { Write::Add };
             let size = ProductSize { rows: count, depth: keys.len(), cols: dim };
-            // SAFETY: `mixed` are as many rows as there are queries, and ours; the product reads `keys`, which are rows of
-            // this head.
+            // SAFETY: `mixed` has as many rows as there are queries, and is ours; the product reads `keys`, which are
+            // rows of this head.
             unsafe {
                 if write == Write::Add {
                     scale_rows(mixed, count, dim, &factors);
@@ -81,7 +81,7 @@ impl OneHead {
 /// Multiplies row i by `factors[i]`.
 ///
 /// # Safety
-/// `rows` has `count` rows of `width` elements, and they are nobody else's.
+/// `rows` has `count` rows of `width` elements, which nobody else uses.
 pub unsafe fn scale_rows(rows: RowsMut<f32>, count: usize, width: usize, factors: &[f32]) {
     vectorised(
         #[inline(always)]

@@ -1,5 +1,6 @@
-//! One token: attention of the last token of a sequence, which is as fast as keys and values come from memory: heads that
-//! share them ask together, and all heads ask a block of keys before the next one is read. Never packs.
+//! One token: attention for the last token of each sequence alone. It takes as long as it takes to read keys and values
+//! from memory: heads that share them are computed together, and all heads use a block of keys before the next one is
+//! read. Never packs.
 #![allow(unsafe_code)]
 
 use std::hint::black_box;
@@ -15,13 +16,13 @@ use crate::device::cpu::simd::vectorised;
 use crate::device::cpu::{ColumnsMut, StridedMatrix};
 use crate::device::{AttentionShape, Element, Write};
 
-/// The most heads that ask a block of keys before the next one is read.
+/// The most heads that use a block of keys before the next one is read.
 const HEADS: usize = 128;
 
-/// What comes from memory at a time.
+/// Bytes that come from memory at a time.
 const LINE_BYTES: usize = 64;
 
-/// Heads of the same token, and what there is of their softmax.
+/// Heads of the same token, and the state of their softmax.
 struct TokenHeads<'a, E> {
     shape: AttentionShape,
     /// Counted over all sequences.
@@ -30,7 +31,7 @@ struct TokenHeads<'a, E> {
     softmax: [RowSoftmax; HEADS],
 }
 
-/// What `heads`, counted over all sequences, give for the single token that asks.
+/// Computes the output of `heads`, counted over all sequences, for the only token with a query.
 ///
 /// # Safety
 /// As for `OneHead::forward`.
@@ -65,7 +66,7 @@ impl<E: Element> TokenHeads<'_, E> {
     unsafe fn forward(mut self, out: *mut E, lse: *mut f32, block: &mut QueryBlock) {
         let (dim, count) = (self.shape.head_dim, self.range.len());
         let [first, last] = [self.range.start, self.range.end - 1].map(|index| self.head(index));
-        // SAFETY: by the caller's promise: the heads of a token lie one after another.
+        // SAFETY: by the caller's promise; the heads of a token lie one after another.
         let out = RowsMut { start: unsafe { first.out.rows_mut(out, 0) }.start, stride: dim };
         let mixed = sums(out, &mut block.sums, dim);
         let scores = block.weights.as_flattened_mut();
@@ -97,10 +98,11 @@ impl<E: Element> TokenHeads<'_, E> {
         }
     }
 
-    /// Adds to `mixed` what these heads, which share keys and values, have of a block of them; `scores` (heads, keys).
+    /// Adds to `mixed` the contribution of a block of keys and values to these heads, which share them; `scores`
+    /// (heads, keys).
     ///
     /// # Safety
-    /// `mixed` are the sums of these heads, and nobody else's.
+    /// `mixed` are the sums of these heads, and nobody else uses them.
     unsafe fn ask(
         &mut self,
         heads: Range<usize>,
@@ -131,7 +133,7 @@ impl<E: Element> TokenHeads<'_, E> {
         }
         let weights = Rows { start: scores.as_ptr(), stride: keys.len() }.left();
         let size = ProductSize { rows: count, depth: keys.len(), cols: dim };
-        // SAFETY: `mixed` are as many rows as there are heads, and ours; `keys` are rows of this head.
+        // SAFETY: `mixed` has as many rows as there are heads, and is ours; `keys` are rows of this head.
         unsafe {
             if write == Write::Add {
                 scale_rows(mixed, count, dim, &factors);
@@ -141,8 +143,8 @@ impl<E: Element> TokenHeads<'_, E> {
     }
 }
 
-/// Looks at each line of the first `width` elements of these rows, in order: what is to come from memory comes faster so than
-/// in the order of heads.
+/// Reads each cache line of the first `width` elements of these rows, in order, because memory delivers them faster in
+/// this order than head by head.
 fn touch<E: Element>(x: &[E], panel: Panel, rows: &Range<usize>, width: usize) {
     let mut seen = 0;
     for row in rows.clone() {

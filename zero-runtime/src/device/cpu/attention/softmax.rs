@@ -7,17 +7,18 @@ use crate::device::cpu::simd::{max, sum};
 /// A softmax down the columns of strips that come one after another.
 pub struct Softmax {
     pub maxima: [f32; QUERIES],
-    /// Of e^(score - maximum).
+    /// Sums of e^(score - maximum).
     pub sums: [f32; QUERIES],
 }
 
 impl Softmax {
     pub fn new() -> Self {
-        // Finite, so that what is hidden has no weight where all that came so far is: its difference is negative infinity.
+        // Finite, so that hidden scores have no weight even if all scores so far are hidden: their difference from the
+        // maximum is negative infinity.
         Self { maxima: [f32::MIN; QUERIES], sums: [0.0; QUERIES] }
     }
 
-    /// `strip` := e^(strip - the new maxima); gives what earlier exponentials are to be multiplied by.
+    /// `strip` := e^(strip - the new maxima); returns the factors for earlier exponentials.
     #[inline(always)]
     pub fn advance(&mut self, strip: &mut [[f32; QUERIES]]) -> [f32; QUERIES] {
         let before = self.maxima;
@@ -45,14 +46,14 @@ impl Softmax {
 #[derive(Clone, Copy)]
 pub struct RowSoftmax {
     pub max: f32,
-    /// Of e^(score - maximum).
+    /// The sum of e^(score - maximum).
     pub sum: f32,
 }
 
 impl RowSoftmax {
     pub const NEW: Self = Self { max: f32::MIN, sum: 0.0 };
 
-    /// `scores` := e^(scores - the new maximum); gives what earlier exponentials are to be multiplied by.
+    /// `scores` := e^(scores - the new maximum); returns the factor for earlier exponentials.
     #[inline(always)]
     pub fn advance(&mut self, scores: &mut [f32]) -> f32 {
         let largest = max(scores);
@@ -67,8 +68,8 @@ impl RowSoftmax {
     }
 }
 
-/// Scores of keys after their query := negative infinity. The query of the first column stands at `position`, the others
-/// follow.
+/// Sets the scores of keys after their query to negative infinity. The query of the first column stands at `position`,
+/// and the others follow.
 #[inline(always)]
 pub fn hide_future(strip: &mut [[f32; QUERIES]], first_key: usize, position: usize) {
     let after = position.saturating_sub(first_key);
@@ -78,7 +79,7 @@ pub fn hide_future(strip: &mut [[f32; QUERIES]], first_key: usize, position: usi
     }
 }
 
-/// Scores of keys that have left the window of their query := negative infinity: those `window` tokens before it, or more.
+/// Sets the scores of keys outside the window of their query, `window` tokens before it or more, to negative infinity.
 #[inline(always)]
 pub fn hide_past(strip: &mut [[f32; QUERIES]], first_key: usize, position: usize, window: usize) {
     for (key, row) in strip.iter_mut().enumerate() {

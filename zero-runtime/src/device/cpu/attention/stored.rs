@@ -1,5 +1,5 @@
-//! Stored: how attention reads and writes tensors that store other than f32: rows are widened into scratch some at a time,
-//! and sums are kept in scratch until they can be rounded. What stores f32 is read and summed in place.
+//! Stored: how attention reads and writes tensors that are not stored as f32: rows are widened into scratch a few at a
+//! time, and sums are kept in scratch until they can be rounded. f32 is read and summed in place.
 #![allow(unsafe_code)]
 
 use zero_plan::Width;
@@ -9,7 +9,7 @@ use super::{HEAD_DIM_MAX, blocks};
 use crate::device::cpu::simd::{LANES, vectorised};
 use crate::device::{Element, Write};
 
-/// Elements widened at a time: of the widest head as many rows as a product takes at once.
+/// Elements widened at a time: of the widest head, as many rows as a product takes at once.
 pub const WIDENED: usize = 8 * HEAD_DIM_MAX;
 
 /// `c` (rows, cols) := `a` (rows, depth) `b` (depth, cols), where `a` is at most `HEAD_DIM_MAX` deep.
@@ -25,11 +25,11 @@ pub unsafe fn product_of_stored<E: Element>(
 ) {
     if E::WIDTH == Width::F32 {
         let a = Rows { start: a.start.cast(), stride: a.stride };
-        // SAFETY: by the caller's promise; what is stored as f32 is one.
+        // SAFETY: by the caller's promise; elements stored as f32 are f32.
         return unsafe { product(size, a.left(), b, c, Write::Set) };
     }
     let depth = size.depth.max(1);
-    // However many rows there are at a time, each sum is the same.
+    // Each sum is the same, however many rows are done at a time.
     for rows in blocks(0..size.rows, WIDENED / depth) {
         vectorised(
             #[inline(always)]
@@ -42,14 +42,14 @@ pub unsafe fn product_of_stored<E: Element>(
             },
         );
         let a = Rows { start: room.as_ptr(), stride: depth }.left();
-        // SAFETY: `a` are the rows just widened; the others are as the caller promises, from `rows` on.
+        // SAFETY: `a` are the rows just widened; the other operands are as the caller promises, from `rows` on.
         unsafe {
             product(ProductSize { rows: rows.len(), ..size }, a, b, c.skip(rows.start), Write::Set);
         }
     }
 }
 
-/// `to` := `from`, a whole vector at a time as far as there are any.
+/// `to` := `from`, a whole vector at a time as long as there are any.
 #[inline(always)]
 fn widen<E: Element>(from: &[E], to: &mut [f32]) {
     let ((from, from_rest), (to, to_rest)) = (from.as_chunks::<LANES>(), to.as_chunks_mut::<LANES>());
@@ -65,7 +65,7 @@ fn widen<E: Element>(from: &[E], to: &mut [f32]) {
     }
 }
 
-/// Where rows of `width` elements that belong `to` some place are summed: there if it stores f32, else in `room`.
+/// Where rows of `width` elements that belong in `to` are summed: in `to` itself if it stores f32, otherwise in `room`.
 pub fn sums<E: Element>(to: RowsMut<E>, room: &mut [f32], width: usize) -> RowsMut<f32> {
     match E::WIDTH {
         Width::F32 => RowsMut { start: to.start.cast(), stride: to.stride },
@@ -73,10 +73,10 @@ pub fn sums<E: Element>(to: RowsMut<E>, room: &mut [f32], width: usize) -> RowsM
     }
 }
 
-/// Rounds what was summed where `sums` said, `count` rows of `width` elements, to where it belongs.
+/// Rounds `count` rows of `width` sums, which lie where `sums` said, to `to`.
 ///
 /// # Safety
-/// Sums can be read, and `to` has as many rows that are nobody else's.
+/// The sums can be read, and `to` has as many rows, which nobody else uses.
 pub unsafe fn store<E: Element>(sums: RowsMut<f32>, to: RowsMut<E>, count: usize, width: usize) {
     if E::WIDTH == Width::F32 {
         return;
@@ -85,7 +85,7 @@ pub unsafe fn store<E: Element>(sums: RowsMut<f32>, to: RowsMut<E>, count: usize
         #[inline(always)]
         || {
             for row in 0..count {
-                // SAFETY: by the caller's promise; what is not stored as f32 is summed elsewhere.
+                // SAFETY: by the caller's promise; sums of elements that are not stored as f32 lie elsewhere.
                 let (sums, to) = unsafe {
                     (
                         core::slice::from_raw_parts(sums.start.add(row * sums.stride), width),

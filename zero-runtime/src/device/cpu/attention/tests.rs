@@ -13,7 +13,7 @@ struct Reference {
     dqkv: Vec<f64>,
 }
 
-/// Gradients are those of a softmax whose mean gradient is taken from `out` as it is stored, as the kernel takes it.
+/// The softmax gradient takes its mean from `out` as it is stored, like the kernel.
 fn reference<E: Element>(shape: AttentionShape, qkv: &[E], out: &[E], dout: &[E]) -> Reference {
     let (qkv, out, dout) = (to_f64(qkv), to_f64(out), to_f64(dout));
     let AttentionShape { sequences, length, heads, key_heads, head_dim, window, .. } = shape;
@@ -59,8 +59,8 @@ fn reference<E: Element>(shape: AttentionShape, qkv: &[E], out: &[E], dout: &[E]
     r
 }
 
-/// Shapes that leave something over: of vectors, of blocks of queries and of keys, and of the spans whose gradients of keys
-/// are summed at a time where tensors are bf16: 64 tokens of the widest head.
+/// Shapes that leave partial vectors, partial blocks of queries and of keys, and partial spans, which sum gradients of
+/// keys for 64 tokens of the widest head where tensors are bf16.
 fn awkward_shapes() -> impl Iterator<Item = AttentionShape> {
     let shapes = [
         [1, 1, 1, 1, 1],
@@ -81,7 +81,8 @@ fn awkward_shapes() -> impl Iterator<Item = AttentionShape> {
     shapes.into_iter().map(shape_of).chain(windows())
 }
 
-/// Windows of one token, and shorter than a block, as long, longer, and longer than the sequence; some over several spans.
+/// Windows of one token, and shorter than a block, as long as one, longer, and longer than the sequence; some over
+/// several spans.
 fn windows() -> impl Iterator<Item = AttentionShape> {
     let all = [1, 7, 65, 130].into_iter().flat_map(|length| [1, 5, 33, 64, 100].map(|window| (length, window)));
     let narrow = all.map(|(length, window)| (shape_of([2, length, 6, 3, 7]), window));
@@ -89,7 +90,7 @@ fn windows() -> impl Iterator<Item = AttentionShape> {
     narrow.chain(wide).map(|(shape, window)| AttentionShape { window: Some(window), ..shape })
 }
 
-/// Of tokens that see all before them.
+/// A shape without a window or earlier tokens.
 fn shape_of([sequences, length, heads, key_heads, head_dim]: [usize; 5]) -> AttentionShape {
     AttentionShape { sequences, length, before: 0, heads, key_heads, head_dim, window: None }
 }
@@ -98,7 +99,7 @@ fn parts<E>(shape: AttentionShape, qkv: &[E]) -> [Strided<'_, Cpu, E>; 3] {
     shape.parts(qkv.into())
 }
 
-/// What the kernels make of noise, or of tensors that were spoilt.
+/// The results of the kernels for noise, or for tensors with a spoilt element.
 struct Run<E> {
     qkv: Vec<E>,
     dout: Vec<E>,
@@ -128,7 +129,7 @@ impl<E: Element> Run<E> {
     }
 }
 
-/// Within what sums in f32 err by, and of what is stored as bf16 one rounding more.
+/// Within the error of sums in f32, plus one more rounding for bf16.
 fn matches_f64<E: Element>(shape: AttentionShape) {
     let run = Run::<E>::of_noise(shape);
     let expected = reference(shape, &run.qkv, &run.out, &run.dout);
@@ -151,7 +152,7 @@ fn converted<To: Element, From: Element>(from: &[From]) -> Vec<To> {
     to
 }
 
-/// So there is but one rounding, wherever sums are kept until then.
+/// So there is only one rounding, wherever sums are kept until then.
 #[test]
 fn bf16_is_f32_of_the_same_numbers_rounded_once() {
     for shape in awkward_shapes() {
@@ -188,8 +189,8 @@ fn no_bit_depends_on_the_number_of_threads() {
     }
 }
 
-/// What is not finite shows in what depends on it, and in no other head or sequence. What its sequence has of the same
-/// feature may be NaN before it, in the product of a weight of 0.
+/// A number that is not finite shows in everything that depends on it, and in no other head or sequence. The same
+/// feature of earlier tokens of its sequence may be NaN, from a product with a weight of 0.
 fn shows_what_is_not_finite<E: Element>(spoilt: f32) {
     let shape = shape_of([2, 70, 2, 2, 3]);
     let (token, width) = (37, shape.out_width());
@@ -212,7 +213,8 @@ fn shows_what_is_not_finite<E: Element>(spoilt: f32) {
     for (i, x) in run.dqkv.iter().enumerate() {
         let (row, column) = (i / shape.qkv_width(), i % shape.qkv_width());
         let (kind, column) = (column / width, column % width);
-        // The value's gradient depends on this feature of `dout` alone, those of the query and the keys on all.
+        // The value's gradient depends on this feature of `dout` alone, the gradients of the query and the keys on all
+        // features.
         if row >= shape.length || column >= shape.head_dim || (kind == 2 && column > 0) || (kind == 0 && row != token) {
             assert!(x.widen().is_finite(), "dqkv[{i}]");
         } else if row <= token {
@@ -229,7 +231,7 @@ fn what_is_not_finite_shows() {
     }
 }
 
-/// Keys and values that no query of a block sees, forward, backward and with others before.
+/// Keys and values that no query of a block sees are not read: forward, backward, and after earlier tokens.
 fn what_a_window_leaves_out_is_not_looked_at<E: Element>() {
     let shape = AttentionShape { window: Some(40), ..shape_of([1, 300, 2, 1, 5]) };
     let (token, nan) = (100, E::narrow(f32::NAN));
@@ -256,7 +258,7 @@ fn what_a_window_leaves_out_is_not_looked_at<E: Element>() {
     }
 }
 
-/// The bits of what these queries give; a row of `kv` has the keys of a token, and then its values.
+/// The bits of the output for these queries; a row of `kv` has the keys of a token, and then its values.
 fn out_and_lse<E: Element>(shape: AttentionShape, q: &[E], kv: &[E]) -> [Vec<u32>; 2] {
     let mut out = vec![E::narrow(f32::NAN); q.len()];
     let mut lse = vec![f32::NAN; shape.tokens() * shape.heads];
@@ -272,7 +274,7 @@ fn a_window_leaves_out_whole_blocks() {
     what_a_window_leaves_out_is_not_looked_at::<bf16>();
 }
 
-/// The rows of these tokens of each of so many sequences of such a length, with NaN between them.
+/// The rows of these tokens in each of `count` sequences of `length` tokens, with NaN between them.
 fn rows_of_tokens<E: Element>(x: Strided<Cpu, E>, sequences: [usize; 2], tokens: Range<usize>, width: usize) -> Vec<E> {
     let [count, length] = sequences;
     let mut rows = Vec::new();
@@ -287,7 +289,7 @@ fn rows_of_tokens<E: Element>(x: Strided<Cpu, E>, sequences: [usize; 2], tokens:
 
 const GAP: usize = 3;
 
-/// Some tokens after others, whose keys and values are there: what they give in one sequence.
+/// Tokens that follow others, whose keys and values are already there, give what they give in one sequence.
 fn continues<E: Element>(whole: AttentionShape, lengths: &[usize]) {
     let run = Run::<E>::of_noise(whole);
     let expected = reference(whole, &run.qkv, &run.out, &run.dout);
@@ -325,7 +327,7 @@ fn tokens_after_others_are_as_in_one_sequence() {
         continues::<f32>(shape, &[1, 2, 41, 65]);
         continues::<bf16>(shape, &[1, 41]);
     }
-    // More heads that share than are worked on at a time, or than half of these.
+    // More sharing heads than are worked on at a time, or than half of that.
     for heads in [16, 17, 32, 35] {
         let shape = shape_of([1, 70, heads, 1, 3]);
         continues::<f32>(shape, &[1]);

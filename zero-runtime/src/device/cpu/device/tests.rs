@@ -1,4 +1,4 @@
-//! Tests of what the device does beside calling kernels: memory, the host's two ways in, and the ops on words.
+//! Tests of the device apart from kernels: memory, the host's two ways in, and the ops on words.
 
 use super::*;
 use crate::device::bf16;
@@ -122,7 +122,7 @@ fn a_step_of_muon_is_by_what_the_blocks_say() {
     assert_eq!(updated_along(true, infinite), [noise(9, 1), noise(9, 2), noise(9, 3)]);
 }
 
-/// By what it has, or by `epsilon` where that is more.
+/// By its norm, or by `epsilon` where that is larger.
 #[test]
 fn a_matrix_is_divided_by_its_norm() {
     let normalized = |square: f64, epsilon: f64| {
@@ -175,7 +175,7 @@ fn few_rows_match_many<E: Element>() {
     }
 }
 
-/// Of few rows the device has another way to multiply.
+/// The device has another way to multiply few rows.
 #[test]
 fn a_few_rows_come_to_what_they_do_among_many() {
     few_rows_match_many::<f32>();

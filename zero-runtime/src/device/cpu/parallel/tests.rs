@@ -17,13 +17,13 @@ use crate::view::{View, ViewMut};
 const ROWS: usize = 35;
 const EPSILON: f32 = 1e-5;
 const WIDTHS: [usize; 4] = [1, 33, 64, 130];
-/// Of a matrix product: enough rows for five pieces, and more columns or products than `gemm` takes at one time.
+/// Matrix products: enough rows for five pieces, and more columns or products than `gemm` takes at a time.
 const PRODUCTS: [[usize; 3]; 6] =
     [[641, 3, 65], [641, 4, 700], [705, 97, 700], [640, 64, 64], [700, 130, 513], [643, 2, 9]];
-/// Shared out by columns.
+/// Shared by columns.
 const FEW_ROWS: [[usize; 3]; 3] = [[1, 330, 33], [3, 200, 17], [4, 400, 70]];
 
-/// What ops wrote, each under a name.
+/// The results of ops, each with a name.
 #[derive(Default)]
 struct Written(Vec<(String, Vec<u32>)>);
 
@@ -208,7 +208,7 @@ fn norms(cpu: &Cpu, width: usize, written: &mut Written) {
     }
 }
 
-/// Rows of two heads and something after them.
+/// Rows of two heads, with elements between the rows.
 fn heads(cpu: &Cpu, width: usize, written: &mut Written) {
     let (stride, heads) = (2 * width + 3, 2);
     let (x, gain) = (noise(ROWS * stride, 1), noise(width, 2));
@@ -314,7 +314,7 @@ fn products(cpu: &Cpu, [m, n, k]: [usize; 3], written: &mut Written) {
     }
 }
 
-/// Beyond a panel, where the last is narrow.
+/// More than one panel, with a narrow last one.
 fn linear(cpu: &Cpu, [rows, output, input]: [usize; 3], written: &mut Written) {
     let (x, weight, bias) = (noise(rows * input, 1), noise(output * input, 2), noise(output, 3));
     let (mut y, mut z) = (vec![0.0; rows * output], noise(rows * output, 4));
@@ -367,7 +367,7 @@ fn no_op_depends_on_the_number_of_threads() {
     }
 }
 
-/// The pieces that items are worked on in, and the threads that do so, in order.
+/// The pieces in which items are worked on, and the threads that do so, in order.
 fn pieces(count: usize, items: Items) -> Vec<Range<usize>> {
     let pieces = Mutex::new(Vec::new());
     let note = |piece| pieces.lock().unwrap().push(piece);

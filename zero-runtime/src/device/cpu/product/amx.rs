@@ -1,5 +1,5 @@
-//! Products of bf16 by AMX: 16 x 16 sums of 32 products each in an instruction. Never runs where the processor lacks it, or
-//! where the system does not let this process use it.
+//! Products of bf16 by AMX: 16 x 16 sums of 32 products each in one instruction. Never runs where the processor lacks
+//! it, or where the system does not let this process use it.
 #![allow(unsafe_code)]
 
 use core::arch::asm;
@@ -9,14 +9,14 @@ use std::sync::LazyLock;
 use super::pack::{Cell, Pairs, SIDE};
 use super::tile::{BLOCK, STRIDE, Tile};
 
-/// Whether this process may use the instructions: they are there, and the system has given leave for the memory in which it
-/// keeps their registers, which is asked for once.
+/// Whether this process may use the instructions: the processor has them, and the system permits the memory in which it
+/// saves their registers. The system is asked once.
 pub fn is_there() -> bool {
     static IS_THERE: LazyLock<bool> = LazyLock::new(|| processor_has_it() && asked_for());
     *IS_THERE
 }
 
-/// AMX-TILE and AMX-BF16, and a system that saves their registers: configuration and data of tiles.
+/// Whether there are AMX-TILE and AMX-BF16, and the system saves their registers: configuration and data of tiles.
 fn processor_has_it() -> bool {
     const OSXSAVE: u32 = 1 << 27;
     const AMX: u32 = 1 << 24 | 1 << 22;
@@ -30,11 +30,11 @@ fn processor_has_it() -> bool {
 
 #[target_feature(enable = "xsave")]
 fn saved_registers() -> u64 {
-    // SAFETY: register 0 is there wherever the instruction is.
+    // SAFETY: register 0 exists wherever the instruction does.
     unsafe { _xgetbv(0) }
 }
 
-/// Whether Linux gives leave, which holds for all threads of the process, those to come included.
+/// Whether Linux gives permission, which holds for all present and future threads of the process.
 #[cfg(target_os = "linux")]
 fn asked_for() -> bool {
     const ARCH_PRCTL: i64 = 158;
@@ -61,7 +61,7 @@ fn asked_for() -> bool {
     false
 }
 
-/// What `ldtilecfg` reads: the shapes of tiles.
+/// The operand of `ldtilecfg`: the shapes of tiles.
 #[repr(C, align(64))]
 struct TileShapes {
     palette: u8,
@@ -71,7 +71,7 @@ struct TileShapes {
     rows: [u8; 16],
 }
 
-/// All eight tiles as large as they can be: 16 rows of 64 bytes, a cell.
+/// All eight tiles at their largest size: 16 rows of 64 bytes, a cell.
 static SHAPES: TileShapes = {
     let mut shapes = TileShapes { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
     let mut tile = 0;
@@ -85,8 +85,8 @@ static SHAPES: TileShapes = {
 
 /// Only for use where [`is_there`].
 ///
-/// In each instruction the first products of all 16 pairs are summed, and the second ones, each rounded once a term, and both
-/// sums added to what there is. What is subnormal counts as 0, operand or result.
+/// Each instruction sums the first products of all 16 pairs, and separately the second ones, with one rounding for each
+/// term, and adds both sums to the previous value. Subnormal operands and results count as 0.
 pub enum Amx {}
 
 impl Tile for Amx {
@@ -94,7 +94,7 @@ impl Tile for Amx {
     /// Tiles are read so fast that those of the right operand have to lie in a first-level cache.
     const NEAR_CELLS: usize = 16;
 
-    /// Tiles have their shapes, in this thread, for as long.
+    /// Sets the shapes of this thread's tiles while `work` runs.
     fn during(work: impl FnOnce()) {
         assert!(is_there(), "a processor without AMX");
         // SAFETY: the instruction is there, and reads the 64 bytes of a valid configuration.
@@ -110,22 +110,22 @@ impl Tile for Amx {
         assert!([lower_left, right, next_right].map(<[Cell]>::len) == [cells; 3], "strips differ in length");
         let sums = &mut sums[..(BLOCK - 1) * STRIDE + BLOCK];
         if cells > 0 {
-            // SAFETY: all strips have so many cells, at least one; `sums` has all rows of a block; and by the caller's
+            // SAFETY: all strips have `cells` cells, at least one; `sums` has all rows of a block; and by the caller's
             // promise the instructions are there, and tiles have their shapes.
             unsafe { multiply([left, lower_left, right, next_right].map(<[Cell]>::as_ptr), cells, sums.as_mut_ptr()) }
         }
     }
 }
 
-/// Four tiles of sums stay in registers while two of each operand go by.
+/// Four tiles of sums stay in registers while two tiles of each operand pass through.
 ///
 /// # Safety
-/// The instructions are there, and tiles have their shapes. Each of two strips of the left operand and two of the right can
-/// be read for so many cells, which is at least one; a block of `sums`, with rows of [`STRIDE`], can be read and written.
+/// The instructions are there, and tiles have their shapes. Two strips of the left operand and two of the right can
+/// each be read for `cells` cells, at least one; a block of `sums`, with rows of [`STRIDE`], can be read and written.
 unsafe fn multiply([left, lower_left, right, next_right]: [*const Cell; 4], cells: usize, sums: *mut f32) {
     const CELL_BYTES: usize = size_of::<Cell>();
-    // SAFETY: tile n of an operand is 16 rows of 64 bytes, one after another: a cell. A tile of sums is 16 rows of as many
-    // bytes, a stride of `sums` apart. So nothing is touched but what the caller lets us read and write.
+    // SAFETY: tile n of an operand is 16 rows of 64 bytes, one after another: a cell. A tile of sums is 16 rows of as
+    // many bytes, a stride of `sums` apart. So only memory is touched that the caller lets us read and write.
     unsafe {
         asm!(
             "tileloadd tmm0, [{sums} + {stride}*1]",

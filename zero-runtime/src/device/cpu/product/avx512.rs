@@ -1,4 +1,5 @@
-//! Products of bf16 by AVX512-BF16: 16 sums of two products in an instruction. Never runs where the processor lacks it.
+//! Products of bf16 by AVX512-BF16: 16 sums of two products in one instruction. Never runs where the processor lacks
+//! it.
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::{
@@ -8,7 +9,7 @@ use core::arch::x86_64::{
 use super::pack::{Cell, Pairs, SIDE};
 use super::tile::{BLOCK, STRIDE, Tile};
 
-/// Rows worked on at a time: with two vectors of columns, 16 sums hide the time that one addition takes.
+/// Rows worked on at a time: with two vectors of columns, 16 sums hide the latency of an addition.
 const ROWS: usize = 8;
 
 /// Whether this processor has the instructions.
@@ -18,7 +19,7 @@ pub fn is_there() -> bool {
 
 /// Only for use where [`is_there`].
 ///
-/// Of each pair of products the processor rounds as it likes; what is subnormal counts as 0, operand or result.
+/// The processor may round each pair of products in any way; subnormal operands and results count as 0.
 pub enum Avx512 {}
 
 impl Tile for Avx512 {

@@ -1,5 +1,5 @@
-//! Product: matrix products with sums in f32 for elements of any width, cut into blocks for the caches. Never writes a result:
-//! each block of sums is handed on while it is in the cache.
+//! Product: matrix products with sums in f32 for elements of any width, cut into blocks for the caches. Never writes a
+//! result: each block of sums is passed on while it is in the cache.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -22,19 +22,20 @@ use pack::{Cell, PackedSide, Packing, SIDE, Widened, cells_of, pack};
 use scratch::with_scratch;
 use tile::{BLOCK, STRIDE, Tile};
 
-/// Rows and columns of the sums that are kept until they are whole. With as many rows, an element of the right operand is
-/// used often enough for each time that it comes from a third-level cache; so is one of the left for each time it is packed.
+/// Rows and columns of the sums that are kept until they are whole. With this many rows, an element of the right
+/// operand is used often enough each time it comes from a third-level cache; with this many columns, one of the left
+/// operand is used often enough each time it is packed.
 const ROWS: usize = 256;
 const COLS: usize = 512;
 
-/// Cells of the common dimension that are packed at a time.
+/// Cells along the common dimension that are packed at a time.
 const DEPTH_CELLS: usize = 64;
 
 /// Some rows and columns of a product.
 pub struct ProductPart<'a> {
-    /// Which rows.
+    /// Its rows.
     pub rows: Range<usize>,
-    /// Which columns.
+    /// Its columns.
     pub cols: Range<usize>,
     sums: &'a [f32],
 }
@@ -47,7 +48,7 @@ impl ProductPart<'_> {
     }
 }
 
-/// What multiplies bf16 on this machine.
+/// The instructions that multiply bf16 on this machine.
 #[derive(Clone, Copy)]
 enum Instructions {
     #[cfg(target_arch = "x86_64")]
@@ -58,7 +59,7 @@ enum Instructions {
 }
 
 impl Instructions {
-    /// The fastest there are.
+    /// The fastest on this machine.
     #[cfg(target_arch = "x86_64")]
     fn found() -> Self {
         match () {
@@ -76,7 +77,7 @@ impl Instructions {
 
 static INSTRUCTIONS: LazyLock<Instructions> = LazyLock::new(Instructions::found);
 
-/// What multiplies bf16 on this machine, for reports.
+/// The instructions that multiply bf16 on this machine, for reports.
 pub fn instructions() -> &'static str {
     match *INSTRUCTIONS {
         #[cfg(target_arch = "x86_64")]
@@ -87,10 +88,11 @@ pub fn instructions() -> &'static str {
     }
 }
 
-/// `finish` for all sums of `a` (m, k) * `b` (k, n), block by block.
+/// Calls `finish` for all sums of `a` (m, k) * `b` (k, n), block by block.
 ///
-/// A sum runs along k in an order that depends on the instructions and on nothing else. So its bits differ from machine to
-/// machine, but not with the rows and columns beside it. Where there are instructions for bf16, what is subnormal counts as 0.
+/// A sum runs along k in an order that depends on the instructions and on nothing else. So its bits differ from machine
+/// to machine, but not with the rows and columns beside it. Where there are instructions for bf16, subnormal numbers
+/// count as 0.
 pub fn product<E: Element>(a: StridedMatrix<E>, b: StridedMatrix<E>, finish: impl FnMut(ProductPart)) {
     #[cfg(target_arch = "x86_64")]
     if let (Some(a), Some(b)) = (a.known(), b.known()) {
@@ -108,7 +110,7 @@ pub fn product<E: Element>(a: StridedMatrix<E>, b: StridedMatrix<E>, finish: imp
 
 type TileElement<T> = <<T as Tile>::Packing as Packing>::Element;
 
-/// [`product`] by a tile.
+/// [`product`] by one kind of tile.
 ///
 /// # Safety
 /// This machine has the instructions of the tile.
@@ -118,7 +120,7 @@ unsafe fn product_by<T: Tile>(
     mut finish: impl FnMut(ProductPart),
 ) {
     let depth_max = DEPTH_CELLS * SIDE * T::Packing::IN_WORD;
-    // A column of `b` is packed as a row of `a` is.
+    // Columns of `b` are packed as rows of `a` are.
     let b = b.transposed();
     with_scratch(|scratch| {
         let (left, right, sums) = scratch.parts();
@@ -147,7 +149,7 @@ unsafe fn product_by<T: Tile>(
     });
 }
 
-/// `sums` += the product of strips that are so many `cells` long; or := it, if it is the first.
+/// `sums` += the product of strips of `cells` cells each; := if it is the first.
 ///
 /// # Safety
 /// As for [`Tile::multiply`].
@@ -170,12 +172,12 @@ unsafe fn multiply<T: Tile>(left: &[Cell], right: &[Cell], cells: usize, is_firs
     }
 }
 
-/// Strips that hold so many rows, in twos.
+/// The number of strips that hold these rows, rounded up to an even number.
 fn strips(rows: &Range<usize>) -> usize {
     2 * rows.len().div_ceil(BLOCK)
 }
 
-/// All of `len`, at most `max` at a time.
+/// Cuts `len` into ranges of at most `max`.
 fn pieces(len: usize, max: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(max).map(move |start| start..len.min(start + max))
 }

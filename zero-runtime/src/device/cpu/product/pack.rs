@@ -10,26 +10,28 @@ use crate::device::{Element, bf16};
 /// Rows, or columns, of a strip, and words of the common dimension in a cell.
 pub const SIDE: usize = 16;
 
-/// A square of words of a strip. In a left operand a row of the cell is one row of the matrix, in a right operand its words
-/// that stand at one place of the common dimension; either way it fills a cache line, a vector, and a row of an AMX tile.
+/// A square of words of a strip. In a left operand, a row of the cell is one row of the matrix; in a right operand, it
+/// has the words at one place of the common dimension. Either way, it fills a cache line, a vector, and a row of an AMX
+/// tile.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub struct Cell(pub [[u32; SIDE]; SIDE]);
 
 /// How elements are packed into words of 32 bits.
 pub trait Packing {
-    /// What is packed.
+    /// The elements that are packed.
     type Element: Element;
-    /// Elements in a word, consecutive ones of the common dimension.
+    /// Elements in a word, which are consecutive along the common dimension.
     const IN_WORD: usize;
 
     /// The words of one row, or column, from at most `SIDE * IN_WORD` of its elements.
     fn along(elements: &[Self::Element]) -> [u32; SIDE];
-    /// A word of each row, or column, of at most `SIDE`: from the elements of all at each of at most `IN_WORD` places.
+    /// A word of each row, or column, of at most `SIDE`: from the elements of all rows at each of at most `IN_WORD`
+    /// places.
     fn across(places: [&[Self::Element]; 2]) -> [u32; SIDE];
 }
 
-/// Two bf16 in a word, as instructions for them expect it.
+/// Two bf16 in a word, as the instructions for bf16 expect.
 pub enum Pairs {}
 
 impl Packing for Pairs {
@@ -72,7 +74,7 @@ impl<E: Element> Packing for Widened<E> {
     }
 }
 
-/// At most N elements, and zeros after them.
+/// At most N elements, followed by zeros.
 #[inline(always)]
 fn padded<E: Element, const N: usize>(elements: &[E]) -> [E; N] {
     match elements.first_chunk() {
@@ -85,24 +87,24 @@ fn padded<E: Element, const N: usize>(elements: &[E]) -> [E; N] {
     }
 }
 
-/// What the rows of a cell are.
+/// The meaning of the rows of a cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PackedSide {
-    /// Rows of the matrix: of a left operand.
+    /// Rows of the matrix: a left operand.
     Left,
-    /// Places of the common dimension: of a right operand.
+    /// Places of the common dimension: a right operand.
     Right,
 }
 
-/// Packs `matrix`, of a right operand its transpose: its rows in strips, in each of them its columns cell by cell. `to` may
-/// have more strips than there are rows.
+/// Packs `matrix`, or the transpose of a right operand: its rows in strips, and within each strip its columns cell by
+/// cell. `to` may have more strips than there are rows.
 pub fn pack<P: Packing>(matrix: StridedMatrix<P::Element>, side: PackedSide, to: &mut [Cell]) {
     let cells = cells_of::<P>(matrix.cols());
     let strips = to.len() / cells;
     vectorised(
         #[inline(always)]
         || {
-            // Along what lies together in memory, so that every line of it is read once.
+            // In the direction that is contiguous in memory, so that every line of it is read once.
             if matrix.has_rows() {
                 for (at, to) in to.iter_mut().enumerate() {
                     pack_along::<P>(matrix, side, [at / cells, at % cells], to);
@@ -118,12 +120,12 @@ pub fn pack<P: Packing>(matrix: StridedMatrix<P::Element>, side: PackedSide, to:
     );
 }
 
-/// Cells of a strip that is so long.
+/// Cells of a strip with this many elements.
 pub fn cells_of<P: Packing>(elements: usize) -> usize {
     elements.div_ceil(SIDE * P::IN_WORD)
 }
 
-/// A cell of a strip, from the rows that it is of.
+/// Packs a cell of a strip whose rows are contiguous in memory.
 #[inline(always)]
 fn pack_along<P: Packing>(
     matrix: StridedMatrix<P::Element>,
@@ -141,7 +143,7 @@ fn pack_along<P: Packing>(
     }
 }
 
-/// A cell of a strip, from the rows that are columns of the strip.
+/// Packs a cell of a strip whose columns are contiguous in memory: they are rows of `turned`.
 #[inline(always)]
 fn pack_across<P: Packing>(
     turned: StridedMatrix<P::Element>,

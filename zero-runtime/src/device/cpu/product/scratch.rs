@@ -1,4 +1,5 @@
-//! Scratch: what a thread packs operands in and sums products in, of a fixed size. Never given back before the thread ends.
+//! Scratch: memory of a fixed size in which a thread packs operands and sums products. Never given back before the
+//! thread ends.
 
 use std::cell::RefCell;
 
@@ -10,7 +11,7 @@ use super::tile::STRIDE;
 use super::{COLS, DEPTH_CELLS, ROWS};
 use crate::device::cpu::gemm::making_room;
 
-/// Of each thread that multiplies.
+/// The scratch of one thread.
 #[derive(Default)]
 pub struct ProductScratch {
     /// Strips of the left operand.
@@ -30,7 +31,7 @@ thread_local! {
     static SCRATCH: RefCell<ProductScratch> = RefCell::default();
 }
 
-/// `work` with the scratch of this thread, which holds whatever was left there.
+/// Calls `work` with the scratch of this thread, which has arbitrary content.
 pub fn with_scratch(work: impl FnOnce(&mut ProductScratch)) {
     SCRATCH.with_borrow_mut(|scratch| {
         if scratch.left.is_empty() {

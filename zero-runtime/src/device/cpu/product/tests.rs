@@ -5,7 +5,8 @@ use crate::device::cpu::testing::noise;
 use crate::device::cpu::{MatrixMut, matmul};
 use crate::device::{Write, bf16};
 
-/// (m, n, k): single rows, columns and terms, widths below a cell and a block, one beyond each piece that is worked on.
+/// (m, n, k): single rows, columns and terms, widths below a cell and a block, and one beyond each piece that is worked
+/// on.
 const SIZES: [[usize; 3]; 9] = [
     [1, 1, 1],
     [1, 40, 7],
@@ -28,12 +29,12 @@ fn view<E>(data: &[E], rows: usize, cols: usize, transpose: bool) -> StridedMatr
     if transpose { StridedMatrix::new(data, cols, rows).transposed() } else { StridedMatrix::new(data, rows, cols) }
 }
 
-/// Where element (row, col) of [`view`] lies.
+/// The index of element (row, col) of [`view`].
 fn at([row, col]: [usize; 2], [rows, cols]: [usize; 2], transpose: bool) -> usize {
     if transpose { col * rows + row } else { row * cols + col }
 }
 
-/// The product in f64, and the sum of the sizes of its terms, which what is rounded is in proportion to.
+/// The product in f64, and the sum of the absolute values of its terms, to which rounding errors are proportional.
 fn reference<E: Element>(a: &[E], b: &[E], [m, n, k]: [usize; 3], [left, right]: [bool; 2]) -> Vec<[f64; 2]> {
     let term = |i, j, l| {
         let (a, b) = (a[at([i, l], [m, k], left)], b[at([l, j], [k, n], right)]);
@@ -43,7 +44,7 @@ fn reference<E: Element>(a: &[E], b: &[E], [m, n, k]: [usize; 3], [left, right]:
     (0..m * n).map(|place| sum(place / n, place % n)).collect()
 }
 
-/// The most by which a result may be off: two roundings of f32 for each term, for one more sum, and the last to `O`.
+/// The largest error of a result: two roundings of f32 for each term, for one more sum, and the last rounding to `O`.
 fn tolerance<O: Element>(exact: f64, size: f64, terms: usize) -> f64 {
     let of_sums = 2.0 * (terms + 1) as f64 * f64::from(f32::EPSILON) / 2.0 * size;
     let bits = if O::WIDTH == bf16::WIDTH { bf16::EPSILON.to_f64() } else { f64::from(f32::EPSILON) };
@@ -95,7 +96,7 @@ fn sums_by<T: Tile>(a: StridedMatrix<TileElement<T>>, b: StridedMatrix<TileEleme
             all[row * b.cols()..][sums.cols.clone()].copy_from_slice(sums.row(row));
         }
     };
-    // SAFETY: `each_tile` has asked whether the instructions are there.
+    // SAFETY: `each_tile` has checked that the instructions are there.
     unsafe { product_by::<T>(a, b, finish) };
     all
 }
@@ -129,8 +130,8 @@ fn every_tile_matches_f64() {
     each_tile!(check);
 }
 
-/// Of integers so small that every sum of them is exact, in whatever order. So a term that is lost, counted twice or taken
-/// from another place shows.
+/// Integers so small that every sum of them is exact, in any order. So a term that is lost, counted twice or taken from
+/// another place shows.
 #[test]
 fn every_tile_is_exact_where_f32_is() {
     fn check<T: Tile<Packing: Packing<Element = bf16>>>(name: &str) {
@@ -150,7 +151,7 @@ fn every_tile_is_exact_where_f32_is() {
     each_tile!(check);
 }
 
-/// However rows and columns are cut.
+/// For every way to cut rows and columns.
 #[test]
 fn no_bit_depends_on_where_a_sum_is_computed() {
     fn check<T: Tile<Packing: Packing<Element = bf16>>>(name: &str) {

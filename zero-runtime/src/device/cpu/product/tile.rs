@@ -1,5 +1,5 @@
-//! Tile: what multiplies packed strips, and the implementation that any machine has. Never knows how strips are packed or
-//! where results go.
+//! Tile: the interface for multiplying packed strips, and the implementation that any machine has. Never knows how
+//! strips are packed or where results go.
 #![allow(unsafe_code)]
 
 use pulp::{Simd, WithSimd};
@@ -12,34 +12,35 @@ use crate::device::cpu::simd::dispatch;
 /// Rows and columns of a product of two strips by two.
 pub const BLOCK: usize = 2 * SIDE;
 
-/// From a row of sums to the next, in elements. Not a power of two, so that a block's rows lie in different sets of a cache.
+/// Elements from a row of sums to the next.
 pub const STRIDE: usize = COLS + SIDE;
 
 /// Ways to multiply strips.
 ///
-/// A sum runs along the common dimension in a way that depends on nothing but its length, so that a result is the same
-/// wherever in a block, and in whichever block, it is computed.
+/// The order of a sum along the common dimension depends only on its length, so that a result does not depend on its
+/// block or its place in the block.
 pub trait Tile {
     /// How strips are packed.
     type Packing: Packing;
 
-    /// Cells of a strip that are multiplied at a time. Fewer keep two strips in a first-level cache, more write sums less often.
+    /// Cells of a strip that are multiplied at a time. With fewer, two strips stay in a first-level cache; with more,
+    /// sums are written less often.
     const NEAR_CELLS: usize;
 
-    /// Does `work`, which multiplies.
+    /// Runs `work`, which multiplies.
     fn during(work: impl FnOnce()) {
         work();
     }
 
-    /// A block of `sums`, which starts with its first and has rows of [`STRIDE`], += the product of two strips `left` and
-    /// two strips `right`, all equally long.
+    /// A block of `sums`, which begins at their start and has rows of [`STRIDE`], += the product of two strips `left`
+    /// and two strips `right`, all equally long.
     ///
     /// # Safety
     /// This machine has the instructions of the tile, and the call is within [`Tile::during`].
     unsafe fn multiply(left: [&[Cell]; 2], right: [&[Cell]; 2], sums: &mut [f32]);
 }
 
-/// One term after another is added, in f32.
+/// Adds one term after another, in f32.
 impl<E: Element> Tile for Widened<E> {
     type Packing = Self;
     const NEAR_CELLS: usize = 64;
@@ -59,7 +60,7 @@ struct Multiply<'a> {
 impl WithSimd for Multiply<'_> {
     type Output = ();
 
-    /// As many sums at a time as registers hold beside the operands.
+    /// As many sums at a time as registers hold besides the operands.
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         if S::REGISTER_COUNT >= 32 { self.by_rows::<S, 8>(simd) } else { self.by_rows::<S, 4>(simd) }

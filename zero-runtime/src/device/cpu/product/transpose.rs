@@ -1,4 +1,4 @@
-//! Transpose of a square of words, which packing needs where a matrix lies the other way round. Never changes a word.
+//! Transpose of a square of words, for packing a matrix whose other direction is contiguous. Never changes a word.
 #![allow(unsafe_code)]
 
 use super::pack::SIDE;
@@ -23,8 +23,9 @@ fn one_by_one(rows: &mut [[u32; SIDE]; SIDE]) {
     }
 }
 
-/// Four times, the upper half of all words is interleaved with the lower half. That moves the highest bit of a word's place,
-/// which are four of its row and then four of its column, to the end: after four times rows are columns.
+/// Interleaves the lower half of all words with the upper half, four times. Each time, the highest bit of a word's
+/// place moves to the end. The place has four bits of its row and then four of its column, so after four times rows are
+/// columns.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 fn by_vectors(rows: &mut [[u32; SIDE]; SIDE]) {

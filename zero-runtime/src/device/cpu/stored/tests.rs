@@ -59,7 +59,7 @@ impl Tensor {
     }
 }
 
-/// Everything that one step touches.
+/// Everything that a step touches.
 #[derive(Clone)]
 struct State {
     width: Width,
@@ -112,7 +112,7 @@ impl State {
         self
     }
 
-    /// The definition: all widened, one call of the kernel, all rounded.
+    /// The definition: widens everything, calls the kernel once, and rounds everything.
     fn expected(&self) -> Self {
         let (width, updated) = match &self.master {
             Some((width, master)) => (*width, master),
@@ -148,7 +148,7 @@ impl State {
         self
     }
 
-    /// Its definition: all widened, one call of each kernel, all rounded.
+    /// Its definition: widens everything, calls each kernel once, and rounds everything.
     fn expected_along(&self) -> Self {
         let (mut direction, mut m) = (self.grads.wide(), self.m.wide());
         muon::momentum(0.95, 0.3, &mut direction, &mut m);

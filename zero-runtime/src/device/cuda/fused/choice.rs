@@ -1,5 +1,5 @@
-//! Choice: which engine of cuDNN does a graph, and with which knobs. The library suggests; of what it suggests, only what gives
-//! the same bits each time is taken. Never executes.
+//! Choice: which engine of cuDNN computes a graph, and with which knobs. Of the library's suggestions, only those are
+//! taken that give the same bits each time. Never executes.
 
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -39,15 +39,16 @@ const BY_DECISION_TREE: Heuristic = Heuristic(3);
 /// `CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC`
 const DIFFERS_EACH_TIME: Note = Note(4);
 
-/// `CUDNN_KNOB_TYPE_STAGES`: of gradients, it says in which order they are summed.
+/// `CUDNN_KNOB_TYPE_STAGES`: for gradients, it decides the order in which they are summed.
 const STAGES: Knob = Knob(14);
 
-/// Ways that the library is asked to name, and more than it has kinds of knobs or notes.
+/// The most suggestions that the library is asked for, and more than its kinds of knobs or notes.
 const SUGGESTIONS: usize = 16;
 const KNOBS: usize = 64;
 
-/// How gradients are the same each time, in memory linear in the tokens, on a device of this capability: on Hopper, blocks of
-/// keys add to the gradients of queries in turn; on data-centre Blackwell, these are a kernel of their own.
+/// The setting of [`STAGES`] with which gradients have the same bits each time, in memory linear in the tokens, on a
+/// device of this capability: on Hopper, blocks of keys take turns to add to the gradients of queries; on data-centre
+/// Blackwell, these have a kernel of their own.
 fn ordered_stages([major, _]: [i32; 2]) -> Option<i64> {
     match major {
         9 => Some(4),
@@ -56,7 +57,7 @@ fn ordered_stages([major, _]: [i32; 2]) -> Option<i64> {
     }
 }
 
-/// An engine and its knobs: what decides the bits of a result, beside what it is computed from.
+/// An engine and its knobs, which decide the bits of a result along with its inputs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct EngineChoice {
     pub engine: i64,
@@ -73,7 +74,7 @@ pub(super) struct FusedPlan {
 /// Finds plans for a device.
 pub(super) struct Chooser<'a> {
     pub library: &'static Dnn,
-    /// What the library knows of the device.
+    /// The library's description of the device.
     pub device: &'a Rc<Descriptor>,
     pub capability: [i32; 2],
 }
@@ -105,7 +106,7 @@ impl Chooser<'_> {
             }
         }
         if shape.is_backward {
-            // An engine that keeps scores of all pairs of tokens needs more than one that does not.
+            // An engine that keeps scores of all pairs of tokens needs more memory than one that does not.
             found.sort_by_key(|&(bytes, ..)| bytes);
         }
         let (_, configuration, choice) = found.into_iter().next().ok_or(refused)?;
@@ -117,7 +118,7 @@ impl Chooser<'_> {
         Ok(FusedPlan { plan, choice, workspace_bytes })
     }
 
-    /// What the library suggests, the best first, but for what it says is not the same each time.
+    /// The library's suggestions, the best first, without those that it says may differ each time.
     fn suggested(&self, graph: &Rc<Descriptor>) -> Result<Vec<EngineChoice>, String> {
         let heuristics = Descriptor::new(self.library, HEURISTICS)?
             .with_parts(HEURISTICS_GRAPH, &[graph])?

@@ -1,5 +1,5 @@
-//! Descriptor: a value of cuDNN's backend API: it is made, its attributes are set, it is finalized, and others take it then.
-//! Never knows what it describes.
+//! Descriptor: a value of cuDNN's backend API. It is made, its attributes are set, it is finalized, and then others
+//! take it. Never knows what it describes.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -8,10 +8,11 @@ use std::rc::Rc;
 
 use crate::device::cuda::library::Dnn;
 
-/// What an attribute holds: the number that the library knows the type by.
+/// A type of attributes, with the library's number of that type.
 ///
 /// # Safety
-/// The library reads or writes as many bytes for a value of that type as this one has, and any bits of them are a value.
+/// For a value of that type, the library reads or writes exactly the bytes of this type, and any bits of them are a
+/// value.
 pub(super) unsafe trait Attribute: Copy + Default {
     const TYPE: c_int;
 }
@@ -43,7 +44,7 @@ attributes! {
     Pointwise = 14;
 }
 
-/// `bool` of C, which is read as a byte.
+/// `bool` of C, which has one byte.
 #[derive(Clone, Copy, Default)]
 #[repr(transparent)]
 pub(super) struct Flag(pub u8);
@@ -101,14 +102,14 @@ pub(super) struct Descriptor {
     parts: Vec<Rc<Descriptor>>,
 }
 
-/// What a status says, unless it is one of success.
+/// The library's message for a status, unless that is success.
 pub(super) fn check(library: &Dnn, call: &str, status: c_int) -> Result<(), String> {
     if status == 0 {
         return Ok(());
     }
     let mut last: [c_char; 512] = [0; 512];
-    // SAFETY: any number may be asked for, and the text of it stays; and there is room for the library's last words, which it
-    // ends with a zero, as does the last element.
+    // SAFETY: any number is a valid argument, and its text lives on; there is room for the library's last message,
+    // which it ends with a zero, and the last element stays zero too.
     let (meaning, last) = unsafe {
         (library.cudnnGetLastErrorString)(last.as_mut_ptr(), last.len() - 1);
         (CStr::from_ptr((library.cudnnGetErrorString)(status)), CStr::from_ptr(last.as_ptr()))
@@ -127,12 +128,12 @@ impl Descriptor {
         check(library, "cudnnBackendCreateDescriptor", status).map(|()| descriptor)
     }
 
-    /// With values of an attribute.
+    /// Sets an attribute to these values.
     pub fn with<T: Attribute>(self, name: c_int, values: &[T]) -> Result<Self, String> {
         self.set(name, T::TYPE, values.len(), values.as_ptr().cast())
     }
 
-    /// With others as an attribute.
+    /// Sets an attribute to other descriptors.
     pub fn with_parts(mut self, name: c_int, parts: &[&Rc<Descriptor>]) -> Result<Self, String> {
         let handles: Vec<_> = parts.iter().map(|part| part.handle).collect();
         self.parts.extend(parts.iter().map(|&part| Rc::clone(part)));
@@ -140,19 +141,19 @@ impl Descriptor {
     }
 
     fn set(self, name: c_int, kind: c_int, count: usize, values: *const c_void) -> Result<Self, String> {
-        // SAFETY: a descriptor that is here, and so many values of that type, which the library copies.
+        // SAFETY: a descriptor that exists, and `count` values of that type, which the library copies.
         let status = unsafe { (self.library.cudnnBackendSetAttribute)(self.handle, name, kind, count as i64, values) };
         check(self.library, &format!("cudnnBackendSetAttribute of {name}"), status).map(|()| self)
     }
 
-    /// Ready to be taken by others.
+    /// Finalizes it, so that others can take it.
     pub fn finalized(self) -> Result<Rc<Self>, String> {
-        // SAFETY: a descriptor that is here.
+        // SAFETY: a descriptor that exists.
         let status = unsafe { (self.library.cudnnBackendFinalize)(self.handle) };
         check(self.library, "cudnnBackendFinalize", status).map(|()| Rc::new(self))
     }
 
-    /// The values of an attribute, as many as there are, but `most`.
+    /// All values of an attribute, at most `most`.
     pub fn values<T: Attribute>(&self, name: c_int, most: usize) -> Result<Vec<T>, String> {
         let mut values = vec![T::default(); most];
         let count = self.get(name, T::TYPE, most, values.as_mut_ptr().cast())?;
@@ -160,15 +161,15 @@ impl Descriptor {
         Ok(values)
     }
 
-    /// The one value of an attribute.
+    /// The single value of an attribute.
     pub fn value<T: Attribute>(&self, name: c_int) -> Result<T, String> {
         let none = || format!("cuDNN says nothing of attribute {name}");
         self.values(name, 1)?.first().copied().ok_or_else(none)
     }
 
-    /// The values of this kind that are an attribute, as many as there are, but `most`.
+    /// All descriptors of this kind that an attribute has, at most `most`.
     pub fn parts(&self, name: c_int, kind: c_int, most: usize) -> Result<Vec<Self>, String> {
-        // The library fills descriptors that are there already.
+        // The library fills existing descriptors.
         let mut parts = (0..most).map(|_| Self::new(self.library, kind)).collect::<Result<Vec<_>, _>>()?;
         let mut handles: Vec<_> = parts.iter().map(|part| part.handle).collect();
         let count = self.get(name, DESCRIPTOR, most, handles.as_mut_ptr().cast())?;
@@ -178,7 +179,7 @@ impl Descriptor {
 
     fn get(&self, name: c_int, kind: c_int, most: usize, values: *mut c_void) -> Result<usize, String> {
         let mut count = 0;
-        // SAFETY: a descriptor that is here, and room for so many values of that type.
+        // SAFETY: a descriptor that exists, and room for `most` values of that type.
         let status = unsafe {
             (self.library.cudnnBackendGetAttribute)(self.handle, name, kind, most as i64, &mut count, values)
         };
@@ -189,8 +190,8 @@ impl Descriptor {
     /// Executes this, which is a plan.
     ///
     /// # Safety
-    /// `pack` has the addresses of all that the plan reads and writes, each as long as was described, until the queue of the
-    /// handle is done with it.
+    /// Until the queue of the handle is done with it, `pack` has the addresses of everything that the plan reads and
+    /// writes, each as long as was described.
     pub unsafe fn execute(&self, handle: DnnHandle, pack: &Self) -> Result<(), String> {
         // SAFETY: by the caller's promise.
         let status = unsafe { (self.library.cudnnBackendExecute)(handle.0, self.handle, pack.handle) };

@@ -1,4 +1,5 @@
-//! Graph: attention and its gradients as operations of cuDNN, over the tensors as they lie. Never chooses how they are done.
+//! Graph: attention and its gradients as operations of cuDNN, on the tensors in their own layout. Never chooses how
+//! they are computed.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -25,7 +26,7 @@ const TENSOR_ID: c_int = 906;
 const TENSOR_IS_VIRTUAL: c_int = 907;
 const TENSOR_IS_BY_VALUE: c_int = 908;
 
-/// Of a mask: what it is applied to, its left bound, what it puts where it hides, what it gives, and how it compares.
+/// Of a mask: its input, its left bound, the value for hidden scores, its output, and its comparison.
 const MASK_INPUT: c_int = 3000;
 const MASK_LEFT_BOUND: c_int = 3003;
 const MASK_HIDDEN: c_int = 3005;
@@ -35,14 +36,14 @@ const MASK_COMPARISON: c_int = 3007;
 const FLOAT: DataType = DataType(0);
 const BF16: DataType = DataType(9);
 
-/// A token's place is above a bound, and no less than it.
+/// Comparisons of a token's place with a bound: above it, and no less than it.
 const ABOVE: Pointwise = Pointwise(302);
 const NO_LESS: Pointwise = Pointwise(303);
 
-/// What every tensor begins at a multiple of, in bytes: a line of the plan is longer.
+/// Every tensor begins at a multiple of this many bytes: a line of the plan is longer.
 pub(super) const ALIGNMENT: usize = 16;
 
-/// The tensors of attention, by which the library knows what an address is of.
+/// The tensors of attention, by the numbers that tell the library which tensor an address belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum FusedTensor {
     Queries = 1,
@@ -62,11 +63,11 @@ pub(super) enum FusedTensor {
     Seen,
 }
 
-/// What decides how attention is done.
+/// The properties that decide how attention is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FusedShape {
     pub shape: AttentionShape,
-    /// Of the rows of queries, keys and values.
+    /// Strides of the rows of queries, keys and values.
     pub strides: [usize; 3],
     pub is_backward: bool,
 }
@@ -90,7 +91,7 @@ impl FusedShape {
         Descriptor::new(library, GRAPH)?.with_parts(GRAPH_OPERATIONS, &[&operation])?.finalized()
     }
 
-    /// The largest distance of a token that is seen, and one more; none where the mask of those that follow is all there is.
+    /// The largest distance of a token that is seen, plus one; none if only the tokens that follow are hidden.
     pub fn window(&self) -> Option<usize> {
         self.shape.window.filter(|&window| window < self.shape.length)
     }
@@ -102,7 +103,7 @@ struct FusedGraph<'a> {
     library: &'static Dnn,
 }
 
-/// Where a tensor lies.
+/// Where a tensor is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lies {
     OnDevice,
@@ -145,22 +146,22 @@ impl FusedGraph<'_> {
         self.tensor(tensor, FLOAT, Lies::OnHost, [[1; 4], [1; 4]])
     }
 
-    /// A number for each query and each key of each head, which is nowhere.
+    /// A number for each query and each key of each head, which is stored nowhere.
     fn scores(&self, tensor: FusedTensor) -> Result<Rc<Descriptor>, String> {
         let AttentionShape { sequences, heads, length, .. } = self.of.shape;
         let strides = [heads * length * length, length * length, length, 1];
         self.tensor(tensor, FLOAT, Lies::Nowhere, [[sequences, heads, length, length], strides])
     }
 
-    /// A log-sum-exp for each query. All kernels of the library read them in this order, and some in no other.
+    /// A log-sum-exp for each query. All kernels of the library read this order, and some read no other.
     fn statistics(&self) -> Result<Rc<Descriptor>, String> {
         let AttentionShape { sequences, heads, length, .. } = self.of.shape;
         let strides = [heads * length, length, 1, 1];
         self.tensor(FusedTensor::Statistics, FLOAT, Lies::OnDevice, [[sequences, heads, length, 1], strides])
     }
 
-    /// What hides tokens of which a query sees nothing: those after it, and those before its window. Operations on scores, and
-    /// which of these goes in and comes out.
+    /// A mask of the tokens that a query does not see: those after it, and those before its window. Returns the
+    /// operations on scores, and the tensors that go in and come out.
     fn mask(&self) -> Result<(Rc<Descriptor>, [FusedTensor; 2]), String> {
         let (scores, causal) = (self.scores(FusedTensor::Scores)?, self.scores(FusedTensor::Causal)?);
         let hidden = self.number(FusedTensor::Hidden)?;
@@ -168,11 +169,11 @@ impl FusedGraph<'_> {
             let mask = Descriptor::new(self.library, BAND_MASK)?;
             mask.with_parts(MASK_INPUT, &[from])?.with_parts(MASK_HIDDEN, &[&hidden])?.with_parts(MASK_OUTPUT, &[to])
         };
-        // A query is no less than what it sees.
+        // The place of a query is no less than that of a token that it sees.
         let mut operations = vec![mask(&scores, &causal)?.with(MASK_COMPARISON, &[NO_LESS])?.finalized()?];
         let mut output = FusedTensor::Causal;
         if self.of.window().is_some() {
-            // What is seen and the window together are above a query.
+            // The place of a token that is seen, plus the window, is above that of the query.
             let (seen, window) = (self.scores(FusedTensor::Seen)?, self.number(FusedTensor::Window)?);
             let mask = mask(&causal, &seen)?.with_parts(MASK_LEFT_BOUND, &[&window])?;
             operations.push(mask.with(MASK_COMPARISON, &[ABOVE])?.finalized()?);
@@ -186,8 +187,8 @@ impl FusedGraph<'_> {
     fn operation(&self) -> Result<Rc<Descriptor>, String> {
         let AttentionShape { heads, key_heads, .. } = self.of.shape;
         let ([query_stride, key_stride, value_stride], row) = (self.of.strides, self.of.shape.qkv_width());
-        // Of both operations, the names of queries, keys, values, output, statistics and scale follow one another, and so do
-        // those of the mask, its input and its output.
+        // In both operations, the names of queries, keys, values, output, statistics and scale are consecutive, and so
+        // are those of the mask, its input and its output.
         let (kind, first, masks) =
             if self.of.is_backward { (ATTENTION_BACKWARD, 2851, 2867) } else { (ATTENTION, 2800, 2811) };
         let (mask, [input, output]) = self.mask()?;

@@ -1,5 +1,6 @@
-//! How cuDNN itself takes what is described to it, on devices that are not here: their properties are given as text, and the
-//! driver is one that only says yes. `tests/cudnn/check.sh` gets the library; without it, its figures are looked at.
+//! Tests of descriptions with cuDNN itself, for devices that are not there: their properties are given as text, and the
+//! driver is one that accepts everything. `tests/cudnn/check.sh` gets the library; without it, only its recorded
+//! figures are tested.
 
 use super::choice::EngineChoice;
 use super::descriptor::Knob;
@@ -15,7 +16,7 @@ fn shape([sequences, length, heads, key_heads, head_dim]: [usize; 5]) -> Attenti
     AttentionShape { sequences, length, heads, key_heads, head_dim, ..SHAPE }
 }
 
-/// What cuDNN 9.28.1 asks for, on compute capability 9.0 and 10.0.
+/// The workspace bytes of cuDNN 9.28.1, on compute capability 9.0 and 10.0.
 const ASKED: [([usize; 5], [usize; 2]); 9] = [
     ([64, 1024, 12, 12, 64], [204_570_880, 6_291_584]),
     ([4, 2048, 32, 8, 128], [269_517_056, 270_532_736]),
@@ -52,7 +53,7 @@ fn a_shape_is_told_in_words() {
     assert_eq!(of(shared, true), expected);
 }
 
-/// A device of a data centre with this capability.
+/// A data-centre device of this capability.
 fn described(library: &'static Dnn, [major, minor]: [i32; 2]) -> Rc<Descriptor> {
     let text = format!(
         r#"{{"deviceVer": {}, "driverVer": 13000, "cudaDeviceId": 0, "maxGridSize": [2147483647, 65535, 65535],
@@ -106,7 +107,7 @@ fn cudnn_plans_attention_in_the_room_that_a_plan_has() {
             check(AttentionShape { head_dim, length: 129, key_heads: 1, window: Some(32), ..SHAPE });
         }
     }
-    // Elsewhere what is the same each time keeps scores of all pairs of tokens.
+    // On other devices, the way that gives the same bits each time keeps scores of all pairs of tokens.
     let device = described(library, [8, 0]);
     let chooser = Chooser { library, device: &device, capability: [8, 0] };
     let of = FusedShape { shape: SHAPE, strides: [SHAPE.qkv_width(); 3], is_backward: true };

@@ -1,7 +1,7 @@
-// Attention in f32: plain tiles in a block's memory, one product after another.
+// Attention in f32: plain tiles in shared memory, one product after another.
 #include "attention.cuh"
 
-// dqkv (tokens, a row of gradients): of each query its `do . o`. Eight threads have a query.
+// Writes the `do . o` of each query into dqkv (tokens, a row of gradients). Eight threads work on a query.
 template <class E, u32 HEADS, u32 SHARING, u32 DIM>
 __global__ void attention_delta(const E* out, const E* dout, E* dqkv, u64 queries) {
     u64 mine = row_of_thread<8>(), query = min(mine, queries - 1);
@@ -24,7 +24,7 @@ __global__ void attention_delta(const E* out, const E* dout, E* dqkv, u64 querie
 // Threads of a block here.
 constexpr u32 PLAIN = 128;
 
-// `to` (ROWS, DIM + 1) := rows from `first` on, times `factor`; zeros where there is no row or no feature.
+// `to` (ROWS, DIM + 1) := rows from `first` on, times `factor`; zeros beyond the rows and features.
 template <int DIM, int ROWS>
 __device__ inline void fetch(float (&to)[ROWS][DIM + 1], const float* from, u64 stride, u32 first, u32 end, u32 dim, float factor) {
     for (u32 i = threadIdx.x; i < ROWS * DIM; i += PLAIN) {
@@ -34,12 +34,13 @@ __device__ inline void fetch(float (&to)[ROWS][DIM + 1], const float* from, u64 
     }
 }
 
-// 32 queries of a head, four threads for each: scores of every fourth key of a tile, sums of every fourth feature.
+// 32 queries of a head, with four threads for each, which compute scores of every fourth key of a tile and sums of
+// every fourth feature.
 template <int DIM, u32... NUMBERS>
 __global__ void attention(const float* q, const float* k, const float* v, float* out, float* lse, Shape<NUMBERS...> shape) {
     constexpr u32 QUERIES = 32, KEYS = 32, SHARE = PLAIN / QUERIES;
     __shared__ float queries[QUERIES][DIM + 1], keys[KEYS][DIM + 1], weights[QUERIES][KEYS + 1];
-    // The last queries see most: they begin first.
+    // The last queries see most keys, so they begin first.
     u32 head = blockIdx.x / shape.blocks, sequence = head / shape.heads, start = (shape.blocks - 1 - blockIdx.x % shape.blocks) * QUERIES;
     head %= shape.heads;
     u32 all_keys = shape.before + shape.length, dim = shape.dim, key_head = head / shape.sharing;
@@ -91,8 +92,8 @@ __global__ void attention(const float* q, const float* k, const float* v, float*
     if (part == 0) lse[row] = largest + logarithm(total);
 }
 
-// What both kernels of backward share: tiles of 16 queries and 16 keys, and their weights and gradients of scores, which eight
-// threads for each row compute two of each.
+// Shared memory of both kernels of backward: tiles of 16 queries and 16 keys, and their weights and gradients of
+// scores. Eight threads for each row compute two of each.
 template <int DIM> struct Tiles {
     static constexpr u32 ROWS = 16, SHARE = PLAIN / ROWS;
     float queries[ROWS][DIM + 1], gradients[ROWS][DIM + 1], keys[ROWS][DIM + 1], values[ROWS][DIM + 1];
@@ -100,7 +101,7 @@ template <int DIM> struct Tiles {
     float lse[ROWS], delta[ROWS];
 };
 
-// Fetches tiles of queries and of what came back to them.
+// Fetches tiles of queries and of the gradients of their outputs.
 template <int DIM, class S>
 __device__ inline void fetch_queries(Tiles<DIM>& tiles, const float* q, const float* out, const float* lse, const float* dout,
                                      const float* dqkv, u32 start, const S& shape) {
@@ -110,7 +111,7 @@ __device__ inline void fetch_queries(Tiles<DIM>& tiles, const float* q, const fl
     u32 query = start + threadIdx.x;
     if (threadIdx.x < Tiles<DIM>::ROWS) {
         bool is_there = query < shape.length;
-        // What is no query has no weights.
+        // Rows beyond the queries get no weights.
         tiles.lse[threadIdx.x] = is_there ? lse[u64(query) * shape.heads] : infinity();
         u64 row = u64(is_there ? query : 0);
         float delta = delta_of(shape, dqkv + row * shape.dqkv_stride, dout + row * stride, out + row * stride);
@@ -118,7 +119,7 @@ __device__ inline void fetch_queries(Tiles<DIM>& tiles, const float* q, const fl
     }
 }
 
-// Weights and gradients of scores of the tiles that are there.
+// Computes the weights and gradients of scores of the fetched tiles.
 template <int DIM, class S> __device__ inline void score(Tiles<DIM>& tiles, u32 start, u32 tile, const S& shape) {
     constexpr u32 ROWS = Tiles<DIM>::ROWS, SHARE = Tiles<DIM>::SHARE;
     u32 query = threadIdx.x / SHARE;
@@ -135,7 +136,8 @@ template <int DIM, class S> __device__ inline void score(Tiles<DIM>& tiles, u32 
     }
 }
 
-// dqkv: of 16 keys that some heads share, the gradients of keys and values, head after head and query after query.
+// Writes the gradients of 16 keys and values to dqkv, summed over the heads that share them, head after head and query
+// after query.
 template <int DIM, u32... NUMBERS>
 __global__ void attention_dkv(const float* q, const float* k, const float* v, const float* out, const float* lse,
                               const float* dout, float* dqkv, Shape<NUMBERS...> shape) {
@@ -148,7 +150,7 @@ __global__ void attention_dkv(const float* q, const float* k, const float* v, co
     fetch<DIM>(tiles.values, v + token * shape.value_stride + u64(key_head) * dim, shape.value_stride, tile, shape.length, dim, 1.0f);
     float dkeys[DIM / SHARE] = {}, dvalues[DIM / SHARE] = {};
     u32 mine = threadIdx.x / SHARE, part = threadIdx.x % SHARE;
-    // The last query that sees the last key, and one more.
+    // The last query that sees the last key, plus one.
     u32 end = u32(min(u64(shape.length), u64(tile) + ROWS - 1 + shape.window));
     for (u32 head = key_head * shape.sharing; head < (key_head + 1) * shape.sharing; head++) {
         u64 features = u64(head) * dim;
@@ -180,7 +182,8 @@ __global__ void attention_dkv(const float* q, const float* k, const float* v, co
     }
 }
 
-// dqkv: of 16 queries of a head their gradients, key after key. No other block reads their `do . o` any more.
+// Writes the gradients of 16 queries of a head to dqkv, summed key after key. No other block reads their `do . o` any
+// more.
 template <int DIM, u32... NUMBERS>
 __global__ void attention_dq(const float* q, const float* k, const float* v, const float* out, const float* lse,
                              const float* dout, float* dqkv, Shape<NUMBERS...> shape) {

@@ -1,15 +1,15 @@
-// Attention in bf16 on tensor cores. A block has four warps, each 16 queries or 16 keys with all of their features. Heads are
-// DIM wide in a block's memory: a multiple of 16, of which what a head does not have is zeros. Sums are f32; weights and
-// gradients of scores are rounded to bf16 before the products that they are factors of.
+// Attention in bf16 on tensor cores. A block has four warps, each with 16 queries or 16 keys and all of their features.
+// In shared memory heads are DIM wide, a multiple of 16; features that a head does not have are zeros. Sums are f32;
+// weights and gradients of scores are rounded to bf16 before the products that they are factors of.
 #include "attention.cuh"
 #include "mma.cuh"
 
 constexpr u32 WARPS = 4, THREADS = 32 * WARPS, ROWS = 16 * WARPS;
 
-// Elements from row to row in a block's memory: an odd number of 16 bytes, so that eight rows never meet in a bank.
+// Elements from row to row in shared memory: an odd number of 16 bytes, so that eight rows never share a bank.
 template <int DIM> constexpr int STRIDE = DIM + 8;
 
-// Begins to fetch COUNT rows from `first` on; zeros where there is no row or no feature.
+// Begins to fetch COUNT rows from `first` on; zeros beyond the rows and features.
 template <int DIM, int COUNT>
 __device__ __forceinline__ void fetch(bf16* to, const bf16* from, u64 stride, u32 first, u32 end, u32 dim, bool aligned) {
     constexpr u32 PACKS = DIM / 8;
@@ -33,7 +33,8 @@ __device__ __forceinline__ bool can_fetch(const bf16* start, u64 stride, u32 dim
     return is_aligned(start, stride) && dim % 8 == 0;
 }
 
-// Two neighbours of a row, from an even feature on; `whole` where rows begin at multiples of 4 bytes and have no odd end.
+// Stores two neighbours of a row, from an even feature on; `whole` where rows begin at multiples of 4 bytes and have an
+// even width.
 __device__ __forceinline__ void store_pair(bf16* row, u32 feature, u32 dim, float low, float high, bool whole) {
     if (feature >= dim) return;
     if (whole) {
@@ -48,7 +49,7 @@ __device__ __forceinline__ bool is_whole(const bf16* start, u64 stride, u32 dim)
     return reinterpret_cast<u64>(start) % 4 == 0 && stride % 2 == 0 && dim % 2 == 0;
 }
 
-// Stores 16 rows of sums, those that there are.
+// Stores 16 rows of sums, as far as there are rows.
 template <int DIM>
 __device__ __forceinline__ void store_sums(bf16* to, u64 stride, u32 first, u32 end, u32 dim, const float (&sums)[DIM / 8][4]) {
     u32 lane = threadIdx.x % 32;
@@ -63,12 +64,13 @@ __device__ __forceinline__ void store_sums(bf16* to, u64 stride, u32 first, u32 
     }
 }
 
-// A softmax of the two rows of a fragment that a lane has.
+// A softmax of a lane's two rows of a fragment.
 struct Softmax {
     float largest[2], total[2];
 };
 
-// scores := e^(scores - the new maxima), hidden ones negative infinity before; gives what earlier ones are to be multiplied by.
+// scores := e^(scores - the new maxima), where hidden scores are negative infinity; returns the factors for earlier
+// sums.
 template <int COUNT>
 __device__ __forceinline__ void advance(Softmax& softmax, float (&scores)[COUNT][4], float (&factors)[2]) {
 #pragma unroll
@@ -95,14 +97,14 @@ __device__ __forceinline__ void advance(Softmax& softmax, float (&scores)[COUNT]
     }
 }
 
-// 64 queries of a head over tiles of 64 keys. Values come while scores are computed, the next keys while values are summed.
-// Without the 1, the compiler spills registers of some widths to have one more block at a time.
+// 64 queries of a head over tiles of 64 keys. Values are fetched while scores are computed, and the next keys while
+// values are summed. Without the 1, the compiler spills registers for some widths to run one more block at a time.
 template <int DIM, u32... NUMBERS>
 __global__ void __launch_bounds__(THREADS, 1) attention_bf16(const bf16* q, const bf16* k, const bf16* v, bf16* out, float* lse,
                                                           Shape<NUMBERS...> shape) {
     constexpr u32 KEYS = 64;
     __shared__ __align__(16) bf16 keys[KEYS * STRIDE<DIM>], values[KEYS * STRIDE<DIM>];
-    // The last queries see most: they begin first.
+    // The last queries see most keys, so they begin first.
     u32 index = blockIdx.x / shape.blocks, start = (shape.blocks - 1 - blockIdx.x % shape.blocks) * ROWS;
     u32 sequence = index / shape.heads, head = index % shape.heads, key_head = head / shape.sharing, dim = shape.dim;
     u32 all_keys = shape.before + shape.length, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -188,7 +190,7 @@ __global__ void __launch_bounds__(THREADS, 1) attention_bf16(const bf16* q, cons
     store_sums<DIM>(out + token * width + u64(head) * dim, width, start + warp * 16, shape.length, dim, sums);
 }
 
-// Where a head's tensors begin that backward reads and writes.
+// The start of a head's part of the tensors that backward reads and writes.
 struct Head {
     const bf16 *q, *out, *dout;
     const float* lse;
@@ -203,7 +205,7 @@ __device__ __forceinline__ Head head_of(const S& shape, u32 sequence, u32 head, 
             lse + token * shape.heads + head, dqkv + token * shape.dqkv_stride + features};
 }
 
-// The log-sum-exp and the `do . o` of a query; what is no query has no weights.
+// The log-sum-exp and the `do . o` of a query; rows beyond the queries get no weights.
 template <class S>
 __device__ __forceinline__ void statistics_of(const Head& head, const S& shape, u32 query, float& lse, float& delta) {
     lse = infinity();
@@ -214,12 +216,12 @@ __device__ __forceinline__ void statistics_of(const Head& head, const S& shape, 
     delta = delta_of(shape, head.dqkv + u64(query) * shape.dqkv_stride, head.dout + query * width, head.out + query * width);
 }
 
-// The gradients of keys and values of 64 keys that some heads share: over tiles of queries, head after head.
+// The gradients of 64 keys and values that some heads share: over tiles of queries, head after head.
 template <int DIM, u32... NUMBERS>
 __global__ void __launch_bounds__(THREADS) attention_dkv_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out,
                                                               const float* lse, const bf16* dout, bf16* dqkv,
                                                              Shape<NUMBERS...> shape) {
-    // Of the next tile, which comes while one is worked on, there is room beside it.
+    // There is room for two tiles: the next one is fetched while one is worked on.
     constexpr u32 QUERIES = DIM <= 64 ? 32 : 16;
     __shared__ __align__(16) bf16 keys[ROWS * STRIDE<DIM>], queries[2][QUERIES * STRIDE<DIM>], gradients[2][QUERIES * STRIDE<DIM>];
     __shared__ float all_lse[2][QUERIES], all_delta[2][QUERIES];
@@ -236,7 +238,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_bf16(const bf16* q, con
     for (u32 i = 0; i < DIM / 16; i++) left_fragment<STRIDE<DIM>>(values[i], keys + warp * 16 * STRIDE<DIM>, i * 16);
     __syncthreads();
     fetch<DIM, ROWS>(keys, k, shape.key_stride, tile, shape.length, dim, can_fetch(k, shape.key_stride, dim));
-    // The last query that sees the last key, and one more.
+    // The last query that sees the last key, plus one.
     u32 end = u32(min(u64(shape.length), u64(tile) + ROWS - 1 + shape.window));
     u32 tiles = (end - tile + QUERIES - 1) / QUERIES, count = tiles * shape.sharing;
     float lse_next = 0.0f, delta_next = 0.0f;
@@ -263,7 +265,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_bf16(const bf16* q, con
         u32 start = tile + step % tiles * QUERIES, room = step % 2, key = tile + warp * 16 + lane / 4;
 #pragma unroll
         for (u32 part = 0; part < QUERIES; part += 16) {
-            // Queries before all keys of this warp.
+            // These queries are before all keys of this warp.
             if (start + part + 15 < tile + warp * 16) continue;
             const bf16 *of_queries = queries[room] + part * STRIDE<DIM>, *of_gradients = gradients[room] + part * STRIDE<DIM>;
             float weights[2][4] = {}, dscores[2][4] = {};
@@ -312,8 +314,9 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_bf16(const bf16* q, con
     store_sums<DIM>(to + u64(key_heads) * dim, stride, tile + warp * 16, shape.length, dim, dvalues);
 }
 
-// The gradients of 64 queries of a head, over tiles of 32 keys. No other block reads their `do . o` any more.
-// Without the 1, the compiler spills registers of narrow heads, as in `attention_bf16`; wider ones it compiles better without.
+// The gradients of 64 queries of a head, over tiles of 32 keys. No other block reads their `do . o` any more. Without
+// the 1, the compiler spills registers of narrow heads, as in `attention_bf16`; for wider ones its code is better
+// without.
 template <int DIM, u32... NUMBERS>
 __global__ void __launch_bounds__(THREADS, DIM < 64 ? 1 : 0)
     attention_dq_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out, const float* lse, const bf16* dout, bf16* dqkv,
@@ -328,7 +331,7 @@ __global__ void __launch_bounds__(THREADS, DIM < 64 ? 1 : 0)
     k += token * shape.key_stride + key_features;
     v += token * shape.value_stride + key_features;
     bool k_aligned = can_fetch(k, shape.key_stride, dim), v_aligned = can_fetch(v, shape.value_stride, dim);
-    // Both rooms of keys, and both of values, have the 64 rows of queries first.
+    // First, both rooms of keys hold the 64 rows of queries, and both rooms of values their gradients.
     u32 queries[DIM / 16][4], gradients[DIM / 16][4];
     fetch<DIM, ROWS>(keys[0], head.q, shape.query_stride, start, shape.length, dim, can_fetch(head.q, shape.query_stride, dim));
     fetch<DIM, ROWS>(values[0], head.dout, width, start, shape.length, dim, can_fetch(head.dout, width, dim));
@@ -359,7 +362,7 @@ __global__ void __launch_bounds__(THREADS, DIM < 64 ? 1 : 0)
         u32 room = tile / KEYS % 2;
 #pragma unroll
         for (u32 part = 0; part < KEYS; part += 16) {
-            // Keys after all queries of this warp.
+            // These keys are after all queries of this warp.
             if (tile + part > start + warp * 16 + 15) continue;
             const bf16 *of_keys = keys[room] + part * STRIDE<DIM>, *of_values = values[room] + part * STRIDE<DIM>;
             float scores[2][4] = {}, dscores[2][4] = {};

@@ -1,4 +1,4 @@
-// Elementwise: results that depend on the elements at one place alone. A thread takes eight of them.
+// Elementwise: results that depend only on the elements at one place. A thread takes eight of them.
 #include "prelude.cuh"
 
 // `to` := `from`, rounded.
@@ -57,7 +57,7 @@ template <class E, int ALIGNED> __global__ void axpby(E* y, const E* x, u64 len,
     store<ALIGNED>(y, a, start, len);
 }
 
-// An unsigned number of so many bytes.
+// An unsigned number of BYTES bytes.
 template <int BYTES> struct Word;
 template <> struct Word<2> { typedef u16 type; };
 template <> struct Word<4> { typedef u32 type; };

@@ -1,8 +1,9 @@
-// Embeddings: rows of tables by token and by place, and their gradients without atomics. A row's gradient is the sum over its
-// tokens in their order, as the processor's is, to the bit.
+// Embeddings: rows of tables by token and by place, and their gradients without atomics. A row's gradient is the sum
+// over its tokens in their order, to the bit the same as the processor's.
 #include "packs.cuh"
 
-// out (tokens, WIDTH) := row ids[t] of `table`, plus row t % `length` of `positions` if it is there. BLOCKS blocks share a row.
+// out (tokens, WIDTH) := row ids[t] of `table`, plus row t % `length` of `positions` if there are positions. BLOCKS
+// blocks share a row.
 template <class E, u32 VOCABULARY, u32 WIDTH, u32 BLOCKS>
 __global__ void embed(const u32* ids, const E* table, const E* positions, E* out, u64 length) {
     u64 token = blockIdx.x / BLOCKS, id = ids[token];
@@ -10,7 +11,7 @@ __global__ void embed(const u32* ids, const E* table, const E* positions, E* out
     if (here == 0) return;
     bool aligned = is_aligned(table, WIDTH) && is_aligned(out, WIDTH) && is_aligned(positions, WIDTH);
     float words[PACK], places[PACK];
-    // An id that has no row shows.
+    // An id without a row gives NaN, so that it shows.
 #pragma unroll
     for (int i = 0; i < PACK; i++) words[i] = not_a_number();
     if (id < VOCABULARY) load(words, table + id * WIDTH + column, here, aligned);
@@ -22,18 +23,19 @@ __global__ void embed(const u32* ids, const E* table, const E* positions, E* out
     store(out + token * WIDTH + column, words, here, aligned);
 }
 
-// Rows of a table that a block may have, found tokens that it holds, ids that a thread looks at together, and columns that it
-// sums.
+// The most rows of a table in a block, the found tokens that it holds, the ids that a thread looks at together, and the
+// columns that a thread sums.
 constexpr u32 SLOTS = 64, FOUND = 2048, IDS = 4, COLUMNS = 4;
 
 struct Tokens {
-    // In their order, then by row and in their order.
+    // Tokens in their order, and then by row and in their order.
     u32 found[FOUND], sorted[FOUND];
     u8 slots[FOUND];
     u32 of_warps[BLOCK / 32], counts[SLOTS], starts[SLOTS];
 };
 
-// Adds to `tokens.found` those of the block's ids from `first` on that are in its group, and gives how many there are then.
+// Adds to `tokens.found` the tokens from `first` on whose ids are in the block's group, and returns how many there are
+// then.
 template <u32 VOCABULARY, u32 SHIFT>
 __device__ inline u32 find(Tokens& tokens, u32 count, const u32* ids, u64 first, u64 end, u32 group) {
     u32 matches = 0, at = u32(threadIdx.x) * IDS, slots[IDS];
@@ -44,7 +46,7 @@ __device__ inline u32 find(Tokens& tokens, u32 count, const u32* ids, u64 first,
         slots[i] = is_match ? id >> SHIFT : SLOTS;
         matches += is_match;
     }
-    // How many come before this thread's.
+    // The number of matches before this thread's.
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, before = matches;
 #pragma unroll
     for (u32 lanes = 1; lanes < 32; lanes *= 2) {
@@ -69,7 +71,7 @@ __device__ inline u32 find(Tokens& tokens, u32 count, const u32* ids, u64 first,
     return count;
 }
 
-// `tokens.sorted` := what was found, by row; a warp sees to every eighth row.
+// `tokens.sorted` := the found tokens, by row; each warp does every eighth row.
 __device__ inline void sort(Tokens& tokens, u32 count) {
     u32 lane = threadIdx.x % 32;
     for (u32 slot = threadIdx.x / 32; slot < SLOTS; slot += BLOCK / 32) {
@@ -98,9 +100,9 @@ __device__ inline void sort(Tokens& tokens, u32 count) {
     __syncthreads();
 }
 
-// dtable (VOCABULARY, WIDTH) := or += for each row the sum of `dout` over its tokens. A block has the rows whose ids end in the
-// SHIFT bits of its group, so that neighbours, of which the first are the most frequent, go to many blocks; it looks at all
-// ids once. Blocks of a group have a tile of columns each, and a thread has some of them.
+// dtable (VOCABULARY, WIDTH) := or += for each row the sum of `dout` over its tokens. A block has the rows whose ids
+// end in the SHIFT bits of its group, so that neighbouring rows, of which the first are the most frequent, go to many
+// blocks; it looks at all ids once. Each block of a group has a tile of columns, and each thread has some of these.
 template <class E, u32 VOCABULARY, u32 WIDTH, u32 SHIFT, u32 TILES>
 __global__ void embed_backward(const u32* ids, const E* dout, float* dtable, u64 count, u32 add) {
     __shared__ Tokens tokens;
@@ -146,7 +148,7 @@ __global__ void embed_backward(const u32* ids, const E* dout, float* dtable, u64
                 if (column < WIDTH) to[column] = sums[i];
             }
         }
-        // What was found is read until here.
+        // All threads have read the found tokens.
         __syncthreads();
     }
 }

@@ -1,8 +1,8 @@
 // Losses of rows and their vector-Jacobian products: softmax cross-entropy and squared error.
 #include "packs.cuh"
 
-// lse (rows) := ln sum e^logit, loss (rows) := lse - the target's logit. A block has a row and reads it once: each thread keeps
-// the largest logit that it has seen and the sum of exponentials next to it.
+// lse (rows) := ln sum e^logit, loss (rows) := lse - the target's logit. A block has a row and reads it once: each
+// thread keeps the largest logit so far, and the sum of exponentials relative to it.
 template <class E, u32 CLASSES> __global__ void cross_entropy(const E* logits, const u32* targets, float* loss, float* lse) {
     u64 row = blockIdx.x;
     const E* from = logits + row * CLASSES;
@@ -24,7 +24,7 @@ template <class E, u32 CLASSES> __global__ void cross_entropy(const E* logits, c
     float of_sum = of_row + logarithm(sum);
     u32 target = targets[row];
     lse[row] = of_sum;
-    // A target that is no class shows.
+    // A target that is not a class gives NaN, so that it shows.
     loss[row] = target < CLASSES ? of_sum - widen(from[target]) : not_a_number();
 }
 

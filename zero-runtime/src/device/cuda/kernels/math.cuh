@@ -1,17 +1,17 @@
-// Elementary functions: the operations of the processor's kernels, one for one, so that both give the same bits. Never
-// calls a function of the CUDA library, whose last bits differ between versions and from the host's.
+// Elementary functions: the same operations as in the processor's kernels, so that both give the same bits. Never calls
+// a function of the CUDA library, whose last bits differ between versions and from the host's.
 #pragma once
 #include "prelude.cuh"
 
-// Adding it rounds an f32 within +-2^22 to an integer, which then stands in the low bits.
+// Adding this rounds an f32 within +-2^22 to an integer, which is then in the low bits.
 constexpr float ROUNDER = 12582912.0f; // 1.5 x 2^23
 constexpr float LOG2_E = 1.44269504088896340736f;
 constexpr float LN_2 = 0.693147180559945309417f;
-// What LN_2 lacks of ln 2.
+// ln 2 minus LN_2.
 constexpr float LN_2_REST = float(0.693147180559945309417 - double(LN_2));
 constexpr float EXP_UNDERFLOW = -125.0f * LN_2;
 constexpr float EXP_OVERFLOW = 88.72283f;
-// The least f32. Running maxima begin here: from a finite number, what is hidden differs by negative infinity.
+// The least f32. Running maxima begin here, so that the difference of a hidden score from them is negative infinity.
 constexpr float LOWEST = -3.40282346638528859812e38f;
 
 __device__ inline float infinity() { return __uint_as_float(0x7f800000u); }
@@ -22,7 +22,7 @@ struct ExpParts {
     float series;
 };
 
-// x = n ln 2 + r: n as it stands in the low bits of a sum with ROUNDER, and e^r by its Taylor series.
+// x = n ln 2 + r: n in the low bits of a sum with ROUNDER, and e^r by its Taylor series.
 __device__ inline ExpParts exp_parts(float x) {
     float rounded = fmaf(x, LOG2_E, ROUNDER);
     float n = rounded - ROUNDER;
@@ -46,13 +46,13 @@ __device__ inline float exponential(float x) {
     return x > EXP_OVERFLOW ? infinity() : value;
 }
 
-// e^x where |x| is 87.5 at most, or NaN.
+// e^x where |x| is at most 87.5, or x is NaN.
 __device__ inline float exponential_within(float x) {
     ExpParts parts = exp_parts(x);
     return parts.series * __uint_as_float((parts.power << 23) + (127u << 23));
 }
 
-// e^x where x is 87.5 at most, or NaN.
+// e^x where x is at most 87.5, or NaN.
 __device__ inline float exponential_small(float x) {
     float value = exponential_within(x);
     return x < EXP_UNDERFLOW ? 0.0f : value;
@@ -66,7 +66,7 @@ __device__ inline float sigmoid_within(float x) { return 1.0f / (1.0f + exponent
 // x = 2^n m and m about 1, ln m is 2 atanh(s) by its series in s = (m - 1) / (m + 1).
 __device__ inline float logarithm(float x) {
     u32 bits = __float_as_uint(x);
-    // From sqrt(1/2) on: what is taken from the exponent is added to the fraction's place.
+    // m is at least sqrt(1/2): what is subtracted from the exponent is added to the fraction's place.
     u32 shifted = bits - 0x3f3504f3u;
     float n = float(int(shifted) >> 23);
     float m = __uint_as_float((shifted & 0x007fffffu) + 0x3f3504f3u);
@@ -77,7 +77,7 @@ __device__ inline float logarithm(float x) {
     series = fmaf(square, series, 2.0f / 7.0f);
     series = fmaf(square, series, 2.0f / 5.0f);
     series = fmaf(square, series, 2.0f / 3.0f);
-    // f - s (f - square series) is ln m with the rounding of f itself, which has none.
+    // f - s (f - square series) is ln m; only its second term is rounded, because f is exact.
     float tail = fmaf(-s, f - square * series, n * LN_2_REST);
     float value = fmaf(n, LN_2, f + tail);
     value = x == 0.0f ? -infinity() : value;
@@ -90,7 +90,7 @@ struct SinCos {
     float sin, cos;
 };
 
-// Sine and cosine, the angle brought into +-pi/4 in f64.
+// Sine and cosine, with the angle reduced to +-pi/4 in f64.
 __device__ inline SinCos sin_cos(float angle) {
     double x = angle;
     double rounded = fma(x, 0.63661977236758134308, ROUNDER_F64);
@@ -109,7 +109,7 @@ __device__ inline SinCos sin_cos(float angle) {
     float near_sin = float(fma(r * square, sin, r)), near_cos = float(cos);
     bool is_odd = quarter & 1u;
     float y = is_odd ? near_cos : near_sin, z = is_odd ? near_sin : near_cos;
-    // A quarter turn is (-sin, cos) instead of (cos, sin); two are both negated.
+    // One quarter turn gives (-sin, cos) instead of (cos, sin); two negate both.
     y = __uint_as_float(__float_as_uint(y) ^ ((quarter & 2u) << 30));
     z = __uint_as_float(__float_as_uint(z) ^ (((quarter + 1u) & 2u) << 30));
     return {y, z};

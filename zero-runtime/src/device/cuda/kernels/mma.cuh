@@ -1,5 +1,6 @@
-// What a warp does as a whole on tensor cores: products of 16 x 16 and 16 x 8 fragments of bf16 with sums in f32, fragments from
-// a block's memory, and copies into it that a thread does not wait for. On another compiler PRETEND has these functions.
+// Operations of a whole warp on tensor cores: products of 16 x 16 and 16 x 8 fragments of bf16 with sums in f32, loads
+// of fragments from shared memory, and copies into it that a thread does not wait for. With another compiler, PRETEND
+// has these functions.
 #pragma once
 #include "prelude.cuh"
 
@@ -12,7 +13,8 @@ __device__ __forceinline__ void mma_bf16(float* d, const u32* a, const u32* b) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Four matrices of 8 x 8: of number m, lane 8 m + i knows where row i lies. A lane gets two neighbours of a row of each.
+// Four matrices of 8 x 8: lane 8 m + i has the address of row i of matrix m. A lane gets two neighbours of a row of
+// each.
 __device__ __forceinline__ void ldmatrix_x4(u32* to, const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -20,7 +22,7 @@ __device__ __forceinline__ void ldmatrix_x4(u32* to, const void* row) {
                  : "memory");
 }
 
-// The same of their transposes.
+// The same for their transposes.
 __device__ __forceinline__ void ldmatrix_x4_trans(u32* to, const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -35,7 +37,7 @@ __device__ __forceinline__ u32 pack_bf16(float low, float high) {
     return pair;
 }
 
-// Begins to copy 16 bytes into a block's memory, or as many zeros.
+// Begins to copy 16 bytes, or as many zeros, into shared memory.
 __device__ __forceinline__ void copy_async_16(void* to, const void* from, bool is_there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(u32(__cvta_generic_to_shared(to))), "l"(from),
                  "r"(is_there ? 16 : 0)
@@ -46,8 +48,8 @@ __device__ __forceinline__ void copy_async_16(void* to, const void* from, bool i
 __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 
-// Fragments of rows that lie STRIDE elements after one another: 16 rows and 16 columns each. What follows is the address that
-// a lane gives for the left factor, and for the right one where the matrix or its transpose is that factor.
+// Fragments of 16 rows and 16 columns each, where rows lie STRIDE elements after one another. These functions compute
+// the address that a lane gives for the left factor, and for the right factor if that is the matrix or its transpose.
 
 // Rows are rows of the left factor.
 template <int STRIDE> __device__ __forceinline__ void left_fragment(u32* to, const bf16* rows, u32 column) {

@@ -18,7 +18,7 @@ template <int KIND> __device__ inline float value_of(float x) {
     if (KIND == SILU) return x * sigmoid(x);
     float inner = clamped(x);
     float gate = sigmoid_within(GELU_LINEAR * inner * fmaf(GELU_CUBIC * inner, inner, 1.0f));
-    // Not 0: an infinity must show.
+    // `x * 0.0f` and not 0, so that an infinity shows.
     return x < -GELU_SATURATED ? x * 0.0f : x * gate;
 }
 

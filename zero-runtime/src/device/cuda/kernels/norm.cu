@@ -1,8 +1,8 @@
-// Layer norm and RMS norm of rows, and of heads of rows that lie among others: PARTS beside one another, as wide as the norm, of
-// each row of a matrix. THREADS of a block share a row: a part of a warp, a warp, or all of them.
+// Layer norm and RMS norm of rows, and of heads within wider rows: PARTS adjacent parts, as wide as the norm, of each
+// row of a matrix. THREADS of a block share a row: a part of a warp, a warp, or the whole block.
 #include "packs.cuh"
 
-// Where a row begins.
+// The start of a row.
 template <u32 WIDTH, u32 PARTS, u32 STRIDE> __device__ inline u64 start_of(u64 row) {
     return row / PARTS * STRIDE + row % PARTS * WIDTH;
 }
@@ -29,7 +29,7 @@ __global__ void layer_norm(const E* x, const E* gain, const E* bias, E* y, float
         for (int i = 0; i < PACK; i++) sum += i < here ? (values[i] - mean) * (values[i] - mean) : 0.0f;
     }
     float scale = 1.0f / sqrtf(row_sum<THREADS>(sum) / float(WIDTH) + __uint_as_float(EPSILON_BITS));
-    // Beyond the last row threads only take part in sums.
+    // Threads beyond the last row only take part in sums.
     if (mine >= rows) return;
     for (u32 column = first; column < WIDTH; column += THREADS * PACK) {
         u32 here = rest(WIDTH, column);
@@ -73,7 +73,7 @@ __global__ void rms_norm(const E* x, const E* gain, E* y, float* inverse, u64 ro
     if (first == 0) inverse[row] = scale;
 }
 
-// What backward reads of a row: with CENTRED a mean and a scale, otherwise a scale alone.
+// The statistics of a row that backward reads: with CENTRED a mean and a scale, otherwise only a scale.
 template <int CENTRED> __device__ inline float mean_of(const float* stats, u64 row) {
     return CENTRED ? stats[2 * row] : 0.0f;
 }
@@ -81,8 +81,8 @@ template <int CENTRED> __device__ inline float scale_of(const float* stats, u64 
     return CENTRED ? stats[2 * row + 1] : stats[row];
 }
 
-// dx := scale (g - mean(g) - n mean(g n)) with g = dy gain and n the row normalised, without mean(g) unless CENTRED; then
-// `plus`, if it is there, is added to what is stored. `dx` may lie in the place of `dy`.
+// dx := scale (g - mean(g) - n mean(g n)) with g = dy gain and n the normalised row, without mean(g) unless CENTRED;
+// then `plus`, if there is one, is added to the stored result. `dx` may lie in the place of `dy`.
 template <class E, int CENTRED, int THREADS, u32 WIDTH, u32 PARTS, u32 X_STRIDE, u32 DY_STRIDE>
 __global__ void norm_dx(const E* x, const E* gain, const float* stats, const E* dy, E* dx, const E* plus, u64 rows) {
     u64 mine = row_of_thread<THREADS>(), row = min(mine, rows - 1);
@@ -124,8 +124,9 @@ __global__ void norm_dx(const E* x, const E* gain, const float* stats, const E* 
     }
 }
 
-// Sums down columns, of rows `first` to `end`, by a block: LANES threads beside one another have a pack of columns each and
-// take every so many rows; what they have is added in the order of their first rows. A tile is as wide as LANES packs.
+// Sums of columns over the rows `first` to `end`, by a block: LANES adjacent threads have a pack of columns each. The
+// BLOCK / LANES groups of such threads take rows in turn, and their sums are added in the order of their first rows. A
+// tile is as wide as LANES packs.
 template <int SUMS, u32 WIDTH, u32 LANES, class Terms>
 __device__ inline void column_sums(Terms terms, float* to, u64 first, u64 end, u32 tile) {
     __shared__ float of_threads[SUMS][BLOCK * PACK];
@@ -155,7 +156,7 @@ __device__ inline void column_sums(Terms terms, float* to, u64 first, u64 end, u
     }
 }
 
-// Of each chunk of rows, what the gain gathers, and with CENTRED the bias: `to` (chunks, 1 or 2, WIDTH).
+// The gradients of the gain, and with CENTRED of the bias, for each chunk of rows: `to` (chunks, 1 or 2, WIDTH).
 template <class E, int CENTRED, u32 WIDTH, u32 PARTS, u32 X_STRIDE, u32 DY_STRIDE, u32 TILES, u32 LANES>
 __global__ void norm_dparams(const E* x, const float* stats, const E* dy, float* to, u64 rows, u64 chunk) {
     u32 part = blockIdx.x / TILES;
@@ -176,7 +177,7 @@ __global__ void norm_dparams(const E* x, const float* stats, const E* dy, float*
     column_sums<1 + CENTRED, WIDTH, LANES>(terms, to, first, min(rows, first + chunk), blockIdx.x % TILES);
 }
 
-// Of each chunk of rows, their sum: `to` (chunks, WIDTH).
+// The sum of each chunk of rows: `to` (chunks, WIDTH).
 template <class E, u32 WIDTH, u32 TILES, u32 LANES>
 __global__ void sum_chunks(const E* x, float* to, u64 rows, u64 chunk) {
     u32 part = blockIdx.x / TILES;
@@ -191,8 +192,8 @@ __global__ void sum_chunks(const E* x, float* to, u64 rows, u64 chunk) {
     column_sums<1, WIDTH, LANES>(terms, to + u64(part) * WIDTH, first, min(rows, first + chunk), blockIdx.x % TILES);
 }
 
-// `to` (WIDTH) := or += the sum of `from` (chunks, WIDTH), whose rows begin STRIDE elements after one another. 32 columns
-// and 8 threads for each are a block.
+// `to` (WIDTH) := or += the sum of `from` (chunks, WIDTH), whose rows begin STRIDE elements after one another. A block
+// has 32 columns, with 8 threads for each.
 template <u32 WIDTH, u32 STRIDE> __global__ void add_chunks(const float* from, float* to, u32 chunks, u32 add) {
     __shared__ float of_threads[8][32];
     u32 lane = threadIdx.x % 32, slot = threadIdx.x / 32, column = blockIdx.x * 32 + lane;

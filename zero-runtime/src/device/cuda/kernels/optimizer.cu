@@ -1,5 +1,5 @@
-// Optimizer: one step of AdamW, and what Muon does to each element by itself, to the bits of the processor's device: the same
-// operations in the same order, with one rounding where it has one.
+// Optimizer: one step of AdamW, and the elementwise parts of Muon, with the bits of the processor's device: the same
+// operations in the same order, with the same roundings.
 #include "prelude.cuh"
 #include "step.cuh"
 
@@ -21,19 +21,20 @@ __device__ Factors factors(const Hyper& hyper, double weight_decay, double grad_
     return f;
 }
 
-// `updated`, what is remembered, := `p`, and so is `params`, if there are any: what layers read of it.
+// `updated` := `p`, and `params`, if there are any, := `updated`, rounded: the copy that layers read.
 template <int ALIGNED, class P, class U>
 __device__ void store_weights(P* params, U* updated, float* p, u64 start, u64 len) {
     store<ALIGNED>(updated, p, start, len);
     if (params) {
-        // What is remembered, rounded once more: both may be narrower than a float.
+        // First rounded to `updated`, then to `params`: both may be narrower than a float.
 #pragma unroll
         for (int i = 0; i < EIGHT; i++) p[i] = widen(narrow<U>(p[i]));
         store<ALIGNED>(params, p, start, len);
     }
 }
 
-// A step of `len` elements: `updated` is what is remembered, `params`, if there are any, what layers read of it.
+// A step of `len` elements: `updated` are the optimizer's weights, and `params`, if there are any, the copy that layers
+// read.
 template <class P, class U, class G, class M, class V, int ALIGNED>
 __device__ void step(const Factors& f, P* params, U* updated, const G* grads, M* ms, V* vs, u64 len) {
     u64 threads = (u64)gridDim.x * blockDim.x;
@@ -57,7 +58,7 @@ __device__ void step(const Factors& f, P* params, U* updated, const G* grads, M*
     }
 }
 
-// A step by what the words of a step say: none where they are not finite.
+// A step with the numbers of a step's words: none if they are not finite.
 template <class P, class U, class G, class M, class V, int ALIGNED>
 __global__ void update(P* params, U* updated, const G* grads, M* m, V* v, u64 len, const Hyper* hyper,
                        const Report* report, u32 decays) {
@@ -69,7 +70,7 @@ __global__ void update(P* params, U* updated, const G* grads, M* m, V* v, u64 le
     step<P, U, G, M, V, ALIGNED>(own, params, updated, grads, m, v, len);
 }
 
-// A step by the host's own numbers.
+// A step with the host's own numbers.
 template <class P, class U, class G, class M, class V, int ALIGNED>
 __global__ void adamw(P* params, U* updated, const G* grads, M* m, V* v, u64 len, Hyper hyper, double grad_scale) {
     step<P, U, G, M, V, ALIGNED>(factors(hyper, hyper.weight_decay, grad_scale), params, updated, grads, m, v, len);
@@ -129,7 +130,7 @@ __global__ void step_along(P* params, U* updated, const E* direction, u64 len, c
     store_weights<ALIGNED>(params, updated, p, start, len);
 }
 
-// `found` (1) := 1 where an element of `x` is infinite or no number.
+// `found` (1) := 1 if an element of `x` is infinite or NaN.
 template <class E, int ALIGNED> __global__ void find_infinite(const E* x, u64 len, u32* found) {
     u64 start = thread_index() * EIGHT;
     if (start >= len) return;
@@ -138,6 +139,6 @@ template <class E, int ALIGNED> __global__ void find_infinite(const E* x, u64 le
     bool is_any = false;
 #pragma unroll
     for (int i = 0; i < EIGHT; i++) is_any |= !(numbers[i] - numbers[i] == 0.0f);
-    // All that write it write the same.
+    // All threads that write it write the same.
     if (is_any) *found = 1;
 }

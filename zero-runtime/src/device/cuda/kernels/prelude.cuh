@@ -1,6 +1,6 @@
-// Prelude: what all kernels stand on: numbers as they are stored, as they are computed with, and vectors of them.
-// A float that is a constant of a template is an integer of its bits, which `__uint_as_float` makes a float again.
-// Includes nothing, as a compiler at run time has no headers. Never depends on how many threads there are.
+// Prelude: the basis of all kernels: numbers as they are stored, as they are computed with, and vectors of them. A
+// float that is a constant of a template is passed as the integer of its bits, which `__uint_as_float` makes a float
+// again. Includes nothing, because a compiler at run time has no headers. Never depends on the number of threads.
 #pragma once
 
 typedef unsigned char u8;
@@ -16,14 +16,14 @@ struct bf16 {
 __device__ __forceinline__ float widen(float number) { return number; }
 __device__ __forceinline__ float widen(bf16 number) { return __uint_as_float((u32)number.bits << 16); }
 
-// The nearest that E can store; of two as near, the one whose last bit is 0. NaN stays NaN.
+// The nearest number that E can store; a tie goes to the one whose last bit is 0. NaN stays NaN.
 template <class E> __device__ __forceinline__ E narrow(float number);
 template <> __device__ __forceinline__ float narrow<float>(float number) { return number; }
 template <> __device__ __forceinline__ bf16 narrow<bf16>(float number) {
     u32 bits = __float_as_uint(number);
-    // Carries into the upper half from just above a tie on, and at a tie where the last bit kept is 1.
+    // Carries into the upper half just above a tie and beyond, and at a tie if the last bit kept is 1.
     u32 rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
-    // A NaN whose upper half has an empty fraction would become an infinity: its quiet bit is set.
+    // A NaN whose fraction bits all lie in the lower half would become an infinity, so the quiet bit is set.
     u32 quiet = bits | 0x400000u;
     return bf16{(u16)((number != number ? quiet : rounded) >> 16)};
 }
@@ -31,7 +31,7 @@ template <> __device__ __forceinline__ bf16 narrow<bf16>(float number) {
 // The place of this thread among all threads of the launch.
 __device__ __forceinline__ u64 thread_index() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 
-// As many elements as a thread takes at a time.
+// Elements that a thread takes at a time.
 constexpr int EIGHT = 8;
 
 // Eight elements that are read and written in words of 16 bytes.
@@ -39,8 +39,8 @@ template <class E> struct __align__(16) Eight {
     E at[EIGHT];
 };
 
-// Numbers `start` to `start` + 8 of `from`, as far as there are `len`; zeros beyond. With ALIGNED, `from` lies at a
-// multiple of 16 bytes.
+// Numbers `start` to `start` + 8 of `from`, up to `len`, and zeros beyond. With ALIGNED, `from` lies at a multiple of
+// 16 bytes.
 template <int ALIGNED, class E> __device__ __forceinline__ void load(float* to, const E* from, u64 start, u64 len) {
     if (ALIGNED && start + EIGHT <= len) {
         Eight<E> eight = *reinterpret_cast<const Eight<E>*>(from + start);
@@ -52,7 +52,7 @@ template <int ALIGNED, class E> __device__ __forceinline__ void load(float* to, 
     }
 }
 
-// `to` from `start` on := the eight numbers, rounded, as far as there are `len` elements.
+// `to` from `start` on := the eight numbers, rounded, up to `len` elements.
 template <int ALIGNED, class E> __device__ __forceinline__ void store(E* to, const float* from, u64 start, u64 len) {
     if (ALIGNED && start + EIGHT <= len) {
         Eight<E> eight;

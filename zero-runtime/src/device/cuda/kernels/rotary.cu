@@ -1,14 +1,14 @@
-// Rotary position embeddings: cosines and sines of positions, and pairs of features turned by them. The processor's
-// operations, to the bit.
+// Rotary position embeddings: cosines and sines of positions, and rotations of pairs of features by them. The same
+// operations as the processor's, to the bit.
 #include "packs.cuh"
 
-// By how much each pair of a head turns from token to token.
+// The angle by which each pair of a head turns from token to token.
 struct Frequencies {
     float of_pair[64];
 };
 
-// `table` (positions, 2 PAIRS) := cosines, then sines, of position times frequency, times a factor. A thread has a pair of a
-// position.
+// `table` (positions, 2 PAIRS) := cosines, then sines, of position times frequency, times a factor. Each thread has one
+// pair of a position.
 template <u32 PAIRS, u32 FACTOR_BITS>
 __global__ void rotary_table(float* table, u64 positions, u64 first, Frequencies frequencies) {
     u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x, position = i / PAIRS;
@@ -20,8 +20,9 @@ __global__ void rotary_table(float* table, u64 positions, u64 first, Frequencies
     table[position * 2 * PAIRS + PAIRS + pair] = turn.sin * factor;
 }
 
-// Turns each pair (i, i + HALF) of HEADS heads of each row by row t % `length` of `table`, where t is the number of the row;
-// by the negative angle if `sign` is -1. BLOCKS blocks share a row, and a thread has a pack of pairs of a head.
+// Rotates each pair (i, i + HALF) of HEADS heads of each row by row t % `length` of `table`, where t is the number of
+// the row; by the negative angle if `sign` is -1. BLOCKS blocks share a row, and a thread has a pack of pairs of a
+// head.
 template <class E, u32 STRIDE, u32 HEADS, u32 HALF, u32 BLOCKS>
 __global__ void rotate(E* x, const float* table, u64 length, float sign) {
     u64 row = blockIdx.x / BLOCKS;

@@ -1,12 +1,12 @@
-// Step: the words of a step, as the host has them.
+// Step: the words of a step, laid out as on the host.
 #pragma once
 
-// What the host says about a step.
+// The host's numbers for a step.
 struct Hyper {
     double lr, beta1, beta2, momentum, epsilon, weight_decay, clip, correction1, correction2;
 };
 
-// What a step came to.
+// The outcome of a step.
 struct Report {
     double loss, gradient_norm, grad_scale, is_finite;
 };

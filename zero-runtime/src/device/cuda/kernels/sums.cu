@@ -1,23 +1,24 @@
-// Sums: in orders that depend on lengths alone, and are those of the processor's device. No sum is left to chance.
+// Sums: in orders that depend only on lengths, and are those of the processor's device. The order of no sum is left to
+// chance.
 #include "prelude.cuh"
 #include "step.cuh"
 
-// Addresses of summands; a launch copies as many.
+// Addresses of COUNT summands, which a launch copies.
 template <u32 COUNT> struct Sources {
     const void* at[COUNT];
 };
 
-// Levels of a tree of so many summands: as few as they need, as each takes eight registers of every thread.
+// Levels of a tree of this many summands: as few as possible, because each takes eight registers of every thread.
 __device__ constexpr int levels(u32 summands) { return summands < 2 ? 1 : 1 + levels(summands / 2); }
 
 // `to` := or += the sum of COUNT stretches along the tree in which, of n, the first n.next_power_of_two() / 2 are
-// summed before the others are added. Summands come one by one; two sums of equally many are one as soon as both are
-// there. Sums are floats, and the last is rounded to what `to` stores.
+// summed before the others are added. Summands come one by one; two sums of equally many summands are added as soon as
+// both are there. Sums are floats, and the last is rounded to the width of `to`.
 template <class E, u32 COUNT, int ADDS, int ALIGNED>
 __global__ void reduce(E* to, const __grid_constant__ Sources<COUNT> sources, u64 len) {
     u64 start = thread_index() * EIGHT;
     if (start >= len) return;
-    // At level l, a sum of 2^l summands that waits for the next.
+    // Level l holds a sum of 2^l summands that waits for the next one.
     constexpr int DEPTH = levels(COUNT);
     float waiting[DEPTH][EIGHT];
     for (u32 i = 0; i < COUNT; i++) {
@@ -35,7 +36,7 @@ __global__ void reduce(E* to, const __grid_constant__ Sources<COUNT> sources, u6
             }
         }
     }
-    // What waits is of different lengths, shorter and shorter: the shortest are summed first.
+    // The waiting sums have different numbers of summands; the smallest ones are added first.
     float total[EIGHT];
     bool has_any = false;
 #pragma unroll
@@ -54,7 +55,7 @@ __global__ void reduce(E* to, const __grid_constant__ Sources<COUNT> sources, u6
     store<ALIGNED>(to, total, start, len);
 }
 
-// Numbers that one thread sums while the others bring the next.
+// Numbers that one thread sums while the others fetch the next ones.
 constexpr int PIECE = 1024;
 
 // `to` (1) += the sum of `x`, first to last, over `len`. One block.
@@ -71,9 +72,9 @@ __global__ void add_mean(const float* x, u64 len, double* to) {
     if (threadIdx.x == 0) *to = *to + sum / (double)len;
 }
 
-// Squares are summed in blocks of so many elements.
+// Squares are summed in blocks of this many elements.
 constexpr int BLOCK = 4096;
-// Each by so many sums, of every sixteenth element.
+// Each block is summed in this many sums, of every sixteenth element each.
 constexpr int LANES = 16;
 
 // `sums` (blocks) := the sum of squares of each block of `x`.
@@ -87,17 +88,18 @@ template <class E> __global__ void squares(const E* x, u64 len, double* sums) {
         double number = (double)widen(x[i]);
         sum = fma(number, number, sum);
     }
-    // Lane l and lane l + 8, then l and l + 4: all threads take part, those of blocks beyond the last too.
+    // Adds lane l + 8 to lane l, then lane l + 4, and so on. All threads take part, even those of blocks beyond the
+    // last.
     for (int half = LANES / 2; half > 0; half /= 2) sum = sum + __shfl_down_sync(0xffffffffu, sum, half, LANES);
     if (lane == 0 && start < len) sums[block] = sum;
 }
 
-// The most sums of a tree of squares that one block takes: its branches are as deep as the tree where they meet.
+// Branches of a tree of squares at depth 8: one block sums them, one in each thread.
 constexpr int BRANCHES = 256;
 
 // The sum of `sums` from `first` on along the tree that halves their number.
 __device__ double halved(const double* sums, u64 first, u64 count) {
-    // Of each branch: the right half that is still to be summed, and the sum of the left one.
+    // For each branch: the right half that is still to be summed, and the sum of the left one.
     u64 starts[40], counts[40];
     double lefts[40];
     int depth = 0;
@@ -114,7 +116,7 @@ __device__ double halved(const double* sums, u64 first, u64 count) {
         for (;;) {
             if (depth == 0) return sum;
             if (counts[depth - 1] > 0) {
-                // The left half is done: on with the right one.
+                // The left half is done, so the right one follows.
                 lefts[depth - 1] = sum;
                 first = starts[depth - 1];
                 count = counts[depth - 1];
@@ -127,15 +129,16 @@ __device__ double halved(const double* sums, u64 first, u64 count) {
     }
 }
 
-// `to` (1) := the sum of `sums` along that tree. One block of BRANCHES threads: each sums a branch of depth 8, or what
-// has no such depth is summed by one thread.
+// `to` (1) := the sum of `sums` along that tree. One block of BRANCHES threads: each sums a branch at depth 8, or one
+// thread sums a tree that is not that deep.
 __global__ void sum_of_squares(const double* sums, u64 count, double* to) {
     __shared__ double branches[BRANCHES];
     if (count < BRANCHES) {
         if (threadIdx.x == 0) *to = count == 0 ? 0.0 : halved(sums, 0, count);
         return;
     }
-    // Bits of the thread's number, the highest first, say at each fork whether it goes left or right.
+    // The bits of the thread's number, the highest first, say at each fork whether its branch is on the left or the
+    // right.
     u64 first = 0, own = count;
     for (int bit = BRANCHES / 2; bit > 0; bit /= 2) {
         u64 left = own / 2;
@@ -158,13 +161,13 @@ __global__ void sum_of_squares(const double* sums, u64 count, double* to) {
     if (threadIdx.x == 0) *to = branches[0];
 }
 
-// How words of ranks are summed: the ranks of the last pipeline stage by their data, then for each pipeline stage its
-// ranks by their parts, then the pipeline stage of each unit.
+// The order in which words of ranks are summed: the ranks of the last pipeline stage by their data, then for each
+// pipeline stage its ranks by their parts, then the pipeline stage of each unit.
 template <u32 COUNT> struct Order {
     u32 at[COUNT];
 };
 
-// The words that ranks name, along the tree of `reduce`.
+// Sums COUNT words along the tree of `reduce`.
 template <u32 COUNT, class Word> __device__ double tree(Word word) {
     double waiting[levels(COUNT)], total = 0;
     for (u32 i = 0; i < COUNT; i++) {
@@ -182,7 +185,7 @@ template <u32 COUNT, class Word> __device__ double tree(Word word) {
     return total;
 }
 
-// `report` := what the words of all ranks come to. One block.
+// `report` := the report from the words of all ranks. One block.
 template <u32 ZERO, u32 REPLICAS, u32 PARTS, u32 STAGES, u32 UNITS>
 __global__ void agree(const __grid_constant__ Order<ZERO * REPLICAS + PARTS * STAGES + UNITS> order, double summed,
                       const double* all, const Hyper* hyper, Report* report) {
@@ -203,12 +206,12 @@ __global__ void agree(const __grid_constant__ Order<ZERO * REPLICAS + PARTS * ST
         return tree<ZERO>([&](u32 rank) { return all[by_data[replica * ZERO + rank] * VALUES]; });
     });
     double loss = losses / summed, norm = sqrt(squares) / summed;
-    // As PyTorch clips; a norm that is no number clips nothing.
+    // PyTorch's formula for clipping; a norm that is NaN clips nothing.
     double clipping = hyper->clip / (norm + 1e-6);
     clipping = clipping < 1.0 ? clipping : 1.0;
     report->loss = loss;
     report->gradient_norm = norm;
     report->grad_scale = clipping / summed;
-    // What is infinite or no number less itself is no number.
+    // An infinity or NaN minus itself is NaN.
     report->is_finite = loss - loss == 0.0 && norm - norm == 0.0 ? 1.0 : 0.0;
 }
