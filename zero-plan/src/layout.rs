@@ -18,6 +18,7 @@ pub use decoding::Decoding;
 pub(crate) use inbox::{arriving_bytes, terms_bytes, tied_bytes};
 pub use memory::{Home, Kind, Memory, Region};
 use sizes::RegionSizes;
+pub(crate) use sizes::spare_batch_bytes;
 
 /// Staging slots for gradients at stages 2 and 3, and for sums over one replica: one is filled while the other is read.
 pub const STAGING_SLOTS: usize = 2;
@@ -342,7 +343,7 @@ const fn bucket_of(buckets: &[Bucket], unit: usize) -> usize {
     i
 }
 
-const fn max(a: usize, b: usize) -> usize {
+pub(crate) const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 

@@ -1,6 +1,6 @@
-//! Measure: what this machine can do, as a file of hardware: rates of all cores at work (products, copies, and the sums of
-//! collectives), how soon ranks go on that waited, its disk, what units of models take, and what connects it with others. Never
-//! decides what is predicted from it.
+//! Measure: what this machine can do, as a file of hardware: rates of all cores at work (products, copies, and the sums
+//! of collectives), how soon waiting ranks go on, its disk, the times of units of models, and the network to other
+//! hosts. Never decides what is predicted from it.
 
 mod disk;
 mod network;
@@ -27,7 +27,7 @@ use crate::say;
 
 pub use trace::{RecordedProfile, RecordedStep};
 
-/// How often each program runs, all of them in turn: what disturbs one run for a while disturbs no other run of it.
+/// How often each program runs. They run in turn, so that a passing disturbance affects only one run of each.
 const ROUNDS: usize = 3;
 
 /// What to measure.
@@ -64,11 +64,11 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), CommandError> {
         return Ok(());
     };
     let failed = |source| CommandError::Output { path: path.clone(), source };
-    // Before minutes of work, and not after.
+    // A file that cannot be made is reported before minutes of work, not after.
     let mut file = File::create_new(path).map_err(failed)?;
     let written = description(arguments).and_then(|text| file.write_all(text.as_bytes()).map_err(failed));
     if written.is_err() {
-        // It is as it was before, and the command can be given again.
+        // Nothing is left behind, so the command can be given again.
         let _ = std::fs::remove_file(path);
     }
     written
@@ -110,12 +110,11 @@ fn description(arguments: &MeasureArguments) -> Result<String, CommandError> {
     };
     let specs = arguments.specs.iter().map(|path| Ok((path, program::read(path)?)));
     let specs = specs.collect::<Result<Vec<_>, CommandError>>()?;
-    // Specs that differ in their layout alone have the same units. They are measured by a spec's own ranks, by as many as have a
-    // core for each thread, and by one.
+    // Specs that differ only in their layout have the same units.
     let mut wanted = BTreeMap::new();
     for &(path, ref spec) in &specs {
         for &threads in &arguments.threads {
-            for ranks in [spec.config().mesh.ranks(), (cores.get() / threads).max(1), 1] {
+            for ranks in units::ranks(spec, threads, cores) {
                 wanted.entry((units::alone(spec, path, ranks)?, threads)).or_insert(path);
             }
         }

@@ -1,5 +1,5 @@
-//! Units: what the units of a model take on this machine while so many ranks work: the model is trained for some steps without
-//! sharding, so that each rank runs every unit. Never measures a layout.
+//! Units: how long the units of a model take on this machine while a number of ranks work. The model is trained for
+//! some steps without sharding, so that each rank runs every unit. Never measures a layout.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ const STEPS: &str = "12";
 pub struct Measurement<'a> {
     /// Where the spec lies.
     pub path: &'a Path,
-    /// What [`alone`] makes of it.
+    /// The spec that [`alone`] makes of it.
     pub alone: &'a str,
     /// The size of its model.
     pub size: Option<&'a str>,
@@ -32,7 +32,7 @@ pub struct Measurement<'a> {
     pub threads: NonZeroUsize,
 }
 
-/// The program for it, with the steps that it has done.
+/// The program of a measurement, with the steps that it has run.
 pub struct MeasuredProgram<'a> {
     of: Measurement<'a>,
     binary: Binary,
@@ -43,9 +43,9 @@ pub struct MeasuredProgram<'a> {
 
 /// A step of a rank, in seconds.
 struct RankStep {
-    /// What each op took.
+    /// Each op, with the time that it took.
     ops: Vec<(Op, f64)>,
-    /// What lies between two ops.
+    /// The mean time between two ops.
     beside_s: f64,
 }
 
@@ -83,7 +83,7 @@ impl MeasuredProgram<'_> {
         Ok(())
     }
 
-    /// What its units took.
+    /// The times of its units.
     pub fn units(&self) -> Vec<MeasuredUnit> {
         let ops = self.steps.iter().map(|step| step.ops.iter().copied());
         self.sized.plan().with(|plan| measured_units(plan, self.of.threads.get(), ops))
@@ -93,14 +93,19 @@ impl MeasuredProgram<'_> {
         self.sized.spec.config().mesh.ranks()
     }
 
-    /// Seconds between two ops, of each step in which no threads took turns with a core.
+    /// Seconds between two ops in each step; none if threads took turns with a core.
     pub fn beside_s(&self, cores: NonZeroUsize) -> impl Iterator<Item = f64> {
         let takes_turns = self.ranks() * self.of.threads.get() > cores.get();
         self.steps.iter().filter(move |_| !takes_turns).map(|step| step.beside_s)
     }
 }
 
-/// A spec of the same model, in the same widths and on the same micro-batches, where each rank has all of it.
+/// The numbers of ranks on which the units of a spec are measured: the spec's own, as many as have a core for each thread, and one.
+pub fn ranks(spec: &Spec, threads: NonZeroUsize, cores: NonZeroUsize) -> [usize; 3] {
+    [spec.config().mesh.ranks(), (cores.get() / threads).max(1), 1]
+}
+
+/// A spec of the same model, with the same widths and micro-batches, in which each rank has the whole model.
 pub fn alone(spec: &Spec, path: &Path, ranks: usize) -> Result<String, CommandError> {
     let Spec { model: Some(model), batch: Batch { sequences, length, .. }, precision, .. } = spec else {
         return Err(CommandError::NoModel { spec: path.to_owned() });
@@ -127,4 +132,20 @@ fn steps(plan: &Plan, recorded: &RecordedProfile) -> Result<Vec<RankStep>, Strin
         }
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Units take longer while eight ranks share four cores, and a simulation of eight ranks needs that time.
+    #[test]
+    fn units_are_measured_by_the_ranks_of_their_spec_too() {
+        let text = "(model: Example(\"gpt\"), mesh: (zero: 8), zero: (stage: 3), batch: (sequences: 4, length: 64))";
+        let spec = zero_plan::spec::parse(text).expect("a spec");
+        let [one, two, four] = [1, 2, 4].map(|number| NonZeroUsize::new(number).expect("not zero"));
+        assert_eq!(ranks(&spec, one, four), [8, 4, 1]);
+        assert_eq!(ranks(&spec, two, four), [8, 2, 1]);
+        assert_eq!(ranks(&spec, four, two), [8, 1, 1]);
+    }
 }

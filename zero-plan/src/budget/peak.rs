@@ -1,7 +1,7 @@
-//! Peak: at which op of a step most of an arena is in use, and by what. An arena is one allocation, and all of its
-//! regions are always there; what is in use tells why they are as large as they are.
+//! Peak: at which op of a step most of an arena is in use, and by what. An arena is one allocation that holds all of
+//! its regions all the time; the bytes in use explain why regions are as large as they are.
 
-use crate::layout::{Kind, Memory, Tables};
+use crate::layout::{Kind, Memory, Placement, Tables, max, spare_batch_bytes};
 use crate::mesh::Axis;
 use crate::message::Message;
 use crate::plan::Plan;
@@ -12,12 +12,12 @@ use crate::schedule::{Op, Parcel};
 pub struct Peak {
     /// The op.
     pub op: Op,
-    /// What is in use, by [`Kind::ALL`].
+    /// The bytes in use, by [`Kind::ALL`].
     pub bytes: [usize; Kind::ALL.len()],
 }
 
 impl Peak {
-    /// All that is in use.
+    /// All bytes in use.
     pub const fn total_bytes(&self) -> usize {
         let (mut sum, mut i) = (0, 0);
         while i < self.bytes.len() {
@@ -27,12 +27,12 @@ impl Peak {
         sum
     }
 
-    /// Appends when that is, with `quote` on both sides of the unit.
+    /// Appends at which op most is in use, with `quote` on both sides of the unit.
     pub(crate) const fn tell(&self, message: Message, tables: &Tables, quote: &str) -> Message {
         self.name(message.text("most is in use in "), tables, quote)
     }
 
-    /// Appends which op it is, such as `the forward of embed in micro-batch 0`, with `quote` on both sides of the unit.
+    /// Appends the op, such as `the forward of embed in micro-batch 0`, with `quote` on both sides of the unit.
     pub(crate) const fn name(&self, message: Message, tables: &Tables, quote: &str) -> Message {
         let (what, unit, micro_batch) = match self.op {
             Op::Forward { unit, micro_batch, .. } => ("the forward of ", unit, micro_batch),
@@ -67,13 +67,13 @@ pub const fn peak(tables: &Tables, memory: &Memory, ops: &[Op]) -> Peak {
 }
 
 impl Plan<'_> {
-    /// The most that is in use on a rank of pipeline stage `pipeline` in a training step, and during which op.
+    /// The op of a training step during which a rank of pipeline stage `pipeline` has most in use, and those bytes.
     pub const fn peak(&self, pipeline: usize) -> Peak {
         peak(&self.tables(), &self.pipeline_stages[pipeline].memory, self.pipeline_stages[pipeline].step)
     }
 
-    /// What is in use on a rank of pipeline stage `pipeline` during each op of a training step: bytes, by [`Kind::ALL`]. The
-    /// first op at which their sum is largest is that of [`Plan::peak`].
+    /// The bytes that a rank of pipeline stage `pipeline` has in use during each op of a training step, by
+    /// [`Kind::ALL`]. The first op at which their sum is largest is that of [`Plan::peak`].
     pub fn in_use(&self, pipeline: usize) -> Vec<[usize; Kind::ALL.len()]> {
         let (tables, memory) = (self.tables(), &self.pipeline_stages[pipeline].memory);
         let mut in_use = InUse::new(memory);
@@ -81,13 +81,13 @@ impl Plan<'_> {
     }
 }
 
-/// A walk over ops that follows what comes and goes within a step: slots for activations, slots for gathered parameters,
-/// elements of staging.
+/// A walk over ops that counts what is taken and freed within a step: slots for activations, slots for gathered
+/// parameters, and elements of staging.
 struct InUse {
     slots: usize,
     gathered: usize,
     staged: usize,
-    /// Bytes that the last op used. Regions that are always in use keep the bytes that they begin with.
+    /// Bytes that the last op used. Regions that are always in use keep their initial bytes.
     bytes: [usize; Kind::ALL.len()],
 }
 
@@ -102,7 +102,7 @@ impl InUse {
         Self { slots: 0, gathered: 0, staged: 0, bytes }
     }
 
-    /// What the next op uses, by [`Kind::ALL`].
+    /// The bytes that the next op uses, by [`Kind::ALL`].
     const fn during(&mut self, tables: &Tables, memory: &Memory, op: Op) -> [usize; Kind::ALL.len()] {
         self.before(tables, op);
         self.fill(tables, memory, op);
@@ -150,19 +150,22 @@ impl InUse {
         }
         let (mut workspace, mut boundary, mut recomputed, mut gradients) = (0, 0, 0, 0);
         match op {
-            Op::Forward { unit, .. } => workspace = tables.units[unit].workspace_bytes,
+            Op::Forward { unit, .. } => {
+                workspace = max(tables.units[unit].workspace_bytes, batch_bytes(tables, unit));
+                recomputed = recomputed_bytes(tables, unit);
+            }
             Op::Update { unit } if tables.is_orthogonalized(unit) => {
                 workspace = tables.units[unit].matrices.room_bytes;
             }
             Op::Recompute { unit, .. } => {
                 workspace = tables.units[unit].workspace_bytes;
-                recomputed = tables.units[unit].saved_bytes;
+                recomputed = recomputed_bytes(tables, unit) + tables.units[unit].output_bytes;
             }
+            Op::Receive { parcel: Parcel::Gradients, unit, .. } => boundary = tables.units[unit].output_bytes,
             Op::Backward { unit, .. } => {
                 workspace = tables.units[unit].workspace_bytes;
                 boundary = tables.units[unit].input_bytes + tables.units[unit].output_bytes;
-                recomputed =
-                    if tables.config.recomputes(tables.units, unit) { tables.units[unit].saved_bytes } else { 0 };
+                recomputed = recomputed_bytes(tables, unit);
                 gradients = if tables.config.precision.reduce.is_narrow() { tables.placements[unit].padded } else { 0 };
             }
             _ => {}
@@ -174,7 +177,20 @@ impl InUse {
     }
 }
 
-/// Whether the update of a unit is the last that needs the directions of its bucket: those of a bucket come in the order of units.
+/// The part of a micro-batch that is in the workspace when `unit` runs forward.
+const fn batch_bytes(tables: &Tables, unit: usize) -> usize {
+    let Placement { chunk, pipeline_stage, .. } = tables.placements[unit];
+    let is_first_of_last_chunk = chunk + 1 == tables.chunks.len() && tables.chunks[chunk].first == unit;
+    if unit == 0 || is_first_of_last_chunk { spare_batch_bytes(tables, pipeline_stage) } else { 0 }
+}
+
+/// The values that a unit saves outside its activation slot, because a recompute writes them again.
+const fn recomputed_bytes(tables: &Tables, unit: usize) -> usize {
+    if tables.config.recomputes(tables.units, unit) { tables.units[unit].saved_bytes } else { 0 }
+}
+
+/// Whether the update of a unit is the last that needs the directions of its bucket. Updates of a bucket come in the
+/// order of units.
 const fn is_last_of_directions(tables: &Tables, unit: usize) -> bool {
     let mut later = tables.buckets[tables.placements[unit].bucket].last;
     while later > unit {

@@ -182,7 +182,7 @@ impl RegionSizes {
 /// Room in the workspace for a part of a batch. The inputs and targets of a micro-batch come together, so on a pipeline
 /// stage that needs only one of them, the other is left there. Inputs that are converted for storage lie there until
 /// then.
-const fn spare_batch_bytes(tables: &Tables, pipeline: usize) -> usize {
+pub(crate) const fn spare_batch_bytes(tables: &Tables, pipeline: usize) -> usize {
     let (first, last) = (&tables.units[0], &tables.units[tables.units.len() - 1]);
     let staged = if pipeline == 0 { tables.config.whole_lines(first.given_bytes) } else { 0 };
     if tables.chunks.len() > 1 && (pipeline == 0 || pipeline + 1 == tables.config.mesh.pipeline) {

@@ -1,15 +1,15 @@
-//! Places: an op that looks a line too far, writes too little, or looks at another rank is noticed by the proof, whichever op it is and
-//! whatever it reads or writes.
+//! Places: the proof notices every op that looks a line too far, writes too little, or looks at another rank, whatever
+//! it reads or writes.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zero_plan::place::{Access, Content, Gradients, Position, Value, accesses, decoding_accesses};
 use zero_plan::{Axis, Coordinates, Flaw, Home, Kind, Op, Pass, Placement, Plan, prove_accesses, prove_decoding};
 
 use crate::model::{Model, small_models};
 
-/// A way to get the place of an access wrong.
+/// A way in which the place of an access can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wrong {
     Shifted,
@@ -21,12 +21,13 @@ const WRONGS: [Wrong; 5] =
     [Wrong::Shifted, Wrong::Shortened, Wrong::OtherRank(0), Wrong::OtherRank(1), Wrong::OtherRank(2)];
 
 impl Wrong {
-    /// The access gone wrong; none where that would be the same access.
+    /// The wrong access; none if it would be the same access.
     fn of(self, plan: &Plan, access: Access) -> Option<Access> {
         let mut wrong = access;
         match self {
             Self::Shifted => wrong.place.offset_bytes += 64,
-            // What is written too short is found where it is read; of a moment, what stood there before is one, too.
+            // A write that is too short is found when its bytes are read, except in a state, whose old bytes are a
+            // state too.
             Self::Shortened if access.writes && !matches!(access.content, Content::State { .. }) => {
                 wrong.place.len_bytes -= 1;
             }
@@ -37,7 +38,7 @@ impl Wrong {
     }
 }
 
-/// The next rank along an axis; none where there is no other, or where both have the place in common.
+/// The next rank along an axis; none if there is no other, or if both hold the place in common.
 fn neighbour(plan: &Plan, Access { at, place, .. }: Access, axis: Axis) -> Option<Coordinates> {
     let mesh = &plan.config.mesh;
     let home = plan.places(at).memory.region(place.region).home;
@@ -51,7 +52,10 @@ fn neighbour(plan: &Plan, Access { at, place, .. }: Access, axis: Axis) -> Optio
     })
 }
 
-/// The kind of an access: of which op, what it is about, and whether it is written.
+/// The first rank.
+const ORIGIN: Coordinates = Coordinates { pipeline: 0, replica: 0, zero: 0 };
+
+/// The kind of an access: its op, its content, and whether it is a write.
 fn kind(op: Op, access: &Access) -> String {
     let what = match access.content {
         Content::Nothing => "nothing",
@@ -69,7 +73,7 @@ fn kind(op: Op, access: &Access) -> String {
     format!("{} {} {what}", op.name(), if access.writes { "writes" } else { "reads" })
 }
 
-/// What says where ops look, and what proves that all of them find what they need there.
+/// A function that gives the accesses of ops, and one that proves that all ops find what they need there.
 type Looks = fn(&Plan, Pass, Op, &Position, Coordinates, &mut dyn FnMut(Access));
 type Proves = fn(&Plan, &zero_plan::place::Accesses) -> Result<(), Flaw>;
 
@@ -86,7 +90,7 @@ fn kinds(plan: &Plan, looks: Looks, proves: Proves) -> Vec<String> {
     found.into_inner().into_iter().collect()
 }
 
-/// Each kind of access of each small model goes wrong once in each way, on one rank, the first time that it can.
+/// In each small model, each kind of access goes wrong once in each way: on one rank, the first time that it can.
 #[test]
 fn a_place_that_is_wrong_once_is_found() {
     let tried = go_wrong(small_models(), accesses, prove_accesses);
@@ -103,7 +107,7 @@ fn a_place_of_a_decoding_walk_that_is_wrong_once_is_found() {
     assert!(tried.len() > 12, "{tried:#?}");
 }
 
-/// A region of activations that is too short for the caches, or a cache where others work, is refused before a run.
+/// A region of activations that is too short for the caches, or a cache that overlaps others, is refused before a run.
 #[test]
 fn decoding_that_does_not_fit_is_refused() {
     for model in small_models().into_iter().map(Model::caching) {
@@ -134,12 +138,40 @@ fn decoding_that_does_not_fit_is_refused() {
     }
 }
 
+/// [`Plan::in_use`], which explains a peak, counts each byte of its rank that an op touches.
+#[test]
+fn every_byte_that_an_op_touches_counts_as_in_use() {
+    for model in small_models() {
+        model.plan().with(|plan| {
+            for (pipeline, stage) in plan.pipeline_stages.iter().enumerate() {
+                let (at, mut position) = (Coordinates { pipeline, ..ORIGIN }, Position::new(plan.units.len()));
+                for (&op, in_use) in stage.step.iter().zip(plan.in_use(pipeline)) {
+                    let mut touched: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+                    accesses(plan, Pass::Train, op, &position, at, &mut |Access { at: whose, place, .. }| {
+                        // The rest of a batch has more room than it takes, and ranks share what is held in common.
+                        let is_counted = place != plan.places(at).unneeded();
+                        if whose == at && is_counted && stage.memory.region(place.region).home != Home::Common {
+                            let bytes = place.offset_bytes..place.offset_bytes + place.len_bytes;
+                            touched.entry(place.region as usize).or_default().extend(bytes);
+                        }
+                    });
+                    for (region, bytes) in touched {
+                        let (kind, bytes) = (Kind::ALL[region], bytes.len());
+                        assert!(bytes <= in_use[region], "{op:?}: {bytes} bytes of {kind:?}, {:?}", plan.config);
+                    }
+                    position.pass(op);
+                }
+            }
+        });
+    }
+}
+
 fn go_wrong(models: Vec<Model>, looks: Looks, proves: Proves) -> BTreeMap<(String, Wrong), usize> {
     let mut tried: BTreeMap<(String, Wrong), usize> = BTreeMap::new();
     for model in models {
         model.plan().with(|plan| {
             for wrong_kind in kinds(plan, looks, proves) {
-                // What nobody reads may lie anywhere in its region.
+                // Bytes that no op reads may lie anywhere in their region.
                 if wrong_kind.ends_with("writes nothing") {
                     continue;
                 }

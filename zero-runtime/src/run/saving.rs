@@ -20,8 +20,8 @@ use crate::model::{DeviceOf, Model};
 use crate::plan::Plan;
 use crate::transport::{Lost, Transport};
 
-/// What ranks tell one another after each step: whether they were asked to end, whether it is time for a checkpoint, as rank 0
-/// counts, and whether they have written what they were writing.
+/// Words that each rank tells the others after each step: whether it was asked to end, whether it is time for a
+/// checkpoint, which counts only on rank 0, and whether it has written what it was writing.
 const WORDS: usize = 3;
 
 type SaveResult = Result<(), CheckpointError>;
@@ -31,10 +31,10 @@ pub struct Saving<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     arguments: &'env CheckpointArguments,
     folder: &'env Path,
-    /// Rank 0 alone has it.
+    /// Only rank 0 has it.
     store: Option<Arc<Store>>,
     shard: Arc<Shard>,
-    /// What every manifest of this run says; none but on rank 0.
+    /// The part that all manifests of this run share. Only rank 0 has it.
     manifest: Option<Manifest>,
     /// Bytes of all states, which all files together hold.
     bytes: u64,
@@ -49,14 +49,14 @@ pub struct Saving<'scope, 'env> {
 struct Writing<'scope> {
     step: StepLine,
     phase: SavingPhase,
-    /// What this rank does in it.
+    /// This rank's own work for it.
     own: Own<'scope>,
     began: Instant,
     /// How long training has waited for it so far.
     waited: Duration,
 }
 
-/// How far a checkpoint is.
+/// The progress of a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SavingPhase {
     /// Each rank writes its file.
@@ -87,7 +87,7 @@ impl Own<'_> {
 }
 
 impl<'scope, 'env> Saving<'scope, 'env> {
-    /// What `--checkpoint` asks for, if it is given. `store` is there on rank 0.
+    /// The checkpoints of `--checkpoint`, if it is given. Rank 0 has a `store`.
     pub fn new<'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
         scope: &'scope Scope<'scope, 'env>,
         job: &'env Job<'_, M, F>,
@@ -97,7 +97,8 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         let arguments = &job.arguments.checkpoints;
         let folder = arguments.checkpoint.as_deref()?;
         let tensors: Vec<TensorInfo> = tensors_of::<M>();
-        // Touches the place of the copy now: the first time takes longer than a copy, and training does not wait yet.
+        // Touches the place of the copy now, while training does not wait for it, because the first time takes longer
+        // than a copy.
         drop(engine.snapshot());
         let rank = engine.arena().rank();
         let shard = Arc::new(Shard::new(rank, &tensors, entries(engine, &tensors)));
@@ -108,9 +109,9 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         Some(Self { scope, arguments, folder, store, shard, manifest, bytes, writing, last, failed })
     }
 
-    /// After a step: ends the checkpoint that was being written, if all ranks have, and begins the one that is due, if one is.
-    /// Every rank calls it after every step. Gives whether some rank was asked to end; then the checkpoint of this step is
-    /// written, or cannot be.
+    /// Advances the checkpoint that is being written, if all ranks have done their part, and begins the one that is
+    /// due, if one is. Every rank calls it after every step. Returns whether some rank was asked to end: then the
+    /// checkpoint of this step has been written, or could not be.
     ///
     /// # Errors
     /// That of the checkpoint with `--checkpoint-or-stop`; otherwise only that another rank has ended.
@@ -148,7 +149,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         Ok(asked)
     }
 
-    /// Waits until the checkpoint that is being written, if one is, is there.
+    /// Waits until the checkpoint that is being written, if there is one, is complete.
     fn end<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         &mut self,
         engine: &mut Engine<'p, M, T>,
@@ -197,7 +198,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         Ok(())
     }
 
-    /// Brings the checkpoint that is being written to its next phase, once all ranks have ended this one.
+    /// Brings the checkpoint that is being written to its next phase, after all ranks have ended this one.
     fn advance<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         &mut self,
         engine: &mut Engine<'p, M, T>,
@@ -244,8 +245,8 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         thread.map_or_else(|error| Own::Done(Err(refused(error))), Own::Underway)
     }
 
-    /// Whether something went well on all ranks. The first on which it did not tells why; then the run goes on without this
-    /// checkpoint, or ends.
+    /// Whether something succeeded on all ranks. Otherwise the first rank on which it failed reports why, and the run
+    /// goes on without this checkpoint, or ends.
     fn agree<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
         &mut self,
         engine: &mut Engine<'p, M, T>,
@@ -263,7 +264,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
                 if stops {
                     return Err(error.into());
                 }
-                launch::print(&format!("{}\n  = note: there is no such checkpoint; training goes on", error.report()));
+                launch::print(&format!("{}\n  = note: training goes on without this checkpoint", error.report()));
             }
             _ if stops => return Err(Lost::Ended { rank: first }.into()),
             _ => {}

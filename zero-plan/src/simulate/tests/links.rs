@@ -31,12 +31,12 @@ fn rings_and_trees_take_what_the_formulas_say() {
     let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
     let one = Route { link: LinkKind::Node, bandwidth: 1e9, latency_within: 1e-6, ranks: 8, ..Route::MEMORY };
     near(one.ring_s(8000), 7e-6 + 7e-6);
-    // A gather of 7/8 and three rounds of all 8000 bytes.
+    // A gather of 7/8 of the 8000 bytes, and three rounds of all of them.
     near(one.tree_s(8000), 2.0 * 3e-6 + 7e-6 + 3.0 * 8e-6);
-    // Each rank sends what the ring sends.
+    // Each rank sends as much as the ring.
     let ring = Route { order: MessageOrder::Ring, ..one };
     near(ring.busy_s(7000) + ring.latency_s(), ring.ring_s(8000));
-    // Four ranks on each of two nodes: a ring leaves a node once, and six times it does not.
+    // Four ranks on each of two nodes: one step of a ring leaves a node, and six do not.
     let two = Route { link: LinkKind::Network, nodes: 2, latency_between: 1e-3, ..one };
     near(two.ring_s(8000), 1e-3 + 6e-6 + 7e-6);
     near(two.tree_s(8000), 2.0 * (1e-3 + 2e-6) + 7e-6 + 3.0 * 8e-6);
@@ -44,8 +44,8 @@ fn rings_and_trees_take_what_the_formulas_say() {
     near(Route::MEMORY.latency_s(), 0.0);
 }
 
-/// Of two nodes of four ranks, `zero` along all eight is bound by what a node sends over its four links of 0.1 GB/s; along
-/// four within a node by the node's links; and replicas across share the network four ways.
+/// On two nodes of four ranks, `zero` along all eight is limited by a node's four network links of 0.1 GB/s; along four
+/// ranks within a node by the node's own links; and four groups of replicas across nodes share the network.
 #[test]
 fn what_crosses_nodes_takes_the_network() {
     let hardware = Hardware::parse(GPU).unwrap();
@@ -62,11 +62,11 @@ fn what_crosses_nodes_takes_the_network() {
     near(across.bandwidth, 1e8);
 }
 
-/// What MPI carries is what the plan counts, however hosts cut the axes.
+/// MPI carries as many bytes as the plan counts, however hosts cut the axes.
 #[test]
 fn what_goes_between_hosts_is_what_the_plan_counts() {
     let orders = [Axis::ALL, [Axis::Replica, Axis::Pipeline, Axis::Zero]];
-    // Of two nodes, each has both halves of two replicas, one replica, or two of four.
+    // Each mesh with two orders of axes, so that hosts cut it along either axis.
     for ((nodes, zero, replica), order, stage) in [(2, 4, 2), (4, 4, 2), (8, 4, 2), (2, 2, 4)]
         .into_iter()
         .flat_map(|mesh| orders.into_iter().flat_map(move |order| (0..4).map(move |stage| (mesh, order, stage))))
@@ -81,7 +81,7 @@ fn what_goes_between_hosts_is_what_the_plan_counts() {
     }
 }
 
-/// NCCL gathers in rings, but terms of sums go to the rank that sums them.
+/// NCCL gathers in rings, but terms of sums go directly to the rank that sums them.
 #[test]
 fn what_gpus_of_several_hosts_sum_goes_straight() {
     for stage in 0..4 {
@@ -101,8 +101,8 @@ fn what_gpus_of_several_hosts_sum_goes_straight() {
     }
 }
 
-/// Two ranks of a host share its four links of 0.1 GB/s. Of the 1024 bytes of a unit, each rank sends its quarter to its
-/// counterpart alone; on two hosts of one rank each, one sends half over all links.
+/// Two ranks of a host share its four links of 0.1 GB/s. Each rank sends its quarter of a unit's 1024 bytes only to its
+/// counterpart. On two hosts of one rank each, a rank sends half over all links.
 #[test]
 fn ranks_of_a_host_send_their_own_shards_to_counterparts() {
     let cpu = GPU.replace("kind: Gpu", "kind: Cpu");

@@ -2,6 +2,8 @@ mod links;
 mod predictions;
 mod timelines;
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::build::PlanBuf;
 use crate::config::{Config, DeviceKind, OptimizerKind, Order, TransportKind};
@@ -12,16 +14,16 @@ use crate::schedule::Op;
 use crate::traffic::Traffic;
 use crate::unit::{Matrices, Unit};
 
-/// Operations and bytes take whole microseconds on it: 1 GFLOP/s, 1 GB/s.
+/// A GPU of 1 GFLOP/s and links of 1 GB/s, so that operations and bytes take whole microseconds.
 const GPU: &str = r#"(name: "x", device: (name: "d", kind: Gpu, memory: GB(80), matmul: (f32: 1e9, bf16: 1e9), bandwidth: 1e18),
     node: (devices: 8, link: (bandwidth: 1e9, latency: 0.0)), network: (bandwidth: 1e8, latency: 1e-3, links: 4))"#;
 
-/// The same without anything that sending takes.
+/// The same, but sending takes no time.
 fn free() -> String {
     GPU.replace("1e8, latency: 1e-3", "1e18, latency: 0.0").replace("bandwidth: 1e9, lat", "bandwidth: 1e18, lat")
 }
 
-/// A processor with as many cores, whose ranks share memory.
+/// A processor with this many cores, whose ranks share memory.
 fn cpu(cores: usize) -> String {
     let node = format!("devices: {cores}");
     GPU.replace("kind: Gpu", "kind: Cpu").replace("devices: 8, link: (bandwidth: 1e9, latency: 0.0)", &node)

@@ -14,7 +14,8 @@ fn memory_over_time_has_the_peak_of_the_plan() {
     });
 }
 
-/// The path of a prediction is the chain of causes, with the units and micro-batches of its ops, and its text has the peak.
+/// The path of a prediction is the chain of causes, with the units and micro-batches of its ops, and its text has the
+/// peak.
 #[test]
 fn a_prediction_has_its_critical_path_op_by_op() {
     all(|plan, timeline, hardware| {
@@ -41,7 +42,7 @@ fn a_prediction_has_its_critical_path_op_by_op() {
     });
 }
 
-/// Of what would help, each is what it says and nothing else: with hardware that is better in just that, a step takes as long.
+/// Each improvement changes exactly what it says: on hardware with only that change, a step takes as long.
 #[test]
 fn what_would_help_is_what_does() {
     let mesh = Mesh { nodes: 2, zero: 2, replica: 2, ..Mesh::of_zero(1) };
@@ -71,7 +72,7 @@ fn what_would_help_is_what_does() {
     }
 }
 
-/// On shared memory, latency is what it takes until a rank goes on; and an update that was measured is a pass over memory.
+/// On shared memory, latency is the time until a waiting rank continues; and a measured update is a pass over memory.
 #[test]
 fn what_would_help_a_processor_is_how_soon_ranks_go_on_and_memory() {
     let of_unit = |params: usize| {
@@ -91,17 +92,18 @@ fn what_would_help_a_processor_is_how_soon_ranks_go_on_and_memory() {
     let now = plan.with(|plan| Prediction::of(plan, &hardware, None)).unwrap();
     assert!(now.units_are_measured);
     let gain = |what: &str| now.step_s - now.better.iter().find(|better| better.what == what).unwrap().step_s;
-    // Two units: each takes 4 ms of an update, 3 ms of computation, and 1536 bytes of a sum.
+    // Two units: each has 4 ms of update, 3 ms of computation, and a sum of 1536 bytes.
     for (what, expected) in [("memory bandwidth", 8e-3 + 2.0 * 1.536e-3), ("computation", 6e-3)] {
         let expected = expected * (1.0 - 1.0 / 1.1);
         assert!((gain(what) - expected).abs() < 1e-9, "{what}: {} {expected}", gain(what));
     }
-    // Ranks wait a whole number of times.
+    // The number of waits is whole.
     let waits = gain("latencies") / (1.1e-2 * (1.0 - 1.0 / 1.1));
     assert!(waits > 0.5 && (waits - waits.round()).abs() < 1e-6, "{waits}");
 }
 
-/// Bytes over bandwidth, latencies and what of both is exposed, by hand: two ranks of two nodes, and one unit of 1024 bytes.
+/// Bytes over bandwidth, latencies, and the exposed part of both, by hand: two ranks of two nodes, and one unit of 1024
+/// bytes.
 #[test]
 fn traffic_is_bytes_over_bandwidth_and_latencies() {
     let mesh = Mesh { nodes: 2, ..Mesh::of_zero(2) };
@@ -109,7 +111,7 @@ fn traffic_is_bytes_over_bandwidth_and_latencies() {
         let it = Prediction::of(plan, hardware, None).unwrap();
         let flow = |flow: Flow| it.traffic.iter().find(|it| it.flow == flow && it.link == LinkKind::Network).unwrap();
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
-        // Four links of 0.1 GB/s, and half of the unit, which is held from the forward to the backward pass.
+        // Four links of 0.1 GB/s carry half of the unit, which is held from the forward to the backward pass.
         let gather = flow(Flow::Gather);
         assert_eq!(gather.bytes, 512);
         near(gather.bandwidth, 4e8);
@@ -118,7 +120,7 @@ fn traffic_is_bytes_over_bandwidth_and_latencies() {
         near(gather.exposed_s, 1e-3 + 512.0 / 4e8);
         near(gather.ring_s.unwrap(), 1e-3 + 512.0 / 4e8);
         near(gather.tree_s.unwrap(), 2e-3 + (512.0 + 1024.0) / 4e8);
-        // The agreement is a latency there and one back.
+        // The agreement takes one latency there and one back.
         let agreement = flow(Flow::Agreement);
         assert_eq!((agreement.bytes, agreement.ring_s), (0, None));
         near(agreement.exposed_s, 2e-3);
@@ -127,7 +129,8 @@ fn traffic_is_bytes_over_bandwidth_and_latencies() {
     });
 }
 
-/// 3 x 1000 operations of each of two units, for two micro-batches of two ranks, of what two devices can do in a step.
+/// 3 x 1000 operations of each of two units, for two micro-batches of two ranks, divided by those that two devices can
+/// do in a step.
 #[test]
 fn the_share_of_the_peak_is_what_a_step_needs_of_what_devices_can_do() {
     let config = Config { micro_batches: 2, recompute: crate::Recompute::Every(1), ..config(0, Mesh::of_zero(2)) };
@@ -154,7 +157,7 @@ fn z0177_a_plan_that_the_hardware_cannot_run() {
     }
 }
 
-/// A plan for one kind of device is taken as it would have to be on another, with each node a host.
+/// A plan for one kind of device is changed to the one needed on another kind, with each node as a host.
 #[test]
 fn a_plan_is_that_of_the_hardware() {
     let (gpu, cpu) = (Hardware::parse(GPU).unwrap(), Hardware::parse(&GPU.replace("kind: Gpu", "kind: Cpu")).unwrap());

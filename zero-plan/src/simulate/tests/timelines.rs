@@ -13,7 +13,7 @@ fn each_op_runs_once_and_ops_of_a_rank_follow_one_another() {
     });
 }
 
-/// As many ranks as a mesh may have: a lane stands for all ranks of a pipeline stage.
+/// A mesh with the most ranks: a lane stands for all ranks of a pipeline stage.
 #[test]
 fn four_thousand_ranks_are_as_many_lanes_as_pipeline_stages() {
     let mesh = Mesh { nodes: 512, zero: 64, replica: 8, pipeline: 8, ..Mesh::of_zero(1) };
@@ -49,7 +49,7 @@ fn the_critical_path_is_as_long_as_the_step_and_has_no_gap() {
     });
 }
 
-/// When each op of each rank ends under links, and the earliest at which the order that is proven allows it, in nanoseconds.
+/// For each op of each rank, its simulated end, and the earliest end that the proven order allows, in nanoseconds.
 fn ends(plan: &Plan, timeline: &Timeline, hardware: &Hardware) -> Vec<(f64, f64)> {
     let costs = cost::Costs::new(plan, hardware, 1);
     let cost = |op: &Op| {
@@ -75,8 +75,8 @@ fn no_op_ends_before_the_order_that_is_proven_allows_it() {
     });
 }
 
-/// Without links, and under all orders of a pipeline, also where its ends are on two hosts. Each unit takes longer than the one
-/// before it, so that a pipeline stage also waits until the next one has taken what it has sent.
+/// With free links, and under all orders of a pipeline, even if it spans two hosts. Each unit takes longer than the one
+/// before it, so that a pipeline stage also waits until the next one has taken its parcels.
 #[test]
 fn with_free_links_each_op_ends_as_soon_as_the_order_that_is_proven_allows_it() {
     let free = free();
@@ -104,14 +104,14 @@ fn with_free_links_each_op_ends_as_soon_as_the_order_that_is_proven_allows_it() 
     }
 }
 
-/// A pipeline of 4 stages, each of 2 units that take 1 us forward and 2 us back.
+/// A pipeline of 4 stages, each of 2 units that take 1 us forward and 2 us backward.
 #[test]
 fn a_pipeline_waits_while_it_fills_and_drains() {
     let free = free();
     let mesh = Mesh { nodes: 2, zero: 2, pipeline: 4, ..Mesh::of_zero(1) };
     for (order, chunks) in [(Order::GPipe, 1.0), (Order::OneFOneB, 1.0), (Order::Interleaved { chunks: 2 }, 2.0)] {
         on(&free, Config { order, micro_batches: 8, ..config(1, mesh) }, 8, |plan, timeline, _| {
-            // Three turns of a chunk, forward and back: Narayanan et al., 2021, section 2.2.
+            // Three turns of a chunk, forward and backward: Narayanan et al., 2021, section 2.2.
             let bubble_us = 3.0 * 6.0 / chunks;
             for pipeline in 0..4 {
                 let bubble_s = timeline.parts(plan, pipeline).bubble_s();
@@ -121,12 +121,12 @@ fn a_pipeline_waits_while_it_fills_and_drains() {
     }
 }
 
-/// One rank of two sends half of 1024 bytes over 1 GB/s for each gather: 0.512 us. Computation hides the second behind the
-/// first unit's 1 us.
+/// One rank of two sends half of 1024 bytes over 1 GB/s for each gather: 0.512 us. The first unit's 1 us of computation
+/// hides the second gather.
 #[test]
 fn prefetch_hides_what_fits_behind_computation() {
-    // The last unit stays gathered, so the forward pass gathers three units and the backward pass two, each of which waits for
-    // the link until the gradients of the unit before have left.
+    // The last unit stays gathered, so the forward pass gathers three units and the backward pass two, each of which
+    // waits for the link until the gradients of the unit before have left.
     for (prefetch, times) in [(0, 3.0 + 2.0 * 2.0), (1, 1.0)] {
         on(GPU, Config { prefetch, ..config(3, Mesh::of_zero(2)) }, 3, |plan, timeline, _| {
             let parts = timeline.parts(plan, 0);
@@ -146,11 +146,11 @@ fn ranks_share_the_cores_of_their_node() {
         PlanBuf::new("T", config, &units(1)).with(|plan| step = simulate(plan, &hardware).unwrap().step_s * 1e6);
         step.round()
     };
-    // Two threads, one each, and half a core each.
+    // Each rank has two threads, one thread, or half a core.
     assert_eq!([1, 2, 4].map(step_us), [2.0, 3.0, 6.0]);
 }
 
-/// Two threads that are no faster than one keep one core busy: two such ranks do not hinder one another on two cores.
+/// Two threads that are no faster than one keep one core busy, so two such ranks can share two cores freely.
 #[test]
 fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
     let cpu = cpu(2);
@@ -174,7 +174,7 @@ fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
     assert_eq!([step_ms(1, 0.006), step_ms(2, 0.006)], [18.0, 24.0]);
 }
 
-/// AdamW's pass over memory is no faster by two threads, but the products of Muon are: two ranks take turns for these.
+/// AdamW's pass over memory is no faster with two threads, but Muon's products are, so two ranks take turns for these.
 #[test]
 fn products_of_an_update_keep_all_threads_busy() {
     let cpu = cpu(2);
@@ -196,13 +196,13 @@ fn products_of_an_update_keep_all_threads_busy() {
         });
         took
     };
-    // 4 us, and 5000 operations by two threads of 1 GFLOP/s; of two ranks, each has one of two cores for 6.5 us of which they need
-    // 4 x 1 + 2.5 x 2.
+    // 4 us on one core, and 2.5 us on two cores for 5000 operations at 1 GFLOP/s a thread. Two ranks have one core
+    // each, and need 4 x 1 + 2.5 x 2 us of it.
     assert!((update_us(1) - 6.5).abs() < 1e-6, "{}", update_us(1));
     assert!((update_us(2) - 9.0).abs() < 1e-6, "{}", update_us(2));
 }
 
-/// What was measured of threads that took turns counts where they do, without the time in which others had the cores.
+/// Times that were measured of threads that took turns apply if they do, minus the time in which others had the cores.
 #[test]
 fn threads_that_take_turns_cost_what_was_measured_of_them() {
     let cpu = cpu(2);
@@ -221,13 +221,13 @@ fn threads_that_take_turns_cost_what_was_measured_of_them() {
         });
         step.round()
     };
-    // Forward, backward and update. With four ranks, half a core each costs a quarter more than that: each takes twice 10 ms.
+    // Forward, backward and update. Four ranks with half a core each take a quarter longer than that: twice 10 ms each.
     assert_eq!([1, 2, 4].map(|ranks| step_ms(ranks, 0.020)), [24.0, 24.0, 60.0]);
-    // None was interrupted, so that nothing of it was another one's.
+    // No rank was interrupted, so none of this time belongs to another.
     assert_eq!(step_ms(4, 0.008), 48.0);
 }
 
-/// A sum of 1024 bytes of two ranks, of which each reads its half of both and writes it, by 4 threads: 1536 bytes.
+/// A sum of 1024 bytes over two ranks with 4 threads each: a rank reads its half of both and writes it, 1536 bytes.
 #[test]
 fn sums_take_what_was_measured_of_them() {
     let cpu = GPU.replace("kind: Gpu", "kind: Cpu");
@@ -246,8 +246,35 @@ fn sums_take_what_was_measured_of_them() {
     }
 }
 
-/// The bubble of a pipeline on few cores is filled by other ranks: 4 pipeline stages on 2 cores take as long as the work of
-/// all of them on two.
+/// With sums half as fast, each op that adds terms up takes twice as long, and no other op does.
+#[test]
+fn every_op_that_sums_takes_what_was_measured_of_sums() {
+    let mesh = Mesh { nodes: 2, zero: 2, replica: 4, ..Mesh::of_zero(1) };
+    let config = Config { transport: TransportKind::Cluster, ..config(2, mesh) };
+    let mut tied = units(3);
+    tied[2].source = 0;
+    let on = |bandwidth: &str| {
+        let text = GPU.replace("kind: Gpu", "kind: Cpu").replace("bandwidth: 1e18", bandwidth);
+        Hardware::parse(&text).unwrap()
+    };
+    let (alike, slower) = (on("bandwidth: 1e9"), on("bandwidth: 1e9, sums: 5e8"));
+    PlanBuf::new("T", config, &tied).with(|plan| {
+        let seconds =
+            |hardware: &Hardware, op| Costs::new(plan, hardware, 1).seconds(plan.config.mesh.coordinates(0), op);
+        let mut sums = BTreeSet::new();
+        for &op in plan.pipeline_stages[0].step {
+            let times = seconds(&slower, op) / seconds(&alike, op);
+            if times > 1.0 {
+                assert!((times - 2.0).abs() < 1e-9, "{}: {times}", op.name());
+                sums.insert(op.name());
+            }
+        }
+        assert_eq!(sums, BTreeSet::from(["combine", "fold", "settle", "subtotal"]));
+    });
+}
+
+/// On few cores, the bubble of a pipeline is filled by other ranks, so that a step takes as long as the work of all
+/// pipeline stages together on these cores.
 #[test]
 fn waiting_takes_no_core() {
     let cpu = cpu(1);
@@ -257,7 +284,7 @@ fn waiting_takes_no_core() {
     });
 }
 
-/// The sum over replicas, its spread and the agreement are each waited for once, however many ranks there are.
+/// Ranks wait once for each of the sum over replicas, its spread and the agreement, however many ranks there are.
 #[test]
 fn ranks_that_share_memory_go_on_once_they_are_woken() {
     let cpu = |handover| {

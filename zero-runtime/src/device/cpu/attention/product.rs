@@ -1,5 +1,6 @@
-//! Product: small matrix products on strided operands that lie in the first cache levels, where packing them as `gemm` does
-//! would cost as much as the product. Sums run along the depth, one term after another, whatever the vectors of the machine.
+//! Product: small matrix products on strided operands in the first cache levels, where packing them as `gemm` does
+//! would cost as much as the product. Sums run along the depth, one term after another, regardless of the machine's
+//! vectors.
 #![allow(unsafe_code)]
 
 use pulp::{Simd, WithSimd};
@@ -42,17 +43,13 @@ impl Rows<f32> {
 }
 
 impl<E> RowsMut<E> {
-    /// The rows from number `first` on.
-    ///
-    /// # Safety
-    /// There are as many, or one fewer.
-    pub unsafe fn skip(self, first: usize) -> Self {
-        // SAFETY: by the caller's promise.
-        Self { start: unsafe { self.start.add(first * self.stride) }, ..self }
+    /// The rows from number `first` on. There may be none: the address is then not in any object.
+    pub fn skip(self, first: usize) -> Self {
+        Self { start: self.start.wrapping_add(first * self.stride), ..self }
     }
 }
 
-/// What a product measures.
+/// The size of a product.
 #[derive(Clone, Copy)]
 pub struct ProductSize {
     pub rows: usize,
@@ -60,12 +57,12 @@ pub struct ProductSize {
     pub cols: usize,
 }
 
-/// `c` (rows, cols) := or += `a` (rows, depth) `b` (depth, cols), which is widened as it is read: each vector of it serves
-/// several rows of `a`, whose elements would be widened one by one.
+/// `c` (rows, cols) := or += `a` (rows, depth) `b` (depth, cols), which is widened as it is read, because each vector
+/// of it serves several rows of `a`, while elements of `a` would be widened one by one.
 ///
 /// # Safety
-/// Every element of `a` and `b` can be read and every one of `c` written, and those of `c` are nobody else's, for the time
-/// of the call. `Write::Set` does not read `c`.
+/// During the call, every element of `a` and `b` can be read and every element of `c` written, and nobody else uses
+/// those of `c`. `Write::Set` does not read `c`.
 pub unsafe fn product<E: Element>(size: ProductSize, a: Left, b: Rows<E>, c: RowsMut<f32>, write: Write) {
     dispatch(Product { size, a, b, c, write });
 }
@@ -97,11 +94,11 @@ impl<E: Element> WithSimd for Product<E> {
 }
 
 impl<E: Element> Product<E> {
-    /// All rows of N vectors of columns from `col`, of which the last is `width` wide.
+    /// All rows of N vectors of columns from `col`, the last of which is `width` wide.
     #[inline(always)]
     fn panel<S: Simd, const N: usize>(&self, simd: S, col: usize, width: usize) {
         let mut row = 0;
-        // As many sums as registers hold beside the operands.
+        // As many sums as registers hold besides the operands.
         if S::REGISTER_COUNT >= 32 {
             while self.size.rows - row >= 8 {
                 self.tile::<S, 8, N>(simd, row, col, width);
@@ -152,19 +149,19 @@ impl<E: Element> Product<E> {
     }
 }
 
-/// N vectors, of which the last is `width` wide.
+/// N vectors, the last of which is `width` wide.
 ///
 /// # Safety
 /// They can be read.
 #[inline(always)]
 unsafe fn load<S: Simd, E: Element, const N: usize>(simd: S, from: *const E, width: usize) -> [S::f32s; N] {
     let mut vectors = [simd.splat_f32s(0.0); N];
-    // A loop: what `from_fn` calls may not be inlined, and so not be compiled for these vectors.
+    // A loop, because the closure of `from_fn` might not be inlined, and then would not be compiled for these vectors.
     for (n, to) in vectors.iter_mut().enumerate() {
         // SAFETY: by the caller's promise; a whole vector is read only where the width is one.
         unsafe {
             let from = from.add(n * S::F32_LANES);
-            // Of constant length where it can be.
+            // Constant length where possible.
             *to = match width == S::F32_LANES {
                 true => vector(simd, core::slice::from_raw_parts(from, S::F32_LANES)),
                 false => vector(simd, core::slice::from_raw_parts(from, width)),
