@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write, stdout};
 use zero_runtime::terminal;
 
 /// Exit code of a command that could not write all of its output.
-const EXIT_UNREAD: i32 = 2;
+const EXIT_UNWRITTEN: i32 = 2;
 
 /// Writes a line.
 pub fn line(text: impl Display) {
@@ -16,6 +16,6 @@ pub fn line(text: impl Display) {
             let error = format!("error[Z0352]: cannot write to standard output: {error}");
             terminal::tell(&format!("{error}\n  = help: free space where it goes"));
         }
-        std::process::exit(EXIT_UNREAD);
+        std::process::exit(EXIT_UNWRITTEN);
     }
 }

@@ -343,10 +343,6 @@ const fn bucket_of(buckets: &[Bucket], unit: usize) -> usize {
     i
 }
 
-pub(crate) const fn max(a: usize, b: usize) -> usize {
-    if a > b { a } else { b }
-}
-
 const fn min(a: usize, b: usize) -> usize {
     if a < b { a } else { b }
 }

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::config::{Config, Recompute, is_same_text};
-use crate::layout::max;
 use crate::message::Message;
 use crate::origin::Origin;
 
@@ -76,6 +75,11 @@ impl Matrices {
             operations_max: max(self.operations_max, other.operations_max),
         }
     }
+}
+
+/// The larger of two sizes, in constants.
+pub(crate) const fn max(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
 }
 
 /// Name of a field. An alias, because the code that serde derives for a reference would borrow it from the text.

@@ -1,11 +1,12 @@
 //! Peak: at which op of a step most of an arena is in use, and by what. An arena is one allocation that holds all of
 //! its regions all the time; the bytes in use explain why regions are as large as they are.
 
-use crate::layout::{Kind, Memory, Placement, Tables, max, spare_batch_bytes};
+use crate::layout::{Kind, Memory, Placement, Tables, spare_batch_bytes};
 use crate::mesh::Axis;
 use crate::message::Message;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
+use crate::unit::max;
 
 /// The op at which most is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 
-use super::{Placement, Tables, max};
-use crate::unit::caches;
+use super::{Placement, Tables};
+use crate::unit::{caches, max};
 
 /// The parts of the region of activations in a decoding walk, one after the other. All are 0 in a model whose layers
 /// cache nothing, which decodes with the places of an evaluation.

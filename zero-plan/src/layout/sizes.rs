@@ -1,8 +1,9 @@
 //! Sizes: the sums and maxima over the units of a pipeline stage that determine the sizes of regions: parameters and
 //! gradients in elements, activations in bytes.
 
-use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, arriving_bytes, entering_bytes, max, min};
+use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, arriving_bytes, entering_bytes, min};
 use crate::mesh::Axis;
+use crate::unit::max;
 
 pub(super) struct RegionSizes {
     pipeline: usize,
