@@ -66,6 +66,10 @@ fn embeddings_have_the_same_bits() {
 /// before it sums.
 #[test]
 fn embeddings_of_many_rows_and_tokens_have_the_same_bits() {
+    // Those of GPT-2.
+    for width in [768, 1600] {
+        check_in::<bf16>(&Embedding { vocabulary: 300, width, length: 5, sequences: 2, same: 3 });
+    }
     check_in::<f32>(&Embedding { vocabulary: 2500, width: 1100, length: 40, sequences: 3, same: 20 });
     check_in::<bf16>(&Embedding { vocabulary: 3, width: 5, length: 100, sequences: 50, same: 60 });
     check_in::<f32>(&Embedding { vocabulary: 1100, width: 3, length: 2049, sequences: 2, same: 100 });

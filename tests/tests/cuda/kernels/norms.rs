@@ -108,6 +108,10 @@ fn layer_norms_agree() {
         check(&LayerNorm(Norms { rows, width, start }));
     }
     check_in::<bf16>(&LayerNorm(Norms { rows: 700, width: 65, start: 0 }));
+    // Those of GPT-2.
+    for width in [768, 1600] {
+        check_in::<bf16>(&LayerNorm(Norms { rows: 3, width, start: 0 }));
+    }
 }
 
 #[test]
