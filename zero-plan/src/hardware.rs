@@ -108,7 +108,7 @@ pub struct Node {
     /// The link from a device to the others of its node. Processes of a processor share memory, and have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
-    /// Memory of its processor.
+    /// Memory of its processor: that of `device` if ranks compute there. With GPUs, no part of a plan lies there yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
     /// The disk to which checkpoints are written.

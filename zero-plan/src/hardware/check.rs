@@ -1,6 +1,6 @@
 //! Check: whether the figures of a hardware file are possible. Never knows what a figure is used for.
 
-use super::{Hardware, MeasuredUnit, Network};
+use super::{Hardware, MeasuredUnit, Network, Processor};
 use crate::diagnostic::Diagnostic;
 use crate::spec::locate;
 
@@ -44,8 +44,19 @@ pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
         checks.latency("node.link.latency", link.latency);
         checks.count("node.link.shared_by", link.shared_by);
     }
-    let memory = node.memory.is_none_or(|memory| memory.checked_bytes().is_some_and(|bytes| bytes >= MEMORY_MIN));
-    checks.require("node.memory", memory, "at least MiB(1), and fewer than 2^64 bytes");
+    if let Some(memory) = node.memory {
+        let bytes = memory.checked_bytes();
+        match device.kind {
+            Processor::Gpu => {
+                let is_possible = bytes.is_some_and(|bytes| bytes >= MEMORY_MIN);
+                checks.require("node.memory", is_possible, "at least MiB(1), and fewer than 2^64 bytes");
+            }
+            Processor::Cpu => {
+                let is_same = bytes == device.memory.checked_bytes();
+                checks.require("node.memory", is_same, "the same as `device.memory`, which ranks of a processor share");
+            }
+        }
+    }
     if let Some(disk) = &node.disk {
         checks.rate("node.disk.read", disk.read);
         checks.rate("node.disk.write", disk.write);
@@ -182,6 +193,7 @@ mod tests {
             ("devices: 8", "devices: 0", "node.devices"),
             ("300e9", "inf", "node.link.bandwidth"),
             ("latency: 3e-6", "latency: 30.0", "node.link.latency"),
+            ("memory: GB(1000)", "memory: B(1)", "node.memory"),
             ("read: 6e9", "read: NaN", "node.disk.read"),
             ("apart: 4e-5", "apart: 40.0", "node.handover.apart"),
             ("turns: 7e-6", "turns: -7e-6", "node.handover.turns"),
@@ -195,6 +207,17 @@ mod tests {
             let span = problem.span.clone().unwrap();
             assert!(to.ends_with(&text[span.clone()]) || to == &text[span], "{key}");
         }
+    }
+
+    /// Otherwise one of the two would be ignored.
+    #[test]
+    fn z0176_a_processor_has_the_memory_of_its_node() {
+        let cpu =
+            |node: &str| Hardware::parse(&GOOD.replace("kind: Gpu", "kind: Cpu").replace("memory: GB(1000)", node));
+        assert!(cpu("memory: GB(80)").is_ok());
+        let problems = cpu("memory: GB(40)").unwrap_err();
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert_eq!((problem.code, problem.key.as_str()), ("Z0176", "node.memory"));
     }
 
     #[test]
