@@ -200,6 +200,12 @@ impl Tables<'_> {
         Turns { config: self.config, pass: Pass::Train, pipeline }.in_flight()
     }
 
+    /// Whether the targets of a micro-batch arrive with this unit's forward: the first of the last chunk.
+    pub(crate) const fn takes_targets(&self, unit: usize) -> bool {
+        let chunk = self.placements[unit].chunk;
+        chunk + 1 == self.chunks.len() && self.chunks[chunk].first == unit
+    }
+
     /// Whether the output of a unit leaves for another pipeline stage.
     pub const fn leaves(&self, unit: usize) -> bool {
         unit + 1 == self.chunks[self.chunk_of(unit)].end && unit + 1 < self.units.len()

@@ -1,7 +1,7 @@
 //! Peak: at which op of a step most of an arena is in use, and by what. An arena is one allocation that holds all of
 //! its regions all the time; the bytes in use explain why regions are as large as they are.
 
-use crate::layout::{Kind, Memory, Placement, Tables, spare_batch_bytes};
+use crate::layout::{Kind, Memory, Tables, spare_batch_bytes};
 use crate::mesh::Axis;
 use crate::message::Message;
 use crate::plan::Plan;
@@ -180,9 +180,8 @@ impl InUse {
 
 /// The part of a micro-batch that is in the workspace when `unit` runs forward.
 const fn batch_bytes(tables: &Tables, unit: usize) -> usize {
-    let Placement { chunk, pipeline_stage, .. } = tables.placements[unit];
-    let is_first_of_last_chunk = chunk + 1 == tables.chunks.len() && tables.chunks[chunk].first == unit;
-    if unit == 0 || is_first_of_last_chunk { spare_batch_bytes(tables, pipeline_stage) } else { 0 }
+    let takes_batch = unit == 0 || tables.takes_targets(unit);
+    if takes_batch { spare_batch_bytes(tables, tables.placements[unit].pipeline_stage) } else { 0 }
 }
 
 /// The values that a unit saves outside its activation slot, because a recompute writes them again.

@@ -332,7 +332,6 @@ impl OfOp<'_, '_> {
 
     fn forward(&mut self, unit: usize, micro_batch: usize, slot: usize) {
         let own = self.own;
-        let chunk = self.plan.placements[unit].chunk;
         if unit == 0 {
             self.note(own.at, own.given(), Content::Nothing, 0, true);
             self.activation(own.input(0, slot), 0, micro_batch, Value::Input, true);
@@ -340,7 +339,7 @@ impl OfOp<'_, '_> {
         if own.is_decoding {
             return self.decode(unit, micro_batch, slot);
         }
-        let takes_targets = self.plan.chunks[chunk].first == unit && chunk + 1 == self.plan.chunks.len();
+        let takes_targets = own.tables.takes_targets(unit);
         if takes_targets {
             self.activation(own.targets(slot), self.plan.units.len() - 1, micro_batch, Value::Targets, true);
         }

@@ -147,10 +147,14 @@ fn every_byte_that_an_op_touches_counts_as_in_use() {
                 let (at, mut position) = (Coordinates { pipeline, ..ORIGIN }, Position::new(plan.units.len()));
                 for (&op, in_use) in stage.step.iter().zip(plan.in_use(pipeline)) {
                     let mut touched: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-                    accesses(plan, Pass::Train, op, &position, at, &mut |Access { at: whose, place, .. }| {
-                        // The rest of a batch has more room than it takes, and ranks share what is held in common.
-                        let is_counted = place != plan.places(at).unneeded();
-                        if whose == at && is_counted && stage.memory.region(place.region).home != Home::Common {
+                    accesses(plan, Pass::Train, op, &position, at, &mut |Access { at: whose, mut place, .. }| {
+                        // The half of a batch that is not needed has more room than it takes.
+                        if place == plan.places(at).unneeded() {
+                            let (first, last) = (&plan.units[0], &plan.units[plan.units.len() - 1]);
+                            place.len_bytes = if pipeline == 0 { last.targets_bytes } else { first.input_bytes };
+                        }
+                        // Ranks share the regions that they hold in common.
+                        if whose == at && stage.memory.region(place.region).home != Home::Common {
                             let bytes = place.offset_bytes..place.offset_bytes + place.len_bytes;
                             touched.entry(place.region as usize).or_default().extend(bytes);
                         }
