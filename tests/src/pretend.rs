@@ -45,14 +45,18 @@ const CONNECTIONS: usize = 32;
 /// Streams of a rank: those of its plan, those that parcels leave from, and the one for reads beside a run.
 const STREAMS: usize = Stream::ALL.len() + Parcel::ALL.len() + 1;
 
+/// The variable that allows ranks of NCCL to share a GPU.
+const SHARED_BY_NCCL: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
+
 /// Variables by which libraries and devices are found. On a GPU, a process that is started with an empty environment
 /// needs them.
-const PASSED_ON: [&str; 11] = [
+const PASSED_ON: [&str; 12] = [
     cuda::FOLDERS_VARIABLE,
     cuda::DEVICES_VARIABLE,
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUDA_MODULE_LOADING",
+    SHARED_BY_NCCL,
     "LD_LIBRARY_PATH",
     "PATH",
     "VIRTUAL_ENV",
@@ -64,6 +68,12 @@ const PASSED_ON: [&str; 11] = [
 /// Whether tests run on a GPU.
 pub fn is_hardware() -> bool {
     std::env::var_os("ZERO_TEST_GPU").is_some()
+}
+
+/// Whether NCCL can be tried here. On a GPU it connects several ranks only if this variable allows it, which NCCL 2.30 and later
+/// read.
+pub fn is_nccl() -> bool {
+    !is_hardware() || std::env::var_os(SHARED_BY_NCCL).is_some()
 }
 
 /// Whether this many ranks may be threads of this process. With more ranks, a GPU may put streams of two of them into

@@ -24,8 +24,8 @@ const SCRIPT: &str = "peer.py";
 /// The peer's modes that torchrun does not start.
 const ALONE: [&str; 3] = ["single", "product", "version"];
 
-/// Arguments of every run of ours, besides its steps: only training, on one thread a rank like the peer.
-const OURS: &[&str] = &["--sample", "0", "--held-out", "0", "--threads", "1"];
+/// Arguments of every run of ours, besides its steps: only training.
+const OURS: &[&str] = &["--sample", "0", "--held-out", "0"];
 
 /// The result of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,15 +47,16 @@ pub struct Timed {
     pub seconds: f64,
 }
 
-/// Trains a model of ours by name, with more arguments.
+/// Trains a model of ours by name on one thread a rank, like the peer, with more arguments.
 ///
 /// # Errors
 /// If it fails, with what it printed.
 pub fn train_ours(name: &str, steps: u32, arguments: &[&OsStr]) -> Outcome<Sample> {
-    Ok(train_ours_said(name, steps, arguments)?.0)
+    let arguments = [&["--threads", "1"].map(OsStr::new), arguments].concat();
+    Ok(train_ours_said(name, steps, &arguments)?.0)
 }
 
-/// The same, and what it said.
+/// Trains a model of ours by name, with more arguments; also what it said.
 ///
 /// # Errors
 /// If it fails, with what it printed.

@@ -47,6 +47,9 @@ pub(crate) const STACK_BYTES: usize = 8 << 20;
 pub type GoesOn<'a> = dyn Fn(Duration) -> bool + 'a;
 
 /// The message of a device that no plan asks to carry bytes.
+/// Sums that [`Device::add_mean`] adds numbers onto in turn.
+pub const MEAN_LANES: usize = 256;
+
 const NO_CARRIER: &str = "devices that reach memory of others carry nothing";
 
 /// Operations on views of one device's memory. These rules apply to all of them:
@@ -59,8 +62,9 @@ const NO_CARRIER: &str = "devices that reach memory of others carry nothing";
 /// - **Aliasing.** The destination of an op overlaps none of its other arguments, unless the op says so.
 /// - **Writing.** `:=` overwrites all of a destination, even if it held NaN; `+=` adds to all of it.
 /// - **Rounding.** A result is computed in f32 or wider, whatever its width in memory, and is rounded once, when it is
-///   stored: to nearest, ties to even. An implementation may round a product and a sum together, and may approximate
-///   exponentials and roots to a few units in the last place of an f32. Infinities and NaN show in the result. In
+///   stored: to nearest, ties to even. An implementation may round a product and a sum together, and may round a matrix
+///   product to the width of its result before it adds it to that. It may approximate exponentials and roots to a few
+///   units in the last place of an f32. Infinities and NaN show in the result. In
 ///   products of bf16, subnormal factors and sums may count as zeros.
 /// - **Sums.** Their order depends on shapes alone, not on timing or threads, so a repeated op gives the same bits.
 /// - **Queues.** On a device that works asynchronously, an op goes to the queue that [`Device::enter`] chose, and that
@@ -522,7 +526,8 @@ pub trait Device: Sized + Send + 'static {
         source: &dyn Fn(usize) -> Stored<'a, Self>,
         write: Write,
     );
-    /// `to` (1) += the mean of `x`: its sum in f64, divided by its length.
+    /// `to` (1) += the mean of `x`: its sum in f64, divided by its length. Each of [`MEAN_LANES`] sums takes every such
+    /// number; then the upper half of the sums is added onto the lower half, and so on.
     fn add_mean(&self, x: View<Self, f32>, to: ViewMut<Self, f64>);
     /// `to` (1) := the sum of squares, in f64.
     fn squares(&self, x: Stored<Self>, to: ViewMut<Self, f64>);

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use core::convert::Infallible;
+use core::num::NonZeroUsize;
 use core::ops::Range;
 
 use bytemuck::Pod;
@@ -32,11 +33,25 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     /// Gives every parameter its first value. Each rank computes those that it stores.
     pub fn initialize(&mut self, seed: u64) {
+        self.initialize_by(seed, NonZeroUsize::MIN);
+    }
+
+    /// [`Engine::initialize`] by this many threads of the host, whatever the device.
+    pub fn initialize_by(&mut self, seed: u64, threads: NonZeroUsize) {
         let mut before = 0;
         for unit in 0..self.plan.units.len() {
             let tensors = self.tensors(unit);
             self.load_pieces(unit, |start, values| {
-                first_values(&tensors, seed, before, start, values);
+                let part = values.len().div_ceil(threads.get()).max(PART_ELEMENTS);
+                std::thread::scope(|scope| {
+                    let mut parts = values.chunks_mut(part).enumerate();
+                    let first = parts.next();
+                    for (i, values) in parts {
+                        let tensors = &tensors;
+                        scope.spawn(move || first_values(tensors, seed, before, start + i * part, values));
+                    }
+                    first.into_iter().for_each(|(_, values)| first_values(&tensors, seed, before, start, values));
+                });
                 Ok::<_, Infallible>(())
             })
             .unwrap_or_else(|never| match never {});
@@ -269,6 +284,9 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
 /// The most elements that are read or written at a time when parameters come from a file or go to one: 1 MiB of f32.
 pub const PIECE_ELEMENTS: usize = 256 << 10;
+
+/// The fewest elements that a thread is started for: it computes them in about ten times as long as it takes to start.
+const PART_ELEMENTS: usize = 8 << 10;
 
 /// Cuts a range of a buffer into pieces, without the padding after the buffer's first `len` elements.
 pub(super) fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {

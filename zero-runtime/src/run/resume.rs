@@ -81,7 +81,8 @@ pub fn resume<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
         ResumedFrom::Newest(folder) => newest(engine, job, folder)?,
     };
     let Some((checkpoint, tensors)) = opened else {
-        job.weights.fill(engine, job.arguments.seed)?;
+        let threads = Threads::new(job.arguments.threads, engine.plan()).per_rank;
+        job.weights.fill(engine, job.arguments.seed, threads)?;
         return Ok(0);
     };
     let step = checkpoint.manifest.step;

@@ -1,5 +1,7 @@
 //! Weights: the published weights that a run starts from, and those that it leaves behind. Never reads or writes a tensor.
 
+use std::num::NonZeroUsize;
+
 use super::arguments::RunArguments;
 use super::output::say;
 use crate::checkpoint::InitialCheckpoint;
@@ -63,7 +65,7 @@ impl WeightFolders {
         }
     }
 
-    /// Gives an engine the parameters that a run starts from.
+    /// Gives an engine the parameters that a run starts from; this many threads draw those that are random.
     ///
     /// # Errors
     /// Z0360 or Z0385 if a file cannot be read any more, Z0387 if it was changed.
@@ -71,9 +73,10 @@ impl WeightFolders {
         &self,
         engine: &mut Engine<'p, M, T>,
         seed: u64,
+        threads: NonZeroUsize,
     ) -> Result<(), Error> {
         match &self.origin {
-            FirstWeights::Seed => engine.initialize(seed),
+            FirstWeights::Seed => engine.initialize_by(seed, threads),
             FirstWeights::Published(import) => import.load(engine)?,
             FirstWeights::Checkpoint(initial) => initial.load(engine)?,
         }

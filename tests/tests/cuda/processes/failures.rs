@@ -21,8 +21,7 @@ fn gpus(steps: u64) -> Option<Command> {
 
 /// The same, with the words that say what connects them.
 fn over(way: &[&str], steps: u64) -> Option<Command> {
-    // A machine with GPUs may have no NCCL.
-    if !way.is_empty() && pretend::libraries().is_none() {
+    if !way.is_empty() && !pretend::is_nccl() {
         return None;
     }
     let mut command = on_cuda(env!("CARGO_BIN_EXE_gpus"))?;

@@ -36,12 +36,19 @@ fn widened<E: Element>(bytes: &[u8], before: usize) -> Vec<f32> {
 /// Sums of `depth` terms of at most 4, each summed in f32 and rounded once.
 #[track_caller]
 fn assert_close<E: Element>(what: &str, found: &[f32], expected: &[f32], depth: usize) {
+    assert_closer::<E>(what, found, expected, depth, 0.0);
+}
+
+/// The same, where the library may also round products before it adds them to numbers of at most `added`: on some GPUs,
+/// memory itself adds what a kernel stores.
+#[track_caller]
+fn assert_closer<E: Element>(what: &str, found: &[f32], expected: &[f32], depth: usize, added: f32) {
     assert_eq!(found.len(), expected.len(), "{what}");
     let of_sums = 4.0 * (depth + 1) as f32 * (depth + 1) as f32 * f32::EPSILON;
     let of_rounding = if size_of::<E>() == 2 { bf16::EPSILON.widen() } else { f32::EPSILON };
     for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
         // Either may be rounded to another neighbour.
-        let most = of_sums + (expected.abs() + of_sums) * of_rounding;
+        let most = of_sums + (expected.abs() + added + of_sums) * of_rounding;
         assert!((found - expected).abs() <= most, "{what}, element {i}: {found}, expected {expected}");
     }
 }
@@ -55,7 +62,8 @@ fn are_alike<O: Element, E: Element>() {
                     let what = format!("{size:?} from {before}, transposed {transposed:?}, {write:?}");
                     let found = product::<_, O, E>(&cuda, size, before, transposed, write);
                     let expected = product::<_, O, E>(&CPU, size, before, transposed, write);
-                    assert_close::<O>(&what, &found, &expected, size[2]);
+                    let added = if write == Write::Add { 2.0 } else { 0.0 };
+                    assert_closer::<O>(&what, &found, &expected, size[2], added);
                 }
             }
         }
@@ -130,7 +138,7 @@ fn linear_layers_of_bf16() {
     layers_alike::<bf16>();
 }
 
-/// The same numbers, once where the product adds the bias and once where it is added apart.
+/// The same numbers, once where a product can add the bias and once where it cannot.
 #[test]
 fn a_bias_has_the_same_bits_wherever_it_lies() {
     let Some(cuda) = device() else { return };

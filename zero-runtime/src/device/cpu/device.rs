@@ -510,8 +510,7 @@ impl Device for Cpu {
     }
 
     fn add_mean(&self, x: View<Self, f32>, to: ViewMut<Self, f64>) {
-        let sum: f64 = x.as_slice().iter().map(|&x| f64::from(x)).sum();
-        to.into_slice()[0] += sum / x.len() as f64;
+        to.into_slice()[0] += kernels::sum(x.as_slice()) / x.len() as f64;
     }
 
     fn squares(&self, x: Stored<Self>, to: ViewMut<Self, f64>) {

@@ -52,7 +52,7 @@ pub use norm::{
     rms_norm_dx,
 };
 pub use norm_heads::{rms_norm_heads, rms_norm_heads_backward, rms_norm_heads_dgain, rms_norm_heads_dx};
-pub use optimizer::{adamw, all_finite, sum_squares};
+pub use optimizer::{adamw, all_finite, sum, sum_squares};
 pub use product::instructions;
 pub use reduce::reduce;
 pub use rotary::{rotary_table, rotate};

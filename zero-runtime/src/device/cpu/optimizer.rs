@@ -3,7 +3,7 @@
 
 use super::Cpu;
 use super::simd::{LANES, check_len, fold, vectorised};
-use crate::device::{AdamW, Element};
+use crate::device::{AdamW, Element, MEAN_LANES};
 
 /// Updates `params` and the moments `m` and `v` by `grads`, all (n), as `torch.optim.AdamW` does: decoupled decay
 /// first (Loshchilov and Hutter, 2019).
@@ -41,18 +41,28 @@ pub fn sum_squares<E: Element>(cpu: Cpu, x: &[E]) -> f64 {
 }
 
 fn sum_block<E: Element>(x: &[E]) -> f64 {
+    sum_lanes::<_, LANES>(x, square_onto)
+}
+
+/// The sum, in f64 and in a fixed order: that of as many sums as a GPU's block has threads.
+pub fn sum(x: &[f32]) -> f64 {
+    sum_lanes::<_, { MEAN_LANES }>(x, |total, x| total + f64::from(x))
+}
+
+/// Adds every `N`th element onto one of `N` sums, and then the sums pairwise.
+fn sum_lanes<E: Element, const N: usize>(x: &[E], onto: impl Fn(f64, E) -> f64) -> f64 {
     vectorised(
         #[inline(always)]
         || {
-            let mut lanes = [0.0f64; LANES];
-            let (blocks, tail) = x.as_chunks::<LANES>();
+            let mut lanes = [0.0f64; N];
+            let (blocks, tail) = x.as_chunks::<N>();
             for block in blocks {
                 for (total, &x) in lanes.iter_mut().zip(block) {
-                    *total = square_onto(*total, x);
+                    *total = onto(*total, x);
                 }
             }
             for (total, &x) in lanes.iter_mut().zip(tail) {
-                *total = square_onto(*total, x);
+                *total = onto(*total, x);
             }
             fold(lanes, |a, b| a + b)
         },
@@ -160,6 +170,17 @@ mod tests {
             assert!((sum_squares(Cpu::ONE_THREAD, &x) - naive).abs() <= 1e-13 * naive, "length {len}");
         }
         assert_eq!(sum_squares::<f32>(Cpu::ONE_THREAD, &[]), 0.0);
+    }
+
+    #[test]
+    fn sum_adds_lanes_and_then_halves() {
+        // A one that is added onto the large number is lost; two of them are not.
+        let (large, mut x) = (2f64.powi(53), vec![0.0f32; 2 * MEAN_LANES + 1]);
+        [x[0], x[MEAN_LANES], x[MEAN_LANES / 2]] = [1.0, 1.0, large as f32];
+        assert_eq!(sum(&x), large + 2.0);
+        x[MEAN_LANES] = 0.0;
+        assert_eq!(sum(&x), large);
+        assert_eq!(sum(&[]), 0.0);
     }
 
     #[test]

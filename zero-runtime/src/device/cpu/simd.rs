@@ -111,8 +111,9 @@ fn raise<E: Element>(lanes: &mut [f32; LANES], x: &[E]) {
 
 /// Combines the lanes pairwise: halves, quarters, and so on.
 #[inline(always)]
-pub fn fold<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
-    let mut half = LANES / 2;
+pub fn fold<T: Copy, const N: usize>(mut lanes: [T; N], combine: impl Fn(T, T) -> T) -> T {
+    const { assert!(N.is_power_of_two()) };
+    let mut half = N / 2;
     while half > 0 {
         for lane in 0..half {
             lanes[lane] = combine(lanes[lane], lanes[lane + half]);

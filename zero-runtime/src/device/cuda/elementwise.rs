@@ -57,12 +57,16 @@ pub(super) fn copy<T: Pod>(cuda: &Cuda, to: ViewMut<Cuda, T>, from: View<Cuda, T
     if to.is_empty() {
         return;
     }
-    let (to_at, from_at) = (to.address().addr() as u64, from.address().addr() as u64);
     let bytes = to.len() * size_of::<T>();
-    cuda.call(("copy", to_at, from_at, bytes), || {
+    copy_bytes(cuda, to.address().addr() as u64, from.address().addr() as u64, bytes);
+}
+
+/// Copies bytes of two equally long views, or of a view and of the workspace.
+pub(super) fn copy_bytes(cuda: &Cuda, to: u64, from: u64, bytes: usize) {
+    cuda.call(("copy", to, from, bytes), || {
         let copy = cuda.context.libraries.driver.cuMemcpyAsync;
-        // SAFETY: elements of two equally long views, which live as long as the op, by the order of queues.
-        let status = unsafe { copy(to_at, from_at, bytes, cuda.stream()) };
+        // SAFETY: by the above; they live as long as the op, by the order of queues.
+        let status = unsafe { copy(to, from, bytes, cuda.stream()) };
         cuda.context.check("cuMemcpyAsync", status)
     });
 }

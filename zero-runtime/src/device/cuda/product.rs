@@ -32,7 +32,7 @@ const SUGGESTIONS: usize = 8;
 /// The library considers no coarser alignment.
 const ALIGNMENT_MAX: u32 = 256;
 
-/// The address of a bias must be a multiple of this for the product itself to add it.
+/// The address of a bias must be a multiple of this for a product to add it.
 const BIAS_ALIGNMENT: u64 = 16;
 
 /// A row-major (rows, cols) matrix: everything that the library knows about it except its address.
@@ -334,8 +334,31 @@ struct Addresses {
     bias: Option<u64>,
 }
 
+/// Bytes of the workspace that a bias may be copied to, after those of the product.
+fn bias_bytes(width: Width, output: usize) -> usize {
+    (output * width.bytes()).next_multiple_of(ALIGNMENT_MAX as usize)
+}
+
+/// The address of a bias, or of a copy of it where a product can add it. Every product with a bias is then computed in
+/// one way, so that its bits do not depend on where the bias lies.
+fn aligned_bias<E: Element>(cuda: &Cuda, bias: View<Cuda, E>) -> u64 {
+    let at = bias.address().addr() as u64;
+    if at.is_multiple_of(BIAS_ALIGNMENT) {
+        return at;
+    }
+    let (workspace, len) = cuda.scratch();
+    let needed = bias_bytes(E::WIDTH, bias.len());
+    assert!(needed <= len || cuda.has_failed(), "{needed} bytes of workspace, of which there are {len}");
+    let copy = workspace + len.saturating_sub(needed) as u64;
+    elementwise::copy_bytes(cuda, copy, at, bias.len() * size_of::<E>());
+    copy
+}
+
 fn multiply(cuda: &Cuda, [c, a, b]: [Operand; 3], at: Addresses, adds: bool) {
-    let (workspace, workspace_bytes) = cuda.scratch();
+    let (workspace, mut workspace_bytes) = cuda.scratch();
+    if at.bias.is_some() {
+        workspace_bytes = workspace_bytes.saturating_sub(bias_bytes(c.width, c.cols));
+    }
     let shape = ProductShape { c, a, b, adds, has_bias: at.bias.is_some(), workspace_bytes };
     cuda.attempt_always(|| cuda.products.borrow_mut().way(shape).map(drop));
     cuda.call(("product", shape, at, workspace), || {
@@ -419,25 +442,16 @@ pub(super) fn linear<E: Element>(
     if rows == 0 {
         return;
     }
-    let in_product = bias.filter(|bias| (bias.address().addr() as u64).is_multiple_of(BIAS_ALIGNMENT) && input > 0);
-    // If the product cannot add a bias itself, it is added to the bias: this gives the same bits, because both are
-    // summed in f32 and rounded once.
-    let begun = bias.filter(|_| in_product.is_none());
-    if let Some(bias) = begun {
-        elementwise::broadcast(cuda, y.reborrow(), bias);
-    }
     let x = Matrix::new(x, rows, input);
-    match in_product {
-        None => {
-            let write = if begun.is_some() { Write::Add } else { Write::Set };
-            matmul(cuda, y.reborrow(), x, weight.transposed(), write);
-        }
+    match bias {
+        None => matmul(cuda, y.reborrow(), x, weight.transposed(), Write::Set),
+        Some(bias) if input == 0 => elementwise::broadcast(cuda, y.reborrow(), bias),
         Some(bias) => {
             let ((a, a_at), (b, b_at)) = (Operand::of(&x), Operand::of(&weight.transposed()));
             let y_at = y.address().addr() as u64;
             let c = Operand::new(E::WIDTH, [rows, output], false, y_at);
-            let at = Addresses { c: y_at, a: a_at, b: b_at, bias: Some(bias.address().addr() as u64) };
-            multiply(cuda, [c, a, b], at, false);
+            let bias = aligned_bias(cuda, bias);
+            multiply(cuda, [c, a, b], Addresses { c: y_at, a: a_at, b: b_at, bias: Some(bias) }, false);
         }
     }
     // Not within the product, because its own nonlinearities are approximated differently.

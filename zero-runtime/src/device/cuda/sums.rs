@@ -8,7 +8,7 @@ use super::elementwise::{aligned, check_len, over, stored, stored_mut};
 use super::grid::words;
 use super::launch::{Argument, Grid, Kernel};
 use super::module::KernelSource;
-use crate::device::{Agreement, HyperBlock, ReportBlock, Stored, StoredMut, Write};
+use crate::device::{Agreement, HyperBlock, MEAN_LANES, ReportBlock, Stored, StoredMut, Write};
 use crate::view::{View, ViewMut};
 
 const REDUCE: Kernel = Kernel::new(KernelSource::Sums, "reduce");
@@ -74,7 +74,8 @@ fn name(width: Width) -> &'static str {
 
 pub(super) fn add_mean(cuda: &Cuda, x: View<Cuda, f32>, to: ViewMut<Cuda, f64>) {
     check_len("to", to.len(), 1);
-    cuda.launch(ADD_MEAN, ONE_BLOCK, &[x.into(), x.len().into(), to.into()]);
+    let grid = Grid { blocks: 1, threads: MEAN_LANES };
+    cuda.launch(ADD_MEAN.with(MEAN_LANES), grid, &[x.into(), x.len().into(), to.into()]);
 }
 
 pub(super) fn squares(cuda: &Cuda, x: Stored<Cuda>, to: ViewMut<Cuda, f64>) {

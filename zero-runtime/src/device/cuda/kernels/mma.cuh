@@ -1,6 +1,6 @@
-// Operations of a whole warp on tensor cores: products of 16 x 16 and 16 x 8 fragments of bf16 with sums in f32, loads
-// of fragments from shared memory, and copies into it that a thread does not wait for. With another compiler, PRETEND
-// has these functions.
+// Instructions that only a GPU has: products by a whole warp on tensor cores, of 16 x 16 and 16 x 8 fragments of bf16
+// with sums in f32, loads of fragments from shared memory, copies into it that a thread does not wait for, and powers of
+// two. With another compiler, PRETEND has these functions.
 #pragma once
 #include "prelude.cuh"
 
@@ -37,6 +37,13 @@ __device__ __forceinline__ u32 pack_bf16(float low, float high) {
     return pair;
 }
 
+// 2^x to two units in the last place; results below the normal numbers are 0. NaN stays.
+__device__ __forceinline__ float power_of_two(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
 // Begins to copy 16 bytes, or as many zeros, into shared memory.
 __device__ __forceinline__ void copy_async_16(void* to, const void* from, bool is_there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(u32(__cvta_generic_to_shared(to))), "l"(from),
@@ -70,9 +77,9 @@ template <int STRIDE> __device__ __forceinline__ void right_fragments_of_rows(u3
 }
 
 // Sums of two neighbouring fragments, rounded, as a left factor of the next product.
-__device__ __forceinline__ void left_of_sums(u32* to, const float (&sums)[2][4]) {
-    to[0] = pack_bf16(sums[0][0], sums[0][1]);
-    to[1] = pack_bf16(sums[0][2], sums[0][3]);
-    to[2] = pack_bf16(sums[1][0], sums[1][1]);
-    to[3] = pack_bf16(sums[1][2], sums[1][3]);
+__device__ __forceinline__ void left_of_sums(u32* to, const float (&one)[4], const float (&next)[4]) {
+    to[0] = pack_bf16(one[0], one[1]);
+    to[1] = pack_bf16(one[2], one[3]);
+    to[2] = pack_bf16(next[0], next[1]);
+    to[3] = pack_bf16(next[2], next[3]);
 }

@@ -55,21 +55,19 @@ __global__ void reduce(E* to, const __grid_constant__ Sources<COUNT> sources, u6
     store<ALIGNED>(to, total, start, len);
 }
 
-// Numbers that one thread sums while the others fetch the next ones.
-constexpr int PIECE = 1024;
-
-// `to` (1) += the sum of `x`, first to last, over `len`. One block.
-__global__ void add_mean(const float* x, u64 len, double* to) {
-    __shared__ float piece[PIECE];
+// `to` (1) += the sum of `x` over `len`. One block of THREADS threads: each adds every THREADS-th number onto its sum, and
+// then the sums are added pairwise.
+template <u32 THREADS> __global__ void add_mean(const float* x, u64 len, double* to) {
+    __shared__ double sums[THREADS];
     double sum = 0;
-    for (u64 start = 0; start < len; start += PIECE) {
-        for (u32 i = threadIdx.x; i < PIECE && start + i < len; i += blockDim.x) piece[i] = x[start + i];
+#pragma unroll 8
+    for (u64 i = threadIdx.x; i < len; i += THREADS) sum = sum + (double)x[i];
+    sums[threadIdx.x] = sum;
+    for (u32 half = THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
-        if (threadIdx.x == 0)
-            for (u32 i = 0; i < PIECE && start + i < len; i++) sum = sum + (double)piece[i];
-        __syncthreads();
+        if (threadIdx.x < half) sums[threadIdx.x] = sums[threadIdx.x] + sums[threadIdx.x + half];
     }
-    if (threadIdx.x == 0) *to = *to + sum / (double)len;
+    if (threadIdx.x == 0) *to = *to + sums[0] / (double)len;
 }
 
 // Squares are summed in blocks of this many elements.
