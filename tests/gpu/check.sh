@@ -45,8 +45,8 @@ export ZERO_TEST_GPU=1
 # Streams of several ranks that are threads must not share a queue of the hardware: one of them may wait for another. If
 # these queues are too few for their ranks, tests start processes, or say that they test nothing.
 export CUDA_DEVICE_MAX_CONNECTIONS=32
-# A kernel must not be loaded when it is first launched: loading waits for all work of the device, which may wait for this
-# rank.
+# Where ranks are threads, a kernel must not be loaded when it is first launched: loading waits for all work of the process,
+# which may wait for this rank.
 export CUDA_MODULE_LOADING=EAGER
 export ZERO_CUDA_DEVICES=${ZERO_CUDA_DEVICES:-0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}
 

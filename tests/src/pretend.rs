@@ -49,13 +49,12 @@ const STREAMS: usize = Stream::ALL.len() + Parcel::ALL.len() + 1;
 const SHARED_BY_NCCL: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
 
 /// Variables by which libraries and devices are found. On a GPU, a process that is started with an empty environment
-/// needs them.
-const PASSED_ON: [&str; 12] = [
+/// needs them. It loads modules when it first uses them, as a user's does.
+const PASSED_ON: [&str; 11] = [
     cuda::FOLDERS_VARIABLE,
     cuda::DEVICES_VARIABLE,
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_MODULE_LOADING",
     SHARED_BY_NCCL,
     "LD_LIBRARY_PATH",
     "PATH",

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use zero_runtime::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
+    AdamW, Agreement, AttentionShape, DecayRun, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
     SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use zero_runtime::launch::{LaunchError, Segment};
@@ -522,7 +522,7 @@ impl Device for Naive {
 
     fn update(
         &self,
-        decays: bool,
+        runs: &[DecayRun],
         hyper: View<Self, HyperBlock>,
         report: View<Self, ReportBlock>,
         weights: Weights<Self>,
@@ -530,8 +530,11 @@ impl Device for Naive {
         m: StoredMut<Self>,
         v: StoredMut<Self>,
     ) {
-        if look(report)[0].is_finite() {
-            self.adamw(&AdamW::of(&look(hyper)[0], &look(report)[0], decays), weights, grads, m, v);
+        let (hyper, report) = (look(hyper)[0], look(report)[0]);
+        if report.is_finite() {
+            DecayRun::each(runs, weights, grads, m, v, |decays, weights, grads, m, v| {
+                self.adamw(&AdamW::of(&hyper, &report, decays), weights, grads, m, v);
+            });
         }
     }
 

@@ -2,8 +2,8 @@
 
 use zero_plan::Width;
 use zero_runtime::device::{
-    AdamW, Agreement, AttentionShape, Buffer, Cpu, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock,
-    Rotary, Scaling, Strided, StridedMut, Then, Weights, Write, bf16,
+    AdamW, Agreement, AttentionShape, Buffer, Cpu, DecayRun, Device, Element, HyperBlock, Matrix, Nonlinearity,
+    ReportBlock, Rotary, Scaling, Strided, StridedMut, Then, Weights, Write, bf16,
 };
 use zero_runtime::orthogonal::{orthogonalize, room_bytes};
 use zero_tests::buffers::{Written, noise, numbers, of, stored, values};
@@ -385,7 +385,8 @@ mod on {
             let mut v = of(device, &[0.5f32; WIDTH]);
             let weights = params.view_mut().into();
             let [to_m, to_v] = [&mut m, &mut v].map(|x| x.view_mut().into());
-            device.update(decays, hyper.view(), report.view(), weights, grads.view().into(), to_m, to_v);
+            let runs = [DecayRun { len: 3, decays }, DecayRun { len: WIDTH - 3, decays: !decays }];
+            device.update(&runs, hyper.view(), report.view(), weights, grads.view().into(), to_m, to_v);
             written.extend([
                 ("params", numbers(device, &params)),
                 ("m", numbers(device, &m)),

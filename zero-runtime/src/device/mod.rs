@@ -26,7 +26,7 @@ pub use failure::Failure;
 pub use mark::Mark;
 pub use memory::{Buffer, DeviceMemory, Exchange, SharedParts};
 pub use rotary::{Rotary, Scaling};
-pub use step::{AdamW, HyperBlock, ReportBlock};
+pub use step::{AdamW, DecayRun, HyperBlock, ReportBlock};
 pub use stored::{Stored, StoredMut, Weights};
 
 use std::num::NonZeroUsize;
@@ -540,12 +540,12 @@ pub trait Device: Sized + Send + 'static {
         hyper: View<Self, HyperBlock>,
         report: ViewMut<Self, ReportBlock>,
     );
-    /// [`Device::adamw`] with the numbers of the blocks, with or without weight decay. Does nothing if the report is
-    /// not finite.
+    /// [`Device::adamw`] with the numbers of the blocks, on elements that are subject to weight decay by runs, which
+    /// lie one after another, [`DecayRun::MOST`] at most. Does nothing if the report is not finite.
     #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
     fn update(
         &self,
-        decays: bool,
+        runs: &[DecayRun],
         hyper: View<Self, HyperBlock>,
         report: View<Self, ReportBlock>,
         weights: Weights<Self>,

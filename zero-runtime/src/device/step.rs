@@ -3,6 +3,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::stored::{Stored, StoredMut, Weights};
+
 /// One step's scalars. They are f64, as in PyTorch: 1 - 0.999 in f32 is off by 1e-5.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW {
@@ -37,6 +39,44 @@ impl AdamW {
             correction1: hyper.correction1,
             correction2: hyper.correction2,
         }
+    }
+}
+
+/// Consecutive elements of a flat buffer, all of which are subject to weight decay or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecayRun {
+    /// Number of elements.
+    pub len: usize,
+    /// Whether weight decay applies to them.
+    pub decays: bool,
+}
+
+impl DecayRun {
+    /// The most runs of one [`Device::update`](super::Device::update).
+    pub const MOST: usize = 64;
+
+    /// Calls `step` with the elements of each run, in order.
+    ///
+    /// # Panics
+    /// If a tensor has another length than all runs together.
+    pub fn each<D>(
+        runs: &[Self],
+        weights: Weights<D>,
+        grads: Stored<D>,
+        m: StoredMut<D>,
+        v: StoredMut<D>,
+        mut step: impl FnMut(bool, Weights<D>, Stored<D>, StoredMut<D>, StoredMut<D>),
+    ) {
+        let mut rest = (weights, grads, m, v);
+        for &Self { len, decays } in runs {
+            let (weights, grads, m, v) = rest;
+            let ((weights, more_weights), (grads, more_grads)) = (weights.split_at(len), grads.split_at(len));
+            let ((m, more_m), (v, more_v)) = (m.split_at(len), v.split_at(len));
+            step(decays, weights, grads, m, v);
+            rest = (more_weights, more_grads, more_m, more_v);
+        }
+        let left = [rest.0.params.len(), rest.1.len(), rest.2.len(), rest.3.len()];
+        assert_eq!(left, [0; 4], "elements after the last run");
     }
 }
 

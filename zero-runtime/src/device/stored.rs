@@ -135,6 +135,15 @@ pub struct Weights<'a, D> {
     pub master: Option<StoredMut<'a, D>>,
 }
 
+impl<D> Weights<'_, D> {
+    /// The first `at` elements, and the rest.
+    pub fn split_at(self, at: usize) -> (Self, Self) {
+        let (params, rest) = self.params.split_at(at);
+        let (master, rest_of_master) = self.master.map(|master| master.split_at(at)).unzip();
+        (Self { params, master }, Self { params: rest, master: rest_of_master })
+    }
+}
+
 impl<'a, D, W: Into<StoredMut<'a, D>>> From<W> for Weights<'a, D> {
     fn from(params: W) -> Self {
         Self { params: params.into(), master: None }

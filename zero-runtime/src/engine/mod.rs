@@ -106,7 +106,7 @@ pub struct Engine<'p, M: Model, T> {
     arena: Arc<Arena<'p, DeviceOf<M>>>,
     /// Memory, device and transport, and where this rank is in its table.
     ranks: Collectives<'p, DeviceOf<M>, T>,
-    /// For each unit, the stretches that this rank updates. Each is updated uniformly.
+    /// For each unit, the stretches that this rank updates.
     segments: Vec<Vec<UpdatedStretch>>,
     /// The ops that later ops of the same pass wait for.
     awaited: AwaitedOps,
@@ -168,7 +168,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let compute = <<M::Shape as Shape>::Compute as Element>::WIDTH;
         assert_eq!(plan.config.precision.compute, compute, "a plan of another width than the model's layers");
         Self {
-            segments: update::segments::<M>(&arena.places()),
+            segments: update::segments::<M>(&arena.places(), true),
             awaited: AwaitedOps::new(arena.pipeline_stage()),
             decays_embeddings: true,
             is_eager: false,
@@ -191,6 +191,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// [`crate::layer::Tensors::embedding`], and so to a head that is tied to one.
     pub fn decay_embeddings(&mut self, decay: bool) {
         self.decays_embeddings = decay;
+        self.segments = update::segments::<M>(&self.arena.places(), decay);
     }
 
     /// Sets whether a device with queues gets each step op by op, instead of keeping a step and repeating it as a

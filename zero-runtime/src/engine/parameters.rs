@@ -42,16 +42,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         for unit in 0..self.plan.units.len() {
             let tensors = self.tensors(unit);
             self.load_pieces(unit, |start, values| {
-                let part = values.len().div_ceil(threads.get()).max(PART_ELEMENTS);
-                std::thread::scope(|scope| {
-                    let mut parts = values.chunks_mut(part).enumerate();
-                    let first = parts.next();
-                    for (i, values) in parts {
-                        let tensors = &tensors;
-                        scope.spawn(move || first_values(tensors, seed, before, start + i * part, values));
-                    }
-                    first.into_iter().for_each(|(_, values)| first_values(&tensors, seed, before, start, values));
-                });
+                first_values_by(threads, &tensors, seed, before, start, values);
                 Ok::<_, Infallible>(())
             })
             .unwrap_or_else(|never| match never {});
@@ -294,6 +285,26 @@ pub(super) fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Ra
     (range.start.min(end)..end).step_by(PIECE_ELEMENTS).map(move |start| start..end.min(start + PIECE_ELEMENTS))
 }
 
+/// [`first_values`] by this many threads, or fewer if there is little to compute.
+fn first_values_by(
+    threads: NonZeroUsize,
+    tensors: &[Tensor],
+    seed: u64,
+    before: usize,
+    start: usize,
+    values: &mut [f32],
+) {
+    let part = values.len().div_ceil(threads.get()).max(PART_ELEMENTS);
+    std::thread::scope(|scope| {
+        let mut parts = values.chunks_mut(part).enumerate();
+        let own = parts.next();
+        for (i, values) in parts {
+            scope.spawn(move || first_values(tensors, seed, before, start + i * part, values));
+        }
+        own.into_iter().for_each(|(_, values)| first_values(tensors, seed, before, start, values));
+    });
+}
+
 /// First values of a unit's parameters from `start` on, where the units before it have `before` parameters.
 fn first_values(tensors: &[Tensor], seed: u64, before: usize, start: usize, values: &mut [f32]) {
     let end = start + values.len();
@@ -310,6 +321,33 @@ fn first_values(tensors: &[Tensor], seed: u64, before: usize, start: usize, valu
                 for (i, value) in common.zip(of_tensor) {
                     *value = deviation * normal(seed, (before + i) as u64);
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_threads_draws_the_same_values() {
+        const LEN: usize = 5 * PART_ELEMENTS + 3;
+        let mut tensors = Tensors::default();
+        tensors.add("weight", &[LEN], Init::Normal(0.5));
+        tensors.add("gain", &[7], Init::Ones);
+        let tensors = tensors.into_list();
+        let drawn = |threads, start: usize| {
+            let mut values = vec![f32::NAN; LEN + 7 - start];
+            let threads = NonZeroUsize::new(threads).expect("a number that is not 0");
+            first_values_by(threads, &tensors, 3, 11, start, &mut values);
+            values
+        };
+        let all = drawn(1, 0);
+        assert_eq!((all[0], all[LEN]), (0.5 * normal(3, 11), 1.0));
+        for threads in [1, 2, 3, 16] {
+            for start in [0, 1, 10_000] {
+                assert_eq!(drawn(threads, start), all[start..], "{threads} threads, from {start}");
             }
         }
     }

@@ -8,7 +8,7 @@ use zero_plan::place::{Place, Places, State, Stretch};
 
 use super::Engine;
 use super::turn::ExchangeReason;
-use crate::device::{Device, HyperBlock, Stored, StoredMut, Weights};
+use crate::device::{DecayRun, Device, HyperBlock, Stored, StoredMut, Weights};
 use crate::layer::{HiddenMatrix, Shape, Tensor, Tensors};
 use crate::model::{DeviceOf, Model};
 use crate::orthogonal::{orthogonalize, step_factor};
@@ -53,19 +53,39 @@ impl Hyper {
     }
 }
 
-/// A stretch of a flat buffer that this rank updates, counted from the start of the part that it owns.
-#[derive(Clone, Copy, Debug)]
+/// A stretch of a flat buffer that this rank updates by one op, counted from the start of the part that it owns.
+#[derive(Clone, Debug)]
 pub(super) struct UpdatedStretch {
     start: usize,
-    len: usize,
-    decays: bool,
-    embeds: bool,
+    /// What of it decays; all or nothing if it is of a matrix.
+    runs: Vec<DecayRun>,
     /// The matrix that it is a part of, if that is made orthogonal.
     of_matrix: Option<HiddenMatrix>,
 }
 
-/// The stretches that a rank updates of each unit: all of it, or its shard, without the padding.
-pub(super) fn segments<M: Model>(places: &Places) -> Vec<Vec<UpdatedStretch>> {
+impl UpdatedStretch {
+    fn len(&self) -> usize {
+        self.runs.iter().map(|run| run.len).sum()
+    }
+
+    /// Takes in the next stretch of the buffer, if one op can update both.
+    fn join(&mut self, next: &Self) -> bool {
+        if self.of_matrix.is_some() || next.of_matrix.is_some() || next.start != self.start + self.len() {
+            return false;
+        }
+        let (count, run) = (self.runs.len(), next.runs[0]);
+        match self.runs.last_mut() {
+            Some(last) if last.decays == run.decays => last.len += run.len,
+            _ if count < DecayRun::MOST => self.runs.push(run),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// The stretches that a rank updates of each unit: all of it, or its shard, without the padding. Weight decay may leave
+/// out embeddings.
+pub(super) fn segments<M: Model>(places: &Places, decays_embeddings: bool) -> Vec<Vec<UpdatedStretch>> {
     let (units, placements) = (places.tables.units, places.tables.placements);
     let segments_of = |unit: usize| {
         let Stretch { start, len } = places.owned(unit);
@@ -76,8 +96,11 @@ pub(super) fn segments<M: Model>(places: &Places) -> Vec<Vec<UpdatedStretch>> {
         let cut = |part: Stretch, tensor: &Tensor, of_matrix: Option<HiddenMatrix>| {
             let from = part.start.max(start);
             let to = (part.start + part.len).min(start + len);
-            let (decays, embeds) = (tensor.decays(), tensor.embeds);
-            (from < to).then(|| UpdatedStretch { start: from - start, len: to - from, decays, embeds, of_matrix })
+            let decays = tensor.decays() && (decays_embeddings || !tensor.embeds);
+            (from < to).then(|| {
+                let runs = vec![DecayRun { len: to - from, decays }];
+                UpdatedStretch { start: from - start, runs, of_matrix }
+            })
         };
         let of_tensor = |tensor: Tensor| -> Vec<UpdatedStretch> {
             let matrices = tensor.hidden_matrices().filter(|_| places.tables.is_orthogonalized(unit));
@@ -86,7 +109,13 @@ pub(super) fn segments<M: Model>(places: &Places) -> Vec<Vec<UpdatedStretch>> {
             let parts = if of_matrices.is_empty() { vec![cut(whole, &tensor, None)] } else { of_matrices };
             parts.into_iter().flatten().collect()
         };
-        tensors.into_list().into_iter().flat_map(of_tensor).collect()
+        let mut stretches: Vec<UpdatedStretch> = Vec::new();
+        for next in tensors.into_list().into_iter().flat_map(of_tensor) {
+            if !stretches.last_mut().is_some_and(|last| last.join(&next)) {
+                stretches.push(next);
+            }
+        }
+        stretches
     };
     (0..units.len()).map(segments_of).collect()
 }
@@ -146,28 +175,27 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// Updates the parameters whose optimizer state this rank keeps.
     pub(super) fn update(&mut self, unit: usize) {
         for stretch in &self.segments[unit] {
-            let decays = stretch.decays && (self.decays_embeddings || !stretch.embeds);
             match stretch.of_matrix {
-                Some(matrix) => self.step_along(unit, stretch, decays, matrix),
-                None => self.step_by_moments(unit, stretch, decays),
+                Some(matrix) => self.step_along(unit, stretch, matrix),
+                None => self.step_by_moments(unit, stretch),
             }
         }
     }
 
     /// AdamW on a stretch of a unit.
-    fn step_by_moments(&self, unit: usize, stretch: &UpdatedStretch, decays: bool) {
+    fn step_by_moments(&self, unit: usize, stretch: &UpdatedStretch) {
         // SAFETY: as in `weights`; what is read lies in another region than what is written.
         let gradients: Stored<_> = unsafe { self.arena.stored(self.cut(self.arena.places().sums(unit), stretch)) };
         // SAFETY: as in `weights`, and the two halves of the optimizer state.
         let [m, v] = [State::FirstMoment, State::SecondMoment]
             .map(|state| unsafe { self.arena.stored_mut(self.cut(self.moment(state, unit), stretch)) });
         let (hyper, report, weights) = (self.arena.hyper(), self.arena.report(), self.weights(unit, stretch));
-        self.ranks.device.update(decays, hyper, report, weights, gradients, m, v);
+        self.ranks.device.update(&stretch.runs, hyper, report, weights, gradients, m, v);
     }
 
     /// Muon on a stretch of a unit, which is all or part of a matrix. Every rank that updates some of the matrix makes
     /// the whole direction orthogonal, so that all have the same bits.
-    fn step_along(&self, unit: usize, stretch: &UpdatedStretch, decays: bool, matrix: HiddenMatrix) {
+    fn step_along(&self, unit: usize, stretch: &UpdatedStretch, matrix: HiddenMatrix) {
         let (places, device) = (self.arena.places(), &self.ranks.device);
         let (directions, room) = (places.local_gradients(unit), places.orthogonal_room(unit));
         let whole = elements(directions, self.arena.width(directions), elements_of(&matrix));
@@ -177,12 +205,13 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let orthogonal: View<_, <M::Shape as Shape>::Compute> = orthogonalize(device, shape, from, room);
         let first = places.owned(unit).start + stretch.start - matrix.start;
         let (hyper, report, weights) = (self.arena.hyper(), self.arena.report(), self.weights(unit, stretch));
-        device.step_along(decays, step_factor(shape), hyper, report, weights, orthogonal.part(first, stretch.len));
+        let DecayRun { len, decays } = stretch.runs[0];
+        device.step_along(decays, step_factor(shape), hyper, report, weights, orthogonal.part(first, len));
     }
 
     /// Cuts a place, which has the part of a unit that this rank owns, down to a stretch of it.
     fn cut(&self, place: Place, stretch: &UpdatedStretch) -> Place {
-        elements(place, self.arena.width(place), Stretch { start: stretch.start, len: stretch.len })
+        elements(place, self.arena.width(place), Stretch { start: stretch.start, len: stretch.len() })
     }
 
     /// The place of a moment of the part of a unit that this rank owns.
@@ -204,6 +233,36 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_op_updates_what_lies_side_by_side() {
+        let stretch = |start, len, decays| {
+            let runs = vec![DecayRun { len, decays }];
+            UpdatedStretch { start, runs, of_matrix: None }
+        };
+        let mut joined = stretch(3, 4, true);
+        assert!(
+            joined.join(&stretch(7, 2, true))
+                && joined.join(&stretch(9, 1, false))
+                && joined.join(&stretch(10, 5, true))
+        );
+        let runs: Vec<_> = joined.runs.iter().map(|run| (run.len, run.decays)).collect();
+        assert_eq!((joined.start, joined.len(), runs), (3, 12, vec![(6, true), (1, false), (5, true)]));
+        // Neither what lies elsewhere, nor more runs than an op takes.
+        assert!(!joined.join(&stretch(16, 1, false)) && joined.len() == 12);
+        while joined.runs.len() < DecayRun::MOST {
+            let run = joined.runs[joined.runs.len() - 1];
+            assert!(joined.join(&stretch(joined.start + joined.len(), 1, !run.decays)));
+        }
+        let (end, last) = (joined.start + joined.len(), joined.runs[DecayRun::MOST - 1]);
+        assert!(!joined.join(&stretch(end, 1, !last.decays)) && joined.join(&stretch(end, 1, last.decays)));
+        let matrix =
+            UpdatedStretch { of_matrix: Some(HiddenMatrix { start: 0, rows: 1, columns: 1 }), ..stretch(0, 1, true) };
+        assert!(
+            !matrix.clone().join(&stretch(1, 1, true))
+                && !stretch(0, 1, true).join(&UpdatedStretch { start: 1, ..matrix })
+        );
+    }
 
     /// At the third step, by the formulas of the paper.
     #[test]

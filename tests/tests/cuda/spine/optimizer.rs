@@ -1,6 +1,6 @@
 //! A step of the optimizer in every mix of widths, to the bit; and whether numbers are finite.
 
-use zero_runtime::device::{AdamW, Device, Element, ReportBlock, Stored, StoredMut, Weights, bf16};
+use zero_runtime::device::{AdamW, DecayRun, Device, Element, ReportBlock, Stored, StoredMut, Weights, bf16};
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::of;
 
@@ -45,7 +45,11 @@ where
             Way::ByHost => device.adamw(&AdamW::of(&HYPER, &REPORT, true), weights, grads, m, v),
             _ => {
                 let decays = matches!(way, Way::Decaying);
-                device.update(decays, hyper.view(), report.view(), weights, grads, m, v);
+                // The second run begins and ends within what a thread has.
+                let (first, second) = (len / 2, len / 4);
+                let runs = [(first, decays), (second, !decays), (len - first - second, decays)];
+                let runs: Vec<_> = runs.into_iter().map(|(len, decays)| DecayRun { len, decays }).collect();
+                device.update(&runs, hyper.view(), report.view(), weights, grads, m, v);
             }
         }
     }

@@ -11,7 +11,7 @@ use super::scraps::keep_scraps;
 use super::simd::check_len;
 use super::{ColumnsMut, MatrixMut, attention};
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
+    AdamW, Agreement, AttentionShape, DecayRun, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
     STACK_BYTES, SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
@@ -529,7 +529,7 @@ impl Device for Cpu {
 
     fn update(
         &self,
-        decays: bool,
+        runs: &[DecayRun],
         hyper: View<Self, HyperBlock>,
         report: View<Self, ReportBlock>,
         weights: Weights<Self>,
@@ -539,7 +539,9 @@ impl Device for Cpu {
     ) {
         let (hyper, report) = (&hyper.as_slice()[0], &report.as_slice()[0]);
         if report.is_finite() {
-            self.adamw(&AdamW::of(hyper, report, decays), weights, grads, m, v);
+            DecayRun::each(runs, weights, grads, m, v, |decays, weights, grads, m, v| {
+                self.adamw(&AdamW::of(hyper, report, decays), weights, grads, m, v);
+            });
         }
     }
 

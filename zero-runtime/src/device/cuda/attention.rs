@@ -27,7 +27,7 @@ struct Kernels {
     forward: Kernel,
     dkv: Kernel,
     dq: Kernel,
-    /// Rows of a block in forward, and in backward, as in `attention.cu` and `attention_bf16.cu`.
+    /// Rows of a block in forward, and in backward.
     rows: [usize; 2],
     /// The width of a head in these kernels.
     dim: usize,
@@ -44,16 +44,13 @@ impl Kernels {
                 rows: [32, 16],
                 dim: head_dim.next_power_of_two().max(32),
             },
-            Width::BF16 => {
-                let dim = head_dim.next_multiple_of(16);
-                Self {
-                    forward: named(KernelSource::AttentionBf16, "attention_bf16"),
-                    dkv: named(KernelSource::AttentionBf16, "attention_dkv_bf16"),
-                    dq: named(KernelSource::AttentionBf16, "attention_dq_bf16"),
-                    rows: [if dim <= 64 { 128 } else { 64 }; 2],
-                    dim,
-                }
-            }
+            Width::BF16 => Self {
+                forward: named(KernelSource::AttentionBf16, "attention_bf16"),
+                dkv: named(KernelSource::AttentionBf16, "attention_dkv_bf16"),
+                dq: named(KernelSource::AttentionBf16, "attention_dq_bf16"),
+                rows: [64, 64],
+                dim: head_dim.next_multiple_of(16),
+            },
         }
     }
 }

@@ -15,8 +15,9 @@ use super::{
     ordinal, product, rotary, rows, squared_error, sums,
 };
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Carried, Device, Element, Failure, GoesOn, Group, HyperBlock, Mark, Matrix,
-    Nonlinearity, ReportBlock, Rotary, SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, Carried, DecayRun, Device, Element, Failure, GoesOn, Group, HyperBlock, Mark,
+    Matrix, Nonlinearity, ReportBlock, Rotary, SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights,
+    Write,
 };
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
@@ -504,7 +505,7 @@ impl Device for Cuda {
 
     fn update(
         &self,
-        decays: bool,
+        runs: &[DecayRun],
         hyper: View<Self, HyperBlock>,
         report: View<Self, ReportBlock>,
         weights: Weights<Self>,
@@ -512,7 +513,7 @@ impl Device for Cuda {
         m: StoredMut<Self>,
         v: StoredMut<Self>,
     ) {
-        optimizer::update(self, decays, hyper, report, weights, grads, m, v);
+        optimizer::update(self, runs, hyper, report, weights, grads, m, v);
     }
 
     fn adamw<'a>(

@@ -5,9 +5,10 @@ use zero_plan::Width;
 
 use super::Cuda;
 use super::elementwise::{EIGHT, THREADS, aligned, check_len, over, stored, stored_mut};
+use super::grid::words;
 use super::launch::{Argument, Grid, Kernel};
 use super::module::KernelSource;
-use crate::device::{AdamW, Device, HyperBlock, ReportBlock, Stored, StoredMut, Weights};
+use crate::device::{AdamW, DecayRun, Device, HyperBlock, ReportBlock, Stored, StoredMut, Weights};
 use crate::view::{View, ViewMut};
 
 const UPDATE: Kernel = Kernel::new(KernelSource::Optimizer, "update");
@@ -69,7 +70,7 @@ pub(super) fn weight_addresses<'a>(weights: Weights<Cuda>) -> ([Argument<'a>; 2]
 #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
 pub(super) fn update(
     cuda: &Cuda,
-    decays: bool,
+    runs: &[DecayRun],
     hyper: View<Cuda, HyperBlock>,
     report: View<Cuda, ReportBlock>,
     weights: Weights<Cuda>,
@@ -80,11 +81,22 @@ pub(super) fn update(
     check_len("hyper", hyper.len(), 1);
     check_len("report", report.len(), 1);
     let tensors = StepTensors::new(UPDATE, weights, grads, m, v);
+    let count = runs.len();
+    assert!(count <= DecayRun::MOST, "{count} runs of weight decay, expected {} at most", DecayRun::MOST);
+    // The fields of `Runs` in `optimizer.cu`: where each run ends, and then whether it decays.
+    let (mut numbers, mut end) = ([0u64; 2 * DecayRun::MOST], 0);
+    for (i, &DecayRun { len, decays }) in runs.iter().enumerate() {
+        end += len;
+        (numbers[i], numbers[count + i]) = (end as u64, decays.into());
+    }
+    check_len("runs", end, tensors.len);
+    if count == 0 {
+        return;
+    }
     let [params, updated, grads, m, v] = tensors.addresses;
-    let words = [hyper.into(), report.into(), Argument::U32(decays.into())];
-    let [hyper, report, decays] = words;
-    let arguments = [params, updated, grads, m, v, tensors.len.into(), hyper, report, decays];
-    cuda.launch(tensors.kernel, tensors.grid(cuda), &arguments);
+    let words = words(&numbers[..2 * count]);
+    let arguments = [params, updated, grads, m, v, tensors.len.into(), hyper.into(), report.into(), words];
+    cuda.launch(tensors.kernel.with(count), tensors.grid(cuda), &arguments);
 }
 
 pub(super) fn adamw<'a>(

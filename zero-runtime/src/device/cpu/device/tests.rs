@@ -3,7 +3,7 @@
 use super::*;
 use crate::device::bf16;
 use crate::device::cpu::testing::{STEP, assert_close, noise, stored, to_f64};
-use crate::device::{DeviceMemory, Element};
+use crate::device::{DecayRun, DeviceMemory, Element};
 
 const CPU: Cpu = Cpu::ONE_THREAD;
 
@@ -75,7 +75,8 @@ fn updated(decays: bool, report: ReportBlock) -> [Vec<f32>; 3] {
     let weights = ViewMut::from(params.as_mut_slice()).into();
     let [m_view, v_view] = [&mut m, &mut v].map(|x| ViewMut::from(x.as_mut_slice()).into());
     let grads = View::from(grads.as_slice()).into();
-    CPU.update(decays, (&[HYPER][..]).into(), (&[report][..]).into(), weights, grads, m_view, v_view);
+    let runs = [DecayRun { len: 4, decays }, DecayRun { len: 5, decays }];
+    CPU.update(&runs, (&[HYPER][..]).into(), (&[report][..]).into(), weights, grads, m_view, v_view);
     [params, m, v]
 }
 

@@ -8,8 +8,8 @@ use super::*;
 use crate::device::cpu::matmul;
 use crate::device::cpu::testing::{STEP, noise};
 use crate::device::{
-    AttentionShape, Device, Element, HyperBlock, Nonlinearity, ReportBlock, Rotary, Scaling, Strided, StridedMut, Then,
-    Write, bf16,
+    AttentionShape, DecayRun, Device, Element, HyperBlock, Nonlinearity, ReportBlock, Rotary, Scaling, Strided,
+    StridedMut, Then, Write, bf16,
 };
 use crate::orthogonal::{orthogonalize, room_bytes};
 use crate::view::{View, ViewMut};
@@ -121,7 +121,8 @@ fn adamw(cpu: &Cpu, width: usize, written: &mut Written) {
     let (hyper, report) = ([hyper], [report]);
     let blocks = (View::from(&hyper[..]), View::from(&report[..]));
     let (weights, grads) = (view_mut(&mut params).into(), view(&grads).into());
-    cpu.update(true, blocks.0, blocks.1, weights, grads, view_mut(&mut m).into(), view_mut(&mut v).into());
+    let runs = [DecayRun { len: len - 5, decays: true }, DecayRun { len: 5, decays: false }];
+    cpu.update(&runs, blocks.0, blocks.1, weights, grads, view_mut(&mut m).into(), view_mut(&mut v).into());
     for (name, x) in [("updated", &params), ("m", &m), ("v", &v)] {
         written.note(name, x);
     }

@@ -1,18 +1,21 @@
-// Attention in bf16 on tensor cores. A block has four warps, each with 16 or 32 queries or keys and all of their
-// features. In shared memory heads are DIM wide, a multiple of 16; features that a head does not have are zeros. Sums
-// are f32; weights and gradients of scores are rounded to bf16 before the products that they are factors of. Weights
-// are powers of two, whose exponents the scale of scores goes into, because a GPU has an instruction for those.
+// Attention in bf16 on tensor cores. A block has four warps, each with 16 queries or 16 keys and all of their features.
+// In shared memory heads are DIM wide, a multiple of 16; features that a head does not have are zeros. Sums are f32;
+// weights and gradients of scores are rounded to bf16 before the products that they are factors of. Weights are
+// powers of two, for which a GPU has an instruction; the scale of scores is a part of the exponent. Blocks are small
+// enough that three or four of them, of heads of up to 64 features, run at a time on a multiprocessor: more rows for each
+// warp need fewer loads from shared memory, but are slower on an H100.
 #include "attention.cuh"
 #include "mma.cuh"
 
-constexpr u32 WARPS = 4, THREADS = 32 * WARPS;
+constexpr u32 WARPS = 4, THREADS = 32 * WARPS, ROWS = 16 * WARPS;
 
-// Fragments of 16 rows that a warp has. What it loads of the other factor from shared memory serves all of them, and
-// loads take longer than products; wide heads leave registers for only one.
-template <int DIM> constexpr u32 FRAGMENTS = DIM <= 64 ? 2 : 1;
-// Rows of a warp, and of a block.
-template <int DIM> constexpr u32 WARP_ROWS = 16 * FRAGMENTS<DIM>;
-template <int DIM> constexpr u32 ROWS = WARPS * WARP_ROWS<DIM>;
+// Blocks of forward that run at a time, where heads are narrow. For a fourth one, the compiler spills registers of GPUs
+// before Hopper.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr u32 FORWARD_BLOCKS = 3;
+#else
+constexpr u32 FORWARD_BLOCKS = 4;
+#endif
 
 // Elements from row to row in shared memory: an odd number of 16 bytes, so that eight rows never share a bank.
 template <int DIM> constexpr int STRIDE = DIM + 8;
@@ -72,13 +75,18 @@ __device__ __forceinline__ void store_sums(bf16* to, u64 stride, u32 first, u32 
     }
 }
 
-// A softmax of a lane's two rows of a fragment.
-struct Softmax {
-    float largest[2] = {LOWEST / 2, LOWEST / 2}, total[2] = {};
-};
-
 // What a score is multiplied by, to be an exponent of two.
 template <class S> __device__ __forceinline__ float exponent_scale(const S& shape) { return shape.scale() * LOG2_E; }
+
+// Whether the first of `rows` queries does not see the last of `count` keys, or the last query the first key.
+template <class S> __device__ __forceinline__ bool hides(const S& shape, u32 query, u32 rows, u32 key, u32 count) {
+    return key + count - 1 > query || (shape.window < ALL && query + rows - 1 - key >= shape.window);
+}
+
+// A softmax of a lane's two rows of a fragment.
+struct Softmax {
+    float largest[2], total[2];
+};
 
 // scores := 2^(scale (scores - the new maxima)), where hidden scores are negative infinity; returns the factors for
 // earlier sums.
@@ -105,127 +113,96 @@ __device__ __forceinline__ void advance(Softmax& softmax, float scale, float (&s
     }
 }
 
-// Whether some of `rows` queries do not see some of `count` keys, by the first of each.
-template <class S> __device__ __forceinline__ bool hides(const S& shape, u32 query, u32 rows, u32 key, u32 count) {
-    return key + count - 1 > query || (shape.window < ALL && query + rows - 1 - key >= shape.window);
-}
-
-// Queries of a head over tiles of 64 keys. Values are fetched while scores are computed, and the next keys while values
-// are summed. Without the 1, the compiler spills registers for some widths to run one more block at a time.
+// 64 queries of a head over tiles of 64 keys. Values are fetched while scores are computed, and the next keys while
+// values are summed.
 template <int DIM, u32... NUMBERS>
-__global__ void __launch_bounds__(THREADS, 1) attention_bf16(const bf16* q, const bf16* k, const bf16* v, bf16* out, float* lse,
-                                                          Shape<NUMBERS...> shape) {
+__global__ void __launch_bounds__(THREADS, DIM <= 64 ? FORWARD_BLOCKS : 1)
+    attention_bf16(const bf16* q, const bf16* k, const bf16* v, bf16* out, float* lse, Shape<NUMBERS...> shape) {
     constexpr u32 KEYS = 64;
-    static_assert(ROWS<DIM> <= 2 * KEYS, "queries have room where keys and values will lie");
-    __shared__ __align__(16) bf16 rooms[2][KEYS * STRIDE<DIM>];
-    bf16 *keys = rooms[0], *values = rooms[1];
+    __shared__ __align__(16) bf16 keys[KEYS * STRIDE<DIM>], values[KEYS * STRIDE<DIM>];
     // The last queries see most keys, so they begin first.
-    u32 index = blockIdx.x / shape.blocks, start = (shape.blocks - 1 - blockIdx.x % shape.blocks) * ROWS<DIM>;
+    u32 index = blockIdx.x / shape.blocks, start = (shape.blocks - 1 - blockIdx.x % shape.blocks) * ROWS;
     u32 sequence = index / shape.heads, head = index % shape.heads, key_head = head / shape.sharing, dim = shape.dim;
-    u32 all_keys = shape.before + shape.length, lane = threadIdx.x % 32, first = threadIdx.x / 32 * WARP_ROWS<DIM>;
+    u32 all_keys = shape.before + shape.length, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     q += u64(sequence) * shape.length * shape.query_stride + u64(head) * dim;
     k += u64(sequence) * all_keys * shape.key_stride + u64(key_head) * dim;
     v += u64(sequence) * all_keys * shape.value_stride + u64(key_head) * dim;
     bool k_aligned = can_fetch(k, shape.key_stride, dim), v_aligned = can_fetch(v, shape.value_stride, dim);
-    u32 queries[FRAGMENTS<DIM>][DIM / 16][4];
-    fetch<DIM, ROWS<DIM>>(keys, q, shape.query_stride, start, shape.length, dim, can_fetch(q, shape.query_stride, dim));
+    u32 queries[DIM / 16][4];
+    fetch<DIM, ROWS>(keys, q, shape.query_stride, start, shape.length, dim, can_fetch(q, shape.query_stride, dim));
     copy_async_wait();
     __syncthreads();
 #pragma unroll
-    for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-#pragma unroll
-        for (u32 i = 0; i < DIM / 16; i++)
-            left_fragment<STRIDE<DIM>>(queries[of][i], keys + (first + of * 16) * STRIDE<DIM>, i * 16);
-    }
+    for (u32 i = 0; i < DIM / 16; i++) left_fragment<STRIDE<DIM>>(queries[i], keys + warp * 16 * STRIDE<DIM>, i * 16);
     __syncthreads();
-    u32 place = shape.before + start, end = shape.before + min(start + ROWS<DIM>, shape.length);
+    u32 place = shape.before + start, end = shape.before + min(start + ROWS, shape.length);
     u32 tile = first_seen(shape, place) / KEYS * KEYS;
-    place += first;
     fetch<DIM, KEYS>(keys, k, shape.key_stride, tile, all_keys, dim, k_aligned);
-    Softmax softmax[FRAGMENTS<DIM>];
-    float sums[FRAGMENTS<DIM>][DIM / 8][4] = {}, scale = exponent_scale(shape);
+    // Times a scale of up to log2(e), these are numbers still.
+    Softmax softmax = {{LOWEST / 2, LOWEST / 2}, {0.0f, 0.0f}};
+    float sums[DIM / 8][4] = {}, scale = exponent_scale(shape);
     for (; tile < end; tile += KEYS) {
         copy_async_wait();
         __syncthreads();
         fetch<DIM, KEYS>(values, v, shape.value_stride, tile, all_keys, dim, v_aligned);
-        // Otherwise these keys are after all queries of this warp.
-        bool is_seen = tile < place + WARP_ROWS<DIM>;
-        float scores[FRAGMENTS<DIM>][KEYS / 8][4] = {};
-        if (is_seen) {
+        float scores[KEYS / 8][4] = {}, factors[2];
 #pragma unroll
-            for (u32 i = 0; i < DIM / 16; i++) {
+        for (u32 i = 0; i < DIM / 16; i++) {
 #pragma unroll
-                for (u32 j = 0; j < KEYS / 16; j++) {
-                    u32 fragments[4];
-                    right_fragments<STRIDE<DIM>>(fragments, keys + j * 16 * STRIDE<DIM>, i * 16);
-#pragma unroll
-                    for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-                        mma_bf16(scores[of][2 * j], queries[of][i], fragments);
-                        mma_bf16(scores[of][2 * j + 1], queries[of][i], fragments + 2);
-                    }
-                }
+            for (u32 j = 0; j < KEYS / 16; j++) {
+                u32 fragments[4];
+                right_fragments<STRIDE<DIM>>(fragments, keys + j * 16 * STRIDE<DIM>, i * 16);
+                mma_bf16(scores[2 * j], queries[i], fragments);
+                mma_bf16(scores[2 * j + 1], queries[i], fragments + 2);
             }
         }
         copy_async_wait();
         __syncthreads();
         if (tile + KEYS < end) fetch<DIM, KEYS>(keys, k, shape.key_stride, tile + KEYS, all_keys, dim, k_aligned);
-        if (!is_seen) continue;
-        bool some_hidden = hides(shape, place, WARP_ROWS<DIM>, tile, KEYS);
+        if (hides(shape, place + warp * 16, 16, tile, KEYS)) {
 #pragma unroll
-        for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-            if (some_hidden) {
+            for (u32 i = 0; i < KEYS / 8; i++) {
 #pragma unroll
-                for (u32 i = 0; i < KEYS / 8; i++) {
-#pragma unroll
-                    for (u32 j = 0; j < 4; j++) {
-                        u32 query = place + of * 16 + lane / 4 + j / 2 * 8, key = tile + i * 8 + lane % 4 * 2 + j % 2;
-                        if (!sees(shape, query, key)) scores[of][i][j] = -infinity();
-                    }
+                for (u32 j = 0; j < 4; j++) {
+                    u32 query = place + warp * 16 + lane / 4 + j / 2 * 8, key = tile + i * 8 + lane % 4 * 2 + j % 2;
+                    if (!sees(shape, query, key)) scores[i][j] = -infinity();
                 }
             }
-            float factors[2];
-            advance(softmax[of], scale, scores[of], factors);
+        }
+        advance(softmax, scale, scores, factors);
 #pragma unroll
-            for (u32 i = 0; i < DIM / 8; i++) {
+        for (u32 i = 0; i < DIM / 8; i++) {
 #pragma unroll
-                for (u32 j = 0; j < 4; j++) sums[of][i][j] *= factors[j / 2];
-            }
+            for (u32 j = 0; j < 4; j++) sums[i][j] *= factors[j / 2];
         }
 #pragma unroll
         for (u32 j = 0; j < KEYS / 16; j++) {
-            u32 weights[FRAGMENTS<DIM>][4];
-#pragma unroll
-            for (u32 of = 0; of < FRAGMENTS<DIM>; of++) left_of_sums(weights[of], scores[of][2 * j], scores[of][2 * j + 1]);
+            u32 weights[4];
+            left_of_sums(weights, scores[2 * j], scores[2 * j + 1]);
 #pragma unroll
             for (u32 i = 0; i < DIM / 16; i++) {
                 u32 fragments[4];
                 right_fragments_of_rows<STRIDE<DIM>>(fragments, values + j * 16 * STRIDE<DIM>, i * 16);
-#pragma unroll
-                for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-                    mma_bf16(sums[of][2 * i], weights[of], fragments);
-                    mma_bf16(sums[of][2 * i + 1], weights[of], fragments + 2);
-                }
+                mma_bf16(sums[2 * i], weights, fragments);
+                mma_bf16(sums[2 * i + 1], weights, fragments + 2);
             }
         }
     }
-    u64 token = u64(sequence) * shape.length, width = shape.out_stride;
+    u64 token = u64(sequence) * shape.length;
 #pragma unroll
-    for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-        u32 row = start + first + of * 16;
+    for (u32 half = 0; half < 2; half++) {
+        float total = row_sum<4>(softmax.total[half]), factor = 1.0f / total;
 #pragma unroll
-        for (u32 half = 0; half < 2; half++) {
-            float total = row_sum<4>(softmax[of].total[half]), factor = 1.0f / total;
-#pragma unroll
-            for (u32 i = 0; i < DIM / 8; i++) {
-                sums[of][i][half * 2] *= factor;
-                sums[of][i][half * 2 + 1] *= factor;
-            }
-            u32 query = row + lane / 4 + half * 8;
-            if (lane % 4 == 0 && query < shape.length)
-                lse[(token + query) * shape.heads + head] = shape.scale() * softmax[of].largest[half] + logarithm(total);
+        for (u32 i = 0; i < DIM / 8; i++) {
+            sums[i][half * 2] *= factor;
+            sums[i][half * 2 + 1] *= factor;
         }
-        store_sums<DIM>(out + token * width + u64(head) * dim, width, row, shape.length, dim, sums[of]);
+        u32 query = start + warp * 16 + lane / 4 + half * 8;
+        if (lane % 4 == 0 && query < shape.length)
+            lse[(token + query) * shape.heads + head] = shape.scale() * softmax.largest[half] + logarithm(total);
     }
+    u64 width = shape.out_stride;
+    store_sums<DIM>(out + token * width + u64(head) * dim, width, start + warp * 16, shape.length, dim, sums);
 }
 
 // The start of a head's part of the tensors that backward reads and writes.
@@ -263,35 +240,39 @@ template <int COUNT, class S> __device__ __forceinline__ void scale_sums(const S
     }
 }
 
-// The gradients of keys and values that some heads share: over tiles of queries, head after head.
+// The gradients of 64 keys and values that some heads share: over tiles of queries, head after head.
 template <int DIM, u32... NUMBERS>
-__global__ void __launch_bounds__(THREADS) attention_dkv_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out,
-                                                              const float* lse, const bf16* dout, bf16* dqkv,
-                                                             Shape<NUMBERS...> shape) {
+__global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
+    attention_dkv_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out, const float* lse, const bf16* dout,
+                       bf16* dqkv, Shape<NUMBERS...> shape) {
     // There is room for two tiles: the next one is fetched while one is worked on.
-    constexpr u32 QUERIES = DIM <= 64 ? 32 : 16;
-    __shared__ __align__(16) bf16 keys[ROWS<DIM> * STRIDE<DIM>], queries[2][QUERIES * STRIDE<DIM>], gradients[2][QUERIES * STRIDE<DIM>];
+    constexpr u32 QUERIES = DIM <= 64 ? 64 : 16;
+    // Whether there are registers for the keys of a warp.
+    constexpr bool KEEPS_KEYS = DIM <= 64;
+    __shared__ __align__(16) bf16 keys[ROWS * STRIDE<DIM>], queries[2][QUERIES * STRIDE<DIM>], gradients[2][QUERIES * STRIDE<DIM>];
     __shared__ float all_lse[2][QUERIES], all_delta[2][QUERIES];
-    u32 key_heads = shape.key_heads, index = blockIdx.x / shape.blocks, tile = blockIdx.x % shape.blocks * ROWS<DIM>;
-    u32 sequence = index / key_heads, key_head = index % key_heads, dim = shape.dim, lane = threadIdx.x % 32;
-    u32 first = threadIdx.x / 32 * WARP_ROWS<DIM>, of_warp = tile + first;
+    u32 key_heads = shape.key_heads, index = blockIdx.x / shape.blocks, tile = blockIdx.x % shape.blocks * ROWS;
+    u32 sequence = index / key_heads, key_head = index % key_heads, dim = shape.dim, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     u64 token = u64(sequence) * shape.length, width = shape.out_stride, key_features = u64(key_head) * dim;
     k += token * shape.key_stride + key_features;
     v += token * shape.value_stride + key_features;
-    u32 values[FRAGMENTS<DIM>][DIM / 16][4];
-    fetch<DIM, ROWS<DIM>>(keys, v, shape.value_stride, tile, shape.length, dim, can_fetch(v, shape.value_stride, dim));
+    u32 values[DIM / 16][4];
+    fetch<DIM, ROWS>(keys, v, shape.value_stride, tile, shape.length, dim, can_fetch(v, shape.value_stride, dim));
     copy_async_wait();
     __syncthreads();
 #pragma unroll
-    for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-#pragma unroll
-        for (u32 i = 0; i < DIM / 16; i++)
-            left_fragment<STRIDE<DIM>>(values[of][i], keys + (first + of * 16) * STRIDE<DIM>, i * 16);
-    }
+    for (u32 i = 0; i < DIM / 16; i++) left_fragment<STRIDE<DIM>>(values[i], keys + warp * 16 * STRIDE<DIM>, i * 16);
     __syncthreads();
-    fetch<DIM, ROWS<DIM>>(keys, k, shape.key_stride, tile, shape.length, dim, can_fetch(k, shape.key_stride, dim));
+    fetch<DIM, ROWS>(keys, k, shape.key_stride, tile, shape.length, dim, can_fetch(k, shape.key_stride, dim));
+    u32 kept_keys[KEEPS_KEYS ? DIM / 16 : 1][4];
+    if (KEEPS_KEYS) {
+        copy_async_wait();
+        __syncthreads();
+#pragma unroll
+        for (u32 i = 0; i < DIM / 16; i++) left_fragment<STRIDE<DIM>>(kept_keys[i], keys + warp * 16 * STRIDE<DIM>, i * 16);
+    }
     // The last query that sees the last key, plus one.
-    u32 end = u32(min(u64(shape.length), u64(tile) + ROWS<DIM> - 1 + shape.window));
+    u32 end = u32(min(u64(shape.length), u64(tile) + ROWS - 1 + shape.window));
     u32 tiles = (end - tile + QUERIES - 1) / QUERIES, count = tiles * shape.sharing;
     float lse_next = 0.0f, delta_next = 0.0f;
     auto begin = [&](u32 step) {
@@ -309,131 +290,104 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_bf16(const bf16* q, con
     };
     begin(0);
     finish(0);
-    float dkeys[FRAGMENTS<DIM>][DIM / 8][4] = {}, dvalues[FRAGMENTS<DIM>][DIM / 8][4] = {}, scale = exponent_scale(shape);
+    float dkeys[DIM / 8][4] = {}, dvalues[DIM / 8][4] = {}, scale = exponent_scale(shape);
     for (u32 step = 0; step < count; step++) {
         copy_async_wait();
         __syncthreads();
         if (step + 1 < count) begin(step + 1);
-        u32 start = tile + step % tiles * QUERIES, room = step % 2;
+        u32 start = tile + step % tiles * QUERIES, room = step % 2, key = tile + warp * 16 + lane / 4;
 #pragma unroll
         for (u32 part = 0; part < QUERIES; part += 16) {
             // These queries are before all keys of this warp.
-            if (start + part + 15 < of_warp) continue;
+            if (start + part + 15 < tile + warp * 16) continue;
             const bf16 *of_queries = queries[room] + part * STRIDE<DIM>, *of_gradients = gradients[room] + part * STRIDE<DIM>;
-            float weights[FRAGMENTS<DIM>][2][4] = {}, dscores[FRAGMENTS<DIM>][2][4] = {};
-            u32 left[FRAGMENTS<DIM>][4], fragments[4];
+            float weights[2][4] = {}, dscores[2][4] = {};
+            u32 left[4], fragments[4];
 #pragma unroll
             for (u32 i = 0; i < DIM / 16; i++) {
+                u32(&of_keys)[4] = kept_keys[KEEPS_KEYS ? i : 0];
+                if (!KEEPS_KEYS) left_fragment<STRIDE<DIM>>(of_keys, keys + warp * 16 * STRIDE<DIM>, i * 16);
                 right_fragments<STRIDE<DIM>>(fragments, of_queries, i * 16);
-#pragma unroll
-                for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-                    left_fragment<STRIDE<DIM>>(left[of], keys + (first + of * 16) * STRIDE<DIM>, i * 16);
-                    mma_bf16(weights[of][0], left[of], fragments);
-                    mma_bf16(weights[of][1], left[of], fragments + 2);
-                }
+                mma_bf16(weights[0], of_keys, fragments);
+                mma_bf16(weights[1], of_keys, fragments + 2);
                 right_fragments<STRIDE<DIM>>(fragments, of_gradients, i * 16);
-#pragma unroll
-                for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-                    mma_bf16(dscores[of][0], values[of][i], fragments);
-                    mma_bf16(dscores[of][1], values[of][i], fragments + 2);
-                }
+                mma_bf16(dscores[0], values[i], fragments);
+                mma_bf16(dscores[1], values[i], fragments + 2);
             }
-            bool some_hidden = hides(shape, start + part, 16, of_warp, WARP_ROWS<DIM>);
+            bool some_hidden = hides(shape, start + part, 16, tile + warp * 16, 16);
 #pragma unroll
             for (u32 i = 0; i < 2; i++) {
 #pragma unroll
-                for (u32 j = 0; j < 2; j++) {
-                    u32 query = part + i * 8 + lane % 4 * 2 + j;
-                    float of_lse = all_lse[room][query], of_delta = all_delta[room][query];
-#pragma unroll
-                    for (u32 row = 0; row < 2 * FRAGMENTS<DIM>; row++) {
-                        float &weight = weights[row / 2][i][row % 2 * 2 + j], &dscore = dscores[row / 2][i][row % 2 * 2 + j];
-                        weight = power_of_two(fmaf(scale, weight, -of_lse));
-                        if (some_hidden && !sees(shape, start + query, of_warp + row * 8 + lane / 4)) weight = 0.0f;
-                        dscore = weight * (dscore - of_delta);
-                    }
+                for (u32 j = 0; j < 4; j++) {
+                    u32 query = part + i * 8 + lane % 4 * 2 + j % 2;
+                    weights[i][j] = power_of_two(fmaf(scale, weights[i][j], -all_lse[room][query]));
+                    if (some_hidden && !sees(shape, start + query, key + j / 2 * 8)) weights[i][j] = 0.0f;
+                    dscores[i][j] = weights[i][j] * (dscores[i][j] - all_delta[room][query]);
                 }
             }
-#pragma unroll
-            for (u32 of = 0; of < FRAGMENTS<DIM>; of++) left_of_sums(left[of], weights[of][0], weights[of][1]);
+            left_of_sums(left, weights[0], weights[1]);
 #pragma unroll
             for (u32 i = 0; i < DIM / 16; i++) {
                 right_fragments_of_rows<STRIDE<DIM>>(fragments, of_gradients, i * 16);
-#pragma unroll
-                for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-                    mma_bf16(dvalues[of][2 * i], left[of], fragments);
-                    mma_bf16(dvalues[of][2 * i + 1], left[of], fragments + 2);
-                }
+                mma_bf16(dvalues[2 * i], left, fragments);
+                mma_bf16(dvalues[2 * i + 1], left, fragments + 2);
             }
-#pragma unroll
-            for (u32 of = 0; of < FRAGMENTS<DIM>; of++) left_of_sums(left[of], dscores[of][0], dscores[of][1]);
+            left_of_sums(left, dscores[0], dscores[1]);
 #pragma unroll
             for (u32 i = 0; i < DIM / 16; i++) {
                 right_fragments_of_rows<STRIDE<DIM>>(fragments, of_queries, i * 16);
-#pragma unroll
-                for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-                    mma_bf16(dkeys[of][2 * i], left[of], fragments);
-                    mma_bf16(dkeys[of][2 * i + 1], left[of], fragments + 2);
-                }
+                mma_bf16(dkeys[2 * i], left, fragments);
+                mma_bf16(dkeys[2 * i + 1], left, fragments + 2);
             }
         }
         if (step + 1 < count) finish(step + 1);
     }
     u64 stride = shape.dqkv_stride;
     bf16* to = dqkv + token * stride + width + key_features;
-#pragma unroll
-    for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-        scale_sums(shape, dkeys[of]);
-        store_sums<DIM>(to, stride, of_warp + of * 16, shape.length, dim, dkeys[of]);
-        store_sums<DIM>(to + u64(key_heads) * dim, stride, of_warp + of * 16, shape.length, dim, dvalues[of]);
-    }
+    scale_sums(shape, dkeys);
+    store_sums<DIM>(to, stride, tile + warp * 16, shape.length, dim, dkeys);
+    store_sums<DIM>(to + u64(key_heads) * dim, stride, tile + warp * 16, shape.length, dim, dvalues);
 }
 
-// The gradients of queries of a head, over tiles of 32 keys. No other block reads their `do . o` any more. Without the
-// 1, the compiler spills registers of narrow heads, as in `attention_bf16`; for wider ones its code is better without.
+// The gradients of 64 queries of a head, over tiles of keys. No other block reads their `do . o` any more.
 template <int DIM, u32... NUMBERS>
-__global__ void __launch_bounds__(THREADS, DIM < 64 ? 1 : 0)
+__global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
     attention_dq_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out, const float* lse, const bf16* dout, bf16* dqkv,
                       Shape<NUMBERS...> shape) {
-    constexpr u32 KEYS = 32;
-    static_assert(ROWS<DIM> <= 4 * KEYS, "queries have room where keys and values will lie");
-    __shared__ __align__(16) bf16 rooms[4][KEYS * STRIDE<DIM>];
-    u32 index = blockIdx.x / shape.blocks, start = (shape.blocks - 1 - blockIdx.x % shape.blocks) * ROWS<DIM>, dim = shape.dim;
-    u32 sequence = index / shape.heads, lane = threadIdx.x % 32, first = threadIdx.x / 32 * WARP_ROWS<DIM>;
+    constexpr u32 KEYS = DIM <= 64 ? 64 : 32;
+    __shared__ __align__(16) bf16 keys[2][KEYS * STRIDE<DIM>], values[2][KEYS * STRIDE<DIM>];
+    u32 index = blockIdx.x / shape.blocks, start = (shape.blocks - 1 - blockIdx.x % shape.blocks) * ROWS, dim = shape.dim;
+    u32 sequence = index / shape.heads, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     u64 token = u64(sequence) * shape.length, width = shape.out_stride;
     u64 key_features = u64(index % shape.heads / shape.sharing) * dim;
     Head head = head_of(shape, sequence, index % shape.heads, q, out, lse, dout, dqkv);
     k += token * shape.key_stride + key_features;
     v += token * shape.value_stride + key_features;
     bool k_aligned = can_fetch(k, shape.key_stride, dim), v_aligned = can_fetch(v, shape.value_stride, dim);
-    u32 queries[FRAGMENTS<DIM>][DIM / 16][4], gradients[FRAGMENTS<DIM>][DIM / 16][4];
-    // First, all rooms together hold the queries, and then their gradients.
-    auto take = [&](u32 (&to)[FRAGMENTS<DIM>][DIM / 16][4], const bf16* from, u64 stride) {
-        fetch<DIM, ROWS<DIM>>(rooms[0], from, stride, start, shape.length, dim, can_fetch(from, stride, dim));
-        copy_async_wait();
-        __syncthreads();
+    // First, the rooms of keys hold the queries, and those of values their gradients.
+    u32 queries[DIM / 16][4], gradients[DIM / 16][4];
+    fetch<DIM, ROWS>(keys[0], head.q, shape.query_stride, start, shape.length, dim, can_fetch(head.q, shape.query_stride, dim));
+    fetch<DIM, ROWS>(values[0], head.dout, width, start, shape.length, dim, can_fetch(head.dout, width, dim));
+    float of_lse[2], of_delta[2];
 #pragma unroll
-        for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
+    for (u32 half = 0; half < 2; half++)
+        statistics_of(head, shape, start + warp * 16 + lane / 4 + half * 8, of_lse[half], of_delta[half]);
+    copy_async_wait();
+    __syncthreads();
 #pragma unroll
-            for (u32 i = 0; i < DIM / 16; i++)
-                left_fragment<STRIDE<DIM>>(to[of][i], rooms[0] + (first + of * 16) * STRIDE<DIM>, i * 16);
-        }
-        __syncthreads();
-    };
-    take(queries, head.q, shape.query_stride);
-    take(gradients, head.dout, width);
-    u32 of_warp = start + first, tile = first_seen(shape, start) / KEYS * KEYS, end = min(start + ROWS<DIM>, shape.length);
-    float of_lse[2 * FRAGMENTS<DIM>], of_delta[2 * FRAGMENTS<DIM>];
-#pragma unroll
-    for (u32 row = 0; row < 2 * FRAGMENTS<DIM>; row++)
-        statistics_of(head, shape, of_warp + row * 8 + lane / 4, of_lse[row], of_delta[row]);
+    for (u32 i = 0; i < DIM / 16; i++) {
+        left_fragment<STRIDE<DIM>>(queries[i], keys[0] + warp * 16 * STRIDE<DIM>, i * 16);
+        left_fragment<STRIDE<DIM>>(gradients[i], values[0] + warp * 16 * STRIDE<DIM>, i * 16);
+    }
+    __syncthreads();
+    u32 tile = first_seen(shape, start) / KEYS * KEYS, end = min(start + ROWS, shape.length);
     auto begin = [&](u32 tile) {
         u32 room = tile / KEYS % 2;
-        fetch<DIM, KEYS>(rooms[room], k, shape.key_stride, tile, shape.length, dim, k_aligned);
-        fetch<DIM, KEYS>(rooms[2 + room], v, shape.value_stride, tile, shape.length, dim, v_aligned);
+        fetch<DIM, KEYS>(keys[room], k, shape.key_stride, tile, shape.length, dim, k_aligned);
+        fetch<DIM, KEYS>(values[room], v, shape.value_stride, tile, shape.length, dim, v_aligned);
     };
     begin(tile);
-    float sums[FRAGMENTS<DIM>][DIM / 8][4] = {}, scale = exponent_scale(shape);
+    float sums[DIM / 8][4] = {}, scale = exponent_scale(shape);
     for (; tile < end; tile += KEYS) {
         copy_async_wait();
         __syncthreads();
@@ -442,56 +396,39 @@ __global__ void __launch_bounds__(THREADS, DIM < 64 ? 1 : 0)
 #pragma unroll
         for (u32 part = 0; part < KEYS; part += 16) {
             // These keys are after all queries of this warp.
-            if (tile + part >= of_warp + WARP_ROWS<DIM>) continue;
-            const bf16 *of_keys = rooms[room] + part * STRIDE<DIM>, *of_values = rooms[2 + room] + part * STRIDE<DIM>;
-            float scores[FRAGMENTS<DIM>][2][4] = {}, dscores[FRAGMENTS<DIM>][2][4] = {};
-            u32 left[FRAGMENTS<DIM>][4], fragments[4];
+            if (tile + part > start + warp * 16 + 15) continue;
+            const bf16 *of_keys = keys[room] + part * STRIDE<DIM>, *of_values = values[room] + part * STRIDE<DIM>;
+            float scores[2][4] = {}, dscores[2][4] = {};
+            u32 left[4], fragments[4];
 #pragma unroll
             for (u32 i = 0; i < DIM / 16; i++) {
                 right_fragments<STRIDE<DIM>>(fragments, of_keys, i * 16);
-#pragma unroll
-                for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-                    mma_bf16(scores[of][0], queries[of][i], fragments);
-                    mma_bf16(scores[of][1], queries[of][i], fragments + 2);
-                }
+                mma_bf16(scores[0], queries[i], fragments);
+                mma_bf16(scores[1], queries[i], fragments + 2);
                 right_fragments<STRIDE<DIM>>(fragments, of_values, i * 16);
+                mma_bf16(dscores[0], gradients[i], fragments);
+                mma_bf16(dscores[1], gradients[i], fragments + 2);
+            }
+            bool some_hidden = hides(shape, start + warp * 16, 16, tile + part, 16);
 #pragma unroll
-                for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-                    mma_bf16(dscores[of][0], gradients[of][i], fragments);
-                    mma_bf16(dscores[of][1], gradients[of][i], fragments + 2);
+            for (u32 i = 0; i < 2; i++) {
+#pragma unroll
+                for (u32 j = 0; j < 4; j++) {
+                    u32 query = start + warp * 16 + lane / 4 + j / 2 * 8, key = tile + part + i * 8 + lane % 4 * 2 + j % 2;
+                    float weight = power_of_two(fmaf(scale, scores[i][j], -of_lse[j / 2]));
+                    if (some_hidden && !sees(shape, query, key)) weight = 0.0f;
+                    dscores[i][j] = weight * (dscores[i][j] - of_delta[j / 2]);
                 }
             }
-            bool some_hidden = hides(shape, of_warp, WARP_ROWS<DIM>, tile + part, 16);
-#pragma unroll
-            for (u32 row = 0; row < 2 * FRAGMENTS<DIM>; row++) {
-#pragma unroll
-                for (u32 i = 0; i < 2; i++) {
-#pragma unroll
-                    for (u32 j = 0; j < 2; j++) {
-                        u32 query = of_warp + row * 8 + lane / 4, key = tile + part + i * 8 + lane % 4 * 2 + j;
-                        float &score = scores[row / 2][i][row % 2 * 2 + j], &dscore = dscores[row / 2][i][row % 2 * 2 + j];
-                        float weight = power_of_two(fmaf(scale, score, -of_lse[row]));
-                        if (some_hidden && !sees(shape, query, key)) weight = 0.0f;
-                        dscore = weight * (dscore - of_delta[row]);
-                    }
-                }
-            }
-#pragma unroll
-            for (u32 of = 0; of < FRAGMENTS<DIM>; of++) left_of_sums(left[of], dscores[of][0], dscores[of][1]);
+            left_of_sums(left, dscores[0], dscores[1]);
 #pragma unroll
             for (u32 i = 0; i < DIM / 16; i++) {
                 right_fragments_of_rows<STRIDE<DIM>>(fragments, of_keys, i * 16);
-#pragma unroll
-                for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-                    mma_bf16(sums[of][2 * i], left[of], fragments);
-                    mma_bf16(sums[of][2 * i + 1], left[of], fragments + 2);
-                }
+                mma_bf16(sums[2 * i], left, fragments);
+                mma_bf16(sums[2 * i + 1], left, fragments + 2);
             }
         }
     }
-#pragma unroll
-    for (u32 of = 0; of < FRAGMENTS<DIM>; of++) {
-        scale_sums(shape, sums[of]);
-        store_sums<DIM>(head.dqkv, shape.dqkv_stride, of_warp + of * 16, shape.length, dim, sums[of]);
-    }
+    scale_sums(shape, sums);
+    store_sums<DIM>(head.dqkv, shape.dqkv_stride, start + warp * 16, shape.length, dim, sums);
 }

@@ -3,14 +3,14 @@
 #include "prelude.cuh"
 #include "step.cuh"
 
-// The factors of a step, as floats.
+// The factors of a step, as floats. Weights that decay are multiplied by `keep`.
 struct Factors {
     float keep, beta2, epsilon, grad_scale, fresh1, fresh2, step_size, root_correction;
 };
 
-__device__ Factors factors(const Hyper& hyper, double weight_decay, double grad_scale) {
+__device__ Factors factors(const Hyper& hyper, double grad_scale) {
     Factors f;
-    f.keep = (float)(1.0 - hyper.lr * weight_decay);
+    f.keep = (float)(1.0 - hyper.lr * hyper.weight_decay);
     f.beta2 = (float)hyper.beta2;
     f.epsilon = (float)hyper.epsilon;
     f.grad_scale = (float)grad_scale;
@@ -19,6 +19,17 @@ __device__ Factors factors(const Hyper& hyper, double weight_decay, double grad_
     f.step_size = (float)(hyper.lr / hyper.correction1);
     f.root_correction = (float)(1.0 / sqrt(hyper.correction2));
     return f;
+}
+
+// Runs of elements, by where each ends, and whether its elements decay.
+template <u32 COUNT> struct Runs {
+    u64 ends[COUNT], decays[COUNT];
+};
+
+// The run of an element that is not before those of `run`.
+template <u32 COUNT> __device__ u32 run_of(const Runs<COUNT>& runs, u64 element, u32 run) {
+    while (run + 1 < COUNT && element >= runs.ends[run]) run++;
+    return run;
 }
 
 // `updated` := `p`, and `params`, if there are any, := `updated`, rounded: the copy that layers read.
@@ -35,9 +46,10 @@ __device__ void store_weights(P* params, U* updated, float* p, u64 start, u64 le
 
 // A step of `len` elements: `updated` are the optimizer's weights, and `params`, if there are any, the copy that layers
 // read.
-template <class P, class U, class G, class M, class V, int ALIGNED>
-__device__ void step(const Factors& f, P* params, U* updated, const G* grads, M* ms, V* vs, u64 len) {
+template <class P, class U, class G, class M, class V, int ALIGNED, u32 RUNS>
+__device__ void step(const Factors& f, const Runs<RUNS>& runs, P* params, U* updated, const G* grads, M* ms, V* vs, u64 len) {
     u64 threads = (u64)gridDim.x * blockDim.x;
+    u32 run = 0;
     for (u64 start = thread_index() * EIGHT; start < len; start += threads * EIGHT) {
         float p[EIGHT], g[EIGHT], m[EIGHT], v[EIGHT];
         load<ALIGNED>(p, updated, start, len);
@@ -50,7 +62,8 @@ __device__ void step(const Factors& f, P* params, U* updated, const G* grads, M*
             m[i] = fmaf(grad - m[i], f.fresh1, m[i]);
             v[i] = fmaf(f.fresh2 * grad, grad, f.beta2 * v[i]);
             float denominator = fmaf(sqrtf(v[i]), f.root_correction, f.epsilon);
-            p[i] = fmaf(-f.step_size, m[i] / denominator, p[i] * f.keep);
+            run = run_of(runs, start + i, run);
+            p[i] = fmaf(-f.step_size, m[i] / denominator, p[i] * (runs.decays[run] ? f.keep : 1.0f));
         }
         store<ALIGNED>(ms, m, start, len);
         store<ALIGNED>(vs, v, start, len);
@@ -59,21 +72,21 @@ __device__ void step(const Factors& f, P* params, U* updated, const G* grads, M*
 }
 
 // A step with the numbers of a step's words: none if they are not finite.
-template <class P, class U, class G, class M, class V, int ALIGNED>
+template <class P, class U, class G, class M, class V, int ALIGNED, u32 RUNS>
 __global__ void update(P* params, U* updated, const G* grads, M* m, V* v, u64 len, const Hyper* hyper,
-                       const Report* report, u32 decays) {
+                       const Report* report, const __grid_constant__ Runs<RUNS> runs) {
     __shared__ Factors shared;
     if (report->is_finite != 1.0) return;
-    if (threadIdx.x == 0) shared = factors(*hyper, decays ? hyper->weight_decay : 0.0, report->grad_scale);
+    if (threadIdx.x == 0) shared = factors(*hyper, report->grad_scale);
     __syncthreads();
     Factors own = shared;
-    step<P, U, G, M, V, ALIGNED>(own, params, updated, grads, m, v, len);
+    step<P, U, G, M, V, ALIGNED>(own, runs, params, updated, grads, m, v, len);
 }
 
 // A step with the host's own numbers.
 template <class P, class U, class G, class M, class V, int ALIGNED>
 __global__ void adamw(P* params, U* updated, const G* grads, M* m, V* v, u64 len, Hyper hyper, double grad_scale) {
-    step<P, U, G, M, V, ALIGNED>(factors(hyper, hyper.weight_decay, grad_scale), params, updated, grads, m, v, len);
+    step<P, U, G, M, V, ALIGNED>(factors(hyper, grad_scale), Runs<1>{{len}, {1}}, params, updated, grads, m, v, len);
 }
 
 // With g, `gradients` times the report's scale: `ms` := m + (1 - momentum) (g - m), `gradients` := g + momentum (m - g).

@@ -82,6 +82,7 @@ template <class E> __global__ void squares(const E* x, u64 len, double* sums) {
     u64 start = block * BLOCK;
     u64 end = start + BLOCK < len ? start + BLOCK : len;
     double sum = 0;
+#pragma unroll 16
     for (u64 i = start + lane; i < end; i += LANES) {
         double number = (double)widen(x[i]);
         sum = fma(number, number, sum);
@@ -92,8 +93,8 @@ template <class E> __global__ void squares(const E* x, u64 len, double* sums) {
     if (lane == 0 && start < len) sums[block] = sum;
 }
 
-// Branches of a tree of squares at depth 8: one block sums them, one in each thread.
-constexpr int BRANCHES = 256;
+// The most branches of a tree of squares that one block sums, one in each thread: those at depth 8.
+constexpr u32 BRANCHES = 256;
 
 // The sum of `sums` from `first` on along the tree that halves their number.
 __device__ double halved(const double* sums, u64 first, u64 count) {
@@ -127,18 +128,20 @@ __device__ double halved(const double* sums, u64 first, u64 count) {
     }
 }
 
-// `to` (1) := the sum of `sums` along that tree. One block of BRANCHES threads: each sums a branch at depth 8, or one
-// thread sums a tree that is not that deep.
+// `to` (1) := the sum of `sums` along that tree. One block of BRANCHES threads: each sums a branch at the greatest depth
+// at which there are no more branches than threads or sums.
 __global__ void sum_of_squares(const double* sums, u64 count, double* to) {
     __shared__ double branches[BRANCHES];
-    if (count < BRANCHES) {
-        if (threadIdx.x == 0) *to = count == 0 ? 0.0 : halved(sums, 0, count);
+    if (count == 0) {
+        if (threadIdx.x == 0) *to = 0.0;
         return;
     }
+    u32 deepest = BRANCHES;
+    while (deepest > count) deepest /= 2;
     // The bits of the thread's number, the highest first, say at each fork whether its branch is on the left or the
     // right.
     u64 first = 0, own = count;
-    for (int bit = BRANCHES / 2; bit > 0; bit /= 2) {
+    for (u32 bit = deepest / 2; bit > 0; bit /= 2) {
         u64 left = own / 2;
         if (threadIdx.x & bit) {
             first += left;
@@ -147,9 +150,9 @@ __global__ void sum_of_squares(const double* sums, u64 count, double* to) {
             own = left;
         }
     }
-    branches[threadIdx.x] = halved(sums, first, own);
+    if (threadIdx.x < deepest) branches[threadIdx.x] = halved(sums, first, own);
     __syncthreads();
-    for (int width = BRANCHES / 2; width > 0; width /= 2) {
+    for (u32 width = deepest / 2; width > 0; width /= 2) {
         double sum = 0;
         if (threadIdx.x < width) sum = branches[2 * threadIdx.x] + branches[2 * threadIdx.x + 1];
         __syncthreads();
