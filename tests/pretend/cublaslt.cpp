@@ -224,7 +224,7 @@ API cublasLtMatmul(void* handle, const Description* of, const void* alpha, const
     for (int i = 0; i < 4; i++)
         if (!aligned(pointers[i], algorithm->alignments[i])) return NOT_SUPPORTED;
     if (algorithm->workspace > workspace_bytes || (algorithm->workspace && !aligned(workspace, 256))) return INVALID_VALUE;
-    if ((of->epilogue & BIAS) && !of->bias) return INVALID_VALUE;
+    if ((of->epilogue & BIAS) && (!of->bias || reinterpret_cast<uintptr_t>(of->bias) % 16)) return INVALID_VALUE;
     *made = {*of, {*al, *bl, *cl, *dl}, made->shape, static_cast<const char*>(a), static_cast<const char*>(b),
              static_cast<const char*>(c), static_cast<char*>(d), *static_cast<const float*>(alpha),
              *static_cast<const float*>(beta), static_cast<char*>(workspace), algorithm->workspace};

@@ -6,6 +6,7 @@
 
 #include <elf.h>
 
+#include <map>
 #include <set>
 
 #include "block.h"
@@ -44,14 +45,24 @@ size_t length(const void* image) {
     return header.e_shoff + size_t(header.e_shnum) * header.e_shentsize;
 }
 
+// All images that were ever loaded, as libraries, under the driver's lock: work that is not done yet may need one whose module
+// is unloaded, and a process may not map as many as all its devices load.
+std::map<std::string, void*>& libraries = *new std::map<std::string, void*>;
+
 // The loader knows files by name, and takes two of the same name for one. So each has a descriptor of its own, which
 // stays open.
+void* open_library(const std::string& image) {
+    int file = memfd_create("pretend module", MFD_CLOEXEC);
+    if (file < 0 || write(file, image.data(), image.size()) != ssize_t(image.size())) return nullptr;
+    return dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 int load(Module** module, const void* image) {
     size_t bytes = length(image);
-    int file = bytes ? memfd_create("pretend module", MFD_CLOEXEC) : -1;
-    if (file < 0 || write(file, image, bytes) != ssize_t(bytes)) return INVALID_IMAGE;
-    std::string path = "/proc/self/fd/" + std::to_string(file);
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!bytes) return INVALID_IMAGE;
+    std::string file(static_cast<const char*>(image), bytes);
+    void*& library = libraries[file];
+    if (!library) library = open_library(file);
     void* threads = library ? dlsym(library, "pretend_threads") : nullptr;
     if (!threads) {
         fprintf(stderr, "pretend driver: %s\n", library ? "no module of the pretend NVRTC" : dlerror());
@@ -117,7 +128,6 @@ API cuModuleLoadData(Module** module, const void* image) {
     return call_outside_capture(__func__, [&] { return fails("module") ? INVALID_IMAGE : load(module, image); });
 }
 
-// The library stays loaded, as work that is not done yet may need it.
 API cuModuleUnload(Module* module) {
     return call(__func__, [&]() -> int {
         if (!driver().handles.erase(module)) return INVALID_HANDLE;
