@@ -96,6 +96,11 @@ fn an_event_that_is_taken_away_is_noticed_by_some_seed() {
     if pretend::libraries().is_none() {
         return;
     }
+    if !cfg!(debug_assertions) {
+        // A unit that is gathered too early again is the same as before, unless its release has left other numbers.
+        eprintln!("NOT TESTED: only debug builds poison the slots that they release");
+        return;
+    }
     if !pretend::is_another() {
         // Zeros in fresh memory cost less than a pattern, and are wrong numbers as well.
         let variables = [("PRETEND_POISON", "0")];
