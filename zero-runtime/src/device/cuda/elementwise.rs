@@ -61,11 +61,11 @@ pub(super) fn copy<T: Pod>(cuda: &Cuda, to: ViewMut<Cuda, T>, from: View<Cuda, T
     copy_bytes(cuda, to.address().addr() as u64, from.address().addr() as u64, bytes);
 }
 
-/// Copies bytes of two equally long views, or of a view and of the workspace.
+/// Copies bytes that do not overlap: of two equally long views, or from a view into the queue's workspace.
 pub(super) fn copy_bytes(cuda: &Cuda, to: u64, from: u64, bytes: usize) {
     cuda.call(("copy", to, from, bytes), || {
         let copy = cuda.context.libraries.driver.cuMemcpyAsync;
-        // SAFETY: by the above; they live as long as the op, by the order of queues.
+        // SAFETY: as many bytes of device memory at both addresses, which live as long as the op, by the order of queues.
         let status = unsafe { copy(to, from, bytes, cuda.stream()) };
         cuda.context.check("cuMemcpyAsync", status)
     });

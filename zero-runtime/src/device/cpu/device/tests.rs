@@ -70,12 +70,12 @@ fn numbers_are_copied_from_one_width_to_another() {
 }
 
 /// Parameters and moments after an update by these blocks.
-fn updated(decays: bool, report: ReportBlock) -> [Vec<f32>; 3] {
+fn updated(decays: [bool; 2], report: ReportBlock) -> [Vec<f32>; 3] {
     let (mut params, mut m, mut v, grads) = (noise(9, 1), noise(9, 2), vec![0.5; 9], noise(9, 3));
     let weights = ViewMut::from(params.as_mut_slice()).into();
     let [m_view, v_view] = [&mut m, &mut v].map(|x| ViewMut::from(x.as_mut_slice()).into());
     let grads = View::from(grads.as_slice()).into();
-    let runs = [DecayRun { len: 4, decays }, DecayRun { len: 5, decays }];
+    let runs = [DecayRun { len: 4, decays: decays[0] }, DecayRun { len: 5, decays: decays[1] }];
     CPU.update(&runs, (&[HYPER][..]).into(), (&[report][..]).into(), weights, grads, m_view, v_view);
     [params, m, v]
 }
@@ -83,10 +83,13 @@ fn updated(decays: bool, report: ReportBlock) -> [Vec<f32>; 3] {
 #[test]
 fn an_update_is_a_step_by_what_the_blocks_say() {
     let report = ReportBlock { loss: 1.0, gradient_norm: 1.0, grad_scale: STEP.grad_scale, is_finite: 1.0 };
-    for decays in [true, false] {
-        let step = AdamW { weight_decay: if decays { STEP.weight_decay } else { 0.0 }, ..STEP };
+    for decays in [[true, true], [false, false], [true, false], [false, true]] {
         let (mut params, mut m, mut v, grads) = (noise(9, 1), noise(9, 2), vec![0.5; 9], noise(9, 3));
-        kernels::adamw(&step, &mut params, &grads, &mut m, &mut v);
+        for (run, decays) in [0..4, 4..9].into_iter().zip(decays) {
+            let step = AdamW { weight_decay: if decays { STEP.weight_decay } else { 0.0 }, ..STEP };
+            let [params, m, v] = [&mut params, &mut m, &mut v].map(|x| &mut x[run.clone()]);
+            kernels::adamw(&step, params, &grads[run.clone()], m, v);
+        }
         assert_eq!(updated(decays, report), [params, m, v]);
     }
 }
@@ -94,7 +97,7 @@ fn an_update_is_a_step_by_what_the_blocks_say() {
 #[test]
 fn nothing_is_updated_by_what_is_not_finite() {
     let report = ReportBlock { loss: f64::NAN, gradient_norm: 1.0, grad_scale: 1.0, is_finite: 0.0 };
-    assert_eq!(updated(true, report), [noise(9, 1), noise(9, 2), vec![0.5; 9]]);
+    assert_eq!(updated([true; 2], report), [noise(9, 1), noise(9, 2), vec![0.5; 9]]);
 }
 
 /// Gradients, momentum and parameters after a step of Muon by these blocks.
