@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(sum(&x), large + 2.0);
         x[MEAN_LANES] = 0.0;
         assert_eq!(sum(&x), large);
-        assert_eq!(sum(&[]), 0.0);
+        assert_eq!([sum(&[]), sum(&[1.0; 1000])], [0.0, 1000.0]);
     }
 
     #[test]
