@@ -24,7 +24,7 @@
 mod check;
 mod measured;
 
-pub use measured::{measured_units, median, rounded};
+pub use measured::{MeasuredOp, measured_units, median, rounded};
 
 use serde::{Deserialize, Serialize};
 
@@ -197,12 +197,23 @@ pub struct MeasuredUnit {
     pub threads: usize,
     /// Ranks that computed at once. They took turns if they had more threads than there were cores.
     pub ranks: usize,
-    /// Seconds of a forward pass.
-    pub forward: f64,
-    /// Seconds of a backward pass.
-    pub backward: f64,
-    /// Seconds of an update of all its parameters by one rank.
-    pub update: f64,
+    /// A forward pass.
+    pub forward: OpTime,
+    /// A backward pass.
+    pub backward: OpTime,
+    /// An update of all its parameters by one rank.
+    pub update: OpTime,
+}
+
+/// The time of an op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpTime {
+    /// Seconds from its start to its end.
+    pub seconds: f64,
+    /// Seconds that cores worked for it, all threads of the rank together: fewer if others had the cores in between,
+    /// and more if several threads worked at once.
+    pub core_seconds: f64,
 }
 
 const fn one() -> f64 {

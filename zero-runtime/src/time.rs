@@ -1,4 +1,4 @@
-//! Time: the clock of profiles and of reports of waits, and sleeps between looks. Never decides how long anything may
+//! Time: the clocks of profiles and of reports of waits, and sleeps between looks. Never decides how long anything may
 //! take.
 
 use std::time::Duration;
@@ -7,7 +7,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds of the host's monotonic clock, so that records of its ranks lie on one axis.
 pub(crate) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    clock_ns(ClockId::Monotonic)
+}
+
+/// Nanoseconds that all threads of this process together have had a core. A look at it is a system call.
+pub(crate) fn core_ns() -> u64 {
+    clock_ns(ClockId::ProcessCPUTime)
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 

@@ -122,14 +122,11 @@ impl Line {
     }
 }
 
-/// Measures and prints the table, of all specs or only of the benchmark's rows that have these names.
+/// Measures and prints the table, of all specs and rows of the benchmark, or only of those that have these names.
 ///
 /// # Errors
 /// If something fails to build or to run.
 pub fn measure(rounds: u32, names: &[String]) -> Outcome<()> {
-    if let Some(name) = names.iter().find(|&name| OWN.iter().all(|own| own.name != name)) {
-        return Err(format!("of `{name}` nothing is predicted").into());
-    }
     let cores = std::thread::available_parallelism()?.get();
     let own = tempfile::tempdir()?;
     let sources = sources(names, Path::new("specs"), own.path())?;
@@ -175,18 +172,28 @@ pub(crate) struct Source {
 }
 
 /// The RON files of `folder`, in order, and then the specs of the benchmark's rows, which are written to `own`. If
-/// there are names, only the rows of these names.
+/// there are names, only those of these names; a spec's is that of its file.
 fn sources(names: &[String], folder: &Path, own: &Path) -> Outcome<Vec<Source>> {
     let mut paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Outcome<Vec<_>>>()?;
-    paths.retain(|path| names.is_empty() && path.extension().is_some_and(|extension| extension == "ron"));
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "ron"));
     paths.sort();
-    let mut sources: Vec<_> = paths.into_iter().map(|path| Source { path, size: None }).collect();
-    for row in OWN.iter().filter(|own| names.is_empty() || names.iter().any(|name| name == own.name)) {
+    let mut sources: Vec<_> = paths.into_iter().map(|path| (name(&path), Source { path, size: None })).collect();
+    for row in &OWN {
         let path = own.join(format!("bench, {}.ron", row.name));
         std::fs::write(&path, row.text())?;
-        sources.push(Source { path, size: Some(row.model.size) });
+        sources.push((row.name.to_owned(), Source { path, size: Some(row.model.size) }));
     }
-    Ok(sources)
+    if let Some(name) = names.iter().find(|&name| sources.iter().all(|(other, _)| other != name)) {
+        let all: Vec<_> = sources.iter().map(|(name, _)| name.as_str()).collect();
+        return Err(format!("nothing is predicted of `{name}`, but of {}", all.join(", ")).into());
+    }
+    sources.retain(|(name, _)| names.is_empty() || names.contains(name));
+    Ok(sources.into_iter().map(|(_, source)| source).collect())
+}
+
+/// The name of a file, without its ending.
+fn name(path: &Path) -> String {
+    path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 /// The command, as this workspace has it.
@@ -205,8 +212,7 @@ pub(crate) fn build(Source { path, size }: &Source) -> Outcome<Built> {
     command.arg("--sizes");
     let sizes: Sizes = serde_json::from_str(&finished(command, "a binary")?)?;
     let spec = spec::parse(&sizes.spec).map_err(|_| "a spec that was built is no spec")?;
-    let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    Ok(Built { name, binary, spec, sizes })
+    Ok(Built { name: name(path), binary, spec, sizes })
 }
 
 /// This machine, as the command describes it, with the units of the model that these specs name, in one size.

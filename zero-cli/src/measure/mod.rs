@@ -25,7 +25,7 @@ use crate::launch::Reach;
 use crate::program;
 use crate::say;
 
-pub use trace::{RecordedProfile, RecordedStep};
+pub use trace::{RecordedOp, RecordedProfile, RecordedStep};
 
 /// How often each program runs. They run in turn, so that a passing disturbance affects only one run of each.
 const ROUNDS: usize = 3;

@@ -16,8 +16,21 @@ pub struct RecordedProfile {
 pub struct RecordedStep {
     /// Start and length, in seconds.
     pub span: (f64, f64),
-    /// Name, start and length of each op, in the order of the schedule.
-    pub ops: Vec<(String, f64, f64)>,
+    /// Each op, in the order of the schedule.
+    pub ops: Vec<RecordedOp>,
+}
+
+/// An op of a step, in seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordedOp {
+    /// Its name.
+    pub name: String,
+    /// When it began.
+    pub start_s: f64,
+    /// How long it took.
+    pub seconds: f64,
+    /// How long cores worked for it, if that was recorded in its step.
+    pub core_seconds: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -35,6 +48,20 @@ struct ProfileEvent {
     ts: f64,
     #[serde(default)]
     dur: f64,
+    #[serde(default)]
+    args: EventDetails,
+}
+
+#[derive(Default, Deserialize)]
+struct EventDetails {
+    core_us: Option<f64>,
+}
+
+impl RecordedOp {
+    /// When it ended.
+    pub fn end_s(&self) -> f64 {
+        self.start_s + self.seconds
+    }
 }
 
 impl RecordedProfile {
@@ -61,7 +88,8 @@ impl RecordedProfile {
                 ranks[rank].push(RecordedStep { span: (start_s, seconds), ops: Vec::new() });
             } else {
                 let step = ranks[rank].last_mut().ok_or("an op before the first step")?;
-                step.ops.push((event.name, start_s, seconds));
+                let core_seconds = event.args.core_us.map(|us| us * 1e-6);
+                step.ops.push(RecordedOp { name: event.name, start_s, seconds, core_seconds });
             }
         }
         if ranks.iter().all(Vec::is_empty) {
@@ -81,11 +109,16 @@ mod tests {
             {"name":"process_name","ph":"M","pid":1,"tid":0,"args":{"name":"rank 0"}},
             {"name":"step 3","ph":"X","pid":1,"tid":3,"ts":1.0,"dur":9.0,"args":{}},
             {"name":"forward a","ph":"X","pid":1,"tid":1,"ts":2.0,"dur":3.0,"args":{"gflop":1.0}},
+            {"name":"backward a","ph":"X","pid":1,"tid":1,"ts":5.0,"dur":4.0,"args":{"core_us":7.0}},
             {"name":"step 3","ph":"X","pid":2,"tid":3,"ts":1.5,"dur":9.0,"args":{}}]}"#;
         let recorded = RecordedProfile::parse(text).unwrap();
         assert_eq!(recorded.ranks.len(), 2);
         let [step] = &recorded.ranks[0][..] else { panic!("{recorded:?}") };
-        assert_eq!(step.ops, [("forward a".to_owned(), 2.0 * 1e-6, 3.0 * 1e-6)]);
+        let op = |name: &str, start_s, seconds, core_seconds| {
+            let name = name.to_owned();
+            RecordedOp { name, start_s: start_s * 1e-6, seconds: seconds * 1e-6, core_seconds }
+        };
+        assert_eq!(step.ops, [op("forward a", 2.0, 3.0, None), op("backward a", 5.0, 4.0, Some(7.0 * 1e-6))]);
         assert!(recorded.ranks[1][0].ops.is_empty());
         for wrong in ["", "{}", "{\"traceEvents\": []}"] {
             RecordedProfile::parse(wrong).unwrap_err();

@@ -5,11 +5,11 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use zero_plan::hardware::{MeasuredUnit, measured_units};
+use zero_plan::hardware::{MeasuredOp, MeasuredUnit, measured_units};
 use zero_plan::spec::{Batch, Spec, ron_text};
-use zero_plan::{Op, Plan, counted};
+use zero_plan::{Plan, counted};
 
-use super::RecordedProfile;
+use super::{RecordedOp, RecordedProfile};
 use crate::binary::Binary;
 use crate::error::CommandError;
 use crate::program::write_if_changed;
@@ -41,12 +41,11 @@ pub struct MeasuredProgram<'a> {
     steps: Vec<RankStep>,
 }
 
-/// A step of a rank, in seconds.
+/// A step of a rank.
 struct RankStep {
-    /// Each op, with the time that it took.
-    ops: Vec<(Op, f64)>,
-    /// The mean time between two ops.
-    beside_s: f64,
+    ops: Vec<MeasuredOp>,
+    /// The mean time between two ops, in seconds, if nothing was looked at between them.
+    beside_s: Option<f64>,
 }
 
 impl<'a> Measurement<'a> {
@@ -96,7 +95,7 @@ impl MeasuredProgram<'_> {
     /// Seconds between two ops in each step; none if threads took turns with a core.
     pub fn beside_s(&self, cores: NonZeroUsize) -> impl Iterator<Item = f64> {
         let takes_turns = self.ranks() * self.of.threads.get() > cores.get();
-        self.steps.iter().filter(move |_| !takes_turns).map(|step| step.beside_s)
+        self.steps.iter().filter(move |_| !takes_turns).filter_map(|step| step.beside_s)
     }
 }
 
@@ -126,9 +125,15 @@ fn steps(plan: &Plan, recorded: &RecordedProfile) -> Result<Vec<RankStep>, Strin
             if step.ops.len() != schedule.len() {
                 return Err(format!("its profile has {} ops a step, the plan {}", step.ops.len(), schedule.len()));
             }
-            let ops: Vec<_> = schedule.iter().zip(&step.ops).map(|(&op, &(_, _, took))| (op, took)).collect();
-            let beside_s = step.span.1 - ops.iter().map(|(_, took)| took).sum::<f64>();
-            all.push(RankStep { beside_s: (beside_s / ops.len().max(1) as f64).max(0.0), ops });
+            let measured = |(&op, recorded): (_, &RecordedOp)| {
+                let &RecordedOp { seconds, core_seconds, .. } = recorded;
+                MeasuredOp { op, seconds, core_seconds }
+            };
+            let ops: Vec<_> = schedule.iter().zip(&step.ops).map(measured).collect();
+            let beside_s = step.span.1 - ops.iter().map(|op| op.seconds).sum::<f64>();
+            let is_looked_at = ops.iter().any(|op| op.core_seconds.is_some());
+            let beside_s = (!is_looked_at).then(|| (beside_s / ops.len().max(1) as f64).max(0.0));
+            all.push(RankStep { ops, beside_s });
         }
     }
     Ok(all)

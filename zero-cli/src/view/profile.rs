@@ -7,7 +7,7 @@ use serde::Serialize;
 use zero_plan::{Plan, PlanBuf};
 
 use crate::error::CommandError;
-use crate::measure::{RecordedProfile, RecordedStep};
+use crate::measure::{RecordedOp, RecordedProfile, RecordedStep};
 
 /// One step of a run: the one of median length.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,8 +60,8 @@ fn measured(plan: &Plan, ranks: &[Vec<RecordedStep>]) -> Result<MeasuredStep, St
     let (first, last) = bounds(ranks, step);
     let ns = |seconds: f64| ((seconds - first) * 1e9).round() as u64;
     let columns = |steps: &Vec<RecordedStep>| TimeColumns {
-        start: steps[step].ops.iter().map(|(_, start, _)| ns(*start)).collect(),
-        end: steps[step].ops.iter().map(|(_, start, length)| ns(start + length)).collect(),
+        start: steps[step].ops.iter().map(|op| ns(op.start_s)).collect(),
+        end: steps[step].ops.iter().map(|op| ns(op.end_s())).collect(),
     };
     Ok(MeasuredStep { step: step + 1, steps: count, end: ns(last), ranks: ranks.iter().map(columns).collect() })
 }
@@ -69,7 +69,7 @@ fn measured(plan: &Plan, ranks: &[Vec<RecordedStep>]) -> Result<MeasuredStep, St
 /// Compares the ops of a rank with those of the plan.
 fn compare(plan: &Plan, rank: usize, step: &RecordedStep) -> Result<(), String> {
     let (planned, ops) = (plan.of_rank(rank).step, &step.ops);
-    for (number, ((name, ..), &op)) in ops.iter().zip(planned).enumerate() {
+    for (number, (RecordedOp { name, .. }, &op)) in ops.iter().zip(planned).enumerate() {
         let title = plan.title(op);
         if *name != title {
             return Err(format!("op {number} of rank {rank} is `{name}` in it, and `{title}` in the plan"));
@@ -84,8 +84,8 @@ fn compare(plan: &Plan, rank: usize, step: &RecordedStep) -> Result<(), String> 
 /// When the first op of a step began and the last one ended, on any rank, in seconds.
 fn bounds(ranks: &[Vec<RecordedStep>], step: usize) -> (f64, f64) {
     let ops = || ranks.iter().flat_map(|steps| &steps[step].ops);
-    let first = ops().map(|(_, start, _)| *start).fold(f64::INFINITY, f64::min);
-    (first, ops().map(|(_, start, length)| start + length).fold(0.0, f64::max))
+    let first = ops().map(|op| op.start_s).fold(f64::INFINITY, f64::min);
+    (first, ops().map(RecordedOp::end_s).fold(0.0, f64::max))
 }
 
 #[cfg(test)]

@@ -88,10 +88,12 @@ pub(super) fn network_problems(network: &Network, text: &str) -> Vec<Diagnostic>
 }
 
 fn is_possible(unit: &MeasuredUnit) -> bool {
-    let is_time = |time: f64| (0.0..=TIME_MAX).contains(&time);
-    let times = is_time(unit.forward) && is_time(unit.backward) && is_time(unit.update);
+    let MeasuredUnit { forward, backward, update, .. } = unit;
+    let times = [forward, backward, update].map(|time| [time.seconds, time.core_seconds]);
+    let are_times = times.as_flattened().iter().all(|time| (0.0..=TIME_MAX).contains(time));
+    let are_positive = times[..2].as_flattened().iter().all(|&time| time > 0.0);
     let counts = [unit.threads, unit.ranks].iter().all(|count| (1..=COUNT_MAX).contains(count));
-    times && unit.forward > 0.0 && unit.backward > 0.0 && counts && (1..=TOKENS_MAX).contains(&unit.tokens)
+    are_times && are_positive && counts && (1..=TOKENS_MAX).contains(&unit.tokens)
 }
 
 struct Checks<'t> {
@@ -223,7 +225,8 @@ mod tests {
     #[test]
     fn z0176_measured_figures_that_cannot_be() {
         let unit = "(model: \"m\", field: \"f\", position: 0, params: 1, compute: F32, tokens: 512, threads: 2, ranks: 1, \
-            forward: 0.5, backward: 1.0, update: 0.0)";
+            forward: (seconds: 0.5, core_seconds: 0.9), backward: (seconds: 1.0, core_seconds: 1.8), \
+            update: (seconds: 0.0, core_seconds: 0.0))";
         let with = |unit: &str| Hardware::parse(&format!("{}, measured: [{unit}])", GOOD.strip_suffix(')').unwrap()));
         assert_eq!(with(unit).unwrap().measured.len(), 1);
         for (from, to) in [
@@ -232,9 +235,10 @@ mod tests {
             ("ranks: 1", "ranks: 18446744073709551615"),
             ("ranks: 1", "ranks: 0"),
             ("tokens: 512", "tokens: 0"),
-            ("forward: 0.5", "forward: 1e300"),
-            ("forward: 0.5", "forward: 0.0"),
-            ("update: 0.0", "update: NaN"),
+            ("seconds: 0.5", "seconds: 1e300"),
+            ("seconds: 0.5", "seconds: 0.0"),
+            ("core_seconds: 1.8", "core_seconds: 0.0"),
+            ("core_seconds: 0.0", "core_seconds: NaN"),
         ] {
             let problems = with(&format!("{unit}, {}", unit.replace(from, to))).unwrap_err();
             assert!(problems[0].label.starts_with("expected of entry 2, which is of `f`, "), "{:?}", problems[0]);

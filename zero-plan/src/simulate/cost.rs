@@ -2,7 +2,7 @@
 //! and travelling are not work. Never knows when an op runs.
 
 use crate::config::Config;
-use crate::hardware::{Hardware, MeasuredUnit, Processor};
+use crate::hardware::{Hardware, MeasuredUnit, OpTime, Processor};
 use crate::mesh::Coordinates;
 use crate::plan::Plan;
 use crate::schedule::Op;
@@ -19,19 +19,18 @@ pub struct Costs<'a> {
     summing: f64,
     /// The measurement of each unit, if there is one.
     measured: Vec<Option<&'a MeasuredUnit>>,
-    /// The same for as many ranks as there are cores for: with as many threads, and with one.
-    undisturbed: [Vec<Option<&'a MeasuredUnit>>; 2],
+    /// The same for as many ranks as have a core for each thread.
+    undisturbed: Vec<Option<&'a MeasuredUnit>>,
 }
 
 impl<'a> Costs<'a> {
     /// The costs of a plan on some hardware, with this many threads a rank.
     pub fn new(plan: &'a Plan<'a>, hardware: &'a Hardware, threads: usize) -> Self {
-        let by = |threads, ranks| plan.units.iter().map(|unit| find(plan, hardware, unit, threads, ranks)).collect();
+        let by = |ranks| plan.units.iter().map(|unit| find(plan, hardware, unit, threads, ranks)).collect();
         let (cores, ranks) = (hardware.node.devices, plan.config.mesh.ranks_per_node());
-        let undisturbed = [by(threads, (cores / threads).max(1)), by(1, cores)];
         let bandwidth = hardware.device.bandwidth;
         let summing = bandwidth / hardware.device.sums.unwrap_or(bandwidth);
-        Self { plan, hardware, threads, summing, measured: by(threads, ranks), undisturbed }
+        Self { plan, hardware, threads, summing, measured: by(ranks), undisturbed: by((cores / threads).max(1)) }
     }
 
     /// Whether the times of all units were measured, and none follows from rates.
@@ -55,8 +54,7 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// How many cores an op keeps busy on average: fewer than its threads if these wait for one another. The work of
-    /// one thread alone keeps one core busy.
+    /// How many cores an op keeps busy on average: fewer than its threads if these wait for one another.
     pub fn cores(&self, at: Coordinates, op: Op) -> f64 {
         match op {
             Op::Forward { unit, .. } | Op::Recompute { unit, .. } => self.busy(unit, forward),
@@ -70,22 +68,21 @@ impl<'a> Costs<'a> {
         }
     }
 
-    fn busy(&self, unit: usize, seconds: SecondsEach) -> f64 {
-        let (threads, [all, one]) = (self.threads as f64, &self.undisturbed);
-        match (one[unit], all[unit]) {
-            (Some(one), Some(all)) if seconds(all) > 0.0 => (seconds(one) / seconds(all)).clamp(1.0, threads),
+    fn busy(&self, unit: usize, time: TimeEach) -> f64 {
+        let threads = self.threads as f64;
+        match self.undisturbed[unit].map(time) {
+            Some(OpTime { seconds, core_seconds }) if seconds > 0.0 => (core_seconds / seconds).clamp(1.0, threads),
             _ => threads,
         }
     }
 
-    /// The measured time of a unit, minus the time in which other ranks, which did the same work, had its cores. Work
-    /// that ends before it is interrupted loses no time to others, so the result is at least the time measured without
-    /// turns.
-    fn measured(&self, unit: usize, seconds: SecondsEach) -> Option<f64> {
+    /// The measured time of a unit. If its threads took turns with others for the cores, the time that cores worked for
+    /// it, on as many as it keeps busy when it has them to itself.
+    fn measured(&self, unit: usize, time: TimeEach) -> Option<f64> {
         let measured = self.measured[unit]?;
-        let share = self.hardware.node.devices as f64 / (measured.ranks as f64 * self.busy(unit, seconds));
-        let alone = self.undisturbed[0][unit].map_or(0.0, seconds);
-        Some(if share < 1.0 { (seconds(measured) * share).max(alone) } else { seconds(measured) })
+        let took_turns = measured.ranks * measured.threads > self.hardware.node.devices;
+        let OpTime { seconds, core_seconds } = time(measured);
+        Some(if took_turns { core_seconds / self.busy(unit, time) } else { seconds })
     }
 
     /// Whether a link itself brings bytes to their place that the op would copy if memory were shared.
@@ -143,20 +140,25 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// Seconds for each token of a micro-batch, because measured times are assumed to grow with the tokens; or for each
+/// The time for each token of a micro-batch, because measured times are assumed to grow with the tokens; or for each
 /// parameter of an update.
-type SecondsEach = fn(&MeasuredUnit) -> f64;
+type TimeEach = fn(&MeasuredUnit) -> OpTime;
 
-fn forward(measured: &MeasuredUnit) -> f64 {
-    measured.forward / measured.tokens as f64
+fn forward(measured: &MeasuredUnit) -> OpTime {
+    each(measured.forward, measured.tokens)
 }
 
-fn backward(measured: &MeasuredUnit) -> f64 {
-    measured.backward / measured.tokens as f64
+fn backward(measured: &MeasuredUnit) -> OpTime {
+    each(measured.backward, measured.tokens)
 }
 
-fn update(measured: &MeasuredUnit) -> f64 {
-    measured.update / measured.params.max(1) as f64
+fn update(measured: &MeasuredUnit) -> OpTime {
+    each(measured.update, measured.params.max(1))
+}
+
+fn each(time: OpTime, number: usize) -> OpTime {
+    let number = number as f64;
+    OpTime { seconds: time.seconds / number, core_seconds: time.core_seconds / number }
 }
 
 /// Bytes that a forward pass touches: parameters and input once; saved values and output twice, as they are written

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{CriticalStretch, Impossible, LinkKind, Route, Routes, StepPart, Timeline, threads_of_rank};
 use super::{cost::Costs, run::SimulatedRun, run::is_straight, timeline::Cause, timeline::Flow};
 use crate::config::{DeviceKind, TransportKind};
-use crate::hardware::{Handover, Hardware};
+use crate::hardware::{Handover, Hardware, OpTime};
 use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::schedule::Op;
@@ -219,9 +219,14 @@ pub(crate) fn compute_faster(hardware: &mut Hardware) {
     hardware.device.matmul.f32 *= BETTER;
     hardware.device.matmul.bf16 *= BETTER;
     for unit in &mut hardware.measured {
-        unit.forward /= BETTER;
-        unit.backward /= BETTER;
+        faster(&mut unit.forward);
+        faster(&mut unit.backward);
     }
+}
+
+fn faster(time: &mut OpTime) {
+    time.seconds /= BETTER;
+    time.core_seconds /= BETTER;
 }
 
 /// The hardware with one improvement, for each that is possible.
@@ -239,7 +244,7 @@ fn improved(hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware
                 it.device.bandwidth *= BETTER;
                 it.device.sums = it.device.sums.map(|sums| sums * BETTER);
                 // AdamW reads and writes its state, but computes very little.
-                it.measured.iter_mut().for_each(|unit| unit.update /= BETTER);
+                it.measured.iter_mut().for_each(|unit| faster(&mut unit.update));
             }),
         ),
         (

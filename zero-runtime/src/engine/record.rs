@@ -1,7 +1,7 @@
-//! Record: notes when each op of some steps of a rank began and ended. Never allocates in a step, and never looks at the clock in
-//! an op that is not recorded.
+//! Record: notes when each op of some steps of a rank began and ended, and how long it kept cores busy. Never allocates
+//! in a step, and never looks at a clock in an op that is not recorded.
 
-use crate::time::now_ns;
+use crate::time::{core_ns, now_ns};
 
 /// A span of time, in nanoseconds of a clock that all processes of a host share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,6 +10,10 @@ pub struct Span {
     pub start_ns: u64,
     /// Its end.
     pub end_ns: u64,
+    /// Of an op in every second step: how long cores worked for the rank's process since the op before it ended, with
+    /// all its threads together; otherwise 0. A look at that clock takes as long as a short op, so the times between
+    /// ops are those of the other steps.
+    pub core_ns: u64,
 }
 
 impl Span {
@@ -31,6 +35,8 @@ pub struct Record {
     ops_per_step: usize,
     steps_max: usize,
     step_start_ns: u64,
+    /// The last look at how long cores have worked for this process; none in a step without.
+    core_ns: Option<u64>,
 }
 
 impl Record {
@@ -38,7 +44,7 @@ impl Record {
     pub(crate) fn new(first_step: u64, ops_per_step: usize, steps_max: usize) -> Self {
         let (steps, ops) = (Vec::with_capacity(steps_max), Vec::with_capacity(steps_max * ops_per_step));
         // The first reading of the clock may take longer, so it is not left to a step.
-        Self { first_step, steps, ops, ops_per_step, steps_max, step_start_ns: now_ns() }
+        Self { first_step, steps, ops, ops_per_step, steps_max, step_start_ns: now_ns(), core_ns: None }
     }
 
     /// The record of another rank for the same steps, each of which has `ops_per_step` ops there.
@@ -51,17 +57,23 @@ impl Record {
         // A step that failed has no end.
         self.ops.truncate(self.steps.len() * self.ops_per_step);
         self.step_start_ns = now_ns();
+        self.core_ns = (self.steps.len() % 2 == 1).then(core_ns);
         self.steps.len() < self.steps_max
     }
 
     /// The next op of the step has ended.
     pub(crate) fn end_op(&mut self, start_ns: u64) {
-        self.ops.push(Span { start_ns, end_ns: now_ns() });
+        let end_ns = now_ns();
+        let busy_ns = self.core_ns.as_mut().map_or(0, |last| {
+            let before = std::mem::replace(last, core_ns());
+            *last - before
+        });
+        self.ops.push(Span { start_ns, end_ns, core_ns: busy_ns });
     }
 
     /// The step has ended.
     pub(crate) fn end_step(&mut self) {
-        self.steps.push(Span { start_ns: self.step_start_ns, end_ns: now_ns() });
+        self.steps.push(Span { start_ns: self.step_start_ns, end_ns: now_ns(), core_ns: 0 });
     }
 
     /// The ops of each step.

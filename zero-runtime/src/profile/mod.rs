@@ -60,14 +60,19 @@ pub fn gather_records<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
     let ops_max = plan.pipeline_stages.iter().map(|pipeline_stage| pipeline_stage.step.len()).max().unwrap_or(0);
     let mut spans: Vec<Span> = [&own.steps[..], &own.ops].concat();
     for span in &mut spans {
-        *span = Span { start_ns: shared(span.start_ns), end_ns: shared(span.end_ns) };
+        *span = Span { start_ns: shared(span.start_ns), end_ns: shared(span.end_ns), ..*span };
     }
-    spans.resize(own.steps.len() * (1 + ops_max), Span { start_ns: origin_ns, end_ns: origin_ns });
+    spans.resize(own.steps.len() * (1 + ops_max), Span { start_ns: origin_ns, end_ns: origin_ns, core_ns: 0 });
     let since = |ns: u64| ns.saturating_sub(origin_ns) as f64;
-    let numbers: Vec<f64> = spans.iter().flat_map(|span| [since(span.start_ns), since(span.end_ns)]).collect();
+    let numbers = spans.iter().flat_map(|span| [since(span.start_ns), since(span.end_ns), span.core_ns as f64]);
+    let numbers: Vec<f64> = numbers.collect();
     let of_rank = |(rank, numbers): (usize, Vec<f64>)| {
-        let span = |pair: &[f64]| Span { start_ns: pair[0] as u64, end_ns: pair[1] as u64 };
-        let mut steps: Vec<Span> = numbers.chunks_exact(2).map(span).collect();
+        let span = |&[start_ns, end_ns, core_ns]: &[f64; 3]| Span {
+            start_ns: start_ns as u64,
+            end_ns: end_ns as u64,
+            core_ns: core_ns as u64,
+        };
+        let mut steps: Vec<Span> = numbers.as_chunks().0.iter().map(span).collect();
         let mut ops = steps.split_off(own.steps.len());
         let ops_per_step = plan.of_rank(rank).step.len();
         ops.truncate(steps.len() * ops_per_step);

@@ -55,6 +55,10 @@ struct Details {
     bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gflop: Option<f64>,
+    /// How long cores worked for the rank since the op before this one ended, all together, in microseconds: in every
+    /// second step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    core_us: Option<f64>,
 }
 
 /// How the clocks of several hosts were brought onto one axis of time. Times are in microseconds.
@@ -118,7 +122,9 @@ impl Trace<'_> {
             for ((number, step), ops) in (record.first_step + 1..).zip(&record.steps).zip(record.ops_of_steps()) {
                 put(event(format!("step {number}"), pid, STEPS, *step, Details::default()))?;
                 for (&op, span) in plan.of_rank(rank).step.iter().zip(ops) {
-                    put(event(plan.title(op), pid, row(op), *span, details(plan, at, op)))?;
+                    let core_us = (span.core_ns > 0).then(|| microseconds(span.core_ns));
+                    let args = Details { core_us, ..details(plan, at, op) };
+                    put(event(plan.title(op), pid, row(op), *span, args))?;
                 }
             }
         }
@@ -180,7 +186,7 @@ mod tests {
         let config = Config { mesh: Mesh::of_zero(2), ..Config::PLAIN };
         PlanBuf::new("", config, &[unit(0), unit(1)]).with(|plan| {
             let ops = plan.pipeline_stages[0].step;
-            let span = Span { start_ns: 0, end_ns: 1 };
+            let span = Span { start_ns: 0, end_ns: 1, core_ns: 0 };
             let mut record = Record::new(0, ops.len(), 1);
             (record.steps, record.ops) = (vec![span], vec![span; ops.len()]);
             let mut written = Vec::new();

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::build::PlanBuf;
 use crate::config::{Config, DeviceKind, OptimizerKind, Order, TransportKind};
-use crate::hardware::{MeasuredUnit, measured_units};
+use crate::hardware::{MeasuredOp, MeasuredUnit, OpTime, measured_units};
 use crate::mesh::{Axis, Mesh};
 use crate::pipeline::Pass;
 use crate::schedule::Op;

@@ -150,28 +150,42 @@ fn ranks_share_the_cores_of_their_node() {
     assert_eq!([1, 2, 4].map(step_us), [2.0, 3.0, 6.0]);
 }
 
+/// What is measured of a plan's units if each of its ops takes this long, of ranks with this many threads.
+fn measured(plan: &Plan, [ranks, threads]: [usize; 2], time: OpTime) -> impl Iterator<Item = MeasuredUnit> {
+    let OpTime { seconds, core_seconds } = time;
+    let op = |&op| MeasuredOp { op, seconds, core_seconds: Some(core_seconds) };
+    let units = measured_units(plan, threads, [plan.pipeline_stages[0].step.iter().map(op)]);
+    units.into_iter().map(move |unit| MeasuredUnit { ranks, ..unit })
+}
+
+/// Milliseconds of a step of as many replicas with two threads each on two cores. Alone, a rank took `seconds` for each
+/// op, in which it kept cores busy for `core_seconds`.
+fn step_of_two_threads_ms(replicas: usize, [seconds, core_seconds]: [f64; 2]) -> f64 {
+    let mut hardware = Hardware::parse(&cpu(2)).unwrap();
+    let config = config(0, Mesh { replica: replicas, ..Mesh::of_zero(1) });
+    let mut step_s = 0.0;
+    PlanBuf::new("T", config, &units(1)).with(|plan| {
+        hardware.measured.extend(measured(plan, [1, 2], OpTime { seconds, core_seconds }));
+        step_s = simulate_with(plan, &hardware, 2).unwrap().step_s;
+    });
+    (step_s * 1e3).round()
+}
+
 /// Two threads that are no faster than one keep one core busy, so two such ranks can share two cores freely.
 #[test]
 fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
-    let cpu = cpu(2);
-    let step_ms = |ranks, by_two: f64| {
-        let mut hardware = Hardware::parse(&cpu).unwrap();
-        let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
-        let mut step = 0.0;
-        PlanBuf::new("T", config, &units(1)).with(|plan| {
-            for (threads, s) in [(1, 0.008), (2, by_two)] {
-                let ops = plan.pipeline_stages[0].step.iter().map(|&op| (op, s));
-                let units = measured_units(plan, threads, [ops]);
-                hardware.measured.extend(units.into_iter().map(|unit| MeasuredUnit { ranks: 2 / threads, ..unit }));
-            }
-            step = simulate_with(plan, &hardware, 2).unwrap().step_s * 1e3;
-        });
-        step.round()
-    };
     // Forward, backward and update.
-    assert_eq!([step_ms(1, 0.008), step_ms(2, 0.008)], [24.0, 24.0]);
-    assert_eq!([step_ms(1, 0.004), step_ms(2, 0.004)], [12.0, 24.0]);
-    assert_eq!([step_ms(1, 0.006), step_ms(2, 0.006)], [18.0, 24.0]);
+    for (times, alone, two) in
+        [([0.008, 0.008], 24.0, 24.0), ([0.004, 0.008], 12.0, 24.0), ([0.006, 0.009], 18.0, 27.0)]
+    {
+        assert_eq!([1, 2].map(|replicas| step_of_two_threads_ms(replicas, times)), [alone, two], "{times:?}");
+    }
+}
+
+/// A thread that looks for work until the other one is through keeps its core from others.
+#[test]
+fn threads_that_are_busy_without_use_take_their_cores_from_others() {
+    assert_eq!([1, 2].map(|replicas| step_of_two_threads_ms(replicas, [0.008, 0.016])), [24.0, 48.0]);
 }
 
 /// AdamW's pass over memory is no faster with two threads, but Muon's products are, so two ranks take turns for these.
@@ -184,11 +198,9 @@ fn products_of_an_update_keep_all_threads_busy() {
         let config = Config { optimizer: OptimizerKind::Muon, ..config(0, mesh) };
         let mut took = 0.0;
         PlanBuf::new("T", config, &units(1)).with(|plan| {
-            for threads in [1, 2] {
-                let ops = plan.pipeline_stages[0].step.iter().map(|&op| (op, 1e-6));
-                let units = measured_units(plan, threads, [ops]).into_iter();
-                hardware.measured.extend(units.map(|it| MeasuredUnit { ranks: 2 / threads, update: 4e-6, ..it }));
-            }
+            let one_core = |seconds| OpTime { seconds, core_seconds: seconds };
+            let units = measured(plan, [1, 2], one_core(1e-6));
+            hardware.measured.extend(units.map(|it| MeasuredUnit { update: one_core(4e-6), ..it }));
             let timeline = simulate_with(plan, &hardware, 2).unwrap();
             let ops = plan.pipeline_stages[0].step.iter().zip(&timeline.lanes[0].spans);
             let updates = ops.filter(|(op, _)| matches!(op, Op::Update { .. }));
@@ -202,29 +214,27 @@ fn products_of_an_update_keep_all_threads_busy() {
     assert!((update_us(2) - 9.0).abs() < 1e-6, "{}", update_us(2));
 }
 
-/// Times that were measured of threads that took turns apply if they do, minus the time in which others had the cores.
+/// What cores worked for threads that took turns is what these cost where they do, however long they were interrupted.
 #[test]
 fn threads_that_take_turns_cost_what_was_measured_of_them() {
-    let cpu = cpu(2);
-    let mut hardware = Hardware::parse(&cpu).unwrap();
-    let mut step_ms = |ranks, in_turns_s| {
+    let mut hardware = Hardware::parse(&cpu(2)).unwrap();
+    let mut step_ms = |ranks, in_turns| {
         let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
         let mut step = 0.0;
         PlanBuf::new("T", config, &units(1)).with(|plan| {
             hardware.measured.clear();
-            for (ranks, s) in [(2, 0.008), (4, in_turns_s)] {
-                let ops = plan.pipeline_stages[0].step.iter().map(|&op| (op, s));
-                let units = measured_units(plan, 1, [ops]);
-                hardware.measured.extend(units.into_iter().map(|unit| MeasuredUnit { ranks, ..unit }));
+            for (ranks, time) in [(2, OpTime { seconds: 0.008, core_seconds: 0.008 }), (4, in_turns)] {
+                hardware.measured.extend(measured(plan, [ranks, 1], time));
             }
             step = simulate_with(plan, &hardware, 1).unwrap().step_s * 1e3;
         });
         step.round()
     };
-    // Forward, backward and update. Four ranks with half a core each take a quarter longer than that: twice 10 ms each.
-    assert_eq!([1, 2, 4].map(|ranks| step_ms(ranks, 0.020)), [24.0, 24.0, 60.0]);
-    // No rank was interrupted, so none of this time belongs to another.
-    assert_eq!(step_ms(4, 0.008), 48.0);
+    // Forward, backward and update. In turns, a core works a quarter longer for each, and each rank has half a core.
+    for seconds in [0.010, 0.020, 0.090] {
+        let in_turns = OpTime { seconds, core_seconds: 0.010 };
+        assert_eq!([1, 2, 4].map(|ranks| step_ms(ranks, in_turns)), [24.0, 24.0, 60.0]);
+    }
 }
 
 /// A sum of 1024 bytes over two ranks with 4 threads each: a rank reads its half of both and writes it, 1536 bytes.

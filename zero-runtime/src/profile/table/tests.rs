@@ -11,9 +11,9 @@ fn profile(ops: usize, op_ms: &[u64]) -> Record {
     let mut step_ns = 0;
     for op_ns in op_ms.iter().map(|op_ms| op_ms * MS) {
         let starts = (0..ops as u64).map(|op| step_ns + op * op_ns);
-        profile.ops.extend(starts.map(|start_ns| Span { start_ns, end_ns: start_ns + op_ns }));
+        profile.ops.extend(starts.map(|start_ns| Span { start_ns, end_ns: start_ns + op_ns, core_ns: 0 }));
         let end_ns = step_ns + ops as u64 * op_ns;
-        profile.steps.push(Span { start_ns: step_ns, end_ns });
+        profile.steps.push(Span { start_ns: step_ns, end_ns, core_ns: 0 });
         step_ns = end_ns + MS / 2;
     }
     profile
