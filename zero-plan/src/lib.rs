@@ -15,6 +15,7 @@ pub mod budget;
 mod build;
 pub mod check;
 mod config;
+mod cores;
 pub mod diagnostic;
 pub mod difference;
 #[cfg(test)]
@@ -56,6 +57,7 @@ pub use config::{
     AttentionKind, Config, DeviceKind, Gather, Often, OptimizerKind, Order, Precision, Recompute, Split, TransportKind,
     Width, is_same_text,
 };
+pub use cores::own_core;
 pub use fingerprint::Fingerprint;
 pub use layout::{Bucket, Decoding, Home, Kind, Memory, OUTGOING_SLOTS, Placement, Region, STAGING_SLOTS, Tables};
 pub use mesh::{Axis, Coordinates, Mesh};

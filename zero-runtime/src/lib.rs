@@ -81,6 +81,7 @@ pub mod launch;
 pub mod layer;
 pub mod model;
 pub mod orthogonal;
+mod processors;
 mod profile;
 pub mod random;
 mod room;

@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 
+use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::{Value, json};
-use zero_plan::{Config, Sizes, prove};
+use zero_plan::{Config, Sizes, own_core, prove};
 use zero_runtime::model::Model;
 use zero_tests::tiny::Piped;
 
@@ -173,6 +174,24 @@ fn an_argument_that_cannot_be_is_one_error() {
     let end = Run::start(tiny(4).args(["--profile", &short, "--metrics"]).arg(&metrics)).end();
     end.assert_error(2, &format!("error[Z0351]: cannot write a profile to {short}: File exists"));
     assert!(!metrics.exists());
+}
+
+/// On two cores, two of the four ranks keep to each.
+#[test]
+fn ranks_keep_to_a_core_if_all_cores_get_equally_many() {
+    let allowed = |pid| {
+        let allowed = sched_getaffinity(pid).unwrap();
+        (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect::<Vec<_>>()
+    };
+    let cores = allowed(None);
+    let mut command = program(env!("CARGO_BIN_EXE_piped"));
+    let mut run = Run::start(command.args(["--data", TEXT, "--steps", "1000000000"]));
+    run.wait_for_step(1);
+    let ranks = run.ranks(Piped::PLAN.config.mesh.ranks());
+    for (rank, &pid) in ranks.iter().enumerate() {
+        let own = own_core(rank, ranks.len(), cores.len()).map_or(cores.clone(), |own| vec![cores[own]]);
+        assert_eq!(allowed(Some(pid)), own, "rank {rank} of {}", ranks.len());
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Simulate: how long a step takes, in the unit of given costs, or in seconds on given hardware. Never measures.
 
+mod cores;
 mod cost;
 mod critical;
 mod links;

@@ -1,10 +1,11 @@
 //! Run: runs the ops of a step on some hardware, in the order of time. Each op waits for what its rank would wait for,
-//! and its work takes as long as it costs. If ranks share the cores of a node, those that work share them equally.
+//! and its work takes as long as it costs. If ranks share cores, those that work share them equally.
 //! Never decides the cost of work.
 //!
 //! All ranks of a pipeline stage do the same at the same time, because a collective ends for all of its members at
 //! once. So one lane stands for all of them, and counts as often as a node has ranks of the pipeline stage.
 
+use super::cores::SharedCores;
 use super::cost::Costs;
 use super::links::{Route, Routes};
 use super::timeline::{Cause, Flow, Lane, OpSpan, Timeline, Transfer};
@@ -73,11 +74,8 @@ pub struct SimulatedRun<'a> {
     runners: Vec<Runner>,
     timeline: Timeline,
     now_s: f64,
-    /// Cores of a node; none if each rank has a device.
-    cores: Option<usize>,
-    /// Ranks of each pipeline stage on a node, and the pipeline stages that share that node.
-    weights: Vec<usize>,
-    pools: Vec<Vec<usize>>,
+    /// None if each rank has a device.
+    cores: Option<SharedCores>,
     /// Lanes that have reached the agreement.
     agreeing: usize,
 }
@@ -86,19 +84,6 @@ impl<'a> SimulatedRun<'a> {
     pub fn new(plan: &'a Plan<'a>, hardware: &'a Hardware, costs: &'a Costs<'a>) -> Self {
         let mesh = &plan.config.mesh;
         let (pipeline_stages, routes) = (mesh.pipeline, Routes::new(hardware, mesh));
-        let first = |pipeline| mesh.node(mesh.rank(Coordinates { zero: 0, replica: 0, pipeline }));
-        let on_node = |node: usize| {
-            let ranks = node * mesh.ranks_per_node()..(node + 1) * mesh.ranks_per_node();
-            ranks.map(|rank| mesh.coordinates(rank).pipeline)
-        };
-        let pools = (0..pipeline_stages).map(|pipeline| {
-            let mut pool: Vec<usize> = on_node(first(pipeline)).collect();
-            pool.sort_unstable();
-            pool.dedup();
-            pool
-        });
-        let weights =
-            (0..pipeline_stages).map(|pipeline| on_node(first(pipeline)).filter(|&other| other == pipeline).count());
         let runner = |_| Runner {
             state: LaneState::Ready,
             next: 0,
@@ -123,9 +108,7 @@ impl<'a> SimulatedRun<'a> {
             runners: (0..pipeline_stages).map(runner).collect(),
             timeline: Timeline { lanes: vec![Lane::default(); pipeline_stages], step_s: 0.0 },
             now_s: 0.0,
-            cores: (hardware.device.kind == Processor::Cpu).then_some(hardware.node.devices),
-            weights: weights.collect(),
-            pools: pools.collect(),
+            cores: (hardware.device.kind == Processor::Cpu).then(|| SharedCores::new(mesh, hardware.node.devices)),
             agreeing: 0,
         }
     }
@@ -355,11 +338,11 @@ impl<'a> SimulatedRun<'a> {
 
     /// The share of its cores that a working lane has.
     fn rate(&self, lane: usize) -> f64 {
-        let Some(cores) = self.cores else { return 1.0 };
-        let is_working = |&&other: &&usize| matches!(self.runners[other].state, LaneState::Working(_));
-        let of_pool = self.pools[lane].iter().filter(is_working);
-        let wanted: f64 = of_pool.map(|&other| self.weights[other] as f64 * self.runners[other].cores).sum();
-        (cores as f64 / wanted).min(1.0)
+        let Some(cores) = &self.cores else { return 1.0 };
+        cores.share(lane, |other| {
+            let Runner { state, cores, .. } = &self.runners[other];
+            if matches!(state, LaneState::Working(_)) { *cores } else { 0.0 }
+        })
     }
 
     /// Advances to the next time at which something happens.

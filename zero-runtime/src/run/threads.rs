@@ -1,10 +1,11 @@
-//! Threads: how many each rank has, and the text that says so. Never starts one.
+//! Threads: how many each rank has, the text that says so, and the core that they keep to. Never starts one.
 
 use std::fmt;
 use std::num::NonZeroUsize;
 
-use crate::plan::Plan;
 use crate::plan::footprint::RunSize;
+use crate::plan::{Plan, own_core};
+use crate::processors;
 
 /// How the cores of a host are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,17 @@ impl Threads {
     fn on(cores: usize, asked: Option<NonZeroUsize>, ranks: usize, most: usize) -> Self {
         let per_rank = asked.or(NonZeroUsize::new((cores / ranks).min(most))).unwrap_or(NonZeroUsize::MIN);
         Self { hosts: 1, ranks, per_rank, cores }
+    }
+}
+
+/// Keeps the calling thread, and those that it starts, to the core of this rank, if [`own_core`] gives it one of those
+/// that it may use.
+pub fn keep_to_own_core(plan: &Plan, rank: usize) {
+    let (first, end) = plan.config.sharing(rank);
+    let Ok(cores) = processors::allowed() else { return };
+    if let Some(own) = own_core(rank - first, end - first, cores.len()) {
+        // If the core was taken away meanwhile, the system decides on. Only speed depends on it.
+        let _ = processors::keep_to(cores[own]);
     }
 }
 
@@ -74,6 +86,27 @@ mod tests {
         assert_eq!([one, two].map(|it| it.per_rank.get()), [4, 2].map(per_rank));
         let text = Threads { per_rank: NonZeroUsize::MIN, cores: 2, ..two }.to_string();
         assert_eq!(text, "2 hosts, each with 2 ranks x 1 thread on 2 cores");
+    }
+
+    #[test]
+    fn a_rank_keeps_to_its_core_if_all_cores_get_equally_many() {
+        let all = processors::allowed().expect("processors");
+        let kept_to = |ranks, rank| {
+            let unit = Unit { params: 64, takes: 64, ..Unit::NONE };
+            let config = Config { mesh: Mesh::of_zero(ranks), ..Config::PLAIN };
+            let keep = || {
+                PlanBuf::new("", config, &[unit]).with(|plan| keep_to_own_core(plan, rank));
+                processors::allowed().expect("processors")
+            };
+            std::thread::scope(|scope| scope.spawn(keep).join().expect("no panic"))
+        };
+        let twice = 2 * all.len();
+        for rank in 0..twice {
+            assert_eq!(kept_to(twice, rank), [all[rank % all.len()]]);
+        }
+        for ranks in [all.len(), twice + 1] {
+            assert_eq!(kept_to(ranks, 0), all, "{ranks}");
+        }
     }
 
     #[test]

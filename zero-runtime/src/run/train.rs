@@ -16,7 +16,7 @@ use super::resume::{resume, take_folder};
 use super::saving::Saving;
 use super::size::size;
 use super::text_arguments::TextArguments;
-use super::threads::Threads;
+use super::threads::{Threads, keep_to_own_core};
 use super::weights::WeightFolders;
 use crate::data::{Dataset, Draw};
 use crate::device::Device;
@@ -110,6 +110,9 @@ pub fn train<'p, M: Model, T: Transport<'p, DeviceOf<M>> + Send>(
     let arena = transport.arena();
     let (name, device) = (format!("rank {}", arena.rank()), arena.take_device());
     let threads = Threads::new(job.arguments.threads, arena.plan()).per_rank;
+    if !DeviceOf::<M>::QUEUES {
+        keep_to_own_core(arena.plan(), arena.rank());
+    }
     let work = |device| {
         let engine = Engine::with_device(transport, device);
         // The thread that writes a checkpoint ends within this scope.

@@ -3,7 +3,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use zero_plan::hardware::{Handover, median, rounded};
 
 use super::Lost;
@@ -11,6 +10,7 @@ use super::control::{Control, Count, PATIENCE, Spins, Waiter};
 use crate::engine::RunError;
 use crate::error::Error;
 use crate::launch::LaunchError;
+use crate::processors::{allowed, keep_to};
 use crate::time::now_ns;
 
 /// Handovers in each direction that are measured.
@@ -23,8 +23,7 @@ const WORK_NS: u64 = 300_000;
 /// # Errors
 /// Z0332 if the system does not tell or set which processors a thread may use.
 pub fn measure() -> Result<Handover, Error> {
-    let allowed = sched_getaffinity(None).map_err(LaunchError::system("see the processors of this process"))?;
-    let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect();
+    let all = allowed().map_err(LaunchError::system("see the processors of this process"))?;
     // Neighbours are often two threads of one core.
     let (first, last) = (all[0], all[all.len() - 1]);
     let turns = between([first, first], Spins::NONE, 0)?;
@@ -58,9 +57,7 @@ struct Rank<'a> {
 impl Rank<'_> {
     /// Takes its turns on a processor; returns how many seconds it took in each to go on.
     fn run(self, processor: usize) -> Result<Vec<f64>, Error> {
-        let mut own = CpuSet::new();
-        own.set(processor);
-        let pinned = sched_setaffinity(None, &own).map_err(LaunchError::system("choose the processor of a thread"));
+        let pinned = keep_to(processor).map_err(LaunchError::system("choose the processor of a thread"));
         // The other one waits for this one.
         pinned.inspect_err(|_| {
             self.blocks[1 - self.rank].tell_lost(self.rank);
@@ -106,6 +103,8 @@ impl Rank<'_> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::thread::CpuSet;
+
     use super::*;
 
     #[test]
@@ -116,9 +115,8 @@ mod tests {
 
     #[test]
     fn a_rank_that_has_no_processor_lets_the_other_one_end() {
-        let allowed = sched_getaffinity(None).expect("processors");
-        let absent = (0..CpuSet::MAX_CPU).rfind(|&processor| !allowed.is_set(processor)).expect("a processor fewer");
-        let present = (0..CpuSet::MAX_CPU).find(|&processor| allowed.is_set(processor)).expect("a processor");
-        between([present, absent], Spins::NONE, 0).unwrap_err();
+        let all = allowed().expect("processors");
+        let absent = (0..CpuSet::MAX_CPU).rfind(|processor| !all.contains(processor)).expect("a processor fewer");
+        between([all[0], absent], Spins::NONE, 0).unwrap_err();
     }
 }

@@ -78,7 +78,8 @@ fn what_would_help_a_processor_is_how_soon_ranks_go_on_and_memory() {
     let of_unit = |params: usize| {
         format!(
             "(model: \"T\", field: \"a\", position: 0, params: {params}, compute: F32, tokens: 1, threads: 1, ranks: 2, \
-             forward: 1e-3, backward: 2e-3, update: 4e-3)"
+             forward: (seconds: 1e-3, core_seconds: 1e-3), backward: (seconds: 2e-3, core_seconds: 2e-3), \
+             update: (seconds: 4e-3, core_seconds: 4e-3))"
         )
     };
     let text = format!(
