@@ -172,23 +172,23 @@ pub(crate) struct Source {
 }
 
 /// The RON files of `folder`, in order, and then the specs of the benchmark's rows, which are written to `own`. If
-/// there are names, only those of these names; a spec's is that of its file.
+/// there are names, only files of these names.
 fn sources(names: &[String], folder: &Path, own: &Path) -> Outcome<Vec<Source>> {
     let mut paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Outcome<Vec<_>>>()?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "ron"));
     paths.sort();
-    let mut sources: Vec<_> = paths.into_iter().map(|path| (name(&path), Source { path, size: None })).collect();
+    let mut sources: Vec<_> = paths.into_iter().map(|path| Source { path, size: None }).collect();
     for row in &OWN {
-        let path = own.join(format!("bench, {}.ron", row.name));
+        let path = own.join(format!("bench-{}.ron", row.name));
         std::fs::write(&path, row.text())?;
-        sources.push((row.name.to_owned(), Source { path, size: Some(row.model.size) }));
+        sources.push(Source { path, size: Some(row.model.size) });
     }
-    if let Some(name) = names.iter().find(|&name| sources.iter().all(|(other, _)| other != name)) {
-        let all: Vec<_> = sources.iter().map(|(name, _)| name.as_str()).collect();
+    let all: Vec<_> = sources.iter().map(|source| name(&source.path)).collect();
+    if let Some(name) = names.iter().find(|name| !all.contains(name)) {
         return Err(format!("nothing is predicted of `{name}`, but of {}", all.join(", ")).into());
     }
-    sources.retain(|(name, _)| names.is_empty() || names.contains(name));
-    Ok(sources.into_iter().map(|(_, source)| source).collect())
+    sources.retain(|source| names.is_empty() || names.contains(&name(&source.path)));
+    Ok(sources)
 }
 
 /// The name of a file, without its ending.

@@ -38,7 +38,9 @@ pub fn measured_units(
         }
         let sums = of_step.iter().flatten().flatten();
         let all = means.iter_mut().flatten().flatten();
-        all.zip(sums).filter(|(_, (_, count))| *count > 0).for_each(|(all, (sum, count))| all.push(sum / *count as f64));
+        all.zip(sums)
+            .filter(|(_, (_, count))| *count > 0)
+            .for_each(|(all, (sum, count))| all.push(sum / *count as f64));
     }
     let layers = means.into_iter().enumerate();
     let measured = layers.filter_map(|(position, times)| {

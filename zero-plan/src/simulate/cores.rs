@@ -52,3 +52,43 @@ impl SharedCores {
         shares.fold(1.0, f64::min)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The share of a core that a rank of each pipeline stage has if it works with these alone, and wants one.
+    fn shares(mesh: Mesh, working: &[usize]) -> Vec<f64> {
+        let cores = SharedCores::new(&mesh, 2);
+        let wanted = |pipeline| if working.contains(&pipeline) { 1.0 } else { 0.0 };
+        working.iter().map(|&pipeline| cores.share(pipeline, wanted)).collect()
+    }
+
+    #[test]
+    fn ranks_that_keep_to_a_core_share_it_alone() {
+        let four = Mesh { pipeline: 4, ..Mesh::of_zero(1) };
+        assert_eq!(shares(four, &[0, 1]), [1.0, 1.0]);
+        assert_eq!(shares(four, &[0, 2]), [0.5, 0.5], "core 1 is idle");
+        assert_eq!(shares(four, &[0, 1, 2]), [0.5, 1.0, 0.5]);
+        // Both ranks of a pipeline stage meet, each on a core of its own.
+        let two = Mesh { pipeline: 2, ..Mesh::of_zero(2) };
+        assert_eq!([shares(two, &[0]), shares(two, &[0, 1])], [vec![1.0], vec![0.5, 0.5]]);
+        // Two of its three ranks share core 0.
+        assert_eq!(shares(Mesh { pipeline: 2, ..Mesh::of_zero(3) }, &[0]), [0.5]);
+    }
+
+    #[test]
+    fn ranks_that_move_share_all_cores_of_their_node() {
+        let three = Mesh { pipeline: 3, ..Mesh::of_zero(1) };
+        assert_eq!(shares(three, &[0, 2]), [1.0, 1.0]);
+        assert_eq!(shares(three, &[0, 1, 2]), [2.0 / 3.0; 3]);
+    }
+
+    #[test]
+    fn a_pipeline_stage_has_the_cores_of_its_own_node() {
+        for (ranks, share) in [(2, 1.0), (4, 0.5)] {
+            let nodes = Mesh { nodes: 2, pipeline: 2, ..Mesh::of_zero(ranks) };
+            assert_eq!(shares(nodes, &[0, 1]), [share; 2]);
+        }
+    }
+}

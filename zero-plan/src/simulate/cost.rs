@@ -2,7 +2,6 @@
 //! and travelling are not work. Never knows when an op runs.
 
 use crate::config::Config;
-use crate::cores::own_core;
 use crate::hardware::{Hardware, MeasuredUnit, OpTime, Processor};
 use crate::mesh::Coordinates;
 use crate::plan::Plan;
@@ -16,8 +15,6 @@ pub struct Costs<'a> {
     hardware: &'a Hardware,
     /// Threads of a rank; 1 if a rank has a device.
     pub threads: usize,
-    /// The most cores that it keeps busy.
-    cores_max: f64,
     /// The factor by which adding up bytes takes longer than moving them.
     summing: f64,
     /// The measurement of each unit, if there is one.
@@ -31,12 +28,9 @@ impl<'a> Costs<'a> {
     pub fn new(plan: &'a Plan<'a>, hardware: &'a Hardware, threads: usize) -> Self {
         let by = |ranks| plan.units.iter().map(|unit| find(plan, hardware, unit, threads, ranks)).collect();
         let (cores, ranks) = (hardware.node.devices, plan.config.mesh.ranks_per_node());
-        let keeps_to_core = hardware.device.kind == Processor::Cpu && own_core(0, ranks, cores).is_some();
-        let cores_max = if keeps_to_core { 1.0 } else { threads as f64 };
         let bandwidth = hardware.device.bandwidth;
         let summing = bandwidth / hardware.device.sums.unwrap_or(bandwidth);
-        let undisturbed = by((cores / threads).max(1));
-        Self { plan, hardware, threads, cores_max, summing, measured: by(ranks), undisturbed }
+        Self { plan, hardware, threads, summing, measured: by(ranks), undisturbed: by((cores / threads).max(1)) }
     }
 
     /// Whether the times of all units were measured, and none follows from rates.
@@ -67,19 +61,18 @@ impl<'a> Costs<'a> {
             Op::Backward { unit, .. } => self.busy(unit, backward),
             Op::Update { unit } => {
                 let [moving, computing] = self.update(at, unit, op);
-                let work = moving * self.busy(unit, update) + computing * self.cores_max;
-                if work > 0.0 { work / (moving + computing) } else { self.cores_max }
+                let work = moving * self.busy(unit, update) + computing * self.threads as f64;
+                if work > 0.0 { work / (moving + computing) } else { self.threads as f64 }
             }
-            _ => self.cores_max,
+            _ => self.threads as f64,
         }
     }
 
     fn busy(&self, unit: usize, time: TimeEach) -> f64 {
+        let threads = self.threads as f64;
         match self.undisturbed[unit].map(time) {
-            Some(OpTime { seconds, core_seconds }) if seconds > 0.0 => {
-                (core_seconds / seconds).clamp(1.0, self.cores_max)
-            }
-            _ => self.cores_max,
+            Some(OpTime { seconds, core_seconds }) if seconds > 0.0 => (core_seconds / seconds).clamp(1.0, threads),
+            _ => threads,
         }
     }
 
@@ -105,11 +98,11 @@ impl<'a> Costs<'a> {
 
     /// Seconds of moving bytes. A GPU's bandwidth is that of its whole memory; a processor's is a core's share.
     fn moving(&self, bytes: usize) -> f64 {
-        bytes as f64 / (self.hardware.device.bandwidth * self.cores_max)
+        bytes as f64 / (self.hardware.device.bandwidth * self.threads as f64)
     }
 
     fn computing(&self, operations: usize) -> f64 {
-        let rate = self.hardware.product_rate(self.plan.config.precision.compute) * self.cores_max;
+        let rate = self.hardware.product_rate(self.plan.config.precision.compute) * self.threads as f64;
         operations as f64 / rate
     }
 

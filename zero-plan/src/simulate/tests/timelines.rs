@@ -182,6 +182,19 @@ fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
     }
 }
 
+/// Four ranks of two threads on two cores keep to one each, so a rank's threads take turns even while others wait.
+#[test]
+fn threads_of_a_rank_that_keeps_to_a_core_take_turns_with_it() {
+    // Two and two share a core: 8 ms of a core's work for each op.
+    assert_eq!(step_of_two_threads_ms(4, [0.004, 0.008]), 48.0);
+    let cpu = Hardware::parse(&cpu(2)).unwrap();
+    let pipeline = Mesh { pipeline: 4, ..Mesh::of_zero(1) };
+    PlanBuf::new("T", Config { micro_batches: 1, ..config(0, pipeline) }, &units(4)).with(|plan| {
+        let [one, two] = [1, 2].map(|threads| simulate_with(plan, &cpu, threads).unwrap().step_s);
+        assert!((one / two - 1.0).abs() < 1e-9, "{one} {two}");
+    });
+}
+
 /// A thread that looks for work until the other one is through keeps its core from others.
 #[test]
 fn threads_that_are_busy_without_use_take_their_cores_from_others() {
@@ -217,23 +230,27 @@ fn products_of_an_update_keep_all_threads_busy() {
 /// What cores worked for threads that took turns is what these cost where they do, however long they were interrupted.
 #[test]
 fn threads_that_take_turns_cost_what_was_measured_of_them() {
-    let mut hardware = Hardware::parse(&cpu(2)).unwrap();
-    let mut step_ms = |ranks, in_turns| {
+    let step_ms = |[ranks, threads]: [usize; 2], alone, in_turns, change: fn(&mut Hardware)| {
+        let mut hardware = Hardware::parse(&cpu(2)).unwrap();
         let config = config(0, Mesh { replica: ranks, ..Mesh::of_zero(1) });
         let mut step = 0.0;
         PlanBuf::new("T", config, &units(1)).with(|plan| {
-            hardware.measured.clear();
-            for (ranks, time) in [(2, OpTime { seconds: 0.008, core_seconds: 0.008 }), (4, in_turns)] {
-                hardware.measured.extend(measured(plan, [ranks, 1], time));
+            for (all, time) in [(2, alone), (4, in_turns)] {
+                hardware.measured.extend(measured(plan, [all / threads, threads], time));
             }
-            step = simulate_with(plan, &hardware, 1).unwrap().step_s * 1e3;
+            change(&mut hardware);
+            step = simulate_with(plan, &hardware, threads).unwrap().step_s * 1e3;
         });
         step.round()
     };
-    // Forward, backward and update. In turns, a core works a quarter longer for each, and each rank has half a core.
+    let [alone, two] = [0.008, 0.004].map(|seconds| OpTime { seconds, core_seconds: 0.008 });
+    // Forward, backward and update. In turns, cores work a quarter longer for each, and four threads have half a core
+    // each, whether they are of four ranks or of two.
     for seconds in [0.010, 0.020, 0.090] {
         let in_turns = OpTime { seconds, core_seconds: 0.010 };
-        assert_eq!([1, 2, 4].map(|ranks| step_ms(ranks, in_turns)), [24.0, 24.0, 60.0]);
+        assert_eq!([1, 2, 4].map(|ranks| step_ms([ranks, 1], alone, in_turns, |_| ())), [24.0, 24.0, 60.0]);
+        assert_eq!([1, 2].map(|ranks| step_ms([ranks, 2], two, in_turns, |_| ())), [12.0, 30.0]);
+        assert_eq!(step_ms([4, 1], alone, in_turns, compute_faster), (20.0 + 40.0 / 1.1_f64).round());
     }
 }
 
