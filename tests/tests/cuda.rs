@@ -1,6 +1,8 @@
 //! CUDA without a GPU, on the pretend libraries of `pretend/`. Where there is no C++ compiler to build them, nothing is
 //! tested here, and tests say so.
 
+#[path = "cuda/chunks.rs"]
+mod chunks;
 #[path = "cuda/constants.rs"]
 mod constants;
 #[path = "cuda/engine.rs"]

@@ -10,7 +10,7 @@ use zero_runtime::plan::simulate::{Flow, LinkKind, Prediction};
 use crate::Outcome;
 use crate::figures::median;
 use crate::hosts::{CARD, Choice, NODES};
-use crate::predicted::{Built, STEPS, Source, build, cargo_zero, machine, median_step};
+use crate::predicted::{Built, STEPS, Source, build, cargo_zero, machine, steps_s};
 use crate::processes::finished;
 
 /// Name, keys of the spec besides model, batch and transport, and micro-batches.
@@ -110,5 +110,5 @@ fn run(choice: &Choice, names: &[String], built: &Built) -> Outcome<f64> {
     let (binary, each) = (built.binary.display(), built.spec.config().mesh.ranks_per_node());
     let options = format!("--steps {STEPS} --held-out 0 --sample 0 --threads 1 --metrics {}", metrics.display());
     choice.mpirun(names, each, &format!("'{binary}' {options}"))?;
-    median_step(&metrics)
+    Ok(median(steps_s(&metrics)?))
 }
