@@ -18,6 +18,8 @@ struct Event {
     rank: usize,
     start: f64,
     end: f64,
+    /// How long cores worked for it, if it says so.
+    core: Option<f64>,
 }
 
 /// What a rank did in a profile.
@@ -37,7 +39,8 @@ fn ranks(path: &Path) -> Vec<Rank> {
         ranks.resize_with(ranks.len().max(rank + 1), || Rank { steps: Vec::new(), ops: Vec::new() });
         if event["ph"] == "X" {
             let (start, name) = (number(&event["ts"]), event["name"].as_str().unwrap().to_owned());
-            let event = Event { rank, start, end: start + number(&event["dur"]), name };
+            let core = event["args"]["core_us"].as_f64();
+            let event = Event { rank, start, end: start + number(&event["dur"]), name, core };
             let of_rank = &mut ranks[rank];
             if event.name.starts_with("step ") { &mut of_rank.steps } else { &mut of_rank.ops }.push(event);
         } else if event["name"] == "process_name" {
@@ -72,7 +75,8 @@ fn a_trace_has_every_op_of_every_rank_on_one_axis() {
         let names: Vec<_> = rank.steps.iter().map(|step| step.name.clone()).collect();
         assert_eq!(names, STEPS.map(|step| format!("step {step}")).collect::<Vec<_>>());
         assert_eq!(rank.ops.len(), schedule.len() * rank.steps.len());
-        for (step, ops) in rank.steps.iter().zip(rank.ops.chunks(schedule.len())) {
+        for (number, (step, ops)) in rank.steps.iter().zip(rank.ops.chunks(schedule.len())).enumerate() {
+            assert!(ops.iter().all(|op| op.core.is_some_and(|core| core > 0.0) == (number % 2 == 1)), "{ops:?}");
             assert!(ops.iter().map(|op| &op.name).eq(&schedule), "{ops:?}");
             let mut before = step.start;
             for op in ops {
