@@ -54,7 +54,9 @@ command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,m
 printf '\n== tests on the device\n'
 "$program" --test-threads=1 "$@"
 
-# Only single ops of a device: under these tools, training would take hours.
+# Only single ops of a device: under these tools, training would take hours. Each kernel is loaded when it is launched, as these tools
+# change all of them that are loaded.
+unset CUDA_MODULE_LOADING
 [ $# -gt 0 ] || set -- kernels:: spine::
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck initcheck synccheck; do

@@ -193,6 +193,7 @@ pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<
     start: Start,
     batch: Batch,
 ) -> Result<Outcome, RunError> {
+    engine.rehearse()?;
     let plan = engine.plan();
     let data_rank = engine.arena().coordinates().data_rank(&plan.config.mesh);
     match start {

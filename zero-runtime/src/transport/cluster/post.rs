@@ -230,7 +230,7 @@ impl Post {
     }
 
     /// Has the thread compare this host's clock with that of rank 0's, and send the result. It does nothing else
-    /// meanwhile: everything that other ranks wait for has left before.
+    /// meanwhile, so it begins after everything that other ranks wait for has left.
     pub fn compare_clocks(&self, ranks_per_host: usize, patience: Duration) -> Receiver<Result<ClockLook, Unread>> {
         let (tell, compared) = std::sync::mpsc::sync_channel(1);
         lock(&self.0.told).clocks = Some(ComparedClocks { ranks_per_host, deadline: Instant::now() + patience, tell });
