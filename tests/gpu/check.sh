@@ -42,21 +42,13 @@ if [ "${1:-}" = pack ]; then
 fi
 
 export ZERO_TEST_GPU=1
-# Streams of several ranks that are threads must not share a queue of the hardware: one of them may wait for another. If
-# these queues are too few for their ranks, tests start processes, or say that they test nothing.
-export CUDA_DEVICE_MAX_CONNECTIONS=32
-# Where ranks are threads, a kernel must not be loaded when it is first launched: loading waits for all work of the process,
-# which may wait for this rank.
-export CUDA_MODULE_LOADING=EAGER
 export ZERO_CUDA_DEVICES=${ZERO_CUDA_DEVICES:-0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}
 
 command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 printf '\n== tests on the device\n'
 "$program" --test-threads=1 "$@"
 
-# Only single ops of a device: under these tools, training would take hours. Each kernel is loaded when it is launched, as these tools
-# change all of them that are loaded.
-unset CUDA_MODULE_LOADING
+# Only single ops of a device: under these tools, training would take hours.
 [ $# -gt 0 ] || set -- kernels:: spine::
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck initcheck synccheck; do

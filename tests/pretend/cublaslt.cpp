@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <unistd.h>
 
 #include "product.h"
 #include "symbols.h"
@@ -37,9 +38,11 @@ struct Preference {
     uint64_t workspace_max = 0;
     uint32_t alignments[4] = {256, 256, 256, 256};
 };
-// The contents of an algorithm, of which callers keep copies.
+// The contents of an algorithm, of which callers keep copies. Some of it means nothing, and differs between processes.
 struct Algorithm {
-    uint64_t magic, number, workspace;
+    uint64_t magic;
+    uint32_t number, noise;
+    uint64_t workspace;
     uint32_t alignments[4];
     uint64_t shape[3];
 };
@@ -201,13 +204,25 @@ API cublasLtMatmulAlgoGetHeuristic(void* handle, const Description* of, const La
     Shape shape;
     if (int status = ::shape(*of, *a, *b, *c, *d, shape)) return status;
     // `PRETEND_FAIL=way:1`: another algorithm is the first.
-    for (uint64_t number = strtoull(pretend::word("way").c_str(), nullptr, 10); number < 3 && *found < wanted; number++) {
+    for (uint32_t number = strtoul(pretend::word("way").c_str(), nullptr, 10); number < 3 && *found < wanted; number++) {
         if (WORKSPACES[number] > preference->workspace_max) continue;
-        Algorithm algorithm = {MAGIC, number, WORKSPACES[number], {}, {shape.m, shape.n, shape.k}};
+        Algorithm algorithm = {MAGIC, number, uint32_t(getpid()), WORKSPACES[number], {}, {shape.m, shape.n, shape.k}};
         memcpy(algorithm.alignments, preference->alignments, sizeof algorithm.alignments);
         to[(*found)++] = {algorithm, size_t(WORKSPACES[number]), SUCCESS, 1.0f, {}};
     }
     return *found ? SUCCESS : NOT_SUPPORTED;
+}
+
+API cublasLtMatmulAlgoConfigGetAttribute(const Algorithm* of, int attribute, void* to, size_t bytes, size_t* needed) {
+    if (of->magic != MAGIC || attribute < 0 || attribute > 8) return INVALID_VALUE;
+    // The last two have 16 bits.
+    *needed = attribute < 7 ? 4 : 2;
+    if (bytes == 0) return SUCCESS;
+    if (bytes != *needed) return INVALID_VALUE;
+    // The number alone tells ways apart.
+    uint32_t value = attribute == 0 ? of->number : 0;
+    memcpy(to, &value, bytes);
+    return SUCCESS;
 }
 
 API cublasLtMatmul(void* handle, const Description* of, const void* alpha, const void* a, const Layout* al, const void* b,
@@ -217,7 +232,7 @@ API cublasLtMatmul(void* handle, const Description* of, const void* alpha, const
     if (pretend::fails("product")) return EXECUTION_FAILED;
     auto made = std::make_unique<Product>();
     if (int status = shape(*of, *al, *bl, *cl, *dl, made->shape)) return status;
-    const Algorithm otherwise = {MAGIC, 2, 0, {1, 1, 1, 1}, {made->shape.m, made->shape.n, made->shape.k}};
+    const Algorithm otherwise = {MAGIC, 2, 0, 0, {1, 1, 1, 1}, {made->shape.m, made->shape.n, made->shape.k}};
     if (!algorithm) algorithm = &otherwise;
     if (algorithm->magic != MAGIC || memcmp(algorithm->shape, &made->shape, sizeof made->shape)) return INVALID_VALUE;
     const void* pointers[] = {a, b, c, d};

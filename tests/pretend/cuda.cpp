@@ -166,6 +166,22 @@ API cuDevicePrimaryCtxRelease_v2(int device) {
         return SUCCESS;
     });
 }
+API cuCtxCreate_v4(void** context, void* parameters, unsigned flags, int device) {
+    return call_anywhere(__func__, [&]() -> int {
+        if (!exists(device)) return INVALID_DEVICE;
+        if (parameters || flags) return INVALID_VALUE;
+        *context = &contexts[device];
+        driver().contexts++;
+        return SUCCESS;
+    });
+}
+API cuCtxDestroy_v2(void* context) {
+    return call_anywhere(__func__, [&]() -> int {
+        if (context < contexts || context >= std::end(contexts) || driver().contexts == 0) return INVALID_VALUE;
+        driver().contexts--;
+        return SUCCESS;
+    });
+}
 API cuCtxSetCurrent(void* context) {
     return call_anywhere(__func__, [&]() -> int { return current_context = context, SUCCESS; });
 }

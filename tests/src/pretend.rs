@@ -12,7 +12,6 @@ use std::process::{Command, Output};
 use std::sync::{Once, OnceLock};
 
 use libloading::Library;
-use zero_plan::{Parcel, Stream};
 use zero_runtime::device::cuda;
 
 /// Where the sources are.
@@ -39,22 +38,15 @@ const HEADERS: [&str; 2] = ["shim.h", "module.h"];
 const OPTIONS: [&str; 8] =
     ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wl,-Bsymbolic"];
 
-/// The most streams of one process that a GPU runs without making one wait for another.
-const CONNECTIONS: usize = 32;
-
-/// Streams of a rank: those of its plan, those that parcels leave from, and the one for reads beside a run.
-const STREAMS: usize = Stream::ALL.len() + Parcel::ALL.len() + 1;
-
 /// The variable that allows ranks of NCCL to share a GPU.
 const SHARED_BY_NCCL: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
 
 /// Variables by which libraries and devices are found. On a GPU, a process that is started with an empty environment
-/// needs them. It loads modules when it first uses them, as a user's does.
-const PASSED_ON: [&str; 11] = [
+/// needs them.
+const PASSED_ON: [&str; 10] = [
     cuda::FOLDERS_VARIABLE,
     cuda::DEVICES_VARIABLE,
     "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_MAX_CONNECTIONS",
     SHARED_BY_NCCL,
     "LD_LIBRARY_PATH",
     "PATH",
@@ -73,23 +65,6 @@ pub fn is_hardware() -> bool {
 /// read.
 pub fn is_nccl() -> bool {
     !is_hardware() || std::env::var_os(SHARED_BY_NCCL).is_some()
-}
-
-/// Whether this many ranks may be threads of this process. With more ranks, a GPU may put streams of two of them into
-/// one hardware queue, where one waits for the other in a cycle.
-pub fn may_be_threads(ranks: usize) -> bool {
-    !is_hardware() || ranks * STREAMS <= CONNECTIONS
-}
-
-/// The same; where they may not, prints that nothing is tested.
-pub fn are_tested_as_threads(ranks: usize) -> bool {
-    let are_tested = may_be_threads(ranks);
-    if !are_tested {
-        eprintln!(
-            "NOT TESTED: {ranks} ranks that are threads, of {STREAMS} streams each, on {CONNECTIONS} queues of a GPU"
-        );
-    }
-    are_tested
 }
 
 /// The folder of the libraries, for `ZERO_CUDA_LIBRARIES` of other processes; none where they cannot be built or tests

@@ -24,7 +24,7 @@ impl<F: Fn(Config) -> Config> Visitor for Train<F> {
 }
 
 /// A configuration for GPUs: its gathers, streams and places.
-fn on_gpus(config: Config) -> Config {
+pub fn on_gpus(config: Config) -> Config {
     Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config }
 }
 
@@ -36,21 +36,10 @@ pub fn over(transport: TransportKind, name: &str, change: impl Fn(Config) -> Con
     visit_cuda(name, Train(|config| Config { transport, ..on_gpus(change(config)) })).expect("a spec of that name")
 }
 
-/// The results of training under a layout, with the work of devices in the order of a seed: on ranks that are threads,
-/// or that are processes where there are too many for threads.
+/// The results of training under a layout, with the work of devices in the order of a seed.
 fn told(name: &str, words: &[&str], seed: u64) -> Told {
-    let ranks = visit(name, PlanOf).map(|plan| changed(plan.config, words).mesh.ranks());
-    if pretend::may_be_threads(ranks.expect("a spec of that name")) {
-        pretend::seed(seed);
-        return Told::of(&visit_cuda(name, Train(|config| changed(config, words))).expect("a spec of that name"));
-    }
-    let ranks = processes::told(name, words, &[("PRETEND_SEED", &seed.to_string())]);
-    let mut all = ranks[0].clone();
-    for (unit, of_all) in all.units.iter_mut().enumerate() {
-        *of_all = ranks.iter().find_map(|rank| rank.units[unit]);
-    }
-    assert!(ranks.iter().all(|rank| rank.is_part_of(&all)), "{name} {words:?}: ranks disagree");
-    all
+    pretend::seed(seed);
+    Told::of(&visit_cuda(name, Train(|config| changed(config, words))).expect("a spec of that name"))
 }
 
 fn assert_near(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {

@@ -176,9 +176,7 @@ fn stages_give_the_bits_of_eager_steps() {
     assert_same("zero3", &[2], |config| on(mesh(1, 2, 1), 0, config));
     assert_same("zero3", &[3], |config| on(mesh(1, 1, 2), 1, config));
     assert_same("muon", &[6], |config| on(mesh(1, 1, 2), 2, config));
-    if pretend::are_tested_as_threads(4) {
-        assert_same("zero3", &[5], |config| on(mesh(1, 2, 2), 3, config));
-    }
+    assert_same("zero3", &[5], |config| on(mesh(1, 2, 2), 3, config));
     assert_same("bf16", &[7], |config| on(mesh(1, 1, 2), 3, config));
 }
 
@@ -187,11 +185,8 @@ fn pipelines_give_the_bits_of_eager_steps() {
     if pretend::is_done_apart() || !pretend::is_cuda() {
         return;
     }
-    // Two ranks are as many as may be threads on any device.
     assert_same("interleaved", &[8], |config| on(mesh(2, 1, 1), 0, config));
-    if pretend::are_tested_as_threads(4) {
-        assert_same("interleaved", &[9], |config| config);
-    }
+    assert_same("interleaved", &[9], |config| config);
 }
 
 /// The first step runs op by op, the next two, or one, are captured, and from then on a step is one launch alone.

@@ -4,7 +4,7 @@
 use zero_runtime::device::cuda::DEVICES_VARIABLE;
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::Model;
-use zero_tests::layout::{CUDA, ConfigOf, NCCL, changed};
+use zero_tests::layout::{CUDA, NCCL, changed};
 use zero_tests::pretend;
 use zero_tests::specs::{Visitor, visit_cuda};
 use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train};
@@ -27,10 +27,6 @@ impl Visitor for Train<'_> {
 /// order that a seed gives it.
 fn train_alike(name: &str, layout: &[&str], seed: usize) {
     let reached = [&[CUDA], layout].concat();
-    let config = visit_cuda(name, ConfigOf).expect("a spec of that name");
-    if !pretend::are_tested_as_threads(changed(config, &reached).mesh.ranks()) {
-        return;
-    }
     let (expected, ranks) = visit_cuda(name, Train(&reached)).expect("a spec of that name");
     let mut connected = vec![reached];
     if pretend::is_nccl() {

@@ -144,7 +144,15 @@ fn z0433_there_are_fewer_devices() {
 fn ranks_share_a_device_if_they_are_told_to() {
     let inside = || {
         assert!(pretend::is_cuda());
-        (0..2).for_each(|rank| assert!(<Cuda as Device>::open(rank).is_ok(), "rank {rank}"));
+        let opened = [0, 1].map(|rank| <Cuda as Device>::open(rank).expect("a device for two"));
+        // Each has a context, so that a rank can load a kernel while work of the other one waits for it.
+        let contexts = ["cuDevicePrimaryCtxRetain", "cuCtxCreate_v4"].map(pretend::count);
+        assert!(pretend::is_hardware() || contexts == [1, 1], "{contexts:?}");
+        drop(opened);
+        // The next rank has the primary context again.
+        let _opened = <Cuda as Device>::open(1).expect("a device");
+        let contexts = ["cuDevicePrimaryCtxRetain", "cuCtxCreate_v4"].map(pretend::count);
+        assert!(pretend::is_hardware() || contexts == [2, 1], "{contexts:?}");
     };
     let variables = [("PRETEND_DEVICES", "1"), (DEVICES_VARIABLE, "0,0")];
     apart("refusals::ranks_share_a_device_if_they_are_told_to", &variables, inside);

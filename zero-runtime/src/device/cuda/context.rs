@@ -2,10 +2,11 @@
 //! computed.
 #![allow(unsafe_code)]
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cudarc::driver::sys as cu;
@@ -37,12 +38,16 @@ const OUT_OF_MEMORY: CallStatus = 2;
 const SETTLE_SLEEPS: u32 = 10_000;
 const SETTLE_SLEEP: Duration = Duration::from_millis(1);
 
+/// The devices whose primary context a rank of this process uses.
+static PRIMARY: Mutex<BTreeSet<cu::CUdevice>> = Mutex::new(BTreeSet::new());
+
 /// A device, its queues and its failure.
 pub(super) struct DeviceContext {
     pub libraries: &'static Libraries,
     pub ordinal: usize,
     pub device: cu::CUdevice,
     handle: cu::CUcontext,
+    is_primary: bool,
     /// Major and minor version.
     pub capability: [i32; 2],
     pub multiprocessors: usize,
@@ -68,6 +73,7 @@ impl DeviceContext {
             ordinal,
             device: 0,
             handle: null_mut(),
+            is_primary: false,
             capability: [0; 2],
             multiprocessors: 0,
             streams: [null_mut(); QUEUES + 1],
@@ -120,13 +126,30 @@ impl DeviceContext {
         Ok(())
     }
 
-    /// Makes the context and its queues. After an error, whatever was made is dropped with this value.
+    /// Takes the device's primary context, as libraries expect, or makes another one if a rank that is a thread of this
+    /// process has it. A kernel is loaded only after all work of its context has ended, and in a context of two ranks
+    /// that work may wait for the rank that loads.
+    fn take_context(&mut self) -> Result<(), CudaError> {
+        let (driver, device) = (&self.libraries.driver, self.device);
+        let mut primary = PRIMARY.lock().unwrap_or_else(PoisonError::into_inner);
+        if primary.contains(&device) {
+            // SAFETY: room for a handle, and no parameters.
+            let status = unsafe { (driver.cuCtxCreate_v4)(&mut self.handle, null_mut(), 0, device) };
+            return self.check_memory(0, "cuCtxCreate", status);
+        }
+        // SAFETY: room for a handle.
+        let status = unsafe { (driver.cuDevicePrimaryCtxRetain)(&mut self.handle, device) };
+        self.check_memory(0, "cuDevicePrimaryCtxRetain", status)?;
+        self.is_primary = primary.insert(device);
+        Ok(())
+    }
+
+    /// Makes the queues of a context. After an error, whatever was made is dropped with this value.
     fn begin(&mut self) -> Result<(), CudaError> {
+        self.take_context()?;
         let driver = &self.libraries.driver;
         // SAFETY: each call has room for what it writes.
         unsafe {
-            let status = (driver.cuDevicePrimaryCtxRetain)(&mut self.handle, self.device);
-            self.check_memory(0, "cuDevicePrimaryCtxRetain", status)?;
             self.enter()?;
             let apart = cu::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
             for i in 0..self.streams.len() {
@@ -350,7 +373,12 @@ impl Drop for DeviceContext {
             for &event in self.joins.iter().filter(|event| !event.is_null()) {
                 self.drop_event(event);
             }
-            let _ = (driver.cuDevicePrimaryCtxRelease_v2)(self.device);
+            if self.is_primary {
+                let _ = (driver.cuDevicePrimaryCtxRelease_v2)(self.device);
+                PRIMARY.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.device);
+            } else {
+                let _ = (driver.cuCtxDestroy_v2)(self.handle);
+            }
         }
     }
 }

@@ -58,6 +58,8 @@ functions! {
         cuDeviceGetAttribute: fn(*mut c_int, cu::CUdevice_attribute, cu::CUdevice) -> CallStatus;
         cuDevicePrimaryCtxRetain: fn(*mut cu::CUcontext, cu::CUdevice) -> CallStatus;
         cuDevicePrimaryCtxRelease_v2: fn(cu::CUdevice) -> CallStatus;
+        cuCtxCreate_v4: fn(*mut cu::CUcontext, *mut cu::CUctxCreateParams, c_uint, cu::CUdevice) -> CallStatus;
+        cuCtxDestroy_v2: fn(cu::CUcontext) -> CallStatus;
         cuCtxSetCurrent: fn(cu::CUcontext) -> CallStatus;
         cuMemGetInfo_v2: fn(*mut usize, *mut usize) -> CallStatus;
         cuMemGetAllocationGranularity: fn(
@@ -172,6 +174,9 @@ functions! {
             lt::cublasLtHandle_t, lt::cublasLtMatmulDesc_t, lt::cublasLtMatrixLayout_t, lt::cublasLtMatrixLayout_t,
             lt::cublasLtMatrixLayout_t, lt::cublasLtMatrixLayout_t, lt::cublasLtMatmulPreference_t, c_int,
             *mut Suggestion, *mut c_int,
+        ) -> CallStatus;
+        cublasLtMatmulAlgoConfigGetAttribute: fn(
+            *const lt::cublasLtMatmulAlgo_t, lt::cublasLtMatmulAlgoConfigAttributes_t, *mut c_void, usize, *mut usize,
         ) -> CallStatus;
         cublasLtMatmul: fn(
             lt::cublasLtHandle_t, lt::cublasLtMatmulDesc_t, *const c_void, *const c_void, lt::cublasLtMatrixLayout_t,

@@ -151,7 +151,9 @@ impl Registered {
         let (host, mut start) = (segment.ptr().cast(), 0);
         // SAFETY: host memory for as long as this value holds it; then room for an address.
         unsafe {
-            let status = (driver.cuMemHostRegister_v2)(host, segment.len(), cu::CU_MEMHOSTREGISTER_DEVICEMAP);
+            // Ranks that are threads share it, each with a context of its own.
+            let for_all = cu::CU_MEMHOSTREGISTER_DEVICEMAP | cu::CU_MEMHOSTREGISTER_PORTABLE;
+            let status = (driver.cuMemHostRegister_v2)(host, segment.len(), for_all);
             context.check("cuMemHostRegister", status)?;
             let registered = Self { context: Arc::clone(context), segment, start };
             let status = (driver.cuMemHostGetDevicePointer_v2)(&mut start, host, 0);

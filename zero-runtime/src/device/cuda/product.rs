@@ -10,6 +10,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use cudarc::cublaslt::sys as lt;
+use cudarc::cublaslt::sys::cublasLtMatmulAlgoConfigAttributes_t as Setting;
 use cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as Attribute;
 use cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as Preference;
 use zero_plan::Width;
@@ -34,6 +35,19 @@ const ALIGNMENT_MAX: u32 = 256;
 
 /// The address of a bias must be a multiple of this for a product to add it.
 const BIAS_ALIGNMENT: u64 = 16;
+
+/// All settings of a way.
+const SETTINGS: [Setting; 9] = [
+    Setting::CUBLASLT_ALGO_CONFIG_ID,
+    Setting::CUBLASLT_ALGO_CONFIG_TILE_ID,
+    Setting::CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+    Setting::CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+    Setting::CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING,
+    Setting::CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION,
+    Setting::CUBLASLT_ALGO_CONFIG_STAGES_ID,
+    Setting::CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID,
+    Setting::CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
+];
 
 /// A row-major (rows, cols) matrix: everything that the library knows about it except its address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -95,6 +109,8 @@ struct ProductWay {
     /// Layouts of the library's first operand, its second, and the result.
     layouts: [lt::cublasLtMatrixLayout_t; 3],
     algorithm: lt::cublasLtMatmulAlgo_t,
+    /// The values of [`SETTINGS`].
+    settings: [u64; SETTINGS.len()],
     workspace_bytes: usize,
 }
 
@@ -150,7 +166,8 @@ impl Products {
             let operands = [shape.c, shape.a, shape.b];
             hasher.update(format!("{shape} {:?}", operands.map(|operand| operand.alignment)).as_bytes());
             hasher.update(&[shape.adds.into(), shape.has_bias.into()]);
-            hasher.update(bytemuck::cast_slice(&way.algorithm.data));
+            // The algorithm itself may hold bytes that mean nothing, and differ from one process to the next.
+            hasher.update(bytemuck::cast_slice(&way.settings));
             u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight bytes"))
         };
         self.ways.iter().map(hash).fold(self.context.blas_version(), u64::wrapping_add)
@@ -174,6 +191,7 @@ impl Products {
             operation: null_mut(),
             layouts: [null_mut(); 3],
             algorithm: lt::cublasLtMatmulAlgo_t { data: [0; 8] },
+            settings: [0; SETTINGS.len()],
             workspace_bytes: 0,
         };
         let found = self.describe(shape, &mut way).and_then(|()| self.choose(shape, &mut way));
@@ -233,7 +251,24 @@ impl Products {
         let _ = unsafe { (blas.cublasLtMatmulPreferenceDestroy)(preference) };
         let suggestion = chosen?;
         (way.algorithm, way.workspace_bytes) = (suggestion.algorithm, suggestion.workspace_bytes);
+        for (to, setting) in way.settings.iter_mut().zip(SETTINGS) {
+            *to = self.setting(&way.algorithm, setting)?;
+        }
         Ok(())
+    }
+
+    /// The value of a setting of a way, which is a number of up to eight bytes.
+    fn setting(&self, algorithm: &lt::cublasLtMatmulAlgo_t, setting: Setting) -> Result<u64, String> {
+        let get = self.context.libraries.blas.cublasLtMatmulAlgoConfigGetAttribute;
+        let (mut bytes, mut value) = (0, [0u8; 8]);
+        // SAFETY: without room for a value, the library only tells its length; then there is as much room as is said.
+        unsafe {
+            said("cublasLtMatmulAlgoConfigGetAttribute", get(algorithm, setting, null_mut(), 0, &mut bytes))?;
+            let room = bytes.min(value.len());
+            let status = get(algorithm, setting, value.as_mut_ptr().cast(), room, &mut bytes);
+            said("cublasLtMatmulAlgoConfigGetAttribute", status)?;
+        }
+        Ok(u64::from_le_bytes(value))
     }
 
     fn prefer(&self, shape: &ProductShape, preference: lt::cublasLtMatmulPreference_t) -> Result<(), String> {
