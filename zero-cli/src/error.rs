@@ -131,6 +131,10 @@ pub enum CommandError {
     #[error("error[Z0179]: the units of {} cannot be measured: {what}\n  = help: try it by `cargo zero run` with --profile; it must train on text, without arguments of its own", spec.display())]
     NotMeasured { spec: PathBuf, what: String },
     #[error(
+        "error[Z0179]: {} trains on GPUs, and only processors can be measured\n  = help: describe GPUs by hand, as the files of `hardware/` do; without `device: Cuda`, its units are measured on this processor", spec.display()
+    )]
+    OnGpus { spec: PathBuf },
+    #[error(
         "error[Z0179]: the network cannot be measured: {what}\n  = help: see what the ranks have said; `cargo zero launch SPEC` with the same options must work"
     )]
     NoNetworkMeasured { what: String },

@@ -100,6 +100,11 @@ fn z0179_a_model_that_cannot_be_measured() {
         !workspace.root.join("here.ron").exists(),
         "a file without a description is left, which the next try refuses"
     );
+    let spec = std::fs::read_to_string(workspace.root.join("x.ron")).expect("a spec");
+    workspace.write("gpu.ron", &spec.replacen('(', "(device: Cuda, ", 1));
+    let error = refused(&workspace, "measure gpu.ron --out here.ron");
+    let expected = "error[Z0179]: gpu.ron trains on GPUs, and only processors can be measured\n  = help: describe GPUs";
+    assert!(error.starts_with(expected), "{error}");
 }
 
 #[test]

@@ -76,6 +76,11 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), CommandError> {
 
 /// The description of this machine, in RON.
 fn description(arguments: &MeasureArguments) -> Result<String, CommandError> {
+    let specs = arguments.specs.iter().map(|path| Ok((path, program::read(path)?)));
+    let specs = specs.collect::<Result<Vec<_>, CommandError>>()?;
+    if let Some((path, _)) = specs.iter().find(|(_, spec)| !spec.config().device.is_host()) {
+        return Err(CommandError::OnGpus { spec: (*path).clone() });
+    }
     let has_hosts = !arguments.reach.hosts.is_empty() || arguments.reach.hostfile.is_some();
     let network = has_hosts.then(|| network::measure(&arguments.reach)).transpose()?;
     let cores =
@@ -108,8 +113,6 @@ fn description(arguments: &MeasureArguments) -> Result<String, CommandError> {
         network,
         measured: Vec::new(),
     };
-    let specs = arguments.specs.iter().map(|path| Ok((path, program::read(path)?)));
-    let specs = specs.collect::<Result<Vec<_>, CommandError>>()?;
     // Specs that differ only in their layout have the same units.
     let mut wanted = BTreeMap::new();
     for &(path, ref spec) in &specs {

@@ -37,8 +37,8 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0179",
         title: "a machine or a model that cannot be measured",
         explanation: "`cargo zero measure SPEC` trains the model of a spec for some steps, on as many ranks as there are cores for, \
-                      and reads the profile. A model whose `main` needs arguments or data of its own cannot be measured so. With \
-                      `--hosts a,b` it starts two ranks by mpirun, which measure the network between them.",
+                      and reads the profile. A model whose `main` needs arguments or data of its own cannot be measured so, \
+                      nor can GPUs. With `--hosts a,b` it starts two ranks by mpirun, which measure the network between them.",
         example: "cargo zero measure specs/my.ron, where the model learns from numbers of its own",
     },
     Code {
