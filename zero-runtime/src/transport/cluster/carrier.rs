@@ -144,10 +144,7 @@ impl<'a> Carrier<'a> {
             inbox = self.desk.wakes.wait_timeout(inbox, self.reports.rest()).unwrap_or_else(PoisonError::into_inner).0;
         }
         let (told, end) = (!inbox.told.is_empty(), inbox.end);
-        // Another rank may wait for what is under way, and come to the comparison only after it. A late order is refused
-        // below, by its deadline.
-        let is_free = !told && self.batches.is_empty();
-        let clocks = inbox.clocks.take_if(|clocks| is_free || Instant::now() >= clocks.deadline);
+        let clocks = inbox.take_clocks(self.batches.is_empty());
         std::mem::swap(&mut inbox.told, &mut self.told);
         drop(inbox);
         while let Some(told) = self.told.pop_front() {

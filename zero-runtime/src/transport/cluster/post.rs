@@ -96,6 +96,15 @@ pub(super) struct Inbox {
     pub end: Option<ThreadEnd>,
 }
 
+impl Inbox {
+    /// The order to compare clocks, once nothing else is to be done. Another rank may wait for what is under way, and come
+    /// to the comparison only after it. An order whose deadline has passed is taken too, and is given up at once.
+    pub fn take_clocks(&mut self, is_idle: bool) -> Option<ComparedClocks> {
+        let is_free = is_idle && self.told.is_empty();
+        self.clocks.take_if(|clocks| is_free || Instant::now() >= clocks.deadline)
+    }
+}
+
 /// An order to compare clocks, which the first of `ranks_per_host` ranks of each host gets.
 pub(super) struct ComparedClocks {
     pub ranks_per_host: usize,
@@ -289,5 +298,31 @@ fn late(patience: Duration) -> Failure {
         help: "see what the launcher says, whether a rank has ended on another host, and whether the hosts reach one another; \
                ZERO_JOIN_TIMEOUT_S sets the patience in seconds"
             .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An inbox with an order to compare clocks, which is given up `patience` from now.
+    fn inbox(patience: Duration) -> Inbox {
+        let (tell, _) = std::sync::mpsc::sync_channel(1);
+        let clocks = ComparedClocks { ranks_per_host: 1, deadline: Instant::now() + patience, tell };
+        Inbox { told: VecDeque::new(), clocks: Some(clocks), end: None }
+    }
+
+    #[test]
+    fn clocks_are_compared_after_everything_under_way() {
+        let hour = Duration::from_secs(3600);
+        let order = PostOrder::Raise(Raise { whose: CountedBlocks::Own(0), count: Count::Entered, target: 1 });
+        let mut waiting = inbox(hour);
+        assert!(waiting.take_clocks(false).is_none(), "a message has not left");
+        waiting.told.push_back(order);
+        assert!(waiting.take_clocks(true).is_none(), "a message has not begun");
+        waiting.told.clear();
+        assert!(waiting.take_clocks(true).is_some());
+        assert!(waiting.take_clocks(true).is_none(), "it was taken");
+        assert!(inbox(Duration::ZERO).take_clocks(false).is_some(), "nobody gives it up");
     }
 }
