@@ -5,11 +5,11 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, CString, OsString, c_void};
+use std::ffi::{CStr, CString, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Once, OnceLock};
+use std::sync::OnceLock;
 
 use libloading::Library;
 use zero_runtime::device::cuda;
@@ -84,28 +84,12 @@ pub fn libraries() -> Option<&'static Path> {
 /// If the compiler refuses the sources.
 pub fn is_cuda() -> bool {
     if is_hardware() {
-        static KEPT: Once = Once::new();
-        KEPT.call_once(keep_context);
         return true;
     }
     let Some(folder) = libraries() else { return false };
     cuda::use_libraries(folder);
     cuda::use_kernels(&cache(folder).join("zero").join("kernels"));
     true
-}
-
-/// Keeps the first GPU's context until this process ends. Otherwise each run would make it anew, which takes seconds.
-fn keep_context() {
-    let (mut device, mut context) = (0, std::ptr::null_mut());
-    // SAFETY: the types are those of the functions in CUDA's headers, with room for what they write.
-    let statuses = unsafe {
-        let init = driver().get::<extern "C" fn(u32) -> i32>(b"cuInit\0").unwrap();
-        let get = driver().get::<extern "C" fn(*mut i32, i32) -> i32>(b"cuDeviceGet\0").unwrap();
-        let retain = b"cuDevicePrimaryCtxRetain\0";
-        let retain = driver().get::<extern "C" fn(*mut *mut c_void, i32) -> i32>(retain).unwrap();
-        [init(0), get(&mut device, 0), retain(&mut context, device)]
-    };
-    assert_eq!(statuses, [0; 3], "a GPU that works");
 }
 
 /// Variables for a process that is started: it then uses pretend CUDA devices and the kernels that this process keeps
@@ -312,7 +296,8 @@ pub fn driver() -> &'static Library {
         } else {
             libraries().expect("a C++ compiler").join(name)
         };
-        // SAFETY: when it is loaded, the pretend driver only hides a function, and the real one is made to be loaded.
+        // SAFETY: when it is loaded, the pretend driver only hides a function, and the real one was
+        // loaded when a device was opened.
         unsafe { Library::new(path) }.unwrap()
     })
 }
