@@ -38,7 +38,7 @@ const OUT_OF_MEMORY: CallStatus = 2;
 const SETTLE_SLEEPS: u32 = 10_000;
 const SETTLE_SLEEP: Duration = Duration::from_millis(1);
 
-/// The devices whose primary context a rank of this process uses.
+/// The devices whose primary context a rank of this process uses, or has left with work that never ends.
 static PRIMARY: Mutex<BTreeSet<cu::CUdevice>> = Mutex::new(BTreeSet::new());
 
 /// A device, its queues and its failure.
