@@ -61,8 +61,8 @@ pub fn compile(
     let mut child = cargo
         .args(["build", "--release", "--message-format", format])
         .args(profile)
-        .args(["--package", &program.package, program.kind, &program.name])
         .args(features)
+        .args(["--package", &program.package, program.kind, &program.name])
         .env("ZERO_SPEC", spec)
         .env("ZERO_TEXT", text)
         .stdout(Stdio::piped())

@@ -130,10 +130,12 @@ pub enum CommandError {
     Measure { what: &'static str, source: io::Error },
     #[error("error[Z0179]: the units of {} cannot be measured: {what}\n  = help: try it by `cargo zero run` with --profile; it must train on text, without arguments of its own", spec.display())]
     NotMeasured { spec: PathBuf, what: String },
-    #[error(
-        "error[Z0179]: {} trains on GPUs, and only processors can be measured\n  = help: describe GPUs by hand, as the files of `hardware/` do; without `device: Cuda`, its units are measured on this processor", spec.display()
-    )]
-    OnGpus { spec: PathBuf },
+    #[error("error[Z0179]: {gpu} has `device: Cuda` and {other} has not, and a description is of one kind of device\n  = help: measure GPUs and the processor apart, into two files", gpu = gpu.display(), other = other.display())]
+    OfTwoKinds { gpu: PathBuf, other: PathBuf },
+    #[error("error[Z0179]: --threads is about ranks on a processor, and {} has `device: Cuda`\n  = help: leave it out", spec.display())]
+    ThreadsOnGpus { spec: PathBuf },
+    #[error("error[Z0179]: the GPUs of this machine cannot be measured by the program of {}: {what}\n  = help: see what it has said; `cargo zero run` of this spec must work", spec.display())]
+    NoGpusMeasured { spec: PathBuf, what: String },
     #[error(
         "error[Z0179]: the network cannot be measured: {what}\n  = help: see what the ranks have said; `cargo zero launch SPEC` with the same options must work"
     )]

@@ -3,7 +3,7 @@
 mod workspace;
 
 use serde_json::Value;
-use zero_plan::hardware::Hardware;
+use zero_plan::hardware::{Hardware, MeasuredGpus};
 use zero_plan::simulate::Prediction;
 use zero_plan::{Config, PlanBuf, Probe, Sizes, Unit, Width, spec};
 
@@ -20,6 +20,24 @@ fn main() {
     }
 }
 "#;
+/// Says that it has measured two GPUs, and that each op of a step of [`MEASURED`] took a millisecond.
+const MEASURED_PROGRAM: &str = r#"
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments[0].as_str() {
+        "--sizes" => print!("{}", include_str!("sizes.json")),
+        "--measure-gpus" => print!("{}", include_str!("gpus.json")),
+        "--prove" => {}
+        _ => {
+            let profile = arguments.iter().position(|word| word == "--profile").expect("--profile") + 1;
+            std::fs::write(&arguments[profile], include_str!("profile.json")).expect("a file");
+        }
+    }
+}
+"#;
+/// What is measured on GPUs of [`SPEC`].
+const MEASURED: &str =
+    "(model: Package(\"model\"), device: Cuda, mesh: (zero: 1), zero: (stage: 0), batch: (sequences: 1, length: 8))";
 const SPEC: &str = "(model: Package(\"model\"), mesh: (zero: 2), zero: (stage: 3), batch: (sequences: 1, length: 8))";
 
 /// Four units of an invented model.
@@ -29,12 +47,22 @@ fn units() -> Vec<Unit> {
 }
 
 fn workspace() -> Workspace {
-    let workspace = Workspace::new(PROGRAM);
+    workspace_of(PROGRAM, SPEC)
+}
+
+/// With a program that says that it was built from `spec`.
+fn workspace_of(program: &str, spec: &str) -> Workspace {
+    let workspace = Workspace::new(program);
     workspace.write("x.ron", SPEC);
     let probe = Probe { compute: Width::F32, sequences: 1, length: 8, units: units() };
-    let sizes = Sizes { model: "Layers".to_owned(), spec: SPEC.to_owned(), probes: vec![probe] };
+    let sizes = Sizes { model: "Layers".to_owned(), spec: spec.to_owned(), probes: vec![probe] };
     workspace.write("sizes.json", &serde_json::to_string(&sizes).expect("JSON"));
     workspace
+}
+
+/// The same for GPUs.
+fn on_gpus() -> String {
+    SPEC.replacen('(', "(device: Cuda, ", 1)
 }
 
 /// What a command that must fail says on standard error, without its progress.
@@ -100,11 +128,18 @@ fn z0179_a_model_that_cannot_be_measured() {
         !workspace.root.join("here.ron").exists(),
         "a file without a description is left, which the next try refuses"
     );
-    let spec = std::fs::read_to_string(workspace.root.join("x.ron")).expect("a spec");
-    workspace.write("gpu.ron", &spec.replacen('(', "(device: Cuda, ", 1));
-    let error = refused(&workspace, "measure gpu.ron --out here.ron");
-    let expected = "error[Z0179]: gpu.ron trains on GPUs, and only processors can be measured\n  = help: describe GPUs";
-    assert!(error.starts_with(expected), "{error}");
+    workspace.write("gpu.ron", &on_gpus());
+    for (line, expected) in [
+        ("measure gpu.ron x.ron", "gpu.ron has `device: Cuda` and x.ron has not"),
+        ("measure gpu.ron --threads 1,2", "--threads is about ranks on a processor, and gpu.ron has `device: Cuda`"),
+        (
+            "measure gpu.ron",
+            "the GPUs of this machine cannot be measured by the program of gpu.ron: its program failed",
+        ),
+    ] {
+        let error = refused(&workspace, &format!("{line} --out here.ron"));
+        assert!(error.starts_with(&format!("error[Z0179]: {expected}")), "{error}");
+    }
 }
 
 #[test]
@@ -126,4 +161,34 @@ fn a_machine_that_was_measured_can_be_simulated_on() {
     assert!(hardware.node.disk.is_some() && hardware.node.handover.is_some(), "{text}");
     assert!(hardware.device.sums.is_some(), "{text}");
     assert!(workspace.said("simulate x.ron --on here.ron").contains("Layers on this machine"));
+}
+
+#[test]
+fn gpus_that_were_measured_can_be_simulated_on() {
+    let workspace = workspace_of(MEASURED_PROGRAM, MEASURED);
+    workspace.write("gpu.ron", &on_gpus());
+    let figures = r#"{"device": {"name": "Example", "kind": "Gpu", "memory": {"GB": 24}, "reserved": {"MiB": 500},
+        "matmul": {"f32": 3e13, "bf16": 1.2e14}, "bandwidth": 6e11, "op": 2e-6},
+        "devices": 2, "link": {"bandwidth": 2.5e10, "latency": 5e-6, "shared_by": 1}, "no_link": null}"#;
+    workspace.write("gpus.json", figures);
+    let config = spec::parse(MEASURED).expect("a spec").config();
+    let ops = PlanBuf::new("Layers", config, &units()).with(|plan| plan.of_rank(0).step.len());
+    let event = |name: &str, ts: usize| {
+        format!(r#"{{"name":"{name}","ph":"X","pid":1,"ts":{ts}.0,"dur":1000.0,"args":{{"core_us":1.0}}}}"#)
+    };
+    let events = (0..ops).map(|op| event("an op", op * 1000));
+    let events: Vec<_> = [event("step 3", 0)].into_iter().chain(events).collect();
+    workspace.write("profile.json", &format!(r#"{{"traceEvents":[{}]}}"#, events.join(",")));
+    workspace.said("measure gpu.ron --out here.ron");
+    let text = std::fs::read_to_string(workspace.root.join("here.ron")).expect("a file");
+    let hardware = Hardware::parse(&text).expect("hardware");
+    let expected: MeasuredGpus = serde_json::from_str(figures).expect("figures");
+    assert_eq!((&hardware.device, hardware.node.devices, hardware.node.link), (&expected.device, 2, expected.link));
+    assert!(hardware.node.disk.is_some() && hardware.node.handover.is_none(), "{text}");
+    let [unit] = &hardware.measured[..] else { panic!("{text}") };
+    assert_eq!((unit.ranks, unit.threads, unit.tokens), (1, 1, 8), "{text}");
+    assert_eq!([unit.forward, unit.backward, unit.update].map(|time| time.seconds), [1e-3; 3], "{text}");
+    let json = workspace.said("simulate gpu.ron --on here.ron --json");
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["units_are_measured"], true, "{json}");
 }

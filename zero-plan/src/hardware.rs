@@ -89,6 +89,20 @@ pub struct DeviceFigures {
     pub op: f64,
 }
 
+/// What a program has measured of the GPUs of its machine, which are equal and were all at work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredGpus {
+    /// One of them.
+    pub device: DeviceFigures,
+    /// How many there are.
+    pub devices: usize,
+    /// The link from one to the others; `None` if there is only one, or if they do not reach one another.
+    pub link: Option<Link>,
+    /// Why they do not.
+    pub no_link: Option<String>,
+}
+
 /// Operations per second, by the width of the factors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

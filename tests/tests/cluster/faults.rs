@@ -61,12 +61,15 @@ impl Layout {
 pub struct Job {
     child: Child,
     output: ChildStdout,
+    /// Whether its launcher may outlive all ranks. That of Open MPI 5.0.11 sometimes waits for its helper for ever, and
+    /// the helper for it, when both were stopped while ranks aborted the job, as in [`strike`].
+    may_hang: bool,
 }
 
 /// The end of a job.
 pub struct End {
     success: bool,
-    /// Whether the launcher had to be ended, long after all ranks.
+    /// Whether a launcher that may not hang had to be ended, long after all ranks.
     hung: bool,
     pub errors: String,
 }
@@ -84,14 +87,15 @@ impl Job {
     pub fn start_with(net: &Net, mpi: Mpi, layout: Layout, variables: &[(&str, &str)]) -> Self {
         let (Layout { hosts, each, .. }, library) = (layout, mpi.library());
         let environment = [&[("ZERO_MPI", &*library)], variables].concat();
-        Self::of(net.launch(mpi, hosts, each, &environment, &net.telling(&layout.endless())))
+        let job = Self::of(net.launch(mpi, hosts, each, &environment, &net.telling(&layout.endless())));
+        Self { may_hang: mpi == Mpi::Prrte, ..job }
     }
 
     /// The job of a launcher that is given [`Layout::endless`].
     pub fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a launcher");
         let output = child.stdout.take().expect("piped");
-        Self { child, output }
+        Self { child, output, may_hang: false }
     }
 
     /// Waits until the steps that may take longer than others are done, and some more.
@@ -153,7 +157,7 @@ impl Job {
             assert!(is_in_time, "after {RANKS_GONE:?} there are {:?}", ranks(net));
             assert!(begin.elapsed() < GUARD, "after {GUARD:?} the launcher is there");
             if last_rank.is_some_and(|last| last.elapsed() > launcher) {
-                hung |= !net.launchers().is_empty();
+                hung |= !self.may_hang && !net.launchers().is_empty();
                 net.end_launchers();
             }
             std::thread::sleep(Duration::from_millis(50));

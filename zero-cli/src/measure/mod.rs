@@ -1,6 +1,6 @@
 //! Measure: what this machine can do, as a file of hardware: rates of all cores at work (products, copies, and the sums
-//! of collectives), how soon waiting ranks go on, its disk, the times of units of models, and the network to other
-//! hosts. Never decides what is predicted from it.
+//! of collectives) and how soon waiting ranks go on, or rates of all GPUs and the link between them; its disk, the times
+//! of units of models, and the network to other hosts. Never decides what is predicted from it.
 
 mod disk;
 mod network;
@@ -14,8 +14,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
-use zero_plan::hardware::{DeviceFigures, Hardware, Node, Processor, Rates, median, rounded};
-use zero_plan::spec::Size;
+use zero_plan::DeviceKind;
+use zero_plan::hardware::{DeviceFigures, Hardware, MeasuredGpus, Node, Processor, Rates, median, rounded};
+use zero_plan::spec::{Size, Spec};
 use zero_runtime::run::threads;
 use zero_runtime::transport::handover;
 use zero_runtime::{Cores, launch};
@@ -33,7 +34,7 @@ const ROUNDS: usize = 3;
 /// What to measure.
 #[derive(Args, Debug, PartialEq)]
 pub struct MeasureArguments {
-    /// Specs whose models' units are measured, too: each is built for all cores, and trains for some steps
+    /// Specs whose models' units are measured, too: each is built for all cores, and trains for some steps. Specs with `device: Cuda` measure the GPUs of this machine in place of its processor
     pub specs: Vec<PathBuf>,
     /// The size of their models, where they come in several; without it, the smallest
     #[arg(long, value_name = "NAME")]
@@ -78,41 +79,11 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), CommandError> {
 fn description(arguments: &MeasureArguments) -> Result<String, CommandError> {
     let specs = arguments.specs.iter().map(|path| Ok((path, program::read(path)?)));
     let specs = specs.collect::<Result<Vec<_>, CommandError>>()?;
-    if let Some((path, _)) = specs.iter().find(|(_, spec)| !spec.config().device.is_host()) {
-        return Err(CommandError::OnGpus { spec: (*path).clone() });
-    }
+    let device = device(&specs, &arguments.threads)?;
     let has_hosts = !arguments.reach.hosts.is_empty() || arguments.reach.hostfile.is_some();
     let network = has_hosts.then(|| network::measure(&arguments.reach)).transpose()?;
     let cores =
         std::thread::available_parallelism().map_err(|source| CommandError::Measure { what: "count cores", source })?;
-    eprintln!("measuring products, copies and sums on {cores} cores");
-    let rates = Cores::measure(cores)?;
-    eprintln!("measuring how soon a rank goes on that another one wakes");
-    let handover = handover::measure()?;
-    let memory = Size::MiB(launch::memory_bytes().map_err(zero_runtime::error::Error::from)? >> 20);
-    let mut hardware = Hardware {
-        name: format!("this machine, {cores} cores"),
-        device: DeviceFigures {
-            name: format!("a core, {}", zero_runtime::device::cpu::instructions()),
-            kind: Processor::Cpu,
-            memory,
-            reserved: Size::B(0),
-            matmul: Rates { f32: rounded(rates.f32_per_s), bf16: rounded(rates.bf16_per_s) },
-            achieved: 1.0,
-            bandwidth: rounded(rates.bytes_per_s),
-            sums: Some(rounded(rates.summed_bytes_per_s)),
-            op: 0.0,
-        },
-        node: Node {
-            devices: cores.get(),
-            link: None,
-            memory: Some(memory),
-            disk: disk::measure(&arguments.disk),
-            handover: Some(handover),
-        },
-        network,
-        measured: Vec::new(),
-    };
     // Specs that differ only in their layout have the same units.
     let mut wanted = BTreeMap::new();
     for &(path, ref spec) in &specs {
@@ -127,13 +98,79 @@ fn description(arguments: &MeasureArguments) -> Result<String, CommandError> {
         .iter()
         .map(|((alone, threads), path)| units::Measurement { path, alone, size, threads: *threads }.build());
     let mut measured = programs.collect::<Result<Vec<_>, CommandError>>()?;
+    let mut hardware = match (device, measured.first()) {
+        (DeviceKind::Cuda, Some(program)) => of_gpus(program)?,
+        _ => of_cores(cores)?,
+    };
+    hardware.node.disk = disk::measure(&arguments.disk);
+    hardware.network = network;
     for _ in 0..ROUNDS {
         measured.iter_mut().try_for_each(units::MeasuredProgram::run)?;
     }
     hardware.measured = measured.iter().flat_map(units::MeasuredProgram::units).collect();
-    hardware.device.op = rounded(median(measured.iter().flat_map(|program| program.beside_s(cores)).collect()));
-    Ok(format!(
-        "// Measured by `cargo zero measure`: rates are those of one core while all of them work.\n{}\n",
-        zero_plan::spec::ron_text(&hardware)
-    ))
+    let rates = if device.is_host() {
+        hardware.device.op = rounded(median(measured.iter().flat_map(|program| program.beside_s(cores)).collect()));
+        "rates are those of one core while all of them work"
+    } else {
+        "rates are those of one GPU while all of them work, and times of units include those in which the host asks for them"
+    };
+    Ok(format!("// Measured by `cargo zero measure`: {rates}.\n{}\n", zero_plan::spec::ron_text(&hardware)))
+}
+
+/// The kind of device that is measured: that of all specs.
+fn device(specs: &[(&PathBuf, Spec)], threads: &[NonZeroUsize]) -> Result<DeviceKind, CommandError> {
+    let of_kind = |is_host| specs.iter().find(|(_, spec)| spec.device.is_host() == is_host).map(|(path, _)| *path);
+    match (of_kind(false), of_kind(true)) {
+        (Some(gpu), Some(other)) => Err(CommandError::OfTwoKinds { gpu: gpu.clone(), other: other.clone() }),
+        (Some(gpu), None) if *threads != [NonZeroUsize::MIN] => Err(CommandError::ThreadsOnGpus { spec: gpu.clone() }),
+        (Some(_), None) => Ok(DeviceKind::Cuda),
+        (None, _) => Ok(DeviceKind::Cpu),
+    }
+}
+
+/// The processor as a device, without its disk.
+fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
+    eprintln!("measuring products, copies and sums on {cores} cores");
+    let rates = Cores::measure(cores)?;
+    eprintln!("measuring how soon a rank goes on that another one wakes");
+    let handover = handover::measure()?;
+    let memory = memory()?;
+    Ok(Hardware {
+        name: format!("this machine, {cores} cores"),
+        device: DeviceFigures {
+            name: format!("a core, {}", zero_runtime::device::cpu::instructions()),
+            kind: Processor::Cpu,
+            memory,
+            reserved: Size::B(0),
+            matmul: Rates { f32: rounded(rates.f32_per_s), bf16: rounded(rates.bf16_per_s) },
+            achieved: 1.0,
+            bandwidth: rounded(rates.bytes_per_s),
+            sums: Some(rounded(rates.summed_bytes_per_s)),
+            op: 0.0,
+        },
+        node: Node { devices: cores.get(), link: None, memory: Some(memory), disk: None, handover: Some(handover) },
+        network: None,
+        measured: Vec::new(),
+    })
+}
+
+/// The GPUs of this machine, as a program for them measures them, without the disk.
+fn of_gpus(program: &units::MeasuredProgram) -> Result<Hardware, CommandError> {
+    eprintln!("measuring products, copies and links of the GPUs");
+    let MeasuredGpus { device, devices, link, no_link } = program.gpus()?;
+    if let Some(why) = no_link {
+        eprintln!("note: these GPUs do not reach one another, so the file has no `link`: {why}");
+    }
+    Ok(Hardware {
+        name: format!("this machine, {devices} x {}", device.name),
+        device,
+        node: Node { devices, link, memory: Some(memory()?), disk: None, handover: None },
+        network: None,
+        measured: Vec::new(),
+    })
+}
+
+/// Memory that a run can have on this host.
+fn memory() -> Result<Size, CommandError> {
+    Ok(Size::MiB(launch::memory_bytes().map_err(zero_runtime::error::Error::from)? >> 20))
 }

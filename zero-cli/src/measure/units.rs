@@ -5,9 +5,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use zero_plan::hardware::{MeasuredOp, MeasuredUnit, measured_units};
+use zero_plan::hardware::{MeasuredGpus, MeasuredOp, MeasuredUnit, measured_units};
 use zero_plan::spec::{Batch, Spec, ron_text};
-use zero_plan::{Plan, counted};
+use zero_plan::{DeviceKind, Plan, counted};
 
 use super::{RecordedOp, RecordedProfile};
 use crate::binary::Binary;
@@ -82,6 +82,18 @@ impl MeasuredProgram<'_> {
         Ok(())
     }
 
+    /// The figures of the GPUs of this machine, all of them at work.
+    pub fn gpus(&self) -> Result<MeasuredGpus, CommandError> {
+        let mut command = self.binary.command();
+        command.arg("--measure-gpus").stderr(Stdio::inherit());
+        let output = command.output().map_err(|source| self.binary.not_started(source))?;
+        let failed = |what| CommandError::NoGpusMeasured { spec: self.of.path.to_owned(), what };
+        if !output.status.success() {
+            return Err(failed("its program failed".to_owned()));
+        }
+        serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
+    }
+
     /// The times of its units.
     pub fn units(&self) -> Vec<MeasuredUnit> {
         let ops = self.steps.iter().map(|step| step.ops.iter().copied());
@@ -99,9 +111,13 @@ impl MeasuredProgram<'_> {
     }
 }
 
-/// The numbers of ranks on which the units of a spec are measured: the spec's own, as many as have a core for each thread, and one.
-pub fn ranks(spec: &Spec, threads: NonZeroUsize, cores: NonZeroUsize) -> [usize; 3] {
-    [spec.config().mesh.ranks(), (cores.get() / threads).max(1), 1]
+/// The numbers of ranks on which the units of a spec are measured: the spec's own, as many as have a core for each thread,
+/// and one. Ranks that have a GPU each do not disturb one another, so there one is enough.
+pub fn ranks(spec: &Spec, threads: NonZeroUsize, cores: NonZeroUsize) -> Vec<usize> {
+    match spec.config().device {
+        DeviceKind::Cpu => vec![spec.config().mesh.ranks(), (cores.get() / threads).max(1), 1],
+        DeviceKind::Cuda => vec![1],
+    }
 }
 
 /// A spec of the same model, with the same widths and micro-batches, in which each rank has the whole model.
@@ -109,10 +125,10 @@ pub fn alone(spec: &Spec, path: &Path, ranks: usize) -> Result<String, CommandEr
     let Spec { model: Some(model), batch: Batch { sequences, length, .. }, precision, .. } = spec else {
         return Err(CommandError::NoModel { spec: path.to_owned() });
     };
-    let precision = ron_text(precision);
+    let (precision, device, attention) = (ron_text(precision), ron_text(&spec.device), ron_text(&spec.attention));
     Ok(format!(
-        "(model: {model:?}, mesh: (zero: {ranks}), zero: (stage: 0), precision: {precision}, \
-         batch: (sequences: {sequences}, length: {length}))\n"
+        "(model: {model:?}, mesh: (zero: {ranks}), zero: (stage: 0), precision: {precision}, device: {device}, \
+         attention: {attention}, batch: (sequences: {sequences}, length: {length}))\n"
     ))
 }
 
@@ -152,5 +168,7 @@ mod tests {
         assert_eq!(ranks(&spec, one, four), [8, 4, 1]);
         assert_eq!(ranks(&spec, two, four), [8, 2, 1]);
         assert_eq!(ranks(&spec, four, two), [8, 1, 1]);
+        let on_gpus = Spec { device: DeviceKind::Cuda, ..spec };
+        assert_eq!(ranks(&on_gpus, one, four), [1]);
     }
 }

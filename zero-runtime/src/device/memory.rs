@@ -57,13 +57,21 @@ pub struct Buffer<D: Device, T> {
 }
 
 impl<D: Device, T: Pod> Buffer<D, T> {
+    /// `len` elements of zeros.
+    ///
+    /// # Errors
+    /// If the device does not have that much memory.
+    pub fn zeros(device: &D, len: usize) -> Result<Self, LaunchError> {
+        let memory = device.allocate((len * size_of::<T>()).max(1))?;
+        Ok(Self { memory, len, elements: PhantomData })
+    }
+
     /// `len` elements of `value`.
     ///
     /// # Errors
     /// If the device does not have that much memory.
     pub fn filled(device: &D, len: usize, value: T) -> Result<Self, LaunchError> {
-        let memory = device.allocate((len * size_of::<T>()).max(1))?;
-        let mut buffer = Self { memory, len, elements: PhantomData };
+        let mut buffer = Self::zeros(device, len)?;
         device.stage(buffer.view_mut(), |to| to.fill(value));
         Ok(buffer)
     }
@@ -79,5 +87,42 @@ impl<D: Device, T: Pod> Buffer<D, T> {
     pub fn view_mut(&mut self) -> ViewMut<'_, D, T> {
         // SAFETY: as for `view`, and the borrow is unique.
         unsafe { ViewMut::from_raw(self.memory.start().cast(), self.len) }
+    }
+}
+
+/// Zeros in the memory of one device, as all devices of this process reach them, for measurements.
+pub struct Reached<D: Device> {
+    /// As each device reaches them.
+    by: Vec<D::Memory>,
+    len: usize,
+}
+
+impl<D: Device> Reached<D> {
+    /// `len` bytes on the device with number `owner`.
+    ///
+    /// # Errors
+    /// If it does not have that much memory, or another device cannot reach it.
+    pub fn new(devices: &[D], owner: usize, len: usize) -> Result<Self, LaunchError> {
+        // Threads of a process find the memory of a device by the segment that they share.
+        let segment = Arc::new(Segment::private(1 << 12)?);
+        let bytes: Vec<_> = (0..devices.len()).map(|number| if number == owner { len } else { 0 }).collect();
+        let share = |own: usize| {
+            let parts = SharedParts { bytes: bytes.clone(), own, exchange: None };
+            devices[own].share(Arc::clone(&segment), parts)
+        };
+        // The device that asks first has it.
+        let first = share(owner)?;
+        let mut by: Vec<D::Memory> = Vec::new();
+        for number in (0..devices.len()).filter(|&number| number != owner) {
+            by.push(share(number)?);
+        }
+        by.insert(owner, first);
+        Ok(Self { by, len })
+    }
+
+    /// The bytes as this device reaches them.
+    pub fn view(&self, device: usize) -> View<'_, D, u8> {
+        // SAFETY: bytes of memory that this value owns, and never gives out to be written.
+        unsafe { View::from_raw(self.by[device].start(), self.len) }
     }
 }

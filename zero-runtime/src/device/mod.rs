@@ -7,6 +7,7 @@ mod carried;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod description;
 mod element;
 mod failure;
 mod mark;
@@ -21,10 +22,11 @@ pub use carried::{Carried, Group, GroupPart};
 pub use cpu::device::Cpu;
 #[cfg(feature = "cuda")]
 pub use cuda::handle::Cuda;
+pub use description::DeviceDescription;
 pub use element::{Element, bf16};
 pub use failure::Failure;
 pub use mark::Mark;
-pub use memory::{Buffer, DeviceMemory, Exchange, SharedParts};
+pub use memory::{Buffer, DeviceMemory, Exchange, Reached, SharedParts};
 pub use rotary::{Rotary, Scaling};
 pub use step::{AdamW, DecayRun, HyperBlock, ReportBlock};
 pub use stored::{Stored, StoredMut, Weights};
@@ -46,10 +48,10 @@ pub(crate) const STACK_BYTES: usize = 8 << 20;
 /// Asks whether a device should keep waiting, and passes how long it has slept since the last call.
 pub type GoesOn<'a> = dyn Fn(Duration) -> bool + 'a;
 
-/// The message of a device that no plan asks to carry bytes.
 /// Sums that [`Device::add_mean`] adds numbers onto in turn.
 pub const MEAN_LANES: usize = 256;
 
+/// The message of a device that no plan asks to carry bytes.
 const NO_CARRIER: &str = "devices that reach memory of others carry nothing";
 
 /// Operations on views of one device's memory. These rules apply to all of them:
@@ -91,6 +93,20 @@ pub trait Device: Sized + Send + 'static {
     /// # Errors
     /// If there is no such device, or it cannot be used.
     fn open(local_rank: usize) -> Result<Self, LaunchError>;
+
+    /// All devices of this host that have memory of their own, or those that the user of the program has chosen, each
+    /// once.
+    ///
+    /// # Errors
+    /// If there are none, or one cannot be used.
+    fn all() -> Result<Vec<Self>, LaunchError> {
+        Ok(Vec::new())
+    }
+
+    /// What it is, if it has memory of its own.
+    fn description(&self) -> Option<DeviceDescription> {
+        None
+    }
 
     /// The same device for another thread, which only calls [`Device::read`] on it and sees the results of all ops so
     /// far.

@@ -1,15 +1,21 @@
 //! Profile: how ranks spent their time. The engine records when each op of some steps began and ended. [`Work`] counts
-//! what an op does, `machine` measures what this machine can do, and `mean` averages over ranks and steps; `table` and
-//! `trace` show the results. Never changes what is computed.
+//! what an op does, `machine` measures what ranks can do at best, `cores` and `gpus` describe this machine by the
+//! measurements of `speed`, and `mean` averages over ranks and steps; `table` and `trace` show the results. Never changes
+//! what is computed.
 
 mod clocks;
+mod cores;
+mod gpus;
 mod machine;
 mod mean;
+mod speed;
 mod table;
 mod trace;
 
 pub use clocks::HostClock;
-pub use machine::{Cores, Machine};
+pub use cores::Cores;
+pub use gpus::measure_gpus;
+pub use machine::Machine;
 pub use table::ProfileTables;
 pub use trace::Trace;
 pub use zero_plan::Work;

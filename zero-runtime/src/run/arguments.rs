@@ -143,6 +143,10 @@ pub struct RunArguments {
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
     pub sizes: bool,
+    /// Measure the GPUs of this machine, print their figures as JSON, and end
+    #[arg(long, help_heading = PLAN)]
+    #[serde(skip)]
+    pub measure_gpus: bool,
     /// Prove the plan over the ops of all ranks, say what was proven, and end
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
@@ -177,9 +181,9 @@ pub(super) fn as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> R
 }
 
 impl RunArguments {
-    /// Whether only the plan is to be shown or proven.
+    /// Whether something is to be shown or proven, and no rank starts.
     pub fn only_shows(&self) -> bool {
-        self.plan || self.schedule || self.prove || self.sizes
+        self.plan || self.schedule || self.prove || self.sizes || self.measure_gpus
     }
 
     /// Rejects arguments that contradict one another, or the configuration that the program is built for.

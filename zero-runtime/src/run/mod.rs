@@ -45,9 +45,9 @@ use crate::data::{DataAs, Dataset, Draw, Text, Tokenizer, workspace_text};
 use crate::error::Error;
 use crate::launch::{self, JobPlace, LaunchError, LaunchOptions, Role, Watch};
 use crate::layer::{Tensors, Tokens};
-use crate::model::{Model, ShapeSizes, require_names, require_vocabulary};
+use crate::model::{DeviceOf, Model, ShapeSizes, require_names, require_vocabulary};
 use crate::plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
-use crate::profile::Machine;
+use crate::profile::{Machine, measure_gpus};
 use crate::transport::{Shared, cluster, local, shm};
 use command::{DataCommand, TextCommand};
 use evaluate::Evaluate;
@@ -229,14 +229,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
     let speaks = !matches!(&role, Ok(Role::Rank(place)) if place.rank > 0 || place.launcher_pid.is_some());
     let result = if arguments.only_shows() {
         // No rank will start, so what the environment says about ranks does not matter.
-        let shown = match (speaks, arguments.sizes) {
-            (false, _) => Ok(()),
-            (true, true) => {
-                say(&format!("{}\n", sizes::<M>()));
-                Ok(())
-            }
-            (true, false) => introduce(M::PLAN, arguments),
-        };
+        let shown = if speaks { show::<M>(arguments) } else { Ok(()) };
         shown.map(|()| ExitCode::SUCCESS)
     } else {
         role.and_then(|role| {
@@ -250,7 +243,9 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
                     say(DEBUG_BUILD);
                 }
                 // Each rank checks its own part again, but only here are all parts counted together.
-                let measuring = if arguments.profile.is_some() { Machine::BYTES } else { 0 };
+                let Config { device, .. } = M::PLAN.config;
+                let measures = arguments.profile.is_some() && device.is_host();
+                let measuring = if measures { Machine::bytes(device) } else { 0 };
                 let job = job_bytes(M::PLAN, 0, &size(M::PLAN, arguments, 0));
                 let (first, end) = M::PLAN.config.sharing(0);
                 launch::check_available(job + (end - first) * measuring)?;
@@ -265,6 +260,22 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
         }
         ExitCode::from(launch::exit_code(error.exit_code(arguments.checkpoints.rollback)))
     })
+}
+
+/// Shows what was asked for in place of a run.
+fn show<M: Model>(arguments: &RunArguments) -> Result<(), Error> {
+    if arguments.measure_gpus {
+        let gpus = measure_gpus::<DeviceOf<M>>()?.ok_or_else(|| Error::Argument {
+            what: "--measure-gpus is about GPUs, and this program is built for the processor".to_owned(),
+            help: "build it from a spec with `device: Cuda`".to_owned(),
+        })?;
+        say(&format!("{}\n", serde_json::to_string(&gpus).expect("figures can be written")));
+    } else if arguments.sizes {
+        say(&format!("{}\n", sizes::<M>()));
+    } else {
+        introduce(M::PLAN, arguments)?;
+    }
+    Ok(())
 }
 
 /// Refuses `--restarts` on a rank that nobody would restart.

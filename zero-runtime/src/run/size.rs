@@ -27,7 +27,8 @@ pub fn require_budget(plan: &Plan, size: &RunSize) -> Result<(), Error> {
     // A profile measures the machine before the first step, when no private memory has been touched.
     let private =
         plan.pipeline_stages.iter().map(|pipeline_stage| pipeline_stage.memory.private_bytes).max().unwrap_or(0);
-    let measuring = if size.profiled_steps > 0 { Machine::BYTES.saturating_sub(private) } else { 0 };
+    let measuring =
+        if size.profiled_steps > 0 { Machine::bytes(plan.config.device).saturating_sub(private) } else { 0 };
     let needed_bytes = total_bytes + measuring;
     if needed_bytes <= budget_bytes {
         return Ok(());

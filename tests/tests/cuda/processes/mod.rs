@@ -1,6 +1,7 @@
 //! Ranks that are processes, each with a device of its own, which hand their memory to one another, as in real runs.
 
 mod failures;
+mod measuring;
 mod training;
 
 use std::process::Command;

@@ -36,9 +36,10 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0179",
         title: "a machine or a model that cannot be measured",
-        explanation: "`cargo zero measure SPEC` trains the model of a spec for some steps, on as many ranks as there are cores for, \
-                      and reads the profile. A model whose `main` needs arguments or data of its own cannot be measured so, \
-                      nor can GPUs. With `--hosts a,b` it starts two ranks by mpirun, which measure the network between them.",
+        explanation: "`cargo zero measure SPEC` trains the model of a spec for some steps, on as many ranks as there are cores for \
+                      or, with `device: Cuda`, on one GPU, and reads the profile. A model whose `main` needs arguments or data \
+                      of its own cannot be measured so. A description is of a processor or of GPUs, so all specs of a call are \
+                      for the same. With `--hosts a,b` it starts two ranks by mpirun, which measure the network between them.",
         example: "cargo zero measure specs/my.ron, where the model learns from numbers of its own",
     },
     Code {

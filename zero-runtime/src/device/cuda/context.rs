@@ -67,9 +67,21 @@ unsafe impl Sync for DeviceContext {}
 
 impl DeviceContext {
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
-        let libraries = Libraries::get()?;
-        let mut context = Self {
-            libraries,
+        let mut context = Self::unopened(ordinal)?;
+        context.find()?;
+        context.begin()?;
+        context.begin_to_count();
+        Ok(context)
+    }
+
+    /// The number of devices that the driver shows.
+    pub fn shown() -> Result<usize, CudaError> {
+        Self::unopened(0)?.count()
+    }
+
+    fn unopened(ordinal: usize) -> Result<Self, CudaError> {
+        Ok(Self {
+            libraries: Libraries::get()?,
             ordinal,
             device: 0,
             handle: null_mut(),
@@ -81,15 +93,32 @@ impl DeviceContext {
             failure: OnceLock::new(),
             taken: KnownMemory::default(),
             is_abandoned: AtomicBool::new(false),
-        };
-        context.find()?;
-        context.begin()?;
-        context.begin_to_count();
-        Ok(context)
+        })
     }
 
     /// Finds the device, and checks that it can be used.
     fn find(&mut self) -> Result<(), CudaError> {
+        let count = self.count()?;
+        if self.ordinal >= count {
+            return Err(CudaError::NoDevice { ordinal: self.ordinal, count });
+        }
+        // SAFETY: room for a handle, and the device exists.
+        let status = unsafe { (self.libraries.driver.cuDeviceGet)(&mut self.device, self.ordinal as c_int) };
+        self.check("cuDeviceGet", status)?;
+        use cu::CUdevice_attribute_enum as of;
+        let major = self.attribute(of::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        self.capability = [major, self.attribute(of::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?];
+        if self.capability < CAPABILITY_MIN {
+            let (name, found) = (self.name()?, self.capability);
+            return Err(CudaError::DeviceOld { ordinal: self.ordinal, name, found, expected: CAPABILITY_MIN });
+        }
+        let multiprocessors = self.attribute(of::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        self.multiprocessors = usize::try_from(multiprocessors).unwrap_or(1).max(1);
+        Ok(())
+    }
+
+    /// The number of devices that the driver shows, once it is new enough.
+    fn count(&self) -> Result<usize, CudaError> {
         let driver = &self.libraries.driver;
         let (mut version, mut count) = (0, 0);
         // SAFETY: each call has room for what it writes.
@@ -107,23 +136,7 @@ impl DeviceContext {
             self.check("cuInit", begun)?;
             self.check("cuDeviceGetCount", (driver.cuDeviceGetCount)(&mut count))?;
         }
-        let count = usize::try_from(count).unwrap_or(0);
-        if self.ordinal >= count {
-            return Err(CudaError::NoDevice { ordinal: self.ordinal, count });
-        }
-        // SAFETY: as above, and the device exists.
-        let status = unsafe { (driver.cuDeviceGet)(&mut self.device, self.ordinal as c_int) };
-        self.check("cuDeviceGet", status)?;
-        use cu::CUdevice_attribute_enum as of;
-        let major = self.attribute(of::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-        self.capability = [major, self.attribute(of::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?];
-        if self.capability < CAPABILITY_MIN {
-            let (name, found) = (self.name()?, self.capability);
-            return Err(CudaError::DeviceOld { ordinal: self.ordinal, name, found, expected: CAPABILITY_MIN });
-        }
-        let multiprocessors = self.attribute(of::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-        self.multiprocessors = usize::try_from(multiprocessors).unwrap_or(1).max(1);
-        Ok(())
+        Ok(usize::try_from(count).unwrap_or(0))
     }
 
     /// Takes the device's primary context, as libraries expect, or makes another one if a rank that is a thread of this

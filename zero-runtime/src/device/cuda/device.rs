@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicU32;
 use bytemuck::Pod;
 
 use super::capture::Counting;
-use super::context::STREAMS;
+use super::context::{DeviceContext, STREAMS};
+use super::error::CudaError;
 use super::handle::Cuda;
 use super::memory::CudaMemory;
 use super::{
@@ -15,9 +16,9 @@ use super::{
     ordinal, product, rotary, rows, squared_error, sums,
 };
 use crate::device::{
-    AdamW, Agreement, AttentionShape, Carried, DecayRun, Device, Element, Failure, GoesOn, Group, HyperBlock, Mark,
-    Matrix, Nonlinearity, ReportBlock, Rotary, SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights,
-    Write,
+    AdamW, Agreement, AttentionShape, Carried, DecayRun, Device, DeviceDescription, Element, Failure, GoesOn, Group,
+    HyperBlock, Mark, Matrix, Nonlinearity, ReportBlock, Rotary, SharedParts, Stored, StoredMut, Strided, StridedMut,
+    Then, Weights, Write,
 };
 use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
@@ -36,6 +37,21 @@ impl Device for Cuda {
 
     fn open(local_rank: usize) -> Result<Self, LaunchError> {
         Ok(Cuda::open(ordinal::of_rank(local_rank)?)?)
+    }
+
+    fn all() -> Result<Vec<Self>, LaunchError> {
+        let devices = ordinal::all(DeviceContext::shown()?)?;
+        if devices.is_empty() {
+            return Err(CudaError::NoDevice { ordinal: 0, count: 0 }.into());
+        }
+        Ok(devices.into_iter().map(Cuda::open).collect::<Result<_, _>>()?)
+    }
+
+    fn description(&self) -> Option<DeviceDescription> {
+        let name = self.context.enter().and_then(|()| self.name());
+        let name = name.map_err(|error| self.fail(error)).ok()?;
+        let [taken_bytes, memory_bytes] = self.context.memory_of_device();
+        Some(DeviceDescription { name, memory_bytes, taken_bytes })
     }
 
     fn beside(&self) -> Self {

@@ -1,5 +1,6 @@
 //! Ordinal: which device of its host a rank takes. Never checks that it exists.
 
+use std::collections::BTreeSet;
 use std::env::{VarError, var};
 
 use super::error::CudaError;
@@ -13,17 +14,31 @@ pub const DEVICES_VARIABLE: &str = "ZERO_CUDA_DEVICES";
 /// # Errors
 /// Z0441 if the variable is not a list of numbers, or has none for this rank.
 pub(super) fn of_rank(local_rank: usize) -> Result<usize, CudaError> {
-    let devices = match var(DEVICES_VARIABLE) {
-        Ok(devices) => devices,
-        Err(VarError::NotPresent) => return Ok(local_rank),
-        Err(VarError::NotUnicode(devices)) => devices.to_string_lossy().into_owned(),
-    };
-    chosen(&devices, local_rank).ok_or(CudaError::Choice { devices, local_rank })
+    let Some(devices) = listed() else { return Ok(local_rank) };
+    let chosen = chosen(&devices).and_then(|chosen| chosen.get(local_rank).copied());
+    chosen.ok_or(CudaError::Choice { devices, local_rank })
 }
 
-fn chosen(devices: &str, local_rank: usize) -> Option<usize> {
-    let devices: Result<Vec<usize>, _> = devices.split(',').map(|device| device.trim().parse()).collect();
-    devices.ok()?.get(local_rank).copied()
+/// The devices of all ranks, each once: those that the driver shows, unless [`DEVICES_VARIABLE`] says otherwise.
+///
+/// # Errors
+/// Z0441 if the variable is not a list of numbers.
+pub(super) fn all(shown: usize) -> Result<BTreeSet<usize>, CudaError> {
+    let Some(devices) = listed() else { return Ok((0..shown).collect()) };
+    let chosen = chosen(&devices).map(|chosen| chosen.into_iter().collect());
+    chosen.ok_or(CudaError::Choice { devices, local_rank: 0 })
+}
+
+fn listed() -> Option<String> {
+    match var(DEVICES_VARIABLE) {
+        Ok(devices) => Some(devices),
+        Err(VarError::NotPresent) => None,
+        Err(VarError::NotUnicode(devices)) => Some(devices.to_string_lossy().into_owned()),
+    }
+}
+
+fn chosen(devices: &str) -> Option<Vec<usize>> {
+    devices.split(',').map(|device| device.trim().parse().ok()).collect()
 }
 
 #[cfg(test)]
@@ -31,11 +46,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rank_takes_the_device_at_its_place() {
-        let of = |devices| [0, 1, 2].map(|rank| chosen(devices, rank));
-        assert_eq!(of("3, 0,0"), [Some(3), Some(0), Some(0)]);
-        assert_eq!(of("1"), [Some(1), None, None]);
-        assert_eq!(of("0,x"), [None; 3]);
-        assert_eq!(of(""), [None; 3]);
+    fn devices_are_listed_in_the_order_of_ranks() {
+        assert_eq!(chosen("3, 0,0"), Some(vec![3, 0, 0]));
+        assert_eq!(chosen("1"), Some(vec![1]));
+        assert_eq!([chosen("0,x"), chosen("")], [None, None]);
     }
 }

@@ -37,9 +37,15 @@ impl DeviceContext {
 
     /// Bytes of the device that are in use by any program.
     fn taken_of_device(&self) -> usize {
+        let [taken_bytes, _] = self.memory_of_device();
+        taken_bytes
+    }
+
+    /// The same, and all bytes of the device.
+    pub fn memory_of_device(&self) -> [usize; 2] {
         let (mut free_bytes, mut total_bytes) = (0, 0);
         // SAFETY: room for two numbers. If the driver does not know them, they stay 0.
         let _ = unsafe { (self.libraries.driver.cuMemGetInfo_v2)(&mut free_bytes, &mut total_bytes) };
-        total_bytes.saturating_sub(free_bytes)
+        [total_bytes.saturating_sub(free_bytes), total_bytes]
     }
 }

@@ -1,0 +1,66 @@
+//! What a program says of the GPUs of its machine: figures that a file of hardware can have.
+
+use std::process::Command;
+
+use zero_plan::hardware::{Hardware, MeasuredGpus, Node, Processor};
+use zero_runtime::device::cuda::DEVICES_VARIABLE;
+use zero_tests::pretend;
+
+use super::on_cuda;
+
+/// What a program says, without its progress, and the end of what it reports.
+fn said(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.arg("--measure-gpus").output().expect("a program");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn measured(devices: &str) -> MeasuredGpus {
+    let mut command = on_cuda(env!("CARGO_BIN_EXE_gpus")).expect("devices");
+    let (code, figures, errors) = said(command.env(DEVICES_VARIABLE, devices));
+    assert_eq!(code, Some(0), "{errors}");
+    serde_json::from_str(&figures).expect("figures")
+}
+
+#[test]
+fn figures_of_gpus_describe_hardware() {
+    if !pretend::is_cuda() {
+        return;
+    }
+    let gpus = measured(if pretend::is_hardware() { "0" } else { "0,1,1" });
+    assert_eq!((gpus.device.kind, &gpus.no_link), (Processor::Gpu, &None));
+    assert_eq!(gpus.link.is_some(), gpus.devices > 1, "{gpus:?}");
+    let (memory, reserved) = (gpus.device.memory.bytes(), gpus.device.reserved.bytes());
+    assert!(0 < reserved && reserved < memory, "{gpus:?}");
+    let hardware = Hardware {
+        name: "measured".to_owned(),
+        device: gpus.device,
+        node: Node { devices: gpus.devices, link: gpus.link, memory: None, disk: None, handover: None },
+        network: None,
+        measured: Vec::new(),
+    };
+    let text = zero_plan::spec::ron_text(&hardware);
+    assert_eq!(Hardware::parse(&text), Ok(hardware), "{text}");
+    if !pretend::is_hardware() {
+        assert_eq!(text.matches("devices: 2").count(), 1, "{text}");
+    }
+}
+
+/// A GPU that fails while it is measured is told, and its figures are not.
+#[test]
+fn a_gpu_that_fails_has_no_figures() {
+    if pretend::libraries().is_none() {
+        return;
+    }
+    let mut command = on_cuda(env!("CARGO_BIN_EXE_gpus")).expect("devices");
+    let (code, figures, errors) = said(command.env(DEVICES_VARIABLE, "0").env("PRETEND_FAIL", "launch:40"));
+    assert_eq!((code, figures.as_str()), (Some(2), ""), "{errors}");
+    assert_eq!(errors.matches("error[Z0438]").count(), 1, "{errors}");
+}
+
+#[test]
+fn z0350_a_program_for_the_processor_measures_no_gpus() {
+    let (code, figures, errors) = said(&mut crate::run::program(env!("CARGO_BIN_EXE_tiny")));
+    assert_eq!((code, figures.as_str()), (Some(2), ""), "{errors}");
+    assert!(errors.starts_with("error[Z0350]: --measure-gpus is about GPUs, "), "{errors}");
+}

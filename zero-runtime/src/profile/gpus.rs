@@ -1,0 +1,120 @@
+//! Gpus: what the GPUs of this machine can do, all of them at work. Never looks at a plan.
+
+use std::hint::black_box;
+
+use zero_plan::hardware::{DeviceFigures, Link, MeasuredGpus, Processor, Rates, rounded};
+use zero_plan::spec::Size;
+
+use super::speed::{best_ns, copied_per_s, mean, multiplied_per_s};
+use crate::device::{Buffer, Device, Reached, bf16};
+use crate::error::Error;
+use crate::launch::LaunchError;
+
+/// Short ops that a device is asked for in a row: so many that the wait for their end takes no time of each.
+const IN_A_ROW: usize = 256;
+/// Bytes that one device reads from another one: so many that the first byte takes no time of the rest.
+const LINK_BYTES: usize = 256 << 20;
+
+/// Measures the devices of this machine that have memory of their own; none if `D` has none.
+///
+/// # Errors
+/// Z0350 if they are of several kinds, and otherwise what the devices report.
+pub fn measure_gpus<D: Device>() -> Result<Option<MeasuredGpus>, Error> {
+    let mut devices = D::all()?;
+    let described: Vec<_> = devices.iter().filter_map(Device::description).collect();
+    all_work(&mut devices, |_, _| Ok([]))?;
+    let Some(first) = described.first() else { return Ok(None) };
+    if let Some(other) = described.iter().find(|other| other.name != first.name) {
+        let what = format!("this machine has GPUs of several kinds, {} and {}", first.name, other.name);
+        return Err(Error::Argument { what, help: "choose equal ones: ZERO_CUDA_DEVICES=0,1".to_owned() });
+    }
+    let [f32_per_s, bf16_per_s, bytes_per_s, op_s] = all_work(&mut devices, |device, _| {
+        Ok([
+            multiplied_per_s::<_, f32>(device)?,
+            multiplied_per_s::<_, bf16>(device)?,
+            copied_per_s(device)?,
+            op_s(device)?,
+        ])
+    })?;
+    let link = (devices.len() > 1).then(|| link(&mut devices));
+    let (link, no_link) = match link.transpose() {
+        Ok(link) => (link, None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    // By now libraries have loaded what they need, and no memory is taken to measure with.
+    let taken_bytes = devices.iter().filter_map(Device::description).map(|now| now.taken_bytes).max().unwrap_or(0);
+    let mib = |bytes: usize| Size::MiB(bytes.div_ceil(1 << 20) as u64);
+    Ok(Some(MeasuredGpus {
+        device: DeviceFigures {
+            name: first.name.clone(),
+            kind: Processor::Gpu,
+            memory: Size::MiB((first.memory_bytes >> 20) as u64),
+            reserved: mib(taken_bytes),
+            matmul: Rates { f32: rounded(f32_per_s), bf16: rounded(bf16_per_s) },
+            achieved: 1.0,
+            bandwidth: rounded(bytes_per_s),
+            sums: None,
+            op: rounded(op_s),
+        },
+        devices: devices.len(),
+        link,
+        no_link,
+    }))
+}
+
+/// Lets all devices work at once, each on a thread of its own with its number; the means of their measurements.
+fn all_work<D: Device, const N: usize>(
+    devices: &mut [D],
+    work: impl Fn(&D, usize) -> Result<[f64; N], Error> + Sync,
+) -> Result<[f64; N], Error> {
+    let measured: Vec<Result<[f64; N], Error>> = std::thread::scope(|scope| {
+        let work = &work;
+        let of_device = |(number, device): (usize, &'_ mut D)| {
+            // A device may be used by one thread at a time, and only this one has it.
+            let done = work(device, number);
+            match device.failure() {
+                Some(failure) => Err(LaunchError::Device(failure).into()),
+                None => done,
+            }
+        };
+        let threads: Vec<_> = devices.iter_mut().enumerate().map(|it| scope.spawn(move || of_device(it))).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.map(|measured| measured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    Ok(mean(&measured.into_iter().collect::<Result<Vec<_>, _>>()?))
+}
+
+/// Seconds from the start of a short op to that of the next one.
+fn op_s<D: Device>(device: &D) -> Result<f64, Error> {
+    let mut number = Buffer::filled(device, 1, 1.0f32)?;
+    let mut last = [0.0];
+    let ns = best_ns(|| {
+        (0..IN_A_ROW).for_each(|_| device.scale(number.view_mut(), 1.0));
+        device.read(number.view(), &mut last);
+        black_box(last);
+    });
+    Ok(ns * 1e-9 / IN_A_ROW as f64)
+}
+
+/// The link from each device to the others, measured while each reads from the next one.
+fn link<D: Device>(devices: &mut [D]) -> Result<Link, Error> {
+    let count = devices.len();
+    let owned = (0..count).map(|owner| Reached::new(devices, owner, LINK_BYTES));
+    let owned = owned.collect::<Result<Vec<Reached<D>>, LaunchError>>()?;
+    let [latency, bandwidth] = all_work(devices, |device, number| {
+        let next = owned[(number + 1) % count].view(number);
+        let mut here = Buffer::zeros(device, LINK_BYTES)?;
+        let mut seconds = |bytes: usize, times: usize| {
+            let mut last = [0u8];
+            let ns = best_ns(|| {
+                (0..times).for_each(|_| device.copy(here.view_mut().part(0, bytes), next.part(0, bytes)));
+                device.read(here.view().part(bytes - 1, 1), &mut last);
+                black_box(last);
+            });
+            ns * 1e-9 / times as f64
+        };
+        let latency = seconds(size_of::<u64>(), IN_A_ROW);
+        Ok([latency, LINK_BYTES as f64 / seconds(LINK_BYTES, 4)])
+    })?;
+    Ok(Link { bandwidth: rounded(bandwidth), latency: rounded(latency), shared_by: 1 })
+}

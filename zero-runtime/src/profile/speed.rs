@@ -1,0 +1,129 @@
+//! Speed: how fast one device multiplies and copies, and how long something takes at best. Every measurement takes about
+//! as long on any device, so that devices that measure at once are in the same one. Never looks at a plan.
+
+use std::hint::black_box;
+
+use crate::device::{Buffer, Device, Element, Matrix, Write};
+use crate::error::Error;
+use crate::plan::DeviceKind;
+use crate::view::ViewMut;
+
+use super::now_ns;
+
+/// How long each is repeated, so that all devices do it at the same time.
+const DURATION_NS: u64 = 300_000_000;
+/// How often each is repeated, at least.
+const TIMES_MIN: usize = 3;
+/// On a device with queues, sizes are doubled until something takes this long: beside it, the time in which the host asks
+/// for it and waits for its end is short.
+const LONG_NS: f64 = 1e6;
+/// Numbers before they repeat: as many different ones as a product may need in order to take as much power as in training,
+/// and an odd number, so that rows differ.
+const PERIOD: usize = 4099;
+
+/// A range of sizes to measure with.
+#[derive(Clone, Copy)]
+struct SizeRange {
+    first: usize,
+    last: usize,
+}
+
+/// Rows and columns of the matrices that are multiplied: enough that only arithmetic limits the speed.
+const fn matrix(has_queues: bool) -> SizeRange {
+    SizeRange { first: 1024, last: if has_queues { 8192 } else { 1024 } }
+}
+
+/// Bytes that are copied: more than a last-level cache is likely to hold.
+const fn copied(has_queues: bool) -> SizeRange {
+    SizeRange { first: 64 << 20, last: if has_queues { 512 << 20 } else { 64 << 20 } }
+}
+
+/// The most memory of the device that these measurements take: for the matrices or the copies of the widest elements.
+pub const fn bytes_max(device: DeviceKind) -> usize {
+    let has_queues = device.has_streams();
+    let (matrix, copied) = (matrix(has_queues).last, copied(has_queues).last);
+    let (multiplying, copying) = (3 * matrix * matrix * size_of::<f32>(), 2 * copied);
+    if multiplying > copying { multiplying } else { copying }
+}
+
+/// Operations of matrix products of this width that a device does in a second; a multiply-add counts 2.
+pub fn multiplied_per_s<D: Device, E: Element>(device: &D) -> Result<f64, Error> {
+    long_enough(matrix(D::QUEUES), |rows| {
+        let numbers = |scale: f32| {
+            varied(device, rows * rows, |index| E::narrow(scale * ((index * 31 % 61) as f32 / 30.0 - 1.0)))
+        };
+        let (a, b) = (numbers(0.5)?, numbers(0.25)?);
+        let mut c = Buffer::filled(device, rows * rows, E::narrow(0.0))?;
+        let mut last = [E::narrow(0.0)];
+        let ns = best_ns(|| {
+            let matrix = |elements| Matrix::new(elements, rows, rows);
+            device.matmul(c.view_mut(), matrix(a.view()), matrix(b.view()), Write::Set);
+            // The read waits for the product, and makes use of it.
+            device.read(c.view().part(rows * rows - 1, 1), &mut last);
+            black_box(last);
+        });
+        Ok((2.0 * (rows as f64).powi(3), ns))
+    })
+}
+
+/// Bytes that a device reads and writes in a second while it copies within its memory.
+pub fn copied_per_s<D: Device>(device: &D) -> Result<f64, Error> {
+    long_enough(copied(D::QUEUES), |bytes| {
+        let elements = bytes / size_of::<f32>();
+        // Not zeros: the system need not give memory to a page of zeros before it is written.
+        let from = varied(device, elements, |index| index as f32)?;
+        let mut to = varied(device, elements, |_| 2.0)?;
+        let mut last = [0.0];
+        let ns = best_ns(|| {
+            device.copy(to.view_mut(), from.view());
+            device.read(to.view().part(elements - 1, 1), &mut last);
+            black_box(last);
+        });
+        Ok((2.0 * bytes as f64, ns))
+    })
+}
+
+/// What is done in a second, by work of the first size that takes long enough, or of the last one. `measure` gives the
+/// amount of work of a size, and its time.
+fn long_enough(sizes: SizeRange, measure: impl Fn(usize) -> Result<(f64, f64), Error>) -> Result<f64, Error> {
+    let mut size = sizes.first;
+    loop {
+        let (amount, ns) = measure(size)?;
+        if ns >= LONG_NS || size >= sizes.last {
+            return Ok(amount / (ns * 1e-9));
+        }
+        size *= 2;
+    }
+}
+
+/// Numbers in the memory of a device that repeat after [`PERIOD`], which the host gives only once.
+fn varied<D: Device, E: Element>(device: &D, len: usize, number: impl Fn(usize) -> E) -> Result<Buffer<D, E>, Error> {
+    let mut buffer = Buffer::zeros(device, len)?;
+    let mut done = len.min(PERIOD);
+    let fill = |to: &mut [E]| to.iter_mut().enumerate().for_each(|(index, to)| *to = number(index));
+    device.stage(buffer.view_mut().part(0, done), fill);
+    while done < len {
+        let more = done.min(len - done);
+        let (from, to): (ViewMut<D, E>, _) = buffer.view_mut().split_at(done);
+        device.copy(to.part(0, more), from.into_view().part(0, more));
+        done += more;
+    }
+    Ok(buffer)
+}
+
+/// The shortest time of many.
+pub fn best_ns(mut run: impl FnMut()) -> f64 {
+    let (start, mut best, mut times) = (now_ns(), u64::MAX, 0);
+    while times < TIMES_MIN || now_ns() - start < DURATION_NS {
+        let start = now_ns();
+        run();
+        best = best.min(now_ns() - start);
+        times += 1;
+    }
+    best as f64
+}
+
+/// The mean of what several have measured, of each number.
+pub fn mean<const N: usize>(all: &[[f64; N]]) -> [f64; N] {
+    std::array::from_fn(|which| all.iter().map(|numbers| numbers[which]).sum::<f64>() / all.len() as f64)
+}
