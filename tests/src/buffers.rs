@@ -4,6 +4,7 @@ use bytemuck::Pod;
 use zero_runtime::device::{Buffer, Device, Element, Write, bf16};
 use zero_runtime::layer::{Activation, Backward, Context, ElementOf, Forward, Grads, Layer, Shape};
 use zero_runtime::testing::Sample;
+use zero_runtime::view::View;
 
 /// The tensors that a device has written, by name.
 pub type Written = Vec<(&'static str, Vec<f32>)>;
@@ -72,19 +73,28 @@ pub fn run<S: Shape, X: Sample, T: Sample, L: Layer<S, X>>(device: &S::Device) -
     let pass = Forward { params, x: input, y: y.view_mut().cast(), saved: saved.view_mut(), work: work.view_mut() };
     L::forward(&context, pass);
     let dy = rounded(noise(y_len, 4));
+    let mut losses = stored::<_, f32>(device, if L::LOSSES_IN_BACKWARD { &dy } else { &[] });
     let (of_losses, of_features) = (stored::<_, f32>(device, &dy), stored::<_, S::Compute>(device, &dy));
     let pass = Backward {
         params,
         grads: Grads::new(grads.view_mut(), Write::Set),
         x: input,
         saved: saved.view(),
-        dy: if is_loss { of_losses.view().cast() } else { of_features.view().cast() },
+        dy: match (L::LOSSES_IN_BACKWARD, is_loss) {
+            (true, _) => View::empty(),
+            (false, true) => of_losses.view().cast(),
+            (false, false) => of_features.view().cast(),
+        },
+        losses: losses.view_mut(),
         dx: X::DIFFERENTIABLE.then(|| dx.view_mut().cast()),
         work: work.view_mut(),
     };
     L::backward(&context, pass);
     let y = values(device, &y);
     let y = if is_loss { widened::<f32>(&y) } else { widened::<S::Compute>(&y) };
+    if L::LOSSES_IN_BACKWARD {
+        assert_eq!(numbers(device, &losses), y, "losses of the backward pass");
+    }
     let mut written = vec![("y", y), ("grads", numbers(device, &grads))];
     written.extend(X::DIFFERENTIABLE.then(|| ("dx", numbers(device, &dx))));
     written

@@ -35,6 +35,9 @@ pub struct Unit {
     pub output_bytes: usize,
     /// Floating-point operations of one forward call.
     pub operations: usize,
+    /// Whether it is a head whose backward computes the losses as well, so that training has no forward of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub losses_in_backward: bool,
     /// Inputs as data gives them, if these have to be converted before they enter; otherwise 0.
     pub given_bytes: usize,
     /// Targets that are to be predicted, if it ends a model.
@@ -104,11 +107,23 @@ impl Unit {
         input_bytes: 0,
         output_bytes: 0,
         operations: 0,
+        losses_in_backward: false,
         given_bytes: 0,
         targets_bytes: 0,
         cache_bytes: 0,
         matrices: Matrices::NONE,
     };
+
+    /// Floating-point operations of its forward in a training step.
+    pub const fn forward_operations(&self) -> usize {
+        if self.losses_in_backward { 0 } else { self.operations }
+    }
+
+    /// Floating-point operations of its backward, which does twice the work of a forward: one product for the gradients
+    /// of the input, and one for those of the parameters; and that of the forward itself, if training has none.
+    pub const fn backward_operations(&self) -> usize {
+        if self.losses_in_backward { 3 * self.operations } else { 2 * self.operations }
+    }
 
     /// Whether its parameters lie in another unit's flat buffer.
     pub const fn is_tied(&self, this: usize) -> bool {

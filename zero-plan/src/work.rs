@@ -23,12 +23,10 @@ impl Work {
     }
 }
 
-/// A backward pass does twice the work of a forward pass: one product for the gradients of the input, and one for those
-/// of the parameters.
 fn operations(plan: &Plan, op: Op) -> usize {
     match op {
-        Op::Forward { unit, .. } | Op::Recompute { unit, .. } => plan.units[unit].operations,
-        Op::Backward { unit, .. } => 2 * plan.units[unit].operations,
+        Op::Forward { unit, .. } | Op::Recompute { unit, .. } => plan.units[unit].forward_operations(),
+        Op::Backward { unit, .. } => plan.units[unit].backward_operations(),
         Op::Update { unit } if plan.tables().is_orthogonalized(unit) => orthogonalizing(plan, unit),
         _ => 0,
     }

@@ -92,6 +92,8 @@ pub struct BackwardBytes<'a, D> {
     pub saved: View<'a, D, u8>,
     /// [`Backward::dy`]
     pub dy: View<'a, D, u8>,
+    /// [`Backward::losses`]
+    pub losses: ViewMut<'a, D, f32>,
     /// [`Backward::dx`]
     pub dx: Option<ViewMut<'a, D, u8>>,
     /// [`Backward::work`]
@@ -206,6 +208,7 @@ const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
         input_bytes: activation_bytes::<S, X>(),
         output_bytes: activation_bytes::<S, L::Output>(),
         operations: L::OPERATIONS,
+        losses_in_backward: L::LOSSES_IN_BACKWARD,
         cache_bytes: L::CACHE,
         matrices: L::MATRICES,
         ..Unit::NONE
@@ -257,9 +260,9 @@ const fn code<S: Shape, X: Activation, L: Layer<S, X>>(field: &Field) -> UnitCod
             L::decode(cx, Forward { params: params.cast(), x: x.cast(), y: y.cast(), saved, work }, cache);
         },
         backward: |cx, pass| {
-            let BackwardBytes { params, grads, x, saved, dy, dx, work } = pass;
+            let BackwardBytes { params, grads, x, saved, dy, losses, dx, work } = pass;
             let (params, x, dy, dx) = (params.cast(), x.cast(), dy.cast(), dx.map(ViewMut::cast));
-            L::backward(cx, Backward { params, grads, x, saved, dy, dx, work });
+            L::backward(cx, Backward { params, grads, x, saved, dy, losses, dx, work });
         },
         of_layer: L::tensors,
         own: [field.name, if field.count.is_some() { "{}" } else { "" }],

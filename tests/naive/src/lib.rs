@@ -436,17 +436,10 @@ impl Device for Naive {
         }
     }
 
-    fn cross_entropy<E: Element>(
-        &self,
-        logits: View<Self, E>,
-        targets: View<Self, u32>,
-        loss: ViewMut<Self, f32>,
-        lse: ViewMut<Self, f32>,
-    ) {
-        let (targets, loss, lse) = (look(targets), hold(loss), hold(lse));
+    fn cross_entropy<E: Element>(&self, logits: View<Self, E>, targets: View<Self, u32>, loss: ViewMut<Self, f32>) {
+        let (targets, loss) = (look(targets), hold(loss));
         for (row, logits) in wide(logits).chunks(logits.len() / targets.len()).enumerate() {
-            lse[row] = log_sum_exp(logits);
-            loss[row] = lse[row] - logits[targets[row] as usize];
+            loss[row] = log_sum_exp(logits) - logits[targets[row] as usize];
         }
     }
 
@@ -454,14 +447,15 @@ impl Device for Naive {
         &self,
         logits: ViewMut<Self, E>,
         targets: View<Self, u32>,
-        lse: View<Self, f32>,
-        dloss: View<Self, f32>,
+        loss: ViewMut<Self, f32>,
     ) {
-        let (targets, lse, dloss, classes) = (look(targets), look(lse), look(dloss), logits.len() / targets.len());
+        let (targets, loss, classes) = (look(targets), hold(loss), logits.len() / targets.len());
         change(logits, |logits| {
             for (row, logits) in logits.chunks_mut(classes).enumerate() {
-                logits.iter_mut().for_each(|x| *x = (*x - lse[row]).exp() * dloss[row]);
-                logits[targets[row] as usize] -= dloss[row];
+                let (target, lse, dloss) = (targets[row] as usize, log_sum_exp(logits), loss[row]);
+                loss[row] = lse - logits[target];
+                logits.iter_mut().for_each(|x| *x = (*x - lse).exp() * dloss);
+                logits[target] -= dloss;
             }
         });
     }

@@ -51,6 +51,7 @@ fn help_lists_every_argument() {
         "timeout",
         "plan",
         "schedule",
+        "measure-gpus",
         "sizes",
         "prove",
         "help",

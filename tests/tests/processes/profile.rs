@@ -140,8 +140,9 @@ fn a_profile_says_where_the_time_goes() {
     }
     assert_eq!(row("  between ops ").len(), 6);
     assert_eq!(row("unit ")[..5], ["unit", "forward", "GFLOP/s", "backward", "GFLOP/s"]);
-    for unit in ["embed", "mlp", "norm", "head"] {
-        assert_eq!(row(&format!("  {unit} ")).len(), 7);
+    // The head has no forward of its own, and so no speed of one.
+    for (unit, figures) in [("embed", 7), ("mlp", 7), ("norm", 7), ("head", 6)] {
+        assert_eq!(row(&format!("  {unit} ")).len(), figures, "{unit}");
     }
     assert_eq!(row("bucket "), ["bucket", "claim", "reduce", "settle"]);
     let whole = row("whole step: ");

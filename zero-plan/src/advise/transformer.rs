@@ -68,12 +68,12 @@ impl LlamaSizes {
         };
         let head = Unit {
             params: vocab * width,
-            saved_bytes: bytes(tokens, Width::F32),
             workspace_bytes: bytes(tokens.min(((1 << 18) / vocab).max(64)) * vocab, compute),
             input_bytes: features,
             output_bytes: tokens * size_of::<f32>(),
             targets_bytes: ids,
             operations: 2 * tokens * vocab * width + tokens * vocab * SOFTMAX,
+            losses_in_backward: true,
             ..Unit::NONE
         };
         let block = |i| Unit { field: "blocks", index: Some(i), position: 1, ..self.block(compute, tokens, length) };

@@ -59,8 +59,8 @@ fn pictured(plan: &Plan) -> Picture {
 fn the_timeline_in_operations_is_that_of_the_execution_of_all_ranks() {
     each(|plan, picture| {
         let cost = |op: &Op| match *op {
-            Op::Forward { unit, .. } | Op::Recompute { unit, .. } => plan.units[unit].operations as u64,
-            Op::Backward { unit, .. } => 2 * plan.units[unit].operations as u64,
+            Op::Forward { unit, .. } | Op::Recompute { unit, .. } => plan.units[unit].forward_operations() as u64,
+            Op::Backward { unit, .. } => plan.units[unit].backward_operations() as u64,
             _ => 0,
         };
         let Timing { makespan, busy, .. } = makespan(plan, Pass::Train, &cost).expect("no deadlock");

@@ -112,16 +112,17 @@ impl<'a> Costs<'a> {
             return measured * self.plan.config.tokens() as f64;
         }
         let it = &self.plan.units[unit];
-        self.computing(it.operations) + self.moving(touched(&self.plan.config, it))
+        let bytes = if it.losses_in_backward { 0 } else { touched(&self.plan.config, it) };
+        self.computing(it.forward_operations()) + self.moving(bytes)
     }
 
-    /// Twice the products and twice the bytes of a forward pass, and the gradients, which are summed in f32.
+    /// The products, twice the bytes of a forward pass, and the gradients, which are summed in f32.
     fn backward(&self, unit: usize) -> f64 {
         if let Some(measured) = self.measured(unit, backward) {
             return measured * self.plan.config.tokens() as f64;
         }
         let it = &self.plan.units[unit];
-        self.computing(2 * it.operations)
+        self.computing(it.backward_operations())
             + self.moving(2 * touched(&self.plan.config, it) + it.takes * size_of::<f32>())
     }
 

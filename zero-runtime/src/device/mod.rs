@@ -498,22 +498,16 @@ pub trait Device: Sized + Send + 'static {
         length: usize,
         write: Write,
     );
-    /// `loss` (rows) := the log-sum-exp of each row of `logits` (rows, classes) minus the target's logit. `lse` (rows)
-    /// keeps the log-sum-exp. Logits may be of any finite size.
-    fn cross_entropy<E: Element>(
-        &self,
-        logits: View<Self, E>,
-        targets: View<Self, u32>,
-        loss: ViewMut<Self, f32>,
-        lse: ViewMut<Self, f32>,
-    );
-    /// Its vector-Jacobian product: turns `logits` into their gradient.
+    /// `loss` (rows) := the log-sum-exp of each row of `logits` (rows, classes) minus the target's logit. Logits may be
+    /// of any finite size.
+    fn cross_entropy<E: Element>(&self, logits: View<Self, E>, targets: View<Self, u32>, loss: ViewMut<Self, f32>);
+    /// The same, and its vector-Jacobian product: turns `logits` into their gradient, and in `loss` the gradient of each
+    /// loss into the loss.
     fn cross_entropy_backward<E: Element>(
         &self,
         logits: ViewMut<Self, E>,
         targets: View<Self, u32>,
-        lse: View<Self, f32>,
-        dloss: View<Self, f32>,
+        loss: ViewMut<Self, f32>,
     );
     /// `loss` (rows) := the mean of (x - t)^2 over each row of `x` and `targets` (rows, width).
     fn squared_error<E: Element>(&self, x: View<Self, E>, targets: View<Self, f32>, loss: ViewMut<Self, f32>);

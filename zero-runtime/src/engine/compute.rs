@@ -60,7 +60,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     pub(super) fn forward(&mut self, unit: usize, slot: usize, walk: &mut WalkState) {
         let is_head = self.is_head(unit);
-        if is_head && walk.headless {
+        if is_head && walk.headless || self.is_left_to_backward(unit, walk) {
             return;
         }
         let output = self.ranks.places().output(unit, slot, self.ranks.position.outgoing(Parcel::Activations));
@@ -68,18 +68,30 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         // SAFETY: the views of the call have ended.
         let y = unsafe { self.arena.bytes(self.share(walk).of_place(output)) };
         if is_head {
-            let counted = y.cast().part(0, walk.counted);
-            if walk.counted > 0 {
-                self.ranks.device.add_mean(counted, self.arena.own_words_mut(1));
-            }
+            self.count_losses(y.cast(), walk);
         }
         if let Some(search) = &mut walk.finding {
             search.forward(unit, self.ranks.device.all_finite(Stored::of(self.width_of(unit), y)));
         }
     }
 
+    /// Adds the mean of the losses of a micro-batch to the loss of the pass.
+    fn count_losses(&self, losses: View<DeviceOf<M>, f32>, walk: &WalkState) {
+        if walk.counted > 0 {
+            self.ranks.device.add_mean(losses.part(0, walk.counted), self.arena.own_words_mut(1));
+        }
+    }
+
+    /// Whether a forward of the head has nothing to do, because its backward computes the losses.
+    fn is_left_to_backward(&self, unit: usize, walk: &WalkState) -> bool {
+        walk.learns && self.plan.units[unit].losses_in_backward
+    }
+
     /// Runs a unit forward once more, from the same input. Its output is not used.
     pub(super) fn recompute(&mut self, unit: usize, slot: usize, walk: &WalkState) {
+        if self.is_left_to_backward(unit, walk) {
+            return;
+        }
         self.run_forward(unit, slot, self.ranks.places().output_again(unit), walk);
     }
 
@@ -144,16 +156,22 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         if let Some(dx) = &mut dx {
             self.poison([dx]);
         }
+        let (dy, mut losses) =
+            if sizes.losses_in_backward { (View::empty(), dy.cast()) } else { (dy.into_view(), ViewMut::empty()) };
         let pass = BackwardBytes {
             params: self.params(unit),
             grads: self.grads(unit, micro_batch),
             x: self.input(unit, slot, self.share(walk)),
             saved,
-            dy: dy.as_view(),
+            dy,
+            losses: losses.reborrow(),
             dx,
             work,
         };
         (M::CODE[sizes.position].backward)(&self.context(unit, slot, walk), pass);
+        if self.is_left_to_backward(unit, walk) {
+            self.count_losses(losses.as_view(), walk);
+        }
         self.narrow_grads(unit);
         if let Some(search) = &mut walk.finding {
             let gradients = places.local_gradients(unit);

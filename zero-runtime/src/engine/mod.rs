@@ -141,6 +141,8 @@ struct WalkState {
     shape: (usize, usize),
     /// The number of first tokens whose losses count.
     counted: usize,
+    /// Compute gradients, and the losses where the model's head leaves them in its backward.
+    learns: bool,
     /// Stop before the head and leave its input: for predictions.
     headless: bool,
     /// Tokens of the sequence from earlier decoding walks; none if this is not a decoding walk.
@@ -287,7 +289,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             let phase = self.ranks.transport.phase();
             self.ranks.device.begin_repeated(2 * phase + u64::from(self.decays_embeddings));
         }
-        let mut walk = self.new_walk();
+        let mut walk = WalkState { learns: true, ..self.new_walk() };
         let block = hyper.block(self.steps_done);
         self.ranks.device.stage(self.arena.hyper_mut(), |to| to.fill(block));
         self.awaited.begin_pass(self.plan, &self.ranks.device);
@@ -482,7 +484,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let words = self.arena.own_words_mut(self.plan.agreed_values());
         self.ranks.device.stage(words, |words| words.fill(0.0));
         let shape = (self.plan.config.sequences, self.plan.config.length);
-        WalkState { finding: None, misfit: None, shape, counted: shape.0 * shape.1, headless: false, before: None }
+        let counted = shape.0 * shape.1;
+        WalkState { finding: None, misfit: None, shape, counted, learns: false, headless: false, before: None }
     }
 
     /// Ends a walk over a table.

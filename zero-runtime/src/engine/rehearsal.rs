@@ -20,7 +20,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             return Ok(());
         }
         for pass in [Pass::Train, Pass::Evaluate] {
-            let mut walk = self.new_walk();
+            let mut walk = WalkState { learns: pass == Pass::Train, ..self.new_walk() };
             for (index, &op) in self.arena.pipeline_stage().ops(pass).iter().enumerate() {
                 self.arena.begin(Some((pass, index)));
                 self.ranks.device.rehearse();

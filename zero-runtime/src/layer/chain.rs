@@ -15,8 +15,12 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
     type Output = B::Output;
     const PARAMS: usize = sum(&[A::PARAMS, B::PARAMS]);
     const SAVED: usize = sum(&[A::SAVED, between::<S, A::Output>(), B::SAVED]);
-    // Backward keeps the gradient of the activation between them while it runs either.
-    const WORKSPACE: usize = sum(&[between::<S, A::Output>(), max(A::WORKSPACE, B::WORKSPACE)]);
+    // Backward keeps the gradient of the activation between them while it runs either, and the losses of a head.
+    const WORKSPACE: usize = sum(&[
+        between::<S, A::Output>(),
+        bytes::<f32>(losses::<S, A::Output, B>(S::TOKENS)),
+        max(A::WORKSPACE, B::WORKSPACE),
+    ]);
     const OPERATIONS: usize = sum(&[A::OPERATIONS, B::OPERATIONS]);
     const CACHE: usize = sum(&[A::CACHE, B::CACHE]);
     const MATRICES: Matrices = A::MATRICES.and(B::MATRICES);
@@ -81,7 +85,12 @@ impl<A, B> Chain<A, B> {
         let (saved_a, rest) = pass.saved.split_at(A::SAVED);
         let len = cx.tokens() * A::Output::WIDTH;
         let (between, saved_b) = rest.take::<ElementOf<S, A::Output>>(len);
-        let (mut dbetween, mut work) = pass.work.take::<ElementOf<S, A::Output>>(len);
+        let (mut dbetween, work) = pass.work.take::<ElementOf<S, A::Output>>(len);
+        let (mut losses, mut work) = work.take::<f32>(losses::<S, A::Output, B>(cx.tokens()));
+        let dy = if B::LOSSES_IN_BACKWARD { View::empty() } else { pass.dy };
+        if B::LOSSES_IN_BACKWARD {
+            cx.device.copy(losses.reborrow(), pass.dy.cast());
+        }
         B::backward(
             cx,
             Backward {
@@ -89,14 +98,30 @@ impl<A, B> Chain<A, B> {
                 grads: grads_b,
                 x: between,
                 saved: saved_b,
-                dy: pass.dy,
+                dy,
+                losses: losses.reborrow(),
                 dx: Some(dbetween.reborrow()),
                 work: work.reborrow(),
             },
         );
-        let dy = dbetween.as_view();
-        backward_a(cx, Backward { params: params_a, grads: grads_a, x: pass.x, saved: saved_a, dy, dx: pass.dx, work });
+        let pass_a = Backward {
+            params: params_a,
+            grads: grads_a,
+            x: pass.x,
+            saved: saved_a,
+            dy: dbetween.as_view(),
+            losses: ViewMut::empty(),
+            dx: pass.dx,
+            work,
+        };
+        backward_a(cx, pass_a);
     }
+}
+
+/// The number of losses that the backward of the last layer of a chain leaves. The chain itself leaves none: training
+/// runs its forward, because the backward of the first layer needs what that saves.
+const fn losses<S: Shape, X: Activation, B: Layer<S, X>>(tokens: usize) -> usize {
+    if B::LOSSES_IN_BACKWARD { tokens } else { 0 }
 }
 
 /// Bytes of the activation between two layers.
@@ -137,8 +162,8 @@ where
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S, X>) {
-        let Backward { params, grads, x, saved, dy, dx, work } = pass;
-        L::backward_plus(cx, Backward { params, grads, x, saved, dy: dy.cast(), dx, work }, dy.cast());
+        let Backward { params, grads, x, saved, dy, losses, dx, work } = pass;
+        L::backward_plus(cx, Backward { params, grads, x, saved, dy: dy.cast(), losses, dx, work }, dy.cast());
     }
 }
 

@@ -55,8 +55,8 @@ impl<const W: usize, const VOCAB: usize> SharesWith<TokenEmbedding<VOCAB, W>> fo
 
 /// (tokens, W) to a loss: logits by weight (VOCAB, W), and the cross-entropy of each token's target in nats.
 ///
-/// Logits exist for a chunk of tokens at a time; backward computes them again, and their softmax from the log-sum-exp
-/// that forward kept.
+/// Logits exist for a chunk of tokens at a time. Backward computes the loss from them as well, so that training
+/// computes them once.
 pub struct LmHead<const W: usize, const VOCAB: usize>;
 
 /// The same head for features that are not those of tokens: (rows, W) to the cross-entropy of each row's class.
@@ -77,11 +77,11 @@ impl<S: Shape, const W: usize, const VOCAB: usize> Layer<S, Features<W>> for LmH
     type Output = Loss;
     const PARAMS: usize = product(&[VOCAB, W]);
     const FAULT: Option<Message> = empty("LmHead", &[("width", W), ("vocabulary", VOCAB)]);
-    // Log-sum-exp of each token's logits.
-    const SAVED: usize = bytes::<f32>(S::TOKENS);
+    const SAVED: usize = 0;
     const WORKSPACE: usize = bytes::<S::Compute>(product(&[Self::chunk::<S::Device>(S::TOKENS), VOCAB]));
     // The logits, and their softmax.
     const OPERATIONS: usize = sum(&[product(&[2, S::TOKENS, VOCAB, W]), product(&[S::TOKENS, VOCAB, SOFTMAX])]);
+    const LOSSES_IN_BACKWARD: bool = true;
 
     fn tensors(out: &mut Tensors) {
         out.add("weight", &[VOCAB, W], Init::Normal((3.0 * W as f32).sqrt().recip()));
@@ -90,20 +90,17 @@ impl<S: Shape, const W: usize, const VOCAB: usize> Layer<S, Features<W>> for LmH
     fn forward(cx: &Context<S::Device>, mut pass: Forward<S, Features<W>, Loss>) {
         let tokens = cx.tokens();
         let targets = cx.targets.cast();
-        let mut kept = pass.saved.take::<f32>(tokens).0;
         for start in (0..tokens).step_by(Self::at_once::<S::Device>()) {
             let rows = Self::chunk::<S::Device>(tokens - start);
             let mut logits = pass.work.reborrow().take::<S::Compute>(rows * VOCAB).0;
             logits_of(cx.device, W, pass.params, pass.x.part(start * W, rows * W), logits.reborrow());
             let loss = pass.y.reborrow().part(start, rows);
-            let lse = kept.reborrow().part(start, rows);
-            cx.device.cross_entropy(logits.as_view(), targets.part(start, rows), loss, lse);
+            cx.device.cross_entropy(logits.as_view(), targets.part(start, rows), loss);
         }
     }
 
     fn backward(cx: &Context<S::Device>, mut pass: Backward<S, Features<W>, Loss>) {
         let (tokens, targets) = (cx.tokens(), cx.targets.cast());
-        let kept = pass.saved.take::<f32>(tokens).0;
         let weight = || Matrix::new(pass.params, VOCAB, W);
         let (mut dweight, mut write) = pass.grads.into_parts();
         for start in (0..tokens).step_by(Self::at_once::<S::Device>()) {
@@ -111,8 +108,8 @@ impl<S: Shape, const W: usize, const VOCAB: usize> Layer<S, Features<W>> for LmH
             let mut logits = pass.work.reborrow().take::<S::Compute>(rows * VOCAB).0;
             let x = pass.x.part(start * W, rows * W);
             logits_of(cx.device, W, pass.params, x, logits.reborrow());
-            let (lse, dy) = (kept.part(start, rows), pass.dy.part(start, rows));
-            cx.device.cross_entropy_backward(logits.reborrow(), targets.part(start, rows), lse, dy);
+            let losses = pass.losses.reborrow().part(start, rows);
+            cx.device.cross_entropy_backward(logits.reborrow(), targets.part(start, rows), losses);
             let dlogits = || Matrix::new(logits.as_view(), rows, VOCAB);
             if let Some(dx) = &mut pass.dx {
                 let dx = dx.reborrow().part(start * W, rows * W);

@@ -185,6 +185,10 @@ pub trait Layer<S: Shape, X: Activation> {
     /// its own pass over memory.
     const ACTIVATION: Option<Nonlinearity> = None;
 
+    /// Whether it is a head that computes losses again where it computes gradients, and leaves them in
+    /// [`Backward::losses`]. Training then has no forward of its own for this layer.
+    const LOSSES_IN_BACKWARD: bool = false;
+
     /// Bytes that [`Layer::decode`] keeps of the earlier tokens of one sequence, up to `S::LENGTH`: a sum of
     /// [`size::bytes`].
     const CACHE: usize = 0;
@@ -297,8 +301,11 @@ pub struct Backward<'a, S: Shape, X: Activation, Y: Activation = X> {
     pub x: View<'a, S::Device, ElementOf<S, X>>,
     /// (`SAVED`): what forward kept.
     pub saved: View<'a, S::Device, u8>,
-    /// (tokens, output width)
+    /// (tokens, output width). Empty if the layer has [`Layer::LOSSES_IN_BACKWARD`].
     pub dy: View<'a, S::Device, ElementOf<S, Y>>,
+    /// (tokens): the gradient of each loss, in whose place the loss goes. Empty unless the layer has
+    /// [`Layer::LOSSES_IN_BACKWARD`].
+    pub losses: ViewMut<'a, S::Device, f32>,
     /// (tokens, input width): overwritten. `None` if it is not needed.
     pub dx: Option<ViewMut<'a, S::Device, ElementOf<S, X>>>,
     /// (`WORKSPACE`): of any content.

@@ -171,12 +171,14 @@ impl Trial {
         let mut grads = vec![held; L::PARAMS];
         let mut dx = DX.of(if X::DIFFERENTIABLE { self.x.len() } else { 0 });
         self.work.fill(WORK.value());
+        let (dy, mut losses) = if L::LOSSES_IN_BACKWARD { (&[][..], dy.to_vec()) } else { (dy, Vec::new()) };
         let pass = Backward {
             params: self.params.as_slice().into(),
             grads: Grads::new(grads.as_mut_slice().into(), write),
             x: View::from(self.x.as_slice()).cast(),
             saved: bytes(&self.saved),
             dy: View::from(dy).cast(),
+            losses: losses.as_mut_slice().into(),
             dx: X::DIFFERENTIABLE.then(|| ViewMut::from(dx.as_mut_slice()).cast()),
             work: ViewMut::from(self.work.as_mut_slice()).cast(),
         };

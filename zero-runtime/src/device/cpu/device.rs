@@ -442,18 +442,10 @@ impl Device for Cpu {
     }
 
     #[inline(never)]
-    fn cross_entropy<E: Element>(
-        &self,
-        logits: View<Self, E>,
-        targets: View<Self, u32>,
-        loss: ViewMut<Self, f32>,
-        lse: ViewMut<Self, f32>,
-    ) {
+    fn cross_entropy<E: Element>(&self, logits: View<Self, E>, targets: View<Self, u32>, loss: ViewMut<Self, f32>) {
         let (rows, classes) = (targets.len(), logits.len() / targets.len());
-        let parts = (logits.as_slice(), targets.as_slice(), loss.into_slice(), lse.into_slice());
-        self.by_rows(rows, classes, parts, |(logits, targets, loss, lse)| {
-            kernels::cross_entropy(logits, targets, loss, lse);
-        });
+        let parts = (logits.as_slice(), targets.as_slice(), loss.into_slice());
+        self.by_rows(rows, classes, parts, |(logits, targets, loss)| kernels::cross_entropy(logits, targets, loss));
     }
 
     #[inline(never)]
@@ -461,13 +453,12 @@ impl Device for Cpu {
         &self,
         logits: ViewMut<Self, E>,
         targets: View<Self, u32>,
-        lse: View<Self, f32>,
-        dloss: View<Self, f32>,
+        loss: ViewMut<Self, f32>,
     ) {
         let (rows, classes) = (targets.len(), logits.len() / targets.len());
-        let parts = (logits.into_slice(), targets.as_slice(), lse.as_slice(), dloss.as_slice());
-        self.by_rows(rows, classes, parts, |(logits, targets, lse, dloss)| {
-            kernels::cross_entropy_backward(logits, targets, lse, dloss);
+        let parts = (logits.into_slice(), targets.as_slice(), loss.into_slice());
+        self.by_rows(rows, classes, parts, |(logits, targets, loss)| {
+            kernels::cross_entropy_backward(logits, targets, loss);
         });
     }
 

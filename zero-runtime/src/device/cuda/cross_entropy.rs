@@ -1,8 +1,8 @@
-//! Cross-entropy: the loss of logits, a block for each row, and its gradient, elementwise. Never waits for the device.
+//! Cross-entropy: the loss of logits and its gradient, with a block for each row. Never waits for the device.
 
 use super::Cuda;
 use super::elementwise::{check_len, divided};
-use super::grid::{BLOCK, PACK, of_packs};
+use super::grid::BLOCK;
 use super::launch::{Grid, Kernel};
 use super::module::KernelSource;
 use crate::device::Element;
@@ -16,29 +16,23 @@ pub(super) fn cross_entropy<E: Element>(
     logits: View<Cuda, E>,
     targets: View<Cuda, u32>,
     loss: ViewMut<Cuda, f32>,
-    lse: ViewMut<Cuda, f32>,
 ) {
-    let rows = targets.len();
-    let classes = divided("logits", logits.len(), rows);
-    check_len("loss", loss.len(), rows);
-    check_len("lse", lse.len(), rows);
-    let grid = Grid { blocks: rows, threads: BLOCK };
-    let arguments = [logits.into(), targets.into(), loss.into(), lse.into()];
-    cuda.launch(CROSS_ENTROPY.of(E::WIDTH).with(classes), grid, &arguments);
+    let (classes, grid) = rows(logits.len(), targets.len(), loss.len());
+    cuda.launch(CROSS_ENTROPY.of(E::WIDTH).with(classes), grid, &[logits.into(), targets.into(), loss.into()]);
 }
 
 pub(super) fn cross_entropy_backward<E: Element>(
     cuda: &Cuda,
     logits: ViewMut<Cuda, E>,
     targets: View<Cuda, u32>,
-    lse: View<Cuda, f32>,
-    dloss: View<Cuda, f32>,
+    loss: ViewMut<Cuda, f32>,
 ) {
-    let rows = targets.len();
-    let classes = divided("logits", logits.len(), rows);
-    check_len("lse", lse.len(), rows);
-    check_len("dloss", dloss.len(), rows);
-    let (grid, blocks) = of_packs(rows, classes.div_ceil(PACK));
-    let arguments = [logits.into(), targets.into(), lse.into(), dloss.into()];
-    cuda.launch(CROSS_ENTROPY_BACKWARD.of(E::WIDTH).with(classes).with(blocks), grid, &arguments);
+    let (classes, grid) = rows(logits.len(), targets.len(), loss.len());
+    cuda.launch(CROSS_ENTROPY_BACKWARD.of(E::WIDTH).with(classes), grid, &[logits.into(), targets.into(), loss.into()]);
+}
+
+/// The number of classes, and a grid with a block for each row.
+fn rows(logits: usize, rows: usize, losses: usize) -> (usize, Grid) {
+    check_len("loss", losses, rows);
+    (divided("logits", logits, rows), Grid { blocks: rows, threads: BLOCK })
 }

@@ -456,24 +456,17 @@ impl Device for Cuda {
         embedding::embed_backward(self, ids, dout, dtable, dpositions, length, write);
     }
 
-    fn cross_entropy<E: Element>(
-        &self,
-        logits: View<Self, E>,
-        targets: View<Self, u32>,
-        loss: ViewMut<Self, f32>,
-        lse: ViewMut<Self, f32>,
-    ) {
-        cross_entropy::cross_entropy(self, logits, targets, loss, lse);
+    fn cross_entropy<E: Element>(&self, logits: View<Self, E>, targets: View<Self, u32>, loss: ViewMut<Self, f32>) {
+        cross_entropy::cross_entropy(self, logits, targets, loss);
     }
 
     fn cross_entropy_backward<E: Element>(
         &self,
         logits: ViewMut<Self, E>,
         targets: View<Self, u32>,
-        lse: View<Self, f32>,
-        dloss: View<Self, f32>,
+        loss: ViewMut<Self, f32>,
     ) {
-        cross_entropy::cross_entropy_backward(self, logits, targets, lse, dloss);
+        cross_entropy::cross_entropy_backward(self, logits, targets, loss);
     }
 
     fn squared_error<E: Element>(&self, x: View<Self, E>, targets: View<Self, f32>, loss: ViewMut<Self, f32>) {

@@ -1,12 +1,9 @@
 // Losses of rows and their vector-Jacobian products: softmax cross-entropy and squared error.
 #include "packs.cuh"
 
-// lse (rows) := ln sum e^logit, loss (rows) := lse - the target's logit. A block has a row and reads it once: each
-// thread keeps the largest logit so far, and the sum of exponentials relative to it.
-template <class E, u32 CLASSES> __global__ void cross_entropy(const E* logits, const u32* targets, float* loss, float* lse) {
-    u64 row = blockIdx.x;
-    const E* from = logits + row * CLASSES;
-    bool aligned = is_aligned(logits, CLASSES);
+// ln sum e^logit of a row, which a block has and reads once: each thread keeps the largest logit so far, and the sum of
+// exponentials relative to it.
+template <class E, u32 CLASSES> __device__ inline float log_sum_exp(const E* from, bool aligned) {
     float values[PACK], largest = LOWEST, sum = 0.0f;
     for (u32 column = threadIdx.x * PACK; column < CLASSES; column += BLOCK * PACK) {
         u32 here = rest(CLASSES, column);
@@ -19,32 +16,40 @@ template <class E, u32 CLASSES> __global__ void cross_entropy(const E* logits, c
         for (int i = 0; i < PACK; i++) sum += i < here ? exponential_small(values[i] - largest) : 0.0f;
     }
     float of_row = row_max<BLOCK>(largest);
-    sum = row_sum<BLOCK>(sum * exponential_small(largest - of_row));
-    if (threadIdx.x > 0) return;
-    float of_sum = of_row + logarithm(sum);
-    u32 target = targets[row];
-    lse[row] = of_sum;
-    // A target that is not a class gives NaN, so that it shows.
-    loss[row] = target < CLASSES ? of_sum - widen(from[target]) : not_a_number();
+    return of_row + logarithm(row_sum<BLOCK>(sum * exponential_small(largest - of_row)));
 }
 
-// logits := (e^(logit - lse) - 1 at the target) dloss. BLOCKS blocks share a row.
-template <class E, u32 CLASSES, u32 BLOCKS>
-__global__ void cross_entropy_backward(E* logits, const u32* targets, const float* lse, const float* dloss) {
-    u64 row = blockIdx.x / BLOCKS;
-    u32 column = (blockIdx.x % BLOCKS * blockDim.x + threadIdx.x) * PACK, here = rest(CLASSES, column);
-    if (here == 0) return;
+// loss (rows) := ln sum e^logit - the target's logit.
+template <class E, u32 CLASSES> __global__ void cross_entropy(const E* logits, const u32* targets, float* loss) {
+    u64 row = blockIdx.x;
+    const E* from = logits + row * CLASSES;
+    float lse = log_sum_exp<E, CLASSES>(from, is_aligned(logits, CLASSES));
+    u32 target = targets[row];
+    // A target that is not a class gives NaN, so that it shows.
+    if (threadIdx.x == 0) loss[row] = target < CLASSES ? lse - widen(from[target]) : not_a_number();
+}
+
+// The same, but loss holds its gradient at first; and logits := (e^(logit - lse) - 1 at the target) times that.
+template <class E, u32 CLASSES> __global__ void cross_entropy_backward(E* logits, const u32* targets, float* loss) {
+    u64 row = blockIdx.x;
+    E* at = logits + row * CLASSES;
     bool aligned = is_aligned(logits, CLASSES);
-    E* at = logits + row * CLASSES + column;
-    u32 target = targets[row] - column;
-    float of_row = lse[row], weight = dloss[row], values[PACK];
-    load(values, at, here, aligned);
+    float lse = log_sum_exp<E, CLASSES>(at, aligned), weight = loss[row], values[PACK];
+    u32 target = targets[row];
+    float logit = target < CLASSES ? widen(at[target]) : not_a_number();
+    // All have read the gradient of the loss and the target's logit.
+    __syncthreads();
+    if (threadIdx.x == 0) loss[row] = lse - logit;
+    for (u32 column = threadIdx.x * PACK; column < CLASSES; column += BLOCK * PACK) {
+        u32 here = rest(CLASSES, column);
+        load(values, at + column, here, aligned);
 #pragma unroll
-    for (int i = 0; i < PACK; i++) {
-        float value = exponential(values[i] - of_row) * weight;
-        values[i] = i == target ? value - weight : value;
+        for (int i = 0; i < PACK; i++) {
+            float value = exponential(values[i] - lse) * weight;
+            values[i] = column + i == target ? value - weight : value;
+        }
+        store(at + column, values, here, aligned);
     }
-    store(at, values, here, aligned);
 }
 
 // loss (rows) := the mean of (x - t)^2 over a row.
