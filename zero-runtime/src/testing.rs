@@ -33,9 +33,9 @@ fn away_from_zero(seed: u64, i: u64) -> f32 {
 }
 
 /// Checks a layer's backward against finite differences of its forward, that gradients are overwritten or added to as
-/// asked, that an operation done in the same pass gives the same as one done after it, that decoding a sequence token
-/// by token gives the same as forward, that `MATRICES` counts the hidden matrices of its tensors, and that it reads
-/// nothing that it was not given.
+/// asked, that the losses of a head with [`Layer::LOSSES_IN_BACKWARD`] are those of its forward, that an operation done
+/// in the same pass gives the same as one done after it, that decoding a sequence token by token gives the same as
+/// forward, that `MATRICES` counts the hidden matrices of its tensors, and that it reads nothing that it was not given.
 ///
 /// Parameters and input elements are moved one by one, by two step widths (Richardson), with sums in f64: all of them,
 /// or some hundreds spread evenly if there are more. Targets are ids of classes; [`gradcheck_towards`] takes others.
@@ -64,6 +64,11 @@ pub fn gradcheck_towards<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sa
     let (grads, dx) = trial.backward::<S, X, L>(&dy, None, GRADS.value(), Write::Set);
     names.require_written(GRADS, &grads);
     names.require_written(DX, &dx);
+    for (i, (&found, &expected)) in trial.losses.iter().zip(&trial.y).enumerate() {
+        if !is_close(f64::from(found), f64::from(expected), ROUNDING * f64::from(expected.abs().max(1.0))) {
+            names.differs(Y, i, "in `losses` after `backward`, as of `forward`", f64::from(expected), found);
+        }
+    }
     let (added, _) = trial.backward::<S, X, L>(&dy, None, HELD, Write::Add);
     for (i, (&set, &found)) in grads.iter().zip(&added).enumerate() {
         let expected = f64::from(HELD) + f64::from(set);

@@ -237,6 +237,27 @@ impl Layer<Small, Features<3>> for NotRelu {
     }
 }
 
+/// A head that says that its backward leaves the losses, and leaves their gradients.
+struct LeavesNoLosses;
+
+impl Layer<Small, Features<3>> for LeavesNoLosses {
+    type Output = Loss;
+    const PARAMS: usize = 0;
+    const SAVED: usize = 0;
+    const WORKSPACE: usize = 0;
+    const LOSSES_IN_BACKWARD: bool = true;
+    fn tensors(_: &mut Tensors) {}
+    fn forward(_: &Context<Cpu>, pass: Forward<Small, Features<3>, Loss>) {
+        let tokens = pass.y.into_slice().iter_mut().zip(pass.x.as_slice().chunks(3));
+        tokens.for_each(|(y, x)| *y = x[1]);
+    }
+    fn backward(_: &Context<Cpu>, pass: Backward<Small, Features<3>, Loss>) {
+        let dx = pass.dx.expect("an input that is differentiable").into_slice();
+        let tokens = dx.chunks_mut(3).zip(pass.losses.into_slice());
+        tokens.for_each(|(dx, loss)| dx.copy_from_slice(&[0.0, *loss, 0.0]));
+    }
+}
+
 macro_rules! says {
     ($($name:ident, $layer:ty: $message:literal;)*) => {
         $(#[test] #[should_panic(expected = $message)] fn $name() { gradcheck::<Small, Features<3>, $layer>(); })*
@@ -257,6 +278,7 @@ says! {
     other_matrices, OthersMatrices: "gradcheck of `OthersMatrices`: the matrices of `tensors` take Matrices { room_bytes: 320, ";
     a_residual_that_is_forgotten, ForgetsPlus: "`dx` [0, 0]: expected ";
     what_follows_that_is_forgotten, ForgetsThen: "`y` [0, 0]: expected ";
+    losses_that_are_not_left, LeavesNoLosses: "gradcheck of `LeavesNoLosses`: `y` [0, 0]: expected ";
     tokens_that_depend_on_others, Counts: "gradcheck of `Counts`: `y` [0, 0]: expected 10 of the first 4 tokens alone";
     a_mixture_that_is_not_decoded, Sums: "a layer in which tokens depend on others, or on their places, needs a `decode` of its own";
     a_cache_that_is_misread, Misplaces: "gradcheck of `Misplaces`: `y` [1, 0]: expected ";

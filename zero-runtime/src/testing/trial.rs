@@ -66,6 +66,8 @@ pub(super) struct Trial {
     targets: Vec<f32>,
     saved: Vec<f32>,
     work: Vec<f32>,
+    /// The losses that the last backward has left.
+    pub losses: Vec<f32>,
 }
 
 impl Trial {
@@ -78,6 +80,7 @@ impl Trial {
             targets: T::cells(3, S::TOKENS),
             saved: SAVED.of(L::SAVED / size_of::<f32>()),
             work: WORK.of(L::WORKSPACE / size_of::<f32>()),
+            losses: Vec::new(),
         }
     }
 
@@ -171,14 +174,15 @@ impl Trial {
         let mut grads = vec![held; L::PARAMS];
         let mut dx = DX.of(if X::DIFFERENTIABLE { self.x.len() } else { 0 });
         self.work.fill(WORK.value());
-        let (dy, mut losses) = if L::LOSSES_IN_BACKWARD { (&[][..], dy.to_vec()) } else { (dy, Vec::new()) };
+        let (dy, losses) = if L::LOSSES_IN_BACKWARD { (&[][..], dy) } else { (dy, &[][..]) };
+        self.losses = losses.to_vec();
         let pass = Backward {
             params: self.params.as_slice().into(),
             grads: Grads::new(grads.as_mut_slice().into(), write),
             x: View::from(self.x.as_slice()).cast(),
             saved: bytes(&self.saved),
             dy: View::from(dy).cast(),
-            losses: losses.as_mut_slice().into(),
+            losses: self.losses.as_mut_slice().into(),
             dx: X::DIFFERENTIABLE.then(|| ViewMut::from(dx.as_mut_slice()).cast()),
             work: ViewMut::from(self.work.as_mut_slice()).cast(),
         };
