@@ -3,16 +3,12 @@
 use std::hint::black_box;
 use std::num::NonZeroUsize;
 
-use super::speed::{best_ns, copied_per_s, mean, multiplied_per_s};
+use super::speed::{best_ns, copied_per_s, mean_at_once, multiplied_per_s};
 use crate::device::{Buffer, Cpu, Device, Stored, StoredMut, Write, bf16};
 use crate::error::Error;
-use crate::launch::LaunchError;
 
 /// Bytes of each term of a sum: more than a last-level cache is likely to hold.
 const TERM_BYTES: usize = 64 << 20;
-
-/// The number of measurements of a core.
-const PROBES: usize = 4;
 
 /// The speeds that one core reaches while all measured cores work.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,13 +37,8 @@ impl Cores {
             Ok([f32_per_s, bf16_per_s, copied_per_s(&device)?, summed_per_s(&device, &terms, core)?])
         };
         let work = |core| Cpu::ONE_THREAD.on_threads(NonZeroUsize::MIN, "zero-measure", |device| probes(device, core));
-        let measured: Vec<Result<Result<[f64; PROBES], Error>, LaunchError>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..cores.get()).map(|core| scope.spawn(move || work(core))).collect();
-            let joined = threads.into_iter().map(|thread| thread.join());
-            joined.map(|measured| measured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-        });
-        let all = measured.into_iter().map(|measured| measured?).collect::<Result<Vec<[f64; PROBES]>, Error>>()?;
-        let [f32_per_s, bf16_per_s, bytes_per_s, summed_bytes_per_s] = mean(&all);
+        let of_core = |core| move || -> Result<[f64; 4], Error> { work(core)? };
+        let [f32_per_s, bf16_per_s, bytes_per_s, summed_bytes_per_s] = mean_at_once((0..cores.get()).map(of_core))?;
         Ok(Self { f32_per_s, bf16_per_s, bytes_per_s, summed_bytes_per_s })
     }
 }

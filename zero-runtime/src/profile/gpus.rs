@@ -5,7 +5,7 @@ use std::hint::black_box;
 use zero_plan::hardware::{DeviceFigures, Link, MeasuredGpus, Processor, Rates, rounded};
 use zero_plan::spec::Size;
 
-use super::speed::{best_ns, copied_per_s, mean, multiplied_per_s};
+use super::speed::{best_ns, copied_per_s, mean_at_once, multiplied_per_s};
 use crate::device::{Buffer, Device, Reached, bf16};
 use crate::error::Error;
 use crate::launch::LaunchError;
@@ -22,7 +22,7 @@ const LINK_BYTES: usize = 256 << 20;
 pub fn measure_gpus<D: Device>() -> Result<Option<MeasuredGpus>, Error> {
     let mut devices = D::all()?;
     let described: Vec<_> = devices.iter().filter_map(Device::description).collect();
-    all_work(&mut devices, |_, _| Ok([]))?;
+    devices.iter().try_for_each(require)?;
     let Some(first) = described.first() else { return Ok(None) };
     if let Some(other) = described.iter().find(|other| other.name != first.name) {
         let what = format!("this machine has GPUs of several kinds, {} and {}", first.name, other.name);
@@ -62,26 +62,25 @@ pub fn measure_gpus<D: Device>() -> Result<Option<MeasuredGpus>, Error> {
     }))
 }
 
-/// Lets all devices work at once, each on a thread of its own with its number; the means of their measurements.
+/// The failure of a device as an error, if there was one.
+fn require<D: Device>(device: &D) -> Result<(), Error> {
+    device.failure().map_or(Ok(()), |failure| Err(LaunchError::Device(failure).into()))
+}
+
+/// Lets all devices work at once, each with its number; the means of their measurements.
 fn all_work<D: Device, const N: usize>(
     devices: &mut [D],
     work: impl Fn(&D, usize) -> Result<[f64; N], Error> + Sync,
 ) -> Result<[f64; N], Error> {
-    let measured: Vec<Result<[f64; N], Error>> = std::thread::scope(|scope| {
-        let work = &work;
-        let of_device = |(number, device): (usize, &'_ mut D)| {
-            // A device may be used by one thread at a time, and only this one has it.
-            let done = work(device, number);
-            match device.failure() {
-                Some(failure) => Err(LaunchError::Device(failure).into()),
-                None => done,
-            }
-        };
-        let threads: Vec<_> = devices.iter_mut().enumerate().map(|it| scope.spawn(move || of_device(it))).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined.map(|measured| measured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    });
-    Ok(mean(&measured.into_iter().collect::<Result<Vec<_>, _>>()?))
+    let work = &work;
+    // A device may be used by one thread at a time, and each thread borrows its own.
+    let of_device = |(number, device): (usize, &'_ mut D)| {
+        let device = &*device;
+        let done = work(device, number);
+        require(device)?;
+        done
+    };
+    mean_at_once(devices.iter_mut().enumerate().map(|it| move || of_device(it)))
 }
 
 /// Seconds from the start of a short op to that of the next one.

@@ -123,7 +123,15 @@ pub fn best_ns(mut run: impl FnMut()) -> f64 {
     best as f64
 }
 
-/// The mean of what several have measured, of each number.
-pub fn mean<const N: usize>(all: &[[f64; N]]) -> [f64; N] {
-    std::array::from_fn(|which| all.iter().map(|numbers| numbers[which]).sum::<f64>() / all.len() as f64)
+/// Lets all of these measure at once, each on a thread of its own, and takes the mean of each number.
+pub fn mean_at_once<const N: usize>(
+    works: impl Iterator<Item = impl FnOnce() -> Result<[f64; N], Error> + Send>,
+) -> Result<[f64; N], Error> {
+    let measured: Vec<Result<[f64; N], Error>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = works.map(|work| scope.spawn(work)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.map(|measured| measured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    let all = measured.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(std::array::from_fn(|which| all.iter().map(|numbers| numbers[which]).sum::<f64>() / all.len() as f64))
 }
