@@ -90,16 +90,20 @@ pub enum Error {
     },
     /// A rank would compute different bits than the others.
     #[error(
-        "error[Z0447]: rank {rank} has another {what}: expected {expected}, as most ranks have, found {found}\n  = help: what \
-         differs here may give other results: start all ranks on devices of one kind, with the same libraries"
+        "error[Z0447]: rank {rank} has another {what}: expected {expected}, on {agreeing} of {peers} ranks, found {found}\n  = \
+         help: what differs here may give other results: start all ranks on devices of one kind, with the same libraries"
     )]
     DeviceDiffers {
         /// The odd rank.
         rank: usize,
         /// What differs.
         what: &'static str,
-        /// The value of most ranks.
+        /// The value of most ranks among those that should have the same, or of the first of them.
         expected: u64,
+        /// How many of these ranks have it.
+        agreeing: usize,
+        /// How many they are, the odd one included.
+        peers: usize,
         /// Its own value.
         found: u64,
     },

@@ -290,8 +290,10 @@ pub fn end_rank(net: &Net, mut job: Job, mpi: Mpi, layout: Layout, signal: Signa
     let expected: Vec<Told> = others.chain(mates).collect();
     strike(net, layout, || kill_process(victim, signal).unwrap(), &expected);
     let told = net.told();
-    let is_named = |words: &String| told.iter().any(|(_, told)| told.contains(words));
-    assert!(mpi == Mpi::Mpich || lost(net, 1).iter().any(is_named), "{mpi:?}: {told:?}");
+    let says = |words: &str| told.iter().any(|(_, told)| told.contains(words));
+    // Once its connection to a dead rank breaks, Open MPI may bring nothing from the others either: these name one another.
+    let is_cut = layout.hosts > 2 && says("mca_btl_tcp_frag_");
+    assert!(mpi == Mpi::Mpich || is_cut || lost(net, 1).iter().any(|words| says(words)), "{mpi:?}: {told:?}");
     let end = job.end(net);
     assert!(!end.success && !end.hung, "{mpi:?}: {}", end.errors);
     assert_nothing_left(net);

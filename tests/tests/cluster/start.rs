@@ -123,10 +123,11 @@ pub fn chosen(net: &Net, folder: &Path, first: &str, then: &str) -> String {
 
 #[test]
 fn z0452_the_library_of_another_launcher() {
-    let Some(net) = Net::of(2) else { return };
+    // One rank on each host: of two that Open MPI takes for jobs of their own, one may fail because both make its folder.
+    let Some(net) = Net::of(3) else { return };
     let library = Mpi::Orte.library();
-    let other = ("ZERO_MPI", &*library);
-    let output = net.launch(Mpi::Mpich, 2, 2, &[other], &trains("")).output().unwrap();
+    let (other, lone) = (("ZERO_MPI", &*library), trains("").replacen(PROGRAM, &format!("{PROGRAM} lone"), 1));
+    let output = net.launch(Mpi::Mpich, 3, 1, &[other], &lone).output().unwrap();
     assert_refused(&output, "Z0452", "MPI has rank 0 of 1 here");
 }
 

@@ -23,21 +23,35 @@ pub fn ready<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p
     let ranks = gather(engine, &own)?;
     for (at, mark) in marks.iter().enumerate() {
         let values: Vec<u64> = ranks.iter().map(|values| values[at] as u64).collect();
-        if let Some((rank, expected)) = odd(engine.plan(), mark, &values) {
-            return Err(Error::DeviceDiffers { rank, what: mark.what, expected, found: values[rank] });
+        if let Some(OddRank { rank, expected, agreeing, peers }) = odd(engine.plan(), mark, &values) {
+            let (what, found) = (mark.what, values[rank]);
+            return Err(Error::DeviceDiffers { rank, what, expected, agreeing, peers, found });
         }
     }
     Ok(())
 }
 
-/// The first rank whose value is not the most common one among ranks that should have the same, and that common value.
-/// If two values are equally common, the one that comes first is right.
-fn odd(plan: &Plan, mark: &Mark, values: &[u64]) -> Option<(usize, u64)> {
+/// A rank whose value is not the most common one among ranks that should have the same.
+#[derive(Debug, PartialEq)]
+struct OddRank {
+    rank: usize,
+    /// The most common value. If two are equally common, the one that comes first.
+    expected: u64,
+    /// How many ranks have it, of how many.
+    agreeing: usize,
+    peers: usize,
+}
+
+/// The first odd rank.
+fn odd(plan: &Plan, mark: &Mark, values: &[u64]) -> Option<OddRank> {
     let pipeline = |rank: usize| if mark.is_of_shapes { plan.config.mesh.coordinates(rank).pipeline } else { 0 };
     let peers = |rank: usize| (0..values.len()).filter(move |&peer| pipeline(peer) == pipeline(rank));
     let shared_by = |rank: usize| peers(rank).filter(|&peer| values[peer] == values[rank]).count();
-    let of_most = |rank: usize| values[peers(rank).rev().max_by_key(|&peer| shared_by(peer)).expect("the rank itself")];
-    (0..values.len()).map(|rank| (rank, of_most(rank))).find(|&(rank, expected)| values[rank] != expected)
+    let of_rank = |rank: usize| {
+        let usual = peers(rank).rev().max_by_key(|&peer| shared_by(peer)).expect("the rank itself");
+        OddRank { rank, expected: values[usual], agreeing: shared_by(usual), peers: peers(rank).count() }
+    };
+    (0..values.len()).map(of_rank).find(|it| values[it.rank] != it.expected)
 }
 
 #[cfg(test)]
@@ -52,16 +66,18 @@ mod tests {
         let config = Config { mesh: Mesh { pipeline: 2, ..Mesh::of_zero(3) }, ..Config::PLAIN };
         PlanBuf::new("", config, &[unit, Unit { source: 1, ..unit }]).with(|plan| {
             let of_all = |values: &[u64]| odd(plan, &Mark::new("", 0), values);
+            let named = |rank, expected, agreeing, peers| Some(OddRank { rank, expected, agreeing, peers });
             assert_eq!(of_all(&[7; 6]), None);
-            assert_eq!(of_all(&[7, 7, 7, 7, 9, 7]), Some((4, 7)));
-            assert_eq!(of_all(&[9, 7, 7, 7, 7, 7]), Some((0, 7)));
-            assert_eq!(of_all(&[7, 7, 7, 9, 9, 9]), Some((3, 7)));
+            assert_eq!(of_all(&[7, 7, 7, 7, 9, 7]), named(4, 7, 5, 6));
+            assert_eq!(of_all(&[9, 7, 7, 7, 7, 7]), named(0, 7, 5, 6));
+            assert_eq!(of_all(&[7, 7, 7, 9, 9, 9]), named(3, 7, 3, 6));
+            assert_eq!(of_all(&[1, 2, 3, 4, 5, 6]), named(1, 1, 1, 6));
             let of_pipeline_stages = |values: &[u64]| odd(plan, &Mark::of_shapes("", 0), values);
             let pipeline_of = |rank: usize| plan.config.mesh.coordinates(rank).pipeline as u64;
             let mut values: Vec<u64> = (0..6).map(pipeline_of).collect();
             assert_eq!(of_pipeline_stages(&values), None);
             values[4] = 5;
-            assert_eq!(of_pipeline_stages(&values), Some((4, pipeline_of(4))));
+            assert_eq!(of_pipeline_stages(&values), named(4, pipeline_of(4), 2, 3));
         });
     }
 }
