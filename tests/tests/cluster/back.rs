@@ -55,7 +55,7 @@ fn a_job_comes_back_from_the_loss_of_a_rank_and_of_its_launcher() {
     for mpi in Mpi::all() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut job = Job::of(brought_back(&net, mpi, folder.path()));
-        job.wait_for_steps();
+        job.wait_for_steps(&net);
         newer_than(folder.path(), None);
         let (_, victim) = ranks(&net).into_iter().rfind(|(host, _)| *host == 1).expect("a rank on the second host");
         kill_process(victim, Signal::KILL).unwrap();

@@ -99,27 +99,30 @@ impl Job {
     }
 
     /// Waits until the steps that may take longer than others are done, and some more.
-    pub fn wait_for_steps(&mut self) {
-        self.wait_for_times("tokens/s", 2);
+    pub fn wait_for_steps(&mut self, net: &Net) {
+        let ended = self.wait_for_times("tokens/s", 2);
+        ended.unwrap_or_else(|errors| panic!("the job has ended: {errors}; ranks have told {:?}", net.told()));
         std::thread::sleep(Duration::from_millis(300));
     }
 
     /// Waits until these words are printed.
     pub fn wait_for(&mut self, words: &str) {
-        self.wait_for_times(words, 1);
+        self.wait_for_times(words, 1).unwrap_or_else(|errors| panic!("the job has ended: {errors}"));
     }
 
-    fn wait_for_times(&mut self, words: &str, times: usize) {
+    /// Waits until these words are printed so often; otherwise returns the job's errors.
+    fn wait_for_times(&mut self, words: &str, times: usize) -> Result<(), String> {
         let (mut seen, mut bytes) = (String::new(), [0; 4096]);
         while seen.matches(words).count() < times {
             let read = self.output.read(&mut bytes).expect("text");
             if read == 0 {
                 let mut errors = String::new();
                 self.child.stderr.as_mut().expect("piped").read_to_string(&mut errors).expect("text");
-                panic!("the job has ended: {errors}");
+                return Err(errors);
             }
             seen += &String::from_utf8_lossy(&bytes[..read]);
         }
+        Ok(())
     }
 
     /// Sends SIGTERM to the launcher.
@@ -184,7 +187,7 @@ fn process_of(net: &Net, rank: usize) -> (usize, Pid) {
 
 /// Stops a rank of a job, and asserts that all remaining hosts name it and, if a mate can tell, the op that it was in.
 pub fn stop(net: &Net, mut job: Job, layout: Layout, rank: usize) {
-    job.wait_for_steps();
+    job.wait_for_steps(net);
     let (host, victim) = process_of(net, rank);
     assert_eq!(host, rank / layout.each);
     let left = (0..layout.hosts).filter(|&other| other != host || layout.each > 1);
@@ -278,7 +281,7 @@ fn gave_up() -> Vec<String> {
 
 /// Ends the last rank on a job's second host by a signal, and asserts that its mates name it and other hosts miss it.
 pub fn end_rank(net: &Net, mut job: Job, mpi: Mpi, layout: Layout, signal: Signal) {
-    job.wait_for_steps();
+    job.wait_for_steps(net);
     let rank = 2 * layout.each - 1;
     let (_, victim) = process_of(net, rank);
     let mate = format!("error[Z0314]: rank {rank} (pid {}) ended in the middle of the run", victim.as_raw_pid());
@@ -301,7 +304,7 @@ pub fn end_rank(net: &Net, mut job: Job, mpi: Mpi, layout: Layout, signal: Signa
 
 /// Takes the second of two hosts of a job off the network.
 pub fn cut_off(net: &Net, mut job: Job, layout: Layout) {
-    job.wait_for_steps();
+    job.wait_for_steps(net);
     let down = || assert!(net.on(1, "ip link set eth0 down").status().is_ok_and(|end| end.success()));
     strike(net, layout, down, &[(0, lost(net, 1)), (1, lost(net, 0))]);
     // Launchers may wait for ever for a host that cannot answer.
@@ -351,7 +354,7 @@ fn a_host_that_dies_is_told() {
     for mpi in Mpi::all() {
         let Some(net) = Net::of(2) else { return };
         let mut job = Job::start(&net, mpi);
-        job.wait_for_steps();
+        job.wait_for_steps(&net);
         // MPICH's library ends ranks by SIGSEGV before they can report. Its launcher says which of three it has seen
         // first: the loss of its helper, the end of a rank there, or that SIGSEGV.
         let expected = if mpi == Mpi::Mpich { vec![] } else { vec![(0, lost(&net, 1))] };
@@ -370,7 +373,7 @@ fn a_launcher_that_is_killed_ends_both_hosts() {
     let Some(net) = Net::of(2) else { return };
     for mpi in Mpi::all() {
         let mut job = Job::start(&net, mpi);
-        job.wait_for_steps();
+        job.wait_for_steps(&net);
         kill_launcher(&net, 0, LAUNCHERS);
         // Ranks print through the launcher, so its own end is all that can be seen.
         let end = job.end(&net);
@@ -389,7 +392,7 @@ fn a_helper_of_the_launcher_that_is_killed_is_told_with_its_host() {
             Mpi::Mpich => ("error[Z0402]: after 4 s, rank ", format!("on {}) has not answered", net.hosts[1])),
         };
         let mut job = Job::start(&net, mpi);
-        job.wait_for_steps();
+        job.wait_for_steps(&net);
         kill_launcher(&net, 1, &["orted", "prted", "hydra_pmi_proxy"]);
         let end = job.end(&net);
         let all = net.told().into_iter().fold(end.errors, |all, (_, told)| all + &told);

@@ -212,9 +212,9 @@ impl Net {
         self.own().join("told")
     }
 
-    /// The reports of each rank of the last such program.
+    /// The reports of each rank of the last such program; none if there was no such program.
     pub fn told(&self) -> Vec<(usize, String)> {
-        let files = std::fs::read_dir(self.told_folder()).expect("ranks that tell").flatten();
+        let files = std::fs::read_dir(self.told_folder()).into_iter().flatten().flatten();
         let read = |file: std::fs::DirEntry| {
             let rank = file.file_name().to_str()?.parse().ok()?;
             Some((rank, String::from_utf8_lossy(&std::fs::read(file.path()).ok()?).into_owned()))
