@@ -188,7 +188,9 @@ fn z0454_what_differs_on_one_host_is_named_with_it() {
     // One binary that trains another spec there.
     let spec = |stage: u8| format!("{} zero3 mesh=1x1x4 hosts=2 stage={stage}", env!("CARGO_BIN_EXE_spec"));
     let output = run(&net, Mpi::Orte, &[], &chosen(&spec(3), &spec(2)));
-    assert_refused(&output, "Z0454", &format!("rank 2 on {second}, rank 3 on {second} have another plan"));
+    let says = format!("rank 2 on {second}, rank 3 on {second} have another plan");
+    // Open MPI may end a rank of one host when those of the other have left, and its mate then misses it.
+    assert_refused_beside(&output, "Z0454", &says, &["Z0314"]);
 }
 
 /// A text other than that of the tests.
