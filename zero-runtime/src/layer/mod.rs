@@ -185,8 +185,8 @@ pub trait Layer<S: Shape, X: Activation> {
     /// its own pass over memory.
     const ACTIVATION: Option<Nonlinearity> = None;
 
-    /// Whether it is a head that computes losses again where it computes gradients, and leaves them in
-    /// [`Backward::losses`]. Training then has no forward of its own for this layer.
+    /// Whether it is a head whose `backward` also computes the losses, and leaves them in [`Backward::losses`]. Training
+    /// then does not call its `forward`, and `backward` finds nothing in `saved`. Only a layer that gives [`Loss`] may say so.
     const LOSSES_IN_BACKWARD: bool = false;
 
     /// Bytes that [`Layer::decode`] keeps of the earlier tokens of one sequence, up to `S::LENGTH`: a sum of

@@ -43,13 +43,12 @@ pub fn measure_gpus<D: Device>() -> Result<Option<MeasuredGpus>, Error> {
     };
     // By now libraries have loaded what they need, and no memory is taken to measure with.
     let taken_bytes = devices.iter().filter_map(Device::description).map(|now| now.taken_bytes).max().unwrap_or(0);
-    let mib = |bytes: usize| Size::MiB(bytes.div_ceil(1 << 20) as u64);
     Ok(Some(MeasuredGpus {
         device: DeviceFigures {
             name: first.name.clone(),
             kind: Processor::Gpu,
             memory: Size::MiB((first.memory_bytes >> 20) as u64),
-            reserved: mib(taken_bytes),
+            reserved: Size::MiB(taken_bytes.div_ceil(1 << 20) as u64),
             matmul: Rates { f32: rounded(f32_per_s), bf16: rounded(bf16_per_s) },
             achieved: 1.0,
             bandwidth: rounded(bytes_per_s),
