@@ -200,6 +200,10 @@ const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
     if let Some(fault) = L::FAULT {
         refuse(fault, name);
     }
+    if L::LOSSES_IN_BACKWARD && !L::Output::IS_LOSS {
+        let fault = Message::new().text("[Z0215] `LOSSES_IN_BACKWARD` is for heads, and this layer gives no `Loss`: ");
+        refuse(fault.text("training would not call its forward\n  fix: leave the constant out"), name);
+    }
     let sizes = Unit {
         params: L::PARAMS,
         takes: L::PARAMS,

@@ -114,6 +114,8 @@ pub trait Activation: 'static {
     type Element<C: Element>: bytemuck::Pod;
     /// Elements for each token.
     const WIDTH: usize;
+    /// Whether it is [`Loss`], which ends a model.
+    const IS_LOSS: bool = false;
 }
 
 /// Token ids, (tokens), u32.
@@ -137,6 +139,7 @@ impl Activation for Loss {
     type Data = f32;
     type Element<C: Element> = f32;
     const WIDTH: usize = 1;
+    const IS_LOSS: bool = true;
 }
 
 /// One element of `X` as the layers of `S` take and give it.
@@ -186,7 +189,8 @@ pub trait Layer<S: Shape, X: Activation> {
     const ACTIVATION: Option<Nonlinearity> = None;
 
     /// Whether it is a head whose `backward` also computes the losses, and leaves them in [`Backward::losses`]. Training
-    /// then does not call its `forward`, and `backward` finds nothing in `saved`. Only a layer that gives [`Loss`] may say so.
+    /// then does not call its `forward`, and `backward` finds nothing in `saved`. Only a layer that gives [`Loss`] may say
+    /// so (Z0215).
     const LOSSES_IN_BACKWARD: bool = false;
 
     /// Bytes that [`Layer::decode`] keeps of the earlier tokens of one sequence, up to `S::LENGTH`: a sum of

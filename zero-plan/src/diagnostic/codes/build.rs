@@ -115,6 +115,14 @@ pub(super) const CODES: &[Code] = &[
         example: "cargo zero plan specs/qwen3.ron --size 5B",
     },
     Code {
+        code: "Z0215",
+        title: "losses in the backward of a layer that is no head",
+        explanation: "`LOSSES_IN_BACKWARD` says that `backward` computes the losses too, so that training never calls \
+            `forward`. Only the last layer of a model gives losses. Any other has to give the layer after it its input, in \
+            `forward`. Leave the constant out there.",
+        example: "const LOSSES_IN_BACKWARD: bool = true; // in a layer whose `Output` is `Features<8>`",
+    },
+    Code {
         code: "Z0219",
         title: "recomputation of nothing",
         explanation: "`recompute: Every(k)` is about units number k, 2 k and so on, but never the last of the model, \

@@ -136,9 +136,9 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0447",
         title: "devices of ranks differ",
         explanation: "Before the first step, ranks compare what decides the bits of their results: the name and the compute \
-            capability of their devices, the versions of the driver, of the compiler, of the library of matrix products and of \
-            cuDNN, and which ways these have named for the products and the attention of the model. One rank has another than most others that do the \
-            same work.",
+            capability of their devices; the versions of the driver, of the compiler, of the library of matrix products \
+            and of cuDNN; and how these libraries will compute the products and the attention of the model. The message \
+            says which of them differs, and on how many ranks. Give all ranks the same devices and the same versions.",
         example: "a host whose last slot has another GPU",
     },
     Code {
