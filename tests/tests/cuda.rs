@@ -19,6 +19,8 @@ mod graphs;
 mod hardware;
 #[path = "cuda/kernels/mod.rs"]
 mod kernels;
+#[path = "cuda/launches.rs"]
+mod launches;
 #[path = "cuda/nccl.rs"]
 mod nccl;
 #[path = "cuda/pretend/mod.rs"]

@@ -24,6 +24,7 @@
 mod check;
 mod measured;
 
+pub use check::ATTENTION_MAX;
 pub use measured::{MeasuredOp, measured_units, median, rounded};
 
 use serde::{Deserialize, Serialize};
@@ -78,13 +79,17 @@ pub struct DeviceFigures {
     /// Share of that rate that large products reach, above 0 and at most 1.
     #[serde(default = "one")]
     pub achieved: f64,
+    /// Share of that rate at which attention computes its operations, above 0; by default `achieved`. It may exceed 1, as
+    /// the operations of scores that a causal mask hides count, and are not done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention: Option<f64>,
     /// Bytes of its memory that it reads and writes per second.
     pub bandwidth: f64,
     /// Bytes that a core reads and writes per second while it adds up terms of ranks of its node; by default
     /// `bandwidth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sums: Option<f64>,
-    /// Seconds that it takes to begin an op.
+    /// Seconds that it takes to begin an op; on a GPU, any of its kernels.
     #[serde(default)]
     pub op: f64,
 }
@@ -280,8 +285,10 @@ impl Hardware {
         of_rank.saturating_sub(self.device.reserved.bytes())
     }
 
-    /// Operations per second that large products reach on one device.
-    pub fn product_rate(&self, width: Width) -> f64 {
-        self.device.matmul.of(width) * self.device.achieved
+    /// Seconds of one device for these operations, of which some are attention's.
+    pub fn computing_s(&self, width: Width, operations: f64, attending: f64) -> f64 {
+        let DeviceFigures { achieved, attention, .. } = self.device;
+        let products = (operations - attending) / achieved;
+        (products + attending / attention.unwrap_or(achieved)) / self.device.matmul.of(width)
     }
 }

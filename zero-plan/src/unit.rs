@@ -35,6 +35,8 @@ pub struct Unit {
     pub output_bytes: usize,
     /// Floating-point operations of one forward call.
     pub operations: usize,
+    /// Those of them by which tokens attend to one another.
+    pub attending: usize,
     /// Whether it is a head whose backward computes the losses as well, so that training has no forward of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub losses_in_backward: bool,
@@ -107,6 +109,7 @@ impl Unit {
         input_bytes: 0,
         output_bytes: 0,
         operations: 0,
+        attending: 0,
         losses_in_backward: false,
         given_bytes: 0,
         targets_bytes: 0,
@@ -114,15 +117,25 @@ impl Unit {
         matrices: Matrices::NONE,
     };
 
-    /// Floating-point operations of its forward in a training step.
-    pub const fn forward_operations(&self) -> usize {
-        if self.losses_in_backward { 0 } else { self.operations }
+    /// How often its forward does its operations in a training step.
+    pub const fn forward_passes(&self) -> usize {
+        if self.losses_in_backward { 0 } else { 1 }
     }
 
-    /// Floating-point operations of its backward, which does twice the work of a forward: one product for the gradients
-    /// of the input, and one for those of the parameters; and that of the forward itself, if training has none.
+    /// How often its backward does the operations of a forward: one product for the gradients of the input, and one for
+    /// those of the parameters; and the forward itself, if training has none.
+    pub const fn backward_passes(&self) -> usize {
+        3 - self.forward_passes()
+    }
+
+    /// Floating-point operations of its forward in a training step.
+    pub const fn forward_operations(&self) -> usize {
+        self.forward_passes() * self.operations
+    }
+
+    /// Floating-point operations of its backward.
     pub const fn backward_operations(&self) -> usize {
-        if self.losses_in_backward { 3 * self.operations } else { 2 * self.operations }
+        self.backward_passes() * self.operations
     }
 
     /// Whether its parameters lie in another unit's flat buffer.

@@ -212,6 +212,7 @@ const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
         input_bytes: activation_bytes::<S, X>(),
         output_bytes: activation_bytes::<S, L::Output>(),
         operations: L::OPERATIONS,
+        attending: L::ATTENDING,
         losses_in_backward: L::LOSSES_IN_BACKWARD,
         cache_bytes: L::CACHE,
         matrices: L::MATRICES,

@@ -246,6 +246,9 @@ fn print(rows: &[&Row], rounds: &[Round]) {
 
 #[cfg(test)]
 mod tests {
+    use zero_runtime::plan::hardware::Hardware;
+    use zero_runtime::plan::simulate::simulate;
+
     use super::*;
 
     /// 12 blocks of 12 x 768^2 + 13 x 768, tables of 50304 and of 1024 rows of 768, and a norm: the published 124 million, with
@@ -255,6 +258,23 @@ mod tests {
         let params = ROWS.map(|row| row.plan.params());
         assert_eq!(params[0], 12 * (12 * 768 * 768 + 13 * 768) + (50304 + 1024) * 768 + 2 * 768);
         assert_eq!(params[1] / 1_000_000, 1557);
+    }
+
+    /// Seconds of steps that were measured before heads began to compute their logits once, as docs/figures.md has them.
+    #[test]
+    fn steps_are_predicted() {
+        let measured = [
+            (include_str!("../../../hardware/h100.ron"), [0.0760, 0.2086, 0.0037]),
+            (include_str!("../../../hardware/h200.ron"), [0.0751, 0.2039, 0.00355]),
+        ];
+        for (hardware, steps) in measured {
+            let hardware = Hardware::parse(hardware).unwrap();
+            for (row, measured_s) in ROWS.iter().zip(steps) {
+                let ratio = simulate(row.plan, &hardware).unwrap().step_s / measured_s;
+                eprintln!("{}, {}: predicted / measured {ratio:.2}", hardware.name, row.what);
+                assert!((0.8..1.2).contains(&ratio), "{}, {}: {ratio}", hardware.name, row.what);
+            }
+        }
     }
 
     #[test]

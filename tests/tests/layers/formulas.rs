@@ -2,10 +2,12 @@
 //! alone, so this says that `forward` is right.
 
 use zero_runtime::device::{Cpu, Nonlinearity};
+use zero_runtime::model::Model;
 use zero_runtime::prelude::*;
 use zero_runtime::view::ViewMut;
 use zero_tests::buffers::noise;
 use zero_tests::heads::*;
+use zero_tests::tiny;
 
 use crate::Small;
 
@@ -217,4 +219,14 @@ fn a_norm_has_the_epsilon_that_it_is_told() {
     let near = |found: f32, epsilon: f32| (found * epsilon.sqrt() - 1.0).abs() < 1e-4;
     assert!(near(scale::<RmsNorm<2>>(), 1e-5) && near(scale::<LayerNorm<2>>(), 1e-5));
     assert!(near(scale::<RmsNorm<2, E6>>(), 1e-6) && near(scale::<LayerNorm<2, E6>>(), 1e-6));
+}
+
+/// Operations of a struct's layers are its own: 4 for each pair of tokens and feature, and 23 for each pair and head.
+#[test]
+fn a_block_attends_as_its_attention_does() {
+    let (tokens, length, width, heads) = (2 * 11, 11, tiny::DIM, 3);
+    let units = tiny::Untied::PLAN.units;
+    let attending: Vec<usize> = units.iter().map(|unit| unit.attending).collect();
+    let block = 4 * tokens * length * width + 23 * tokens * length * heads;
+    assert_eq!(attending, [0, block, block, 0, 0]);
 }

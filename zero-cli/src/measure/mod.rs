@@ -144,6 +144,7 @@ fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
             reserved: Size::B(0),
             matmul: Rates { f32: rounded(rates.f32_per_s), bf16: rounded(rates.bf16_per_s) },
             achieved: 1.0,
+            attention: None,
             bandwidth: rounded(rates.bytes_per_s),
             sums: Some(rounded(rates.summed_bytes_per_s)),
             op: 0.0,

@@ -76,13 +76,14 @@ impl Judge for Simulated<'_> {
             return 0.0;
         }
         let passes = |unit: usize| (3 + usize::from(config.recomputes(units, unit))) as f64;
-        let operations: f64 = units.iter().enumerate().map(|(i, unit)| passes(i) * unit.operations as f64).sum();
+        let seconds =
+            |unit: &Unit| self.0.computing_s(config.precision.compute, unit.operations as f64, unit.attending as f64);
+        let seconds: f64 = units.iter().enumerate().map(|(i, unit)| passes(i) * seconds(unit)).sum();
         let devices = match self.0.device.kind {
             Processor::Gpu => config.mesh.pipeline,
             Processor::Cpu => (config.mesh.nodes * self.0.node.devices).div_ceil(config.mesh.data_ranks()),
         };
-        let rate = self.0.product_rate(config.precision.compute) * devices as f64;
-        operations * config.micro_batches as f64 / rate
+        seconds * config.micro_batches as f64 / devices as f64
     }
 }
 

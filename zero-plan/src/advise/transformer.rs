@@ -114,6 +114,7 @@ impl LlamaSizes {
             workspace_bytes: features + in_attention.max(in_mlp),
             input_bytes: features,
             output_bytes: features,
+            attending: scores,
             operations: 2 * tokens * (attention + gates + down)
                 + scores
                 + turned

@@ -10,6 +10,8 @@ const RATE_MAX: f64 = 1e18;
 const RATE_MIN: f64 = 1e3;
 /// The longest latency, in seconds.
 const LATENCY_MAX: f64 = 10.0;
+/// The highest share of the rate of products that attention may have: a causal mask hides half of what counts.
+pub const ATTENTION_MAX: f64 = 2.0;
 /// The most devices of a node, links, and threads.
 const COUNT_MAX: usize = 4096;
 /// The longest time of an op of a unit, in seconds: eleven days.
@@ -33,6 +35,10 @@ pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
     checks.rate("device.matmul.f32", device.matmul.f32);
     checks.rate("device.matmul.bf16", device.matmul.bf16);
     checks.require("device.achieved", device.achieved > 0.0 && device.achieved <= 1.0, "a share above 0 and at most 1");
+    if let Some(attention) = device.attention {
+        let is_possible = attention > 0.0 && attention <= ATTENTION_MAX;
+        checks.require("device.attention", is_possible, "a share above 0 and at most 2");
+    }
     checks.rate("device.bandwidth", device.bandwidth);
     if let Some(sums) = device.sums {
         checks.rate("device.sums", sums);
@@ -142,7 +148,7 @@ mod tests {
     use super::*;
 
     const GOOD: &str = "(name: \"x\", device: (name: \"d\", kind: Gpu, memory: GB(80), reserved: GB(2), \
-        matmul: (f32: 19.5e12, bf16: 312e12), achieved: 0.75, bandwidth: 2e12, sums: 1e12, op: 5e-6), \
+        matmul: (f32: 19.5e12, bf16: 312e12), achieved: 0.75, attention: 0.5, bandwidth: 2e12, sums: 1e12, op: 5e-6), \
         node: (devices: 8, link: (bandwidth: 300e9, latency: 3e-6), memory: GB(1000), disk: (read: 6e9, write: 3e9), \
         handover: (apart: 4e-5, turns: 7e-6)), \
         network: (bandwidth: 25e9, latency: 5e-6, links: 8))";
@@ -189,6 +195,8 @@ mod tests {
             ("bf16: 312e12", "bf16: 312e22", "device.matmul.bf16"),
             ("f32: 19.5e12", "f32: 0.0", "device.matmul.f32"),
             ("achieved: 0.75", "achieved: 1.5", "device.achieved"),
+            ("attention: 0.5", "attention: 0.0", "device.attention"),
+            ("attention: 0.5", "attention: 2.5", "device.attention"),
             ("bandwidth: 2e12", "bandwidth: -2e12", "device.bandwidth"),
             ("sums: 1e12", "sums: 1.0", "device.sums"),
             ("op: 5e-6", "op: -1.0", "device.op"),

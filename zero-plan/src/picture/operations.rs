@@ -26,6 +26,7 @@ fn free(plan: &Plan) -> Hardware {
             reserved: Size::default(),
             matmul: Rates { f32: 1.0, bf16: 1.0 },
             achieved: 1.0,
+            attention: None,
             bandwidth,
             sums: None,
             op: 0.0,

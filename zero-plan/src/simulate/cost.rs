@@ -9,6 +9,11 @@ use crate::schedule::Op;
 use crate::unit::Unit;
 use crate::work::Work;
 
+/// About how many kernels a GPU runs for the forward of a layer of a transformer. They begin one after another.
+pub const FORWARD_KERNELS: usize = 12;
+/// The same for its backward.
+pub const BACKWARD_KERNELS: usize = 30;
+
 /// The costs of work under a plan.
 pub struct Costs<'a> {
     plan: &'a Plan<'a>,
@@ -42,8 +47,10 @@ impl<'a> Costs<'a> {
     pub fn seconds(&self, at: Coordinates, op: Op) -> f64 {
         let start = self.hardware.device.op;
         match op {
-            Op::Forward { unit, .. } | Op::Recompute { unit, .. } => start + self.forward(unit),
-            Op::Backward { unit, .. } => start + self.backward(unit),
+            Op::Forward { unit, .. } | Op::Recompute { unit, .. } => {
+                self.start(unit, FORWARD_KERNELS) + self.forward(unit)
+            }
+            Op::Backward { unit, .. } => self.start(unit, BACKWARD_KERNELS) + self.backward(unit),
             Op::Update { unit } => start + self.update(at, unit, op).iter().sum::<f64>(),
             Op::Release { .. } | Op::Clear { .. } | Op::Claim { .. } => 0.0,
             _ if self.is_moved_by_link(op) => start,
@@ -96,14 +103,28 @@ impl<'a> Costs<'a> {
         }
     }
 
+    /// Seconds that it takes to begin an op of a unit: on a GPU, each of its kernels, unless its time was measured.
+    fn start(&self, unit: usize, kernels: usize) -> f64 {
+        let device = &self.hardware.device;
+        match device.kind {
+            Processor::Gpu if self.measured[unit].is_none() => device.op * kernels as f64,
+            _ => device.op,
+        }
+    }
+
     /// Seconds of moving bytes. A GPU's bandwidth is that of its whole memory; a processor's is a core's share.
     fn moving(&self, bytes: usize) -> f64 {
         bytes as f64 / (self.hardware.device.bandwidth * self.threads as f64)
     }
 
-    fn computing(&self, operations: usize) -> f64 {
-        let rate = self.hardware.product_rate(self.plan.config.precision.compute) * self.threads as f64;
-        operations as f64 / rate
+    fn computing(&self, operations: usize, attending: usize) -> f64 {
+        let compute = self.plan.config.precision.compute;
+        self.hardware.computing_s(compute, operations as f64, attending as f64) / self.threads as f64
+    }
+
+    /// Seconds of so many passes through the operations of a unit.
+    fn passes(&self, unit: &Unit, passes: usize) -> f64 {
+        self.computing(passes * unit.operations, passes * unit.attending)
     }
 
     /// Matrix products, and the bytes between them that a unit takes, keeps and gives.
@@ -113,7 +134,7 @@ impl<'a> Costs<'a> {
         }
         let it = &self.plan.units[unit];
         let bytes = if it.losses_in_backward { 0 } else { touched(&self.plan.config, it) };
-        self.computing(it.forward_operations()) + self.moving(bytes)
+        self.passes(it, it.forward_passes()) + self.moving(bytes)
     }
 
     /// The products, twice the bytes of a forward pass, and the gradients, which are summed in f32.
@@ -122,8 +143,8 @@ impl<'a> Costs<'a> {
             return measured * self.plan.config.tokens() as f64;
         }
         let it = &self.plan.units[unit];
-        self.computing(it.backward_operations())
-            + self.moving(2 * touched(&self.plan.config, it) + it.takes * size_of::<f32>())
+        let bytes = 2 * touched(&self.plan.config, it) + it.takes * size_of::<f32>();
+        self.passes(it, it.backward_passes()) + self.moving(bytes)
     }
 
     /// The measured time is AdamW's pass over memory. Products that make matrices orthogonal come on top, on all
@@ -137,7 +158,7 @@ impl<'a> Costs<'a> {
             }
             None => self.moving(bytes),
         };
-        [moving, self.computing(operations)]
+        [moving, self.computing(operations, 0)]
     }
 }
 

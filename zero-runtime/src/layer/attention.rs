@@ -6,7 +6,7 @@ use zero_plan::{AttentionKind, Message};
 
 use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault, unfused};
 use super::linear::{LinearMap, initial};
-use super::size::{SOFTMAX, bytes, either, empty, matrix, product, sum};
+use super::size::{attending, bytes, either, empty, matrix, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Matrices, Shape, Tensors};
 use crate::device::{AttentionShape, Device, Element, Matrix, Strided, StridedMut, Then};
 use crate::view::{View, ViewMut};
@@ -189,16 +189,15 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         .and(matrix::<S::Compute>([W, Self::QUERIES]));
     // Keys as queries meet them (LENGTH, KEYS), then values (LENGTH, KEYS). A window does not shorten them.
     const CACHE: usize = product(&[2, bytes::<S::Compute>(product(&[S::LENGTH, Self::KEYS]))]);
-    // The projections; queries by keys and scores by values, 2 QUERIES each for every key that is seen; the softmax of
-    // the scores; 4 for each element that is normed, as in an RMS norm, and 3 for each that is rotated. Scores that the
-    // causal mask hides are counted as well, as they are in published counts (Narayanan et al., 2021, appendix).
+    // The projections; attention itself; 4 for each element that is normed, as in an RMS norm, and 3 for each that is
+    // rotated.
     const OPERATIONS: usize = sum(&[
         product(&[2, S::TOKENS, sum(&[Self::INPUTS.params(), Self::OUT.params()])]),
-        product(&[4, S::TOKENS, Self::seen(S::LENGTH), Self::QUERIES]),
-        product(&[S::TOKENS, H::HEADS, Self::seen(S::LENGTH), SOFTMAX]),
+        <Self as Layer<S, Features<W>>>::ATTENDING,
         product(&[4, S::TOKENS, Self::NORMED]),
         product(&[3, S::TOKENS, sum(&[H::HEADS, H::KEY_HEADS]), Self::ANGLES]),
     ]);
+    const ATTENDING: usize = attending(S::TOKENS, Self::seen(S::LENGTH), H::HEADS, H::HEAD_DIM);
 
     fn tensors(out: &mut Tensors) {
         let rows = [Self::QUERIES, Self::KEYS, Self::KEYS];

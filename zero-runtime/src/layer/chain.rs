@@ -22,6 +22,7 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
         max(A::WORKSPACE, B::WORKSPACE),
     ]);
     const OPERATIONS: usize = sum(&[A::OPERATIONS, B::OPERATIONS]);
+    const ATTENDING: usize = sum(&[A::ATTENDING, B::ATTENDING]);
     const CACHE: usize = sum(&[A::CACHE, B::CACHE]);
     const MATRICES: Matrices = A::MATRICES.and(B::MATRICES);
     const FAULT: Option<Message> = either(A::FAULT, B::FAULT);
@@ -145,6 +146,7 @@ where
     const FAULT: Option<Message> = L::FAULT;
     // It adds the input, element by element.
     const OPERATIONS: usize = sum(&[L::OPERATIONS, product(&[S::TOKENS, X::WIDTH])]);
+    const ATTENDING: usize = L::ATTENDING;
 
     fn tensors(out: &mut Tensors) {
         L::tensors(out);
@@ -182,6 +184,7 @@ macro_rules! __layer_items {
         const SAVED: usize = <$body as $crate::layer::Layer<S, X>>::SAVED;
         const WORKSPACE: usize = <$body as $crate::layer::Layer<S, X>>::WORKSPACE;
         const OPERATIONS: usize = <$body as $crate::layer::Layer<S, X>>::OPERATIONS;
+        const ATTENDING: usize = <$body as $crate::layer::Layer<S, X>>::ATTENDING;
         const CACHE: usize = <$body as $crate::layer::Layer<S, X>>::CACHE;
         const MATRICES: $crate::layer::Matrices = <$body as $crate::layer::Layer<S, X>>::MATRICES;
         const FAULT: Option<$crate::plan::Message> = <$body as $crate::layer::Layer<S, X>>::FAULT;

@@ -179,6 +179,8 @@ pub trait Layer<S: Shape, X: Activation> {
     /// Floating-point operations of one forward call, by which pipelines are balanced; a multiply-add counts 2. The
     /// default is right for a layer that multiplies each token by all of its parameters, and does next to nothing else.
     const OPERATIONS: usize = size::product(&[2, Self::PARAMS, S::TOKENS]);
+    /// Those of them by which tokens attend to one another: they take longer on a GPU than products of matrices.
+    const ATTENDING: usize = 0;
 
     /// A fault of its sizes, if there is one: a text that begins with a code and says what was expected and found. It
     /// stops the build of a model with such a layer and names the field, so sizes need not be right where it is given.

@@ -25,6 +25,10 @@ fn operations<X: Activation, L: Layer<Small, X>>() -> usize {
     L::OPERATIONS
 }
 
+fn attending<X: Activation, L: Layer<Small, X>>() -> usize {
+    L::ATTENDING
+}
+
 /// The products of a block's forward take the published operations (zero-bubble paper, arXiv 2401.10241, Table 1). The
 /// rest grows with the elements alone.
 #[test]
@@ -37,6 +41,7 @@ fn operations_of_a_transformer_block_are_the_published_ones() {
     let norms = 2 * b * s * h * 8;
     let gelu = b * s * 4 * h * (EXP + 8);
     let residuals = 2 * b * s * h;
+    assert_eq!(attending::<Features<HIDDEN>, Block>(), 4 * b * s * s * h + softmax);
     assert_eq!(operations::<Features<HIDDEN>, Block>(), products + biases + softmax + norms + gelu + residuals);
 }
 
@@ -118,6 +123,7 @@ fn operations_of_an_attention_are_those_that_it_does() {
     let (norms, turns) = (4 * tokens * 90, 3 * tokens * 90);
     let found = operations::<Features<HIDDEN>, Attention<HIDDEN, Everything>>();
     assert_eq!(found, projections + scores + norms + turns);
+    assert_eq!(attending::<Features<HIDDEN>, Attention<HIDDEN, Everything>>(), scores);
     assert_eq!(operations::<Features<3>, SwiGlu<3, 5>>(), 2 * tokens * 3 * 10 + tokens * 5 * (EXP + 4));
 }
 

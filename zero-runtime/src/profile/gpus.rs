@@ -2,10 +2,10 @@
 
 use std::hint::black_box;
 
-use zero_plan::hardware::{DeviceFigures, Link, MeasuredGpus, Processor, Rates, rounded};
+use zero_plan::hardware::{ATTENTION_MAX, DeviceFigures, Link, MeasuredGpus, Processor, Rates, rounded};
 use zero_plan::spec::Size;
 
-use super::speed::{best_ns, copied_per_s, mean_at_once, multiplied_per_s};
+use super::speed::{attended_per_s, best_ns, copied_per_s, mean_at_once, multiplied_per_s};
 use crate::device::{Buffer, Device, Reached, bf16};
 use crate::error::Error;
 use crate::launch::LaunchError;
@@ -28,10 +28,11 @@ pub fn measure_gpus<D: Device>() -> Result<Option<MeasuredGpus>, Error> {
         let what = format!("this machine has GPUs of several kinds, {} and {}", first.name, other.name);
         return Err(Error::Argument { what, help: "choose equal ones: ZERO_CUDA_DEVICES=0,1".to_owned() });
     }
-    let [f32_per_s, bf16_per_s, bytes_per_s, op_s] = all_work(&mut devices, |device, _| {
+    let [f32_per_s, bf16_per_s, attended_per_s, bytes_per_s, op_s] = all_work(&mut devices, |device, _| {
         Ok([
             multiplied_per_s::<_, f32>(device)?,
             multiplied_per_s::<_, bf16>(device)?,
+            attended_per_s(device)?,
             copied_per_s(device)?,
             op_s(device)?,
         ])
@@ -51,6 +52,7 @@ pub fn measure_gpus<D: Device>() -> Result<Option<MeasuredGpus>, Error> {
             reserved: Size::MiB(taken_bytes.div_ceil(1 << 20) as u64),
             matmul: Rates { f32: rounded(f32_per_s), bf16: rounded(bf16_per_s) },
             achieved: 1.0,
+            attention: Some(rounded((attended_per_s / bf16_per_s).min(ATTENTION_MAX))),
             bandwidth: rounded(bytes_per_s),
             sums: None,
             op: rounded(op_s),

@@ -3,8 +3,9 @@
 
 use std::hint::black_box;
 
-use crate::device::{Buffer, Device, Element, Matrix, Write};
+use crate::device::{AttentionShape, Buffer, Device, Element, Matrix, Write, bf16};
 use crate::error::Error;
+use crate::layer::size::attending;
 use crate::plan::DeviceKind;
 use crate::view::ViewMut;
 
@@ -31,6 +32,16 @@ struct SizeRange {
 /// Rows and columns of the matrices that are multiplied: enough that only arithmetic limits the speed.
 const fn matrix(has_queues: bool) -> SizeRange {
     SizeRange { first: 1024, last: if has_queues { 8192 } else { 1024 } }
+}
+
+/// Heads, their features, and the most tokens of a sequence of attention that is measured.
+const HEADS: usize = 16;
+const HEAD_DIM: usize = 64;
+const SEQUENCE: usize = 1024;
+
+/// Tokens of that attention, whose memory is less than that of the matrices.
+const fn attended(has_queues: bool) -> SizeRange {
+    SizeRange { first: 128, last: if has_queues { 32 * SEQUENCE } else { 128 } }
 }
 
 /// Bytes that are copied: more than a last-level cache is likely to hold.
@@ -63,6 +74,37 @@ pub fn multiplied_per_s<D: Device, E: Element>(device: &D) -> Result<f64, Error>
             black_box(last);
         });
         Ok((2.0 * (rows as f64).powi(3), ns))
+    })
+}
+
+/// Operations of the forward and the backward of causal attention, in bf16, that a device does in a second, counted as
+/// layers count them.
+pub fn attended_per_s<D: Device>(device: &D) -> Result<f64, Error> {
+    long_enough(attended(D::QUEUES), |tokens| {
+        let length = tokens.min(SEQUENCE);
+        let shape = AttentionShape {
+            sequences: tokens / length,
+            length,
+            before: 0,
+            heads: HEADS,
+            key_heads: HEADS,
+            head_dim: HEAD_DIM,
+            window: None,
+        };
+        let numbers =
+            |width: usize| varied(device, tokens * width, |index| bf16::narrow((index * 31 % 61) as f32 / 30.0 - 1.0));
+        let (qkv, dout) = (numbers(shape.qkv_width())?, numbers(shape.out_width())?);
+        let (mut out, mut dqkv) = (numbers(shape.out_width())?, numbers(shape.qkv_width())?);
+        let mut lse = Buffer::zeros(device, tokens * HEADS)?;
+        let mut last = [bf16::ZERO];
+        let ns = best_ns(|| {
+            let [q, k, v] = shape.parts(qkv.view());
+            device.attention(shape, q, k, v, out.view_mut(), lse.view_mut());
+            device.attention_backward(shape, q, k, v, out.view(), lse.view(), dout.view(), dqkv.view_mut());
+            device.read(dqkv.view().part(tokens * shape.qkv_width() - 1, 1), &mut last);
+            black_box(last);
+        });
+        Ok((3.0 * attending(tokens, length, HEADS, HEAD_DIM) as f64, ns))
     })
 }
 

@@ -32,6 +32,7 @@ fn figures_of_gpus_describe_hardware() {
     assert_eq!(gpus.link.is_some(), gpus.devices > 1, "{gpus:?}");
     let (memory, reserved) = (gpus.device.memory.bytes(), gpus.device.reserved.bytes());
     assert!(0 < reserved && reserved < memory, "{gpus:?}");
+    assert!(gpus.device.attention.is_some(), "{gpus:?}");
     let hardware = Hardware {
         name: "measured".to_owned(),
         device: gpus.device,

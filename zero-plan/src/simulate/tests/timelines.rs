@@ -330,3 +330,19 @@ fn ranks_that_share_memory_go_on_once_they_are_woken() {
         assert!((waits - expected).abs() < 1e-6, "{ranks} ranks wait {waits} times");
     }
 }
+
+/// On a GPU. A forward does 1000 operations, a quarter of them attention's, and a backward twice as many.
+#[test]
+fn attention_has_its_own_rate_and_kernels_begin_one_after_another() {
+    let of = |text: &str| {
+        let mut step_s = 0.0;
+        let unit = Unit { attending: 250, ..units(1)[0] };
+        on_units(text, config(0, Mesh::of_zero(1)), &[unit], |_, timeline, _| step_s = timeline.step_s);
+        step_s
+    };
+    let slower = |change: &str| of(&GPU.replace("matmul", &format!("{change}, matmul"))) - of(GPU);
+    let attention = slower("attention: 0.1");
+    assert!((attention / (3.0 * 250.0 / 1e9 * 9.0) - 1.0).abs() < 1e-6, "{attention}");
+    let (begun, kernels) = (1e3 * slower("op: 1e-3"), (FORWARD_KERNELS + BACKWARD_KERNELS) as f64);
+    assert!(begun > kernels && begun < kernels + 10.0, "{begun} for {kernels} kernels");
+}

@@ -1,0 +1,81 @@
+//! Launches: how many kernels a layer of a transformer queues, which predictions of steps on GPUs count with.
+
+use zero_plan::simulate::{BACKWARD_KERNELS, FORWARD_KERNELS};
+use zero_plan::{Config, PlanBuf};
+use zero_runtime::engine::Engine;
+use zero_runtime::prelude::*;
+use zero_runtime::transport::local;
+use zero_tests::pretend;
+use zero_tests::training::{HYPER, noise};
+
+const DIM: usize = 64;
+const VOCAB: usize = 65;
+
+#[derive(Layer)]
+struct Block {
+    #[residual]
+    attention: (LayerNorm<DIM>, CausalSelfAttention<DIM, 2>),
+    #[residual]
+    mlp: (LayerNorm<DIM>, Linear<DIM, { 4 * DIM }>, Gelu, Linear<{ 4 * DIM }, DIM>),
+}
+
+macro_rules! model {
+    ($name:ident, $layers:literal) => {
+        #[zero(stage = 0, ranks = 1, sequences = 2, length = 32, compute = F32, device = Cuda)]
+        struct $name {
+            embed: Embedding<VOCAB, 32, DIM>,
+            blocks: [Block; $layers],
+            norm: LayerNorm<DIM>,
+            head: LmHead<DIM, VOCAB>,
+        }
+    };
+}
+
+model!(Two, 2);
+model!(Three, 3);
+
+/// Kernels, copies and products that this thread has queued.
+fn queued() -> u64 {
+    ["cuLaunchKernel", "pretend_enqueue", "cuMemcpyAsync", "cuMemsetD8Async"].map(pretend::count).iter().sum()
+}
+
+/// How much an evaluation queues, and how much a step.
+fn of<M: Model<Input = Tokens, Target = Tokens>>() -> [u64; 2] {
+    let config = Config { memory_bytes: None, ..M::PLAN.config };
+    let batch = noise(config);
+    let counted = PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+        local::run(
+            plan,
+            |_| false,
+            |transport| {
+                let mut engine = Engine::<M, _>::new(transport);
+                engine.run_eagerly(true);
+                engine.initialize(5);
+                let mut counted = [0; 2];
+                for step in 0..2 {
+                    let before = queued();
+                    engine.evaluate(|part, ids, targets| batch(step, 0, part, ids, targets)).expect("an evaluation");
+                    let between = queued();
+                    engine.step(&HYPER, |part, ids, targets| batch(step, 0, part, ids, targets)).expect("a step");
+                    counted = [between - before, queued() - between];
+                }
+                counted
+            },
+        )
+    });
+    counted.expect("the memory of a tiny model")[0]
+}
+
+#[test]
+fn a_layer_queues_as_many_kernels_as_predictions_count() {
+    if pretend::is_done_apart() || !pretend::is_cuda() || pretend::is_hardware() {
+        return;
+    }
+    let (two, three) = (of::<Two>(), of::<Three>());
+    let [forward, step] = [three[0] - two[0], three[1] - two[1]];
+    let predicted = [FORWARD_KERNELS, FORWARD_KERNELS + BACKWARD_KERNELS];
+    for (queued, predicted) in [forward, step].into_iter().zip(predicted) {
+        let ratio = queued as f64 / predicted as f64;
+        assert!((0.8..1.25).contains(&ratio), "a layer queues {forward} in an evaluation, and {step} in a step");
+    }
+}
