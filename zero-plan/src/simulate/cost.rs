@@ -48,7 +48,9 @@ impl<'a> Costs<'a> {
         let start = self.hardware.device.op;
         match op {
             Op::Forward { unit, .. } | Op::Recompute { unit, .. } => {
-                self.start(unit, FORWARD_KERNELS) + self.forward(unit)
+                // A unit that leaves everything to its backward has none.
+                let kernels = FORWARD_KERNELS * self.plan.units[unit].forward_passes();
+                self.start(unit, kernels) + self.forward(unit)
             }
             Op::Backward { unit, .. } => self.start(unit, BACKWARD_KERNELS) + self.backward(unit),
             Op::Update { unit } => start + self.update(at, unit, op).iter().sum::<f64>(),
