@@ -24,7 +24,6 @@
 mod check;
 mod measured;
 
-pub use check::ATTENTION_MAX;
 pub use measured::{MeasuredOp, measured_units, median, rounded};
 
 use serde::{Deserialize, Serialize};
@@ -79,8 +78,8 @@ pub struct DeviceFigures {
     /// Share of that rate that large products reach, above 0 and at most 1.
     #[serde(default = "one")]
     pub achieved: f64,
-    /// Share of that rate at which attention computes its operations, above 0; by default `achieved`. It may exceed 1, as
-    /// the operations of scores that a causal mask hides count, and are not done.
+    /// Share of the rate in bf16 at which attention computes its operations, above 0; by default, and in f32, `achieved`. It
+    /// may exceed 1, because operations on scores that a causal mask hides are counted and not done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention: Option<f64>,
     /// Bytes of its memory that it reads and writes per second.
@@ -89,7 +88,7 @@ pub struct DeviceFigures {
     /// `bandwidth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sums: Option<f64>,
-    /// Seconds that it takes to begin an op; on a GPU, any of its kernels.
+    /// Seconds that it takes to begin an op; on a GPU, each kernel of an op.
     #[serde(default)]
     pub op: f64,
 }
@@ -288,7 +287,8 @@ impl Hardware {
     /// Seconds of one device for these operations, of which some are attention's.
     pub fn computing_s(&self, width: Width, operations: f64, attending: f64) -> f64 {
         let DeviceFigures { achieved, attention, .. } = self.device;
-        let products = (operations - attending) / achieved;
-        (products + attending / attention.unwrap_or(achieved)) / self.device.matmul.of(width)
+        let attention = attention.filter(|_| width == Width::BF16).unwrap_or(achieved);
+        let products = (operations - attending).max(0.0);
+        (products / achieved + attending / attention) / self.device.matmul.of(width)
     }
 }

@@ -95,7 +95,7 @@ fn recompute(plan: &Plan) -> Option<String> {
     if recomputed.is_empty() {
         return None;
     }
-    let again: usize = recomputed.iter().map(|&unit| plan.units[unit].operations).sum();
+    let again: usize = recomputed.iter().map(|&unit| plan.units[unit].forward_operations()).sum();
     // A backward pass does twice the work of a forward pass.
     let operations: usize = plan.units.iter().map(|unit| 3 * unit.operations).sum();
     let more = percent(again, operations);

@@ -35,7 +35,7 @@ pub struct Unit {
     pub output_bytes: usize,
     /// Floating-point operations of one forward call.
     pub operations: usize,
-    /// Those of them by which tokens attend to one another.
+    /// The part of `operations` by which tokens attend to one another.
     pub attending: usize,
     /// Whether it is a head whose backward computes the losses as well, so that training has no forward of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

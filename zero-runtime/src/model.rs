@@ -8,10 +8,10 @@ use core::marker::PhantomData;
 use zero_plan::{Field, Message, Plan, Unit, Width};
 
 use crate::device::Device;
-use crate::layer::size::{bytes, product};
+use crate::layer::size::{bytes, either, product};
 use crate::layer::{
     Activation, Backward, Context, Entry, Forward, Grads, Head, Layer, Loss, PublishedPart, SameAs, Shape, SharesWith,
-    Tensors, activation_bytes,
+    Tensors, activation_bytes, misplaced,
 };
 use crate::view::{View, ViewMut};
 
@@ -197,12 +197,8 @@ const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
     count: Option<usize>,
     tied: Option<usize>,
 ) -> Field {
-    if let Some(fault) = L::FAULT {
+    if let Some(fault) = either(L::FAULT, misplaced::<S, X, L>()) {
         refuse(fault, name);
-    }
-    if L::LOSSES_IN_BACKWARD && !L::Output::IS_LOSS {
-        let fault = Message::new().text("[Z0215] `LOSSES_IN_BACKWARD` is for heads, and this layer gives no `Loss`: ");
-        refuse(fault.text("training would not call its forward\n  fix: leave the constant out"), name);
     }
     let sizes = Unit {
         params: L::PARAMS,

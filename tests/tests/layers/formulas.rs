@@ -221,7 +221,7 @@ fn a_norm_has_the_epsilon_that_it_is_told() {
     assert!(near(scale::<RmsNorm<2, E6>>(), 1e-6) && near(scale::<LayerNorm<2, E6>>(), 1e-6));
 }
 
-/// Operations of a struct's layers are its own: 4 for each pair of tokens and feature, and 23 for each pair and head.
+/// A struct attends as much as its layers: 4 operations for each pair of tokens and feature, and 23 for each pair and head.
 #[test]
 fn a_block_attends_as_its_attention_does() {
     let (tokens, length, width, heads) = (2 * 11, 11, tiny::DIM, 3);

@@ -210,10 +210,10 @@ impl PublishedRow {
 const HEAD: &str = "\
 # Predictions beside published figures
 
-What `cargo zero simulate` predicts for layouts whose throughput others have published, in tokens a second and device. Nothing
-is fitted to these rows: rates, links and memory are those of the files in [`hardware/`](../hardware), which name their sources. This page is
-written by a test (`UPDATE_EXPECT=1 cargo test -p zero-plan --lib predictions`), which fails when it is out of date. Predictions
-beside measurements of this project's own runs are in the output of the benchmark.
+What `cargo zero simulate` predicts for layouts whose throughput others have published, in tokens a second and device. Nothing is
+fitted to these rows: rates, links and memory are those of the files in [`hardware/`](../hardware), which name their sources. This
+page is written by a test (`UPDATE_EXPECT=1 cargo test -p zero-plan --lib predictions`), which fails when it is out of date.
+Predictions beside measurements of this project's own runs are in [figures.md](figures.md#predicted-and-measured).
 
 Claimed, and asserted: in sources 1 and 2, a prediction is 0.85 to 1.25 times what was published, and layouts of one source
 on as many devices are in the published order wherever they differ by more than 10 %. That range was chosen after these rows were
@@ -240,10 +240,11 @@ const NOTES: &str = "
    place of one of 4 times the width, which has as many products. The other rows of that table need tensor parallelism.
 
 All predictions are for layouts as the rows say: stage 3 (stage 0 in the last row) with one unit gathered ahead and a bucket a
-unit, 2 bytes a parameter in computation and on the wire, gradients in f32 but for source 2, and f32 masters. On A100 they are
-8 to 21 % too fast wherever links are hidden: `achieved` in a hardware file is what the best large products reach, and products
-of a model and what lies between them are slower than those. The two that wait for the network are 4 and 11 % too slow. Attention
-is as fast as zero's own kernels, and others ran other kernels. The order of layouts on one kind of device hardly depends on it.
+unit, 2 bytes a parameter in computation and on the wire, gradients in f32 but for source 2, and f32 masters. In sources 1 and 2
+they are 8 to 21 % too fast wherever links are hidden: `achieved` in a hardware file is what the best large products reach, and
+products of a model and what lies between them are slower than those. The two that wait for the network are 4 and 11 % too slow.
+Attention is taken to be as fast as zero's own kernels, scaled from an H100 to an A100; others ran other kernels. The order of
+layouts on one kind of device hardly depends on it.
 ";
 
 fn table() -> String {

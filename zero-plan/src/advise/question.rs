@@ -75,7 +75,8 @@ impl Judge for Simulated<'_> {
         if !self.0.measured.is_empty() {
             return 0.0;
         }
-        let passes = |unit: usize| (3 + usize::from(config.recomputes(units, unit))) as f64;
+        let again = |i: usize| usize::from(config.recomputes(units, i)) * units[i].forward_passes();
+        let passes = |unit: usize| (3 + again(unit)) as f64;
         let seconds =
             |unit: &Unit| self.0.computing_s(config.precision.compute, unit.operations as f64, unit.attending as f64);
         let seconds: f64 = units.iter().enumerate().map(|(i, unit)| passes(i) * seconds(unit)).sum();

@@ -58,6 +58,8 @@ fn small(_: Width, sequences: usize) -> Option<Vec<Unit>> {
         input_bytes: 400_000 * sequences,
         output_bytes: 400_000 * sequences,
         operations: sequences * (4_000_000_000 + 2_000_000_000 * (i % 3)),
+        attending: sequences * 1_000_000_000,
+        losses_in_backward: i == 4,
         ..Unit::NONE
     };
     Some((0..5).map(unit).collect())
@@ -259,7 +261,8 @@ fn a_bounded_search_says_so() {
 /// The judged configuration is that of the spec, and no step is faster than its bound.
 #[test]
 fn texts_of_candidates_are_their_configurations() {
-    let hardware = tiny(900_000);
+    let mut hardware = tiny(900_000);
+    hardware.device.attention = Some(1.5);
     for nodes in [1, 2] {
         let question = Question { effort: Effort { plans: 300 }, ..ask(&hardware, nodes, 8, Some(128), &small) };
         let judge = Simulated(&hardware);

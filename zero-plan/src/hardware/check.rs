@@ -10,8 +10,9 @@ const RATE_MAX: f64 = 1e18;
 const RATE_MIN: f64 = 1e3;
 /// The longest latency, in seconds.
 const LATENCY_MAX: f64 = 10.0;
-/// The highest share of the rate of products that attention may have: a causal mask hides half of what counts.
-pub const ATTENTION_MAX: f64 = 2.0;
+/// The highest share of the rate of products that attention may have, because a causal mask may hide half of the operations
+/// that are counted.
+const ATTENTION_MAX: f64 = 2.0;
 /// The most devices of a node, links, and threads.
 const COUNT_MAX: usize = 4096;
 /// The longest time of an op of a unit, in seconds: eleven days.

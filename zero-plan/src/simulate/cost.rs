@@ -9,10 +9,19 @@ use crate::schedule::Op;
 use crate::unit::Unit;
 use crate::work::Work;
 
-/// About how many kernels a GPU runs for the forward of a layer of a transformer. They begin one after another.
-pub const FORWARD_KERNELS: usize = 12;
-/// The same for its backward.
-pub const BACKWARD_KERNELS: usize = 30;
+/// Kernels that a GPU runs for a pass of a unit. They begin one after another.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernels {
+    /// For its forward.
+    pub forward: usize,
+    /// For its backward.
+    pub backward: usize,
+}
+
+/// Those of a layer of a transformer, in which tokens attend to one another: as many as GPT-2's has.
+pub const LAYER_KERNELS: Kernels = Kernels { forward: 13, backward: 32 };
+/// Those of any other unit, about: an embedding, a norm or a head.
+pub const OTHER_KERNELS: Kernels = Kernels { forward: 3, backward: 8 };
 
 /// The costs of work under a plan.
 pub struct Costs<'a> {
@@ -49,10 +58,10 @@ impl<'a> Costs<'a> {
         match op {
             Op::Forward { unit, .. } | Op::Recompute { unit, .. } => {
                 // A unit that leaves everything to its backward has none.
-                let kernels = FORWARD_KERNELS * self.plan.units[unit].forward_passes();
+                let kernels = self.kernels(unit).forward * self.plan.units[unit].forward_passes();
                 self.start(unit, kernels) + self.forward(unit)
             }
-            Op::Backward { unit, .. } => self.start(unit, BACKWARD_KERNELS) + self.backward(unit),
+            Op::Backward { unit, .. } => self.start(unit, self.kernels(unit).backward) + self.backward(unit),
             Op::Update { unit } => start + self.update(at, unit, op).iter().sum::<f64>(),
             Op::Release { .. } | Op::Clear { .. } | Op::Claim { .. } => 0.0,
             _ if self.is_moved_by_link(op) => start,
@@ -103,6 +112,10 @@ impl<'a> Costs<'a> {
             (Processor::Gpu, Op::Wait { .. }) => !is_converted,
             (Processor::Gpu, op) => matches!(op, Op::Receive { .. } | Op::Spread { .. }),
         }
+    }
+
+    fn kernels(&self, unit: usize) -> Kernels {
+        if self.plan.units[unit].attending > 0 { LAYER_KERNELS } else { OTHER_KERNELS }
     }
 
     /// Seconds that it takes to begin an op of a unit: on a GPU, each of its kernels, unless its time was measured.

@@ -4,7 +4,9 @@
 use zero_plan::Message;
 
 use super::size::{bytes, either, product, sum};
-use super::{Activation, Backward, Context, ElementOf, Entry, Forward, Layer, Matrices, SameAs, Shape, Tensors, max};
+use super::{
+    Activation, Backward, Context, ElementOf, Entry, Forward, Layer, Matrices, SameAs, Shape, Tensors, max, misplaced,
+};
 use crate::device::{Device, Then};
 use crate::view::{View, ViewMut};
 
@@ -25,7 +27,8 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
     const ATTENDING: usize = sum(&[A::ATTENDING, B::ATTENDING]);
     const CACHE: usize = sum(&[A::CACHE, B::CACHE]);
     const MATRICES: Matrices = A::MATRICES.and(B::MATRICES);
-    const FAULT: Option<Message> = either(A::FAULT, B::FAULT);
+    const FAULT: Option<Message> =
+        either(either(A::FAULT, B::FAULT), either(misplaced::<S, X, A>(), misplaced::<S, A::Output, B>()));
 
     fn tensors(out: &mut Tensors) {
         A::tensors(out);
@@ -143,7 +146,7 @@ where
     const WORKSPACE: usize = L::WORKSPACE;
     const CACHE: usize = L::CACHE;
     const MATRICES: Matrices = L::MATRICES;
-    const FAULT: Option<Message> = L::FAULT;
+    const FAULT: Option<Message> = either(L::FAULT, misplaced::<S, X, L>());
     // It adds the input, element by element.
     const OPERATIONS: usize = sum(&[L::OPERATIONS, product(&[S::TOKENS, X::WIDTH])]);
     const ATTENDING: usize = L::ATTENDING;
@@ -189,6 +192,7 @@ macro_rules! __layer_items {
         const MATRICES: $crate::layer::Matrices = <$body as $crate::layer::Layer<S, X>>::MATRICES;
         const FAULT: Option<$crate::plan::Message> = <$body as $crate::layer::Layer<S, X>>::FAULT;
         const ACTIVATION: Option<$crate::device::Nonlinearity> = <$body as $crate::layer::Layer<S, X>>::ACTIVATION;
+        const LOSSES_IN_BACKWARD: bool = <$body as $crate::layer::Layer<S, X>>::LOSSES_IN_BACKWARD;
 
         fn forward(cx: &$crate::layer::Context<S::Device>, pass: $crate::layer::Forward<S, X, Self::Output>) {
             <$body as $crate::layer::Layer<S, X>>::forward(cx, pass)

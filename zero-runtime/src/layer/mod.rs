@@ -179,7 +179,8 @@ pub trait Layer<S: Shape, X: Activation> {
     /// Floating-point operations of one forward call, by which pipelines are balanced; a multiply-add counts 2. The
     /// default is right for a layer that multiplies each token by all of its parameters, and does next to nothing else.
     const OPERATIONS: usize = size::product(&[2, Self::PARAMS, S::TOKENS]);
-    /// Those of them by which tokens attend to one another: they take longer on a GPU than products of matrices.
+    /// The part of [`Layer::OPERATIONS`] by which tokens attend to one another. It takes longer on a GPU than products of
+    /// matrices.
     const ATTENDING: usize = 0;
 
     /// A fault of its sizes, if there is one: a text that begins with a code and says what was expected and found. It
@@ -236,6 +237,16 @@ pub trait Layer<S: Shape, X: Activation> {
             cx.device.add(dx.cast(), plus);
         }
     }
+}
+
+/// The fault of a layer that says, as only a head may, that its backward computes the losses.
+pub(crate) const fn misplaced<S: Shape, X: Activation, L: Layer<S, X>>() -> Option<Message> {
+    if L::Output::IS_LOSS || !L::LOSSES_IN_BACKWARD {
+        return None;
+    }
+    let fault =
+        Message::new().text("[Z0215] `LOSSES_IN_BACKWARD` is for heads, and this layer gives no `Loss`: training ");
+    Some(fault.text("would not call its forward\n  fix: leave the constant out"))
 }
 
 /// An activation that is `X`: the output of a layer that must give what it takes.

@@ -105,7 +105,7 @@ pub(super) const fn empty(layer: &str, dimensions: &[(&str, usize)]) -> Option<M
 }
 
 /// The first of two faults.
-pub(super) const fn either(first: Option<Message>, second: Option<Message>) -> Option<Message> {
+pub(crate) const fn either(first: Option<Message>, second: Option<Message>) -> Option<Message> {
     if first.is_some() { first } else { second }
 }
 

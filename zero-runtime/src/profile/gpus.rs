@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use zero_plan::hardware::{ATTENTION_MAX, DeviceFigures, Link, MeasuredGpus, Processor, Rates, rounded};
+use zero_plan::hardware::{DeviceFigures, Link, MeasuredGpus, Processor, Rates, rounded};
 use zero_plan::spec::Size;
 
 use super::speed::{attended_per_s, best_ns, copied_per_s, mean_at_once, multiplied_per_s};
@@ -52,7 +52,7 @@ pub fn measure_gpus<D: Device>() -> Result<Option<MeasuredGpus>, Error> {
             reserved: Size::MiB(taken_bytes.div_ceil(1 << 20) as u64),
             matmul: Rates { f32: rounded(f32_per_s), bf16: rounded(bf16_per_s) },
             achieved: 1.0,
-            attention: Some(rounded((attended_per_s / bf16_per_s).min(ATTENTION_MAX))),
+            attention: Some(rounded(attended_per_s / bf16_per_s)),
             bandwidth: rounded(bytes_per_s),
             sums: None,
             op: rounded(op_s),

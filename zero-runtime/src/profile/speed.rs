@@ -39,7 +39,7 @@ const HEADS: usize = 16;
 const HEAD_DIM: usize = 64;
 const SEQUENCE: usize = 1024;
 
-/// Tokens of that attention, whose memory is less than that of the matrices.
+/// Tokens of that attention. Its buffers take less memory than the matrices do.
 const fn attended(has_queues: bool) -> SizeRange {
     SizeRange { first: 128, last: if has_queues { 32 * SEQUENCE } else { 128 } }
 }

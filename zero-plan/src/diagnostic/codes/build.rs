@@ -118,8 +118,8 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0215",
         title: "losses in the backward of a layer that is no head",
         explanation: "`LOSSES_IN_BACKWARD` says that `backward` computes the losses too, so that training never calls \
-            `forward`. Only the last layer of a model gives losses. Any other has to give the layer after it its input, in \
-            `forward`. Leave the constant out there.",
+            `forward`. Only the last layer of a model gives losses. Training needs the `forward` of every other layer, whose output is \
+            the input of the next one. Leave the constant out there.",
         example: "const LOSSES_IN_BACKWARD: bool = true; // in a layer whose `Output` is `Features<8>`",
     },
     Code {

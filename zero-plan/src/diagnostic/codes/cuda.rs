@@ -138,7 +138,7 @@ pub(super) const CODES: &[Code] = &[
         explanation: "Before the first step, ranks compare what decides the bits of their results: the name and the compute \
             capability of their devices; the versions of the driver, of the compiler, of the library of matrix products \
             and of cuDNN; and how these libraries will compute the products and the attention of the model. The message \
-            says which of them differs, and on how many ranks. Give all ranks the same devices and the same versions.",
+            names the rank, what differs there, and how many ranks agree. Give all ranks the same devices and the same versions.",
         example: "a host whose last slot has another GPU",
     },
     Code {

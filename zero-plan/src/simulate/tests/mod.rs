@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::build::PlanBuf;
-use crate::config::{Config, DeviceKind, OptimizerKind, Order, TransportKind};
+use crate::config::{Config, DeviceKind, OptimizerKind, Order, Precision, Recompute, TransportKind, Width};
 use crate::hardware::{MeasuredOp, MeasuredUnit, OpTime, measured_units};
 use crate::mesh::{Axis, Mesh};
 use crate::pipeline::Pass;
