@@ -4,7 +4,7 @@ use super::question::{Effort, Judge, NoAdvice, Question, Simulated};
 use super::transformer::{LLAMA_2_13B, LLAMA_3_70B};
 use super::*;
 use crate::build::PlanBuf;
-use crate::config::Width;
+use crate::config::{Config, Precision, Recompute, Width};
 use crate::hardware::Hardware;
 use crate::mesh::Axis;
 use crate::plan::Plan;
@@ -58,8 +58,6 @@ fn small(_: Width, sequences: usize) -> Option<Vec<Unit>> {
         input_bytes: 400_000 * sequences,
         output_bytes: 400_000 * sequences,
         operations: sequences * (4_000_000_000 + 2_000_000_000 * (i % 3)),
-        attending: sequences * 1_000_000_000,
-        losses_in_backward: i == 4,
         ..Unit::NONE
     };
     Some((0..5).map(unit).collect())
@@ -261,8 +259,7 @@ fn a_bounded_search_says_so() {
 /// The judged configuration is that of the spec, and no step is faster than its bound.
 #[test]
 fn texts_of_candidates_are_their_configurations() {
-    let mut hardware = tiny(900_000);
-    hardware.device.attention = Some(1.5);
+    let hardware = tiny(900_000);
     for nodes in [1, 2] {
         let question = Question { effort: Effort { plans: 300 }, ..ask(&hardware, nodes, 8, Some(128), &small) };
         let judge = Simulated(&hardware);
@@ -275,6 +272,30 @@ fn texts_of_candidates_are_their_configurations() {
             let plan = PlanBuf::new("x", config, &units);
             let bytes = plan.with(|plan| plan.total_bytes_max(&crate::footprint::RunSize::LEAST));
             assert_eq!(bytes, timed.bytes);
+        }
+    }
+}
+
+/// Where only operations take time, one rank takes as long as the bound says: attention has its own rate, and a head that
+/// leaves its forward to its backward computes nothing again.
+#[test]
+fn a_rank_that_only_computes_takes_as_long_as_its_bound() {
+    let mut hardware = tiny(900_000);
+    (hardware.device.op, hardware.device.bandwidth) = (0.0, 1e18);
+    let mut units = small(Width::BF16, 1).unwrap();
+    units.iter_mut().for_each(|unit| unit.attending = unit.operations / 2);
+    units[4].losses_in_backward = true;
+    let config = Config { sequences: 1, length: 8, ..Config::PLAIN };
+    for (recompute, compute) in
+        [(Recompute::None, Width::BF16), (Recompute::Fields(&["layers"]), Width::BF16), (Recompute::None, Width::F32)]
+    {
+        let config = Config { recompute, precision: Precision { compute, ..config.precision }, ..config };
+        for attention in [None, Some(0.1), Some(2.0)] {
+            hardware.device.attention = attention;
+            let judge = Simulated(&hardware);
+            let step_s = PlanBuf::new("x", config, &units).with(|plan| judge.step_s(plan)).unwrap();
+            let ratio = judge.least_s(&config, &units) / step_s;
+            assert!((ratio - 1.0).abs() < 1e-6, "{recompute:?}, {compute:?}, {attention:?}: {ratio}");
         }
     }
 }
