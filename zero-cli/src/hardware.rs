@@ -169,6 +169,6 @@ mod tests {
         assert_eq!(find(path.to_str().unwrap()).unwrap(), find("h100").unwrap());
         std::fs::write(&path, text.replace("3.35e12", "3.35")).unwrap();
         let error = find(path.to_str().unwrap()).unwrap_err().to_string();
-        assert!(error.starts_with("error[Z0176]") && error.contains("mine.ron:11"), "{error}");
+        assert!(error.starts_with("error[Z0176]") && error.contains("mine.ron:12"), "{error}");
     }
 }
