@@ -1,6 +1,6 @@
 //! Launches: how many kernels a layer of a transformer queues, which predictions of steps on GPUs count with.
 
-use zero_plan::simulate::{Kernels, LAYER_KERNELS};
+use zero_plan::simulate::{LAYER_KERNELS, PassKernels};
 use zero_plan::{Config, PlanBuf};
 use zero_runtime::engine::Engine;
 use zero_runtime::prelude::*;
@@ -73,7 +73,7 @@ fn a_layer_queues_as_many_kernels_as_predictions_count() {
     }
     let (two, three) = (of::<Two>(), of::<Three>());
     let [forward, step] = [three[0] - two[0], three[1] - two[1]];
-    let Kernels { forward: predicted, backward } = LAYER_KERNELS;
+    let PassKernels { forward: predicted, backward } = LAYER_KERNELS;
     assert_eq!(forward, predicted as u64);
     // Its gradients are settled, their squares are summed, and its parameters are updated.
     let others = step - forward - backward as u64;

@@ -11,7 +11,7 @@ use crate::work::Work;
 
 /// Kernels that a GPU runs for a pass of a unit. They begin one after another.
 #[derive(Clone, Copy, Debug)]
-pub struct Kernels {
+pub struct PassKernels {
     /// For its forward.
     pub forward: usize,
     /// For its backward.
@@ -19,9 +19,9 @@ pub struct Kernels {
 }
 
 /// Those of a layer of a transformer, in which tokens attend to one another: as many as GPT-2's has.
-pub const LAYER_KERNELS: Kernels = Kernels { forward: 13, backward: 32 };
+pub const LAYER_KERNELS: PassKernels = PassKernels { forward: 13, backward: 32 };
 /// Those of any other unit, about: an embedding, a norm or a head.
-pub const OTHER_KERNELS: Kernels = Kernels { forward: 3, backward: 8 };
+pub const OTHER_KERNELS: PassKernels = PassKernels { forward: 3, backward: 8 };
 
 /// The costs of work under a plan.
 pub struct Costs<'a> {
@@ -114,7 +114,7 @@ impl<'a> Costs<'a> {
         }
     }
 
-    fn kernels(&self, unit: usize) -> Kernels {
+    fn kernels(&self, unit: usize) -> PassKernels {
         if self.plan.units[unit].attending > 0 { LAYER_KERNELS } else { OTHER_KERNELS }
     }
 

@@ -17,7 +17,7 @@ use crate::config::{AttentionKind, Config, DeviceKind, TransportKind};
 use crate::hardware::{Hardware, Processor};
 use crate::plan::Plan;
 
-pub use cost::{Costs, Kernels, LAYER_KERNELS, OTHER_KERNELS};
+pub use cost::{Costs, LAYER_KERNELS, OTHER_KERNELS, PassKernels};
 pub use critical::CriticalStretch;
 pub use links::{MessageOrder, Route, Routes};
 pub use order::{Timing, makespan};

@@ -372,7 +372,7 @@ fn kernels_begin_one_after_another() {
     };
     let mut hardware = Hardware::parse(&text).unwrap();
     for (op, begun) in starts(&hardware) {
-        let Kernels { forward, backward } = if op.unit() == Some(1) { LAYER_KERNELS } else { OTHER_KERNELS };
+        let PassKernels { forward, backward } = if op.unit() == Some(1) { LAYER_KERNELS } else { OTHER_KERNELS };
         let expected = match op {
             Op::Backward { .. } => backward,
             _ if op.unit() == Some(2) => 0,
