@@ -230,10 +230,10 @@ const NOTES: &str = "
    those rows of its tables are not comparable and not in this one.
 2. foundation-model-stack/fms-fsdp, README: 128 A100 80 GB, sequences of 4096 tokens. Assumed: 4 x 100 Gb/s a node, and gradients in
    bf16. Hybrid is stage 3 within a node and replicas across.
-3. torchtitan, `benchmarks/llama3_h100_202412_torchtitan.md`: 2 sequences of 8192 tokens a device. **A miss for eager kernels.** Those H100 were
-   limited to 500 W and had 2.4 TB/s of HBM2e, in place of 700 W and 3.35 TB/s, and recomputed selected ops; how fast their
-   products are at 500 W is not published. Taken here: the file `h100`, with 2.4 TB/s, and everything kept. A layout has one
-   prediction, whether kernels are compiled or eager.
+3. torchtitan, `benchmarks/llama3_h100_202412_torchtitan.md`: 2 sequences of 8192 tokens a device. **A miss for eager
+   kernels.** Those H100 were limited to 500 W and had 2.4 TB/s of HBM2e, in place of 700 W and 3.35 TB/s, and recomputed selected
+   ops; how fast their products are at 500 W is not published. Taken here: the file `h100`, with 2.4 TB/s, and everything kept. A
+   layout has one prediction, whether kernels are compiled or eager.
 4. Narayanan et al., 2021, table 1, first row: 137 TFLOP/s on 32 A100 80 GB without tensor or pipeline parallelism, recomputation
    counted, which are the tokens here by its own formula. **A miss.** Its software of 2021 had no fused attention, which keeps the
    scores out of memory; ours is counted as fused. Assumed: micro-batches of 4 sequences, and a gated map of 8/3 of the width in

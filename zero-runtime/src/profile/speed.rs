@@ -40,9 +40,7 @@ const HEAD_DIM: usize = 64;
 const SEQUENCE: usize = 1024;
 
 /// Tokens of that attention. Its buffers take less memory than the matrices do.
-const fn attended(has_queues: bool) -> SizeRange {
-    SizeRange { first: 128, last: if has_queues { 32 * SEQUENCE } else { 128 } }
-}
+const ATTENDED: SizeRange = SizeRange { first: 128, last: 32 * SEQUENCE };
 
 /// Bytes that are copied: more than a last-level cache is likely to hold.
 const fn copied(has_queues: bool) -> SizeRange {
@@ -60,9 +58,7 @@ pub const fn bytes_max(device: DeviceKind) -> usize {
 /// Operations of matrix products of this width that a device does in a second; a multiply-add counts 2.
 pub fn multiplied_per_s<D: Device, E: Element>(device: &D) -> Result<f64, Error> {
     long_enough(matrix(D::QUEUES), |rows| {
-        let numbers = |scale: f32| {
-            varied(device, rows * rows, |index| E::narrow(scale * ((index * 31 % 61) as f32 / 30.0 - 1.0)))
-        };
+        let numbers = |scale: f32| varied(device, rows * rows, |index| E::narrow(scale * factor(index)));
         let (a, b) = (numbers(0.5)?, numbers(0.25)?);
         let mut c = Buffer::filled(device, rows * rows, E::narrow(0.0))?;
         let mut last = [E::narrow(0.0)];
@@ -80,7 +76,7 @@ pub fn multiplied_per_s<D: Device, E: Element>(device: &D) -> Result<f64, Error>
 /// Operations of the forward and the backward of causal attention, in bf16, that a device does in a second, counted as
 /// layers count them.
 pub fn attended_per_s<D: Device>(device: &D) -> Result<f64, Error> {
-    long_enough(attended(D::QUEUES), |tokens| {
+    long_enough(ATTENDED, |tokens| {
         let length = tokens.min(SEQUENCE);
         let shape = AttentionShape {
             sequences: tokens / length,
@@ -91,8 +87,7 @@ pub fn attended_per_s<D: Device>(device: &D) -> Result<f64, Error> {
             head_dim: HEAD_DIM,
             window: None,
         };
-        let numbers =
-            |width: usize| varied(device, tokens * width, |index| bf16::narrow((index * 31 % 61) as f32 / 30.0 - 1.0));
+        let numbers = |width: usize| varied(device, tokens * width, |index| bf16::narrow(factor(index)));
         let (qkv, dout) = (numbers(shape.qkv_width())?, numbers(shape.out_width())?);
         let (mut out, mut dqkv) = (numbers(shape.out_width())?, numbers(shape.qkv_width())?);
         let mut lse = Buffer::zeros(device, tokens * HEADS)?;
@@ -136,6 +131,11 @@ fn long_enough(sizes: SizeRange, measure: impl Fn(usize) -> Result<(f64, f64), E
         }
         size *= 2;
     }
+}
+
+/// A factor of a product: from -1 to 1, and another one at each index for a while.
+fn factor(index: usize) -> f32 {
+    (index * 31 % 61) as f32 / 30.0 - 1.0
 }
 
 /// Numbers in the memory of a device that repeat after [`PERIOD`], which the host gives only once.
