@@ -193,6 +193,7 @@ static inline unsigned pack_bf16(float low, float high) {
     return rounded(low) | rounded(high) << 16;
 }
 static inline float power_of_two(float x) { return __builtin_exp2f(x); }
+static inline float near_reciprocal(float x) { return __builtin_nextafterf(1.0f / x, __builtin_inff()); }
 
 // ---- Asynchronous copies: done when a thread waits for them; until then their target is NaN.
 

@@ -34,9 +34,10 @@ macro_rules! model {
 model!(Two, 2);
 model!(Three, 3);
 
-/// Kernels, copies and products that this thread has queued.
+/// Kernels, copies and products that this thread has queued. Fills are left out: the engine of a debug build fills what
+/// layers are to write, and layers fill nothing.
 fn queued() -> u64 {
-    ["cuLaunchKernel", "pretend_enqueue", "cuMemcpyAsync", "cuMemsetD8Async"].map(pretend::count).iter().sum()
+    ["cuLaunchKernel", "pretend_enqueue", "cuMemcpyAsync"].map(pretend::count).iter().sum()
 }
 
 /// How much an evaluation queues, and how much a step.

@@ -19,7 +19,7 @@ pub struct PassKernels {
 }
 
 /// Those of a layer of a transformer, in which tokens attend to one another: as many as GPT-2's has.
-pub const LAYER_KERNELS: PassKernels = PassKernels { forward: 13, backward: 32 };
+pub const LAYER_KERNELS: PassKernels = PassKernels { forward: 8, backward: 24 };
 /// Those of any other unit, about: an embedding, a norm or a head.
 pub const OTHER_KERNELS: PassKernels = PassKernels { forward: 3, backward: 8 };
 

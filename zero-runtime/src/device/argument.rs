@@ -13,7 +13,8 @@ pub enum Write {
     Add,
 }
 
-/// An operation on a result before it leaves the cache: to the bit the same as that of the op of that name afterwards.
+/// An operation on a result before it leaves the cache: that of the op of that name afterwards. A nonlinearity is the same to
+/// the bit. A sum may be rounded once, together with the result, instead of after it.
 pub enum Then<'a, D, E> {
     /// Nothing.
     Nothing,

@@ -18,6 +18,9 @@ pub(super) const BLOCK: usize = 256;
 /// Blocks of a sum over columns: a few for each of a GPU's multiprocessors, of which there are about 150.
 const SUM_BLOCKS: usize = 512;
 
+/// The most numbers that all chunks leave for each sum: two sums take 16 MiB.
+const SUMMED_MAX: usize = 1 << 21;
+
 /// Columns of a block that adds chunks, as in `norm.cu`.
 const CHUNK_COLUMNS: usize = 32;
 
@@ -29,6 +32,16 @@ pub(super) fn sharing(width: usize) -> usize {
         ..=128 => 8,
         129..=2048 => 32,
         _ => BLOCK,
+    }
+}
+
+/// Threads that share a row of this width in a pass that keeps sums for each column: so many that a thread has one pack of
+/// columns, or some more packs of a row that is too wide for a block.
+pub(super) fn sharing_backward(width: usize) -> usize {
+    match width {
+        ..=64 => 8,
+        65..=128 => 16,
+        _ => (width.div_ceil(PACK)).next_multiple_of(32).min(BLOCK),
     }
 }
 
@@ -55,11 +68,13 @@ pub(super) fn words<W: NoUninit>(words: &[W]) -> Argument<'_> {
     Argument::Bytes(bytemuck::cast_slice(words))
 }
 
-/// How the columns of a matrix are summed: a block has a tile of columns and a chunk of rows, with `lanes` adjacent
-/// threads for the columns. The sums of chunks are added in their order.
+/// How the columns of a matrix are summed: a block has a tile of columns and a chunk of rows. The sums of chunks are added
+/// in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ColumnSums {
     width: usize,
+    threads: usize,
+    /// Adjacent threads for the columns of a row.
     pub lanes: usize,
     pub tiles: usize,
     /// Rows of each chunk.
@@ -68,22 +83,29 @@ pub(super) struct ColumnSums {
 }
 
 impl ColumnSums {
+    /// In tiles of columns as wide as a warp, or less.
     pub fn of(rows: usize, width: usize) -> Self {
         let lanes = width.div_ceil(PACK).next_power_of_two().min(32);
         let tiles = width.div_ceil(lanes * PACK);
         // At least eight rows for each thread: fewer are not worth a block.
-        let most = rows.div_ceil(8 * BLOCK / lanes);
-        let chunk = rows.div_ceil((SUM_BLOCKS / tiles.max(1)).clamp(1, most.max(1))).max(1);
-        Self { width, lanes, tiles, chunk, chunks: rows.div_ceil(chunk) }
+        Self::chunked([rows, width], [lanes, tiles], 8)
     }
 
-    /// A kernel with the constants of these sums.
-    pub fn kernel(&self, kernel: Kernel) -> Kernel {
-        kernel.with(self.tiles).with(self.lanes)
+    /// In one tile: `lanes` threads have a whole row, and do more with it than to sum it.
+    pub fn of_rows(rows: usize, width: usize, lanes: usize) -> Self {
+        Self::chunked([rows, width], [lanes, 1], 4)
+    }
+
+    fn chunked([rows, width]: [usize; 2], [lanes, tiles]: [usize; 2], rows_min: usize) -> Self {
+        let together = BLOCK / lanes;
+        let most = (SUM_BLOCKS / tiles.max(1)).min(SUMMED_MAX / width.max(1));
+        let worth = rows.div_ceil(rows_min * together);
+        let chunk = rows.div_ceil(most.clamp(1, worth.max(1))).max(1).next_multiple_of(together);
+        Self { width, threads: together * lanes, lanes, tiles, chunk, chunks: rows.div_ceil(chunk) }
     }
 
     pub fn grid(&self) -> Grid {
-        Grid { blocks: self.tiles * self.chunks, threads: BLOCK }
+        Grid { blocks: self.tiles * self.chunks, threads: self.threads }
     }
 
     /// The address where each chunk leaves `sums` sums, in the workspace of the queue.
@@ -94,13 +116,14 @@ impl ColumnSums {
         start
     }
 
-    /// `to` := or += the total over all chunks of sum number `which` of `sums`.
-    pub fn finish(&self, cuda: &Cuda, which: usize, sums: usize, to: ViewMut<Cuda, f32>, write: Write) {
-        let from = self.partial(cuda, sums) + (which * self.width * size_of::<f32>()) as u64;
+    /// `to` := or += the total over all chunks of the first sum, and `next` that of the second, if there is one.
+    pub fn finish(&self, cuda: &Cuda, to: ViewMut<Cuda, f32>, next: Option<ViewMut<Cuda, f32>>, write: Write) {
+        let sums = if next.is_some() { 2 } else { 1 };
+        let (from, columns) = (Argument::Pointer(self.partial(cuda, sums)), sums * self.width);
         cuda.launch(
-            ADD_CHUNKS.with(self.width).with(sums * self.width),
-            Grid { blocks: self.width.div_ceil(CHUNK_COLUMNS), threads: BLOCK },
-            &[Argument::Pointer(from), to.into(), word(self.chunks), word((write == Write::Add).into())],
+            ADD_CHUNKS.with(self.width).with(columns),
+            Grid { blocks: columns.div_ceil(CHUNK_COLUMNS), threads: BLOCK },
+            &[from, to.into(), next.into(), word(self.chunks), word((write == Write::Add).into())],
         );
     }
 }
@@ -112,14 +135,17 @@ mod tests {
     #[test]
     fn every_row_is_in_one_chunk_and_every_column_in_one_tile() {
         for rows in [0, 1, 7, 64, 65, 1000, 65_536, 1 << 20] {
-            for width in [1, 7, 8, 9, 64, 255, 256, 257, 768, 5120, 131_072, 1 << 20] {
-                let columns = ColumnSums::of(rows, width);
-                let ColumnSums { lanes, tiles, chunk, chunks, .. } = columns;
-                assert!((tiles - 1) * lanes * PACK < width && width <= tiles * lanes * PACK, "{columns:?}");
-                assert!(rows <= chunks * chunk && (rows == 0 || (chunks - 1) * chunk < rows), "{columns:?}");
-                assert!(BLOCK.is_multiple_of(lanes) && tiles * chunks <= SUM_BLOCKS.max(tiles), "{columns:?}");
-                // Two sums for each chunk, in 16 MiB.
-                assert!(8 * chunks * width <= 16 << 20, "{columns:?}");
+            for width in [1, 7, 8, 9, 64, 128, 255, 256, 257, 768, 5120, 131_072, 1 << 20] {
+                let whole = ColumnSums::of_rows(rows, width, sharing_backward(width));
+                for sums in [ColumnSums::of(rows, width), whole] {
+                    let ColumnSums { threads, lanes, tiles, chunk, chunks, .. } = sums;
+                    if sums != whole {
+                        assert!((tiles - 1) * lanes * PACK < width && width <= tiles * lanes * PACK, "{sums:?}");
+                    }
+                    assert!(rows <= chunks * chunk && (rows == 0 || (chunks - 1) * chunk < rows), "{sums:?}");
+                    assert!(threads <= BLOCK && threads.is_multiple_of(lanes), "{sums:?}");
+                    assert!(tiles * chunks <= SUM_BLOCKS.max(tiles) && 8 * chunks * width <= 16 << 20, "{sums:?}");
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use super::Cuda;
 use super::elementwise::{check_len, divided};
-use super::grid::{ColumnSums, of_rows, sharing};
+use super::grid::{ColumnSums, of_rows, sharing, sharing_backward};
 use super::launch::{Argument, Kernel};
 use super::module::KernelSource;
 use crate::device::{Element, Write};
@@ -11,8 +11,7 @@ use crate::view::{View, ViewMut};
 
 const LAYER_NORM: Kernel = Kernel::new(KernelSource::Norm, "layer_norm");
 const RMS_NORM: Kernel = Kernel::new(KernelSource::Norm, "rms_norm");
-const NORM_DX: Kernel = Kernel::new(KernelSource::Norm, "norm_dx");
-const NORM_DPARAMS: Kernel = Kernel::new(KernelSource::Norm, "norm_dparams");
+const NORM_BACKWARD: Kernel = Kernel::new(KernelSource::Norm, "norm_backward");
 
 /// The place of the rows of a norm: `parts` adjacent parts of each row of a matrix.
 #[derive(Clone, Copy)]
@@ -36,6 +35,7 @@ impl NormRows {
 }
 
 /// The inputs of backward, for both norms.
+#[derive(Clone, Copy)]
 pub(super) struct NormInputs<'a, E> {
     pub x: (View<'a, Cuda, E>, NormRows),
     pub gain: View<'a, Cuda, E>,
@@ -84,10 +84,8 @@ pub(super) fn layer_norm_backward<E: Element>(
     check_len("dgain", dgain.len(), width);
     check_len("dbias", dbias.len(), width);
     let given = NormInputs { x: (x, NormRows::rows(width)), gain, stats, rows, is_centred: true };
-    dparams(cuda, &given, (dy, NormRows::rows(width)), dgain, Some(dbias), write);
-    if let Some(to) = dx {
-        dx_of(cuda, &given, dy.into(), to.into(), plus.into(), NormRows::rows(width));
-    }
+    let gradients = NormGradients { dy: dy.into(), dx: dx.into(), plus: plus.into(), rows: NormRows::rows(width) };
+    backward(cuda, &given, gradients, dgain, Some(dbias), write);
 }
 
 pub(super) fn rms_norm<E: Element>(
@@ -137,48 +135,37 @@ pub(super) fn rms_norm_backward<E: Element>(
     check_rows(x.len(), width * rows, dy.len(), dx.as_ref().map(ViewMut::len), plus.as_ref().map(View::len));
     check_len("dgain", dgain.len(), width);
     let given = NormInputs { x: (x, NormRows::rows(width)), gain, stats: inverse, rows, is_centred: false };
-    dparams(cuda, &given, (dy, NormRows::rows(width)), dgain, None, write);
-    if let Some(to) = dx {
-        dx_of(cuda, &given, dy.into(), to.into(), plus.into(), NormRows::rows(width));
-    }
+    let gradients = NormGradients { dy: dy.into(), dx: dx.into(), plus: plus.into(), rows: NormRows::rows(width) };
+    backward(cuda, &given, gradients, dgain, None, write);
 }
 
-/// `to` := the gradient of the input, in the place of `dy` or elsewhere in rows like its own.
-pub(super) fn dx_of<E: Element>(
-    cuda: &Cuda,
-    given: &NormInputs<E>,
-    dy: Argument,
-    to: Argument,
-    plus: Argument,
-    of_dy: NormRows,
-) {
-    let sharing = sharing(given.gain.len());
-    let (x, of_x) = given.x;
-    let kernel = of_x.kernel(NORM_DX.of(E::WIDTH).with(given.is_centred.into()).with(sharing), of_dy);
-    let arguments = [x.into(), given.gain.into(), given.stats.into(), dy, to, plus, given.rows.into()];
-    cuda.launch(kernel, of_rows(given.rows, sharing), &arguments);
+/// The gradients of rows: of the output; of the input, in the place of the former or in rows like its own, unless it is
+/// null; and what is added to that, unless it is null.
+pub(super) struct NormGradients<'a> {
+    pub dy: Argument<'a>,
+    pub dx: Argument<'a>,
+    pub plus: Argument<'a>,
+    pub rows: NormRows,
 }
 
-/// The gradients of the gain, and of the bias if there is one.
-pub(super) fn dparams<E: Element>(
+/// The gradients of the input, if it is wanted, of the gain, and of the bias if there is one.
+pub(super) fn backward<E: Element>(
     cuda: &Cuda,
     given: &NormInputs<E>,
-    (dy, of_dy): (View<Cuda, E>, NormRows),
+    gradients: NormGradients,
     dgain: ViewMut<Cuda, f32>,
     dbias: Option<ViewMut<Cuda, f32>>,
     write: Write,
 ) {
-    let columns = ColumnSums::of(given.rows, given.gain.len());
-    let sums = if given.is_centred { 2 } else { 1 };
-    let (x, of_x) = given.x;
-    let kernel = columns.kernel(of_x.kernel(NORM_DPARAMS.of(E::WIDTH).with(given.is_centred.into()), of_dy));
-    let partial = Argument::Pointer(columns.partial(cuda, sums));
-    let arguments = [x.into(), given.stats.into(), dy.into(), partial, given.rows.into(), columns.chunk.into()];
-    cuda.launch(kernel, columns.grid(), &arguments);
-    columns.finish(cuda, 0, sums, dgain, write);
-    if let Some(dbias) = dbias {
-        columns.finish(cuda, 1, sums, dbias, write);
-    }
+    let NormInputs { x: (x, of_x), gain, stats, rows, is_centred } = *given;
+    let NormGradients { dy, dx, plus, rows: of_dy } = gradients;
+    let sharing = sharing_backward(gain.len());
+    let sums = ColumnSums::of_rows(rows, gain.len(), sharing);
+    let kernel = of_x.kernel(NORM_BACKWARD.of(E::WIDTH).with(is_centred.into()).with(sharing), of_dy);
+    let partial = Argument::Pointer(sums.partial(cuda, if is_centred { 2 } else { 1 }));
+    let (rows, chunk) = (rows.into(), sums.chunk.into());
+    cuda.launch(kernel, sums.grid(), &[x.into(), gain.into(), stats.into(), dy, dx, plus, partial, rows, chunk]);
+    sums.finish(cuda, dgain, dbias, write);
 }
 
 /// Panics unless all are as large as `x`, which is `expected`.

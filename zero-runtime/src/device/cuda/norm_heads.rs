@@ -2,7 +2,8 @@
 
 use super::Cuda;
 use super::elementwise::{check_len, divided};
-use super::norm::{NormInputs, NormRows, dparams, dx_of, rms_norm_of};
+use super::launch::Argument;
+use super::norm::{NormGradients, NormInputs, NormRows, backward, rms_norm_of};
 use crate::device::{Element, Strided, StridedMut, Write};
 use crate::view::{View, ViewMut};
 
@@ -37,10 +38,9 @@ pub(super) fn rms_norm_heads_backward<E: Element>(
     let of_dy = place("dy", dy.view.len(), dy.stride, heads, gain.len(), rows);
     check_len("dgain", dgain.len(), gain.len());
     let given = NormInputs { x: (x.view, of_x), gain, stats: inverse, rows: rows * heads, is_centred: false };
-    // First the gradient of the gain, which reads `dy` before it is overwritten.
-    dparams(cuda, &given, (dy.view.as_view(), of_dy), dgain, None, write);
-    let in_place = dy.view.as_view().into();
-    dx_of(cuda, &given, in_place, in_place, super::launch::Argument::Pointer(0), of_dy);
+    let in_place = Argument::from(dy.view);
+    let gradients = NormGradients { dy: in_place, dx: in_place, plus: Argument::Pointer(0), rows: of_dy };
+    backward(cuda, &given, gradients, dgain, None, write);
 }
 
 /// The place of the heads in each row. Panics unless there are `rows` rows.

@@ -56,14 +56,18 @@ struct Operand {
     rows: usize,
     cols: usize,
     is_transposed: bool,
-    /// The largest power of two up to [`ALIGNMENT_MAX`] that its address is a multiple of.
+    /// That of its address.
     alignment: u32,
+}
+
+/// The largest power of two up to [`ALIGNMENT_MAX`] that an address is a multiple of.
+fn alignment_of(address: u64) -> u32 {
+    1 << address.trailing_zeros().min(ALIGNMENT_MAX.trailing_zeros())
 }
 
 impl Operand {
     fn new(width: Width, [rows, cols]: [usize; 2], is_transposed: bool, address: u64) -> Self {
-        let alignment = 1 << address.trailing_zeros().min(ALIGNMENT_MAX.trailing_zeros());
-        Self { width, rows, cols, is_transposed, alignment }
+        Self { width, rows, cols, is_transposed, alignment: alignment_of(address) }
     }
 
     fn of<E: Element>(matrix: &Matrix<Cuda, E>) -> (Self, u64) {
@@ -92,7 +96,8 @@ struct ProductShape {
     c: Operand,
     a: Operand,
     b: Operand,
-    adds: bool,
+    /// The alignment of what is added, if anything is: numbers of the shape of the result.
+    added: Option<u32>,
     has_bias: bool,
     workspace_bytes: usize,
 }
@@ -164,8 +169,8 @@ impl Products {
         let hash = |(shape, way): (&ProductShape, &ProductWay)| {
             let mut hasher = blake3::Hasher::new();
             let operands = [shape.c, shape.a, shape.b];
-            hasher.update(format!("{shape} {:?}", operands.map(|operand| operand.alignment)).as_bytes());
-            hasher.update(&[shape.adds.into(), shape.has_bias.into()]);
+            let alignments = operands.map(|operand| operand.alignment);
+            hasher.update(format!("{shape} {alignments:?} {:?} {}", shape.added, shape.has_bias).as_bytes());
             // The algorithm itself may hold bytes that mean nothing, and differ from one process to the next.
             hasher.update(bytemuck::cast_slice(&way.settings));
             u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight bytes"))
@@ -283,7 +288,7 @@ impl Products {
         let alignments = [
             (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape.b.alignment),
             (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape.a.alignment),
-            (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape.c.alignment),
+            (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape.added.unwrap_or(shape.c.alignment)),
             (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape.c.alignment),
         ];
         let reduction = (Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, REDUCTION);
@@ -366,6 +371,7 @@ struct Addresses {
     c: u64,
     a: u64,
     b: u64,
+    added: Option<u64>,
     bias: Option<u64>,
 }
 
@@ -389,12 +395,13 @@ fn aligned_bias<E: Element>(cuda: &Cuda, bias: View<Cuda, E>) -> u64 {
     copy
 }
 
-fn multiply(cuda: &Cuda, [c, a, b]: [Operand; 3], at: Addresses, adds: bool) {
+fn multiply(cuda: &Cuda, [c, a, b]: [Operand; 3], at: Addresses) {
     let (workspace, mut workspace_bytes) = cuda.scratch();
     if at.bias.is_some() {
         workspace_bytes = workspace_bytes.saturating_sub(bias_bytes(c.width, c.cols));
     }
-    let shape = ProductShape { c, a, b, adds, has_bias: at.bias.is_some(), workspace_bytes };
+    let added = at.added.map(alignment_of);
+    let shape = ProductShape { c, a, b, added, has_bias: at.bias.is_some(), workspace_bytes };
     cuda.attempt_always(|| cuda.products.borrow_mut().way(shape).map(drop));
     cuda.call(("product", shape, at, workspace), || {
         let (products, stream) = (cuda.products.borrow(), cuda.stream());
@@ -404,7 +411,7 @@ fn multiply(cuda: &Cuda, [c, a, b]: [Operand; 3], at: Addresses, adds: bool) {
         if let Some(bias) = at.bias {
             products.set(way, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias).map_err(failed)?;
         }
-        let (alpha, beta) = (1.0f32, if adds { 1.0f32 } else { 0.0 });
+        let (alpha, beta) = (1.0f32, if at.added.is_some() { 1.0f32 } else { 0.0 });
         let [first, second, result] = way.layouts;
         let pointer = |address: u64| std::ptr::without_provenance_mut::<c_void>(address as usize);
         // SAFETY: operands of the lengths that were checked, a way that the library has suggested for them, and the
@@ -419,7 +426,7 @@ fn multiply(cuda: &Cuda, [c, a, b]: [Operand; 3], at: Addresses, adds: bool) {
                 pointer(at.a),
                 second,
                 (&raw const beta).cast(),
-                pointer(at.c),
+                pointer(at.added.unwrap_or(at.c)),
                 result,
                 pointer(at.c),
                 result,
@@ -454,7 +461,8 @@ pub(super) fn matmul<O: Element, E: Element>(
     }
     let c_at = c.address().addr() as u64;
     let c = Operand::new(O::WIDTH, [rows, cols], false, c_at);
-    multiply(cuda, [c, a, b], Addresses { c: c_at, a: a_at, b: b_at, bias: None }, write == Write::Add);
+    let added = (write == Write::Add).then_some(c_at);
+    multiply(cuda, [c, a, b], Addresses { c: c_at, a: a_at, b: b_at, added, bias: None });
 }
 
 pub(super) fn linear<E: Element>(
@@ -474,21 +482,26 @@ pub(super) fn linear<E: Element>(
         Then::Activate(_, z) => check_len("z", z.len(), y.len()),
         Then::Add(other) => check_len("other", other.len(), y.len()),
     }
-    if rows == 0 {
+    if y.is_empty() {
         return;
     }
-    let x = Matrix::new(x, rows, input);
-    match bias {
-        None => matmul(cuda, y.reborrow(), x, weight.transposed(), Write::Set),
-        Some(bias) if input == 0 => elementwise::broadcast(cuda, y.reborrow(), bias),
-        Some(bias) => {
-            let ((a, a_at), (b, b_at)) = (Operand::of(&x), Operand::of(&weight.transposed()));
-            let y_at = y.address().addr() as u64;
-            let c = Operand::new(E::WIDTH, [rows, output], false, y_at);
-            let bias = aligned_bias(cuda, bias);
-            multiply(cuda, [c, a, b], Addresses { c: y_at, a: a_at, b: b_at, bias: Some(bias) }, false);
+    if input == 0 {
+        match bias {
+            None => elementwise::fill(cuda, y.reborrow(), E::narrow(0.0)),
+            Some(bias) => elementwise::broadcast(cuda, y.reborrow(), bias),
         }
+        return then.apply(cuda, y);
     }
+    let x = Matrix::new(x, rows, input);
+    let ((a, a_at), (b, b_at)) = (Operand::of(&x), Operand::of(&weight.transposed()));
+    let y_at = y.address().addr() as u64;
+    let c = Operand::new(E::WIDTH, [rows, output], false, y_at);
+    let bias = bias.map(|bias| aligned_bias(cuda, bias));
+    let (added, then) = match then {
+        Then::Add(other) => (Some(other.address().addr() as u64), Then::Nothing),
+        then => (None, then),
+    };
+    multiply(cuda, [c, a, b], Addresses { c: y_at, a: a_at, b: b_at, added, bias });
     // Not within the product, because its own nonlinearities are approximated differently.
     then.apply(cuda, y);
 }
@@ -508,7 +521,7 @@ mod tests {
         let operand = |width, rows, cols, is_transposed| Operand::new(width, [rows, cols], is_transposed, 0);
         let (a, b) = (operand(Width::BF16, 3, 2, true), operand(Width::BF16, 3, 5, false));
         let c = operand(Width::F32, 2, 5, false);
-        let shape = ProductShape { c, a, b, adds: false, has_bias: false, workspace_bytes: 0 };
+        let shape = ProductShape { c, a, b, added: None, has_bias: false, workspace_bytes: 0 };
         assert_eq!(shape.to_string(), "(2, 3) of bf16, transposed by (3, 5) of bf16 to (2, 5) of f32");
     }
 }

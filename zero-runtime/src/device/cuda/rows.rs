@@ -14,12 +14,12 @@ const SUM_CHUNKS: Kernel = Kernel::new(KernelSource::Norm, "sum_chunks");
 pub(super) fn sum_rows<E: Element>(cuda: &Cuda, x: View<Cuda, E>, out: ViewMut<Cuda, f32>, write: Write) {
     let width = out.len();
     let rows = divided("x", x.len(), width);
-    let columns = ColumnSums::of(rows, width);
-    let partial = Argument::Pointer(columns.partial(cuda, 1));
+    let sums = ColumnSums::of(rows, width);
+    let partial = Argument::Pointer(sums.partial(cuda, 1));
     cuda.launch(
-        columns.kernel(SUM_CHUNKS.of(E::WIDTH).with(width)),
-        columns.grid(),
-        &[x.into(), partial, rows.into(), columns.chunk.into()],
+        SUM_CHUNKS.of(E::WIDTH).with(width).with(sums.tiles).with(sums.lanes),
+        sums.grid(),
+        &[x.into(), partial, rows.into(), sums.chunk.into()],
     );
-    columns.finish(cuda, 0, 1, out, write);
+    sums.finish(cuda, out, None, write);
 }

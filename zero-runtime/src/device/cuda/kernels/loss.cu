@@ -45,7 +45,7 @@ template <class E, u32 CLASSES> __global__ void cross_entropy_backward(E* logits
         load(values, at + column, here, aligned);
 #pragma unroll
         for (int i = 0; i < PACK; i++) {
-            float value = exponential(values[i] - lse) * weight;
+            float value = exponential_small(values[i] - lse) * weight;
             values[i] = column + i == target ? value - weight : value;
         }
         store(at + column, values, here, aligned);

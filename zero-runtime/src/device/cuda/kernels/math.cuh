@@ -60,7 +60,23 @@ __device__ inline float exponential_small(float x) {
 
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
-__device__ inline float sigmoid_within(float x) { return 1.0f / (1.0f + exponential_within(-x)); }
+// 1 / x to one unit in the last place, for a normal x. With another compiler, PRETEND has this function.
+#ifndef PRETEND
+__device__ __forceinline__ float near_reciprocal(float x) {
+    float near;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(x));
+    return near;
+}
+#endif
+
+// 1 / x, where x is from 1 to 2^126, or NaN: what a compiler makes of the division, but without a branch for the other
+// numbers.
+__device__ inline float reciprocal_within(float x) {
+    float near = near_reciprocal(x);
+    return fmaf(near, fmaf(-x, near, 1.0f), near);
+}
+
+__device__ inline float sigmoid_within(float x) { return reciprocal_within(1.0f + exponential_within(-x)); }
 
 // ln x of a positive, normal x, to two units in the last place; infinity and NaN stay, 0 gives negative infinity. With
 // x = 2^n m and m about 1, ln m is 2 atanh(s) by its series in s = (m - 1) / (m + 1).

@@ -30,13 +30,6 @@ __device__ __forceinline__ void ldmatrix_x4_trans(u32* to, const void* row) {
                  : "memory");
 }
 
-// Two numbers, each rounded, the first one in the lower half.
-__device__ __forceinline__ u32 pack_bf16(float low, float high) {
-    u32 pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
 // 2^x to two units in the last place; results below the normal numbers are 0. NaN stays.
 __device__ __forceinline__ float power_of_two(float x) {
     float power;

@@ -4,51 +4,23 @@
 #pragma once
 #include "math.cuh"
 
-constexpr int PACK = 8;
-
-struct alignas(16) Quarter {
-    u32 words[4];
-};
+constexpr int PACK = EIGHT;
 
 // Whether packs of rows that begin here and are `stride` elements apart may be moved in one piece.
 __device__ inline bool is_aligned(const void* start, u64 stride) {
-    return reinterpret_cast<u64>(start) % 16 == 0 && stride % PACK == 0;
+    return reinterpret_cast<u64>(start) % sizeof(Quarter) == 0 && stride % PACK == 0;
 }
 
 // `to` := `count` elements, at most eight, followed by zeros.
 template <class E> __device__ inline void load(float (&to)[PACK], const E* from, u32 count, bool aligned) {
-    if (aligned && count >= PACK) {
-        constexpr int QUARTERS = PACK * sizeof(E) / sizeof(Quarter);
-        union Pack {
-            Quarter quarters[QUARTERS];
-            E elements[PACK];
-            __device__ Pack() {}
-        } pack;
-#pragma unroll
-        for (int i = 0; i < QUARTERS; i++) pack.quarters[i] = reinterpret_cast<const Quarter*>(from)[i];
-#pragma unroll
-        for (int i = 0; i < PACK; i++) to[i] = widen(pack.elements[i]);
-        return;
-    }
+    if (aligned && count >= PACK) return load_eight(to, from);
 #pragma unroll
     for (int i = 0; i < PACK; i++) to[i] = i < count ? widen(from[i]) : 0.0f;
 }
 
 // The first `count` elements, at most eight, := `from`, rounded.
 template <class E> __device__ inline void store(E* to, const float (&from)[PACK], u32 count, bool aligned) {
-    if (aligned && count >= PACK) {
-        constexpr int QUARTERS = PACK * sizeof(E) / sizeof(Quarter);
-        union Pack {
-            Quarter quarters[QUARTERS];
-            E elements[PACK];
-            __device__ Pack() {}
-        } pack;
-#pragma unroll
-        for (int i = 0; i < PACK; i++) pack.elements[i] = narrow<E>(from[i]);
-#pragma unroll
-        for (int i = 0; i < QUARTERS; i++) reinterpret_cast<Quarter*>(to)[i] = pack.quarters[i];
-        return;
-    }
+    if (aligned && count >= PACK) return store_eight(to, from);
 #pragma unroll
     for (int i = 0; i < PACK; i++)
         if (i < count) to[i] = narrow<E>(from[i]);
@@ -62,22 +34,38 @@ constexpr u32 BLOCK = 256;
 
 constexpr u32 ALL_LANES = 0xffffffffu;
 
-// The sum over the THREADS neighbouring threads that work on a row, which all of them get. THREADS is a power of two up
-// to a warp, or a block of whole warps. All threads of the block call this.
-template <int THREADS> __device__ inline float row_sum(float value) {
+// Sums over the THREADS neighbouring threads that work on a row, which all of them get. THREADS is a power of two up to a
+// warp, or some warps. All threads of the block call this.
+template <int THREADS, int COUNT> __device__ inline void row_sums(float (&values)[COUNT]) {
 #pragma unroll
-    for (int lanes = min(THREADS, 32) / 2; lanes > 0; lanes /= 2) value += __shfl_xor_sync(ALL_LANES, value, lanes);
-    if (THREADS > 32) {
-        __shared__ float of_warps[32];
-        // The result of an earlier sum has been read.
-        __syncthreads();
-        if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
-        __syncthreads();
-        value = 0.0f;
+    for (int i = 0; i < COUNT; i++) {
 #pragma unroll
-        for (int warp = 0; warp < THREADS / 32; warp++) value += of_warps[warp];
+        for (int lanes = min(THREADS, 32) / 2; lanes > 0; lanes /= 2)
+            values[i] += __shfl_xor_sync(ALL_LANES, values[i], lanes);
     }
-    return value;
+    if (THREADS > 32) {
+        __shared__ float of_warps[COUNT][32];
+        u32 first = threadIdx.x / THREADS * (THREADS / 32);
+        // The results of earlier sums have been read.
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            if (threadIdx.x % 32 == 0) of_warps[i][threadIdx.x / 32] = values[i];
+            values[i] = 0.0f;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+#pragma unroll
+            for (int warp = 0; warp < THREADS / 32; warp++) values[i] += of_warps[i][first + warp];
+        }
+    }
+}
+
+template <int THREADS> __device__ inline float row_sum(float value) {
+    float values[1] = {value};
+    row_sums<THREADS>(values);
+    return values[0];
 }
 
 // The largest value, as with `row_sum`; NaN is ignored.
