@@ -204,7 +204,7 @@ struct PretendCopies {
     int count;
 };
 static PretendCopies pretend_copies[1024];
-static inline void copy_async_16(void* to, const void* from, bool is_there) {
+static inline void copy_async_16(void* to, const void* from, bool is_there = true) {
     PretendCopies& mine = pretend_copies[threadIdx.x];
     if (((unsigned long long)to | (unsigned long long)from) % 16) pretend_threads.fail("cp.async that is not at a multiple of 16 bytes");
     if (mine.count == PretendCopies::MOST) pretend_threads.fail("more copies at a time than this host counts");

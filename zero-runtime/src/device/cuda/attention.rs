@@ -4,8 +4,8 @@
 use zero_plan::Width;
 
 use super::Cuda;
-use super::elementwise::check_len;
-use super::grid::{of_rows, words};
+use super::elementwise::{aligned, check_len};
+use super::grid::{PACK, of_rows, words};
 use super::launch::{Argument, Grid, Kernel, narrowed};
 use super::module::KernelSource;
 use crate::device::{AttentionShape, Element, Strided};
@@ -29,28 +29,39 @@ struct Kernels {
     dq: Kernel,
     /// Rows of a block in forward, and in backward.
     rows: [usize; 2],
-    /// The width of a head in these kernels.
-    dim: usize,
+}
+
+/// The width of a head in the kernels of a width of numbers.
+fn dim_of(width: Width, head_dim: usize) -> usize {
+    match width {
+        Width::F32 => head_dim.next_power_of_two().max(32),
+        Width::BF16 => head_dim.next_multiple_of(16),
+    }
 }
 
 impl Kernels {
-    fn of(width: Width, head_dim: usize) -> Self {
-        let named = Kernel::new;
-        match width {
+    /// Those for heads that are as long as said and lie as these views do.
+    fn of<E: Element>(head_dim: usize, rows: &[Strided<Cuda, E>]) -> Self {
+        let named = |source, name| Kernel::new(source, name).with(dim_of(E::WIDTH, head_dim));
+        match E::WIDTH {
             Width::F32 => Self {
                 forward: named(KernelSource::Attention, "attention"),
                 dkv: named(KernelSource::Attention, "attention_dkv"),
                 dq: named(KernelSource::Attention, "attention_dq"),
                 rows: [32, 16],
-                dim: head_dim.next_power_of_two().max(32),
             },
-            Width::BF16 => Self {
-                forward: named(KernelSource::AttentionBf16, "attention_bf16"),
-                dkv: named(KernelSource::AttentionBf16, "attention_dkv_bf16"),
-                dq: named(KernelSource::AttentionBf16, "attention_dq_bf16"),
-                rows: [64, 64],
-                dim: head_dim.next_multiple_of(16),
-            },
+            Width::BF16 => {
+                let mut strides = rows.iter().map(|rows| rows.stride).chain([head_dim]);
+                let is_aligned = strides.all(|stride| stride.is_multiple_of(PACK))
+                    && rows.iter().all(|rows| aligned([rows.view.into()]) == 1);
+                let named = |name| named(KernelSource::AttentionBf16, name).with(is_aligned.into());
+                Self {
+                    forward: named("attention_bf16"),
+                    dkv: named("attention_dkv_bf16"),
+                    dq: named("attention_dq_bf16"),
+                    rows: [64, 64],
+                }
+            }
         }
     }
 }
@@ -85,9 +96,9 @@ pub(super) fn attention<E: Element>(
     lse: ViewMut<Cuda, f32>,
 ) {
     check(shape, [q, k, v], out.len(), lse.len());
-    let Kernels { forward, rows: [rows, _], dim, .. } = Kernels::of(E::WIDTH, shape.head_dim);
+    let Kernels { forward, rows: [rows, _], .. } = Kernels::of(shape.head_dim, &[q, k, v]);
     cuda.launch(
-        of_shape(forward.with(dim), shape, [q, k, v].map(|rows| rows.stride)),
+        of_shape(forward, shape, [q, k, v].map(|rows| rows.stride)),
         Grid { blocks: shape.sequences * shape.heads * blocks(shape, rows), threads: THREADS },
         &[q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), words(&lengths(shape, rows))],
     );
@@ -109,7 +120,8 @@ pub(super) fn attention_backward<E: Element>(
     check(shape, [q, k, v], out.len(), lse.len());
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), shape.tokens() * shape.qkv_width());
-    let Kernels { dkv, dq, rows: [_, rows], dim, .. } = Kernels::of(E::WIDTH, shape.head_dim);
+    let of_heads = Strided::new(dout, shape.out_width());
+    let Kernels { dkv, dq, rows: [_, rows], .. } = Kernels::of(shape.head_dim, &[q, k, v, of_heads]);
     let strides = [q, k, v].map(|rows| rows.stride);
     let (lengths, queries) = (lengths(shape, rows), shape.tokens() * shape.heads);
     let (lengths, dqkv) = (words(&lengths), Argument::from(dqkv));
@@ -121,8 +133,8 @@ pub(super) fn attention_backward<E: Element>(
         of_rows(queries, DELTA_THREADS),
         &[out.into(), dout.into(), dqkv, queries.into()],
     );
-    cuda.launch(of_shape(dkv.with(dim), shape, strides), of_blocks(shape.key_heads), &arguments);
-    cuda.launch(of_shape(dq.with(dim), shape, strides), of_blocks(shape.heads), &arguments);
+    cuda.launch(of_shape(dkv, shape, strides), of_blocks(shape.key_heads), &arguments);
+    cuda.launch(of_shape(dq, shape, strides), of_blocks(shape.heads), &arguments);
 }
 
 #[track_caller]
@@ -151,7 +163,7 @@ mod tests {
     fn heads_fit_their_kernels() {
         for dim in 1..=HEAD_DIM_MAX {
             for width in [Width::F32, Width::BF16] {
-                let found = Kernels::of(width, dim).dim;
+                let found = dim_of(width, dim);
                 assert!(dim <= found && found <= HEAD_DIM_MAX && found.is_multiple_of(16), "{dim} in {found}");
             }
         }

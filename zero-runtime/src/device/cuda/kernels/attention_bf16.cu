@@ -20,28 +20,33 @@ constexpr u32 FORWARD_BLOCKS = 4;
 // Elements from row to row in shared memory: an odd number of 16 bytes, so that eight rows never share a bank.
 template <int DIM> constexpr int STRIDE = DIM + 8;
 
-// Begins to fetch COUNT rows from `first` on; zeros beyond the rows and features.
-template <int DIM, int COUNT>
-__device__ __forceinline__ void fetch(bf16* to, const bf16* from, u64 stride, u32 first, u32 end, u32 dim, bool aligned) {
-    constexpr u32 PACKS = DIM / 8;
-#pragma unroll 4
+// Begins to fetch COUNT rows from `first` on; zeros beyond the rows and features. With ALIGNED, heads of rows lie at
+// multiples of 16 bytes and are as long.
+template <int DIM, int ALIGNED, int COUNT>
+__device__ __forceinline__ void fetch(bf16* to, const bf16* from, u64 stride, u32 first, u32 end, u32 dim) {
+    constexpr u32 PACKS = DIM / 8, STEP = THREADS / PACKS;
+    // Almost all tiles are whole. Then a thread has the same features of every STEP-th row, and computes one address.
+    if (ALIGNED && dim == DIM && THREADS % PACKS == 0 && first + COUNT <= end) {
+        u32 row = threadIdx.x / PACKS, feature = threadIdx.x % PACKS * 8;
+        const bf16* start = from + u64(first + row) * stride + feature;
+        bf16* place = to + row * STRIDE<DIM> + feature;
+#pragma unroll
+        for (u32 i = 0; i < COUNT / STEP; i++) copy_async_16(place + i * STEP * STRIDE<DIM>, start + i * STEP * stride);
+        return;
+    }
+#pragma unroll 1
     for (u32 i = threadIdx.x; i < COUNT * PACKS; i += THREADS) {
         u32 row = i / PACKS, feature = i % PACKS * 8;
         bool is_there = first + row < end && feature < dim;
         const bf16* start = from + (is_there ? u64(first + row) * stride + feature : 0);
         bf16* place = to + row * STRIDE<DIM> + feature;
-        if (aligned) {
+        if (ALIGNED) {
             copy_async_16(place, start, is_there);
             continue;
         }
 #pragma unroll
         for (u32 j = 0; j < 8; j++) place[j] = is_there && feature + j < dim ? start[j] : bf16{0};
     }
-}
-
-// Whether heads of these rows may be fetched 16 bytes at a time.
-__device__ __forceinline__ bool can_fetch(const bf16* start, u64 stride, u32 dim) {
-    return is_aligned(start, stride) && dim % 8 == 0;
 }
 
 // Stores two neighbours of a row, from an even feature on; `whole` where rows begin at multiples of 4 bytes and have an
@@ -115,7 +120,7 @@ __device__ __forceinline__ void advance(Softmax& softmax, float scale, float (&s
 
 // 64 queries of a head over tiles of 64 keys. Values are fetched while scores are computed, and the next keys while
 // values are summed.
-template <int DIM, u32... NUMBERS>
+template <int DIM, int ALIGNED, u32... NUMBERS>
 __global__ void __launch_bounds__(THREADS, DIM <= 64 ? FORWARD_BLOCKS : 1)
     attention_bf16(const bf16* q, const bf16* k, const bf16* v, bf16* out, float* lse, Shape<NUMBERS...> shape) {
     constexpr u32 KEYS = 64;
@@ -127,9 +132,8 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? FORWARD_BLOCKS : 1)
     q += u64(sequence) * shape.length * shape.query_stride + u64(head) * dim;
     k += u64(sequence) * all_keys * shape.key_stride + u64(key_head) * dim;
     v += u64(sequence) * all_keys * shape.value_stride + u64(key_head) * dim;
-    bool k_aligned = can_fetch(k, shape.key_stride, dim), v_aligned = can_fetch(v, shape.value_stride, dim);
     u32 queries[DIM / 16][4];
-    fetch<DIM, ROWS>(keys, q, shape.query_stride, start, shape.length, dim, can_fetch(q, shape.query_stride, dim));
+    fetch<DIM, ALIGNED, ROWS>(keys, q, shape.query_stride, start, shape.length, dim);
     copy_async_wait();
     __syncthreads();
 #pragma unroll
@@ -137,14 +141,14 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? FORWARD_BLOCKS : 1)
     __syncthreads();
     u32 place = shape.before + start, end = shape.before + min(start + ROWS, shape.length);
     u32 tile = first_seen(shape, place) / KEYS * KEYS;
-    fetch<DIM, KEYS>(keys, k, shape.key_stride, tile, all_keys, dim, k_aligned);
+    fetch<DIM, ALIGNED, KEYS>(keys, k, shape.key_stride, tile, all_keys, dim);
     // Times a scale of up to log2(e), these are numbers still.
     Softmax softmax = {{LOWEST / 2, LOWEST / 2}, {0.0f, 0.0f}};
     float sums[DIM / 8][4] = {}, scale = exponent_scale(shape);
     for (; tile < end; tile += KEYS) {
         copy_async_wait();
         __syncthreads();
-        fetch<DIM, KEYS>(values, v, shape.value_stride, tile, all_keys, dim, v_aligned);
+        fetch<DIM, ALIGNED, KEYS>(values, v, shape.value_stride, tile, all_keys, dim);
         float scores[KEYS / 8][4] = {}, factors[2];
 #pragma unroll
         for (u32 i = 0; i < DIM / 16; i++) {
@@ -158,7 +162,7 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? FORWARD_BLOCKS : 1)
         }
         copy_async_wait();
         __syncthreads();
-        if (tile + KEYS < end) fetch<DIM, KEYS>(keys, k, shape.key_stride, tile + KEYS, all_keys, dim, k_aligned);
+        if (tile + KEYS < end) fetch<DIM, ALIGNED, KEYS>(keys, k, shape.key_stride, tile + KEYS, all_keys, dim);
         if (hides(shape, place + warp * 16, 16, tile, KEYS)) {
 #pragma unroll
             for (u32 i = 0; i < KEYS / 8; i++) {
@@ -241,7 +245,7 @@ template <int COUNT, class S> __device__ __forceinline__ void scale_sums(const S
 }
 
 // The gradients of 64 keys and values that some heads share: over tiles of queries, head after head.
-template <int DIM, u32... NUMBERS>
+template <int DIM, int ALIGNED, u32... NUMBERS>
 __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
     attention_dkv_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out, const float* lse, const bf16* dout,
                        bf16* dqkv, Shape<NUMBERS...> shape) {
@@ -257,13 +261,13 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
     k += token * shape.key_stride + key_features;
     v += token * shape.value_stride + key_features;
     u32 values[DIM / 16][4];
-    fetch<DIM, ROWS>(keys, v, shape.value_stride, tile, shape.length, dim, can_fetch(v, shape.value_stride, dim));
+    fetch<DIM, ALIGNED, ROWS>(keys, v, shape.value_stride, tile, shape.length, dim);
     copy_async_wait();
     __syncthreads();
 #pragma unroll
     for (u32 i = 0; i < DIM / 16; i++) left_fragment<STRIDE<DIM>>(values[i], keys + warp * 16 * STRIDE<DIM>, i * 16);
     __syncthreads();
-    fetch<DIM, ROWS>(keys, k, shape.key_stride, tile, shape.length, dim, can_fetch(k, shape.key_stride, dim));
+    fetch<DIM, ALIGNED, ROWS>(keys, k, shape.key_stride, tile, shape.length, dim);
     u32 kept_keys[KEEPS_KEYS ? DIM / 16 : 1][4];
     if (KEEPS_KEYS) {
         copy_async_wait();
@@ -278,9 +282,8 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
     auto begin = [&](u32 step) {
         u32 start = tile + step % tiles * QUERIES, room = step % 2;
         Head head = head_of(shape, sequence, key_head * shape.sharing + step / tiles, q, out, lse, dout, dqkv);
-        fetch<DIM, QUERIES>(queries[room], head.q, shape.query_stride, start, shape.length, dim,
-                            can_fetch(head.q, shape.query_stride, dim));
-        fetch<DIM, QUERIES>(gradients[room], head.dout, width, start, shape.length, dim, can_fetch(head.dout, width, dim));
+        fetch<DIM, ALIGNED, QUERIES>(queries[room], head.q, shape.query_stride, start, shape.length, dim);
+        fetch<DIM, ALIGNED, QUERIES>(gradients[room], head.dout, width, start, shape.length, dim);
         if (threadIdx.x < QUERIES) statistics_of(head, shape, start + threadIdx.x, lse_next, delta_next);
     };
     auto finish = [&](u32 step) {
@@ -350,7 +353,7 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
 }
 
 // The gradients of 64 queries of a head, over tiles of keys. No other block reads their `do . o` any more.
-template <int DIM, u32... NUMBERS>
+template <int DIM, int ALIGNED, u32... NUMBERS>
 __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
     attention_dq_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out, const float* lse, const bf16* dout, bf16* dqkv,
                       Shape<NUMBERS...> shape) {
@@ -363,11 +366,10 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
     Head head = head_of(shape, sequence, index % shape.heads, q, out, lse, dout, dqkv);
     k += token * shape.key_stride + key_features;
     v += token * shape.value_stride + key_features;
-    bool k_aligned = can_fetch(k, shape.key_stride, dim), v_aligned = can_fetch(v, shape.value_stride, dim);
     // First, the rooms of keys hold the queries, and those of values their gradients.
     u32 queries[DIM / 16][4], gradients[DIM / 16][4];
-    fetch<DIM, ROWS>(keys[0], head.q, shape.query_stride, start, shape.length, dim, can_fetch(head.q, shape.query_stride, dim));
-    fetch<DIM, ROWS>(values[0], head.dout, width, start, shape.length, dim, can_fetch(head.dout, width, dim));
+    fetch<DIM, ALIGNED, ROWS>(keys[0], head.q, shape.query_stride, start, shape.length, dim);
+    fetch<DIM, ALIGNED, ROWS>(values[0], head.dout, width, start, shape.length, dim);
     float of_lse[2], of_delta[2];
 #pragma unroll
     for (u32 half = 0; half < 2; half++)
@@ -383,8 +385,8 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
     u32 tile = first_seen(shape, start) / KEYS * KEYS, end = min(start + ROWS, shape.length);
     auto begin = [&](u32 tile) {
         u32 room = tile / KEYS % 2;
-        fetch<DIM, KEYS>(keys[room], k, shape.key_stride, tile, shape.length, dim, k_aligned);
-        fetch<DIM, KEYS>(values[room], v, shape.value_stride, tile, shape.length, dim, v_aligned);
+        fetch<DIM, ALIGNED, KEYS>(keys[room], k, shape.key_stride, tile, shape.length, dim);
+        fetch<DIM, ALIGNED, KEYS>(values[room], v, shape.value_stride, tile, shape.length, dim);
     };
     begin(tile);
     float sums[DIM / 8][4] = {}, scale = exponent_scale(shape);

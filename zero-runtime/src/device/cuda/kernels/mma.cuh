@@ -37,7 +37,12 @@ __device__ __forceinline__ float power_of_two(float x) {
     return power;
 }
 
-// Begins to copy 16 bytes, or as many zeros, into shared memory.
+// Begins to copy 16 bytes into shared memory.
+__device__ __forceinline__ void copy_async_16(void* to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(u32(__cvta_generic_to_shared(to))), "l"(from) : "memory");
+}
+
+// The same, or as many zeros.
 __device__ __forceinline__ void copy_async_16(void* to, const void* from, bool is_there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(u32(__cvta_generic_to_shared(to))), "l"(from),
                  "r"(is_there ? 16 : 0)
