@@ -20,34 +20,55 @@ constexpr u32 FORWARD_BLOCKS = 4;
 // Elements from row to row in shared memory: an odd number of 16 bytes, so that eight rows never share a bank.
 template <int DIM> constexpr int STRIDE = DIM + 8;
 
-// Begins to fetch COUNT rows from `first` on; zeros beyond the rows and features. With ALIGNED, heads of rows lie at
-// multiples of 16 bytes and are as long.
-template <int DIM, int ALIGNED, int COUNT>
-__device__ __forceinline__ void fetch(bf16* to, const bf16* from, u64 stride, u32 first, u32 end, u32 dim) {
-    constexpr u32 PACKS = DIM / 8, STEP = THREADS / PACKS;
-    // Almost all tiles are whole. Then a thread has the same features of every STEP-th row, and computes one address.
-    if (ALIGNED && dim == DIM && THREADS % PACKS == 0 && first + COUNT <= end) {
-        u32 row = threadIdx.x / PACKS, feature = threadIdx.x % PACKS * 8;
-        const bf16* start = from + u64(first + row) * stride + feature;
-        bf16* place = to + row * STRIDE<DIM> + feature;
-#pragma unroll
-        for (u32 i = 0; i < COUNT / STEP; i++) copy_async_16(place + i * STEP * STRIDE<DIM>, start + i * STEP * stride);
-        return;
+// Rows of a head in memory. With ALIGNED, each lies at a multiple of 16 bytes and is a multiple of them long. If rows are also
+// as wide as in shared memory, a thread has the same features of every STEP-th row, and `start` is where its first ones lie.
+template <int DIM, int ALIGNED, u32 HEAD_DIM> struct Rows {
+    static constexpr u32 PACKS = DIM / 8, STEP = THREADS / PACKS;
+    static constexpr bool IS_WHOLE = ALIGNED && HEAD_DIM == DIM && THREADS % PACKS == 0;
+    const bf16* start;
+    u32 stride;
+
+    __device__ __forceinline__ Rows(const bf16* from, u32 stride) : start(from), stride(stride) {
+        if (IS_WHOLE) start += row() * stride + feature();
     }
+
+    static __device__ __forceinline__ u32 row() { return threadIdx.x / PACKS; }
+    static __device__ __forceinline__ u32 feature() { return threadIdx.x % PACKS * 8; }
+
+    // Begins to fetch COUNT rows from `first` on; zeros beyond the rows and features.
+    template <int COUNT> __device__ __forceinline__ void fetch(bf16* to, u32 first, u32 end) const {
+        if (IS_WHOLE) {
+            const bf16* from = start + u64(first) * stride;
+            bf16* place = to + row() * STRIDE<DIM> + feature();
+            // Almost all tiles are whole.
+            if (first + COUNT <= end) {
+#pragma unroll
+                for (u32 i = 0; i < COUNT; i += STEP) copy_async_16(place + i * STRIDE<DIM>, from + i * stride);
+                return;
+            }
 #pragma unroll 1
-    for (u32 i = threadIdx.x; i < COUNT * PACKS; i += THREADS) {
-        u32 row = i / PACKS, feature = i % PACKS * 8;
-        bool is_there = first + row < end && feature < dim;
-        const bf16* start = from + (is_there ? u64(first + row) * stride + feature : 0);
-        bf16* place = to + row * STRIDE<DIM> + feature;
-        if (ALIGNED) {
-            copy_async_16(place, start, is_there);
-            continue;
+            for (u32 i = 0; i < COUNT; i += STEP) {
+                bool is_there = first + row() + i < end;
+                const bf16* any = start - (row() * stride + feature());
+                copy_async_16(place + i * STRIDE<DIM>, is_there ? from + i * stride : any, is_there);
+            }
+            return;
         }
+#pragma unroll 1
+        for (u32 i = threadIdx.x; i < COUNT * PACKS; i += THREADS) {
+            u32 row = i / PACKS, feature = i % PACKS * 8;
+            bool is_there = first + row < end && feature < HEAD_DIM;
+            const bf16* from = start + (is_there ? u64(first + row) * stride + feature : 0);
+            bf16* place = to + row * STRIDE<DIM> + feature;
+            if (ALIGNED) {
+                copy_async_16(place, from, is_there);
+                continue;
+            }
 #pragma unroll
-        for (u32 j = 0; j < 8; j++) place[j] = is_there && feature + j < dim ? start[j] : bf16{0};
+            for (u32 j = 0; j < 8; j++) place[j] = is_there && feature + j < HEAD_DIM ? from[j] : bf16{0};
+        }
     }
-}
+};
 
 // Stores two neighbours of a row, from an even feature on; `whole` where rows begin at multiples of 4 bytes and have an
 // even width.
@@ -132,8 +153,10 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? FORWARD_BLOCKS : 1)
     q += u64(sequence) * shape.length * shape.query_stride + u64(head) * dim;
     k += u64(sequence) * all_keys * shape.key_stride + u64(key_head) * dim;
     v += u64(sequence) * all_keys * shape.value_stride + u64(key_head) * dim;
+    using HeadRows = Rows<DIM, ALIGNED, Shape<NUMBERS...>::dim>;
+    HeadRows of_keys(k, shape.key_stride), of_values(v, shape.value_stride);
     u32 queries[DIM / 16][4];
-    fetch<DIM, ALIGNED, ROWS>(keys, q, shape.query_stride, start, shape.length, dim);
+    HeadRows(q, shape.query_stride).template fetch<ROWS>(keys, start, shape.length);
     copy_async_wait();
     __syncthreads();
 #pragma unroll
@@ -141,14 +164,14 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? FORWARD_BLOCKS : 1)
     __syncthreads();
     u32 place = shape.before + start, end = shape.before + min(start + ROWS, shape.length);
     u32 tile = first_seen(shape, place) / KEYS * KEYS;
-    fetch<DIM, ALIGNED, KEYS>(keys, k, shape.key_stride, tile, all_keys, dim);
+    of_keys.template fetch<KEYS>(keys, tile, all_keys);
     // Times a scale of up to log2(e), these are numbers still.
     Softmax softmax = {{LOWEST / 2, LOWEST / 2}, {0.0f, 0.0f}};
     float sums[DIM / 8][4] = {}, scale = exponent_scale(shape);
     for (; tile < end; tile += KEYS) {
         copy_async_wait();
         __syncthreads();
-        fetch<DIM, ALIGNED, KEYS>(values, v, shape.value_stride, tile, all_keys, dim);
+        of_values.template fetch<KEYS>(values, tile, all_keys);
         float scores[KEYS / 8][4] = {}, factors[2];
 #pragma unroll
         for (u32 i = 0; i < DIM / 16; i++) {
@@ -162,7 +185,7 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? FORWARD_BLOCKS : 1)
         }
         copy_async_wait();
         __syncthreads();
-        if (tile + KEYS < end) fetch<DIM, ALIGNED, KEYS>(keys, k, shape.key_stride, tile + KEYS, all_keys, dim);
+        if (tile + KEYS < end) of_keys.template fetch<KEYS>(keys, tile + KEYS, all_keys);
         if (hides(shape, place + warp * 16, 16, tile, KEYS)) {
 #pragma unroll
             for (u32 i = 0; i < KEYS / 8; i++) {
@@ -260,14 +283,15 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
     u64 token = u64(sequence) * shape.length, width = shape.out_stride, key_features = u64(key_head) * dim;
     k += token * shape.key_stride + key_features;
     v += token * shape.value_stride + key_features;
+    using HeadRows = Rows<DIM, ALIGNED, Shape<NUMBERS...>::dim>;
     u32 values[DIM / 16][4];
-    fetch<DIM, ALIGNED, ROWS>(keys, v, shape.value_stride, tile, shape.length, dim);
+    HeadRows(v, shape.value_stride).template fetch<ROWS>(keys, tile, shape.length);
     copy_async_wait();
     __syncthreads();
 #pragma unroll
     for (u32 i = 0; i < DIM / 16; i++) left_fragment<STRIDE<DIM>>(values[i], keys + warp * 16 * STRIDE<DIM>, i * 16);
     __syncthreads();
-    fetch<DIM, ALIGNED, ROWS>(keys, k, shape.key_stride, tile, shape.length, dim);
+    HeadRows(k, shape.key_stride).template fetch<ROWS>(keys, tile, shape.length);
     u32 kept_keys[KEEPS_KEYS ? DIM / 16 : 1][4];
     if (KEEPS_KEYS) {
         copy_async_wait();
@@ -282,8 +306,8 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
     auto begin = [&](u32 step) {
         u32 start = tile + step % tiles * QUERIES, room = step % 2;
         Head head = head_of(shape, sequence, key_head * shape.sharing + step / tiles, q, out, lse, dout, dqkv);
-        fetch<DIM, ALIGNED, QUERIES>(queries[room], head.q, shape.query_stride, start, shape.length, dim);
-        fetch<DIM, ALIGNED, QUERIES>(gradients[room], head.dout, width, start, shape.length, dim);
+        HeadRows(head.q, shape.query_stride).template fetch<QUERIES>(queries[room], start, shape.length);
+        HeadRows(head.dout, width).template fetch<QUERIES>(gradients[room], start, shape.length);
         if (threadIdx.x < QUERIES) statistics_of(head, shape, start + threadIdx.x, lse_next, delta_next);
     };
     auto finish = [&](u32 step) {
@@ -367,9 +391,11 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
     k += token * shape.key_stride + key_features;
     v += token * shape.value_stride + key_features;
     // First, the rooms of keys hold the queries, and those of values their gradients.
+    using HeadRows = Rows<DIM, ALIGNED, Shape<NUMBERS...>::dim>;
+    HeadRows all_keys(k, shape.key_stride), all_values(v, shape.value_stride);
     u32 queries[DIM / 16][4], gradients[DIM / 16][4];
-    fetch<DIM, ALIGNED, ROWS>(keys[0], head.q, shape.query_stride, start, shape.length, dim);
-    fetch<DIM, ALIGNED, ROWS>(values[0], head.dout, width, start, shape.length, dim);
+    HeadRows(head.q, shape.query_stride).template fetch<ROWS>(keys[0], start, shape.length);
+    HeadRows(head.dout, width).template fetch<ROWS>(values[0], start, shape.length);
     float of_lse[2], of_delta[2];
 #pragma unroll
     for (u32 half = 0; half < 2; half++)
@@ -385,8 +411,8 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
     u32 tile = first_seen(shape, start) / KEYS * KEYS, end = min(start + ROWS, shape.length);
     auto begin = [&](u32 tile) {
         u32 room = tile / KEYS % 2;
-        fetch<DIM, ALIGNED, KEYS>(keys[room], k, shape.key_stride, tile, shape.length, dim);
-        fetch<DIM, ALIGNED, KEYS>(values[room], v, shape.value_stride, tile, shape.length, dim);
+        all_keys.template fetch<KEYS>(keys[room], tile, shape.length);
+        all_values.template fetch<KEYS>(values[room], tile, shape.length);
     };
     begin(tile);
     float sums[DIM / 8][4] = {}, scale = exponent_scale(shape);

@@ -51,7 +51,19 @@ __device__ void step(const Factors& f, const Runs<RUNS>& runs, P* params, U* upd
     u64 threads = (u64)gridDim.x * blockDim.x;
     u32 run = 0;
     for (u64 start = thread_index() * EIGHT; start < len; start += threads * EIGHT) {
-        float p[EIGHT], g[EIGHT], m[EIGHT], v[EIGHT];
+        float p[EIGHT], g[EIGHT], m[EIGHT], v[EIGHT], keep[EIGHT];
+        run = run_of(runs, start, run);
+#pragma unroll
+        for (int i = 0; i < EIGHT; i++) keep[i] = runs.decays[run] ? f.keep : 1.0f;
+        // Almost all elements are of the run of the first one.
+        if (start + EIGHT > runs.ends[run]) {
+            u32 later = run;
+#pragma unroll
+            for (int i = 1; i < EIGHT; i++) {
+                later = run_of(runs, start + i, later);
+                keep[i] = runs.decays[later] ? f.keep : 1.0f;
+            }
+        }
         load<ALIGNED>(p, updated, start, len);
         load<ALIGNED>(g, grads, start, len);
         load<ALIGNED>(m, ms, start, len);
@@ -62,8 +74,7 @@ __device__ void step(const Factors& f, const Runs<RUNS>& runs, P* params, U* upd
             m[i] = fmaf(grad - m[i], f.fresh1, m[i]);
             v[i] = fmaf(f.fresh2 * grad, grad, f.beta2 * v[i]);
             float denominator = fmaf(sqrtf(v[i]), f.root_correction, f.epsilon);
-            run = run_of(runs, start + i, run);
-            p[i] = fmaf(-f.step_size, m[i] / denominator, p[i] * (runs.decays[run] ? f.keep : 1.0f));
+            p[i] = fmaf(-f.step_size, m[i] / denominator, p[i] * keep[i]);
         }
         store<ALIGNED>(ms, m, start, len);
         store<ALIGNED>(vs, v, start, len);
