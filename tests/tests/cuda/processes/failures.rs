@@ -72,7 +72,7 @@ fn what_fails_in_a_step_is_told_once_with_its_op_and_unit() {
         return;
     }
     for (failure, error, op) in [
-        ("launch:97", "error[Z0438]: cannot start the kernel `agree<", "agree`"),
+        ("launch:93", "error[Z0438]: cannot start the kernel `agree<", "agree`"),
         ("product:7", "error[Z0439]: cannot multiply ", "forward mlp`"),
         ("product:18", "error[Z0439]: cannot multiply ", "backward mlp`"),
         ("async:30", "error[Z0440]: CUDA device 1 has stopped: ", ""),

@@ -341,14 +341,29 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
                 mma_bf16(dscores[0], values[i], fragments);
                 mma_bf16(dscores[1], values[i], fragments + 2);
             }
-            bool some_hidden = hides(shape, start + part, 16, tile + warp * 16, 16);
 #pragma unroll
             for (u32 i = 0; i < 2; i++) {
 #pragma unroll
                 for (u32 j = 0; j < 4; j++) {
                     u32 query = part + i * 8 + lane % 4 * 2 + j % 2;
                     weights[i][j] = power_of_two(fmaf(scale, weights[i][j], -all_lse[room][query]));
-                    if (some_hidden && !sees(shape, start + query, key + j / 2 * 8)) weights[i][j] = 0.0f;
+                }
+            }
+            if (hides(shape, start + part, 16, tile + warp * 16, 16)) {
+#pragma unroll
+                for (u32 i = 0; i < 2; i++) {
+#pragma unroll
+                    for (u32 j = 0; j < 4; j++) {
+                        u32 query = start + part + i * 8 + lane % 4 * 2 + j % 2;
+                        if (!sees(shape, query, key + j / 2 * 8)) weights[i][j] = 0.0f;
+                    }
+                }
+            }
+#pragma unroll
+            for (u32 i = 0; i < 2; i++) {
+#pragma unroll
+                for (u32 j = 0; j < 4; j++) {
+                    u32 query = part + i * 8 + lane % 4 * 2 + j % 2;
                     dscores[i][j] = weights[i][j] * (dscores[i][j] - all_delta[room][query]);
                 }
             }
@@ -437,16 +452,25 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
                 mma_bf16(dscores[0], gradients[i], fragments);
                 mma_bf16(dscores[1], gradients[i], fragments + 2);
             }
-            bool some_hidden = hides(shape, start + warp * 16, 16, tile + part, 16);
 #pragma unroll
             for (u32 i = 0; i < 2; i++) {
 #pragma unroll
-                for (u32 j = 0; j < 4; j++) {
-                    u32 query = start + warp * 16 + lane / 4 + j / 2 * 8, key = tile + part + i * 8 + lane % 4 * 2 + j % 2;
-                    float weight = power_of_two(fmaf(scale, scores[i][j], -of_lse[j / 2]));
-                    if (some_hidden && !sees(shape, query, key)) weight = 0.0f;
-                    dscores[i][j] = weight * (dscores[i][j] - of_delta[j / 2]);
+                for (u32 j = 0; j < 4; j++) scores[i][j] = power_of_two(fmaf(scale, scores[i][j], -of_lse[j / 2]));
+            }
+            if (hides(shape, start + warp * 16, 16, tile + part, 16)) {
+#pragma unroll
+                for (u32 i = 0; i < 2; i++) {
+#pragma unroll
+                    for (u32 j = 0; j < 4; j++) {
+                        u32 query = start + warp * 16 + lane / 4 + j / 2 * 8, key = tile + part + i * 8 + lane % 4 * 2 + j % 2;
+                        if (!sees(shape, query, key)) scores[i][j] = 0.0f;
+                    }
                 }
+            }
+#pragma unroll
+            for (u32 i = 0; i < 2; i++) {
+#pragma unroll
+                for (u32 j = 0; j < 4; j++) dscores[i][j] = scores[i][j] * (dscores[i][j] - of_delta[j / 2]);
             }
             left_of_sums(left, dscores[0], dscores[1]);
 #pragma unroll
