@@ -14,7 +14,7 @@ pub enum Write {
 }
 
 /// An operation on a result before it leaves the cache: that of the op of that name afterwards. A nonlinearity is the same to
-/// the bit. A sum may be rounded once, together with the result, instead of after it.
+/// the bit. A sum may be taken before the result is rounded, so that both are rounded once.
 pub enum Then<'a, D, E> {
     /// Nothing.
     Nothing,

@@ -1,7 +1,7 @@
 //! Activation: nonlinearities, elementwise, with the processor's bits. Never waits for the device.
 
 use super::Cuda;
-use super::elementwise::{check_len, over};
+use super::elementwise::{aligned, check_len, over};
 use super::launch::Kernel;
 use super::module::KernelSource;
 use crate::device::{Element, Nonlinearity};
@@ -22,7 +22,8 @@ pub(super) fn number(kind: Nonlinearity) -> usize {
 pub(super) fn activate<E: Element>(cuda: &Cuda, kind: Nonlinearity, x: View<Cuda, E>, y: ViewMut<Cuda, E>) {
     let len = x.len();
     check_len("y", y.len(), len);
-    cuda.launch(ACTIVATE.of(E::WIDTH).with(number(kind)), over(len), &[x.into(), y.into(), len.into()]);
+    let (x, y) = (x.into(), y.into());
+    cuda.launch(ACTIVATE.of(E::WIDTH).with(number(kind)).with(aligned([x, y])), over(len), &[x, y, len.into()]);
 }
 
 pub(super) fn activate_backward<E: Element>(
@@ -35,6 +36,7 @@ pub(super) fn activate_backward<E: Element>(
     let len = x.len();
     check_len("dy", dy.len(), len);
     check_len("dx", dx.len(), len);
-    let kernel = ACTIVATE_BACKWARD.of(E::WIDTH).with(number(kind));
-    cuda.launch(kernel, over(len), &[x.into(), dy.into(), dx.into(), len.into()]);
+    let (x, dy, dx) = (x.into(), dy.into(), dx.into());
+    let kernel = ACTIVATE_BACKWARD.of(E::WIDTH).with(number(kind)).with(aligned([x, dy, dx]));
+    cuda.launch(kernel, over(len), &[x, dy, dx, len.into()]);
 }

@@ -1,5 +1,5 @@
 //! Elementwise: copies, fills and conversions, and sums and products of elements at one place. Their bits are those of
-//! any other device, because each is one operation, rounded once. Never looks at shapes beyond lengths.
+//! any other device, because each is one operation, rounded once; only a NaN may become another NaN. Never looks at shapes beyond lengths.
 #![allow(unsafe_code)]
 
 use bytemuck::Pod;
@@ -32,6 +32,12 @@ const BROADCAST: Kernel = Kernel::new(KernelSource::Elementwise, "broadcast");
 pub(super) fn aligned<const N: usize>(arguments: [Argument; N]) -> usize {
     let is_aligned = |argument| matches!(argument, Argument::Pointer(at) if u64::is_multiple_of(at, WORD_BYTES));
     arguments.into_iter().all(is_aligned).into()
+}
+
+/// 1 if packs of eight elements of rows that begin at these addresses can be moved in one piece, otherwise 0. Rows are
+/// `strides` elements after one another, or as long.
+pub(super) fn in_packs<const N: usize>(arguments: [Argument; N], strides: &[usize]) -> usize {
+    if strides.iter().all(|stride| stride.is_multiple_of(EIGHT)) { aligned(arguments) } else { 0 }
 }
 
 /// Enough threads for `len` elements.

@@ -3,7 +3,7 @@
 
 use super::Cuda;
 use super::activation::number;
-use super::elementwise::{check_len, divided};
+use super::elementwise::{check_len, divided, in_packs};
 use super::grid::{PACK, of_packs};
 use super::launch::Kernel;
 use super::module::KernelSource;
@@ -17,8 +17,9 @@ pub(super) fn gate<E: Element>(cuda: &Cuda, kind: Nonlinearity, x: View<Cuda, E>
     let rows = divided("y", y.len(), width);
     check_len("x", x.len(), 2 * y.len());
     let (grid, blocks) = of_packs(rows, width.div_ceil(PACK));
-    let kernel = GATE.of(E::WIDTH).with(number(kind)).with(width).with(blocks);
-    cuda.launch(kernel, grid, &[x.into(), y.into()]);
+    let (x, y) = (x.into(), y.into());
+    let kernel = GATE.of(E::WIDTH).with(number(kind)).with(in_packs([x, y], &[width])).with(width).with(blocks);
+    cuda.launch(kernel, grid, &[x, y]);
 }
 
 pub(super) fn gate_backward<E: Element>(
@@ -33,6 +34,7 @@ pub(super) fn gate_backward<E: Element>(
     check_len("x", x.len(), 2 * dy.len());
     check_len("dx", dx.len(), x.len());
     let (grid, blocks) = of_packs(rows, width.div_ceil(PACK));
-    let kernel = GATE_BACKWARD.of(E::WIDTH).with(number(kind)).with(width).with(blocks);
-    cuda.launch(kernel, grid, &[x.into(), dy.into(), dx.into()]);
+    let (x, dy, dx) = (x.into(), dy.into(), dx.into());
+    let kernel = GATE_BACKWARD.of(E::WIDTH).with(number(kind)).with(in_packs([x, dy, dx], &[width]));
+    cuda.launch(kernel.with(width).with(blocks), grid, &[x, dy, dx]);
 }

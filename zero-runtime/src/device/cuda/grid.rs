@@ -36,17 +36,18 @@ pub(super) fn sharing(width: usize) -> usize {
 }
 
 /// Threads that share a row of this width in a pass that keeps sums for each column: so many that a thread has one pack of
-/// columns, or some more packs of a row that is too wide for a block.
+/// columns. In wider rows it has more; up to two, it has registers for all of them.
 pub(super) fn sharing_backward(width: usize) -> usize {
     match width {
         ..=64 => 8,
         65..=128 => 16,
-        _ => (width.div_ceil(PACK)).next_multiple_of(32).min(BLOCK),
+        _ => width.div_ceil(PACK).next_multiple_of(32).min(2 * BLOCK),
     }
 }
 
 /// The grid for these rows, with `sharing` threads for each.
 pub(super) fn of_rows(rows: usize, sharing: usize) -> Grid {
+    assert!(BLOCK.is_multiple_of(sharing), "{sharing} threads a row, of {BLOCK} of a block");
     Grid { blocks: rows.div_ceil(BLOCK / sharing), threads: BLOCK }
 }
 
@@ -97,7 +98,7 @@ impl ColumnSums {
     }
 
     fn chunked([rows, width]: [usize; 2], [lanes, tiles]: [usize; 2], rows_min: usize) -> Self {
-        let together = BLOCK / lanes;
+        let together = (BLOCK / lanes).max(1);
         let most = (SUM_BLOCKS / tiles.max(1)).min(SUMMED_MAX / width.max(1));
         let worth = rows.div_ceil(rows_min * together);
         let chunk = rows.div_ceil(most.clamp(1, worth.max(1))).max(1).next_multiple_of(together);
@@ -143,7 +144,7 @@ mod tests {
                         assert!((tiles - 1) * lanes * PACK < width && width <= tiles * lanes * PACK, "{sums:?}");
                     }
                     assert!(rows <= chunks * chunk && (rows == 0 || (chunks - 1) * chunk < rows), "{sums:?}");
-                    assert!(threads <= BLOCK && threads.is_multiple_of(lanes), "{sums:?}");
+                    assert!(threads <= 2 * BLOCK && threads.is_multiple_of(lanes), "{sums:?}");
                     assert!(tiles * chunks <= SUM_BLOCKS.max(tiles) && 8 * chunks * width <= 16 << 20, "{sums:?}");
                 }
             }

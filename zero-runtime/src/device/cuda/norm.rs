@@ -2,7 +2,7 @@
 //! width, and for the gradients of parameters from the shape. Never waits for the device.
 
 use super::Cuda;
-use super::elementwise::{check_len, divided};
+use super::elementwise::{check_len, divided, in_packs};
 use super::grid::{ColumnSums, of_rows, sharing, sharing_backward};
 use super::launch::{Argument, Kernel};
 use super::module::KernelSource;
@@ -59,11 +59,10 @@ pub(super) fn layer_norm<E: Element>(
     check_len("bias", bias.len(), width);
     check_len("y", y.len(), x.len());
     check_len("stats", stats.len(), 2 * rows);
-    cuda.launch(
-        LAYER_NORM.of(E::WIDTH).with(sharing(width)).with(width).with_float(epsilon),
-        of_rows(rows, sharing(width)),
-        &[x.into(), gain.into(), bias.into(), y.into(), stats.into(), rows.into()],
-    );
+    let (x, gain, bias, y) = (x.into(), gain.into(), bias.into(), y.into());
+    let is_aligned = in_packs([x, gain, bias, y], &[width]);
+    let kernel = LAYER_NORM.of(E::WIDTH).with(is_aligned).with(sharing(width)).with(width).with_float(epsilon);
+    cuda.launch(kernel, of_rows(rows, sharing(width)), &[x, gain, bias, y, stats.into(), rows.into()]);
 }
 
 #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
@@ -114,9 +113,10 @@ pub(super) fn rms_norm_of<E: Element>(
     epsilon: f32,
 ) {
     let (rows, sharing) = (inverse.len(), sharing(gain.len()));
-    let kernel = of_x.kernel(RMS_NORM.of(E::WIDTH).with(sharing), of_y).with_float(epsilon);
-    let arguments = [x.into(), gain.into(), y.into(), inverse.into(), rows.into()];
-    cuda.launch(kernel, of_rows(rows, sharing), &arguments);
+    let (x, gain, y) = (x.into(), gain.into(), y.into());
+    let is_aligned = in_packs([x, gain, y], &[of_x.width, of_x.stride, of_y.stride]);
+    let kernel = of_x.kernel(RMS_NORM.of(E::WIDTH).with(is_aligned).with(sharing), of_y).with_float(epsilon);
+    cuda.launch(kernel, of_rows(rows, sharing), &[x, gain, y, inverse.into(), rows.into()]);
 }
 
 #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
@@ -160,11 +160,14 @@ pub(super) fn backward<E: Element>(
     let NormInputs { x: (x, of_x), gain, stats, rows, is_centred } = *given;
     let NormGradients { dy, dx, plus, rows: of_dy } = gradients;
     let sharing = sharing_backward(gain.len());
-    let sums = ColumnSums::of_rows(rows, gain.len(), sharing);
-    let kernel = of_x.kernel(NORM_BACKWARD.of(E::WIDTH).with(is_centred.into()).with(sharing), of_dy);
+    let sums = ColumnSums::of_rows(rows, of_x.width, sharing);
+    let (x, gain) = (x.into(), gain.into());
+    let is_aligned = in_packs([x, gain, dy, dx, plus], &[of_x.width, of_x.stride, of_dy.stride]);
+    let kernel = NORM_BACKWARD.of(E::WIDTH).with(is_aligned).with(is_centred.into()).with(sharing);
     let partial = Argument::Pointer(sums.partial(cuda, if is_centred { 2 } else { 1 }));
     let (rows, chunk) = (rows.into(), sums.chunk.into());
-    cuda.launch(kernel, sums.grid(), &[x.into(), gain.into(), stats.into(), dy, dx, plus, partial, rows, chunk]);
+    let arguments = [x, gain, stats.into(), dy, dx, plus, partial, rows, chunk];
+    cuda.launch(of_x.kernel(kernel, of_dy), sums.grid(), &arguments);
     sums.finish(cuda, dgain, dbias, write);
 }
 

@@ -111,7 +111,7 @@ impl fmt::Display for ProductShape {
 /// A way to compute a product.
 struct ProductWay {
     operation: lt::cublasLtMatmulDesc_t,
-    /// Layouts of the library's first operand, its second, and the result.
+    /// Layouts of the library's first operand, its second, and the result, which is also that of what is added.
     layouts: [lt::cublasLtMatrixLayout_t; 3],
     algorithm: lt::cublasLtMatmulAlgo_t,
     /// The values of [`SETTINGS`].

@@ -2,7 +2,7 @@
 //! over chunks. Never waits for the device.
 
 use super::Cuda;
-use super::elementwise::divided;
+use super::elementwise::{divided, in_packs};
 use super::grid::ColumnSums;
 use super::launch::{Argument, Kernel};
 use super::module::KernelSource;
@@ -16,10 +16,8 @@ pub(super) fn sum_rows<E: Element>(cuda: &Cuda, x: View<Cuda, E>, out: ViewMut<C
     let rows = divided("x", x.len(), width);
     let sums = ColumnSums::of(rows, width);
     let partial = Argument::Pointer(sums.partial(cuda, 1));
-    cuda.launch(
-        SUM_CHUNKS.of(E::WIDTH).with(width).with(sums.tiles).with(sums.lanes),
-        sums.grid(),
-        &[x.into(), partial, rows.into(), sums.chunk.into()],
-    );
+    let x = x.into();
+    let kernel = SUM_CHUNKS.of(E::WIDTH).with(in_packs([x], &[width])).with(width).with(sums.tiles).with(sums.lanes);
+    cuda.launch(kernel, sums.grid(), &[x, partial, rows.into(), sums.chunk.into()]);
     sums.finish(cuda, out, None, write);
 }

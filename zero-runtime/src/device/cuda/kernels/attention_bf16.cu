@@ -20,8 +20,8 @@ constexpr u32 FORWARD_BLOCKS = 4;
 // Elements from row to row in shared memory: an odd number of 16 bytes, so that eight rows never share a bank.
 template <int DIM> constexpr int STRIDE = DIM + 8;
 
-// Rows of a head in memory. With ALIGNED, each lies at a multiple of 16 bytes and is a multiple of them long. If rows are also
-// as wide as in shared memory, a thread has the same features of every STEP-th row, and `start` is where its first ones lie.
+// Rows of a head in memory. With ALIGNED, each lies at a multiple of 16 bytes, and its length is one. If rows are also as wide
+// as in shared memory, a thread has the same features of every STEP-th row, and `start` is where its first ones lie.
 template <int DIM, int ALIGNED, u32 HEAD_DIM> struct Rows {
     static constexpr u32 PACKS = DIM / 8, STEP = THREADS / PACKS;
     static constexpr bool IS_WHOLE = ALIGNED && HEAD_DIM == DIM && THREADS % PACKS == 0;
@@ -37,7 +37,7 @@ template <int DIM, int ALIGNED, u32 HEAD_DIM> struct Rows {
 
     // Begins to fetch COUNT rows from `first` on; zeros beyond the rows and features.
     template <int COUNT> __device__ __forceinline__ void fetch(bf16* to, u32 first, u32 end) const {
-        if (IS_WHOLE) {
+        if constexpr (IS_WHOLE) {
             const bf16* from = start + u64(first) * stride;
             bf16* place = to + row() * STRIDE<DIM> + feature();
             // Almost all tiles are whole.
@@ -52,20 +52,20 @@ template <int DIM, int ALIGNED, u32 HEAD_DIM> struct Rows {
                 const bf16* any = start - (row() * stride + feature());
                 copy_async_16(place + i * STRIDE<DIM>, is_there ? from + i * stride : any, is_there);
             }
-            return;
-        }
+        } else {
 #pragma unroll 1
-        for (u32 i = threadIdx.x; i < COUNT * PACKS; i += THREADS) {
-            u32 row = i / PACKS, feature = i % PACKS * 8;
-            bool is_there = first + row < end && feature < HEAD_DIM;
-            const bf16* from = start + (is_there ? u64(first + row) * stride + feature : 0);
-            bf16* place = to + row * STRIDE<DIM> + feature;
-            if (ALIGNED) {
-                copy_async_16(place, from, is_there);
-                continue;
-            }
+            for (u32 i = threadIdx.x; i < COUNT * PACKS; i += THREADS) {
+                u32 row = i / PACKS, feature = i % PACKS * 8;
+                bool is_there = first + row < end && feature < HEAD_DIM;
+                const bf16* from = start + (is_there ? u64(first + row) * stride + feature : 0);
+                bf16* place = to + row * STRIDE<DIM> + feature;
+                if constexpr (ALIGNED) {
+                    copy_async_16(place, from, is_there);
+                } else {
 #pragma unroll
-            for (u32 j = 0; j < 8; j++) place[j] = is_there && feature + j < HEAD_DIM ? from[j] : bf16{0};
+                    for (u32 j = 0; j < 8; j++) place[j] = is_there && feature + j < HEAD_DIM ? from[j] : bf16{0};
+                }
+            }
         }
     }
 };

@@ -60,7 +60,7 @@ __device__ inline float exponential_small(float x) {
 
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
-// 1 / x to one unit in the last place, for a normal x. With another compiler, PRETEND has this function.
+// About 1 / x, for a normal x. With another compiler, PRETEND has this function.
 #ifndef PRETEND
 __device__ __forceinline__ float near_reciprocal(float x) {
     float near;
@@ -69,8 +69,8 @@ __device__ __forceinline__ float near_reciprocal(float x) {
 }
 #endif
 
-// 1 / x, where x is from 1 to 2^126, or NaN: what a compiler makes of the division, but without a branch for the other
-// numbers.
+// 1 / x, rounded to the nearest, where x is from 1 to 2^126, or NaN: the instructions that NVIDIA's compiler makes of the
+// division, without its branch for other numbers. That they round right rests on what the GPU takes for about 1 / x.
 __device__ inline float reciprocal_within(float x) {
     float near = near_reciprocal(x);
     return fmaf(near, fmaf(-x, near, 1.0f), near);

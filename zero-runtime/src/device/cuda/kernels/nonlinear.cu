@@ -1,5 +1,6 @@
 // Elementwise nonlinearities, gates by them, and their vector-Jacobian products: the processor's operations, to the bit. A
-// nonlinearity is named by its number in `activation.rs`.
+// nonlinearity is named by its number in `activation.rs`. With ALIGNED, all packs can be moved in one piece; a constant, so
+// that all loads of a thread begin before it waits for any.
 #include "packs.cuh"
 
 constexpr float GELU_LINEAR = 1.12837916709551257390f * 1.41421356237309504880f; // 2 sqrt(2/pi)
@@ -37,63 +38,61 @@ template <int KIND> __device__ inline float slope_of(float x) {
 }
 
 // y := f(x). A thread has a pack.
-template <class E, int KIND> __global__ void activate(const E* x, E* y, u64 count) {
+template <class E, int KIND, int ALIGNED> __global__ void activate(const E* x, E* y, u64 count) {
     u64 at = (u64(blockIdx.x) * blockDim.x + threadIdx.x) * PACK;
     if (at >= count) return;
-    bool aligned = is_aligned(x, 0) && is_aligned(y, 0);
     u32 here = u32(min(count - at, u64(PACK)));
     float values[PACK];
-    load(values, x + at, here, aligned);
+    load(values, x + at, here, ALIGNED);
 #pragma unroll
     for (int i = 0; i < PACK; i++) values[i] = value_of<KIND>(values[i]);
-    store(y + at, values, here, aligned);
+    store(y + at, values, here, ALIGNED);
 }
 
 // dx := dy f'(x).
-template <class E, int KIND> __global__ void activate_backward(const E* x, const E* dy, E* dx, u64 count) {
+template <class E, int KIND, int ALIGNED> __global__ void activate_backward(const E* x, const E* dy, E* dx, u64 count) {
     u64 at = (u64(blockIdx.x) * blockDim.x + threadIdx.x) * PACK;
     if (at >= count) return;
-    bool aligned = is_aligned(x, 0) && is_aligned(dy, 0) && is_aligned(dx, 0);
     u32 here = u32(min(count - at, u64(PACK)));
     float values[PACK], gradients[PACK];
-    load(values, x + at, here, aligned);
-    load(gradients, dy + at, here, aligned);
+    load(values, x + at, here, ALIGNED);
+    load(gradients, dy + at, here, ALIGNED);
 #pragma unroll
     for (int i = 0; i < PACK; i++) gradients[i] = gradients[i] * slope_of<KIND>(values[i]);
-    store(dx + at, gradients, here, aligned);
+    store(dx + at, gradients, here, ALIGNED);
 }
 
 // y (rows, WIDTH) := f(x) u, where each row of `x` is (x, u). BLOCKS blocks share a row.
-template <class E, int KIND, u32 WIDTH, u32 BLOCKS> __global__ void gate(const E* x, E* y) {
+template <class E, int KIND, int ALIGNED, u32 WIDTH, u32 BLOCKS>
+__global__ void gate(const E* x, E* y) {
     u64 row = blockIdx.x / BLOCKS;
     u32 column = (blockIdx.x % BLOCKS * blockDim.x + threadIdx.x) * PACK, here = rest(WIDTH, column);
     if (here == 0) return;
-    bool aligned = is_aligned(x, WIDTH) && is_aligned(y, WIDTH);
     const E* from = x + row * 2 * WIDTH + column;
     float gates[PACK], ups[PACK];
-    load(gates, from, here, aligned);
-    load(ups, from + WIDTH, here, aligned);
+    load(gates, from, here, ALIGNED);
+    load(ups, from + WIDTH, here, ALIGNED);
 #pragma unroll
     for (int i = 0; i < PACK; i++) ups[i] = value_of<KIND>(gates[i]) * ups[i];
-    store(y + row * WIDTH + column, ups, here, aligned);
+    store(y + row * WIDTH + column, ups, here, ALIGNED);
 }
 
 // dx (rows, 2 WIDTH) := (dy u f'(x), dy f(x)).
-template <class E, int KIND, u32 WIDTH, u32 BLOCKS> __global__ void gate_backward(const E* x, const E* dy, E* dx) {
+template <class E, int KIND, int ALIGNED, u32 WIDTH, u32 BLOCKS>
+__global__ void gate_backward(const E* x, const E* dy, E* dx) {
     u64 row = blockIdx.x / BLOCKS;
     u32 column = (blockIdx.x % BLOCKS * blockDim.x + threadIdx.x) * PACK, here = rest(WIDTH, column);
     if (here == 0) return;
-    bool aligned = is_aligned(x, WIDTH) && is_aligned(dy, WIDTH) && is_aligned(dx, WIDTH);
     u64 at = row * 2 * WIDTH + column;
     float gates[PACK], ups[PACK], gradients[PACK];
-    load(gates, x + at, here, aligned);
-    load(ups, x + at + WIDTH, here, aligned);
-    load(gradients, dy + row * WIDTH + column, here, aligned);
+    load(gates, x + at, here, ALIGNED);
+    load(ups, x + at + WIDTH, here, ALIGNED);
+    load(gradients, dy + row * WIDTH + column, here, ALIGNED);
 #pragma unroll
     for (int i = 0; i < PACK; i++) {
         ups[i] = gradients[i] * ups[i] * slope_of<KIND>(gates[i]);
         gradients[i] = gradients[i] * value_of<KIND>(gates[i]);
     }
-    store(dx + at, ups, here, aligned);
-    store(dx + at + WIDTH, gradients, here, aligned);
+    store(dx + at, ups, here, ALIGNED);
+    store(dx + at + WIDTH, gradients, here, ALIGNED);
 }

@@ -1,5 +1,6 @@
 // Layer norm and RMS norm of rows, and of heads within wider rows: PARTS adjacent parts, as wide as the norm, of each
-// row of a matrix. THREADS of a block share a row: a part of a warp, or some warps.
+// row of a matrix. THREADS of a block share a row: a part of a warp, or some warps. With ALIGNED, all packs can be moved in
+// one piece; a constant, so that all loads of a row begin before a thread waits for any.
 #include "packs.cuh"
 
 // The start of a row.
@@ -24,13 +25,12 @@ __device__ inline void load_row(float (&to)[PACKS<THREADS, WIDTH>][PACK], const 
 }
 
 // y := (x - mean) / sqrt(variance + epsilon) gain + bias; stats := mean, 1 / sqrt(variance + epsilon).
-template <class E, int THREADS, u32 WIDTH, u32 EPSILON_BITS>
+template <class E, int ALIGNED, int THREADS, u32 WIDTH, u32 EPSILON_BITS>
 __global__ void __launch_bounds__(BLOCK)
     layer_norm(const E* x, const E* gain, const E* bias, E* y, float* stats, u64 rows) {
     u64 mine = row_of_thread<THREADS>(), row = min(mine, rows - 1);
-    bool aligned = is_aligned(x, WIDTH) && is_aligned(y, WIDTH) && is_aligned(gain, 0) && is_aligned(bias, 0);
     float values[PACKS<THREADS, WIDTH>][PACK], gains[PACK], biases[PACK], sum = 0.0f;
-    load_row<THREADS, WIDTH>(values, x + row * WIDTH, aligned);
+    load_row<THREADS, WIDTH>(values, x + row * WIDTH, ALIGNED);
 #pragma unroll
     for (u32 k = 0; k < PACKS<THREADS, WIDTH>; k++) {
 #pragma unroll
@@ -50,11 +50,11 @@ __global__ void __launch_bounds__(BLOCK)
 #pragma unroll
     for (u32 k = 0; k < PACKS<THREADS, WIDTH>; k++) {
         u32 column = column_of<THREADS>(k), here = rest(WIDTH, column);
-        load(gains, gain + column, here, aligned);
-        load(biases, bias + column, here, aligned);
+        load(gains, gain + column, here, ALIGNED);
+        load(biases, bias + column, here, ALIGNED);
 #pragma unroll
         for (int i = 0; i < PACK; i++) values[k][i] = fmaf((values[k][i] - mean) * scale, gains[i], biases[i]);
-        store(y + row * WIDTH + column, values[k], here, aligned);
+        store(y + row * WIDTH + column, values[k], here, ALIGNED);
     }
     if (threadIdx.x % THREADS == 0) {
         stats[2 * row] = mean;
@@ -63,12 +63,11 @@ __global__ void __launch_bounds__(BLOCK)
 }
 
 // y := x / sqrt(mean(x^2) + epsilon) gain; inverse := 1 / sqrt(mean(x^2) + epsilon).
-template <class E, int THREADS, u32 WIDTH, u32 PARTS, u32 X_STRIDE, u32 Y_STRIDE, u32 EPSILON_BITS>
+template <class E, int ALIGNED, int THREADS, u32 WIDTH, u32 PARTS, u32 X_STRIDE, u32 Y_STRIDE, u32 EPSILON_BITS>
 __global__ void __launch_bounds__(BLOCK) rms_norm(const E* x, const E* gain, E* y, float* inverse, u64 rows) {
     u64 mine = row_of_thread<THREADS>(), row = min(mine, rows - 1);
-    bool aligned = is_aligned(x, X_STRIDE | WIDTH) && is_aligned(y, Y_STRIDE) && is_aligned(gain, 0);
     float values[PACKS<THREADS, WIDTH>][PACK], gains[PACK], sum = 0.0f;
-    load_row<THREADS, WIDTH>(values, x + start_of<WIDTH, PARTS, X_STRIDE>(row), aligned);
+    load_row<THREADS, WIDTH>(values, x + start_of<WIDTH, PARTS, X_STRIDE>(row), ALIGNED);
 #pragma unroll
     for (u32 k = 0; k < PACKS<THREADS, WIDTH>; k++) {
 #pragma unroll
@@ -80,10 +79,10 @@ __global__ void __launch_bounds__(BLOCK) rms_norm(const E* x, const E* gain, E* 
 #pragma unroll
     for (u32 k = 0; k < PACKS<THREADS, WIDTH>; k++) {
         u32 column = column_of<THREADS>(k), here = rest(WIDTH, column);
-        load(gains, gain + column, here, aligned);
+        load(gains, gain + column, here, ALIGNED);
 #pragma unroll
         for (int i = 0; i < PACK; i++) values[k][i] = values[k][i] * scale * gains[i];
-        store(to + column, values[k], here, aligned);
+        store(to + column, values[k], here, ALIGNED);
     }
     if (threadIdx.x % THREADS == 0) inverse[row] = scale;
 }
@@ -97,7 +96,7 @@ template <int CENTRED> __device__ inline float scale_of(const float* stats, u64 
 }
 
 // Groups of THREADS threads in a block.
-template <int THREADS> constexpr u32 GROUPS = BLOCK / THREADS;
+template <int THREADS> constexpr u32 GROUPS = THREADS < BLOCK ? BLOCK / THREADS : 1;
 
 // `to` (WIDTH) := the sums of columns over the whole block, whose groups are added in their order.
 template <int THREADS, u32 WIDTH>
@@ -124,23 +123,22 @@ __device__ inline void sum_groups(float* to, const float (&sums)[PACKS<THREADS, 
 // dx := scale (g - mean(g) - n mean(g n)) with g = dy gain and n the normalised row, without mean(g) unless CENTRED; then
 // `plus`, if there is one, is added to the stored result. `dx`, if it is wanted, may lie in the place of `dy`. The
 // gradients of the gain, and with CENTRED of the bias, of each chunk of rows: `to` (chunks, 1 or 2, WIDTH).
-template <class E, int CENTRED, int THREADS, u32 WIDTH, u32 PARTS, u32 X_STRIDE, u32 DY_STRIDE>
-__global__ void __launch_bounds__(BLOCK) norm_backward(const E* x, const E* gain, const float* stats, const E* dy, E* dx,
-                                                       const E* plus, float* to, u64 rows, u64 chunk) {
+template <class E, int ALIGNED, int CENTRED, int THREADS, u32 WIDTH, u32 PARTS, u32 X_STRIDE, u32 DY_STRIDE>
+__global__ void __launch_bounds__(GROUPS<THREADS> * THREADS)
+    norm_backward(const E* x, const E* gain, const float* stats, const E* dy, E* dx, const E* plus, float* to, u64 rows, u64 chunk) {
     constexpr u32 COUNT = PACKS<THREADS, WIDTH>;
-    bool aligned = is_aligned(x, X_STRIDE | WIDTH) && is_aligned(dy, DY_STRIDE) && is_aligned(dx, 0) &&
-                   is_aligned(plus, 0) && is_aligned(gain, 0);
-    float values[COUNT][PACK], gradients[COUNT][PACK], added[PACK], gains[COUNT][PACK];
+    float values[COUNT][PACK], gradients[COUNT][PACK], added[COUNT][PACK], gains[COUNT][PACK];
     float dgain[COUNT][PACK] = {}, dbias[CENTRED ? COUNT : 1][PACK] = {};
-    load_row<THREADS, WIDTH>(gains, gain, aligned);
+    load_row<THREADS, WIDTH>(gains, gain, ALIGNED);
     u64 first = blockIdx.x * chunk, end = min(rows, first + chunk);
     // All threads take part in the sums of a row, so groups that have no more rows go on with a gradient of 0.
     for (u64 start = first; start < end; start += GROUPS<THREADS>) {
         u64 mine = start + threadIdx.x / THREADS, row = min(mine, end - 1);
         u64 x_start = start_of<WIDTH, PARTS, X_STRIDE>(row), dy_start = start_of<WIDTH, PARTS, DY_STRIDE>(row);
+        load_row<THREADS, WIDTH>(values, x + x_start, ALIGNED);
+        load_row<THREADS, WIDTH>(gradients, dy + dy_start, ALIGNED, mine < end);
+        load_row<THREADS, WIDTH>(added, plus + dy_start, ALIGNED, plus && mine < end);
         float mean = mean_of<CENTRED>(stats, row), scale = scale_of<CENTRED>(stats, row), along[2] = {};
-        load_row<THREADS, WIDTH>(values, x + x_start, aligned);
-        load_row<THREADS, WIDTH>(gradients, dy + dy_start, aligned, mine < end);
 #pragma unroll
         for (u32 k = 0; k < COUNT; k++) {
 #pragma unroll
@@ -159,16 +157,13 @@ __global__ void __launch_bounds__(BLOCK) norm_backward(const E* x, const E* gain
         float along_n = along[0] / float(WIDTH), along_one = along[1] / float(WIDTH);
 #pragma unroll
         for (u32 k = 0; k < COUNT; k++) {
-            u32 column = column_of<THREADS>(k), here = rest(WIDTH, column);
+            u32 column = column_of<THREADS>(k);
 #pragma unroll
-            for (int i = 0; i < PACK; i++)
-                values[k][i] = scale * fmaf(values[k][i], -along_n, gradients[k][i] - along_one);
-            if (plus) {
-                load(added, plus + dy_start + column, here, aligned);
-#pragma unroll
-                for (int i = 0; i < PACK; i++) values[k][i] = widen(narrow<E>(values[k][i])) + added[i];
+            for (int i = 0; i < PACK; i++) {
+                float value = scale * fmaf(values[k][i], -along_n, gradients[k][i] - along_one);
+                values[k][i] = plus ? widen(narrow<E>(value)) + added[k][i] : value;
             }
-            store(dx + dy_start + column, values[k], here, aligned);
+            store(dx + dy_start + column, values[k], rest(WIDTH, column), ALIGNED);
         }
     }
     to += u64(blockIdx.x) * (1 + CENTRED) * WIDTH;
@@ -179,20 +174,19 @@ __global__ void __launch_bounds__(BLOCK) norm_backward(const E* x, const E* gain
 // The sum of each chunk of rows: `to` (chunks, WIDTH). A block has a tile of columns, as wide as LANES packs, and a chunk
 // of rows. LANES adjacent threads have a pack of columns each; the BLOCK / LANES groups of such threads take rows in turn,
 // and their sums are added in the order of their first rows.
-template <class E, u32 WIDTH, u32 TILES, u32 LANES>
+template <class E, int ALIGNED, u32 WIDTH, u32 TILES, u32 LANES>
 __global__ void __launch_bounds__(BLOCK) sum_chunks(const E* x, float* to, u64 rows, u64 chunk) {
     __shared__ float of_threads[BLOCK * PACK];
     constexpr u32 SLOTS = BLOCK / LANES;
     u32 part = blockIdx.x / TILES, tile = blockIdx.x % TILES, slot = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     u32 column = (tile * LANES + lane) * PACK, here = rest(WIDTH, column);
     u64 first = part * chunk, end = min(rows, first + chunk);
-    bool aligned = is_aligned(x, WIDTH);
     float sums[PACK] = {};
     if (here > 0) {
 #pragma unroll 4
         for (u64 row = first + slot; row < end; row += SLOTS) {
             float values[PACK];
-            load(values, x + row * WIDTH + column, here, aligned);
+            load(values, x + row * WIDTH + column, here, ALIGNED);
 #pragma unroll
             for (int i = 0; i < PACK; i++) sums[i] += values[i];
         }

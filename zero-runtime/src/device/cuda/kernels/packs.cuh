@@ -35,7 +35,7 @@ constexpr u32 BLOCK = 256;
 constexpr u32 ALL_LANES = 0xffffffffu;
 
 // Sums over the THREADS neighbouring threads that work on a row, which all of them get. THREADS is a power of two up to a
-// warp, or some warps. All threads of the block call this.
+// warp, or some warps; the block has a multiple of them, which all call this.
 template <int THREADS, int COUNT> __device__ inline void row_sums(float (&values)[COUNT]) {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
@@ -77,11 +77,12 @@ template <int THREADS> __device__ inline float row_max(float value) {
     }
     if (THREADS > 32) {
         __shared__ float of_warps[32];
+        u32 first = threadIdx.x / THREADS * (THREADS / 32);
         __syncthreads();
         if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
         __syncthreads();
 #pragma unroll
-        for (int warp = 0; warp < THREADS / 32; warp++) value = of_warps[warp] > value ? of_warps[warp] : value;
+        for (u32 warp = first; warp < first + THREADS / 32; warp++) value = of_warps[warp] > value ? of_warps[warp] : value;
     }
     return value;
 }
