@@ -124,10 +124,10 @@ __device__ inline void sum_groups(float* to, const float (&sums)[PACKS<THREADS, 
 // `plus`, if there is one, is added to the stored result. `dx`, if it is wanted, may lie in the place of `dy`. The
 // gradients of the gain, and with CENTRED of the bias, of each chunk of rows: `to` (chunks, 1 or 2, WIDTH).
 template <class E, int ALIGNED, int CENTRED, int THREADS, u32 WIDTH, u32 PARTS, u32 X_STRIDE, u32 DY_STRIDE>
-__global__ void __launch_bounds__(GROUPS<THREADS> * THREADS)
+__global__ void __launch_bounds__(GROUPS<THREADS> * THREADS, 1)
     norm_backward(const E* x, const E* gain, const float* stats, const E* dy, E* dx, const E* plus, float* to, u64 rows, u64 chunk) {
     constexpr u32 COUNT = PACKS<THREADS, WIDTH>;
-    float values[COUNT][PACK], gradients[COUNT][PACK], added[COUNT][PACK], gains[COUNT][PACK];
+    float values[COUNT][PACK], gradients[COUNT][PACK], added[1][PACK], gains[COUNT][PACK];
     float dgain[COUNT][PACK] = {}, dbias[CENTRED ? COUNT : 1][PACK] = {};
     load_row<THREADS, WIDTH>(gains, gain, ALIGNED);
     u64 first = blockIdx.x * chunk, end = min(rows, first + chunk);
@@ -137,7 +137,8 @@ __global__ void __launch_bounds__(GROUPS<THREADS> * THREADS)
         u64 x_start = start_of<WIDTH, PARTS, X_STRIDE>(row), dy_start = start_of<WIDTH, PARTS, DY_STRIDE>(row);
         load_row<THREADS, WIDTH>(values, x + x_start, ALIGNED);
         load_row<THREADS, WIDTH>(gradients, dy + dy_start, ALIGNED, mine < end);
-        load_row<THREADS, WIDTH>(added, plus + dy_start, ALIGNED, plus && mine < end);
+        // Threads with several packs have no registers for `plus` yet.
+        if constexpr (COUNT == 1) load_row<THREADS, WIDTH>(added, plus + dy_start, ALIGNED, plus && mine < end);
         float mean = mean_of<CENTRED>(stats, row), scale = scale_of<CENTRED>(stats, row), along[2] = {};
 #pragma unroll
         for (u32 k = 0; k < COUNT; k++) {
@@ -157,13 +158,14 @@ __global__ void __launch_bounds__(GROUPS<THREADS> * THREADS)
         float along_n = along[0] / float(WIDTH), along_one = along[1] / float(WIDTH);
 #pragma unroll
         for (u32 k = 0; k < COUNT; k++) {
-            u32 column = column_of<THREADS>(k);
+            u32 column = column_of<THREADS>(k), here = rest(WIDTH, column);
+            if (COUNT > 1 && plus) load(added[0], plus + dy_start + column, here, ALIGNED);
 #pragma unroll
             for (int i = 0; i < PACK; i++) {
                 float value = scale * fmaf(values[k][i], -along_n, gradients[k][i] - along_one);
-                values[k][i] = plus ? widen(narrow<E>(value)) + added[k][i] : value;
+                values[k][i] = plus ? widen(narrow<E>(value)) + added[0][i] : value;
             }
-            store(dx + dy_start + column, values[k], rest(WIDTH, column), ALIGNED);
+            store(dx + dy_start + column, values[k], here, ALIGNED);
         }
     }
     to += u64(blockIdx.x) * (1 + CENTRED) * WIDTH;
