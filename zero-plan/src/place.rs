@@ -4,76 +4,19 @@
 mod access;
 mod arrival;
 mod position;
+mod stretch;
 mod subtotals;
 
 pub use access::{Access, Accesses, Content, Gradients, Value, accesses, decoding_accesses};
 pub use arrival::{Arrival, are_counterparts, arrivals, arrivals_from, axis_of, gathered};
 pub use position::Position;
+pub use stretch::{Place, Stretch};
 
 use crate::layout::{Home, Kind, Memory, OUTGOING_SLOTS, Placement, Tables};
 use crate::mesh::{Axis, Coordinates};
 use crate::plan::Plan;
 use crate::schedule::Parcel;
 use crate::unit::Unit;
-
-/// A stretch of a region of one rank's arena. Memory that ranks hold in common is one region, which begins with the
-/// share of the first of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The region.
-    pub region: Kind,
-    /// Start within the region, in bytes.
-    pub offset_bytes: usize,
-    /// Length, in bytes.
-    pub len_bytes: usize,
-}
-
-impl Place {
-    /// Part `index` of `parts` equal ones.
-    pub const fn share(self, index: usize, parts: usize) -> Self {
-        let len_bytes = self.len_bytes / parts;
-        Self { offset_bytes: self.offset_bytes + index * len_bytes, len_bytes, ..self }
-    }
-
-    /// The `len_bytes` that begin at `start_bytes`.
-    pub const fn cut(self, start_bytes: usize, len_bytes: usize) -> Self {
-        assert!(start_bytes + len_bytes <= self.len_bytes, "a cut beyond the place");
-        Self { offset_bytes: self.offset_bytes + start_bytes, len_bytes, ..self }
-    }
-
-    /// The first `len_bytes` of it.
-    pub const fn first(self, len_bytes: usize) -> Self {
-        self.cut(0, len_bytes)
-    }
-
-    /// Where it ends in its region.
-    pub const fn end_bytes(self) -> usize {
-        self.offset_bytes + self.len_bytes
-    }
-
-    /// Whether it has no byte in common with `other`.
-    pub const fn is_apart_from(self, other: Self) -> bool {
-        self.region as usize != other.region as usize
-            || self.end_bytes() <= other.offset_bytes
-            || other.end_bytes() <= self.offset_bytes
-    }
-}
-
-/// A stretch of the flat buffer of a unit, in elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stretch {
-    /// Its first element.
-    pub start: usize,
-    /// Number of elements.
-    pub len: usize,
-}
-
-impl Stretch {
-    /// Its elements.
-    pub const fn elements(self) -> core::ops::Range<usize> {
-        self.start..self.start + self.len
-    }
-}
 
 /// A number that every parameter has, with its own place. A checkpoint of a run consists of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
