@@ -18,6 +18,9 @@ pub(super) const BLOCK: usize = 256;
 /// Blocks of a sum over columns: a few for each of a GPU's multiprocessors, of which there are about 150.
 const SUM_BLOCKS: usize = 512;
 
+/// Blocks that have whole rows: three run at a time on each of the 132 multiprocessors of an H100, so that all do.
+const ROW_BLOCKS: usize = 384;
+
 /// The most numbers that all chunks leave for each sum: two sums take 16 MiB.
 const SUMMED_MAX: usize = 1 << 21;
 
@@ -89,17 +92,17 @@ impl ColumnSums {
         let lanes = width.div_ceil(PACK).next_power_of_two().min(32);
         let tiles = width.div_ceil(lanes * PACK);
         // At least eight rows for each thread: fewer are not worth a block.
-        Self::chunked([rows, width], [lanes, tiles], 8)
+        Self::chunked([rows, width], [lanes, tiles], SUM_BLOCKS, 8)
     }
 
     /// In one tile: `lanes` threads have a whole row, and do more with it than to sum it.
     pub fn of_rows(rows: usize, width: usize, lanes: usize) -> Self {
-        Self::chunked([rows, width], [lanes, 1], 4)
+        Self::chunked([rows, width], [lanes, 1], ROW_BLOCKS, 4)
     }
 
-    fn chunked([rows, width]: [usize; 2], [lanes, tiles]: [usize; 2], rows_min: usize) -> Self {
+    fn chunked([rows, width]: [usize; 2], [lanes, tiles]: [usize; 2], blocks: usize, rows_min: usize) -> Self {
         let together = (BLOCK / lanes).max(1);
-        let most = (SUM_BLOCKS / tiles.max(1)).min(SUMMED_MAX / width.max(1));
+        let most = (blocks / tiles.max(1)).min(SUMMED_MAX / width.max(1));
         let worth = rows.div_ceil(rows_min * together);
         let chunk = rows.div_ceil(most.clamp(1, worth.max(1))).max(1).next_multiple_of(together);
         Self { width, threads: together * lanes, lanes, tiles, chunk, chunks: rows.div_ceil(chunk) }
