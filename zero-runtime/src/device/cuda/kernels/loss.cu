@@ -1,6 +1,10 @@
 // Losses of rows and their vector-Jacobian products: softmax cross-entropy and squared error.
 #include "packs.cuh"
 
+// e^x, where x is at most 87.5 or NaN, for logits of a width. In bf16, as precise as the GPU's own powers of two are.
+template <class E> __device__ __forceinline__ float exponential_for(float x) { return power_of_two(LOG2_E * x); }
+template <> __device__ __forceinline__ float exponential_for<float>(float x) { return exponential_small(x); }
+
 // ln sum e^logit of a row, which a block has and reads once: each thread keeps the largest logit so far, and the sum of
 // exponentials relative to it.
 template <class E, u32 CLASSES> __device__ inline float log_sum_exp(const E* from, bool aligned) {
@@ -8,15 +12,19 @@ template <class E, u32 CLASSES> __device__ inline float log_sum_exp(const E* fro
     for (u32 column = threadIdx.x * PACK; column < CLASSES; column += BLOCK * PACK) {
         u32 here = rest(CLASSES, column);
         load(values, from + column, here, aligned);
+        if (here < PACK) {
+#pragma unroll
+            for (int i = 0; i < PACK; i++) values[i] = i < here ? values[i] : -infinity();
+        }
         float before = largest;
 #pragma unroll
-        for (int i = 0; i < PACK; i++) largest = i < here && values[i] > largest ? values[i] : largest;
-        sum *= exponential_small(before - largest);
+        for (int i = 0; i < PACK; i++) largest = values[i] > largest ? values[i] : largest;
+        sum *= exponential_for<E>(before - largest);
 #pragma unroll
-        for (int i = 0; i < PACK; i++) sum += i < here ? exponential_small(values[i] - largest) : 0.0f;
+        for (int i = 0; i < PACK; i++) sum += exponential_for<E>(values[i] - largest);
     }
     float of_row = row_max<BLOCK>(largest);
-    return of_row + logarithm(row_sum<BLOCK>(sum * exponential_small(largest - of_row)));
+    return of_row + logarithm(row_sum<BLOCK>(sum * exponential_for<E>(largest - of_row)));
 }
 
 // loss (rows) := ln sum e^logit - the target's logit.
@@ -45,7 +53,7 @@ template <class E, u32 CLASSES> __global__ void cross_entropy_backward(E* logits
         load(values, at + column, here, aligned);
 #pragma unroll
         for (int i = 0; i < PACK; i++) {
-            float value = exponential_small(values[i] - lse) * weight;
+            float value = exponential_for<E>(values[i] - lse) * weight;
             values[i] = column + i == target ? value - weight : value;
         }
         store(at + column, values, here, aligned);

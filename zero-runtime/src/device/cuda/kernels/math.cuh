@@ -60,12 +60,20 @@ __device__ inline float exponential_small(float x) {
 
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
-// About 1 / x, for a normal x. With another compiler, PRETEND has this function.
+// Instructions that only a GPU has. With another compiler, PRETEND has these functions.
 #ifndef PRETEND
+// About 1 / x, for a normal x.
 __device__ __forceinline__ float near_reciprocal(float x) {
     float near;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(x));
     return near;
+}
+
+// 2^x to two units in the last place; results below the normal numbers are 0. NaN stays.
+__device__ __forceinline__ float power_of_two(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
 }
 #endif
 

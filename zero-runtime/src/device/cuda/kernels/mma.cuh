@@ -1,6 +1,6 @@
 // Instructions that only a GPU has: products by a whole warp on tensor cores, of 16 x 16 and 16 x 8 fragments of bf16
-// with sums in f32, loads of fragments from shared memory, copies into it that a thread does not wait for, and powers of
-// two. With another compiler, PRETEND has these functions.
+// with sums in f32, loads of fragments from shared memory, and copies into it that a thread does not wait for. With
+// another compiler, PRETEND has these functions.
 #pragma once
 #include "prelude.cuh"
 
@@ -28,13 +28,6 @@ __device__ __forceinline__ void ldmatrix_x4_trans(u32* to, const void* row) {
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(u32(__cvta_generic_to_shared(row)))
                  : "memory");
-}
-
-// 2^x to two units in the last place; results below the normal numbers are 0. NaN stays.
-__device__ __forceinline__ float power_of_two(float x) {
-    float power;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
-    return power;
 }
 
 // Begins to copy 16 bytes into shared memory.
