@@ -193,7 +193,7 @@ static inline unsigned pack_bf16(float low, float high) {
     return rounded(low) | rounded(high) << 16;
 }
 static inline float power_of_two(float x) { return __builtin_exp2f(x); }
-// One unit too small, from which one step of Newton's comes to the nearest number for all but one of 2^23 numbers.
+// One unit too small, from which one step of Newton's method comes to the nearest number for all but one of 2^23 numbers.
 static inline float near_reciprocal(float x) { return __builtin_nextafterf(1.0f / x, 0.0f); }
 
 // ---- Asynchronous copies: done when a thread waits for them; until then their target is NaN.

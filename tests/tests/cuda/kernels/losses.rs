@@ -1,6 +1,6 @@
 //! Losses and their gradients.
 
-use zero_runtime::device::{Cuda, Device, Element};
+use zero_runtime::device::{Cuda, Device, Element, bf16};
 
 use super::{Case, How, MARGIN, Results, SUMS, Tensor, check, cuda, ids, noise};
 
@@ -63,21 +63,35 @@ fn logarithms_are_accurate() {
     assert_eq!(cuda.failure(), None);
 }
 
-#[test]
-fn logits_that_are_not_finite_and_targets_that_are_no_classes_show() {
+/// A NaN, an infinity, numbers, a target that is no class, a class that is impossible, and classes that all are.
+fn what_shows<E: Element>() {
     let Some(cuda) = cuda() else { return };
-    let mut logits = noise(4 * 300, 1);
-    (logits[299], logits[300]) = (f32::NAN, f32::INFINITY);
-    let mut logits = Tensor::<_, f32>::new(&cuda, &logits, 0);
-    let targets = ids(&cuda, &[0, 1, 2, 300]);
-    let mut loss = Tensor::<Cuda, f32>::unwritten(&cuda, 4);
+    let mut logits = noise(6 * 300, 1);
+    (logits[299], logits[300], logits[4 * 300 + 7]) = (f32::NAN, f32::INFINITY, f32::NEG_INFINITY);
+    logits[5 * 300..].fill(f32::NEG_INFINITY);
+    let mut logits = Tensor::<_, E>::new(&cuda, &logits, 0);
+    let targets = ids(&cuda, &[0, 1, 2, 300, 3, 4]);
+    let mut loss = Tensor::<Cuda, f32>::unwritten(&cuda, 6);
     cuda.cross_entropy(logits.view(), targets.view(), loss.view_mut());
-    let mut again = Tensor::<Cuda, f32>::new(&cuda, &[1.0; 4], 0);
+    let mut again = Tensor::<Cuda, f32>::new(&cuda, &[1.0; 6], 0);
     cuda.cross_entropy_backward(logits.view_mut(), targets.view(), again.view_mut());
+    let expected = [false, false, true, false, true, false];
     for loss in [loss, again] {
-        assert_eq!(loss.values(&cuda).iter().map(|x| x.is_finite()).collect::<Vec<_>>(), [false, false, true, false]);
+        assert_eq!(loss.values(&cuda).iter().map(|x| x.is_finite()).collect::<Vec<_>>(), expected);
+    }
+    let gradients = logits.values(&cuda);
+    // A target that is no class is told by the loss alone.
+    for (row, is_finite) in expected.into_iter().enumerate().filter(|(row, _)| *row != 3) {
+        let row = &gradients[row * 300..][..300];
+        assert_eq!(row.iter().all(|x| x.is_finite()), is_finite, "{row:?}");
     }
     assert_eq!(cuda.failure(), None);
+}
+
+#[test]
+fn logits_that_are_not_finite_and_targets_that_are_no_classes_show() {
+    what_shows::<f32>();
+    what_shows::<bf16>();
 }
 
 struct SquaredError {

@@ -1,5 +1,6 @@
 //! Elementwise: copies, fills and conversions, and sums and products of elements at one place. Their bits are those of
-//! any other device, because each is one operation, rounded once; only a NaN may become another NaN. Never looks at shapes beyond lengths.
+//! any other device, because each is one operation, rounded once; only a NaN may become another NaN. Never looks at shapes
+//! beyond lengths.
 #![allow(unsafe_code)]
 
 use bytemuck::Pod;
@@ -34,8 +35,8 @@ pub(super) fn aligned<const N: usize>(arguments: [Argument; N]) -> usize {
     arguments.into_iter().all(is_aligned).into()
 }
 
-/// 1 if packs of eight elements of rows that begin at these addresses can be moved in one piece, otherwise 0. Rows are
-/// `strides` elements after one another, or as long.
+/// 1 if packs of eight elements of rows that begin at these addresses can be moved in one piece, otherwise 0. `strides` are
+/// the elements from row to row, and the widths at which parts of a row begin.
 pub(super) fn in_packs<const N: usize>(arguments: [Argument; N], strides: &[usize]) -> usize {
     if strides.iter().all(|stride| stride.is_multiple_of(EIGHT)) { aligned(arguments) } else { 0 }
 }
@@ -158,5 +159,17 @@ pub(super) fn stored_mut<'a>(numbers: StoredMut<Cuda>) -> (Argument<'a>, Width) 
     match numbers {
         StoredMut::F32(view) => (view.into(), Width::F32),
         StoredMut::BF16(view) => (view.into(), Width::BF16),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packs_need_aligned_addresses_and_whole_strides() {
+        let [at, off, null] = [4096, 4104, 0].map(Argument::Pointer);
+        assert_eq!(in_packs([at, null], &[8, 64]), 1);
+        assert_eq!([in_packs([at, off], &[8]), in_packs([at], &[64, 12])], [0; 2]);
     }
 }

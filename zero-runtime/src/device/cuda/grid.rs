@@ -18,8 +18,12 @@ pub(super) const BLOCK: usize = 256;
 /// Blocks of a sum over columns: a few for each of a GPU's multiprocessors, of which there are about 150.
 const SUM_BLOCKS: usize = 512;
 
-/// Blocks that have whole rows: three run at a time on each of the 132 multiprocessors of an H100, so that all do.
-const ROW_BLOCKS: usize = 384;
+/// Blocks that have whole rows, for each that runs at a time on a multiprocessor of an H100, which has 132: all of them run
+/// at once.
+const ROW_BLOCKS: usize = 128;
+
+/// Threads of such blocks that run at a time on a multiprocessor: it has registers for about as many.
+const ROW_THREADS: usize = 768;
 
 /// The most numbers that all chunks leave for each sum: two sums take 16 MiB.
 const SUMMED_MAX: usize = 1 << 21;
@@ -39,7 +43,7 @@ pub(super) fn sharing(width: usize) -> usize {
 }
 
 /// Threads that share a row of this width in a pass that keeps sums for each column: so many that a thread has one pack of
-/// columns. In wider rows it has more; up to two, it has registers for all of them.
+/// columns. From 4097 columns on it has several, and registers for two.
 pub(super) fn sharing_backward(width: usize) -> usize {
     match width {
         ..=64 => 8,
@@ -97,7 +101,8 @@ impl ColumnSums {
 
     /// In one tile: `lanes` threads have a whole row, and do more with it than to sum it.
     pub fn of_rows(rows: usize, width: usize, lanes: usize) -> Self {
-        Self::chunked([rows, width], [lanes, 1], ROW_BLOCKS, 4)
+        let threads = (BLOCK / lanes).max(1) * lanes;
+        Self::chunked([rows, width], [lanes, 1], ROW_BLOCKS * (ROW_THREADS / threads).max(1), 4)
     }
 
     fn chunked([rows, width]: [usize; 2], [lanes, tiles]: [usize; 2], blocks: usize, rows_min: usize) -> Self {

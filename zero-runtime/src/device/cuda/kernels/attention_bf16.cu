@@ -20,8 +20,8 @@ constexpr u32 FORWARD_BLOCKS = 4;
 // Elements from row to row in shared memory: an odd number of 16 bytes, so that eight rows never share a bank.
 template <int DIM> constexpr int STRIDE = DIM + 8;
 
-// Rows of a head in memory. With ALIGNED, each lies at a multiple of 16 bytes, and its length is one. If rows are also as wide
-// as in shared memory, a thread has the same features of every STEP-th row, and `start` is where its first ones lie.
+// Rows of a head in memory. With ALIGNED, the address of each and its length in bytes are multiples of 16. If rows are also
+// as wide as in shared memory, a thread has the same features of every STEP-th row, and `start` is where its first ones lie.
 template <int DIM, int ALIGNED, u32 HEAD_DIM> struct Rows {
     static constexpr u32 PACKS = DIM / 8, STEP = THREADS / PACKS;
     static constexpr bool IS_WHOLE = ALIGNED && HEAD_DIM == DIM && THREADS % PACKS == 0;

@@ -1,7 +1,8 @@
 // Losses of rows and their vector-Jacobian products: softmax cross-entropy and squared error.
 #include "packs.cuh"
 
-// e^x, where x is at most 87.5 or NaN, for logits of a width. In bf16, as precise as the GPU's own powers of two are.
+// e^x, where x is at most 87.5 or NaN, for logits of a width. In bf16, by the GPU's own powers of two: to about 2 + |x| / 2
+// units in the last place.
 template <class E> __device__ __forceinline__ float exponential_for(float x) { return power_of_two(LOG2_E * x); }
 template <> __device__ __forceinline__ float exponential_for<float>(float x) { return exponential_small(x); }
 

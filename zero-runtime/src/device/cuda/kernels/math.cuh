@@ -1,5 +1,6 @@
 // Elementary functions: the same operations as in the processor's kernels, so that both give the same bits. Never calls
-// a function of the CUDA library, whose last bits differ between versions and from the host's.
+// a function of the CUDA library, whose last bits differ between versions and from the host's. Only `power_of_two`, an
+// instruction of the GPU, gives other bits than the processor.
 #pragma once
 #include "prelude.cuh"
 
@@ -78,7 +79,7 @@ __device__ __forceinline__ float power_of_two(float x) {
 #endif
 
 // 1 / x, rounded to the nearest, where x is from 1 to 2^126, or NaN: the instructions that NVIDIA's compiler makes of the
-// division, without its branch for other numbers. That they round right rests on what the GPU takes for about 1 / x.
+// division, without its branch for other numbers. They round right only if `near_reciprocal` is as near as NVIDIA's is.
 __device__ inline float reciprocal_within(float x) {
     float near = near_reciprocal(x);
     return fmaf(near, fmaf(-x, near, 1.0f), near);

@@ -185,12 +185,20 @@ __global__ void __launch_bounds__(BLOCK) sum_chunks(const E* x, float* to, u64 r
     u64 first = part * chunk, end = min(rows, first + chunk);
     float sums[PACK] = {};
     if (here > 0) {
-#pragma unroll 4
-        for (u64 row = first + slot; row < end; row += SLOTS) {
-            float values[PACK];
-            load(values, x + row * WIDTH + column, here, ALIGNED);
+        // So many rows are fetched before the first is added.
+        constexpr u32 AT_ONCE = 4;
+        for (u64 row = first + slot; row < end; row += AT_ONCE * SLOTS) {
+            float values[AT_ONCE][PACK];
 #pragma unroll
-            for (int i = 0; i < PACK; i++) sums[i] += values[i];
+            for (u32 k = 0; k < AT_ONCE; k++) {
+                u64 next = row + k * SLOTS;
+                load(values[k], x + min(next, end - 1) * WIDTH + column, next < end ? here : 0, ALIGNED);
+            }
+#pragma unroll
+            for (u32 k = 0; k < AT_ONCE; k++) {
+#pragma unroll
+                for (int i = 0; i < PACK; i++) sums[i] += values[k][i];
+            }
         }
     }
 #pragma unroll

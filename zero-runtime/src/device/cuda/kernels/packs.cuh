@@ -35,7 +35,7 @@ constexpr u32 BLOCK = 256;
 constexpr u32 ALL_LANES = 0xffffffffu;
 
 // Sums over the THREADS neighbouring threads that work on a row, which all of them get. THREADS is a power of two up to a
-// warp, or some warps; the block has a multiple of them, which all call this.
+// warp, or some warps. The block has a multiple of THREADS threads, and all of them call this.
 template <int THREADS, int COUNT> __device__ inline void row_sums(float (&values)[COUNT]) {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {

@@ -1,4 +1,4 @@
-//! Ways: how the library computes products of each shape, which it is asked once. Never multiplies.
+//! Ways: how the library computes a product of each shape; it is asked once for each. Never multiplies.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ const SETTINGS: [Setting; 9] = [
 /// A way to compute a product.
 pub(super) struct ProductWay {
     pub operation: lt::cublasLtMatmulDesc_t,
-    /// Layouts of the library's first operand, its second, and the result, which is also that of what is added.
+    /// Layouts of the library's first operand, its second, and the result; what is added has the layout of the result.
     pub layouts: [lt::cublasLtMatrixLayout_t; 3],
     pub algorithm: lt::cublasLtMatmulAlgo_t,
     /// The values of [`SETTINGS`].
