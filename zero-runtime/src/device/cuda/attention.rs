@@ -4,8 +4,8 @@
 use zero_plan::Width;
 
 use super::Cuda;
-use super::elementwise::{aligned, check_len};
-use super::grid::{PACK, of_rows, words};
+use super::elementwise::{check_len, in_packs};
+use super::grid::{of_rows, words};
 use super::launch::{Argument, Grid, Kernel, narrowed};
 use super::module::KernelSource;
 use crate::device::{AttentionShape, Element, Strided};
@@ -51,9 +51,7 @@ impl Kernels {
                 rows: [32, 16],
             },
             Width::BF16 => {
-                let mut strides = rows.iter().map(|rows| rows.stride).chain([head_dim]);
-                let is_aligned = strides.all(|stride| stride.is_multiple_of(PACK))
-                    && rows.iter().all(|rows| aligned([rows.view.into()]) == 1);
+                let is_aligned = rows.iter().all(|rows| in_packs([rows.view.into()], &[rows.stride, head_dim]) == 1);
                 let named = |name| named(KernelSource::AttentionBf16, name).with(is_aligned.into());
                 Self {
                     forward: named("attention_bf16"),

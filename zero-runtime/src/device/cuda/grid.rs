@@ -4,13 +4,14 @@
 use bytemuck::NoUninit;
 
 use super::Cuda;
+use super::elementwise::EIGHT;
 use super::launch::{Argument, Grid, Kernel, narrowed};
 use super::module::KernelSource;
 use crate::device::Write;
 use crate::view::ViewMut;
 
 /// Elements that a thread takes at a time, as in `packs.cuh`.
-pub(super) const PACK: usize = 8;
+pub(super) const PACK: usize = EIGHT;
 
 /// Threads of a block, as in `packs.cuh`.
 pub(super) const BLOCK: usize = 256;
