@@ -1,5 +1,7 @@
 // The pretend `libcuda.so.1`: what it says of itself and of its devices, and what tests ask of it. Streams, memory and
 // modules are in files of their own. Never looks for a GPU.
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "driver.h"
@@ -50,6 +52,14 @@ int attribute(int which) {
         case 99: case 102: case 103: return 1; // host registration, virtual memory, file descriptors
         default: return 0;
     }
+}
+
+// Whoever calls `exit` takes a driver down. If that is not the thread that began the process, another one may be at work
+// in the driver, which then crashes in some runs.
+__attribute__((destructor)) void end() {
+    if (gettid() == getpid()) return;
+    fprintf(stderr, "libcuda.so.1 is taken down by a thread beside the one that uses it\n");
+    abort();
 }
 
 struct Named { int status; const char *name, *meaning; };

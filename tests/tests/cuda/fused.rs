@@ -234,7 +234,7 @@ fn what_cudnn_cannot_do_is_refused_before_the_first_step() {
         let end = refused(places, failure);
         let first = format!("error[{error}]: ");
         assert!(end.errors.starts_with(&first) && end.errors.contains(told), "{failure}: {}", end.errors);
-        assert!(end.code == Some(2) && end.steps().is_empty(), "{failure}: {:?}", end.code);
+        assert!(end.code == Some(2) && end.steps().is_empty(), "{failure}: {:?}: {}", end.code, end.errors);
     }
 }
 

@@ -104,6 +104,12 @@ pub(crate) fn exit_code(code: u8) -> u8 {
     if code == EXIT_AGAIN && !has_restarts() { EXIT_REPORTED } else { code }
 }
 
+/// Ends this process by a thread beside others that may be at work in a library. Unlike `std::process::exit`, it takes
+/// no library down: what would then become of those threads is chance.
+pub(crate) fn end_process(code: i32) -> ! {
+    signal_hook::low_level::exit(code)
+}
+
 fn variable(name: &str) -> Option<String> {
     if name == environment::PARENT {
         return parent();

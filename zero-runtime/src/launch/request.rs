@@ -12,7 +12,7 @@ use signal_hook::iterator::Signals;
 use super::error::LaunchError;
 use super::options::EXIT_REPORTED;
 use super::restarts::EXIT_SIGNAL_BASE;
-use super::{has_own_launcher, print};
+use super::{end_process, has_own_launcher, print};
 
 /// How much longer than its launcher a rank waits before it ends itself, because the launcher ends all ranks and
 /// reports it.
@@ -72,6 +72,6 @@ fn limit(mut signals: Signals, grace: Duration) {
         std::thread::sleep(grace);
         print(&LaunchError::OutOfGrace { signal, grace, newest: None }.report());
         // The launcher of a rank only has to know that the error has been printed.
-        std::process::exit(if has_own_launcher() { EXIT_REPORTED.into() } else { EXIT_SIGNAL_BASE + signal });
+        end_process(if has_own_launcher() { EXIT_REPORTED.into() } else { EXIT_SIGNAL_BASE + signal });
     }
 }

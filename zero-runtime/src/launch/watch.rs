@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::environment::JobPlace;
 use super::error::LaunchError;
-use super::exit_code;
 use super::finding::RankFindings;
 use super::options::{EXIT_AGAIN, EXIT_REPORTED};
 use super::wire::{self, Finding, Peer, WireMessage};
+use super::{end_process, exit_code};
 use crate::transport::cluster;
 
 /// Far longer than another process needs to report what has gone wrong.
@@ -91,7 +91,7 @@ pub fn leave() -> ! {
         links.tell_all(&WireMessage::Told(code));
     }
     cluster::abort(exit_code(code));
-    std::process::exit(exit_code(code).into())
+    end_process(exit_code(code).into())
 }
 
 impl Watch {

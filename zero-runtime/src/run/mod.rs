@@ -400,7 +400,7 @@ fn ended_with(error: &Error, code: u8, watch: Watch) -> ExitCode {
 fn end_with_silence(error: &Error) {
     if error.is_silence() {
         launch::print(&error.to_string());
-        std::process::exit(launch::exit_code(error.exit_code(false)).into());
+        launch::end_process(launch::exit_code(error.exit_code(false)).into());
     }
 }
 

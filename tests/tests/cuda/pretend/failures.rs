@@ -167,3 +167,18 @@ fn a_kernel_that_writes_out_of_bounds_is_found() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("index 8 out of bounds for type 'int [8]'"), "{said}");
 }
+
+/// Another thread may then be at work in the driver.
+#[test]
+fn an_end_by_another_thread_than_the_first_is_found() {
+    if pretend::libraries().is_none() {
+        return;
+    }
+    if pretend::is_another() {
+        raw::begin();
+        std::thread::spawn(|| std::process::exit(0)).join().unwrap();
+    }
+    let output = pretend::again("pretend::failures::an_end_by_another_thread_than_the_first_is_found", &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("taken down by a thread beside the one that uses it"), "{said}");
+}
