@@ -1,5 +1,7 @@
 // Copies and fills, as work of a stream. As CUDA's driver does, the call itself reads pageable memory; pinned memory is
 // read when the copy's turn comes, with what the host has left there by then.
+#include <sys/mman.h>
+
 #include <vector>
 
 #include "memory.h"
@@ -35,11 +37,23 @@ int copy_out(Stream* stream, void* to, uint64_t from, size_t bytes) {
     return copy(stream, to, at(from), bytes);
 }
 
+// Writes zeros. Many whole pages of device memory are given back to the system instead, which makes new ones where
+// somebody uses them.
+void clear(char* start, size_t bytes) {
+    const size_t page = 4096;
+    size_t before = -reinterpret_cast<uint64_t>(start) % page, pages = bytes < before ? 0 : (bytes - before) / page * page;
+    // Memory of the host cannot be given back like this.
+    if (pages < 64 * page || madvise(start + before, pages, MADV_REMOVE) != 0) pages = before = 0;
+    memset(start, 0, before);
+    memset(start + before + pages, 0, bytes - before - pages);
+}
+
 template <class T> int fill(void* stream, uint64_t to, T value, size_t count, const char* name) {
     return in_stream(name, stream, [&](Stream* stream) -> int {
         auto run = [=]() -> int {
             auto* start = static_cast<T*>(at(to));
-            if (sizeof(T) == 1) memset(start, int(value), count);
+            if (value == 0) clear(reinterpret_cast<char*>(start), count * sizeof(T));
+            else if (sizeof(T) == 1) memset(start, int(value), count);
             else for (size_t i = 0; i < count; i++) start[i] = value;
             return SUCCESS;
         };

@@ -56,7 +56,7 @@ struct Heuristic {
 };
 
 const uint64_t MAGIC = 0x7a65726f70726574;
-const uint64_t WORKSPACES[] = {4 << 20, 1 << 20, 0};
+const uint64_t WORKSPACES[] = {64 << 10, 16 << 10, 0};
 
 bool is_type(int type) { return type == int(Type::F32) || type == int(Type::BF16); }
 

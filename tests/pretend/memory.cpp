@@ -162,7 +162,7 @@ Opened::~Opened() {
     // Closing takes time for each page. A host that wrongly reads does so early and often, so later work closes it only
     // now and then.
     uint64_t times = memory().times++;
-    if (times < 256 || times % 256 == 0) protect_all(false);
+    if (times < 32 || times % 256 == 0) protect_all(false);
 }
 
 void take(int64_t bytes) { memory().used += bytes; }

@@ -28,12 +28,12 @@ fn kernels_are_compiled_for_the_numbers_of_a_plan() {
         format!("norm_backward<float, 1, 1, 8, {DIM}, 1, {DIM}, {DIM}>"),
         format!("add_chunks<{DIM}, {}>", 2 * DIM),
         format!("sum_chunks<float, 1, {qkv}, 1, 16>"),
-        format!("attention<32, {shape}>"),
+        format!("attention<8, {shape}>"),
         format!("attention_delta<float, {HEADS}, 1, {HEAD_DIM}>"),
-        format!("attention_dkv<32, {shape}>"),
-        format!("attention_dq<32, {shape}>"),
-        format!("cross_entropy<float, {VOCAB}>"),
-        format!("cross_entropy_backward<float, {VOCAB}>"),
+        format!("attention_dkv<8, {shape}>"),
+        format!("attention_dq<8, {shape}>"),
+        format!("cross_entropy<float, 8, {VOCAB}>"),
+        format!("cross_entropy_backward<float, 8, {VOCAB}>"),
     ];
     let found = pretend::kernels();
     let missing: Vec<_> = expected.iter().filter(|&name| !found.contains(name)).collect();

@@ -1,9 +1,10 @@
-//! Cross-entropy: the loss of logits and its gradient, with a block for each row. Never waits for the device.
+//! Cross-entropy: the loss of logits and its gradient, with as many threads for a row as it has classes for. Never waits
+//! for the device.
 
 use super::Cuda;
 use super::elementwise::{check_len, divided};
-use super::grid::BLOCK;
-use super::launch::{Grid, Kernel};
+use super::grid::{of_rows, sharing};
+use super::launch::{Argument, Kernel};
 use super::module::KernelSource;
 use crate::device::Element;
 use crate::view::{View, ViewMut};
@@ -17,8 +18,7 @@ pub(super) fn cross_entropy<E: Element>(
     targets: View<Cuda, u32>,
     loss: ViewMut<Cuda, f32>,
 ) {
-    let (classes, grid) = rows(logits.len(), targets.len(), loss.len());
-    cuda.launch(CROSS_ENTROPY.of(E::WIDTH).with(classes), grid, &[logits.into(), targets.into(), loss.into()]);
+    launch(cuda, CROSS_ENTROPY.of(E::WIDTH), logits.len(), logits.into(), targets, loss);
 }
 
 pub(super) fn cross_entropy_backward<E: Element>(
@@ -27,12 +27,21 @@ pub(super) fn cross_entropy_backward<E: Element>(
     targets: View<Cuda, u32>,
     loss: ViewMut<Cuda, f32>,
 ) {
-    let (classes, grid) = rows(logits.len(), targets.len(), loss.len());
-    cuda.launch(CROSS_ENTROPY_BACKWARD.of(E::WIDTH).with(classes), grid, &[logits.into(), targets.into(), loss.into()]);
+    launch(cuda, CROSS_ENTROPY_BACKWARD.of(E::WIDTH), logits.len(), logits.into(), targets, loss);
 }
 
-/// The number of classes, and a grid with a block for each row.
-fn rows(logits: usize, rows: usize, losses: usize) -> (usize, Grid) {
-    check_len("loss", losses, rows);
-    (divided("logits", logits, rows), Grid { blocks: rows, threads: BLOCK })
+fn launch(
+    cuda: &Cuda,
+    kernel: Kernel,
+    len: usize,
+    logits: Argument,
+    targets: View<Cuda, u32>,
+    loss: ViewMut<Cuda, f32>,
+) {
+    let rows = targets.len();
+    check_len("loss", loss.len(), rows);
+    let classes = divided("logits", len, rows);
+    let threads = sharing(classes);
+    let arguments = [logits, targets.into(), loss.into(), rows.into()];
+    cuda.launch(kernel.with(threads).with(classes), of_rows(rows, threads), &arguments);
 }

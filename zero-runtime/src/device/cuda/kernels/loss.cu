@@ -6,11 +6,11 @@
 template <class E> __device__ __forceinline__ float exponential_for(float x) { return power_of_two(LOG2_E * x); }
 template <> __device__ __forceinline__ float exponential_for<float>(float x) { return exponential_small(x); }
 
-// ln sum e^logit of a row, which a block has and reads once: each thread keeps the largest logit so far, and the sum of
+// ln sum e^logit of a row, which is read once: each of its threads keeps the largest logit so far, and the sum of
 // exponentials relative to it.
-template <class E, u32 CLASSES> __device__ inline float log_sum_exp(const E* from, bool aligned) {
+template <class E, int THREADS, u32 CLASSES> __device__ inline float log_sum_exp(const E* from, bool aligned) {
     float values[PACK], largest = LOWEST, sum = 0.0f;
-    for (u32 column = threadIdx.x * PACK; column < CLASSES; column += BLOCK * PACK) {
+    for (u32 column = threadIdx.x % THREADS * PACK; column < CLASSES; column += THREADS * PACK) {
         u32 here = rest(CLASSES, column);
         load(values, from + column, here, aligned);
         if (here < PACK) {
@@ -24,32 +24,36 @@ template <class E, u32 CLASSES> __device__ inline float log_sum_exp(const E* fro
 #pragma unroll
         for (int i = 0; i < PACK; i++) sum += exponential_for<E>(values[i] - largest);
     }
-    float of_row = row_max<BLOCK>(largest);
-    return of_row + logarithm(row_sum<BLOCK>(sum * exponential_for<E>(largest - of_row)));
+    float of_row = row_max<THREADS>(largest);
+    return of_row + logarithm(row_sum<THREADS>(sum * exponential_for<E>(largest - of_row)));
 }
 
 // loss (rows) := ln sum e^logit - the target's logit.
-template <class E, u32 CLASSES> __global__ void cross_entropy(const E* logits, const u32* targets, float* loss) {
-    u64 row = blockIdx.x;
+template <class E, int THREADS, u32 CLASSES>
+__global__ void cross_entropy(const E* logits, const u32* targets, float* loss, u64 rows) {
+    u64 mine = row_of_thread<THREADS>(), row = min(mine, rows - 1);
     const E* from = logits + row * CLASSES;
-    float lse = log_sum_exp<E, CLASSES>(from, is_aligned(logits, CLASSES));
+    float lse = log_sum_exp<E, THREADS, CLASSES>(from, is_aligned(logits, CLASSES));
     u32 target = targets[row];
     // A target that is not a class gives NaN, so that it shows.
-    if (threadIdx.x == 0) loss[row] = target < CLASSES ? lse - widen(from[target]) : not_a_number();
+    if (mine < rows && threadIdx.x % THREADS == 0) loss[row] = target < CLASSES ? lse - widen(from[target]) : not_a_number();
 }
 
 // The same, but loss holds its gradient at first; and logits := (e^(logit - lse) - 1 at the target) times that.
-template <class E, u32 CLASSES> __global__ void cross_entropy_backward(E* logits, const u32* targets, float* loss) {
-    u64 row = blockIdx.x;
+template <class E, int THREADS, u32 CLASSES>
+__global__ void cross_entropy_backward(E* logits, const u32* targets, float* loss, u64 rows) {
+    u64 mine = row_of_thread<THREADS>(), row = min(mine, rows - 1);
     E* at = logits + row * CLASSES;
     bool aligned = is_aligned(logits, CLASSES);
-    float lse = log_sum_exp<E, CLASSES>(at, aligned), weight = loss[row], values[PACK];
+    float lse = log_sum_exp<E, THREADS, CLASSES>(at, aligned), weight = loss[row], values[PACK];
     u32 target = targets[row];
     float logit = target < CLASSES ? widen(at[target]) : not_a_number();
     // All have read the gradient of the loss and the target's logit.
     __syncthreads();
-    if (threadIdx.x == 0) loss[row] = lse - logit;
-    for (u32 column = threadIdx.x * PACK; column < CLASSES; column += BLOCK * PACK) {
+    if (mine >= rows) return;
+    u32 first = threadIdx.x % THREADS * PACK;
+    if (first == 0) loss[row] = lse - logit;
+    for (u32 column = first; column < CLASSES; column += THREADS * PACK) {
         u32 here = rest(CLASSES, column);
         load(values, at + column, here, aligned);
 #pragma unroll
