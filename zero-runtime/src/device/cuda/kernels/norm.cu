@@ -123,6 +123,8 @@ __device__ inline void sum_groups(float* to, const float (&sums)[PACKS<THREADS, 
 // dx := scale (g - mean(g) - n mean(g n)) with g = dy gain and n the normalised row, without mean(g) unless CENTRED; then
 // `plus`, if there is one, is added to the stored result. `dx`, if it is wanted, may lie in the place of `dy`. The
 // gradients of the gain, and with CENTRED of the bias, of each chunk of rows: `to` (chunks, 1 or 2, WIDTH).
+//
+// A multiprocessor need not have more than one block at a time: the compiler then takes more registers, and spills none.
 template <class E, int ALIGNED, int CENTRED, int THREADS, u32 WIDTH, u32 PARTS, u32 X_STRIDE, u32 DY_STRIDE>
 __global__ void __launch_bounds__(GROUPS<THREADS> * THREADS, 1)
     norm_backward(const E* x, const E* gain, const float* stats, const E* dy, E* dx, const E* plus, float* to, u64 rows, u64 chunk) {
