@@ -54,8 +54,8 @@ int attribute(int which) {
     }
 }
 
-// Whoever calls `exit` takes a driver down. If that is not the thread that began the process, another one may be at work
-// in the driver, which then crashes in some runs.
+// `exit` takes a driver down. If another thread than the first calls it, the first may be at work in the driver, and then
+// crashes in some runs.
 __attribute__((destructor)) void end() {
     if (gettid() == getpid()) return;
     fprintf(stderr, "libcuda.so.1 is taken down by a thread beside the one that uses it\n");

@@ -104,8 +104,8 @@ pub(crate) fn exit_code(code: u8) -> u8 {
     if code == EXIT_AGAIN && !has_restarts() { EXIT_REPORTED } else { code }
 }
 
-/// Ends this process by a thread beside others that may be at work in a library. Unlike `std::process::exit`, it takes
-/// no library down: what would then become of those threads is chance.
+/// Ends this process while other threads of it may be at work in a library. Unlike `std::process::exit`, it does not run
+/// the exit handlers of libraries, because those threads could then crash.
 pub(crate) fn end_process(code: i32) -> ! {
     signal_hook::low_level::exit(code)
 }

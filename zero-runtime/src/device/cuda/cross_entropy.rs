@@ -1,5 +1,5 @@
-//! Cross-entropy: the loss of logits and its gradient, with as many threads for a row as it has classes for. Never waits
-//! for the device.
+//! Cross-entropy: the loss of logits and its gradient. How many threads share a row follows from its number of classes.
+//! Never waits for the device.
 
 use super::Cuda;
 use super::elementwise::{check_len, divided};
