@@ -55,6 +55,19 @@ fn fresh_memory_holds_no_zeros() {
     assert_eq!([unmapped, freed, call!(driver(), cuMemRelease(pages => u64))], [0; 3]);
 }
 
+/// Most of so many zeros are pages that are given back to the system.
+#[test]
+fn zeros_begin_and_end_at_the_bytes_that_are_said() {
+    if !raw::begin() {
+        return;
+    }
+    let (start, one, first, end) = (allocate(BYTES), stream(), 4099, BYTES - 4101);
+    assert_eq!([fill(start, 7, BYTES, one), fill(start + first as u64, 0, end - first, one)], [0; 2]);
+    let found = receive::<u8>(start, BYTES, one).unwrap();
+    let wrong = (0..BYTES).find(|&at| found[at] != if (first..end).contains(&at) { 0 } else { 7 });
+    assert_eq!(wrong, None);
+}
+
 #[test]
 fn the_host_cannot_read_the_devices_memory() {
     if !raw::begin() {
