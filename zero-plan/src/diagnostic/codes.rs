@@ -7,6 +7,7 @@ mod cluster;
 mod command;
 mod cuda;
 mod hardware;
+mod input;
 mod kit;
 mod run;
 mod see;
@@ -35,7 +36,7 @@ pub struct Code {
 /// All codes, in order.
 pub const CODES: &[Code] = &all();
 
-const PARTS: [&[Code]; 13] = [
+const PARTS: [&[Code]; 14] = [
     spec::CODES,
     command::CODES,
     structs::CODES,
@@ -45,6 +46,7 @@ const PARTS: [&[Code]; 13] = [
     hardware::CODES,
     build::CODES,
     start::CODES,
+    input::CODES,
     checkpoint::CODES,
     run::CODES,
     cuda::CODES,
