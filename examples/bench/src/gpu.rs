@@ -101,8 +101,8 @@ macro_rules! row {
     };
 }
 
-/// Those that are measured if none are named come first. Of the others, some need a newer cuDNN than PyTorch brings, and the last has
-/// the batch of an earlier measurement.
+/// The first [`USUAL`] are measured if none are named. Of the others, some need a newer cuDNN than PyTorch brings, and the last has
+/// the batch of earlier figures.
 const ROWS: [Row; 6] = [
     row!(gpt2_124m, "GPT-2 124M", heads 12, vocab 50304, Some([450e3, 560e3]), [1.0, 1.15]),
     row!(gpt2_1558m, "GPT-2 1.5B", heads 25, vocab 50304, Some([45e3, 55e3]), [1.0, 1.15]),
