@@ -18,16 +18,18 @@ fn a_crate_of_ones_own_compiles_and_obeys_its_spec() {
         fs::copy(here.join("tests/own").join(file), own.join(file)).expect("a file");
     }
     fs::copy(here.join("../Cargo.lock"), own.join("Cargo.lock")).expect("a lock file");
+    // With the workspace's profiles and folder, what was compiled or checked for it serves here too.
+    let workspace = fs::read_to_string(here.join("../Cargo.toml")).expect("a manifest");
+    let (_, profiles) = workspace.split_once("[profile.").expect("profiles");
     let manifest = format!(
-        "[package]\nname = \"mine\"\nedition = \"2024\"\n\n[dependencies]\nzero-runtime = {{ path = {:?} }}\n",
+        "[package]\nname = \"mine\"\nedition = \"2024\"\n\n[dependencies]\nzero-runtime = {{ path = {:?} }}\n\n[profile.{profiles}",
         here.join("../zero-runtime")
     );
     fs::write(own.join("Cargo.toml"), manifest).expect("a manifest");
 
     let check = |spec: Option<&str>| {
         let mut cargo = Command::new(env!("CARGO"));
-        // One folder for all runs of this test, so that dependencies are compiled once.
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own");
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("..");
         cargo.args(["check", "--offline", "--all-targets"]).current_dir(&own).env("CARGO_TARGET_DIR", target);
         cargo.env_remove("ZERO_SPEC").env_remove("ZERO_TEXT").envs(spec.map(|spec| ("ZERO_SPEC", spec)));
         let output = cargo.output().expect("cargo");

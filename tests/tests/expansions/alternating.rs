@@ -23,11 +23,15 @@ struct Mlp {
     head: Classifier<8, 65>,
 }
 
-fn main() {
+#[test]
+fn layers_that_take_turns_are_units() {
     let units = Gpt::PLAN.units;
     let names: Vec<_> = units.iter().map(|unit| unit.to_string()).collect();
     let blocks = (0..6).map(|i| format!("blocks[{i}]"));
-    assert_eq!(names, ["embed".to_owned()].into_iter().chain(blocks).chain(["norm", "head"].map(str::to_owned)).collect::<Vec<_>>());
+    assert_eq!(
+        names,
+        ["embed".to_owned()].into_iter().chain(blocks).chain(["norm", "head"].map(str::to_owned)).collect::<Vec<_>>()
+    );
     assert_eq!(units.iter().map(|unit| unit.position).collect::<Vec<_>>(), [0, 1, 2, 3, 1, 2, 3, 4, 5]);
     assert_eq!(units[1..7].iter().map(|unit| unit.params).collect::<Vec<_>>(), [144, 272, 136, 144, 272, 136]);
     assert_eq!(units[8].source, 0);

@@ -12,7 +12,7 @@ struct Block<const HEADS: usize> {
     mlp: (LayerNorm<DIM>, Linear<DIM, { 4 * DIM }>, Gelu, Linear<{ 4 * DIM }, DIM>),
 }
 
-#[zero(spec = "specs/zero3.ron", stage = 3)]
+#[zero(spec = "ui/specs/zero3.ron", stage = 3)]
 struct Gpt {
     embed: Embedding<65, 256, DIM>,
     blocks: [Block<4>; 3],
@@ -21,7 +21,8 @@ struct Gpt {
     head: LmHead<DIM, 65>,
 }
 
-fn main() {
+#[test]
+fn a_transformer_agrees_with_its_spec() {
     assert_eq!((Gpt::PLAN.model, Gpt::PLAN.config.prefetch), ("Gpt", 2));
     let units: Vec<_> = Gpt::PLAN.units.iter().map(|unit| unit.to_string()).collect();
     assert_eq!(units, ["embed", "blocks[0]", "blocks[1]", "blocks[2]", "norm", "head"]);

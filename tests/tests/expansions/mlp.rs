@@ -26,7 +26,8 @@ struct Mlp {
     head: LmHead<32, 10>,
 }
 
-fn main() {
+#[test]
+fn a_perceptron_has_the_options_of_its_attribute() {
     let config = &Mlp::PLAN.config;
     assert_eq!((config.stage, config.mesh.zero, config.bucket_bytes, config.prefetch), (2, 4, 4096, 0));
     assert_eq!((Mlp::SEQUENCES, Mlp::LENGTH), (2, 8));

@@ -34,7 +34,8 @@ struct Gpt {
     head: LmHead<DIM, 65>,
 }
 
-fn main() {
+#[test]
+fn a_published_model_has_its_names_and_configuration() {
     let units = Gpt::PLAN.units;
     let tensors = |unit: usize| {
         let mut tensors = Tensors::default();
@@ -45,7 +46,10 @@ fn main() {
     assert_eq!(names(0), ["wte.weight", "wpe.weight"]);
     let block = ["ln_1.weight", "ln_1.bias", "attn.qkv.weight", "attn.qkv.bias", "attn.out.weight", "attn.out.bias"];
     assert_eq!(names(2)[..6], block.map(|name| format!("h.1.{name}")));
-    assert_eq!(names(2)[8..], ["h.1.mlp.c_fc.weight", "h.1.mlp.c_fc.bias", "h.1.mlp.c_proj.weight", "h.1.mlp.c_proj.bias"]);
+    assert_eq!(
+        names(2)[8..],
+        ["h.1.mlp.c_fc.weight", "h.1.mlp.c_fc.bias", "h.1.mlp.c_proj.weight", "h.1.mlp.c_proj.bias"]
+    );
     assert_eq!(names(4), ["ln_f.weight", "ln_f.bias"]);
     assert_eq!((names(5), units[5].source, units[5].params), (vec!["lm_head.weight".to_owned()], 5, 65 * DIM));
 

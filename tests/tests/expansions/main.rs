@@ -1,0 +1,8 @@
+//! Expansions: structs that `#[zero]` and `#[derive(Layer)]` accept without a warning, and the units, names and options that
+//! they become. Never trains.
+
+mod alternating;
+mod device;
+mod gpt;
+mod mlp;
+mod published;
