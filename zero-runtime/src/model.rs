@@ -234,20 +234,19 @@ const fn refuse(fault: Message, field: &str) -> ! {
     panic!("{}", fault.text("\n  in field `").text(field).text("`").as_str());
 }
 
-/// Stops the build of a program that trains on text if the head predicts ids that the first field does not take: the
-/// targets of a text are its next inputs, and so are sampled tokens.
-#[track_caller]
-pub(crate) const fn require_vocabulary<M: Model>() {
-    let Some(ids) = M::HEAD.vocabulary else { return };
+/// Why a program cannot train the model on text: its head predicts ids that the first field does not take. The targets of a
+/// text are its next inputs, and so are sampled tokens.
+pub const fn vocabulary_fault<M: Model>() -> Option<Message> {
+    let Some(ids) = M::HEAD.vocabulary else { return None };
     if M::HEAD.classes <= ids {
-        return;
+        return None;
     }
     let (first, last) = (M::PLAN.units[0].field, M::PLAN.units[M::PLAN.units.len() - 1].field);
     let message = Message::new().text("[Z0213] `").text(last).text("` predicts ").number(M::HEAD.classes);
     let message = message.text(" classes, but `").text(first).text("` takes only ids below ").number(ids);
     let message = message.text(": in a text, what is predicted is the next input\n  fix: give `").text(first);
     let message = message.text("` a vocabulary of ").number(M::HEAD.classes).text(", or `").text(last);
-    panic!("{}", message.text("` one of ").number(ids).as_str());
+    Some(message.text("` one of ").number(ids))
 }
 
 const fn code<S: Shape, X: Activation, L: Layer<S, X>>(field: &Field) -> UnitCode<S::Device> {

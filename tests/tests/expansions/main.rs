@@ -6,3 +6,4 @@ mod device;
 mod gpt;
 mod mlp;
 mod published;
+mod vocabulary;

@@ -45,7 +45,7 @@ use crate::data::{DataAs, Dataset, Draw, Text, Tokenizer, workspace_text};
 use crate::error::Error;
 use crate::launch::{self, JobPlace, LaunchError, LaunchOptions, Role, Watch};
 use crate::layer::{Tensors, Tokens};
-use crate::model::{DeviceOf, Model, ShapeSizes, require_names, require_vocabulary};
+use crate::model::{DeviceOf, Model, ShapeSizes, require_names, vocabulary_fault};
 use crate::plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
 use crate::profile::{Machine, measure_gpus};
 use crate::transport::{Shared, cluster, local, shm};
@@ -60,6 +60,20 @@ use weights::WeightFolders;
 
 /// `main` of a program that trains a model of tokens on the text of `--data`. Without that, the text in the binary or,
 /// if there is none, the sources of the workspace that the model is defined in.
+///
+/// A model whose head predicts more ids than its first field takes is refused when the program is built:
+///
+/// ```compile_fail,E0080
+/// use zero_runtime::prelude::*;
+///
+/// #[zero(stage = 3)]
+/// struct Gpt {
+///     embed: Embedding<100, 256, 8>,
+///     head: LmHead<8, 256>,
+/// }
+///
+/// zero_runtime::main::<Gpt>();
+/// ```
 pub fn main<M: Model<Input = Tokens, Target = Tokens>>() -> ExitCode {
     main_from::<M>(std::env::args_os())
 }
@@ -67,7 +81,11 @@ pub fn main<M: Model<Input = Tokens, Target = Tokens>>() -> ExitCode {
 /// [`main`] with given arguments instead of those of the process; the first is the program's name. Ranks are started
 /// with the process's own arguments, so the given ones must depend on those alone.
 pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    const { require_vocabulary::<M>() };
+    const {
+        if let Some(fault) = vocabulary_fault::<M>() {
+            panic!("{}", fault.as_str());
+        }
+    }
     let TextCommand { run, text } = parse::<M, _>(arguments);
     start::<M>(&run, |role, speaks| {
         let run = text.without_steps(run.clone())?;
