@@ -18,7 +18,7 @@ fn a_crate_of_ones_own_compiles_and_obeys_its_spec() {
         fs::copy(here.join("tests/own").join(file), own.join(file)).expect("a file");
     }
     fs::copy(here.join("../Cargo.lock"), own.join("Cargo.lock")).expect("a lock file");
-    // With the workspace's profiles and folder, what was compiled or checked for it serves here too.
+    // The crate has the profiles and the target folder of the workspace, so what was compiled or checked there serves here too.
     let workspace = fs::read_to_string(here.join("../Cargo.toml")).expect("a manifest");
     let (_, profiles) = workspace.split_once("[profile.").expect("profiles");
     let manifest = format!(

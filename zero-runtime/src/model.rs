@@ -234,8 +234,16 @@ const fn refuse(fault: Message, field: &str) -> ! {
     panic!("{}", fault.text("\n  in field `").text(field).text("`").as_str());
 }
 
-/// Why a program cannot train the model on text: its head predicts ids that the first field does not take. The targets of a
-/// text are its next inputs, and so are sampled tokens.
+/// Stops the build of a program that trains on text if the model has a [`vocabulary_fault`].
+#[track_caller]
+pub(crate) const fn require_vocabulary<M: Model>() {
+    if let Some(fault) = vocabulary_fault::<M>() {
+        panic!("{}", fault.as_str());
+    }
+}
+
+/// Z0213, if the model cannot be trained on text because its head predicts ids that the first field does not take: the
+/// targets of a text are its next inputs, and so are sampled tokens.
 pub const fn vocabulary_fault<M: Model>() -> Option<Message> {
     let Some(ids) = M::HEAD.vocabulary else { return None };
     if M::HEAD.classes <= ids {

@@ -1,5 +1,4 @@
 //! Layers that take turns in an array: each is a unit of its own.
-#![deny(warnings)]
 use zero_runtime::model::published;
 use zero_runtime::prelude::*;
 

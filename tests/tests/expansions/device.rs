@@ -1,5 +1,4 @@
 //! A device by a type of the crate's own, beside a spec that names another.
-#![deny(warnings)]
 use zero_runtime::prelude::*;
 
 mod own {

@@ -1,5 +1,4 @@
 //! A transformer with a tied head: derived blocks, an array of them, and a spec that the attribute agrees with.
-#![deny(warnings)]
 use zero_runtime::prelude::*;
 
 const DIM: usize = 16;

@@ -1,6 +1,5 @@
 //! A perceptron: a derived layer that begins with an activation, one that begins the model, the longest tuple, and fields
 //! with attributes that are for the compiler.
-#![deny(warnings)]
 use zero_runtime::prelude::*;
 
 #[derive(Layer)]

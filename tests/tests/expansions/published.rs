@@ -1,5 +1,4 @@
 //! A model as it is published: names, deviations, a configuration, and a head that is tied by a constant.
-#![deny(warnings)]
 use zero_runtime::model::published;
 use zero_runtime::prelude::*;
 

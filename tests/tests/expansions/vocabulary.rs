@@ -1,11 +1,16 @@
-//! A text has 256 different bytes, and the embedding takes 100 of them.
-#![deny(warnings)]
+//! Vocabularies of a model: what the head predicts and what the embedding takes.
 use zero_runtime::model::vocabulary_fault;
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]
 struct Narrow {
     embed: Embedding<100, 256, 8>,
+    head: LmHead<8, 256>,
+}
+
+#[zero(stage = 3)]
+struct Equal {
+    embed: Embedding<256, 256, 8>,
     head: LmHead<8, 256>,
 }
 
@@ -21,5 +26,6 @@ fn z0213_a_head_that_predicts_what_the_embedding_does_not_take() {
     let said = "[Z0213] `head` predicts 256 classes, but `embed` takes only ids below 100: in a text, what is predicted is the \
         next input\n  fix: give `embed` a vocabulary of 256, or `head` one of 100";
     assert_eq!(fault.as_str(), said);
+    assert!(vocabulary_fault::<Equal>().is_none());
     assert!(vocabulary_fault::<Wide>().is_none());
 }

@@ -45,7 +45,7 @@ use crate::data::{DataAs, Dataset, Draw, Text, Tokenizer, workspace_text};
 use crate::error::Error;
 use crate::launch::{self, JobPlace, LaunchError, LaunchOptions, Role, Watch};
 use crate::layer::{Tensors, Tokens};
-use crate::model::{DeviceOf, Model, ShapeSizes, require_names, vocabulary_fault};
+use crate::model::{DeviceOf, Model, ShapeSizes, require_names, require_vocabulary};
 use crate::plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
 use crate::profile::{Machine, measure_gpus};
 use crate::transport::{Shared, cluster, local, shm};
@@ -81,11 +81,7 @@ pub fn main<M: Model<Input = Tokens, Target = Tokens>>() -> ExitCode {
 /// [`main`] with given arguments instead of those of the process; the first is the program's name. Ranks are started
 /// with the process's own arguments, so the given ones must depend on those alone.
 pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    const {
-        if let Some(fault) = vocabulary_fault::<M>() {
-            panic!("{}", fault.as_str());
-        }
-    }
+    const { require_vocabulary::<M>() };
     let TextCommand { run, text } = parse::<M, _>(arguments);
     start::<M>(&run, |role, speaks| {
         let run = text.without_steps(run.clone())?;
