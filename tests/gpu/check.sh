@@ -36,7 +36,7 @@ if [ "${1:-}" = pack ]; then
     strip -o "$folder/$(basename "$other")" "$other"
   done
   # A text to train on, which tests look for beside their program.
-  cp "$here/check.sh" tests/Cargo.toml examples/bench/peer.py "$folder"
+  cp "$here/check.sh" tests/Cargo.toml tests/bench/peer.py "$folder"
   du -sh "$folder"
   exit
 fi
