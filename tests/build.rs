@@ -1,4 +1,4 @@
-//! Build: turns the models of `examples/` into modules, in the sizes that `tests/models.rs` asks for, so that tests
+//! Build: turns the models of `examples/` into modules, in the sizes that `tests/training/models/` asks for, so that tests
 //! compile the sources that people read and run. Changes only the size and the spec of a model.
 
 use std::path::Path;

@@ -76,7 +76,7 @@ threads() {
   for tests in skew threads turns; do
     RUSTFLAGS="-Zsanitizer=thread" TSAN_OPTIONS="halt_on_error=1 suppressions=$suppressions" \
       CARGO_TARGET_DIR=$PWD/target/sanitize part "ThreadSanitizer: $tests" \
-      cargo "+$nightly" test -Zbuild-std --target "$host" --package zero-tests --test parity -- "$tests::"
+      cargo "+$nightly" test -Zbuild-std --target "$host" --package zero-tests --test training -- "parity::$tests::"
   done
   rm -f "$suppressions"
 }

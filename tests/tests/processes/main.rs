@@ -1,5 +1,5 @@
 //! Whole programs as a person starts them: what they print, how they end, and that nothing of them is left. Each test
-//! runs real binaries, most of them on three ranks; none looks inside.
+//! runs real binaries, most of them on three ranks; none looks inside. `rendezvous` alone has threads for ranks.
 
 mod checkpoints;
 mod deadlines;
@@ -10,9 +10,11 @@ mod memory;
 mod output;
 mod profile;
 mod pty;
+mod rendezvous;
 mod requests;
 mod restarts;
 mod run;
+mod survival;
 mod system;
 mod teardown;
 mod terminal;

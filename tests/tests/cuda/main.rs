@@ -1,0 +1,24 @@
+//! CUDA without a GPU, on the pretend libraries of `pretend/`. Where there is no C++ compiler to build them, nothing is
+//! tested here, and tests say so.
+
+mod chunks;
+mod constants;
+mod engine;
+mod events;
+mod failures;
+mod fused;
+mod graphs;
+mod hardware;
+mod kernels;
+mod launches;
+mod nccl;
+mod pretend;
+mod processes;
+mod repeats;
+#[path = "../processes/run.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod run;
+mod spine;
+#[path = "../processes/system.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod system;

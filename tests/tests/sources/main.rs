@@ -1,0 +1,183 @@
+//! Sources: facts about the text of the workspace. Each code in it is in the catalogue, and each entry of the catalogue
+//! is used; no two types share a name, and public ones have one path; modules form no circles. In `specs`, the plans of all
+//! specs. Never judges what a code says.
+
+mod specs;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use zero_plan::diagnostic::CODES;
+
+/// Bytes of a code: a `Z`, a zero and three more digits.
+const CODE_BYTES: usize = 5;
+
+/// Directories of cargo and of version control, whose files are nobody's sources.
+const SKIPPED: [&str; 2] = ["target", ".git"];
+
+/// The codes in a text, in order. A longer word that begins like a code is not one.
+fn codes(text: &str) -> Vec<&str> {
+    let is_word = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    let windows = bytes.windows(CODE_BYTES).enumerate();
+    windows
+        .filter(|(_, window)| window.starts_with(b"Z0") && window[1..].iter().all(u8::is_ascii_digit))
+        .filter(|(at, _)| !is_word(bytes.get(at + CODE_BYTES)) && !is_word(bytes[..*at].last()))
+        .map(|(at, _)| &text[at..at + CODE_BYTES])
+        .collect()
+}
+
+/// All Rust sources and expected errors below `directory`.
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("a directory of the workspace") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        if path.is_dir() && !SKIPPED.contains(&name) {
+            sources(&path, found);
+        } else if [Some("rs"), Some("stderr")].contains(&path.extension().and_then(OsStr::to_str)) {
+            found.push(path);
+        }
+    }
+}
+
+/// Each code in use, and a file that uses it, without the catalogue itself.
+fn used() -> BTreeMap<String, PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let catalogue = root.join("zero-plan/src/diagnostic");
+    let is_catalogue = |path: &Path| path == catalogue.join("codes.rs") || path.starts_with(catalogue.join("codes"));
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    assert!(files.iter().any(|path| is_catalogue(path)), "the catalogue has moved");
+    let mut used = BTreeMap::new();
+    for path in files.into_iter().filter(|path| !is_catalogue(path)) {
+        let text = fs::read_to_string(&path).expect("a text");
+        used.extend(codes(&text).into_iter().map(|code| (code.to_owned(), path.clone())));
+    }
+    used
+}
+
+#[test]
+fn every_code_in_use_is_in_the_catalogue() {
+    for (code, path) in used() {
+        assert!(CODES.iter().any(|entry| entry.code == code), "{code} in {} is not explained", path.display());
+    }
+}
+
+#[test]
+fn every_code_of_the_catalogue_is_in_use() {
+    let used = used();
+    let dead: Vec<_> = CODES.iter().map(|entry| entry.code).filter(|code| !used.contains_key(*code)).collect();
+    assert_eq!(dead, [""; 0], "nothing says these");
+}
+
+/// The name of a type that begins in this line, outside of any other item.
+fn type_name(line: &str) -> Option<&str> {
+    let visibility = line.strip_prefix("pub").map_or(line, |rest| match rest.strip_prefix('(') {
+        Some(rest) => rest.split_once(')').map_or("", |(_, rest)| rest),
+        None => rest,
+    });
+    let item = visibility.trim_start_matches(' ').trim_start_matches("unsafe ");
+    let (_, name) =
+        item.split_once(' ').filter(|(word, _)| ["struct", "enum", "trait", "type", "union"].contains(word))?;
+    (!line.starts_with(' ')).then(|| name.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next())?
+}
+
+/// The sources of the libraries and of the command, without those of their tests, which may name their types as they
+/// like.
+fn library_sources() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = Vec::new();
+    for folder in ["zero-plan/src", "zero-macros/src", "zero-runtime/src", "zero-cli/src"] {
+        sources(&root.join(folder), &mut files);
+    }
+    let is_test = |path: &PathBuf| path.components().any(|part| part.as_os_str().to_string_lossy().contains("tests"));
+    files.retain(|path| !is_test(&path.strip_prefix(&root).expect("a file of the workspace").to_owned()));
+    files.into_iter().map(|path| (path.clone(), fs::read_to_string(&path).expect("a text"))).collect()
+}
+
+/// Otherwise a reader would have to ask which of several types a name means.
+#[test]
+fn no_two_types_share_a_name() {
+    let mut named = BTreeMap::<String, PathBuf>::new();
+    for (path, text) in library_sources() {
+        for name in text.lines().filter_map(type_name) {
+            if let Some(other) = named.insert(name.to_owned(), path.clone()) {
+                panic!("`{name}` is a type in {} and in {}", other.display(), path.display());
+            }
+        }
+    }
+    assert!(named.contains_key("Plan") && named.contains_key("Shared"), "types are written in another way");
+}
+
+/// A type that users find in a public module is not also somewhere else. Code that the macros make finds all it needs
+/// in one hidden module.
+#[test]
+fn public_types_have_one_path() {
+    let mut modules = 0;
+    for (path, text) in library_sources().into_iter().filter(|(path, _)| !path.ends_with("build/tables.rs")) {
+        let public: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
+        modules += public.len();
+        // A list may go on for lines.
+        let uses = text.split("\npub use ").skip(1).filter_map(|rest| rest.split_once(';')?.0.split_once("::"));
+        for (from, names) in uses.filter(|(_, names)| names.contains(char::is_uppercase)) {
+            let is_again = from == "crate" || public.contains(&from) && !names.contains("::");
+            assert!(!is_again, "{}: `pub use {from}::{names}` is a second path", path.display());
+        }
+    }
+    assert!(modules > 20, "modules are written in another way");
+}
+
+/// The others that each module at the root of a crate names, outside of tests.
+fn named_modules(package: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(package).join("src");
+    let mut named = BTreeMap::<String, BTreeSet<String>>::new();
+    for (path, text) in library_sources() {
+        let Ok(inside) = path.strip_prefix(&root) else { continue };
+        let module = Path::new(inside.iter().next().expect("a file")).file_stem().expect("a name");
+        let module = module.to_string_lossy().into_owned();
+        let code = text.split("mod tests").next().unwrap_or_default().lines();
+        let code: String = code.filter_map(|line| line.split("//").next()).collect();
+        // For a file at the root, `super` is the crate.
+        let code = if inside.iter().count() == 1 { code.replace("super::", "crate::") } else { code };
+        let names = code.split("crate::").skip(1).map(str::to_owned);
+        let word = |name: String| {
+            name.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().map(str::to_owned)
+        };
+        named.entry(module).or_default().extend(names.filter_map(word));
+    }
+    named
+}
+
+/// The modules of a plan, of the macros and of the command can be read in an order: each after those that it names.
+#[test]
+fn modules_form_no_circles() {
+    for (package, modules, known) in [
+        ("zero-plan", 40, ("place", "plan")),
+        ("zero-macros", 10, ("expand", "ast")),
+        ("zero-cli", 25, ("sizes", "build")),
+    ] {
+        let mut left = named_modules(package);
+        let is_read = left.len() > modules && left[known.0].contains(known.1);
+        assert!(is_read, "modules of {package} are written in another way");
+        loop {
+            let modules: BTreeSet<String> = left.keys().cloned().collect();
+            let before = left.len();
+            left.retain(|module, named| named.iter().any(|name| name != module && modules.contains(name)));
+            if left.len() == before {
+                break;
+            }
+        }
+        let named: Vec<_> = left.keys().collect();
+        assert!(left.is_empty(), "these of {package} name one another in a circle, or are named by such: {named:?}");
+    }
+}
+
+#[test]
+fn codes_are_whole_words() {
+    let code = |digits: &str| format!("Z{digits}");
+    let text = format!("[{}] {}, {}x x{} {}", code("0107"), code("0105"), code("0106"), code("0108"), code("01"));
+    assert_eq!(codes(&text), [code("0107"), code("0105")]);
+}

@@ -1,0 +1,58 @@
+//! Specs: each file in `specs/` is valid, sound for a model, and proven over all ranks; and its plan is the golden one.
+//!
+//! `INSTA_UPDATE=always cargo test -p zero-tests --test sources` renews the golden plans; read the diff.
+
+use std::path::Path;
+
+use zero_plan::{PlanBuf, Report, ScheduleText, prove, spec};
+use zero_tests::specs::{NAMES, PlanOf, visit};
+
+/// The compiler's plan for a spec is the one that the planner makes of the same text at run time, and it is sound.
+#[test]
+fn every_spec_is_valid_and_compiles_to_what_the_planner_makes_of_it() {
+    for name in NAMES {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../specs/{name}.ron"));
+        let text = std::fs::read_to_string(&path).expect("a readable spec");
+        let spec = spec::parse(&text).unwrap_or_else(|errors| panic!("{}", errors[0].render(name, &text)));
+        assert!(spec.model.is_some(), "{name} names no model, so nobody can run it");
+        let compiled = visit(name, PlanOf).expect("a spec of that name");
+        PlanBuf::new(compiled.model, spec.config(), compiled.units).with(|planned| {
+            assert_eq!(planned.check(), Ok(()), "{name}");
+            assert_eq!(planned, compiled, "{name}");
+            assert_eq!(planned.fingerprint(), compiled.fingerprint(), "{name}");
+        });
+    }
+}
+
+/// For a user's own spec this is proven when it is built; here it is proven for every spec there is.
+#[test]
+fn every_spec_is_proven_over_all_ranks() {
+    for name in NAMES {
+        let plan = visit(name, PlanOf).expect("a spec of that name");
+        let proof = prove(plan).unwrap_or_else(|flaw| panic!("{name}: {flaw}"));
+        assert_eq!(proof.ranks, plan.config.mesh.ranks(), "{name}");
+    }
+}
+
+/// Layout, schedule and bytes of every spec as a text that a diff can review.
+#[test]
+fn plans_are_golden() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../../plans");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| {
+        for &name in NAMES {
+            let plan = visit(name, PlanOf).expect("a spec of that name");
+            insta::assert_snapshot!(name, format!("{}\n\n{}", Report(plan), ScheduleText(plan)));
+        }
+    });
+}
+
+#[test]
+fn plans_of_different_specs_have_different_fingerprints() {
+    let mut fingerprints: Vec<_> = NAMES.iter().map(|name| visit(name, PlanOf).unwrap().fingerprint()).collect();
+    fingerprints.sort();
+    fingerprints.dedup();
+    assert_eq!(fingerprints.len(), NAMES.len());
+}

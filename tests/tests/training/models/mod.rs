@@ -1,0 +1,14 @@
+//! Models: the architectures of `examples/`, against what `transformers` says of tiny ones (`golden/models/make.py`),
+//! and against themselves on every kind of layout; published sizes by their numbers of parameters, and by the layouts
+//! on which they fit.
+
+// Types of a private module in public aliases; the sources are the examples', in other sizes.
+#[allow(missing_docs, non_snake_case, private_interfaces)]
+mod sized {
+    include!(concat!(env!("OUT_DIR"), "/models.rs"));
+}
+
+mod agreement;
+mod folders;
+mod parity;
+mod published;

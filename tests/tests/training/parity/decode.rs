@@ -1,0 +1,268 @@
+//! Decoding: token by token with a cache, a sequence goes on as it does when each prediction reads all of it anew, on
+//! every mesh and at every stage, also where it is longer than the model takes; and a text has the loss of its tokens.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use zero_plan::{Config, Kind, Order, PlanBuf, Precision, Recompute, TransportKind, Width};
+use zero_runtime::data::Text;
+use zero_runtime::device::Cpu;
+use zero_runtime::engine::Engine;
+use zero_runtime::layer::{Shape, Tokens};
+use zero_runtime::model::Model;
+use zero_runtime::random::uniform;
+use zero_runtime::run::summed_loss;
+use zero_runtime::sampling::{Sampler, Sampling, Window};
+use zero_runtime::transport::{Shared, local};
+use zero_tests::tiny::{InBothWidths, Tied, Untied, VOCAB};
+use zero_tests::training::{CONFIG, HYPER, mesh, noise};
+
+use super::meshes::stages;
+
+const PROMPT: [u32; 5] = [3, 1, 4, 1, 5];
+
+/// More than twice what the tiny models take at once.
+const GENERATED: usize = 25;
+
+trait TextModel: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>> {}
+impl<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>> TextModel for M {}
+
+/// Tokens, and the logits that each was chosen by.
+type Generated = (Vec<u32>, Vec<Vec<f32>>);
+
+/// An engine with parameters that tell tokens apart.
+fn loaded<'p, M: TextModel>(transport: Shared<'p>) -> Engine<'p, M, Shared<'p>> {
+    let mut engine = Engine::<M, _>::new(transport);
+    for (unit, sizes) in engine.plan().units.iter().enumerate() {
+        let flat: Vec<f32> = (0..sizes.params as u64).map(|i| uniform(unit as u64, i) as f32 - 0.5).collect();
+        engine.load(unit, &flat);
+    }
+    engine
+}
+
+/// The likeliest tokens after the prompt, with a cache or without.
+fn greedy<'p, M: TextModel>(engine: &mut Engine<'p, M, Shared<'p>>, caches: bool) -> Generated {
+    let mut window = Window::new(&PROMPT, engine.plan().config.length);
+    let (mut sampler, mut logits) = (Sampler::new(Sampling::GREEDY, VOCAB), vec![f32::NAN; VOCAB]);
+    let (mut tokens, mut all) = (Vec::new(), Vec::new());
+    for _ in 0..GENERATED {
+        let has_logits = if caches {
+            let has_logits = engine.decode(window.uncached(), window.cached(), &mut logits);
+            window.is_cached();
+            has_logits
+        } else {
+            engine.predict(window.ids(), &mut logits)
+        };
+        let has_logits = has_logits.expect("a prediction");
+        let choice = if has_logits { sampler.choose(&logits, 0.5) } else { 0 };
+        let id = engine.from_last_pipeline_stage(f64::from(choice)).expect("a number") as u32;
+        window.push(id);
+        tokens.push(id);
+        all.extend(has_logits.then(|| logits.clone()));
+    }
+    (tokens, all)
+}
+
+/// The tokens that all ranks of a plan generate, which must be the same, with the logits of the last pipeline stage.
+fn generated<M: TextModel>(config: &Config, caches: bool) -> Generated {
+    let ranks = PlanBuf::new("", *config, M::PLAN.units).with(|plan| {
+        zero_plan::prove(plan).unwrap_or_else(|flaw| panic!("{flaw}"));
+        local::run(plan, |_| false, |transport| greedy(&mut loaded::<M>(transport), caches))
+    });
+    let ranks = ranks.expect("the memory of a tiny model");
+    assert!(ranks.iter().all(|rank| rank.0 == ranks[0].0), "ranks choose differently: {config:?}");
+    ranks.into_iter().rfind(|rank| !rank.1.is_empty()).expect("a last pipeline stage")
+}
+
+/// The largest difference of logits.
+fn difference(one: &Generated, other: &Generated) -> f32 {
+    assert_eq!((one.1.len(), other.1.len()), (GENERATED, GENERATED));
+    let logits = |generated: &Generated| generated.1.concat();
+    logits(one).iter().zip(logits(other)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+/// Every third of the variants of these meshes, another third each time.
+fn configs() -> impl Iterator<Item = Config> {
+    let interleaved = Order::Interleaved { chunks: 2 };
+    let of_meshes = [
+        (1, 1, 1, Order::OneFOneB),
+        (1, 1, 3, Order::OneFOneB),
+        (1, 2, 1, Order::OneFOneB),
+        (2, 1, 1, Order::GPipe),
+        (2, 1, 2, Order::OneFOneB),
+        (2, 1, 1, interleaved),
+        (4, 1, 1, Order::OneFOneB),
+    ];
+    of_meshes.into_iter().enumerate().flat_map(|(i, (pipeline, replica, zero, order))| {
+        let micro_batches = if pipeline > 1 { 4 } else { 1 };
+        let config = Config { mesh: mesh(pipeline, replica, zero), order, micro_batches, ..CONFIG };
+        stages(config).into_iter().skip(i % 5).step_by(5)
+    })
+}
+
+fn decodes_as_it_predicts<M: TextModel>() {
+    let predicted = generated::<M>(&CONFIG.at_stage(0), false);
+    // A tied model repeats its last token.
+    let is_tied = M::PLAN.units.iter().any(|unit| unit.takes > unit.params);
+    assert!(is_tied || predicted.0.iter().any(|&id| id != predicted.0[0]), "one token: {:?}", predicted.0);
+    for config in configs() {
+        let decoded = generated::<M>(&config, true);
+        assert_eq!(decoded.0, predicted.0, "{config:?}");
+        assert!(difference(&decoded, &predicted) < 1e-4, "{config:?}");
+    }
+}
+
+#[test]
+fn greedy_tokens_are_the_same_with_a_cache_on_every_mesh() {
+    decodes_as_it_predicts::<Untied>();
+}
+
+#[test]
+fn greedy_tokens_are_the_same_with_a_cache_and_tied_weights() {
+    decodes_as_it_predicts::<Tied>();
+}
+
+/// In bf16, cached values are rounded like values that are computed anew, so logits differ only by roundings.
+#[test]
+fn logits_in_bf16_are_the_same_to_rounding() {
+    type Narrow = <Untied as InBothWidths>::Narrow;
+    let precision = Precision { compute: Width::BF16, ..Precision::default() };
+    for (pipeline, zero) in [(1, 1), (1, 2), (2, 1)] {
+        let micro_batches = if pipeline > 1 { 2 } else { 1 };
+        let config = Config { mesh: mesh(pipeline, 1, zero), micro_batches, precision, ..CONFIG.at_stage(3) };
+        let main = |transport: Shared<'_>| {
+            let mut engine = loaded::<Narrow>(transport);
+            let (mut decoded, mut predicted) = (vec![0.0; VOCAB], vec![0.0; VOCAB]);
+            let ids: Vec<u32> = (0..11).map(|i| 7 * i % VOCAB as u32).collect();
+            let mut both = Vec::new();
+            for before in 0..ids.len() {
+                let has_logits = engine.decode(&ids[before..=before], before, &mut decoded).expect("logits");
+                both.extend(has_logits.then(|| decoded.clone()));
+            }
+            for end in 1..=ids.len() {
+                engine.predict(&ids[..end], &mut predicted).expect("logits");
+                if let Some(decoded) = both.get(end - 1) {
+                    let largest = predicted.iter().fold(0f32, |most, logit| most.max(logit.abs()));
+                    let off = predicted.iter().zip(decoded).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                    assert!(off <= 0.03 * largest, "{off} of {largest} after {end} tokens: {config:?}");
+                }
+            }
+        };
+        let plan = PlanBuf::new("", config, Narrow::PLAN.units);
+        plan.with(|plan| local::run(plan, |()| false, main)).expect("the memory of a tiny model");
+    }
+}
+
+/// In however many calls its tokens come, and also if it goes on from fewer of them.
+#[test]
+fn a_sequence_is_decoded_in_any_number_of_calls() {
+    let main = |transport: Shared<'_>| {
+        let mut engine = loaded::<Untied>(transport);
+        let ids: Vec<u32> = (0..11).map(|i| 5 * i % VOCAB as u32).collect();
+        let mut expected = vec![0.0; VOCAB];
+        engine.predict(&ids, &mut expected).expect("logits");
+        for calls in [&[11][..], &[1; 11], &[4, 7], &[10, 1], &[2, 3, 1, 5]] {
+            let (mut before, mut logits) = (0, vec![0.0; VOCAB]);
+            for &len in calls {
+                engine.decode(&ids[before..before + len], before, &mut logits).expect("logits");
+                before += len;
+            }
+            assert!(expected.iter().zip(&logits).all(|(a, b)| (a - b).abs() < 1e-4), "{calls:?}");
+            // Another end of the same beginning, and then this one again.
+            engine.decode(&[1, 2, 3], 7, &mut logits).expect("logits");
+            engine.decode(&ids[7..], 7, &mut logits).expect("logits");
+            assert!(expected.iter().zip(&logits).all(|(a, b)| (a - b).abs() < 1e-4), "{calls:?}, again");
+        }
+    };
+    let plan = PlanBuf::new("", CONFIG, Untied::PLAN.units);
+    plan.with(|plan| local::run(plan, |()| false, main)).expect("the memory of a tiny model");
+}
+
+/// Where activations are not kept, the region for them is too short for the caches, and grows.
+#[test]
+fn caches_have_room_where_activations_have_none() {
+    let region = |recompute| {
+        let config = Config { recompute, ..CONFIG };
+        PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
+            let memory = plan.pipeline_stages[0].memory;
+            (memory.region(Kind::Activations).bytes, memory.activation_slot_bytes, memory.decoding.bytes())
+        })
+    };
+    let (all, slot, decoding) = region(Recompute::None);
+    assert!(all == slot && slot > decoding, "{all}, {slot}, {decoding}");
+    let (all, slot, decoding) = region(Recompute::Every(1));
+    assert!(all == decoding && slot < decoding, "{all}, {slot}, {decoding}");
+    let config = Config { recompute: Recompute::Every(1), ..CONFIG };
+    assert_eq!(generated::<Untied>(&config, true).0, generated::<Untied>(&config, false).0);
+}
+
+/// A step, an evaluation or a prediction may use the memory of caches.
+#[test]
+fn caches_end_with_any_other_walk() {
+    let panics = |other: &(dyn for<'p> Fn(&mut Engine<'p, Untied, Shared<'p>>) + Sync)| {
+        let main = |transport: Shared<'_>| {
+            let (mut engine, mut logits) = (loaded::<Untied>(transport), vec![0.0; VOCAB]);
+            engine.decode(&PROMPT, 0, &mut logits).expect("logits");
+            other(&mut engine);
+            let next = AssertUnwindSafe(|| engine.decode(&[1], PROMPT.len(), &mut logits).map(drop));
+            catch_unwind(next).err().and_then(|panic| panic.downcast_ref::<String>().cloned())
+        };
+        let plan = PlanBuf::new("", CONFIG, Untied::PLAN.units);
+        plan.with(|plan| local::run(plan, |_| false, main)).expect("the memory of a tiny model").remove(0)
+    };
+    assert_eq!(panics(&|_| ()), None);
+    assert_eq!(panics(&|engine| drop(engine.gather_numbers(&[1.0]).map(<[f64]>::to_vec))), None);
+    let expected = Some("5 tokens come before, but 0 are cached: decode those first".to_owned());
+    let batch = |_: usize, ids: &mut [u32], targets: &mut [u32]| noise(CONFIG)(0, 0, 0, ids, targets);
+    assert_eq!(panics(&|engine| drop(engine.step(&HYPER, batch))), expected);
+    assert_eq!(panics(&|engine| assert!(engine.predict(&[1], &mut [0.0; VOCAB]).is_ok())), expected);
+    assert_eq!(panics(&|engine| drop(engine.evaluate(batch))), expected);
+}
+
+/// Every token but the first is predicted once, whatever the mesh is and however much of the last micro-batch is padding.
+#[test]
+fn the_loss_of_a_text_is_that_of_its_tokens() {
+    for tokens in [24, 60, 133, 265] {
+        let bytes: Vec<u8> = (0..tokens).map(|i| (i * i % 7 + i % VOCAB) as u8 % VOCAB as u8).collect();
+        let text = |length| Text::in_memory(bytes.clone(), "a test", length, VOCAB).expect("a text");
+        let of = |config: Config| {
+            let text = text(config.length);
+            let main = |transport: Shared<'_>| summed_loss(&mut loaded::<Untied>(transport), &text).expect("a loss");
+            let plan = PlanBuf::new("", config, Untied::PLAN.units);
+            let ranks = plan.with(|plan| local::run(plan, |_| false, main)).expect("the memory of a tiny model");
+            assert!(ranks.iter().all(|rank| *rank == ranks[0]), "ranks find other losses");
+            ranks[0]
+        };
+        let (sum, counted) = of(CONFIG.at_stage(0));
+        assert_eq!(counted, tokens - 1);
+        assert!((sum - one_by_one(&text(11), tokens)).abs() < 1e-3 * sum, "{tokens} tokens: {sum}");
+        for (pipeline, replica, zero) in [(1, 1, 1), (1, 1, 3), (1, 2, 2), (2, 1, 2)] {
+            let micro_batches = if pipeline > 1 { 2 } else { 1 };
+            let transport = TransportKind::Local;
+            let config = Config { mesh: mesh(pipeline, replica, zero), micro_batches, transport, ..CONFIG.at_stage(3) };
+            let (on_mesh, counted) = of(config);
+            assert_eq!(counted, tokens - 1, "{config:?}");
+            assert!((on_mesh - sum).abs() < 1e-6 * sum, "{on_mesh}, not {sum}: {config:?}");
+        }
+    }
+}
+
+/// The same sum from predictions of each token.
+fn one_by_one(text: &Text, tokens: usize) -> f64 {
+    let main = |transport: Shared<'_>| {
+        let (mut engine, mut logits, mut sum) = (loaded::<Untied>(transport), vec![0.0; VOCAB], 0.0);
+        let (mut input, mut targets) = ([0; 11], [0; 11]);
+        for window in 0..(tokens - 1).div_ceil(11) {
+            text.window(window, &mut input, &mut targets);
+            for last in 0..text.window_tokens(window) {
+                engine.predict(&input[..=last], &mut logits).expect("logits");
+                let exp = |logit: f32| f64::from(logit).exp();
+                let target = logits[targets[last] as usize];
+                sum += logits.iter().map(|&logit| exp(logit)).sum::<f64>().ln() - f64::from(target);
+            }
+        }
+        sum
+    };
+    let config = CONFIG.at_stage(0);
+    let plan = PlanBuf::new("", config, Untied::PLAN.units);
+    plan.with(|plan| local::run(plan, |_| false, main)).expect("the memory of a tiny model")[0]
+}

@@ -1,0 +1,67 @@
+//! Threads: how many a rank has must not change a result.
+
+use std::num::NonZeroUsize;
+
+use zero_plan::{Config, PlanBuf, Recompute, TransportKind, Width};
+use zero_runtime::device::{Cpu, Device};
+use zero_runtime::engine::Engine;
+use zero_runtime::layer::{Shape, Tokens};
+use zero_runtime::model::Model;
+use zero_runtime::transport::{Shared, local};
+use zero_tests::tiny::{InBothWidths, Tall, Tied, Untied};
+use zero_tests::training::{CONFIG, HYPER, Outcome, Start, merged, mesh, noise, train_engine};
+
+use super::{WIDTHS, run};
+
+/// Trains with ranks of this many threads, which share even the smallest work.
+fn run_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
+    config: Config,
+    threads: usize,
+) -> Outcome {
+    let (threads, batch) = (NonZeroUsize::new(threads).expect("threads"), noise(config));
+    let rank = |transport: Shared| {
+        let train = |device: Cpu| {
+            let engine = Engine::<M, _>::with_device(transport, device.eager());
+            train_engine(engine, HYPER, 3, Start::Seed(7), &batch)
+        };
+        Cpu::ONE_THREAD.on_threads(threads, "test", train).expect("threads")
+    };
+    PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+        let ranks = local::run(plan, Result::is_err, rank).expect("the memory of a tiny model");
+        merged(&config, ranks.into_iter().map(|rank| rank.expect("a run without faults")).collect())
+    })
+}
+
+/// In both widths.
+pub fn threads_agree<M>(config: Config)
+where
+    M: InBothWidths<Shape: Shape<Device = Cpu>, Narrow: Model<Shape: Shape<Device = Cpu>>>,
+{
+    for precision in WIDTHS {
+        let config = Config { precision, ..config };
+        let alone = run::<M>(config, 3);
+        for threads in [1, 3] {
+            let shared = match precision.compute {
+                Width::F32 => run_on_threads::<M>(config, threads),
+                Width::BF16 => run_on_threads::<M::Narrow>(config, threads),
+            };
+            assert!(shared.bits() == alone.bits(), "{threads} threads differ: {config:?}");
+        }
+    }
+}
+
+#[test]
+fn threads_agree_bit_for_bit() {
+    for transport in [TransportKind::Local, TransportKind::Shm] {
+        for stage in 0..4 {
+            threads_agree::<Untied>(Config { mesh: mesh(1, 1, 2), transport, ..CONFIG.at_stage(stage) });
+        }
+        let pipelined = Config { mesh: mesh(2, 1, 2), micro_batches: 4, transport, ..CONFIG.at_stage(3) };
+        threads_agree::<Tied>(Config { recompute: Recompute::Every(2), ..pipelined });
+    }
+}
+
+#[test]
+fn threads_agree_where_matrix_products_are_shared() {
+    threads_agree::<Tall>(Config { sequences: 40, ..CONFIG.at_stage(3) });
+}

@@ -1,0 +1,212 @@
+//! `cargo zero tokenize`: documents of all kinds of files become ids, in order, with any number of threads; mistakes in
+//! them are reported with their place.
+
+#[path = "../../../zero-runtime/src/data/tiny_tokenizer.rs"]
+mod tiny_tokenizer;
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use tempfile::{TempDir, tempdir};
+use tiny_tokenizer::END;
+use zero_runtime::data::Tokenizer;
+
+const TEXTS: [&str; 4] = ["the thing\nin the end", "", "é and\n\n more\nlines of\ntext", "last\n"];
+
+struct Place {
+    directory: TempDir,
+    tokenizer: Tokenizer,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempdir().expect("a directory");
+        let tokenizer = Tokenizer::open(&tiny_tokenizer::write(directory.path(), |_| {})).expect("a tokenizer");
+        Self { directory, tokenizer }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Runs the command, and gives what it says on standard output, or on standard error if it refuses.
+    fn tokenize(&self, arguments: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
+        command.args(["zero", "tokenize", "--tokenizer", "tokenizer.json"]).args(arguments).current_dir(self.path());
+        let output = command.output().expect("the command");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+
+    /// The ids of a token file of u16, and where documents end.
+    fn read(&self, name: &str) -> (Vec<u32>, Vec<u64>) {
+        let bytes = fs::read(self.path().join(name)).expect("a token file");
+        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        assert_eq!((&bytes[..8], bytes[12], &bytes[40..72]), (&b"ZEROTOKS"[..], 2, &self.tokenizer.hash()[..]));
+        assert_eq!(number(16), tiny_tokenizer::VOCABULARY as u64);
+        let (tokens, documents) = (number(24) as usize, number(32) as usize);
+        let ids = bytes[72..72 + 2 * tokens].as_chunks().0.iter().map(|id| u32::from(u16::from_le_bytes(*id)));
+        let ends = (72 + 2 * tokens).next_multiple_of(8);
+        (ids.collect(), (0..documents).map(|i| number(ends + 8 * i)).collect())
+    }
+
+    /// The ids that texts must give, and where documents must end.
+    fn expected(&self, texts: &[&str], separator: Option<u32>) -> (Vec<u32>, Vec<u64>) {
+        let (mut ids, mut ends) = (Vec::new(), Vec::new());
+        for text in texts {
+            ids.extend(self.tokenizer.encode(text).expect("ids"));
+            ids.extend(separator);
+            ends.push(ids.len() as u64);
+        }
+        (ids, ends)
+    }
+
+    fn table(&self, name: &str, texts: &[&str], compression: Compression) {
+        let schema = parse_message_type("message m { required int32 id; required binary text (UTF8); }");
+        let properties = WriterProperties::builder().set_compression(compression).build();
+        let file = File::create(self.path().join(name)).expect("a file");
+        let schema = Arc::new(schema.expect("a schema"));
+        let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).expect("a table");
+        // Two groups of rows.
+        for texts in texts.chunks(texts.len().div_ceil(2)) {
+            let mut group = writer.next_row_group().expect("a group");
+            let mut ids = group.next_column().expect("a column").expect("ids");
+            let numbers: Vec<i32> = (0..texts.len() as i32).collect();
+            ids.typed::<parquet::data_type::Int32Type>().write_batch(&numbers, None, None).expect("written");
+            ids.close().expect("ids");
+            let mut column = group.next_column().expect("a column").expect("texts");
+            let values: Vec<ByteArray> = texts.iter().map(|&text| text.into()).collect();
+            column.typed::<ByteArrayType>().write_batch(&values, None, None).expect("written");
+            column.close().expect("texts");
+            group.close().expect("a group");
+        }
+        writer.close().expect("a table");
+    }
+}
+
+fn json_lines(texts: &[&str], field: &str) -> String {
+    texts.iter().map(|text| serde_json::json!({ "id": 3, field: text }).to_string() + "\n").collect()
+}
+
+#[test]
+fn all_kinds_of_files_come_to_the_same_ids() {
+    let place = Place::new();
+    fs::create_dir(place.path().join("texts")).expect("a directory");
+    for (number, text) in TEXTS.iter().enumerate() {
+        fs::write(place.path().join(format!("texts/{number}.txt")), text).expect("a text");
+    }
+    fs::write(place.path().join("a.jsonl"), json_lines(&TEXTS, "text")).expect("lines");
+    fs::write(place.path().join("b.jsonl"), format!("\n{}\n", json_lines(&TEXTS, "body"))).expect("lines");
+    place.table("a.parquet", &TEXTS, Compression::SNAPPY);
+    place.table("b.parquet", &TEXTS, Compression::ZSTD(ZstdLevel::default()));
+    let expected = place.expected(&TEXTS, Some(END));
+    for (number, arguments) in [
+        &["texts"][..],
+        &["a.jsonl", "--threads", "1"],
+        &["b.jsonl", "--field", "body"],
+        &["a.parquet", "--threads", "3"],
+        &["b.parquet", "--column", "text", "--separator", "<|endoftext|>"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let out = format!("{number}.bin");
+        let told = place.tokenize(&[arguments, &["--out", &out][..]].concat()).expect("ids");
+        assert_eq!(place.read(&out), expected, "{arguments:?}");
+        let bytes: usize = TEXTS.iter().map(|text| text.len()).sum();
+        let words = format!("4 documents, {bytes} bytes of text, {} tokens, ", expected.0.len());
+        assert!(told.starts_with(&words) && told.ends_with(" tokens/s\n"), "{told}");
+    }
+    place.tokenize(&["a.jsonl", "texts/0.txt", "--separator=<|im_end|>", "--out=several.bin"]).expect("ids");
+    let several = [&TEXTS[..], &TEXTS[..1]].concat();
+    assert_eq!(place.read("several.bin"), place.expected(&several, Some(END + 1)));
+    place.tokenize(&["a.jsonl", "--separator", "none", "--out", "none.bin"]).expect("ids");
+    assert_eq!(place.read("none.bin"), place.expected(&TEXTS, None));
+}
+
+/// The text is longer than a batch, and the end of a buffer may be within a character.
+#[test]
+fn a_long_text_is_read_in_stretches() {
+    let place = Place::new();
+    const LINES: usize = 150_000;
+    let text = "the thing, é €\nin the end\nand more \n".repeat(LINES);
+    fs::write(place.path().join("long.txt"), &text).expect("a text");
+    place.tokenize(&["long.txt", "--out", "long.bin"]).expect("ids");
+    let (ids, ends) = place.read("long.bin");
+    assert_eq!(ends, [ids.len() as u64]);
+    let line = place.tokenizer.encode(&text[..text.len() / LINES]).expect("ids");
+    assert_eq!(ids.len(), line.len() * LINES + 1, "a line ends where a word does");
+    assert!(ids[..line.len()] == line && ids[ids.len() - 1 - line.len()..ids.len() - 1] == line);
+}
+
+/// Checks that the command refuses with these words, and that it leaves nothing behind.
+fn refused(place: &Place, arguments: &[&str], words: &str) {
+    let told = place.tokenize(&[arguments, &["--out", "new.bin"]].concat()).expect_err(words);
+    assert!(told.starts_with("error[") && told.contains(words), "expected {words}: {told}");
+    let left =
+        fs::read_dir(place.path()).expect("entries").filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    assert!(left.into_iter().all(|name| !name.contains("new.bin")));
+}
+
+#[test]
+fn z0375_documents_that_cannot_be_read() {
+    let place = Place::new();
+    let write = |name: &str, content: &[u8]| fs::write(place.path().join(name), content).expect("a file");
+    write("bad.jsonl", b"{\"text\": \"a\"}\n{\"text\": \"a\n");
+    refused(&place, &["bad.jsonl"], "error[Z0375]: bad.jsonl:2 is no JSON: ");
+    write("list.jsonl", b"[1]\n");
+    refused(&place, &["list.jsonl"], "error[Z0375]: list.jsonl:1 is no JSON object");
+    write("bad.parquet", b"PAR1 and no more");
+    refused(&place, &["bad.parquet"], "error[Z0375]: bad.parquet is no Parquet file");
+    write("latin1.txt", b"caf\xe9 and more");
+    refused(&place, &["latin1.txt"], "error[Z0375]: latin1.txt is no UTF-8 at byte 3");
+    write("cut.txt", b"caf\xc3");
+    refused(&place, &["cut.txt"], "error[Z0375]: cut.txt is no UTF-8 at byte 3");
+    refused(&place, &["absent.txt"], "error[Z0340]: cannot read `absent.txt`");
+}
+
+#[test]
+fn z0376_documents_without_text() {
+    let place = Place::new();
+    fs::write(place.path().join("a.jsonl"), json_lines(&["one"], "body")).expect("lines");
+    refused(&place, &["a.jsonl"], "error[Z0376]: a.jsonl:1 has no field `text`");
+    refused(&place, &["a.jsonl"], "it has body, id");
+    refused(&place, &["a.jsonl", "--field", "id"], "error[Z0376]: a.jsonl:1 has no text in the field `id`");
+    place.table("a.parquet", &TEXTS, Compression::UNCOMPRESSED);
+    refused(&place, &["a.parquet", "--column", "body"], "error[Z0376]: a.parquet has no column `body`");
+    refused(&place, &["a.parquet", "--column", "id"], "error[Z0376]: a.parquet, row 0 has no text in the column `id`");
+}
+
+#[test]
+fn z0378_separator_that_is_not_known() {
+    let place = Place::new();
+    fs::write(place.path().join("a.txt"), "text").expect("a text");
+    refused(
+        &place,
+        &["a.txt", "--separator", "<end>"],
+        "error[Z0378]: the tokenizer `tokenizer.json` has no token `<end>`",
+    );
+    tiny_tokenizer::write(place.path(), |json| json["added_tokens"] = serde_json::json!([]));
+    refused(
+        &place,
+        &["a.txt"],
+        "error[Z0378]: the tokenizer `tokenizer.json` has no token that is known to end a text",
+    );
+}
+
+#[test]
+fn z0379_output_that_exists() {
+    let place = Place::new();
+    fs::write(place.path().join("a.txt"), "text").expect("a text");
+    fs::write(place.path().join("old.bin"), "of another").expect("a file");
+    let told = place.tokenize(&["a.txt", "--out", "old.bin"]).expect_err("must be refused");
+    assert!(told.starts_with("error[Z0379]: cannot write `old.bin`"), "{told}");
+    assert_eq!(fs::read(place.path().join("old.bin")).expect("a file"), b"of another");
+}
