@@ -87,6 +87,7 @@ pub mod random;
 mod room;
 pub mod run;
 pub mod sampling;
+mod size;
 pub mod terminal;
 pub mod testing;
 mod time;

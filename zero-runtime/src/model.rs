@@ -8,11 +8,11 @@ use core::marker::PhantomData;
 use zero_plan::{Field, Message, Plan, Unit, Width};
 
 use crate::device::Device;
-use crate::layer::size::{bytes, either, product};
 use crate::layer::{
     Activation, Backward, Context, Entry, Forward, Grads, Head, Layer, Loss, PublishedPart, SameAs, Shape, SharesWith,
     Tensors, activation_bytes, misplaced,
 };
+use crate::size::{bytes, either, max, product};
 use crate::view::{View, ViewMut};
 
 pub use names::{published, require_names};
@@ -365,7 +365,7 @@ impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
         }
         last.sizes.targets_bytes = head.targets_bytes;
         // Predictions lie there until the host has read them.
-        last.sizes.workspace_bytes = crate::layer::max(last.sizes.workspace_bytes, bytes::<f32>(head.outputs));
+        last.sizes.workspace_bytes = max(last.sizes.workspace_bytes, bytes::<f32>(head.outputs));
         head.vocabulary = vocabulary;
         Whole { fields: Fields { sizes, code, len, vocabulary, output: PhantomData }, head }
     }

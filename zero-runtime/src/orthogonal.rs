@@ -3,7 +3,7 @@
 //! only operations of a device. Never asks the host, never allocates memory.
 
 use crate::device::{Device, Element, Matrix, Stored, Write};
-use crate::layer::size::{bytes, product, sum};
+use crate::size::{bytes, product, sum};
 use crate::view::{View, ViewMut};
 
 /// How often [`orthogonalize`] iterates.

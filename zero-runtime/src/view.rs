@@ -18,7 +18,7 @@ use core::marker::PhantomData;
 
 use bytemuck::Pod;
 
-use crate::layer::size::bytes;
+use crate::size::bytes;
 
 /// Elements that may be read. Only the device `D` can look at them; everyone else can only cut the view.
 pub struct View<'a, D, T> {

@@ -6,9 +6,10 @@ use zero_plan::{AttentionKind, Message};
 
 use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault, unfused};
 use super::linear::{LinearMap, initial};
-use super::size::{attending, bytes, either, empty, matrix, product, sum};
+use super::size::{attending, bytes, empty, matrix, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Matrices, Shape, Tensors};
 use crate::device::{AttentionShape, Device, Element, Matrix, Strided, StridedMut, Then};
+use crate::size::either;
 use crate::view::{View, ViewMut};
 
 /// (tokens, W) to (tokens, W): a linear map to queries, keys and values; a norm of queries and keys, and their rotation

@@ -3,11 +3,11 @@
 
 use zero_plan::Message;
 
-use super::size::{bytes, either, product, sum};
 use super::{
-    Activation, Backward, Context, ElementOf, Entry, Forward, Layer, Matrices, SameAs, Shape, Tensors, max, misplaced,
+    Activation, Backward, Context, ElementOf, Entry, Forward, Layer, Matrices, SameAs, Shape, Tensors, misplaced,
 };
 use crate::device::{Device, Then};
+use crate::size::{bytes, either, max, product, sum};
 use crate::view::{View, ViewMut};
 
 /// `B` after `A`. The activation between them is saved, because it is the input that `B`'s backward needs.

@@ -5,10 +5,11 @@ use zero_plan::Message;
 use super::size::{SOFTMAX, bytes, empty, product, sum};
 use super::{
     Activation, Backward, Context, Embedding, Features, Forward, Init, Layer, Loss, Shape, Tensors, TokenEmbedding,
-    Tokens, max,
+    Tokens,
 };
 use crate::device::{Device, Element, Matrix, Write};
 use crate::model::HeadCode;
+use crate::size::max;
 use crate::view::{View, ViewMut};
 
 /// A layer that ends a model: it gives a loss, and can also give predictions.

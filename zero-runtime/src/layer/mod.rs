@@ -81,7 +81,6 @@ pub use tensors::{HiddenMatrix, Init, Tensor, Tensors};
 pub use zero_plan::Matrices;
 
 pub(crate) use published::NamesMisfit;
-pub(crate) use size::max;
 
 use zero_plan::{AttentionKind, Message, Origin};
 
