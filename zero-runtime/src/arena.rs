@@ -11,8 +11,7 @@ use zero_plan::lines::PAGE_BYTES;
 use zero_plan::place::{Place, Places};
 use zero_plan::{Axis, Coordinates, Home, Kind, Memory as Regions, PipelineStage, Plan, TransportKind, Width};
 
-use crate::device::{Device, DeviceMemory, Exchange, SharedParts, Stored, StoredMut};
-use crate::launch::{LaunchError, Segment};
+use crate::device::{Device, DeviceError, DeviceMemory, Exchange, Segment, SharedParts, Stored, StoredMut};
 use crate::view::{View, ViewMut};
 
 /// The memory of one rank under a plan.
@@ -105,7 +104,7 @@ impl<'p, D: Device> Arena<'p, D> {
         segment: Arc<Segment>,
         device: D,
         exchange: Option<&mut Exchange>,
-    ) -> Result<Self, LaunchError> {
+    ) -> Result<Self, DeviceError> {
         let mesh = &plan.config.mesh;
         assert!(rank < mesh.ranks(), "rank {rank} of {}", mesh.ranks());
         let map = SegmentMap::of(plan, rank);

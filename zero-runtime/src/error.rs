@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
+use crate::device::DeviceError;
 use crate::engine::RunError;
 use crate::launch::{EXIT_AGAIN, EXIT_REPORTED, LaunchError};
 use crate::plan::{Bytes, Flaw};
@@ -124,6 +125,12 @@ pub enum Error {
 impl From<Lost> for Error {
     fn from(lost: Lost) -> Self {
         Error::Run(lost.into())
+    }
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        Self::Launch(error.into())
     }
 }
 

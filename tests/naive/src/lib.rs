@@ -14,7 +14,7 @@ use zero_runtime::device::{
     AdamW, Agreement, AttentionShape, DecayRun, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
     SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
-use zero_runtime::launch::{LaunchError, Segment};
+use zero_runtime::device::{DeviceError, Segment};
 use zero_runtime::view::{View, ViewMut};
 
 pub use memory::{Hidden, Touch, note_touches, take_touches};
@@ -73,7 +73,7 @@ impl Device for Naive {
 
     type Memory = Hidden;
 
-    fn open(_: usize) -> Result<Self, LaunchError> {
+    fn open(_: usize) -> Result<Self, DeviceError> {
         Ok(Self)
     }
 
@@ -81,11 +81,11 @@ impl Device for Naive {
         Self
     }
 
-    fn allocate(&self, bytes: usize) -> Result<Self::Memory, LaunchError> {
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, DeviceError> {
         Segment::private(bytes).map(|segment| Hidden(Arc::new(segment)))
     }
 
-    fn share(&self, segment: Arc<Segment>, _parts: SharedParts) -> Result<Self::Memory, LaunchError> {
+    fn share(&self, segment: Arc<Segment>, _parts: SharedParts) -> Result<Self::Memory, DeviceError> {
         Ok(Hidden(segment))
     }
 

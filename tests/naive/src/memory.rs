@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use zero_runtime::device::DeviceMemory;
-use zero_runtime::launch::Segment;
+use zero_runtime::device::Segment;
 use zero_runtime::view::{View, ViewMut};
 
 use super::Naive;

@@ -17,9 +17,10 @@ use clap::Args;
 use zero_plan::DeviceKind;
 use zero_plan::hardware::{DeviceFigures, Hardware, MeasuredGpus, Node, Processor, Rates, median, rounded};
 use zero_plan::spec::{Size, Spec};
+use zero_runtime::Cores;
+use zero_runtime::device::memory_bytes;
 use zero_runtime::run::threads;
 use zero_runtime::transport::handover;
-use zero_runtime::{Cores, launch};
 
 use crate::error::CommandError;
 use crate::launch::Reach;
@@ -173,5 +174,5 @@ fn of_gpus(program: &units::MeasuredProgram) -> Result<Hardware, CommandError> {
 
 /// Memory that a run can have on this host.
 fn memory() -> Result<Size, CommandError> {
-    Ok(Size::MiB(launch::memory_bytes().map_err(zero_runtime::error::Error::from)? >> 20))
+    Ok(Size::MiB(memory_bytes().map_err(zero_runtime::error::Error::from)? >> 20))
 }

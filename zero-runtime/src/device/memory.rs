@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use super::Device;
-use crate::launch::{LaunchError, Segment};
+use crate::device::{DeviceError, Segment};
 use crate::view::{View, ViewMut};
 
 /// Memory that a device has given out. It goes back to the device on drop.
@@ -37,7 +37,7 @@ unsafe impl DeviceMemory for Arc<Segment> {
 }
 
 /// Gives a descriptor to all ranks, and returns those of all ranks, in the order of ranks.
-pub type Exchange<'a> = dyn FnMut(OwnedFd) -> Result<Vec<OwnedFd>, LaunchError> + 'a;
+pub type Exchange<'a> = dyn FnMut(OwnedFd) -> Result<Vec<OwnedFd>, DeviceError> + 'a;
 
 /// Memory that ranks share where their devices have memory of their own: a part of each, one after another.
 pub struct SharedParts<'a, 'e> {
@@ -61,7 +61,7 @@ impl<D: Device, T: Pod> Buffer<D, T> {
     ///
     /// # Errors
     /// If the device does not have that much memory.
-    pub fn zeros(device: &D, len: usize) -> Result<Self, LaunchError> {
+    pub fn zeros(device: &D, len: usize) -> Result<Self, DeviceError> {
         let memory = device.allocate((len * size_of::<T>()).max(1))?;
         Ok(Self { memory, len, elements: PhantomData })
     }
@@ -70,7 +70,7 @@ impl<D: Device, T: Pod> Buffer<D, T> {
     ///
     /// # Errors
     /// If the device does not have that much memory.
-    pub fn filled(device: &D, len: usize, value: T) -> Result<Self, LaunchError> {
+    pub fn filled(device: &D, len: usize, value: T) -> Result<Self, DeviceError> {
         let mut buffer = Self::zeros(device, len)?;
         device.stage(buffer.view_mut(), |to| to.fill(value));
         Ok(buffer)
@@ -102,7 +102,7 @@ impl<D: Device> Reached<D> {
     ///
     /// # Errors
     /// If it does not have that much memory, or another device cannot reach it.
-    pub fn new(devices: &[D], owner: usize, len: usize) -> Result<Self, LaunchError> {
+    pub fn new(devices: &[D], owner: usize, len: usize) -> Result<Self, DeviceError> {
         // Threads of a process find the memory of a device by the segment that they share.
         let segment = Arc::new(Segment::private(1 << 12)?);
         let bytes: Vec<_> = (0..devices.len()).map(|number| if number == owner { len } else { 0 }).collect();

@@ -3,31 +3,39 @@
 
 mod agreement;
 mod argument;
+mod available;
 mod carried;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod description;
 mod element;
+mod error;
 mod failure;
+mod groups;
 mod mark;
 mod memory;
 mod rotary;
+mod segment;
 mod step;
 mod stored;
 
 pub use agreement::Agreement;
 pub use argument::{AttentionShape, Matrix, Nonlinearity, Strided, StridedMut, Then, Write};
+pub(crate) use available::check_available;
+pub use available::memory_bytes;
 pub use carried::{Carried, Group, GroupPart};
 pub use cpu::device::Cpu;
 #[cfg(feature = "cuda")]
 pub use cuda::handle::Cuda;
 pub use description::DeviceDescription;
 pub use element::{Element, bf16};
+pub use error::DeviceError;
 pub use failure::Failure;
 pub use mark::Mark;
 pub use memory::{Buffer, DeviceMemory, Exchange, Reached, SharedParts};
 pub use rotary::{Rotary, Scaling};
+pub use segment::Segment;
 pub use step::{AdamW, DecayRun, HyperBlock, ReportBlock};
 pub use stored::{Stored, StoredMut, Weights};
 
@@ -38,7 +46,6 @@ use std::time::Duration;
 
 use bytemuck::Pod;
 
-use crate::launch::{LaunchError, Segment};
 use crate::view::{View, ViewMut};
 
 /// Stack of each thread of a rank, for its calls and for the scratch of its kernels: as large as a main thread's
@@ -92,14 +99,14 @@ pub trait Device: Sized + Send + 'static {
     ///
     /// # Errors
     /// If there is no such device, or it cannot be used.
-    fn open(local_rank: usize) -> Result<Self, LaunchError>;
+    fn open(local_rank: usize) -> Result<Self, DeviceError>;
 
     /// All devices of this host that have memory of their own, or those that the user of the program has chosen, each
     /// once.
     ///
     /// # Errors
     /// If there are none, or one cannot be used.
-    fn all() -> Result<Vec<Self>, LaunchError> {
+    fn all() -> Result<Vec<Self>, DeviceError> {
         Ok(Vec::new())
     }
 
@@ -122,7 +129,7 @@ pub trait Device: Sized + Send + 'static {
         threads: NonZeroUsize,
         name: &str,
         work: impl FnOnce(Self) -> R + Send,
-    ) -> Result<R, LaunchError> {
+    ) -> Result<R, DeviceError> {
         let _ = (threads, name);
         Ok(work(self))
     }
@@ -138,7 +145,7 @@ pub trait Device: Sized + Send + 'static {
     ///
     /// # Errors
     /// If the device does not have that many.
-    fn prepare(&self, events: usize) -> Result<(), LaunchError> {
+    fn prepare(&self, events: usize) -> Result<(), DeviceError> {
         let _ = events;
         Ok(())
     }
@@ -198,13 +205,13 @@ pub trait Device: Sized + Send + 'static {
     ///
     /// # Errors
     /// If the device does not have that much.
-    fn allocate(&self, bytes: usize) -> Result<Self::Memory, LaunchError>;
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, DeviceError>;
     /// The memory that ranks share, as this device reaches it: on a device that works in the host's memory, the segment
     /// itself; otherwise the part on each rank's device. [`Device::reach`] gives addresses within the segment.
     ///
     /// # Errors
     /// If the device, or the device of another rank, cannot reach it.
-    fn share(&self, segment: Arc<Segment>, parts: SharedParts) -> Result<Self::Memory, LaunchError>;
+    fn share(&self, segment: Arc<Segment>, parts: SharedParts) -> Result<Self::Memory, DeviceError>;
     /// Lets the host `fill` a staging buffer of any content, as long as `to`. The ops that follow find in `to` what it
     /// wrote.
     fn stage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T]));
@@ -234,7 +241,7 @@ pub trait Device: Sized + Send + 'static {
     ///
     /// # Errors
     /// If the device cannot reach others so.
-    fn name_groups(&self, count: usize) -> Result<Vec<u8>, LaunchError> {
+    fn name_groups(&self, count: usize) -> Result<Vec<u8>, DeviceError> {
         let _ = count;
         unreachable!("{NO_CARRIER}")
     }
@@ -243,7 +250,7 @@ pub trait Device: Sized + Send + 'static {
     ///
     /// # Errors
     /// If the device cannot reach others this way, or they do not come.
-    fn connect(&self, groups: &[Group], names: &[u8], goes_on: &GoesOn) -> Result<(), LaunchError> {
+    fn connect(&self, groups: &[Group], names: &[u8], goes_on: &GoesOn) -> Result<(), DeviceError> {
         let _ = (groups, names, goes_on);
         unreachable!("{NO_CARRIER}")
     }

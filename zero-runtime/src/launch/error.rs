@@ -6,13 +6,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use signal_hook::low_level::signal_name;
-use zero_plan::Bytes;
 
 use super::environment::PMIX_RANK;
 use super::finding::RankFindings;
+use super::host;
 use super::options::{EXIT_AGAIN, EXIT_REPORTED};
-use crate::device::Failure;
-use crate::transport::host;
+use crate::device::{DeviceError, Failure};
 
 /// An error of launching, joining or watching. [`LaunchError::report`] is its text for a person.
 #[derive(Debug, thiserror::Error)]
@@ -92,10 +91,8 @@ pub enum LaunchError {
     #[error("another rank ended the start; it says: {reason}")]
     Dismissed { reason: String },
 
-    #[error("the run needs {} of memory, but only {} are available {limit}", size(*bytes), size(*available))]
-    OutOfMemory { bytes: u64, available: u64, limit: String },
-    #[error("{0}")]
-    Device(Failure),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     #[error("{0}")]
     Mpi(Failure),
     #[error(
@@ -106,8 +103,6 @@ pub enum LaunchError {
     Misplaced { rank: usize, local: usize, found: usize, expected: usize, each: usize },
     #[error("the plan in this binary is for {nodes} hosts, and no launcher has started it on them")]
     NoHosts { nodes: usize },
-    #[error("cannot {what}: {source}")]
-    System { what: &'static str, source: io::Error },
 }
 
 impl LaunchError {
@@ -117,7 +112,7 @@ impl LaunchError {
 
     /// For `map_err`: `what` completes "cannot ...".
     pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
-        move |source| LaunchError::System { what, source: source.into() }
+        move |source| DeviceError::system(what)(source).into()
     }
 
     /// The stable code.
@@ -151,12 +146,11 @@ impl LaunchError {
             LaunchError::Stranger { .. } => "Z0328",
             LaunchError::LostAtStart { .. } => "Z0329",
             LaunchError::Dismissed { .. } => "Z0330",
-            LaunchError::OutOfMemory { .. } => "Z0331",
             LaunchError::CutShort { .. } => "Z0336",
-            LaunchError::Device(failure) | LaunchError::Mpi(failure) => failure.code,
+            LaunchError::Device(error) => error.code(),
+            LaunchError::Mpi(failure) => failure.code,
             LaunchError::Misplaced { .. } => "Z0453",
             LaunchError::NoHosts { .. } => "Z0455",
-            LaunchError::System { .. } => "Z0332",
         }
     }
 
@@ -227,10 +221,8 @@ impl LaunchError {
                 "give it longer with --grace, or write checkpoints more often with --every"
             }
             LaunchError::Dismissed { .. } => "correct what that rank names",
-            LaunchError::OutOfMemory { .. } => {
-                "free memory, or build from a spec that needs less: a higher stage or a smaller batch"
-            }
-            LaunchError::Device(failure) | LaunchError::Mpi(failure) => return failure.help.clone(),
+            LaunchError::Device(error) => error.help(),
+            LaunchError::Mpi(failure) => &failure.help,
             LaunchError::Misplaced { each, .. } => {
                 return format!(
                     "have the launcher fill one host after another: `mpirun --map-by slot` with {each} slots a host, `mpiexec \
@@ -241,7 +233,6 @@ impl LaunchError {
                 "start it by `cargo zero launch SPEC --hosts a,b`, or by mpirun, mpiexec or srun on all hosts; on one host, build \
                  it with `transport: Shm`, or `Peer` for GPUs"
             }
-            LaunchError::System { .. } => "the operating system refused; see the limits of this user and container",
         };
         help.to_owned()
     }
@@ -312,10 +303,6 @@ const ITS_NEWEST: &str = "what it has done since its newest checkpoint is lost";
 
 fn newest_words(newest: Option<u64>) -> String {
     newest.map_or("there is no checkpoint".to_owned(), |step| format!("the newest checkpoint is that of step {step}"))
-}
-
-fn size(bytes: u64) -> Bytes {
-    Bytes(bytes as usize)
 }
 
 #[cfg(test)]

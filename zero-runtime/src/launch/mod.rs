@@ -9,7 +9,6 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("zero's ranks share memory by memfd and abstract Unix sockets, which only Linux has");
 
-mod available;
 mod crew;
 mod door;
 mod ear;
@@ -18,21 +17,17 @@ mod error;
 mod exchange;
 mod finding;
 mod foreign;
-mod groups;
 mod launcher;
 mod options;
 mod order;
 mod rendezvous;
 mod request;
 mod restarts;
-mod segment;
 mod watch;
 mod wire;
 
 use std::time::Duration;
 
-pub(crate) use available::check_available;
-pub use available::memory_bytes;
 pub use environment::{JobPlace, RESTART, Role};
 use environment::{company_from, role_from};
 pub use error::LaunchError;
@@ -44,7 +39,6 @@ pub use options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_RANK_FAILED, EXIT
 pub(crate) use order::keep_launch_order;
 pub use rendezvous::{Joined, fail, join};
 pub use request::{asked_to_end, end_on_request};
-pub use segment::Segment;
 pub use watch::{Watch, leave};
 
 /// A rank that has waited for this long reports which one it waits for, and again whenever the wait has doubled. The
@@ -108,6 +102,11 @@ pub(crate) fn exit_code(code: u8) -> u8 {
 /// the exit handlers of libraries, because those threads could then crash.
 pub(crate) fn end_process(code: i32) -> ! {
     signal_hook::low_level::exit(code)
+}
+
+/// The name of this host.
+pub(crate) fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -10,10 +10,10 @@ use super::environment::JobPlace;
 use super::error::{LaunchError, ranks, those};
 use super::finding::RankFindings;
 use super::options::EXIT_REPORTED;
-use super::segment::Segment;
 use super::watch::{self, Watch};
 use super::wire::{self, Finding, Hello, Peer, WireMessage};
 use super::{NOTICE, note};
+use crate::device::Segment;
 
 /// How long rank 0 still waits for the others once the start has failed, to refuse them and to hear whether they found
 /// the same error.
@@ -246,6 +246,7 @@ fn visit(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchErro
             match Segment::open(&memory.into(), hello.segment_bytes as usize) {
                 Ok(segment) => Ok(Joined { segment, watch }),
                 Err(error) => {
+                    let error = LaunchError::from(error);
                     Err(watch.fail(&error.report()).unwrap_or(LaunchError::Dismissed { reason: String::new() }))
                 }
             }

@@ -6,9 +6,8 @@ use zero_plan::hardware::{DeviceFigures, Link, MeasuredGpus, Processor, Rates, r
 use zero_plan::spec::Size;
 
 use super::speed::{attended_per_s, best_ns, copied_per_s, mean_at_once, multiplied_per_s};
-use crate::device::{Buffer, Device, Reached, bf16};
+use crate::device::{Buffer, Device, DeviceError, Reached, bf16};
 use crate::error::Error;
-use crate::launch::LaunchError;
 
 /// Short ops that a device is asked for in a row: so many that the wait for their end takes no time of each.
 const IN_A_ROW: usize = 256;
@@ -65,7 +64,7 @@ pub fn measure_gpus<D: Device>() -> Result<Option<MeasuredGpus>, Error> {
 
 /// The failure of a device as an error, if there was one.
 fn require<D: Device>(device: &D) -> Result<(), Error> {
-    device.failure().map_or(Ok(()), |failure| Err(LaunchError::Device(failure).into()))
+    device.failure().map_or(Ok(()), |failure| Err(DeviceError::Failed(failure).into()))
 }
 
 /// Lets all devices work at once, each with its number; the means of their measurements.
@@ -100,7 +99,7 @@ fn op_s<D: Device>(device: &D) -> Result<f64, Error> {
 fn link<D: Device>(devices: &mut [D]) -> Result<Link, Error> {
     let count = devices.len();
     let owned = (0..count).map(|owner| Reached::new(devices, owner, LINK_BYTES));
-    let owned = owned.collect::<Result<Vec<Reached<D>>, LaunchError>>()?;
+    let owned = owned.collect::<Result<Vec<Reached<D>>, DeviceError>>()?;
     let [latency, bandwidth] = all_work(devices, |device, number| {
         let next = owned[(number + 1) % count].view(number);
         let mut here = Buffer::zeros(device, LINK_BYTES)?;

@@ -42,6 +42,7 @@ pub use text_arguments::{Only, TextArguments};
 
 use crate::arena::job_bytes;
 use crate::data::{DataAs, Dataset, Draw, Text, Tokenizer, workspace_text};
+use crate::device::check_available;
 use crate::error::Error;
 use crate::launch::{self, JobPlace, LaunchError, LaunchOptions, Role, Watch};
 use crate::layer::{Tensors, Tokens};
@@ -262,7 +263,7 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
                 let measuring = if measures { Machine::bytes(device) } else { 0 };
                 let job = job_bytes(M::PLAN, 0, &size(M::PLAN, arguments, 0));
                 let (first, end) = M::PLAN.config.sharing(0);
-                launch::check_available(job + (end - first) * measuring)?;
+                check_available(job + (end - first) * measuring)?;
             }
             body(role, speaks)
         })

@@ -15,8 +15,7 @@ use super::control::timeout_of;
 use super::shared::Shared;
 use super::{Crossed, Lost};
 use crate::arena::Arena;
-use crate::device::{self, Device, Group, GroupPart};
-use crate::launch::LaunchError;
+use crate::device::{self, Device, DeviceError, Group, GroupPart};
 use crate::view::{View, ViewMut};
 
 /// A way that bytes go: along an axis from a stream, as parcels of a kind from a pipeline stage, or between all ranks.
@@ -129,14 +128,14 @@ fn crossing(plan: &Plan, rank: usize, other: usize, bytes: usize) -> usize {
 }
 
 /// Names for all groups of a plan, made on one rank's device: none if nothing is carried.
-pub(crate) fn names<D: Device>(arena: &Arena<D>) -> Result<Vec<u8>, LaunchError> {
+pub(crate) fn names<D: Device>(arena: &Arena<D>) -> Result<Vec<u8>, DeviceError> {
     arena.with_device(|device| device.name_groups(groups(arena.plan()).len()))
 }
 
 impl<'p, D: Device> Shared<'p, D> {
     /// Joins all groups of this rank by their names, which are the same on all ranks, before the first op. Waits for
     /// the others until `goes_on` is false or one of them has ended.
-    pub(crate) fn connect(&mut self, names: &[u8], goes_on: &dyn Fn() -> bool) -> Result<(), LaunchError> {
+    pub(crate) fn connect(&mut self, names: &[u8], goes_on: &dyn Fn() -> bool) -> Result<(), DeviceError> {
         let (arena, rank) = (Arc::clone(&self.arena), self.rank());
         let own_pipeline = arena.coordinates().pipeline;
         let (plan, events) = (arena.plan(), arena.pipeline_stage().events());

@@ -8,7 +8,7 @@ use zero_plan::{Op, Pass, Plan};
 
 use super::control::{AwaitedCount, Control, Doing, timeout_of};
 use super::shared::Shared;
-use super::silent::{self, Life, Silent};
+use super::silent::{Life, Silent};
 use super::{Broken, Lost};
 use crate::arena::Arena;
 use crate::device::{Device, Failure};
@@ -64,7 +64,7 @@ impl<D: Device> Shared<'_, D> {
             rank: cause,
             pid: self.control(cause).pid(),
             life: self.life_of(cause),
-            host: self.hosts.get(cause).cloned().unwrap_or_else(silent::host),
+            host: self.hosts.get(cause).cloned().unwrap_or_else(launch::host),
             doing: self.doing_words(cause),
             waiting: self.rank(),
             wait: self.wait_words(rank, cause),

@@ -12,8 +12,8 @@ use super::Shared;
 use super::carried::names;
 use super::control::Control;
 use crate::arena::{Arena, segment_bytes};
-use crate::device::{Device, STACK_BYTES};
-use crate::launch::{LaunchError, Segment};
+use crate::device::{Device, STACK_BYTES, Segment};
+use crate::launch::LaunchError;
 
 /// Runs `rank_main` on one thread for each rank of `plan`, and returns the results. If a rank panics, or `failed` says
 /// that its result is a failure, the others are told, and their waits end in [`super::Lost`].

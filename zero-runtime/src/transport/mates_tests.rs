@@ -8,7 +8,7 @@ use zero_plan::{Axis, Config, Mesh, PlanBuf, TransportKind, Unit};
 use super::*;
 use crate::arena::{Arena, segment_bytes};
 use crate::device::Cpu;
-use crate::launch::Segment;
+use crate::device::Segment;
 use crate::transport::control::sleeps_of;
 
 /// Parts of a sum arrive at a rank's mate as well as at the rank itself: the part from its own counterpart is not

@@ -33,7 +33,6 @@ use crate::view::{View, ViewMut};
 pub use broken::Broken;
 pub use shared::Shared;
 pub use silent::Silent;
-pub(crate) use silent::host;
 
 /// How long a rank waits for another one before it gives up, unless [`Transport::set_timeout`] says otherwise.
 pub const TIMEOUT: Duration = Duration::from_secs(300);

@@ -10,7 +10,7 @@ use zero_plan::Plan;
 use super::Shared;
 use super::carried::names;
 use crate::arena::{Arena, segment_bytes};
-use crate::device::Device;
+use crate::device::{Device, DeviceError, Failure};
 use crate::launch::{self, JobPlace, Joined, LaunchError, Watch};
 use crate::random::split_mix;
 
@@ -28,9 +28,18 @@ pub fn join<'p, D: Device>(
     let place = &place.among(plan.config.sharing(place.rank))?;
     let Joined { segment, watch } =
         launch::join(place, plan.fingerprint() ^ split_mix(agreement), segment_bytes(plan, place.rank))?;
-    let exchange = &mut |own| watch.exchange(own, place.join_timeout);
+    let mut refused = None;
+    let exchange = &mut |own| {
+        watch.exchange(own, place.join_timeout).map_err(|error| {
+            let failure = Failure { code: error.code(), what: error.to_string(), help: error.help() };
+            refused = Some(error);
+            DeviceError::Failed(failure)
+        })
+    };
     let arena = D::open(place.local_rank)
         .and_then(|device| Arena::new(plan, place.rank, Arc::new(segment), device, Some(exchange)));
+    // What the other ranks said is more than what the device makes of it.
+    let arena = arena.map_err(|error| refused.unwrap_or(error.into()));
     let watched = arena.and_then(|arena| {
         let (carries, is_apart) = (plan.config.transport.carries(), plan.config.spans_hosts());
         let mut names = (carries && place.rank == 0).then(|| names(&arena)).transpose()?;

@@ -84,11 +84,6 @@ impl Life {
     }
 }
 
-/// The name of this host.
-pub(crate) fn host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
 impl core::error::Error for Silent {}
 
 impl fmt::Display for Silent {

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
+use zero_runtime::device::DeviceError;
 use zero_runtime::device::cuda::{CudaError, DEVICES_VARIABLE, FOLDERS_VARIABLE, use_libraries};
 use zero_runtime::device::{Cuda, Device};
-use zero_runtime::launch::LaunchError;
 use zero_tests::buffers::{of, values};
 use zero_tests::pretend;
 
@@ -188,7 +188,7 @@ fn z0435_memory_is_short() {
         let error = cuda.allocate(40 << 20).err().expect("more than there is");
         assert_eq!(error.code(), "Z0435");
         assert_eq!(error.to_string(), "CUDA device 0 has not 40.0 MiB of memory left: free are 24.0 MiB of 64.0 MiB");
-        assert!(matches!(error, LaunchError::Device(_)));
+        assert!(matches!(error, DeviceError::Failed(_)));
         drop(held);
         assert!(cuda.allocate(40 << 20).is_ok(), "what was given back is there again");
         assert_eq!(cuda.failure(), None, "a rank that asks for less can go on");

@@ -14,7 +14,7 @@ use crate::device::{
     AdamW, Agreement, AttentionShape, DecayRun, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
     STACK_BYTES, SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
-use crate::launch::{LaunchError, Segment};
+use crate::device::{DeviceError, Segment};
 use crate::view::{View, ViewMut};
 
 /// This processor, or some threads of it. By default only the calling thread.
@@ -49,7 +49,7 @@ impl Device for Cpu {
 
     type Memory = Arc<Segment>;
 
-    fn open(_: usize) -> Result<Self, LaunchError> {
+    fn open(_: usize) -> Result<Self, DeviceError> {
         Ok(Self::ONE_THREAD)
     }
 
@@ -62,7 +62,7 @@ impl Device for Cpu {
         threads: NonZeroUsize,
         name: &str,
         work: impl FnOnce(Self) -> R + Send,
-    ) -> Result<R, LaunchError> {
+    ) -> Result<R, DeviceError> {
         if threads == NonZeroUsize::MIN {
             keep_scraps();
             return Ok(work(Self { threads, ..self }));
@@ -70,15 +70,15 @@ impl Device for Cpu {
         let name = name.to_owned();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).stack_size(STACK_BYTES);
         let pool = pool.thread_name(move |index| format!("{name}.{index}")).start_handler(|_| keep_scraps()).build();
-        let pool = pool.map_err(|error| LaunchError::system("start a thread")(std::io::Error::other(error)))?;
+        let pool = pool.map_err(|error| DeviceError::system("start a thread")(std::io::Error::other(error)))?;
         Ok(pool.install(|| work(Self { threads, ..self })))
     }
 
-    fn allocate(&self, bytes: usize) -> Result<Self::Memory, LaunchError> {
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, DeviceError> {
         Segment::private(bytes).map(Arc::new)
     }
 
-    fn share(&self, segment: Arc<Segment>, _parts: SharedParts) -> Result<Self::Memory, LaunchError> {
+    fn share(&self, segment: Arc<Segment>, _parts: SharedParts) -> Result<Self::Memory, DeviceError> {
         Ok(segment)
     }
 

@@ -20,7 +20,7 @@ use crate::device::{
     HyperBlock, Mark, Matrix, Nonlinearity, ReportBlock, Rotary, SharedParts, Stored, StoredMut, Strided, StridedMut,
     Then, Weights, Write,
 };
-use crate::launch::{LaunchError, Segment};
+use crate::device::{DeviceError, Segment};
 use crate::view::{View, ViewMut};
 
 impl Device for Cuda {
@@ -35,11 +35,11 @@ impl Device for Cuda {
 
     type Memory = CudaMemory;
 
-    fn open(local_rank: usize) -> Result<Self, LaunchError> {
+    fn open(local_rank: usize) -> Result<Self, DeviceError> {
         Ok(Cuda::open(ordinal::of_rank(local_rank)?)?)
     }
 
-    fn all() -> Result<Vec<Self>, LaunchError> {
+    fn all() -> Result<Vec<Self>, DeviceError> {
         let devices = ordinal::all(DeviceContext::shown()?)?;
         if devices.is_empty() {
             return Err(CudaError::NoDevice { ordinal: 0, count: 0 }.into());
@@ -62,7 +62,7 @@ impl Device for Cuda {
         self.error().map(Failure::from)
     }
 
-    fn prepare(&self, events: usize) -> Result<(), LaunchError> {
+    fn prepare(&self, events: usize) -> Result<(), DeviceError> {
         self.context.enter()?;
         let mut made = self.events.borrow_mut();
         while made.len() < events {
@@ -115,11 +115,11 @@ impl Device for Cuda {
         self.workspace.lend(&workspace);
     }
 
-    fn allocate(&self, bytes: usize) -> Result<Self::Memory, LaunchError> {
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, DeviceError> {
         Ok(CudaMemory::new(&self.context, bytes)?)
     }
 
-    fn share(&self, segment: Arc<Segment>, parts: SharedParts) -> Result<Self::Memory, LaunchError> {
+    fn share(&self, segment: Arc<Segment>, parts: SharedParts) -> Result<Self::Memory, DeviceError> {
         let shared = CudaMemory::shared(&self.context, segment, parts)?;
         self.host.set(shared.host().unwrap_or_default());
         Ok(shared)
@@ -140,12 +140,12 @@ impl Device for Cuda {
         self.context.enter().is_err() || self.context.is_idle(STREAMS)
     }
 
-    fn name_groups(&self, count: usize) -> Result<Vec<u8>, LaunchError> {
+    fn name_groups(&self, count: usize) -> Result<Vec<u8>, DeviceError> {
         self.context.enter()?;
         Ok(nccl::name_groups(count, self.context.ordinal)?)
     }
 
-    fn connect(&self, groups: &[Group], names: &[u8], goes_on: &GoesOn) -> Result<(), LaunchError> {
+    fn connect(&self, groups: &[Group], names: &[u8], goes_on: &GoesOn) -> Result<(), DeviceError> {
         self.context.enter()?;
         *self.groups.borrow_mut() = nccl::NcclGroups::join(&self.context, groups, names, goes_on)?;
         Ok(())

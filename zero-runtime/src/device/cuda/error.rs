@@ -7,8 +7,7 @@ use zero_plan::Bytes;
 
 use super::library::FOLDERS_VARIABLE;
 use super::ordinal::DEVICES_VARIABLE;
-use crate::device::Failure;
-use crate::launch::LaunchError;
+use crate::device::{DeviceError, Failure};
 
 /// Why a device is unavailable, or no longer does anything.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -306,8 +305,8 @@ impl From<CudaError> for Failure {
     }
 }
 
-impl From<CudaError> for LaunchError {
+impl From<CudaError> for DeviceError {
     fn from(error: CudaError) -> Self {
-        Self::Device(error.into())
+        Self::Failed(error.into())
     }
 }

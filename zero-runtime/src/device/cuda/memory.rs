@@ -11,8 +11,8 @@ use cudarc::driver::sys as cu;
 
 use super::context::DeviceContext;
 use super::error::CudaError;
+use crate::device::{DeviceError, Segment};
 use crate::device::{DeviceMemory, Exchange, SharedParts};
-use crate::launch::{LaunchError, Segment};
 
 const HANDLE: cu::CUmemAllocationHandleType =
     cu::CUmemAllocationHandleType_enum::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -85,7 +85,7 @@ impl CudaMemory {
         context: &Arc<DeviceContext>,
         segment: Arc<Segment>,
         parts: SharedParts,
-    ) -> Result<Self, LaunchError> {
+    ) -> Result<Self, DeviceError> {
         match parts.exchange {
             None => Ok(Self::beside(context, segment, parts.bytes.iter().sum())?),
             Some(exchange) => Self::exchanged(context, segment, parts.own, &parts.bytes, exchange),
@@ -115,7 +115,7 @@ impl CudaMemory {
         own: usize,
         parts: &[usize],
         exchange: &mut Exchange,
-    ) -> Result<Self, LaunchError> {
+    ) -> Result<Self, DeviceError> {
         let mut mapped = Mapped::nothing(context, parts.iter().sum(), Some(Registered::new(context, segment)?))?;
         let start: usize = parts[..own].iter().sum();
         let given = if parts[own] > 0 {
@@ -123,7 +123,7 @@ impl CudaMemory {
             mapped.export()?
         } else {
             // All ranks exchange, even one that has nothing to share.
-            OwnedFd::from(File::open("/dev/null").map_err(LaunchError::system("open /dev/null"))?)
+            OwnedFd::from(File::open("/dev/null").map_err(DeviceError::system("open /dev/null"))?)
         };
         let (all, mut offset) = (exchange(given)?, 0);
         for (rank, (descriptor, &bytes)) in all.iter().zip(parts).enumerate() {

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use zero_plan::Mesh;
 
-use super::super::silent;
 use crate::device::{Failure, cpu};
+use crate::launch;
 
 /// The card of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Card {
     /// MPI, and `instructions` are those of its processor.
     pub fn own(plan: u64, agreement: u64, mpi: &str, instructions: u64) -> Self {
         let alike = [program(), plan, agreement, hash(mpi.as_bytes()), instructions];
-        Self { pid: std::process::id(), host: silent::host(), alike }
+        Self { pid: std::process::id(), host: launch::host(), alike }
     }
 
     pub fn encode(&self) -> Vec<u8> {

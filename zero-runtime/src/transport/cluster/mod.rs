@@ -20,8 +20,8 @@ use zero_plan::Mesh;
 use super::control::{Control, timeout_of};
 use super::shared::Shared;
 use super::{ClockLook, Lost};
-use crate::device::{Device, Failure, cpu};
-use crate::launch::{JobPlace, LaunchError, Segment};
+use crate::device::{Device, Failure, Segment, cpu};
+use crate::launch::{JobPlace, LaunchError, host};
 use card::Card;
 use clock::Unread;
 pub(super) use links::Links;
@@ -177,7 +177,7 @@ fn agreed(mesh: &Mesh, place: &JobPlace, mpi: &Mpi, cards: &[Vec<u8>]) -> Result
                 place.rank,
                 place.world,
                 mpi.words(),
-                super::silent::host()
+                host()
             ),
             help: format!(
                 "start the ranks by the mpirun or mpiexec of that library, or name the library of their launcher by {}",

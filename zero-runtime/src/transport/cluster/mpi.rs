@@ -12,8 +12,8 @@ use std::ptr::{null_mut, without_provenance_mut as fixed};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
 use zero_plan::Bytes;
 
-use super::super::silent;
 use crate::device::Failure;
+use crate::launch;
 
 /// Names the library that is to be opened.
 pub(super) const LIBRARY_VARIABLE: &str = "ZERO_MPI";
@@ -326,7 +326,7 @@ fn open() -> Result<(String, Library), Failure> {
     }
     Err(Failure {
         code: "Z0450",
-        what: format!("no MPI library can be opened on {}: {}", silent::host(), reasons.join("; ")),
+        what: format!("no MPI library can be opened on {}: {}", launch::host(), reasons.join("; ")),
         help: format!(
             "install Open MPI or MPICH on every host, the one whose mpirun or mpiexec starts the ranks, or name its library, \
              {LIBRARY_VARIABLE}=/path/to/libmpi.so.40"
@@ -358,7 +358,7 @@ fn require_room(folder: &str, ranks: usize) -> Result<(), Failure> {
         code: "Z0331",
         what: format!(
             "{folder} on {} has room for {}, expected at least {}: MPICH keeps there what {ranks} ranks of a host share",
-            silent::host(),
+            launch::host(),
             Bytes(room as usize),
             Bytes(least)
         ),
@@ -372,7 +372,7 @@ fn require_room(folder: &str, ranks: usize) -> Result<(), Failure> {
 fn lacks(path: &str, name: &str) -> Failure {
     Failure {
         code: "Z0451",
-        what: format!("{path} on {} has no `{name}`", silent::host()),
+        what: format!("{path} on {} has no `{name}`", launch::host()),
         help: format!(
             "name an MPI library of version 3 or later: Open MPI 4 to 6, or MPICH 4 or 5, by {LIBRARY_VARIABLE}"
         ),
@@ -382,7 +382,7 @@ fn lacks(path: &str, name: &str) -> Failure {
 fn failure(call: &str, why: &str, path: &str) -> Failure {
     Failure {
         code: "Z0451",
-        what: format!("`{call}` failed on {}: {}", silent::host(), why.trim()),
+        what: format!("`{call}` failed on {}: {}", launch::host(), why.trim()),
         help: format!("see what {path} and its launcher say, and whether all hosts and their network are up"),
     }
 }
@@ -416,6 +416,6 @@ mod tests {
         assert_eq!(require_room("/nowhere", usize::MAX), Ok(()));
         let failure = require_room(folder, usize::MAX).unwrap_err();
         assert_eq!(failure.code, "Z0331");
-        assert!(failure.what.starts_with(&format!("{folder} on {} has room for ", silent::host())), "{}", failure.what);
+        assert!(failure.what.starts_with(&format!("{folder} on {} has room for ", launch::host())), "{}", failure.what);
     }
 }

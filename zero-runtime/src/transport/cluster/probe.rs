@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use super::Mirror;
 use super::post::{CountedBlocks, MessageBytes, MpiMeeting, Post, Raise, RaisedCounts};
 use crate::device::Failure;
-use crate::launch::LaunchError;
+use crate::launch::{self, LaunchError};
 use crate::transport::control::{Control, Count};
-use crate::transport::silent;
 
 /// Bytes of a message whose time is all latency, and of one whose time is nearly all bandwidth.
 const BYTES: [usize; 2] = [8, 16 << 20];
@@ -64,7 +63,7 @@ impl RaisedCounts for Raised {
 
 /// The name of this host, cut or padded to the same length on every host.
 fn name() -> Vec<u8> {
-    let mut name = silent::host().into_bytes();
+    let mut name = launch::host().into_bytes();
     name.resize(64, 0);
     name
 }
@@ -78,7 +77,7 @@ fn require_pair(meeting: &MpiMeeting) -> Result<usize, Failure> {
         return Err(refused("Z0452", what));
     }
     if names[0] == names[1] {
-        let what = format!("both ranks are on {}, and no network is between them", silent::host());
+        let what = format!("both ranks are on {}, and no network is between them", launch::host());
         return Err(refused("Z0453", what));
     }
     Ok(meeting.mpi.rank)

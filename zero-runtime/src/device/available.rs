@@ -4,7 +4,7 @@ use std::path::Path;
 
 use zero_plan::Bytes;
 
-use super::error::LaunchError;
+use super::error::DeviceError;
 use super::groups::rooms;
 
 /// Checks that this much memory is available, because the kernel would later kill a process instead of refusing it
@@ -12,7 +12,7 @@ use super::groups::rooms;
 ///
 /// # Errors
 /// Z0331 if the host, or a control group of this process, has less than `bytes` to give.
-pub fn check_available(bytes: usize) -> Result<(), LaunchError> {
+pub fn check_available(bytes: usize) -> Result<(), DeviceError> {
     check_below(bytes, Path::new("/"))
 }
 
@@ -20,24 +20,24 @@ pub fn check_available(bytes: usize) -> Result<(), LaunchError> {
 ///
 /// # Errors
 /// Z0332 if the system does not say.
-pub fn memory_bytes() -> Result<u64, LaunchError> {
+pub fn memory_bytes() -> Result<u64, DeviceError> {
     least(Path::new("/")).map(|(bytes, _)| bytes)
 }
 
 /// [`check_available`] with the system's files below `root`.
-fn check_below(bytes: usize, root: &Path) -> Result<(), LaunchError> {
+fn check_below(bytes: usize, root: &Path) -> Result<(), DeviceError> {
     let (available, limit) = least(root)?;
     if bytes as u64 > available {
-        Err(LaunchError::OutOfMemory { bytes: bytes as u64, available, limit })
+        Err(DeviceError::OutOfMemory { bytes: bytes as u64, available, limit })
     } else {
         Ok(())
     }
 }
 
 /// The available memory, and a text that names its limit.
-fn least(root: &Path) -> Result<(u64, String), LaunchError> {
+fn least(root: &Path) -> Result<(u64, String), DeviceError> {
     let table = std::fs::read_to_string(root.join("proc/meminfo"));
-    let table = table.map_err(LaunchError::system("read /proc/meminfo"))?;
+    let table = table.map_err(DeviceError::system("read /proc/meminfo"))?;
     let host = (available_bytes(&table), "on this host".to_owned());
     // Swap of a group does not count: the group may not be allowed to use it, and training would be slow on it.
     let groups = rooms(root).into_iter().map(|room| {
@@ -78,7 +78,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, content).unwrap();
         }
-        check_below(bytes, root.path()).err().map(|error| error.report())
+        check_below(bytes, root.path()).err().map(|error| format!("error[{}]: {error}\n", error.code()))
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::retry_on_intr;
 
 use super::available::check_available;
-use super::error::LaunchError;
+use super::error::DeviceError;
 
 /// On x86-64, and elsewhere with pages of 4 KiB.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -24,9 +24,9 @@ impl Segment {
     ///
     /// # Errors
     /// Z0331 if the host does not have that much memory, Z0332 if the system refuses.
-    pub fn private(bytes: usize) -> Result<Self, LaunchError> {
+    pub fn private(bytes: usize) -> Result<Self, DeviceError> {
         check_available(bytes)?;
-        let mapping = MmapOptions::new().len(bytes).map_anon().map_err(LaunchError::system("map memory"))?;
+        let mapping = MmapOptions::new().len(bytes).map_anon().map_err(DeviceError::system("map memory"))?;
         // Only a hint: a kernel without huge pages refuses it, and the memory works without them. Miri does not know
         // the call.
         if cfg!(not(miri)) {
@@ -36,20 +36,20 @@ impl Segment {
     }
 
     /// New memory that other processes can open with the descriptor. It can never shrink, and all of it is reserved.
-    pub(super) fn create(bytes: usize) -> Result<(Self, File), LaunchError> {
+    pub(crate) fn create(bytes: usize) -> Result<(Self, File), DeviceError> {
         check_available(bytes)?;
-        let refused = LaunchError::system("reserve the ranks' shared memory");
+        let refused = DeviceError::system("reserve the ranks' shared memory");
         let memory = reserve(bytes).map_err(refused)?;
         Ok((Self::open(&memory, bytes)?, memory))
     }
 
     /// Maps memory that [`Segment::create`] made with `bytes` bytes, here or in another process.
-    pub(super) fn open(memory: &File, bytes: usize) -> Result<Self, LaunchError> {
+    pub(crate) fn open(memory: &File, bytes: usize) -> Result<Self, DeviceError> {
         let refused = "map the ranks' shared memory";
-        let length = memory.metadata().map_err(LaunchError::system(refused))?.len();
+        let length = memory.metadata().map_err(DeviceError::system(refused))?.len();
         // Otherwise a touch beyond the end would be a SIGBUS.
         assert!(length >= bytes as u64, "rank 0 sent {length} bytes of memory, agreed were {bytes}");
-        let mapping = MmapOptions::new().len(bytes).map_raw(memory).map_err(LaunchError::system(refused))?;
+        let mapping = MmapOptions::new().len(bytes).map_raw(memory).map_err(DeviceError::system(refused))?;
         // Only a hint, as for private memory.
         let _ = mapping.advise(Advice::HugePage);
         Ok(Segment { mapping })
