@@ -3,7 +3,6 @@
 //! `done` end in order; all others fail. Only the first `TIMES` crews fail, and the next one succeeds. With `SAVES`, a
 //! checkpoint is there before one fails. `FINISHES`, `GRACE`, `RESTARTS` and `FOLDER` are the launcher's options.
 
-use std::path::PathBuf;
 use std::process::{ExitCode, abort};
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use zero_runtime::launch::{
     EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_REPORTED, JobPlace, LaunchOptions, Role, asked_to_end, end_on_request,
     is_restart, launch, role,
 };
+use zero_runtime::run::run_folder;
 
 const RANKS: usize = 3;
 
@@ -28,7 +28,7 @@ fn options() -> LaunchOptions {
         finishes_on_signal: variable("FINISHES").is_some(),
         grace: Duration::from_secs(number("GRACE").unwrap_or(60)),
         restarts: number("RESTARTS").unwrap_or(0),
-        folder: variable("FOLDER").map(PathBuf::from),
+        folder: variable("FOLDER").map(|folder| run_folder(folder.into())),
         ..LaunchOptions::default()
     }
 }
@@ -56,7 +56,8 @@ fn rank(place: &JobPlace) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if variable("SAVES").is_some() {
-        std::fs::create_dir_all(options().folder.expect("a folder").join(format!("step-{earlier:09}"))).expect("room");
+        std::fs::create_dir_all(options().folder.expect("a folder").path.join(format!("step-{earlier:09}")))
+            .expect("room");
     }
     match told.as_str() {
         "done" => ExitCode::SUCCESS,

@@ -2,15 +2,15 @@
 //! tells the command how often they were started before. `RESTARTS`, `FOLDER` and `LAST_STEP` are the launcher's
 //! options.
 
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use zero_runtime::launch::{LaunchOptions, RESTART, launch_by};
+use zero_runtime::run::run_folder;
 
 fn main() -> ExitCode {
     let line = std::env::args().nth(1).expect("a line");
     let restarts = std::env::var("RESTARTS").map_or(0, |value| value.parse().expect("a number"));
-    let folder = std::env::var_os("FOLDER").map(PathBuf::from);
+    let folder = std::env::var_os("FOLDER").map(|folder| run_folder(folder.into()));
     let last_step = std::env::var("LAST_STEP").ok().map(|value| value.parse().expect("a number"));
     launch_by(&LaunchOptions { restarts, folder, last_step, ..LaunchOptions::default() }, |restarts| {
         let mut command = Command::new("sh");

@@ -78,7 +78,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, content).unwrap();
         }
-        check_below(bytes, root.path()).err().map(|error| format!("error[{}]: {error}\n", error.code()))
+        check_below(bytes, root.path()).err().map(|error| error.report())
     }
 
     #[test]

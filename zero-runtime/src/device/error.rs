@@ -43,6 +43,11 @@ impl DeviceError {
             Self::System { .. } => "the operating system refused; see the limits of this user and container",
         }
     }
+
+    /// The whole error as a person should see it.
+    pub fn report(&self) -> String {
+        format!("error[{}]: {self}\n  = help: {}", self.code(), self.help())
+    }
 }
 
 fn size(bytes: u64) -> Bytes {

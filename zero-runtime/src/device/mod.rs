@@ -179,6 +179,13 @@ pub trait Device: Sized + Send + 'static {
     fn rehearse(&self) {}
     /// Prepares what the ops of the rehearsal need, so that they need not wait for it later; ends the rehearsal.
     fn ready(&self) {}
+    /// The features of a processor by which a device that computes there chooses its kernels. As they decide bits, ranks
+    /// must have the same ones.
+    const FEATURES: &'static [&'static str] = &[];
+    /// Which of [`Device::FEATURES`] this processor has: bit i stands for the feature with index i.
+    fn features() -> u64 {
+        0
+    }
     /// The properties of this device, and of what it has prepared, that decide bits: ranks that differ in them would
     /// get different results.
     fn marks(&self) -> Vec<Mark> {

@@ -1,7 +1,7 @@
 //! Options: how a launcher handles the end of a run, and the exit codes that it and its ranks exchange. Never acts on
 //! any of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Exit code of a launcher that has printed why a rank failed.
@@ -16,8 +16,19 @@ pub const EXIT_ASKED: u8 = 75;
 /// ends with [`EXIT_REPORTED`].
 pub const EXIT_AGAIN: u8 = 76;
 
+/// The folder of a run's checkpoints, as far as a launcher looks into it.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    /// Its place.
+    pub path: PathBuf,
+    /// The step of the newest checkpoint in a folder, if there is one.
+    pub newest: fn(&Path) -> Option<u64>,
+    /// Whether a rank still writes into a folder.
+    pub is_taken: fn(&Path) -> bool,
+}
+
 /// What a launcher does if a run ends early.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct LaunchOptions {
     /// Whether ranks that are asked to end finish their step and leave a checkpoint. If not, the first SIGTERM or SIGINT
     /// kills them.
@@ -27,7 +38,7 @@ pub struct LaunchOptions {
     /// How often all ranks may be restarted.
     pub restarts: u64,
     /// The folder of their checkpoints: a restart that brings no newer one is the last.
-    pub folder: Option<PathBuf>,
+    pub folder: Option<RunFolder>,
     /// The step of the last checkpoint of a run that reaches its end, if it leaves any.
     pub last_step: Option<u64>,
 }

@@ -11,7 +11,6 @@ use super::ear::Ear;
 use super::error::LaunchError;
 use super::options::{EXIT_RANK_FAILED, EXIT_REPORTED, LaunchOptions};
 use super::print;
-use crate::checkpoint::Store;
 
 /// By convention, a program that a signal ends has this plus the signal's number as its exit code.
 pub(super) const EXIT_SIGNAL_BASE: i32 = 128;
@@ -45,7 +44,7 @@ impl CrewFailure {
 
 impl LaunchOptions {
     pub(super) fn newest(&self) -> Option<u64> {
-        Store::checkpoints(self.folder.as_deref()?).ok()?.first().map(|newest| newest.step)
+        self.folder.as_ref().and_then(|folder| (folder.newest)(&folder.path))
     }
 }
 
@@ -102,9 +101,9 @@ fn pause(duration: Duration, ear: &mut Ear) -> Result<(), EndCause> {
 fn wait_for_folder(options: &LaunchOptions, ear: &mut Ear) -> Result<(), EndCause> {
     let Some(folder) = &options.folder else { return Ok(()) };
     let (deadline, mut is_told) = (Instant::now() + LEFTOVERS, false);
-    while Store::is_taken(folder) && Instant::now() < deadline {
+    while (folder.is_taken)(&folder.path) && Instant::now() < deadline {
         if !is_told {
-            print(&format!("note: the restart waits until no rank of the last start uses `{}`", folder.display()));
+            print(&format!("note: the restart waits until no rank of the last start uses `{}`", folder.path.display()));
             is_told = true;
         }
         pause(LOOK, ear)?;

@@ -11,7 +11,6 @@ use super::finding::RankFindings;
 use super::options::{EXIT_AGAIN, EXIT_REPORTED};
 use super::wire::{self, Finding, Peer, WireMessage};
 use super::{end_process, exit_code};
-use crate::transport::cluster;
 
 /// Far longer than another process needs to report what has gone wrong.
 const GRACE: Duration = Duration::from_secs(2);
@@ -82,15 +81,16 @@ enum News {
 /// The links of this process, for [`leave`].
 static LINKS: OnceLock<Weak<WatchLinks>> = OnceLock::new();
 
-/// Ends this process, which has reported why, and lets the other ranks know that the error has been reported.
-pub fn leave() -> ! {
+/// Ends this process, which has reported why, and lets the other ranks know that the error has been reported: those of
+/// other hosts by `end_others`, which receives the exit code.
+pub fn leave(end_others: impl FnOnce(u8)) -> ! {
     let mut code = EXIT_REPORTED;
     if let Some(links) = LINKS.get().and_then(Weak::upgrade) {
         links.ended.store(true, Ordering::Release);
         code = links.code();
         links.tell_all(&WireMessage::Told(code));
     }
-    cluster::abort(exit_code(code));
+    end_others(exit_code(code));
     end_process(exit_code(code).into())
 }
 

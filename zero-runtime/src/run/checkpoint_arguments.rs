@@ -2,7 +2,7 @@
 //! one.
 
 use std::num::NonZeroU64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use super::arguments::as_text;
 use super::range::{at_least_one, duration, every, resume, seconds, whole};
-use crate::launch::LaunchOptions;
+use crate::checkpoint::Store;
+use crate::launch::{LaunchOptions, RunFolder};
 
 const CHECKPOINTS: &str = "Checkpoints";
 const RETURN: &str = "Coming back";
@@ -80,8 +81,14 @@ impl CheckpointArguments {
             finishes_on_signal: self.checkpoint.is_some(),
             grace: self.grace,
             restarts: self.restarts,
-            folder: self.checkpoint.clone(),
+            folder: self.checkpoint.clone().map(run_folder),
             last_step: self.checkpoint.is_some().then_some(steps),
         }
     }
+}
+
+/// The folder of a run's checkpoints, for its launcher.
+pub fn run_folder(path: PathBuf) -> RunFolder {
+    let newest = |path: &Path| Store::checkpoints(path).ok()?.first().map(|newest| newest.step);
+    RunFolder { path, newest, is_taken: Store::is_taken }
 }

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 pub use arguments::{LrSchedule, RunArguments};
-pub use checkpoint_arguments::{CheckpointArguments, Every, Resume};
+pub use checkpoint_arguments::{CheckpointArguments, Every, Resume, run_folder};
 pub use compare::compare;
 pub use evaluate::summed_loss;
 pub use learning_rate::{Fall, LearningRate};
@@ -397,7 +397,7 @@ fn ended_with(error: &Error, code: u8, watch: Watch) -> ExitCode {
         error if error.is_silence() => {
             if watch.fail_for_all() {
                 launch::print(&error.to_string());
-                launch::leave();
+                launch::leave(cluster::abort);
             }
             None
         }

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::launch;
 use crate::plan::Bytes;
 use crate::terminal;
+use crate::transport::cluster;
 
 /// The figures of a step that are printed and recorded.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -283,7 +284,7 @@ pub fn say(text: &str) {
             let error = format!("error[Z0352]: cannot write to standard output: {error}");
             terminal::tell(&format!("{error}\n  = help: free space where it goes"));
         }
-        launch::leave();
+        launch::leave(cluster::abort);
     }
 }
 

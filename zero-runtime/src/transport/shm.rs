@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use zero_plan::Plan;
 
-use super::Shared;
 use super::carried::names;
+use super::{Shared, cluster};
 use crate::arena::{Arena, segment_bytes};
 use crate::device::{Device, DeviceError, Failure};
 use crate::launch::{self, JobPlace, Joined, LaunchError, Watch};
@@ -50,7 +50,7 @@ pub fn join<'p, D: Device>(
             if let Some(error) = error {
                 launch::print(&error.report());
             }
-            launch::leave()
+            launch::leave(cluster::abort)
         })?;
         let mut transport = Shared::new(arena);
         if is_apart {

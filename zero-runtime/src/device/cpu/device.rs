@@ -9,12 +9,12 @@ use bytemuck::Pod;
 use super as kernels;
 use super::scraps::keep_scraps;
 use super::simd::check_len;
-use super::{ColumnsMut, MatrixMut, attention};
+use super::{ColumnsMut, MatrixMut, attention, features};
 use crate::device::{
-    AdamW, Agreement, AttentionShape, DecayRun, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
-    STACK_BYTES, SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, DecayRun, Device, DeviceError, Element, HyperBlock, Matrix, Nonlinearity,
+    ReportBlock, Rotary, STACK_BYTES, Segment, SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights,
+    Write,
 };
-use crate::device::{DeviceError, Segment};
 use crate::view::{View, ViewMut};
 
 /// This processor, or some threads of it. By default only the calling thread.
@@ -48,6 +48,12 @@ impl Device for Cpu {
     const HEAD_DIM_MAX: usize = attention::HEAD_DIM_MAX;
 
     type Memory = Arc<Segment>;
+
+    const FEATURES: &'static [&'static str] = &features::NAMES;
+
+    fn features() -> u64 {
+        features::found()
+    }
 
     fn open(_: usize) -> Result<Self, DeviceError> {
         Ok(Self::ONE_THREAD)

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use zero_plan::Mesh;
 
-use crate::device::{Failure, cpu};
+use crate::device::Failure;
 use crate::launch;
 
 /// The card of a rank.
@@ -88,8 +88,8 @@ pub(super) fn another_program(rank: usize) -> Failure {
     }
 }
 
-/// Checks that all ranks are about to run the same.
-pub(super) fn require_alike(cards: &[Card]) -> Result<(), Failure> {
+/// Checks that all ranks are about to run the same. `features` are the names of those that kernels are chosen by.
+pub(super) fn require_alike(cards: &[Card], features: &[&str]) -> Result<(), Failure> {
     for (index, (what, help)) in ALIKE.iter().enumerate() {
         let as_many = |card: &Card| cards.iter().filter(|other| other.alike[index] == card.alike[index]).count();
         // If two values are equally common, that of the first rank is taken to be right.
@@ -106,8 +106,8 @@ pub(super) fn require_alike(cards: &[Card]) -> Result<(), Failure> {
             code: "Z0454",
             what: format!(
                 "{names} {verb} another {what} than most: expected {}, found {}",
-                shown(index, most),
-                shown(index, cards[first].alike[index])
+                shown(index, most, features),
+                shown(index, cards[first].alike[index], features)
             ),
             help: (*help).to_owned(),
         });
@@ -116,8 +116,13 @@ pub(super) fn require_alike(cards: &[Card]) -> Result<(), Failure> {
 }
 
 /// An entry as a person reads it.
-fn shown(index: usize, value: u64) -> String {
-    if index == INSTRUCTIONS { cpu::features::words(value) } else { format!("{value:016x}") }
+fn shown(index: usize, value: u64, features: &[&str]) -> String {
+    if index != INSTRUCTIONS {
+        return format!("{value:016x}");
+    }
+    let names = features.iter().enumerate().filter(|(bit, _)| value >> bit & 1 == 1);
+    let names: Vec<&str> = names.map(|(_, name)| *name).collect();
+    if names.is_empty() { "none of those that kernels are chosen by".to_owned() } else { names.join(" ") }
 }
 
 /// Checks that the ranks of each node of the mesh are on one host, and those of different nodes on different hosts.
@@ -155,6 +160,8 @@ pub(super) fn require_places(mesh: &Mesh, cards: &[Card]) -> Result<(), Failure>
 mod tests {
     use super::*;
 
+    const FEATURES: [&str; 3] = ["fma", "avx512f", "x86-64-v3"];
+
     fn card(host: &str, alike: [u64; ALIKE.len()]) -> Card {
         Card { pid: 7, host: host.to_owned(), alike }
     }
@@ -174,11 +181,11 @@ mod tests {
     #[test]
     fn z0454_the_odd_rank_is_named_with_its_host() {
         let same = card("a", [1, 2, 3, 4, 5]);
-        assert_eq!(require_alike(&[same.clone(), same.clone(), same.clone()]), Ok(()));
+        assert_eq!(require_alike(&[same.clone(), same.clone(), same.clone()], &FEATURES), Ok(()));
         for (index, (what, _)) in ALIKE.into_iter().enumerate() {
             let mut odd = Card { host: "b".to_owned(), ..same.clone() };
             odd.alike[index] = 9;
-            let failure = require_alike(&[same.clone(), same.clone(), odd]).unwrap_err();
+            let failure = require_alike(&[same.clone(), same.clone(), odd], &FEATURES).unwrap_err();
             assert_eq!(failure.code, "Z0454");
             assert!(
                 failure.what.starts_with(&format!("rank 2 on b has another {what} than most: expected ")),
@@ -191,11 +198,12 @@ mod tests {
     #[test]
     fn z0454_processors_that_multiply_in_another_way_are_told_apart_in_words() {
         let card = |host, instructions| card(host, [1, 2, 3, 4, instructions]);
-        let failure = require_alike(&[card("a", 0b0111), card("a", 0b0111), card("b", 0b0001)]).unwrap_err();
+        let failure = require_alike(&[card("a", 0b0111), card("a", 0b0111), card("b", 0b0001)], &FEATURES).unwrap_err();
         assert_eq!(
             failure.what,
             "rank 2 on b has another set of instructions than most: expected fma avx512f x86-64-v3, found fma"
         );
+        assert_eq!(shown(INSTRUCTIONS, 0, &FEATURES), "none of those that kernels are chosen by");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use zero_plan::Mesh;
 use super::control::{Control, timeout_of};
 use super::shared::Shared;
 use super::{ClockLook, Lost};
-use crate::device::{Device, Failure, Segment, cpu};
+use crate::device::{Device, Failure, Segment};
 use crate::launch::{JobPlace, LaunchError, host};
 use card::Card;
 use clock::Unread;
@@ -114,12 +114,10 @@ impl<D: Device> Shared<'_, D> {
         let mirror = Mirror::new(plan.config.mesh.ranks());
         let known = Known { own: mirror.clone(), segment, come_by_reports: plan.config.transport.carries() };
         let fingerprint = plan.fingerprint();
-        // If another device computes, its own marks are compared instead.
-        let instructions = if D::QUEUES { 0 } else { cpu::features::found() };
         let (mesh, carries, own) = (plan.config.mesh, plan.config.transport.carries(), place.clone());
         let meet = move |meeting: &MpiMeeting| {
-            let card = Card::own(fingerprint, agreement, &meeting.mpi.version, instructions);
-            let cards = agreed(&mesh, &own, &meeting.mpi, &meeting.gather(&card.encode())?)?;
+            let card = Card::own(fingerprint, agreement, &meeting.mpi.version, D::features());
+            let cards = agreed(&mesh, &own, &meeting.mpi, &meeting.gather(&card.encode())?, D::FEATURES)?;
             let names = carries.then(|| meeting.hear(names.as_deref())).transpose()?;
             Ok((cards, names))
         };
@@ -166,7 +164,13 @@ impl<D: Device> Shared<'_, D> {
 }
 
 /// The cards of all ranks, if these are about to run the same, and lie where the mesh has them.
-fn agreed(mesh: &Mesh, place: &JobPlace, mpi: &Mpi, cards: &[Vec<u8>]) -> Result<Vec<Card>, Failure> {
+fn agreed(
+    mesh: &Mesh,
+    place: &JobPlace,
+    mpi: &Mpi,
+    cards: &[Vec<u8>],
+    features: &[&str],
+) -> Result<Vec<Card>, Failure> {
     if (mpi.rank, mpi.size) != (place.rank, place.world) {
         return Err(Failure {
             code: "Z0452",
@@ -187,7 +191,7 @@ fn agreed(mesh: &Mesh, place: &JobPlace, mpi: &Mpi, cards: &[Vec<u8>]) -> Result
     }
     let cards: Option<Vec<Card>> = cards.iter().map(|card| Card::decode(card)).collect();
     let cards = cards.ok_or_else(|| card::another_program(place.rank))?;
-    card::require_alike(&cards)?;
+    card::require_alike(&cards, features)?;
     card::require_places(mesh, &cards)?;
     Ok(cards)
 }
