@@ -41,7 +41,7 @@ if [ "${1:-}" = pack ]; then
   exit
 fi
 
-export ZERO_TEST_GPU=1
+export ZERO_TEST_GPU=1 ZERO_TEST_FULL=1
 export ZERO_CUDA_DEVICES=${ZERO_CUDA_DEVICES:-0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}
 
 command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader

@@ -5,6 +5,7 @@ pub mod buffers;
 pub mod fused;
 pub mod heads;
 pub mod layout;
+pub mod long;
 pub mod pretend;
 pub mod published;
 pub mod reference;

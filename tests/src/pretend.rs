@@ -14,6 +14,8 @@ use std::sync::OnceLock;
 use libloading::Library;
 use zero_runtime::device::cuda;
 
+use crate::long::is_left_out;
+
 /// Where the sources are.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/pretend");
 
@@ -321,13 +323,16 @@ pub fn again(test: &str, variables: &[(&str, &str)]) -> Output {
     output
 }
 
-/// Runs the calling test in a process of its own, because the pretend driver of a process does one thing at a time,
-/// however many tests run. Returns whether it has done so, after which nothing is left to do. Does nothing on a GPU, in
-/// such a process, or where all tests of a program run one after another.
+/// Runs the calling test, which takes long, in a process of its own, because the pretend driver of a process does one thing at a
+/// time, however many tests run. Returns whether nothing is left to do: it has done so, or long tests are left out. Does nothing on
+/// a GPU, in such a process, or where all tests of a program run one after another.
 ///
 /// # Panics
 /// If the test fails there.
 pub fn is_done_apart() -> bool {
+    if is_left_out("long training on pretend devices") {
+        return true;
+    }
     let thread = std::thread::current();
     let test = thread.name().expect("tests run on threads with their names");
     if is_hardware() || is_another() || test == "main" {

@@ -1,7 +1,5 @@
 //! Hosts made of one machine, launchers on them, and their results. Whatever is missing is reported and counted.
 
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -9,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::Pid;
 use tempfile::TempDir;
+use zero_tests::long::{is_left_out, report_skipped};
 
 /// An MPI with its launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,13 +113,16 @@ fn script() -> PathBuf {
 }
 
 impl Net {
-    /// This many hosts; none where this machine permits none, or lacks one of the two launchers.
+    /// This many hosts; none where long tests are left out, or this machine permits none, or lacks one of the two launchers.
     pub fn of(count: usize) -> Option<Self> {
         Self::limited(count, "")
     }
 
     /// The same with cards of a rate, such as `1gbit`.
     pub fn limited(count: usize, rate: &str) -> Option<Self> {
+        if is_left_out("hosts") {
+            return None;
+        }
         let can = Command::new(script()).arg("can").status().is_ok_and(|end| end.success());
         if let Some(missing) = Mpi::DEBIAN.map(Mpi::launcher).into_iter().find(|launcher| !is_installed(launcher)) {
             return skipped("hosts", &format!("{missing} is not installed"));
@@ -267,16 +269,9 @@ pub fn is_installed(program: &str) -> bool {
     Command::new("which").arg(program).stdout(Stdio::null()).status().is_ok_and(|end| end.success())
 }
 
-/// Prints what a test lacks, even if it passes, and adds the line to the file that `ZERO_TEST_SKIPPED` names, so that
-/// skipped tests can be counted.
+/// Reports what a test lacks.
 pub fn skipped<T>(what: &str, why: &str) -> Option<T> {
-    let line = format!("SKIPPED: no {what}: {why}\n");
-    // Output of the macros is not shown for a test that passes.
-    let _ = std::io::stderr().write_all(line.as_bytes());
-    if let Some(path) = std::env::var_os("ZERO_TEST_SKIPPED") {
-        let file = OpenOptions::new().create(true).append(true).open(path);
-        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("a file to count in");
-    }
+    report_skipped(what, why);
     assert!(std::env::var_os("ZERO_TEST_HOSTS").is_none(), "ZERO_TEST_HOSTS asks for {what}, and {why}");
     None
 }

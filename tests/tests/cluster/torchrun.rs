@@ -5,6 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use zero_tests::long::is_left_out;
 
 use crate::net::{Mpi, Net, is_installed, skipped, words};
 
@@ -17,6 +18,9 @@ struct Torchrun {
 
 impl Torchrun {
     fn find() -> Option<Self> {
+        if is_left_out("torchrun") {
+            return None;
+        }
         let launcher = std::env::var("ZERO_TEST_TORCHRUN").unwrap_or_else(|_| "torchrun".to_owned());
         if !is_installed(&launcher) {
             return skipped("torchrun", &format!("{launcher} is not installed"));
