@@ -2,7 +2,6 @@
 //! files that both are compared with.
 
 pub mod buffers;
-pub mod fused;
 pub mod heads;
 pub mod layout;
 pub mod long;

@@ -185,11 +185,10 @@ fn compile(folder: &Path) {
     let driver = compiling("libcuda.so.1", &DRIVER, &["-pthread"]).spawn().unwrap();
     run(&mut compiling("libnvrtc.so.13", &["nvrtc.cpp"], &[]));
     finish(driver);
-    // The libraries of products, of attention and of communication put their work into the driver's streams.
+    // The libraries of products and of communication put their work into the driver's streams.
     let products = ["-O3", "-march=native", "-ffp-contract=fast"];
     let driver = ["-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"];
     run(compiling("libcublasLt.so.13", &["cublaslt.cpp"], &products).args(driver));
-    run(compiling("libcudnn.so.9", &["cudnn.cpp"], &products).args(driver));
     run(compiling("libnccl.so.2", &["nccl.cpp"], &[]).args(driver));
 }
 

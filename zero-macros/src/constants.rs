@@ -39,7 +39,6 @@ pub fn config(config: &Config) -> TokenStream {
         }),
         field(config.device != plain.device, "device", name("DeviceKind", config.device)),
         field(config.transport != plain.transport, "transport", name("TransportKind", config.transport)),
-        field(config.attention != plain.attention, "attention", name("AttentionKind", config.attention)),
         field(config.optimizer != plain.optimizer, "optimizer", name("OptimizerKind", config.optimizer)),
         field(
             config.memory_bytes != plain.memory_bytes,
@@ -134,7 +133,7 @@ pub fn number(number: usize) -> Literal {
 
 #[cfg(test)]
 mod tests {
-    use zero_plan::{AttentionKind, Axis, DeviceKind, Often, OptimizerKind, TransportKind, Width};
+    use zero_plan::{Axis, DeviceKind, Often, OptimizerKind, TransportKind, Width};
 
     use super::*;
 
@@ -186,7 +185,6 @@ mod tests {
             snapshot: true,
             device: DeviceKind::Cpu,
             transport: TransportKind::Local,
-            attention: AttentionKind::Cudnn,
             optimizer: OptimizerKind::Muon,
             memory_bytes: Some(9),
         };
@@ -197,7 +195,7 @@ mod tests {
             recompute:Recompute::Fields(&[\"blocks\",\"head\"]),\
             precision:Precision{compute:Width::BF16,params:Width::BF16,reduce:Width::BF16,master:Width::F32,\
             moments:Width::BF16,},\
-            sequences:5,length:6,micro_batches:8,snapshot:true,transport:TransportKind::Local,attention:AttentionKind::Cudnn,\
+            sequences:5,length:6,micro_batches:8,snapshot:true,transport:TransportKind::Local,\
             optimizer:OptimizerKind::Muon,memory_bytes:Option::Some(9),..Config::PLAIN}";
         assert_eq!(short(&config), expected);
     }

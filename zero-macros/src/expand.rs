@@ -6,7 +6,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Expr, Type};
-use zero_plan::{AttentionKind, DeviceKind, Width};
+use zero_plan::{DeviceKind, Width};
 
 use crate::ast::{ModelField, ModelStruct, Tied};
 use crate::choice::{Choice, ChosenKey};
@@ -86,7 +86,6 @@ fn probes(model: &ModelStruct, choice: &Choice, environment: &Environment) -> Op
         return None;
     }
     let (device, count, shape) = (device(choice), number(first_entry(&model.fields)), format_ident!("__Probe"));
-    let attention = attention(choice);
     let chain = chain(model, &shape);
     let probes = environment.shapes.iter().map(|&(width, sequences, length)| {
         let (compute, sequences, length) = (compute(width), number(sequences), number(length));
@@ -98,7 +97,6 @@ fn probes(model: &ModelStruct, choice: &Choice, environment: &Environment) -> Op
                 type Compute = #compute;
                 const SEQUENCES: usize = #sequences;
                 const LENGTH: usize = #length;
-                #attention
             }
             const __WHOLE: ::zero_runtime::model::Whole<#shape, #count> = { #chain };
             const __SIZES: [::zero_runtime::plan::Field; #count] = __WHOLE.fields.sizes;
@@ -186,14 +184,12 @@ fn published(model: &ModelStruct) -> Option<TokenStream> {
 fn shape(name: &Ident, choice: &Choice) -> TokenStream {
     let (sequences, length) = (number(choice.config.sequences), number(choice.config.length));
     let (device, compute, origin) = (device(choice), compute(choice.config.precision.compute), origin(choice));
-    let attention = attention(choice);
     quote! {
         impl ::zero_runtime::layer::Shape for #name {
             type Device = #device;
             type Compute = #compute;
             const SEQUENCES: usize = #sequences;
             const LENGTH: usize = #length;
-            #attention
             const ORIGIN: ::zero_runtime::plan::Origin = #origin;
         }
     }
@@ -214,17 +210,6 @@ fn compute(width: Width) -> TokenStream {
         Width::F32 => quote!(f32),
         Width::BF16 => quote!(::zero_runtime::device::bf16),
     }
-}
-
-/// The kernels of attention, if they are not the default.
-fn attention(choice: &Choice) -> Option<TokenStream> {
-    let kind = choice.config.attention;
-    let name = format_ident!("{kind:?}");
-    (kind != AttentionKind::Own).then(|| {
-        quote! {
-            const ATTENTION: ::zero_runtime::plan::AttentionKind = ::zero_runtime::plan::AttentionKind::#name;
-        }
-    })
 }
 
 /// Where the keys that errors of constants name are written.

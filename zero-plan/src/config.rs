@@ -83,23 +83,6 @@ pub enum TransportKind {
     Cluster,
 }
 
-/// Whose kernels do attention on a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum AttentionKind {
-    /// The kernels of zero, which every device has.
-    #[default]
-    Own,
-    /// The fused kernels of cuDNN, on a device of the kind `Cuda`.
-    Cudnn,
-}
-
-impl AttentionKind {
-    /// Whether this is the default, which is not serialized, so that the fingerprints of older plans stay valid.
-    const fn is_own(&self) -> bool {
-        matches!(self, AttentionKind::Own)
-    }
-}
-
 /// The optimizer of the matrices of hidden layers. AdamW (Loshchilov and Hutter, 2019) updates all other parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum OptimizerKind {
@@ -216,9 +199,6 @@ pub struct Config {
     pub device: DeviceKind,
     /// The transport between ranks.
     pub transport: TransportKind,
-    /// Whose kernels do attention.
-    #[serde(skip_serializing_if = "AttentionKind::is_own")]
-    pub attention: AttentionKind,
     /// The optimizer of the matrices of hidden layers.
     #[serde(skip_serializing_if = "OptimizerKind::is_usual")]
     pub optimizer: OptimizerKind,
@@ -251,7 +231,6 @@ impl Config {
         snapshot: false,
         device: DeviceKind::Cpu,
         transport: TransportKind::Shm,
-        attention: AttentionKind::Own,
         optimizer: OptimizerKind::AdamW,
         memory_bytes: None,
     };

@@ -54,8 +54,8 @@ mod work;
 
 pub use build::PlanBuf;
 pub use config::{
-    AttentionKind, Config, DeviceKind, Gather, Often, OptimizerKind, Order, Precision, Recompute, Split, TransportKind,
-    Width, is_same_text,
+    Config, DeviceKind, Gather, Often, OptimizerKind, Order, Precision, Recompute, Split, TransportKind, Width,
+    is_same_text,
 };
 pub use cores::own_core;
 pub use fingerprint::Fingerprint;

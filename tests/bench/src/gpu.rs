@@ -23,7 +23,7 @@ const H200_BF16_PER_S: f64 = 989e12;
 
 macro_rules! gpt {
     ($module:ident: dim $dim:literal, heads $heads:literal, layers $layers:literal, vocab $vocab:literal,
-     batch $sequences:literal x $length:literal; $($option:tt)*) => {
+     batch $sequences:literal x $length:literal) => {
         /// A size, on one device.
         pub mod $module {
             use zero_runtime::prelude::*;
@@ -42,7 +42,7 @@ macro_rules! gpt {
             }
 
             #[zero(device = Cuda, ranks = 1, stage = 0, compute = BF16, sequences = $sequences, length = $length,
-                $($option)*)]
+                        params = BF16, master = F32)]
             #[doc = "The model."]
             pub struct Gpt {
                 embed: Embedding<$vocab, $length, $dim>,
@@ -55,20 +55,10 @@ macro_rules! gpt {
     };
 }
 
-/// A size twice: with attention by our own kernels, and by those of cuDNN.
-macro_rules! gpt_twice {
-    ($own:ident, $cudnn:ident: $($size:tt)*) => {
-        gpt!($own: $($size)*);
-        gpt!($cudnn: $($size)*, attention = Cudnn);
-    };
-}
-
-gpt_twice!(gpt2_124m, gpt2_124m_cudnn:
-    dim 768, heads 12, layers 12, vocab 50304, batch 32 x 1024; params = BF16, master = F32);
-gpt_twice!(gpt2_1558m, gpt2_1558m_cudnn:
-    dim 1600, heads 25, layers 48, vocab 50304, batch 16 x 1024; params = BF16, master = F32);
-gpt!(gpt2_1558m_8: dim 1600, heads 25, layers 48, vocab 50304, batch 8 x 1024; params = BF16, master = F32);
-gpt!(launches: dim 256, heads 4, layers 12, vocab 512, batch 4 x 256; params = BF16, master = F32);
+gpt!(gpt2_124m: dim 768, heads 12, layers 12, vocab 50304, batch 32 x 1024);
+gpt!(gpt2_1558m: dim 1600, heads 25, layers 48, vocab 50304, batch 16 x 1024);
+gpt!(gpt2_1558m_8: dim 1600, heads 25, layers 48, vocab 50304, batch 8 x 1024);
+gpt!(launches: dim 256, heads 4, layers 12, vocab 512, batch 4 x 256);
 
 /// A model, its size for the peer, and the figures that are asked.
 struct Row {
@@ -101,14 +91,11 @@ macro_rules! row {
     };
 }
 
-/// The first [`USUAL`] are measured if none are named. Of the others, some need a newer cuDNN than PyTorch brings, and the last has
-/// the batch of earlier figures.
-const ROWS: [Row; 6] = [
+/// The first [`USUAL`] are measured if none are named. The last has the batch of earlier figures.
+const ROWS: [Row; 4] = [
     row!(gpt2_124m, "GPT-2 124M", heads 12, vocab 50304, Some([450e3, 560e3]), [1.0, 1.15]),
     row!(gpt2_1558m, "GPT-2 1.5B", heads 25, vocab 50304, Some([45e3, 55e3]), [1.0, 1.15]),
     row!(launches, "12 layers of 256", heads 4, vocab 512, None, [1.5, 3.0]),
-    row!(gpt2_124m_cudnn, "GPT-2 124M, attention by cuDNN", heads 12, vocab 50304, Some([450e3, 560e3]), [1.0, 1.15]),
-    row!(gpt2_1558m_cudnn, "GPT-2 1.5B, attention by cuDNN", heads 25, vocab 50304, Some([45e3, 55e3]), [1.0, 1.15]),
     row!(gpt2_1558m_8, "GPT-2 1.5B, 8 sequences", heads 25, vocab 50304, None, [1.0, 1.15]),
 ];
 

@@ -154,16 +154,11 @@ impl Visitor for Same<'_> {
     }
 }
 
-/// The same for a model.
-pub fn assert_same_of<M: Model<Input = Tokens, Target = Tokens>>(seeds: &[u64], change: fn(Config) -> Config) {
-    Same { seeds, change }.visit::<M>();
-}
-
 fn assert_same(name: &str, seeds: &[u64], change: fn(Config) -> Config) {
     visit_cuda(name, Same { seeds, change }).expect("a spec of that name");
 }
 
-pub fn on(mesh: Mesh, stage: u8, config: Config) -> Config {
+fn on(mesh: Mesh, stage: u8, config: Config) -> Config {
     Config { mesh, ..config.at_stage(stage) }
 }
 

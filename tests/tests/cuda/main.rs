@@ -6,7 +6,6 @@ mod constants;
 mod engine;
 mod events;
 mod failures;
-mod fused;
 mod graphs;
 mod hardware;
 mod kernels;

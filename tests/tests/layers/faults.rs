@@ -1,7 +1,5 @@
 //! Layers of impossible sizes: what a build says of them. Never builds one.
 
-use zero_plan::AttentionKind;
-use zero_runtime::device::{Cuda, bf16};
 use zero_runtime::prelude::*;
 
 use crate::Small;
@@ -71,31 +69,4 @@ fn z0227_positions_without_frequencies() {
     heads! { Still: 2, 2, 4 { const ROTARY: Option<Rotary> = Some(Rotary { base: 1.0, ..PLAIN }); } }
     let said = fault::<Attention<8, Still>>();
     assert!(said.starts_with("[Z0227] the rotary positions of Attention have no frequencies: `base` is not above 1"));
-}
-
-/// Where cuDNN does attention.
-struct Fused<D>(std::marker::PhantomData<D>);
-
-impl<D: Device> Shape for Fused<D> {
-    type Device = D;
-    type Compute = bf16;
-    const SEQUENCES: usize = 2;
-    const LENGTH: usize = 5;
-    const ATTENTION: AttentionKind = AttentionKind::Cudnn;
-}
-
-#[test]
-fn z0228_heads_that_cudnn_does_not_take() {
-    heads! { Fits: 2, 1, 128 {} }
-    heads! { Uneven: 2, 2, 20 {} }
-    let of = |fault: Option<zero_plan::Message>| fault.map(|fault| fault.as_str().to_owned());
-    assert_eq!(of(<Attention<8, Fits> as Layer<Fused<Cuda>, Features<8>>>::FAULT), None);
-    assert_eq!(of(<Attention<8, Uneven> as Layer<Small, Features<8>>>::FAULT), None);
-    let said = of(<Attention<8, Uneven> as Layer<Fused<Cuda>, Features<8>>>::FAULT).expect("a fault");
-    assert!(
-        said.starts_with("[Z0228] a head of Attention has 20 features, but cuDNN takes a multiple of 8, up to 128")
-    );
-    let said = of(<Attention<8, Fits> as Layer<Fused<Cpu>, Features<8>>>::FAULT).expect("a fault");
-    assert!(said.starts_with("[Z0228] the device of this build has no kernels of cuDNN"), "{said}");
-    assert!(said.ends_with("fix: write `attention: Own`, or make `HEAD_DIM` such a multiple"), "{said}");
 }

@@ -125,10 +125,10 @@ pub fn alone(spec: &Spec, path: &Path, ranks: usize) -> Result<String, CommandEr
     let Spec { model: Some(model), batch: Batch { sequences, length, .. }, precision, .. } = spec else {
         return Err(CommandError::NoModel { spec: path.to_owned() });
     };
-    let (precision, device, attention) = (ron_text(precision), ron_text(&spec.device), ron_text(&spec.attention));
+    let (precision, device) = (ron_text(precision), ron_text(&spec.device));
     Ok(format!(
         "(model: {model:?}, mesh: (zero: {ranks}), zero: (stage: 0), precision: {precision}, device: {device}, \
-         attention: {attention}, batch: (sequences: {sequences}, length: {length}))\n"
+         batch: (sequences: {sequences}, length: {length}))\n"
     ))
 }
 

@@ -5,9 +5,7 @@ use core::fmt::Write;
 use serde::Serialize;
 
 use super::question::Question;
-use crate::config::{
-    AttentionKind, Config, DeviceKind, Often, OptimizerKind, Precision, Recompute, Split, TransportKind, Width,
-};
+use crate::config::{Config, DeviceKind, Often, OptimizerKind, Precision, Recompute, Split, TransportKind, Width};
 use crate::hardware::Processor;
 use crate::mesh::{Axis, Mesh};
 use crate::spec::{Schedule, Size};
@@ -145,7 +143,6 @@ impl Candidate {
             snapshot: question.pins.has("checkpoint.snapshot") && question.pins.spec.checkpoint.snapshot,
             device: device(question),
             transport: transport(question),
-            attention: question.pins.spec.attention,
             optimizer: question.pins.spec.optimizer,
             memory_bytes: Some(question.budget(self.mesh.ranks_per_node())),
         }
@@ -188,7 +185,7 @@ impl Candidate {
         if let Some(k) = self.recompute {
             let _ = writeln!(text, "    recompute: Every({k}),");
         }
-        let Config { snapshot, device, transport, attention, optimizer, .. } = self.config(question);
+        let Config { snapshot, device, transport, optimizer, .. } = self.config(question);
         if snapshot {
             text.push_str("    checkpoint: (snapshot: true),\n");
         }
@@ -197,9 +194,6 @@ impl Candidate {
         }
         if transport != device.transport() {
             let _ = writeln!(text, "    transport: {transport:?},");
-        }
-        if attention != AttentionKind::Own {
-            let _ = writeln!(text, "    attention: {attention:?},");
         }
         if optimizer != OptimizerKind::AdamW {
             let _ = writeln!(text, "    optimizer: {optimizer:?},");

@@ -26,7 +26,6 @@ const KEPT: &[&str] = &[
     "checkpoint.snapshot",
     "device",
     "transport",
-    "attention",
     "optimizer",
 ];
 

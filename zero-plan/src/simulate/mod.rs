@@ -13,7 +13,7 @@ mod timeline;
 
 use core::fmt;
 
-use crate::config::{AttentionKind, Config, DeviceKind, TransportKind};
+use crate::config::{Config, DeviceKind, TransportKind};
 use crate::hardware::{Hardware, Processor};
 use crate::plan::Plan;
 
@@ -117,8 +117,7 @@ pub fn on_hardware(config: Config, hardware: &Hardware) -> Result<Config, Imposs
         TransportKind::Nccl if device.has(TransportKind::Nccl) => TransportKind::Nccl,
         _ => device.transport_of_hosts(config.mesh.nodes),
     };
-    let attention = if device == DeviceKind::Cuda { config.attention } else { AttentionKind::Own };
-    let config = Config { device, transport, attention, ..config };
+    let config = Config { device, transport, ..config };
     if config.sends_directions() { Err(Impossible::Directions) } else { Ok(config) }
 }
 

@@ -122,6 +122,10 @@ fn near(name: &str) -> Option<&'static str> {
 /// Z0107: there is no such option.
 fn unknown(name: &str, near: Option<&str>) -> Diagnostic {
     let mut problem = Diagnostic::new("Z0107", name, format!("unknown key `{name}` in `#[zero(...)]`"));
+    if let Some(reason) = keys::former(name) {
+        problem.label = reason.to_owned();
+        return problem.help(format!("remove `{name}`"));
+    }
     problem.label = match near {
         Some(near) => format!("did you mean `{near}`?"),
         None => "not a key of `#[zero(...)]`".to_owned(),
@@ -247,7 +251,6 @@ mod tests {
             ("snapshot", "true", "checkpoint.snapshot: true"),
             ("device", "Cpu", "device: Cpu"),
             ("transport", "Local", "transport: Local"),
-            ("attention", "Own", "attention: Own"),
             ("optimizer", "Muon", "optimizer: Muon"),
             ("memory", "GiB\n( 1 )", "memory: GiB(1)"),
         ];
@@ -276,6 +279,9 @@ mod tests {
         one(&[("stag", "3")], "Z0107", "stag", "unknown key `stag` in `#[zero(...)]`");
         let problem = &parse_inline(&options(&[("stage", "3"), ("prefech", "3")])).unwrap_err()[0];
         assert_eq!(problem.label, "did you mean `prefetch`?");
+        let problem = &parse_inline(&options(&[("stage", "3"), ("attention", "Own")])).unwrap_err()[0];
+        assert!(problem.code == "Z0107" && problem.label.starts_with("gone: "), "{problem:?}");
+        assert_eq!(problem.help.as_deref(), Some("remove `attention`"));
     }
 
     #[test]

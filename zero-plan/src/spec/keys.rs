@@ -49,6 +49,15 @@ pub enum KeyDefault {
 
 use KeyDefault::{Absent, OfItsKeys, Required, Value};
 
+/// Keys that a spec could have once, and why they are gone.
+const FORMER: &[(&str, &str)] =
+    &[("attention", "gone: cuDNN's attention was slower than zero's own, which is the only one now")];
+
+/// Why there is no longer a key or option of this name, if there was one once.
+pub(super) fn former(name: &str) -> Option<&'static str> {
+    FORMER.iter().find(|(former, _)| *former == name).map(|(_, reason)| *reason)
+}
+
 /// The values that a key may have.
 struct Expected {
     words: &'static str,
@@ -191,10 +200,6 @@ pub const KEYS: &[Key] = &[
         "How ranks reach one another: as threads, as processes that share memory, as processes whose devices copy \
                 from one another, as processes between whose devices NCCL carries bytes, or as processes between whose \
                 hosts MPI carries them. With `Nccl` and `Cluster` there is one host for each node of the mesh.",
-    ),
-    key!(attention, any("`Own` or `Cudnn`"), Value("Own")).about(
-        "Whose kernels do attention where the device is `Cuda`: zero's own, or the fused ones of cuDNN, which compute in \
-            `BF16`, take heads of a multiple of 8 features, and have room in the plan.",
     ),
     key!(optimizer, any("`AdamW` or `Muon`"), Value("AdamW")).about(
         "What updates the matrices of hidden layers: AdamW, or Muon, which makes their momentum orthogonal. All other \

@@ -26,7 +26,7 @@ use core::fmt;
 
 use serde::Serialize;
 
-use crate::config::{self, AttentionKind, Config, DeviceKind, OptimizerKind, Precision, TransportKind};
+use crate::config::{self, Config, DeviceKind, OptimizerKind, Precision, TransportKind};
 
 pub use changes::{KeyChange, changes};
 pub use check::unknown_fields;
@@ -75,8 +75,6 @@ pub struct Spec {
     /// How ranks reach each other; without it, as is usual for the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<TransportKind>,
-    /// Whose kernels do attention.
-    pub attention: AttentionKind,
     /// What updates the matrices of hidden layers.
     pub optimizer: OptimizerKind,
     /// The most memory a rank may plan for.
@@ -121,7 +119,6 @@ impl Spec {
             snapshot: self.checkpoint.snapshot,
             device: self.device,
             transport: self.transport(),
-            attention: self.attention,
             optimizer: self.optimizer,
             memory_bytes: self.memory.map(|size| size.bytes() as usize),
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use ron::error::{Error, Position, SpannedError};
 
-use super::keys::{Form, KEYS, Key, join, keys_in, options, split};
+use super::keys::{Form, KEYS, Key, former, join, keys_in, options, split};
 use super::locate::{KeySpans, KeyValue, Section};
 use super::slip::{self, Slip};
 use super::tokens::{TokenKind, tokens};
@@ -122,6 +122,10 @@ impl SpecDiagnostics<'_> {
     pub fn unknown(&self, path: &str, entry: &KeyValue, section: &Section) -> (Diagnostic, Vec<String>) {
         let (around, key) = split(path);
         let place = if around.is_empty() { "the spec".to_owned() } else { format!("`{}`", self.form.name(around)) };
+        let problem = Diagnostic::new("Z0107", path, format!("unknown key `{key}` in {place}"));
+        if let Some(reason) = former(path) {
+            return (problem.at(entry.spans.key.clone(), reason).help(format!("remove `{key}`")), Vec::new());
+        }
         let expected: Vec<_> = keys_in(around).map(|(key, _)| key).collect();
         let near = closest(key, expected.iter().copied());
         let (label, meant) = match (near, elsewhere(path)) {
@@ -140,10 +144,8 @@ impl SpecDiagnostics<'_> {
                 (format!("not a key of {place}"), absent.collect())
             }
         };
-        let problem = Diagnostic::new("Z0107", path, format!("unknown key `{key}` in {place}"))
-            .at(entry.spans.key.clone(), label)
-            .help(format!("the keys of {place} are {}", list(&expected)));
-        (problem, meant)
+        let help = format!("the keys of {place} are {}", list(&expected));
+        (problem.at(entry.spans.key.clone(), label).help(help), meant)
     }
 }
 

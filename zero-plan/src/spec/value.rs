@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::parse::ron;
 use super::{ModelSource, RecomputedUnits, Schedule, Size, Stage, TransportKind, Units};
-use crate::config::{AttentionKind, DeviceKind, Often, OptimizerKind, Width};
+use crate::config::{DeviceKind, Often, OptimizerKind, Width};
 use crate::mesh::Axis;
 
 /// A value that can be read.
@@ -36,7 +36,6 @@ pub(super) trait Number {
     }
 }
 
-impl Number for AttentionKind {}
 impl Number for DeviceKind {}
 impl Number for ModelSource {}
 impl Number for Often {}

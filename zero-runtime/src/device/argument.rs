@@ -185,19 +185,6 @@ impl AttentionShape {
         self.out_width() + 2 * self.key_width()
     }
 
-    /// Bytes that fused kernels work in. In f32, for each query of each head: two sums, and the sums of its gradient;
-    /// where heads share keys, also as much again for the gradients of keys and values, for each head separately. For
-    /// each head of a sequence, counts by which blocks take turns; and lines at which all these begin. They do not grow
-    /// with the square of the length. Saturates at the largest number.
-    pub const fn fused_bytes(&self) -> usize {
-        const COUNTS: usize = 16;
-        const LINES: usize = 4096;
-        let accumulated = self.head_dim.saturating_mul(if self.key_heads == self.heads { 1 } else { 2 });
-        let of_query = accumulated.saturating_add(2).saturating_mul(size_of::<f32>());
-        let of_head = self.length.saturating_mul(of_query).saturating_add(COUNTS);
-        of_head.saturating_mul(self.sequences).saturating_mul(self.heads).saturating_add(LINES)
-    }
-
     /// The queries, the keys and the values of rows that have all three.
     pub fn parts<'a, D, E>(&self, qkv: View<'a, D, E>) -> [Strided<'a, D, E>; 3] {
         let queries = Strided::new(qkv, self.qkv_width());

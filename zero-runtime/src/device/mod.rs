@@ -82,9 +82,6 @@ pub trait Device: Sized + Send + 'static {
     /// The most features of a head in [`Device::attention`].
     const HEAD_DIM_MAX: usize;
 
-    /// The same in [`Device::fused_attention`], whose heads have a multiple of 8 features; 0 where the device has none.
-    const FUSED_HEAD_DIM_MAX: usize = 0;
-
     /// How many logits a model's head computes at a time: by default as many as stay in a processor's cache.
     const LOGITS: usize = 1 << 18;
 
@@ -453,44 +450,6 @@ pub trait Device: Sized + Send + 'static {
         dout: View<Self, E>,
         dqkv: ViewMut<Self, E>,
     );
-    /// [`Device::attention`] by the fused kernels of a library, where a spec says `attention: Cudnn`: all tokens have
-    /// queries (`before` is 0), and features are bf16. `lse` is kept in the library's own order, only for
-    /// [`Device::fused_attention_backward`]. `room` has [`AttentionShape::fused_bytes`], of any content.
-    ///
-    /// # Panics
-    /// Where the device has none.
-    #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
-    fn fused_attention<E: Element>(
-        &self,
-        _shape: AttentionShape,
-        _q: Strided<Self, E>,
-        _k: Strided<Self, E>,
-        _v: Strided<Self, E>,
-        _out: ViewMut<Self, E>,
-        _lse: ViewMut<Self, f32>,
-        _room: ViewMut<Self, u8>,
-    ) {
-        panic!("this device has no fused attention");
-    }
-    /// Its vector-Jacobian product, as [`Device::attention_backward`] gives it.
-    ///
-    /// # Panics
-    /// Where the device has none.
-    #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
-    fn fused_attention_backward<E: Element>(
-        &self,
-        _shape: AttentionShape,
-        _q: Strided<Self, E>,
-        _k: Strided<Self, E>,
-        _v: Strided<Self, E>,
-        _out: View<Self, E>,
-        _lse: View<Self, f32>,
-        _dout: View<Self, E>,
-        _dqkv: ViewMut<Self, E>,
-        _room: ViewMut<Self, u8>,
-    ) {
-        panic!("this device has no fused attention");
-    }
     /// `out` (tokens, width) := rows of `table` (vocabulary, width) by id; plus, if there are `positions` (context,
     /// width), their rows by place in the sequence. There are whole sequences of `length` tokens, which is at most the
     /// context.

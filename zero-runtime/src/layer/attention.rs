@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use zero_plan::{AttentionKind, Message};
+use zero_plan::Message;
 
-use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault, unfused};
+use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault};
 use super::linear::{LinearMap, initial};
 use super::size::{attending, bytes, empty, matrix, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Matrices, Shape, Tensors};
@@ -65,26 +65,14 @@ impl<const W: usize, H: Heads> Attention<W, H> {
     }
 
     fn shape<D>(cx: &Context<D>) -> AttentionShape {
-        Self::shape_of([cx.sequences, cx.length, cx.before])
-    }
-
-    const fn shape_of([sequences, length, before]: [usize; 3]) -> AttentionShape {
         AttentionShape {
-            sequences,
-            length,
-            before,
+            sequences: cx.sequences,
+            length: cx.length,
+            before: cx.before,
             heads: H::HEADS,
             key_heads: H::KEY_HEADS,
             head_dim: H::HEAD_DIM,
             window: H::WINDOW,
-        }
-    }
-
-    /// Bytes that fused kernels work in, if they compute attention.
-    const fn fused_bytes<S: Shape>() -> usize {
-        match S::ATTENTION {
-            AttentionKind::Own => 0,
-            AttentionKind::Cudnn => bytes::<u8>(Self::shape_of([S::SEQUENCES, S::LENGTH, 0]).fused_bytes()),
         }
     }
 
@@ -164,7 +152,7 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
             "Attention",
             &[("width", W), ("heads", H::HEADS), ("key heads", H::KEY_HEADS), ("width of a head", H::HEAD_DIM)],
         ),
-        either(fault::<H>(S::Device::HEAD_DIM_MAX), unfused::<S, H>()),
+        fault::<H>(S::Device::HEAD_DIM_MAX),
     );
     // Queries, keys and values (tokens, ROW); the output of attention (tokens, QUERIES); log-sum-exp (tokens, HEADS);
     // normed queries and keys (tokens, NORMED), and their scales; cosines and sines (LENGTH, HEAD_DIM).
@@ -176,12 +164,10 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         bytes::<f32>(product(&[S::TOKENS, sum(&Self::PARTS)])),
         bytes::<f32>(product(&[S::LENGTH, Self::ANGLES])),
     ]);
-    // Backward: gradients of the output of attention (tokens, QUERIES), and of queries, keys and values (tokens, ROW);
-    // then the room that fused kernels work in. Forward needs only that room.
+    // Backward: gradients of the output of attention (tokens, QUERIES), and of queries, keys and values (tokens, ROW).
     const WORKSPACE: usize = sum(&[
         bytes::<S::Compute>(product(&[S::TOKENS, Self::QUERIES])),
         bytes::<S::Compute>(product(&[S::TOKENS, Self::ROW])),
-        Self::fused_bytes::<S>(),
     ]);
     // The projections to queries, to keys and to values, and the output projection.
     const MATRICES: Matrices = matrix::<S::Compute>([Self::QUERIES, W])
@@ -246,12 +232,7 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
             cx.device.rotate(turned, H::HEADS + H::KEY_HEADS, table.as_view(), cx.length, false);
         }
         let [queries, keys, values] = Self::parts(shape, qkv.as_view(), normed.as_view());
-        match S::ATTENTION {
-            AttentionKind::Own => cx.device.attention(shape, queries, keys, values, mixed.reborrow(), lse),
-            AttentionKind::Cudnn => {
-                cx.device.fused_attention(shape, queries, keys, values, mixed.reborrow(), lse, pass.work);
-            }
-        }
+        cx.device.attention(shape, queries, keys, values, mixed.reborrow(), lse);
         Self::OUT.forward(cx, params_out, mixed.as_view(), pass.y, then);
     }
 
@@ -298,7 +279,6 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         let [keys, values] = [cached_keys.as_view(), cached_values.as_view()]
             .map(|cached| Strided::new(cached.part(0, (cx.before + tokens) * Self::KEYS), Self::KEYS));
         let queries = Strided::new(queries.as_view(), Self::QUERIES);
-        // Fused kernels are made for one length, but here it changes with each token.
         cx.device.attention(shape, queries, keys, values, mixed.reborrow(), lse);
         Self::OUT.forward(cx, params_out, mixed.as_view(), pass.y, Then::Nothing);
     }
@@ -315,16 +295,11 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         let (normed, rest) = rest.take::<S::Compute>(tokens * Self::NORMED);
         let (inverse, rest) = rest.take::<f32>(tokens * Self::PARTS.iter().sum::<usize>());
         let (mut dmixed, work) = pass.work.take::<S::Compute>(tokens * Self::QUERIES);
-        let (mut dqkv, room) = work.take::<S::Compute>(tokens * Self::ROW);
+        let mut dqkv = work.take::<S::Compute>(tokens * Self::ROW).0;
         Self::OUT.backward(cx, params_out, grads_out, mixed, pass.dy, Some(dmixed.reborrow()));
         let [queries, keys, values] = Self::parts(shape, qkv, normed);
         let (dmixed, to) = (dmixed.as_view(), dqkv.reborrow());
-        match S::ATTENTION {
-            AttentionKind::Own => cx.device.attention_backward(shape, queries, keys, values, mixed, lse, dmixed, to),
-            AttentionKind::Cudnn => {
-                cx.device.fused_attention_backward(shape, queries, keys, values, mixed, lse, dmixed, to, room);
-            }
-        }
+        cx.device.attention_backward(shape, queries, keys, values, mixed, lse, dmixed, to);
         if H::ROTARY.is_some() {
             let (table, to) =
                 (rest.take::<f32>(cx.length * H::HEAD_DIM).0, StridedMut::new(dqkv.reborrow(), Self::ROW));

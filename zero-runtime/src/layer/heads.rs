@@ -1,11 +1,10 @@
 //! Heads: the ways in which one attention differs from another. Never computes.
 
-use zero_plan::{AttentionKind, Message};
+use zero_plan::Message;
 
-use super::Shape;
 use super::attention::Attention;
 use super::size::product;
-use crate::device::{Device, Rotary};
+use crate::device::Rotary;
 
 /// The heads of an [`Attention`]:
 ///
@@ -159,22 +158,6 @@ pub(super) const fn fault<H: Heads>(most: usize) -> Option<Message> {
         return unturnable(rotary, head_dim);
     }
     None
-}
-
-/// The fault of heads that a spec gives to fused kernels, if those of the device cannot compute them.
-pub(super) const fn unfused<S: Shape, H: Heads>() -> Option<Message> {
-    let most = <S::Device as Device>::FUSED_HEAD_DIM_MAX;
-    if matches!(S::ATTENTION, AttentionKind::Own) || (H::HEAD_DIM.is_multiple_of(8) && H::HEAD_DIM <= most) {
-        return None;
-    }
-    let message = Message::new().text("[Z0228] ");
-    let message = if most == 0 {
-        message.text("the device of this build has no kernels of cuDNN, which `attention: Cudnn` is about")
-    } else {
-        let message = message.text("a head of Attention has ").number(H::HEAD_DIM).text(" features, but cuDNN takes a");
-        message.text(" multiple of 8, up to ").number(most)
-    };
-    Some(message.text("\n  fix: write `attention: Own`, or make `HEAD_DIM` such a multiple"))
 }
 
 /// The fault of rotary positions that cannot rotate heads.

@@ -82,7 +82,7 @@ pub use zero_plan::Matrices;
 
 pub(crate) use published::NamesMisfit;
 
-use zero_plan::{AttentionKind, Message, Origin};
+use zero_plan::{Message, Origin};
 
 use crate::device::{Device, Element, Nonlinearity, Then, Write};
 use crate::view::{View, ViewMut};
@@ -99,8 +99,6 @@ pub trait Shape: 'static {
     const LENGTH: usize;
     /// Tokens, or rows, in a micro-batch.
     const TOKENS: usize = size::product(&[Self::SEQUENCES, Self::LENGTH]);
-    /// Whose kernels compute attention.
-    const ATTENTION: AttentionKind = AttentionKind::Own;
     /// Where the spec says these, for build errors.
     const ORIGIN: Origin = Origin::UNKNOWN;
 }

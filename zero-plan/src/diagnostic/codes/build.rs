@@ -178,14 +178,6 @@ pub(super) const CODES: &[Code] = &[
         example: "const ROTARY: Option<Rotary> = Some(Rotary { base: 1.0, scaling: Scaling::None });",
     },
     Code {
-        code: "Z0228",
-        title: "heads that cuDNN does not take",
-        explanation: "With `attention: Cudnn` the fused kernels of cuDNN do attention, and they take heads of a multiple of 8 \
-            features, up to 128. A device that is a type of your own has no such kernels at all. Nothing else does the work \
-            instead: change `HEAD_DIM`, or take `attention: Own`.",
-        example: "const HEAD_DIM: usize = 20; // and a spec with `attention: Cudnn`",
-    },
-    Code {
         code: "Z0229",
         title: "Muon without a matrix",
         explanation: "Muon updates the matrices of hidden layers, and AdamW all other parameters: embeddings, heads, gains and \

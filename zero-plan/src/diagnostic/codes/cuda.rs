@@ -8,10 +8,9 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0430",
         title: "library of CUDA missing",
         explanation: "A plan for CUDA devices needs the driver (libcuda.so.1), the compiler of kernels (libnvrtc.so.13) and \
-            the library of matrix products (libcublasLt.so.13); with `attention: Cudnn` also cuDNN (libcudnn.so.9), and with \
-            `transport: Nccl` NCCL (libnccl.so.2). They are looked for in the folders that \
-            ZERO_CUDA_LIBRARIES names, then where the system's loader looks, then in a PyTorch installation. Install what \
-            is missing, or name its folder. The processor never does the work instead.",
+            the library of matrix products (libcublasLt.so.13); with `transport: Nccl` also NCCL (libnccl.so.2). They are \
+            looked for in the folders that ZERO_CUDA_LIBRARIES names, then where the system's loader looks, then in a PyTorch \
+            installation. Install what is missing, or name its folder. The processor never does the work instead.",
         example: "device: Cuda, on a machine without NVIDIA's driver",
     },
     Code {
@@ -95,30 +94,6 @@ pub(super) const CODES: &[Code] = &[
         example: "ZERO_CUDA_DEVICES=0,0, for four ranks",
     },
     Code {
-        code: "Z0442",
-        title: "cuDNN too old",
-        explanation: "With `attention: Cudnn`, libcudnn.so.9 does attention. It must be version 9.28 or later: older ones have \
-            no backward of fused attention, as one operation, that gives the same bits each time in memory linear in the \
-            tokens. Install a newer one, or take `attention: Own`. Nothing else does the work instead.",
-        example: "attention: Cudnn, with the cuDNN of an old installation of PyTorch",
-    },
-    Code {
-        code: "Z0443",
-        title: "attention that cuDNN does not do",
-        explanation: "cuDNN has no way to do attention of this shape on this device, or failed at it. Its backward is the same \
-            each time, in memory linear in the tokens, on devices of compute capability 9 and 10 alone. The message has \
-            cuDNN's own words. Take `attention: Own`.",
-        example: "attention: Cudnn, on an A100",
-    },
-    Code {
-        code: "Z0444",
-        title: "attention that needs more room than the plan has",
-        explanation: "A plan with `attention: Cudnn` has room for what cuDNN accumulates in f32, for two sums of each row, and \
-            for alignment. The version of cuDNN that was found asks for more, so nothing was started. Take another version, or \
-            `attention: Own`, and please report it.",
-        example: "a later cuDNN that keeps more between its kernels",
-    },
-    Code {
         code: "Z0445",
         title: "NCCL too old, or another one",
         explanation: "With `transport: Nccl`, libnccl.so.2 carries bytes between devices. It must be version 2.28 or later, \
@@ -136,9 +111,9 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0447",
         title: "devices of ranks differ",
         explanation: "Before the first step, ranks compare what decides the bits of their results: the name and the compute \
-            capability of their devices; the versions of the driver, of the compiler, of the library of matrix products \
-            and of cuDNN; and how these libraries will compute the products and the attention of the model. The message \
-            names the rank, what differs there, and how many ranks agree. Give all ranks the same devices and the same versions.",
+            capability of their devices; the versions of the driver, of the compiler and of the library of matrix products; \
+            and how that library will compute the products of the model. The message names the rank, what differs there, and \
+            how many ranks agree. Give all ranks the same devices and the same versions.",
         example: "a host whose last slot has another GPU",
     },
     Code {

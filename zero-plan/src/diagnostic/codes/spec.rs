@@ -118,10 +118,10 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0114",
         title: "keys that contradict one another",
         explanation: "Each value is possible, but not together: a `master` copy narrower than the `params` it is the \
-            master of would lose bits in every update, a transport does not reach the memory of another device, the \
-            kernels of cuDNN are for `Cuda` and compute in `BF16`, Muon needs whole matrices, which `Cluster` does not bring \
-            together from shards on several hosts (stages 1 to 3, with ranks along `zero` on more than one node), and where \
-            a list has an entry twice, another one was probably meant.",
+            master of would lose bits in every update, a transport does not reach the memory of another device, \
+            Muon needs whole matrices, which `Cluster` does not bring together from shards on several hosts (stages 1 to 3, \
+            with ranks along `zero` on more than one node), and where a list has an entry twice, another one was probably \
+            meant.",
         example: "(zero: (stage: 1), precision: (master: BF16))",
     },
     Code {

@@ -3,7 +3,6 @@
 use super::super::RecomputedUnits;
 use super::super::locate::items;
 use super::{CheckedSpec, Rule};
-use crate::config::{AttentionKind, DeviceKind, Width};
 use crate::diagnostic::Diagnostic;
 
 pub const RULES: &[Rule] = &[
@@ -11,8 +10,6 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &["recompute"], find: field_twice },
     Rule { reads: &["precision.params", "precision.master"], find: narrow_master },
     Rule { reads: &["device", "transport"], find: foreign_transport },
-    Rule { reads: &["device", "attention"], find: foreign_attention },
-    Rule { reads: &["precision.compute", "attention"], find: wide_attention },
 ];
 
 fn axis_twice(subject: &CheckedSpec) -> Option<Diagnostic> {
@@ -71,32 +68,6 @@ fn foreign_transport(subject: &CheckedSpec) -> Option<Diagnostic> {
     Some(problem.help(format!("remove `{name}`, or choose another `{of}`")))
 }
 
-/// cuDNN's attention on a device that does not have it.
-fn foreign_attention(subject: &CheckedSpec) -> Option<Diagnostic> {
-    let (attention, device) = (subject.spec.attention, subject.spec.device);
-    if attention == AttentionKind::Own || device == DeviceKind::Cuda {
-        return None;
-    }
-    let (name, of) = (subject.name("attention"), subject.name("device"));
-    let message = format!("`{name}` is {attention:?}, which `{of}` {device:?} does not have");
-    let label = "only Cuda has kernels of cuDNN";
-    let problem = Diagnostic::new("Z0114", "attention", message).at(subject.given("attention")?.value, label);
-    Some(problem.help(format!("remove `{name}`, or set `{of}` to Cuda")))
-}
-
-/// Fused attention kernels with wide numbers: they only multiply narrow ones.
-fn wide_attention(subject: &CheckedSpec) -> Option<Diagnostic> {
-    let (attention, compute) = (subject.spec.attention, subject.spec.precision.compute);
-    if attention == AttentionKind::Own || compute == Width::BF16 {
-        return None;
-    }
-    let (name, of) = (subject.name("attention"), subject.name("precision.compute"));
-    let message = format!("`{name}` is {attention:?}, which does not compute in {compute:?}");
-    let label = format!("`{of}` has to be BF16");
-    let problem = Diagnostic::new("Z0114", "attention", message).at(subject.given("attention")?.value, label);
-    Some(problem.help(format!("remove `{name}`, or set `{of}` to BF16")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::testing::{codes, one};
@@ -126,19 +97,6 @@ mod tests {
         ] {
             assert_eq!(codes(&format!("(zero: (stage: 1), {fine})")), [""; 0], "{fine}");
         }
-    }
-
-    #[test]
-    fn z0114_attention_that_a_device_or_a_width_does_not_have() {
-        let text = "(zero: (stage: 1), precision: (compute: BF16), attention: Cudnn)";
-        let message = "`attention` is Cudnn, which `device` Cpu does not have";
-        one(text, "Z0114", (1, 59), message, "only Cuda has kernels of cuDNN");
-        let text = "(zero: (stage: 1), device: Cuda, attention: Cudnn)";
-        let message = "`attention` is Cudnn, which does not compute in F32";
-        one(text, "Z0114", (1, 45), message, "`precision.compute` has to be BF16");
-        let fine = "(zero: (stage: 1), precision: (compute: BF16), device: Cuda, attention: Cudnn)";
-        assert_eq!(codes(fine), [""; 0]);
-        assert_eq!(codes("(zero: (stage: 1), attention: Own)"), [""; 0]);
     }
 
     #[test]

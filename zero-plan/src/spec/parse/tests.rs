@@ -3,7 +3,7 @@
 use super::super::tokens::tokens;
 use super::super::*;
 use super::*;
-use crate::config::{AttentionKind, Often, OptimizerKind, Width};
+use crate::config::{Often, OptimizerKind, Width};
 use crate::diagnostic::line_column;
 use crate::mesh::Axis;
 
@@ -39,7 +39,6 @@ const FULL: &str = r#"// A spec with every key.
     checkpoint: (snapshot: true),
     device: Cpu,
     transport: Local,
-    attention: Own,
     optimizer: Muon,
     memory: GiB(1),
 )
@@ -76,7 +75,6 @@ fn full() -> Spec {
         checkpoint: CheckpointKeys { snapshot: true },
         device: DeviceKind::Cpu,
         transport: Some(TransportKind::Local),
-        attention: AttentionKind::Own,
         optimizer: OptimizerKind::Muon,
         memory: Some(Size::GiB(1)),
     }
@@ -268,6 +266,14 @@ fn z0107_unknown_key() {
 }
 
 #[test]
+fn z0107_a_key_that_is_gone() {
+    let text = "(zero: (stage: 3), attention: Cudnn)";
+    let reason = "gone: cuDNN's attention was slower than zero's own, which is the only one now";
+    one(text, "Z0107", (1, 20), "unknown key `attention` in the spec", reason);
+    assert_eq!(parse(text).unwrap_err()[0].help.as_deref(), Some("remove `attention`"));
+}
+
+#[test]
 fn z0107_key_of_another_section() {
     for (section, key, label) in [
         ("pipeline", "microbatches", "did you mean `batch.micro_batches`?"),
@@ -320,7 +326,6 @@ fn a_variant_with_something_wrong_inside_is_one_mistake() {
         ("mesh.within_node", "[Zero(3)]", axes),
         ("precision.params", "16", "`F32` or `BF16`"),
         ("checkpoint.snapshot", "1", "`true` or `false`"),
-        ("attention", "1", "`Own` or `Cudnn`"),
         ("optimizer", "\"Muon\"", "`AdamW` or `Muon`"),
     ] {
         let entry = match path.split_once('.') {

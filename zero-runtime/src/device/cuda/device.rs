@@ -12,7 +12,7 @@ use super::error::CudaError;
 use super::handle::Cuda;
 use super::memory::CudaMemory;
 use super::{
-    activation, attention, cross_entropy, elementwise, embedding, fused, gate, muon, nccl, norm, norm_heads, optimizer,
+    activation, attention, cross_entropy, elementwise, embedding, gate, muon, nccl, norm, norm_heads, optimizer,
     ordinal, product, rotary, rows, squared_error, sums,
 };
 use crate::device::{
@@ -25,7 +25,6 @@ use crate::view::{View, ViewMut};
 
 impl Device for Cuda {
     const HEAD_DIM_MAX: usize = attention::HEAD_DIM_MAX;
-    const FUSED_HEAD_DIM_MAX: usize = fused::HEAD_DIM_MAX;
 
     // 256 MiB of logits in bf16. For each chunk of tokens, the gradient of the whole table of weights is read and
     // written in f32: 8 bytes an element, with 2 operations a row. A Hopper GPU does 240 operations in the time of a
@@ -403,34 +402,6 @@ impl Device for Cuda {
         dqkv: ViewMut<Self, E>,
     ) {
         attention::attention_backward(self, shape, q, k, v, out, lse, dout, dqkv);
-    }
-
-    fn fused_attention<E: Element>(
-        &self,
-        shape: AttentionShape,
-        q: Strided<Self, E>,
-        k: Strided<Self, E>,
-        v: Strided<Self, E>,
-        out: ViewMut<Self, E>,
-        lse: ViewMut<Self, f32>,
-        room: ViewMut<Self, u8>,
-    ) {
-        fused::attention(self, shape, q, k, v, out, lse, room);
-    }
-
-    fn fused_attention_backward<E: Element>(
-        &self,
-        shape: AttentionShape,
-        q: Strided<Self, E>,
-        k: Strided<Self, E>,
-        v: Strided<Self, E>,
-        out: View<Self, E>,
-        lse: View<Self, f32>,
-        dout: View<Self, E>,
-        dqkv: ViewMut<Self, E>,
-        room: ViewMut<Self, u8>,
-    ) {
-        fused::attention_backward(self, shape, q, k, v, out, lse, dout, dqkv, room);
     }
 
     fn embed<E: Element>(

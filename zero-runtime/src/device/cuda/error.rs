@@ -132,44 +132,11 @@ pub enum CudaError {
         /// What the driver said.
         reason: String,
     },
-    /// cuDNN is too old.
-    #[error("`libcudnn.so.9` is cuDNN {}, expected at least {}", release(*found), release(*expected))]
-    AttentionVersion {
-        /// Ten thousands are major versions, hundreds are minor ones.
-        found: usize,
-        /// The same.
-        expected: usize,
-    },
-    /// cuDNN does not support attention of this shape, or failed at it.
-    #[error("cuDNN cannot do {shape} on CUDA device {ordinal}: {reason}")]
-    Attention {
-        /// The shape, in words.
-        shape: String,
-        /// The number of the device, from 0.
-        ordinal: usize,
-        /// What cuDNN said.
-        reason: String,
-    },
-    /// cuDNN asks for more memory than the plan has for it.
-    #[error(
-        "cuDNN needs {} for {shape} on CUDA device {ordinal}, expected at most the {} that the plan has",
-        Bytes(*bytes), Bytes(*room_bytes)
-    )]
-    AttentionRoom {
-        /// The shape, in words.
-        shape: String,
-        /// The number of the device, from 0.
-        ordinal: usize,
-        /// Bytes that were asked for.
-        bytes: usize,
-        /// Bytes that the plan has.
-        room_bytes: usize,
-    },
     /// NCCL is too old, or another one than that of rank 0.
     #[error(
         "`libnccl.so.2` is NCCL {}, expected {}",
-        release(*found as usize), if *of_rank_0 { format!("{}, as on rank 0", release(*expected as usize)) }
-        else { format!("at least {}", release(*expected as usize)) }
+        release(*found), if *of_rank_0 { format!("{}, as on rank 0", release(*expected)) }
+        else { format!("at least {}", release(*expected)) }
     )]
     CarrierVersion {
         /// Ten thousands are major versions, hundreds are minor ones.
@@ -205,8 +172,8 @@ fn version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
-/// A version as NCCL and cuDNN write it.
-fn release(number: usize) -> String {
+/// A version as NCCL writes it.
+fn release(number: i32) -> String {
     format!("{}.{}.{}", number / 10_000, number % 10_000 / 100, number % 100)
 }
 
@@ -226,9 +193,6 @@ impl CudaError {
             Self::Product { .. } => "Z0439",
             Self::Stopped { .. } => "Z0440",
             Self::Choice { .. } => "Z0441",
-            Self::AttentionVersion { .. } => "Z0442",
-            Self::Attention { .. } => "Z0443",
-            Self::AttentionRoom { .. } => "Z0444",
             Self::CarrierVersion { .. } => "Z0445",
             Self::Carrier { .. } => "Z0446",
             Self::Changed { .. } => "Z0449",
@@ -245,12 +209,6 @@ impl CudaError {
                 return format!(
                     "install NCCL 2.28 or a later one, or PyTorch with it, or name the folder of the library in \
                      {FOLDERS_VARIABLE}; within one host, `transport: Peer` needs none"
-                );
-            }
-            Self::LibraryMissing { name: "libcudnn.so.9", .. } => {
-                return format!(
-                    "install cuDNN 9.28 or a later one for CUDA 13, or name the folder of the library in \
-                     {FOLDERS_VARIABLE}; with `attention: Own`, the spec needs none"
                 );
             }
             Self::LibraryMissing { .. } => {
@@ -281,13 +239,6 @@ impl CudaError {
                 "a step must ask for the same each time: run with --eager, and please report it with the spec"
             }
             Self::Launch { .. } | Self::Product { .. } => "please report it, with the spec and the versions of CUDA",
-            Self::AttentionVersion { .. } => {
-                "install cuDNN 9.28 or a later one for CUDA 13, or build from a spec with `attention: Own`"
-            }
-            Self::Attention { .. } => "build from a spec with `attention: Own`",
-            Self::AttentionRoom { .. } => {
-                "take another version of cuDNN, or build from a spec with `attention: Own`; please report it, with the version"
-            }
             Self::CarrierVersion { of_rank_0: true, .. } => "let all ranks find the same library",
             Self::CarrierVersion { .. } => "install NCCL 2.28 or a later one",
             Self::Carrier { .. } => "start it with NCCL_DEBUG=WARN, which says more",

@@ -10,7 +10,6 @@ use cudarc::driver::sys as cu;
 
 use super::context::{ASIDE, DeviceContext};
 use super::error::CudaError;
-use super::fused::Fused;
 use super::graph::Graphs;
 use super::launch::Kernel;
 use super::module::Modules;
@@ -26,7 +25,6 @@ pub struct Cuda {
     // `context` is last, so that it is dropped last: everything above belongs to it.
     pub(super) modules: RefCell<Modules>,
     pub(super) products: RefCell<Products>,
-    pub(super) fused: RefCell<Fused>,
     /// None on a handle whose staging could not be made: it has failed.
     pub(super) staging: RefCell<Option<HandleStaging>>,
     pub(super) workspace: QueueWorkspace,
@@ -62,7 +60,6 @@ impl Cuda {
         Self {
             modules: RefCell::default(),
             products: RefCell::new(products),
-            fused: RefCell::new(Fused::none(&context)),
             staging: RefCell::new(staging),
             workspace: QueueWorkspace::default(),
             graphs: RefCell::default(),

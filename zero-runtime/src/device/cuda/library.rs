@@ -206,24 +206,6 @@ functions! {
     }
 }
 
-functions! {
-    /// Fused operations, `libcudnn`. Results, kinds and names are numbers: new versions have new ones.
-    Dnn {
-        cudnnGetVersion: fn() -> usize;
-        cudnnGetErrorString: fn(c_int) -> *const c_char;
-        cudnnGetLastErrorString: fn(*mut c_char, usize);
-        cudnnCreate: fn(*mut *mut c_void) -> c_int;
-        cudnnDestroy: fn(*mut c_void) -> c_int;
-        cudnnSetStream: fn(*mut c_void, cu::CUstream) -> c_int;
-        cudnnBackendCreateDescriptor: fn(c_int, *mut *mut c_void) -> c_int;
-        cudnnBackendDestroyDescriptor: fn(*mut c_void) -> c_int;
-        cudnnBackendSetAttribute: fn(*mut c_void, c_int, c_int, i64, *const c_void) -> c_int;
-        cudnnBackendGetAttribute: fn(*mut c_void, c_int, c_int, i64, *mut i64, *mut c_void) -> c_int;
-        cudnnBackendFinalize: fn(*mut c_void) -> c_int;
-        cudnnBackendExecute: fn(*mut c_void, *mut c_void, *mut c_void) -> c_int;
-    }
-}
-
 /// `cublasLtMatmulHeuristicResult_t`, with the status as a number.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -252,7 +234,6 @@ static FOLDER: Mutex<Option<PathBuf>> = Mutex::new(None);
 /// The opened libraries, by the folders that were searched first.
 static OPENED: Cache<Libraries> = Mutex::new(None);
 static CARRIERS: Cache<Nccl> = Mutex::new(None);
-static FUSED: Cache<Dnn> = Mutex::new(None);
 
 type Cache<T> = Mutex<Option<HashMap<Vec<PathBuf>, &'static T>>>;
 
@@ -279,11 +260,6 @@ impl Libraries {
 /// The library that carries bytes between devices: only plans that ask for it need it.
 pub(super) fn nccl() -> Result<&'static Nccl, CudaError> {
     opened_once(&CARRIERS, |first| Nccl::of(&OpenLibrary::find("libnccl.so.2", first)?))
-}
-
-/// The library of fused operations: only plans that ask for it need it.
-pub(super) fn dnn() -> Result<&'static Dnn, CudaError> {
-    opened_once(&FUSED, |first| Dnn::of(&OpenLibrary::find("libcudnn.so.9", first)?))
 }
 
 /// The result of `open`, or of an earlier call.

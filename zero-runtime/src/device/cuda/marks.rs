@@ -8,7 +8,7 @@ use crate::device::Mark;
 use crate::plan::Fingerprint;
 
 impl Cuda {
-    /// The marks of this device, with the ways of all products and of attention so far.
+    /// The marks of this device, with the ways of all products so far.
     pub(super) fn marks(&self) -> Result<Vec<Mark>, CudaError> {
         let context = &self.context;
         let [major, minor] = context.capability;
@@ -21,8 +21,6 @@ impl Cuda {
             Mark::new("compiler NVRTC", number(nvrtc_major, nvrtc_minor, 1000)),
             Mark::new("library cublasLt", context.blas_version()),
             Mark::of_shapes("choice of matrix products, with the hash", self.products()),
-            Mark::of_shapes("library cuDNN", self.fused.borrow().version()),
-            Mark::of_shapes("choice of fused attention, with the hash", self.fused.borrow().fingerprint()),
         ])
     }
 

@@ -5,8 +5,8 @@
 //! `library` finds CUDA's libraries on this machine, `context` opens a device, `memory` and `staging` are the memory
 //! that it reads and writes; `nccl` carries bytes between devices that do not reach one another; `module` compiles
 //! kernels, whose sources are in `kernels/`, and `launch` puts them into queues. `device` implements
-//! [`crate::device::Device`], whose ops are in the other files: `product` has matrix products and `fused` attention,
-//! both by libraries, and each other file the kernels of one family.
+//! [`crate::device::Device`], whose ops are in the other files: `product` has matrix products, which are a
+//! library's, and each other file the kernels of one family.
 
 mod activation;
 mod attention;
@@ -17,7 +17,6 @@ mod device;
 mod elementwise;
 mod embedding;
 mod error;
-mod fused;
 mod gate;
 mod graph;
 mod grid;
