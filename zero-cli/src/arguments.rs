@@ -67,7 +67,7 @@ pub enum Verb {
         #[arg(long, conflicts_with_all = ["spec", "bin", "size"])]
         list: bool,
     },
-    /// Build the binary, copy it to several hosts and start its ranks there by mpirun; or write a job of Slurm or Kubernetes
+    /// Build the binary, copy it to several hosts and start its ranks there by mpirun; or write a job of Slurm
     Launch(LaunchArguments),
     /// Build the binary and print its plan
     Plan(PlanArguments),

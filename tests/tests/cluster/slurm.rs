@@ -129,14 +129,14 @@ fn a_rank_that_ends_by_itself_ends_all_nodes() {
     }
 }
 
-/// The script that `cargo zero launch --slurm` writes, with paths of this machine, and the file that the job prints to.
-/// A test of the command compares its script with this file.
+/// The script that `cargo zero launch --slurm` writes, for a job of this machine, and the file that the job prints to.
 fn batch(folder: &TempDir, steps: &str) -> [PathBuf; 2] {
-    let script = include_str!("../../cluster/job.sh")
-        .replace("/shared/hosts", PROGRAM)
-        .replace("/shared/text", &crate::text().display().to_string())
-        .replace("/shared/run", &folder.path().join("run").display().to_string())
-        .replace("--steps 100000000", &format!("--every 50 --keep 2 --steps {steps}"));
+    let (run, text) = (folder.path().join("run").display().to_string(), crate::text());
+    let options = format!("--checkpoint {run} --every 50 --keep 2 --steps {steps} --sample 0 --held-out 0");
+    let command = format!("{PROGRAM} --data {} {options}", text.display());
+    let own = [("SPEC", "hosts"), ("NODES", "2"), ("RANKS", "2"), ("FOLDER", &run), ("COMMAND", &command)];
+    let script = include_str!("../../../zero-cli/src/launch/job.sh").replace("@GPUS@\n", "");
+    let script = own.iter().fold(script, |script, (name, value)| script.replace(&format!("@{name}@"), value));
     let paths = ["job.sh", "printed"].map(|name| folder.path().join(name));
     std::fs::write(&paths[0], script).expect("room");
     paths

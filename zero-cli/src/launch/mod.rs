@@ -1,9 +1,9 @@
 //! Launch: starts the ranks of a spec on several hosts: copies the binary there and hands over to the mpirun of this machine, or
-//! writes what Slurm or Kubernetes take. Waits for mpirun only where it may have to start it again.
+//! writes what Slurm takes. Waits for mpirun only where it may have to start it again.
 
-mod files;
 mod hosts;
 mod mpirun;
+mod slurm;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -26,7 +26,7 @@ use mpirun::LaunchLine;
 
 /// What to start, and where.
 #[derive(Args, Debug, PartialEq)]
-#[command(group(clap::ArgGroup::new("where").required(true).args(["hosts", "hostfile", "slurm", "kubernetes"])))]
+#[command(group(clap::ArgGroup::new("where").required(true).args(["hosts", "hostfile", "slurm"])))]
 pub struct LaunchArguments {
     #[command(flatten)]
     pub request: Request,
@@ -35,12 +35,6 @@ pub struct LaunchArguments {
     /// Write a script that sbatch takes, and start nothing
     #[arg(long, value_name = "FILE")]
     pub slurm: Option<PathBuf>,
-    /// Write a job that Kubeflow Trainer takes, and start nothing
-    #[arg(long, value_name = "FILE", requires = "image")]
-    pub kubernetes: Option<PathBuf>,
-    /// The image that the job runs in: it has the binary as its entry, sshd, and an Open MPI
-    #[arg(long, value_name = "IMAGE", requires = "kubernetes")]
-    pub image: Option<String>,
     /// Arguments of the binary; `-- --help` lists them
     #[arg(last = true)]
     pub arguments: Vec<OsString>,
@@ -86,15 +80,13 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
     let words = arguments.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let job = HostedJob { spec: &name, mesh, device: spec.device, arguments: words };
     let options = launch_options(&arguments.arguments).filter(|options| options.restarts > 0);
-    if let (Some(LaunchOptions { restarts, .. }), false) = (&options, is_started_here(arguments)) {
+    // Slurm starts the ranks, and nobody counts how often.
+    if let (Some(LaunchOptions { restarts, .. }), Some(_)) = (&options, &arguments.slurm) {
         return Err(zero_runtime::error::Error::from(LaunchError::NoRestarts { restarts: *restarts }).into());
-    }
-    if let (Some(file), Some(image)) = (&arguments.kubernetes, &arguments.image) {
-        return write(file, &files::kubernetes(&job, image));
     }
     let binary = build::build(&arguments.request, Purpose::Training)?;
     if let Some(file) = &arguments.slurm {
-        return write(file, &files::slurm(&job, binary.path()));
+        return write(file, &slurm::script(&job, binary.path()));
     }
     let reach = &arguments.reach;
     let hosts = reach.all()?;
@@ -136,11 +128,6 @@ impl Reach {
         let there = hosts::copy(path, path, hosts, self)?;
         Ok(LaunchLine::of(self, hosts, 1, false)?.command(&there, None))
     }
-}
-
-/// Whether this command starts the ranks, instead of writing a file for a scheduler.
-fn is_started_here(arguments: &LaunchArguments) -> bool {
-    arguments.slurm.is_none() && arguments.kubernetes.is_none()
 }
 
 /// The mesh of a spec whose ranks may be on several hosts.

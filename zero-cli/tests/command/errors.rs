@@ -261,10 +261,8 @@ fn z0319_restarts_in_a_job_that_another_launcher_starts() {
     let keys = "mesh: (nodes: 2, ranks_per_node: 2, zero: 4), zero: (stage: 3), batch: (sequences: 4, length: 128)";
     let spec = format!("(model: Example(\"gpt\"), {keys}, transport: Cluster)");
     std::fs::write(directory.join("my.ron"), spec).expect("a spec");
-    for to in [&["--slurm", "job.sh"][..], &["--kubernetes", "job.yaml", "--image", "a"]] {
-        let job = ["--", "--checkpoint", "run", "--restarts", "3"];
-        let errors = refused(&directory, &[&["launch", "my.ron"], to, &job].concat());
-        assert!(errors.starts_with("error[Z0319]: --restarts 3 asks to start ranks anew"), "{errors}");
-        assert!(!directory.join(to[1]).exists());
-    }
+    let job = ["launch", "my.ron", "--slurm", "job.sh", "--", "--checkpoint", "run", "--restarts", "3"];
+    let errors = refused(&directory, &job);
+    assert!(errors.starts_with("error[Z0319]: --restarts 3 asks to start ranks anew"), "{errors}");
+    assert!(!directory.join("job.sh").exists());
 }

@@ -122,8 +122,8 @@ pub(super) const CODES: &[Code] = &[
         title: "restarts that nobody does",
         explanation: "--restarts is for who starts the ranks and sees them end: the binary itself on one host, `cargo zero launch` \
             with --hosts or --hostfile on several. These ranks were started, or are to be, by mpirun, srun, torchrun or \
-            Kubernetes. What `cargo zero launch` writes for Slurm and Kubernetes comes back from --checkpoint without being asked; \
-            elsewhere nobody would start ranks anew. Leave --restarts out there, and start the job again with --resume.",
+            Kubernetes. What `cargo zero launch` writes for Slurm comes back from --checkpoint without being asked; elsewhere \
+            nobody would start ranks anew. Leave --restarts out there, and start the job again with --resume.",
         example: "mpirun -n 4 ./zero3 --checkpoint run --restarts 5",
     },
     Code {
