@@ -1,6 +1,6 @@
 //! Specs: each file in `specs/` is valid, sound for a model, and proven over all ranks; and its plan is the golden one.
 //!
-//! `INSTA_UPDATE=always cargo test -p zero-tests --test sources` renews the golden plans; read the diff.
+//! `UPDATE_EXPECT=1 cargo test -p zero-tests --test sources` renews the golden plans; read the diff.
 
 use std::path::Path;
 
@@ -37,16 +37,11 @@ fn every_spec_is_proven_over_all_ranks() {
 /// Layout, schedule and bytes of every spec as a text that a diff can review.
 #[test]
 fn plans_are_golden() {
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path("../../plans");
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings.bind(|| {
-        for &name in NAMES {
-            let plan = visit(name, PlanOf).expect("a spec of that name");
-            insta::assert_snapshot!(name, format!("{}\n\n{}", Report(plan), ScheduleText(plan)));
-        }
-    });
+    for &name in NAMES {
+        let plan = visit(name, PlanOf).expect("a spec of that name");
+        let golden = format!("{}/plans/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        expect_test::expect_file![golden].assert_eq(&format!("{}\n\n{}\n", Report(plan), ScheduleText(plan)));
+    }
 }
 
 #[test]
