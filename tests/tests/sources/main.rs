@@ -1,5 +1,5 @@
 //! Sources: facts about the text of the workspace. Each code in it is in the catalogue, and each entry of the catalogue
-//! is used; no two types share a name, and public ones have one path; modules form no circles. In `specs`, the plans of all
+//! is used; public types have one path; modules form no circles. In `specs`, the plans of all
 //! specs. Never judges what a code says.
 
 mod specs;
@@ -72,20 +72,7 @@ fn every_code_of_the_catalogue_is_in_use() {
     assert_eq!(dead, [""; 0], "nothing says these");
 }
 
-/// The name of a type that begins in this line, outside of any other item.
-fn type_name(line: &str) -> Option<&str> {
-    let visibility = line.strip_prefix("pub").map_or(line, |rest| match rest.strip_prefix('(') {
-        Some(rest) => rest.split_once(')').map_or("", |(_, rest)| rest),
-        None => rest,
-    });
-    let item = visibility.trim_start_matches(' ').trim_start_matches("unsafe ");
-    let (_, name) =
-        item.split_once(' ').filter(|(word, _)| ["struct", "enum", "trait", "type", "union"].contains(word))?;
-    (!line.starts_with(' ')).then(|| name.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next())?
-}
-
-/// The sources of the libraries and of the command, without those of their tests, which may name their types as they
-/// like.
+/// The sources of the libraries and of the command, without those of their tests.
 fn library_sources() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
@@ -95,20 +82,6 @@ fn library_sources() -> Vec<(PathBuf, String)> {
     let is_test = |path: &PathBuf| path.components().any(|part| part.as_os_str().to_string_lossy().contains("tests"));
     files.retain(|path| !is_test(&path.strip_prefix(&root).expect("a file of the workspace").to_owned()));
     files.into_iter().map(|path| (path.clone(), fs::read_to_string(&path).expect("a text"))).collect()
-}
-
-/// Otherwise a reader would have to ask which of several types a name means.
-#[test]
-fn no_two_types_share_a_name() {
-    let mut named = BTreeMap::<String, PathBuf>::new();
-    for (path, text) in library_sources() {
-        for name in text.lines().filter_map(type_name) {
-            if let Some(other) = named.insert(name.to_owned(), path.clone()) {
-                panic!("`{name}` is a type in {} and in {}", other.display(), path.display());
-            }
-        }
-    }
-    assert!(named.contains_key("Plan") && named.contains_key("Shared"), "types are written in another way");
 }
 
 /// A type that users find in a public module is not also somewhere else. Code that the macros make finds all it needs
