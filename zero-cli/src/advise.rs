@@ -1,5 +1,5 @@
 //! Advise: which layout of a model to take on some machines. Builds the model once to ask for its sizes, and prints or writes what
-//! `zero-plan` finds. Never searches by itself.
+//! `zero-study` finds. Never searches by itself.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use zero_plan::Width;
-use zero_plan::advise::{Advice, Effort, Pins, Question, advise as search, answer, comment, json, memo, probes};
 use zero_plan::spec::{self, ModelSource};
+use zero_study::advise::{Advice, Effort, Pins, Question, advise as search, answer, comment, json, memo, probes};
 
 use crate::error::CommandError;
 use crate::hardware::OnHardware;

@@ -3,11 +3,12 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use zero_plan::Flaw;
 use zero_plan::diagnostic::{self, Diagnostic};
-use zero_plan::hardware::Hardware;
-use zero_plan::simulate::Impossible;
-use zero_plan::{Flaw, glossary};
 use zero_runtime::checkpoint::CheckpointError;
+use zero_study::glossary;
+use zero_study::hardware::Hardware;
+use zero_study::simulate::Impossible;
 
 /// Why the command did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -84,9 +85,9 @@ pub enum CommandError {
     #[error("error[Z0166]: cannot write {}: {source}\n  = help: name a new file, or another folder, in a folder that this user can write to and that has space", path.display())]
     Advice { path: PathBuf, source: io::Error },
     #[error("{0}")]
-    NoAdvice(#[from] zero_plan::advise::NoAdvice),
+    NoAdvice(#[from] zero_study::advise::NoAdvice),
     #[error("{0}")]
-    Pin(#[from] zero_plan::advise::BadPin),
+    Pin(#[from] zero_study::advise::BadPin),
     #[error(
         "error[Z0375]: {place} {what}\n  = help: correct it, or leave that file out; what a file is follows from the end of its name: .jsonl, .parquet, and otherwise text"
     )]

@@ -1,7 +1,7 @@
 //! Explain: what a code, a word or a key means, as text. Never prints.
 
 use zero_plan::diagnostic::{CODES, find};
-use zero_plan::glossary;
+use zero_study::glossary;
 
 use crate::error::CommandError;
 

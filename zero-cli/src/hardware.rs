@@ -1,11 +1,11 @@
 //! Hardware: descriptions of machines by name or path. The files of `hardware/` are embedded, so that their names work
-//! in every directory. Never judges a figure; `zero-plan` does.
+//! in every directory. Never judges a figure; `zero-study` does.
 
 use std::path::Path;
 
 use zero_plan::diagnostic::{Diagnostic, closest};
-use zero_plan::hardware::{Hardware, Network};
 use zero_plan::spec::decode;
+use zero_study::hardware::{Hardware, Network};
 
 use crate::error::CommandError;
 

@@ -1,4 +1,4 @@
-//! Import: reads a configuration of DeepSpeed or accelerate and writes the spec that means the same. `zero-plan` knows
+//! Import: reads a configuration of DeepSpeed or accelerate and writes the spec that means the same. `zero-study` knows
 //! what it means. Never builds.
 
 use std::fs::File;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use clap::value_parser;
-use zero_plan::import::{ImportOptions, ImportedSpec, import as to_spec};
 use zero_plan::spec::{ModelSource, decode};
+use zero_study::import::{ImportOptions, ImportedSpec, import as to_spec};
 
 use crate::error::CommandError;
 use crate::say;

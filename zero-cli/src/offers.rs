@@ -3,8 +3,8 @@
 //! anyway.
 
 use zero_plan::DeviceKind;
-use zero_plan::advise::{offered_shapes, offers as search, offers_text};
 use zero_plan::spec::Spec;
+use zero_study::advise::{offered_shapes, offers as search, offers_text};
 
 use crate::hardware;
 use crate::probe;

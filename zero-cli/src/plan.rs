@@ -1,7 +1,7 @@
 //! Plan: prints the plan of a spec, as its binary does or as JSON. Never trains.
 
 use clap::Args;
-use zero_plan::summary::Summary;
+use zero_study::summary::Summary;
 
 use crate::error::CommandError;
 use crate::request::{Purpose, Request};

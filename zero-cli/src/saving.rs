@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use zero_plan::hardware::DiskRates;
-use zero_plan::simulate::ShownTime;
 use zero_plan::{Bytes, Plan};
+use zero_study::hardware::DiskRates;
+use zero_study::simulate::ShownTime;
 
 /// Times of a checkpoint of a plan on a disk.
 #[derive(Debug, PartialEq)]

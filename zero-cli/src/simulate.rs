@@ -1,8 +1,8 @@
 //! Simulate: what a step of a spec would be like on some hardware. Builds the model to ask for its sizes; never runs it.
 
 use clap::Args;
-use zero_plan::simulate::{Prediction, PredictionText};
 use zero_runtime::run::threads;
+use zero_study::simulate::{Prediction, PredictionText};
 
 use crate::error::CommandError;
 use crate::hardware::{self, OnHardware};

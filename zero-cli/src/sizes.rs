@@ -3,10 +3,10 @@
 
 use std::path::PathBuf;
 
-use zero_plan::hardware::Hardware;
-use zero_plan::simulate::on_hardware;
 use zero_plan::spec::{self, Spec};
 use zero_plan::{Config, PlanBuf, Sizes};
+use zero_study::hardware::Hardware;
+use zero_study::simulate::on_hardware;
 
 use crate::binary::Binary;
 use crate::build::{build, build_unproven};

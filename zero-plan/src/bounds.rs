@@ -51,7 +51,7 @@ pub const fn require_compilable(tables: &Tables, origin: &Origin) {
 }
 
 /// Whether [`require_compilable`] admits a plan.
-pub(crate) const fn is_compilable(tables: &Tables) -> bool {
+pub const fn is_compilable(tables: &Tables) -> bool {
     ops_of_all(tables) <= OPS_MAX
 }
 
@@ -110,7 +110,7 @@ pub const fn require_countable(config: &Config, units: &[Unit], origin: &Origin)
 }
 
 /// Whether [`require_countable`] admits a configuration.
-pub(crate) const fn is_countable(config: &Config, units: &[Unit]) -> bool {
+pub const fn is_countable(config: &Config, units: &[Unit]) -> bool {
     let rounding = (16 * config.mesh.data_ranks() * config.device.alignment()) as u128;
     let (mut bytes, mut operations, mut i) = (0, 0, 0);
     while i < units.len() {

@@ -1,6 +1,6 @@
 //! Budget: whether the memory of a rank, in its arena and outside it, fits what the spec allows. If it does not, the
 //! error says at which op most is in use and by what. Computed from the tables, in constants. Layouts that would fit
-//! are searched for by a program that may take longer than a compiler: see [`crate::advise::offers`].
+//! are searched for by a program that may take longer than a compiler.
 
 mod peak;
 

@@ -7,8 +7,7 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
-pub(crate) use codes::fill;
-pub use codes::{CODES, Code, find, nearest};
+pub use codes::{CODES, Code, fill, find, nearest};
 
 /// The candidate that `found` most likely misspells. As in rustc, at most a third of it may be wrong; case is ignored.
 pub fn closest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -106,7 +105,7 @@ pub fn line_column(text: &str, offset: usize) -> (usize, usize) {
 }
 
 /// The byte offset of a line and a column, as [`line_column`] counts them. A place past the end counts as the end.
-pub(crate) fn offset(text: &str, line: usize, column: usize) -> usize {
+pub fn offset(text: &str, line: usize, column: usize) -> usize {
     let mut lines = text.split_inclusive('\n');
     let line_start: usize = lines.by_ref().take(line - 1).map(str::len).sum();
     let line = lines.next().unwrap_or("");

@@ -115,7 +115,7 @@ const fn host_bytes(config: &Config, agreed: usize, threads: usize) -> usize {
 }
 
 /// The most device memory that a rank with this arena takes in the smallest run, inside and outside the arena.
-pub(crate) const fn rank_bytes(tables: &Tables, memory: &Memory) -> usize {
+pub const fn rank_bytes(tables: &Tables, memory: &Memory) -> usize {
     memory.bytes_per_rank() + outside_bytes(tables, RunSize::LEAST.threads)
 }
 

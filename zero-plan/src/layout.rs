@@ -219,7 +219,7 @@ impl Bucket {
 
     /// The bucket whose last unit is `last`. Units before it in its chunk join while all fit in `bucket_bytes`. A tied
     /// unit stays alone, because its gradients go to its owner.
-    pub(crate) const fn ending_at(tables: &Tables, last: usize) -> Self {
+    pub const fn ending_at(tables: &Tables, last: usize) -> Self {
         let chunk = tables.chunks[tables.chunk_of(last)];
         let (mut first, mut elements) = (last, tables.padded(last));
         while first > chunk.first && !tables.units[last].is_tied(last) {

@@ -3,13 +3,13 @@
 //!
 //! How data flows: the text of a [`spec`] is parsed and checked into a [`Config`]. The sizes of [`Unit`]s and the
 //! config give the layout in [`Tables`]; both give the schedule of [`Op`]s, which [`mod@check`] walks with its own
-//! rules. A [`Plan`] holds the tables. [`prove`] compares those of all ranks with one another; [`Traffic`],
-//! [`mod@simulate`] and [`Report`] read them, and tests compare them with published figures. Whatever depends on sizes
-//! is a `const fn`: the compiler runs it for [`static_plan!`], and [`PlanBuf`] runs the same functions at run time.
+//! rules. A [`Plan`] holds the tables. [`prove`] compares those of all ranks with one another; [`Traffic`]
+//! and [`Report`] read them, and tests compare them with published figures. Whatever depends on sizes is a `const fn`:
+//! the compiler runs it for [`static_plan!`], and [`PlanBuf`] runs the same functions at run time. Advice, simulation
+//! and pictures are in the crate `zero-study`.
 
 #![forbid(unsafe_code)]
 
-pub mod advise;
 pub mod bounds;
 pub mod budget;
 mod build;
@@ -17,22 +17,16 @@ pub mod check;
 mod config;
 mod cores;
 pub mod diagnostic;
-pub mod difference;
-#[cfg(test)]
-mod documented;
 mod execution;
 mod fingerprint;
 pub mod footprint;
-pub mod glossary;
 mod groups;
-pub mod hardware;
-pub mod import;
 mod layout;
 pub mod lines;
+mod makespan;
 mod mesh;
 mod message;
 mod origin;
-pub mod picture;
 mod pipeline;
 pub mod place;
 mod plan;
@@ -41,13 +35,11 @@ mod prove;
 mod report;
 pub mod reshard;
 mod schedule;
-pub mod simulate;
 mod sizes;
 pub mod spec;
-mod states;
+pub mod states;
 mod streams;
 mod subtrees;
-pub mod summary;
 mod traffic;
 mod unit;
 mod work;
@@ -60,19 +52,20 @@ pub use config::{
 pub use cores::own_core;
 pub use fingerprint::Fingerprint;
 pub use layout::{Bucket, Decoding, Home, Kind, Memory, OUTGOING_SLOTS, Placement, Region, STAGING_SLOTS, Tables};
+pub use makespan::{Timing, makespan};
 pub use mesh::{Axis, Coordinates, Mesh};
 pub use message::{Bytes, Message};
 pub use origin::{Given, NAMED, Origin, Source};
-pub use pipeline::{Chunk, Pass};
+pub use pipeline::{Chunk, Pass, fill_chunks};
 pub use plan::{PipelineStage, Plan};
 pub use prove::{Flaw, Proof, prove, prove_accesses, prove_decoding, prove_ranks, prove_streams};
-pub use report::{Ranges, Report, ScheduleText, Table, counted};
+pub use report::{Ranges, Report, ScheduleText, Table, counted, op_text, work_lines};
 pub use schedule::{Op, Parcel, ops_max};
-pub use sizes::{Probe, Sizes, shape_text, shapes};
+pub use sizes::{GpuFigures, Probe, Sizes, shape_text, shapes};
 pub use streams::{Queued, Stream};
 pub use subtrees::{Subtree, Subtrees};
-pub use traffic::{Moved, Traffic};
-pub use unit::{Field, Matrices, Unit, unit_count, unit_list, units};
+pub use traffic::{Moved, NamedBytes, Traffic};
+pub use unit::{Field, Matrices, Unit, gathered, smaller_than_shards, unit_count, unit_list, units};
 pub use work::Work;
 
 #[doc(hidden)]

@@ -19,10 +19,8 @@ use crate::states::StateBytes;
 use names::wrap;
 
 pub use names::{Ranges, counted};
-pub(crate) use sent::sent_parts;
 pub use table::Table;
-pub use text::ScheduleText;
-pub(crate) use text::op_text;
+pub use text::{ScheduleText, op_text};
 
 /// The most columns of a line.
 const WIDTH: usize = 100;
@@ -34,7 +32,7 @@ pub struct Report<'a>(pub &'a Plan<'a>);
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report(plan) = self;
-        let mut blocks = vec![work(plan)];
+        let mut blocks = vec![work_lines(plan)];
         blocks.extend([mesh::lines(plan), pipeline::lines(plan), memory::lines(plan)]);
         blocks.extend([sent::lines(plan), held::lines(plan)]);
         let blocks: Vec<_> = blocks.iter().filter(|lines| !lines.is_empty()).map(|lines| lines.join("\n")).collect();
@@ -43,7 +41,7 @@ impl fmt::Display for Report<'_> {
 }
 
 /// The model, the batch, the types of numbers, and the recomputed units.
-pub(crate) fn work(plan: &Plan) -> Vec<String> {
+pub fn work_lines(plan: &Plan) -> Vec<String> {
     let config = &plan.config;
     let (zero, ranks) = (config.mesh.zero, config.mesh.ranks());
     let all = if ranks > zero { format!(", {} in all", counted(ranks, "rank", "ranks")) } else { String::new() };

@@ -8,6 +8,7 @@
 //! leave as soon as they are ready.
 
 mod directions;
+mod explain;
 mod gradients;
 mod op;
 mod parameters;

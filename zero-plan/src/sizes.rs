@@ -1,5 +1,6 @@
 //! Sizes: what a program reports about its model, so that plans of it can be made elsewhere: the units under its own
-//! spec, and those of other micro-batches and widths that were asked for when it was built. Never makes a plan.
+//! spec, and those of other micro-batches and widths that were asked for when it was built; and about the GPUs of its
+//! machine. Never makes a plan.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,31 @@ impl Sizes {
         let is_it = |probe: &&Probe| (probe.compute, probe.sequences, probe.length) == (compute, sequences, length);
         self.probes.iter().find(is_it).map(|probe| &probe.units[..])
     }
+}
+
+/// What a program has measured of the GPUs of its machine, which are equal and were all at work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GpuFigures {
+    /// Their usual name.
+    pub name: String,
+    /// How many there are.
+    pub devices: usize,
+    /// Memory of one.
+    pub memory_bytes: usize,
+    /// What its context and libraries take of it.
+    pub taken_bytes: usize,
+    /// Operations of products per second in f32, and in bf16.
+    pub multiplied_per_s: [f64; 2],
+    /// Operations of attention per second in bf16.
+    pub attended_per_s: f64,
+    /// Bytes of its memory that it reads and writes per second.
+    pub copied_per_s: f64,
+    /// Seconds from the start of a short op to that of the next one.
+    pub op_s: f64,
+    /// Seconds until the first byte is there that one reads from another, and bytes per second, or why they do not reach
+    /// one another; `None` if there is only one.
+    pub link: Option<Result<[f64; 2], String>>,
 }
 
 /// A shape in the form of `ZERO_PROBE`: `BF16/4x256`.

@@ -298,27 +298,27 @@ impl Traffic {
 /// A part of traffic: its name in reports, and its bytes.
 pub type NamedBytes = (&'static str, fn(&Traffic) -> usize);
 
-/// The parts of traffic along an axis. With the agreement on loss and norm of all ranks, these are all parts.
-pub const fn parts(axis: Axis) -> &'static [NamedBytes] {
-    match axis {
-        Axis::Zero => &[
-            ("parameter all-gather", |traffic| traffic.gather_bytes),
-            ("gradient reduce-scatter", |traffic| traffic.reduce_bytes),
-            ("gradient all-gather", |traffic| traffic.spread_bytes),
-        ],
-        Axis::Replica => &[
-            ("shard reduce-scatter", |traffic| traffic.replica_reduce_bytes),
-            ("shard all-gather", |traffic| traffic.replica_spread_bytes),
-        ],
-        Axis::Pipeline => &[
-            ("activations", |traffic| traffic.activation_bytes),
-            ("activation gradients", |traffic| traffic.gradient_bytes),
-            ("tied parameters", |traffic| traffic.tied_bytes),
-        ],
-    }
-}
-
 impl Traffic {
+    /// The parts along an axis. With the agreement on loss and norm of all ranks, these are all parts.
+    pub const fn parts(axis: Axis) -> &'static [NamedBytes] {
+        match axis {
+            Axis::Zero => &[
+                ("parameter all-gather", |traffic| traffic.gather_bytes),
+                ("gradient reduce-scatter", |traffic| traffic.reduce_bytes),
+                ("gradient all-gather", |traffic| traffic.spread_bytes),
+            ],
+            Axis::Replica => &[
+                ("shard reduce-scatter", |traffic| traffic.replica_reduce_bytes),
+                ("shard all-gather", |traffic| traffic.replica_spread_bytes),
+            ],
+            Axis::Pipeline => &[
+                ("activations", |traffic| traffic.activation_bytes),
+                ("activation gradients", |traffic| traffic.gradient_bytes),
+                ("tied parameters", |traffic| traffic.tied_bytes),
+            ],
+        }
+    }
+
     fn zip(self, other: Self, each: impl Fn(usize, usize) -> usize) -> Self {
         Self {
             gather_bytes: each(self.gather_bytes, other.gather_bytes),

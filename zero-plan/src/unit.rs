@@ -347,7 +347,7 @@ const fn require_recompute(config: &Config, units: &[Unit], origin: &Origin) {
 }
 
 /// The first unit with fewer parameters than ranks that would shard it.
-pub(crate) const fn smaller_than_shards(config: &Config, units: &[Unit]) -> Option<usize> {
+pub const fn smaller_than_shards(config: &Config, units: &[Unit]) -> Option<usize> {
     let mut i = 0;
     while i < units.len() {
         if config.stage > 0 && units[i].params > 0 && units[i].params < config.mesh.zero {
@@ -371,7 +371,7 @@ pub(crate) const fn caches(units: &[Unit]) -> bool {
 }
 
 /// The number of units with their own parameters.
-pub(crate) const fn gathered(units: &[Unit]) -> usize {
+pub const fn gathered(units: &[Unit]) -> usize {
     let (mut gathered, mut i) = (0, 0);
     while i < units.len() {
         gathered += (units[i].params > 0) as usize;

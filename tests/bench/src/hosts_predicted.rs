@@ -4,8 +4,8 @@
 use std::process::Command;
 
 use zero_runtime::plan::PlanBuf;
-use zero_runtime::plan::hardware::Hardware;
-use zero_runtime::plan::simulate::{Flow, LinkKind, Prediction};
+use zero_study::hardware::Hardware;
+use zero_study::simulate::{Flow, LinkKind, Prediction};
 
 use crate::Outcome;
 use crate::figures::median;

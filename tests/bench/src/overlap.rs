@@ -4,11 +4,11 @@
 
 use zero_runtime::engine::Engine;
 use zero_runtime::model::Model;
-use zero_runtime::plan::hardware::{self, Hardware};
-use zero_runtime::plan::simulate::simulate_with;
 use zero_runtime::plan::{Bytes, Config, PlanBuf, Traffic};
 use zero_runtime::random::mix;
 use zero_runtime::transport::{Transport, local};
+use zero_study::hardware::{self, Hardware};
+use zero_study::simulate::simulate_with;
 
 use crate::Outcome;
 use crate::emulated::{Emulated, Link};

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use zero_runtime::plan::hardware::Hardware;
-use zero_runtime::plan::simulate::simulate_with;
 use zero_runtime::plan::spec::{self, Spec};
 use zero_runtime::plan::{Config, Mesh, PlanBuf, Sizes};
+use zero_study::hardware::Hardware;
+use zero_study::simulate::simulate_with;
 
 use crate::Outcome;
 use crate::figures::median;

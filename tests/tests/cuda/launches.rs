@@ -1,10 +1,10 @@
 //! Launches: how many kernels a layer of a transformer queues, which predictions of steps on GPUs count with.
 
-use zero_plan::simulate::{LAYER_KERNELS, PassKernels};
 use zero_plan::{Config, PlanBuf};
 use zero_runtime::engine::Engine;
 use zero_runtime::prelude::*;
 use zero_runtime::transport::local;
+use zero_study::simulate::{LAYER_KERNELS, PassKernels};
 use zero_tests::pretend;
 use zero_tests::training::{HYPER, noise};
 

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use zero_plan::PlanBuf;
-use zero_plan::difference::{Difference, DifferenceText, PlanSide};
-use zero_plan::hardware::Hardware;
-use zero_plan::simulate::simulate;
 use zero_runtime::terminal;
+use zero_study::difference::{Difference, DifferenceText, PlanSide};
+use zero_study::hardware::Hardware;
+use zero_study::simulate::simulate;
 
 use crate::error::CommandError;
 use crate::hardware::{self, OnHardware};

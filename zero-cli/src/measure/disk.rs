@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use rustix::fs::{Advice, fadvise};
-use zero_plan::hardware::{DiskRates, median, rounded};
 use zero_runtime::random::mix;
+use zero_study::hardware::{DiskRates, median, rounded};
 
 /// Bytes that are written and read at once.
 const BLOCK: usize = 4 << 20;

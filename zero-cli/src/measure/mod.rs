@@ -15,12 +15,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use zero_plan::DeviceKind;
-use zero_plan::hardware::{DeviceFigures, Hardware, MeasuredGpus, Node, Processor, Rates, median, rounded};
 use zero_plan::spec::{Size, Spec};
 use zero_runtime::Cores;
 use zero_runtime::device::memory_bytes;
 use zero_runtime::run::threads;
 use zero_runtime::transport::handover;
+use zero_study::hardware::{DeviceFigures, Handover, Hardware, Node, Processor, Rates, median, rounded};
 
 use crate::error::CommandError;
 use crate::launch::Reach;
@@ -134,7 +134,8 @@ fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
     eprintln!("measuring products, copies and sums on {cores} cores");
     let rates = Cores::measure(cores)?;
     eprintln!("measuring how soon a rank goes on that another one wakes");
-    let handover = handover::measure()?;
+    let [apart, turns] = handover::measure()?.map(|seconds| rounded(median(seconds)));
+    let handover = Handover { apart, turns };
     let memory = memory()?;
     Ok(Hardware {
         name: format!("this machine, {cores} cores"),
@@ -159,17 +160,11 @@ fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
 /// The GPUs of this machine, as a program for them measures them, without the disk.
 fn of_gpus(program: &units::MeasuredProgram) -> Result<Hardware, CommandError> {
     eprintln!("measuring products, copies and links of the GPUs");
-    let MeasuredGpus { device, devices, link, no_link } = program.gpus()?;
-    if let Some(why) = no_link {
+    let gpus = program.gpus()?;
+    if let Some(Err(why)) = &gpus.link {
         eprintln!("note: these GPUs do not reach one another, so the file has no `link`: {why}");
     }
-    Ok(Hardware {
-        name: format!("this machine, {devices} x {}", device.name),
-        device,
-        node: Node { devices, link, memory: Some(memory()?), disk: None, handover: None },
-        network: None,
-        measured: Vec::new(),
-    })
+    Ok(Hardware::of_gpus(&gpus, Some(memory()?)))
 }
 
 /// Memory that a run can have on this host.

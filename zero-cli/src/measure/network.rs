@@ -2,9 +2,9 @@
 
 use std::process::Stdio;
 
-use zero_plan::hardware::{Network, rounded};
 use zero_plan::spec::ron_text;
 use zero_runtime::transport::cluster;
+use zero_study::hardware::{Network, rounded};
 
 use crate::error::CommandError;
 use crate::launch::Reach;

@@ -5,9 +5,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use zero_plan::hardware::{MeasuredGpus, MeasuredOp, MeasuredUnit, measured_units};
 use zero_plan::spec::{Batch, Spec, ron_text};
-use zero_plan::{DeviceKind, Plan, counted};
+use zero_plan::{DeviceKind, GpuFigures, Plan, counted};
+use zero_study::hardware::{MeasuredOp, MeasuredUnit, measured_units};
 
 use super::{RecordedOp, RecordedProfile};
 use crate::binary::Binary;
@@ -83,7 +83,7 @@ impl MeasuredProgram<'_> {
     }
 
     /// The figures of the GPUs of this machine, all of them at work.
-    pub fn gpus(&self) -> Result<MeasuredGpus, CommandError> {
+    pub fn gpus(&self) -> Result<GpuFigures, CommandError> {
         let mut command = self.binary.command();
         command.arg("--measure-gpus").stderr(Stdio::inherit());
         let output = command.output().map_err(|source| self.binary.not_started(source))?;

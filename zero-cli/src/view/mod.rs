@@ -9,10 +9,10 @@ mod svg;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use zero_plan::hardware::Hardware;
-use zero_plan::picture::{Picture, TimeAxis, Timed, operations};
-use zero_plan::simulate::{Impossible, simulate};
 use zero_plan::{Config, Plan, PlanBuf};
+use zero_study::hardware::Hardware;
+use zero_study::picture::{Picture, TimeAxis, Timed, operations};
+use zero_study::simulate::{Impossible, simulate};
 
 use crate::binary;
 use crate::error::CommandError;

@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
 use serde_json::{Value, json};
-use zero_plan::picture::Picture;
+use zero_study::picture::Picture;
 
 use super::palette::{CLASSES, GROUPS, OUTSIDE, Paint, WAIT};
 use super::profile::MeasuredStep;

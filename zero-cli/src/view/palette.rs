@@ -4,7 +4,7 @@
 //! apart. Each has a pattern as well, so that nothing is told apart by colour alone.
 
 use serde::Serialize;
-use zero_plan::picture::{Class, MemoryGroup};
+use zero_study::picture::{Class, MemoryGroup};
 
 /// How something is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -6,8 +6,8 @@ mod timeline;
 
 use maud::{Markup, PreEscaped, html};
 use zero_plan::Bytes;
-use zero_plan::picture::{Picture, PipelineStagePicture, TimeAxis};
-use zero_plan::simulate::ShownTime;
+use zero_study::picture::{Picture, PipelineStagePicture, TimeAxis};
+use zero_study::simulate::ShownTime;
 
 use super::palette::{CLASSES, GROUPS, OUTSIDE, Paint, WAIT};
 
@@ -157,7 +157,7 @@ fn facts_of(picture: &Picture) -> Vec<String> {
     lines
 }
 
-fn sent(part: &zero_plan::picture::TrafficPart) -> String {
+fn sent(part: &zero_study::picture::TrafficPart) -> String {
     let along = part.axis.map_or_else(String::new, |axis| format!(" along {axis}"));
     format!("{} {}{along}", part.name, Bytes(part.bytes))
 }

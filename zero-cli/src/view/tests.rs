@@ -177,7 +177,7 @@ fn numbers_of_a_figure_are_those_of_its_plan() {
         let (memory, peak) = (&plan.pipeline_stages[pipeline].memory, plan.peak(pipeline));
         let outside = plan.outside_bytes(&zero_plan::footprint::RunSize::LEAST);
         let traffic = Traffic::of(plan, plan.first_rank(pipeline), plan.pipeline_stages[pipeline].step);
-        let step = zero_plan::simulate::ShownTime(simulate(plan, &hardware).expect("it fits").step_s);
+        let step = zero_study::simulate::ShownTime(simulate(plan, &hardware).expect("it fits").step_s);
         let mut said = vec![
             format!("an arena of {}", Bytes(memory.bytes_per_rank())),
             format!("takes {}", Bytes(memory.bytes_per_rank() + outside)),

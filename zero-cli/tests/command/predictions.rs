@@ -1,9 +1,10 @@
 //! Predictions: what the command says of plans on hardware, for a program that only prints the sizes of a model.
 
 use serde_json::Value;
-use zero_plan::hardware::{Hardware, MeasuredGpus};
-use zero_plan::simulate::Prediction;
+use zero_plan::spec::Size;
 use zero_plan::{Config, PlanBuf, Probe, Sizes, Unit, Width, spec};
+use zero_study::hardware::{Hardware, Link};
+use zero_study::simulate::Prediction;
 
 use crate::workspace::Workspace;
 
@@ -165,9 +166,9 @@ fn a_machine_that_was_measured_can_be_simulated_on() {
 fn gpus_that_were_measured_can_be_simulated_on() {
     let workspace = workspace_of(MEASURED_PROGRAM, MEASURED);
     workspace.write("gpu.ron", &on_gpus());
-    let figures = r#"{"device": {"name": "Example", "kind": "Gpu", "memory": {"GB": 24}, "reserved": {"MiB": 500},
-        "matmul": {"f32": 3e13, "bf16": 1.2e14}, "bandwidth": 6e11, "op": 2e-6},
-        "devices": 2, "link": {"bandwidth": 2.5e10, "latency": 5e-6, "shared_by": 1}, "no_link": null}"#;
+    let figures = r#"{"name": "Example", "devices": 2, "memory_bytes": 25165824000, "taken_bytes": 524288000,
+        "multiplied_per_s": [3e13, 1.2e14], "attended_per_s": 9e13, "copied_per_s": 6e11, "op_s": 2e-6,
+        "link": {"Ok": [5e-6, 2.5e10]}}"#;
     workspace.write("gpus.json", figures);
     let config = spec::parse(MEASURED).expect("a spec").config();
     let ops = PlanBuf::new("Layers", config, &units()).with(|plan| plan.of_rank(0).step.len());
@@ -180,8 +181,10 @@ fn gpus_that_were_measured_can_be_simulated_on() {
     workspace.said("measure gpu.ron --out here.ron");
     let text = std::fs::read_to_string(workspace.root.join("here.ron")).expect("a file");
     let hardware = Hardware::parse(&text).expect("hardware");
-    let expected: MeasuredGpus = serde_json::from_str(figures).expect("figures");
-    assert_eq!((&hardware.device, hardware.node.devices, hardware.node.link), (&expected.device, 2, expected.link));
+    let expected = Hardware::of_gpus(&serde_json::from_str(figures).expect("figures"), None);
+    assert_eq!((&hardware.device, hardware.node.devices), (&expected.device, 2));
+    assert_eq!((hardware.device.memory, hardware.device.attention), (Size::MiB(24_000), Some(0.75)));
+    assert_eq!(hardware.node.link, Some(Link { bandwidth: 2.5e10, latency: 5e-6, shared_by: 1 }));
     assert!(hardware.node.disk.is_some() && hardware.node.handover.is_none(), "{text}");
     let [unit] = &hardware.measured[..] else { panic!("{text}") };
     assert_eq!((unit.ranks, unit.threads, unit.tokens), (1, 1, 8), "{text}");

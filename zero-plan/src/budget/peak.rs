@@ -34,7 +34,7 @@ impl Peak {
     }
 
     /// Appends the op, such as `the forward of embed in micro-batch 0`, with `quote` on both sides of the unit.
-    pub(crate) const fn name(&self, message: Message, tables: &Tables, quote: &str) -> Message {
+    pub const fn name(&self, message: Message, tables: &Tables, quote: &str) -> Message {
         let (what, unit, micro_batch) = match self.op {
             Op::Forward { unit, micro_batch, .. } => ("the forward of ", unit, micro_batch),
             Op::Backward { unit, micro_batch, .. } => ("the backward of ", unit, micro_batch),

@@ -91,7 +91,7 @@ pub fn nearest(code: &str) -> Option<&'static Code> {
 const LINE_CHARS_MAX: usize = 88;
 
 /// A paragraph as lines that are short enough to read.
-pub(crate) fn fill(text: &str) -> String {
+pub fn fill(text: &str) -> String {
     let mut lines = String::new();
     let mut column = 0;
     for word in text.split(' ') {

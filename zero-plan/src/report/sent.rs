@@ -8,12 +8,7 @@ use crate::mesh::Axis;
 use crate::plan::Plan;
 use crate::schedule::Op;
 use crate::states::Volume;
-use crate::traffic::{Moved, Traffic, parts};
-
-/// All kinds of traffic, each with its axis, its name and its bytes.
-pub fn sent_parts() -> impl Iterator<Item = (Axis, &'static str, fn(&Traffic) -> usize)> {
-    Axis::ALL.into_iter().flat_map(|axis| parts(axis).iter().map(move |(what, bytes)| (axis, *what, *bytes)))
-}
+use crate::traffic::{Moved, Traffic};
 
 pub fn lines(plan: &Plan) -> Vec<String> {
     let axes = long_axes(&plan.config);
@@ -42,7 +37,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
             if is_grouped {
                 row(&heading(&plan.config, axis), &|traffic| traffic.on(axis));
             }
-            for (label, part) in parts(axis) {
+            for (label, part) in Traffic::parts(axis) {
                 row(&format!("{}{label}", if is_grouped { "  " } else { "" }), part);
             }
         }

@@ -251,7 +251,7 @@ impl Key {
 
 impl Key {
     /// Reads a value of this key into `spec`.
-    pub(crate) fn read(&self, spec: &mut Spec, value: &str) -> Result<(), Error> {
+    pub fn read(&self, spec: &mut Spec, value: &str) -> Result<(), Error> {
         match self.at {
             Some(at) => at(spec).read(value, &self.range),
             None => Err(Error::ExpectedStructLike),

@@ -35,7 +35,7 @@ pub use keys::{KEYS, Key, KeyDefault, options};
 pub use locate::{KeySpans, locate};
 pub use mesh::MeshKeys;
 pub use parse::parse;
-pub(crate) use parse::ron as ron_options;
+pub use parse::ron as ron_options;
 pub use parse::ron_text;
 pub use pipeline::{Pipeline, Schedule, Units};
 pub use sections::{Batch, CheckpointKeys, ModelSource, RecomputedUnits, Stage, ZeroKeys};
@@ -89,7 +89,7 @@ impl Spec {
     }
 
     /// The spec in which no key is given. The stage, which has no default, is 0.
-    pub(crate) fn of_defaults() -> Self {
+    pub fn of_defaults() -> Self {
         let mut spec = Self::default();
         for key in KEYS {
             if let (KeyDefault::Value(default), None) = (key.default, key.follows) {

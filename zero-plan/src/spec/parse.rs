@@ -33,7 +33,7 @@ pub(super) fn parse_as(text: &str, form: Form, settled: Vec<String>) -> Result<S
 }
 
 /// The RON in which specs are written: `memory: GiB(1)` needs no `Some`.
-pub(crate) fn ron() -> ron::Options {
+pub fn ron() -> ron::Options {
     ron::Options::default().with_default_extension(Extensions::IMPLICIT_SOME)
 }
 

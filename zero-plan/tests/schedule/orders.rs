@@ -1,8 +1,7 @@
 //! Orders: small schedules written out by hand, and the published costs of pipelines: the activations that a pipeline
 //! stage keeps, counted from its ops, and its bubble, from a simulation in which only computation takes time.
 
-use zero_plan::simulate::makespan;
-use zero_plan::{Config, Kind, Op, Order, Parcel, Pass, Plan};
+use zero_plan::{Config, Kind, Op, Order, Parcel, Pass, Plan, makespan};
 
 use crate::model::{Model, config, mesh};
 

@@ -2,8 +2,7 @@
 
 use std::hint::black_box;
 
-use zero_plan::hardware::{DeviceFigures, Link, MeasuredGpus, Processor, Rates, rounded};
-use zero_plan::spec::Size;
+use zero_plan::GpuFigures;
 
 use super::speed::{attended_per_s, best_ns, copied_per_s, mean_at_once, multiplied_per_s};
 use crate::device::{Buffer, Device, DeviceError, Reached, bf16};
@@ -18,7 +17,7 @@ const LINK_BYTES: usize = 256 << 20;
 ///
 /// # Errors
 /// Z0350 if they are of several kinds, and otherwise what the devices report.
-pub fn measure_gpus<D: Device>() -> Result<Option<MeasuredGpus>, Error> {
+pub fn measure_gpus<D: Device>() -> Result<Option<GpuFigures>, Error> {
     let mut devices = D::all()?;
     let described: Vec<_> = devices.iter().filter_map(Device::description).collect();
     devices.iter().try_for_each(require)?;
@@ -27,7 +26,7 @@ pub fn measure_gpus<D: Device>() -> Result<Option<MeasuredGpus>, Error> {
         let what = format!("this machine has GPUs of several kinds, {} and {}", first.name, other.name);
         return Err(Error::Argument { what, help: "choose equal ones: ZERO_CUDA_DEVICES=0,1".to_owned() });
     }
-    let [f32_per_s, bf16_per_s, attended_per_s, bytes_per_s, op_s] = all_work(&mut devices, |device, _| {
+    let [f32_per_s, bf16_per_s, attended_per_s, copied_per_s, op_s] = all_work(&mut devices, |device, _| {
         Ok([
             multiplied_per_s::<_, f32>(device)?,
             multiplied_per_s::<_, bf16>(device)?,
@@ -36,29 +35,19 @@ pub fn measure_gpus<D: Device>() -> Result<Option<MeasuredGpus>, Error> {
             op_s(device)?,
         ])
     })?;
-    let link = (devices.len() > 1).then(|| link(&mut devices));
-    let (link, no_link) = match link.transpose() {
-        Ok(link) => (link, None),
-        Err(error) => (None, Some(error.to_string())),
-    };
+    let link = (devices.len() > 1).then(|| link(&mut devices).map_err(|error| error.to_string()));
     // By now libraries have loaded what they need, and no memory is taken to measure with.
     let taken_bytes = devices.iter().filter_map(Device::description).map(|now| now.taken_bytes).max().unwrap_or(0);
-    Ok(Some(MeasuredGpus {
-        device: DeviceFigures {
-            name: first.name.clone(),
-            kind: Processor::Gpu,
-            memory: Size::MiB((first.memory_bytes >> 20) as u64),
-            reserved: Size::MiB(taken_bytes.div_ceil(1 << 20) as u64),
-            matmul: Rates { f32: rounded(f32_per_s), bf16: rounded(bf16_per_s) },
-            achieved: 1.0,
-            attention: Some(rounded(attended_per_s / bf16_per_s)),
-            bandwidth: rounded(bytes_per_s),
-            sums: None,
-            op: rounded(op_s),
-        },
+    Ok(Some(GpuFigures {
+        name: first.name.clone(),
         devices: devices.len(),
+        memory_bytes: first.memory_bytes,
+        taken_bytes,
+        multiplied_per_s: [f32_per_s, bf16_per_s],
+        attended_per_s,
+        copied_per_s,
+        op_s,
         link,
-        no_link,
     }))
 }
 
@@ -95,12 +84,13 @@ fn op_s<D: Device>(device: &D) -> Result<f64, Error> {
     Ok(ns * 1e-9 / IN_A_ROW as f64)
 }
 
-/// The link from each device to the others, measured while each reads from the next one.
-fn link<D: Device>(devices: &mut [D]) -> Result<Link, Error> {
+/// Seconds until the first byte and bytes per second of the link from each device to the others, measured while each
+/// reads from the next one.
+fn link<D: Device>(devices: &mut [D]) -> Result<[f64; 2], Error> {
     let count = devices.len();
     let owned = (0..count).map(|owner| Reached::new(devices, owner, LINK_BYTES));
     let owned = owned.collect::<Result<Vec<Reached<D>>, DeviceError>>()?;
-    let [latency, bandwidth] = all_work(devices, |device, number| {
+    all_work(devices, |device, number| {
         let next = owned[(number + 1) % count].view(number);
         let mut here = Buffer::zeros(device, LINK_BYTES)?;
         let mut seconds = |bytes: usize, times: usize| {
@@ -114,6 +104,5 @@ fn link<D: Device>(devices: &mut [D]) -> Result<Link, Error> {
         };
         let latency = seconds(size_of::<u64>(), IN_A_ROW);
         Ok([latency, LINK_BYTES as f64 / seconds(LINK_BYTES, 4)])
-    })?;
-    Ok(Link { bandwidth: rounded(bandwidth), latency: rounded(latency), shared_by: 1 })
+    })
 }

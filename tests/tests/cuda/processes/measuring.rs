@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
-use zero_plan::hardware::{Hardware, MeasuredGpus, Node, Processor};
+use zero_plan::GpuFigures;
 use zero_runtime::device::cuda::DEVICES_VARIABLE;
+use zero_study::hardware::{Hardware, Processor};
 use zero_tests::pretend;
 
 use super::on_cuda;
@@ -15,7 +16,7 @@ fn said(command: &mut Command) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-fn measured(devices: &str) -> MeasuredGpus {
+fn measured(devices: &str) -> GpuFigures {
     let mut command = on_cuda(env!("CARGO_BIN_EXE_gpus")).expect("devices");
     let (code, figures, errors) = said(command.env(DEVICES_VARIABLE, devices));
     assert_eq!(code, Some(0), "{errors}");
@@ -28,18 +29,11 @@ fn figures_of_gpus_describe_hardware() {
         return;
     }
     let gpus = measured(if pretend::is_hardware() { "0" } else { "0,1,1" });
-    assert_eq!((gpus.device.kind, &gpus.no_link), (Processor::Gpu, &None));
-    assert_eq!(gpus.link.is_some(), gpus.devices > 1, "{gpus:?}");
-    let (memory, reserved) = (gpus.device.memory.bytes(), gpus.device.reserved.bytes());
+    let hardware = Hardware::of_gpus(&gpus, None);
+    assert_eq!((hardware.device.kind, hardware.node.link.is_some()), (Processor::Gpu, gpus.devices > 1), "{gpus:?}");
+    let (memory, reserved) = (hardware.device.memory.bytes(), hardware.device.reserved.bytes());
     assert!(0 < reserved && reserved < memory, "{gpus:?}");
-    assert!(gpus.device.attention.is_some(), "{gpus:?}");
-    let hardware = Hardware {
-        name: "measured".to_owned(),
-        device: gpus.device,
-        node: Node { devices: gpus.devices, link: gpus.link, memory: None, disk: None, handover: None },
-        network: None,
-        measured: Vec::new(),
-    };
+    assert!(hardware.device.attention.is_some(), "{gpus:?}");
     let text = zero_plan::spec::ron_text(&hardware);
     assert_eq!(Hardware::parse(&text), Ok(hardware), "{text}");
     if !pretend::is_hardware() {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 use zero_plan::Bytes;
-use zero_plan::picture::{MemoryGroup, Picture, PipelineStagePicture};
+use zero_study::picture::{MemoryGroup, Picture, PipelineStagePicture};
 
 use super::{DrawnBlock, LEFT, LINE, MARGIN, RIGHT, digits, fullest, keys, ticks, wrapped, x};
 use crate::view::palette::{GROUPS, OUTSIDE};
@@ -109,8 +109,8 @@ fn title(picture: &Picture, pipeline: usize, op: usize) -> String {
     let ops = &picture.pipeline_stages[pipeline].ops;
     let verb = &picture.verbs[ops.verb[op]];
     let subject = match (verb.about, usize::try_from(ops.about[op])) {
-        (zero_plan::picture::About::Unit, Ok(unit)) if !verb.alone => format!(" {}", picture.units[unit].name),
-        (zero_plan::picture::About::Bucket, Ok(bucket)) if !verb.alone => format!(" {bucket}"),
+        (zero_study::picture::About::Unit, Ok(unit)) if !verb.alone => format!(" {}", picture.units[unit].name),
+        (zero_study::picture::About::Bucket, Ok(bucket)) if !verb.alone => format!(" {bucket}"),
         _ => String::new(),
     };
     let micro = match usize::try_from(ops.micro_batch[op]) {

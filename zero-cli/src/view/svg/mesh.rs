@@ -1,7 +1,7 @@
 //! Mesh: nodes with their ranks, and which part of each state each of them holds. Never knows ops.
 
 use maud::html;
-use zero_plan::picture::Picture;
+use zero_study::picture::Picture;
 
 use super::{DrawnBlock, LINE, MARGIN, RIGHT, digits};
 use crate::view::palette::GROUPS;
@@ -81,7 +81,7 @@ fn rank_cell(picture: &Picture, rank: usize, (x, y): (f64, f64)) -> maud::Markup
 
 /// The letters, and how much of each state a rank holds.
 fn words(picture: &Picture) -> String {
-    let state = |state: &zero_plan::picture::StatePicture| {
+    let state = |state: &zero_study::picture::StatePicture| {
         let share = if state.shards > 1 { format!("1/{}", state.shards) } else { "all".to_owned() };
         format!("{} {}: {share}", state.name[..1].to_uppercase(), state.name)
     };

@@ -7,7 +7,7 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0175",
         title: "a description of hardware that is not understood",
-        explanation: "A file of hardware is RON with the keys that the rustdoc of `zero_plan::hardware` lists. An unknown key, a \
+        explanation: "A file of hardware is RON with the keys that the rustdoc of `zero_study::hardware` lists. An unknown key, a \
                       missing one or a value of another kind is never passed over, as every figure decides what is predicted.",
         example: "cargo zero simulate specs/zero3.ron --on mine.ron, where mine.ron says `memroy: GB(24)`",
     },

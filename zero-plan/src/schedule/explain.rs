@@ -1,0 +1,240 @@
+//! Explain: a title and a sentence about an op, and the key of the spec that decides it. Never decides an order.
+
+use super::{Op, Parcel};
+use crate::config::{Config, Gather};
+use crate::mesh::Axis;
+use crate::plan::Plan;
+
+impl Op {
+    /// A sentence that says what the op does and why; `{unit}`, `{bucket}`, `{micro_batch}`, `{round}` and `{slot}` in
+    /// it stand for those of the op.
+    pub const fn sentence(self, config: &Config) -> &'static str {
+        match self {
+            Op::Gather { .. } if !config.shards_parameters() => {
+                "Starts to gather the updated shards of {unit} along `zero`, so that every rank has all of its parameters again."
+            }
+            Op::Gather { .. } => match config.gather() {
+                Gather::Mapped if !config.uses_slots() => {
+                    "Starts to gather the parameters of {unit} along `zero`: shards lie contiguous in shared memory, so it only \
+                     has to be waited for."
+                }
+                _ => "Starts to gather the parameters of {unit} along `zero`, into slot {slot}.",
+            },
+            Op::Wait { .. } => "Waits until the parameters of {unit} are whole.",
+            Op::Convert { .. } => {
+                "Copies the parameters of {unit} into slot {slot}, in the type that layers compute in."
+            }
+            Op::Release { .. } => {
+                "Gives up the gathered or converted parameters of {unit}: no op needs them before they are made again."
+            }
+            Op::Receive { parcel, .. } => received(parcel),
+            Op::Clear { .. } => {
+                "Waits until a slot for the next outgoing parcel is free: its receiver has taken what lay there."
+            }
+            Op::Send { parcel, .. } => sent(parcel),
+            Op::Forward { .. } => {
+                "Runs {unit} forward on micro-batch {micro_batch}; what it saves goes to slot {slot}."
+            }
+            Op::Recompute { .. } => {
+                "Runs {unit} forward on micro-batch {micro_batch} once more, for what its backward needs and its forward has not \
+                 kept."
+            }
+            Op::Backward { .. } => {
+                "Runs {unit} backward on micro-batch {micro_batch}: gradients of its parameters and of its input, from slot {slot}."
+            }
+            Op::Claim { .. } => "Takes the staging of bucket {bucket}: waits until peers have read what lay there.",
+            Op::Reduce { .. } => {
+                "Offers the local gradients of bucket {bucket} to the ranks along `zero`: the start of a reduce-scatter, its \
+                 round {round}."
+            }
+            Op::Subtotal { axis: Axis::Replica, .. } => {
+                "Sums what the replicas of this host have of this rank's shard of bucket {bucket} for each other host, and sends it \
+                 there, in round {round}."
+            }
+            Op::Subtotal { .. } => {
+                "Sums what the ranks of this host have of bucket {bucket} for each other host, and sends it there: the middle of \
+                 a reduce-scatter, its round {round}."
+            }
+            Op::Settle { .. } => {
+                "Sums this rank's shard of bucket {bucket} over the ranks along `zero`: the end of a reduce-scatter, its round \
+                 {round}."
+            }
+            Op::Combine { .. } => {
+                "Sums this rank's part of bucket {bucket} over the ranks along `replica`, in round {round}."
+            }
+            Op::Fold { .. } => "Adds the summed gradients of the tied {unit} to those of its owner.",
+            Op::Spread { axis, .. } if config.spreads_directions(axis) => {
+                "Gathers the directions of bucket {bucket} along `zero`: a matrix is made orthogonal as a whole."
+            }
+            Op::Spread { axis: Axis::Replica, .. } => {
+                "Gathers what the ranks along `replica` have summed of bucket {bucket}, so that the shard is whole."
+            }
+            Op::Spread { .. } => {
+                "Gathers what the ranks along `zero` have summed of bucket {bucket}: the second half of an all-reduce."
+            }
+            Op::Agree => "Agrees with all ranks on the loss and on the norm of the gradients.",
+            Op::Momentum { .. } => {
+                "Adds the gradients of the matrices of {unit} to their momentum, and leaves the directions that these are updated \
+                 by once they are orthogonal."
+            }
+            Op::Update { .. } if config.shards_optimizer() => "Updates this rank's shard of the parameters of {unit}.",
+            Op::Update { .. } => "Updates the parameters of {unit}.",
+        }
+    }
+
+    /// The path of the key of a spec that decides whether, when or how the op is done.
+    pub const fn decided_by(self, config: &Config) -> &'static str {
+        match self {
+            Op::Gather { .. } | Op::Wait { .. } if !config.shards_parameters() => "zero.stage",
+            Op::Gather { .. } | Op::Wait { .. } if config.holds_parameters() => "zero.gather",
+            Op::Gather { .. } | Op::Wait { .. } => "zero.prefetch",
+            Op::Release { .. } if config.shards_parameters() => "zero.gather",
+            Op::Convert { .. } | Op::Release { .. } => "precision.params",
+            Op::Receive { .. } | Op::Clear { .. } | Op::Send { .. } => "mesh.pipeline",
+            Op::Forward { .. } | Op::Backward { .. } if config.mesh.pipeline > 1 => "pipeline.schedule",
+            Op::Forward { .. } | Op::Backward { .. } => "batch.micro_batches",
+            Op::Recompute { .. } => "recompute",
+            Op::Claim { .. } | Op::Reduce { .. } | Op::Settle { .. } if config.holds_gradients() => "zero.reduce",
+            Op::Claim { .. } | Op::Reduce { .. } | Op::Settle { .. } => "zero.bucket",
+            Op::Subtotal { axis: Axis::Replica, .. } => "mesh.replica",
+            Op::Subtotal { .. } => "mesh.zero",
+            Op::Combine { .. } | Op::Spread { axis: Axis::Replica, .. } => "mesh.replica",
+            Op::Spread { axis, .. } if config.spreads_directions(axis) => "optimizer",
+            Op::Momentum { .. } => "optimizer",
+            Op::Spread { .. } | Op::Update { .. } => "zero.stage",
+            Op::Agree => "mesh",
+            Op::Fold { .. } => "model",
+        }
+    }
+}
+
+const fn received(parcel: Parcel) -> &'static str {
+    match parcel {
+        Parcel::Activations => {
+            "Waits for the activations of micro-batch {micro_batch} from the pipeline stage before, and takes them as the input of \
+             {unit}."
+        }
+        Parcel::Gradients => {
+            "Waits for the gradients of the output of {unit} in micro-batch {micro_batch}, from the pipeline stage after."
+        }
+        Parcel::TiedGradients => {
+            "Waits for the summed gradients of what is tied to {unit}, from its pipeline stage, and adds them to its own."
+        }
+        Parcel::TiedParameters => {
+            "Waits for the updated parameters that {unit} is tied to, from the pipeline stage of their owner."
+        }
+    }
+}
+
+const fn sent(parcel: Parcel) -> &'static str {
+    match parcel {
+        Parcel::Activations => "Sends the output of {unit} in micro-batch {micro_batch} to the next pipeline stage.",
+        Parcel::Gradients => {
+            "Sends the gradient of the input of {unit} in micro-batch {micro_batch} to the pipeline stage before."
+        }
+        Parcel::TiedGradients => "Sends the summed gradients of the tied {unit} to the pipeline stage of its owner.",
+        Parcel::TiedParameters => "Sends the updated parameters of {unit} to the pipeline stage of what is tied to it.",
+    }
+}
+
+impl Plan<'_> {
+    /// A title of an op and its subject, which is the same for all micro-batches, such as `forward blocks[2]`.
+    pub fn title(&self, op: Op) -> String {
+        let subject = match (op, op.unit(), op.bucket()) {
+            (Op::Receive { parcel, .. } | Op::Send { parcel, .. } | Op::Clear { parcel }, ..) => {
+                parcel.name().to_owned()
+            }
+            (_, Some(unit), _) => self.units[unit].to_string(),
+            (_, _, Some(bucket)) => bucket.to_string(),
+            _ => return op.name().to_owned(),
+        };
+        format!("{} {subject}", op.name())
+    }
+
+    /// The sentence of an op, with its details filled in.
+    pub fn explain(&self, op: Op) -> String {
+        let mut sentence = op.sentence(&self.config).to_owned();
+        let unit = op.unit().map(|unit| self.units[unit].to_string());
+        let number = |value: Option<usize>| value.map(|value| value.to_string());
+        let values = [
+            ("{unit}", unit),
+            ("{bucket}", number(op.bucket())),
+            ("{micro_batch}", number(op.micro_batch())),
+            ("{round}", number(op.round())),
+            ("{slot}", number(op.slot())),
+        ];
+        for (name, value) in values {
+            if let Some(value) = value {
+                sentence = sentence.replace(name, &value);
+            }
+        }
+        sentence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::PlanBuf;
+    use crate::config::{OptimizerKind, Precision, Recompute, TransportKind, Width};
+    use crate::mesh::Mesh;
+    use crate::spec::KEYS;
+    use crate::unit::{Matrices, Unit};
+
+    /// Plans that together have every kind of op.
+    fn plans() -> Vec<PlanBuf> {
+        let mesh = Mesh { replica: 2, pipeline: 2, ..Mesh::of_zero(2) };
+        let config = Config { mesh, micro_batches: 4, recompute: Recompute::Every(2), ..Config::PLAIN };
+        let narrow = Precision { params: Width::BF16, ..config.precision };
+        let units = |tied| {
+            let matrices = Matrices { room_bytes: 64, operations: 10, operations_max: 10 };
+            let unit = Unit { field: "unit", params: 100, takes: 100, operations: 10, matrices, ..Unit::NONE };
+            let unit = |source| Unit { source, ..unit };
+            [unit(0), unit(1), unit(2), Unit { params: if tied { 0 } else { 100 }, ..unit(if tied { 0 } else { 3 }) }]
+        };
+        [
+            (config, true),
+            (Config { optimizer: OptimizerKind::Muon, ..config.at_stage(1) }, false),
+            (Config { precision: narrow, mesh: Mesh::of_zero(2), ..config.at_stage(2) }, true),
+            (Config { transport: TransportKind::Local, ..config.at_stage(3) }, false),
+        ]
+        .map(|(config, tied)| PlanBuf::new("Four", config, &units(tied)))
+        .into()
+    }
+
+    #[test]
+    fn sums_over_hosts_are_decided_by_the_axis_that_crosses_them() {
+        for (axis, path) in [(Axis::Zero, "mesh.zero"), (Axis::Replica, "mesh.replica")] {
+            assert_eq!(Op::Subtotal { bucket: 0, round: 0, axis }.decided_by(&Config::PLAIN), path);
+        }
+    }
+
+    #[test]
+    fn every_op_is_explained_and_decided_by_a_key() {
+        let mut names = std::collections::BTreeSet::new();
+        for plan in plans() {
+            plan.with(|plan| {
+                for &op in plan.pipeline_stages.iter().flat_map(|pipeline_stage| pipeline_stage.step) {
+                    let (sentence, key) = (plan.explain(op), op.decided_by(&plan.config));
+                    assert!(!sentence.contains(['{', '}']), "{op:?}: {sentence}");
+                    assert!(sentence.ends_with('.') && !sentence.contains("  "), "{sentence}");
+                    assert!(KEYS.iter().any(|row| row.path == key), "{op:?}: {key}");
+                    names.insert(op.name());
+                }
+            });
+        }
+        assert_eq!(names.len(), 19, "{names:?}");
+    }
+
+    #[test]
+    fn an_op_is_explained_with_what_it_is_about() {
+        let explained = |op| plans()[3].with(|plan| (plan.title(op), plan.explain(op)));
+        let (title, sentence) = explained(Op::Gather { unit: 1, slot: 7 });
+        assert_eq!(title, "gather unit");
+        assert_eq!(sentence, "Starts to gather the parameters of unit along `zero`, into slot 7.");
+        let (title, sentence) = explained(Op::Combine { bucket: 2, round: 3 });
+        assert_eq!(title, "combine 2");
+        assert_eq!(sentence, "Sums this rank's part of bucket 2 over the ranks along `replica`, in round 3.");
+        assert_eq!(explained(Op::Clear { parcel: Parcel::Gradients }).0, "clear gradients");
+    }
+}

@@ -1,0 +1,218 @@
+//! Question: what is asked, and how candidates are judged. Never searches.
+
+use core::fmt;
+
+use zero_plan::bounds::MICRO_BATCHES_MAX;
+use zero_plan::spec::{ModelSource, RANKS_MAX};
+use zero_plan::{Bytes, Config, Plan, Unit, Width};
+
+use super::pins::Pins;
+use super::space::{SEQUENCES, precisions};
+use crate::hardware::{Hardware, Processor};
+use crate::simulate::simulate;
+
+/// A question to the search.
+pub struct Question<'a> {
+    /// The model, as specs name it and the command line finds it.
+    pub model: ModelSource,
+    /// Its name in plans.
+    pub name: &'a str,
+    /// The machines.
+    pub hardware: &'a Hardware,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// Tokens of a sequence.
+    pub length: usize,
+    /// Tokens in one step of all ranks. Without it, the search chooses the tokens of each rank with data of its own.
+    pub tokens_per_step: Option<usize>,
+    /// The keys whose values are given.
+    pub pins: Pins,
+    /// Whether everything may be in bf16, including the optimizer's copy and moments.
+    pub pure_bf16: bool,
+    /// The limit on what is timed.
+    pub effort: Effort,
+    /// The units of the model for a width and the sequences of a micro-batch; `None` where they are not known.
+    pub units: &'a dyn Fn(Width, usize) -> Option<Vec<Unit>>,
+}
+
+/// The limit on what is timed before an answer is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// The number of plans that are made and timed.
+    pub plans: usize,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { plans: 1200 }
+    }
+}
+
+/// Predicts how long a step takes.
+pub trait Judge {
+    /// Seconds of a step; `None` where the plan cannot run.
+    fn step_s(&self, plan: &Plan) -> Option<f64>;
+
+    /// A lower bound, in seconds, for a step of any plan of this configuration.
+    fn least_s(&self, _config: &Config, _units: &[Unit]) -> f64 {
+        0.0
+    }
+}
+
+/// Judges by simulation.
+pub struct Simulated<'a>(pub &'a Hardware);
+
+impl Judge for Simulated<'_> {
+    fn step_s(&self, plan: &Plan) -> Option<f64> {
+        simulate(plan, self.0).ok().map(|timeline| timeline.step_s)
+    }
+
+    /// The operations of all ranks, divided equally among all devices: no pipeline is balanced better. Measured times
+    /// replace the operations of units, so there is no bound if the hardware has any.
+    fn least_s(&self, config: &Config, units: &[Unit]) -> f64 {
+        if !self.0.measured.is_empty() {
+            return 0.0;
+        }
+        let again = |i: usize| usize::from(config.recomputes(units, i)) * units[i].forward_passes();
+        let passes = |unit: usize| (3 + again(unit)) as f64;
+        let seconds =
+            |unit: &Unit| self.0.computing_s(config.precision.compute, unit.operations as f64, unit.attending as f64);
+        let seconds: f64 = units.iter().enumerate().map(|(i, unit)| passes(i) * seconds(unit)).sum();
+        let devices = match self.0.device.kind {
+            Processor::Gpu => config.mesh.pipeline,
+            Processor::Cpu => (config.mesh.nodes * self.0.node.devices).div_ceil(config.mesh.data_ranks()),
+        };
+        seconds * config.micro_batches as f64 / devices as f64
+    }
+}
+
+/// The shapes whose units a question may ask for: width, sequences of a micro-batch, and length.
+pub fn probes(question: &Question) -> Vec<(Width, usize, usize)> {
+    let mut widths: Vec<Width> = precisions(question).iter().map(|precision| precision.compute).collect();
+    widths.dedup();
+    let sequences = question.pins.numbers("batch.sequences", &SEQUENCES);
+    let shapes = widths.iter().flat_map(|&width| sequences.iter().map(move |&n| (width, n)));
+    shapes.map(|(width, n)| (width, n, question.length)).collect()
+}
+
+/// Why there is no advice.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoAdvice {
+    /// More ranks than a mesh may have, or machines without a connection. Z0161.
+    Machines {
+        /// The problem.
+        what: String,
+        /// How to fix it.
+        help: &'static str,
+    },
+    /// Nothing fits. Z0162.
+    NothingFits {
+        /// The layout that needs the least memory, how much it needs, and how much there is.
+        least: String,
+        /// What would make a layout fit.
+        would: Vec<String>,
+    },
+    /// The tokens of a step cannot be shared out. Z0163.
+    TokensPerStep {
+        /// The tokens that were asked for.
+        asked: usize,
+        /// Tokens of a sequence.
+        length: usize,
+        /// The number of ranks.
+        ranks: usize,
+    },
+    /// No layout has the given values, or the sizes are not known. Z0164.
+    Nothing(String),
+}
+
+impl NoAdvice {
+    /// Its code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Machines { .. } => "Z0161",
+            Self::NothingFits { .. } => "Z0162",
+            Self::TokensPerStep { .. } => "Z0163",
+            Self::Nothing(_) => "Z0164",
+        }
+    }
+
+    /// The problem, and how to fix it.
+    pub fn told(&self) -> (String, String) {
+        match self {
+            Self::Machines { what, help } => (what.clone(), (*help).to_owned()),
+            Self::NothingFits { least, would } => (format!("no layout fits: {least}"), would.join("\n          ")),
+            Self::TokensPerStep { asked, length, ranks } => {
+                let step = length * ranks;
+                let most = step.saturating_mul(MICRO_BATCHES_MAX).saturating_mul(SEQUENCES[SEQUENCES.len() - 1]);
+                let near = asked.div_ceil(step).saturating_mul(step).clamp(step, most);
+                let what =
+                    format!("{asked} tokens a step cannot be shared out in sequences of {length} on {ranks} ranks");
+                (
+                    what,
+                    format!(
+                        "ask for a multiple of {length}, at most {most}, such as {near}, which every mesh can share"
+                    ),
+                )
+            }
+            Self::Nothing(what) => (what.clone(), "remove a `--pin`, or change its value".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for NoAdvice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, help) = self.told();
+        write!(f, "error[{}]: {what}\n  = help: {help}", self.code())
+    }
+}
+
+impl std::error::Error for NoAdvice {}
+
+impl Question<'_> {
+    /// The memory that a rank may take, in bytes, with this many ranks per node.
+    pub fn budget(&self, ranks_per_node: usize) -> usize {
+        self.hardware.budget_bytes(ranks_per_node) as usize
+    }
+
+    /// The numbers of ranks that a node can have: one rank for each GPU, or any divisor of the number of cores.
+    pub fn ranks_per_node(&self) -> Vec<usize> {
+        let devices = self.hardware.node.devices;
+        match self.hardware.device.kind {
+            Processor::Gpu => vec![devices],
+            Processor::Cpu => (1..=devices).filter(|ranks| devices.is_multiple_of(*ranks)).collect(),
+        }
+    }
+
+    /// Checks the question before the search starts.
+    ///
+    /// # Errors
+    /// Z0161, Z0163.
+    pub fn require_machines(&self) -> Result<(), NoAdvice> {
+        let (nodes, devices) = (self.nodes, self.hardware.node.devices);
+        let ranks = nodes.saturating_mul(devices);
+        if ranks == 0 || ranks > RANKS_MAX as usize {
+            let what = format!("{nodes} nodes of {devices} devices are not 1 to {RANKS_MAX} ranks");
+            return Err(NoAdvice::Machines { what, help: "change `--nodes`" });
+        }
+        let Hardware { name, node, network, device, .. } = self.hardware;
+        if nodes > 1 && network.is_none() {
+            let what = format!("{nodes} nodes need a network, and `{name}` has none");
+            return Err(NoAdvice::Machines { what, help: "lower `--nodes`, or name a network by `--network`" });
+        }
+        if device.kind == Processor::Gpu && devices > 1 && node.link.is_none() {
+            let what = format!("{devices} devices need links, and `{name}` has no `node.link` between them");
+            return Err(NoAdvice::Machines { what, help: "add the key `node.link` to the hardware file" });
+        }
+        match self.tokens_per_step {
+            Some(asked) if asked == 0 || !asked.is_multiple_of(self.length) => {
+                Err(NoAdvice::TokensPerStep { asked, length: self.length, ranks })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A size in decimal GB, as data sheets have it, and in GiB where it is small.
+pub(super) fn gb(bytes: usize) -> String {
+    if bytes < 100_000_000 { Bytes(bytes).to_string() } else { format!("{:.1} GB", bytes as f64 / 1e9) }
+}

@@ -1,0 +1,87 @@
+//! Keys: the settings of DeepSpeed and accelerate, one row each: which values a setting may have, and what becomes of
+//! it. Names are from their documentation and sources; the reasons are our own. Never reads a value.
+
+mod accelerate;
+mod deepspeed;
+
+/// A key of a configuration.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyRow {
+    /// Its dotted path.
+    pub path: &'static str,
+    pub expects: Expects,
+    pub meaning: Meaning,
+}
+
+/// The values of a key. An empty value is allowed for every key, and `"auto"` for every key that is not a section.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Expects {
+    /// Keys with rows of their own.
+    Section,
+    /// A whole number in a range.
+    Whole(u64, u64),
+    /// A number of ranks; 0 and -1 stand for none.
+    Group,
+    Flag,
+    /// Any word.
+    Name,
+    /// One of these, in any case.
+    Word(&'static [&'static str]),
+    /// Any value that the framework accepts.
+    Anything,
+}
+
+/// What becomes of a setting.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Meaning {
+    /// It is part of the spec.
+    Used,
+    /// Nothing in a spec means the same, for this reason. If it is turned off, nothing is lost.
+    Lost(&'static str),
+    /// Here it always has this value. The other value has no counterpart, for this reason.
+    Always(bool, &'static str),
+    /// It shapes neither memory nor order, so it is an argument of the binary.
+    Argument(&'static str),
+}
+
+use Expects::{Whole, Word};
+use Meaning::{Argument, Lost};
+
+pub(super) use accelerate::ACCELERATE;
+pub(super) use deepspeed::DEEPSPEED;
+
+const fn row(path: &'static str, expects: Expects, meaning: Meaning) -> KeyRow {
+    KeyRow { path, expects, meaning }
+}
+
+/// More than any count of parameters, and exact in the numbers of JSON.
+const MANY: u64 = 1 << 53;
+const COUNT: Expects = Whole(1, u32::MAX as u64);
+const RANKS: Expects = Whole(1, zero_plan::spec::RANKS_MAX as u64);
+const STEPS: Expects = Whole(1, zero_plan::bounds::MICRO_BATCHES_MAX as u64);
+const DTYPE: Expects = Word(&["fp32", "bf16", "fp16"]);
+
+const OFFLOAD: Meaning = Lost("states stay in the memory of the device: nothing is offloaded");
+const LOGGING: Meaning = Lost("it is about what is logged; a run prints its plan, losses and times by itself");
+const LAUNCHING: Meaning =
+    Lost("it is about how processes start, which the binary does by itself, or torchrun, srun or mpirun do");
+const LOADING: Meaning = Lost("a rank makes, reads and writes only what it stores, without a switch");
+const DATA: Meaning = Lost("what is trained on is told to the binary by `--data`");
+const OF_THE_OPTIMIZER: Meaning = Argument(ARGUMENTS_OF_THE_OPTIMIZER);
+/// The optimizer's settings: which are arguments of the binary, and which are not.
+pub(super) const ARGUMENTS_OF_THE_OPTIMIZER: &str =
+    "`--lr`, `--beta1`, `--beta2`, `--momentum`, `--epsilon`, `--weight-decay`; the optimizer is AdamW, or Muon";
+const CLIPPING: Meaning = Argument("`--clip NORM`; 1 by default, and 0 turns it off");
+const QUANTIZED: Meaning = Lost("nothing is quantized: the narrowest type is BF16");
+const NO_COMPILER: Meaning = Lost("there is no graph at run time to compile: the model is compiled with the plan");
+const SCALING: Meaning = Lost("BF16 has the range of f32, so no loss is scaled");
+const OTHER_TRAINING: Meaning = Lost("it changes what is computed, and no layer or key does that here");
+const MEAN: Meaning = Lost("gradients are the mean over all tokens of a step, summed in f32 in a fixed order");
+const CHECKPOINTING: Meaning =
+    Lost("it has no effect on a model that does not ask for it; `recompute: Every(1)` computes every unit again");
+const TENSOR_AXIS: Meaning =
+    Lost("there is no axis for tensors, sequences or experts: ranks lie along `replica`, `pipeline` and `zero`");
+const UNITS: Meaning = Lost("units are the fields of the struct under `#[zero]`");
+const TUNING: Meaning =
+    Lost("it tunes how a framework copies, fuses or groups at run time; here all that is a constant of the plan");
+const UNITS_ARE_FLAT: Meaning = Lost("a unit is sharded as one flat buffer, small tensors with it");

@@ -1,0 +1,53 @@
+//! Source: the text of the spec, and the place in it of each key that decides an op. Never reads a file.
+
+use serde::Serialize;
+use zero_plan::Plan;
+use zero_plan::spec::{KEYS, KeyDefault, locate, parse};
+
+/// A spec as text.
+#[derive(Clone, Debug, Serialize)]
+pub struct SourcePicture {
+    /// Its name.
+    pub name: String,
+    /// The text.
+    pub text: String,
+    /// The keys that decide ops.
+    pub keys: Vec<KeyPicture>,
+}
+
+/// A key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeyPicture {
+    /// Its path.
+    pub path: &'static str,
+    /// What it decides.
+    pub about: &'static str,
+    /// The line on which it is given, from 1; none if it is not.
+    pub line: Option<usize>,
+    /// Its value, given or by default.
+    pub value: String,
+}
+
+impl SourcePicture {
+    pub(super) fn of(plan: &Plan, name: &str, text: &str) -> Self {
+        let ops = plan.pipeline_stages.iter().flat_map(|pipeline_stage| pipeline_stage.step);
+        let paths: Vec<_> = ops.map(|op| op.decided_by(&plan.config)).chain(["memory"]).collect();
+        let spec = parse(text).ok();
+        let keys = KEYS.iter().filter(|key| paths.contains(&key.path));
+        let key = |key: &'static zero_plan::spec::Key| {
+            let spans = locate(text, key.path);
+            let default = match key.default {
+                KeyDefault::Value(value) | KeyDefault::Absent(value) => value,
+                KeyDefault::Required | KeyDefault::OfItsKeys => "",
+            };
+            let value = || spec.as_ref().and_then(|spec| key.value_in(spec)).unwrap_or_else(|| default.to_owned());
+            KeyPicture {
+                path: key.path,
+                about: key.about,
+                line: spans.as_ref().map(|spans| 1 + text[..spans.key.start].matches('\n').count()),
+                value: spans.map_or_else(value, |spans| text[spans.value].to_owned()),
+            }
+        };
+        Self { name: name.to_owned(), text: text.to_owned(), keys: keys.map(key).collect() }
+    }
+}

@@ -1,0 +1,168 @@
+//! Simulate: how long a step takes, in the unit of given costs, or in seconds on given hardware. Never measures.
+
+mod cores;
+mod cost;
+mod critical;
+mod links;
+mod parts;
+mod prediction;
+mod run;
+mod text;
+mod timeline;
+
+use core::fmt;
+
+use zero_plan::{Config, DeviceKind, Plan, TransportKind};
+
+use crate::hardware::{Hardware, Processor};
+
+pub use cost::{Costs, LAYER_KERNELS, OTHER_KERNELS, PassKernels};
+pub use critical::CriticalStretch;
+pub use links::{MessageOrder, Route, Routes};
+pub use parts::{StepPart, StepParts};
+pub(crate) use prediction::{BETTER, compute_faster};
+pub use prediction::{
+    Better, Critical, FlowPrediction, PathSegment, PeakPrediction, PipelineStagePrediction, Prediction,
+};
+pub(crate) use text::label;
+pub use text::{PredictionText, ShownTime};
+pub use timeline::{Cause, Flow, Lane, LinkKind, OpSpan, Timeline, Transfer};
+
+/// Why a plan cannot run on some hardware. Z0177.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Impossible {
+    /// A node has more ranks than devices.
+    Devices {
+        /// Ranks of a node.
+        ranks: usize,
+        /// Devices of a node.
+        devices: usize,
+    },
+    /// There are several nodes, and the hardware has no network.
+    NoNetwork {
+        /// Nodes of the plan.
+        nodes: usize,
+    },
+    /// A node has several ranks with their own memory, and no links between them.
+    NoLink {
+        /// Ranks of a node.
+        ranks: usize,
+    },
+    /// An update would need whole matrices whose shards lie on several hosts that MPI connects.
+    Directions,
+}
+
+impl fmt::Display for Impossible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Devices { ranks, devices } => {
+                write!(f, "a node of the mesh has {ranks} ranks, but a node of the hardware has {devices} devices")
+            }
+            Self::NoNetwork { nodes } => {
+                write!(f, "the mesh has {nodes} nodes, but the hardware has no `network` between nodes")
+            }
+            Self::NoLink { ranks } => {
+                write!(f, "a node of the mesh has {ranks} ranks, but the hardware has no `node.link` between devices")
+            }
+            Self::Directions => {
+                write!(
+                    f,
+                    "Muon needs whole matrices, whose shards would lie on several hosts, between which MPI cannot bring them"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Impossible {}
+
+impl Impossible {
+    /// How to make it possible.
+    pub const fn help(&self) -> &'static str {
+        match self {
+            Self::Devices { .. } => "raise `mesh.nodes`, lower an axis of the mesh, or take hardware with more devices",
+            Self::NoNetwork { .. } => {
+                "choose a network with `--network`, or add the key `network` to the hardware file"
+            }
+            Self::NoLink { .. } => "add the key `node.link` to the hardware file",
+            Self::Directions => {
+                "let `mesh.zero` lie within a node, with `mesh.replica` across nodes; choose stage 0; or take hardware with GPUs"
+            }
+        }
+    }
+}
+
+/// The default number of threads of a rank: 1 if a rank has its own device, and otherwise its share of the cores, at
+/// least 1.
+pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
+    match hardware.device.kind {
+        Processor::Gpu => 1,
+        Processor::Cpu => (hardware.node.devices / plan.config.mesh.ranks_per_node()).max(1),
+    }
+}
+
+/// A configuration changed for some hardware: it has that kind of device, with its places and streams, and each node is
+/// a host. A configuration with NCCL keeps it within a host too.
+///
+/// # Errors
+/// [`Impossible::Directions`].
+pub fn on_hardware(config: Config, hardware: &Hardware) -> Result<Config, Impossible> {
+    let device = match hardware.device.kind {
+        Processor::Gpu => DeviceKind::Cuda,
+        Processor::Cpu => DeviceKind::Cpu,
+    };
+    let transport = match config.transport {
+        TransportKind::Nccl if device.has(TransportKind::Nccl) => TransportKind::Nccl,
+        _ => device.transport_of_hosts(config.mesh.nodes),
+    };
+    let config = Config { device, transport, ..config };
+    if config.sends_directions() { Err(Impossible::Directions) } else { Ok(config) }
+}
+
+/// Runs a training step of a plan, which must be provable, on some hardware. Ranks have as many threads as
+/// [`threads_of_rank`] says.
+///
+/// ```
+/// use zero_study::hardware::Hardware;
+/// use zero_study::simulate::simulate;
+/// use zero_plan::{Config, Mesh, PlanBuf, TransportKind, Unit};
+///
+/// let text = r#"(name: "2 x Example", device: (name: "Example", kind: Gpu, memory: GB(24), matmul: (f32: 1e12, bf16: 4e12),
+///     bandwidth: 1e12), node: (devices: 2, link: (bandwidth: 1e9, latency: 0.0)))"#;
+/// let hardware = Hardware::parse(text).unwrap();
+/// // A thousand parameters gathered for the forward and for the backward pass: half of 4096 bytes over a link of 1 GB/s.
+/// let unit = Unit { params: 1024, takes: 1024, operations: 1_000_000, ..Unit::NONE };
+/// let config = Config { mesh: Mesh::of_zero(2), stage: 3, transport: TransportKind::Local, ..Config::PLAIN };
+/// let timeline = PlanBuf::new("One", config, &[unit]).with(|plan| simulate(plan, &hardware)).unwrap();
+/// assert_eq!(timeline.lanes[0].transfers[0].bytes, 2048);
+/// assert!(timeline.step_s > 3e-6 && timeline.step_s < 1e-5);
+/// ```
+///
+/// # Errors
+/// If the hardware lacks something that the mesh needs.
+pub fn simulate(plan: &Plan, hardware: &Hardware) -> Result<Timeline, Impossible> {
+    simulate_with(plan, hardware, threads_of_rank(plan, hardware))
+}
+
+/// [`simulate`], with this many threads a rank.
+///
+/// # Errors
+/// Those of [`simulate`].
+pub fn simulate_with(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Timeline, Impossible> {
+    let (mesh, node) = (&plan.config.mesh, &hardware.node);
+    let ranks = mesh.ranks_per_node();
+    if hardware.device.kind == Processor::Gpu && ranks > node.devices {
+        return Err(Impossible::Devices { ranks, devices: node.devices });
+    }
+    if hardware.device.kind == Processor::Gpu && ranks > 1 && node.link.is_none() {
+        return Err(Impossible::NoLink { ranks });
+    }
+    if mesh.nodes > 1 && hardware.network.is_none() {
+        return Err(Impossible::NoNetwork { nodes: mesh.nodes });
+    }
+    let costs = Costs::new(plan, hardware, threads);
+    Ok(run::SimulatedRun::new(plan, hardware, &costs).end())
+}
+
+#[cfg(test)]
+mod tests;
