@@ -70,7 +70,6 @@
 //! [`engine`] walks the plan's schedule over an [`arena`] and calls the [`layer`]s of a [`model`] on a [`device`], with
 //! sequences that [`data`] draws. [`orthogonal`] is what the optimizer Muon does to matrices.
 
-pub mod arena;
 pub mod checkpoint;
 mod choice;
 pub mod data;
@@ -83,21 +82,19 @@ pub mod model;
 pub mod orthogonal;
 mod processors;
 mod profile;
-pub mod random;
 mod room;
 pub mod run;
 pub mod sampling;
-mod size;
 pub mod terminal;
 pub mod testing;
-mod time;
 pub mod transport;
-pub mod view;
 pub mod weights;
 
 pub use choice::chosen;
 pub use profile::Cores;
 pub use run::{main, main_with};
+pub use zero_core::{arena, random, view};
+use zero_core::{size, time};
 pub use zero_plan as plan;
 
 /// The device that a spec calls `Cuda`.

@@ -6,6 +6,7 @@ use core::fmt;
 
 use zero_plan::Width;
 
+use super::words::StepWords;
 use super::{Engine, InputOf, TargetOf, WalkState};
 use crate::device::{Device, Stored, StoredMut};
 use crate::layer::Activation;

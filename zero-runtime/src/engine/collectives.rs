@@ -7,6 +7,7 @@ use std::sync::Arc;
 use zero_plan::place::{Place, Places, Position};
 use zero_plan::{Axis, Coordinates, Kind, Moved, Op, Parcel, Plan, Subtree, Traffic};
 
+use super::words::StepWords;
 use crate::arena::Arena;
 use crate::device::{Device, Stored, Write};
 use crate::transport::{Lost, Transport};

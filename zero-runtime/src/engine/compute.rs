@@ -4,6 +4,7 @@
 use zero_plan::place::Place;
 use zero_plan::{Parcel, Width};
 
+use super::words::StepWords;
 use super::{Engine, Share, WalkState};
 use crate::device::{Device, Stored, Write};
 use crate::layer::{Context, Grads};

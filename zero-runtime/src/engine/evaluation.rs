@@ -4,6 +4,7 @@
 use zero_plan::{Op, Pass};
 
 use super::turn::ExchangeReason;
+use super::words::StepWords;
 use super::{Engine, InputOf, RunError, TargetOf, WalkState};
 use crate::device::Device;
 use crate::layer::Activation;

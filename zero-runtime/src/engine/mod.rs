@@ -72,6 +72,7 @@ use collectives::Share;
 use queues::AwaitedOps;
 use turn::ExchangeReason;
 use update::UpdatedStretch;
+use words::StepWords;
 
 /// One element of a model's inputs.
 pub type InputOf<M> = <<M as Model>::Input as Activation>::Data;

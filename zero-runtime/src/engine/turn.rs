@@ -2,6 +2,7 @@
 //! make, because they would read what it writes.
 #![allow(unsafe_code)]
 
+use super::words::StepWords;
 use super::{Engine, InputOf};
 use crate::device::Device;
 use crate::layer::Activation;

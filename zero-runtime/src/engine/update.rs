@@ -8,6 +8,7 @@ use zero_plan::place::{Place, Places, State, Stretch};
 
 use super::Engine;
 use super::turn::ExchangeReason;
+use super::words::StepWords;
 use crate::device::{DecayRun, Device, HyperBlock, Stored, StoredMut, Weights};
 use crate::layer::{HiddenMatrix, Shape, Tensor, Tensors};
 use crate::model::{DeviceOf, Model};

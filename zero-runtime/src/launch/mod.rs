@@ -26,7 +26,7 @@ mod restarts;
 mod watch;
 mod wire;
 
-use std::time::Duration;
+use zero_core::control::NOTICE;
 
 pub use environment::{JobPlace, RESTART, Role};
 use environment::{company_from, role_from};
@@ -40,11 +40,6 @@ pub(crate) use order::keep_launch_order;
 pub use rendezvous::{Joined, fail, join};
 pub use request::{asked_to_end, end_on_request};
 pub use watch::{Watch, leave};
-
-/// A rank that has waited for this long reports which one it waits for, and again whenever the wait has doubled. The
-/// wait goes on, because a rank that was stopped may be continued. It ends when the other rank arrives, when a rank
-/// ends, or after the timeout of the transport.
-pub(crate) const NOTICE: Duration = Duration::from_secs(5);
 
 /// Reports what `rank` has waited for during `periods` times [`NOTICE`], if another report is due.
 pub(crate) fn note(rank: usize, periods: u32, for_whom: impl FnOnce() -> String) {

@@ -4,36 +4,12 @@
 
 use std::ops::Range;
 
-use zero_plan::{Op, Pass, Plan};
-
-use super::control::{AwaitedCount, Control, Doing, timeout_of};
+use super::control::{AwaitedCount, Control, timeout_of};
 use super::shared::Shared;
-use super::silent::{Life, Silent};
-use super::{Broken, Lost};
-use crate::arena::Arena;
-use crate::device::{Device, Failure};
+use super::{Life, Lost, Silent};
+use crate::arena::op_words;
+use crate::device::Device;
 use crate::launch;
-
-impl<D: Device> Arena<'_, D> {
-    /// The control block of a rank.
-    pub(crate) fn control(&self, rank: usize) -> &Control {
-        assert!(rank < self.plan().config.mesh.ranks());
-        // SAFETY: the segment starts with one block for each rank, was zero at first, and is mapped as long as the
-        // arena is, which the result borrows; the blocks are used only through this type.
-        unsafe { Control::of(self.segment_start(), rank) }
-    }
-
-    /// The error for a failure of this rank's device.
-    pub(crate) fn broken(&self, failure: Failure) -> Broken {
-        let doing = op_words(self.plan(), self.rank(), self.control(self.rank()).doing());
-        Broken { failure, rank: self.rank(), doing }
-    }
-
-    /// Tells that this rank comes to an op of its schedule; none between two walks over it.
-    pub(crate) fn begin(&self, op: Option<(Pass, usize)>) {
-        self.control(self.rank()).begin(op);
-    }
-}
 
 impl<D: Device> Shared<'_, D> {
     /// Reports that this rank has waited for `rank` for `periods`, if a report is due and no other rank has made it.
@@ -161,32 +137,6 @@ pub(super) fn awaited_on_host<'a>(
     }
     let (control, life) = look(taker);
     Some(if life.goes_on() && !control.is_behind(awaited) { awaited } else { awaited.of(taker) })
-}
-
-/// The op that a rank is at.
-fn op_words(plan: &Plan, rank: usize, doing: Doing) -> String {
-    let Some((pass, index)) = doing.op() else {
-        return "no op".to_owned();
-    };
-    let pipeline_stage = plan.of_rank(rank);
-    let (ops, of) = match pass {
-        Pass::Train => (pipeline_stage.step, "the step"),
-        Pass::Evaluate => (pipeline_stage.evaluation, "the evaluation"),
-    };
-    // Numbers of another process may be anything.
-    let Some(&op) = ops.get(index) else {
-        return format!("op {} of {of}", index + 1);
-    };
-    format!("op {} of {} of {of}, `{}`", index + 1, ops.len(), name(plan, op))
-}
-
-/// The name of an op, with its unit or bucket.
-fn name(plan: &Plan, op: Op) -> String {
-    match (op.unit(), op.bucket()) {
-        (Some(unit), _) => format!("{} {}", op.name(), plan.units[unit]),
-        (None, Some(bucket)) => format!("{} bucket {bucket}", op.name()),
-        (None, None) => op.name().to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::simd::{check_len, vectorised};
 use crate::device::Element;
-use crate::device::element::{known, known_mut};
+use crate::device::{known, known_mut};
 
 /// `to` := `from`, rounded to the width of `to`.
 pub fn convert<To: Element, From: Element>(to: &mut [To], from: &[From]) {

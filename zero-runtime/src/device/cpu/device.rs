@@ -15,7 +15,7 @@ use crate::device::{
     ReportBlock, Rotary, STACK_BYTES, Segment, SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights,
     Write,
 };
-use crate::view::{View, ViewMut};
+use crate::view::{HostMemory, View, ViewMut};
 
 /// This processor, or some threads of it. By default only the calling thread.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,10 @@ fn strided<'a, E: Element>(rows: Strided<'a, Cpu, E>, width: usize) -> kernels::
 fn strided_mut<'a, E: Element>(rows: StridedMut<'a, Cpu, E>, width: usize) -> kernels::StridedSliceMut<'a, E> {
     kernels::StridedSliceMut::new(rows.view.into_slice(), rows.stride, width)
 }
+
+// SAFETY: its memory is that of this process.
+#[allow(unsafe_code)]
+unsafe impl HostMemory for Cpu {}
 
 impl Device for Cpu {
     const HEAD_DIM_MAX: usize = attention::HEAD_DIM_MAX;

@@ -4,8 +4,8 @@
 
 use zero_plan::Width;
 
-use crate::device::element::{known, known_mut, narrow_pair, widen_pair};
 use crate::device::{Element, bf16};
+use crate::device::{known, known_mut, narrow_pair, widen_pair};
 
 /// `y` := `f` of its old value and of the elements of `inputs`, which are as long, at the same place. For use within a
 /// vectorised loop.

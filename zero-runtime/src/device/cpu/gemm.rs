@@ -9,8 +9,8 @@ use zero_plan::footprint::PACKED_ROWS;
 use super::parallel::COLS_MIN;
 use super::product::product;
 use super::simd::vectorised;
-use crate::device::element::{known, known_mut};
 use crate::device::{Element, Write};
+use crate::device::{known, known_mut};
 
 thread_local! {
     static INSIDE_GEMM: Cell<bool> = const { Cell::new(false) };

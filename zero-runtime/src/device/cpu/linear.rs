@@ -7,8 +7,8 @@ use super::activation::{gelu, relu, silu};
 use super::gemm::{MatrixMut, StridedMatrix, matmul};
 use super::product::product;
 use super::simd::{check_len, divided, vectorised};
-use crate::device::element::{known, known_mut};
 use crate::device::{Element, Nonlinearity, Write};
+use crate::device::{known, known_mut};
 
 /// The most columns of the result worked on at a time. A few hundred rows of this width fit in a second-level cache,
 /// where the ops that follow find them; narrower panels lose more in the product, and in rows too short to stream, than

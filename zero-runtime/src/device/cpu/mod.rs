@@ -17,7 +17,6 @@ mod gate;
 mod gemm;
 mod linear;
 mod math;
-mod memory;
 mod muon;
 mod norm;
 mod norm_heads;

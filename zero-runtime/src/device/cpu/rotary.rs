@@ -9,8 +9,8 @@ use super::attention::HEAD_DIM_MAX;
 use super::math::sin_cos;
 use super::simd::{check_len, divided, vectorised};
 use super::strided::StridedSliceMut;
-use crate::device::element::{known_mut, narrow_pair, widen_pair};
 use crate::device::{Element, Rotary, bf16};
+use crate::device::{known_mut, narrow_pair, widen_pair};
 
 /// `table` (positions, head_dim) := for each position, head_dim / 2 cosines, then as many sines. Angles are f32, as in
 /// published models; beyond 2^24 positions they are correspondingly coarse.

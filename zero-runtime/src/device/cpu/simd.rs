@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use crate::device::element::known;
+use crate::device::known;
 use crate::device::{Element, Write};
 
 /// Accumulators of a reduction: one AVX-512 register of `f32`. Fixed, so that every machine sums in the same order.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::convert::convert;
 use super::simd::{check_len, vectorised};
-use crate::device::element::known_mut;
+use crate::device::known_mut;
 use crate::device::{Element, Write};
 
 /// Elements summed at a time: one buffer for each level of the tree stays in the first-level cache.

@@ -14,9 +14,9 @@ use zero_plan::postings::REPORT_TAG;
 
 use super::mpi::{Mpi, MpiRequest};
 use super::post::{CountedBlocks, RaisedCounts};
+use crate::transport::Life;
 use crate::transport::control::{COUNT_WORDS, Words};
 use crate::transport::doing::awaited_on_host;
-use crate::transport::silent::Life;
 
 const TAG: c_int = REPORT_TAG as c_int;
 

@@ -44,10 +44,10 @@ pub enum Life {
 
 impl Life {
     /// How many bits of a word a life takes.
-    pub(super) const BITS: u32 = 3;
+    pub const BITS: u32 = 3;
 
     /// The life that the lower bits of a word from another host stand for.
-    pub(super) fn of_code(word: u64) -> Self {
+    pub fn of_code(word: u64) -> Self {
         let code = word & ((1 << Life::BITS) - 1);
         match [Life::Own, Life::Runs, Life::Stopped, Life::Gone].into_iter().find(|&life| life as u64 == code) {
             // `Own` is the process that has reported, which is another one here.
@@ -57,12 +57,12 @@ impl Life {
     }
 
     /// Whether a process would go on if its wait ended.
-    pub(super) fn goes_on(self) -> bool {
+    pub fn goes_on(self) -> bool {
         !matches!(self, Life::Stopped | Life::Gone)
     }
 
     /// The state of `pid`, as the kernel knows it.
-    pub(super) fn of(pid: Option<u32>) -> Self {
+    pub fn of(pid: Option<u32>) -> Self {
         match pid {
             None => Life::Unknown,
             Some(pid) if pid == std::process::id() => Life::Own,

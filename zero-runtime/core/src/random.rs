@@ -3,7 +3,8 @@
 
 /// The SplitMix64 generator's output in state `state` (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
 /// Generators", 2014, with Stafford's thirteenth mixer): a bijection.
-pub(crate) fn split_mix(state: u64) -> u64 {
+#[inline]
+pub fn split_mix(state: u64) -> u64 {
     let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -11,16 +12,19 @@ pub(crate) fn split_mix(state: u64) -> u64 {
 }
 
 /// 64 random bits for a counter under a seed.
+#[inline]
 pub fn mix(seed: u64, counter: u64) -> u64 {
     split_mix(split_mix(seed) ^ counter)
 }
 
 /// Uniform in [0, 1), from the upper 53 bits.
+#[inline]
 pub fn uniform(seed: u64, counter: u64) -> f64 {
     (mix(seed, counter) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// Standard normal, by the transform of Box and Muller.
+#[inline]
 pub fn normal(seed: u64, counter: u64) -> f32 {
     // In (0, 1]: the logarithm of 0 is infinite.
     let radius = (-2.0 * (1.0 - uniform(seed, 2 * counter)).ln()).sqrt();

@@ -6,12 +6,12 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds of the host's monotonic clock, so that records of its ranks lie on one axis.
-pub(crate) fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     clock_ns(ClockId::Monotonic)
 }
 
 /// Nanoseconds that all threads of this process together have had a core. A look at it is a system call.
-pub(crate) fn core_ns() -> u64 {
+pub fn core_ns() -> u64 {
     clock_ns(ClockId::ProcessCPUTime)
 }
 

@@ -2,6 +2,8 @@
 //! place of the plan. Never decides which op may use it, or when: the schedule does.
 #![allow(unsafe_code)]
 
+mod doing;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use zero_plan::footprint::{
@@ -13,6 +15,7 @@ use zero_plan::{Axis, Coordinates, Home, Kind, Memory as Regions, PipelineStage,
 
 use crate::device::{Device, DeviceError, DeviceMemory, Exchange, Segment, SharedParts, Stored, StoredMut};
 use crate::view::{View, ViewMut};
+pub use doing::op_words;
 
 /// The memory of one rank under a plan.
 pub struct Arena<'p, D: Device> {
@@ -24,7 +27,7 @@ pub struct Arena<'p, D: Device> {
     segment: Arc<Segment>,
     /// The memory that ranks share, as the device reaches it.
     shared: D::Memory,
-    /// The words of a step: see [`crate::engine`].
+    /// The words of a step, which only the engine reads and writes.
     words: D::Memory,
     map: SegmentMap,
     /// The device whose memory this is, until an engine takes it.
@@ -75,13 +78,13 @@ impl SegmentMap {
 }
 
 /// Bytes of the segment that a rank shares with all others of its host.
-pub(crate) fn segment_bytes(plan: &Plan, rank: usize) -> usize {
+pub fn segment_bytes(plan: &Plan, rank: usize) -> usize {
     SegmentMap::of(plan, rank).segment_bytes
 }
 
 /// The most bytes of host memory that all ranks on the host of `rank` take together: what they share, what is private
 /// to each if it lies on the host, and what lies outside the arenas.
-pub(crate) fn job_bytes(plan: &Plan, rank: usize, run: &RunSize) -> usize {
+pub fn job_bytes(plan: &Plan, rank: usize, run: &RunSize) -> usize {
     let (first, end) = plan.config.sharing(rank);
     let is_host = plan.config.device.is_host();
     let private = |rank: usize| if is_host { plan.of_rank(rank).memory.private_bytes } else { 0 };
@@ -98,7 +101,7 @@ impl<'p, D: Device> Arena<'p, D> {
     ///
     /// # Errors
     /// Z0331 or Z0332 if the host has too little memory; the device's own error if the device has.
-    pub(crate) fn new(
+    pub fn new(
         plan: &'p Plan<'p>,
         rank: usize,
         segment: Arc<Segment>,
@@ -135,7 +138,7 @@ impl<'p, D: Device> Arena<'p, D> {
     }
 
     /// Does something with its device, before an engine takes the device.
-    pub(crate) fn with_device<R>(&self, something: impl FnOnce(&D) -> R) -> R {
+    pub fn with_device<R>(&self, something: impl FnOnce(&D) -> R) -> R {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         something(device.as_ref().expect("a device that no engine has taken"))
     }
@@ -171,7 +174,7 @@ impl<'p, D: Device> Arena<'p, D> {
     }
 
     /// The rank at `index` along an axis, and at this rank's place along the other axes.
-    pub(crate) fn along(&self, axis: Axis, index: usize) -> usize {
+    pub fn along(&self, axis: Axis, index: usize) -> usize {
         let at = self.coordinates;
         self.plan.config.mesh.rank(match axis {
             Axis::Zero => Coordinates { zero: index, ..at },
@@ -187,22 +190,22 @@ impl<'p, D: Device> Arena<'p, D> {
     }
 
     /// First byte of the words of a step, which are [`words_bytes`] long: an address on the device.
-    pub(crate) fn words_start(&self) -> *mut u8 {
+    pub fn words_start(&self) -> *mut u8 {
         self.words.start()
     }
 
     /// The segment that all ranks of this host share.
-    pub(crate) fn segment(&self) -> Arc<Segment> {
+    pub fn segment(&self) -> Arc<Segment> {
         Arc::clone(&self.segment)
     }
 
     /// First byte of the segment: the control blocks.
-    pub(crate) fn segment_start(&self) -> *mut u8 {
+    pub fn segment_start(&self) -> *mut u8 {
         self.segment.ptr()
     }
 
     /// Where `rank` leaves the reason for exchange `round`, and then its numbers.
-    pub(crate) fn numbers(&self, rank: usize, round: u32) -> *mut u8 {
+    pub fn numbers(&self, rank: usize, round: u32) -> *mut u8 {
         assert!(rank < self.plan.config.mesh.ranks());
         let one = exchanged_bytes(self.plan.agreed_values());
         let at = self.map.numbers + (rank * NUMBER_ROUNDS + round as usize % NUMBER_ROUNDS) * one;
@@ -238,7 +241,7 @@ impl<'p, D: Device> Arena<'p, D> {
     ///
     /// # Safety
     /// Nobody writes it while the view lives.
-    pub(crate) unsafe fn bytes_of(&self, rank: usize, place: Place) -> View<'_, D, u8> {
+    pub unsafe fn bytes_of(&self, rank: usize, place: Place) -> View<'_, D, u8> {
         // SAFETY: memory starts zeroed, so bytes are initialised; the caller promises the rest.
         unsafe { View::from_raw(self.address(rank, place), place.len_bytes) }
     }
@@ -247,7 +250,7 @@ impl<'p, D: Device> Arena<'p, D> {
     ///
     /// # Safety
     /// As for [`Arena::bytes_of`].
-    pub(crate) unsafe fn bytes(&self, place: Place) -> View<'_, D, u8> {
+    pub unsafe fn bytes(&self, place: Place) -> View<'_, D, u8> {
         // SAFETY: by the caller's promise.
         unsafe { self.bytes_of(self.rank, place) }
     }
@@ -256,7 +259,7 @@ impl<'p, D: Device> Arena<'p, D> {
     ///
     /// # Safety
     /// Nobody else reads or writes it while the view lives.
-    pub(crate) unsafe fn bytes_mut(&self, place: Place) -> ViewMut<'_, D, u8> {
+    pub unsafe fn bytes_mut(&self, place: Place) -> ViewMut<'_, D, u8> {
         // SAFETY: as for `bytes_of`.
         unsafe { ViewMut::from_raw(self.address(self.rank, place), place.len_bytes) }
     }
@@ -265,7 +268,7 @@ impl<'p, D: Device> Arena<'p, D> {
     ///
     /// # Safety
     /// As for [`Arena::bytes_of`].
-    pub(crate) unsafe fn stored(&self, place: Place) -> Stored<'_, D> {
+    pub unsafe fn stored(&self, place: Place) -> Stored<'_, D> {
         // SAFETY: by the caller's promise.
         Stored::of(self.width(place), unsafe { self.bytes(place) })
     }
@@ -274,13 +277,13 @@ impl<'p, D: Device> Arena<'p, D> {
     ///
     /// # Safety
     /// As for [`Arena::bytes_mut`].
-    pub(crate) unsafe fn stored_mut(&self, place: Place) -> StoredMut<'_, D> {
+    pub unsafe fn stored_mut(&self, place: Place) -> StoredMut<'_, D> {
         // SAFETY: by the caller's promise.
         StoredMut::of(self.width(place), unsafe { self.bytes_mut(place) })
     }
 
     /// The width of the numbers at a place. An inbox has one only where sums over hosts are added up in it.
-    pub(crate) fn width(&self, place: Place) -> Width {
+    pub fn width(&self, place: Place) -> Width {
         let sums = (place.region == Kind::Inbox && self.plan.config.subtotal_axis().is_some()).then_some(Width::F32);
         place.region.width(&self.plan.config).or(sums).expect("a region of one width")
     }

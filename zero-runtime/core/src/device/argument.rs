@@ -161,26 +161,31 @@ pub struct AttentionShape {
 
 impl AttentionShape {
     /// Tokens that have queries, in all sequences.
+    #[inline]
     pub fn tokens(&self) -> usize {
         self.sequences * self.length
     }
 
     /// Tokens of one sequence that have keys and values.
+    #[inline]
     pub fn keys(&self) -> usize {
         self.before + self.length
     }
 
     /// Elements of a row of queries, and of `out`.
+    #[inline]
     pub fn out_width(&self) -> usize {
         self.heads * self.head_dim
     }
 
     /// Elements of a row of keys, and of values.
+    #[inline]
     pub fn key_width(&self) -> usize {
         self.key_heads * self.head_dim
     }
 
     /// Elements of a row that has a token's queries, then its keys, then its values.
+    #[inline]
     pub fn qkv_width(&self) -> usize {
         self.out_width() + 2 * self.key_width()
     }
@@ -197,6 +202,7 @@ impl AttentionShape {
     /// # Panics
     /// If `key_heads` does not divide `heads`.
     #[track_caller]
+    #[inline]
     pub fn sharing(&self) -> usize {
         let Self { heads, key_heads, .. } = *self;
         assert!(key_heads > 0 && heads % key_heads == 0, "{heads} heads cannot share {key_heads} heads of keys");

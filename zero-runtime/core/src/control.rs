@@ -12,22 +12,26 @@ use rustix::time::Timespec;
 use zero_plan::footprint::CONTROL_BYTES;
 use zero_plan::{Axis, Config, Parcel, Pass};
 
-use super::Lost;
-use super::silent::Life;
-use crate::launch::NOTICE;
+use crate::lost::{Life, Lost};
 use crate::time::now_ns;
 
 const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES, "the plan has less room for a control block");
 
+/// A rank that has waited for this long reports which one it waits for, and again whenever the wait has doubled. The
+/// wait goes on, because a rank that was stopped may be continued. It ends when the other rank arrives, when a rank
+/// ends, or after the timeout of the transport.
+pub const NOTICE: Duration = Duration::from_secs(5);
+
 /// The longest sleep between two looks whether a rank has given up.
-pub(super) const PATIENCE_MS: u32 = 50;
-pub(super) const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: PATIENCE_MS as i64 * 1_000_000 };
+pub const PATIENCE_MS: u32 = 50;
+/// The same for the kernel.
+pub const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: PATIENCE_MS as i64 * 1_000_000 };
 
 /// The number of sleeps of full length that make one period of waiting: counted, so that a wait needs no clock.
-pub(super) const SLEEPS_PER_NOTICE: u32 = NOTICE.as_secs() as u32 * 1000 / PATIENCE_MS;
+pub const SLEEPS_PER_NOTICE: u32 = NOTICE.as_secs() as u32 * 1000 / PATIENCE_MS;
 
 /// The number of sleeps of full length that make a timeout: at least one.
-pub(super) fn sleeps_of(timeout: Duration) -> u32 {
+pub fn sleeps_of(timeout: Duration) -> u32 {
     let sleeps = timeout.as_millis().div_ceil(PATIENCE_MS.into());
     u32::try_from(sleeps).unwrap_or(u32::MAX).max(1)
 }
@@ -36,7 +40,7 @@ pub(super) fn sleeps_of(timeout: Duration) -> u32 {
 const FRESH_NS: u64 = 2_000_000_000;
 
 /// How long a number of sleeps takes.
-pub(super) fn timeout_of(sleeps: u32) -> Duration {
+pub fn timeout_of(sleeps: u32) -> Duration {
     Duration::from_millis(u64::from(PATIENCE_MS) * u64::from(sleeps))
 }
 
@@ -46,9 +50,9 @@ pub struct Spins(u32);
 
 impl Spins {
     /// Some 10 us, about what a sleep and a wake cost.
-    pub(super) const BRIEF: Self = Self(400);
+    pub const BRIEF: Self = Self(400);
     /// A single look.
-    pub(super) const NONE: Self = Self(0);
+    pub const NONE: Self = Self(0);
 
     /// For `ranks` of one host: none if there are more of them than processors, because then the awaited rank may need
     /// the processor of the waiting one.
@@ -148,31 +152,34 @@ pub struct Control {
 }
 
 /// The words about a rank that travel to other hosts: the count that it waits for, and the op that it is in.
-pub(super) type Words = [u64; 2];
+pub type Words = [u64; 2];
 
 /// Words of all counts of a rank, two in each.
-pub(super) const COUNT_WORDS: usize = Count::NUMBER / 2;
+pub const COUNT_WORDS: usize = Count::NUMBER / 2;
 const _: () = assert!(Count::NUMBER.is_multiple_of(2), "a count is left out of the words");
 
 /// The op that a rank is at, by its index in the schedule of its pipeline stage, and the number of ops that it has
 /// begun, which tells the same op of two steps apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Doing(u64);
+pub struct Doing(u64);
 
 impl Doing {
     /// The lower half: 0 if there is no op.
     const OP_BITS: u32 = 32;
 
     /// The op, if there is one.
+    #[inline]
     pub fn op(self) -> Option<(Pass, usize)> {
         let code = (self.0 as u32).checked_sub(1)?;
         Some((if code % 2 == 0 { Pass::Train } else { Pass::Evaluate }, code as usize / 2))
     }
 
+    #[inline]
     fn count(self) -> u32 {
         (self.0 >> Self::OP_BITS) as u32
     }
 
+    #[inline]
     fn next(self, op: Option<(Pass, usize)>) -> Self {
         let code = op.map_or(0, |(pass, index)| 1 + 2 * index as u32 + u32::from(pass == Pass::Evaluate));
         Self(u64::from(self.count().wrapping_add(1)) << Self::OP_BITS | u64::from(code))
@@ -181,7 +188,8 @@ impl Doing {
 
 /// A count that a sleeping rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AwaitedCount {
+pub struct AwaitedCount {
+    /// The rank that raises it.
     pub rank: usize,
     /// Which of that rank's signals.
     signal: u16,
@@ -190,11 +198,13 @@ pub(super) struct AwaitedCount {
 
 impl AwaitedCount {
     /// The wait for a count of `rank` to reach `target`.
+    #[inline]
     pub fn new(rank: usize, count: Count, target: u32) -> Self {
         Self { rank, signal: count.index() as u16, target }
     }
 
     /// The number of the count, and the value that it is to reach.
+    #[inline]
     pub fn awaits(self) -> (usize, u32) {
         (self.signal.into(), self.target)
     }
@@ -210,6 +220,7 @@ impl AwaitedCount {
     }
 
     /// As one word that is not 0, so that others never see half of it: target, signal, and 1 + rank.
+    #[inline]
     fn encode(self) -> u64 {
         u64::from(self.target) << 32 | u64::from(self.signal) << 16 | (self.rank as u64 + 1)
     }
@@ -221,11 +232,12 @@ impl AwaitedCount {
 }
 
 /// How a rank waits for another one.
-pub(super) struct Waiter<'a> {
+pub struct Waiter<'a> {
     /// The waiting rank's own block.
     pub own: &'a Control,
     /// The rank that is waited for.
     pub rank: usize,
+    /// How often it looks before it sleeps.
     pub spins: Spins,
     /// The longest sleep between two looks whether a rank has given up; none to sleep until woken.
     pub patience: Option<&'a Timespec>,
@@ -257,6 +269,7 @@ pub struct Signal {
 
 impl Signal {
     /// Raises the count by one, and wakes those that wait for it. They see all that was written before.
+    #[inline]
     pub fn raise(&self) {
         // Sequentially consistent, as are the waiter's two accesses: either the waiter sees the new count, or it is
         // seen here.
@@ -273,18 +286,21 @@ impl Signal {
 
     /// Raises the count to `target`, which is beyond it, and wakes those that wait for it, as [`Signal::raise`] does.
     /// Only one rank does so.
+    #[inline]
     pub fn raise_to(&self, target: u32) {
         self.count.store(target, Ordering::SeqCst);
         self.wake();
     }
 
     /// Whether the count is `target` or beyond it.
+    #[inline]
     fn has_reached(&self, target: u32) -> Result<(), u32> {
         let count = self.count.load(Ordering::SeqCst);
         if count.wrapping_sub(target) as i32 >= 0 { Ok(()) } else { Err(count) }
     }
 
     /// The count itself, for a device that writes it and waits for it; nobody is woken by that.
+    #[inline]
     pub fn word(&self) -> &AtomicU32 {
         &self.count
     }
@@ -324,47 +340,50 @@ impl Control {
     }
 
     /// Tells what this rank does from now on. Only the rank itself may call it.
-    pub(super) fn begin(&self, op: Option<(Pass, usize)>) {
+    #[inline]
+    pub fn begin(&self, op: Option<(Pass, usize)>) {
         self.doing.store(self.doing().next(op).0, Ordering::Relaxed);
     }
 
     /// The op that this rank is at.
-    pub(super) fn doing(&self) -> Doing {
+    #[inline]
+    pub fn doing(&self) -> Doing {
         Doing(self.doing.load(Ordering::Relaxed))
     }
 
     /// Tells which count this rank sleeps for.
-    pub(super) fn awaits(&self, awaited: Option<AwaitedCount>) {
+    #[inline]
+    pub fn awaits(&self, awaited: Option<AwaitedCount>) {
         // A reader that sees a wait end because a rank was given up also sees that the rank was given up.
         self.awaited.store(awaited.map_or(0, AwaitedCount::encode), Ordering::Release);
     }
 
     /// The count that this rank waits for, if it has waited long enough to sleep. It may have been reached by now: a
     /// rank that was stopped in its sleep does not notice.
-    pub(super) fn awaited(&self) -> Option<AwaitedCount> {
+    pub fn awaited(&self) -> Option<AwaitedCount> {
         AwaitedCount::decode(self.awaited.load(Ordering::Acquire))
     }
 
     /// The words about this rank: the count that it waits for, which the caller gives, and the op that it is in.
-    pub(super) fn words(&self, awaited: Option<AwaitedCount>) -> Words {
+    pub fn words(&self, awaited: Option<AwaitedCount>) -> Words {
         [awaited.map_or(0, AwaitedCount::encode), self.doing().0]
     }
 
     /// Notes a report about this rank, which is on another host.
-    pub(super) fn note_report(&self, [awaited, doing]: Words, life: Life) {
+    pub fn note_report(&self, [awaited, doing]: Words, life: Life) {
         self.awaited.store(awaited, Ordering::Relaxed);
         self.doing.store(doing, Ordering::Relaxed);
         self.reported.store(now_ns() << Life::BITS | life as u64, Ordering::Release);
     }
 
     /// The counts of this rank, as they travel to other hosts.
-    pub(super) fn counts(&self) -> [u64; COUNT_WORDS] {
+    pub fn counts(&self) -> [u64; COUNT_WORDS] {
         let count = |index: usize| u64::from(self.word_at(index).load(Ordering::SeqCst));
         std::array::from_fn(|pair| count(2 * pair) | count(2 * pair + 1) << 32)
     }
 
     /// Notes reported counts of this rank, which is on another host. Counts of exchanges come by messages of their own.
-    pub(super) fn note_counts(&self, words: [u64; COUNT_WORDS]) {
+    pub fn note_counts(&self, words: [u64; COUNT_WORDS]) {
         let counts = words.into_iter().flat_map(|word| [word as u32, (word >> 32) as u32]);
         for (index, told) in counts.enumerate().filter(|(index, _)| *index != Count::Entered.index()) {
             let newer = |known: u32| (told.wrapping_sub(known) as i32 > 0).then_some(told);
@@ -373,31 +392,32 @@ impl Control {
     }
 
     /// Whether this rank of another host lives, by a recent report. The rest of that report is then visible, too.
-    pub(super) fn reported(&self) -> Option<Life> {
+    pub fn reported(&self) -> Option<Life> {
         let word = self.reported.load(Ordering::Acquire);
         let age_ns = now_ns().saturating_sub(word >> Life::BITS);
         (word != 0 && age_ns < FRESH_NS).then(|| Life::of_code(word))
     }
 
     /// Whether this rank has yet to reach the count that another one waits for.
-    pub(super) fn owes(&self, awaited: AwaitedCount) -> bool {
+    pub fn owes(&self, awaited: AwaitedCount) -> bool {
         // Numbers of another process may be anything.
         let signal = self.signals.get(usize::from(awaited.signal));
         signal.is_some_and(|signal| signal.has_reached(awaited.target).is_err())
     }
 
     /// Whether this rank raises counts of this kind, and has not reached the value that is awaited of another rank.
-    pub(super) fn is_behind(&self, awaited: AwaitedCount) -> bool {
+    pub fn is_behind(&self, awaited: AwaitedCount) -> bool {
         let signal = self.signals.get(usize::from(awaited.signal));
         signal.is_some_and(|signal| signal.word().load(Ordering::SeqCst) != 0) && self.owes(awaited)
     }
 
     /// The word of the count with this number.
-    pub(super) fn word_at(&self, index: usize) -> &AtomicU32 {
+    pub fn word_at(&self, index: usize) -> &AtomicU32 {
         self.signals[index].word()
     }
 
     /// Where this rank tells a count.
+    #[inline]
     pub fn signal(&self, count: Count) -> &Signal {
         &self.signals[count.index()]
     }
@@ -406,7 +426,8 @@ impl Control {
     ///
     /// # Errors
     /// The rank that gave up, as told to the waiting one; or the waiter's own error when it gives up itself.
-    pub(super) fn wait(&self, count: Count, target: u32, waiter: &Waiter) -> Result<(), Lost> {
+    #[inline]
+    pub fn wait(&self, count: Count, target: u32, waiter: &Waiter) -> Result<(), Lost> {
         let signal = self.signal(count);
         for _ in 0..=waiter.spins.0 {
             if signal.has_reached(target).is_ok() {
@@ -424,7 +445,7 @@ impl Control {
 
     /// Whether the caller is to report the wait, of all ranks that have waited for `periods` while this rank was in one
     /// op.
-    pub(super) fn claim_notice(&self, what: Doing, periods: u32) -> bool {
+    pub fn claim_notice(&self, what: Doing, periods: u32) -> bool {
         let notice = Doing(u64::from(what.count()) << Doing::OP_BITS | u64::from(periods));
         let said = Doing(self.noticed.load(Ordering::SeqCst));
         let is_news = said.count() != notice.count() || (said.0 as u32) < periods;
@@ -438,21 +459,22 @@ impl Control {
     }
 
     /// Tells that this rank is in this process. Only the rank itself may call it.
-    pub(super) fn tell_pid(&self) {
+    pub fn tell_pid(&self) {
         self.pid.store(std::process::id(), Ordering::Relaxed);
     }
 
     /// Notes the process of a rank of another host.
-    pub(super) fn note_pid(&self, pid: u32) {
+    pub fn note_pid(&self, pid: u32) {
         self.pid.store(pid, Ordering::Relaxed);
     }
 
     /// The process that this rank is in, once it has said so.
-    pub(super) fn pid(&self) -> Option<u32> {
+    pub fn pid(&self) -> Option<u32> {
         Some(self.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
     }
 
     /// The rank that gave up, as far as this rank was told.
+    #[inline]
     pub fn lost(&self) -> Option<Lost> {
         match self.lost.load(Ordering::SeqCst) {
             0 => None,

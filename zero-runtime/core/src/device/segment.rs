@@ -36,7 +36,7 @@ impl Segment {
     }
 
     /// New memory that other processes can open with the descriptor. It can never shrink, and all of it is reserved.
-    pub(crate) fn create(bytes: usize) -> Result<(Self, File), DeviceError> {
+    pub fn create(bytes: usize) -> Result<(Self, File), DeviceError> {
         check_available(bytes)?;
         let refused = DeviceError::system("reserve the ranks' shared memory");
         let memory = reserve(bytes).map_err(refused)?;
@@ -44,7 +44,7 @@ impl Segment {
     }
 
     /// Maps memory that [`Segment::create`] made with `bytes` bytes, here or in another process.
-    pub(crate) fn open(memory: &File, bytes: usize) -> Result<Self, DeviceError> {
+    pub fn open(memory: &File, bytes: usize) -> Result<Self, DeviceError> {
         let refused = "map the ranks' shared memory";
         let length = memory.metadata().map_err(DeviceError::system(refused))?.len();
         // Otherwise a touch beyond the end would be a SIGBUS.
@@ -56,12 +56,14 @@ impl Segment {
     }
 
     /// The first byte, page-aligned. Other ranks write here, too, so access needs atomics or an agreed order.
+    #[inline]
     pub fn ptr(&self) -> *mut u8 {
         self.mapping.as_mut_ptr()
     }
 
     /// Length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a plan's segment is never empty")]
+    #[inline]
     pub fn len(&self) -> usize {
         self.mapping.len()
     }

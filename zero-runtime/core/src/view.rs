@@ -5,10 +5,12 @@
 //!
 //! ```compile_fail
 //! use std::cell::Cell;
-//! use zero_runtime::{device::Cpu, view::View};
+//! use zero_core::view::View;
 //!
-//! thread_local! { static KEPT: Cell<Option<View<'static, Cpu, f32>>> = const { Cell::new(None) } }
-//! fn forward(params: View<'_, Cpu, f32>) {
+//! struct Host;
+//!
+//! thread_local! { static KEPT: Cell<Option<View<'static, Host, f32>>> = const { Cell::new(None) } }
+//! fn forward(params: View<'_, Host, f32>) {
 //!     KEPT.set(Some(params)); // error: borrowed data escapes outside of function
 //! }
 //! ```
@@ -20,16 +22,22 @@ use bytemuck::Pod;
 
 use crate::size::bytes;
 
+/// A device whose memory is that of this process, so that its views are slices.
+///
+/// # Safety
+/// An address of its memory is an address in this process.
+pub unsafe trait HostMemory {}
+
 /// Elements that may be read. Only the device `D` can look at them; everyone else can only cut the view.
 pub struct View<'a, D, T> {
-    pub(crate) start: *const T,
+    start: *const T,
     len: usize,
     lifetime: PhantomData<(&'a [T], D)>,
 }
 
 /// Elements that may be written.
 pub struct ViewMut<'a, D, T> {
-    pub(crate) start: *mut T,
+    start: *mut T,
     len: usize,
     lifetime: PhantomData<(&'a mut [T], D)>,
 }
@@ -146,6 +154,38 @@ impl<'a, D, T> ViewMut<'a, D, T> {
     }
 }
 
+impl<'a, D: HostMemory, T> View<'a, D, T> {
+    /// The elements, where the device is this processor.
+    pub fn as_slice(self) -> &'a [T] {
+        // SAFETY: `from_raw` and `From` took a promise that these are initialised and unwritten for `'a`; `ids` keeps it,
+        // since f32 and u32 share size and alignment and every bit pattern is valid.
+        unsafe { core::slice::from_raw_parts(self.start, self.len()) }
+    }
+}
+
+impl<'a, D: HostMemory, T> ViewMut<'a, D, T> {
+    /// The elements, where the device is this processor.
+    pub fn into_slice(self) -> &'a mut [T] {
+        // SAFETY: `from_raw` and `From` took a promise that these are initialised and used by nobody else for `'a`, and
+        // `self` is consumed.
+        unsafe { core::slice::from_raw_parts_mut(self.start, self.len()) }
+    }
+}
+
+impl<'a, D: HostMemory, T> From<&'a [T]> for View<'a, D, T> {
+    fn from(slice: &'a [T]) -> Self {
+        // SAFETY: a borrow of initialised elements of this processor's memory, which lives as long.
+        unsafe { Self::from_raw(slice.as_ptr(), slice.len()) }
+    }
+}
+
+impl<'a, D: HostMemory, T> From<&'a mut [T]> for ViewMut<'a, D, T> {
+    fn from(slice: &'a mut [T]) -> Self {
+        // SAFETY: a unique borrow of initialised elements of this processor's memory, which lives as long.
+        unsafe { Self::from_raw(slice.as_mut_ptr(), slice.len()) }
+    }
+}
+
 /// Checks that `len` elements of `T` from `address` are whole elements of `U`, and returns their number.
 fn recounted<T, U>(address: usize, len: usize) -> usize {
     let bytes = len * size_of::<T>();
@@ -194,12 +234,16 @@ impl<'a, D> ViewMut<'a, D, u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Cpu;
+
+    struct Host;
+
+    // SAFETY: the tests' memory is that of this process.
+    unsafe impl HostMemory for Host {}
 
     #[test]
     fn pieces_lie_on_lines() {
         let mut memory = [0u64; 24];
-        let all: ViewMut<Cpu, u8> = ViewMut::from(&mut memory[..]).cast();
+        let all: ViewMut<Host, u8> = ViewMut::from(&mut memory[..]).cast();
         let (first, rest) = all.take::<u32>(3);
         let start = first.address().addr();
         let (second, rest) = rest.take::<f32>(17);
@@ -210,6 +254,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "are no elements of 4 bytes")]
     fn a_part_of_an_element_is_refused() {
-        let _ = View::<Cpu, u8>::from(&[0u8; 6][..]).cast::<f32>();
+        let _ = View::<Host, u8>::from(&[0u8; 6][..]).cast::<f32>();
     }
 }

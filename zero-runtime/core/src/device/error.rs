@@ -20,7 +20,7 @@ pub enum DeviceError {
 
 impl DeviceError {
     /// For `map_err`: `what` completes "cannot ...".
-    pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
+    pub fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::System { what, source: source.into() }
     }
 

@@ -61,12 +61,12 @@ pub const fn bytes<T>(len: usize) -> usize {
 }
 
 /// The larger of two sizes, in constants.
-pub(crate) const fn max(a: usize, b: usize) -> usize {
+pub const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 
 /// The first of two faults.
-pub(crate) const fn either(first: Option<Message>, second: Option<Message>) -> Option<Message> {
+pub const fn either(first: Option<Message>, second: Option<Message>) -> Option<Message> {
     if first.is_some() { first } else { second }
 }
 

@@ -62,26 +62,22 @@ impl Agreement {
     }
 
     /// For each pipeline stage, its ranks by the part of every flat buffer that they sum gradients of.
-    #[cfg(feature = "cuda")]
-    pub(super) fn ranks_by_part(&self) -> &[Vec<usize>] {
+    pub fn ranks_by_part(&self) -> &[Vec<usize>] {
         &self.ranks_by_part
     }
 
     /// The pipeline stage of each unit.
-    #[cfg(feature = "cuda")]
-    pub(super) fn pipeline_stages(&self) -> &[usize] {
+    pub fn pipeline_stages(&self) -> &[usize] {
         &self.pipeline_stages
     }
 
     /// Ranks along `zero`, and along `replica`.
-    #[cfg(feature = "cuda")]
-    pub(super) fn mesh(&self) -> [usize; 2] {
+    pub fn mesh(&self) -> [usize; 2] {
         self.mesh
     }
 
     /// Number of gradients in a sum.
-    #[cfg(feature = "cuda")]
-    pub(super) fn summed(&self) -> usize {
+    pub fn summed(&self) -> usize {
         self.summed
     }
 

@@ -1,0 +1,56 @@
+//! Doing: shows others which op a rank is in. This costs a step no more than one store for each op. Never waits.
+#![allow(unsafe_code)]
+
+use zero_plan::{Op, Pass, Plan};
+
+use super::Arena;
+use crate::control::{Control, Doing};
+use crate::device::{Device, Failure};
+use crate::lost::Broken;
+
+impl<D: Device> Arena<'_, D> {
+    /// The control block of a rank.
+    pub fn control(&self, rank: usize) -> &Control {
+        assert!(rank < self.plan().config.mesh.ranks());
+        // SAFETY: the segment starts with one block for each rank, was zero at first, and is mapped as long as the
+        // arena is, which the result borrows; the blocks are used only through this type.
+        unsafe { Control::of(self.segment_start(), rank) }
+    }
+
+    /// The error for a failure of this rank's device.
+    pub fn broken(&self, failure: Failure) -> Broken {
+        let doing = op_words(self.plan(), self.rank(), self.control(self.rank()).doing());
+        Broken { failure, rank: self.rank(), doing }
+    }
+
+    /// Tells that this rank comes to an op of its schedule; none between two walks over it.
+    pub fn begin(&self, op: Option<(Pass, usize)>) {
+        self.control(self.rank()).begin(op);
+    }
+}
+
+/// The op that a rank is at.
+pub fn op_words(plan: &Plan, rank: usize, doing: Doing) -> String {
+    let Some((pass, index)) = doing.op() else {
+        return "no op".to_owned();
+    };
+    let pipeline_stage = plan.of_rank(rank);
+    let (ops, of) = match pass {
+        Pass::Train => (pipeline_stage.step, "the step"),
+        Pass::Evaluate => (pipeline_stage.evaluation, "the evaluation"),
+    };
+    // Numbers of another process may be anything.
+    let Some(&op) = ops.get(index) else {
+        return format!("op {} of {of}", index + 1);
+    };
+    format!("op {} of {} of {of}, `{}`", index + 1, ops.len(), name(plan, op))
+}
+
+/// The name of an op, with its unit or bucket.
+fn name(plan: &Plan, op: Op) -> String {
+    match (op.unit(), op.bucket()) {
+        (Some(unit), _) => format!("{} {}", op.name(), plan.units[unit]),
+        (None, Some(bucket)) => format!("{} bucket {bucket}", op.name()),
+        (None, None) => op.name().to_owned(),
+    }
+}

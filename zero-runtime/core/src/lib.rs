@@ -1,0 +1,21 @@
+//! What the parts of the runtime agree on, so that they need not know one another.
+//!
+//! From below: [`size`] counts bytes, [`view`] borrows a device's memory, [`device`] says what a device does, an
+//! [`arena`] is the memory of a rank on one, and a [`transport`] says when the bytes of other ranks are there. Ranks of a
+//! host wait for one another by [`control`] blocks, and [`lost`] describes why a wait was in vain.
+//!
+//! - No kernel, no process and no file is here: devices, launchers and checkpoints are crates above this one.
+//! - An error here is one of memory or of a device; what only a launcher, a file or a run can say is theirs.
+//! - Memory is handed out only as views that end with the op that they were made for.
+//!
+//! It never decides what a step does, and never starts or ends a process.
+
+pub mod arena;
+pub mod control;
+pub mod device;
+pub mod lost;
+pub mod random;
+pub mod size;
+pub mod time;
+pub mod transport;
+pub mod view;
