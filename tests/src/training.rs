@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use zero_plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
 use zero_plan::{Config, Mesh, Moved, Plan, PlanBuf, Traffic, TransportKind};
-use zero_runtime::device::Device;
+use zero_runtime::device::Queues;
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::layer::Tokens;
 use zero_runtime::model::{DeviceOf, Model};

@@ -129,7 +129,7 @@ pub mod __private {
 /// The names that a model's file needs.
 pub mod prelude {
     pub use crate::chosen;
-    pub use crate::device::{Cpu, Device, Rotary, Scaling};
+    pub use crate::device::{Cpu, Device, Kernels, Rotary, Scaling};
     pub use crate::layer::*;
     pub use crate::model::Model;
     pub use zero_macros::{Layer, zero};

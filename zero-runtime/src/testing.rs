@@ -8,7 +8,7 @@ mod trial;
 pub use checkpoints::{FailingDisk, SampleCheckpoint};
 pub use sample::Sample;
 
-use crate::device::{Cpu, Device, Then, Write};
+use crate::device::{Cpu, Kernels, Then, Write};
 use crate::layer::{Layer, Shape, Tokens};
 use crate::random::uniform;
 use names::LayerNames;

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use zero_runtime::device::cpu::tree_sum;
 use zero_runtime::device::{
-    AdamW, AttentionShape, Cpu, Device, Element, Matrix, Nonlinearity, Rotary, Scaling, Strided, StridedMut, Then,
+    AdamW, AttentionShape, Cpu, Element, Kernels, Matrix, Nonlinearity, Rotary, Scaling, Strided, StridedMut, Then,
     Write, bf16,
 };
 use zero_runtime::orthogonal::{operations, orthogonalize, room_bytes};

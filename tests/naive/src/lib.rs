@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use zero_runtime::device::{
-    AdamW, Agreement, AttentionShape, DecayRun, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock, Rotary,
-    SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
+    AdamW, Agreement, AttentionShape, DecayRun, Device, DeviceError, Element, HyperBlock, Kernels, Matrix,
+    Nonlinearity, Queues, ReportBlock, Rotary, Segment, SharedParts, Storage, Stored, StoredMut, Strided, StridedMut,
+    Then, Weights, Write,
 };
-use zero_runtime::device::{DeviceError, Segment};
 use zero_runtime::view::{View, ViewMut};
 
 pub use memory::{Hidden, Touch, note_touches, take_touches};
@@ -69,10 +69,6 @@ impl Naive {
 }
 
 impl Device for Naive {
-    const HEAD_DIM_MAX: usize = usize::MAX;
-
-    type Memory = Hidden;
-
     fn open(_: usize) -> Result<Self, DeviceError> {
         Ok(Self)
     }
@@ -80,6 +76,10 @@ impl Device for Naive {
     fn beside(&self) -> Self {
         Self
     }
+}
+
+impl Storage for Naive {
+    type Memory = Hidden;
 
     fn allocate(&self, bytes: usize) -> Result<Self::Memory, DeviceError> {
         Segment::private(bytes).map(|segment| Hidden(Arc::new(segment)))
@@ -99,6 +99,12 @@ impl Device for Naive {
     fn read<T: Pod>(&self, from: View<Self, T>, to: &mut [T]) {
         to.copy_from_slice(look(from));
     }
+}
+
+impl Queues for Naive {}
+
+impl Kernels for Naive {
+    const HEAD_DIM_MAX: usize = usize::MAX;
 
     fn copy<T: Pod>(&self, to: ViewMut<Self, T>, from: View<Self, T>) {
         hold(to).copy_from_slice(look(from));

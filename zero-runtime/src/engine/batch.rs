@@ -8,7 +8,7 @@ use zero_plan::Width;
 
 use super::words::StepWords;
 use super::{Engine, InputOf, TargetOf, WalkState};
-use crate::device::{Device, Stored, StoredMut};
+use crate::device::{Kernels, Storage, Stored, StoredMut};
 use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
 use crate::transport::Transport;

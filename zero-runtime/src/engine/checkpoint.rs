@@ -9,7 +9,7 @@ use zero_plan::place::{Place, Places, State, Stretch};
 use super::parameters::pieces;
 use super::{Engine, PIECE_ELEMENTS};
 use crate::arena::Arena;
-use crate::device::Device;
+use crate::device::{Device, Kernels};
 use crate::model::{DeviceOf, Model};
 use crate::transport::Transport;
 

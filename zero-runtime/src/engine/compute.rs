@@ -6,7 +6,7 @@ use zero_plan::{Parcel, Width};
 
 use super::words::StepWords;
 use super::{Engine, Share, WalkState};
-use crate::device::{Device, Stored, Write};
+use crate::device::{Kernels, Storage, Stored, Write};
 use crate::layer::{Context, Grads};
 use crate::model::{BackwardBytes, DeviceOf, ForwardBytes, Model};
 use crate::transport::Transport;

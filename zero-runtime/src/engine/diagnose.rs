@@ -10,7 +10,7 @@ use zero_plan::{Op, Pass};
 use super::batch::{IdMisfit, Ids};
 use super::turn::ExchangeReason;
 use super::{Engine, InputOf, RunError, TargetOf, WalkState};
-use crate::device::Device;
+use crate::device::Kernels;
 use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
 

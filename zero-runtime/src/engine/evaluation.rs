@@ -6,7 +6,7 @@ use zero_plan::{Op, Pass};
 use super::turn::ExchangeReason;
 use super::words::StepWords;
 use super::{Engine, InputOf, RunError, TargetOf, WalkState};
-use crate::device::Device;
+use crate::device::Storage;
 use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};

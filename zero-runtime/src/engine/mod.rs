@@ -62,7 +62,7 @@ pub use record::{Record, Span};
 pub use update::Hyper;
 
 use crate::arena::Arena;
-use crate::device::{Agreement, Device, Element, ReportBlock};
+use crate::device::{Agreement, Element, Queues, ReportBlock, Storage};
 use crate::layer::{Activation, Shape};
 use crate::model::{DeviceOf, Model};
 use crate::time::now_ns;

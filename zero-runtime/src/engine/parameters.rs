@@ -11,7 +11,7 @@ use zero_plan::place::{Place, State, Stretch};
 use zero_plan::{Axis, Op};
 
 use super::Engine;
-use crate::device::{Device, Element, Stored, StoredMut, bf16};
+use crate::device::{Element, Storage, Stored, StoredMut, bf16};
 use crate::layer::{Init, Tensor, Tensors};
 use crate::model::{DeviceOf, Model};
 use crate::random::normal;

@@ -5,7 +5,7 @@
 use zero_plan::{Op, Pass};
 
 use super::{Engine, WalkState};
-use crate::device::Device;
+use crate::device::Queues;
 use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};
 
@@ -16,7 +16,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// # Errors
     /// [`Lost::Device`], with the op that cannot be prepared.
     pub fn rehearse(&mut self) -> Result<(), Lost> {
-        if !<DeviceOf<M> as Device>::QUEUES {
+        if !<DeviceOf<M> as Queues>::QUEUES {
             return Ok(());
         }
         for pass in [Pass::Train, Pass::Evaluate] {

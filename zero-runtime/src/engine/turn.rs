@@ -4,7 +4,7 @@
 
 use super::words::StepWords;
 use super::{Engine, InputOf};
-use crate::device::Device;
+use crate::device::Storage;
 use crate::layer::Activation;
 use crate::model::{DeviceOf, Model};
 use crate::transport::{Lost, Transport};

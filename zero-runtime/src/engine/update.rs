@@ -9,7 +9,7 @@ use zero_plan::place::{Place, Places, State, Stretch};
 use super::Engine;
 use super::turn::ExchangeReason;
 use super::words::StepWords;
-use crate::device::{DecayRun, Device, HyperBlock, Stored, StoredMut, Weights};
+use crate::device::{DecayRun, HyperBlock, Kernels, Stored, StoredMut, Weights};
 use crate::layer::{HiddenMatrix, Shape, Tensor, Tensors};
 use crate::model::{DeviceOf, Model};
 use crate::orthogonal::{orthogonalize, step_factor};

@@ -2,7 +2,7 @@
 
 use super::size::{EXP, product};
 use super::{Backward, Context, Features, Forward, Layer, Shape, Tensors};
-use crate::device::{Device, Nonlinearity};
+use crate::device::{Kernels, Nonlinearity};
 
 /// An activation as a type, for a gate to apply.
 pub trait Nonlinear: 'static {

@@ -8,7 +8,7 @@ use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault};
 use super::linear::{LinearMap, initial};
 use super::size::{attending, bytes, empty, matrix, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Matrices, Shape, Tensors};
-use crate::device::{AttentionShape, Device, Element, Matrix, Strided, StridedMut, Then};
+use crate::device::{AttentionShape, Device, Element, Kernels, Matrix, Strided, StridedMut, Then};
 use crate::size::either;
 use crate::view::{View, ViewMut};
 

@@ -6,7 +6,7 @@ use zero_plan::Message;
 use super::{
     Activation, Backward, Context, ElementOf, Entry, Forward, Layer, Matrices, SameAs, Shape, Tensors, misplaced,
 };
-use crate::device::{Device, Then};
+use crate::device::{Kernels, Then};
 use crate::size::{bytes, either, max, product, sum};
 use crate::view::{View, ViewMut};
 

@@ -4,7 +4,7 @@ use zero_plan::{Message, Origin};
 
 use super::size::{empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors, Tokens};
-use crate::device::Device;
+use crate::device::Kernels;
 use crate::size::either;
 use crate::view::ViewMut;
 

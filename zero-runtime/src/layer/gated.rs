@@ -8,7 +8,7 @@ use zero_plan::Message;
 use super::linear::{LinearMap, initial};
 use super::size::{bytes, empty, matrix, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Gelu, Layer, Matrices, Nonlinear, Shape, Silu, Tensors};
-use crate::device::{Device, Then};
+use crate::device::{Kernels, Then};
 
 /// (tokens, I) to (tokens, H): f(x Wg^T) (x Wu^T), where f is the activation `K` (Shazeer, "GLU variants improve
 /// transformer", 2020). Tensors: gate_proj.weight (H, I) and up_proj.weight (H, I). No bias.

@@ -7,7 +7,7 @@ use super::{
     Activation, Backward, Context, Embedding, Features, Forward, Init, Layer, Loss, Shape, Tensors, TokenEmbedding,
     Tokens,
 };
-use crate::device::{Device, Element, Matrix, Write};
+use crate::device::{Device, Element, Kernels, Matrix, Write};
 use crate::model::HeadCode;
 use crate::size::max;
 use crate::view::{View, ViewMut};

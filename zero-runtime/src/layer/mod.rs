@@ -84,7 +84,7 @@ pub(crate) use published::NamesMisfit;
 
 use zero_plan::{Message, Origin};
 
-use crate::device::{Device, Element, Nonlinearity, Then, Write};
+use crate::device::{Device, Element, Kernels, Nonlinearity, Then, Write};
 use crate::view::{View, ViewMut};
 
 /// What layers and their sizes depend on: the device, the width, and the shape of a micro-batch.

@@ -4,7 +4,7 @@ use zero_plan::Message;
 
 use super::size::{empty, product};
 use super::{Backward, Context, Features, Forward, Head, Layer, Loss, Shape, Tensors};
-use crate::device::Device;
+use crate::device::Kernels;
 use crate::view::{View, ViewMut};
 
 /// (tokens, W) to a loss: for each token, the mean over its W features x of (x - t)^2, where t are its f32 targets

@@ -6,7 +6,7 @@ use zero_plan::Message;
 
 use super::size::{bytes, empty, product};
 use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors};
-use crate::device::Device;
+use crate::device::Kernels;
 use crate::view::View;
 
 /// The number that a norm adds to the variance, or to the mean square, before it takes the root.

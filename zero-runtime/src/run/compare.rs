@@ -2,7 +2,7 @@
 //! Never changes a result.
 
 use super::output::{peak_resident_bytes, resident_shared_bytes, say};
-use crate::device::Device;
+use crate::device::Storage;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::model::{DeviceOf, Model};

@@ -19,7 +19,7 @@ use super::text_arguments::TextArguments;
 use super::threads::{Threads, keep_to_own_core};
 use super::weights::WeightFolders;
 use crate::data::{Dataset, Draw};
-use crate::device::Device;
+use crate::device::{Device, Queues};
 use crate::engine::{Engine, InputOf, TargetOf};
 use crate::error::Error;
 use crate::launch::{self, EXIT_ASKED, EXIT_NOT_SAVED};

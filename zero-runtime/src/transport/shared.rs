@@ -124,10 +124,9 @@ impl<'p, D: Device> Shared<'p, D> {
         let next = self.next(count);
         self.told[count.index()] = next;
         let signal = self.own().signal(count);
-        if D::QUEUES {
-            device.tell(signal.word(), next)
-        } else {
-            signal.raise()
+        match device.counts() {
+            Some(counts) => counts.tell(signal.word(), next),
+            None => signal.raise(),
         }
         next
     }
@@ -151,15 +150,13 @@ impl<'p, D: Device> Shared<'p, D> {
 
     /// Waits until a count of `rank` has reached `target`; or has the device wait, before it does what it is asked for next.
     pub(super) fn await_count(&mut self, device: &D, rank: usize, count: Count, target: u32) -> Result<(), Lost> {
-        if D::QUEUES {
-            self.queued.push(rank, count, target);
-            // Bytes that are carried arrive when they are sent.
-            if self.carried.is_none() {
-                device.await_count(self.control(rank).signal(count).word(), target);
-            }
-            return self.lost().map_or(Ok(()), Err);
+        let Some(counts) = device.counts() else { return self.await_on_host(rank, count, target) };
+        self.queued.push(rank, count, target);
+        // Bytes that are carried arrive when they are sent.
+        if self.carried.is_none() {
+            counts.await_count(self.control(rank).signal(count).word(), target);
         }
-        self.await_on_host(rank, count, target)
+        self.lost().map_or(Ok(()), Err)
     }
 
     /// The reason why this rank must not go on, if there is one: MPI's own failure, for the first caller that asks, or

@@ -2,7 +2,7 @@
 //! queries after keys that are cached.
 
 use zero_plan::Width;
-use zero_runtime::device::{AttentionShape, Cuda, Device, Element, Strided, bf16};
+use zero_runtime::device::{AttentionShape, Cuda, Device, Element, Kernels, Strided, bf16};
 
 use super::{Case, How, Results, SUMS, Tensor, check, check_in, cuda, noise};
 

@@ -1,6 +1,6 @@
 //! Embeddings: the processor's bits, also for gradients, as each row's tokens are summed in order.
 
-use zero_runtime::device::{Device, Element, Write, bf16};
+use zero_runtime::device::{Device, Element, Kernels, Write, bf16};
 use zero_runtime::random::uniform;
 
 use super::{Case, How, MARGIN, Results, Tensor, check, check_in, cuda, ids, noise};

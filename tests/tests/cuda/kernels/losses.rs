@@ -1,6 +1,6 @@
 //! Losses and their gradients.
 
-use zero_runtime::device::{Cuda, Device, Element, bf16};
+use zero_runtime::device::{Cuda, Device, Element, Kernels, bf16};
 
 use super::{Case, How, MARGIN, Results, SUMS, Tensor, check, cuda, ids, noise};
 

@@ -1,6 +1,6 @@
 //! Passes that repeat, on one device: what stays the same each time, what may differ, and what is refused.
 
-use zero_runtime::device::{Buffer, Cuda, Device};
+use zero_runtime::device::{Buffer, Cuda, Device, Kernels, Queues, Storage};
 use zero_tests::buffers::{of, values};
 use zero_tests::pretend;
 

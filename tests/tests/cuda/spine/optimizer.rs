@@ -1,6 +1,6 @@
 //! A step of the optimizer in every mix of widths, to the bit; and whether numbers are finite.
 
-use zero_runtime::device::{AdamW, DecayRun, Device, Element, ReportBlock, Stored, StoredMut, Weights, bf16};
+use zero_runtime::device::{AdamW, DecayRun, Device, Element, Kernels, ReportBlock, Stored, StoredMut, Weights, bf16};
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::of;
 

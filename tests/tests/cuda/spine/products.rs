@@ -1,6 +1,6 @@
 //! Matrix products: they agree with the processor's to rounding, and a product of one shape always goes the same way.
 
-use zero_runtime::device::{Cuda, Device, Element, Matrix, Then, Write, bf16};
+use zero_runtime::device::{Cuda, Device, Element, Kernels, Matrix, Then, Write, bf16};
 use zero_tests::buffers::{noise, of};
 
 use super::{CPU, Shifted, bytes, device};

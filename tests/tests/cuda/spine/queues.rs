@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Barrier, Mutex};
 
-use zero_runtime::device::Segment;
 use zero_runtime::device::{Cuda, Device, DeviceMemory, SharedParts};
+use zero_runtime::device::{Kernels, Queues, Segment, Storage};
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::{noise, of, values};
 use zero_tests::pretend;

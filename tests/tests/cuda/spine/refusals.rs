@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use zero_runtime::device::DeviceError;
 use zero_runtime::device::cuda::{CudaError, DEVICES_VARIABLE, FOLDERS_VARIABLE, use_libraries};
 use zero_runtime::device::{Cuda, Device};
+use zero_runtime::device::{DeviceError, Kernels, Storage};
 use zero_tests::buffers::{of, values};
 use zero_tests::pretend;
 

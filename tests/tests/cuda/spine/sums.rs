@@ -2,7 +2,7 @@
 
 use zero_plan::{Axis, Config, Mesh, PlanBuf, Unit};
 use zero_runtime::device::{
-    Agreement, Buffer, Device, Element, HyperBlock, ReportBlock, Stored, StoredMut, Write, bf16,
+    Agreement, Buffer, Device, Element, HyperBlock, Kernels, ReportBlock, Stored, StoredMut, Write, bf16,
 };
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::{noise, of, stored};

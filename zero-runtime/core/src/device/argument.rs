@@ -152,7 +152,7 @@ pub struct AttentionShape {
     pub heads: usize,
     /// Heads of keys and values: a divisor of `heads`, or `heads` itself.
     pub key_heads: usize,
-    /// Width of one head's queries, keys and values, at most [`Device::HEAD_DIM_MAX`].
+    /// Width of one head's queries, keys and values, at most [`Kernels::HEAD_DIM_MAX`](super::Kernels::HEAD_DIM_MAX).
     pub head_dim: usize,
     /// How many tokens a token sees at most, itself included: token i sees token j where 0 <= i - j < window, which is
     /// Hugging Face's `sliding_window`. At least 1. Without a window, a token sees all tokens before it.

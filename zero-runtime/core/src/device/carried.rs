@@ -1,6 +1,9 @@
-//! Carried: bytes that go from one device to another, where neither reaches the other's memory.
+//! Carried: bytes that go from one device to another, where neither reaches the other's memory, and what carries them. Never
+//! reads them.
 
-use super::Device;
+use std::time::Duration;
+
+use super::{Device, DeviceError};
 use crate::view::{View, ViewMut};
 
 /// Ranks that exchange bytes.
@@ -53,4 +56,36 @@ pub enum Carried<'a, D: Device> {
         /// there.
         all: ViewMut<'a, D, u8>,
     },
+}
+
+/// Asks whether a device should keep waiting, and passes how long it has slept since the last call.
+pub type GoesOn<'a> = dyn Fn(Duration) -> bool + 'a;
+
+/// What carries bytes between devices, as ops of their queues.
+pub trait Carrier<D: Device> {
+    /// Names for this many groups of ranks. One rank makes them, all ranks receive them, and [`Carrier::connect`] joins
+    /// groups by them.
+    ///
+    /// # Errors
+    /// If the device cannot reach others so.
+    fn name_groups(&self, count: usize) -> Result<Vec<u8>, DeviceError>;
+
+    /// Joins groups of ranks, in the same order as their other members, so that [`Carrier::carry`] can carry bytes. It
+    /// waits for those members as long as `goes_on` agrees, and passes it how long it has slept since it last asked.
+    ///
+    /// # Errors
+    /// If the device cannot reach others this way, or they do not come.
+    fn connect(&self, groups: &[Group], names: &[u8], goes_on: &GoesOn) -> Result<(), DeviceError>;
+
+    /// Makes the queue send, receive and gather all these at once, as one op, within the group that was joined with
+    /// this number.
+    ///
+    /// # Safety
+    /// Until the queue has done it, nobody writes the bytes that are sent or touches the places that receive. The
+    /// members of the group ask for the counterparts, in the same order between any two of them.
+    #[allow(unsafe_code)]
+    unsafe fn carry(&self, group: usize, parcels: &mut dyn Iterator<Item = Carried<D>>, goes_on: &GoesOn);
+
+    /// Leaves all groups. Exchanges that still wait for others end, successful or not.
+    fn disconnect(&self);
 }

@@ -52,7 +52,7 @@ pub struct DecayRun {
 }
 
 impl DecayRun {
-    /// The most runs of one [`Device::update`](super::Device::update).
+    /// The most runs of one [`Kernels::update`](super::Kernels::update).
     pub const MOST: usize = 64;
 
     /// Calls `step` with the elements of each run, in order.

@@ -3,7 +3,7 @@
 //! already. Never computes.
 
 use super::Cpu;
-use crate::device::{Device, Element, bf16};
+use crate::device::{Element, Kernels, bf16};
 
 /// Addresses of the ops of one width, by which a program can check that it uses the same ones.
 pub fn compiled_ops<E: Element>() -> [*const (); 29] {

@@ -11,9 +11,9 @@ use super::scraps::keep_scraps;
 use super::simd::check_len;
 use super::{ColumnsMut, MatrixMut, attention, features};
 use crate::device::{
-    AdamW, Agreement, AttentionShape, DecayRun, Device, DeviceError, Element, HyperBlock, Matrix, Nonlinearity,
-    ReportBlock, Rotary, STACK_BYTES, Segment, SharedParts, Stored, StoredMut, Strided, StridedMut, Then, Weights,
-    Write,
+    AdamW, Agreement, AttentionShape, DecayRun, Device, DeviceError, Element, HyperBlock, Kernels, Matrix,
+    Nonlinearity, Queues, ReportBlock, Rotary, STACK_BYTES, Segment, SharedParts, Storage, Stored, StoredMut, Strided,
+    StridedMut, Then, Weights, Write,
 };
 use crate::view::{HostMemory, View, ViewMut};
 
@@ -49,10 +49,6 @@ fn strided_mut<'a, E: Element>(rows: StridedMut<'a, Cpu, E>, width: usize) -> ke
 unsafe impl HostMemory for Cpu {}
 
 impl Device for Cpu {
-    const HEAD_DIM_MAX: usize = attention::HEAD_DIM_MAX;
-
-    type Memory = Arc<Segment>;
-
     const FEATURES: &'static [&'static str] = &features::NAMES;
 
     fn features() -> u64 {
@@ -83,6 +79,10 @@ impl Device for Cpu {
         let pool = pool.map_err(|error| DeviceError::system("start a thread")(std::io::Error::other(error)))?;
         Ok(pool.install(|| work(Self { threads, ..self })))
     }
+}
+
+impl Storage for Cpu {
+    type Memory = Arc<Segment>;
 
     fn allocate(&self, bytes: usize) -> Result<Self::Memory, DeviceError> {
         Segment::private(bytes).map(Arc::new)
@@ -99,6 +99,12 @@ impl Device for Cpu {
     fn read<T: Pod>(&self, from: View<Self, T>, to: &mut [T]) {
         to.copy_from_slice(from.as_slice());
     }
+}
+
+impl Queues for Cpu {}
+
+impl Kernels for Cpu {
+    const HEAD_DIM_MAX: usize = attention::HEAD_DIM_MAX;
 
     fn copy<T: Pod>(&self, to: ViewMut<Self, T>, from: View<Self, T>) {
         let (to, from) = (to.cast::<u8>(), from.cast::<u8>());

@@ -218,7 +218,7 @@ impl Graphs {
 }
 
 impl Cuda {
-    /// Begins a pass that is repeated: see [`crate::device::Device::begin_repeated`].
+    /// Begins a pass that is repeated: see [`crate::device::Queues::begin_repeated`].
     pub(super) fn begin_pass(&self, key: u64) {
         self.set_queue(0);
         self.attempt(|| self.graphs.borrow_mut().begin(&self.context, key));

@@ -375,7 +375,7 @@ impl Drop for Communicator {
 }
 
 impl super::Cuda {
-    /// [`Device::carry`].
+    /// [`Carrier::carry`].
     ///
     /// # Safety
     /// As there.

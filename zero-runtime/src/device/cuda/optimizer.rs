@@ -8,7 +8,7 @@ use super::elementwise::{EIGHT, THREADS, aligned, check_len, over, stored, store
 use super::grid::words;
 use super::launch::{Argument, Grid, Kernel};
 use super::module::KernelSource;
-use crate::device::{AdamW, DecayRun, Device, HyperBlock, ReportBlock, Stored, StoredMut, Weights};
+use crate::device::{AdamW, DecayRun, HyperBlock, Kernels, ReportBlock, Storage, Stored, StoredMut, Weights};
 use crate::view::{View, ViewMut};
 
 const UPDATE: Kernel = Kernel::new(KernelSource::Optimizer, "update");

@@ -8,8 +8,8 @@ use super::*;
 use crate::device::cpu::matmul;
 use crate::device::cpu::testing::{STEP, noise};
 use crate::device::{
-    AttentionShape, DecayRun, Device, Element, HyperBlock, Nonlinearity, ReportBlock, Rotary, Scaling, Strided,
-    StridedMut, Then, Write, bf16,
+    AttentionShape, DecayRun, Device, Element, HyperBlock, Kernels, Nonlinearity, ReportBlock, Rotary, Scaling,
+    Strided, StridedMut, Then, Write, bf16,
 };
 use crate::orthogonal::{orthogonalize, room_bytes};
 use crate::view::{View, ViewMut};
