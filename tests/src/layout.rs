@@ -1,13 +1,11 @@
 //! Layout: changes to a spec, in a few words, so that a test and the processes that it starts train the same plan.
 
 use zero_plan::{Config, DeviceKind, Mesh, Precision, TransportKind, Width};
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
 
-use crate::specs::{Visitor, visit};
+use crate::specs::program;
 use crate::training::mesh;
 
-/// The word for GPUs, whose models are those of [`crate::specs::visit_cuda`].
+/// The word for GPUs, whose models are those of [`crate::specs::cuda_program`].
 pub const CUDA: &str = "cuda";
 /// The word for NCCL between GPUs, after [`CUDA`].
 pub const NCCL: &str = "nccl";
@@ -40,7 +38,7 @@ fn change(config: Config, word: &str) -> Config {
             Config { mesh: mesh(pipeline, replica, zero), ..config }
         }
         "as" => {
-            let other = visit(value, ConfigOf).unwrap_or_else(|| panic!("{value} is no spec, in {word}"));
+            let other = program(value).plan.config;
             let Config { precision, sequences, length, .. } = config;
             Config { precision, sequences, length, ..other }
         }
@@ -62,16 +60,5 @@ fn change(config: Config, word: &str) -> Config {
         }
         "micro_batches" => Config { micro_batches: number(value), ..config },
         other => panic!("what is {other}?"),
-    }
-}
-
-/// The configuration of a spec.
-pub struct ConfigOf;
-
-impl Visitor for ConfigOf {
-    type Output = Config;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Config {
-        M::PLAN.config
     }
 }

@@ -6,18 +6,19 @@ use zero_plan::place::State;
 use zero_runtime::checkpoint::{
     Checkpoint, Elements, FORMAT, Manifest, Shard, ShardWriter, Store, System, entries, tensors_of,
 };
+use zero_runtime::device::Device;
 use zero_runtime::engine::Engine;
-use zero_runtime::model::{DeviceOf, Model};
+use zero_runtime::model::Program;
 use zero_runtime::transport::Transport;
 
 /// A manifest that says nothing but the tensors and the step.
-pub fn manifest<M: Model>(step: u64) -> Manifest {
+pub fn manifest<D>(program: &Program<D>, step: u64) -> Manifest {
     Manifest {
         format: FORMAT,
         step,
-        model: M::PLAN.model.to_owned(),
-        tensors: tensors_of::<M>(),
-        config: M::config(),
+        model: program.plan.model.to_owned(),
+        tensors: tensors_of(program),
+        config: (program.config)(),
         ..Manifest::default()
     }
 }
@@ -26,8 +27,9 @@ pub fn manifest<M: Model>(step: u64) -> Manifest {
 ///
 /// # Panics
 /// If it cannot be written.
-pub fn save<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p, M, T>, folder: &Path) -> PathBuf {
-    let (rank, step, manifest) = (engine.arena().rank(), engine.steps_done(), manifest::<M>(engine.steps_done()));
+pub fn save<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p, D, T>, folder: &Path) -> PathBuf {
+    let (rank, step, manifest) =
+        (engine.arena().rank(), engine.steps_done(), manifest(engine.program(), engine.steps_done()));
     let shard = Shard::new(rank, &manifest.tensors, entries(engine, &manifest.tensors));
     let store = (rank == 0).then(|| {
         let store = Store::open(folder).expect("a folder");
@@ -53,9 +55,9 @@ pub fn save<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p,
 ///
 /// # Panics
 /// If it cannot be read.
-pub fn resume<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p, M, T>, path: &Path) {
+pub fn resume<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p, D, T>, path: &Path) {
     let checkpoint = Checkpoint::open(path).expect("a checkpoint");
-    let tensors = checkpoint.require_model::<M>().expect("the model");
+    let tensors = checkpoint.require_model(engine.program()).expect("the model");
     let chunks: Vec<_> = checkpoint.chunks_for(&tensors, engine).expect("all elements").into_iter().collect();
     checkpoint.verify(&chunks, 1, &|_| {}).expect("a whole one");
     checkpoint.load(&tensors, engine).expect("a whole one");

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
-use zero_runtime::run::{main, main_from};
+use zero_runtime::model::{DeviceOf, Model};
+use zero_runtime::run::{Runs, main, main_from};
 
 /// The smallest model of text whose training uses every part of the runtime, under the spec that its attribute names.
 #[macro_export]
@@ -25,6 +25,8 @@ pub fn main_of<A, B>(word: &str) -> ExitCode
 where
     A: Model<Input = Tokens, Target = Tokens>,
     B: Model<Input = Tokens, Target = Tokens>,
+    DeviceOf<A>: Runs,
+    DeviceOf<B>: Runs,
 {
     if std::env::args().nth(1).is_some_and(|first| first == word) {
         // The word stands where the name of the program is expected.

@@ -1,21 +1,13 @@
 //! Each file of `specs/`, compiled with a tiny GPT in place of the model that it names: as deep as that one, so that
 //! every layout fits, and with a tied head, so that ties are tested under every spec.
 
-use zero_runtime::model::Model;
+use zero_runtime::model::Program;
 use zero_runtime::prelude::*;
 
 use crate::tiny::{DIM, TinyBlock, VOCAB};
 
 /// Longest sequence of any spec.
 const CONTEXT: usize = 128;
-
-/// Work on a model whose type the caller does not know.
-pub trait Visitor {
-    /// The result.
-    type Output;
-    /// Does the work.
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output;
-}
 
 /// A tiny GPT for a spec.
 macro_rules! model {
@@ -35,39 +27,39 @@ macro_rules! specs {
     ($($name:ident = $file:tt at $path:tt),* $(,)?) => {
         $(model! { #[zero(spec = $path)] $name })*
 
-        specs! { naive visit_naive crate::naive::Naive: $($name = $file at $path),* }
-        specs! { cuda visit_cuda zero_runtime::device::Cuda: $($name = $file at $path),* }
+        specs! { naive naive_program crate::naive::Naive: $($name = $file at $path),* }
+        specs! { cuda cuda_program zero_runtime::device::Cuda: $($name = $file at $path),* }
 
         /// Names of all specs: their files without the ending.
         pub const NAMES: &[&str] = &[$($file),*];
 
-        /// Visits the model of a spec, if there is one of that name.
-        pub fn visit<V: Visitor>(name: &str, visitor: V) -> Option<V::Output> {
-            match name {
-                $($file => Some(visitor.visit::<$name>()),)*
-                _ => None,
-            }
-        }
+        specs! { program zero_runtime::device::Cpu: $($name = $file),* }
     };
-    ($module:ident $visit:ident $device:path: $($name:ident = $file:tt at $path:tt),*) => {
+    ($module:ident $program:ident $device:path: $($name:ident = $file:tt at $path:tt),*) => {
         mod $module {
             use super::*;
 
             $(model! { #[zero(spec = $path, device = $device)] $name })*
 
-            /// Visits the model of a spec on this device, if there is one of that name.
-            pub fn $visit<V: Visitor>(name: &str, visitor: V) -> Option<V::Output> {
-                match name {
-                    $($file => Some(visitor.visit::<$name>()),)*
-                    _ => None,
-                }
+            specs! { $program $device: $($name = $file),* }
+        }
+    };
+    ($program:ident $device:path: $($name:ident = $file:tt),*) => {
+        /// The program of a spec on this device.
+        ///
+        /// # Panics
+        /// If there is no spec of that name.
+        pub fn $program(name: &str) -> &'static Program<$device> {
+            match name {
+                $($file => $name::PROGRAM,)*
+                _ => panic!("{name} is no spec"),
             }
         }
     };
 }
 
-pub use cuda::visit_cuda;
-pub use naive::visit_naive;
+pub use cuda::cuda_program;
+pub use naive::naive_program;
 
 specs! {
     Ddp = "ddp" at "../specs/ddp.ron",
@@ -95,15 +87,4 @@ pub struct Wide {
     embed: Embedding<8192, CONTEXT, 640>,
     norm: LayerNorm<640>,
     head: LmHead<640, 8192>,
-}
-
-/// The plan of a model.
-pub struct PlanOf;
-
-impl Visitor for PlanOf {
-    type Output = &'static zero_plan::Plan<'static>;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output {
-        M::PLAN
-    }
 }

@@ -4,10 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use zero_plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
 use zero_plan::{Config, Mesh, Moved, Plan, PlanBuf, Traffic, TransportKind};
-use zero_runtime::device::Queues;
+use zero_runtime::device::Device;
 use zero_runtime::engine::{Engine, Hyper, RunError};
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::{DeviceOf, Model};
+use zero_runtime::model::Program;
 use zero_runtime::random::mix;
 use zero_runtime::transport::{Crossed, Transport, local};
 
@@ -116,21 +115,22 @@ impl core::fmt::Display for Told {
     }
 }
 
-/// Trains on threads.
+/// Trains a model of tokens on threads.
 ///
 /// # Panics
 /// If a rank fails, or if ranks disagree about the outcome.
-pub fn train<M: Model<Input = Tokens, Target = Tokens>>(
+pub fn train<D: Device>(
+    program: &'static Program<D>,
     config: Config,
     hyper: Hyper,
     steps: u64,
     start: Start,
     batch: Batch,
 ) -> Outcome {
-    PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+    PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
         assert_eq!(plan.check(), Ok(()), "{config:?}");
         let ranks =
-            local::run(plan, Result::is_err, |transport| train_rank::<M, _>(transport, hyper, steps, start, batch))
+            local::run(plan, Result::is_err, |transport| train_rank(program, transport, hyper, steps, start, batch))
                 .expect("the memory of a tiny model");
         merged(&config, ranks.into_iter().map(|rank| rank.expect("a run without faults")).collect())
     })
@@ -169,14 +169,15 @@ pub fn merged(config: &Config, ranks: Vec<Outcome>) -> Outcome {
 ///
 /// # Errors
 /// Those of [`Engine::step`].
-pub fn train_rank<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<'p, DeviceOf<M>>>(
+pub fn train_rank<'p, D: Device, T: Transport<'p, D>>(
+    program: &'static Program<D>,
     transport: T,
     hyper: Hyper,
     steps: u64,
     start: Start,
     batch: Batch,
 ) -> Result<Outcome, RunError> {
-    train_engine(Engine::<M, _>::new(transport), hyper, steps, start, batch)
+    train_engine(Engine::new(program, transport), hyper, steps, start, batch)
 }
 
 /// [`train_rank`] with an engine, whatever its device.
@@ -186,8 +187,8 @@ pub fn train_rank<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<'p
 ///
 /// # Panics
 /// If the device still works after an error.
-pub fn train_engine<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<'p, DeviceOf<M>>>(
-    mut engine: Engine<'p, M, T>,
+pub fn train_engine<'p, D: Device, T: Transport<'p, D>>(
+    mut engine: Engine<'p, D, T>,
     hyper: Hyper,
     steps: u64,
     start: Start,

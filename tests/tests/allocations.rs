@@ -13,8 +13,7 @@ use zero_runtime::device::Write;
 use zero_runtime::device::cpu::{MatrixMut, StridedMatrix, inside_gemm, matmul};
 use zero_runtime::device::{Cpu, Device};
 use zero_runtime::engine::Engine;
-use zero_runtime::layer::{Shape, Tokens};
-use zero_runtime::model::Model;
+use zero_runtime::model::{Model, Program};
 use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::{Tall, Tied, VOCAB, narrow};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
@@ -81,9 +80,7 @@ fn has_wide_registers() -> bool {
 }
 
 /// Three steps, an evaluation, and a prompt with two tokens after it.
-fn steps<'p, M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
-    engine: &mut Engine<'p, M, Shared<'p>>,
-) {
+fn steps<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>) {
     let config = engine.plan().config;
     let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
     for step in 0..3 {
@@ -106,11 +103,8 @@ fn added(counts: impl Fn() -> [usize; 2], work: impl FnOnce()) -> [usize; 2] {
 }
 
 /// Allocations of one rank: its own, and gemm's.
-fn allocations<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
-    transport: Shared,
-    is_profiled: bool,
-) -> [usize; 2] {
-    let mut engine = Engine::<M, _>::new(transport);
+fn allocations(program: &'static Program<Cpu>, transport: Shared, is_profiled: bool) -> [usize; 2] {
+    let mut engine = Engine::new(program, transport);
     engine.initialize(1);
     if is_profiled {
         engine.record(2);
@@ -121,11 +115,9 @@ fn allocations<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = C
 }
 
 /// The same for all threads of the only rank, which share even the smallest work, once each of them has had some.
-fn allocations_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
-    transport: Shared,
-) -> [usize; 2] {
+fn allocations_on_threads(program: &'static Program<Cpu>, transport: Shared) -> [usize; 2] {
     let work = |device: Cpu| {
-        let mut engine = Engine::<M, _>::with_device(transport, device.eager());
+        let mut engine = Engine::with_device(program, transport, device.eager());
         engine.initialize(1);
         // A thread allocates only once, when it first takes work from another, which may be late on a busy machine.
         let mut tries = (0..100)
@@ -136,12 +128,14 @@ fn allocations_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape
 }
 
 /// Runs `rank` as each rank of a plan and compares what it counted with what is promised.
-fn assert_no_step_allocates<M: Model<Shape: Shape<Device = Cpu>>>(
+fn assert_no_step_allocates(
+    program: &'static Program<Cpu>,
     config: Config,
-    rank: impl Fn(Shared) -> [usize; 2] + Sync,
+    rank: impl Fn(&'static Program<Cpu>, Shared) -> [usize; 2] + Sync,
 ) {
-    let counts = PlanBuf::new("", config, M::PLAN.units)
-        .with(|plan| local::run(plan, |_| false, rank).expect("the memory of a tiny model"));
+    let counts = PlanBuf::new("", config, program.plan.units).with(|plan| {
+        local::run(plan, |_| false, |transport| rank(program, transport)).expect("the memory of a tiny model")
+    });
     for [own, gemm] in counts {
         assert_eq!(own, 0, "{config:?}: {own} allocations in three steps");
         // Products of bf16 are packed in memory that a thread takes once.
@@ -164,18 +158,22 @@ fn no_step_allocates() {
             let config =
                 Config { mesh, micro_batches, transport, recompute: Recompute::Every(2), ..CONFIG.at_stage(stage) };
             let muon = Config { optimizer: OptimizerKind::Muon, ..config };
-            assert_no_step_allocates::<Tied>(muon, |transport| allocations::<Tied>(transport, false));
-            assert_no_step_allocates::<Tied>(config, |transport| allocations::<Tied>(transport, false));
-            assert_no_step_allocates::<Tied>(config, |transport| allocations::<Tied>(transport, true));
+            assert_no_step_allocates(Tied::PROGRAM, muon, |program, transport| allocations(program, transport, false));
+            assert_no_step_allocates(Tied::PROGRAM, config, |program, transport| {
+                allocations(program, transport, false)
+            });
+            assert_no_step_allocates(Tied::PROGRAM, config, |program, transport| allocations(program, transport, true));
             let config = Config { precision: narrow::Tied::PLAN.config.precision, ..config };
-            assert_no_step_allocates::<narrow::Tied>(config, |transport| allocations::<narrow::Tied>(transport, false));
+            assert_no_step_allocates(narrow::Tied::PROGRAM, config, |program, transport| {
+                allocations(program, transport, false)
+            });
         }
     }
     // In the same test, since another one beside it would allocate too.
-    assert_no_step_allocates::<Tied>(CONFIG.at_stage(3), allocations_on_threads::<Tied>);
+    assert_no_step_allocates(Tied::PROGRAM, CONFIG.at_stage(3), allocations_on_threads);
     let muon = Config { optimizer: OptimizerKind::Muon, ..CONFIG.at_stage(3) };
-    assert_no_step_allocates::<Tied>(muon, allocations_on_threads::<Tied>);
+    assert_no_step_allocates(Tied::PROGRAM, muon, allocations_on_threads);
     let narrowed = Config { precision: narrow::Tied::PLAN.config.precision, ..CONFIG.at_stage(3) };
-    assert_no_step_allocates::<narrow::Tied>(narrowed, allocations_on_threads::<narrow::Tied>);
-    assert_no_step_allocates::<Tall>(Config { sequences: 40, ..CONFIG.at_stage(3) }, allocations_on_threads::<Tall>);
+    assert_no_step_allocates(narrow::Tied::PROGRAM, narrowed, allocations_on_threads);
+    assert_no_step_allocates(Tall::PROGRAM, Config { sequences: 40, ..CONFIG.at_stage(3) }, allocations_on_threads);
 }

@@ -4,7 +4,7 @@ use zero_runtime::plan::place::Place;
 use zero_runtime::prelude::*;
 use zero_runtime::transport::Transport;
 
-fn peek<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, M, T>, place: Place) -> usize {
+fn peek<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, DeviceOf<M>, T>, place: Place) -> usize {
     engine.transport().peer(0, place).len()
 }
 

@@ -11,7 +11,7 @@ const STAGE: u8 = Mlp::PLAN.config.stage;
 static UNITS: [u8; Mlp::PLAN.units.len()] = [STAGE; _];
 
 fn takes_features<M: Model<Input = Features<8>>>() -> usize {
-    M::HEAD.classes
+    M::PROGRAM.head.classes
 }
 
 fn main() {

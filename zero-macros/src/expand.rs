@@ -51,20 +51,23 @@ pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environme
                     <#name as ::zero_runtime::layer::Shape>::ORIGIN
                 );
 
+            static __PROGRAM: ::zero_runtime::model::Program<::zero_runtime::model::DeviceOf<#name>> =
+                ::zero_runtime::model::Program {
+                    name: ::core::concat!(::core::module_path!(), "::", #title),
+                    directory: ::core::env!("CARGO_MANIFEST_DIR"),
+                    spec: #spec,
+                    spec_text: #spec_text,
+                    text: #text,
+                    #published
+                    #probes
+                    ..__WHOLE.program(&__PLAN)
+                };
+
             impl ::zero_runtime::model::Model for #name {
                 type Input = #input;
                 type Target = #target;
                 type Shape = Self;
-                const PLAN: &'static ::zero_runtime::plan::Plan<'static> = &__PLAN;
-                const CODE: &'static [::zero_runtime::model::UnitCode<::zero_runtime::model::DeviceOf<Self>>] =
-                    &__WHOLE.fields.code;
-                const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::model::DeviceOf<Self>> = __WHOLE.head;
-                const DIRECTORY: &'static str = ::core::env!("CARGO_MANIFEST_DIR");
-                const SPEC: &'static str = #spec;
-                const SPEC_TEXT: &'static str = #spec_text;
-                const TEXT: ::core::option::Option<&'static [u8]> = #text;
-                #published
-                #probes
+                const PROGRAM: &'static ::zero_runtime::model::Program<::zero_runtime::model::DeviceOf<Self>> = &__PROGRAM;
             }
         };
     }
@@ -108,7 +111,7 @@ fn probes(model: &ModelStruct, choice: &Choice, environment: &Environment) -> Op
             }
         })
     });
-    Some(quote!(const PROBES: &'static [::zero_runtime::model::ShapeSizes] = &[#(#probes),*];))
+    Some(quote!(probes: &[#(#probes),*],))
 }
 
 /// The statements for a field.
@@ -173,11 +176,7 @@ fn alternating(method: TokenStream, title: &str, count: &Expr, turns: &[Type]) -
 /// The content of the model's `config.json` where it is published.
 fn published(model: &ModelStruct) -> Option<TokenStream> {
     let config = notes::json(model.config.as_ref()?);
-    Some(quote! {
-        fn config() -> ::zero_runtime::__private::serde_json::Value {
-            #config
-        }
-    })
+    Some(quote!(config: || #config,))
 }
 
 /// The constants that sizes of layers depend on, as those of the struct, and where they are written.

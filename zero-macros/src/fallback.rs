@@ -9,8 +9,8 @@ use crate::mistake::Mistake;
 use crate::stripped::stripped;
 use crate::valid::{can_begin, can_end, elements};
 
-/// The struct, and a stub of its model. The mistakes take the place of the plan, so that the compiler regards an error
-/// in any use of the plan as already reported.
+/// The struct, and a stub of its model. The mistakes take the place of the program, so that the compiler regards an
+/// error in any use of the plan as already reported.
 pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
     let (name, stripped, (input, target)) = (&item.ident, stripped(item), ends(item));
     // Otherwise a generic struct with a reference in it could not be a model.
@@ -33,21 +33,8 @@ pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
                 type Input = #input;
                 type Target = #target;
                 type Shape = Self;
-                const PLAN: &'static ::zero_runtime::plan::Plan<'static> = { #(#mistakes)* };
-                const CODE: &'static [::zero_runtime::model::UnitCode<::zero_runtime::model::DeviceOf<Self>>] = &[];
-                const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::model::DeviceOf<Self>> =
-                    ::zero_runtime::model::HeadCode {
-                        classes: 0,
-                        outputs: 0,
-                        targets_bytes: 0,
-                        vocabulary: ::core::option::Option::None,
-                        unit: "",
-                        logits: |_, _, _, _| {},
-                    };
-                const DIRECTORY: &'static str = "";
-                const SPEC: &'static str = "";
-                const SPEC_TEXT: &'static str = "";
-                const TEXT: ::core::option::Option<&'static [u8]> = ::core::option::Option::None;
+                const PROGRAM: &'static ::zero_runtime::model::Program<::zero_runtime::model::DeviceOf<Self>> =
+                    { #(#mistakes)* };
             }
         };
     }

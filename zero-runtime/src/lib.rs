@@ -57,13 +57,13 @@
 //!
 //! let unit = &Named::PLAN.units[4];
 //! let mut tensors = Tensors::default();
-//! Named::CODE[unit.position].tensors(&mut tensors);
+//! Named::PROGRAM.code[unit.position].tensors(&mut tensors);
 //! let tensors = tensors.into_list();
 //! assert_eq!(unit.to_string(), "blocks[3]");
 //! assert_eq!((&*tensors[4].name, &tensors[4].shape[..]), ("mlp.3.weight", &[8, 16][..]));
 //! assert_eq!(tensors[4].init, Init::Normal(0.01));
 //! assert_eq!(published(unit, &tensors[4]), "layers.3.mlp.down.weight");
-//! assert_eq!(Named::config()["hidden_size"], 8);
+//! assert_eq!((Named::PROGRAM.config)()["hidden_size"], 8);
 //! ```
 //!
 //! How data flows: [`main`] reads arguments, [`launch`] makes ranks of processes and [`transport`] connects them.

@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use bench::schedule::{Bare, Tiny, plan, time};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use zero_runtime::model::Model;
+use zero_runtime::device::Device;
+use zero_runtime::model::{Model, Program};
 
 mod quick;
 
-fn step<M: Model>(criterion: &mut Criterion, stage: u8) {
-    let (plan, ops) = plan::<M>(stage);
+fn step<D: Device>(program: &'static Program<D>, criterion: &mut Criterion, stage: u8) {
+    let (plan, ops) = plan(program, stage);
     let mut group = criterion.benchmark_group("step of empty layers");
     group.throughput(Throughput::Elements(ops as u64));
-    group.bench_function(BenchmarkId::new(M::PLAN.model, format!("stage {stage}")), |bencher| {
+    group.bench_function(BenchmarkId::new(program.plan.model, format!("stage {stage}")), |bencher| {
         bencher.iter_custom(|steps| {
-            let seconds = time::<M>(&plan, steps).expect("the memory of a tiny model");
+            let seconds = time(program, &plan, steps).expect("the memory of a tiny model");
             Duration::from_secs_f64(seconds.iter().sum())
         });
     });
@@ -22,9 +23,9 @@ fn step<M: Model>(criterion: &mut Criterion, stage: u8) {
 }
 
 fn steps(criterion: &mut Criterion) {
-    step::<Bare>(criterion, 0);
-    step::<Tiny>(criterion, 0);
-    step::<Tiny>(criterion, 3);
+    step(Bare::PROGRAM, criterion, 0);
+    step(Tiny::PROGRAM, criterion, 0);
+    step(Tiny::PROGRAM, criterion, 3);
 }
 
 criterion_group!(name = benches; config = quick::config(); targets = steps);

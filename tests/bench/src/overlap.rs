@@ -84,7 +84,7 @@ fn run(link: Link, plan: &PlanBuf, steps: u32) -> Outcome<Sample> {
     let ranks = plan.with(|plan| {
         local::run(plan, Result::is_err, |transport| {
             let rank = transport.arena().rank() as u64;
-            let mut engine = Engine::<Gpt, _>::new(Emulated::new(transport, link));
+            let mut engine = Engine::new(Gpt::PROGRAM, Emulated::new(transport, link));
             engine.initialize(0);
             let start = std::time::Instant::now();
             for step in 0..u64::from(steps) {

@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use zero_runtime::model::Model;
+use zero_runtime::device::Device;
+use zero_runtime::model::{Model, Program};
 use zero_runtime::plan::Width;
 
 use crate::Outcome;
@@ -155,9 +156,9 @@ fn measure_once(choice: &Choice, peer: Option<&Peer>) -> Outcome<Round> {
         }
     }
     if choice.has(SCHEDULE) {
-        time_ops::<Bare>(0, &mut round)?;
-        time_ops::<Tiny>(0, &mut round)?;
-        time_ops::<Tiny>(3, &mut round)?;
+        time_ops(Bare::PROGRAM, 0, &mut round)?;
+        time_ops(Tiny::PROGRAM, 0, &mut round)?;
+        time_ops(Tiny::PROGRAM, 3, &mut round)?;
     }
     Ok(round)
 }
@@ -174,10 +175,10 @@ fn train_ours(row: &Row, steps: u32, round: &mut Round) -> Outcome<()> {
     Ok(())
 }
 
-fn time_ops<M: Model>(stage: u8, round: &mut Round) -> Outcome<()> {
-    let (plan, ops) = schedule::plan::<M>(stage);
-    let step_s = median(schedule::time::<M>(&plan, EMPTY_STEPS)?);
-    put(round, &op(M::PLAN.model, stage), step_s / ops as f64);
+fn time_ops<D: Device>(program: &'static Program<D>, stage: u8, round: &mut Round) -> Outcome<()> {
+    let (plan, ops) = schedule::plan(program, stage);
+    let step_s = median(schedule::time(program, &plan, EMPTY_STEPS)?);
+    put(round, &op(program.plan.model, stage), step_s / ops as f64);
     Ok(())
 }
 

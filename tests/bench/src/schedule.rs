@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use zero_runtime::engine::{Engine, Hyper, RunError};
-use zero_runtime::model::Model;
+use zero_runtime::model::Program;
 use zero_runtime::plan::{Config, PlanBuf};
 use zero_runtime::prelude::*;
 use zero_runtime::transport::local;
@@ -83,10 +83,10 @@ pub struct Bare {
 }
 
 /// The plan of a model at a stage, each unit with a bucket of its own, and the number of ops of its step.
-pub fn plan<M: Model>(stage: u8) -> (PlanBuf, usize) {
-    let prefetch = if stage == 3 && M::PLAN.params() > 0 { 2 } else { 0 };
-    let config = Config { stage, prefetch, bucket_bytes: 1, ..M::PLAN.config };
-    let plan = PlanBuf::new(M::PLAN.model, config, M::PLAN.units);
+pub fn plan<D: Device>(program: &'static Program<D>, stage: u8) -> (PlanBuf, usize) {
+    let prefetch = if stage == 3 && program.plan.params() > 0 { 2 } else { 0 };
+    let config = Config { stage, prefetch, bucket_bytes: 1, ..program.plan.config };
+    let plan = PlanBuf::new(program.plan.model, config, program.plan.units);
     let ops = plan.with(|plan| plan.pipeline_stages[0].step.len());
     (plan, ops)
 }
@@ -95,10 +95,10 @@ pub fn plan<M: Model>(stage: u8) -> (PlanBuf, usize) {
 ///
 /// # Errors
 /// Those of a step, and too little memory on the host.
-pub fn time<M: Model>(plan: &PlanBuf, steps: u64) -> Outcome<Vec<f64>> {
+pub fn time<D: Device>(program: &'static Program<D>, plan: &PlanBuf, steps: u64) -> Outcome<Vec<f64>> {
     let ranks = plan.with(|plan| {
         local::run(plan, Result::is_err, |transport| {
-            let mut engine = Engine::<M, _>::new(transport);
+            let mut engine = Engine::new(program, transport);
             engine.initialize(0);
             let mut seconds = Vec::new();
             for _ in 0..UNTIMED + steps {
@@ -121,13 +121,13 @@ mod tests {
 
     #[test]
     fn every_kind_of_op_that_one_rank_has_is_there() {
-        let of_a_unit = |stage| plan::<Tiny>(stage).1 / Tiny::PLAN.units.len();
+        let of_a_unit = |stage| plan(Tiny::PROGRAM, stage).1 / Tiny::PLAN.units.len();
         // Forward, backward, claim, reduce, settle, update; at stage 3 also a gather, a wait and a release for each use.
         assert!(of_a_unit(0) >= 5, "{}", of_a_unit(0));
         assert!(of_a_unit(3) >= 8, "{}", of_a_unit(3));
-        for plan in [plan::<Tiny>(0).0, plan::<Tiny>(3).0] {
-            assert_eq!(time::<Tiny>(&plan, 3).unwrap().len(), 3);
+        for plan in [plan(Tiny::PROGRAM, 0).0, plan(Tiny::PROGRAM, 3).0] {
+            assert_eq!(time(Tiny::PROGRAM, &plan, 3).unwrap().len(), 3);
         }
-        assert_eq!(time::<Bare>(&plan::<Bare>(0).0, 3).unwrap().len(), 3);
+        assert_eq!(time(Bare::PROGRAM, &plan(Bare::PROGRAM, 0).0, 3).unwrap().len(), 3);
     }
 }

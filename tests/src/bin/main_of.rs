@@ -4,22 +4,11 @@
 
 use std::process::ExitCode;
 
-use zero_runtime::model::Model;
-use zero_runtime::prelude::*;
-use zero_tests::specs::{Visitor, visit};
-
-struct Main;
-
-impl Visitor for Main {
-    type Output = ExitCode;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> ExitCode {
-        // The name of the spec stands where that of the program is expected.
-        zero_runtime::run::main_from::<M>(std::env::args_os().skip(1))
-    }
-}
+use zero_runtime::run::Runs;
+use zero_tests::specs::program;
 
 fn main() -> ExitCode {
     let name = std::env::args().nth(1).expect("the name of a spec");
-    visit(&name, Main).expect("a spec of that name")
+    // The name of the spec stands where that of the program is expected.
+    Runs::run(program(&name), std::env::args_os().skip(1).collect(), None)
 }

@@ -6,12 +6,12 @@
 use std::process::ExitCode;
 
 use zero_plan::PlanBuf;
+use zero_runtime::device::Device;
 use zero_runtime::launch::{self, LaunchOptions, Role};
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
+use zero_runtime::model::{Model, Program};
 use zero_runtime::transport::{cluster, shm};
 use zero_tests::layout::{CUDA, changed};
-use zero_tests::specs::{Visitor, Wide, visit, visit_cuda};
+use zero_tests::specs::{Wide, cuda_program, program};
 use zero_tests::training::{
     HYPER, STEPS, Start, Told, assert_as_planned, assert_crosses_as_planned, noise, train_rank,
 };
@@ -19,11 +19,9 @@ use zero_tests::training::{
 /// A layout in words, and for how many steps it is trained.
 struct Run(Vec<String>, u64);
 
-impl Visitor for Run {
-    type Output = ExitCode;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> ExitCode {
-        let plan = PlanBuf::new(M::PLAN.model, changed(M::PLAN.config, &self.0), M::PLAN.units);
+impl Run {
+    fn on<D: Device>(self, program: &'static Program<D>) -> ExitCode {
+        let plan = PlanBuf::new(program.plan.model, changed(program.plan.config, &self.0), program.plan.units);
         let pipeline_stages = plan.pipeline_stages();
         let plan = &plan.as_plan(&pipeline_stages);
         let ranks = plan.config.mesh.ranks();
@@ -42,7 +40,7 @@ impl Visitor for Run {
             }
         };
         let outcome =
-            train_rank::<M, _>(transport, HYPER, self.1, Start::Seed(7), &noise(plan.config)).expect("no faults");
+            train_rank(program, transport, HYPER, self.1, Start::Seed(7), &noise(plan.config)).expect("no faults");
         assert_as_planned(plan, place.rank, self.1, outcome.moved[0], outcome.mapped_bytes[0]);
         if plan.config.mesh.nodes > 1 {
             assert_crosses_as_planned(plan, place.rank, self.1, outcome.crossed[0]);
@@ -59,12 +57,11 @@ fn main() -> ExitCode {
     let name = arguments.next().expect("the name of a spec");
     let (steps, words): (Vec<String>, Vec<String>) = arguments.partition(|word| word.starts_with("steps="));
     let steps = steps.first().map_or(STEPS, |word| word["steps=".len()..].parse().expect("a number of steps"));
-    let found = if words.iter().any(|word| word == CUDA) {
-        visit_cuda(&name, Run(words, steps))
+    if words.iter().any(|word| word == CUDA) {
+        Run(words, steps).on(cuda_program(&name))
     } else if name == "wide" {
-        Some(Run(words, steps).visit::<Wide>())
+        Run(words, steps).on(Wide::PROGRAM)
     } else {
-        visit(&name, Run(words, steps))
-    };
-    found.expect("a spec of that name")
+        Run(words, steps).on(program(&name))
+    }
 }

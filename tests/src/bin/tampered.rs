@@ -7,7 +7,6 @@ use zero_plan::Moved;
 use zero_plan::footprint::RunSize;
 use zero_runtime::engine::Engine;
 use zero_runtime::error::Error;
-use zero_runtime::model::Model;
 use zero_runtime::prelude::*;
 use zero_runtime::run::compare;
 use zero_runtime::transport::{Crossed, local};
@@ -29,7 +28,7 @@ fn batch(_: usize, ids: &mut [u32], targets: &mut [u32]) {
 fn main() -> ExitCode {
     let tampers = std::env::var_os("NOTHING").is_none();
     let ranks = local::run(Small::PLAN, Result::is_err, |transport| {
-        let mut engine = Engine::<Small, _>::new(transport);
+        let mut engine = Engine::new(Small::PROGRAM, transport);
         engine.initialize(0);
         for _ in 0..STEPS {
             engine.step(&HYPER, batch)?;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use zero_plan::{Config, Width};
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
-use zero_tests::layout::{ConfigOf, changed};
-use zero_tests::specs::{NAMES, Visitor, Wide, visit};
+use zero_runtime::device::Device;
+use zero_runtime::model::{Model, Program};
+use zero_tests::layout::changed;
+use zero_tests::specs::{NAMES, Wide, program};
 use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train};
 
 use crate::net::{Mpi, Net, words};
@@ -16,12 +16,10 @@ use crate::net::{Mpi, Net, words};
 /// Trains a layout on threads.
 struct Train<'a>(&'a [String]);
 
-impl Visitor for Train<'_> {
-    type Output = Told;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Told {
-        let config = changed(M::PLAN.config, self.0);
-        Told::of(&train::<M>(config, HYPER, STEPS, Start::Seed(7), &noise(config)))
+impl Train<'_> {
+    fn on<D: Device>(self, program: &'static Program<D>) -> Told {
+        let config = changed(program.plan.config, self.0);
+        Told::of(&train(program, config, HYPER, STEPS, Start::Seed(7), &noise(config)))
     }
 }
 
@@ -62,8 +60,8 @@ fn expected(name: &str, layout: &[String]) -> Told {
         return told.clone();
     }
     let told = match name {
-        WIDE => Train(layout).visit::<Wide>(),
-        _ => visit(name, Train(layout)).expect("a spec of that name"),
+        WIDE => Train(layout).on(Wide::PROGRAM),
+        _ => Train(layout).on(program(name)),
     };
     TOLD.lock().unwrap().insert(key, told.clone());
     told
@@ -74,7 +72,7 @@ const WIDE: &str = "wide";
 
 /// A layout of a spec on four ranks. Directions of matrices stay on a host, so their shards do too.
 fn on_four(name: &str) -> Vec<String> {
-    let Config { mesh, optimizer, .. } = visit(name, ConfigOf).expect("a spec of that name");
+    let Config { mesh, optimizer, .. } = program(name).plan.config;
     if optimizer.orthogonalizes() {
         return vec!["mesh=1x4x1".to_owned()];
     }
@@ -96,7 +94,7 @@ fn every_spec_trains_to_the_bits_of_one_host() {
 fn every_spec_trains_to_the_bits_of_one_host_in_its_other_width() {
     let Some(net) = Net::of(4) else { return };
     for (number, name) in NAMES.iter().enumerate() {
-        let is_wide = visit(name, ConfigOf).expect("a spec of that name").precision.compute == Width::F32;
+        let is_wide = program(name).plan.config.precision.compute == Width::F32;
         let layout = [vec![format!("as={name}")], on_four(name)].concat();
         on_all_numbers_of_hosts(&net, number + 1, if is_wide { "bf16" } else { "zero3" }, &layout);
     }

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 use zero_plan::{Plan, PlanBuf, Traffic};
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
+use zero_runtime::device::Device;
+use zero_runtime::model::Program;
 use zero_tests::layout::changed;
-use zero_tests::specs::{Visitor, visit};
+use zero_tests::specs::program;
 
 use crate::net::{Mpi, Net, words};
 
@@ -19,10 +19,8 @@ const OVERHEAD: f64 = 0.25;
 /// Bytes that all ranks of the first host send to other hosts in a step.
 struct Planned<'a>(&'a [String]);
 
-impl Visitor for Planned<'_> {
-    type Output = Traffic;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Traffic {
+impl Planned<'_> {
+    fn on<D: Device>(self, program: &'static Program<D>) -> Traffic {
         let of = |plan: &Plan| {
             let (first, end) = plan.config.sharing(0);
             (first..end).fold(Traffic::default(), |mut sum, rank| {
@@ -30,7 +28,7 @@ impl Visitor for Planned<'_> {
                 sum
             })
         };
-        PlanBuf::new(M::PLAN.model, changed(M::PLAN.config, self.0), M::PLAN.units).with(of)
+        PlanBuf::new(program.plan.model, changed(program.plan.config, self.0), program.plan.units).with(of)
     }
 }
 
@@ -53,7 +51,7 @@ fn bytes_on_the_network_are_those_of_the_plan() {
     let rows = layouts.into_iter().flat_map(|layout| ["zero3", "mixed"].map(|name| (name, layout)));
     for ((name, words_of), mpi) in rows.zip(there.iter().cycle()) {
         let layout: Vec<String> = words_of.map(str::to_owned).to_vec();
-        let planned = visit(name, Planned(&layout)).expect("a spec of that name");
+        let planned = Planned(&layout).on(program(name));
         let library = mpi.library();
         let measured = STEPS.map(|steps| {
             let before = sent(&net);

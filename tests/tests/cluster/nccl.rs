@@ -2,11 +2,11 @@
 //! plan's bytes, and faults that are reported as on processors.
 
 use rustix::process::Signal;
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
+use zero_runtime::device::Device;
+use zero_runtime::model::Program;
 use zero_tests::layout::{CUDA, changed};
 use zero_tests::pretend;
-use zero_tests::specs::{Visitor, visit_cuda};
+use zero_tests::specs::cuda_program;
 use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train};
 
 use crate::bytes::reported;
@@ -29,12 +29,10 @@ fn borrowed<'a>(variables: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a st
 /// Trains a layout on threads whose devices reach one another.
 struct Train<'a>(&'a [&'a str]);
 
-impl Visitor for Train<'_> {
-    type Output = Told;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Told {
-        let config = changed(M::PLAN.config, self.0);
-        Told::of(&train::<M>(config, HYPER, STEPS, Start::Seed(7), &noise(config)))
+impl Train<'_> {
+    fn on<D: Device>(self, program: &'static Program<D>) -> Told {
+        let config = changed(program.plan.config, self.0);
+        Told::of(&train(program, config, HYPER, STEPS, Start::Seed(7), &noise(config)))
     }
 }
 
@@ -56,7 +54,7 @@ fn gpus_of_several_hosts_train_to_the_bits_of_threads() {
     .enumerate()
     {
         let words = [&[CUDA], layout].concat();
-        let expected = visit_cuda(name, Train(&words)).expect("a spec of that name");
+        let expected = Train(&words).on(cuda_program(name));
         let program = format!("{} {name} {} hosts={hosts}", env!("CARGO_BIN_EXE_spec"), words.join(" "));
         let (mpi, seed) = (there[turn % there.len()], turn.to_string());
         let library = mpi.library();

@@ -2,11 +2,11 @@
 //! bits, in whatever order a device runs its queues.
 
 use zero_plan::{Config, DeviceKind, Precision, TransportKind};
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
+use zero_runtime::device::Device;
+use zero_runtime::model::Program;
 use zero_tests::layout::{CUDA, changed};
 use zero_tests::pretend;
-use zero_tests::specs::{NAMES, PlanOf, Visitor, visit, visit_cuda};
+use zero_tests::specs::{NAMES, cuda_program, program};
 use zero_tests::training::{HYPER, Outcome, STEPS, Start, Told, noise, train};
 
 use super::processes;
@@ -14,12 +14,10 @@ use super::processes;
 /// Trains the layout of a spec, or another one of the same model, on the model's device.
 struct Train<F>(F);
 
-impl<F: Fn(Config) -> Config> Visitor for Train<F> {
-    type Output = Outcome;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Outcome {
-        let config = (self.0)(M::PLAN.config);
-        train::<M>(config, HYPER, STEPS, Start::Seed(7), &noise(config))
+impl<F: Fn(Config) -> Config> Train<F> {
+    fn on<D: Device>(self, program: &'static Program<D>) -> Outcome {
+        let config = (self.0)(program.plan.config);
+        train(program, config, HYPER, STEPS, Start::Seed(7), &noise(config))
     }
 }
 
@@ -33,13 +31,13 @@ pub fn on_cuda(name: &str, change: impl Fn(Config) -> Config) -> Outcome {
 }
 
 pub fn over(transport: TransportKind, name: &str, change: impl Fn(Config) -> Config) -> Outcome {
-    visit_cuda(name, Train(|config| Config { transport, ..on_gpus(change(config)) })).expect("a spec of that name")
+    Train(|config| Config { transport, ..on_gpus(change(config)) }).on(cuda_program(name))
 }
 
 /// The results of training under a layout, with the work of devices in the order of a seed.
 fn told(name: &str, words: &[&str], seed: u64) -> Told {
     pretend::seed(seed);
-    Told::of(&visit_cuda(name, Train(|config| changed(config, words))).expect("a spec of that name"))
+    Told::of(&Train(|config| changed(config, words)).on(cuda_program(name)))
 }
 
 fn assert_near(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
@@ -58,14 +56,14 @@ fn every_spec_trains_as_on_the_processor() {
         return;
     }
     for (seed, &name) in NAMES.iter().enumerate() {
-        let on_cpu = visit(name, Train(|config| config)).expect("a spec of that name");
+        let on_cpu = Train(|config| config).on(program(name));
         let all = told(name, &[CUDA], 0);
         for (rank, one) in processes::told(name, &[CUDA], &[("PRETEND_SEED", &seed.to_string())]).iter().enumerate() {
             assert!(one.is_part_of(&all), "{name}, seed {seed}: rank {rank}, a process, has other bits");
         }
         let numbers: Vec<f64> = all.numbers.into_iter().map(f64::from_bits).collect();
         let (losses, norms) = numbers.split_at(STEPS as usize);
-        let precision = visit(name, PlanOf).expect("a spec of that name").config.precision;
+        let precision = program(name).plan.config.precision;
         let tolerance = if precision == Precision::default() { 1e-4 } else { 2e-2 };
         assert_near(&format!("{name}: loss"), losses, &on_cpu.losses, tolerance);
         assert_near(&format!("{name}: norm"), norms, &on_cpu.norms, tolerance);

@@ -4,7 +4,6 @@
 
 use zero_plan::{Config, DeviceKind, Op, OptimizerKind, Plan, PlanBuf, TransportKind, prove_streams};
 use zero_runtime::engine::{Engine, RunError};
-use zero_runtime::model::Model;
 use zero_runtime::prelude::*;
 use zero_runtime::transport::local;
 use zero_tests::pretend;
@@ -34,7 +33,7 @@ fn bits(plan: &Plan, seed: u64) -> Result<Vec<u64>, RunError> {
     pretend::seed(seed);
     let batch = noise(plan.config);
     let ranks = local::run(plan, Result::is_err, |transport| {
-        let mut engine = Engine::<Small, _>::new(transport);
+        let mut engine = Engine::new(Small::PROGRAM, transport);
         let rank = engine.arena().coordinates().data_rank(&plan.config.mesh);
         engine.initialize(5);
         let mut bits = Vec::new();

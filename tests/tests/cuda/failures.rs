@@ -2,15 +2,14 @@
 //! everything taken from the driver is given back. Each has a process of its own, as failures are set for a process.
 
 use zero_plan::PlanBuf;
-use zero_runtime::device::Cuda;
+use zero_runtime::device::{Cuda, Device};
 use zero_runtime::engine::{Engine, RunError};
 use zero_runtime::launch::LaunchError;
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::{DeviceOf, Model};
+use zero_runtime::model::Program;
 use zero_runtime::transport::{Broken, Lost, Shared, local};
 use zero_tests::layout::{CUDA, changed};
 use zero_tests::pretend;
-use zero_tests::specs::{Visitor, visit_cuda};
+use zero_tests::specs::cuda_program;
 use zero_tests::training::{HYPER, Start, noise, train_engine};
 
 /// Runs a test of this file again, in another process that calls `inside`.
@@ -29,15 +28,13 @@ fn apart(test: &str, inside: impl FnOnce()) {
 /// Two ranks that train while something fails.
 struct Two<'a>(&'a str);
 
-impl Visitor for Two<'_> {
-    type Output = Result<Vec<Result<(), RunError>>, LaunchError>;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output {
-        let config = changed(M::PLAN.config, &[CUDA, "mesh=1x1x2", "stage=3", "prefetch=1"]);
-        PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+impl Two<'_> {
+    fn on<D: Device>(self, program: &'static Program<D>) -> Result<Vec<Result<(), RunError>>, LaunchError> {
+        let config = changed(program.plan.config, &[CUDA, "mesh=1x1x2", "stage=3", "prefetch=1"]);
+        PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
             pretend::fail(self.0);
-            local::run(plan, Result::is_err, |transport: Shared<DeviceOf<M>>| {
-                let engine = Engine::<M, _>::new(transport);
+            local::run(plan, Result::is_err, |transport: Shared<D>| {
+                let engine = Engine::new(program, transport);
                 train_engine(engine, HYPER, 3, Start::Seed(7), &noise(config)).map(drop)
             })
         })
@@ -45,7 +42,7 @@ impl Visitor for Two<'_> {
 }
 
 fn train(failures: &str) -> Result<Vec<Result<(), RunError>>, LaunchError> {
-    visit_cuda("zero3", Two(failures)).expect("a spec of that name")
+    Two(failures).on(cuda_program("zero3"))
 }
 
 #[test]
@@ -102,21 +99,19 @@ fn a_kernel_that_does_not_start_in_a_step_is_told_once() {
 fn nothing_is_compiled_after_the_start() {
     apart("nothing_is_compiled_after_the_start", || {
         for name in ["zero3", "bf16"] {
-            visit_cuda(name, Rehearsed).expect("a spec of that name");
+            Rehearsed.on(cuda_program(name));
         }
     });
 }
 
 struct Rehearsed;
 
-impl Visitor for Rehearsed {
-    type Output = ();
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) {
+impl Rehearsed {
+    fn on<D: Device>(self, program: &'static Program<D>) {
         for words in [["mesh=1x1x2", "stage=3"], ["mesh=1x2x2", "stage=2"], ["mesh=2x1x1", "stage=0"]] {
-            let config = changed(changed(M::PLAN.config, &[CUDA, "micro_batches=2"]), &words);
-            let work = |transport: Shared<DeviceOf<M>>| {
-                let mut engine = Engine::<M, _>::new(transport);
+            let config = changed(changed(program.plan.config, &[CUDA, "micro_batches=2"]), &words);
+            let work = |transport: Shared<D>| {
+                let mut engine = Engine::new(program, transport);
                 engine.rehearse()?;
                 engine.initialize(7);
                 // All ranks are here before one of them may fail. A captured step takes events and memory of the host,
@@ -133,7 +128,7 @@ impl Visitor for Rehearsed {
                 engine.gather_numbers(&[0.0])?;
                 Ok::<_, RunError>(())
             };
-            let ranks = PlanBuf::new(M::PLAN.model, config, M::PLAN.units)
+            let ranks = PlanBuf::new(program.plan.model, config, program.plan.units)
                 .with(|plan| local::run(plan, Result::is_err, work))
                 .expect("memory");
             assert!(ranks.iter().all(Result::is_ok), "{words:?}: {ranks:?}");
@@ -143,7 +138,7 @@ impl Visitor for Rehearsed {
 }
 
 /// A hash of the ways of products.
-fn ways<'p, M: Model>(engine: &Engine<'p, M, Shared<'p, DeviceOf<M>>>) -> u64 {
+fn ways<'p, D: Device>(engine: &Engine<'p, D, Shared<'p, D>>) -> u64 {
     let device: &dyn std::any::Any = engine.device();
     device.downcast_ref::<Cuda>().expect("a CUDA device").products()
 }

@@ -2,12 +2,12 @@
 //! each once they have been captured. A failure of a graph is one error, and other ranks end too.
 
 use zero_plan::{Config, DeviceKind, Mesh, PlanBuf, Stream, TransportKind};
+use zero_runtime::device::Device;
 use zero_runtime::engine::{Engine, Hyper, RunError};
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::{DeviceOf, Model};
+use zero_runtime::model::Program;
 use zero_runtime::transport::{Lost, Transport, local};
 use zero_tests::pretend;
-use zero_tests::specs::{Visitor, visit_cuda};
+use zero_tests::specs::cuda_program;
 use zero_tests::training::{HYPER, mesh, noise};
 
 /// Enough for each graph to be launched again after it was captured: one step is not captured, and there are two graphs, or one
@@ -66,19 +66,17 @@ struct Train {
     is_varied: bool,
 }
 
-impl Visitor for Train {
-    type Output = Vec<Run>;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Vec<Run> {
-        let config = (self.change)(M::PLAN.config);
+impl Train {
+    fn on<D: Device>(self, program: &'static Program<D>) -> Vec<Run> {
+        let config = (self.change)(program.plan.config);
         let config = Config { device: DeviceKind::Cuda, transport: self.transport, memory_bytes: None, ..config };
         let batch = noise(config);
-        PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+        PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
             let ranks = local::run(
                 plan,
                 |_| false,
                 |transport| {
-                    let mut engine = Engine::<M, _>::new(transport);
+                    let mut engine = Engine::new(program, transport);
                     let rank = engine.arena().coordinates().data_rank(&config.mesh);
                     engine.run_eagerly(self.is_eager);
                     engine.initialize(5);
@@ -106,7 +104,7 @@ impl Visitor for Train {
                             bits.push(loss.expect("an evaluation").to_bits());
                         }
                         if self.is_varied && step == 4 {
-                            let mut logits = vec![0.0; M::HEAD.vocabulary.expect("ids")];
+                            let mut logits = vec![0.0; program.inputs.vocabulary.expect("ids")];
                             engine.predict(&[1, 2, 3], &mut logits).expect("a prediction");
                             bits.extend(logits.iter().map(|logit| u64::from(logit.to_bits())));
                         }
@@ -124,7 +122,7 @@ impl Visitor for Train {
 }
 
 fn train(name: &str, train: Train) -> Vec<Run> {
-    visit_cuda(name, train).expect("a spec of that name")
+    train.on(cuda_program(name))
 }
 
 /// Compares graphs with eager steps, under several orders of the device's work, and NCCL with devices that reach one
@@ -134,20 +132,18 @@ struct Same<'a> {
     change: fn(Config) -> Config,
 }
 
-impl Visitor for Same<'_> {
-    type Output = ();
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) {
+impl Same<'_> {
+    fn on<D: Device>(self, program: &'static Program<D>) {
         let Self { seeds, change } = self;
         let run = |transport, is_eager| {
-            let ranks = Train { transport, change, is_eager, is_varied: true }.visit::<M>();
+            let ranks = Train { transport, change, is_eager, is_varied: true }.on(program);
             ranks.into_iter().map(|(bits, _)| bits).collect::<Vec<_>>()
         };
         let eager = run(TransportKind::Peer, true);
         for &transport in transports() {
             for &seed in seeds {
                 pretend::seed(seed);
-                let name = M::PLAN.model;
+                let name = program.plan.model;
                 assert!(run(transport, false) == eager, "{name}, {transport:?}: other bits under seed {seed}");
             }
         }
@@ -155,7 +151,7 @@ impl Visitor for Same<'_> {
 }
 
 fn assert_same(name: &str, seeds: &[u64], change: fn(Config) -> Config) {
-    visit_cuda(name, Same { seeds, change }).expect("a spec of that name");
+    Same { seeds, change }.on(cuda_program(name));
 }
 
 fn on(mesh: Mesh, stage: u8, config: Config) -> Config {
@@ -215,19 +211,17 @@ fn a_step_is_one_launch() {
 /// Trains two ranks until a call fails on one of them. Gives the errors of both, and how many graphs each has launched.
 struct Fail(TransportKind);
 
-impl Visitor for Fail {
-    type Output = Vec<(RunError, u64)>;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output {
-        let config = on(mesh(1, 1, 2), 3, M::PLAN.config);
+impl Fail {
+    fn on<D: Device>(self, program: &'static Program<D>) -> Vec<(RunError, u64)> {
+        let config = on(mesh(1, 1, 2), 3, program.plan.config);
         let config = Config { device: DeviceKind::Cuda, transport: self.0, memory_bytes: None, ..config };
         let batch = noise(config);
-        PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+        PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
             let ranks = local::run(
                 plan,
                 |_| true,
                 |transport| {
-                    let mut engine = Engine::<M, _>::new(transport);
+                    let mut engine = Engine::new(program, transport);
                     let rank = engine.arena().coordinates().data_rank(&config.mesh);
                     engine.initialize(5);
                     let mut steps = (0..).map(|step| {
@@ -253,7 +247,7 @@ fn fail(transport: TransportKind, test: &str, failures: &[(&str, &str, u64)]) {
     }
     if pretend::is_another() {
         assert!(pretend::is_cuda());
-        let ends = visit_cuda("zero3", Fail(transport)).expect("a spec of that name");
+        let ends = Fail(transport).on(cuda_program("zero3"));
         assert_eq!(pretend::held(), 0, "{ends:?}");
         let broken = ends.iter().filter_map(|(error, launches)| match error {
             RunError::Lost(Lost::Device(broken)) => Some((broken, *launches)),
@@ -312,16 +306,14 @@ fn a_graph_of_what_nccl_carries_that_fails_ends_all_ranks() {
 /// in a step.
 struct Settle;
 
-impl Visitor for Settle {
-    type Output = [usize; 4];
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output {
-        let config = on(mesh(1, 1, 2), 3, M::PLAN.config);
+impl Settle {
+    fn on<D: Device>(self, program: &'static Program<D>) -> [usize; 4] {
+        let config = on(mesh(1, 1, 2), 3, program.plan.config);
         let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
         let batch = noise(config);
-        PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+        PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
             let ranks = local::run(plan, Result::is_err, |transport| {
-                let mut engine = Engine::<M, _>::new(transport);
+                let mut engine = Engine::new(program, transport);
                 let rank = engine.arena().coordinates().data_rank(&config.mesh);
                 engine.rehearse()?;
                 engine.initialize(5);
@@ -343,9 +335,7 @@ impl Visitor for Settle {
 
 /// All ranks meet before it looks, and afterwards. They exchange numbers twice, so that the next step has the same
 /// place for its own as without this.
-fn left_between_steps<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-    engine: &mut Engine<'p, M, T>,
-) -> Result<usize, RunError> {
+fn left_between_steps<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p, D, T>) -> Result<usize, RunError> {
     engine.gather_numbers(&[0.0])?;
     let left = pretend::free_bytes();
     engine.gather_numbers(&[0.0])?;
@@ -357,7 +347,7 @@ fn left_between_steps<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 fn memory_is_what_it_is_after_the_third_step() {
     let inside = || {
         assert!(pretend::is_cuda());
-        let [before, first, third, last] = visit_cuda("zero3", Settle).expect("a spec of that name");
+        let [before, first, third, last] = Settle.on(cuda_program("zero3"));
         assert_eq!(last, third, "memory that was taken after the third step");
         // A GPU may load kernels when they are first launched.
         if !pretend::is_hardware() {

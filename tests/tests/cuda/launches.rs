@@ -2,6 +2,7 @@
 
 use zero_plan::{Config, PlanBuf};
 use zero_runtime::engine::Engine;
+use zero_runtime::model::Program;
 use zero_runtime::prelude::*;
 use zero_runtime::transport::local;
 use zero_study::simulate::{LAYER_KERNELS, PassKernels};
@@ -41,15 +42,15 @@ fn queued() -> u64 {
 }
 
 /// How much an evaluation queues, and how much a step.
-fn of<M: Model<Input = Tokens, Target = Tokens>>() -> [u64; 2] {
-    let config = Config { memory_bytes: None, ..M::PLAN.config };
+fn of<D: Device>(program: &'static Program<D>) -> [u64; 2] {
+    let config = Config { memory_bytes: None, ..program.plan.config };
     let batch = noise(config);
-    let counted = PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+    let counted = PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
         local::run(
             plan,
             |_| false,
             |transport| {
-                let mut engine = Engine::<M, _>::new(transport);
+                let mut engine = Engine::new(program, transport);
                 engine.run_eagerly(true);
                 engine.initialize(5);
                 let mut counted = [0; 2];
@@ -72,7 +73,7 @@ fn a_layer_queues_as_many_kernels_as_predictions_count() {
     if pretend::is_done_apart() || !pretend::is_cuda() || pretend::is_hardware() {
         return;
     }
-    let (two, three) = (of::<Two>(), of::<Three>());
+    let (two, three) = (of(Two::PROGRAM), of(Three::PROGRAM));
     let [forward, step] = [three[0] - two[0], three[1] - two[1]];
     let PassKernels { forward: predicted, backward } = LAYER_KERNELS;
     assert_eq!(forward, predicted as u64);

@@ -2,14 +2,13 @@
 //! error where NCCL is missing, too old or fails.
 
 use zero_plan::{Config, DeviceKind, PlanBuf, TransportKind};
-use zero_runtime::device::cuda;
+use zero_runtime::device::{Device, cuda};
 use zero_runtime::engine::RunError;
 use zero_runtime::launch::LaunchError;
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
+use zero_runtime::model::Program;
 use zero_runtime::transport::{Lost, local};
 use zero_tests::pretend;
-use zero_tests::specs::{Visitor, visit_cuda};
+use zero_tests::specs::cuda_program;
 use zero_tests::training::{HYPER, Outcome, STEPS, Start, assert_as_planned, mesh, noise, train_rank};
 
 use super::engine::over;
@@ -19,16 +18,18 @@ struct Attempt<F>(F);
 
 type Attempted = Result<Vec<Result<Outcome, RunError>>, LaunchError>;
 
-impl<F: Fn(Config) -> Config> Visitor for Attempt<F> {
-    type Output = Attempted;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Attempted {
-        let gpus =
-            Config { device: DeviceKind::Cuda, transport: TransportKind::Nccl, memory_bytes: None, ..M::PLAN.config };
+impl<F: Fn(Config) -> Config> Attempt<F> {
+    fn on<D: Device>(self, program: &'static Program<D>) -> Attempted {
+        let gpus = Config {
+            device: DeviceKind::Cuda,
+            transport: TransportKind::Nccl,
+            memory_bytes: None,
+            ..program.plan.config
+        };
         let config = (self.0)(gpus);
-        PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+        PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
             let ranks = local::run(plan, Result::is_err, |transport| {
-                train_rank::<M, _>(transport, HYPER, STEPS, Start::Seed(7), &noise(config))
+                train_rank(program, transport, HYPER, STEPS, Start::Seed(7), &noise(config))
             })?;
             for (rank, outcome) in ranks.iter().enumerate() {
                 if let Ok(Outcome { moved, mapped_bytes, .. }) = outcome {
@@ -41,7 +42,7 @@ impl<F: Fn(Config) -> Config> Visitor for Attempt<F> {
 }
 
 fn attempt(name: &str, change: impl Fn(Config) -> Config) -> Attempted {
-    visit_cuda(name, Attempt(change)).expect("a spec of that name")
+    Attempt(change).on(cuda_program(name))
 }
 
 /// Specs with each kind of axis and of parcel: buckets over replicas, tied units, interleaved chunks.

@@ -1,10 +1,10 @@
 //! Repeats: a device that does its work again gives the same bits, in the next step and in another run.
 
+use zero_runtime::device::Device;
 use zero_runtime::engine::Hyper;
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
+use zero_runtime::model::Program;
 use zero_tests::pretend;
-use zero_tests::specs::{Visitor, visit_cuda};
+use zero_tests::specs::cuda_program;
 use zero_tests::training::{HYPER, Outcome, Start, noise, train};
 
 use super::engine::on_gpus;
@@ -17,13 +17,11 @@ const RUNS: u64 = 3;
 /// Does one step again and again: it has the same data each time, and learns nothing.
 struct Repeat(u64);
 
-impl Visitor for Repeat {
-    type Output = Outcome;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Outcome {
-        let config = on_gpus(M::PLAN.config);
+impl Repeat {
+    fn on<D: Device>(self, program: &'static Program<D>) -> Outcome {
+        let config = on_gpus(program.plan.config);
         let (hyper, batch) = (Hyper { lr: 0.0, ..HYPER }, noise(config));
-        train::<M>(config, hyper, self.0, Start::Seed(7), &|_, rank, part, ids, targets| {
+        train(program, config, hyper, self.0, Start::Seed(7), &|_, rank, part, ids, targets| {
             batch(0, rank, part, ids, targets);
         })
     }
@@ -39,7 +37,7 @@ fn a_step_repeated_gives_the_same_bits() {
         let mut first = None;
         for run in 0..RUNS {
             pretend::seed(run);
-            let found = visit_cuda(name, Repeat(steps)).expect("a spec of that name").bits();
+            let found = Repeat(steps).on(cuda_program(name)).bits();
             for numbers in [&found.0, &found.1] {
                 let other = numbers.iter().position(|number| *number != numbers[0]);
                 assert_eq!((numbers.len() as u64, other), (steps, None), "{name}, run {run}: a step with other bits");

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use zero_plan::Bytes;
 use zero_plan::footprint::RunSize;
-use zero_tests::specs::{NAMES, PlanOf, visit};
+use zero_tests::specs::{self, NAMES};
 
 use crate::run::{End, Run, faults, program};
 
@@ -31,7 +31,7 @@ fn stays_below_its_plan(name: &str, data: &Path, data_as: &[&str]) {
     let metrics = directory.path().join("metrics.jsonl");
     let end = Run::start(spec(name, "1", data, &metrics).args(data_as)).end();
     assert_eq!((end.code, end.errors.as_str()), (Some(0), ""), "{name}");
-    let plan = visit(name, PlanOf).expect("a spec of that name");
+    let plan = specs::program(name).plan;
     let total = plan.total_bytes_max(&RunSize::LEAST);
     assert!(total < DATA_BYTES as usize / 2, "{name}: {total} bytes show nothing");
     assert!(end.lines.iter().any(|line| line.starts_with("  total") && line.contains("MiB")), "{:?}", end.lines);

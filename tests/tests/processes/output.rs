@@ -105,7 +105,7 @@ fn sizes_are_those_of_the_plan() {
     let sizes: Sizes = serde_json::from_str(line).expect("sizes");
     let Config { precision, sequences, length, .. } = Piped::PLAN.config;
     assert_eq!(sizes.units(precision.compute, sequences, length), Some(Piped::PLAN.units));
-    assert_eq!((sizes.model.as_str(), sizes.spec.as_str()), (Piped::PLAN.model, Piped::SPEC_TEXT));
+    assert_eq!((sizes.model.as_str(), sizes.spec.as_str()), (Piped::PLAN.model, Piped::PROGRAM.spec_text));
 }
 
 #[test]

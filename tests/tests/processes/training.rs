@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use zero_plan::{Config, PlanBuf, TransportKind};
 use zero_runtime::data::{Dataset, Draw, Text};
+use zero_runtime::device::Cpu;
 use zero_runtime::engine::{Engine, Hyper, RunError};
 use zero_runtime::model::Model;
 use zero_runtime::random::uniform;
@@ -58,7 +59,7 @@ fn place(config: &Config, micro_batch: usize, data_rank: usize, sequence: usize)
 
 /// Trains one rank by hand.
 fn rank_main(transport: Shared, text: &Text) -> Result<(Told, Vec<u8>), RunError> {
-    let mut engine = Engine::<Piped, _>::new(transport);
+    let mut engine = Engine::new(Piped::PROGRAM, transport);
     let config = engine.plan().config;
     let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
     engine.initialize(SEED);
@@ -83,7 +84,7 @@ fn rank_main(transport: Shared, text: &Text) -> Result<(Told, Vec<u8>), RunError
     Ok((told, sample(&mut engine)?))
 }
 
-fn held_out<'p>(engine: &mut Engine<'p, Piped, Shared<'p>>, text: &Text, data_rank: usize) -> Result<f64, RunError> {
+fn held_out<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>, text: &Text, data_rank: usize) -> Result<f64, RunError> {
     let config = engine.plan().config;
     let mut losses = Vec::new();
     for micro_batch in 0..HELD_OUT {
@@ -98,7 +99,7 @@ fn held_out<'p>(engine: &mut Engine<'p, Piped, Shared<'p>>, text: &Text, data_ra
 }
 
 /// Prompt and sample.
-fn sample<'p>(engine: &mut Engine<'p, Piped, Shared<'p>>) -> Result<Vec<u8>, RunError> {
+fn sample<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>) -> Result<Vec<u8>, RunError> {
     let length = engine.plan().config.length;
     let mut bytes = PROMPT.as_bytes().to_vec();
     let mut first = bytes.len().saturating_sub(length);

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use zero_plan::{PlanBuf, Report, ScheduleText, prove, spec};
-use zero_tests::specs::{NAMES, PlanOf, visit};
+use zero_tests::specs::{NAMES, program};
 
 /// The compiler's plan for a spec is the one that the planner makes of the same text at run time, and it is sound.
 #[test]
@@ -15,7 +15,7 @@ fn every_spec_is_valid_and_compiles_to_what_the_planner_makes_of_it() {
         let text = std::fs::read_to_string(&path).expect("a readable spec");
         let spec = spec::parse(&text).unwrap_or_else(|errors| panic!("{}", errors[0].render(name, &text)));
         assert!(spec.model.is_some(), "{name} names no model, so nobody can run it");
-        let compiled = visit(name, PlanOf).expect("a spec of that name");
+        let compiled = program(name).plan;
         PlanBuf::new(compiled.model, spec.config(), compiled.units).with(|planned| {
             assert_eq!(planned.check(), Ok(()), "{name}");
             assert_eq!(planned, compiled, "{name}");
@@ -28,7 +28,7 @@ fn every_spec_is_valid_and_compiles_to_what_the_planner_makes_of_it() {
 #[test]
 fn every_spec_is_proven_over_all_ranks() {
     for name in NAMES {
-        let plan = visit(name, PlanOf).expect("a spec of that name");
+        let plan = program(name).plan;
         let proof = prove(plan).unwrap_or_else(|flaw| panic!("{name}: {flaw}"));
         assert_eq!(proof.ranks, plan.config.mesh.ranks(), "{name}");
     }
@@ -38,7 +38,7 @@ fn every_spec_is_proven_over_all_ranks() {
 #[test]
 fn plans_are_golden() {
     for &name in NAMES {
-        let plan = visit(name, PlanOf).expect("a spec of that name");
+        let plan = program(name).plan;
         let golden = format!("{}/plans/{name}.txt", env!("CARGO_MANIFEST_DIR"));
         expect_test::expect_file![golden].assert_eq(&format!("{}\n\n{}\n", Report(plan), ScheduleText(plan)));
     }
@@ -46,7 +46,7 @@ fn plans_are_golden() {
 
 #[test]
 fn plans_of_different_specs_have_different_fingerprints() {
-    let mut fingerprints: Vec<_> = NAMES.iter().map(|name| visit(name, PlanOf).unwrap().fingerprint()).collect();
+    let mut fingerprints: Vec<_> = NAMES.iter().map(|name| program(name).plan.fingerprint()).collect();
     fingerprints.sort();
     fingerprints.dedup();
     assert_eq!(fingerprints.len(), NAMES.len());

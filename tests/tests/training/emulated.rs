@@ -20,11 +20,11 @@ fn a_slow_link_changes_no_result() {
         let batch = noise(config);
         let slow = PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
             let ranks = local::run(plan, Result::is_err, |transport| {
-                train_rank::<Untied, _>(Emulated::new(transport, SLOW), HYPER, STEPS, Start::Seed(7), &batch)
+                train_rank(Untied::PROGRAM, Emulated::new(transport, SLOW), HYPER, STEPS, Start::Seed(7), &batch)
             });
             merged(&config, ranks.expect("memory").into_iter().map(|rank| rank.expect("no faults")).collect())
         });
-        assert!(slow == train::<Untied>(config, HYPER, STEPS, Start::Seed(7), &batch));
+        assert!(slow == train(Untied::PROGRAM, config, HYPER, STEPS, Start::Seed(7), &batch));
     }
 }
 
@@ -39,7 +39,7 @@ fn prefetch_keeps_as_many_gathers_in_flight() {
                 |_| false,
                 |transport| {
                     let rank = transport.arena().rank();
-                    let mut engine = Engine::<Untied, _>::new(Emulated::new(transport, SLOW));
+                    let mut engine = Engine::new(Untied::PROGRAM, Emulated::new(transport, SLOW));
                     engine.initialize(7);
                     let batch = noise(config);
                     assert!(engine.step(&HYPER, |part, ids, targets| batch(0, rank, part, ids, targets)).is_ok());

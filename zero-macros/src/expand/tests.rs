@@ -71,18 +71,21 @@ fn a_model_is_one_chain_and_one_plan() {
                 <Gpt as ::zero_runtime::layer::Shape>::ORIGIN
             );
 
+            static __PROGRAM: ::zero_runtime::model::Program<::zero_runtime::model::DeviceOf<Gpt> > =
+                ::zero_runtime::model::Program {
+                    name: ::core::concat!(::core::module_path!(), "::", "Gpt"),
+                    directory: ::core::env!("CARGO_MANIFEST_DIR"),
+                    spec: "#[zero]",
+                    spec_text: #spec_text,
+                    text: ::core::option::Option::None,
+                    ..__WHOLE.program(&__PLAN)
+                };
+
             impl ::zero_runtime::model::Model for Gpt {
                 type Input = <Embedding<65, 8, 4> as ::zero_runtime::layer::Entry>::Input;
                 type Target = <Head<4> as ::zero_runtime::layer::Head<Gpt> >::Target;
                 type Shape = Self;
-                const PLAN: &'static ::zero_runtime::plan::Plan<'static> = &__PLAN;
-                const CODE: &'static [::zero_runtime::model::UnitCode<::zero_runtime::model::DeviceOf<Self> >] =
-                    &__WHOLE.fields.code;
-                const HEAD: ::zero_runtime::model::HeadCode<::zero_runtime::model::DeviceOf<Self> > = __WHOLE.head;
-                const DIRECTORY: &'static str = ::core::env!("CARGO_MANIFEST_DIR");
-                const SPEC: &'static str = "#[zero]";
-                const SPEC_TEXT: &'static str = #spec_text;
-                const TEXT: ::core::option::Option<&'static [u8]> = ::core::option::Option::None;
+                const PROGRAM: &'static ::zero_runtime::model::Program<::zero_runtime::model::DeviceOf<Self> > = &__PROGRAM;
             }
         };
     };
@@ -137,8 +140,7 @@ fn what_attributes_say_is_written_after_their_fields() {
     };
     assert!(expanded.contains(&packed(&statements.to_string())), "{expanded}");
     let config = quote! {
-        fn config() -> ::zero_runtime::__private::serde_json::Value {
-            ::zero_runtime::__private::serde_json::Value::Object(
+        config: || ::zero_runtime::__private::serde_json::Value::Object(
                 [
                     (::std::string::String::from("dim"), ::zero_runtime::__private::serde_json::json!(D)),
                     (
@@ -154,8 +156,7 @@ fn what_attributes_say_is_written_after_their_fields() {
                 ]
                 .into_iter()
                 .collect()
-            )
-        }
+            ),
     };
     assert!(expanded.contains(&packed(&config.to_string())), "{expanded}");
     assert!(!expanded.contains("#[config"), "{expanded}");
@@ -186,7 +187,7 @@ fn other_shapes_have_sizes_and_no_code() {
     ] {
         assert!(expanded.contains(part), "no `{part}` in {expanded}");
     }
-    assert!(!packed(&self::expanded(&item, &choice(None), None)).contains("PROBES"));
+    assert!(!packed(&self::expanded(&item, &choice(None), None)).contains("probes"));
 }
 
 #[test]
@@ -213,9 +214,9 @@ fn files_are_part_of_the_build() {
         }
     );
     let expanded = packed(&expanded(&item, &choice(Some("/specs/a.ron".into())), Some("/text".into())));
-    assert!(expanded.contains(&packed(r#"const SPEC_TEXT: &'static str = ::core::include_str!("/specs/a.ron");"#)));
+    assert!(expanded.contains(&packed(r#"spec_text: ::core::include_str!("/specs/a.ron"),"#)));
     assert!(expanded.contains(&packed(r#"source: ::zero_runtime::plan::Source::File("specs/a.ron")"#)));
-    assert!(expanded.contains(&packed(r#"const SPEC: &'static str = "specs/a.ron";"#)));
+    assert!(expanded.contains(&packed(r#"spec: "specs/a.ron","#)));
     assert!(expanded.contains(&packed(r#"::core::option::Option::Some(::core::include_bytes!("/text"))"#)));
 }
 

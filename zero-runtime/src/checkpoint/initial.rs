@@ -6,8 +6,9 @@ use super::error::CheckpointError;
 use super::manifest::{MANIFEST, TensorInfo};
 use super::open::Checkpoint;
 use super::states::load_parameters;
+use crate::device::Device;
 use crate::engine::Engine;
-use crate::model::{DeviceOf, Model};
+use crate::model::Program;
 use crate::plan::Fingerprint;
 use crate::plan::place::State;
 use crate::transport::Transport;
@@ -32,9 +33,9 @@ impl InitialCheckpoint {
     ///
     /// # Errors
     /// Those of [`Checkpoint::open`], and Z0390 if it is of another model.
-    pub fn open<M: Model>(path: &Path) -> Result<Self, CheckpointError> {
+    pub fn open<D>(program: &Program<D>, path: &Path) -> Result<Self, CheckpointError> {
         let checkpoint = Checkpoint::open(path)?;
-        let tensors = checkpoint.require_model::<M>()?;
+        let tensors = checkpoint.require_model(program)?;
         Ok(Self { checkpoint, tensors })
     }
 
@@ -57,9 +58,9 @@ impl InitialCheckpoint {
     ///
     /// # Errors
     /// Z0385 if a file cannot be read any more, Z0387 if it was changed.
-    pub fn load<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    pub fn load<'p, D: Device, T: Transport<'p, D>>(
         &self,
-        engine: &mut Engine<'p, M, T>,
+        engine: &mut Engine<'p, D, T>,
     ) -> Result<(), CheckpointError> {
         load_parameters(&self.checkpoint, &self.tensors, engine, false)
     }
@@ -71,11 +72,11 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Z0390 with all differences.
-    pub fn require_model<M: Model>(&self) -> Result<Vec<(NamedTensor, usize)>, CheckpointError> {
-        let own: Vec<NamedTensor> = model_tensors::<M>().into_iter().filter(|named| !named.is_alias).collect();
+    pub fn require_model<D>(&self, program: &Program<D>) -> Result<Vec<(NamedTensor, usize)>, CheckpointError> {
+        let own: Vec<NamedTensor> = model_tensors(program).into_iter().filter(|named| !named.is_alias).collect();
         let mut differences = differences(&own, &self.manifest.tensors);
         if differences.is_empty() {
-            differences = other_config(&M::config(), &self.manifest.config);
+            differences = other_config(&(program.config)(), &self.manifest.config);
         }
         if !differences.is_empty() {
             return Err(CheckpointError::OtherModel { path: self.path.clone(), differences: FirstTen(differences) });

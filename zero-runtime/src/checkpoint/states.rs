@@ -10,8 +10,9 @@ use super::error::CheckpointError;
 use super::manifest::TensorInfo;
 use super::open::Checkpoint;
 use super::verify::HashedChunk;
+use crate::device::Device;
 use crate::engine::Engine;
-use crate::model::{DeviceOf, Model};
+use crate::model::Program;
 use crate::plan::place::State;
 use crate::plan::reshard::Wanted;
 use crate::plan::{Precision, Width};
@@ -19,8 +20,8 @@ use crate::transport::Transport;
 use crate::weights::{NamedTensor, model_tensors};
 
 /// The tensors of a model except those that are tied, in the order of units and of their flat buffers.
-pub fn tensors_of<M: Model>() -> Vec<TensorInfo> {
-    let own = model_tensors::<M>().into_iter().filter(|named| !named.is_alias);
+pub fn tensors_of<D>(program: &Program<D>) -> Vec<TensorInfo> {
+    let own = model_tensors(program).into_iter().filter(|named| !named.is_alias);
     own.map(|NamedTensor { name, shape, transposed, unit, start, .. }| TensorInfo {
         name,
         shape,
@@ -47,8 +48,8 @@ fn common(a: &Range<usize>, b: &Range<usize>) -> Option<Range<usize>> {
 }
 
 /// The runs that a rank writes, in the order of [`Engine::read_saved`].
-pub fn entries<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-    engine: &Engine<'p, M, T>,
+pub fn entries<'p, D: Device, T: Transport<'p, D>>(
+    engine: &Engine<'p, D, T>,
     tensors: &[TensorInfo],
 ) -> Vec<TensorRun> {
     let mut entries = Vec::new();
@@ -66,8 +67,8 @@ pub fn entries<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 }
 
 /// The part of a state that a rank stores, as elements of the tensors of a checkpoint.
-fn wanted<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-    engine: &Engine<'p, M, T>,
+fn wanted<'p, D: Device, T: Transport<'p, D>>(
+    engine: &Engine<'p, D, T>,
     tensors: &[(NamedTensor, usize)],
     state: State,
 ) -> Vec<Wanted> {
@@ -84,10 +85,10 @@ fn wanted<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 }
 
 /// Gives an engine the parameters of a checkpoint, in pieces: of each unit, the part that its rank stores.
-pub(super) fn load_parameters<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+pub(super) fn load_parameters<'p, D: Device, T: Transport<'p, D>>(
     checkpoint: &Checkpoint,
     tensors: &[(NamedTensor, usize)],
-    engine: &mut Engine<'p, M, T>,
+    engine: &mut Engine<'p, D, T>,
     is_verified: bool,
 ) -> Result<(), CheckpointError> {
     let stored = wanted(engine, tensors, State::Parameters);
@@ -109,10 +110,10 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Z0385 if a file cannot be read, Z0387 if it was changed, Z0389 if files do not have each element once.
-    pub fn load<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    pub fn load<'p, D: Device, T: Transport<'p, D>>(
         &self,
         tensors: &[(NamedTensor, usize)],
-        engine: &mut Engine<'p, M, T>,
+        engine: &mut Engine<'p, D, T>,
     ) -> Result<(), CheckpointError> {
         load_parameters(self, tensors, engine, true)?;
         for state in MOMENTS {
@@ -130,10 +131,10 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Z0389 if files do not have each element once.
-    pub fn chunks_for<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    pub fn chunks_for<'p, D: Device, T: Transport<'p, D>>(
         &self,
         tensors: &[(NamedTensor, usize)],
-        engine: &Engine<'p, M, T>,
+        engine: &Engine<'p, D, T>,
     ) -> Result<BTreeSet<HashedChunk>, CheckpointError> {
         let own = [(self.best_parameters(), State::Parameters), (MOMENTS[0], MOMENTS[0]), (MOMENTS[1], MOMENTS[1])];
         let (mut mine, mut read) = (BTreeSet::new(), BTreeSet::new());

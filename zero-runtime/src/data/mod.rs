@@ -48,6 +48,7 @@ mod draw;
 mod error;
 mod kind;
 mod scan;
+mod sequences;
 mod split;
 mod text;
 #[cfg(test)]
@@ -61,6 +62,7 @@ mod workspace;
 pub use contents::{Contents, Skipped, TakenFiles};
 pub use draw::Draw;
 pub use error::DataError;
+pub use sequences::Sequences;
 pub use text::Text;
 pub(crate) use text::require_fit;
 pub use tokenizer::{TokenStream, Tokenizer};

@@ -7,10 +7,9 @@ use core::fmt;
 use zero_plan::Width;
 
 use super::words::StepWords;
-use super::{Engine, InputOf, TargetOf, WalkState};
-use crate::device::{Kernels, Storage, Stored, StoredMut};
-use crate::layer::Activation;
-use crate::model::{DeviceOf, Model};
+use super::{Engine, Fill, WalkState};
+use crate::device::{Device, Stored, StoredMut};
+use crate::model::Program;
 use crate::transport::Transport;
 use crate::view::ViewMut;
 
@@ -25,10 +24,10 @@ pub enum Ids {
 
 impl Ids {
     /// One more than the largest id that the model accepts; none if the data is not ids.
-    fn bound<M: Model>(self) -> Option<usize> {
+    fn bound<D>(self, program: &Program<D>) -> Option<usize> {
         match self {
-            Ids::Input => M::HEAD.vocabulary,
-            Ids::Target => (M::HEAD.classes > 0).then_some(M::HEAD.classes),
+            Ids::Input => program.inputs.vocabulary,
+            Ids::Target => (program.head.classes > 0).then_some(program.head.classes),
         }
     }
 }
@@ -94,7 +93,7 @@ pub(super) struct IdMisfit {
     pub id: u32,
 }
 
-impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
+impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Fills in a micro-batch if `unit` begins a chunk that needs part of it: the inputs at the start of the model, the
     /// targets at the start of its last chunk. The part that is not needed goes to the workspace, which no op uses now.
     pub(super) fn fill_batch(
@@ -103,7 +102,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         micro_batch: usize,
         slot: usize,
         walk: &mut WalkState,
-        batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
+        batch: Fill,
     ) {
         let (begins, ends) = (unit == 0, self.plan.placements[unit].chunk + 1 == self.plan.chunks.len());
         let chunk = &self.plan.chunks[self.plan.placements[unit].chunk];
@@ -113,8 +112,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             return;
         }
         let (places, tokens) = (self.ranks.places(), walk.shape.0 * walk.shape.1);
-        let (input_bytes, target_bytes) =
-            (tokens * size_of::<InputOf<M>>() * M::Input::WIDTH, tokens * size_of::<TargetOf<M>>() * M::Target::WIDTH);
+        let Program { inputs: taken, head, .. } = self.program;
+        let (input_bytes, target_bytes) = (taken.words.bytes(tokens), head.targets.bytes(tokens));
         let converts = self.plan.units[0].given_bytes > 0;
         let inputs = match (begins, converts) {
             (true, false) => places.input(0, slot),
@@ -136,7 +135,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             device.stage(targets, |targets| {
                 batch(micro_batch, inputs, targets);
                 if !is_prediction {
-                    misfit = first_misfit::<M>(micro_batch, inputs, targets);
+                    misfit = first_misfit(self.program, micro_batch, inputs, targets);
                 }
             });
         });
@@ -158,24 +157,24 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     pub(super) fn out_of_range(&self, rank: usize, misfit: IdMisfit, step: u64, trained: bool) -> OutOfRange {
         let IdMisfit { ids, micro_batch, element, id } = misfit;
         let (sequence, token) = (element / self.plan.config.length, element % self.plan.config.length);
-        let bound = ids.bound::<M>().expect("only ids are out of range");
+        let bound = ids.bound(self.program).expect("only ids are out of range");
         OutOfRange { step, trained, rank, place: BatchPlace { ids, micro_batch, sequence, token }, id, bound }
     }
 }
 
 /// The first id of a micro-batch that is out of range. All such ids become 0, so that layers can go on.
-fn first_misfit<M: Model>(
+fn first_misfit<D>(
+    program: &Program<D>,
     micro_batch: usize,
-    inputs: &mut [InputOf<M>],
-    targets: &mut [TargetOf<M>],
+    inputs: &mut [u32],
+    targets: &mut [u32],
 ) -> Option<IdMisfit> {
-    let of = |ids: Ids, elements: &mut [u32]| {
-        let (element, id) = take_out_of_range(elements, ids.bound::<M>()?)?;
+    // Data that has a bound consists of ids.
+    let of = |ids: Ids, words: &mut [u32]| {
+        let (element, id) = take_out_of_range(words, ids.bound(program)?)?;
         Some(IdMisfit { ids, micro_batch, element, id })
     };
-    // Data that has a bound consists of ids.
-    let input = Ids::Input.bound::<M>().and_then(|_| of(Ids::Input, bytemuck::cast_slice_mut(inputs)));
-    let target = Ids::Target.bound::<M>().and_then(|_| of(Ids::Target, bytemuck::cast_slice_mut(targets)));
+    let (input, target) = (of(Ids::Input, inputs), of(Ids::Target, targets));
     input.or(target)
 }
 

@@ -9,8 +9,7 @@ use zero_plan::place::{Place, Places, State, Stretch};
 use super::parameters::pieces;
 use super::{Engine, PIECE_ELEMENTS};
 use crate::arena::Arena;
-use crate::device::{Device, Kernels};
-use crate::model::{DeviceOf, Model};
+use crate::device::Device;
 use crate::transport::Transport;
 
 /// Bytes that are read at a time.
@@ -86,7 +85,7 @@ impl<D: Device> Snapshot<'_, D> {
     }
 }
 
-impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
+impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// The stretches that this rank writes to a checkpoint: all ranks together write every element of every state once.
     pub fn saved(&self) -> Vec<Saved> {
         saved(self.arena.places()).map(|(saved, ..)| saved).collect()
@@ -116,7 +115,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     ///
     /// # Panics
     /// If the last copy is still held.
-    pub fn snapshot(&mut self) -> Option<Snapshot<'p, DeviceOf<M>>> {
+    pub fn snapshot(&mut self) -> Option<Snapshot<'p, D>> {
         if !self.plan.config.snapshot {
             return None;
         }

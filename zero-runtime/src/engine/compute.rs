@@ -6,22 +6,21 @@ use zero_plan::{Parcel, Width};
 
 use super::words::StepWords;
 use super::{Engine, Share, WalkState};
-use crate::device::{Kernels, Storage, Stored, Write};
-use crate::layer::{Context, Grads};
-use crate::model::{BackwardBytes, DeviceOf, ForwardBytes, Model};
+use crate::device::{Device, Stored, Write};
+use crate::layer::{BackwardBytes, Context, ForwardBytes, Grads};
 use crate::transport::Transport;
 use crate::view::{View, ViewMut};
 
 // SAFETY of all views made here: the places are those that the plan gives the op, which `check` shows to lie apart and
 // `prove` to hold what the op needs. Ops run one after another, so views of different ops never live at one time; the
 // comments below argue for each op.
-impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
+impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     fn is_head(&self, unit: usize) -> bool {
         unit + 1 == self.plan.units.len()
     }
 
     /// The parameters that a unit's layer takes.
-    fn params(&self, unit: usize) -> View<'_, DeviceOf<M>, u8> {
+    fn params(&self, unit: usize) -> View<'_, D, u8> {
         let (places, takes) = (self.ranks.places(), self.plan.units[unit].takes);
         if takes == 0 {
             return View::empty();
@@ -34,14 +33,14 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         unsafe { self.arena.bytes(taken) }
     }
 
-    fn input(&self, unit: usize, slot: usize, share: Share) -> View<'_, DeviceOf<M>, u8> {
+    fn input(&self, unit: usize, slot: usize, share: Share) -> View<'_, D, u8> {
         let place = share.of_place(self.ranks.places().input(unit, slot));
         // SAFETY: written by `fill_batch`, by a receive or by the forward of the unit before, which are over, and by no
         // other op of this micro-batch.
         unsafe { self.arena.bytes(place) }
     }
 
-    fn context(&self, unit: usize, slot: usize, walk: &WalkState) -> Context<'_, DeviceOf<M>> {
+    fn context(&self, unit: usize, slot: usize, walk: &WalkState) -> Context<'_, D> {
         let (sequences, length) = walk.shape;
         let ends = self.plan.placements[unit].chunk + 1 == self.plan.chunks.len();
         let targets = if ends && walk.before.is_none() {
@@ -54,7 +53,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Context { device: &self.ranks.device, sequences, length, before: walk.before.unwrap_or(0), targets }
     }
 
-    fn workspace(&self, unit: usize) -> ViewMut<'_, DeviceOf<M>, u8> {
+    fn workspace(&self, unit: usize) -> ViewMut<'_, D, u8> {
         // SAFETY: a region of its own, which only this op uses.
         unsafe { self.arena.bytes_mut(self.ranks.places().workspace(unit)) }
     }
@@ -77,7 +76,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// Adds the mean of the losses of a micro-batch to the loss of the pass.
-    fn count_losses(&self, losses: View<DeviceOf<M>, f32>, walk: &WalkState) {
+    fn count_losses(&self, losses: View<D, f32>, walk: &WalkState) {
         if walk.counted > 0 {
             self.ranks.device.add_mean(losses.part(0, walk.counted), self.arena.own_words_mut(1));
         }
@@ -103,7 +102,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     /// In a debug build, fills the memory that a layer is to write with bytes that are NaN in any width: an element
     /// that it forgets then shows as a number that is not finite, instead of an old value.
-    fn poison<const N: usize>(&self, unwritten: [&mut ViewMut<DeviceOf<M>, u8>; N]) {
+    fn poison<const N: usize>(&self, unwritten: [&mut ViewMut<D, u8>; N]) {
         if cfg!(debug_assertions) {
             unwritten.into_iter().for_each(|view| self.ranks.device.fill(view.reborrow(), u8::MAX));
         }
@@ -118,7 +117,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let (params, x, mut work) = (self.params(unit), self.input(unit, slot, share), self.workspace(unit));
         self.poison([&mut y, &mut saved, &mut work]);
         let pass = ForwardBytes { params, x, y, saved, work };
-        let (code, context) = (&M::CODE[self.plan.units[unit].position], self.context(unit, slot, walk));
+        let (code, context) = (&self.program.code[self.plan.units[unit].position], self.context(unit, slot, walk));
         match walk.before {
             None => (code.forward)(&context, pass),
             Some(before) => (code.decode)(&context, pass, self.cache(unit, before)),
@@ -126,7 +125,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// The cache of a unit in decoding, after `before` tokens.
-    fn cache(&self, unit: usize, before: usize) -> ViewMut<'_, DeviceOf<M>, u8> {
+    fn cache(&self, unit: usize, before: usize) -> ViewMut<'_, D, u8> {
         let place = self.ranks.places().cache(unit);
         // SAFETY: it lies after the memory that units share in a decoding walk, and apart from other caches.
         let mut cache = unsafe { self.arena.bytes_mut(place) };
@@ -169,7 +168,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             dx,
             work,
         };
-        (M::CODE[sizes.position].backward)(&self.context(unit, slot, walk), pass);
+        (self.program.code[sizes.position].backward)(&self.context(unit, slot, walk), pass);
         if self.is_left_to_backward(unit, walk) {
             self.count_losses(losses.as_view(), walk);
         }
@@ -191,7 +190,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     /// Where the gradients of a unit's parameters go: they are added to those of earlier micro-batches if these are
     /// held; otherwise they replace whatever another unit left in the flat buffer.
-    fn grads(&self, unit: usize, micro_batch: usize) -> Grads<'_, DeviceOf<M>> {
+    fn grads(&self, unit: usize, micro_batch: usize) -> Grads<'_, D> {
         let (places, device) = (self.ranks.places(), &self.ranks.device);
         let adds = self.plan.config.holds_gradients() && micro_batch > 0;
         // SAFETY: staging that the schedule has claimed and not offered, which no peer reads; the region for one unit's
@@ -234,8 +233,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         let row = self.plan.units[head].input_bytes / self.plan.config.tokens();
         let share = Share { tokens: length, of: self.plan.config.tokens() };
         let x = self.input(head, slot, share).part((length - 1) * row, row);
-        let mut outputs = self.workspace(head).take::<f32>(M::HEAD.outputs).0;
-        (M::HEAD.logits)(&self.ranks.device, self.params(head), x, outputs.reborrow());
+        let mut outputs = self.workspace(head).take::<f32>(self.program.head.outputs).0;
+        (self.program.head.logits)(&self.ranks.device, self.params(head), x, outputs.reborrow());
         self.ranks.device.read(outputs.as_view(), logits);
     }
 }

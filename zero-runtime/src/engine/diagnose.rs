@@ -9,9 +9,8 @@ use zero_plan::{Op, Pass};
 
 use super::batch::{IdMisfit, Ids};
 use super::turn::ExchangeReason;
-use super::{Engine, InputOf, RunError, TargetOf, WalkState};
-use crate::device::Kernels;
-use crate::model::{DeviceOf, Model};
+use super::{Engine, Fill, RunError, WalkState};
+use crate::device::Device;
 use crate::transport::{Lost, Transport};
 
 /// The place where a number went wrong.
@@ -88,20 +87,16 @@ impl Search {
     }
 }
 
-impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
+impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Runs the computations of `pass` again, and agrees with all ranks on the first fault.
-    pub(super) fn diagnose(
-        &mut self,
-        pass: Pass,
-        mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
-    ) -> Result<RunError, Lost> {
+    pub(super) fn diagnose(&mut self, pass: Pass, batch: Fill) -> Result<RunError, Lost> {
         let trained = pass == Pass::Train;
         let pipeline_stage = self.arena.pipeline_stage();
         let ops = if trained { pipeline_stage.step } else { pipeline_stage.evaluation };
         let mut walk = WalkState { finding: Some(Search::default()), ..self.new_walk() };
         self.awaited.begin_pass(self.plan, &self.ranks.device);
         for (index, &op) in ops.iter().enumerate().take_while(|&(_, &op)| op != Op::Agree) {
-            self.execute((pass, index), op, &mut walk, &mut batch)?;
+            self.execute((pass, index), op, &mut walk, batch)?;
         }
         self.end_pass();
         self.ranks.finish()?;

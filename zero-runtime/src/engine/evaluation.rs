@@ -5,32 +5,24 @@ use zero_plan::{Op, Pass};
 
 use super::turn::ExchangeReason;
 use super::words::StepWords;
-use super::{Engine, InputOf, RunError, TargetOf, WalkState};
-use crate::device::Storage;
-use crate::layer::Activation;
-use crate::model::{DeviceOf, Model};
+use super::{Engine, Fill, RunError, WalkState};
+use crate::device::Device;
 use crate::transport::{Lost, Transport};
 
-impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
+impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Mean loss of one micro-batch on each rank, over all ranks, without learning from it.
     ///
     /// # Errors
     /// [`RunError`].
-    pub fn evaluate(
-        &mut self,
-        batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
-    ) -> Result<f64, RunError> {
+    pub fn evaluate(&mut self, mut batch: impl FnMut(usize, &mut [u32], &mut [u32])) -> Result<f64, RunError> {
         self.begin_walk();
-        let result = self.run_evaluation(batch);
+        let result = self.run_evaluation(&mut batch);
         self.end(result)
     }
 
-    fn run_evaluation(
-        &mut self,
-        mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
-    ) -> Result<f64, RunError> {
+    fn run_evaluation(&mut self, batch: Fill) -> Result<f64, RunError> {
         let walk = self.new_walk();
-        self.walk_evaluation(walk, &mut batch)?;
+        self.walk_evaluation(walk, batch)?;
         self.exchange_words(ExchangeReason::Evaluate, 1)?;
         let loss = self.agreement.summed_loss(self.exchanged_of(1), 1) / self.plan.config.mesh.data_ranks() as f64;
         if !loss.is_finite() {
@@ -48,20 +40,16 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     pub fn evaluate_first(
         &mut self,
         counted: usize,
-        batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
+        mut batch: impl FnMut(usize, &mut [u32], &mut [u32]),
     ) -> Result<(f64, usize), RunError> {
         self.begin_walk();
-        let result = self.run_first(counted, batch);
+        let result = self.run_first(counted, &mut batch);
         self.end(result)
     }
 
-    fn run_first(
-        &mut self,
-        counted: usize,
-        mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
-    ) -> Result<(f64, usize), RunError> {
+    fn run_first(&mut self, counted: usize, batch: Fill) -> Result<(f64, usize), RunError> {
         let walk = WalkState { counted, ..self.new_walk() };
-        self.walk_evaluation(walk, &mut batch)?;
+        self.walk_evaluation(walk, batch)?;
         let mut mean = [0.0];
         self.ranks.finish()?;
         self.ranks.device.read(self.arena.own_words(1), &mut mean);
@@ -75,11 +63,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         Ok((sum, tokens as usize))
     }
 
-    fn walk_evaluation(
-        &mut self,
-        mut walk: WalkState,
-        batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
-    ) -> Result<(), Lost> {
+    fn walk_evaluation(&mut self, mut walk: WalkState, batch: Fill) -> Result<(), Lost> {
         self.awaited.begin_pass(self.plan, &self.ranks.device);
         for (index, &op) in self.arena.pipeline_stage().evaluation.iter().enumerate() {
             self.execute((Pass::Evaluate, index), op, &mut walk, batch)?;
@@ -97,10 +81,11 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// # Panics
     /// If the sequence is too long or empty, or has an id that is not in the model's vocabulary; and as
     /// [`Engine::step`].
-    pub fn predict(&mut self, input: &[InputOf<M>], logits: &mut [f32]) -> Result<bool, Lost> {
+    pub fn predict(&mut self, input: &[u32], logits: &mut [f32]) -> Result<bool, Lost> {
         self.require_input(input);
         self.begin_walk();
-        let walk = WalkState { shape: (1, input.len() / M::Input::WIDTH), headless: true, ..self.new_walk() };
+        let walk =
+            WalkState { shape: (1, input.len() / self.program.inputs.words.count), headless: true, ..self.new_walk() };
         let result = self.run_prediction(input, walk, logits);
         self.end(result)
     }
@@ -115,9 +100,10 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// # Panics
     /// If fewer tokens than `before` are cached, or if all of them are more than the plan's sequences have; and as
     /// [`Engine::predict`].
-    pub fn decode(&mut self, input: &[InputOf<M>], before: usize, logits: &mut [f32]) -> Result<bool, Lost> {
+    pub fn decode(&mut self, input: &[u32], before: usize, logits: &mut [f32]) -> Result<bool, Lost> {
         self.require_input(input);
-        let (length, cached, longest) = (input.len() / M::Input::WIDTH, self.cached, self.plan.config.length);
+        let (length, cached, longest) =
+            (input.len() / self.program.inputs.words.count, self.cached, self.plan.config.length);
         assert!(before <= cached, "{before} tokens come before, but {cached} are cached: decode those first");
         assert!(before + length <= longest, "{length} tokens after {before}, expected {longest} or fewer together");
         self.begin_walk();
@@ -129,7 +115,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.end(result)
     }
 
-    fn run_prediction(&mut self, input: &[InputOf<M>], mut walk: WalkState, logits: &mut [f32]) -> Result<bool, Lost> {
+    fn run_prediction(&mut self, input: &[u32], mut walk: WalkState, logits: &mut [f32]) -> Result<bool, Lost> {
         let length = walk.shape.1;
         let mut has_head = false;
         self.awaited.begin_pass(self.plan, &self.ranks.device);

@@ -47,7 +47,6 @@ mod turn;
 mod update;
 mod words;
 
-use core::any::TypeId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,9 +61,9 @@ pub use record::{Record, Span};
 pub use update::Hyper;
 
 use crate::arena::Arena;
-use crate::device::{Agreement, Element, Queues, ReportBlock, Storage};
-use crate::layer::{Activation, Shape};
-use crate::model::{DeviceOf, Model};
+use crate::device::{Agreement, Device, ReportBlock};
+use crate::layer::WordKind;
+use crate::model::Program;
 use crate::time::now_ns;
 use crate::transport::{ClockLook, Crossed, Lost, Transport};
 use batch::IdMisfit;
@@ -74,11 +73,8 @@ use turn::ExchangeReason;
 use update::UpdatedStretch;
 use words::StepWords;
 
-/// One element of a model's inputs.
-pub type InputOf<M> = <<M as Model>::Input as Activation>::Data;
-
-/// One element of a model's targets.
-pub type TargetOf<M> = <<M as Model>::Target as Activation>::Data;
+/// Fills the inputs and the targets of a micro-batch: words, each a u32 or the bits of an f32, as the program says.
+type Fill<'a> = &'a mut dyn FnMut(usize, &mut [u32], &mut [u32]);
 
 /// Why a step could not be done.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -104,11 +100,12 @@ pub struct StepReport {
 }
 
 /// One rank of a run.
-pub struct Engine<'p, M: Model, T> {
+pub struct Engine<'p, D: Device, T> {
+    program: &'static Program<D>,
     plan: &'p Plan<'p>,
-    arena: Arc<Arena<'p, DeviceOf<M>>>,
+    arena: Arc<Arena<'p, D>>,
     /// Memory, device and transport, and where this rank is in its table.
-    ranks: Collectives<'p, DeviceOf<M>, T>,
+    ranks: Collectives<'p, D, T>,
     /// For each unit, the stretches that this rank updates.
     segments: Vec<Vec<UpdatedStretch>>,
     /// The ops that later ops of the same pass wait for.
@@ -131,7 +128,6 @@ pub struct Engine<'p, M: Model, T> {
     cached: usize,
     /// Whether the last call came to its end.
     is_in_turn: bool,
-    model: core::marker::PhantomData<fn() -> M>,
 }
 
 /// The purpose of a walk over a schedule, and its findings.
@@ -152,34 +148,34 @@ struct WalkState {
     before: Option<usize>,
 }
 
-impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
-    /// An engine for the plan of `transport`, which is [`Model::PLAN`] or another plan of the same units. Parameters are
-    /// zero until [`Engine::initialize`] or [`Engine::load`].
+impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
+    /// An engine for a program under the plan of `transport`: that of the program, or another one of the same units.
+    /// Parameters are zero until [`Engine::initialize`] or [`Engine::load`].
     ///
     /// # Panics
     /// If another engine has worked on the memory of this transport.
-    pub fn new(transport: T) -> Self {
+    pub fn new(program: &'static Program<D>, transport: T) -> Self {
         let device = transport.arena().take_device();
-        Self::with_device(transport, device)
+        Self::with_device(program, transport, device)
     }
 
     /// [`Engine::new`], with the device that layers and the optimizer run on.
-    pub fn with_device(transport: T, device: DeviceOf<M>) -> Self {
+    pub fn with_device(program: &'static Program<D>, transport: T, device: D) -> Self {
         let arena = Arc::clone(transport.arena());
         let plan = arena.plan();
-        assert_eq!(plan.units, M::PLAN.units, "a plan of another model");
-        let is_number = TypeId::of::<InputOf<M>>() == TypeId::of::<f32>();
+        assert_eq!(plan.units, program.plan.units, "a plan of another model");
+        let is_number = program.inputs.words.kind == WordKind::Number;
         assert!(is_number || plan.units[0].given_bytes == 0, "inputs that are converted but are no f32");
-        let compute = <<M::Shape as Shape>::Compute as Element>::WIDTH;
-        assert_eq!(plan.config.precision.compute, compute, "a plan of another width than the model's layers");
+        assert_eq!(plan.config.precision.compute, program.compute, "a plan of another width than the model's layers");
         Self {
-            segments: update::segments::<M>(&arena.places(), true),
+            segments: update::segments(program, &arena.places(), true),
             awaited: AwaitedOps::new(arena.pipeline_stage()),
             decays_embeddings: true,
             is_eager: false,
             agreement: Agreement::of(plan),
             exchanged: vec![0.0; plan.agreed_values() * plan.config.mesh.ranks()],
             ranks: Collectives::new(transport, device),
+            program,
             plan,
             arena,
             steps_done: 0,
@@ -188,7 +184,6 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
             loaded: 0,
             cached: 0,
             is_in_turn: true,
-            model: core::marker::PhantomData,
         }
     }
 
@@ -196,7 +191,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     /// [`crate::layer::Tensors::embedding`], and so to a head that is tied to one.
     pub fn decay_embeddings(&mut self, decay: bool) {
         self.decays_embeddings = decay;
-        self.segments = update::segments::<M>(&self.arena.places(), decay);
+        self.segments = update::segments(self.program, &self.arena.places(), decay);
     }
 
     /// Sets whether a device with queues gets each step op by op, instead of keeping a step and repeating it as a
@@ -210,13 +205,18 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.ranks.transport.set_timeout(timeout);
     }
 
+    /// The program.
+    pub fn program(&self) -> &'static Program<D> {
+        self.program
+    }
+
     /// The plan.
     pub fn plan(&self) -> &'p Plan<'p> {
         self.plan
     }
 
     /// The memory of this rank.
-    pub fn arena(&self) -> &Arena<'p, DeviceOf<M>> {
+    pub fn arena(&self) -> &Arena<'p, D> {
         &self.arena
     }
 
@@ -226,7 +226,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// The device, which computes.
-    pub fn device(&self) -> &DeviceOf<M> {
+    pub fn device(&self) -> &D {
         &self.ranks.device
     }
 
@@ -262,7 +262,8 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.record.take()
     }
 
-    /// One step. `batch` fills the inputs and targets of a micro-batch. If the step goes wrong, `batch` is called again
+    /// One step. `batch` fills the inputs and targets of a micro-batch: words of the kind that the
+    /// program says, where an f32 is given by its bits. If the step goes wrong, `batch` is called again
     /// for the same micro-batches, to find the place.
     ///
     /// # Errors
@@ -275,18 +276,14 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     pub fn step(
         &mut self,
         hyper: &Hyper,
-        batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
+        mut batch: impl FnMut(usize, &mut [u32], &mut [u32]),
     ) -> Result<StepReport, RunError> {
         self.begin_walk();
-        let result = self.run_step(hyper, batch);
+        let result = self.run_step(hyper, &mut batch);
         self.end(result)
     }
 
-    fn run_step(
-        &mut self,
-        hyper: &Hyper,
-        mut batch: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
-    ) -> Result<StepReport, RunError> {
+    fn run_step(&mut self, hyper: &Hyper, batch: Fill) -> Result<StepReport, RunError> {
         let records = self.record.as_mut().is_some_and(Record::begin_step);
         if !records && !self.is_eager {
             let phase = self.ranks.transport.phase();
@@ -298,7 +295,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.awaited.begin_pass(self.plan, &self.ranks.device);
         for (index, &op) in self.arena.pipeline_stage().step.iter().enumerate() {
             let start_ns = records.then(now_ns);
-            self.execute((Pass::Train, index), op, &mut walk, &mut batch)?;
+            self.execute((Pass::Train, index), op, &mut walk, batch)?;
             if records {
                 // Op by op: on a device with queues, nothing overlaps in a step that is recorded.
                 self.ranks.finish()?;
@@ -369,13 +366,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// Does the next op of this rank's table, which is number `index` of `pass`.
-    fn execute(
-        &mut self,
-        (pass, index): (Pass, usize),
-        op: Op,
-        walk: &mut WalkState,
-        batch: &mut impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
-    ) -> Result<(), Lost> {
+    fn execute(&mut self, (pass, index): (Pass, usize), op: Op, walk: &mut WalkState, batch: Fill) -> Result<(), Lost> {
         self.arena.begin(Some((pass, index)));
         self.awaited.enter(self.arena.pipeline_stage(), pass, index, &self.ranks.device);
         // SAFETY: `op` is the next of the table of this rank's pipeline stage, which has passed its check, and other ranks

@@ -11,19 +11,18 @@ use zero_plan::place::{Place, State, Stretch};
 use zero_plan::{Axis, Op};
 
 use super::Engine;
-use crate::device::{Element, Storage, Stored, StoredMut, bf16};
+use crate::device::{Device, Element, Stored, StoredMut, bf16};
 use crate::layer::{Init, Tensor, Tensors};
-use crate::model::{DeviceOf, Model};
 use crate::random::normal;
 use crate::transport::{Lost, Transport};
 use crate::view::View;
 
-impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
+impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// The parameter tensors of a unit, in the order of its flat buffer; none if it is tied.
     pub fn tensors(&self, unit: usize) -> Vec<Tensor> {
         let mut tensors = Tensors::default();
         if self.plan.units[unit].params > 0 {
-            M::CODE[self.plan.units[unit].position].tensors(&mut tensors);
+            self.program.code[self.plan.units[unit].position].tensors(&mut tensors);
         }
         let tensors = tensors.into_list();
         let named: usize = tensors.iter().map(Tensor::len).sum();
@@ -175,7 +174,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// Calls `each` with pieces of the stored numbers; the first begins at `start`.
-    fn for_each_piece(&self, from: Stored<DeviceOf<M>>, start: usize, each: &mut impl FnMut(usize, &[f32])) {
+    fn for_each_piece(&self, from: Stored<D>, start: usize, each: &mut impl FnMut(usize, &[f32])) {
         match from {
             Stored::F32(from) => self.for_each_piece_as(from, start, each),
             Stored::BF16(from) => self.for_each_piece_as(from, start, each),
@@ -184,7 +183,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
 
     fn for_each_piece_as<E: Element + Pod>(
         &self,
-        from: View<DeviceOf<M>, E>,
+        from: View<D, E>,
         start: usize,
         each: &mut impl FnMut(usize, &[f32]),
     ) {

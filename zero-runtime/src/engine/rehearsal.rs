@@ -5,18 +5,17 @@
 use zero_plan::{Op, Pass};
 
 use super::{Engine, WalkState};
-use crate::device::Queues;
-use crate::model::{DeviceOf, Model};
+use crate::device::Device;
 use crate::transport::{Lost, Transport};
 
-impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
+impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Prepares what the first step would otherwise wait for, and other ranks with it: on a device with queues, kernels
     /// and algorithms for matrix products. This may take long. Parameters need not be set yet.
     ///
     /// # Errors
     /// [`Lost::Device`], with the op that cannot be prepared.
     pub fn rehearse(&mut self) -> Result<(), Lost> {
-        if !<DeviceOf<M> as Queues>::QUEUES {
+        if !D::QUEUES {
             return Ok(());
         }
         for pass in [Pass::Train, Pass::Evaluate] {

@@ -2,11 +2,9 @@
 //! make, because they would read what it writes.
 #![allow(unsafe_code)]
 
+use super::Engine;
 use super::words::StepWords;
-use super::{Engine, InputOf};
-use crate::device::Storage;
-use crate::layer::Activation;
-use crate::model::{DeviceOf, Model};
+use crate::device::Device;
 use crate::transport::{Lost, Transport};
 
 /// Why ranks exchange numbers.
@@ -18,7 +16,7 @@ pub(super) enum ExchangeReason {
     Numbers,
 }
 
-impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
+impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Begins a call that meets other ranks.
     pub(super) fn begin(&mut self) {
         assert!(self.is_in_turn, "the last call of this engine did not come to its end, so other ranks expect another");
@@ -68,12 +66,11 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// Panics unless `input` is a sequence that the model can take.
-    pub(super) fn require_input(&self, input: &[InputOf<M>]) {
-        let (length, longest) = (input.len() / M::Input::WIDTH, self.plan.config.length);
+    pub(super) fn require_input(&self, input: &[u32]) {
+        let (length, longest) = (input.len() / self.program.inputs.words.count, self.plan.config.length);
         assert!((1..=longest).contains(&length), "a sequence of {length} tokens, expected 1 to {longest}");
-        if let Some(vocabulary) = M::HEAD.vocabulary {
-            let ids: &[u32] = bytemuck::cast_slice(input);
-            let outside = ids.iter().find(|&&id| id as usize >= vocabulary);
+        if let Some(vocabulary) = self.program.inputs.vocabulary {
+            let outside = input.iter().find(|&&id| id as usize >= vocabulary);
             assert!(outside.is_none(), "input id {outside:?}, expected less than {vocabulary}, the vocabulary");
         }
     }

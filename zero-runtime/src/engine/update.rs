@@ -9,9 +9,9 @@ use zero_plan::place::{Place, Places, State, Stretch};
 use super::Engine;
 use super::turn::ExchangeReason;
 use super::words::StepWords;
-use crate::device::{DecayRun, HyperBlock, Kernels, Stored, StoredMut, Weights};
-use crate::layer::{HiddenMatrix, Shape, Tensor, Tensors};
-use crate::model::{DeviceOf, Model};
+use crate::device::{DecayRun, Device, Element, HyperBlock, Stored, StoredMut, Weights, bf16};
+use crate::layer::{HiddenMatrix, Tensor, Tensors};
+use crate::model::Program;
 use crate::orthogonal::{orthogonalize, step_factor};
 use crate::transport::{Lost, Transport};
 use crate::view::View;
@@ -86,13 +86,13 @@ impl UpdatedStretch {
 
 /// The stretches that a rank updates of each unit: all of it, or its shard, without the padding. Weight decay may leave
 /// out embeddings.
-pub(super) fn segments<M: Model>(places: &Places, decays_embeddings: bool) -> Vec<Vec<UpdatedStretch>> {
+pub(super) fn segments<D>(program: &Program<D>, places: &Places, decays_embeddings: bool) -> Vec<Vec<UpdatedStretch>> {
     let (units, placements) = (places.tables.units, places.tables.placements);
     let segments_of = |unit: usize| {
         let Stretch { start, len } = places.owned(unit);
         let mut tensors = Tensors::default();
         if units[unit].params > 0 && placements[unit].pipeline_stage == places.at.pipeline {
-            M::CODE[units[unit].position].tensors(&mut tensors);
+            program.code[units[unit].position].tensors(&mut tensors);
         }
         let cut = |part: Stretch, tensor: &Tensor, of_matrix: Option<HiddenMatrix>| {
             let from = part.start.max(start);
@@ -131,7 +131,7 @@ fn elements(place: Place, width: Width, Stretch { start, len }: Stretch) -> Plac
     place.cut(start * width.bytes(), len * width.bytes())
 }
 
-impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
+impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Agrees with all ranks on the mean loss of the step and the norm of its mean gradient, and so on the factor that
     /// scales gradients, all on the device.
     pub(super) fn agree(&mut self) -> Result<(), Lost> {
@@ -194,16 +194,24 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
         self.ranks.device.update(&stretch.runs, hyper, report, weights, gradients, m, v);
     }
 
+    /// Muon on a stretch of a unit, in the width that layers compute in.
+    fn step_along(&self, unit: usize, stretch: &UpdatedStretch, matrix: HiddenMatrix) {
+        match self.program.compute {
+            Width::F32 => self.step_along_in::<f32>(unit, stretch, matrix),
+            Width::BF16 => self.step_along_in::<bf16>(unit, stretch, matrix),
+        }
+    }
+
     /// Muon on a stretch of a unit, which is all or part of a matrix. Every rank that updates some of the matrix makes
     /// the whole direction orthogonal, so that all have the same bits.
-    fn step_along(&self, unit: usize, stretch: &UpdatedStretch, matrix: HiddenMatrix) {
+    fn step_along_in<E: Element>(&self, unit: usize, stretch: &UpdatedStretch, matrix: HiddenMatrix) {
         let (places, device) = (self.arena.places(), &self.ranks.device);
         let (directions, room) = (places.local_gradients(unit), places.orthogonal_room(unit));
         let whole = elements(directions, self.arena.width(directions), elements_of(&matrix));
         // SAFETY: directions are whole, and nobody writes there before the next step or spread of this rank. The room is its own.
         let (from, room) = unsafe { (self.arena.stored(whole), self.arena.bytes_mut(room)) };
         let shape = [matrix.rows, matrix.columns];
-        let orthogonal: View<_, <M::Shape as Shape>::Compute> = orthogonalize(device, shape, from, room);
+        let orthogonal: View<_, E> = orthogonalize(device, shape, from, room);
         let first = places.owned(unit).start + stretch.start - matrix.start;
         let (hyper, report, weights) = (self.arena.hyper(), self.arena.report(), self.weights(unit, stretch));
         let DecayRun { len, decays } = stretch.runs[0];
@@ -221,7 +229,7 @@ impl<'p, M: Model, T: Transport<'p, DeviceOf<M>>> Engine<'p, M, T> {
     }
 
     /// The parameters of a stretch of a unit, to update.
-    fn weights(&self, unit: usize, stretch: &UpdatedStretch) -> Weights<'_, DeviceOf<M>> {
+    fn weights(&self, unit: usize, stretch: &UpdatedStretch) -> Weights<'_, D> {
         let places = self.arena.places();
         // SAFETY: stretches of different regions. All ranks have agreed, which they do after their last use of the parameters, so
         // nobody reads what is written here.

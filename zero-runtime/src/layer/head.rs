@@ -4,11 +4,10 @@ use zero_plan::Message;
 
 use super::size::{SOFTMAX, bytes, empty, product, sum};
 use super::{
-    Activation, Backward, Context, Embedding, Features, Forward, Init, Layer, Loss, Shape, Tensors, TokenEmbedding,
-    Tokens,
+    Activation, Backward, Context, Embedding, Features, Forward, HeadCode, Init, Layer, Loss, Shape, Tensors,
+    TokenEmbedding, Tokens,
 };
 use crate::device::{Device, Element, Kernels, Matrix, Write};
-use crate::model::HeadCode;
 use crate::size::max;
 use crate::view::{View, ViewMut};
 

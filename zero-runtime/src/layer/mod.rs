@@ -55,6 +55,7 @@
 mod activation;
 mod attention;
 mod chain;
+mod code;
 mod embedding;
 mod gated;
 mod head;
@@ -65,10 +66,12 @@ mod norm;
 mod published;
 pub mod size;
 mod tensors;
+mod word;
 
 pub use activation::{Gelu, Nonlinear, Relu, Silu};
 pub use attention::Attention;
 pub use chain::{Chain, Residual};
+pub use code::{BackwardBytes, ForwardBytes, HeadCode, InitialScales, Logits, UnitCode};
 pub use embedding::{Embedding, TokenEmbedding};
 pub use gated::{Gated, GeGlu, SwiGlu};
 pub use head::{Classifier, Head, LmHead, SharesWith};
@@ -78,6 +81,7 @@ pub use mse_head::MseHead;
 pub use norm::{E5, E6, Epsilon, LayerNorm, RmsNorm};
 pub use published::{PublishedPart, TensorNames};
 pub use tensors::{HiddenMatrix, Init, Tensor, Tensors};
+pub use word::{TokenWords, Word, WordKind};
 pub use zero_plan::Matrices;
 
 pub(crate) use published::NamesMisfit;
@@ -106,7 +110,7 @@ pub trait Shape: 'static {
 /// A value that flows between layers.
 pub trait Activation: 'static {
     /// One element as data gives it: an id, or a number.
-    type Data: bytemuck::Pod;
+    type Data: Word;
     /// One element as layers take and give it, where features are `C`.
     type Element<C: Element>: bytemuck::Pod;
     /// Elements for each token.

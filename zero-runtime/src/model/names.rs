@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use zero_plan::Unit;
 
-use super::Model;
+use super::Program;
 use crate::error::Error;
 use crate::layer::{NamesMisfit, Tensor, Tensors};
 
@@ -27,11 +27,11 @@ pub fn published(unit: &Unit, tensor: &Tensor) -> String {
 ///
 /// # Errors
 /// [`Error::Names`], for the first name that does not.
-pub fn require_names<M: Model>() -> Result<(), Error> {
+pub fn require_names<D>(program: &Program<D>) -> Result<(), Error> {
     let mut taken = HashMap::new();
-    for unit in M::PLAN.units.iter().filter(|unit| unit.params > 0) {
+    for unit in program.plan.units.iter().filter(|unit| unit.params > 0) {
         let mut tensors = Tensors::default();
-        M::CODE[unit.position].tensors(&mut tensors);
+        program.code[unit.position].tensors(&mut tensors);
         if let Some(misfit) = tensors.misfit() {
             return Err(does_not_fit(unit, misfit));
         }

@@ -1,11 +1,10 @@
 //! Machine: the best speed of this machine, measured on all ranks at once, because they compute at once in training.
 //! Never looks at a plan.
 
+use crate::device::{Device, bf16};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::layer::Shape;
-use crate::model::{DeviceOf, Model};
-use crate::plan::DeviceKind;
+use crate::plan::{DeviceKind, Width};
 use crate::transport::Transport;
 
 use super::gather;
@@ -30,11 +29,12 @@ impl Machine {
     ///
     /// # Errors
     /// Z0331, Z0332 or Z0435 if the device lacks the memory for it, or an error that another rank has ended.
-    pub fn measure<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-        engine: &mut Engine<'p, M, T>,
-    ) -> Result<Vec<Self>, Error> {
+    pub fn measure<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p, D, T>) -> Result<Vec<Self>, Error> {
         engine.gather_numbers(&[0.0])?;
-        let multiplied_per_s = multiplied_per_s::<_, <M::Shape as Shape>::Compute>(engine.device())?;
+        let multiplied_per_s = match engine.program().compute {
+            Width::F32 => multiplied_per_s::<_, f32>(engine.device()),
+            Width::BF16 => multiplied_per_s::<_, bf16>(engine.device()),
+        }?;
         engine.gather_numbers(&[0.0])?;
         let copied_per_s = copied_per_s(engine.device())?;
         let ranks = gather(engine, &[multiplied_per_s * 1e-9, copied_per_s * 1e-9])?;

@@ -20,8 +20,8 @@ pub use table::ProfileTables;
 pub use trace::Trace;
 pub use zero_plan::Work;
 
+use crate::device::Device;
 use crate::engine::{Engine, Record, Span};
-use crate::model::{DeviceOf, Model};
 use crate::plan::Plan;
 use crate::time::now_ns;
 use crate::transport::{ClockLook, Lost, Transport};
@@ -31,8 +31,8 @@ use crate::transport::{ClockLook, Lost, Transport};
 ///
 /// # Errors
 /// [`Lost`] if another rank has ended.
-pub fn gather_clocks<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-    engine: &mut Engine<'p, M, T>,
+pub fn gather_clocks<'p, D: Device, T: Transport<'p, D>>(
+    engine: &mut Engine<'p, D, T>,
     first: Option<ClockLook>,
 ) -> Result<Vec<HostClock>, Lost> {
     let config = &engine.plan().config;
@@ -51,8 +51,8 @@ pub fn gather_clocks<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 ///
 /// # Errors
 /// [`Lost`] if another rank has ended.
-pub fn gather_records<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-    engine: &mut Engine<'p, M, T>,
+pub fn gather_records<'p, D: Device, T: Transport<'p, D>>(
+    engine: &mut Engine<'p, D, T>,
     own: &Record,
     clocks: &[HostClock],
 ) -> Result<Vec<Record>, Lost> {
@@ -88,8 +88,8 @@ pub fn gather_records<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 }
 
 /// Gathers numbers of each rank, however many. Every rank must call it with equally many.
-pub(crate) fn gather<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-    engine: &mut Engine<'p, M, T>,
+pub(crate) fn gather<'p, D: Device, T: Transport<'p, D>>(
+    engine: &mut Engine<'p, D, T>,
     mine: &[f64],
 ) -> Result<Vec<Vec<f64>>, Lost> {
     let plan = engine.plan();

@@ -1,19 +1,17 @@
 //! Alike: whether the devices of all ranks give the same bits, as far as that can be known before the first step. Never
 //! chooses a device.
 
+use super::train::RankEngine;
 use crate::device::{Device, Mark};
-use crate::engine::Engine;
 use crate::error::Error;
-use crate::model::{DeviceOf, Model};
 use crate::plan::Plan;
 use crate::profile::gather;
-use crate::transport::Transport;
 
 /// Prepares devices, and compares their marks with one another. Every rank must call it.
 ///
 /// # Errors
 /// Z0447, the same on all ranks, if one has another device than most; [`crate::transport::Lost`].
-pub fn ready<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &mut Engine<'p, M, T>) -> Result<(), Error> {
+pub fn ready<D: Device>(engine: &mut RankEngine<D>) -> Result<(), Error> {
     engine.rehearse()?;
     let marks = engine.device().marks();
     if marks.is_empty() {

@@ -2,10 +2,9 @@
 //! Never changes a result.
 
 use super::output::{peak_resident_bytes, resident_shared_bytes, say};
-use crate::device::Storage;
+use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::model::{DeviceOf, Model};
 use crate::plan::footprint::{RunSize, private_mapping_bytes, segment_mapping_bytes};
 use crate::plan::{Bytes, Config, Moved, Plan, Traffic, TransportKind};
 use crate::profile::gather;
@@ -68,8 +67,8 @@ const ROWS: [ComparedRow; 7] = [
 type RankFigures = [usize; ROWS.len()];
 
 /// The figures that this rank has measured. `moved` and `crossed` are what its transport counted in the steps.
-fn measured<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-    engine: &Engine<'p, M, T>,
+fn measured<'p, D: Device, T: Transport<'p, D>>(
+    engine: &Engine<'p, D, T>,
     moved: &Moved,
     crossed: Crossed,
 ) -> RankFigures {
@@ -128,8 +127,8 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> RankFigure
 /// # Errors
 /// Z0410 if mappings are not as long as planned, Z0411 if more or fewer bytes were moved, Z0412 if a process held more
 /// than the plan allows: the same on all ranks.
-pub fn compare<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-    engine: &mut Engine<'p, M, T>,
+pub fn compare<'p, D: Device, T: Transport<'p, D>>(
+    engine: &mut Engine<'p, D, T>,
     moved: &Moved,
     crossed: Crossed,
     steps: u64,

@@ -10,7 +10,7 @@ use super::arguments::RunArguments;
 use super::text_arguments::TextArguments;
 use super::threads::Threads;
 use crate::data::Contents;
-use crate::model::Model;
+use crate::device::Device;
 
 /// The first line of the metrics of a run.
 #[derive(Serialize)]
@@ -55,13 +55,13 @@ struct Versions {
 
 impl<'a> RunHeader<'a> {
     /// The header of a run that begins now, after `steps_done` steps.
-    pub fn new<M: Model, F>(job: &Job<'a, M, F>, steps_done: u64) -> Self {
-        let (plan, arguments) = (M::PLAN, job.arguments);
+    pub fn new<D: Device>(job: &Job<'a, D>, steps_done: u64) -> Self {
+        let (plan, arguments) = (job.program.plan, job.arguments);
         let ranks = plan.config.mesh.ranks();
         Self {
             kind: "header",
             model: plan.model,
-            spec: M::SPEC,
+            spec: job.program.spec,
             plan: format!("{:016x}", plan.fingerprint()),
             parameters: plan.params(),
             ranks,

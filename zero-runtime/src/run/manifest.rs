@@ -8,23 +8,23 @@ use super::header::{GivenArguments, target};
 use super::output::StepLine;
 use super::train::Job;
 use crate::checkpoint::{DataPosition, FORMAT, Manifest, PlanInfo, SpecInfo, TensorInfo, WriterVersions};
-use crate::model::Model;
+use crate::device::Device;
 use crate::plan::Plan;
 
 /// The part of the manifest that all checkpoints of a run share; [`Manifest::after`] adds the step.
-pub fn manifest<M: Model, F>(job: &Job<M, F>, tensors: Vec<TensorInfo>) -> Manifest {
+pub fn manifest<D: Device>(job: &Job<D>, tensors: Vec<TensorInfo>) -> Manifest {
     let description = job.data.contents().map_or_else(|| "the program's own".to_owned(), |data| data.origin);
     Manifest {
         format: FORMAT,
         step: 0,
         seed: job.arguments.seed,
-        model: M::PLAN.model.to_owned(),
+        model: job.program.plan.model.to_owned(),
         tensors,
-        config: M::config(),
+        config: (job.program.config)(),
         arguments: arguments(job),
         data: DataPosition { fingerprint: data_fingerprint(job), sequences_drawn: 0, description },
-        spec: SpecInfo { path: M::SPEC.to_owned(), text: Some(M::SPEC_TEXT.to_owned()) },
-        plan: plan_info(M::PLAN),
+        spec: SpecInfo { path: job.program.spec.to_owned(), text: Some(job.program.spec_text.to_owned()) },
+        plan: plan_info(job.program.plan),
         loss: None,
         gradient_norm: None,
         versions: WriterVersions { zero: env!("CARGO_PKG_VERSION").to_owned(), format: FORMAT, target: target() },
@@ -34,12 +34,12 @@ pub fn manifest<M: Model, F>(job: &Job<M, F>, tensors: Vec<TensorInfo>) -> Manif
 }
 
 /// The fingerprint of the data that a run trains on; empty for data of the program's own, which has none.
-pub fn data_fingerprint<M: Model, F>(job: &Job<M, F>) -> String {
+pub fn data_fingerprint<D: Device>(job: &Job<D>) -> String {
     job.data_fingerprint.map_or_else(String::new, |fingerprint| format!("{fingerprint:016x}"))
 }
 
 /// All arguments of a run by name, as metrics have them.
-pub fn arguments<M: Model, F>(job: &Job<M, F>) -> Map<String, Value> {
+pub fn arguments<D: Device>(job: &Job<D>) -> Map<String, Value> {
     match serde_json::to_value(GivenArguments { run: job.arguments, text: job.text }) {
         Ok(Value::Object(arguments)) => arguments,
         _ => unreachable!("arguments are an object"),

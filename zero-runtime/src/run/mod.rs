@@ -14,6 +14,7 @@ mod manifest;
 mod output;
 mod range;
 mod resume;
+mod runs;
 mod sample;
 mod saving;
 mod size;
@@ -38,25 +39,25 @@ pub use evaluate::summed_loss;
 pub use learning_rate::{Fall, LearningRate};
 pub use output::{HeldOutLine, StepLine, peak_resident_bytes};
 pub use range::threads;
+pub use runs::Runs;
 pub use text_arguments::{Only, TextArguments};
 
 use crate::arena::job_bytes;
-use crate::data::{DataAs, Dataset, Draw, Text, Tokenizer, workspace_text};
-use crate::device::check_available;
+use crate::data::{DataAs, Dataset, Draw, Sequences, Text, Tokenizer, workspace_text};
+use crate::device::{Device, check_available};
 use crate::error::Error;
 use crate::launch::{self, JobPlace, LaunchError, LaunchOptions, Role, Watch};
 use crate::layer::{Tensors, Tokens};
-use crate::model::{DeviceOf, Model, ShapeSizes, require_names, require_vocabulary};
+use crate::model::{DeviceOf, Model, Program, ShapeSizes, require_names, require_vocabulary};
 use crate::plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
 use crate::profile::{Machine, measure_gpus};
-use crate::transport::{Shared, cluster, local, shm};
+use crate::transport::{cluster, local, shm};
 use command::{DataCommand, TextCommand};
-use evaluate::Evaluate;
 use output::{say, say_table};
 use sample::SampledText;
 use size::{require_budget, size};
 use threads::Threads;
-use train::{Ending, Finale, Job, NoFinale};
+use train::{Ending, Finale, Job, train};
 use weights::WeightFolders;
 
 /// `main` of a program that trains a model of tokens on the text of `--data`. Without that, the text in the binary or,
@@ -75,46 +76,88 @@ use weights::WeightFolders;
 ///
 /// zero_runtime::main::<Gpt>();
 /// ```
-pub fn main<M: Model<Input = Tokens, Target = Tokens>>() -> ExitCode {
+pub fn main<M: Model<Input = Tokens, Target = Tokens>>() -> ExitCode
+where
+    DeviceOf<M>: Runs,
+{
     main_from::<M>(std::env::args_os())
 }
 
 /// [`main`] with given arguments instead of those of the process; the first is the program's name. Ranks are started
 /// with the process's own arguments, so the given ones must depend on those alone.
-pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    const { require_vocabulary::<M>() };
-    let TextCommand { run, text } = parse::<M, _>(arguments);
-    start::<M>(&run, |role, speaks| {
+pub fn main_from<M: Model<Input = Tokens, Target = Tokens>>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode
+where
+    DeviceOf<M>: Runs,
+{
+    const { require_vocabulary(M::PROGRAM) };
+    Runs::run(M::PROGRAM, arguments.into_iter().collect(), None)
+}
+
+/// `main` of a program that trains a model on a dataset of its own.
+pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input, Target = M::Target>) -> ExitCode
+where
+    DeviceOf<M>: Runs,
+{
+    Runs::run(M::PROGRAM, std::env::args_os().collect(), Some(&data))
+}
+
+/// Runs a program on data of its own, or without any on text.
+fn run<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: Option<&dyn Sequences>) -> ExitCode {
+    match data {
+        Some(data) => run_on(program, arguments, data),
+        None => run_on_text(program, arguments),
+    }
+}
+
+fn run_on<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: &dyn Sequences) -> ExitCode {
+    let DataCommand { run } = parse(program.plan, arguments);
+    start(program, &run, |role, speaks| {
+        let weights = &WeightFolders::open(program, &run)?;
+        let agreement = Fingerprint::of(&(agreement(program, &run), weights.fingerprint()));
+        let (arguments, finale) = (&run, Finale::None);
+        let job = Job { program, arguments, text: None, data, data_fingerprint: None, weights, finale };
+        introduce_data(&job, speaks)?;
+        become_ranks(role, agreement, &job)
+    })
+}
+
+fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>) -> ExitCode {
+    let TextCommand { run, text } = parse(program.plan, arguments);
+    start(program, &run, |role, speaks| {
         let run = text.without_steps(run.clone())?;
         text.check()?;
         let beside = || tokenizer_of(run.init.as_deref()?).filter(|_| text.data_as != Some(DataAs::Bytes));
         let tokenizer = text.tokenizer.clone().or_else(beside);
         let tokenizer = tokenizer.as_deref().map(Tokenizer::open).transpose()?;
         let tokenizer = tokenizer.as_ref();
-        let weights = &WeightFolders::open::<M>(&run)?;
+        let weights = &WeightFolders::open(program, &run)?;
         let chosen = format!("{:?}", TextArguments { data: None, tokenizer: None, ..text.clone() });
-        let agreement = (agreement::<M>(&run), chosen, tokenizer.map(Tokenizer::hash), weights.fingerprint());
+        let agreement = (agreement(program, &run), chosen, tokenizer.map(Tokenizer::hash), weights.fingerprint());
         let agreement = Fingerprint::of(&agreement);
-        let (arguments, sample) = (&run, SampledText::<M>::new(&text, tokenizer, run.seed)?);
+        let sample = SampledText::new(&text, tokenizer, run.seed, program.head.classes)?;
+        let (arguments, text) = (&run, &text);
+        let job = |data, data_fingerprint, finale| Job {
+            program,
+            arguments,
+            text: Some(text),
+            data,
+            data_fingerprint,
+            weights,
+            finale,
+        };
         if text.only == Some(Only::Sample) {
             if speaks {
                 weights.introduce(arguments);
             }
             let data = &NoText { resident_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes) };
-            let job =
-                Job::<M, _> { arguments, text: Some(&text), data, data_fingerprint: None, weights, finale: sample };
-            return become_ranks(role, agreement, &job);
+            return become_ranks(role, agreement, &job(data, None, Finale::Sample(sample)));
         }
-        let data = open::<M>(&text, tokenizer)?;
+        let data = &open(program, text, tokenizer)?;
         let fingerprint = data.fingerprint();
-        let (agreement, data_fingerprint) = (Fingerprint::of(&(agreement, fingerprint)), Some(fingerprint));
-        if text.only == Some(Only::Evaluate) {
-            let finale = Evaluate { text: &data };
-            let job = Job::<M, _> { arguments, text: Some(&text), data: &data, data_fingerprint, weights, finale };
-            introduce_data(&job, speaks)?;
-            return become_ranks(role, agreement, &job);
-        }
-        let job = Job::<M, _> { arguments, text: Some(&text), data: &data, data_fingerprint, weights, finale: sample };
+        let agreement = Fingerprint::of(&(agreement, fingerprint));
+        let is_evaluated = text.only == Some(Only::Evaluate);
+        let finale = if is_evaluated { Finale::Evaluation(data) } else { Finale::Sample(sample) };
+        let job = job(data, Some(fingerprint), finale);
         introduce_data(&job, speaks)?;
         become_ranks(role, agreement, &job)
     })
@@ -147,19 +190,6 @@ impl Dataset for NoText {
     }
 }
 
-/// `main` of a program that trains a model on a dataset of its own.
-pub fn main_with<M: Model>(data: impl Dataset<Input = M::Input, Target = M::Target>) -> ExitCode {
-    let DataCommand { run } = parse::<M, _>(std::env::args_os());
-    start::<M>(&run, |role, speaks| {
-        let weights = WeightFolders::open::<M>(&run)?;
-        let agreement = Fingerprint::of(&(agreement::<M>(&run), weights.fingerprint()));
-        let (text, data_fingerprint, weights) = (None, None, &weights);
-        let job = Job::<M, _> { arguments: &run, text, data: &data, data_fingerprint, weights, finale: NoFinale };
-        introduce_data(&job, speaks)?;
-        become_ranks(role, agreement, &job)
-    })
-}
-
 /// The tokenizer that lies beside published weights, if one does.
 fn tokenizer_of(weights: &Path) -> Option<PathBuf> {
     Some(weights.join("tokenizer.json")).filter(|path| path.exists())
@@ -167,9 +197,9 @@ fn tokenizer_of(weights: &Path) -> Option<PathBuf> {
 
 /// Reads the arguments. If there is help or an error to print instead, prints it once for all ranks and ends the
 /// process.
-fn parse<M: Model, C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> C {
+fn parse<C: Parser>(plan: &Plan, arguments: Vec<OsString>) -> C {
     command::read(arguments).unwrap_or_else(|error| {
-        match company::<M>() {
+        match company(plan) {
             Some(company) if error.use_stderr() => tell(&company, command::with_code(&error).trim_end()),
             Some(company) if company.rank > 0 => {}
             _ => command::tell(&error),
@@ -179,10 +209,10 @@ fn parse<M: Model, C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> 
 }
 
 /// Where this rank stands among those that it meets on its host.
-fn company<M: Model>() -> Option<JobPlace> {
-    let company = launch::company(processes(M::PLAN))?;
-    let (first, end) = M::PLAN.config.sharing(company.rank.min(M::PLAN.config.mesh.ranks() - 1));
-    let is_apart = M::PLAN.config.spans_hosts();
+fn company(plan: &Plan) -> Option<JobPlace> {
+    let company = launch::company(processes(plan))?;
+    let (first, end) = plan.config.sharing(company.rank.min(plan.config.mesh.ranks() - 1));
+    let is_apart = plan.config.spans_hosts();
     Some(if is_apart { company.in_company((first, end)) } else { company })
 }
 
@@ -194,8 +224,8 @@ fn tell(company: &JobPlace, error: &str) {
 }
 
 /// The text to train on, as [`main`] describes it.
-fn open<M: Model>(arguments: &TextArguments, tokenizer: Option<&Tokenizer>) -> Result<Text, Error> {
-    let (length, classes) = (M::PLAN.config.length, M::HEAD.classes);
+fn open<D>(program: &Program<D>, arguments: &TextArguments, tokenizer: Option<&Tokenizer>) -> Result<Text, Error> {
+    let (length, classes) = (program.plan.config.length, program.head.classes);
     let in_memory = |text: Cow<'static, [u8]>, origin: &str| match tokenizer {
         None => Text::in_memory(text, origin, length, classes),
         Some(tokenizer) => {
@@ -203,12 +233,12 @@ fn open<M: Model>(arguments: &TextArguments, tokenizer: Option<&Tokenizer>) -> R
             Text::tokenized_in_memory(text, origin, tokenizer, length, classes)
         }
     };
-    Ok(match (&arguments.data, M::TEXT, tokenizer) {
+    Ok(match (&arguments.data, program.text, tokenizer) {
         (Some(path), _, None) => Text::open(path, arguments.data_as, length, classes)?,
         (Some(path), _, Some(tokenizer)) => Text::tokenized(path, arguments.data_as, tokenizer, length, classes)?,
         (None, Some(text), _) => in_memory(text.into(), "the text in this binary")?,
         (None, None, _) => {
-            let sources = Path::new(M::DIRECTORY);
+            let sources = Path::new(program.directory);
             if !sources.exists() {
                 return Err(Error::Argument {
                     what: format!("this binary carries no text, and its sources, {}, are not here", sources.display()),
@@ -224,52 +254,57 @@ fn open<M: Model>(arguments: &TextArguments, tokenizer: Option<&Tokenizer>) -> R
 
 /// A hash of all that must be equal on all ranks in addition to the plan: the model's layers, and the arguments except
 /// those that say where results go.
-fn agreement<M: Model>(arguments: &RunArguments) -> u64 {
+fn agreement<D>(program: &Program<D>, arguments: &RunArguments) -> u64 {
     let mut tensors = Tensors::default();
-    M::CODE.iter().for_each(|code| code.tensors(&mut tensors));
+    program.code.iter().for_each(|code| code.tensors(&mut tensors));
     // Either all ranks profile or none, but only rank 0 needs the name of the file.
     let profile = arguments.profile.as_ref().map(|_| PathBuf::new());
     // Only rank 0 prints steps.
     let arguments = RunArguments { metrics: None, profile, log_every: None, ..arguments.clone() };
-    Fingerprint::of(&(std::any::type_name::<M>(), format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
+    Fingerprint::of(&(program.name, format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
 }
 
 /// Finds out what this process is, runs `body`, and prints an error once, whichever ranks find it.
-fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Result<ExitCode, Error>) -> ExitCode {
-    let role = role::<M>();
-    if M::PLAN.config.transport == TransportKind::Nccl {
+fn start<D: Device>(
+    program: &Program<D>,
+    arguments: &RunArguments,
+    body: impl FnOnce(Role, bool) -> Result<ExitCode, Error>,
+) -> ExitCode {
+    let plan = program.plan;
+    let role = role(plan);
+    if plan.config.transport == TransportKind::Nccl {
         launch::keep_launch_order();
     }
     // Before there are ranks, one process prints for all.
     let speaks = !matches!(&role, Ok(Role::Rank(place)) if place.rank > 0 || place.launcher_pid.is_some());
     let result = if arguments.only_shows() {
         // No rank will start, so what the environment says about ranks does not matter.
-        let shown = if speaks { show::<M>(arguments) } else { Ok(()) };
+        let shown = if speaks { show(program, arguments) } else { Ok(()) };
         shown.map(|()| ExitCode::SUCCESS)
     } else {
         role.and_then(|role| {
-            arguments.check(&M::PLAN.config)?;
+            arguments.check(&plan.config)?;
             require_restarts(&role, arguments.checkpoints.restarts)?;
-            require_names::<M>()?;
+            require_names(program)?;
             if speaks {
-                introduce(M::PLAN, arguments)?;
-                say(&format!("{}\n\n", Threads::new(arguments.threads, M::PLAN)));
+                introduce(plan, arguments)?;
+                say(&format!("{}\n\n", Threads::new(arguments.threads, plan)));
                 if cfg!(debug_assertions) {
                     say(DEBUG_BUILD);
                 }
                 // Each rank checks its own part again, but only here are all parts counted together.
-                let Config { device, .. } = M::PLAN.config;
+                let Config { device, .. } = plan.config;
                 let measures = arguments.profile.is_some() && device.is_host();
                 let measuring = if measures { Machine::bytes(device) } else { 0 };
-                let job = job_bytes(M::PLAN, 0, &size(M::PLAN, arguments, 0));
-                let (first, end) = M::PLAN.config.sharing(0);
+                let job = job_bytes(plan, 0, &size(plan, arguments, 0));
+                let (first, end) = plan.config.sharing(0);
                 check_available(job + (end - first) * measuring)?;
             }
             body(role, speaks)
         })
     };
     result.unwrap_or_else(|error| {
-        match company::<M>() {
+        match company(plan) {
             Some(company) => tell(&company, &error.to_string()),
             None => launch::print(&error.to_string()),
         }
@@ -278,17 +313,17 @@ fn start<M: Model>(arguments: &RunArguments, body: impl FnOnce(Role, bool) -> Re
 }
 
 /// Shows what was asked for in place of a run.
-fn show<M: Model>(arguments: &RunArguments) -> Result<(), Error> {
+fn show<D: Device>(program: &Program<D>, arguments: &RunArguments) -> Result<(), Error> {
     if arguments.measure_gpus {
-        let gpus = measure_gpus::<DeviceOf<M>>()?.ok_or_else(|| Error::Argument {
+        let gpus = measure_gpus::<D>()?.ok_or_else(|| Error::Argument {
             what: "--measure-gpus is about GPUs, and this program is built for the processor".to_owned(),
             help: "build it from a spec with `device: Cuda`".to_owned(),
         })?;
         say(&format!("{}\n", serde_json::to_string(&gpus).expect("figures can be written")));
     } else if arguments.sizes {
-        say(&format!("{}\n", sizes::<M>()));
+        say(&format!("{}\n", sizes(program)));
     } else {
-        introduce(M::PLAN, arguments)?;
+        introduce(program.plan, arguments)?;
     }
     Ok(())
 }
@@ -324,24 +359,25 @@ fn introduce(plan: &Plan, arguments: &RunArguments) -> Result<(), Error> {
 }
 
 /// The sizes of a model as JSON of [`Sizes`].
-fn sizes<M: Model>() -> String {
-    let Config { precision, sequences, length, .. } = M::PLAN.config;
-    let own = Probe { compute: precision.compute, sequences, length, units: M::PLAN.units.to_vec() };
-    let others = M::PROBES.iter().map(|&ShapeSizes { compute, sequences, length, fields }| Probe {
+fn sizes<D>(program: &Program<D>) -> String {
+    let plan = program.plan;
+    let Config { precision, sequences, length, .. } = plan.config;
+    let own = Probe { compute: precision.compute, sequences, length, units: plan.units.to_vec() };
+    let others = program.probes.iter().map(|&ShapeSizes { compute, sequences, length, fields }| Probe {
         compute,
         sequences,
         length,
         units: unit_list(fields),
     });
     let probes = iter::once(own).chain(others).collect();
-    let sizes = Sizes { model: M::PLAN.model.to_owned(), spec: M::SPEC_TEXT.to_owned(), probes };
+    let sizes = Sizes { model: plan.model.to_owned(), spec: program.spec_text.to_owned(), probes };
     serde_json::to_string(&sizes).expect("sizes can be written")
 }
 
 const DEBUG_BUILD: &str = "this is a debug build, made to find mistakes, and slow: build with --release to train\n\n";
 
 /// Says what a run trains on.
-fn introduce_data<M: Model, F>(job: &Job<M, F>, speaks: bool) -> Result<(), Error> {
+fn introduce_data<D: Device>(job: &Job<D>, speaks: bool) -> Result<(), Error> {
     let held_out = job.data.held_out_count();
     if let Some(every) = job.arguments.held_out_every.filter(|_| held_out == 0) {
         return Err(Error::Argument {
@@ -369,12 +405,12 @@ fn processes(plan: &Plan) -> usize {
     }
 }
 
-fn role<M: Model>() -> Result<Role, Error> {
-    let role = launch::role(processes(M::PLAN));
-    if matches!(role, Ok(Role::Launcher)) && M::PLAN.config.spans_hosts() {
-        return Err(LaunchError::NoHosts { nodes: M::PLAN.config.mesh.nodes }.into());
+fn role(plan: &Plan) -> Result<Role, Error> {
+    let role = launch::role(processes(plan));
+    if matches!(role, Ok(Role::Launcher)) && plan.config.spans_hosts() {
+        return Err(LaunchError::NoHosts { nodes: plan.config.mesh.nodes }.into());
     }
-    role.map_err(|error| match (&error, M::PLAN.config.transport) {
+    role.map_err(|error| match (&error, plan.config.transport) {
         (LaunchError::WorldNotPlanned { world, .. }, TransportKind::Local) => Error::Argument {
             what: format!("the ranks of this plan are threads of one process, but a launcher has started {world}"),
             help: "start it once, or build it from a spec with `transport: Shm`".to_owned(),
@@ -419,8 +455,8 @@ fn end_with_silence(error: &Error) {
     }
 }
 
-fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M, impl Finale<M>>) -> Result<ExitCode, Error> {
-    let plan = M::PLAN;
+fn become_ranks<D: Device>(role: Role, agreement: u64, job: &Job<D>) -> Result<ExitCode, Error> {
+    let plan = job.program.plan;
     require_budget(plan, &size(plan, job.arguments, job.data.resident_bytes()))?;
     let (processes, checkpoints) = (processes(plan), &job.arguments.checkpoints);
     match role {
@@ -441,7 +477,7 @@ fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M, impl Finale<M
                 }
                 Ok(joined) => joined,
             };
-            match train::train::<M, Shared<_>>(transport, job) {
+            match train(transport, job) {
                 Ok(ending) => {
                     cluster::leave();
                     watch.goodbye();
@@ -456,9 +492,8 @@ fn become_ranks<M: Model>(role: Role, agreement: u64, job: &Job<M, impl Finale<M
             }
         }
         Role::Launcher | Role::Rank(_) => {
-            let ranks = local::run(plan, Result::is_err, |transport: Shared<_>| {
-                train::train(transport, job).inspect_err(end_with_silence)
-            })?;
+            let ranks =
+                local::run(plan, Result::is_err, |transport| train(transport, job).inspect_err(end_with_silence))?;
             // That another rank has ended is worth printing only if no rank says why.
             let (endings, mut errors): (Vec<_>, Vec<_>) = ranks.into_iter().partition(Result::is_ok);
             errors.sort_by_key(|error| error.as_ref().is_err_and(Error::is_echo));

@@ -8,13 +8,12 @@ use super::continuity;
 use super::manifest::{arguments, data_fingerprint, plan_info};
 use super::output::say;
 use super::threads::Threads;
-use super::train::Job;
+use super::train::{Job, RankEngine};
 use crate::checkpoint::{Checkpoint, CheckpointError, Store};
-use crate::engine::Engine;
+use crate::device::Device;
 use crate::error::Error;
 use crate::launch;
-use crate::model::{DeviceOf, Model};
-use crate::transport::{Lost, Transport};
+use crate::transport::Lost;
 use crate::weights::NamedTensor;
 
 /// Where a run is asked to go on.
@@ -25,7 +24,7 @@ enum ResumedFrom<'a> {
 }
 
 impl<'a> ResumedFrom<'a> {
-    fn of<M: Model, F>(job: &Job<'a, M, F>) -> Self {
+    fn of<D: Device>(job: &Job<'a, D>) -> Self {
         let checkpoints = &job.arguments.checkpoints;
         match (&checkpoints.resume, checkpoints.checkpoint.as_deref()) {
             // A restart goes on from the newest checkpoint, whatever its arguments say.
@@ -42,7 +41,7 @@ impl<'a> ResumedFrom<'a> {
 ///
 /// # Errors
 /// Z0380 if the folder cannot be used, Z0381 if another run uses it, Z0382 if it has other checkpoints.
-pub fn take_folder<M: Model, F>(job: &Job<M, F>) -> Result<Option<Store>, CheckpointError> {
+pub fn take_folder<D: Device>(job: &Job<D>) -> Result<Option<Store>, CheckpointError> {
     let Some(folder) = job.arguments.checkpoints.checkpoint.as_deref() else { return Ok(None) };
     let store = Store::open(folder)?;
     match ResumedFrom::of(job) {
@@ -67,10 +66,7 @@ type OpenedCheckpoint = (Checkpoint, Vec<(NamedTensor, usize)>);
 ///
 /// # Errors
 /// The fault of the checkpoint, on the ranks that find it; on the others, that one of these has ended.
-pub fn resume<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
-    engine: &mut Engine<'p, M, T>,
-    job: &Job<M, F>,
-) -> Result<u64, Error> {
+pub fn resume<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>) -> Result<u64, Error> {
     let began = Instant::now();
     let opened = match ResumedFrom::of(job) {
         ResumedFrom::Beginning => None,
@@ -95,7 +91,7 @@ pub fn resume<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
     if engine.arena().rank() == 0 {
         say(&format!("resumed: {step} steps are done, by `{}`\n", checkpoint.path.display()));
         say(&format!("  verified and read in {:.3} s\n", began.elapsed().as_secs_f64()));
-        let told = continuity::told(&checkpoint.manifest, &arguments(job), &plan_info(M::PLAN));
+        let told = continuity::told(&checkpoint.manifest, &arguments(job), &plan_info(job.program.plan));
         told.iter().for_each(|line| say(&format!("  {line}\n")));
         say("\n");
     }
@@ -103,9 +99,9 @@ pub fn resume<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
 }
 
 /// The newest checkpoint in a folder that all ranks find whole; none if there is no checkpoint.
-fn newest<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
-    engine: &mut Engine<'p, M, T>,
-    job: &Job<M, F>,
+fn newest<D: Device>(
+    engine: &mut RankEngine<D>,
+    job: &Job<D>,
     folder: &Path,
 ) -> Result<Option<OpenedCheckpoint>, Error> {
     // All ranks take what rank 0 sees, because a folder may look different from another host.
@@ -143,8 +139,8 @@ fn newest<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
 }
 
 /// The error of a call that failed on `count` ranks: one of them reports it.
-fn failed_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-    engine: &Engine<'p, M, T>,
+fn failed_on<D: Device>(
+    engine: &RankEngine<D>,
     own: Result<OpenedCheckpoint, CheckpointError>,
     first: usize,
     count: usize,
@@ -157,8 +153,8 @@ fn failed_on<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 }
 
 /// The checkpoint, if all ranks could open it, and otherwise the error of this rank.
-fn agreed<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-    engine: &mut Engine<'p, M, T>,
+fn agreed<D: Device>(
+    engine: &mut RankEngine<D>,
     own: Result<OpenedCheckpoint, CheckpointError>,
 ) -> Result<OpenedCheckpoint, Error> {
     let flags = engine.gather_numbers(&[f64::from(own.is_err())])?;
@@ -170,14 +166,10 @@ fn agreed<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
 }
 
 /// Opens a checkpoint, compares it with the model and the run, and verifies this rank's part of it.
-fn open<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
-    engine: &Engine<'p, M, T>,
-    job: &Job<M, F>,
-    path: &Path,
-) -> Result<OpenedCheckpoint, CheckpointError> {
+fn open<D: Device>(engine: &RankEngine<D>, job: &Job<D>, path: &Path) -> Result<OpenedCheckpoint, CheckpointError> {
     let checkpoint = Checkpoint::open(path)?;
-    let tensors = checkpoint.require_model::<M>()?;
-    continuity::require(&checkpoint, &arguments(job), M::PLAN.config.optimizer, &data_fingerprint(job))?;
+    let tensors = checkpoint.require_model(job.program)?;
+    continuity::require(&checkpoint, &arguments(job), job.program.plan.config.optimizer, &data_fingerprint(job))?;
     let chunks: Vec<_> = checkpoint.chunks_for(&tensors, engine)?.into_iter().collect();
     let threads = Threads::new(job.arguments.threads, engine.plan()).per_rank.get();
     checkpoint.verify(&chunks, threads, &|_| {})?;

@@ -5,18 +5,15 @@ use std::time::{Duration, Instant};
 use super::output::{Output, say, tokens_per_s};
 use super::speech::{Speech, Stops, prompt};
 use super::text_arguments::TextArguments;
-use super::train::Finale;
+use super::train::RankEngine;
 use crate::data::{Tokenizer, require_fit};
-use crate::engine::Engine;
+use crate::device::Device;
 use crate::error::Error;
-use crate::layer::Tokens;
-use crate::model::{DeviceOf, Model};
 use crate::random::uniform;
 use crate::sampling::{Sampler, Sampling, Window};
-use crate::transport::Transport;
 
 /// The text that a model writes after a prompt.
-pub struct SampledText<'a, M> {
+pub struct SampledText<'a> {
     tokenizer: Option<&'a Tokenizer>,
     prompt: Vec<u32>,
     stops: Stops,
@@ -24,17 +21,22 @@ pub struct SampledText<'a, M> {
     arguments: &'a TextArguments,
     /// The seed of draws.
     seed: u64,
-    model: core::marker::PhantomData<fn() -> M>,
+    /// The number of ids that the model predicts.
+    classes: usize,
 }
 
-impl<'a, M: Model> SampledText<'a, M> {
-    /// The sample that `arguments` ask for.
+impl<'a> SampledText<'a> {
+    /// The sample that `arguments` ask for, of a model that predicts `classes` ids.
     ///
     /// # Errors
     /// Z0350 if the vocabulary has no ids for the prompt or for a stop, Z0372 if that of the tokenizer is larger than
     /// the model's, Z0377 if it cannot encode the prompt.
-    pub fn new(arguments: &'a TextArguments, tokenizer: Option<&'a Tokenizer>, seed: u64) -> Result<Self, Error> {
-        let classes = M::HEAD.classes;
+    pub fn new(
+        arguments: &'a TextArguments,
+        tokenizer: Option<&'a Tokenizer>,
+        seed: u64,
+        classes: usize,
+    ) -> Result<Self, Error> {
         tokenizer.map_or(Ok(()), |tokenizer| require_fit(tokenizer, classes))?;
         Ok(Self {
             tokenizer,
@@ -43,17 +45,15 @@ impl<'a, M: Model> SampledText<'a, M> {
             sampling: arguments.sampling(),
             arguments,
             seed,
-            model: core::marker::PhantomData,
+            classes,
         })
     }
-}
 
-impl<M: Model<Input = Tokens>> Finale<M> for SampledText<'_, M> {
-    fn run<'p, T: Transport<'p, DeviceOf<M>>>(
-        &self,
-        engine: &mut Engine<'p, M, T>,
-        output: Option<&mut Output>,
-    ) -> Result<(), Error> {
+    /// Prints it. Every rank must call this, and rank 0 has an output.
+    ///
+    /// # Errors
+    /// That another rank has ended.
+    pub fn run<D: Device>(&self, engine: &mut RankEngine<D>, output: Option<&mut Output>) -> Result<(), Error> {
         if self.arguments.sample == 0 {
             return Ok(());
         }
@@ -68,16 +68,10 @@ impl<M: Model<Input = Tokens>> Finale<M> for SampledText<'_, M> {
         speak(&format!("\n{took}\n"));
         Ok(())
     }
-}
 
-impl<M: Model<Input = Tokens>> SampledText<'_, M> {
     /// Generates tokens and speaks them as they come; every rank chooses the same ones.
-    fn generate<'p, T: Transport<'p, DeviceOf<M>>>(
-        &self,
-        engine: &mut Engine<'p, M, T>,
-        speak: impl Fn(&str),
-    ) -> Result<Took, Error> {
-        let classes = M::HEAD.classes;
+    fn generate<D: Device>(&self, engine: &mut RankEngine<D>, speak: impl Fn(&str)) -> Result<Took, Error> {
+        let classes = self.classes;
         let (mut speech, mut sampler) = (Speech::new(self.tokenizer, classes), Sampler::new(self.sampling, classes));
         self.prompt.iter().for_each(|&id| speak(&speech.hear(id)));
         let mut window = Window::new(&self.prompt, engine.plan().config.length);

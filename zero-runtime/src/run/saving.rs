@@ -9,16 +9,15 @@ use std::time::{Duration, Instant};
 use super::checkpoint_arguments::{CheckpointArguments, Every};
 use super::manifest::manifest;
 use super::output::{Output, SaveLine, StepLine, say};
-use super::train::Job;
+use super::train::{Job, RankEngine};
 use crate::checkpoint::{
     CheckpointError, Manifest, Shard, ShardWriter, Store, System, TensorInfo, entries, tensors_of,
 };
-use crate::engine::Engine;
+use crate::device::Device;
 use crate::error::Error;
 use crate::launch;
-use crate::model::{DeviceOf, Model};
 use crate::plan::Plan;
-use crate::transport::{Lost, Transport};
+use crate::transport::Lost;
 
 /// Words that each rank tells the others after each step: whether it was asked to end, whether it is time for a
 /// checkpoint, which counts only on rank 0, and whether it has written what it was writing.
@@ -88,15 +87,15 @@ impl Own<'_> {
 
 impl<'scope, 'env> Saving<'scope, 'env> {
     /// The checkpoints of `--checkpoint`, if it is given. Rank 0 has a `store`.
-    pub fn new<'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
+    pub fn new<'p: 'scope, D: Device>(
         scope: &'scope Scope<'scope, 'env>,
-        job: &'env Job<'_, M, F>,
-        engine: &mut Engine<'p, M, T>,
+        job: &'env Job<'_, D>,
+        engine: &mut RankEngine<'p, D>,
         store: Option<Store>,
     ) -> Option<Self> {
         let arguments = &job.arguments.checkpoints;
         let folder = arguments.checkpoint.as_deref()?;
-        let tensors: Vec<TensorInfo> = tensors_of::<M>();
+        let tensors: Vec<TensorInfo> = tensors_of(job.program);
         // Touches the place of the copy now, while training does not wait for it, because the first time takes longer
         // than a copy.
         drop(engine.snapshot());
@@ -115,9 +114,9 @@ impl<'scope, 'env> Saving<'scope, 'env> {
     ///
     /// # Errors
     /// That of the checkpoint with `--checkpoint-or-stop`; otherwise only that another rank has ended.
-    pub fn after_step<'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    pub fn after_step<'p: 'scope, D: Device>(
         &mut self,
-        engine: &mut Engine<'p, M, T>,
+        engine: &mut RankEngine<'p, D>,
         step: &StepLine,
         is_last: bool,
         output: Option<&mut Output>,
@@ -150,11 +149,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
     }
 
     /// Waits until the checkpoint that is being written, if there is one, is complete.
-    fn end<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-        &mut self,
-        engine: &mut Engine<'p, M, T>,
-        mut output: Option<&mut Output>,
-    ) -> Result<(), Error> {
+    fn end<D: Device>(&mut self, engine: &mut RankEngine<D>, mut output: Option<&mut Output>) -> Result<(), Error> {
         while self.writing.is_some() {
             self.advance(engine, output.as_deref_mut())?;
         }
@@ -167,11 +162,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
     }
 
     /// Begins to write: in a thread of its own, if there is room for a copy, and otherwise here.
-    fn begin<'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>>(
-        &mut self,
-        engine: &mut Engine<'p, M, T>,
-        step: &StepLine,
-    ) -> Result<(), Error> {
+    fn begin<'p: 'scope, D: Device>(&mut self, engine: &mut RankEngine<'p, D>, step: &StepLine) -> Result<(), Error> {
         let began = Instant::now();
         self.last = began;
         let number = step.step;
@@ -199,11 +190,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
     }
 
     /// Brings the checkpoint that is being written to its next phase, after all ranks have ended this one.
-    fn advance<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-        &mut self,
-        engine: &mut Engine<'p, M, T>,
-        output: Option<&mut Output>,
-    ) -> Result<(), Error> {
+    fn advance<D: Device>(&mut self, engine: &mut RankEngine<D>, output: Option<&mut Output>) -> Result<(), Error> {
         let Some(Writing { step, phase, own, began, waited }) = self.writing.take() else { return Ok(()) };
         let waits = Instant::now();
         let is_there = self.agree(engine, own.end())?;
@@ -247,11 +234,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
 
     /// Whether something succeeded on all ranks. Otherwise the first rank on which it failed reports why, and the run
     /// goes on without this checkpoint, or ends.
-    fn agree<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-        &mut self,
-        engine: &mut Engine<'p, M, T>,
-        own: SaveResult,
-    ) -> Result<bool, Error> {
+    fn agree<D: Device>(&mut self, engine: &mut RankEngine<D>, own: SaveResult) -> Result<bool, Error> {
         let all = engine.gather_numbers(&[f64::from(own.is_err())])?;
         let Some(first) = all.iter().position(|&failed| failed > 0.0) else {
             self.failed = false;

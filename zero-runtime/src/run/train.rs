@@ -8,67 +8,68 @@ use std::time::Instant;
 use super::alike;
 use super::arguments::{RunArguments, UNPROFILED_STEPS};
 use super::compare::compare;
+use super::evaluate::evaluate;
 use super::header::RunHeader;
 use super::output::{
     HeldOutLine, NewFile, Output, StepLine, peak_resident_bytes, reset_peak_resident, say, say_table, tokens_per_s,
 };
 use super::resume::{resume, take_folder};
+use super::sample::SampledText;
 use super::saving::Saving;
 use super::size::size;
 use super::text_arguments::TextArguments;
 use super::threads::{Threads, keep_to_own_core};
 use super::weights::WeightFolders;
-use crate::data::{Dataset, Draw};
-use crate::device::{Device, Queues};
-use crate::engine::{Engine, InputOf, TargetOf};
+use crate::data::{Draw, Sequences, Text};
+use crate::device::Device;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::launch::{self, EXIT_ASKED, EXIT_NOT_SAVED};
-use crate::layer::Activation;
-use crate::model::{DeviceOf, Model};
+use crate::model::Program;
 use crate::plan::{Config, Moved};
 use crate::profile::{Machine, ProfileTables, RecordedRun, Trace, gather_clocks, gather_records};
-use crate::transport::{ClockLook, Crossed, Transport};
+use crate::transport::{ClockLook, Crossed, Shared, Transport};
 
-/// The part of a run after training and before the comparison: a sample of what was learned, for example.
-pub trait Finale<M: Model>: Sync {
-    /// Runs it. Every rank must call this, because it takes part in gathers; rank 0, which has an output, prints.
-    ///
-    /// # Errors
-    /// Any error that ends a run early.
-    fn run<'p, T: Transport<'p, DeviceOf<M>>>(
-        &self,
-        engine: &mut Engine<'p, M, T>,
-        output: Option<&mut Output>,
-    ) -> Result<(), Error>;
+/// One rank of a run, on the transport that ranks of runs have.
+pub type RankEngine<'p, D> = Engine<'p, D, Shared<'p, D>>;
+
+/// The part of a run after training and before the comparison.
+pub enum Finale<'a> {
+    /// Nothing.
+    None,
+    /// A sample of what was learned.
+    Sample(SampledText<'a>),
+    /// The loss on all of a text.
+    Evaluation(&'a Text),
 }
 
-/// Nothing comes after training.
-pub struct NoFinale;
-
-impl<M: Model> Finale<M> for NoFinale {
-    fn run<'p, T: Transport<'p, DeviceOf<M>>>(
-        &self,
-        _: &mut Engine<'p, M, T>,
-        _: Option<&mut Output>,
-    ) -> Result<(), Error> {
-        Ok(())
+impl Finale<'_> {
+    /// Runs it. Every rank must call this, because it takes part in gathers; rank 0, which has an output, prints.
+    fn run<D: Device>(&self, engine: &mut RankEngine<D>, output: Option<&mut Output>) -> Result<(), Error> {
+        match self {
+            Finale::None => Ok(()),
+            Finale::Sample(sample) => sample.run(engine, output),
+            Finale::Evaluation(text) => evaluate(engine, text, output),
+        }
     }
 }
 
-/// The inputs of a run in addition to its plan.
-pub struct Job<'a, M: Model, F> {
+/// The inputs of a run.
+pub struct Job<'a, D: Device> {
+    /// What is trained.
+    pub program: &'static Program<D>,
     /// Arguments of every model.
     pub arguments: &'a RunArguments,
     /// Those of a model of text.
     pub text: Option<&'a TextArguments>,
     /// The data on which it trains.
-    pub data: &'a dyn Dataset<Input = M::Input, Target = M::Target>,
+    pub data: &'a dyn Sequences,
     /// A hash of that data; none for data of the program's own, which has none.
     pub data_fingerprint: Option<u64>,
     /// The weights that it starts from and exports.
     pub weights: &'a WeightFolders,
     /// What comes after training.
-    pub finale: F,
+    pub finale: Finale<'a>,
 }
 
 /// How a run has ended.
@@ -103,28 +104,25 @@ const SLOWER: u32 = 4;
 ///
 /// # Errors
 /// Any error that ends a run early.
-pub fn train<'p, M: Model, T: Transport<'p, DeviceOf<M>> + Send>(
-    transport: T,
-    job: &Job<M, impl Finale<M>>,
-) -> Result<Ending, Error> {
+pub fn train<D: Device>(transport: Shared<D>, job: &Job<D>) -> Result<Ending, Error> {
     let arena = transport.arena();
     let (name, device) = (format!("rank {}", arena.rank()), arena.take_device());
     let threads = Threads::new(job.arguments.threads, arena.plan()).per_rank;
-    if !DeviceOf::<M>::QUEUES {
+    if !D::QUEUES {
         keep_to_own_core(arena.plan(), arena.rank());
     }
     let work = |device| {
-        let engine = Engine::with_device(transport, device);
+        let engine = Engine::with_device(job.program, transport, device);
         // The thread that writes a checkpoint ends within this scope.
         std::thread::scope(|scope| train_on(scope, engine, job))
     };
     device.on_threads(threads, &name, work)?
 }
 
-fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F: Finale<M>>(
+fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
     scope: &'scope Scope<'scope, 'env>,
-    mut engine: Engine<'p, M, T>,
-    job: &'env Job<'_, M, F>,
+    mut engine: RankEngine<'p, D>,
+    job: &'env Job<'_, D>,
 ) -> Result<Ending, Error> {
     let arguments = job.arguments;
     let timeout = arguments.checkpoints.timeout;
@@ -136,7 +134,7 @@ fn train_on<'scope, 'env, 'p: 'scope, M: Model, T: Transport<'p, DeviceOf<M>>, F
     // This comes before anything else is made, because it may refuse the run.
     let store = if is_first { take_folder(job)? } else { None };
     let goes_on = arguments.checkpoints.resume.is_some() || launch::is_restart();
-    let is_seen = super::processes(M::PLAN) == 1 || launch::has_own_launcher();
+    let is_seen = super::processes(job.program.plan) == 1 || launch::has_own_launcher();
     let output = || Output::new(arguments.steps, arguments.metrics.as_deref(), goes_on, is_seen);
     let mut output = is_first.then(output).transpose()?;
     if let Some(profile) = arguments.profile.as_deref().filter(|_| is_first && launch::is_restart()) {
@@ -214,21 +212,18 @@ fn asked(saving: &Saving, number: u64, output: Option<Output>) -> Result<Ending,
 }
 
 /// Does step `number`, counted from 1, and gives its line.
-fn step<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
-    engine: &mut Engine<'p, M, T>,
-    job: &Job<M, F>,
-    number: u64,
-) -> Result<StepLine, Error> {
+fn step<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>, number: u64) -> Result<StepLine, Error> {
     let config = &engine.plan().config;
     let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
     let (step, seed) = (number - 1, job.arguments.seed);
     let hyper = job.arguments.hyper(step);
     let start = Instant::now();
+    let program = job.program;
     let report = engine.step(&hyper, |micro_batch, inputs, targets| {
         let first = ((micro_batch * config.mesh.data_ranks() + data_rank) * config.sequences) as u64;
         let draw = |sequence: usize| Draw { seed, step, index: first + sequence as u64 };
-        for_each_sequence::<M>(config.length, inputs, targets, |sequence, input, targets| {
-            job.data.training(draw(sequence), input, targets);
+        for_each_sequence(program, config.length, (inputs, targets), |sequence, input, targets| {
+            job.data.training_words(draw(sequence), input, targets);
         });
     })?;
     let took = start.elapsed();
@@ -254,16 +249,16 @@ fn within_host_bytes(config: &Config, moved: &Moved, crossed: Crossed) -> usize 
 }
 
 /// Computes the loss on held-out data after `step` steps. Rank 0 prints it.
-fn held_out<'p, M: Model, T: Transport<'p, DeviceOf<M>>, F>(
-    engine: &mut Engine<'p, M, T>,
-    job: &Job<M, F>,
+fn held_out<D: Device>(
+    engine: &mut RankEngine<D>,
+    job: &Job<D>,
     step: u64,
     output: Option<&mut Output>,
 ) -> Result<(), Error> {
     let loss = held_out_loss(engine, job.arguments.held_out, job.data)?;
     match (loss, output) {
         (Some(held_out_loss), Some(output)) => {
-            output.held_out(&HeldOutLine { step, held_out_loss, unit: M::HEAD.unit })
+            output.held_out(&HeldOutLine { step, held_out_loss, unit: job.program.head.unit })
         }
         _ => Ok(()),
     }
@@ -280,10 +275,7 @@ struct Profiler {
 
 impl Profiler {
     /// Measures the machine, after rank 0 has made the file at `path`.
-    fn new<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-        engine: &mut Engine<'p, M, T>,
-        path: &Path,
-    ) -> Result<Self, Error> {
+    fn new<D: Device>(engine: &mut RankEngine<D>, path: &Path) -> Result<Self, Error> {
         let writes = engine.arena().rank() == 0;
         let file = writes.then(|| NewFile::create("a profile", path)).transpose()?;
         let machines = Machine::measure(engine)?;
@@ -294,7 +286,7 @@ impl Profiler {
     }
 
     /// Gathers what all ranks have recorded. Rank 0 prints it and writes the trace.
-    fn finish<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(self, engine: &mut Engine<'p, M, T>) -> Result<(), Error> {
+    fn finish<D: Device>(self, engine: &mut RankEngine<D>) -> Result<(), Error> {
         let Some(record) = engine.take_record() else { return Ok(()) };
         let clocks = gather_clocks(engine, self.clock)?;
         let ranks = gather_records(engine, &record, &clocks)?;
@@ -307,36 +299,37 @@ impl Profiler {
 }
 
 /// Calls `each` with every sequence of a micro-batch: its number, its input and its targets.
-pub fn for_each_sequence<M: Model>(
+pub fn for_each_sequence<D>(
+    program: &Program<D>,
     length: usize,
-    inputs: &mut [InputOf<M>],
-    targets: &mut [TargetOf<M>],
-    mut each: impl FnMut(usize, &mut [InputOf<M>], &mut [TargetOf<M>]),
+    (inputs, targets): (&mut [u32], &mut [u32]),
+    mut each: impl FnMut(usize, &mut [u32], &mut [u32]),
 ) {
-    let inputs = inputs.chunks_exact_mut(length * M::Input::WIDTH);
-    for (sequence, (input, targets)) in inputs.zip(targets.chunks_exact_mut(length * M::Target::WIDTH)).enumerate() {
+    let inputs = inputs.chunks_exact_mut(length * program.inputs.words.count);
+    let targets = targets.chunks_exact_mut(length * program.head.targets.count);
+    for (sequence, (input, targets)) in inputs.zip(targets).enumerate() {
         each(sequence, input, targets);
     }
 }
 
 /// The mean loss over the held-out sequences of `micro_batches` micro-batches a rank, or over all if there are fewer.
-fn held_out_loss<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-    engine: &mut Engine<'p, M, T>,
+fn held_out_loss<D: Device>(
+    engine: &mut RankEngine<D>,
     micro_batches: u64,
-    data: &dyn Dataset<Input = M::Input, Target = M::Target>,
+    data: &dyn Sequences,
 ) -> Result<Option<f64>, Error> {
     let config = &engine.plan().config;
     let (data_ranks, data_rank) = (config.mesh.data_ranks(), engine.arena().coordinates().data_rank(&config.mesh));
     let count = data.held_out_count();
     let enough = count.div_ceil(data_ranks * config.sequences);
     let micro_batches = usize::try_from(micro_batches).map_or(enough, |asked| asked.min(enough));
-    let mut sum = 0.0;
+    let (program, mut sum) = (engine.program(), 0.0);
     for micro_batch in 0..micro_batches {
         let first = (micro_batch * data_ranks + data_rank) * config.sequences;
         sum += engine.evaluate(|_, inputs, targets| {
-            for_each_sequence::<M>(config.length, inputs, targets, |sequence, input, targets| {
+            for_each_sequence(program, config.length, (inputs, targets), |sequence, input, targets| {
                 // The last micro-batch is filled up with sequences from the start.
-                data.held_out((first + sequence) % count, input, targets);
+                data.held_out_words((first + sequence) % count, input, targets);
             });
         })?;
     }

@@ -4,11 +4,11 @@ use std::num::NonZeroUsize;
 
 use super::arguments::RunArguments;
 use super::output::say;
+use super::train::RankEngine;
 use crate::checkpoint::InitialCheckpoint;
-use crate::engine::Engine;
+use crate::device::Device;
 use crate::error::Error;
-use crate::model::{DeviceOf, Model};
-use crate::transport::Transport;
+use crate::model::Program;
 use crate::weights::{Export, Import};
 
 /// The folders that `--init` and `--export` name.
@@ -35,16 +35,16 @@ impl WeightFolders {
     ///
     /// # Errors
     /// Z0360 to Z0368.
-    pub fn open<M: Model>(arguments: &RunArguments) -> Result<Self, Error> {
+    pub fn open<D>(program: &Program<D>, arguments: &RunArguments) -> Result<Self, Error> {
         let origin = match arguments.init.as_deref() {
             None => FirstWeights::Seed,
             Some(path) if InitialCheckpoint::is_one(path) => {
-                FirstWeights::Checkpoint(Box::new(InitialCheckpoint::open::<M>(path)?))
+                FirstWeights::Checkpoint(Box::new(InitialCheckpoint::open(program, path)?))
             }
-            Some(path) => FirstWeights::Published(Import::open::<M>(path)?),
+            Some(path) => FirstWeights::Published(Import::open(program, path)?),
         };
         let mut weights = Self { origin, export: None };
-        let new = |path| Export::new::<M>(path, weights.import(), arguments.export_dtype);
+        let new = |path| Export::new(program, path, weights.import(), arguments.export_dtype);
         weights.export = arguments.export.as_deref().map(new).transpose()?;
         Ok(weights)
     }
@@ -69,12 +69,7 @@ impl WeightFolders {
     ///
     /// # Errors
     /// Z0360 or Z0385 if a file cannot be read any more, Z0387 if it was changed.
-    pub fn fill<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-        &self,
-        engine: &mut Engine<'p, M, T>,
-        seed: u64,
-        threads: NonZeroUsize,
-    ) -> Result<(), Error> {
+    pub fn fill<D: Device>(&self, engine: &mut RankEngine<D>, seed: u64, threads: NonZeroUsize) -> Result<(), Error> {
         match &self.origin {
             FirstWeights::Seed => engine.initialize_by(seed, threads),
             FirstWeights::Published(import) => import.load(engine)?,
@@ -103,10 +98,7 @@ impl WeightFolders {
     ///
     /// # Errors
     /// Z0368, or that another rank has ended.
-    pub fn export<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-        &self,
-        engine: &mut Engine<'p, M, T>,
-    ) -> Result<(), Error> {
+    pub fn export<D: Device>(&self, engine: &mut RankEngine<D>) -> Result<(), Error> {
         let Some(export) = &self.export else { return Ok(()) };
         export.write(engine, self.import())?;
         if engine.arena().rank() == 0 {

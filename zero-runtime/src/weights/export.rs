@@ -16,9 +16,10 @@ use super::import::Import;
 use super::layout::{Exported, FILE_BYTES_MAX, Layout, Target};
 use super::names;
 use super::runs::runs;
+use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::model::{DeviceOf, Model};
+use crate::model::Program;
 use crate::plan::place::State;
 use crate::transport::Transport;
 
@@ -51,15 +52,21 @@ impl Export {
     ///
     /// # Errors
     /// Z0368 if the folder cannot be made.
-    pub fn new<M: Model>(path: &Path, import: Option<&Import>, kind: Option<WeightType>) -> Result<Self, WeightsError> {
-        Self::in_files::<M>(path, import, kind, FILE_BYTES_MAX)
+    pub fn new<D>(
+        program: &Program<D>,
+        path: &Path,
+        import: Option<&Import>,
+        kind: Option<WeightType>,
+    ) -> Result<Self, WeightsError> {
+        Self::in_files(program, path, import, kind, FILE_BYTES_MAX)
     }
 
     /// The same, in files of up to `file_bytes_max` bytes of tensors.
     ///
     /// # Errors
     /// Those of [`Export::new`].
-    pub fn in_files<M: Model>(
+    pub fn in_files<D>(
+        program: &Program<D>,
         path: &Path,
         import: Option<&Import>,
         kind: Option<WeightType>,
@@ -71,7 +78,7 @@ impl Export {
                 import.tensors.iter().map(of).collect()
             }
             None => {
-                let own = names::of_model::<M>().into_iter().filter(|named| !named.is_alias);
+                let own = names::of_model(program).into_iter().filter(|named| !named.is_alias);
                 own.map(|named| (named.clone(), named.name, WeightType::F32)).collect::<Vec<_>>()
             }
         };
@@ -80,7 +87,7 @@ impl Export {
         let layout = Layout::new(tensors, file_bytes_max);
         let directory = Directory::new(path, layout.file_bytes())?;
         let (config, carried) = match import {
-            None => (own_config(M::config(), layout.kind()), Vec::new()),
+            None => (own_config((program.config)(), layout.kind()), Vec::new()),
             Some(import) => {
                 let config = adapted(&import.folder, layout.kind(), kind.is_some());
                 let keeps = if config.is_none() { Some(CONFIG) } else { None };
@@ -100,9 +107,9 @@ impl Export {
     /// # Errors
     /// Z0368, or that another rank has ended. Nothing is left behind then, unless rank 0 was killed; the name of the
     /// folder that it leaves shows that it is partial.
-    pub fn write<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    pub fn write<'p, D: Device, T: Transport<'p, D>>(
         &self,
-        engine: &mut Engine<'p, M, T>,
+        engine: &mut Engine<'p, D, T>,
         import: Option<&Import>,
     ) -> Result<(), Error> {
         let makes = engine.arena().rank() == 0;
@@ -128,9 +135,9 @@ impl Export {
     }
 
     /// Writes what this rank owns, unless an earlier rank owns the same.
-    fn write_owned<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
+    fn write_owned<'p, D: Device, T: Transport<'p, D>>(
         &self,
-        engine: &Engine<'p, M, T>,
+        engine: &Engine<'p, D, T>,
         partial: &Path,
     ) -> Result<(), WeightsError> {
         let (plan, places, at) = (engine.plan(), engine.arena().places(), engine.arena().coordinates());

@@ -9,8 +9,9 @@ use super::error::{FirstTen, WeightsError};
 use super::folder::{CONFIG, Folder, FolderTensor};
 use super::names::{self, NamedTensor, Renaming, TIED_HEAD};
 use super::runs::runs;
+use crate::device::Device;
 use crate::engine::{Engine, PIECE_ELEMENTS};
-use crate::model::{DeviceOf, Model};
+use crate::model::Program;
 use crate::transport::Transport;
 
 /// A folder that has each tensor of a model once, in its shape, and no other.
@@ -41,11 +42,11 @@ impl Import {
     ///
     /// # Errors
     /// Z0360 to Z0367.
-    pub fn open<M: Model>(path: &Path) -> Result<Self, WeightsError> {
-        let model = names::of_model::<M>();
+    pub fn open<D>(program: &Program<D>, path: &Path) -> Result<Self, WeightsError> {
+        let model = names::of_model(program);
         let folder = Folder::open(path)?;
         let is_tied = model.iter().any(|named| named.is_alias);
-        let notes = compare_config(&folder, &M::config(), is_tied, M::PLAN.config.length)?;
+        let notes = compare_config(&folder, &(program.config)(), is_tied, program.plan.config.length)?;
         Self::of(model, folder, notes)
     }
 
@@ -124,10 +125,7 @@ impl Import {
     ///
     /// # Errors
     /// Z0360 if a file cannot be read any more.
-    pub fn load<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(
-        &self,
-        engine: &mut Engine<'p, M, T>,
-    ) -> Result<(), WeightsError> {
+    pub fn load<'p, D: Device, T: Transport<'p, D>>(&self, engine: &mut Engine<'p, D, T>) -> Result<(), WeightsError> {
         let mut bytes = Vec::new();
         for unit in 0..engine.plan().units.len() {
             engine.load_pieces(unit, |start, values| self.read(unit, start, values, &mut bytes))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::layer::Tensors;
-use crate::model::{Model, published};
+use crate::model::{Program, published};
 
 /// A tensor of a model as it is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,12 +38,12 @@ impl NamedTensor {
 }
 
 /// The tensors of a model, in the order of units and of their flat buffers.
-pub fn of_model<M: Model>() -> Vec<NamedTensor> {
-    let units = M::PLAN.units;
+pub fn of_model<D>(program: &Program<D>) -> Vec<NamedTensor> {
+    let units = program.plan.units;
     let mut all = Vec::new();
     for (this, unit) in units.iter().enumerate() {
         let mut tensors = Tensors::default();
-        M::CODE[unit.position].tensors(&mut tensors);
+        program.code[unit.position].tensors(&mut tensors);
         let is_alias = unit.is_tied(this);
         // A tied layer takes the beginning of its owner's flat buffer.
         let taken = tensors.into_list().into_iter().filter(|tensor| tensor.start + tensor.len() <= unit.takes);

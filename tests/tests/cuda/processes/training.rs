@@ -1,12 +1,12 @@
 //! What ranks that are processes train is, to the bit, what ranks that are threads do, whatever order each of their devices
 //! works in; and each rank maps and moves what its plan says, which the program asserts.
 
+use zero_runtime::device::Device;
 use zero_runtime::device::cuda::DEVICES_VARIABLE;
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
+use zero_runtime::model::Program;
 use zero_tests::layout::{CUDA, NCCL, changed};
 use zero_tests::pretend;
-use zero_tests::specs::{Visitor, visit_cuda};
+use zero_tests::specs::cuda_program;
 use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train};
 
 use super::told;
@@ -14,12 +14,10 @@ use super::told;
 /// Trains a layout on threads.
 struct Train<'a>(&'a [&'a str]);
 
-impl Visitor for Train<'_> {
-    type Output = (Told, usize);
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output {
-        let config = changed(M::PLAN.config, self.0);
-        (Told::of(&train::<M>(config, HYPER, STEPS, Start::Seed(7), &noise(config))), config.mesh.ranks())
+impl Train<'_> {
+    fn on<D: Device>(self, program: &'static Program<D>) -> (Told, usize) {
+        let config = changed(program.plan.config, self.0);
+        (Told::of(&train(program, config, HYPER, STEPS, Start::Seed(7), &noise(config))), config.mesh.ranks())
     }
 }
 
@@ -27,7 +25,7 @@ impl Visitor for Train<'_> {
 /// order that a seed gives it.
 fn train_alike(name: &str, layout: &[&str], seed: usize) {
     let reached = [&[CUDA], layout].concat();
-    let (expected, ranks) = visit_cuda(name, Train(&reached)).expect("a spec of that name");
+    let (expected, ranks) = Train(&reached).on(cuda_program(name));
     let mut connected = vec![reached];
     if pretend::is_nccl() {
         connected.push([&[CUDA, NCCL], layout].concat());

@@ -10,12 +10,11 @@ use zero_plan::place::{Access, Place, Position, accesses};
 use zero_plan::{Config, Kind, Moved, Op, Pass, Plan, PlanBuf, TransportKind};
 use zero_runtime::arena::Arena;
 use zero_runtime::device::Device;
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
+use zero_runtime::model::Program;
 use zero_runtime::transport::{Crossed, Lost, Transport, local};
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::naive::{Touch, note_touches, take_touches};
-use zero_tests::specs::{NAMES, Visitor, visit_naive};
+use zero_tests::specs::{NAMES, naive_program};
 use zero_tests::training::{HYPER, Start, noise, train_rank};
 
 /// Hands every call on, and compares what each op of a step has touched with its places.
@@ -185,19 +184,17 @@ impl<T> Drop for Touching<T> {
 
 struct Touched(TransportKind);
 
-impl Visitor for Touched {
-    type Output = ();
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) {
-        let config = Config { transport: self.0, ..M::PLAN.config };
-        PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| touched::<M>(plan));
+impl Touched {
+    fn on<D: Device>(self, program: &'static Program<D>) {
+        let config = Config { transport: self.0, ..program.plan.config };
+        PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| touched(program, plan));
     }
 }
 
-fn touched<M: Model<Input = Tokens, Target = Tokens>>(plan: &Plan) {
+fn touched<D: Device>(program: &'static Program<D>, plan: &Plan) {
     let batch = noise(plan.config);
     let ranks = local::run(plan, Result::is_err, |transport| {
-        train_rank::<M, _>(Touching::new(transport), HYPER, 1, Start::Seed(7), &batch)
+        train_rank(program, Touching::new(transport), HYPER, 1, Start::Seed(7), &batch)
     });
     for rank in ranks.expect("the memory of a tiny model") {
         rank.expect("a run without faults");
@@ -208,7 +205,7 @@ fn touched<M: Model<Input = Tokens, Target = Tokens>>(plan: &Plan) {
 fn ops_touch_the_places_that_the_plan_gives_them_and_no_others() {
     for &name in NAMES {
         for transport in [TransportKind::Shm, TransportKind::Local] {
-            visit_naive(name, Touched(transport)).expect("a spec of that name");
+            Touched(transport).on(naive_program(name));
         }
     }
 }

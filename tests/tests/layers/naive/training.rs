@@ -2,33 +2,31 @@
 //! look into memory only through the device that they are given.
 
 use zero_plan::Precision;
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
-use zero_tests::specs::{NAMES, PlanOf, Visitor, visit, visit_naive};
+use zero_runtime::device::Device;
+use zero_runtime::model::Program;
+use zero_tests::specs::{NAMES, naive_program, program};
 use zero_tests::training::{HYPER, Outcome, STEPS, Start, noise, train};
 
 struct Train;
 
-impl Visitor for Train {
-    type Output = Outcome;
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Outcome {
-        let config = M::PLAN.config;
-        train::<M>(config, HYPER, STEPS, Start::Seed(7), &noise(config))
+impl Train {
+    fn on<D: Device>(self, program: &'static Program<D>) -> Outcome {
+        let config = program.plan.config;
+        train(program, config, HYPER, STEPS, Start::Seed(7), &noise(config))
     }
 }
 
 /// Values in bf16 are rounded to 8 bits at every step, and two that differ in the last bit of f32 may round apart.
 fn tolerance(name: &str) -> f64 {
-    let plan = visit(name, PlanOf).expect("a spec of that name");
+    let plan = program(name).plan;
     if plan.config.precision == Precision::default() { 1e-4 } else { 2e-2 }
 }
 
 #[test]
 fn every_spec_trains_to_within_rounding_of_the_processor() {
     for &name in NAMES {
-        let on_cpu = visit(name, Train).expect("a spec of that name");
-        let on_naive = visit_naive(name, Train).expect("a spec of that name");
+        let on_cpu = Train.on(program(name));
+        let on_naive = Train.on(naive_program(name));
         let tolerance = tolerance(name);
         for (what, found, expected) in
             [("loss", &on_naive.losses, &on_cpu.losses), ("norm", &on_naive.norms, &on_cpu.norms)]

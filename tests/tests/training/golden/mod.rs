@@ -1,9 +1,10 @@
 //! Golden: the runtime against PyTorch and against the plain reference, at every stage.
 
 use zero_plan::{Config, Mesh, TransportKind};
+use zero_runtime::device::Device;
 use zero_runtime::engine::Hyper;
-use zero_runtime::layer::{Tensors, Tokens};
-use zero_runtime::model::Model;
+use zero_runtime::layer::Tensors;
+use zero_runtime::model::{Model, Program};
 use zero_tests::reference::golden::{Golden, Rounded};
 use zero_tests::reference::{Gpt, optimizer};
 use zero_tests::tiny::{Tied, Untied, narrow};
@@ -12,7 +13,7 @@ use zero_tests::training::{CONFIG, HYPER, Outcome, Start, noise, train};
 mod muon;
 
 /// The flat buffers of the units, cut from a reference's tensors in order.
-fn flat<M: Model>(gpt: &Gpt) -> Vec<Vec<f32>> {
+fn flat<D: Device>(program: &'static Program<D>, gpt: &Gpt) -> Vec<Vec<f32>> {
     let mut tensors = gpt.tensors.iter();
     let mut flat_of = |params: usize| {
         let mut flat = Vec::new();
@@ -22,7 +23,7 @@ fn flat<M: Model>(gpt: &Gpt) -> Vec<Vec<f32>> {
         assert_eq!(flat.len(), params, "tensors end where units do");
         flat
     };
-    M::PLAN.units.iter().map(|unit| flat_of(unit.params)).collect()
+    program.plan.units.iter().map(|unit| flat_of(unit.params)).collect()
 }
 
 /// Largest distance between the runtime's flat buffers, scaled, and a reference's tensors. Skips the biases of keys
@@ -44,8 +45,8 @@ fn distance(flat: &[Vec<f32>], scale: f64, names: &Gpt, tensors: &[Vec<f64>], sk
 }
 
 /// Gradients without the padding of their flat buffers.
-fn unpadded<M: Model>(outcome: &Outcome) -> Vec<Vec<f32>> {
-    let gradients = outcome.gradients.iter().zip(M::PLAN.units);
+fn unpadded<D: Device>(program: &'static Program<D>, outcome: &Outcome) -> Vec<Vec<f32>> {
+    let gradients = outcome.gradients.iter().zip(program.plan.units);
     gradients.map(|(gradients, unit)| gradients[..unit.params].to_vec()).collect()
 }
 
@@ -61,10 +62,10 @@ fn hyper(golden: &Golden) -> Hyper {
     }
 }
 
-fn agrees_with_pytorch<M: Model<Input = Tokens, Target = Tokens>>(variant: &str) {
+fn agrees_with_pytorch<D: Device>(program: &'static Program<D>, variant: &str) {
     let golden = Golden::read(variant);
     let hyper = hyper(&golden);
-    let initial = flat::<M>(&golden.initial);
+    let initial = flat(program, &golden.initial);
     let last: Vec<Vec<f64>> = golden.last.tensors.iter().map(|tensor| tensor.data.clone()).collect();
     let batch = |step: u64, rank: usize, part: usize, ids: &mut [u32], targets: &mut [u32]| {
         let (golden_ids, golden_targets) = golden.micro_batch(step as usize, rank, part);
@@ -81,7 +82,7 @@ fn agrees_with_pytorch<M: Model<Input = Tokens, Target = Tokens>>(variant: &str)
                 transport,
                 ..CONFIG.at_stage(stage)
             };
-            let outcome = train::<M>(config, hyper, golden.steps as u64, Start::Flat(&initial), &batch);
+            let outcome = train(program, config, hyper, golden.steps as u64, Start::Flat(&initial), &batch);
             for (found, expected) in outcome.losses.iter().zip(&golden.losses) {
                 assert!((found / expected - 1.0).abs() < 1e-6, "stage {stage}: loss {found}, PyTorch {expected}");
             }
@@ -89,7 +90,7 @@ fn agrees_with_pytorch<M: Model<Input = Tokens, Target = Tokens>>(variant: &str)
                 assert!((found / expected - 1.0).abs() < 2e-6, "stage {stage}: norm {found}, PyTorch {expected}");
             }
             let mean = 1.0 / (golden.ranks * golden.micro_batches) as f64;
-            let gradients = distance(&unpadded::<M>(&outcome), mean, &golden.initial, &golden.gradients, false);
+            let gradients = distance(&unpadded(program, &outcome), mean, &golden.initial, &golden.gradients, false);
             assert!(gradients < 1e-6, "stage {stage}: a gradient is off by {gradients}");
             let parameters = distance(&outcome.parameters, 1.0, &golden.initial, &last, true);
             assert!(parameters < 1e-4, "stage {stage}: a parameter is off by {parameters}");
@@ -99,12 +100,12 @@ fn agrees_with_pytorch<M: Model<Input = Tokens, Target = Tokens>>(variant: &str)
 
 #[test]
 fn agrees_with_pytorch_untied() {
-    agrees_with_pytorch::<Untied>("untied");
+    agrees_with_pytorch(Untied::PROGRAM, "untied");
 }
 
 #[test]
 fn agrees_with_pytorch_tied() {
-    agrees_with_pytorch::<Tied>("tied");
+    agrees_with_pytorch(Tied::PROGRAM, "tied");
 }
 
 /// The norm of the difference of all pairs, relative to that of the expected numbers.
@@ -115,7 +116,7 @@ fn relative(pairs: &[(f64, f64)]) -> f64 {
 
 /// Every result rounded to bf16 once, at the places that `golden/make.py` lists, within the tolerances of its table.
 /// The gradient of the biases of keys is zero but for rounding, and left out.
-fn agrees_with_pytorch_in_bf16<M: Model<Input = Tokens, Target = Tokens>>(variant: &str) {
+fn agrees_with_pytorch_in_bf16<D: Device>(program: &'static Program<D>, variant: &str) {
     let (golden, rounded) = (Golden::read(variant), Rounded::read(variant));
     let batch = |step: u64, rank: usize, part: usize, ids: &mut [u32], targets: &mut [u32]| {
         let (golden_ids, golden_targets) = golden.micro_batch(step as usize % golden.steps, rank, part);
@@ -127,12 +128,12 @@ fn agrees_with_pytorch_in_bf16<M: Model<Input = Tokens, Target = Tokens>>(varian
         micro_batches: golden.micro_batches,
         sequences: golden.sequences,
         length: golden.length,
-        precision: M::PLAN.config.precision,
+        precision: program.plan.config.precision,
         ..CONFIG.at_stage(3)
     };
-    let initial = flat::<M>(&golden.initial);
-    let outcome = train::<M>(config, hyper(&golden), rounded.losses.len() as u64, Start::Flat(&initial), &batch);
-    let gradients = unpadded::<M>(&outcome).concat();
+    let initial = flat(program, &golden.initial);
+    let outcome = train(program, config, hyper(&golden), rounded.losses.len() as u64, Start::Flat(&initial), &batch);
+    let gradients = unpadded(program, &outcome).concat();
     let mean = 1.0 / (golden.ranks * golden.micro_batches) as f64;
     let (mut found, mut all) = (gradients.iter().map(|&sum| f64::from(sum) * mean), Vec::new());
     for tensor in &rounded.gradients.tensors {
@@ -162,12 +163,12 @@ fn agrees_with_pytorch_in_bf16<M: Model<Input = Tokens, Target = Tokens>>(varian
 
 #[test]
 fn agrees_with_pytorch_in_bf16_untied() {
-    agrees_with_pytorch_in_bf16::<narrow::Untied>("untied");
+    agrees_with_pytorch_in_bf16(narrow::Untied::PROGRAM, "untied");
 }
 
 #[test]
 fn agrees_with_pytorch_in_bf16_tied() {
-    agrees_with_pytorch_in_bf16::<narrow::Tied>("tied");
+    agrees_with_pytorch_in_bf16(narrow::Tied::PROGRAM, "tied");
 }
 
 #[test]
@@ -176,7 +177,7 @@ fn names_and_shapes_are_those_of_the_reference() {
     let mut found = Vec::new();
     for unit in Untied::PLAN.units {
         let mut tensors = Tensors::default();
-        Untied::CODE[unit.position].tensors(&mut tensors);
+        Untied::PROGRAM.code[unit.position].tensors(&mut tensors);
         found.extend(tensors.into_list().into_iter().map(|tensor| (format!("{unit}.{}", tensor.name), tensor.shape)));
     }
     let expected = golden.initial.tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone()));
@@ -189,8 +190,8 @@ fn agrees_with_the_plain_reference_over_20_steps() {
     let golden = Golden::read("untied");
     let config = Config { mesh: Mesh::of_zero(3), ..CONFIG.at_stage(3) };
     let batch = noise(config);
-    let initial = flat::<Untied>(&golden.initial);
-    let outcome = train::<Untied>(config, HYPER, 20, Start::Flat(&initial), &batch);
+    let initial = flat(Untied::PROGRAM, &golden.initial);
+    let outcome = train(Untied::PROGRAM, config, HYPER, 20, Start::Flat(&initial), &batch);
 
     let mut gpt = golden.initial.clone();
     let mut adamw = optimizer::AdamW::new(HYPER.beta1, HYPER.beta2, HYPER.epsilon, HYPER.weight_decay, &gpt.tensors);

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use safetensors::{Dtype, SafeTensors};
 use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
-use zero_runtime::device::bf16;
+use zero_runtime::device::{Device, bf16};
 use zero_runtime::engine::{Engine, Hyper};
-use zero_runtime::layer::{Tensor, Tensors, Tokens};
-use zero_runtime::model::{Model, published};
+use zero_runtime::layer::{Tensor, Tensors};
+use zero_runtime::model::{Model, Program, published};
 use zero_runtime::transport::{Shared, local};
 use zero_tests::training::{CONFIG, Outcome, Start, train};
 
@@ -41,11 +41,11 @@ impl Golden {
     }
 
     /// The flat buffers of a model's units.
-    fn flat<M: Model>(&self) -> Vec<Vec<f32>> {
+    fn flat<D: Device>(&self, program: &'static Program<D>) -> Vec<Vec<f32>> {
         let flat = |named: Vec<(Tensor, String, bool)>| {
             named.into_iter().flat_map(|(tensor, name, transposed)| ours(&tensor, &self.weights[&name], transposed))
         };
-        by_unit::<M>().into_iter().map(|named| flat(named).map(|value| value as f32).collect()).collect()
+        by_unit(program).into_iter().map(|named| flat(named).map(|value| value as f32).collect()).collect()
     }
 
     /// Sequence `index` of a step: inputs, or targets with `shift` 1.
@@ -73,11 +73,11 @@ fn tensors(bytes: &[u8]) -> File {
 }
 
 /// The tensors of each unit, with their published names, and whether they are published transposed.
-fn by_unit<M: Model>() -> Vec<Vec<(Tensor, String, bool)>> {
+fn by_unit<D: Device>(program: &'static Program<D>) -> Vec<Vec<(Tensor, String, bool)>> {
     let of_unit = |unit: &zero_plan::Unit| {
         let mut tensors = Tensors::default();
         if unit.params > 0 {
-            M::CODE[unit.position].tensors(&mut tensors);
+            program.code[unit.position].tensors(&mut tensors);
         }
         let named = |tensor: Tensor| {
             let transposed = tensor.weights.as_ref().is_some_and(|weights| weights.transposed);
@@ -85,7 +85,7 @@ fn by_unit<M: Model>() -> Vec<Vec<(Tensor, String, bool)>> {
         };
         tensors.into_list().into_iter().map(named).collect()
     };
-    M::PLAN.units.iter().map(of_unit).collect()
+    program.plan.units.iter().map(of_unit).collect()
 }
 
 /// Elements of a published tensor in our order.
@@ -99,12 +99,12 @@ fn ours(tensor: &Tensor, theirs: &[f64], transposed: bool) -> Vec<f64> {
 }
 
 /// Steps over two ranks with two sequences each, at a stage.
-fn trained<M: Model<Input = Tokens, Target = Tokens>>(golden: &Golden, stage: u8) -> Outcome {
+fn trained<D: Device>(program: &'static Program<D>, golden: &Golden, stage: u8) -> Outcome {
     let config = Config {
         mesh: Mesh::of_zero(2),
         sequences: 2,
         length: LENGTH,
-        precision: M::PLAN.config.precision,
+        precision: program.plan.config.precision,
         transport: TransportKind::Local,
         ..CONFIG.at_stage(stage)
     };
@@ -115,24 +115,24 @@ fn trained<M: Model<Input = Tokens, Target = Tokens>>(golden: &Golden, stage: u8
             targets[part].iter_mut().zip(golden.ids(step as usize, index, 1)).for_each(|(to, id)| *to = id);
         }
     };
-    train::<M>(config, HYPER, 5, Start::Flat(&golden.flat::<M>()), &batch)
+    train(program, config, HYPER, 5, Start::Flat(&golden.flat(program)), &batch)
 }
 
 /// Logits after each token of the first sequence.
-fn logits<M: Model<Input = Tokens, Target = Tokens>>(golden: &Golden) -> Vec<f64> {
+fn logits<D: Device>(program: &'static Program<D>, golden: &Golden) -> Vec<f64> {
     let config = Config { mesh: Mesh::of_zero(1), sequences: 2, length: LENGTH, ..CONFIG.at_stage(0) };
-    let config = Config { precision: M::PLAN.config.precision, transport: TransportKind::Local, ..config };
+    let config = Config { precision: program.plan.config.precision, transport: TransportKind::Local, ..config };
     let ids: Vec<u32> = golden.ids(0, 0, 0).collect();
-    let flat = golden.flat::<M>();
-    PlanBuf::new("", config, M::PLAN.units).with(|plan| {
+    let flat = golden.flat(program);
+    PlanBuf::new("", config, program.plan.units).with(|plan| {
         let predicted = local::run(
             plan,
             |_| false,
             |transport: Shared<_>| {
-                let mut engine = Engine::<M, _>::new(transport);
+                let mut engine = Engine::new(program, transport);
                 flat.iter().enumerate().for_each(|(unit, flat)| engine.load(unit, flat));
                 let mut all = Vec::new();
-                let mut row = vec![0.0; M::HEAD.classes];
+                let mut row = vec![0.0; program.head.classes];
                 for end in 1..=LENGTH {
                     engine.predict(&ids[..end], &mut row).expect("one rank");
                     all.extend(row.iter().map(|&logit| f64::from(logit)));
@@ -154,16 +154,16 @@ fn relative(found: &[f64], expected: &[f64]) -> f64 {
 
 /// Compares a model with a golden folder: `allowed` are distances of logits, of all gradients together, of each alone,
 /// and of losses and norms.
-fn agrees<M: Model<Input = Tokens, Target = Tokens>>(name: &str, stages: &[u8], allowed: impl Fn(&Golden) -> [f64; 4]) {
+fn agrees<D: Device>(program: &'static Program<D>, name: &str, stages: &[u8], allowed: impl Fn(&Golden) -> [f64; 4]) {
     let golden = Golden::read(name);
     let [of_logits, of_gradients, of_each, of_losses] = allowed(&golden);
-    let distance = relative(&logits::<M>(&golden), &golden.numbers["logits"]);
+    let distance = relative(&logits(program, &golden), &golden.numbers["logits"]);
     assert!(distance < of_logits, "{name}: logits are off by {distance:.2e}");
     let mut names: Vec<String> = Vec::new();
     for &stage in stages {
-        let outcome = trained::<M>(&golden, stage);
+        let outcome = trained(program, &golden, stage);
         let (mut found, mut expected) = (Vec::new(), Vec::new());
-        for (named, flat) in by_unit::<M>().into_iter().zip(&outcome.gradients) {
+        for (named, flat) in by_unit(program).into_iter().zip(&outcome.gradients) {
             for (tensor, title, transposed) in named {
                 let theirs = ours(&tensor, &golden.numbers[&format!("gradient.{title}")], transposed);
                 // The sum over two ranks of means.
@@ -215,12 +215,12 @@ macro_rules! agrees_with_transformers {
         $(
             #[test]
             fn $module() {
-                agrees::<$module::Model>($name, &[0, 1, 2, 3], in_f32);
+                agrees($module::Model::PROGRAM, $name, &[0, 1, 2, 3], in_f32);
             }
 
             #[test]
             fn $narrow() {
-                agrees::<$narrow::Model>($name, &[3], in_bf16);
+                agrees($narrow::Model::PROGRAM, $name, &[3], in_bf16);
             }
         )*
     };

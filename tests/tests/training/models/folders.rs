@@ -8,17 +8,13 @@ use safetensors::{Dtype, SafeTensors};
 use zero_plan::{Config, Mesh, PlanBuf, Recompute, TransportKind};
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::Engine;
-use zero_runtime::layer::{Shape, Tokens};
-use zero_runtime::model::Model;
+use zero_runtime::model::{Model, Program};
 use zero_runtime::sampling::{Sampler, Sampling};
 use zero_runtime::transport::{Shared, local};
 use zero_runtime::weights::{Export, Import};
 use zero_tests::training::{CONFIG, mesh};
 
 use super::sized::*;
-
-trait TextModel: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>> {}
-impl<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>> TextModel for M {}
 
 /// Layouts that read and write in different ways.
 fn layouts() -> [Config; 4] {
@@ -56,13 +52,9 @@ fn ids(name: &str, tensor: &str) -> Vec<u32> {
 }
 
 /// The likeliest tokens after a prompt, with a cache or from all tokens anew.
-fn greedy<'p, M: TextModel>(
-    engine: &mut Engine<'p, M, Shared<'p>>,
-    prompt: &[u32],
-    count: usize,
-    caches: bool,
-) -> Vec<u32> {
-    let (mut sampler, mut logits) = (Sampler::new(Sampling::GREEDY, M::HEAD.classes), vec![0.0; M::HEAD.classes]);
+fn greedy<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>, prompt: &[u32], count: usize, caches: bool) -> Vec<u32> {
+    let classes = engine.program().head.classes;
+    let (mut sampler, mut logits) = (Sampler::new(Sampling::GREEDY, classes), vec![0.0; classes]);
     let (mut ids, mut before) = (prompt.to_vec(), 0);
     for _ in 0..count {
         let has_logits =
@@ -74,20 +66,20 @@ fn greedy<'p, M: TextModel>(
     ids.split_off(prompt.len())
 }
 
-fn goes_in_and_out<M: TextModel>(name: &str) {
+fn goes_in_and_out(program: &'static Program<Cpu>, name: &str) {
     let (import, expected) =
-        (Import::open::<M>(&folder(name)).unwrap_or_else(|e| panic!("{}", e.report())), contents(&folder(name)));
+        (Import::open(program, &folder(name)).unwrap_or_else(|e| panic!("{}", e.report())), contents(&folder(name)));
     let (prompt, said) = (ids(name, "prompt"), ids(name, "greedy"));
     for (number, config) in layouts().into_iter().enumerate() {
         let directory = tempfile::tempdir().expect("a directory");
         let out = directory.path().join("out");
-        let export = Export::new::<M>(&out, Some(&import), None).unwrap_or_else(|e| panic!("{}", e.report()));
-        let samples = PlanBuf::new("", config, M::PLAN.units).with(|plan| {
+        let export = Export::new(program, &out, Some(&import), None).unwrap_or_else(|e| panic!("{}", e.report()));
+        let samples = PlanBuf::new("", config, program.plan.units).with(|plan| {
             local::run(
                 plan,
                 |_| false,
                 |transport| {
-                    let mut engine = Engine::<M, _>::new(transport);
+                    let mut engine = Engine::new(program, transport);
                     import.load(&mut engine).expect("whole weights");
                     let samples = [false, true].map(|caches| greedy(&mut engine, &prompt, said.len(), caches));
                     export.write(&mut engine, Some(&import)).expect("a writable directory");
@@ -111,7 +103,7 @@ macro_rules! go_in_and_out {
         $(
             #[test]
             fn $module() {
-                goes_in_and_out::<$module::Model>($name);
+                goes_in_and_out($module::Model::PROGRAM, $name);
             }
         )*
     };

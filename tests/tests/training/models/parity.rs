@@ -1,8 +1,8 @@
 //! Parity: every kind of layout trains each architecture to the bits of plain data parallelism, in both widths.
 
 use zero_plan::{Config, Mesh, Order, Recompute, TransportKind};
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
+use zero_runtime::device::Device;
+use zero_runtime::model::{Model, Program};
 use zero_tests::training::{CONFIG, HYPER, STEPS, Start, mesh, noise, train};
 
 use super::sized::*;
@@ -19,16 +19,17 @@ fn layouts(plain: Config) -> Vec<(Config, usize)> {
     layouts
 }
 
-fn trains_alike<M: Model<Input = Tokens, Target = Tokens>>() {
-    let plain = Config { sequences: 2, length: 31, micro_batches: 2, precision: M::PLAN.config.precision, ..CONFIG };
+fn trains_alike<D: Device>(program: &'static Program<D>) {
+    let plain =
+        Config { sequences: 2, length: 31, micro_batches: 2, precision: program.plan.config.precision, ..CONFIG };
     let reference = |ranks| {
         let config = Config { mesh: Mesh::of_zero(ranks), ..plain.at_stage(0) };
-        train::<M>(config, HYPER, STEPS, Start::Seed(3), &noise(config)).bits()
+        train(program, config, HYPER, STEPS, Start::Seed(3), &noise(config)).bits()
     };
     let expected = reference(4);
     for (config, ranks) in layouts(plain) {
         assert_eq!(ranks, config.mesh.data_ranks());
-        let found = train::<M>(config, HYPER, STEPS, Start::Seed(3), &noise(config)).bits();
+        let found = train(program, config, HYPER, STEPS, Start::Seed(3), &noise(config)).bits();
         assert!(found == expected, "other bits: {config:?}");
     }
 }
@@ -38,7 +39,7 @@ macro_rules! train_alike {
         $(
             #[test]
             fn $module() {
-                trains_alike::<$module::Model>();
+                trains_alike($module::Model::PROGRAM);
             }
         )*
     };

@@ -1,7 +1,7 @@
 //! Alternating: units that take turns in an array are trained as units that are written one by one.
 
 use zero_plan::{Config, Recompute, Split};
-use zero_runtime::model::Model;
+use zero_runtime::model::Program;
 use zero_runtime::prelude::*;
 use zero_tests::training::{CONFIG, HYPER, Start, mesh, noise, train};
 
@@ -27,13 +27,13 @@ struct OneByOne {
     head: LmHead<24, 29>,
 }
 
-fn bits<M: Model<Input = Tokens, Target = Tokens>>(config: Config) -> (Vec<u64>, Vec<u64>, Vec<u32>) {
-    train::<M>(config, HYPER, 3, Start::Seed(7), &noise(config)).bits()
+fn bits<D: Device>(program: &'static Program<D>, config: Config) -> (Vec<u64>, Vec<u64>, Vec<u32>) {
+    train(program, config, HYPER, 3, Start::Seed(7), &noise(config)).bits()
 }
 
 #[test]
 fn layers_that_take_turns_are_units_of_their_own() {
-    let expected = bits::<OneByOne>(Config { micro_batches: 4, ..CONFIG });
+    let expected = bits(OneByOne::PROGRAM, Config { micro_batches: 4, ..CONFIG });
     let recompute = Recompute::Fields(&["blocks"]);
     let split = Split::Units(&[2, 4]);
     for config in [
@@ -43,6 +43,6 @@ fn layers_that_take_turns_are_units_of_their_own() {
         Config { stage: 2, mesh: mesh(2, 1, 1), ..CONFIG },
     ] {
         let config = Config { micro_batches: 4, ..config };
-        assert!(bits::<InTurns>(config) == expected, "{config:?}");
+        assert!(bits(InTurns::PROGRAM, config) == expected, "{config:?}");
     }
 }

@@ -11,8 +11,7 @@ use zero_plan::{Config, Moved, Often, Op, Parcel, PlanBuf, Precision, TransportK
 use zero_runtime::arena::Arena;
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::Engine;
-use zero_runtime::layer::{Shape, Tokens};
-use zero_runtime::model::Model;
+use zero_runtime::model::{Model, Program};
 use zero_runtime::transport::{Lost, Shared, Transport, local};
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::tiny::{Tied, Untied};
@@ -99,19 +98,15 @@ fn told_ended(ops: &[Op]) -> Vec<Op> {
 }
 
 /// Two steps, an evaluation, a look at all parameters: each against its table.
-fn asks_as_planned<M>(config: Config)
-where
-    M: Model<Input = Tokens, Target = Tokens>,
-    M::Shape: Shape<Device = Cpu>,
-{
+fn asks_as_planned(program: &'static Program<Cpu>, config: Config) {
     let main = |transport: Shared<'_>| {
-        let mut engine = Engine::<M, _>::new(Noting::new(transport));
+        let mut engine = Engine::new(program, Noting::new(transport));
         let (plan, rank) = (engine.plan(), engine.arena().rank());
         let (data_rank, table) = (engine.arena().coordinates().data_rank(&config.mesh), plan.of_rank(rank));
         let batch = noise(config);
         engine.initialize(7);
         let mut seen = [engine.transport().noted.len(), engine.transport().ended.len()];
-        let mut assert_noted = |engine: &Engine<'_, M, Noting<_>>, ops: &[Op]| {
+        let mut assert_noted = |engine: &Engine<'_, Cpu, Noting<_>>, ops: &[Op]| {
             let Noting { noted, ended, .. } = engine.transport();
             assert_eq!(noted[seen[0]..], told(ops), "{config:?}: rank {rank}");
             assert_eq!(ended[seen[1]..], told_ended(ops), "{config:?}: rank {rank}");
@@ -130,14 +125,14 @@ where
             assert_noted(&engine, if is_gathered { &ops } else { &[] });
         }
     };
-    PlanBuf::new("", config, M::PLAN.units).with(|plan| local::run(plan, |()| false, main).expect("memory"));
+    PlanBuf::new("", config, program.plan.units).with(|plan| local::run(plan, |()| false, main).expect("memory"));
 }
 
 /// Otherwise a rank would meet one that is a step behind.
 #[test]
 fn the_same_call_after_another_step_has_another_reason() {
     let main = |transport: Shared<'_>| {
-        let mut engine = Engine::<Untied, _>::new(Noting::new(transport));
+        let mut engine = Engine::new(Untied::PROGRAM, Noting::new(transport));
         engine.initialize(7);
         for step in 0..3 {
             engine.gather_numbers(&[1.0]).expect("numbers");
@@ -162,8 +157,8 @@ fn an_engine_makes_the_calls_of_its_tables() {
             ] {
                 let mesh = mesh(pipeline, replica, zero);
                 let config = Config { mesh, transport, reduce, precision, micro_batches: 3, ..CONFIG.at_stage(stage) };
-                asks_as_planned::<Untied>(config);
-                asks_as_planned::<Tied>(config);
+                asks_as_planned(Untied::PROGRAM, config);
+                asks_as_planned(Tied::PROGRAM, config);
             }
         }
     }

@@ -7,8 +7,7 @@ use zero_plan::{Config, Kind, Order, PlanBuf, Precision, Recompute, TransportKin
 use zero_runtime::data::Text;
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::Engine;
-use zero_runtime::layer::{Shape, Tokens};
-use zero_runtime::model::Model;
+use zero_runtime::model::{Model, Program};
 use zero_runtime::random::uniform;
 use zero_runtime::run::summed_loss;
 use zero_runtime::sampling::{Sampler, Sampling, Window};
@@ -23,15 +22,12 @@ const PROMPT: [u32; 5] = [3, 1, 4, 1, 5];
 /// More than twice what the tiny models take at once.
 const GENERATED: usize = 25;
 
-trait TextModel: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>> {}
-impl<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>> TextModel for M {}
-
 /// Tokens, and the logits that each was chosen by.
 type Generated = (Vec<u32>, Vec<Vec<f32>>);
 
 /// An engine with parameters that tell tokens apart.
-fn loaded<'p, M: TextModel>(transport: Shared<'p>) -> Engine<'p, M, Shared<'p>> {
-    let mut engine = Engine::<M, _>::new(transport);
+fn loaded<'p>(program: &'static Program<Cpu>, transport: Shared<'p>) -> Engine<'p, Cpu, Shared<'p>> {
+    let mut engine = Engine::new(program, transport);
     for (unit, sizes) in engine.plan().units.iter().enumerate() {
         let flat: Vec<f32> = (0..sizes.params as u64).map(|i| uniform(unit as u64, i) as f32 - 0.5).collect();
         engine.load(unit, &flat);
@@ -40,7 +36,7 @@ fn loaded<'p, M: TextModel>(transport: Shared<'p>) -> Engine<'p, M, Shared<'p>> 
 }
 
 /// The likeliest tokens after the prompt, with a cache or without.
-fn greedy<'p, M: TextModel>(engine: &mut Engine<'p, M, Shared<'p>>, caches: bool) -> Generated {
+fn greedy<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>, caches: bool) -> Generated {
     let mut window = Window::new(&PROMPT, engine.plan().config.length);
     let (mut sampler, mut logits) = (Sampler::new(Sampling::GREEDY, VOCAB), vec![f32::NAN; VOCAB]);
     let (mut tokens, mut all) = (Vec::new(), Vec::new());
@@ -63,10 +59,10 @@ fn greedy<'p, M: TextModel>(engine: &mut Engine<'p, M, Shared<'p>>, caches: bool
 }
 
 /// The tokens that all ranks of a plan generate, which must be the same, with the logits of the last pipeline stage.
-fn generated<M: TextModel>(config: &Config, caches: bool) -> Generated {
-    let ranks = PlanBuf::new("", *config, M::PLAN.units).with(|plan| {
+fn generated(program: &'static Program<Cpu>, config: &Config, caches: bool) -> Generated {
+    let ranks = PlanBuf::new("", *config, program.plan.units).with(|plan| {
         zero_plan::prove(plan).unwrap_or_else(|flaw| panic!("{flaw}"));
-        local::run(plan, |_| false, |transport| greedy(&mut loaded::<M>(transport), caches))
+        local::run(plan, |_| false, |transport| greedy(&mut loaded(program, transport), caches))
     });
     let ranks = ranks.expect("the memory of a tiny model");
     assert!(ranks.iter().all(|rank| rank.0 == ranks[0].0), "ranks choose differently: {config:?}");
@@ -99,13 +95,13 @@ fn configs() -> impl Iterator<Item = Config> {
     })
 }
 
-fn decodes_as_it_predicts<M: TextModel>() {
-    let predicted = generated::<M>(&CONFIG.at_stage(0), false);
+fn decodes_as_it_predicts(program: &'static Program<Cpu>) {
+    let predicted = generated(program, &CONFIG.at_stage(0), false);
     // A tied model repeats its last token.
-    let is_tied = M::PLAN.units.iter().any(|unit| unit.takes > unit.params);
+    let is_tied = program.plan.units.iter().any(|unit| unit.takes > unit.params);
     assert!(is_tied || predicted.0.iter().any(|&id| id != predicted.0[0]), "one token: {:?}", predicted.0);
     for config in configs() {
-        let decoded = generated::<M>(&config, true);
+        let decoded = generated(program, &config, true);
         assert_eq!(decoded.0, predicted.0, "{config:?}");
         assert!(difference(&decoded, &predicted) < 1e-4, "{config:?}");
     }
@@ -113,12 +109,12 @@ fn decodes_as_it_predicts<M: TextModel>() {
 
 #[test]
 fn greedy_tokens_are_the_same_with_a_cache_on_every_mesh() {
-    decodes_as_it_predicts::<Untied>();
+    decodes_as_it_predicts(Untied::PROGRAM);
 }
 
 #[test]
 fn greedy_tokens_are_the_same_with_a_cache_and_tied_weights() {
-    decodes_as_it_predicts::<Tied>();
+    decodes_as_it_predicts(Tied::PROGRAM);
 }
 
 /// In bf16, cached values are rounded like values that are computed anew, so logits differ only by roundings.
@@ -130,7 +126,7 @@ fn logits_in_bf16_are_the_same_to_rounding() {
         let micro_batches = if pipeline > 1 { 2 } else { 1 };
         let config = Config { mesh: mesh(pipeline, 1, zero), micro_batches, precision, ..CONFIG.at_stage(3) };
         let main = |transport: Shared<'_>| {
-            let mut engine = loaded::<Narrow>(transport);
+            let mut engine = loaded(Narrow::PROGRAM, transport);
             let (mut decoded, mut predicted) = (vec![0.0; VOCAB], vec![0.0; VOCAB]);
             let ids: Vec<u32> = (0..11).map(|i| 7 * i % VOCAB as u32).collect();
             let mut both = Vec::new();
@@ -156,7 +152,7 @@ fn logits_in_bf16_are_the_same_to_rounding() {
 #[test]
 fn a_sequence_is_decoded_in_any_number_of_calls() {
     let main = |transport: Shared<'_>| {
-        let mut engine = loaded::<Untied>(transport);
+        let mut engine = loaded(Untied::PROGRAM, transport);
         let ids: Vec<u32> = (0..11).map(|i| 5 * i % VOCAB as u32).collect();
         let mut expected = vec![0.0; VOCAB];
         engine.predict(&ids, &mut expected).expect("logits");
@@ -192,15 +188,15 @@ fn caches_have_room_where_activations_have_none() {
     let (all, slot, decoding) = region(Recompute::Every(1));
     assert!(all == decoding && slot < decoding, "{all}, {slot}, {decoding}");
     let config = Config { recompute: Recompute::Every(1), ..CONFIG };
-    assert_eq!(generated::<Untied>(&config, true).0, generated::<Untied>(&config, false).0);
+    assert_eq!(generated(Untied::PROGRAM, &config, true).0, generated(Untied::PROGRAM, &config, false).0);
 }
 
 /// A step, an evaluation or a prediction may use the memory of caches.
 #[test]
 fn caches_end_with_any_other_walk() {
-    let panics = |other: &(dyn for<'p> Fn(&mut Engine<'p, Untied, Shared<'p>>) + Sync)| {
+    let panics = |other: &(dyn for<'p> Fn(&mut Engine<'p, Cpu, Shared<'p>>) + Sync)| {
         let main = |transport: Shared<'_>| {
-            let (mut engine, mut logits) = (loaded::<Untied>(transport), vec![0.0; VOCAB]);
+            let (mut engine, mut logits) = (loaded(Untied::PROGRAM, transport), vec![0.0; VOCAB]);
             engine.decode(&PROMPT, 0, &mut logits).expect("logits");
             other(&mut engine);
             let next = AssertUnwindSafe(|| engine.decode(&[1], PROMPT.len(), &mut logits).map(drop));
@@ -226,7 +222,8 @@ fn the_loss_of_a_text_is_that_of_its_tokens() {
         let text = |length| Text::in_memory(bytes.clone(), "a test", length, VOCAB).expect("a text");
         let of = |config: Config| {
             let text = text(config.length);
-            let main = |transport: Shared<'_>| summed_loss(&mut loaded::<Untied>(transport), &text).expect("a loss");
+            let main =
+                |transport: Shared<'_>| summed_loss(&mut loaded(Untied::PROGRAM, transport), &text).expect("a loss");
             let plan = PlanBuf::new("", config, Untied::PLAN.units);
             let ranks = plan.with(|plan| local::run(plan, |_| false, main)).expect("the memory of a tiny model");
             assert!(ranks.iter().all(|rank| *rank == ranks[0]), "ranks find other losses");
@@ -249,7 +246,7 @@ fn the_loss_of_a_text_is_that_of_its_tokens() {
 /// The same sum from predictions of each token.
 fn one_by_one(text: &Text, tokens: usize) -> f64 {
     let main = |transport: Shared<'_>| {
-        let (mut engine, mut logits, mut sum) = (loaded::<Untied>(transport), vec![0.0; VOCAB], 0.0);
+        let (mut engine, mut logits, mut sum) = (loaded(Untied::PROGRAM, transport), vec![0.0; VOCAB], 0.0);
         let (mut input, mut targets) = ([0; 11], [0; 11]);
         for window in 0..(tokens - 1).div_ceil(11) {
             text.window(window, &mut input, &mut targets);

@@ -47,7 +47,7 @@ struct Chain {
 
 /// The error of a rank in a step, or otherwise in an evaluation, when the parameters of `broken` are `health`.
 fn rank_main(transport: Shared, config: &Config, broken: usize, health: f32, trains: bool) -> NonFinite {
-    let mut engine = Engine::<Chain, _>::new(transport);
+    let mut engine = Engine::new(Chain::PROGRAM, transport);
     let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
     for (unit, sizes) in Chain::PLAN.units.iter().enumerate() {
         let flat: Vec<f32> = match unit {

@@ -4,8 +4,7 @@
 use zero_plan::{Axis, Config, Mesh, Often, PlanBuf, Precision, Width};
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::{Engine, RunError};
-use zero_runtime::layer::{Shape, Tokens};
-use zero_runtime::model::Model;
+use zero_runtime::model::{Model, Program};
 use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::{Tied, Untied, VOCAB};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
@@ -30,11 +29,8 @@ struct Told {
 }
 
 /// Evaluates and predicts before, between and after two steps; two evaluations in a row are exchanges of equal length.
-fn rank_main<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
-    transport: Shared,
-    config: &Config,
-) -> Result<Told, RunError> {
-    let mut engine = Engine::<M, _>::new(transport);
+fn rank_main(program: &'static Program<Cpu>, transport: Shared, config: &Config) -> Result<Told, RunError> {
+    let mut engine = Engine::new(program, transport);
     let at = engine.arena().coordinates();
     let data_rank = at.data_rank(&config.mesh);
     let batch = noise(*config);
@@ -71,9 +67,9 @@ fn rank_main<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu
 }
 
 /// The results of all ranks, after a check that they are the same.
-fn told<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(config: &Config) -> Told {
-    let ranks = PlanBuf::new(M::PLAN.model, *config, M::PLAN.units)
-        .with(|plan| local::run(plan, Result::is_err, |transport| rank_main::<M>(transport, config)))
+fn told(program: &'static Program<Cpu>, config: &Config) -> Told {
+    let ranks = PlanBuf::new(program.plan.model, *config, program.plan.units)
+        .with(|plan| local::run(plan, Result::is_err, |transport| rank_main(program, transport, config)))
         .expect("the memory of a tiny model");
     let mut ranks: Vec<Told> = ranks.into_iter().map(|rank| rank.expect("a run without faults")).collect();
     let last = ranks.iter().rposition(|rank| !rank.logits.is_empty()).expect("a last pipeline stage");
@@ -90,7 +86,8 @@ fn told<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(c
     all
 }
 
-fn equals<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
+fn equals(
+    program: &'static Program<Cpu>,
     configs: impl Iterator<Item = Config>,
     reference: impl Fn(&Config) -> Config,
 ) {
@@ -98,12 +95,12 @@ fn equals<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>
     for config in configs {
         let reference = reference(&config);
         if known != Some(reference) {
-            (known, expected) = (Some(reference), told::<M>(&reference));
+            (known, expected) = (Some(reference), told(program, &reference));
             assert!(expected.held_out[0] != expected.held_out[1], "held-out batches are alike");
             assert!(expected.held_out.iter().chain(&expected.trained).all(|&bits| f64::from_bits(bits).is_finite()));
             assert_eq!(expected.logits.len(), 3 * LENGTHS.len() * VOCAB);
         }
-        assert!(told::<M>(&config) == expected, "{config:?} differs from plain data parallelism");
+        assert!(told(program, &config) == expected, "{config:?} differs from plain data parallelism");
     }
 }
 
@@ -111,15 +108,15 @@ fn equals<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>
 fn pipelines_evaluate_as_plain_data_parallelism_does() {
     // A third of the variants of each mesh, another third each time.
     let of_all = |config: (usize, Config)| stages(config.1).into_iter().skip(config.0 % 3).step_by(3);
-    equals::<Tied>(pipelines().into_iter().enumerate().flat_map(of_all), plain);
-    equals::<Untied>(pipelines().into_iter().skip(1).step_by(3).enumerate().flat_map(of_all), plain);
+    equals(Tied::PROGRAM, pipelines().into_iter().enumerate().flat_map(of_all), plain);
+    equals(Untied::PROGRAM, pipelines().into_iter().skip(1).step_by(3).enumerate().flat_map(of_all), plain);
 }
 
 #[test]
 fn replicas_evaluate_as_plain_data_parallelism_does() {
     for (replica, zero) in [(1, 1), (1, 3), (2, 1), (2, 3), (3, 2)] {
         let config = Config { mesh: mesh(1, replica, zero), micro_batches: 2, ..CONFIG };
-        equals::<Tied>(stages(config).into_iter(), plain);
+        equals(Tied::PROGRAM, stages(config).into_iter(), plain);
     }
 }
 
@@ -129,7 +126,7 @@ fn widened_parameters_evaluate_as_plain_data_parallelism_does() {
     for pipeline in [1, 2] {
         let config = Config { mesh: mesh(pipeline, 1, 2), micro_batches: 2, precision, ..CONFIG };
         let plain = Config { mesh: Mesh::of_zero(2), reduce: Often::PerMicroBatch, ..config };
-        equals::<Tied>(stages(config).into_iter(), |_| plain);
+        equals(Tied::PROGRAM, stages(config).into_iter(), |_| plain);
     }
 }
 
@@ -138,7 +135,7 @@ fn widened_parameters_evaluate_as_plain_data_parallelism_does() {
 fn the_loss_is_the_mean_over_the_ranks_with_data_of_their_own() {
     let losses = |config: Config, data_ranks: core::ops::Range<usize>| {
         let main = |transport: Shared<'_>| {
-            let mut engine = Engine::<Untied, _>::new(transport);
+            let mut engine = Engine::new(Untied::PROGRAM, transport);
             let data_rank = data_ranks.start + engine.arena().coordinates().data_rank(&config.mesh);
             engine.initialize(7);
             let batch = noise(Config { mesh: Mesh::of_zero(6), ..config });

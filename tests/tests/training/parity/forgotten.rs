@@ -4,6 +4,7 @@
 use zero_plan::PlanBuf;
 use zero_runtime::engine::{Engine, FaultyPhase, RunError};
 use zero_runtime::layer::size::bytes;
+use zero_runtime::model::Program;
 use zero_runtime::prelude::*;
 use zero_runtime::transport::local;
 use zero_tests::tiny::{DIM, VOCAB};
@@ -61,14 +62,14 @@ impl<S: Shape<Device = Cpu, Compute = f32>, const WHAT: usize> Layer<S, Features
 }
 
 /// The result of a step of a model with a layer that forgets something.
-fn step<M: Model<Input = Tokens, Target = Tokens>>() -> Result<f64, RunError> {
+fn step<D: Device>(program: &'static Program<D>) -> Result<f64, RunError> {
     let config = CONFIG.at_stage(2);
-    let told = PlanBuf::new("", config, M::PLAN.units).with(|plan| {
+    let told = PlanBuf::new("", config, program.plan.units).with(|plan| {
         local::run(
             plan,
             |_| false,
             |transport| {
-                let mut engine = Engine::<M, _>::new(transport);
+                let mut engine = Engine::new(program, transport);
                 engine.initialize(7);
                 let noise = noise(config);
                 engine.step(&HYPER, |micro_batch, ids, targets| noise(0, 0, micro_batch, ids, targets))
@@ -89,7 +90,7 @@ macro_rules! forgets {
                 head: LmHead<DIM, VOCAB>,
             }
             let expected: Option<FaultyPhase> = if cfg!(debug_assertions) { $expected } else { None };
-            match (step::<Model>(), expected) {
+            match (step(Model::PROGRAM), expected) {
                 (Err(RunError::NonFinite(found)), Some(phase)) => {
                     assert_eq!((found.unit.as_str(), found.phase), ("forgetful", phase));
                 }

@@ -9,7 +9,7 @@ use zero_tests::training::{CONFIG, HYPER, Start, mesh, noise, train};
 
 /// The parameters of each unit before the first step.
 fn first(seed: u64, config: Config) -> Vec<Vec<f32>> {
-    train::<Untied>(config, HYPER, 0, Start::Seed(seed), &noise(config)).parameters
+    train(Untied::PROGRAM, config, HYPER, 0, Start::Seed(seed), &noise(config)).parameters
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn parameters_begin_as_seed_and_place_say() {
     let mut place = 0;
     for unit in Untied::PLAN.units {
         let mut tensors = Tensors::default();
-        Untied::CODE[unit.position].tensors(&mut tensors);
+        Untied::PROGRAM.code[unit.position].tensors(&mut tensors);
         let mut flat = Vec::new();
         for tensor in tensors.into_list() {
             for _ in 0..tensor.len() {

@@ -21,7 +21,7 @@ fn rank_main(
     misfits: &[(usize, BatchPlace, u32)],
     trains: bool,
 ) -> (OutOfRange, f64) {
-    let mut engine = Engine::<Untied, _>::new(transport);
+    let mut engine = Engine::new(Untied::PROGRAM, transport);
     let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
     engine.initialize(7);
     let noise = noise(*config);
@@ -99,7 +99,7 @@ fn a_prompt_beyond_the_vocabulary_is_refused() {
             plan,
             |_| false,
             |transport| {
-                let mut engine = Engine::<Untied, _>::new(transport);
+                let mut engine = Engine::new(Untied::PROGRAM, transport);
                 engine.initialize(7);
                 let predict = || engine.predict(&[VOCAB as u32], &mut [0.0; VOCAB]);
                 let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(predict)).expect_err("a panic");

@@ -23,6 +23,7 @@ mod turns;
 mod widths;
 
 use zero_plan::{Config, Precision, Width};
+use zero_runtime::model::Model;
 use zero_tests::tiny::InBothWidths;
 use zero_tests::training::{HYPER, Outcome, Start, noise, train};
 
@@ -30,8 +31,8 @@ use zero_tests::training::{HYPER, Outcome, Start, noise, train};
 fn run<M: InBothWidths>(config: Config, steps: u64) -> Outcome {
     let (start, data) = (Start::Seed(7), &noise(config));
     match config.precision.compute {
-        Width::F32 => train::<M>(config, HYPER, steps, start, data),
-        Width::BF16 => train::<M::Narrow>(config, HYPER, steps, start, data),
+        Width::F32 => train(M::PROGRAM, config, HYPER, steps, start, data),
+        Width::BF16 => train(M::Narrow::PROGRAM, config, HYPER, steps, start, data),
     }
 }
 

@@ -2,6 +2,7 @@
 //! wherever some of it is updated.
 
 use zero_plan::{Config, Mesh, Often, OptimizerKind, Precision, TransportKind, Width};
+use zero_runtime::model::Model;
 use zero_tests::tiny::{Tall, Tied, Untied, Wide};
 use zero_tests::training::{CONFIG, HYPER, Start, mesh, noise, train};
 
@@ -68,7 +69,7 @@ fn moved_bytes_and_mappings_are_those_of_the_plan() {
 #[test]
 fn ranks_and_one_rank_agree_to_rounding() {
     let alone = Config { mesh: Mesh::of_zero(1), sequences: 4, ..MUON };
-    let one = train::<Wide>(alone, HYPER, 5, Start::Seed(7), &noise(alone));
+    let one = train(Wide::PROGRAM, alone, HYPER, 5, Start::Seed(7), &noise(alone));
     for stage in 0..4 {
         let config = Config { mesh: Mesh::of_zero(2), ..MUON.at_stage(stage) };
         assert_close(&one, &run::<Untied>(config, 5), 1e-4);
@@ -105,10 +106,11 @@ fn muon_learns_what_hidden_layers_have_to_learn_as_adamw_does() {
     let loss = |optimizer| {
         let config = Config { optimizer, mesh: Mesh::of_zero(2), micro_batches: 2, ..CONFIG.at_stage(2) };
         let data = noise(config);
-        let outcome = train::<Untied>(config, HYPER, 40, Start::Seed(7), &|_, rank, micro_batch, ids, targets| {
-            data(0, rank, micro_batch, ids, targets);
-            (0..ids.len()).for_each(|at| targets[at] = (ids[at] + ids[at.saturating_sub(1)]) % 29);
-        });
+        let outcome =
+            train(Untied::PROGRAM, config, HYPER, 40, Start::Seed(7), &|_, rank, micro_batch, ids, targets| {
+                data(0, rank, micro_batch, ids, targets);
+                (0..ids.len()).for_each(|at| targets[at] = (ids[at] + ids[at.saturating_sub(1)]) % 29);
+            });
         (outcome.losses[0], outcome.losses[39])
     };
     let [(first, adamw), (_, muon)] = [OptimizerKind::AdamW, OptimizerKind::Muon].map(loss);

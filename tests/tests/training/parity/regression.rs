@@ -27,7 +27,9 @@ numbers!(Numbers, F32);
 numbers!(NumbersInBf16, BF16);
 
 /// Micro-batch (step, data rank, micro-batch) of `config`, cut from one global batch.
-fn batch(config: &Config, step: u64, rank: usize, micro_batch: usize, inputs: &mut [f32], targets: &mut [f32]) {
+fn batch(config: &Config, step: u64, rank: usize, micro_batch: usize, inputs: &mut [u32], targets: &mut [u32]) {
+    let (inputs, targets): (&mut [f32], &mut [f32]) =
+        (bytemuck::cast_slice_mut(inputs), bytemuck::cast_slice_mut(targets));
     let tokens = inputs.len() / INPUTS;
     let first = (micro_batch * config.mesh.data_ranks() + rank) * tokens;
     for (token, (input, target)) in inputs.chunks_exact_mut(INPUTS).zip(targets.chunks_exact_mut(OUTPUTS)).enumerate() {
@@ -50,7 +52,7 @@ fn train<M: Model<Input = Features<INPUTS>, Target = Features<OUTPUTS>>>(
             plan,
             |_| false,
             |transport| {
-                let mut engine = Engine::<M, _>::new(transport);
+                let mut engine = Engine::new(M::PROGRAM, transport);
                 let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
                 engine.initialize(7);
                 let step = |step: u64| {
@@ -102,16 +104,20 @@ fn stages_and_meshes_agree_bit_for_bit() {
 #[test]
 fn the_loss_is_the_mean_squared_error_of_the_predictions() {
     let config = CONFIG.at_stage(0);
-    let (mut inputs, mut targets) = (vec![0.0; config.tokens() * INPUTS], vec![0.0; config.tokens() * OUTPUTS]);
+    let (mut inputs, mut targets) = (vec![0; config.tokens() * INPUTS], vec![0; config.tokens() * OUTPUTS]);
     batch(&config, 5, 0, 0, &mut inputs, &mut targets);
     let main = |transport: Shared<'_>| {
-        let mut engine = Engine::<Numbers, _>::new(transport);
+        let mut engine = Engine::new(Numbers::PROGRAM, transport);
         engine.initialize(7);
         let mut sum = 0.0;
         for (input, targets) in inputs.chunks(INPUTS).zip(targets.chunks(OUTPUTS)) {
-            let mut outputs = vec![0.0; Numbers::HEAD.outputs];
+            let mut outputs = vec![0.0; Numbers::PROGRAM.head.outputs];
             engine.predict(input, &mut outputs).expect("no rank has ended");
-            sum += outputs.iter().zip(targets).map(|(y, t)| (f64::from(*y) - f64::from(*t)).powi(2)).sum::<f64>();
+            sum += outputs
+                .iter()
+                .zip(targets)
+                .map(|(y, t)| (f64::from(*y) - f64::from(f32::from_bits(*t))).powi(2))
+                .sum::<f64>();
         }
         let loss = engine.evaluate(|_, inputs, targets| batch(&config, 5, 0, 0, inputs, targets));
         (loss.expect("a finite loss"), sum / targets.len() as f64)
@@ -119,7 +125,7 @@ fn the_loss_is_the_mean_squared_error_of_the_predictions() {
     let found = PlanBuf::new("", config, Numbers::PLAN.units).with(|plan| local::run(plan, |_| false, main));
     let (loss, expected) = found.expect("the memory of a tiny model")[0];
     assert!((loss - expected).abs() < 1e-6 * expected && expected > 0.01, "{loss}, not {expected}");
-    assert_eq!((Numbers::HEAD.unit, Numbers::HEAD.classes), ("mean squared error", 0));
+    assert_eq!((Numbers::PROGRAM.head.unit, Numbers::PROGRAM.head.classes), ("mean squared error", 0));
 }
 
 #[test]

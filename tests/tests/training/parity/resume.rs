@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use zero_plan::place::State;
 use zero_plan::{Config, OptimizerKind, Order, PlanBuf, Precision, Width};
+use zero_runtime::device::Device;
 use zero_runtime::engine::Engine;
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::{DeviceOf, Model};
+use zero_runtime::model::{Model, Program};
 use zero_runtime::transport::{Transport, local};
 use zero_tests::saved::{bits, resume, save};
-use zero_tests::specs::{NAMES, Visitor, visit};
+use zero_tests::specs::{NAMES, program};
 use zero_tests::tiny::{InBothWidths, Tied};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
@@ -23,19 +23,20 @@ struct Part {
 }
 
 /// Steps of a run that begins, or goes on from a checkpoint, and is then saved.
-fn part<M: Model<Input = Tokens, Target = Tokens>>(
+fn part<D: Device>(
+    program: &'static Program<D>,
     config: Config,
     from: Option<&Path>,
     steps: u64,
     folder: &Path,
 ) -> Part {
-    PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+    PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
         assert_eq!(plan.check(), Ok(()), "{config:?}");
         let mut ranks = local::run(
             plan,
             |_| false,
             |transport| {
-                let mut engine = Engine::<M, _>::new(transport);
+                let mut engine = Engine::new(program, transport);
                 match from {
                     Some(path) => resume(&mut engine, path),
                     None => engine.initialize(7),
@@ -48,11 +49,7 @@ fn part<M: Model<Input = Tokens, Target = Tokens>>(
     })
 }
 
-fn train<'p, M: Model<Input = Tokens, Target = Tokens>, T: Transport<'p, DeviceOf<M>>>(
-    engine: &mut Engine<'p, M, T>,
-    config: Config,
-    steps: u64,
-) -> Vec<u64> {
+fn train<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p, D, T>, config: Config, steps: u64) -> Vec<u64> {
     let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
     let first = engine.steps_done();
     let reports = (first..first + steps)
@@ -70,12 +67,12 @@ fn assert_equal(one: &Path, other: &Path, what: &str) {
 }
 
 /// Four steps, and two with two more from a checkpoint of them.
-fn assert_goes_on<M: Model<Input = Tokens, Target = Tokens>>(config: Config, what: &str) {
+fn assert_goes_on<D: Device>(program: &'static Program<D>, config: Config, what: &str) {
     let root = tempfile::tempdir().expect("a directory");
     let folder = |name: &str| root.path().join(name);
-    let whole = part::<M>(config, None, 4, &folder("whole"));
-    let first = part::<M>(config, None, 2, &folder("first"));
-    let second = part::<M>(config, Some(&first.saved), 2, &folder("second"));
+    let whole = part(program, config, None, 4, &folder("whole"));
+    let first = part(program, config, None, 2, &folder("first"));
+    let second = part(program, config, Some(&first.saved), 2, &folder("second"));
     assert_eq!([first.numbers, second.numbers].concat(), whole.numbers, "{what}: other losses or norms");
     assert_equal(&second.saved, &whole.saved, what);
 }
@@ -83,8 +80,8 @@ fn assert_goes_on<M: Model<Input = Tokens, Target = Tokens>>(config: Config, wha
 fn for_each_width(config: Config) {
     let what = format!("{config:?}");
     match config.precision.compute {
-        Width::F32 => assert_goes_on::<Tied>(config, &what),
-        Width::BF16 => assert_goes_on::<<Tied as InBothWidths>::Narrow>(config, &what),
+        Width::F32 => assert_goes_on(Tied::PROGRAM, config, &what),
+        Width::BF16 => assert_goes_on(<Tied as InBothWidths>::Narrow::PROGRAM, config, &what),
     }
 }
 
@@ -104,18 +101,16 @@ fn a_run_goes_on_at_every_stage_in_every_width_with_and_without_a_copy() {
 /// A spec's layout, on threads.
 struct GoesOn(&'static str);
 
-impl Visitor for GoesOn {
-    type Output = ();
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) {
-        let config = Config { transport: CONFIG.transport, memory_bytes: None, ..M::PLAN.config };
-        assert_goes_on::<M>(config, self.0);
+impl GoesOn {
+    fn on<D: Device>(self, program: &'static Program<D>) {
+        let config = Config { transport: CONFIG.transport, memory_bytes: None, ..program.plan.config };
+        assert_goes_on(program, config, self.0);
     }
 }
 
 #[test]
 fn a_run_goes_on_under_every_spec() {
-    NAMES.iter().for_each(|&name| visit(name, GoesOn(name)).expect("a spec of that name"));
+    NAMES.iter().for_each(|&name| GoesOn(name).on(program(name)));
 }
 
 /// Layouts that checkpoints are carried between, with the micro-batches of each rank.
@@ -155,16 +150,16 @@ fn goes_from_any_to_any_other_and_back(layouts: &[(&str, Config)]) {
     let root = tempfile::tempdir().expect("a directory");
     for &(a, from) in layouts {
         let folder = |name: &str| root.path().join(format!("{a}-{name}"));
-        let first = part::<Tied>(from, None, 2, &folder("first"));
-        let second = part::<Tied>(from, Some(&first.saved), 1, &folder("second"));
+        let first = part(Tied::PROGRAM, from, None, 2, &folder("first"));
+        let second = part(Tied::PROGRAM, from, Some(&first.saved), 1, &folder("second"));
         for &(b, to) in layouts {
             let what = format!("{a} to {b}");
-            let there = part::<Tied>(to, Some(&first.saved), 0, &folder(&format!("{b}-there")));
-            let back = part::<Tied>(from, Some(&there.saved), 0, &folder(&format!("{b}-back")));
+            let there = part(Tied::PROGRAM, to, Some(&first.saved), 0, &folder(&format!("{b}-there")));
+            let back = part(Tied::PROGRAM, from, Some(&there.saved), 0, &folder(&format!("{b}-back")));
             assert_equal(&first.saved, &there.saved, &what);
             assert_equal(&first.saved, &back.saved, &what);
             if to.mesh.data_ranks() == from.mesh.data_ranks() {
-                let on = part::<Tied>(to, Some(&first.saved), 1, &folder(&format!("{b}-on")));
+                let on = part(Tied::PROGRAM, to, Some(&first.saved), 1, &folder(&format!("{b}-on")));
                 assert_eq!(on.numbers, second.numbers, "{what}: the loss goes on otherwise");
                 assert_equal(&on.saved, &second.saved, &what);
             }
@@ -178,9 +173,9 @@ fn a_wider_copy_is_what_narrow_parameters_are_read_from() {
     let folder = |name: &str| root.path().join(name);
     let wide = Config { mesh: mesh(1, 1, 2), ..CONFIG.at_stage(3) };
     let narrow = Config { precision: Precision { params: Width::BF16, ..wide.precision }, ..wide };
-    let first = part::<Tied>(wide, None, 2, &folder("first"));
-    let there = part::<Tied>(narrow, Some(&first.saved), 0, &folder("there"));
-    let back = part::<Tied>(wide, Some(&there.saved), 0, &folder("back"));
+    let first = part(Tied::PROGRAM, wide, None, 2, &folder("first"));
+    let there = part(Tied::PROGRAM, narrow, Some(&first.saved), 0, &folder("there"));
+    let back = part(Tied::PROGRAM, wide, Some(&there.saved), 0, &folder("back"));
     assert_eq!(bits(&there.saved, State::Master), bits(&first.saved, State::Parameters), "the copy is what there was");
     assert_ne!(bits(&there.saved, State::Parameters), bits(&first.saved, State::Parameters), "these are rounded");
     assert_equal(&back.saved, &first.saved, "f32 to bf16 and back");

@@ -27,7 +27,7 @@ const LATE_US_MAX: u64 = 2000;
 fn equals_plain_when_late<M: InBothWidths<Shape: Shape<Device = Cpu>>>(config: &Config) {
     let expected = run::<M>(plain(config), STEPS).bits();
     let (noise, calls) = (noise(*config), AtomicU64::new(0));
-    let late = train::<M>(*config, HYPER, STEPS, Start::Seed(7), &|step, rank, micro_batch, ids, targets| {
+    let late = train(M::PROGRAM, *config, HYPER, STEPS, Start::Seed(7), &|step, rank, micro_batch, ids, targets| {
         // The delay hits whichever rank asks next, so that no rank is always late.
         let draw = mix(step, calls.fetch_add(1, Ordering::Relaxed));
         if draw.is_multiple_of(3) {
@@ -67,7 +67,7 @@ fn ranks_that_are_late_change_nothing() {
 
 /// Exchanges numbers, now few, now many; the last to enter goes on to the next exchange before the others have woken up.
 fn exchange(transport: Shared, ranks: usize) {
-    let mut engine = Engine::<Untied, _>::new(transport);
+    let mut engine = Engine::new(Untied::PROGRAM, transport);
     let own = engine.arena().rank();
     let most = engine.plan().agreed_values();
     for round in 0..300 {

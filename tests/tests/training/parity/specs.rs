@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use zero_plan::{Config, Mesh, Precision, TransportKind, Width};
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
-use zero_tests::specs::{NAMES, PlanOf, Visitor, visit};
+use zero_runtime::device::Device;
+use zero_runtime::model::Program;
+use zero_tests::specs::{NAMES, program};
 use zero_tests::tiny::Deep;
 use zero_tests::training::{HYPER, Outcome, STEPS, Start, Told, noise, train};
 
@@ -16,11 +16,9 @@ use super::run;
 /// Plain data parallelism with the batch and the data ranks of a model's spec: stage 0 on one axis, on threads.
 struct Plain;
 
-impl Visitor for Plain {
-    type Output = (usize, Outcome);
-
-    fn visit<M: Model<Input = Tokens, Target = Tokens>>(self) -> Self::Output {
-        let spec = &M::PLAN.config;
+impl Plain {
+    fn on<D: Device>(self, program: &'static Program<D>) -> (usize, Outcome) {
+        let spec = &program.plan.config;
         let config = Config {
             mesh: Mesh::of_zero(spec.mesh.data_ranks()),
             reduce: spec.reduce,
@@ -32,7 +30,7 @@ impl Visitor for Plain {
             transport: TransportKind::Local,
             ..Config::PLAIN
         };
-        (spec.mesh.ranks(), train::<M>(config, HYPER, STEPS, Start::Seed(7), &noise(config)))
+        (spec.mesh.ranks(), train(program, config, HYPER, STEPS, Start::Seed(7), &noise(config)))
     }
 }
 
@@ -41,7 +39,7 @@ fn every_spec_trains_as_plain_data_parallelism_does() {
     for &name in NAMES {
         let output = Command::new(env!("CARGO_BIN_EXE_spec")).arg(name).output().expect("the binary");
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
-        let (ranks, plain) = visit(name, Plain).expect("a spec of that name");
+        let (ranks, plain) = Plain.on(program(name));
         let expected = Told::of(&plain);
         let found: Vec<Told> = String::from_utf8_lossy(&output.stdout).lines().map(Told::read).collect();
         assert_eq!(found.len(), ranks, "{name}: a rank has told nothing");
@@ -61,7 +59,7 @@ fn every_spec_trains_as_plain_data_parallelism_does() {
 #[test]
 fn every_layout_trains_as_plain_data_parallelism_does_in_bf16() {
     for &name in NAMES {
-        let spec = visit(name, PlanOf).expect("a spec of that name").config;
+        let spec = program(name).plan.config;
         let precision = Precision { compute: Width::BF16, ..spec.precision };
         // As many tokens as the tiny model has been built for.
         let spec = Config { precision, sequences: 1, length: 128, memory_bytes: None, ..spec };

@@ -79,12 +79,12 @@ fn other_data_or_no_clipping_give_another_result() {
     // Otherwise all of the above could pass by training on nothing.
     let config = Config { mesh: Mesh::of_zero(2), ..CONFIG };
     let one = run::<Untied>(config, 3);
-    let other = train::<Untied>(config, HYPER, 3, Start::Seed(7), &|_, _, _, ids, targets| {
+    let other = train(Untied::PROGRAM, config, HYPER, 3, Start::Seed(7), &|_, _, _, ids, targets| {
         ids.fill(1);
         targets.fill(2);
     });
     assert!(one.losses != other.losses);
-    let unclipped = train::<Untied>(config, Hyper { clip: None, ..HYPER }, 3, Start::Seed(7), &noise(config));
+    let unclipped = train(Untied::PROGRAM, config, Hyper { clip: None, ..HYPER }, 3, Start::Seed(7), &noise(config));
     assert!(one.parameters != unclipped.parameters);
 }
 

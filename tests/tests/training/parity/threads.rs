@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use zero_plan::{Config, PlanBuf, Recompute, TransportKind, Width};
 use zero_runtime::device::{Cpu, Device};
 use zero_runtime::engine::Engine;
-use zero_runtime::layer::{Shape, Tokens};
-use zero_runtime::model::Model;
+use zero_runtime::layer::Shape;
+use zero_runtime::model::{Model, Program};
 use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::{InBothWidths, Tall, Tied, Untied};
 use zero_tests::training::{CONFIG, HYPER, Outcome, Start, merged, mesh, noise, train_engine};
@@ -14,19 +14,16 @@ use zero_tests::training::{CONFIG, HYPER, Outcome, Start, merged, mesh, noise, t
 use super::{WIDTHS, run};
 
 /// Trains with ranks of this many threads, which share even the smallest work.
-fn run_on_threads<M: Model<Input = Tokens, Target = Tokens, Shape: Shape<Device = Cpu>>>(
-    config: Config,
-    threads: usize,
-) -> Outcome {
+fn run_on_threads(program: &'static Program<Cpu>, config: Config, threads: usize) -> Outcome {
     let (threads, batch) = (NonZeroUsize::new(threads).expect("threads"), noise(config));
     let rank = |transport: Shared| {
         let train = |device: Cpu| {
-            let engine = Engine::<M, _>::with_device(transport, device.eager());
+            let engine = Engine::with_device(program, transport, device.eager());
             train_engine(engine, HYPER, 3, Start::Seed(7), &batch)
         };
         Cpu::ONE_THREAD.on_threads(threads, "test", train).expect("threads")
     };
-    PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+    PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
         let ranks = local::run(plan, Result::is_err, rank).expect("the memory of a tiny model");
         merged(&config, ranks.into_iter().map(|rank| rank.expect("a run without faults")).collect())
     })
@@ -42,8 +39,8 @@ where
         let alone = run::<M>(config, 3);
         for threads in [1, 3] {
             let shared = match precision.compute {
-                Width::F32 => run_on_threads::<M>(config, threads),
-                Width::BF16 => run_on_threads::<M::Narrow>(config, threads),
+                Width::F32 => run_on_threads(M::PROGRAM, config, threads),
+                Width::BF16 => run_on_threads(M::Narrow::PROGRAM, config, threads),
             };
             assert!(shared.bits() == alone.bits(), "{threads} threads differ: {config:?}");
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use zero_plan::{Config, Mesh};
+use zero_runtime::model::Model;
 use zero_runtime::weights::{Import, WeightsError};
 use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::CONFIG;
@@ -21,7 +22,7 @@ const INDEX: &str = "model.safetensors.index.json";
 fn sound(file_bytes_max: u64) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("folder");
-    export::<Untied>(ALONE, &Job { file_bytes_max, ..Job::default() }, &path).unwrap();
+    export(Untied::PROGRAM, ALONE, &Job { file_bytes_max, ..Job::default() }, &path).unwrap();
     (root, path)
 }
 
@@ -32,7 +33,7 @@ fn parts(path: &Path) -> Vec<String> {
 
 /// The error of a folder.
 fn refused(path: &Path, code: &str) -> String {
-    let error = Import::open::<Untied>(path).expect_err(code);
+    let error = Import::open(Untied::PROGRAM, path).expect_err(code);
     assert_eq!(error.code(), code, "{error}");
     error.report()
 }
@@ -49,7 +50,7 @@ fn changed(code: &str, change: impl FnOnce(&mut BTreeMap<String, Content>)) -> S
 
 /// The first tensor of the last norm.
 fn gain() -> String {
-    name::<Untied>("norm", 0)
+    name(Untied::PROGRAM, "norm", 0)
 }
 
 fn has(error: &str, words: &[&str]) {
@@ -93,7 +94,8 @@ fn z0361_nothing_is_allocated_by_a_lie() {
     let file = root.path().join("model.safetensors");
     let lie = |length: u64, header: &str| {
         fs::write(&file, [&length.to_le_bytes()[..], header.as_bytes()].concat()).unwrap();
-        let most = largest_allocation(|| assert_eq!(Import::open::<Untied>(root.path()).unwrap_err().code(), "Z0361"));
+        let most =
+            largest_allocation(|| assert_eq!(Import::open(Untied::PROGRAM, root.path()).unwrap_err().code(), "Z0361"));
         assert!(most < 1 << 16, "{most} bytes for {length}: {header}");
     };
     lie(99_000_000, "{}");
@@ -127,7 +129,7 @@ fn a_cache_keeps_files_beside_its_snapshots() {
     fs::create_dir(root.path().join("blobs")).unwrap();
     fs::rename(path.join("model.safetensors"), root.path().join("blobs/00")).unwrap();
     symlink("../../blobs/00", snapshot.join("model.safetensors")).unwrap();
-    assert!(Import::open::<Untied>(&snapshot).is_ok());
+    assert!(Import::open(Untied::PROGRAM, &snapshot).is_ok());
 }
 
 #[test]
@@ -180,19 +182,19 @@ fn z0365_tensors_of_another_shape_or_type() {
 fn z0367_a_head_that_is_repeated_but_differs() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("folder");
-    export::<Tied>(ALONE, &Job::default(), &path).unwrap();
+    export(Tied::PROGRAM, ALONE, &Job::default(), &path).unwrap();
     let file = path.join("model.safetensors");
     let mut all = tensors(&file);
     assert!(!all.contains_key("head.weight"));
-    let name = name::<Tied>("embed", 0);
+    let name = name(Tied::PROGRAM, "embed", 0);
     let copy = all[&name].clone();
     for alias in ["lm_head.weight", "head.weight"] {
         all.insert(alias.to_owned(), copy.clone());
         write(&file, &all);
-        assert!(Import::open::<Tied>(&path).is_ok());
+        assert!(Import::open(Tied::PROGRAM, &path).is_ok());
         all.get_mut(alias).unwrap().2[40] ^= 1;
         write(&file, &all);
-        let error: WeightsError = Import::open::<Tied>(&path).unwrap_err();
+        let error: WeightsError = Import::open(Tied::PROGRAM, &path).unwrap_err();
         assert_eq!(error.code(), "Z0367");
         has(&error.report(), &[&format!("has `{alias}` and `{name}`"), "from element 10 on"]);
         all.remove(alias);

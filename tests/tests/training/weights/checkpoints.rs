@@ -8,8 +8,8 @@ use zero_runtime::checkpoint::{
     Checkpoint, DataPosition, FORMAT, InitialCheckpoint, Manifest, PlanInfo, Shard, ShardWriter, SpecInfo, Store,
     System, TensorInfo, TensorRun, WriterVersions,
 };
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
+use zero_runtime::device::Device;
+use zero_runtime::model::{Model, Program};
 use zero_runtime::weights::model_tensors;
 use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::{CONFIG, mesh};
@@ -17,9 +17,9 @@ use zero_tests::training::{CONFIG, mesh};
 use super::folder::{From, Job, export, files};
 
 /// A checkpoint of three ranks with these parameters in a master copy, and other numbers as the parameters of layers.
-fn save<M: Model>(root: &Path, units: &[Vec<f32>]) -> PathBuf {
+fn save<D: Device>(program: &'static Program<D>, root: &Path, units: &[Vec<f32>]) -> PathBuf {
     const RANKS: usize = 3;
-    let own = model_tensors::<M>().into_iter().filter(|named| !named.is_alias);
+    let own = model_tensors(program).into_iter().filter(|named| !named.is_alias);
     let tensors: Vec<TensorInfo> = own
         .map(|it| TensorInfo {
             name: it.name,
@@ -58,7 +58,7 @@ fn save<M: Model>(root: &Path, units: &[Vec<f32>]) -> PathBuf {
         seed: 0,
         model: "tiny".to_owned(),
         tensors,
-        config: M::config(),
+        config: (program.config)(),
         arguments: serde_json::Map::new(),
         data: DataPosition::default(),
         spec: SpecInfo::default(),
@@ -72,12 +72,12 @@ fn save<M: Model>(root: &Path, units: &[Vec<f32>]) -> PathBuf {
     store.publish(&System, 9, manifest, RANKS, None).expect("a checkpoint")
 }
 
-fn goes_on<M: Model<Input = Tokens, Target = Tokens>>() {
+fn goes_on<D: Device>(program: &'static Program<D>) {
     let root = tempfile::tempdir().expect("a directory");
     let first = root.path().join("first");
     let alone = Config { mesh: Mesh::of_zero(1), ..CONFIG };
-    let units = export::<M>(alone, &Job::default(), &first).expect("a folder");
-    let checkpoint = save::<M>(&root.path().join("run"), &units);
+    let units = export(program, alone, &Job::default(), &first).expect("a folder");
+    let checkpoint = save(program, &root.path().join("run"), &units);
     let narrow = Precision { params: Width::BF16, ..Precision::default() };
     for (i, config) in [
         alone,
@@ -89,7 +89,8 @@ fn goes_on<M: Model<Input = Tokens, Target = Tokens>>() {
     .enumerate()
     {
         let again = root.path().join(i.to_string());
-        export::<M>(config, &Job { from: From::Checkpoint(&checkpoint), ..Job::default() }, &again).expect("a folder");
+        export(program, config, &Job { from: From::Checkpoint(&checkpoint), ..Job::default() }, &again)
+            .expect("a folder");
         assert!(files(&again) == files(&first), "{config:?}");
     }
     // And without any engine.
@@ -101,18 +102,18 @@ fn goes_on<M: Model<Input = Tokens, Target = Tokens>>() {
 
 #[test]
 fn every_layout_takes_the_master_copy_of_a_checkpoint() {
-    goes_on::<Untied>();
-    goes_on::<Tied>();
+    goes_on(Untied::PROGRAM);
+    goes_on(Tied::PROGRAM);
 }
 
 #[test]
 fn z0390_a_checkpoint_of_another_model() {
     let root = tempfile::tempdir().expect("a directory");
     let alone = Config { mesh: Mesh::of_zero(1), ..CONFIG };
-    let units = export::<Untied>(alone, &Job::default(), &root.path().join("first")).expect("a folder");
-    let path = save::<Untied>(&root.path().join("run"), &units);
+    let units = export(Untied::PROGRAM, alone, &Job::default(), &root.path().join("first")).expect("a folder");
+    let path = save(Untied::PROGRAM, &root.path().join("run"), &units);
     assert!(InitialCheckpoint::is_one(&path) && !InitialCheckpoint::is_one(root.path()));
-    let error = InitialCheckpoint::open::<Tied>(&path).expect_err("another model").report();
+    let error = InitialCheckpoint::open(Tied::PROGRAM, &path).expect_err("another model").report();
     assert!(error.starts_with("error[Z0390]: `") && error.contains("is of another model:\n      `"), "{error}");
     assert!(error.contains("expected nothing, found ["), "{error}");
 }

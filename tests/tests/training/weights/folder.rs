@@ -8,10 +8,11 @@ use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 use zero_plan::{Config, PlanBuf, Unit};
 use zero_runtime::checkpoint::InitialCheckpoint;
+use zero_runtime::device::Device;
 use zero_runtime::engine::Engine;
 use zero_runtime::error::Error;
-use zero_runtime::layer::{Tensor, Tensors, Tokens};
-use zero_runtime::model::{DeviceOf, Model, published};
+use zero_runtime::layer::{Tensor, Tensors};
+use zero_runtime::model::{Program, published};
 use zero_runtime::transport::{Shared, local};
 use zero_runtime::weights::{Export, Import, WeightType};
 use zero_tests::training::{HYPER, noise};
@@ -38,24 +39,25 @@ impl Default for Job<'_> {
 }
 
 /// Exports a model under a configuration, as ranks that are threads do, and gives what rank 0 has of each unit.
-pub fn export<M: Model<Input = Tokens, Target = Tokens>>(
+pub fn export<D: Device>(
+    program: &'static Program<D>,
     config: Config,
     job: &Job,
     path: &Path,
 ) -> Result<Vec<Vec<f32>>, Error> {
     let import = match job.from {
         From::Seed(_) | From::Checkpoint(_) => None,
-        From::Folder(folder) => Some(Import::open::<M>(folder)?),
+        From::Folder(folder) => Some(Import::open(program, folder)?),
     };
-    let export = Export::in_files::<M>(path, import.as_ref(), job.kind, job.file_bytes_max)?;
+    let export = Export::in_files(program, path, import.as_ref(), job.kind, job.file_bytes_max)?;
     let batch = noise(config);
-    PlanBuf::new(M::PLAN.model, config, M::PLAN.units).with(|plan| {
+    PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
         assert_eq!(plan.check(), Ok(()), "{config:?}");
-        let rank = |transport: Shared<DeviceOf<M>>| {
-            let mut engine = Engine::<M, _>::new(transport);
+        let rank = |transport: Shared<D>| {
+            let mut engine = Engine::new(program, transport);
             match (&job.from, &import) {
                 (From::Seed(seed), _) => engine.initialize(*seed),
-                (From::Checkpoint(path), _) => InitialCheckpoint::open::<M>(path)?.load(&mut engine)?,
+                (From::Checkpoint(path), _) => InitialCheckpoint::open(program, path)?.load(&mut engine)?,
                 (_, Some(import)) => import.load(&mut engine)?,
                 _ => unreachable!("a folder is imported"),
             }
@@ -74,16 +76,16 @@ pub fn export<M: Model<Input = Tokens, Target = Tokens>>(
 }
 
 /// The tensors of a unit, each with its name in a file.
-pub fn named<M: Model>(unit: &Unit) -> Vec<(String, Tensor)> {
+pub fn named<D: Device>(program: &'static Program<D>, unit: &Unit) -> Vec<(String, Tensor)> {
     let mut list = Tensors::default();
-    M::CODE[unit.position].tensors(&mut list);
+    program.code[unit.position].tensors(&mut list);
     list.into_list().into_iter().map(|tensor| (published(unit, &tensor), tensor)).collect()
 }
 
 /// The name of a tensor of a field.
-pub fn name<M: Model>(field: &str, index: usize) -> String {
-    let unit = M::PLAN.units.iter().find(|unit| unit.field == field).expect("a field of that name");
-    named::<M>(unit).swap_remove(index).0
+pub fn name<D: Device>(program: &'static Program<D>, field: &str, index: usize) -> String {
+    let unit = program.plan.units.iter().find(|unit| unit.field == field).expect("a field of that name");
+    named(program, unit).swap_remove(index).0
 }
 
 /// The files of a folder.

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use safetensors::tensor::Dtype;
 use zero_plan::{Config, Mesh, Precision, Width};
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::Model;
+use zero_runtime::device::Device;
+use zero_runtime::model::{Model, Program};
 use zero_runtime::weights::WeightType;
 use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::{CONFIG, mesh};
@@ -29,17 +29,17 @@ fn layouts() -> Vec<Config> {
 }
 
 /// Exports from one rank, then imports and exports under every other layout: always the same files.
-fn goes_around<M: Model<Input = Tokens, Target = Tokens>>(kind: WeightType, file_bytes_max: u64) {
+fn goes_around<D: Device>(program: &'static Program<D>, kind: WeightType, file_bytes_max: u64) {
     let root = tempfile::tempdir().unwrap();
     let first = root.path().join("first");
     let kind = Some(kind);
-    export::<M>(ALONE, &Job { kind, file_bytes_max, ..Job::default() }, &first).unwrap();
+    export(program, ALONE, &Job { kind, file_bytes_max, ..Job::default() }, &first).unwrap();
     let first_files = files(&first);
     assert!(first_files.keys().any(|name| name.ends_with(".safetensors")));
     for (i, config) in layouts().into_iter().enumerate() {
         let again = root.path().join(i.to_string());
         let job = Job { from: From::Folder(&first), file_bytes_max, ..Job::default() };
-        export::<M>(config, &job, &again).unwrap();
+        export(program, config, &job, &again).unwrap();
         assert!(files(&again) == first_files, "{config:?}");
     }
     let left: Vec<_> = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -48,24 +48,24 @@ fn goes_around<M: Model<Input = Tokens, Target = Tokens>>(kind: WeightType, file
 
 #[test]
 fn every_layout_imports_and_exports_the_same_f32() {
-    goes_around::<Untied>(WeightType::F32, u64::MAX);
+    goes_around(Untied::PROGRAM, WeightType::F32, u64::MAX);
 }
 
 #[test]
 fn every_layout_imports_and_exports_the_same_bf16_of_a_tied_model() {
-    goes_around::<Tied>(WeightType::BF16, u64::MAX);
+    goes_around(Tied::PROGRAM, WeightType::BF16, u64::MAX);
 }
 
 #[test]
 fn every_layout_imports_and_exports_the_same_f16_in_several_files() {
-    goes_around::<Tied>(WeightType::F16, 5000);
+    goes_around(Tied::PROGRAM, WeightType::F16, 5000);
 }
 
 /// Each tensor of a folder is where its name says in the flat buffers of the units.
-fn assert_holds<M: Model>(path: &Path, units: &[Vec<f32>]) {
+fn assert_holds<D: Device>(program: &'static Program<D>, path: &Path, units: &[Vec<f32>]) {
     let mut found = tensors(&path.join("model.safetensors"));
-    for (unit, flat) in M::PLAN.units.iter().zip(units).filter(|(unit, _)| unit.params > 0) {
-        for (name, tensor) in named::<M>(unit) {
+    for (unit, flat) in program.plan.units.iter().zip(units).filter(|(unit, _)| unit.params > 0) {
+        for (name, tensor) in named(program, unit) {
             let (dtype, shape, data) = found.remove(&name).expect(&name);
             assert_eq!((dtype, &shape), (Dtype::F32, &tensor.shape), "{name}");
             assert!(numbers(&data) == flat[tensor.start..tensor.start + tensor.len()], "{name}");
@@ -81,10 +81,10 @@ fn what_was_trained_is_what_is_exported() {
         let path = root.path().join("trained");
         let config = Config { mesh: Mesh::of_zero(2), ..CONFIG.at_stage(stage) };
         let job = Job { steps: 2, ..Job::default() };
-        let units = export::<Tied>(config, &job, &path).unwrap();
-        assert_holds::<Tied>(&path, &units);
+        let units = export(Tied::PROGRAM, config, &job, &path).unwrap();
+        assert_holds(Tied::PROGRAM, &path, &units);
         let untrained = root.path().join("untrained");
-        export::<Tied>(config, &Job::default(), &untrained).unwrap();
+        export(Tied::PROGRAM, config, &Job::default(), &untrained).unwrap();
         assert!(files(&path) != files(&untrained));
     }
 }
@@ -95,8 +95,8 @@ fn a_master_copy_is_exported_in_all_its_bits() {
     let precision = Precision { params: Width::BF16, ..Precision::default() };
     let config = Config { mesh: Mesh::of_zero(2), precision, ..CONFIG.at_stage(2) };
     let [wide, narrow] = ["wide", "narrow"].map(|name| root.path().join(name));
-    export::<Untied>(ALONE, &Job::default(), &wide).unwrap();
-    let units = export::<Untied>(config, &Job::default(), &narrow).unwrap();
+    export(Untied::PROGRAM, ALONE, &Job::default(), &wide).unwrap();
+    let units = export(Untied::PROGRAM, config, &Job::default(), &narrow).unwrap();
     assert!(files(&wide) == files(&narrow), "the first values, in f32");
     let rounded = units.iter().flatten().all(|value| value.to_bits().trailing_zeros() >= 16);
     assert!(rounded, "layers compute on bf16");
@@ -106,14 +106,14 @@ fn a_master_copy_is_exported_in_all_its_bits() {
 fn z0368_a_number_that_has_no_f16() {
     let root = tempfile::tempdir().unwrap();
     let [first, second] = ["first", "second"].map(|name| root.path().join(name));
-    export::<Untied>(ALONE, &Job::default(), &first).unwrap();
+    export(Untied::PROGRAM, ALONE, &Job::default(), &first).unwrap();
     let file = first.join("model.safetensors");
     let mut all = tensors(&file);
-    let gain = name::<Untied>("norm", 0);
+    let gain = name(Untied::PROGRAM, "norm", 0);
     all.get_mut(&gain).unwrap().2[4..8].copy_from_slice(&1e6f32.to_le_bytes());
     write(&file, &all);
     let job = Job { from: From::Folder(&first), kind: Some(WeightType::F16), ..Job::default() };
-    let error = export::<Untied>(ALONE, &job, &second).unwrap_err().to_string();
+    let error = export(Untied::PROGRAM, ALONE, &job, &second).unwrap_err().to_string();
     let words = format!("error[Z0368]: `{gain}` has 1e6 at element 1, which f16 has no finite number for");
     assert!(error.starts_with(&words), "{error}");
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1, "nothing is left behind");

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use zero_plan::{Config, Mesh};
+use zero_runtime::model::Model;
 use zero_runtime::weights::{Import, WeightType};
 use zero_tests::published::Published;
 use zero_tests::training::{CONFIG, mesh};
@@ -19,7 +20,7 @@ const FILE: &str = "model.safetensors";
 fn folder() -> (TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("published");
-    export::<Published>(ALONE, &Job::default(), &path).unwrap();
+    export(Published::PROGRAM, ALONE, &Job::default(), &path).unwrap();
     (root, path)
 }
 
@@ -38,11 +39,11 @@ fn change_config(path: &Path, key: &str, value: Value) {
 fn matrices_lie_transposed_under_their_published_names() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("published");
-    let units = export::<Published>(CONFIG, &Job::default(), &path).unwrap();
+    let units = export(Published::PROGRAM, CONFIG, &Job::default(), &path).unwrap();
     let mut found = tensors(&path.join(FILE));
     let (mut transposed, mut others) = (0, 0);
     for (unit, flat) in PLAN_UNITS.iter().zip(&units).filter(|(unit, _)| unit.params > 0) {
-        for (name, tensor) in named::<Published>(unit) {
+        for (name, tensor) in named(Published::PROGRAM, unit) {
             let (_, shape, data) = found.remove(&name).expect(&name);
             let (data, own) = (numbers(&data), &flat[tensor.start..tensor.start + tensor.len()]);
             if name.contains("attn") && name.ends_with("weight") || name.contains("mlp") && name.ends_with("weight") {
@@ -70,11 +71,11 @@ fn every_layout_imports_and_exports_transposed_matrices() {
     let (root, path) = folder();
     for kind in [None, Some(WeightType::BF16)] {
         let first = root.path().join(format!("first {kind:?}"));
-        export::<Published>(ALONE, &Job { from: From::Folder(&path), kind, ..Job::default() }, &first).unwrap();
+        export(Published::PROGRAM, ALONE, &Job { from: From::Folder(&path), kind, ..Job::default() }, &first).unwrap();
         for (stage, mesh) in [(0, mesh(1, 2, 2)), (1, mesh(2, 1, 2)), (3, Mesh::of_zero(3)), (3, mesh(2, 1, 5))] {
             let again = root.path().join(format!("{kind:?} {stage} {mesh:?}"));
             let config = Config { mesh, micro_batches: 2, ..CONFIG.at_stage(stage) };
-            export::<Published>(config, &Job { from: From::Folder(&first), ..Job::default() }, &again).unwrap();
+            export(Published::PROGRAM, config, &Job { from: From::Folder(&first), ..Job::default() }, &again).unwrap();
             assert!(files(&again) == files(&first), "{config:?}");
         }
     }
@@ -95,11 +96,12 @@ fn a_folder_without_a_prefix_keeps_its_names_and_files() {
     change_config(&path, "resid_pdrop", json!(0.1));
     fs::write(path.join("tokenizer.json"), "{}").unwrap();
     fs::write(path.join("README.md"), "theirs").unwrap();
-    let notes = Import::open::<Published>(&path).unwrap().notes;
+    let notes = Import::open(Published::PROGRAM, &path).unwrap().notes;
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[0].contains("`resid_pdrop` is 0.1") && notes[1].contains("without `transformer.`"), "{notes:?}");
     let again = root.path().join("again");
-    export::<Published>(CONFIG.at_stage(3), &Job { from: From::Folder(&path), ..Job::default() }, &again).unwrap();
+    export(Published::PROGRAM, CONFIG.at_stage(3), &Job { from: From::Folder(&path), ..Job::default() }, &again)
+        .unwrap();
     let (mut expected, found) = (tensors(&path.join(FILE)), tensors(&again.join(FILE)));
     expected.remove("h.0.attn.bias");
     assert!(expected == found);
@@ -109,7 +111,7 @@ fn a_folder_without_a_prefix_keeps_its_names_and_files() {
     // Another type is another config.
     let narrow = root.path().join("narrow");
     let job = Job { from: From::Folder(&path), kind: Some(WeightType::BF16), ..Job::default() };
-    export::<Published>(ALONE, &job, &narrow).unwrap();
+    export(Published::PROGRAM, ALONE, &job, &narrow).unwrap();
     let config: Value = serde_json::from_slice(&files(&narrow)["config.json"]).unwrap();
     let said = ["torch_dtype", "dtype", "n_embd"].map(|key| &config[key]);
     assert_eq!(said, [&json!("bfloat16"), &json!("bfloat16"), &json!(24)]);
@@ -123,7 +125,8 @@ fn a_repeated_head_is_exported_again() {
         all
     });
     let again = root.path().join("again");
-    export::<Published>(CONFIG.at_stage(3), &Job { from: From::Folder(&path), ..Job::default() }, &again).unwrap();
+    export(Published::PROGRAM, CONFIG.at_stage(3), &Job { from: From::Folder(&path), ..Job::default() }, &again)
+        .unwrap();
     assert!(tensors(&path.join(FILE)) == tensors(&again.join(FILE)));
 }
 
@@ -135,7 +138,7 @@ fn z0366_a_config_of_another_model() {
     {
         change_config(&path, key, value);
     }
-    let error = Import::open::<Published>(&path).unwrap_err();
+    let error = Import::open(Published::PROGRAM, &path).unwrap_err();
     assert_eq!(error.code(), "Z0366");
     let error = error.report();
     for words in [
@@ -147,15 +150,15 @@ fn z0366_a_config_of_another_model() {
         assert!(error.contains(words), "{error}");
     }
     fs::write(path.join("config.json"), "[]").unwrap();
-    assert_eq!(Import::open::<Published>(&path).unwrap_err().code(), "Z0361");
+    assert_eq!(Import::open(Published::PROGRAM, &path).unwrap_err().code(), "Z0361");
     fs::remove_file(path.join("config.json")).unwrap();
-    assert_eq!(Import::open::<Published>(&path).unwrap_err().code(), "Z0360");
+    assert_eq!(Import::open(Published::PROGRAM, &path).unwrap_err().code(), "Z0360");
 }
 
 #[test]
 fn what_ranks_agree_on_is_headers_and_config() {
     let (_root, path) = folder();
-    let fingerprint = || Import::open::<Published>(&path).unwrap().folder.fingerprint;
+    let fingerprint = || Import::open(Published::PROGRAM, &path).unwrap().folder.fingerprint;
     let first = fingerprint();
     assert_eq!(fingerprint(), first);
     change_config(&path, "use_cache", json!(true));

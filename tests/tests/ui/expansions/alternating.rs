@@ -36,12 +36,12 @@ fn layers_that_take_turns_are_units() {
     assert_eq!(units[8].source, 0);
     for (unit, expected) in [(4, "h.3.weight"), (5, "h.4.1.weight"), (6, "h.5.weight")] {
         let mut tensors = Tensors::default();
-        Gpt::CODE[units[unit].position].tensors(&mut tensors);
+        Gpt::PROGRAM.code[units[unit].position].tensors(&mut tensors);
         assert_eq!(published(&units[unit], &tensors.into_list()[0]), expected);
     }
 
     assert_eq!(Mlp::PLAN.units.iter().map(|unit| unit.position).collect::<Vec<_>>(), [0, 1, 0, 1, 2]);
-    for code in &Mlp::CODE[..2] {
+    for code in &Mlp::PROGRAM.code[..2] {
         let mut tensors = Tensors::default();
         code.tensors(&mut tensors);
         assert_eq!(tensors.into_list()[0].init, Init::Normal(0.5));

@@ -28,7 +28,7 @@ fn a_transformer_agrees_with_its_spec() {
     assert_eq!(Gpt::PLAN.units[5].source, 0);
 
     let mut tensors = Tensors::default();
-    Gpt::CODE[1].tensors(&mut tensors);
+    Gpt::PROGRAM.code[1].tensors(&mut tensors);
     let names: Vec<_> = tensors.into_list().into_iter().map(|tensor| tensor.name).collect();
     assert_eq!(names[..3], ["attention.0.weight", "attention.0.bias", "attention.1.qkv.weight"]);
     assert_eq!(names[names.len() - 2..], ["mlp.3.weight", "mlp.3.bias"]);

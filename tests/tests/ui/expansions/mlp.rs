@@ -31,5 +31,5 @@ fn a_perceptron_has_the_options_of_its_attribute() {
     assert_eq!((config.stage, config.mesh.zero, config.bucket_bytes, config.prefetch), (2, 4, 4096, 0));
     assert_eq!((Mlp::SEQUENCES, Mlp::LENGTH), (2, 8));
     assert_eq!(Mlp::PLAN.params(), (10 + 8) * 4 + (4 * 32 + 32) + 3 * (32 * 32 + 32) + 10 * 32);
-    assert_eq!(Mlp::CODE.len(), 4);
+    assert_eq!(Mlp::PROGRAM.code.len(), 4);
 }

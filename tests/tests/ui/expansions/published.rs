@@ -38,7 +38,7 @@ fn a_published_model_has_its_names_and_configuration() {
     let units = Gpt::PLAN.units;
     let tensors = |unit: usize| {
         let mut tensors = Tensors::default();
-        Gpt::CODE[units[unit].position].tensors(&mut tensors);
+        Gpt::PROGRAM.code[units[unit].position].tensors(&mut tensors);
         tensors.into_list()
     };
     let names = |unit: usize| tensors(unit).iter().map(|tensor| published(&units[unit], tensor)).collect::<Vec<_>>();
@@ -64,5 +64,5 @@ fn a_published_model_has_its_names_and_configuration() {
     assert_eq!((normal(0), normal(1)), (vec![0.02; 2], vec![0.25, 0.125, 0.5, 0.125]));
 
     let config = r#"{"layers":[1,null,{"deep":true}],"model_type":"gpt2","n_embd":16,"scale":0.5}"#;
-    assert_eq!(Gpt::config().to_string(), config);
+    assert_eq!((Gpt::PROGRAM.config)().to_string(), config);
 }

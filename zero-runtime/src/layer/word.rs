@@ -1,0 +1,50 @@
+//! Word: an element of data, an id or a number: 4 bytes, so that what holds data of any model need not know which. Never
+//! has the values of one.
+
+use super::Activation;
+use crate::size::product;
+
+/// An element of data.
+pub trait Word: bytemuck::Pod {
+    /// What it is.
+    const KIND: WordKind;
+}
+
+impl Word for u32 {
+    const KIND: WordKind = WordKind::Id;
+}
+
+impl Word for f32 {
+    const KIND: WordKind = WordKind::Number;
+}
+
+/// What a word of data is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WordKind {
+    /// A u32.
+    Id,
+    /// An f32.
+    Number,
+}
+
+/// The words that data gives for each token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenWords {
+    /// How many they are.
+    pub count: usize,
+    /// What they are.
+    pub kind: WordKind,
+}
+
+impl TokenWords {
+    /// Those of an activation.
+    pub const fn of<X: Activation>() -> Self {
+        const { assert!(size_of::<X::Data>() == size_of::<u32>() && align_of::<X::Data>() == align_of::<u32>()) };
+        Self { count: X::WIDTH, kind: <X::Data as Word>::KIND }
+    }
+
+    /// The bytes of this many tokens.
+    pub const fn bytes(self, tokens: usize) -> usize {
+        product(&[tokens, self.count, size_of::<u32>()])
+    }
+}
