@@ -76,16 +76,12 @@ pub mod data;
 pub mod device;
 pub mod engine;
 pub mod error;
-pub mod launch;
 pub mod layer;
 pub mod model;
-pub mod orthogonal;
-mod processors;
 mod profile;
 mod room;
 pub mod run;
 pub mod sampling;
-pub mod terminal;
 pub mod testing;
 pub mod transport;
 pub mod weights;
@@ -93,9 +89,11 @@ pub mod weights;
 pub use choice::chosen;
 pub use profile::Cores;
 pub use run::{main, main_with};
-pub use zero_core::{arena, random, view};
+pub use zero_core::{arena, orthogonal, random, view};
 use zero_core::{size, time};
 pub use zero_plan as plan;
+use zero_ranks::processors;
+pub use zero_ranks::{handover, launch, terminal};
 
 /// The device that a spec calls `Cuda`.
 #[cfg(feature = "cuda")]

@@ -18,8 +18,8 @@ use zero_plan::DeviceKind;
 use zero_plan::spec::{Size, Spec};
 use zero_runtime::Cores;
 use zero_runtime::device::memory_bytes;
+use zero_runtime::handover;
 use zero_runtime::run::threads;
-use zero_runtime::transport::handover;
 use zero_study::hardware::{DeviceFigures, Handover, Hardware, Node, Processor, Rates, median, rounded};
 
 use crate::error::CommandError;
@@ -134,7 +134,8 @@ fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
     eprintln!("measuring products, copies and sums on {cores} cores");
     let rates = Cores::measure(cores)?;
     eprintln!("measuring how soon a rank goes on that another one wakes");
-    let [apart, turns] = handover::measure()?.map(|seconds| rounded(median(seconds)));
+    let [apart, turns] =
+        handover::measure().map_err(zero_runtime::error::Error::from)?.map(|seconds| rounded(median(seconds)));
     let handover = Handover { apart, turns };
     let memory = memory()?;
     Ok(Hardware {

@@ -14,6 +14,7 @@ pub mod arena;
 pub mod control;
 pub mod device;
 pub mod lost;
+pub mod orthogonal;
 pub mod random;
 pub mod size;
 pub mod time;

@@ -1,0 +1,231 @@
+//! Parallel: shares the work of one op among the threads of a rank, by rows, columns, elements or heads of its result.
+//! The number of threads never changes the order of a sum, so it changes no bit of a result. Never allocates in an op.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use super::simd::{LANES, divided};
+use super::{Cpu, MatrixMut, SliceThen, StridedMatrix};
+use zero_core::device::{Element, Stored, StoredMut, Weights};
+
+/// Elements that are worth a thread: a few times as much work as waking one.
+const ELEMENTS_MIN: usize = 1 << 16;
+
+/// Columns are shared in multiples of this, which is a few vectors of each row.
+const COLUMNS: usize = 64;
+
+/// Multiplications of a matrix product that take as long as one element of another op.
+pub(super) const PRODUCTS_PER_ELEMENT: usize = 64;
+
+/// From this many rows and columns on, `gemm` sums every element of a product in the same order, whatever the rest of
+/// the shape; with fewer than 257 elements, or 65 rows and 65 columns, it has other ways.
+const ROWS_MIN: usize = 128;
+pub(super) const COLS_MIN: usize = 3;
+
+impl Cpu {
+    /// This processor, with only the calling thread.
+    pub const ONE_THREAD: Self = Self { threads: NonZeroUsize::MIN, elements_min: ELEMENTS_MIN };
+
+    /// The same device, which shares even the smallest work: for tests, where all work is small.
+    pub fn eager(self) -> Self {
+        Self { elements_min: 1, ..self }
+    }
+
+    /// Whether work on this many elements is shared at all.
+    pub(super) fn shares(self, elements: usize) -> bool {
+        self.threads.get() > 1 && elements / 2 >= self.elements_min
+    }
+
+    /// Calls `run` on `parts`, which have `rows` rows of `width` elements each: at once, or on some rows at a time.
+    pub(super) fn by_rows<P: Cut>(self, rows: usize, width: usize, parts: P, run: impl Fn(P) + Sync) {
+        let rows_min = self.elements_min.div_ceil(width.max(1));
+        for_each(self.threads, Items { count: rows, min: rows_min, multiple: 1 }, parts, &run);
+    }
+
+    /// Calls `run` on `parts`, which have `width` columns of `rows` elements each: at once, or on some columns at a
+    /// time.
+    pub(super) fn by_columns<P: Cut>(self, rows: usize, width: usize, parts: P, run: impl Fn(P) + Sync) {
+        let columns_min = self.elements_min.div_ceil(rows.max(1));
+        for_each(self.threads, Items { count: width, min: columns_min, multiple: COLUMNS }, parts, &run);
+    }
+
+    /// Calls `run` on `parts`, which have `len` elements each: at once, or on some elements at a time.
+    pub(super) fn by_elements<P: Cut>(self, len: usize, parts: P, run: impl Fn(P) + Sync) {
+        for_each(self.threads, Items { count: len, min: self.elements_min, multiple: LANES }, parts, &run);
+    }
+
+    /// Calls `run` on `parts`, which have the rows of a (rows, depth) (depth, cols) product: at once, or on some rows
+    /// at a time.
+    ///
+    /// A product of few rows, or of few columns, may be summed in another order than the same rows of a larger one, so
+    /// no piece is that small.
+    pub(super) fn by_products<P: Cut>(self, [rows, depth, cols]: [usize; 3], parts: P, run: impl Fn(P) + Sync) {
+        let products_min = PRODUCTS_PER_ELEMENT * self.elements_min;
+        let rows_min = products_min.div_ceil((depth * cols).max(1)).max(ROWS_MIN);
+        let threads = if cols < COLS_MIN { NonZeroUsize::MIN } else { self.threads };
+        for_each(threads, Items { count: rows, min: rows_min, multiple: 1 }, parts, &run);
+    }
+
+    /// The sum of `of` over all blocks of `x`, which have `block` elements each except the last. It follows the tree
+    /// that halves their number, whichever threads sum its branches.
+    pub(super) fn sum_by_blocks<T: Sync>(self, x: &[T], block: usize, of: &(impl Fn(&[T]) -> f64 + Sync)) -> f64 {
+        if x.len() <= block {
+            return of(x);
+        }
+        let (left, right) = x.split_at(x.len().div_ceil(block) / 2 * block);
+        let branch = |x: &[T]| self.sum_by_blocks(x, block, of);
+        let (left, right) = if self.shares(x.len()) {
+            rayon::join(|| branch(left), || branch(right))
+        } else {
+            (branch(left), branch(right))
+        };
+        left + right
+    }
+
+    /// Calls `run` on all `heads`, each of which is as much work as `elements` elsewhere: at once, or on some heads at
+    /// a time.
+    pub(super) fn by_heads(self, heads: usize, elements: usize, run: impl Fn(Range<usize>) + Sync) {
+        let heads_min = self.elements_min.div_ceil(elements.max(1));
+        for_each(self.threads, Items { count: heads, min: heads_min, multiple: 1 }, 0..heads, &run);
+    }
+}
+
+/// The items of some work: rows, elements or heads.
+#[derive(Clone, Copy)]
+pub struct Items {
+    /// How many there are.
+    pub count: usize,
+    /// How many are worth a thread of their own.
+    pub min: usize,
+    /// The work is cut only where a multiple of this many is on the left.
+    pub multiple: usize,
+}
+
+/// Calls `run` on `parts`, at once or in pieces on up to `threads` threads of the pool that this thread is in.
+pub fn for_each<P: Cut>(threads: NonZeroUsize, items: Items, parts: P, run: &(impl Fn(P) + Sync)) {
+    let pieces = threads.get().min(items.count / items.min.max(items.multiple).max(1));
+    share(pieces, items, parts, run);
+}
+
+fn share<P: Cut>(pieces: usize, items: Items, parts: P, run: &(impl Fn(P) + Sync)) {
+    if pieces <= 1 {
+        return run(parts);
+    }
+    let on_left = pieces / 2;
+    let at = items.count * on_left / pieces / items.multiple * items.multiple;
+    let (left, right) = parts.cut(at, items.count);
+    rayon::join(
+        || share(on_left, Items { count: at, ..items }, left, run),
+        || share(pieces - on_left, Items { count: items.count - at, ..items }, right, run),
+    );
+}
+
+/// The operands of some work that can be cut into pieces.
+pub trait Cut: Send + Sized {
+    /// The first `at` of `of` items of the same size, and the others.
+    fn cut(self, at: usize, of: usize) -> (Self, Self);
+}
+
+impl Cut for Range<usize> {
+    fn cut(self, at: usize, _: usize) -> (Self, Self) {
+        (self.start..self.start + at, self.start + at..self.end)
+    }
+}
+
+impl<T: Sync> Cut for &[T] {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        self.split_at(at * divided("part", self.len(), of))
+    }
+}
+
+impl<T: Send> Cut for &mut [T] {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        let width = divided("part", self.len(), of);
+        self.split_at_mut(at * width)
+    }
+}
+
+/// By rows.
+impl<T: Sync> Cut for StridedMatrix<'_, T> {
+    fn cut(self, at: usize, _: usize) -> (Self, Self) {
+        self.split_at(at)
+    }
+}
+
+/// By rows.
+impl<T: Send> Cut for MatrixMut<'_, T> {
+    fn cut(self, at: usize, _: usize) -> (Self, Self) {
+        self.split_at(at)
+    }
+}
+
+/// By rows.
+impl<E: Element> Cut for SliceThen<'_, E> {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        match self {
+            Self::Nothing => (Self::Nothing, Self::Nothing),
+            Self::Activate(kind, to) => {
+                let (to, rest) = to.cut(at, of);
+                (Self::Activate(kind, to), Self::Activate(kind, rest))
+            }
+            Self::Add(other) => {
+                let (other, rest) = other.cut(at, of);
+                (Self::Add(other), Self::Add(rest))
+            }
+        }
+    }
+}
+
+impl Cut for Stored<'_, Cpu> {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        self.split_at(at * divided("part", self.len(), of))
+    }
+}
+
+impl Cut for StoredMut<'_, Cpu> {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        let width = divided("part", self.len(), of);
+        self.split_at(at * width)
+    }
+}
+
+impl Cut for Weights<'_, Cpu> {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        let ((params, master), (params_rest, master_rest)) = (self.params, self.master).cut(at, of);
+        (Self { params, master }, Self { params: params_rest, master: master_rest })
+    }
+}
+
+impl<P: Cut> Cut for Option<P> {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        match self {
+            Some(part) => {
+                let (left, right) = part.cut(at, of);
+                (Some(left), Some(right))
+            }
+            None => (None, None),
+        }
+    }
+}
+
+/// Each part of a tuple is cut at the same item.
+macro_rules! tuple {
+    ($($part:ident $rest:ident),*) => {
+        impl<$($part: Cut),*> Cut for ($($part,)*) {
+            #[expect(non_snake_case, reason = "a part is called as its type is")]
+            fn cut(self, at: usize, of: usize) -> (Self, Self) {
+                let ($($part,)*) = self;
+                $(let ($part, $rest) = $part.cut(at, of);)*
+                (($($part,)*), ($($rest,)*))
+            }
+        }
+    };
+}
+
+tuple!(A restA, B restB);
+tuple!(A restA, B restB, C restC);
+tuple!(A restA, B restB, C restC, D restD);
+tuple!(A restA, B restB, C restC, D restD, E restE);
+
+#[cfg(test)]
+mod tests;

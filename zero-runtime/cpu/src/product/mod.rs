@@ -1,0 +1,183 @@
+//! Product: matrix products with sums in f32 for elements of any width, cut into blocks for the caches. Never writes a
+//! result: each block of sums is passed on while it is in the cache.
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod pack;
+mod scratch;
+#[cfg(test)]
+mod tests;
+mod tile;
+mod transpose;
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use super::StridedMatrix;
+use pack::{Cell, PackedSide, Packing, SIDE, Widened, cells_of, pack};
+use scratch::with_scratch;
+use tile::{BLOCK, STRIDE, Tile};
+use zero_core::device::Element;
+
+/// Rows and columns of the sums that are kept until they are whole. With this many rows, an element of the right
+/// operand is used often enough each time it comes from a third-level cache; with this many columns, one of the left
+/// operand is used often enough each time it is packed.
+const ROWS: usize = 256;
+const COLS: usize = 512;
+
+/// Cells along the common dimension that are packed at a time.
+const DEPTH_CELLS: usize = 64;
+
+/// Some rows and columns of a product.
+pub struct ProductPart<'a> {
+    /// Its rows.
+    pub rows: Range<usize>,
+    /// Its columns.
+    pub cols: Range<usize>,
+    sums: &'a [f32],
+}
+
+impl ProductPart<'_> {
+    /// The sums in these columns of row `row` of the product.
+    #[inline(always)]
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.sums[(row - self.rows.start) * STRIDE..][..self.cols.len()]
+    }
+}
+
+/// The instructions that multiply bf16 on this machine.
+#[derive(Clone, Copy)]
+enum Instructions {
+    #[cfg(target_arch = "x86_64")]
+    Amx,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    Widened,
+}
+
+impl Instructions {
+    /// The fastest on this machine.
+    #[cfg(target_arch = "x86_64")]
+    fn found() -> Self {
+        match () {
+            () if amx::is_there() => Self::Amx,
+            () if avx512::is_there() => Self::Avx512,
+            () => Self::Widened,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn found() -> Self {
+        Self::Widened
+    }
+}
+
+static INSTRUCTIONS: LazyLock<Instructions> = LazyLock::new(Instructions::found);
+
+/// The instructions that multiply bf16 on this machine, for reports.
+pub fn instructions() -> &'static str {
+    match *INSTRUCTIONS {
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Amx => "amx_bf16",
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx512 => "avx512_bf16",
+        Instructions::Widened => "widened to f32",
+    }
+}
+
+/// Calls `finish` for all sums of `a` (m, k) * `b` (k, n), block by block.
+///
+/// A sum runs along k in an order that depends on the instructions and on nothing else. So its bits differ from machine
+/// to machine, but not with the rows and columns beside it. Where there are instructions for bf16, subnormal numbers
+/// count as 0.
+pub fn product<E: Element>(a: StridedMatrix<E>, b: StridedMatrix<E>, finish: impl FnMut(ProductPart)) {
+    #[cfg(target_arch = "x86_64")]
+    if let (Some(a), Some(b)) = (a.known(), b.known()) {
+        match *INSTRUCTIONS {
+            // SAFETY: the instructions were found.
+            Instructions::Amx => return unsafe { product_by::<amx::Amx>(a, b, finish) },
+            // SAFETY: the instructions were found.
+            Instructions::Avx512 => return unsafe { product_by::<avx512::Avx512>(a, b, finish) },
+            Instructions::Widened => {}
+        }
+    }
+    // SAFETY: every machine widens.
+    unsafe { product_by::<Widened<E>>(a, b, finish) }
+}
+
+type TileElement<T> = <<T as Tile>::Packing as Packing>::Element;
+
+/// [`product`] by one kind of tile.
+///
+/// # Safety
+/// This machine has the instructions of the tile.
+unsafe fn product_by<T: Tile>(
+    a: StridedMatrix<TileElement<T>>,
+    b: StridedMatrix<TileElement<T>>,
+    mut finish: impl FnMut(ProductPart),
+) {
+    let depth_max = DEPTH_CELLS * SIDE * T::Packing::IN_WORD;
+    // Columns of `b` are packed as rows of `a` are.
+    let b = b.transposed();
+    with_scratch(|scratch| {
+        let (left, right, sums) = scratch.parts();
+        for cols in pieces(b.rows(), COLS) {
+            let mut is_packed = false;
+            for rows in pieces(a.rows(), ROWS) {
+                for depth in pieces(a.cols(), depth_max) {
+                    let cells = cells_of::<T::Packing>(depth.len());
+                    let left = &mut left[..strips(&rows) * cells];
+                    let right = &mut right[..strips(&cols) * cells];
+                    pack::<T::Packing>(a.part(rows.clone(), depth.clone()), PackedSide::Left, left);
+                    if !is_packed {
+                        pack::<T::Packing>(b.part(cols.clone(), depth.clone()), PackedSide::Right, right);
+                    }
+                    is_packed = depth.len() == a.cols();
+                    let is_first = depth.start == 0;
+                    // SAFETY: by the caller's promise.
+                    T::during(|| unsafe { multiply::<T>(left, right, cells, is_first, sums) });
+                }
+                if a.cols() == 0 {
+                    sums.fill(0.0);
+                }
+                finish(ProductPart { rows, cols: cols.clone(), sums });
+            }
+        }
+    });
+}
+
+/// `sums` += the product of strips of `cells` cells each; := if it is the first.
+///
+/// # Safety
+/// As for [`Tile::multiply`].
+unsafe fn multiply<T: Tile>(left: &[Cell], right: &[Cell], cells: usize, is_first: bool, sums: &mut [f32]) {
+    for near in pieces(cells, T::NEAR_CELLS) {
+        for (col, right) in right.chunks_exact(2 * cells).enumerate() {
+            for (row, left) in left.chunks_exact(2 * cells).enumerate() {
+                let sums = &mut sums[row * BLOCK * STRIDE + col * BLOCK..];
+                if is_first && near.start == 0 {
+                    sums.chunks_mut(STRIDE).take(BLOCK).for_each(|row| row[..BLOCK].fill(0.0));
+                }
+                let [left, right] = [left, right].map(|strips| {
+                    let (first, second) = strips.split_at(cells);
+                    [&first[near.clone()], &second[near.clone()]]
+                });
+                // SAFETY: by the caller's promise.
+                unsafe { T::multiply(left, right, sums) };
+            }
+        }
+    }
+}
+
+/// The number of strips that hold these rows, rounded up to an even number.
+fn strips(rows: &Range<usize>) -> usize {
+    2 * rows.len().div_ceil(BLOCK)
+}
+
+/// Cuts `len` into ranges of at most `max`.
+fn pieces(len: usize, max: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..len).step_by(max).map(move |start| start..len.min(start + max))
+}

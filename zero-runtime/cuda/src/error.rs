@@ -1,0 +1,263 @@
+//! Error: the reasons why a CUDA device is unavailable or stops, each with message, stable code and way out. Never
+//! prints.
+
+use std::path::PathBuf;
+
+use zero_plan::Bytes;
+
+use super::library::FOLDERS_VARIABLE;
+use super::ordinal::DEVICES_VARIABLE;
+use zero_core::device::{DeviceError, Failure};
+
+/// Why a device is unavailable, or no longer does anything.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CudaError {
+    /// A library of CUDA is missing.
+    #[error("cannot load `{name}`, which the CUDA device needs: {reason}")]
+    LibraryMissing {
+        /// Its file.
+        name: &'static str,
+        /// What the system's loader said.
+        reason: String,
+    },
+    /// A library of CUDA is too old, or another library has its name.
+    #[error("`{}` has no function `{name}`", library.display())]
+    FunctionMissing {
+        /// The file.
+        library: PathBuf,
+        /// The missing function.
+        name: &'static str,
+    },
+    /// The driver does not know the version of CUDA that this is written for.
+    #[error("the driver is for CUDA {}, expected at least {}", version(*found), version(*expected))]
+    DriverOld {
+        /// Thousands are major versions, tens are minor ones.
+        found: i32,
+        /// The same.
+        expected: i32,
+    },
+    /// There is no device of this number.
+    #[error("there is no CUDA device {ordinal}: the driver shows {count}")]
+    NoDevice {
+        /// The number, from 0.
+        ordinal: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// The device lacks instructions that kernels use.
+    #[error(
+        "CUDA device {ordinal} ({name}) has compute capability {}.{}, expected at least {}.{}",
+        found[0], found[1], expected[0], expected[1]
+    )]
+    DeviceOld {
+        /// The number, from 0.
+        ordinal: usize,
+        /// Its name.
+        name: String,
+        /// Major and minor version.
+        found: [i32; 2],
+        /// The same.
+        expected: [i32; 2],
+    },
+    /// The device has too little memory left.
+    #[error(
+        "CUDA device {ordinal} has not {} of memory left: free are {} of {}",
+        Bytes(*bytes), Bytes(*free_bytes), Bytes(*total_bytes)
+    )]
+    OutOfMemory {
+        /// The number, from 0.
+        ordinal: usize,
+        /// Bytes that were asked for.
+        bytes: usize,
+        /// Bytes that the driver has left.
+        free_bytes: usize,
+        /// Bytes of the whole device.
+        total_bytes: usize,
+    },
+    /// A call of the driver failed.
+    #[error("`{call}` failed on CUDA device {ordinal}: {reason}")]
+    Call {
+        /// The function.
+        call: &'static str,
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// What the driver said.
+        reason: String,
+    },
+    /// A kernel does not compile.
+    #[error("cannot compile the kernel `{kernel}` for CUDA device {ordinal}: {reason}")]
+    Compile {
+        /// Its name, with the constants that it is compiled for.
+        kernel: String,
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// What the compiler said.
+        reason: String,
+    },
+    /// A kernel does not load, or does not start.
+    #[error("cannot start the kernel `{kernel}` on CUDA device {ordinal}: {reason}")]
+    Launch {
+        /// Its name, with the constants that it is compiled for.
+        kernel: String,
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// What the driver said.
+        reason: String,
+    },
+    /// A matrix product cannot be computed.
+    #[error("cannot multiply {product} on CUDA device {ordinal}: {reason}")]
+    Product {
+        /// Shapes and widths.
+        product: String,
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// What the library said.
+        reason: String,
+    },
+    /// A pass was captured as a graph, and a later one made other calls.
+    #[error(
+        "call {call} of a step to CUDA device {ordinal} is another one than in the step that was captured as a graph"
+    )]
+    Changed {
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// Which call of the step, from 1.
+        call: usize,
+    },
+    /// The device failed at an op after the call for it had returned.
+    #[error("CUDA device {ordinal} has stopped: {reason}")]
+    Stopped {
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// What the driver said.
+        reason: String,
+    },
+    /// NCCL is too old, or another one than that of rank 0.
+    #[error(
+        "`libnccl.so.2` is NCCL {}, expected {}",
+        release(*found), if *of_rank_0 { format!("{}, as on rank 0", release(*expected)) }
+        else { format!("at least {}", release(*expected)) }
+    )]
+    CarrierVersion {
+        /// Ten thousands are major versions, hundreds are minor ones.
+        found: i32,
+        /// The same.
+        expected: i32,
+        /// Whether the expected version is that of rank 0.
+        of_rank_0: bool,
+    },
+    /// NCCL cannot carry bytes between devices.
+    #[error("NCCL's `{call}` failed on CUDA device {ordinal}: {reason}")]
+    Carrier {
+        /// The function.
+        call: &'static str,
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// What NCCL said.
+        reason: String,
+    },
+    /// The variable that lists devices of ranks has none for this rank.
+    #[error(
+        "{DEVICES_VARIABLE} is `{devices}`, expected numbers of devices, and the one of rank {local_rank} of this host"
+    )]
+    Choice {
+        /// Its value.
+        devices: String,
+        /// The number of the rank on its host, from 0.
+        local_rank: usize,
+    },
+}
+
+fn version(number: i32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
+/// A version as NCCL writes it.
+fn release(number: i32) -> String {
+    format!("{}.{}.{}", number / 10_000, number % 10_000 / 100, number % 100)
+}
+
+impl CudaError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::LibraryMissing { .. } => "Z0430",
+            Self::FunctionMissing { .. } => "Z0431",
+            Self::DriverOld { .. } => "Z0432",
+            Self::NoDevice { .. } => "Z0433",
+            Self::DeviceOld { .. } => "Z0434",
+            Self::OutOfMemory { .. } => "Z0435",
+            Self::Call { .. } => "Z0436",
+            Self::Compile { .. } => "Z0437",
+            Self::Launch { .. } => "Z0438",
+            Self::Product { .. } => "Z0439",
+            Self::Stopped { .. } => "Z0440",
+            Self::Choice { .. } => "Z0441",
+            Self::CarrierVersion { .. } => "Z0445",
+            Self::Carrier { .. } => "Z0446",
+            Self::Changed { .. } => "Z0449",
+        }
+    }
+
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        let help = match self {
+            Self::LibraryMissing { name: "libcuda.so.1", .. } => {
+                return format!("install NVIDIA's driver, or name the folder of the library in {FOLDERS_VARIABLE}");
+            }
+            Self::LibraryMissing { name: "libnccl.so.2", .. } => {
+                return format!(
+                    "install NCCL 2.28 or a later one, or PyTorch with it, or name the folder of the library in \
+                     {FOLDERS_VARIABLE}; within one host, `transport: Peer` needs none"
+                );
+            }
+            Self::LibraryMissing { .. } => {
+                return format!(
+                    "install CUDA 13, or PyTorch built for it, or name the folder of the library in {FOLDERS_VARIABLE}"
+                );
+            }
+            Self::FunctionMissing { .. } => {
+                return format!("install CUDA 13, and see whether {FOLDERS_VARIABLE} names an older one");
+            }
+            Self::DriverOld { .. } => "install a newer driver",
+            Self::NoDevice { .. } => {
+                return format!(
+                    "start as many ranks as there are devices, or let ranks share them: {DEVICES_VARIABLE}=0,0; see \
+                     CUDA_VISIBLE_DEVICES too"
+                );
+            }
+            Self::Choice { .. } => "name a device for each rank of the host, separated by commas: 0,1,2,3",
+            Self::DeviceOld { .. } => "use a device of the Ampere generation or a later one",
+            Self::OutOfMemory { .. } => {
+                "end what else runs on the device, or build from a spec that needs less: a higher stage or a smaller batch"
+            }
+            Self::Call { .. } => "see `nvidia-smi` and the system's log for what the device is doing",
+            Self::Compile { .. } => {
+                "this is a fault of zero, or of a compiler that it was not tried with: please report it"
+            }
+            Self::Changed { .. } => {
+                "a step must ask for the same each time: run with --eager, and please report it with the spec"
+            }
+            Self::Launch { .. } | Self::Product { .. } => "please report it, with the spec and the versions of CUDA",
+            Self::CarrierVersion { of_rank_0: true, .. } => "let all ranks find the same library",
+            Self::CarrierVersion { .. } => "install NCCL 2.28 or a later one",
+            Self::Carrier { .. } => "start it with NCCL_DEBUG=WARN, which says more",
+            Self::Stopped { .. } => {
+                "see `dmesg` for faults of the device (Xid); if there are none, please report it with the spec"
+            }
+        };
+        help.to_owned()
+    }
+}
+
+impl From<CudaError> for Failure {
+    fn from(error: CudaError) -> Self {
+        Self { code: error.code(), what: error.to_string(), help: error.help() }
+    }
+}
+
+impl From<CudaError> for DeviceError {
+    fn from(error: CudaError) -> Self {
+        Self::Failed(error.into())
+    }
+}

@@ -1,0 +1,172 @@
+//! Handle: a rank's access to its device: the queue that its ops go to, and the resources that they need there. Never
+//! shared by threads.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use cudarc::driver::sys as cu;
+
+use super::context::{ASIDE, DeviceContext};
+use super::error::CudaError;
+use super::graph::Graphs;
+use super::launch::Kernel;
+use super::module::Modules;
+use super::nccl::NcclGroups;
+use super::product::Products;
+use super::staging::HandleStaging;
+use super::workspace::QueueWorkspace;
+
+/// One CUDA device, for one rank.
+///
+/// The first error is kept, see [`zero_core::device::Device::failure`]; after it, ops do nothing.
+pub struct Cuda {
+    // `context` is last, so that it is dropped last: everything above belongs to it.
+    pub(super) modules: RefCell<Modules>,
+    pub(super) products: RefCell<Products>,
+    /// None on a handle whose staging could not be made: it has failed.
+    pub(super) staging: RefCell<Option<HandleStaging>>,
+    pub(super) workspace: QueueWorkspace,
+    pub(super) graphs: RefCell<Graphs>,
+    /// The ranks that it exchanges bytes with.
+    pub(super) groups: RefCell<NcclGroups>,
+    pub(super) events: RefCell<Vec<cu::CUevent>>,
+    queue: Cell<usize>,
+    /// The kernels that a rehearsal has asked for, while there is one.
+    pub(super) rehearsed: RefCell<Option<HashSet<Kernel>>>,
+    /// The host's part of the memory that ranks share: its address, its length, and its address on the device.
+    pub(super) host: Cell<(usize, usize, u64)>,
+    pub(super) context: Arc<DeviceContext>,
+}
+
+// SAFETY: handles of the driver and of its libraries may be used by any thread, one at a time, and this value is not
+// `Sync`. Whatever `Rc` counts is counted only within it.
+unsafe impl Send for Cuda {}
+
+impl Cuda {
+    /// The device with this number among those that the driver shows.
+    ///
+    /// # Errors
+    /// Z0430 to Z0436 if a library, the device or its memory is not available.
+    pub fn open(ordinal: usize) -> Result<Self, CudaError> {
+        let context = Arc::new(DeviceContext::open(ordinal)?);
+        let staging = HandleStaging::new(&context)?;
+        let products = Products::new(&context)?;
+        Ok(Self::of(context, 0, Some(staging), products))
+    }
+
+    fn of(context: Arc<DeviceContext>, queue: usize, staging: Option<HandleStaging>, products: Products) -> Self {
+        Self {
+            modules: RefCell::default(),
+            products: RefCell::new(products),
+            staging: RefCell::new(staging),
+            workspace: QueueWorkspace::default(),
+            graphs: RefCell::default(),
+            groups: RefCell::new(NcclGroups::none()),
+            events: RefCell::default(),
+            queue: Cell::new(queue),
+            rehearsed: RefCell::default(),
+            host: Cell::default(),
+            context,
+        }
+    }
+
+    /// A handle that reads the results of all ops so far.
+    pub(super) fn aside(&self) -> Self {
+        let made = self.context.enter().and_then(|()| {
+            self.context.join_all(ASIDE)?;
+            HandleStaging::new(&self.context)
+        });
+        let staging = made.map_err(|error| self.fail(error)).ok();
+        Self::of(Arc::clone(&self.context), ASIDE, staging, Products::none(&self.context))
+    }
+
+    /// The device's name.
+    ///
+    /// # Errors
+    /// Z0436 if the driver does not tell it.
+    pub fn name(&self) -> Result<String, CudaError> {
+        self.context.name()
+    }
+
+    /// The device's address of an address in the host's part of the memory that ranks share.
+    pub(super) fn reached(&self, host: usize) -> u64 {
+        let (start, len, on_device) = self.host.get();
+        assert!(host.wrapping_sub(start) < len, "{host:#x} is not in the segment of this device");
+        on_device + (host - start) as u64
+    }
+
+    /// The first error, if there was one.
+    pub fn error(&self) -> Option<CudaError> {
+        self.context.failure().cloned()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.context.failure().is_some()
+    }
+
+    /// Keeps an error, if it is the first.
+    pub(super) fn fail(&self, error: CudaError) {
+        self.context.fail(error);
+    }
+
+    /// Does something, unless the device has failed or this is a rehearsal; keeps its error.
+    pub(super) fn attempt(&self, something: impl FnOnce() -> Result<(), CudaError>) {
+        if !self.rehearses() {
+            self.attempt_always(something);
+        }
+    }
+
+    /// The same, in a rehearsal too.
+    pub(super) fn attempt_always(&self, something: impl FnOnce() -> Result<(), CudaError>) {
+        if self.has_failed() {
+            return;
+        }
+        if let Err(error) = self.context.enter().and_then(|()| something()) {
+            self.fail(error);
+        }
+    }
+
+    /// The queue that was entered.
+    pub(super) fn queue(&self) -> usize {
+        self.queue.get()
+    }
+
+    pub(super) fn set_queue(&self, queue: usize) {
+        self.queue.set(queue);
+    }
+
+    pub(super) fn stream(&self) -> cu::CUstream {
+        self.context.stream(self.queue.get())
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        if self.has_failed() {
+            self.leave_groups(false);
+        }
+        self.graphs.borrow_mut().abandon(&self.context);
+        // Kernels and copies that still run use what is dropped here.
+        let is_done = if self.queue() == ASIDE {
+            // A run continues in the other queues.
+            self.context.enter().and_then(|()| self.context.finish(ASIDE)).is_ok()
+        } else {
+            self.context.settle()
+        };
+        self.leave_groups(is_done);
+        if !is_done {
+            std::mem::forget((self.staging.take(), self.graphs.take()));
+            return;
+        }
+        // SAFETY: all queues are empty, and nobody launches anything after.
+        unsafe {
+            self.graphs.borrow_mut().unload(&self.context);
+            self.modules.borrow_mut().unload(&self.context);
+            for event in self.events.borrow_mut().drain(..) {
+                self.context.drop_event(event);
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Card: what a rank tells ranks of other hosts about itself before the first step. Compares cards: some entries must
+//! be equal on all ranks, and hosts must be those of the mesh. Never sends a card.
+
+use std::fmt::Write;
+
+use zero_plan::Mesh;
+
+use crate::launch;
+use zero_core::device::Failure;
+
+/// The card of a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Card {
+    pub pid: u32,
+    /// The name of its host.
+    pub host: String,
+    /// The entries that must be equal, as hashes except [`INSTRUCTIONS`]: see [`ALIKE`].
+    alike: [u64; ALIKE.len()],
+}
+
+/// Entries that must be equal on all ranks, and how to make them so.
+const ALIKE: [(&str, &str); 5] = [
+    ("binary", "copy one binary to all hosts, or start it from a folder that all of them share"),
+    ("plan", "build one binary from one spec, and start it everywhere"),
+    ("set of arguments or data", "start all ranks with the same arguments, and on the same data"),
+    ("version of MPI", "install one version on all hosts, or name a folder that all of them share by `ZERO_MPI`"),
+    (
+        "set of instructions",
+        "take hosts with processors of one kind: by these, kernels are chosen whose sums have other bits",
+    ),
+];
+/// The one of them whose value can be shown in words.
+const INSTRUCTIONS: usize = 4;
+
+/// Tells cards of this version apart from others.
+const MAGIC: u64 = u64::from_le_bytes(*b"zerocrd3");
+/// The longest name that a host may have, in bytes.
+const HOST_BYTES: usize = 64;
+const BYTES: usize = 8 + 8 + 8 * ALIKE.len() + HOST_BYTES;
+
+impl Card {
+    /// The card of this rank. `plan` and `agreement` are hashes of what it is about to run, `mpi` is its version of
+    /// MPI, and `instructions` are those of its processor.
+    pub fn own(plan: u64, agreement: u64, mpi: &str, instructions: u64) -> Self {
+        let alike = [program(), plan, agreement, hash(mpi.as_bytes()), instructions];
+        Self { pid: std::process::id(), host: launch::host(), alike }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(BYTES);
+        bytes.extend(MAGIC.to_le_bytes());
+        bytes.extend(u64::from(self.pid).to_le_bytes());
+        self.alike.iter().for_each(|hash| bytes.extend(hash.to_le_bytes()));
+        bytes.extend(self.host.bytes().take(HOST_BYTES));
+        bytes.resize(BYTES, 0);
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (numbers, host) = bytes.split_at_checked(BYTES - HOST_BYTES)?;
+        let (numbers, _) = numbers.as_chunks::<8>();
+        let [magic, pid, alike @ ..] = numbers else { return None };
+        let host = host.split(|&byte| byte == 0).next()?;
+        (u64::from_le_bytes(*magic) == MAGIC).then_some(())?;
+        Some(Self {
+            pid: u64::from_le_bytes(*pid) as u32,
+            host: String::from_utf8_lossy(host).into_owned(),
+            alike: alike.iter().map(|hash| u64::from_le_bytes(*hash)).collect::<Vec<_>>().try_into().ok()?,
+        })
+    }
+}
+
+/// A hash of the program that this process runs: 0 if it cannot be read, which would be so on all ranks.
+fn program() -> u64 {
+    std::fs::read("/proc/self/exe").map_or(0, |program| hash(&program))
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(*blake3::hash(bytes).as_bytes().first_chunk().expect("32 bytes"))
+}
+
+/// The error if something other than a card has arrived.
+pub(super) fn another_program(rank: usize) -> Failure {
+    Failure {
+        code: "Z0454",
+        what: format!("rank {rank} has met ranks that are no ranks of zero, or of another version of it"),
+        help: ALIKE[0].1.to_owned(),
+    }
+}
+
+/// Checks that all ranks are about to run the same. `features` are the names of those that kernels are chosen by.
+pub(super) fn require_alike(cards: &[Card], features: &[&str]) -> Result<(), Failure> {
+    for (index, (what, help)) in ALIKE.iter().enumerate() {
+        let as_many = |card: &Card| cards.iter().filter(|other| other.alike[index] == card.alike[index]).count();
+        // If two values are equally common, that of the first rank is taken to be right.
+        let most = cards.iter().rev().max_by_key(|card| as_many(card)).expect("a rank").alike[index];
+        let odd: Vec<usize> = (0..cards.len()).filter(|&rank| cards[rank].alike[index] != most).collect();
+        let Some(&first) = odd.first() else { continue };
+        let mut names = String::new();
+        for rank in &odd {
+            let comma = if names.is_empty() { "" } else { ", " };
+            let _ = write!(names, "{comma}rank {rank} on {}", cards[*rank].host);
+        }
+        let verb = if odd.len() == 1 { "has" } else { "have" };
+        return Err(Failure {
+            code: "Z0454",
+            what: format!(
+                "{names} {verb} another {what} than most: expected {}, found {}",
+                shown(index, most, features),
+                shown(index, cards[first].alike[index], features)
+            ),
+            help: (*help).to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// An entry as a person reads it.
+fn shown(index: usize, value: u64, features: &[&str]) -> String {
+    if index != INSTRUCTIONS {
+        return format!("{value:016x}");
+    }
+    let names = features.iter().enumerate().filter(|(bit, _)| value >> bit & 1 == 1);
+    let names: Vec<&str> = names.map(|(_, name)| *name).collect();
+    if names.is_empty() { "none of those that kernels are chosen by".to_owned() } else { names.join(" ") }
+}
+
+/// Checks that the ranks of each node of the mesh are on one host, and those of different nodes on different hosts.
+pub(super) fn require_places(mesh: &Mesh, cards: &[Card]) -> Result<(), Failure> {
+    let first_of = |rank: usize| mesh.node(rank) * mesh.ranks_per_node();
+    let odd = (0..cards.len()).find_map(|rank| {
+        let own_first = first_of(rank);
+        if cards[rank].host != cards[own_first].host {
+            return Some((rank, own_first, "the host"));
+        }
+        let other = (0..own_first).find(|&other| cards[other].host == cards[rank].host)?;
+        Some((rank, other, "another host than that"))
+    });
+    let Some((rank, other, expected)) = odd else { return Ok(()) };
+    Err(Failure {
+        code: "Z0453",
+        what: format!(
+            "rank {rank} is on {}, expected on {expected} of rank {other}, {}: the mesh has {} nodes of {} ranks, which are \
+             numbered node by node",
+            cards[rank].host,
+            cards[other].host,
+            mesh.nodes,
+            mesh.ranks_per_node(),
+        ),
+        help: format!(
+            "have the launcher start {each} ranks on each of {} hosts, in blocks: `mpirun --host a:{each},b:{each} --map-by \
+             slot`, `mpiexec -ppn {each}`, `srun --ntasks-per-node {each} --distribution block`",
+            mesh.nodes,
+            each = mesh.ranks_per_node(),
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FEATURES: [&str; 3] = ["fma", "avx512f", "x86-64-v3"];
+
+    fn card(host: &str, alike: [u64; ALIKE.len()]) -> Card {
+        Card { pid: 7, host: host.to_owned(), alike }
+    }
+
+    #[test]
+    fn a_card_survives_its_way() {
+        for host in ["zh0", "", &"x".repeat(HOST_BYTES)] {
+            let card = card(host, [1, u64::MAX, 3, 4, 5]);
+            assert_eq!(Card::decode(&card.encode()), Some(card));
+        }
+        let other = [b"zerocrd0".as_slice(), &[0; BYTES - 8]].concat();
+        for bytes in [&[][..], &[0; BYTES], &other] {
+            assert_eq!(Card::decode(bytes), None);
+        }
+    }
+
+    #[test]
+    fn z0454_the_odd_rank_is_named_with_its_host() {
+        let same = card("a", [1, 2, 3, 4, 5]);
+        assert_eq!(require_alike(&[same.clone(), same.clone(), same.clone()], &FEATURES), Ok(()));
+        for (index, (what, _)) in ALIKE.into_iter().enumerate() {
+            let mut odd = Card { host: "b".to_owned(), ..same.clone() };
+            odd.alike[index] = 9;
+            let failure = require_alike(&[same.clone(), same.clone(), odd], &FEATURES).unwrap_err();
+            assert_eq!(failure.code, "Z0454");
+            assert!(
+                failure.what.starts_with(&format!("rank 2 on b has another {what} than most: expected ")),
+                "{}",
+                failure.what
+            );
+        }
+    }
+
+    #[test]
+    fn z0454_processors_that_multiply_in_another_way_are_told_apart_in_words() {
+        let card = |host, instructions| card(host, [1, 2, 3, 4, instructions]);
+        let failure = require_alike(&[card("a", 0b0111), card("a", 0b0111), card("b", 0b0001)], &FEATURES).unwrap_err();
+        assert_eq!(
+            failure.what,
+            "rank 2 on b has another set of instructions than most: expected fma avx512f x86-64-v3, found fma"
+        );
+        assert_eq!(shown(INSTRUCTIONS, 0, &FEATURES), "none of those that kernels are chosen by");
+    }
+
+    #[test]
+    fn z0453_a_rank_on_an_unexpected_host_is_named() {
+        let on = |hosts: &str| -> Vec<Card> {
+            hosts.chars().map(|host| card(&host.to_string(), [0; ALIKE.len()])).collect()
+        };
+        let mesh = Mesh { nodes: 2, ..Mesh::of_zero(4) };
+        assert_eq!(require_places(&mesh, &on("aabb")), Ok(()));
+        for (hosts, words) in [
+            ("abab", "rank 1 is on b, expected on the host of rank 0, a"),
+            ("aaaa", "rank 2 is on a, expected on another host than that of rank 0, a"),
+            ("aaab", "rank 2 is on a, expected on another"),
+            ("aabc", "rank 3 is on c, expected on the host of rank 2, b"),
+        ] {
+            let failure = require_places(&mesh, &on(hosts)).unwrap_err();
+            assert!(failure.code == "Z0453" && failure.what.starts_with(words), "{hosts}: {}", failure.what);
+            assert!(failure.help.contains("--host a:2,b:2"), "{}", failure.help);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Transport: says when the bytes of other ranks are there, and brings them here if they cannot be read in place. Never
+//! computes: sums and changes of width are for the engine and the device.
+//!
+//! `shared` is for ranks that see one memory; `local` makes ranks of threads, `shm` of processes; `cluster` joins those of
+//! several hosts.
+#![allow(unsafe_code)]
+
+mod carried;
+pub mod cluster;
+mod doing;
+mod exchange;
+pub mod local;
+mod mates;
+mod queued;
+mod shared;
+pub mod shm;
+
+use zero_core::control;
+pub(crate) use zero_core::lost::Life;
+pub use zero_core::lost::{Broken, Lost, Silent};
+pub use zero_core::transport::{ClockLook, Crossed, TIMEOUT, Transport};
+
+pub use shared::Shared;
