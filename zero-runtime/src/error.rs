@@ -7,6 +7,7 @@ use crate::data::DataError;
 use crate::device::DeviceError;
 use crate::engine::RunError;
 use crate::launch::{EXIT_AGAIN, EXIT_REPORTED, LaunchError};
+use crate::model::NamesError;
 use crate::plan::{Bytes, Flaw};
 use crate::transport::Lost;
 use crate::weights::WeightsError;
@@ -44,15 +45,8 @@ pub enum Error {
         help: String,
     },
     /// Names that `#[weights]` gives do not fit the layers, or are not unique.
-    #[error("error[{code}]: {what}\n  = help: {help}")]
-    Names {
-        /// The stable code.
-        code: &'static str,
-        /// What was expected and found.
-        what: String,
-        /// The way out.
-        help: String,
-    },
+    #[error(transparent)]
+    Names(#[from] NamesError),
     /// The arguments of the run ask for more than the budget of its spec.
     #[error(
         "error[Z0333]: with {threads} threads a rank needs {}, but `memory` in the spec is {}\n  = help: {help}",

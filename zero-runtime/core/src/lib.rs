@@ -2,7 +2,8 @@
 //!
 //! From below: [`size`] counts bytes, [`view`] borrows a device's memory, [`device`] says what a device does, an
 //! [`arena`] is the memory of a rank on one, and a [`transport`] says when the bytes of other ranks are there. Ranks of a
-//! host wait for one another by [`control`] blocks, and [`lost`] describes why a wait was in vain.
+//! host wait for one another by [`control`] blocks, and [`lost`] describes why a wait was in vain. [`layer`] has the layers,
+//! written against a device's operations, and a [`model`] under a spec is a table of their code, as a value.
 //!
 //! - No kernel, no process and no file is here: devices, launchers and checkpoints are crates above this one.
 //! - An error here is one of memory or of a device; what only a launcher, a file or a run can say is theirs.
@@ -13,10 +14,15 @@
 pub mod arena;
 pub mod control;
 pub mod device;
+pub mod layer;
 pub mod lost;
+pub mod model;
 pub mod orthogonal;
 pub mod random;
 pub mod size;
 pub mod time;
 pub mod transport;
 pub mod view;
+
+#[doc(hidden)]
+pub use zero_plan as plan;

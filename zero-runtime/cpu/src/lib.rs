@@ -15,6 +15,8 @@ mod features;
 mod few_rows;
 mod gate;
 mod gemm;
+#[cfg(test)]
+mod layer_tests;
 mod linear;
 mod math;
 mod muon;

@@ -23,6 +23,8 @@ mod grid;
 mod handle;
 mod launch;
 mod library;
+#[cfg(test)]
+mod logits_tests;
 mod marks;
 mod memory;
 mod module;

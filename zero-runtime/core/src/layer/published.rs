@@ -107,7 +107,7 @@ impl Path {
 
 /// A list of names that is longer or shorter than the list of the parts that it names.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct NamesMisfit {
+pub struct NamesMisfit {
     /// The fields that it lies in, within the unit; empty for the unit itself.
     pub within: String,
     /// How many names there are.

@@ -15,8 +15,8 @@ use crate::layer::{
 };
 use crate::size::{bytes, either, max};
 
-pub use names::{published, require_names};
-pub(crate) use program::require_vocabulary;
+pub use names::{NamesError, published, require_names};
+pub use program::require_vocabulary;
 pub use program::{Inputs, Program, ShapeSizes, vocabulary_fault};
 pub use turns::FieldTurns;
 

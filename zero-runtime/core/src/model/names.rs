@@ -5,8 +5,19 @@ use std::collections::HashMap;
 use zero_plan::Unit;
 
 use super::Program;
-use crate::error::Error;
 use crate::layer::{NamesMisfit, Tensor, Tensors};
+
+/// Names that `#[weights]` gives do not fit the layers, or are not unique.
+#[derive(Debug, thiserror::Error)]
+#[error("error[{code}]: {what}\n  = help: {help}")]
+pub struct NamesError {
+    /// The stable code.
+    pub code: &'static str,
+    /// What was expected and found.
+    pub what: String,
+    /// The way out.
+    pub help: String,
+}
 
 /// The placeholder for the index of a unit.
 const INDEX: &str = "{}";
@@ -26,8 +37,8 @@ pub fn published(unit: &Unit, tensor: &Tensor) -> String {
 /// program does this before its ranks start.
 ///
 /// # Errors
-/// [`Error::Names`], for the first name that does not.
-pub fn require_names<D>(program: &Program<D>) -> Result<(), Error> {
+/// For the first name that does not.
+pub fn require_names<D>(program: &Program<D>) -> Result<(), NamesError> {
     let mut taken = HashMap::new();
     for unit in program.plan.units.iter().filter(|unit| unit.params > 0) {
         let mut tensors = Tensors::default();
@@ -40,7 +51,7 @@ pub fn require_names<D>(program: &Program<D>) -> Result<(), Error> {
             let own = format!("`{unit}.{}`", tensor.name);
             let name = published(unit, &tensor);
             if let Some(other) = taken.insert(name.clone(), own.clone()) {
-                return Err(Error::Names {
+                return Err(NamesError {
                     code: "Z0221",
                     what: format!("{other} and {own} have one published name, `{name}`"),
                     help: "give one of them another name by `#[weights(...)]` on a field that it lies in".to_owned(),
@@ -51,10 +62,10 @@ pub fn require_names<D>(program: &Program<D>) -> Result<(), Error> {
     Ok(())
 }
 
-fn does_not_fit(unit: &Unit, NamesMisfit { within, names, parts }: &NamesMisfit) -> Error {
+fn does_not_fit(unit: &Unit, NamesMisfit { within, names, parts }: &NamesMisfit) -> NamesError {
     let field = if within.is_empty() { unit.field.to_owned() } else { format!("{}.{within}", unit.field) };
     let parts = if parts.is_empty() { "none".to_owned() } else { format!("`{}`", parts.join("`, `")) };
-    Error::Names {
+    NamesError {
         code: "Z0220",
         what: format!("`#[weights]` on `{field}` has {names} names, and the parts of its layer are {parts}"),
         help: "give one name for all of it, or one for each part, with `_` for a part without one".to_owned(),
@@ -62,7 +73,7 @@ fn does_not_fit(unit: &Unit, NamesMisfit { within, names, parts }: &NamesMisfit)
 }
 
 /// Checks that a name has a place for the index if the unit has one, and only then.
-fn require_index(unit: &Unit, tensor: &Tensor) -> Result<(), Error> {
+fn require_index(unit: &Unit, tensor: &Tensor) -> Result<(), NamesError> {
     let Some(weights) = &tensor.weights else { return Ok(()) };
     let (places, expected) = (weights.name.matches(INDEX).count(), usize::from(unit.index.is_some()));
     if places == expected {
@@ -77,5 +88,5 @@ fn require_index(unit: &Unit, tensor: &Tensor) -> Result<(), Error> {
         ),
         _ => (format!("{what}, with more than one index"), "keep one `{}`"),
     };
-    Err(Error::Names { code: "Z0221", what, help: help.to_owned() })
+    Err(NamesError { code: "Z0221", what, help: help.to_owned() })
 }

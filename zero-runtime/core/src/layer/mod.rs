@@ -1,56 +1,8 @@
 //! Layer: forward, and its vector-Jacobian product, over views. A layer is a type, never a value: it owns nothing, and
 //! each call is given all that it needs, at places that are constants of the plan.
 //!
-//! Each layer has a file. A layer of your own implements [`Layer`] and is checked with [`crate::testing::gradcheck`]:
-//!
-//! ```
-//! use zero_runtime::prelude::*;
-//!
-//! /// Multiplies every feature by one learned factor.
-//! struct Scale<const W: usize>;
-//!
-//! impl<S: Shape<Device = Cpu, Compute = f32>, const W: usize> Layer<S, Features<W>> for Scale<W> {
-//!     type Output = Features<W>;
-//!     const PARAMS: usize = 1;
-//!     const SAVED: usize = 0;
-//!     const WORKSPACE: usize = 0;
-//!
-//!     fn tensors(out: &mut Tensors) {
-//!         out.add("factor", &[1], Init::Ones);
-//!     }
-//!
-//!     fn forward(_: &Context<Cpu>, pass: Forward<S, Features<W>>) {
-//!         let factor = pass.params.as_slice()[0];
-//!         for (y, x) in pass.y.into_slice().iter_mut().zip(pass.x.as_slice()) {
-//!             *y = factor * x;
-//!         }
-//!     }
-//!
-//!     fn backward(cx: &Context<Cpu>, pass: Backward<S, Features<W>>) {
-//!         let (x, dy) = (pass.x.as_slice(), pass.dy.as_slice());
-//!         let dot: f32 = x.iter().zip(dy).map(|(x, dy)| x * dy).sum();
-//!         pass.grads.put(cx.device, (&[dot][..]).into());
-//!         if let Some(dx) = pass.dx {
-//!             let factor = pass.params.as_slice()[0];
-//!             for (dx, dy) in dx.into_slice().iter_mut().zip(dy) {
-//!                 *dx = factor * dy;
-//!             }
-//!         }
-//!     }
-//! }
-//!
-//! struct Small;
-//! impl Shape for Small {
-//!     type Device = Cpu;
-//!     type Compute = f32;
-//!     const SEQUENCES: usize = 2;
-//!     const LENGTH: usize = 3;
-//! }
-//! zero_runtime::testing::gradcheck::<Small, Features<5>, Scale<5>>();
-//! ```
-//!
-//! This layer reads elements as f32 on the processor, and says so in its bounds. A layer that only calls [`Device`]
-//! operations needs no bounds, and computes on any device and in any width that a plan asks for.
+//! Each layer has a file. A layer that only calls the operations of a device computes on any device and in any width
+//! that a plan asks for; one that reads elements itself says in its bounds on which device.
 
 mod activation;
 mod attention;
@@ -84,7 +36,7 @@ pub use tensors::{HiddenMatrix, Init, Tensor, Tensors};
 pub use word::{TokenWords, Word, WordKind};
 pub use zero_plan::Matrices;
 
-pub(crate) use published::NamesMisfit;
+pub use published::NamesMisfit;
 
 use zero_plan::{Message, Origin};
 
@@ -147,7 +99,7 @@ impl Activation for Loss {
 pub type ElementOf<S, X> = <X as Activation>::Element<<S as Shape>::Compute>;
 
 /// Bytes of a micro-batch of `X`.
-pub(crate) const fn activation_bytes<S: Shape, X: Activation>() -> usize {
+pub const fn activation_bytes<S: Shape, X: Activation>() -> usize {
     size::product(&[S::TOKENS, X::WIDTH, size_of::<ElementOf<S, X>>()])
 }
 
@@ -241,7 +193,7 @@ pub trait Layer<S: Shape, X: Activation> {
 }
 
 /// The fault of a layer that says, as only a head may, that its backward computes the losses.
-pub(crate) const fn misplaced<S: Shape, X: Activation, L: Layer<S, X>>() -> Option<Message> {
+pub const fn misplaced<S: Shape, X: Activation, L: Layer<S, X>>() -> Option<Message> {
     if L::Output::IS_LOSS || !L::LOSSES_IN_BACKWARD {
         return None;
     }
@@ -361,6 +313,3 @@ impl<'a, D: Device> Grads<'a, D> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -7,15 +7,15 @@ use crate::orthogonal::{operations, room_bytes};
 pub use crate::size::{bytes, product, sum};
 
 /// Operations of one exponential: about as many as it takes on the processor.
-pub(super) const EXP: usize = 20;
+pub const EXP: usize = 20;
 
 /// Operations of a softmax, for each element: the largest, a difference, an exponential and a sum.
-pub(super) const SOFTMAX: usize = EXP + 3;
+pub const SOFTMAX: usize = EXP + 3;
 
 /// Operations of the forward of an attention: queries by keys and scores by values, 2 for each element and key that a
 /// token sees; and the softmax of the scores. Scores that the causal mask hides are counted as well, as they are in published
 /// counts (Narayanan et al., 2021, appendix).
-pub(crate) const fn attending(tokens: usize, keys: usize, heads: usize, head_dim: usize) -> usize {
+pub const fn attending(tokens: usize, keys: usize, heads: usize, head_dim: usize) -> usize {
     sum(&[product(&[4, tokens, keys, heads, head_dim]), product(&[tokens, keys, heads, SOFTMAX])])
 }
 

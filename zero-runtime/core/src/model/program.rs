@@ -57,7 +57,7 @@ pub struct ShapeSizes {
 
 /// Stops the build of a program that trains on text if the model has a [`vocabulary_fault`].
 #[track_caller]
-pub(crate) const fn require_vocabulary<D>(program: &Program<D>) {
+pub const fn require_vocabulary<D>(program: &Program<D>) {
     if let Some(fault) = vocabulary_fault(program) {
         panic!("{}", fault.as_str());
     }

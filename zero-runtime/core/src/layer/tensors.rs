@@ -141,12 +141,7 @@ impl Tensors {
     }
 
     /// A field of a model. The own names of its tensors begin within it, so it opens no scope for them.
-    pub(crate) fn unit(
-        &mut self,
-        own: &[&'static str],
-        weights: &'static [PublishedPart],
-        inner: impl FnOnce(&mut Self),
-    ) {
+    pub fn unit(&mut self, own: &[&'static str], weights: &'static [PublishedPart], inner: impl FnOnce(&mut Self)) {
         let outer = self.path.open(own, weights);
         inner(self);
         self.close(outer, weights);
@@ -173,7 +168,7 @@ impl Tensors {
     }
 
     /// The first list of published names that is longer or shorter than the list of the parts that it names.
-    pub(crate) fn misfit(&self) -> Option<&NamesMisfit> {
+    pub fn misfit(&self) -> Option<&NamesMisfit> {
         self.misfit.as_ref()
     }
 

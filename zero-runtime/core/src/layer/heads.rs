@@ -6,22 +6,7 @@ use super::attention::Attention;
 use super::size::product;
 use crate::device::Rotary;
 
-/// The heads of an [`Attention`]:
-///
-/// ```
-/// use zero_runtime::prelude::*;
-///
-/// /// Eight heads of 16 features, of which pairs share a head of keys and values.
-/// struct Shared;
-/// impl Heads for Shared {
-///     const HEADS: usize = 8;
-///     const KEY_HEADS: usize = 4;
-///     const HEAD_DIM: usize = 16;
-///     const ROTARY: Option<Rotary> = Some(Rotary { base: 10_000.0, scaling: Scaling::None });
-/// }
-///
-/// type Mixer = (RmsNorm<96>, Attention<96, Shared>);
-/// ```
+/// The heads of an [`Attention`].
 pub trait Heads: 'static {
     /// Heads of queries.
     const HEADS: usize;
