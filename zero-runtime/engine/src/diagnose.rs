@@ -10,8 +10,9 @@ use zero_plan::{Op, Pass};
 use super::batch::{IdMisfit, Ids};
 use super::turn::ExchangeReason;
 use super::{Engine, Fill, RunError, WalkState};
-use crate::device::Device;
-use crate::transport::{Lost, Transport};
+use zero_core::device::Device;
+use zero_core::lost::Lost;
+use zero_core::transport::Transport;
 
 /// The place where a number went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

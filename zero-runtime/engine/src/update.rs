@@ -9,12 +9,13 @@ use zero_plan::place::{Place, Places, State, Stretch};
 use super::Engine;
 use super::turn::ExchangeReason;
 use super::words::StepWords;
-use crate::device::{DecayRun, Device, Element, HyperBlock, Stored, StoredMut, Weights, bf16};
-use crate::layer::{HiddenMatrix, Tensor, Tensors};
-use crate::model::Program;
-use crate::orthogonal::{orthogonalize, step_factor};
-use crate::transport::{Lost, Transport};
-use crate::view::View;
+use zero_core::device::{DecayRun, Device, Element, HyperBlock, Stored, StoredMut, Weights, bf16};
+use zero_core::layer::{HiddenMatrix, Tensor, Tensors};
+use zero_core::lost::Lost;
+use zero_core::model::Program;
+use zero_core::orthogonal::{orthogonalize, step_factor};
+use zero_core::transport::Transport;
+use zero_core::view::View;
 
 /// The user's settings of the optimizer for one step.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,8 +4,9 @@
 
 use super::Engine;
 use super::words::StepWords;
-use crate::device::Device;
-use crate::transport::{Lost, Transport};
+use zero_core::device::Device;
+use zero_core::lost::Lost;
+use zero_core::transport::Transport;
 
 /// Why ranks exchange numbers.
 #[derive(Clone, Copy)]

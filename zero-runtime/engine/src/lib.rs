@@ -1,5 +1,6 @@
 //! Engine: executes a plan. A step is a loop over a static table; nothing is allocated in it, nothing is looked up, and
-//! nothing is decided that the plan has not decided.
+//! nothing is decided that the plan has not decided. It knows the contracts of devices and transports alone, never a
+//! kernel, a launcher, a file or a model's type.
 //!
 //! `batch` takes in data. `evaluation` has the walks that only go forward, `compute` the ops that call layers,
 //! `collectives` those that bring in data of other ranks, `update` those at the end of a step. `words` has the few
@@ -60,18 +61,19 @@ pub use parameters::PIECE_ELEMENTS;
 pub use record::{Record, Span};
 pub use update::Hyper;
 
-use crate::arena::Arena;
-use crate::device::{Agreement, Device, ReportBlock};
-use crate::layer::WordKind;
-use crate::model::Program;
-use crate::time::now_ns;
-use crate::transport::{ClockLook, Crossed, Lost, Transport};
 use batch::IdMisfit;
 use collectives::Share;
 use queues::AwaitedOps;
 use turn::ExchangeReason;
 use update::UpdatedStretch;
 use words::StepWords;
+use zero_core::arena::Arena;
+use zero_core::device::{Agreement, Device, ReportBlock};
+use zero_core::layer::WordKind;
+use zero_core::lost::Lost;
+use zero_core::model::Program;
+use zero_core::time::now_ns;
+use zero_core::transport::{ClockLook, Crossed, Transport};
 
 /// Fills the inputs and the targets of a micro-batch: words, each a u32 or the bits of an f32, as the program says.
 type Fill<'a> = &'a mut dyn FnMut(usize, &mut [u32], &mut [u32]);
@@ -188,7 +190,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     }
 
     /// Sets whether weight decay applies to embeddings, which it does by default: to tables of
-    /// [`crate::layer::Tensors::embedding`], and so to a head that is tied to one.
+    /// [`zero_core::layer::Tensors::embedding`], and so to a head that is tied to one.
     pub fn decay_embeddings(&mut self, decay: bool) {
         self.decays_embeddings = decay;
         self.segments = update::segments(self.program, &self.arena.places(), decay);

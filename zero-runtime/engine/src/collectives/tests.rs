@@ -4,8 +4,10 @@ use zero_plan::place::Position;
 use zero_plan::{Config, Mesh, Moved, Op, PlanBuf, TransportKind, Unit};
 
 use super::Collectives;
-use crate::device::Cpu;
-use crate::transport::{Lost, Shared, Transport, local};
+use zero_core::lost::Lost;
+use zero_core::transport::Transport;
+use zero_cpu::Cpu;
+use zero_ranks::transport::{Shared, local};
 
 type Ranks<'p> = Collectives<'p, Cpu, Shared<'p, Cpu>>;
 
@@ -21,7 +23,7 @@ const fn unit(source: usize, params: usize) -> Unit {
 /// The result of each rank of `config`.
 fn run<R: Send>(config: Config, rank_main: impl Fn(Ranks) -> R + Sync) -> Vec<R> {
     let plan = PlanBuf::new("", config, &[unit(0, PARAMS), unit(1, 64)]);
-    let rank_main = |transport: Shared<'_>| rank_main(Collectives::new(transport, Cpu::default()));
+    let rank_main = |transport: Shared<Cpu>| rank_main(Collectives::new(transport, Cpu::default()));
     plan.with(|plan| local::run(plan, |_| false, rank_main).expect("the memory of a tiny plan"))
 }
 

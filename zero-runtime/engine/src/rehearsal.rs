@@ -5,8 +5,9 @@
 use zero_plan::{Op, Pass};
 
 use super::{Engine, WalkState};
-use crate::device::Device;
-use crate::transport::{Lost, Transport};
+use zero_core::device::Device;
+use zero_core::lost::Lost;
+use zero_core::transport::Transport;
 
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Prepares what the first step would otherwise wait for, and other ranks with it: on a device with queues, kernels

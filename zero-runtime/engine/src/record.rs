@@ -1,7 +1,7 @@
 //! Record: notes when each op of some steps of a rank began and ended, and how long it kept cores busy. Never allocates
 //! in a step, and never looks at a clock in an op that is not recorded.
 
-use crate::time::{core_ns, now_ns};
+use zero_core::time::{core_ns, now_ns};
 
 /// A span of time, in nanoseconds of a clock that all processes of a host share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,19 +41,19 @@ pub struct Record {
 
 impl Record {
     /// Room for the next `steps_max` steps of `ops_per_step` ops each: recording them allocates nothing.
-    pub(crate) fn new(first_step: u64, ops_per_step: usize, steps_max: usize) -> Self {
+    pub fn new(first_step: u64, ops_per_step: usize, steps_max: usize) -> Self {
         let (steps, ops) = (Vec::with_capacity(steps_max), Vec::with_capacity(steps_max * ops_per_step));
         // The first reading of the clock may take longer, so it is not left to a step.
         Self { first_step, steps, ops, ops_per_step, steps_max, step_start_ns: now_ns(), core_ns: None }
     }
 
     /// The record of another rank for the same steps, each of which has `ops_per_step` ops there.
-    pub(crate) fn of_peer(&self, steps: Vec<Span>, ops: Vec<Span>, ops_per_step: usize) -> Self {
+    pub fn of_peer(&self, steps: Vec<Span>, ops: Vec<Span>, ops_per_step: usize) -> Self {
         Self { steps, ops, ops_per_step, ..*self }
     }
 
     /// Begins a step; returns whether it is to be recorded.
-    pub(crate) fn begin_step(&mut self) -> bool {
+    pub fn begin_step(&mut self) -> bool {
         // A step that failed has no end.
         self.ops.truncate(self.steps.len() * self.ops_per_step);
         self.step_start_ns = now_ns();
@@ -62,7 +62,7 @@ impl Record {
     }
 
     /// The next op of the step has ended.
-    pub(crate) fn end_op(&mut self, start_ns: u64) {
+    pub fn end_op(&mut self, start_ns: u64) {
         let end_ns = now_ns();
         let busy_ns = self.core_ns.as_mut().map_or(0, |last| {
             let before = std::mem::replace(last, core_ns());
@@ -72,7 +72,7 @@ impl Record {
     }
 
     /// The step has ended.
-    pub(crate) fn end_step(&mut self) {
+    pub fn end_step(&mut self) {
         self.steps.push(Span { start_ns: self.step_start_ns, end_ns: now_ns(), core_ns: 0 });
     }
 

@@ -8,10 +8,11 @@ use zero_plan::place::{Place, Places, Position};
 use zero_plan::{Axis, Coordinates, Kind, Moved, Op, Parcel, Plan, Subtree, Traffic};
 
 use super::words::StepWords;
-use crate::arena::Arena;
-use crate::device::{Device, Stored, Write};
-use crate::transport::{Lost, Transport};
-use crate::view::View;
+use zero_core::arena::Arena;
+use zero_core::device::{Device, Stored, Write};
+use zero_core::lost::Lost;
+use zero_core::transport::Transport;
+use zero_core::view::View;
 
 /// One rank's side of all communication: its memory, its device, and its transport. An [`super::Engine`] has one; used
 /// on its own, it measures how long communication takes.

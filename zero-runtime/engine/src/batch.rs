@@ -8,10 +8,10 @@ use zero_plan::Width;
 
 use super::words::StepWords;
 use super::{Engine, Fill, WalkState};
-use crate::device::{Device, Stored, StoredMut};
-use crate::model::Program;
-use crate::transport::Transport;
-use crate::view::ViewMut;
+use zero_core::device::{Device, Stored, StoredMut};
+use zero_core::model::Program;
+use zero_core::transport::Transport;
+use zero_core::view::ViewMut;
 
 /// A kind of ids of a micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use zero_plan::place::{Place, Places, State, Stretch};
 
 use super::parameters::pieces;
 use super::{Engine, PIECE_ELEMENTS};
-use crate::arena::Arena;
-use crate::device::Device;
-use crate::transport::Transport;
+use zero_core::arena::Arena;
+use zero_core::device::Device;
+use zero_core::transport::Transport;
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = PIECE_ELEMENTS * size_of::<f32>();

@@ -6,8 +6,9 @@ use zero_plan::{Op, Pass};
 use super::turn::ExchangeReason;
 use super::words::StepWords;
 use super::{Engine, Fill, RunError, WalkState};
-use crate::device::Device;
-use crate::transport::{Lost, Transport};
+use zero_core::device::Device;
+use zero_core::lost::Lost;
+use zero_core::transport::Transport;
 
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Mean loss of one micro-batch on each rank, over all ranks, without learning from it.

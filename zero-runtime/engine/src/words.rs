@@ -4,9 +4,9 @@
 
 use zero_plan::footprint::{STEP_WORDS, words_bytes};
 
-use crate::arena::Arena;
-use crate::device::{Device, HyperBlock, ReportBlock};
-use crate::view::{View, ViewMut};
+use zero_core::arena::Arena;
+use zero_core::device::{Device, HyperBlock, ReportBlock};
+use zero_core::view::{View, ViewMut};
 
 const REPORT: usize = size_of::<HyperBlock>();
 const OWN: usize = REPORT + size_of::<ReportBlock>();

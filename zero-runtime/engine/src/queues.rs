@@ -3,7 +3,7 @@
 
 use zero_plan::{Pass, PipelineStage, Plan, Queued, Stream};
 
-use crate::device::Device;
+use zero_core::device::Device;
 
 /// Whether other ops wait for an op, for each op of the tables of a pipeline stage.
 pub(super) struct AwaitedOps {

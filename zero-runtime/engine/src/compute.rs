@@ -6,10 +6,10 @@ use zero_plan::{Parcel, Width};
 
 use super::words::StepWords;
 use super::{Engine, Share, WalkState};
-use crate::device::{Device, Stored, Write};
-use crate::layer::{BackwardBytes, Context, ForwardBytes, Grads};
-use crate::transport::Transport;
-use crate::view::{View, ViewMut};
+use zero_core::device::{Device, Stored, Write};
+use zero_core::layer::{BackwardBytes, Context, ForwardBytes, Grads};
+use zero_core::transport::Transport;
+use zero_core::view::{View, ViewMut};
 
 // SAFETY of all views made here: the places are those that the plan gives the op, which `check` shows to lie apart and
 // `prove` to hold what the op needs. Ops run one after another, so views of different ops never live at one time; the

@@ -11,11 +11,12 @@ use zero_plan::place::{Place, State, Stretch};
 use zero_plan::{Axis, Op};
 
 use super::Engine;
-use crate::device::{Device, Element, Stored, StoredMut, bf16};
-use crate::layer::{Init, Tensor, Tensors};
-use crate::random::normal;
-use crate::transport::{Lost, Transport};
-use crate::view::View;
+use zero_core::device::{Device, Element, Stored, StoredMut, bf16};
+use zero_core::layer::{Init, Tensor, Tensors};
+use zero_core::lost::Lost;
+use zero_core::random::normal;
+use zero_core::transport::Transport;
+use zero_core::view::View;
 
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// The parameter tensors of a unit, in the order of its flat buffer; none if it is tied.
