@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use zero_plan::Flaw;
 use zero_plan::diagnostic::{self, Diagnostic};
-use zero_runtime::checkpoint::CheckpointError;
+use zero_runtime::checkpoint::{CheckpointError, PublishError};
 use zero_study::glossary;
 use zero_study::hardware::Hardware;
 use zero_study::simulate::Impossible;
@@ -147,6 +147,12 @@ pub enum CommandError {
     Flawed { spec: PathBuf, flaw: Flaw },
     #[error("{0}")]
     Runtime(#[from] zero_runtime::error::Error),
+}
+
+impl From<PublishError> for CommandError {
+    fn from(error: PublishError) -> Self {
+        CommandError::Runtime(error.into())
+    }
 }
 
 impl From<CheckpointError> for CommandError {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::checkpoint::CheckpointError;
+use crate::checkpoint::{CheckpointError, PublishError};
 use crate::data::DataError;
 use crate::device::DeviceError;
 use crate::engine::RunError;
@@ -10,7 +10,7 @@ use crate::launch::{EXIT_AGAIN, EXIT_REPORTED, LaunchError};
 use crate::model::NamesError;
 use crate::plan::{Bytes, Flaw};
 use crate::transport::Lost;
-use crate::weights::WeightsError;
+use crate::weights::{ExportError, WeightsError};
 
 /// Why a run has ended early.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +119,24 @@ pub enum Error {
 impl From<Lost> for Error {
     fn from(lost: Lost) -> Self {
         Error::Run(lost.into())
+    }
+}
+
+impl From<ExportError> for Error {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Weights(error) => error.into(),
+            ExportError::Lost(lost) => lost.into(),
+        }
+    }
+}
+
+impl From<PublishError> for Error {
+    fn from(error: PublishError) -> Self {
+        match error {
+            PublishError::Checkpoint(error) => error.into(),
+            PublishError::Weights(error) => error.into(),
+        }
     }
 }
 

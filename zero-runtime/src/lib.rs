@@ -70,19 +70,15 @@
 //! [`engine`] walks the plan's schedule over an [`arena`] and calls the [`layer`]s of a [`model`] on a [`device`], with
 //! sequences that [`data`] draws. [`orthogonal`] is what the optimizer Muon does to matrices.
 
-pub mod checkpoint;
 mod choice;
-pub mod data;
 pub mod device;
 pub mod error;
 pub mod layer;
 mod profile;
-mod room;
 pub mod run;
 pub mod sampling;
 pub mod testing;
 pub mod transport;
-pub mod weights;
 
 pub use choice::chosen;
 pub use profile::Cores;
@@ -92,6 +88,7 @@ pub use zero_core::__layer_items;
 use zero_core::time;
 pub use zero_core::{arena, model, orthogonal, random, view};
 pub use zero_engine as engine;
+pub use zero_files::{checkpoint, data, weights};
 pub use zero_plan as plan;
 use zero_ranks::processors;
 pub use zero_ranks::{handover, launch, terminal};

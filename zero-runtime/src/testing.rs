@@ -1,12 +1,11 @@
 //! Testing: checks for layers, the library's and a user's own. Never used by a run.
 
-mod checkpoints;
 mod names;
 mod sample;
 mod trial;
 
-pub use checkpoints::{FailingDisk, SampleCheckpoint};
 pub use sample::Sample;
+pub use zero_files::testing::{FailingDisk, SampleCheckpoint};
 
 use crate::device::{Cpu, Kernels, Then, Write};
 use crate::layer::{Layer, Shape, Tokens};

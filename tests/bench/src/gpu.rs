@@ -42,7 +42,7 @@ macro_rules! gpt {
             }
 
             #[zero(device = Cuda, ranks = 1, stage = 0, compute = BF16, sequences = $sequences, length = $length,
-                                        params = BF16, master = F32)]
+                                                        params = BF16, master = F32)]
             #[doc = "The model."]
             pub struct Gpt {
                 embed: Embedding<$vocab, $length, $dim>,

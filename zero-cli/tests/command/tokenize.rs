@@ -1,7 +1,7 @@
 //! `cargo zero tokenize`: documents of all kinds of files become ids, in order, with any number of threads; mistakes in
 //! them are reported with their place.
 
-#[path = "../../../zero-runtime/src/data/tiny_tokenizer.rs"]
+#[path = "../../../zero-runtime/files/src/data/tiny_tokenizer.rs"]
 mod tiny_tokenizer;
 
 use std::fs::{self, File};

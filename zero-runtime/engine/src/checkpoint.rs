@@ -4,27 +4,19 @@
 
 use std::sync::Arc;
 
+use zero_plan::Plan;
 use zero_plan::place::{Place, Places, State, Stretch};
 
+use super::Engine;
 use super::parameters::pieces;
-use super::{Engine, PIECE_ELEMENTS};
 use zero_core::arena::Arena;
 use zero_core::device::Device;
+use zero_core::lost::Lost;
+use zero_core::states::{PIECE_ELEMENTS, RankStates, Saved};
 use zero_core::transport::Transport;
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = PIECE_ELEMENTS * size_of::<f32>();
-
-/// A stretch of a state that one rank writes to a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Saved {
-    /// The state of its parameters.
-    pub state: State,
-    /// The unit.
-    pub unit: usize,
-    /// The elements of its flat buffer, without padding.
-    pub stretch: Stretch,
-}
 
 /// The stretches that a rank writes to a checkpoint, state by state and in each one unit by unit, with their places and those of
 /// their copies.
@@ -159,5 +151,48 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             unsafe { self.write(place, piece.start - stretch.start, &values) };
         }
         Ok(())
+    }
+}
+
+impl<'p, D: Device, T: Transport<'p, D>> RankStates for Engine<'p, D, T> {
+    fn plan(&self) -> &Plan<'_> {
+        self.plan()
+    }
+
+    fn rank(&self) -> usize {
+        self.arena().rank()
+    }
+
+    fn saved(&self) -> Vec<Saved> {
+        self.saved()
+    }
+
+    fn stored(&self, state: State, unit: usize) -> Option<Stretch> {
+        self.stored(state, unit)
+    }
+
+    fn read_state(&self, state: State, unit: usize, each: impl FnMut(usize, &[f32])) -> Option<Stretch> {
+        self.read_state(state, unit, each)
+    }
+
+    fn load_pieces<E>(&mut self, unit: usize, source: impl FnMut(usize, &mut [f32]) -> Result<(), E>) -> Result<(), E> {
+        self.load_pieces(unit, source)
+    }
+
+    fn set_state<E>(
+        &mut self,
+        state: State,
+        unit: usize,
+        source: impl FnMut(usize, &mut [f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.set_state(state, unit, source)
+    }
+
+    fn set_steps_done(&mut self, steps: u64) {
+        self.set_steps_done(steps);
+    }
+
+    fn gather_numbers(&mut self, mine: &[f64]) -> Result<&[f64], Lost> {
+        self.gather_numbers(mine)
     }
 }

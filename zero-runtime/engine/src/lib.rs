@@ -54,10 +54,9 @@ use std::time::Duration;
 use zero_plan::{Moved, Op, Pass, Plan};
 
 pub use batch::{BatchPlace, Ids, OutOfRange};
-pub use checkpoint::{Saved, Snapshot};
+pub use checkpoint::Snapshot;
 pub use collectives::Collectives;
 pub use diagnose::{FaultyPhase, NonFinite};
-pub use parameters::PIECE_ELEMENTS;
 pub use record::{Record, Span};
 pub use update::Hyper;
 

@@ -15,6 +15,7 @@ use zero_core::device::{Device, Element, Stored, StoredMut, bf16};
 use zero_core::layer::{Init, Tensor, Tensors};
 use zero_core::lost::Lost;
 use zero_core::random::normal;
+use zero_core::states::PIECE_ELEMENTS;
 use zero_core::transport::Transport;
 use zero_core::view::View;
 
@@ -272,9 +273,6 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         Some((places.shared_out(unit).start, unsafe { self.read(places.reduced(unit)) }))
     }
 }
-
-/// The most elements that are read or written at a time when parameters come from a file or go to one: 1 MiB of f32.
-pub const PIECE_ELEMENTS: usize = 256 << 10;
 
 /// The fewest elements that a thread is started for: it computes them in about ten times as long as it takes to start.
 const PART_ELEMENTS: usize = 8 << 10;

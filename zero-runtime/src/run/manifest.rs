@@ -72,19 +72,17 @@ pub fn plan_info(plan: &Plan) -> PlanInfo {
     }
 }
 
-impl Manifest {
-    /// The same after a step.
-    pub(super) fn after(&self, line: &StepLine) -> Self {
-        let plan = &self.plan;
-        let per_step = (plan.sequences * plan.micro_batches * plan.data_ranks) as u64;
-        let data = DataPosition { sequences_drawn: line.step * per_step, ..self.data.clone() };
-        Self {
-            step: line.step,
-            data,
-            loss: Some(line.loss),
-            gradient_norm: Some(line.gradient_norm),
-            written_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
-            ..self.clone()
-        }
+/// The manifest of a run after a step.
+pub(super) fn after(manifest: &Manifest, line: &StepLine) -> Manifest {
+    let plan = &manifest.plan;
+    let per_step = (plan.sequences * plan.micro_batches * plan.data_ranks) as u64;
+    let data = DataPosition { sequences_drawn: line.step * per_step, ..manifest.data.clone() };
+    Manifest {
+        step: line.step,
+        data,
+        loss: Some(line.loss),
+        gradient_norm: Some(line.gradient_norm),
+        written_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+        ..manifest.clone()
     }
 }

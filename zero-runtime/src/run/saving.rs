@@ -7,7 +7,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use super::checkpoint_arguments::{CheckpointArguments, Every};
-use super::manifest::manifest;
+use super::manifest::{after, manifest};
 use super::output::{Output, SaveLine, StepLine, say};
 use super::train::{Job, RankEngine};
 use crate::checkpoint::{
@@ -213,7 +213,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
     /// Gives the checkpoint of a step its name, on rank 0, in a thread of its own.
     fn name(&self, plan: &Plan, step: &StepLine) -> Own<'scope> {
         let (Some(store), Some(manifest)) = (&self.store, &self.manifest) else { return Own::Done(Ok(())) };
-        let (store, manifest, number) = (Arc::clone(store), manifest.after(step), step.step);
+        let (store, manifest, number) = (Arc::clone(store), after(manifest, step), step.step);
         let (ranks, keep) = (plan.config.mesh.ranks(), self.arguments.keep);
         self.beside(move || match store.publish(&System, number, manifest, ranks, keep) {
             // The checkpoint is there, but an older one could not be removed.

@@ -126,20 +126,6 @@ impl TextArguments {
     }
 }
 
-// As above.
-impl ValueEnum for DataAs {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[DataAs::Bytes, DataAs::Ids]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(match self {
-            DataAs::Bytes => "bytes",
-            DataAs::Ids => "ids",
-        }))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;

@@ -4,8 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::plan::Bytes;
 use crate::weights::FirstTen;
+use zero_plan::Bytes;
 
 /// An error of writing, finding or reading a checkpoint. [`CheckpointError::report`] is its text for a person.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ impl CheckpointError {
     }
 
     /// For `map_err`.
-    pub(crate) fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| CheckpointError::Unwritable { path: path.to_owned(), source }
     }
 

@@ -9,10 +9,8 @@ use super::error::{FirstTen, WeightsError};
 use super::folder::{CONFIG, Folder, FolderTensor};
 use super::names::{self, NamedTensor, Renaming, TIED_HEAD};
 use super::runs::runs;
-use crate::device::Device;
-use crate::engine::{Engine, PIECE_ELEMENTS};
-use crate::model::Program;
-use crate::transport::Transport;
+use zero_core::model::Program;
+use zero_core::states::{PIECE_ELEMENTS, RankStates};
 
 /// A folder that has each tensor of a model once, in its shape, and no other.
 #[derive(Debug)]
@@ -125,7 +123,7 @@ impl Import {
     ///
     /// # Errors
     /// Z0360 if a file cannot be read any more.
-    pub fn load<'p, D: Device, T: Transport<'p, D>>(&self, engine: &mut Engine<'p, D, T>) -> Result<(), WeightsError> {
+    pub fn load(&self, engine: &mut impl RankStates) -> Result<(), WeightsError> {
         let mut bytes = Vec::new();
         for unit in 0..engine.plan().units.len() {
             engine.load_pieces(unit, |start, values| self.read(unit, start, values, &mut bytes))?;

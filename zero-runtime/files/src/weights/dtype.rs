@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use safetensors::Dtype;
 use serde::Serialize;
 
-use crate::device::Element;
+use zero_core::device::Element;
 
 /// A type that parameters are published in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]

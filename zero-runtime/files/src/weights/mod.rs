@@ -19,7 +19,7 @@ mod runs;
 
 pub use dtype::WeightType;
 pub use error::{FirstTen, WeightsError};
-pub use export::Export;
+pub use export::{Export, ExportError};
 pub use folder::Folder;
 pub use import::{Import, ImportedTensor};
 pub use names::{NamedTensor, of_model as model_tensors};

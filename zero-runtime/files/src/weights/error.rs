@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::plan::Bytes;
+use zero_plan::Bytes;
 
 /// This many things of one kind are named, and the rest counted.
 const NAMED_MAX: usize = 10;

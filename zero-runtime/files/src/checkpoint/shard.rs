@@ -10,7 +10,7 @@ use super::entry::TensorRun;
 use super::error::CheckpointError;
 use super::manifest::{CHUNK_BYTES, FileSums, TensorInfo, shard_name, sums_name};
 use super::sealed::seal;
-use crate::plan::Width;
+use zero_plan::Width;
 
 /// The name of the format in the header.
 pub(super) const FORMAT_NAME: &str = "zero-checkpoint-1";

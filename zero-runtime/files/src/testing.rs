@@ -14,9 +14,9 @@ use crate::checkpoint::{
     CheckpointError, DataPosition, Disk, FORMAT, Manifest, PlanInfo, Shard, ShardWriter, Sink, SpecInfo, Store, System,
     TensorInfo, TensorRun, WriterVersions,
 };
-use crate::device::{Element, bf16};
-use crate::plan::Width;
-use crate::plan::place::State;
+use zero_core::device::{Element, bf16};
+use zero_plan::Width;
+use zero_plan::place::State;
 
 /// A checkpoint of the made-up model. Its content follows from these fields alone.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Read: elements come back, whatever ranks wrote them and however bytes came to the writer.
 
 use super::*;
-use crate::plan::Width;
-use crate::plan::place::State;
+use zero_plan::Width;
+use zero_plan::place::State;
 
 #[test]
 fn every_element_of_every_state_comes_back_from_any_number_of_ranks() {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use crate::plan::Width;
-use crate::plan::place::State;
+use zero_plan::Width;
+use zero_plan::place::State;
 
 use super::*;
 

@@ -16,12 +16,10 @@ use super::import::Import;
 use super::layout::{Exported, FILE_BYTES_MAX, Layout, Target};
 use super::names;
 use super::runs::runs;
-use crate::device::Device;
-use crate::engine::Engine;
-use crate::error::Error;
-use crate::model::Program;
-use crate::plan::place::State;
-use crate::transport::Transport;
+use zero_core::lost::Lost;
+use zero_core::model::Program;
+use zero_core::states::RankStates;
+use zero_plan::place::State;
 
 /// Files besides the tensors that are carried over from an imported model.
 pub(crate) const CARRIED: [&str; 8] = [
@@ -34,6 +32,17 @@ pub(crate) const CARRIED: [&str; 8] = [
     "chat_template.jinja",
     "added_tokens.json",
 ];
+
+/// Why a run could not export its model.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The folder cannot be written.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// Another rank has ended.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
 
 /// Where a model is to be exported, and how.
 #[derive(Debug)]
@@ -107,12 +116,8 @@ impl Export {
     /// # Errors
     /// Z0368, or that another rank has ended. Nothing is left behind then, unless rank 0 was killed; the name of the
     /// folder that it leaves shows that it is partial.
-    pub fn write<'p, D: Device, T: Transport<'p, D>>(
-        &self,
-        engine: &mut Engine<'p, D, T>,
-        import: Option<&Import>,
-    ) -> Result<(), Error> {
-        let makes = engine.arena().rank() == 0;
+    pub fn write(&self, engine: &mut impl RankStates, import: Option<&Import>) -> Result<(), ExportError> {
+        let makes = engine.rank() == 0;
         let partial = makes.then(|| self.begin(import)).transpose()?;
         // From here on, the files are there for all ranks.
         let process = engine.gather_numbers(&[f64::from(std::process::id())])?[0] as u32;
@@ -135,12 +140,10 @@ impl Export {
     }
 
     /// Writes what this rank owns, unless an earlier rank owns the same.
-    fn write_owned<'p, D: Device, T: Transport<'p, D>>(
-        &self,
-        engine: &Engine<'p, D, T>,
-        partial: &Path,
-    ) -> Result<(), WeightsError> {
-        let (plan, places, at) = (engine.plan(), engine.arena().places(), engine.arena().coordinates());
+    fn write_owned(&self, engine: &impl RankStates, partial: &Path) -> Result<(), WeightsError> {
+        let plan = engine.plan();
+        let at = plan.config.mesh.coordinates(engine.rank());
+        let places = plan.places(at);
         if at.replica > 0 {
             return Ok(());
         }

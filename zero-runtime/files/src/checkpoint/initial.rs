@@ -6,13 +6,11 @@ use super::error::CheckpointError;
 use super::manifest::{MANIFEST, TensorInfo};
 use super::open::Checkpoint;
 use super::states::load_parameters;
-use crate::device::Device;
-use crate::engine::Engine;
-use crate::model::Program;
-use crate::plan::Fingerprint;
-use crate::plan::place::State;
-use crate::transport::Transport;
 use crate::weights::{FirstTen, NamedTensor, model_tensors};
+use zero_core::model::Program;
+use zero_core::states::RankStates;
+use zero_plan::Fingerprint;
+use zero_plan::place::State;
 
 /// A checkpoint of a model, whatever the layout and the widths that it was written under.
 #[derive(Debug)]
@@ -58,10 +56,7 @@ impl InitialCheckpoint {
     ///
     /// # Errors
     /// Z0385 if a file cannot be read any more, Z0387 if it was changed.
-    pub fn load<'p, D: Device, T: Transport<'p, D>>(
-        &self,
-        engine: &mut Engine<'p, D, T>,
-    ) -> Result<(), CheckpointError> {
+    pub fn load(&self, engine: &mut impl RankStates) -> Result<(), CheckpointError> {
         load_parameters(&self.checkpoint, &self.tensors, engine, false)
     }
 }

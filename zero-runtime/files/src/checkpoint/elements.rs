@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::device::{Element, bf16};
-use crate::plan::Width;
-use crate::plan::place::State;
-use crate::plan::reshard::{Mismatch, Move, RunSource, Wanted, intersection, prove};
+use zero_core::device::{Element, bf16};
+use zero_plan::Width;
+use zero_plan::place::State;
+use zero_plan::reshard::{Mismatch, Move, RunSource, Wanted, intersection, prove};
 
 use super::entry::state_name;
 use super::error::CheckpointError;

@@ -8,8 +8,8 @@ use super::entry::state_name;
 use super::error::CheckpointError;
 use super::manifest::Manifest;
 use super::open::Checkpoint;
-use crate::engine::PIECE_ELEMENTS;
-use crate::plan::place::State;
+use zero_core::states::PIECE_ELEMENTS;
+use zero_plan::place::State;
 
 /// How two checkpoints differ.
 #[derive(Clone, Debug, Default, PartialEq)]

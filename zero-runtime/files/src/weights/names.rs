@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::layer::Tensors;
-use crate::model::{Program, published};
+use zero_core::layer::Tensors;
+use zero_core::model::{Program, published};
 
 /// A tensor of a model as it is published.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,14 +10,12 @@ use super::error::CheckpointError;
 use super::manifest::TensorInfo;
 use super::open::Checkpoint;
 use super::verify::HashedChunk;
-use crate::device::Device;
-use crate::engine::Engine;
-use crate::model::Program;
-use crate::plan::place::State;
-use crate::plan::reshard::Wanted;
-use crate::plan::{Precision, Width};
-use crate::transport::Transport;
 use crate::weights::{NamedTensor, model_tensors};
+use zero_core::model::Program;
+use zero_core::states::RankStates;
+use zero_plan::place::State;
+use zero_plan::reshard::Wanted;
+use zero_plan::{Precision, Width};
 
 /// The tensors of a model except those that are tied, in the order of units and of their flat buffers.
 pub fn tensors_of<D>(program: &Program<D>) -> Vec<TensorInfo> {
@@ -47,11 +45,8 @@ fn common(a: &Range<usize>, b: &Range<usize>) -> Option<Range<usize>> {
     (!both.is_empty()).then_some(both)
 }
 
-/// The runs that a rank writes, in the order of [`Engine::read_saved`].
-pub fn entries<'p, D: Device, T: Transport<'p, D>>(
-    engine: &Engine<'p, D, T>,
-    tensors: &[TensorInfo],
-) -> Vec<TensorRun> {
+/// The runs that a rank writes, in the order of [`RankStates::saved`].
+pub fn entries(engine: &impl RankStates, tensors: &[TensorInfo]) -> Vec<TensorRun> {
     let mut entries = Vec::new();
     for saved in engine.saved() {
         let width = width(&engine.plan().config.precision, saved.state);
@@ -67,11 +62,7 @@ pub fn entries<'p, D: Device, T: Transport<'p, D>>(
 }
 
 /// The part of a state that a rank stores, as elements of the tensors of a checkpoint.
-fn wanted<'p, D: Device, T: Transport<'p, D>>(
-    engine: &Engine<'p, D, T>,
-    tensors: &[(NamedTensor, usize)],
-    state: State,
-) -> Vec<Wanted> {
+fn wanted(engine: &impl RankStates, tensors: &[(NamedTensor, usize)], state: State) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for (named, tensor) in tensors {
         let own = named.start..named.start + named.elements();
@@ -85,10 +76,10 @@ fn wanted<'p, D: Device, T: Transport<'p, D>>(
 }
 
 /// Gives an engine the parameters of a checkpoint, in pieces: of each unit, the part that its rank stores.
-pub(super) fn load_parameters<'p, D: Device, T: Transport<'p, D>>(
+pub(super) fn load_parameters(
     checkpoint: &Checkpoint,
     tensors: &[(NamedTensor, usize)],
-    engine: &mut Engine<'p, D, T>,
+    engine: &mut impl RankStates,
     is_verified: bool,
 ) -> Result<(), CheckpointError> {
     let stored = wanted(engine, tensors, State::Parameters);
@@ -110,11 +101,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Z0385 if a file cannot be read, Z0387 if it was changed, Z0389 if files do not have each element once.
-    pub fn load<'p, D: Device, T: Transport<'p, D>>(
-        &self,
-        tensors: &[(NamedTensor, usize)],
-        engine: &mut Engine<'p, D, T>,
-    ) -> Result<(), CheckpointError> {
+    pub fn load(&self, tensors: &[(NamedTensor, usize)], engine: &mut impl RankStates) -> Result<(), CheckpointError> {
         load_parameters(self, tensors, engine, true)?;
         for state in MOMENTS {
             let mut elements = Elements::new(self, state, wanted(engine, tensors, state))?.of_verified();
@@ -131,10 +118,10 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Z0389 if files do not have each element once.
-    pub fn chunks_for<'p, D: Device, T: Transport<'p, D>>(
+    pub fn chunks_for(
         &self,
         tensors: &[(NamedTensor, usize)],
-        engine: &Engine<'p, D, T>,
+        engine: &impl RankStates,
     ) -> Result<BTreeSet<HashedChunk>, CheckpointError> {
         let own = [(self.best_parameters(), State::Parameters), (MOMENTS[0], MOMENTS[0]), (MOMENTS[1], MOMENTS[1])];
         let (mut mine, mut read) = (BTreeSet::new(), BTreeSet::new());
@@ -143,7 +130,7 @@ impl Checkpoint {
             // Every element of a state that is loaded is stored by some rank.
             read.extend(Elements::all(self, from)?.chunks());
         }
-        let (rank, ranks) = (engine.arena().rank(), engine.plan().config.mesh.ranks());
+        let (rank, ranks) = (engine.rank(), engine.plan().config.mesh.ranks());
         let unread = self.chunks().filter(|chunk| !read.contains(chunk)).enumerate();
         mine.extend(unread.filter(|(number, _)| number % ranks == rank).map(|(_, chunk)| chunk));
         Ok(mine)

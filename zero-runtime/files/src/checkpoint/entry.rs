@@ -1,8 +1,8 @@
 //! Entry: elements of one state of one tensor, as a file of a checkpoint has them, and their name there. Never reads a
 //! file.
 
-use crate::plan::Width;
-use crate::plan::place::State;
+use zero_plan::Width;
+use zero_plan::place::State;
 
 use super::manifest::TensorInfo;
 

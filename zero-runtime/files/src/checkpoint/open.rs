@@ -15,10 +15,10 @@ use super::error::CheckpointError;
 use super::manifest::{CHUNK_BYTES, FORMAT, FileSums, MANIFEST, Manifest, TensorInfo, shard_name};
 use super::sealed::unseal;
 use super::shard::told;
-use crate::plan::Width;
-use crate::plan::place::State;
-use crate::plan::reshard::RunSource;
 use crate::weights::header::{self, HeaderError, LENGTH_BYTES};
+use zero_plan::Width;
+use zero_plan::place::State;
+use zero_plan::reshard::RunSource;
 
 /// A checkpoint whose manifest, lengths and headers are right. [`Checkpoint::verify`] checks the contents of its files.
 #[derive(Debug)]

@@ -7,8 +7,8 @@
 //! A dataset of your own:
 //!
 //! ```
-//! use zero_runtime::data::{Dataset, Draw};
-//! use zero_runtime::layer::{Features, Tokens};
+//! use zero_files::data::{Dataset, Draw};
+//! use zero_core::layer::{Features, Tokens};
 //!
 //! /// Tells which of two numbers is the larger.
 //! struct Larger;
@@ -51,6 +51,20 @@ mod scan;
 mod sequences;
 mod split;
 mod text;
+// Not derived, because clap would take the docs of the variants, and show the whole help in its long form.
+impl ValueEnum for DataAs {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[DataAs::Bytes, DataAs::Ids]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(match self {
+            DataAs::Bytes => "bytes",
+            DataAs::Ids => "ids",
+        }))
+    }
+}
+
 #[cfg(test)]
 mod tiny_tokenizer;
 mod tokenized;
@@ -64,22 +78,24 @@ pub use draw::Draw;
 pub use error::DataError;
 pub use sequences::Sequences;
 pub use text::Text;
-pub(crate) use text::require_fit;
+pub use text::require_fit;
 pub use tokenizer::{TokenStream, Tokenizer};
 pub use tokens::{TokenFileWriter, WrittenFile};
 pub use tree::text_files;
 pub use workspace::{WorkspaceText, workspace_text};
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use serde::Serialize;
 
-use crate::layer::Activation;
+use zero_core::layer::Activation;
 
 /// Sequences to train on, and held-out ones to judge by. All have one length, which is fixed when the dataset is made.
 pub trait Dataset: Sync {
     /// The input of the model.
     type Input: Activation;
-    /// What the model is to predict: [`crate::layer::Tokens`] if each token has a class, whose id is less than the
-    /// head's number of classes, or [`crate::layer::Features`] if each has numbers.
+    /// What the model is to predict: [`zero_core::layer::Tokens`] if each token has a class, whose id is less than the
+    /// head's number of classes, or [`zero_core::layer::Features`] if each has numbers.
     type Target: Activation;
 
     /// One training sequence: `input` and `targets`, each (length, its WIDTH), are overwritten. Equal draws give equal

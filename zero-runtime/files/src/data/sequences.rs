@@ -2,7 +2,7 @@
 //! one.
 
 use super::{Contents, Dataset, Draw};
-use crate::layer::Activation;
+use zero_core::layer::Activation;
 
 /// A [`Dataset`] as a run has it: an element is a u32, or the bits of an f32.
 pub trait Sequences: Sync {

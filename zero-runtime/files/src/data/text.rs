@@ -11,7 +11,7 @@ use super::split::Periods;
 use super::tokenized::Documents;
 use super::tokenizer::Tokenizer;
 use super::{DataAs, Dataset, Draw};
-use crate::layer::Tokens;
+use zero_core::layer::Tokens;
 
 /// A corpus of tokens, where each token's target is the next one.
 ///
@@ -128,12 +128,12 @@ impl Text {
     }
 
     /// Adds the files that it was made of.
-    pub(crate) fn of(self, taken: TakenFiles) -> Self {
+    pub fn of(self, taken: TakenFiles) -> Self {
         Self { taken: Some(taken), ..self }
     }
 
     /// A hash of all tokens.
-    pub(crate) fn fingerprint(&self) -> u64 {
+    pub fn fingerprint(&self) -> u64 {
         self.corpus.fingerprint()
     }
 
@@ -175,7 +175,7 @@ impl Text {
 }
 
 /// Z0372 if the tokenizer has ids that the model does not have.
-pub(crate) fn require_fit(tokenizer: &Tokenizer, classes: usize) -> Result<(), DataError> {
+pub fn require_fit(tokenizer: &Tokenizer, classes: usize) -> Result<(), DataError> {
     let vocabulary = tokenizer.vocabulary();
     if vocabulary <= classes {
         return Ok(());

@@ -7,13 +7,24 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::elements::Elements;
+use super::error::CheckpointError;
 use super::open::Checkpoint;
-use crate::engine::PIECE_ELEMENTS;
-use crate::error::Error;
 use crate::weights::directory::{Directory, UnfinishedFolder};
 use crate::weights::export::{CARRIED, Writer, begin, own_config};
 use crate::weights::layout::{self, FILE_BYTES_MAX, Layout};
 use crate::weights::{Folder, NamedTensor, WeightType, WeightsError};
+use zero_core::states::PIECE_ELEMENTS;
+
+/// Why a checkpoint could not be exported.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// It is not whole.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The folder cannot be written.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+}
 
 /// The figures of a folder that was exported.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +49,7 @@ pub fn export(
     path: &Path,
     kind: Option<WeightType>,
     progress: &dyn Fn(u64),
-) -> Result<Published, Error> {
+) -> Result<Published, PublishError> {
     in_files(checkpoint, path, kind, FILE_BYTES_MAX, progress)
 }
 
@@ -49,7 +60,7 @@ fn in_files(
     kind: Option<WeightType>,
     file_bytes_max: u64,
     progress: &dyn Fn(u64),
-) -> Result<Published, Error> {
+) -> Result<Published, PublishError> {
     let manifest = &checkpoint.manifest;
     let kind = kind.unwrap_or(WeightType::F32);
     let exported = manifest.tensors.iter().map(|it| {

@@ -1,6 +1,6 @@
 //! Draw: randomness without state. Never remembers an earlier draw.
 
-use crate::random::split_mix;
+use zero_core::random::split_mix;
 
 /// Which training sequence to draw: a pure function of these three numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
