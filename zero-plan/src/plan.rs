@@ -7,8 +7,8 @@ use crate::fingerprint::Fingerprint;
 use crate::layout::{Bucket, Memory, Placement, Tables};
 use crate::mesh::Coordinates;
 use crate::pipeline::{Chunk, Pass};
-use crate::schedule::Op;
-use crate::streams::{Queued, Stream};
+use crate::schedule::{Op, Stream};
+use crate::streams::Queued;
 use crate::unit::{Matrices, Unit};
 
 /// Everything that is constant about a run. A generated program has its plan in a `static`.

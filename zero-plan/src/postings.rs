@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::footprint::exchanged_bytes;
 use crate::mesh::{Axis, Coordinates};
-use crate::place::{Arrival, Place, Position, are_counterparts, arrivals_from, axis_of};
+use crate::place::{Arrival, Place, Position, are_counterparts, arrivals_from};
 use crate::plan::Plan;
 use crate::schedule::Op;
 
@@ -189,10 +189,10 @@ fn each_peer(plan: &Plan, own: Coordinates, op: Op, is_sent: bool, visit: &mut d
     let (first, end) = match op {
         Op::Receive { parcel, .. } => only(plan.parcel_sender(parcel, own.pipeline)),
         Op::Send { parcel, .. } => only(plan.parcel_receiver(parcel, own.pipeline)),
-        op => (0, axis_of(op).map_or(0, |axis| config.mesh.len(axis))),
+        op => (0, op.traits().axis.map_or(0, |axis| config.mesh.len(axis))),
     };
     for index in first..end {
-        let other = own.with(axis_of(op).unwrap_or(Axis::Pipeline), index);
+        let other = own.with(op.traits().axis.unwrap_or(Axis::Pipeline), index);
         let peer = config.mesh.rank(other);
         if are_counterparts(config, op, own, other) && !config.reaches(config.mesh.rank(own), peer) {
             visit(PostingBatch { is_sent, peer, op });

@@ -12,6 +12,7 @@ mod explain;
 mod gradients;
 mod op;
 mod parameters;
+mod traits;
 mod walk;
 
 use crate::layout::{Bucket, Tables};
@@ -21,6 +22,7 @@ use directions::Directions;
 use gradients::DueBucket;
 pub use op::{Op, Parcel};
 use parameters::Parameters;
+pub use traits::{Class, OpTraits, Stream};
 use walk::{PipelineStageWalk, WalkStep};
 
 /// An upper bound on the ops of one schedule, slightly more than it has, computed without walking it.

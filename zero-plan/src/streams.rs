@@ -17,68 +17,9 @@ mod rules;
 
 use serde::Serialize;
 
-use crate::schedule::{Op, Parcel};
+use crate::schedule::Stream;
 
 pub use rules::{Seen, fill_queue};
-
-/// A queue of a device, in which ops run in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub enum Stream {
-    /// Layers and the optimizer; the ops that wait for their inputs; and the ops that offer or send their results,
-    /// which others may read as soon as they are there.
-    Compute,
-    /// Gathers of parameters.
-    Gather,
-    /// Sums of gradients.
-    Reduce,
-    /// Parcels from other pipeline stages.
-    Copy,
-}
-
-impl Stream {
-    /// All of them.
-    pub const ALL: [Stream; 4] = [Stream::Compute, Stream::Gather, Stream::Reduce, Stream::Copy];
-
-    /// Its name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Stream::Compute => "compute",
-            Stream::Gather => "gather",
-            Stream::Reduce => "reduce",
-            Stream::Copy => "copy",
-        }
-    }
-
-    /// The stream of an op.
-    pub const fn of(op: Op) -> Self {
-        match op {
-            Op::Gather { .. } => Stream::Gather,
-            Op::Subtotal { .. }
-            | Op::Settle { .. }
-            | Op::Combine { .. }
-            | Op::Fold { .. }
-            | Op::Spread { .. }
-            | Op::Receive { parcel: Parcel::TiedGradients, .. }
-            | Op::Send { parcel: Parcel::TiedGradients, .. } => Stream::Reduce,
-            Op::Receive { parcel: Parcel::Activations | Parcel::Gradients, .. } => Stream::Copy,
-            // Tied parameters are published like updated ones, and publications are counted in one order.
-            Op::Receive { parcel: Parcel::TiedParameters, .. } => Stream::Compute,
-            Op::Wait { .. }
-            | Op::Convert { .. }
-            | Op::Release { .. }
-            | Op::Clear { .. }
-            | Op::Send { .. }
-            | Op::Forward { .. }
-            | Op::Recompute { .. }
-            | Op::Backward { .. }
-            | Op::Claim { .. }
-            | Op::Reduce { .. }
-            | Op::Agree
-            | Op::Momentum { .. }
-            | Op::Update { .. } => Stream::Compute,
-        }
-    }
-}
 
 /// Where an op is queued, and the op that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]

@@ -4,7 +4,8 @@
 //! apart. Each has a pattern as well, so that nothing is told apart by colour alone.
 
 use serde::Serialize;
-use zero_study::picture::{Class, MemoryGroup};
+use zero_plan::Class;
+use zero_study::picture::MemoryGroup;
 
 /// How something is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

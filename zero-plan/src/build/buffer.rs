@@ -5,8 +5,8 @@ use crate::layout::{Bucket, Memory, Placement, Tables, bucket_count, fill_bucket
 use crate::origin::Origin;
 use crate::pipeline::{Chunk, Pass, fill_chunks, require_placeable};
 use crate::plan::{PipelineStage, Plan};
-use crate::schedule::{Op, ScheduleScratch, fill_ops, ops_max};
-use crate::streams::{Queued, Seen, Stream, fill_queue};
+use crate::schedule::{Op, ScheduleScratch, Stream, fill_ops, ops_max};
+use crate::streams::{Queued, Seen, fill_queue};
 use crate::unit::Unit;
 
 /// A plan made at run time, by the functions that make one at compile time.

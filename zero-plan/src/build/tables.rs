@@ -6,8 +6,8 @@ use crate::check::{BucketState, CheckScratch, CheckedTables, SlotState, UnitStat
 use crate::layout::{fill_buckets, fill_placements};
 use crate::message::Message;
 use crate::pipeline::{fill_chunks, require_placeable};
-use crate::schedule::{ScheduleScratch, fill_ops, ops_max};
-use crate::streams::{Seen, Stream, fill_queue};
+use crate::schedule::{ScheduleScratch, Stream, fill_ops, ops_max};
+use crate::streams::{Seen, fill_queue};
 use crate::unit::require_units;
 
 pub use crate::budget::require_budget;

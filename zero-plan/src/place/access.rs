@@ -3,7 +3,7 @@
 
 mod sums;
 
-use super::arrival::{Arrival, arrivals, axis_of};
+use super::arrival::{Arrival, arrivals};
 use super::{Place, Places, Position, State, Stretch};
 use crate::layout::Kind;
 use crate::mesh::{Axis, Coordinates};
@@ -142,9 +142,9 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
     // If the transport carries bytes, this rank's own op reads them to send them to others. Between hosts they stay
     // where they are until they are taken.
     let carries = plan.config.transport.carries();
-    let others = axis_of(op).filter(|_| carries).map_or(0, |axis| plan.config.mesh.len(axis));
+    let others = op.traits().axis.filter(|_| carries).map_or(0, |axis| plan.config.mesh.len(axis));
     for index in 0..others {
-        let peer = axis_of(op).map_or(own, |axis| own.along(axis, index));
+        let peer = op.traits().axis.map_or(own, |axis| own.along(axis, index));
         let mut sent = |access: Access| {
             if peer.at != own.at && access.at == own.at && !access.writes {
                 visit(access);

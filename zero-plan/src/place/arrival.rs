@@ -21,23 +21,13 @@ pub struct Arrival {
     pub to: Place,
 }
 
-/// The axis along which all ranks give one another something in an op.
-pub const fn axis_of(op: Op) -> Option<Axis> {
-    match op {
-        Op::Gather { .. } | Op::Settle { .. } => Some(Axis::Zero),
-        Op::Combine { .. } => Some(Axis::Replica),
-        Op::Spread { axis, .. } => Some(axis),
-        _ => None,
-    }
-}
-
 /// Calls back for all arrivals that `op` needs, on the rank with places `own`.
 pub fn arrivals(plan: &Plan, op: Op, position: &Position, own: &Places, visit: &mut dyn FnMut(Arrival)) {
     if let Op::Receive { parcel, .. } = op {
         let from = Coordinates { pipeline: plan.parcel_sender(parcel, own.at.pipeline), ..own.at };
         arrivals_from(plan, op, position, own, from, visit);
     }
-    let Some(axis) = axis_of(op) else { return };
+    let Some(axis) = op.traits().axis else { return };
     for index in 0..plan.config.mesh.len(axis) {
         arrivals_from(plan, op, position, own, own.along(axis, index).at, visit);
     }
@@ -57,7 +47,7 @@ pub fn arrivals_from(
     }
     if let Op::Receive { parcel, unit, slot, .. } = op {
         visit(received(plan, from, parcel, unit, slot, position, own));
-    } else if let (Some(axis), true) = (axis_of(op), are_counterparts(&plan.config, op, own.at, from)) {
+    } else if let (Some(axis), true) = (op.traits().axis, are_counterparts(&plan.config, op, own.at, from)) {
         let peer = own.along(axis, from.along(axis));
         each_of(plan, op, own, &peer, &mut |source, to| visit(Arrival { from, source, to }));
     }
@@ -126,7 +116,7 @@ fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnM
             units_of(plan, bucket).for_each(|unit| terms_of(Axis::Replica, unit, own, peer, visit));
         }
         op => {
-            let Some(axis) = axis_of(op) else { return };
+            let Some(axis) = op.traits().axis else { return };
             let (index, ranks) = (peer.at.along(axis), plan.config.mesh.len(axis));
             gathered(plan, op, own, peer, &mut |source, whole| visit(source, whole.share(index, ranks)));
         }

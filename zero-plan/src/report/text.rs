@@ -8,8 +8,8 @@ use crate::config::Config;
 use crate::layout::Memory;
 use crate::pipeline::Pass;
 use crate::plan::{PipelineStage, Plan};
-use crate::schedule::{Op, Parcel};
-use crate::streams::{Queued, Stream};
+use crate::schedule::{Class, Op, OpTraits, Parcel, Stream};
+use crate::streams::Queued;
 
 /// Columns that lines of ops are wrapped at.
 const WIDTH: usize = 120;
@@ -123,13 +123,13 @@ struct LineTurn {
 impl LineTurn {
     /// The turn that an op computes in, if it computes.
     fn of(plan: &Plan, op: Op) -> Option<Self> {
-        let (backward, unit, micro_batch, slot) = match op {
-            Op::Forward { unit, micro_batch, slot } => (false, unit, micro_batch, slot),
-            Op::Recompute { unit, micro_batch, slot } => (true, unit, micro_batch, slot),
-            Op::Backward { unit, micro_batch, slot } => (true, unit, micro_batch, slot),
+        let OpTraits { class, unit, micro_batch, slot, .. } = op.traits();
+        let backward = match class {
+            Class::Forward => false,
+            Class::Recompute | Class::Backward => true,
             _ => return None,
         };
-        Some(Self { backward, chunk: plan.placements[unit].chunk, micro_batch, slot })
+        Some(Self { backward, chunk: plan.placements[unit?].chunk, micro_batch: micro_batch?, slot: slot? })
     }
 
     fn name(self, plan: &Plan) -> String {
@@ -186,35 +186,23 @@ pub fn op_text(plan: &Plan, op: Op) -> String {
 
 /// An op, without the details that `turn` already has.
 fn text(plan: &Plan, op: Op, turn: Option<LineTurn>) -> String {
-    let unit = op.unit().map(|unit| plan.units[unit].to_string()).unwrap_or_default();
-    let subject = match op {
-        Op::Gather { slot, .. } | Op::Convert { slot, .. } => format!("{unit} -> {slot}"),
-        Op::Receive { parcel, micro_batch, slot, .. } => {
-            format!("{} for {unit}{}", parcel.name(), place(parcel, micro_batch, Some(slot), turn))
+    let OpTraits { name, class, unit, bucket, parcel, micro_batch, slot, round, axis, .. } = op.traits();
+    let unit = unit.map(|unit| plan.units[unit].to_string()).unwrap_or_default();
+    let subject = match (parcel, micro_batch, bucket, round, axis) {
+        (Some(parcel), Some(micro_batch), ..) => {
+            let of = if slot.is_some() { "for" } else { "of" };
+            format!("{} {of} {unit}{}", parcel.name(), place(parcel, micro_batch, slot, turn))
         }
-        Op::Clear { parcel } => parcel.name().to_owned(),
-        Op::Send { parcel, micro_batch, .. } => {
-            format!("{} of {unit}{}", parcel.name(), place(parcel, micro_batch, None, turn))
-        }
-        Op::Claim { bucket } => bucket.to_string(),
-        Op::Reduce { bucket, round }
-        | Op::Subtotal { bucket, round, .. }
-        | Op::Settle { bucket, round }
-        | Op::Combine { bucket, round } => {
-            format!("{bucket} round {round}")
-        }
-        Op::Spread { bucket, axis } => format!("{bucket} along {}", axis.name()),
-        Op::Agree => return op.name().to_owned(),
-        Op::Wait { .. }
-        | Op::Release { .. }
-        | Op::Forward { .. }
-        | Op::Recompute { .. }
-        | Op::Backward { .. }
-        | Op::Fold { .. }
-        | Op::Momentum { .. }
-        | Op::Update { .. } => unit,
+        (Some(parcel), ..) => parcel.name().to_owned(),
+        (_, _, Some(bucket), Some(round), _) => format!("{bucket} round {round}"),
+        (_, _, Some(bucket), _, Some(axis)) => format!("{bucket} along {}", axis.name()),
+        (_, _, Some(bucket), ..) => bucket.to_string(),
+        _ => match slot.filter(|_| class == Class::Gather) {
+            Some(slot) => format!("{unit} -> {slot}"),
+            None => unit,
+        },
     };
-    format!("{} {subject}", op.name())
+    if subject.is_empty() { name.to_owned() } else { format!("{name} {subject}") }
 }
 
 /// Micro-batch and slot of a parcel, unless they are the expected ones: those of the turn, or 0 for parcels of ties.

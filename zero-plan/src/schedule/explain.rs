@@ -1,6 +1,6 @@
 //! Explain: a title and a sentence about an op, and the key of the spec that decides it. Never decides an order.
 
-use super::{Op, Parcel};
+use super::{Op, OpTraits, Parcel};
 use crate::config::{Config, Gather};
 use crate::mesh::Axis;
 use crate::plan::Plan;
@@ -140,15 +140,14 @@ const fn sent(parcel: Parcel) -> &'static str {
 impl Plan<'_> {
     /// A title of an op and its subject, which is the same for all micro-batches, such as `forward blocks[2]`.
     pub fn title(&self, op: Op) -> String {
-        let subject = match (op, op.unit(), op.bucket()) {
-            (Op::Receive { parcel, .. } | Op::Send { parcel, .. } | Op::Clear { parcel }, ..) => {
-                parcel.name().to_owned()
-            }
+        let OpTraits { name, unit, bucket, parcel, .. } = op.traits();
+        let subject = match (parcel, unit, bucket) {
+            (Some(parcel), ..) => parcel.name().to_owned(),
             (_, Some(unit), _) => self.units[unit].to_string(),
             (_, _, Some(bucket)) => bucket.to_string(),
-            _ => return op.name().to_owned(),
+            _ => return name.to_owned(),
         };
-        format!("{} {subject}", op.name())
+        format!("{name} {subject}")
     }
 
     /// The sentence of an op, with its details filled in.

@@ -1,4 +1,4 @@
-//! Op: one entry of a schedule.
+//! Op: one entry of a schedule. What each kind is, `traits` says.
 
 use serde::Serialize;
 
@@ -148,109 +148,6 @@ pub enum Op {
         /// The unit.
         unit: usize,
     },
-}
-
-impl Op {
-    /// Its name, a word for what it does.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Op::Gather { .. } => "gather",
-            Op::Wait { .. } => "wait",
-            Op::Convert { .. } => "convert",
-            Op::Release { .. } => "release",
-            Op::Receive { .. } => "receive",
-            Op::Clear { .. } => "clear",
-            Op::Send { .. } => "send",
-            Op::Forward { .. } => "forward",
-            Op::Recompute { .. } => "recompute",
-            Op::Backward { .. } => "backward",
-            Op::Claim { .. } => "claim",
-            Op::Reduce { .. } => "reduce",
-            Op::Subtotal { .. } => "subtotal",
-            Op::Settle { .. } => "settle",
-            Op::Combine { .. } => "combine",
-            Op::Fold { .. } => "fold",
-            Op::Spread { .. } => "spread",
-            Op::Agree => "agree",
-            Op::Momentum { .. } => "momentum",
-            Op::Update { .. } => "update",
-        }
-    }
-
-    /// The unit that it is about, if it is about one.
-    pub const fn unit(self) -> Option<usize> {
-        match self {
-            Op::Gather { unit, .. }
-            | Op::Wait { unit }
-            | Op::Convert { unit, .. }
-            | Op::Release { unit }
-            | Op::Receive { unit, .. }
-            | Op::Send { unit, .. }
-            | Op::Forward { unit, .. }
-            | Op::Recompute { unit, .. }
-            | Op::Backward { unit, .. }
-            | Op::Fold { unit }
-            | Op::Momentum { unit }
-            | Op::Update { unit } => Some(unit),
-            Op::Clear { .. }
-            | Op::Claim { .. }
-            | Op::Reduce { .. }
-            | Op::Subtotal { .. }
-            | Op::Settle { .. }
-            | Op::Combine { .. }
-            | Op::Spread { .. }
-            | Op::Agree => None,
-        }
-    }
-
-    /// The bucket that it is about, if it is about one.
-    pub const fn bucket(self) -> Option<usize> {
-        match self {
-            Op::Claim { bucket }
-            | Op::Reduce { bucket, .. }
-            | Op::Subtotal { bucket, .. }
-            | Op::Settle { bucket, .. }
-            | Op::Combine { bucket, .. }
-            | Op::Spread { bucket, .. } => Some(bucket),
-            _ => None,
-        }
-    }
-
-    /// The micro-batch that it works on, if it works on one.
-    pub const fn micro_batch(self) -> Option<usize> {
-        match self {
-            Op::Forward { micro_batch, .. }
-            | Op::Recompute { micro_batch, .. }
-            | Op::Backward { micro_batch, .. }
-            | Op::Receive { micro_batch, .. }
-            | Op::Send { micro_batch, .. } => Some(micro_batch),
-            _ => None,
-        }
-    }
-
-    /// The slot for activations or for gathered parameters that it works in, if there is one.
-    pub const fn slot(self) -> Option<usize> {
-        match self {
-            Op::Forward { slot, .. }
-            | Op::Recompute { slot, .. }
-            | Op::Backward { slot, .. }
-            | Op::Receive { slot, .. }
-            | Op::Gather { slot, .. }
-            | Op::Convert { slot, .. } => Some(slot),
-            _ => None,
-        }
-    }
-
-    /// The number of its bucket's reduction that it belongs to, if it belongs to one.
-    pub const fn round(self) -> Option<usize> {
-        match self {
-            Op::Reduce { round, .. }
-            | Op::Subtotal { round, .. }
-            | Op::Settle { round, .. }
-            | Op::Combine { round, .. } => Some(round),
-            _ => None,
-        }
-    }
 }
 
 /// A kind of data between pipeline stages. Each kind has its own channel, which keeps the order.

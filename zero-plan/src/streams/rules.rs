@@ -1,9 +1,9 @@
 //! Rules: the events that ops of a schedule need, and why. They follow from how schedules are made, not from places.
 
-use super::{Queued, Stream};
+use super::Queued;
 use crate::layout::{Bucket, Tables};
 use crate::pipeline::Pass;
-use crate::schedule::{Op, Parcel};
+use crate::schedule::{Op, Parcel, Stream};
 
 /// The last op of some kind, by its place in the table, if there was one.
 type Last = Option<usize>;
@@ -40,7 +40,7 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
     let mut known = [[0; Stream::ALL.len()]; Stream::ALL.len()];
     let mut op = 0;
     while op < ops.len() {
-        let stream = Stream::of(ops[op]);
+        let stream = ops[op].traits().stream;
         out[op] = Queued::of(stream);
         if let Some(before) = rules.need(ops[op]) {
             let other = out[before].stream;
@@ -136,7 +136,7 @@ impl Rules<'_, '_> {
             Op::Settle { bucket, .. } => self.seen.settles[self.staging_of(bucket)] = Some(at),
             _ => {}
         }
-        if let Stream::Reduce = Stream::of(op) {
+        if let Stream::Reduce = op.traits().stream {
             self.reduced = Some(at);
         }
     }

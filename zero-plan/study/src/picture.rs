@@ -19,7 +19,7 @@ pub use flights::Flights;
 pub use memory::{Holding, KindPicture, MemoryGroup, MemoryPicture, PeakPicture};
 pub use mesh::{AxisPicture, MeshPicture, StatePicture};
 pub use operations::operations;
-pub use ops::{About, Class, OpColumns, OpVerb, TimePart, WaitPicture};
+pub use ops::{About, OpColumns, OpVerb, TimePart, WaitPicture};
 pub use source::{KeyPicture, SourcePicture};
 pub use traffic::TrafficPart;
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use zero_plan::{Op, Plan, Ranges, Table};
+use zero_plan::{Class, Plan, Ranges, Table};
 
 use super::clocks::within_ns;
 use super::mean::{MeanRank, OpSum, mean, of_pipeline_stage};
@@ -66,56 +66,37 @@ fn by_op(plan: &Plan, ranks: &[MeanRank], machine: &Machine) -> Table {
     table
 }
 
-/// The heading of a column, and the ops that it is about.
-type Column = (&'static str, fn(Op) -> bool);
-
 fn by_unit(plan: &Plan, ranks: &[MeanRank]) -> Table {
-    let computed: [Column; 3] = [
-        ("forward", |op| matches!(op, Op::Forward { .. })),
-        ("recompute", |op| matches!(op, Op::Recompute { .. })),
-        ("backward", |op| matches!(op, Op::Backward { .. })),
-    ];
-    let moved: [Column; 3] = [
-        ("parameters", |op| {
-            matches!(op, Op::Gather { .. } | Op::Wait { .. } | Op::Convert { .. } | Op::Release { .. })
-        }),
-        ("parcels", |op| matches!(op, Op::Receive { .. } | Op::Send { .. })),
-        ("update", |op| matches!(op, Op::Momentum { .. } | Op::Update { .. })),
-    ];
-    let headings = computed.iter().flat_map(|(name, _)| [*name, "GFLOP/s"]).chain(moved.iter().map(|(name, _)| *name));
+    let computed = [Class::Forward, Class::Recompute, Class::Backward];
+    let moved = [Class::Gather, Class::Parcel, Class::Update];
+    let headings =
+        computed.iter().flat_map(|class| [class.name(), "GFLOP/s"]).chain(moved.iter().map(|class| class.name()));
     let mut table = Table::new("unit", headings.map(str::to_owned).collect());
     for (number, unit) in plan.units.iter().enumerate() {
         let pipeline = plan.placements[number].pipeline_stage;
-        let sum =
-            |is_of: fn(Op) -> bool| of_pipeline_stage(ranks, pipeline, |op| op.unit() == Some(number) && is_of(op));
+        let sum = |class| of_pipeline_stage(ranks, pipeline, |op| op.unit() == Some(number) && op.class() == class);
         let mut figures = Vec::new();
-        for (_, is_of) in computed {
-            let sum = sum(is_of);
+        for class in computed {
+            let sum = sum(class);
             let speed = if sum.work.operations == 0 { String::new() } else { figure(sum.gflop_per_s()) };
             figures.extend([time(&sum, ranks, pipeline), speed]);
         }
-        figures.extend(moved.iter().map(|(_, is_of)| time(&sum(*is_of), ranks, pipeline)));
+        figures.extend(moved.iter().map(|&class| time(&sum(class), ranks, pipeline)));
         table.row(&unit.to_string(), figures);
     }
     table
 }
 
 fn by_bucket(plan: &Plan, ranks: &[MeanRank]) -> Table {
-    let phases: [Column; 5] = [
-        ("claim", |op| matches!(op, Op::Claim { .. })),
-        ("reduce", |op| matches!(op, Op::Reduce { .. })),
-        ("settle", |op| matches!(op, Op::Settle { .. })),
-        ("combine", |op| matches!(op, Op::Combine { .. })),
-        ("spread", |op| matches!(op, Op::Spread { .. })),
-    ];
-    let mut table = Table::new("bucket", phases.map(|(name, _)| name.to_owned()).to_vec());
+    let phases = ["claim", "reduce", "settle", "combine", "spread"];
+    let mut table = Table::new("bucket", phases.map(str::to_owned).to_vec());
     for (number, bucket) in plan.buckets.iter().enumerate().filter(|(_, bucket)| bucket.elements > 0) {
-        let sum = |is_of: fn(Op) -> bool| {
-            of_pipeline_stage(ranks, bucket.pipeline_stage, |op| op.bucket() == Some(number) && is_of(op))
+        let sum = |phase: &str| {
+            of_pipeline_stage(ranks, bucket.pipeline_stage, |op| op.bucket() == Some(number) && op.name() == phase)
         };
         let units: Vec<usize> = (bucket.first..=bucket.last).collect();
         let label = format!("{number}: {}", Ranges(plan.units, &units).to_strings().join(", "));
-        table.row(&label, phases.iter().map(|(_, is_of)| time(&sum(*is_of), ranks, bucket.pipeline_stage)).collect());
+        table.row(&label, phases.iter().map(|phase| time(&sum(phase), ranks, bucket.pipeline_stage)).collect());
     }
     table
 }

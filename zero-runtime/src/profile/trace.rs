@@ -151,11 +151,7 @@ fn rank_name(plan: &Plan, rank: usize) -> String {
 }
 
 fn row(op: Op) -> usize {
-    match op {
-        Op::Forward { .. } | Op::Recompute { .. } | Op::Backward { .. } => COMPUTE,
-        Op::Momentum { .. } | Op::Update { .. } => COMPUTE,
-        _ => COMMUNICATION,
-    }
+    if op.class().computes() { COMPUTE } else { COMMUNICATION }
 }
 
 fn details(plan: &Plan, at: Coordinates, op: Op) -> Details {

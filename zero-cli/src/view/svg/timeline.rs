@@ -4,7 +4,8 @@
 use std::fmt::Write;
 
 use maud::{Markup, html};
-use zero_study::picture::{Class, Flights, Picture, PipelineStagePicture};
+use zero_plan::Class;
+use zero_study::picture::{Flights, Picture, PipelineStagePicture};
 
 use super::{DrawnBlock, LINE, MARGIN, RIGHT, clocked, digits, ticks, x};
 use crate::view::palette::{CLASSES, Paint, WAIT};

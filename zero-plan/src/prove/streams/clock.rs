@@ -1,6 +1,6 @@
 //! Clock: how much of each stream of each rank is known to be done. Never knows what was done.
 
-use crate::streams::Stream;
+use crate::schedule::Stream;
 
 /// A stream of a rank, as a unique number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

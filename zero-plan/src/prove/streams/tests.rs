@@ -10,8 +10,8 @@ use crate::layout::Kind;
 use crate::mesh::{Coordinates, Mesh};
 use crate::place::{Access, Place, Position};
 use crate::plan::PipelineStage;
-use crate::schedule::{Op, Parcel};
-use crate::streams::{Queued, Stream};
+use crate::schedule::{Op, Parcel, Stream};
+use crate::streams::Queued;
 use crate::unit::{Matrices, Unit};
 
 const CUDA: Config = Config {

@@ -7,10 +7,10 @@ use super::signals::{AwaitedCounts, CountedRanks, QueuedSoFar, SignalCount};
 use super::{Flaw, spot};
 use crate::mesh::{Axis, Coordinates};
 use crate::pipeline::Pass;
-use crate::place::{Access, Accesses, Position, axis_of};
+use crate::place::{Access, Accesses, Position};
 use crate::plan::Plan;
-use crate::schedule::Op;
-use crate::streams::{Queued, Stream};
+use crate::schedule::{Op, Stream};
+use crate::streams::Queued;
 
 pub(super) struct StreamsWalk<'a> {
     plan: &'a Plan<'a>,
@@ -243,7 +243,7 @@ impl<'a> StreamsWalk<'a> {
 /// Whether the rank at `at` does an access of an op itself. Bytes that the transport carries along an axis are read by
 /// their owner, in the same op.
 pub(super) fn is_done_by(plan: &Plan, op: Op, at: Coordinates, access: &Access) -> bool {
-    access.at == at || !plan.config.transport.carries() || axis_of(op).is_none()
+    access.at == at || !plan.config.transport.carries() || op.traits().axis.is_none()
 }
 
 impl WalkingRank {

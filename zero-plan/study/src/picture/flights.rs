@@ -2,9 +2,8 @@
 //! over its links; otherwise they last from the op that starts something to the op that has waited for it.
 
 use serde::Serialize;
-use zero_plan::{Axis, Op, Parcel, Plan, Traffic};
+use zero_plan::{Axis, Class, Op, Parcel, Plan, Traffic};
 
-use super::ops::Class;
 use super::{TimeAxis, Timed};
 use crate::simulate::{Lane, Timeline};
 
@@ -73,7 +72,7 @@ struct Flight {
 fn transfers(plan: &Plan, pipeline: usize, lane: &Lane) -> Vec<Flight> {
     let flight = |transfer: &crate::simulate::Transfer| Flight {
         op: transfer.op,
-        class: Class::of(plan.pipeline_stages[pipeline].step[transfer.op]),
+        class: plan.pipeline_stages[pipeline].step[transfer.op].class(),
         start: transfer.start_s,
         end: transfer.end_s,
         bytes: transfer.bytes,
@@ -96,7 +95,7 @@ fn waits(plan: &Plan, pipeline: usize, timeline: &Timeline) -> Vec<Flight> {
             }
         };
         let bytes = Traffic::of(plan, rank, &[op]).total_bytes();
-        Some(Flight { op: number, class: Class::of(op), start: spans[number].start_s, end, bytes, link: "" })
+        Some(Flight { op: number, class: op.class(), start: spans[number].start_s, end, bytes, link: "" })
     };
     ops.iter().enumerate().filter_map(flight).collect()
 }

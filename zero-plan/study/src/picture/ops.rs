@@ -2,81 +2,10 @@
 //! parts of a step. Never decides when an op runs.
 
 use serde::Serialize;
-use zero_plan::{Op, Plan};
+use zero_plan::{Class, Op, Plan};
 
 use super::Timed;
 use crate::simulate::{Cause, StepPart, Timeline, label};
-
-/// A class as which an op is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Class {
-    /// Computation of activations.
-    Forward,
-    /// The same once more, before a backward.
-    Recompute,
-    /// Computation of gradients.
-    Backward,
-    /// The optimizer.
-    Update,
-    /// Parameters on their way to the place where layers compute with them.
-    Gather,
-    /// Gradients on their way to their sums.
-    Reduce,
-    /// Parcels between pipeline stages.
-    Parcel,
-    /// The exchange of loss and norm among all ranks.
-    Agree,
-}
-
-impl Class {
-    /// All of them, in the order of a legend.
-    pub const ALL: [Class; 8] = [
-        Class::Forward,
-        Class::Recompute,
-        Class::Backward,
-        Class::Update,
-        Class::Gather,
-        Class::Reduce,
-        Class::Parcel,
-        Class::Agree,
-    ];
-
-    /// The class of an op.
-    pub const fn of(op: Op) -> Self {
-        match op {
-            Op::Forward { .. } => Class::Forward,
-            Op::Recompute { .. } => Class::Recompute,
-            Op::Backward { .. } => Class::Backward,
-            Op::Momentum { .. } | Op::Update { .. } => Class::Update,
-            Op::Gather { .. } | Op::Wait { .. } | Op::Convert { .. } | Op::Release { .. } => Class::Gather,
-            Op::Claim { .. } | Op::Reduce { .. } | Op::Subtotal { .. } => Class::Reduce,
-            Op::Settle { .. } | Op::Combine { .. } => Class::Reduce,
-            Op::Fold { .. } | Op::Spread { .. } => Class::Reduce,
-            Op::Receive { .. } | Op::Clear { .. } | Op::Send { .. } => Class::Parcel,
-            Op::Agree => Class::Agree,
-        }
-    }
-
-    /// Whether a device computes in it.
-    pub const fn computes(self) -> bool {
-        matches!(self, Class::Forward | Class::Recompute | Class::Backward | Class::Update)
-    }
-
-    /// Its name in a legend.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Class::Forward => "forward",
-            Class::Recompute => "recompute",
-            Class::Backward => "backward",
-            Class::Update => "update",
-            Class::Gather => "parameters",
-            Class::Reduce => "gradients",
-            Class::Parcel => "parcels",
-            Class::Agree => "agreement",
-        }
-    }
-}
 
 /// The kind of an op's subject, which its index counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -114,10 +43,11 @@ impl OpVerb {
             (_, Some(_)) => About::Bucket,
             _ => About::Nothing,
         };
-        let alone = matches!(op, Op::Receive { .. } | Op::Send { .. } | Op::Clear { .. } | Op::Agree);
+        let class = op.class();
+        let alone = matches!(class, Class::Parcel | Class::Agree);
         let name = if alone { plan.title(op) } else { op.name().to_owned() };
         let (sentence, key) = (op.sentence(&plan.config), op.decided_by(&plan.config));
-        Self { name, alone, about, class: Class::of(op), sentence, key }
+        Self { name, alone, about, class, sentence, key }
     }
 }
 

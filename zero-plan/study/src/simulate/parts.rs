@@ -2,7 +2,7 @@
 //! it waits for others to compute. Never runs a step.
 
 use serde::Serialize;
-use zero_plan::{Mesh, Op, Plan, Width};
+use zero_plan::{Class, Mesh, Op, Plan, Width};
 
 use super::timeline::{Cause, Flow, LinkKind, OpSpan, Timeline};
 use crate::hardware::{Hardware, Processor};
@@ -57,12 +57,12 @@ impl StepParts {
 
 /// The kind of an op's work.
 const fn kind(op: Op) -> StepPart {
-    match op {
-        Op::Forward { .. } => StepPart::Forward,
-        Op::Backward { .. } => StepPart::Backward,
-        Op::Recompute { .. } => StepPart::Recompute,
-        Op::Momentum { .. } | Op::Update { .. } => StepPart::Update,
-        _ => StepPart::Memory,
+    match op.class() {
+        Class::Forward => StepPart::Forward,
+        Class::Backward => StepPart::Backward,
+        Class::Recompute => StepPart::Recompute,
+        Class::Update => StepPart::Update,
+        Class::Gather | Class::Reduce | Class::Parcel | Class::Agree => StepPart::Memory,
     }
 }
 

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zero_plan::place::{Arrival, Place, Position, arrivals, axis_of, gathered};
+use zero_plan::place::{Arrival, Place, Position, arrivals, gathered};
 use zero_plan::{Axis, Coordinates, OUTGOING_SLOTS, Op, Parcel, Plan, Stream};
 
 use super::control::timeout_of;
@@ -56,12 +56,12 @@ fn way(plan: &Plan, pipeline: usize, op: Op) -> Option<(CarriedWay, GroupPart)> 
             Some((CarriedWay::From(parcel, plan.parcel_sender(parcel, pipeline)), GroupPart::Receives))
         }
         op => {
-            let axis = axis_of(op).filter(|&axis| plan.config.mesh.len(axis) > 1)?;
+            let axis = op.traits().axis.filter(|&axis| plan.config.mesh.len(axis) > 1)?;
             let part = match op {
                 Op::Gather { .. } | Op::Spread { .. } => GroupPart::Gathers,
                 _ => GroupPart::Exchanges,
             };
-            Some((CarriedWay::Along(axis, Stream::of(op)), part))
+            Some((CarriedWay::Along(axis, op.traits().stream), part))
         }
     }
 }
@@ -189,7 +189,7 @@ impl<'p, D: Device> Shared<'p, D> {
         arrivals(plan, op, position, &own, &mut |arrival| arrived.push((mesh.rank(arrival.from), arrival)));
         let taken = arrived.iter().map(|(from, arrival)| crossing(plan, rank, *from, arrival.to.len_bytes));
         crossed.taken_bytes += taken.sum::<usize>();
-        let along = axis_of(op);
+        let along = op.traits().axis;
         let index = |at: Coordinates| match along {
             Some(Axis::Zero) => at.zero,
             Some(Axis::Replica) => at.replica,
@@ -279,7 +279,7 @@ impl<'p, D: Device> Shared<'p, D> {
         // the next op that waits for anything reports it.
         unsafe { carrier(device).carry(group, &mut parcels, &|_| control.lost().is_none()) };
         device.record(carried.event(parcel, 1 + slot));
-        device.enter(Stream::of(op) as usize);
+        device.enter(op.traits().stream as usize);
         carried.has_left[parcel as usize][slot] = true;
     }
 
