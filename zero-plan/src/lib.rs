@@ -18,6 +18,7 @@ mod config;
 mod cores;
 pub mod diagnostic;
 mod execution;
+mod explain;
 mod fingerprint;
 pub mod footprint;
 mod groups;

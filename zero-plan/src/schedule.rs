@@ -8,7 +8,6 @@
 //! leave as soon as they are ready.
 
 mod directions;
-mod explain;
 mod gradients;
 mod op;
 mod parameters;

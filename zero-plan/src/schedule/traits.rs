@@ -1,6 +1,6 @@
 //! Traits: the one table that says what each kind of op is: its word, the class as which it is counted and drawn, the
-//! queue of a device in which it lies, and what it is about. What it reads and writes is in [`crate::place`]; its
-//! sentence and the key that decides it are in `explain`. Never looks at a plan.
+//! queue of a device in which it lies, and what it is about. What it reads and writes is in `place`; its sentence and
+//! the key that decides it are in `explain`. Never looks at a plan.
 
 use serde::Serialize;
 

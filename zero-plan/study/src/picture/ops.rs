@@ -30,7 +30,7 @@ pub struct OpVerb {
     pub about: About,
     /// The class as which it is drawn.
     pub class: Class,
-    /// A sentence about it, with places for the details of an op: see [`Op::sentence`].
+    /// A sentence about it, with places for the details of an op: see [`Op::words`].
     pub sentence: &'static str,
     /// The key of the spec that decides it.
     pub key: &'static str,
@@ -46,7 +46,7 @@ impl OpVerb {
         let class = op.class();
         let alone = matches!(class, Class::Parcel | Class::Agree);
         let name = if alone { plan.title(op) } else { op.name().to_owned() };
-        let (sentence, key) = (op.sentence(&plan.config), op.decided_by(&plan.config));
+        let (sentence, key) = op.words(&plan.config);
         Self { name, alone, about, class, sentence, key }
     }
 }

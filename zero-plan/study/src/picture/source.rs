@@ -31,7 +31,7 @@ pub struct KeyPicture {
 impl SourcePicture {
     pub(super) fn of(plan: &Plan, name: &str, text: &str) -> Self {
         let ops = plan.pipeline_stages.iter().flat_map(|pipeline_stage| pipeline_stage.step);
-        let paths: Vec<_> = ops.map(|op| op.decided_by(&plan.config)).chain(["memory"]).collect();
+        let paths: Vec<_> = ops.map(|op| op.words(&plan.config).1).chain(["memory"]).collect();
         let spec = parse(text).ok();
         let keys = KEYS.iter().filter(|key| paths.contains(&key.path));
         let key = |key: &'static zero_plan::spec::Key| {

@@ -1,109 +1,110 @@
 //! Explain: a title and a sentence about an op, and the key of the spec that decides it. Never decides an order.
 
-use super::{Op, OpTraits, Parcel};
 use crate::config::{Config, Gather};
 use crate::mesh::Axis;
 use crate::plan::Plan;
+use crate::schedule::{Op, OpTraits, Parcel};
 
 impl Op {
-    /// A sentence that says what the op does and why; `{unit}`, `{bucket}`, `{micro_batch}`, `{round}` and `{slot}` in
-    /// it stand for those of the op.
-    pub const fn sentence(self, config: &Config) -> &'static str {
+    /// A sentence that says what the op does and why, and the path of the key of a spec that decides whether, when or how
+    /// it is done. `{unit}`, `{bucket}`, `{micro_batch}`, `{round}` and `{slot}` in the sentence stand for those of the
+    /// op.
+    pub const fn words(self, config: &Config) -> (&'static str, &'static str) {
+        let turns = if config.mesh.pipeline > 1 { "pipeline.schedule" } else { "batch.micro_batches" };
+        let reduction = if config.holds_gradients() { "zero.reduce" } else { "zero.bucket" };
+        let gather = match (config.shards_parameters(), config.holds_parameters()) {
+            (false, _) => "zero.stage",
+            (true, true) => "zero.gather",
+            (true, false) => "zero.prefetch",
+        };
         match self {
-            Op::Gather { .. } if !config.shards_parameters() => {
-                "Starts to gather the updated shards of {unit} along `zero`, so that every rank has all of its parameters again."
-            }
-            Op::Gather { .. } => match config.gather() {
-                Gather::Mapped if !config.uses_slots() => {
-                    "Starts to gather the parameters of {unit} along `zero`: shards lie contiguous in shared memory, so it only \
-                     has to be waited for."
-                }
-                _ => "Starts to gather the parameters of {unit} along `zero`, into slot {slot}.",
-            },
-            Op::Wait { .. } => "Waits until the parameters of {unit} are whole.",
-            Op::Convert { .. } => {
-                "Copies the parameters of {unit} into slot {slot}, in the type that layers compute in."
-            }
-            Op::Release { .. } => {
-                "Gives up the gathered or converted parameters of {unit}: no op needs them before they are made again."
-            }
-            Op::Receive { parcel, .. } => received(parcel),
-            Op::Clear { .. } => {
-                "Waits until a slot for the next outgoing parcel is free: its receiver has taken what lay there."
-            }
-            Op::Send { parcel, .. } => sent(parcel),
+            Op::Gather { .. } if !config.shards_parameters() => (
+                "Starts to gather the updated shards of {unit} along `zero`, so that every rank has all of its parameters again.",
+                gather,
+            ),
+            Op::Gather { .. } if matches!(config.gather(), Gather::Mapped) && !config.uses_slots() => (
+                "Starts to gather the parameters of {unit} along `zero`: shards lie contiguous in shared memory, so it only \
+                 has to be waited for.",
+                gather,
+            ),
+            Op::Gather { .. } => ("Starts to gather the parameters of {unit} along `zero`, into slot {slot}.", gather),
+            Op::Wait { .. } => ("Waits until the parameters of {unit} are whole.", gather),
+            Op::Convert { .. } => (
+                "Copies the parameters of {unit} into slot {slot}, in the type that layers compute in.",
+                "precision.params",
+            ),
+            Op::Release { .. } => (
+                "Gives up the gathered or converted parameters of {unit}: no op needs them before they are made again.",
+                if config.shards_parameters() { "zero.gather" } else { "precision.params" },
+            ),
+            Op::Receive { parcel, .. } => (received(parcel), "mesh.pipeline"),
+            Op::Clear { .. } => (
+                "Waits until a slot for the next outgoing parcel is free: its receiver has taken what lay there.",
+                "mesh.pipeline",
+            ),
+            Op::Send { parcel, .. } => (sent(parcel), "mesh.pipeline"),
             Op::Forward { .. } => {
-                "Runs {unit} forward on micro-batch {micro_batch}; what it saves goes to slot {slot}."
+                ("Runs {unit} forward on micro-batch {micro_batch}; what it saves goes to slot {slot}.", turns)
             }
-            Op::Recompute { .. } => {
+            Op::Recompute { .. } => (
                 "Runs {unit} forward on micro-batch {micro_batch} once more, for what its backward needs and its forward has not \
-                 kept."
+                 kept.",
+                "recompute",
+            ),
+            Op::Backward { .. } => (
+                "Runs {unit} backward on micro-batch {micro_batch}: gradients of its parameters and of its input, from slot {slot}.",
+                turns,
+            ),
+            Op::Claim { .. } => {
+                ("Takes the staging of bucket {bucket}: waits until peers have read what lay there.", reduction)
             }
-            Op::Backward { .. } => {
-                "Runs {unit} backward on micro-batch {micro_batch}: gradients of its parameters and of its input, from slot {slot}."
-            }
-            Op::Claim { .. } => "Takes the staging of bucket {bucket}: waits until peers have read what lay there.",
-            Op::Reduce { .. } => {
+            Op::Reduce { .. } => (
                 "Offers the local gradients of bucket {bucket} to the ranks along `zero`: the start of a reduce-scatter, its \
-                 round {round}."
-            }
-            Op::Subtotal { axis: Axis::Replica, .. } => {
+                 round {round}.",
+                reduction,
+            ),
+            Op::Subtotal { axis: Axis::Replica, .. } => (
                 "Sums what the replicas of this host have of this rank's shard of bucket {bucket} for each other host, and sends it \
-                 there, in round {round}."
-            }
-            Op::Subtotal { .. } => {
+                 there, in round {round}.",
+                "mesh.replica",
+            ),
+            Op::Subtotal { .. } => (
                 "Sums what the ranks of this host have of bucket {bucket} for each other host, and sends it there: the middle of \
-                 a reduce-scatter, its round {round}."
-            }
-            Op::Settle { .. } => {
+                 a reduce-scatter, its round {round}.",
+                "mesh.zero",
+            ),
+            Op::Settle { .. } => (
                 "Sums this rank's shard of bucket {bucket} over the ranks along `zero`: the end of a reduce-scatter, its round \
-                 {round}."
-            }
-            Op::Combine { .. } => {
-                "Sums this rank's part of bucket {bucket} over the ranks along `replica`, in round {round}."
-            }
-            Op::Fold { .. } => "Adds the summed gradients of the tied {unit} to those of its owner.",
-            Op::Spread { axis, .. } if config.spreads_directions(axis) => {
-                "Gathers the directions of bucket {bucket} along `zero`: a matrix is made orthogonal as a whole."
-            }
-            Op::Spread { axis: Axis::Replica, .. } => {
-                "Gathers what the ranks along `replica` have summed of bucket {bucket}, so that the shard is whole."
-            }
-            Op::Spread { .. } => {
-                "Gathers what the ranks along `zero` have summed of bucket {bucket}: the second half of an all-reduce."
-            }
-            Op::Agree => "Agrees with all ranks on the loss and on the norm of the gradients.",
-            Op::Momentum { .. } => {
+                 {round}.",
+                reduction,
+            ),
+            Op::Combine { .. } => (
+                "Sums this rank's part of bucket {bucket} over the ranks along `replica`, in round {round}.",
+                "mesh.replica",
+            ),
+            Op::Fold { .. } => ("Adds the summed gradients of the tied {unit} to those of its owner.", "model"),
+            Op::Spread { axis, .. } if config.spreads_directions(axis) => (
+                "Gathers the directions of bucket {bucket} along `zero`: a matrix is made orthogonal as a whole.",
+                "optimizer",
+            ),
+            Op::Spread { axis: Axis::Replica, .. } => (
+                "Gathers what the ranks along `replica` have summed of bucket {bucket}, so that the shard is whole.",
+                "mesh.replica",
+            ),
+            Op::Spread { .. } => (
+                "Gathers what the ranks along `zero` have summed of bucket {bucket}: the second half of an all-reduce.",
+                "zero.stage",
+            ),
+            Op::Agree => ("Agrees with all ranks on the loss and on the norm of the gradients.", "mesh"),
+            Op::Momentum { .. } => (
                 "Adds the gradients of the matrices of {unit} to their momentum, and leaves the directions that these are updated \
-                 by once they are orthogonal."
+                 by once they are orthogonal.",
+                "optimizer",
+            ),
+            Op::Update { .. } if config.shards_optimizer() => {
+                ("Updates this rank's shard of the parameters of {unit}.", "zero.stage")
             }
-            Op::Update { .. } if config.shards_optimizer() => "Updates this rank's shard of the parameters of {unit}.",
-            Op::Update { .. } => "Updates the parameters of {unit}.",
-        }
-    }
-
-    /// The path of the key of a spec that decides whether, when or how the op is done.
-    pub const fn decided_by(self, config: &Config) -> &'static str {
-        match self {
-            Op::Gather { .. } | Op::Wait { .. } if !config.shards_parameters() => "zero.stage",
-            Op::Gather { .. } | Op::Wait { .. } if config.holds_parameters() => "zero.gather",
-            Op::Gather { .. } | Op::Wait { .. } => "zero.prefetch",
-            Op::Release { .. } if config.shards_parameters() => "zero.gather",
-            Op::Convert { .. } | Op::Release { .. } => "precision.params",
-            Op::Receive { .. } | Op::Clear { .. } | Op::Send { .. } => "mesh.pipeline",
-            Op::Forward { .. } | Op::Backward { .. } if config.mesh.pipeline > 1 => "pipeline.schedule",
-            Op::Forward { .. } | Op::Backward { .. } => "batch.micro_batches",
-            Op::Recompute { .. } => "recompute",
-            Op::Claim { .. } | Op::Reduce { .. } | Op::Settle { .. } if config.holds_gradients() => "zero.reduce",
-            Op::Claim { .. } | Op::Reduce { .. } | Op::Settle { .. } => "zero.bucket",
-            Op::Subtotal { axis: Axis::Replica, .. } => "mesh.replica",
-            Op::Subtotal { .. } => "mesh.zero",
-            Op::Combine { .. } | Op::Spread { axis: Axis::Replica, .. } => "mesh.replica",
-            Op::Spread { axis, .. } if config.spreads_directions(axis) => "optimizer",
-            Op::Momentum { .. } => "optimizer",
-            Op::Spread { .. } | Op::Update { .. } => "zero.stage",
-            Op::Agree => "mesh",
-            Op::Fold { .. } => "model",
+            Op::Update { .. } => ("Updates the parameters of {unit}.", "zero.stage"),
         }
     }
 }
@@ -152,7 +153,7 @@ impl Plan<'_> {
 
     /// The sentence of an op, with its details filled in.
     pub fn explain(&self, op: Op) -> String {
-        let mut sentence = op.sentence(&self.config).to_owned();
+        let mut sentence = op.words(&self.config).0.to_owned();
         let unit = op.unit().map(|unit| self.units[unit].to_string());
         let number = |value: Option<usize>| value.map(|value| value.to_string());
         let values = [
@@ -204,7 +205,7 @@ mod tests {
     #[test]
     fn sums_over_hosts_are_decided_by_the_axis_that_crosses_them() {
         for (axis, path) in [(Axis::Zero, "mesh.zero"), (Axis::Replica, "mesh.replica")] {
-            assert_eq!(Op::Subtotal { bucket: 0, round: 0, axis }.decided_by(&Config::PLAIN), path);
+            assert_eq!(Op::Subtotal { bucket: 0, round: 0, axis }.words(&Config::PLAIN).1, path);
         }
     }
 
@@ -214,7 +215,7 @@ mod tests {
         for plan in plans() {
             plan.with(|plan| {
                 for &op in plan.pipeline_stages.iter().flat_map(|pipeline_stage| pipeline_stage.step) {
-                    let (sentence, key) = (plan.explain(op), op.decided_by(&plan.config));
+                    let (sentence, key) = (plan.explain(op), op.words(&plan.config).1);
                     assert!(!sentence.contains(['{', '}']), "{op:?}: {sentence}");
                     assert!(sentence.ends_with('.') && !sentence.contains("  "), "{sentence}");
                     assert!(KEYS.iter().any(|row| row.path == key), "{op:?}: {key}");
