@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
-use zero_runtime::terminal;
+use zero_ranks::terminal;
 
 use crate::advise::AdviseArguments;
 use crate::checkpoint::{ExportArguments, VerifyArguments};

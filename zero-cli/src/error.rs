@@ -3,9 +3,12 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use zero_core::device::DeviceError;
+use zero_files::checkpoint::{CheckpointError, PublishError};
+use zero_files::weights::WeightsError;
 use zero_plan::Flaw;
 use zero_plan::diagnostic::{self, Diagnostic};
-use zero_runtime::checkpoint::{CheckpointError, PublishError};
+use zero_ranks::launch::LaunchError;
 use zero_study::glossary;
 use zero_study::hardware::Hardware;
 use zero_study::simulate::Impossible;
@@ -97,7 +100,7 @@ pub enum CommandError {
     #[error("error[Z0378]: the tokenizer `{}` {what}\n  = help: say which token follows each document by `--separator TOKEN`, or `--separator none`", tokenizer.display())]
     Separator { tokenizer: PathBuf, what: String },
     #[error("{}", .0.report())]
-    Text(#[from] zero_runtime::data::DataError),
+    Text(#[from] zero_files::data::DataError),
     /// What is wrong with checkpoints.
     #[error("{}", .0.iter().map(CheckpointError::report).collect::<Vec<_>>().join("\n\n"))]
     Faults(Vec<CheckpointError>),
@@ -145,13 +148,26 @@ pub enum CommandError {
     Output { path: PathBuf, source: io::Error },
     #[error("error[Z0130]: the plan of {} is not sound: {flaw}", spec.display())]
     Flawed { spec: PathBuf, flaw: Flaw },
-    #[error("{0}")]
-    Runtime(#[from] zero_runtime::error::Error),
+    #[error("{}", .0.report())]
+    Launch(#[from] LaunchError),
+    #[error("{}", .0.report())]
+    Weights(#[from] WeightsError),
+    #[error("{}", .0.report())]
+    Checkpoint(CheckpointError),
 }
 
 impl From<PublishError> for CommandError {
     fn from(error: PublishError) -> Self {
-        CommandError::Runtime(error.into())
+        match error {
+            PublishError::Checkpoint(error) => CommandError::Checkpoint(error),
+            PublishError::Weights(error) => CommandError::Weights(error),
+        }
+    }
+}
+
+impl From<DeviceError> for CommandError {
+    fn from(error: DeviceError) -> Self {
+        CommandError::Launch(error.into())
     }
 }
 

@@ -34,8 +34,8 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
-use zero_runtime::data::WorkspaceText;
-use zero_runtime::terminal;
+use zero_files::data::WorkspaceText;
+use zero_ranks::terminal;
 
 use arguments::Verb;
 use error::CommandError;

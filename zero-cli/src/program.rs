@@ -4,8 +4,8 @@
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
+use zero_files::data::WorkspaceText;
 use zero_plan::spec::{self, Spec};
-use zero_runtime::data::WorkspaceText;
 
 use crate::binary::{Binary, place};
 use crate::compile::{Compiled, compile};

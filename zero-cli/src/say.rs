@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::io::{ErrorKind, Write, stdout};
 
-use zero_runtime::terminal;
+use zero_ranks::terminal;
 
 /// Exit code of a command that could not write all of its output.
 const EXIT_UNWRITTEN: i32 = 2;

@@ -1,7 +1,7 @@
 //! Simulate: what a step of a spec would be like on some hardware. Builds the model to ask for its sizes; never runs it.
 
 use clap::Args;
-use zero_runtime::run::threads;
+use zero_ranks::processors::threads;
 use zero_study::simulate::{Prediction, PredictionText};
 
 use crate::error::CommandError;

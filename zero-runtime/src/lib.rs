@@ -81,11 +81,9 @@ pub mod testing;
 pub mod transport;
 
 pub use choice::chosen;
-pub use profile::Cores;
 pub use run::{main, main_with};
 #[doc(hidden)]
 pub use zero_core::__layer_items;
-use zero_core::time;
 pub use zero_core::{arena, model, orthogonal, random, view};
 pub use zero_engine as engine;
 pub use zero_files::{checkpoint, data, weights};

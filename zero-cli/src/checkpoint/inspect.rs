@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use serde_json::Value;
+use zero_files::checkpoint::{Checkpoint, MANIFEST, Manifest, PlanInfo, WriterVersions, state_name};
 use zero_plan::Bytes;
 use zero_plan::place::State;
-use zero_runtime::checkpoint::{Checkpoint, MANIFEST, Manifest, PlanInfo, WriterVersions, state_name};
 
 use super::named_by;
 use crate::error::CommandError;

@@ -1,5 +1,5 @@
 //! Checkpoint: what the command does with checkpoints on a disk: verify, inspect, diff and export. Never builds a
-//! model; `zero_runtime::checkpoint` knows what a checkpoint is.
+//! model; `zero_files::checkpoint` knows what a checkpoint is.
 
 mod inspect;
 
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use zero_files::checkpoint::{Checkpoint, CheckpointError, MANIFEST, Store};
+use zero_files::weights::WeightType;
 use zero_plan::place::State;
-use zero_runtime::checkpoint::{Checkpoint, CheckpointError, MANIFEST, Store};
-use zero_runtime::weights::WeightType;
 
 use crate::error::CommandError;
 use crate::say;
@@ -81,7 +81,7 @@ pub fn differ(first: &Path, second: &Path) -> Result<bool, CommandError> {
     let elements: usize = a.lens().iter().sum();
     let states = if [&a, &b].iter().all(|it| it.has(State::Master)) { 4 } else { 3 };
     let bar = bar((states * elements) as u64, "{bar:20} {percent}% {eta}");
-    let comparison = zero_runtime::checkpoint::compare(&a, &b, &|elements| bar.inc(elements))?;
+    let comparison = zero_files::checkpoint::compare(&a, &b, &|elements| bar.inc(elements))?;
     bar.finish_and_clear();
     for line in &comparison.model {
         say::line(line);
@@ -112,7 +112,7 @@ pub fn export(arguments: &ExportArguments) -> Result<(), CommandError> {
     let elements: usize = checkpoint.lens().iter().sum();
     let bar = bar(elements as u64, "{bar:20} {percent}% {eta}");
     let (folder, kind) = (&arguments.folder, Some(arguments.dtype));
-    let written = zero_runtime::checkpoint::export(&checkpoint, folder, kind, &|elements| bar.inc(elements))?;
+    let written = zero_files::checkpoint::export(&checkpoint, folder, kind, &|elements| bar.inc(elements))?;
     bar.finish_and_clear();
     say::line(format_args!("{} tensors of step {} to {}", written.tensors, checkpoint.manifest.step, folder.display()));
     written.notes.iter().for_each(|note| say::line(format_args!("  {note}")));

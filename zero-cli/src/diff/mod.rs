@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use zero_plan::PlanBuf;
-use zero_runtime::terminal;
+use zero_ranks::terminal;
 use zero_study::difference::{Difference, DifferenceText, PlanSide};
 use zero_study::hardware::Hardware;
 use zero_study::simulate::simulate;

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Args;
+use zero_files::checkpoint::Store;
 use zero_plan::spec::Spec;
 use zero_plan::{DeviceKind, Mesh, TransportKind};
-use zero_runtime::launch::{LaunchError, LaunchOptions, launch_by};
-use zero_runtime::run::launch_options;
-use zero_runtime::terminal;
+use zero_ranks::launch::{LaunchAnswer, LaunchError, LaunchOptions, launch_by};
+use zero_ranks::terminal;
 
+use crate::binary::Binary;
 use crate::build;
 use crate::error::CommandError;
 use crate::program;
@@ -79,10 +80,9 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let words = arguments.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let job = HostedJob { spec: &name, mesh, device: spec.device, arguments: words };
-    let options = launch_options(&arguments.arguments).filter(|options| options.restarts > 0);
     // Slurm starts the ranks, and nobody counts how often.
-    if let (Some(LaunchOptions { restarts, .. }), Some(_)) = (&options, &arguments.slurm) {
-        return Err(zero_runtime::error::Error::from(LaunchError::NoRestarts { restarts: *restarts }).into());
+    if let (Some(restarts @ 1..), Some(_)) = (restarts(&job.arguments), &arguments.slurm) {
+        return Err(LaunchError::NoRestarts { restarts }.into());
     }
     let binary = build::build(&arguments.request, Purpose::Training)?;
     if let Some(file) = &arguments.slurm {
@@ -101,7 +101,7 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
         command.args(&arguments.arguments);
         command
     };
-    let Some(options) = options else {
+    let Some(options) = options(&binary, &arguments.arguments).filter(|options| options.restarts > 0) else {
         let mut command = command(None);
         say::line(mpirun::shown(&command));
         return Err(CommandError::NoLauncher { launcher: reach.launcher.clone(), source: command.exec() });
@@ -115,6 +115,24 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
         }
         command(Some(restarts))
     }))
+}
+
+/// How often ranks may be restarted, by the arguments of a program that is not built yet.
+fn restarts(arguments: &[String]) -> Option<u64> {
+    const NAME: &str = "--restarts";
+    let mut words = arguments.iter().skip_while(|word| !word.starts_with(NAME));
+    match words.next()?.strip_prefix(NAME)?.strip_prefix('=') {
+        Some(value) => value.parse().ok(),
+        None => words.next()?.parse().ok(),
+    }
+}
+
+/// The options that the arguments of a program give its launcher, as it says itself. None if they are not as it expects,
+/// which its ranks report.
+fn options(binary: &Binary, arguments: &[OsString]) -> Option<LaunchOptions> {
+    let told = binary.command().args(arguments).arg("--launch-options").output().ok()?;
+    let answer: LaunchAnswer = serde_json::from_slice(&told.stdout).ok()?;
+    Some(answer.options(Store::newest, Store::is_taken))
 }
 
 impl Reach {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use zero_runtime::launch::RESTART;
+use zero_ranks::launch::RESTART;
 
 use super::Reach;
 use crate::error::CommandError;

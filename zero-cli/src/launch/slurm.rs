@@ -45,7 +45,7 @@ const CHECKPOINT: &str = "--checkpoint";
 #[cfg(test)]
 mod tests {
     use zero_plan::Mesh;
-    use zero_runtime::launch::RESTART;
+    use zero_ranks::launch::RESTART;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use rustix::fs::{Advice, fadvise};
-use zero_runtime::random::mix;
+use zero_core::random::mix;
 use zero_study::hardware::{DiskRates, median, rounded};
 
 /// Bytes that are written and read at once.

@@ -2,6 +2,7 @@
 //! of collectives) and how soon waiting ranks go on, or rates of all GPUs and the link between them; its disk, the times
 //! of units of models, and the network to other hosts. Never decides what is predicted from it.
 
+mod cores;
 mod disk;
 mod network;
 mod trace;
@@ -14,12 +15,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
+use cores::Cores;
+use zero_core::device::memory_bytes;
 use zero_plan::DeviceKind;
 use zero_plan::spec::{Size, Spec};
-use zero_runtime::Cores;
-use zero_runtime::device::memory_bytes;
-use zero_runtime::handover;
-use zero_runtime::run::threads;
+use zero_ranks::handover;
+use zero_ranks::processors::threads;
 use zero_study::hardware::{DeviceFigures, Handover, Hardware, Node, Processor, Rates, median, rounded};
 
 use crate::error::CommandError;
@@ -134,14 +135,13 @@ fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
     eprintln!("measuring products, copies and sums on {cores} cores");
     let rates = Cores::measure(cores)?;
     eprintln!("measuring how soon a rank goes on that another one wakes");
-    let [apart, turns] =
-        handover::measure().map_err(zero_runtime::error::Error::from)?.map(|seconds| rounded(median(seconds)));
+    let [apart, turns] = handover::measure()?.map(|seconds| rounded(median(seconds)));
     let handover = Handover { apart, turns };
     let memory = memory()?;
     Ok(Hardware {
         name: format!("this machine, {cores} cores"),
         device: DeviceFigures {
-            name: format!("a core, {}", zero_runtime::device::cpu::instructions()),
+            name: format!("a core, {}", zero_cpu::instructions()),
             kind: Processor::Cpu,
             memory,
             reserved: Size::B(0),
@@ -170,5 +170,5 @@ fn of_gpus(program: &units::MeasuredProgram) -> Result<Hardware, CommandError> {
 
 /// Memory that a run can have on this host.
 fn memory() -> Result<Size, CommandError> {
-    Ok(Size::MiB(memory_bytes().map_err(zero_runtime::error::Error::from)? >> 20))
+    Ok(Size::MiB(memory_bytes()? >> 20))
 }

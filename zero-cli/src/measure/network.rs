@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use zero_plan::spec::ron_text;
-use zero_runtime::transport::cluster;
+use zero_ranks::transport::cluster;
 use zero_study::hardware::{Network, rounded};
 
 use crate::error::CommandError;
@@ -33,7 +33,7 @@ pub fn measure(reach: &Reach) -> Result<Network, CommandError> {
 
 /// Runs one of the two ranks; the first prints what both measured.
 pub fn probe() -> Result<(), CommandError> {
-    let seen = cluster::probe().map_err(zero_runtime::error::Error::from)?;
+    let seen = cluster::probe()?;
     if let Some(cluster::Probed { bytes_per_s, latency_s }) = seen {
         say::line(ron_text(&Network { bandwidth: rounded(bytes_per_s), latency: rounded(latency_s), links: 1 }));
     }

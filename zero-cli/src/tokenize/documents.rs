@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use zero_runtime::data::{DataError, Tokenizer, text_files};
+use zero_files::data::{DataError, Tokenizer, text_files};
 
 use super::{BATCH_BYTES, TokenizeArguments, table};
 use crate::error::CommandError;

@@ -12,7 +12,7 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
-use zero_runtime::data::{TokenFileWriter, Tokenizer};
+use zero_files::data::{TokenFileWriter, Tokenizer};
 
 use crate::error::CommandError;
 use crate::say;

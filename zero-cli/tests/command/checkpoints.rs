@@ -8,10 +8,10 @@ use std::process::Command;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
+use zero_files::checkpoint::{Store, System};
+use zero_files::testing::SampleCheckpoint;
 use zero_plan::Width;
 use zero_plan::place::State;
-use zero_runtime::checkpoint::{Store, System};
-use zero_runtime::testing::SampleCheckpoint;
 
 /// The exit code, and what is said on standard output and on standard error.
 fn zero(arguments: &[&str], paths: &[&Path]) -> (i32, String, String) {

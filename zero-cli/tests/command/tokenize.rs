@@ -16,7 +16,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use tempfile::{TempDir, tempdir};
 use tiny_tokenizer::END;
-use zero_runtime::data::Tokenizer;
+use zero_files::data::Tokenizer;
 
 const TEXTS: [&str; 4] = ["the thing\nin the end", "", "é and\n\n more\nlines of\ntext", "last\n"];
 

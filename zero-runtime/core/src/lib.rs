@@ -20,6 +20,7 @@ pub mod model;
 pub mod orthogonal;
 pub mod random;
 pub mod size;
+pub mod speed;
 pub mod states;
 pub mod time;
 pub mod transport;

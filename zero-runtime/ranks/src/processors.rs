@@ -1,4 +1,6 @@
-//! Processors: which of them a thread may use, and keeps to. Never decides which.
+//! Processors: which of them a thread may use, and keeps to, and how many threads a person may ask for. Never decides which.
+
+use std::num::NonZeroUsize;
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -14,4 +16,25 @@ pub fn keep_to(processor: usize) -> Result<(), Errno> {
     let mut own = CpuSet::new();
     own.set(processor);
     sched_setaffinity(None, &own)
+}
+
+/// More threads than cores only wait for one another, and no host has more cores than this. A larger number must be a
+/// mistake.
+pub const THREADS_MAX: usize = 1024;
+
+/// A number of threads.
+pub fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let threads = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= THREADS_MAX);
+    threads.ok_or_else(|| format!("expected a whole number from 1 to {THREADS_MAX}: no host has more cores"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_threads_may_be_asked_for_as_a_host_has_cores() {
+        assert_eq!(["1", "1024"].map(|good| threads(good).map(NonZeroUsize::get)), [Ok(1), Ok(THREADS_MAX)]);
+        assert!(["0", "1025", "100000", "-1", ""].into_iter().all(|bad| threads(bad).is_err()));
+    }
 }

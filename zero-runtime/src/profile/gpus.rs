@@ -4,9 +4,9 @@ use std::hint::black_box;
 
 use zero_plan::GpuFigures;
 
-use super::speed::{attended_per_s, best_ns, copied_per_s, mean_at_once, multiplied_per_s};
 use crate::device::{Buffer, Device, DeviceError, Reached, bf16};
 use crate::error::Error;
+use zero_core::speed::{attended_per_s, best_ns, copied_per_s, mean_at_once, multiplied_per_s};
 
 /// Short ops that a device is asked for in a row: so many that the wait for their end takes no time of each.
 const IN_A_ROW: usize = 256;
@@ -35,7 +35,7 @@ pub fn measure_gpus<D: Device>() -> Result<Option<GpuFigures>, Error> {
             op_s(device)?,
         ])
     })?;
-    let link = (devices.len() > 1).then(|| link(&mut devices).map_err(|error| error.to_string()));
+    let link = (devices.len() > 1).then(|| link(&mut devices).map_err(|error| error.report()));
     // By now libraries have loaded what they need, and no memory is taken to measure with.
     let taken_bytes = devices.iter().filter_map(Device::description).map(|now| now.taken_bytes).max().unwrap_or(0);
     Ok(Some(GpuFigures {
@@ -52,15 +52,15 @@ pub fn measure_gpus<D: Device>() -> Result<Option<GpuFigures>, Error> {
 }
 
 /// The failure of a device as an error, if there was one.
-fn require<D: Device>(device: &D) -> Result<(), Error> {
-    device.failure().map_or(Ok(()), |failure| Err(DeviceError::Failed(failure).into()))
+fn require<D: Device>(device: &D) -> Result<(), DeviceError> {
+    device.failure().map_or(Ok(()), |failure| Err(DeviceError::Failed(failure)))
 }
 
 /// Lets all devices work at once, each with its number; the means of their measurements.
 fn all_work<D: Device, const N: usize>(
     devices: &mut [D],
-    work: impl Fn(&D, usize) -> Result<[f64; N], Error> + Sync,
-) -> Result<[f64; N], Error> {
+    work: impl Fn(&D, usize) -> Result<[f64; N], DeviceError> + Sync,
+) -> Result<[f64; N], DeviceError> {
     let work = &work;
     // A device may be used by one thread at a time, and each thread borrows its own.
     let of_device = |(number, device): (usize, &'_ mut D)| {
@@ -73,7 +73,7 @@ fn all_work<D: Device, const N: usize>(
 }
 
 /// Seconds from the start of a short op to that of the next one.
-fn op_s<D: Device>(device: &D) -> Result<f64, Error> {
+fn op_s<D: Device>(device: &D) -> Result<f64, DeviceError> {
     let mut number = Buffer::filled(device, 1, 1.0f32)?;
     let mut last = [0.0];
     let ns = best_ns(|| {
@@ -86,7 +86,7 @@ fn op_s<D: Device>(device: &D) -> Result<f64, Error> {
 
 /// Seconds until the first byte and bytes per second of the link from each device to the others, measured while each
 /// reads from the next one.
-fn link<D: Device>(devices: &mut [D]) -> Result<[f64; 2], Error> {
+fn link<D: Device>(devices: &mut [D]) -> Result<[f64; 2], DeviceError> {
     let count = devices.len();
     let owned = (0..count).map(|owner| Reached::new(devices, owner, LINK_BYTES));
     let owned = owned.collect::<Result<Vec<Reached<D>>, DeviceError>>()?;

@@ -8,7 +8,7 @@ use crate::plan::{DeviceKind, Width};
 use crate::transport::Transport;
 
 use super::gather;
-use super::speed::{bytes_max, copied_per_s, multiplied_per_s};
+use zero_core::speed::{bytes_max, copied_per_s, multiplied_per_s};
 
 /// The speeds that one rank reaches while all ranks measure.
 #[derive(Clone, Copy, Debug, PartialEq)]

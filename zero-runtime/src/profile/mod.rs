@@ -1,19 +1,15 @@
 //! Profile: how ranks spent their time. The engine records when each op of some steps began and ended. [`Work`] counts
-//! what an op does, `machine` measures what ranks can do at best, `cores` and `gpus` describe this machine by the
-//! measurements of `speed`, and `mean` averages over ranks and steps; `table` and `trace` show the results. Never changes
+//! what an op does, `machine` measures what ranks can do at best, `gpus` describes those of this machine, and `mean` averages over ranks and steps; `table` and `trace` show the results. Never changes
 //! what is computed.
 
 mod clocks;
-mod cores;
 mod gpus;
 mod machine;
 mod mean;
-mod speed;
 mod table;
 mod trace;
 
 pub use clocks::HostClock;
-pub use cores::Cores;
 pub use gpus::measure_gpus;
 pub use machine::Machine;
 pub use table::ProfileTables;
@@ -23,7 +19,6 @@ pub use zero_plan::Work;
 use crate::device::Device;
 use crate::engine::{Engine, Record, Span};
 use crate::plan::Plan;
-use crate::time::now_ns;
 use crate::transport::{ClockLook, Lost, Transport};
 
 /// The clock of each host relative to that of rank 0's, if there are several. Every rank must call it, with the look at

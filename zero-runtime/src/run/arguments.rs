@@ -143,6 +143,10 @@ pub struct RunArguments {
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
     pub sizes: bool,
+    /// Print what a launcher of a run with these arguments needs to know as JSON, and end
+    #[arg(long, hide = true)]
+    #[serde(skip)]
+    pub launch_options: bool,
     /// Measure the GPUs of this machine, print their figures as JSON, and end
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
@@ -183,7 +187,7 @@ pub(super) fn as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> R
 impl RunArguments {
     /// Whether something is to be shown or proven, and no rank starts.
     pub fn only_shows(&self) -> bool {
-        self.plan || self.schedule || self.prove || self.sizes || self.measure_gpus
+        self.plan || self.schedule || self.prove || self.sizes || self.launch_options || self.measure_gpus
     }
 
     /// Rejects arguments that contradict one another, or the configuration that the program is built for.

@@ -2,7 +2,7 @@
 //! one.
 
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::arguments::as_text;
 use super::range::{at_least_one, duration, every, resume, seconds, whole};
 use crate::checkpoint::Store;
-use crate::launch::{LaunchOptions, RunFolder};
+use crate::launch::{LaunchAnswer, LaunchOptions, RunFolder};
 
 const CHECKPOINTS: &str = "Checkpoints";
 const RETURN: &str = "Coming back";
@@ -77,11 +77,16 @@ pub struct CheckpointArguments {
 impl CheckpointArguments {
     /// The options of the launcher of a run of `steps` steps.
     pub fn launch_options(&self, steps: u64) -> LaunchOptions {
-        LaunchOptions {
+        self.launch_answer(steps).options(Store::newest, Store::is_taken)
+    }
+
+    /// The same, to be told to another program.
+    pub(super) fn launch_answer(&self, steps: u64) -> LaunchAnswer {
+        LaunchAnswer {
             finishes_on_signal: self.checkpoint.is_some(),
             grace: self.grace,
             restarts: self.restarts,
-            folder: self.checkpoint.clone().map(run_folder),
+            folder: self.checkpoint.clone(),
             last_step: self.checkpoint.is_some().then_some(steps),
         }
     }
@@ -89,6 +94,5 @@ impl CheckpointArguments {
 
 /// The folder of a run's checkpoints, for its launcher.
 pub fn run_folder(path: PathBuf) -> RunFolder {
-    let newest = |path: &Path| Store::checkpoints(path).ok()?.first().map(|newest| newest.step);
-    RunFolder { path, newest, is_taken: Store::is_taken }
+    RunFolder { path, newest: Store::newest, is_taken: Store::is_taken }
 }

@@ -47,7 +47,7 @@ use crate::arena::job_bytes;
 use crate::data::{DataAs, Dataset, Draw, Sequences, Text, Tokenizer, workspace_text};
 use crate::device::{Device, check_available};
 use crate::error::Error;
-use crate::launch::{self, JobPlace, LaunchError, LaunchOptions, Role};
+use crate::launch::{self, JobPlace, LaunchError, Role};
 use crate::layer::{Tensors, Tokens};
 use crate::model::{DeviceOf, Model, Program, ShapeSizes, require_names, require_vocabulary};
 use crate::plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
@@ -321,6 +321,9 @@ fn show<D: Device>(program: &Program<D>, arguments: &RunArguments) -> Result<(),
             help: "build it from a spec with `device: Cuda`".to_owned(),
         })?;
         say(&format!("{}\n", serde_json::to_string(&gpus).expect("figures can be written")));
+    } else if arguments.launch_options {
+        let answer = arguments.checkpoints.launch_answer(arguments.steps);
+        say(&format!("{}\n", serde_json::to_string(&answer).expect("options can be written")));
     } else if arguments.sizes {
         say(&format!("{}\n", sizes(program)));
     } else {
@@ -335,14 +338,6 @@ fn require_restarts(role: &Role, restarts: u64) -> Result<(), LaunchError> {
         Role::Rank(_) if restarts > 0 && !launch::has_restarts() => Err(LaunchError::NoRestarts { restarts }),
         _ => Ok(()),
     }
-}
-
-/// The options that the arguments of a binary give its launcher. None if they cannot be read, which the binary itself
-/// reports.
-pub fn launch_options(arguments: &[OsString]) -> Option<LaunchOptions> {
-    let words = iter::once(OsString::new()).chain(arguments.iter().cloned());
-    let TextCommand { run, .. } = command::read(words).ok()?;
-    Some(run.checkpoints.launch_options(run.steps))
 }
 
 /// Proves the plan over all ranks, and prints as much of it as was asked for.

@@ -1,17 +1,14 @@
 //! Range: the values that arguments may have. Clap prints these messages after "invalid value .. for ..". Never acts on
 //! an argument.
 
-use std::num::{NonZeroU64, NonZeroUsize};
+use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::time::Duration;
+pub use zero_ranks::processors::threads;
 
 use serde::Serializer;
 
 use super::checkpoint_arguments::{Every, Resume};
-
-/// More threads than cores only wait for one another, and no host has more cores than this. A larger number must be a
-/// mistake.
-pub const THREADS_MAX: usize = 1024;
 
 /// A whole number, 0 or above.
 pub fn whole(text: &str) -> Result<u64, String> {
@@ -21,12 +18,6 @@ pub fn whole(text: &str) -> Result<u64, String> {
 /// A whole number, 1 or above.
 pub fn at_least_one(text: &str) -> Result<NonZeroU64, String> {
     text.parse().map_err(|_| format!("expected a whole number from 1 to {}", u64::MAX))
-}
-
-/// A number of threads.
-pub fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    let threads = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= THREADS_MAX);
-    threads.ok_or_else(|| format!("expected a whole number from 1 to {THREADS_MAX}: no host has more cores"))
 }
 
 /// A duration: a whole number above 0, with its unit.
@@ -146,7 +137,5 @@ mod tests {
             assert!(at_least_one(bad).is_err());
         }
         assert_eq!((at_least_one("0").is_err(), at_least_one("1").map(NonZeroU64::get)), (true, Ok(1)));
-        assert_eq!(["1", "1024"].map(|good| threads(good).map(NonZeroUsize::get)), [Ok(1), Ok(THREADS_MAX)]);
-        assert!(["0", "1025", "100000", "-1", ""].into_iter().all(|bad| threads(bad).is_err()));
     }
 }

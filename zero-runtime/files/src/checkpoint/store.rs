@@ -103,6 +103,11 @@ impl Store {
         }
     }
 
+    /// The step of the newest checkpoint in the folder of a run, if that can be read and has one.
+    pub fn newest(path: &Path) -> Option<u64> {
+        Self::checkpoints(path).ok()?.first().map(|newest| newest.step)
+    }
+
     /// The checkpoints in the folder of a run, the newest first; none if there is no such folder. Each was whole when
     /// it got its name; [`super::Checkpoint`] finds out whether it still is.
     ///

@@ -35,7 +35,9 @@ pub use finding::RankFindings;
 pub use finding::print;
 pub use foreign::launch_by;
 pub use launcher::launch;
-pub use options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_RANK_FAILED, EXIT_REPORTED, LaunchOptions, RunFolder};
+pub use options::{
+    EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_RANK_FAILED, EXIT_REPORTED, LaunchAnswer, LaunchOptions, RunFolder,
+};
 pub use order::keep_launch_order;
 pub use rendezvous::{Joined, fail, join};
 pub use request::{asked_to_end, end_on_request};

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Exit code of a launcher that has printed why a rank failed.
 pub const EXIT_RANK_FAILED: u8 = 1;
 /// Exit code of a rank that has printed its own error, so that the launcher adds nothing. A restart would not help.
@@ -25,6 +27,26 @@ pub struct RunFolder {
     pub newest: fn(&Path) -> Option<u64>,
     /// Whether a rank still writes into a folder.
     pub is_taken: fn(&Path) -> bool,
+}
+
+/// [`LaunchOptions`] as a program tells them to `cargo zero launch`, in JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields of LaunchOptions")]
+pub struct LaunchAnswer {
+    pub finishes_on_signal: bool,
+    pub grace: Duration,
+    pub restarts: u64,
+    pub folder: Option<PathBuf>,
+    pub last_step: Option<u64>,
+}
+
+impl LaunchAnswer {
+    /// The options, with what looks into a folder of checkpoints.
+    pub fn options(self, newest: fn(&Path) -> Option<u64>, is_taken: fn(&Path) -> bool) -> LaunchOptions {
+        let Self { finishes_on_signal, grace, restarts, folder, last_step } = self;
+        let folder = folder.map(|path| RunFolder { path, newest, is_taken });
+        LaunchOptions { finishes_on_signal, grace, restarts, folder, last_step }
+    }
 }
 
 /// What a launcher does if a run ends early.

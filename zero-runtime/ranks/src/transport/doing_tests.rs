@@ -2,6 +2,8 @@
 
 use zero_plan::{Config, Mesh, Pass, PlanBuf, TransportKind, Unit};
 
+use zero_cpu::Cpu;
+
 use super::*;
 use crate::transport::control::{AwaitedCount, Count};
 use crate::transport::{Transport, local};
@@ -9,14 +11,14 @@ use crate::transport::{Transport, local};
 const RANKS: usize = 3;
 
 /// Calls `look` on rank 0. The other ranks do nothing.
-fn as_rank_0(look: impl Fn(&Shared) + Sync) {
+fn as_rank_0(look: impl Fn(&Shared<Cpu>) + Sync) {
     let config = Config { mesh: Mesh::of_zero(RANKS), stage: 3, ..Config::PLAIN };
     as_rank_0_of(config, |transport| look(transport));
 }
 
-fn as_rank_0_of(config: Config, look: impl Fn(&mut Shared) + Sync) {
+fn as_rank_0_of(config: Config, look: impl Fn(&mut Shared<Cpu>) + Sync) {
     let unit = Unit { field: "embed", params: 9, takes: 9, ..Unit::NONE };
-    let rank_main = |mut transport: Shared| {
+    let rank_main = |mut transport: Shared<Cpu>| {
         if transport.arena().rank() == 0 {
             look(&mut transport);
         }

@@ -8,8 +8,8 @@ use zero_plan::{Axis, Config, Mesh, PlanBuf, TransportKind, Unit};
 use super::*;
 use crate::transport::control::sleeps_of;
 use zero_core::arena::{Arena, segment_bytes};
-use zero_core::device::Cpu;
 use zero_core::device::Segment;
+use zero_cpu::Cpu;
 
 /// Parts of a sum arrive at a rank's mate as well as at the rank itself: the part from its own counterpart is not
 /// enough to read on.

@@ -3,13 +3,13 @@
 
 use std::hint::black_box;
 
-use crate::device::{AttentionShape, Buffer, Device, Element, Matrix, Write, bf16};
-use crate::error::Error;
+use zero_plan::DeviceKind;
+
+use crate::device::{AttentionShape, Buffer, Device, DeviceError, Element, Matrix, Write, bf16};
 use crate::layer::size::attending;
-use crate::plan::DeviceKind;
 use crate::view::ViewMut;
 
-use super::now_ns;
+use crate::time::now_ns;
 
 /// How long each is repeated, so that all devices do it at the same time.
 const DURATION_NS: u64 = 300_000_000;
@@ -56,7 +56,7 @@ pub const fn bytes_max(device: DeviceKind) -> usize {
 }
 
 /// Operations of matrix products of this width that a device does in a second; a multiply-add counts 2.
-pub fn multiplied_per_s<D: Device, E: Element>(device: &D) -> Result<f64, Error> {
+pub fn multiplied_per_s<D: Device, E: Element>(device: &D) -> Result<f64, DeviceError> {
     long_enough(matrix(D::QUEUES), |rows| {
         let numbers = |scale: f32| varied(device, rows * rows, |index| E::narrow(scale * factor(index)));
         let (a, b) = (numbers(0.5)?, numbers(0.25)?);
@@ -75,7 +75,7 @@ pub fn multiplied_per_s<D: Device, E: Element>(device: &D) -> Result<f64, Error>
 
 /// Operations of the forward and the backward of causal attention, in bf16, that a device does in a second, counted as
 /// layers count them.
-pub fn attended_per_s<D: Device>(device: &D) -> Result<f64, Error> {
+pub fn attended_per_s<D: Device>(device: &D) -> Result<f64, DeviceError> {
     long_enough(ATTENDED, |tokens| {
         let length = tokens.min(SEQUENCE);
         let shape = AttentionShape {
@@ -104,7 +104,7 @@ pub fn attended_per_s<D: Device>(device: &D) -> Result<f64, Error> {
 }
 
 /// Bytes that a device reads and writes in a second while it copies within its memory.
-pub fn copied_per_s<D: Device>(device: &D) -> Result<f64, Error> {
+pub fn copied_per_s<D: Device>(device: &D) -> Result<f64, DeviceError> {
     long_enough(copied(D::QUEUES), |bytes| {
         let elements = bytes / size_of::<f32>();
         // Not zeros: the system need not give memory to a page of zeros before it is written.
@@ -122,7 +122,10 @@ pub fn copied_per_s<D: Device>(device: &D) -> Result<f64, Error> {
 
 /// What is done in a second, by work of the first size that takes long enough, or of the last one. `measure` gives the
 /// amount of work of a size, and its time.
-fn long_enough(sizes: SizeRange, measure: impl Fn(usize) -> Result<(f64, f64), Error>) -> Result<f64, Error> {
+fn long_enough(
+    sizes: SizeRange,
+    measure: impl Fn(usize) -> Result<(f64, f64), DeviceError>,
+) -> Result<f64, DeviceError> {
     let mut size = sizes.first;
     loop {
         let (amount, ns) = measure(size)?;
@@ -139,7 +142,11 @@ fn factor(index: usize) -> f32 {
 }
 
 /// Numbers in the memory of a device that repeat after [`PERIOD`], which the host gives only once.
-fn varied<D: Device, E: Element>(device: &D, len: usize, number: impl Fn(usize) -> E) -> Result<Buffer<D, E>, Error> {
+fn varied<D: Device, E: Element>(
+    device: &D,
+    len: usize,
+    number: impl Fn(usize) -> E,
+) -> Result<Buffer<D, E>, DeviceError> {
     let mut buffer = Buffer::zeros(device, len)?;
     let mut done = len.min(PERIOD);
     let fill = |to: &mut [E]| to.iter_mut().enumerate().for_each(|(index, to)| *to = number(index));
@@ -167,9 +174,9 @@ pub fn best_ns(mut run: impl FnMut()) -> f64 {
 
 /// Lets all of these measure at once, each on a thread of its own, and takes the mean of each number.
 pub fn mean_at_once<const N: usize>(
-    works: impl Iterator<Item = impl FnOnce() -> Result<[f64; N], Error> + Send>,
-) -> Result<[f64; N], Error> {
-    let measured: Vec<Result<[f64; N], Error>> = std::thread::scope(|scope| {
+    works: impl Iterator<Item = impl FnOnce() -> Result<[f64; N], DeviceError> + Send>,
+) -> Result<[f64; N], DeviceError> {
+    let measured: Vec<Result<[f64; N], DeviceError>> = std::thread::scope(|scope| {
         let threads: Vec<_> = works.map(|work| scope.spawn(work)).collect();
         let joined = threads.into_iter().map(|thread| thread.join());
         joined.map(|measured| measured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()

@@ -3,9 +3,9 @@
 use std::hint::black_box;
 use std::num::NonZeroUsize;
 
-use super::speed::{best_ns, copied_per_s, mean_at_once, multiplied_per_s};
-use crate::device::{Buffer, Cpu, Device, Stored, StoredMut, Write, bf16};
-use crate::error::Error;
+use zero_core::device::{Buffer, Device, DeviceError, Stored, StoredMut, Write, bf16};
+use zero_core::speed::{best_ns, copied_per_s, mean_at_once, multiplied_per_s};
+use zero_cpu::Cpu;
 
 /// Bytes of each term of a sum: more than a last-level cache is likely to hold.
 const TERM_BYTES: usize = 64 << 20;
@@ -28,7 +28,7 @@ impl Cores {
     ///
     /// # Errors
     /// Z0331 or Z0332 if the machine lacks the memory for it, or refuses threads.
-    pub fn measure(cores: NonZeroUsize) -> Result<Self, Error> {
+    pub fn measure(cores: NonZeroUsize) -> Result<Self, DeviceError> {
         let ranks = cores.get().max(2);
         let terms = (0..ranks).map(|_| Buffer::filled(&Cpu::ONE_THREAD, TERM_BYTES / size_of::<f32>(), 1.0));
         let terms = terms.collect::<Result<Vec<_>, _>>()?;
@@ -37,7 +37,7 @@ impl Cores {
             Ok([f32_per_s, bf16_per_s, copied_per_s(&device)?, summed_per_s(&device, &terms, core)?])
         };
         let work = |core| Cpu::ONE_THREAD.on_threads(NonZeroUsize::MIN, "zero-measure", |device| probes(device, core));
-        let of_core = |core| move || -> Result<[f64; 4], Error> { work(core)? };
+        let of_core = |core| move || -> Result<[f64; 4], DeviceError> { work(core)? };
         let [f32_per_s, bf16_per_s, bytes_per_s, summed_bytes_per_s] = mean_at_once((0..cores.get()).map(of_core))?;
         Ok(Self { f32_per_s, bf16_per_s, bytes_per_s, summed_bytes_per_s })
     }
@@ -45,7 +45,7 @@ impl Cores {
 
 /// The bytes a second of a reduce-scatter of ranks that share memory, after all have arrived: the sum of one shard over
 /// all of them, whose terms are read and whose result is written.
-fn summed_per_s<D: Device>(device: &D, terms: &[Buffer<D, f32>], shard: usize) -> Result<f64, Error> {
+fn summed_per_s<D: Device>(device: &D, terms: &[Buffer<D, f32>], shard: usize) -> Result<f64, DeviceError> {
     let elements = TERM_BYTES / size_of::<f32>() / terms.len();
     let mut sum = Buffer::filled(device, elements, 0.0)?;
     let mut last = [0.0];
