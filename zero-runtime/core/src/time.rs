@@ -31,12 +31,14 @@ pub const SLEEP_MAX: Duration = Duration::from_millis(50);
 /// Sleeps between looks at something, each a little longer than the last.
 pub struct LongerSleeps(Duration);
 
-impl LongerSleeps {
-    /// The sleeps of a wait that begins.
-    pub fn new() -> Self {
+/// The sleeps of a wait that begins.
+impl Default for LongerSleeps {
+    fn default() -> Self {
         Self(SLEEP_FIRST)
     }
+}
 
+impl LongerSleeps {
     /// Sleeps, and returns for how long it meant to.
     pub fn sleep(&mut self) -> Duration {
         let slept = self.0;

@@ -239,7 +239,7 @@ impl NcclGroups {
                 return Ok(false);
             }
         }
-        let mut sleeps = LongerSleeps::new();
+        let mut sleeps = LongerSleeps::default();
         while !context.is_idle(QUEUES) {
             self.state()?;
             if !goes_on(sleeps.sleep()) {
@@ -349,7 +349,7 @@ impl Communicator {
 
     /// Waits until it has accepted its work, which is in the queue only then. False if `goes_on` says no before.
     fn settle(&self, goes_on: &GoesOn) -> Result<bool, CudaError> {
-        let mut sleeps = LongerSleeps::new();
+        let mut sleeps = LongerSleeps::default();
         while self.state()? {
             if !goes_on(sleeps.sleep()) {
                 return Ok(false);

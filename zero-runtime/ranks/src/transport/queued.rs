@@ -39,7 +39,7 @@ impl QueuedWaits {
 impl<D: Device> Shared<'_, D> {
     /// Waits until the device has done all that it was asked for.
     pub(super) fn await_queues(&mut self, device: &D) -> Result<(), Lost> {
-        let (mut sleeps, mut slept, mut periods, mut last) = (LongerSleeps::new(), Duration::ZERO, 0, None);
+        let (mut sleeps, mut slept, mut periods, mut last) = (LongerSleeps::default(), Duration::ZERO, 0, None);
         let ended = loop {
             // Also if the device is idle: its waits for a rank that was given up may have been answered below.
             if let Some(lost) = self.lost() {
