@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ARCHITECTURES = ["sm_80", "sm_90a", "sm_100a"]
-# The options of `zero-runtime/src/device/cuda/module.rs`.
+# The options of `zero-runtime/cuda/src/module.rs`.
 OPTIONS = ["--std=c++17", "--fmad=false", "--ptxas-options=-v"]
 # How many kernels are compiled at a time: more would leave processors idle at the end.
 TOGETHER = 12
