@@ -1,35 +1,16 @@
 //! Matrix product over strided views: of f32 by the `gemm` crate on the calling thread, of other widths by `product`. Never
 //! copies or transposes a matrix itself: a transpose is a swap of strides.
 
-use std::cell::Cell;
 use std::ops::Range;
 
 use zero_plan::footprint::PACKED_ROWS;
 
+use super::packing::making_room;
 use super::parallel::COLS_MIN;
 use super::product::product;
 use super::simd::vectorised;
 use zero_core::device::{Element, Write};
 use zero_core::device::{known, known_mut};
-
-thread_local! {
-    static INSIDE_GEMM: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether this thread is within a call of the `gemm` crate, which takes memory to pack matrices in, or takes memory
-/// for the same purpose itself, which it does once. An allocator that counts can thus tell these allocations from those
-/// of a step, of which there are none.
-pub fn inside_gemm() -> bool {
-    INSIDE_GEMM.get()
-}
-
-/// Runs `work`, which takes memory to pack matrices in.
-pub(super) fn making_room<R>(work: impl FnOnce() -> R) -> R {
-    INSIDE_GEMM.set(true);
-    let result = work();
-    INSIDE_GEMM.set(false);
-    result
-}
 
 /// A (rows, cols) matrix seen through strides, in elements.
 #[derive(Clone, Copy, Debug)]

@@ -25,6 +25,7 @@ mod norm_heads;
 mod optimizer;
 #[cfg(test)]
 mod orthogonal_tests;
+mod packing;
 mod parallel;
 mod product;
 mod reduce;
@@ -48,7 +49,7 @@ pub use device::Cpu;
 pub use embedding::{embed, embed_backward};
 pub use few_rows::{are_few, few_rows};
 pub use gate::{gate, gate_backward};
-pub use gemm::{MatrixMut, StridedMatrix, inside_gemm, matmul};
+pub use gemm::{MatrixMut, StridedMatrix, matmul};
 pub use linear::{SliceThen, linear};
 pub use norm::{
     layer_norm, layer_norm_backward, layer_norm_dparams, layer_norm_dx, rms_norm, rms_norm_backward, rms_norm_dgain,
@@ -56,6 +57,7 @@ pub use norm::{
 };
 pub use norm_heads::{rms_norm_heads, rms_norm_heads_backward, rms_norm_heads_dgain, rms_norm_heads_dx};
 pub use optimizer::{adamw, all_finite, sum, sum_squares};
+pub use packing::inside_gemm;
 pub use product::instructions;
 pub use reduce::reduce;
 pub use rotary::{rotary_table, rotate};

@@ -9,7 +9,7 @@ use zero_plan::footprint::PRODUCT_BYTES;
 use super::pack::{Cell, SIDE};
 use super::tile::STRIDE;
 use super::{COLS, DEPTH_CELLS, ROWS};
-use crate::gemm::making_room;
+use crate::packing::making_room;
 
 /// The scratch of one thread.
 #[derive(Default)]
