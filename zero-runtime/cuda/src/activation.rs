@@ -3,7 +3,7 @@
 use super::Cuda;
 use super::elementwise::{aligned, check_len, over};
 use super::launch::Kernel;
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::device::{Element, Nonlinearity};
 use zero_core::view::{View, ViewMut};
 

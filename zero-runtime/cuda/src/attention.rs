@@ -7,7 +7,7 @@ use super::Cuda;
 use super::elementwise::{check_len, in_packs};
 use super::grid::{of_rows, words};
 use super::launch::{Argument, Grid, Kernel, narrowed};
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::device::{AttentionShape, Element, Strided};
 use zero_core::view::{View, ViewMut};
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +14,6 @@ use zero_plan::{Parcel, Stream};
 
 use super::error::CudaError;
 use super::library::{CallStatus, Libraries};
-use super::outside::KnownMemory;
 
 /// The oldest driver that has all functions called here: that of CUDA 13.0.
 const DRIVER_MIN: i32 = 13_000;
@@ -40,6 +39,17 @@ const SETTLE_SLEEP: Duration = Duration::from_millis(1);
 
 /// The devices whose primary context a rank of this process uses, or has left with work that never ends.
 static PRIMARY: Mutex<BTreeSet<cu::CUdevice>> = Mutex::new(BTreeSet::new());
+
+/// What is known about a device's memory besides the driver's figures.
+#[derive(Default)]
+pub(super) struct KnownMemory {
+    /// Memory taken before anything was asked for: the context, and other programs.
+    pub before: AtomicUsize,
+    /// Memory of arenas.
+    pub arenas: AtomicUsize,
+    /// Host memory that the device reaches at any time, without the segments that ranks share.
+    pub pinned: AtomicUsize,
+}
 
 /// A device, its queues and its failure.
 pub(super) struct DeviceContext {

@@ -5,7 +5,7 @@ use super::Cuda;
 use super::elementwise::{check_len, divided};
 use super::grid::{of_rows, sharing};
 use super::launch::{Argument, Kernel};
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::device::Element;
 use zero_core::view::{View, ViewMut};
 

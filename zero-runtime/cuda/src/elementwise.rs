@@ -8,7 +8,7 @@ use zero_plan::Width;
 
 use super::Cuda;
 use super::launch::{Argument, Grid, Kernel};
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::device::{Element, Stored, StoredMut};
 use zero_core::view::{View, ViewMut};
 

@@ -5,7 +5,7 @@ use super::Cuda;
 use super::elementwise::divided;
 use super::grid::{BLOCK, PACK, of_packs, word};
 use super::launch::{Grid, Kernel};
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::device::{Element, Write};
 use zero_core::view::{View, ViewMut};
 

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use zero_plan::Bytes;
 
-use super::library::FOLDERS_VARIABLE;
-use super::ordinal::DEVICES_VARIABLE;
+use super::variables::{DEVICES_VARIABLE, FOLDERS_VARIABLE};
 use zero_core::device::{DeviceError, Failure};
 
 /// Why a device is unavailable, or no longer does anything.

@@ -6,7 +6,7 @@ use super::activation::number;
 use super::elementwise::{check_len, divided, in_packs};
 use super::grid::{PACK, of_packs};
 use super::launch::Kernel;
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::device::{Element, Nonlinearity};
 use zero_core::view::{View, ViewMut};
 

@@ -8,10 +8,10 @@ use std::hash::{Hash, Hasher};
 
 use cudarc::driver::sys as cu;
 
+use super::Cuda;
 use super::capture::{CountNode, Counting, Graph};
 use super::context::DeviceContext;
 use super::error::CudaError;
-use super::handle::Cuda;
 use super::staging::{ALIGNMENT, Pinned};
 use zero_core::random::split_mix;
 

@@ -6,7 +6,7 @@ use bytemuck::NoUninit;
 use super::Cuda;
 use super::elementwise::EIGHT;
 use super::launch::{Argument, Grid, Kernel, narrowed};
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::device::Write;
 use zero_core::view::ViewMut;
 

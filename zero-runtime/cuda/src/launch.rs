@@ -13,7 +13,7 @@ use zero_plan::Width;
 use super::Cuda;
 use super::context::is_late;
 use super::error::CudaError;
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::view::{View, ViewMut};
 
 /// The most constants that a kernel is compiled for.

@@ -16,10 +16,8 @@ use cudarc::nvrtc::sys as rtc;
 use libloading::Library;
 
 use super::error::CudaError;
-use super::nccl::{Configuration, UniqueId};
-
-/// The environment variable with folders to look in first, separated by colons.
-pub const FOLDERS_VARIABLE: &str = "ZERO_CUDA_LIBRARIES";
+use super::nccl_types::{Configuration, UniqueId};
+use super::variables::FOLDERS_VARIABLE;
 
 /// The status of a call; 0 is success.
 pub(super) type CallStatus = c_uint;

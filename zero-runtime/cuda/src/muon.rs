@@ -3,8 +3,8 @@
 use super::Cuda;
 use super::elementwise::{aligned, check_len, over, stored, stored_mut};
 use super::launch::{Argument, Kernel};
-use super::module::KernelSource;
 use super::optimizer::weight_addresses;
+use super::source::KernelSource;
 use zero_core::device::{Element, HyperBlock, ReportBlock, Stored, StoredMut, Weights};
 use zero_core::view::{View, ViewMut};
 

@@ -13,8 +13,8 @@
 //! - A communicator may only go once no graph has work of it: see [`NcclGroups::leave`].
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::ptr::{null, null_mut};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::null_mut;
 use std::sync::Arc;
 
 use cudarc::driver::sys as cu;
@@ -23,11 +23,9 @@ use super::context::{DeviceContext, QUEUES};
 use super::error::CudaError;
 use super::library::{Nccl, nccl};
 use super::memory::CudaMemory;
+use super::nccl_types::{Configuration, NAME_BYTES, UniqueId, VERSION_MIN};
 use zero_core::device::{Carried, DeviceMemory, GoesOn, Group, GroupPart};
 use zero_core::time::LongerSleeps;
-
-/// The oldest supported version: 2.28, which has this configuration.
-const VERSION_MIN: c_int = 22_800;
 
 /// Values of `ncclResult_t`; others are faults.
 const SUCCESS: c_int = 0;
@@ -36,65 +34,6 @@ const IN_PROGRESS: c_int = 7;
 
 /// `ncclUint8`: everything is carried as bytes.
 const BYTES: c_int = 1;
-
-/// `NCCL_CONFIG_UNDEF_INT`.
-const UNDEFINED: c_int = c_int::MIN;
-
-const NAME_BYTES: usize = 128;
-
-/// `ncclUniqueId`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) struct UniqueId([c_char; NAME_BYTES]);
-
-/// `ncclConfig_t` of 2.28. A newer library treats missing fields as undefined.
-#[repr(C)]
-pub(super) struct Configuration {
-    size: usize,
-    magic: c_uint,
-    version: c_uint,
-    blocking: c_int,
-    cluster: c_int,
-    blocks_min: c_int,
-    blocks_max: c_int,
-    network: *const c_char,
-    split_share: c_int,
-    traffic_class: c_int,
-    name: *const c_char,
-    in_network: c_int,
-    policy: c_int,
-    shrink_share: c_int,
-    multicast_blocks: c_int,
-    channels_per_peer: c_int,
-    link_centric: c_int,
-}
-
-// The size of the struct in the C header.
-const _: () = assert!(size_of::<Configuration>() == 80);
-
-impl Configuration {
-    fn new() -> Self {
-        Self {
-            size: size_of::<Self>(),
-            magic: 0xcafe_beef,
-            version: VERSION_MIN as c_uint,
-            blocking: 0,
-            cluster: UNDEFINED,
-            blocks_min: UNDEFINED,
-            blocks_max: UNDEFINED,
-            network: null(),
-            split_share: UNDEFINED,
-            traffic_class: UNDEFINED,
-            name: null(),
-            in_network: UNDEFINED,
-            policy: UNDEFINED,
-            shrink_share: UNDEFINED,
-            multicast_blocks: UNDEFINED,
-            channels_per_peer: UNDEFINED,
-            link_centric: UNDEFINED,
-        }
-    }
-}
 
 /// The groups that a rank is in.
 pub(super) struct NcclGroups {

@@ -5,7 +5,7 @@ use super::Cuda;
 use super::elementwise::{check_len, divided, in_packs};
 use super::grid::{ColumnSums, of_rows, sharing, sharing_backward};
 use super::launch::{Argument, Kernel};
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::device::{Element, Write};
 use zero_core::view::{View, ViewMut};
 

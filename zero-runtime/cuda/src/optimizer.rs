@@ -7,7 +7,7 @@ use super::Cuda;
 use super::elementwise::{EIGHT, THREADS, aligned, check_len, over, stored, stored_mut};
 use super::grid::words;
 use super::launch::{Argument, Grid, Kernel};
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::device::{AdamW, DecayRun, HyperBlock, Kernels, ReportBlock, Storage, Stored, StoredMut, Weights};
 use zero_core::view::{View, ViewMut};
 

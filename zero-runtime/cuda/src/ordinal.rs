@@ -4,10 +4,7 @@ use std::collections::BTreeSet;
 use std::env::{VarError, var};
 
 use super::error::CudaError;
-
-/// The environment variable that lists the device of each rank of a host, in order. With it, ranks can take devices
-/// other than those of their own numbers, and several ranks can take the same one.
-pub const DEVICES_VARIABLE: &str = "ZERO_CUDA_DEVICES";
+use super::variables::DEVICES_VARIABLE;
 
 /// The device of the rank with this number on its host: the one of the same number, unless [`DEVICES_VARIABLE`] says otherwise.
 ///

@@ -1,20 +1,9 @@
 //! Outside: the memory of a device outside all arenas, as the driver counts it. Never takes any.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::context::DeviceContext;
-
-/// What is known about a device's memory besides the driver's figures.
-#[derive(Default)]
-pub(super) struct KnownMemory {
-    /// Memory taken before anything was asked for: the context, and other programs.
-    before: AtomicUsize,
-    /// Memory of arenas.
-    pub arenas: AtomicUsize,
-    /// Host memory that the device reaches at any time, without the segments that ranks share.
-    pub pinned: AtomicUsize,
-}
 
 impl DeviceContext {
     /// Begins to count once the context is made: nothing here has asked for the memory that is taken by now.

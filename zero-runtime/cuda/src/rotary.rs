@@ -6,7 +6,7 @@ use super::attention::HEAD_DIM_MAX;
 use super::elementwise::{THREADS, check_len, divided};
 use super::grid::{PACK, of_packs, words};
 use super::launch::{Argument, Grid, Kernel};
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::device::{Element, Rotary, StridedMut};
 use zero_core::view::{View, ViewMut};
 

@@ -5,7 +5,7 @@ use super::Cuda;
 use super::elementwise::{divided, in_packs};
 use super::grid::ColumnSums;
 use super::launch::{Argument, Kernel};
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::device::{Element, Write};
 use zero_core::view::{View, ViewMut};
 

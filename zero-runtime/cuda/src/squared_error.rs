@@ -4,7 +4,7 @@ use super::Cuda;
 use super::elementwise::{check_len, divided};
 use super::grid::{PACK, of_packs, of_rows, sharing};
 use super::launch::Kernel;
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::device::Element;
 use zero_core::view::{View, ViewMut};
 

@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 use bytemuck::Pod;
 use cudarc::driver::sys as cu;
 
+use super::Cuda;
 use super::context::{DeviceContext, QUEUES};
 use super::error::CudaError;
-use super::handle::Cuda;
 
 /// Bytes of each half: while the device copies from one, the host fills the other.
 const HALF_BYTES: usize = 4 << 20;

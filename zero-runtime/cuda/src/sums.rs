@@ -7,7 +7,7 @@ use super::Cuda;
 use super::elementwise::{aligned, check_len, over, stored, stored_mut};
 use super::grid::words;
 use super::launch::{Argument, Grid, Kernel};
-use super::module::KernelSource;
+use super::source::KernelSource;
 use zero_core::device::{Agreement, HyperBlock, MEAN_LANES, ReportBlock, Stored, StoredMut, Write};
 use zero_core::view::{View, ViewMut};
 
