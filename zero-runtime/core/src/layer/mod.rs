@@ -165,7 +165,7 @@ pub trait Layer<S: Shape, X: Activation> {
     /// left it, and has any content in the first; `saved` and `work` are scratch.
     ///
     /// The default is right for a layer that treats each token by itself, wherever it stands. A layer in which tokens
-    /// depend on others, or on their places, has to implement this: [`crate::testing::gradcheck`] compares it with
+    /// depend on others, or on their places, has to implement this: `gradcheck` compares it with
     /// `forward`, and refuses a layer that does not.
     fn decode(cx: &Context<S::Device>, pass: Forward<S, X, Self::Output>, _cache: ViewMut<S::Device, u8>) {
         Self::forward(cx, pass);
