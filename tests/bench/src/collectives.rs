@@ -179,9 +179,9 @@ pub fn time_between_processes(collective: Collective, bytes: usize, plan: &PlanB
         for _ in 0..=REPETITIONS {
             seconds.push(collective.time(&mut ranks, count)?.as_secs_f64() / count as f64);
         }
-        // SAFETY: all ranks have done all that they do, and each says goodbye only after the others have, too.
+        // SAFETY: all ranks have done all that they do, and each finishes only after the others have, too.
         unsafe { ranks.exchange(u64::MAX, 1) }?;
-        watch.goodbye();
+        watch.finish();
         Ok(median(seconds.split_off(1)))
     })
 }

@@ -46,7 +46,7 @@ impl Run {
             assert_crosses_as_planned(plan, place.rank, self.1, outcome.crossed[0]);
         }
         cluster::leave();
-        watch.goodbye();
+        watch.finish();
         println!("{}", Told::of(&outcome));
         ExitCode::SUCCESS
     }

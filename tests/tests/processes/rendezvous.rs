@@ -171,10 +171,10 @@ fn heard(receiver: &Receiver<Told>) -> Vec<Told> {
 }
 
 #[test]
-fn a_loss_is_told_to_all_and_a_goodbye_to_none() {
+fn a_loss_is_told_to_all_and_an_orderly_end_to_none() {
     let (mut watches, receiver) = watch("loss", 4);
-    watches[1].take().unwrap().goodbye();
-    drop(watches[2].take()); // without a goodbye
+    watches[1].take().unwrap().finish();
+    drop(watches[2].take()); // without an orderly end
     let heard = heard(&receiver);
     assert!(heard[0].1.as_ref().unwrap().starts_with("error[Z0314]: rank 2 "), "{heard:?}");
     assert_eq!((heard.len(), heard[0].0, &heard[1]), (2, 0, &(3, None)));
@@ -193,9 +193,9 @@ fn a_loss_is_told_by_rank_0_or_of_rank_0_by_the_next() {
 }
 
 #[test]
-fn a_goodbye_alone_is_no_loss() {
-    let (mut watches, receiver) = watch("goodbye", 3);
-    watches[1].take().unwrap().goodbye();
+fn an_orderly_end_alone_is_no_loss() {
+    let (mut watches, receiver) = watch("finish", 3);
+    watches[1].take().unwrap().finish();
     assert!(receiver.recv_timeout(Duration::from_millis(300)).is_err());
 }
 
@@ -243,7 +243,7 @@ fn an_error_of_rank_0_in_the_middle_is_told_by_it() {
 #[test]
 fn an_error_without_a_rank_0_is_told_by_its_finder() {
     let (mut watches, receiver) = watch("headless", 2);
-    watches[0].take().unwrap().goodbye();
+    watches[0].take().unwrap().finish();
     let told = watches[1].take().unwrap().fail(OWN).map(|error| error.report());
     assert_eq!(told, Some(of_rank(1, 2)));
     assert_eq!(heard(&receiver), []);

@@ -2,13 +2,13 @@
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::run::{End, RANKS, Run, crew, new_job, program, start_ranks, tiny};
+use crate::run::{End, RANKS, Run, new_job, program, scripted, start_ranks, tiny};
 
 const FINISHES: (&str, &str) = ("FINISHES", "1");
 
 /// Starts ranks that do as told when they are asked to end, and waits until they listen.
 fn listening(told: &str, variables: &[(&str, &str)]) -> Run {
-    let mut run = Run::start(&mut crew(told, variables));
+    let mut run = Run::start(&mut scripted(told, variables));
     run.wait_for(RANKS, " listens");
     run
 }
@@ -77,7 +77,7 @@ fn without_a_checkpoint_the_first_signal_ends_all() {
 #[test]
 fn ranks_that_do_not_listen_yet_are_ended() {
     for ask in [kill_process, kill_process_group] {
-        let mut run = Run::start(&mut crew("done", &[FINISHES, ("WHO", "9")]));
+        let mut run = Run::start(&mut scripted("done", &[FINISHES, ("WHO", "9")]));
         run.wait_for(RANKS, " waits");
         ask(run.launcher(), Signal::TERM).unwrap();
         let end = run.end_at_once();
@@ -120,7 +120,7 @@ fn a_rank_that_fails_when_asked_is_told_and_nothing_is_restarted() {
 
 /// Ranks that a foreign launcher has started, once they listen.
 fn foreign(told: &str, variables: &[(&str, &str)]) -> Vec<Run> {
-    let mut ranks = start_ranks(|| crew(told, variables), &[("ZERO_JOB", &new_job())]);
+    let mut ranks = start_ranks(|| scripted(told, variables), &[("ZERO_JOB", &new_job())]);
     ranks.iter_mut().for_each(|rank| rank.wait_for(1, " listens"));
     ranks
 }

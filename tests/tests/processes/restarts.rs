@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::run::{End, RANKS, Run, crew, faults, new_job, program, start_ranks, tiny};
+use crate::run::{End, RANKS, Run, faults, new_job, program, scripted, start_ranks, tiny};
 
 /// The beginning of the launcher's note that it starts all ranks anew. Panics have notes, too.
 const RESTART: &str = "note: restart ";
@@ -19,7 +19,7 @@ fn told<'a>(end: &'a End, start: &str) -> Vec<&'a str> {
 /// The end of a run whose ranks do as told and share a folder.
 fn end_of(folder: &TempDir, told: &str, variables: &[(&str, &str)]) -> End {
     let path = folder.path().to_str().unwrap();
-    Run::start(crew(told, variables).env("FOLDER", path)).end()
+    Run::start(scripted(told, variables).env("FOLDER", path)).end()
 }
 
 fn folder() -> TempDir {
@@ -27,7 +27,7 @@ fn folder() -> TempDir {
 }
 
 #[test]
-fn a_crew_that_has_left_a_checkpoint_is_followed_by_another() {
+fn a_start_that_has_left_a_checkpoint_is_followed_by_another() {
     for (fault, error) in
         [("panic", "error[Z0311]: rank "), ("abort", "error[Z0310]: rank "), ("again", "error[Z9999]")]
     {
@@ -40,12 +40,12 @@ fn a_crew_that_has_left_a_checkpoint_is_followed_by_another() {
         // Each of three ranks may have said so itself before the others were ended.
         let errors = told(&end, error).len();
         assert!(if fault == "again" { (2..=6).contains(&errors) } else { errors == 2 }, "{}", end.errors);
-        assert_eq!(end.lines.iter().filter(|line| line.ends_with(" of crew 2")).count(), RANKS, "{:?}", end.lines);
+        assert_eq!(end.lines.iter().filter(|line| line.ends_with(" of start 2")).count(), RANKS, "{:?}", end.lines);
     }
 }
 
 #[test]
-fn z0317_a_crew_without_progress_is_the_last() {
+fn z0317_a_start_without_progress_is_the_last() {
     for (newest, from) in [(None, "the beginning"), (Some("step-000000007"), "the checkpoint of step 7")] {
         let folder = folder();
         newest.iter().for_each(|name| std::fs::create_dir(folder.path().join(name)).unwrap());
@@ -91,8 +91,8 @@ fn the_end_of_all_ranks_is_that_of_the_run() {
 }
 
 #[test]
-fn a_signal_between_two_crews_ends_the_run() {
-    let mut run = Run::start(&mut crew("panic", &[("RESTARTS", "3"), ("FINISHES", "1")]));
+fn a_signal_between_two_starts_ends_the_run() {
+    let mut run = Run::start(&mut scripted("panic", &[("RESTARTS", "3"), ("FINISHES", "1")]));
     while !run.next_complaint().starts_with("note: restart 1 of 3") {}
     kill_process(run.launcher(), Signal::TERM).unwrap();
     let end = run.end_at_once();

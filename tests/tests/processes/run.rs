@@ -55,8 +55,8 @@ pub fn endless() -> Run {
 }
 
 /// Ranks that do as told instead of training, with variables that say what.
-pub fn crew(told: &str, variables: &[(&str, &str)]) -> Command {
-    let mut command = program(env!("CARGO_BIN_EXE_crew"));
+pub fn scripted(told: &str, variables: &[(&str, &str)]) -> Command {
+    let mut command = program(env!("CARGO_BIN_EXE_scripted"));
     command.env("DO", told).envs(variables.iter().copied());
     command
 }

@@ -75,7 +75,7 @@ pub fn become_ranks<D: Device>(role: Role, agreement: u64, job: &Job<D>) -> Resu
             match train(transport, job) {
                 Ok(ending) => {
                     cluster::leave();
-                    watch.goodbye();
+                    watch.finish();
                     Ok(ending.exit_code())
                 }
                 Err(error) => {

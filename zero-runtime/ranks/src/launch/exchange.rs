@@ -23,9 +23,9 @@ impl Watch {
     /// rank has gone, or Z0323 if that is the first; Z0321 if one does not come in time, or Z0324 if that is the first.
     pub fn exchange(&self, own: OwnedFd, patience: Duration) -> Result<Vec<OwnedFd>, LaunchError> {
         let deadline = Instant::now() + patience;
-        match &self.links.peers[..] {
+        match &self.state.peers[..] {
             [] => Ok(vec![own]),
-            [host] if !self.links.is_host() => self.give(host, own, deadline, patience),
+            [host] if !self.state.is_host() => self.give(host, own, deadline, patience),
             peers => self.collect(peers, own, deadline, patience),
         }
     }
@@ -57,7 +57,7 @@ impl Watch {
     ) -> Result<Vec<OwnedFd>, LaunchError> {
         let mut given: Vec<Option<OwnedFd>> = (0..self.here).map(|_| None).collect();
         given[0] = Some(own);
-        let of = |rank: usize| rank - self.links.rank;
+        let of = |rank: usize| rank - self.state.rank;
         loop {
             let missing: Vec<&Peer> = peers.iter().filter(|peer| given[of(peer.rank)].is_none()).collect();
             if missing.is_empty() {
@@ -67,14 +67,14 @@ impl Watch {
             let ready = ready.map_err(LaunchError::system("wait for the memory of other ranks"))?;
             let Some(&first) = ready.first() else {
                 let missing = missing.iter().map(|peer| peer.rank).collect();
-                let here = self.links.rank..self.links.rank + self.here;
+                let here = self.state.rank..self.state.rank + self.here;
                 return Err(LaunchError::RanksMissing { missing, here, seconds: patience.as_secs() });
             };
             let Peer { rank, pid, socket } = missing[first];
             match wire::receive(socket) {
                 Ok(Some((WireMessage::Memory, Some(memory)))) => given[of(*rank)] = Some(memory),
                 Ok(Some((WireMessage::Failed(finding), _))) => {
-                    self.links.tell_all(&WireMessage::Told(self.links.code()));
+                    self.state.tell_all(&WireMessage::Told(self.state.code()));
                     return Err(LaunchError::Failed(RankFindings::of(self.here, self.world, finding)));
                 }
                 _ => return Err(LaunchError::LostAtStart { rank: *rank, pid: *pid }),
@@ -101,7 +101,7 @@ impl Watch {
         while given.len() < self.here {
             let ready = wire::wait([&host.socket].into_iter(), Some(deadline));
             if ready.map_err(LaunchError::system("wait for the memory of other ranks"))?.is_empty() {
-                return Err(LaunchError::HostSilent { rank: self.links.rank, seconds: patience.as_secs() });
+                return Err(LaunchError::HostSilent { rank: self.state.rank, seconds: patience.as_secs() });
             }
             match wire::receive(&host.socket) {
                 Ok(Some((WireMessage::Memory, Some(memory)))) => given.push(memory),
@@ -146,7 +146,7 @@ mod tests {
             let mut byte = [0];
             File::from(given.into_iter().nth(rank).unwrap()).read_exact(&mut byte).unwrap();
             assert_eq!(byte, [rank as u8]);
-            watch.goodbye();
+            watch.finish();
         });
     }
 
@@ -159,7 +159,7 @@ mod tests {
             let watch = join(&place, 7, 1).unwrap().watch;
             let given = watch.exchange(File::open("/dev/null").unwrap().into(), 30 * SECOND).unwrap();
             let heard = watch.hear((rank == 3).then_some(b"a name"), 30 * SECOND).unwrap();
-            watch.goodbye();
+            watch.finish();
             (given.len(), heard)
         };
         thread::scope(|scope| {
@@ -174,7 +174,7 @@ mod tests {
     fn every_rank_hears_what_rank_0_says() {
         let heard = ranks("hears", |rank, watch| {
             let heard = watch.hear((rank == 0).then_some(b"a name"), 30 * SECOND).unwrap();
-            watch.goodbye();
+            watch.finish();
             heard
         });
         assert_eq!(heard, [b"a name"; 3]);

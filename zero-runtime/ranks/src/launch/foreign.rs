@@ -9,12 +9,12 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 
-use super::crew::CrewFailure;
-use super::ear::Ear;
 use super::error::LaunchError;
+use super::local_ranks::RunFailure;
 use super::options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_REPORTED, LaunchOptions};
 use super::print;
 use super::restarts::{EXIT_SIGNAL_BASE, EndCause, ended_by, name_of, repeat};
+use super::signals::Signals;
 
 /// The time between the end of a launcher and its next start. Ranks that it has left behind end by themselves after two
 /// seconds.
@@ -38,23 +38,23 @@ pub fn launch_by(options: &LaunchOptions, command: impl Fn(u64) -> Command) -> E
             ended_by(signal)
         }
         // The launcher has already said why.
-        Err(EndCause::Failed(CrewFailure { error: None, .. })) => ExitCode::from(code),
+        Err(EndCause::Failed(RunFailure { error: None, .. })) => ExitCode::from(code),
         Err(EndCause::Failed(failure)) => failure.tell(),
     }
 }
 
 fn run(options: &LaunchOptions, command: &impl Fn(u64) -> Command, code: &mut u8) -> Result<u8, EndCause> {
     listen_for_terminal()?;
-    let mut ear = Ear::new(&[SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
-    repeat(options, PAUSE, &mut ear, |restarts, ear| {
-        let (status, is_asked) = attempt(command(restarts), ear)?;
+    let mut signals = Signals::new(&[SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
+    repeat(options, PAUSE, &mut signals, |restarts, signals| {
+        let (status, is_asked) = attempt(command(restarts), signals)?;
         let may_pass = may_pass(status);
         *code = exit_code(status);
         match cut_short(options).filter(|_| status.success()) {
             _ if is_asked => Ok(*code),
-            Some(error) => Err(CrewFailure { error: Some(error), may_pass: true }.into()),
+            Some(error) => Err(RunFailure { error: Some(error), may_pass: true }.into()),
             None if status.success() => Ok(*code),
-            None => Err(CrewFailure { error: None, may_pass }.into()),
+            None => Err(RunFailure { error: None, may_pass }.into()),
         }
     })
 }
@@ -83,11 +83,11 @@ fn exit_code(status: ExitStatus) -> u8 {
 }
 
 /// Starts a launcher and waits for its end. Returns its status, and whether somebody has asked for the end.
-fn attempt(mut command: Command, ear: &mut Ear) -> Result<(ExitStatus, bool), LaunchError> {
+fn attempt(mut command: Command, signals: &mut Signals) -> Result<(ExitStatus, bool), LaunchError> {
     let mut launcher = command.spawn().map_err(LaunchError::system("start the launcher of the ranks"))?;
     let mut is_asked = false;
     loop {
-        for signal in ear.hear(None).map_err(LaunchError::system("wait for signals"))? {
+        for signal in signals.wait(None).map_err(LaunchError::system("wait for signals"))? {
             let signal = match signal {
                 SIGINT if IS_OF_TERMINAL.load(Ordering::Acquire) => None,
                 SIGINT => Some(Signal::INT),

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 
-use super::crew::{Crew, CrewFailure};
-use super::ear::Ear;
 use super::error::LaunchError;
+use super::local_ranks::{LocalRanks, RunFailure};
 use super::options::LaunchOptions;
 use super::print;
 use super::restarts::{EndCause, ended_by, name_of, repeat};
+use super::signals::Signals;
 
 /// The time between the end of the ranks and their next start, so that its cause can pass. It need not grow, because
 /// ranks are restarted only once from the same checkpoint.
@@ -77,41 +77,41 @@ struct Wish {
 
 fn run(ranks: usize, options: &LaunchOptions) -> Result<u8, EndCause> {
     // Before the first rank starts. Otherwise its end could go unnoticed.
-    let mut ear = Ear::new(&[SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
-    repeat(options, PAUSE, &mut ear, |restarts, ear| attempt(ranks, options, restarts, ear))
+    let mut signals = Signals::new(&[SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
+    repeat(options, PAUSE, &mut signals, |restarts, signals| attempt(ranks, options, restarts, signals))
 }
 
 /// Starts all ranks and waits for them. Returns the exit code that they ask for.
-fn attempt(ranks: usize, options: &LaunchOptions, restarts: u64, ear: &mut Ear) -> Result<u8, EndCause> {
-    let mut crew = Crew::start(ranks, restarts)?;
+fn attempt(ranks: usize, options: &LaunchOptions, restarts: u64, signals: &mut Signals) -> Result<u8, EndCause> {
+    let mut local = LocalRanks::start(ranks, restarts)?;
     let mut wish: Option<Wish> = None;
-    while crew.runs() {
+    while local.runs() {
         let deadline = wish.as_ref().map(|wish| wish.deadline);
-        let heard = ear.hear(deadline).map_err(LaunchError::system("wait for signals"))?;
+        let heard = signals.wait(deadline).map_err(LaunchError::system("wait for signals"))?;
         // Ctrl-C reaches the ranks, too. It arrives here before the news that they have ended, so it is looked for
         // first.
         for signal in heard.into_iter().filter(|signal| *signal != SIGCHLD) {
             if wish.is_some() || !options.finishes_on_signal {
                 return Err(EndCause::Interrupted(signal));
             }
-            wish = Some(options.ask(&crew, signal));
+            wish = Some(options.ask(&local, signal));
         }
-        match (crew.reap(), &wish) {
+        match (local.reap(), &wish) {
             (Ok(()), _) => {}
             (Err(failure), None) => return Err(EndCause::Failed(failure)),
             (Err(failure), Some(wish)) => return Err(wish.failed(failure)),
         }
-        if let Some(wish) = wish.as_ref().filter(|wish| crew.runs() && wish.deadline <= Instant::now()) {
+        if let Some(wish) = wish.as_ref().filter(|wish| local.runs() && wish.deadline <= Instant::now()) {
             return Err(EndCause::OutOfGrace(wish.signal));
         }
     }
-    Ok(crew.code())
+    Ok(local.code())
 }
 
 impl LaunchOptions {
     /// Passes `signal` on to the ranks, and says so.
-    fn ask(&self, crew: &Crew, signal: i32) -> Wish {
-        crew.ask();
+    fn ask(&self, local: &LocalRanks, signal: i32) -> Wish {
+        local.ask();
         print(&format!(
             "note: asked to end by {}: the ranks finish their step and write a checkpoint, in at most {} s; a second \
              signal ends them at once",
@@ -124,11 +124,11 @@ impl LaunchOptions {
 
 impl Wish {
     /// The end of a rank that was to finish. It is not restarted, because somebody has asked for its end.
-    fn failed(&self, failure: CrewFailure) -> EndCause {
+    fn failed(&self, failure: RunFailure) -> EndCause {
         match failure.error {
             // It had not yet begun to listen for signals.
             Some(LaunchError::RankKilled { signal: SIGINT | SIGTERM, .. }) => EndCause::Interrupted(self.signal),
-            error => EndCause::Failed(CrewFailure { error, may_pass: false }),
+            error => EndCause::Failed(RunFailure { error, may_pass: false }),
         }
     }
 }

@@ -9,20 +9,20 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("zero's ranks share memory by memfd and abstract Unix sockets, which only Linux has");
 
-mod crew;
-mod door;
-mod ear;
 mod environment;
 mod error;
 mod exchange;
 mod finding;
 mod foreign;
 mod launcher;
+mod listener;
+mod local_ranks;
 mod options;
 mod order;
 mod rendezvous;
 mod request;
 mod restarts;
+mod signals;
 mod watch;
 mod wire;
 

@@ -1,14 +1,14 @@
-//! Rendezvous: the ranks of one host meet at a door named after their job, compare what they are about to run, and
+//! Rendezvous: the ranks of one host meet at a socket named after their job, compare what they are about to run, and
 //! leave with one shared memory. Rank 0 is the host, and the others are guests. A rank that has already failed comes
 //! too, and says why, so that rank 0 can report it once. Never starts or ends a process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::door::{Caller, Door, DoorEvent, Reception};
 use super::environment::JobPlace;
 use super::error::{LaunchError, ranks, those};
 use super::finding::RankFindings;
+use super::listener::{Caller, JobSocket, Listener, ListenerEvent};
 use super::options::EXIT_REPORTED;
 use super::watch::{self, Watch};
 use super::wire::{self, Finding, Hello, Peer, WireMessage};
@@ -44,7 +44,7 @@ pub fn join(place: &JobPlace, plan_hash: u64, bytes: usize) -> Result<Joined, La
         return Err(LaunchError::SeveralHosts { rank, world });
     }
     let hello = Hello { rank: rank as u64, world: world as u64, plan_hash, segment_bytes: bytes as u64 };
-    let joined = meet(&Door::of(place), &Ok(hello));
+    let joined = meet(&JobSocket::of(place), &Ok(hello));
     if let Err(error) = &joined {
         let is_death = matches!(error, LaunchError::LostAtStart { .. } | LaunchError::HostLost);
         std::thread::sleep(watch::grace(is_death && place.launcher_pid.is_some(), error.is_echo()));
@@ -57,7 +57,7 @@ pub fn join(place: &JobPlace, plan_hash: u64, bytes: usize) -> Result<Joined, La
 /// no rank 0.
 pub fn fail(place: &JobPlace, error: &str) -> Option<LaunchError> {
     let finding = Finding { rank: place.rank as u64, code: EXIT_REPORTED, error: error.to_owned() };
-    match meet(&Door::of(place), &Err(finding.clone())) {
+    match meet(&JobSocket::of(place), &Err(finding.clone())) {
         Err(LaunchError::Dismissed { .. }) => {
             std::thread::sleep(watch::grace(false, true));
             None
@@ -68,15 +68,15 @@ pub fn fail(place: &JobPlace, error: &str) -> Option<LaunchError> {
     }
 }
 
-fn meet(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError> {
-    if door.place.is_host() { host(door, own) } else { visit(door, own) }
+fn meet(job_socket: &JobSocket, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError> {
+    if job_socket.place.is_host() { host(job_socket, own) } else { visit(job_socket, own) }
 }
 
 /// Rank 0's side.
-fn host(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError> {
-    let mut reception = door.open()?;
-    let mut hosting = Host::new(door.place, own);
-    let gathered = hosting.gather(&mut reception);
+fn host(job_socket: &JobSocket, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError> {
+    let mut listener = job_socket.listen()?;
+    let mut hosting = Host::new(job_socket.place, own);
+    let gathered = hosting.gather(&mut listener);
     let peers = hosting.peers;
     let outcome = gathered.and_then(|hello| {
         let (segment, memory) = Segment::create(hello.segment_bytes as usize)?;
@@ -87,7 +87,7 @@ fn host(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError
         Ok(segment)
     });
     match outcome {
-        Ok(segment) => Ok(Joined { segment, watch: Watch::new(door.place, peers) }),
+        Ok(segment) => Ok(Joined { segment, watch: Watch::new(job_socket.place, peers) }),
         Err(error) => {
             for peer in &peers {
                 // A peer that has gone need not know why.
@@ -121,22 +121,22 @@ impl<'a> Host<'a> {
     }
 
     /// Waits until every other rank has come, and returns the hello that all of them agree on.
-    fn gather(&mut self, reception: &mut Reception) -> Result<Hello, LaunchError> {
+    fn gather(&mut self, listener: &mut Listener) -> Result<Hello, LaunchError> {
         let mut periods = 0;
         let mut notice = Instant::now() + NOTICE;
         while self.peers.len() + 1 < self.place.here.len() {
-            match reception.next(&self.peers, self.deadline.min(notice))? {
-                DoorEvent::Came(caller, message) => self.hear(caller, message),
+            match listener.next(&self.peers, self.deadline.min(notice))? {
+                ListenerEvent::Came(caller, message) => self.hear(caller, message),
                 // A guest sends one message and then listens. Anything after that is its end.
-                DoorEvent::Peer(index) => {
+                ListenerEvent::Peer(index) => {
                     let Peer { rank, pid, .. } = self.peers[index];
                     return Err(self.verdict().unwrap_or(LaunchError::LostAtStart { rank, pid }));
                 }
-                DoorEvent::Late if notice < self.deadline => {
+                ListenerEvent::Late if notice < self.deadline => {
                     (notice, periods) = (notice + NOTICE, periods + 1);
                     self.still_waits(periods);
                 }
-                DoorEvent::Late => {
+                ListenerEvent::Late => {
                     let (here, seconds) = (self.place.here.clone(), self.place.join_timeout.as_secs());
                     let missing = LaunchError::RanksMissing { missing: self.missing(), here, seconds };
                     return Err(self.verdict().unwrap_or(missing));
@@ -232,8 +232,8 @@ fn examine(own: &Hello, hello: &Hello, guest: &Peer, peers: &[Peer]) -> Result<(
 }
 
 /// The side of the other ranks.
-fn visit(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError> {
-    let mut visit = Visit { door, speaker: None };
+fn visit(job_socket: &JobSocket, own: &Result<Hello, Finding>) -> Result<Joined, LaunchError> {
+    let mut visit = Visit { job_socket, speaker: None };
     let peer = visit.for_host()?;
     let first = match own {
         Ok(hello) => WireMessage::Hello(*hello),
@@ -242,7 +242,7 @@ fn visit(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchErro
     peer.send(&first).map_err(|_| LaunchError::HostLost)?;
     match (visit.for_answer(&peer)?, own) {
         (Some((WireMessage::Go, Some(memory))), Ok(hello)) => {
-            let watch = Watch::new(door.place, vec![peer]);
+            let watch = Watch::new(job_socket.place, vec![peer]);
             match Segment::open(&memory.into(), hello.segment_bytes as usize) {
                 Ok(segment) => Ok(Joined { segment, watch }),
                 Err(error) => {
@@ -258,19 +258,19 @@ fn visit(door: &Door, own: &Result<Hello, Finding>) -> Result<Joined, LaunchErro
 
 /// A guest's wait for rank 0. Of all guests that wait in vain, only the one with the right to speak says so.
 struct Visit<'a> {
-    door: &'a Door<'a>,
+    job_socket: &'a JobSocket<'a>,
     /// The right to speak, once this rank has it.
     speaker: Option<OwnedFd>,
 }
 
 impl Visit<'_> {
-    /// Knocks until rank 0 is there.
+    /// Tries to connect until rank 0 listens.
     fn for_host(&mut self) -> Result<Peer, LaunchError> {
-        let JobPlace { rank, join_timeout, ref job, .. } = *self.door.place;
+        let JobPlace { rank, join_timeout, ref job, .. } = *self.job_socket.place;
         let (start, deadline) = (Instant::now(), Instant::now() + join_timeout);
         let mut periods = 0;
         loop {
-            if let Some(host) = self.door.knock()? {
+            if let Some(host) = self.job_socket.connect()? {
                 return Ok(host);
             }
             if Instant::now() >= deadline {
@@ -281,13 +281,13 @@ impl Visit<'_> {
                 periods += 1;
                 self.notice(periods, "to start");
             }
-            Door::pause();
+            JobSocket::pause();
         }
     }
 
     /// Rank 0's answer once all have come, or one does not fit. None if rank 0 has gone.
     fn for_answer(&mut self, host: &Peer) -> Result<Option<(WireMessage, Option<OwnedFd>)>, LaunchError> {
-        let JobPlace { rank, join_timeout, .. } = *self.door.place;
+        let JobPlace { rank, join_timeout, .. } = *self.job_socket.place;
         // Twice as long as rank 0 waits for the others, because it reserves the memory after that, and because its
         // verdict says more than this rank's.
         let patience = join_timeout * 2;
@@ -314,13 +314,13 @@ impl Visit<'_> {
     }
 
     fn becomes_speaker(&mut self) -> bool {
-        self.speaker = self.speaker.take().or_else(|| self.door.become_speaker());
+        self.speaker = self.speaker.take().or_else(|| self.job_socket.become_speaker());
         self.speaker.is_some()
     }
 
     fn notice(&mut self, periods: u32, what: &str) {
         if self.becomes_speaker() {
-            note(self.door.place.rank, periods, || format!("rank 0 {what}"));
+            note(self.job_socket.place.rank, periods, || format!("rank 0 {what}"));
         }
     }
 

@@ -18,7 +18,7 @@ fn a_stranger_is_no_rank_and_meets_none() {
     let outcomes = thread::scope(|scope| {
         let ranks = places.each_ref().map(|place| {
             let hello = Hello { rank: place.rank as u64, ..HELLO };
-            scope.spawn(move || meet(&Door { place, user }, &Ok(hello)).err().map(|error| error.code()))
+            scope.spawn(move || meet(&JobSocket { place, user }, &Ok(hello)).err().map(|error| error.code()))
         });
         ranks.map(|rank| rank.join().unwrap())
     });

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::SIGCHLD;
 use signal_hook::low_level::signal_name;
 
-use super::crew::CrewFailure;
-use super::ear::Ear;
 use super::error::LaunchError;
+use super::local_ranks::RunFailure;
 use super::options::{EXIT_RANK_FAILED, EXIT_REPORTED, LaunchOptions};
 use super::print;
+use super::signals::Signals;
 
 /// By convention, a program that a signal ends has this plus the signal's number as its exit code.
 pub(super) const EXIT_SIGNAL_BASE: i32 = 128;
@@ -25,16 +25,16 @@ pub(super) enum EndCause {
     Interrupted(i32),
     /// It was asked to end by this signal, and has not.
     OutOfGrace(i32),
-    Failed(CrewFailure),
+    Failed(RunFailure),
 }
 
-impl<E: Into<CrewFailure>> From<E> for EndCause {
+impl<E: Into<RunFailure>> From<E> for EndCause {
     fn from(failure: E) -> Self {
         EndCause::Failed(failure.into())
     }
 }
 
-impl CrewFailure {
+impl RunFailure {
     /// Prints the error, unless a rank has printed it. Returns the exit code.
     pub fn tell(&self) -> ExitCode {
         self.error.iter().for_each(|error| print(&error.report()));
@@ -61,13 +61,13 @@ pub(super) fn ended_by(signal: i32) -> ExitCode {
 pub(super) fn repeat(
     options: &LaunchOptions,
     between: Duration,
-    ear: &mut Ear,
-    mut attempt: impl FnMut(u64, &mut Ear) -> Result<u8, EndCause>,
+    signals: &mut Signals,
+    mut attempt: impl FnMut(u64, &mut Signals) -> Result<u8, EndCause>,
 ) -> Result<u8, EndCause> {
     let mut restarts = 0;
     loop {
         let before = options.newest();
-        let failure = match attempt(restarts, ear) {
+        let failure = match attempt(restarts, signals) {
             Err(EndCause::Failed(failure)) if failure.may_pass && restarts < options.restarts => failure,
             end => return end,
         };
@@ -79,16 +79,16 @@ pub(super) fn repeat(
         restarts += 1;
         let from = newest.map_or("the beginning".to_owned(), |step| format!("the checkpoint of step {step}"));
         print(&format!("note: restart {restarts} of {}: all ranks start anew from {from}", options.restarts));
-        pause(between, ear)?;
-        wait_for_folder(options, ear)?;
+        pause(between, signals)?;
+        wait_for_folder(options, signals)?;
     }
 }
 
 /// Waits before a restart, unless somebody asks this process to end.
-fn pause(duration: Duration, ear: &mut Ear) -> Result<(), EndCause> {
+fn pause(duration: Duration, signals: &mut Signals) -> Result<(), EndCause> {
     let end = Instant::now() + duration;
     while Instant::now() < end {
-        let heard = ear.hear(Some(end)).map_err(LaunchError::system("wait for signals"))?;
+        let heard = signals.wait(Some(end)).map_err(LaunchError::system("wait for signals"))?;
         if let Some(signal) = heard.into_iter().find(|signal| *signal != SIGCHLD) {
             return Err(EndCause::Interrupted(signal));
         }
@@ -98,7 +98,7 @@ fn pause(duration: Duration, ear: &mut Ear) -> Result<(), EndCause> {
 
 /// Waits until no rank of the last start holds the folder: a rank on a host that no launcher reaches may end late. If
 /// one never does, the next start reports who holds the folder.
-fn wait_for_folder(options: &LaunchOptions, ear: &mut Ear) -> Result<(), EndCause> {
+fn wait_for_folder(options: &LaunchOptions, signals: &mut Signals) -> Result<(), EndCause> {
     let Some(folder) = &options.folder else { return Ok(()) };
     let (deadline, mut is_told) = (Instant::now() + LEFTOVERS, false);
     while (folder.is_taken)(&folder.path) && Instant::now() < deadline {
@@ -106,7 +106,7 @@ fn wait_for_folder(options: &LaunchOptions, ear: &mut Ear) -> Result<(), EndCaus
             print(&format!("note: the restart waits until no rank of the last start uses `{}`", folder.path.display()));
             is_told = true;
         }
-        pause(LOOK, ear)?;
+        pause(LOOK, signals)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Watch: notices that another rank has failed or died, because its socket closes without a goodbye. Rank 0 hears all
+//! Watch: notices that another rank has failed or died, because its socket closes before it has finished. Rank 0 hears all
 //! ranks and tells the others. Sleeps until something happens. Never prints.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -28,19 +28,19 @@ pub(super) fn grace(launcher_knows: bool, reporter_knows: bool) -> Duration {
     GRACE * (u32::from(launcher_knows) + u32::from(reporter_knows))
 }
 
-/// The open connections to the other ranks. If it is dropped without a goodbye or an error, this rank counts as lost.
+/// The open connections to the other ranks. If it is dropped without [`Watch::finish`] or an error, this rank counts as lost.
 #[derive(Debug)]
 pub struct Watch {
     /// Number of ranks, on this host and in all.
     pub(super) here: usize,
     pub(super) world: usize,
     has_own_launcher: bool,
-    pub(super) links: Arc<WatchLinks>,
+    pub(super) state: Arc<WatchState>,
 }
 
 /// State that the rank and its watching thread share.
 #[derive(Debug)]
-pub(super) struct WatchLinks {
+pub(super) struct WatchState {
     pub rank: usize,
     /// The rank that hears all others of this host.
     pub host: usize,
@@ -51,7 +51,7 @@ pub(super) struct WatchLinks {
     code: AtomicU8,
 }
 
-impl WatchLinks {
+impl WatchState {
     pub fn is_host(&self) -> bool {
         self.rank == self.host
     }
@@ -78,17 +78,17 @@ enum News {
     Told(u8),
 }
 
-/// The links of this process, for [`leave`].
-static LINKS: OnceLock<Weak<WatchLinks>> = OnceLock::new();
+/// The state of this process's watch, for [`leave`].
+static STATE: OnceLock<Weak<WatchState>> = OnceLock::new();
 
 /// Ends this process, which has reported why, and lets the other ranks know that the error has been reported: those of
 /// other hosts by `end_others`, which receives the exit code.
 pub fn leave(end_others: impl FnOnce(u8)) -> ! {
     let mut code = EXIT_REPORTED;
-    if let Some(links) = LINKS.get().and_then(Weak::upgrade) {
-        links.ended.store(true, Ordering::Release);
-        code = links.code();
-        links.tell_all(&WireMessage::Told(code));
+    if let Some(state) = STATE.get().and_then(Weak::upgrade) {
+        state.ended.store(true, Ordering::Release);
+        code = state.code();
+        state.tell_all(&WireMessage::Told(code));
     }
     end_others(exit_code(code));
     end_process(exit_code(code).into())
@@ -96,18 +96,18 @@ pub fn leave(end_others: impl FnOnce(u8)) -> ! {
 
 impl Watch {
     pub(super) fn new(place: &JobPlace, peers: Vec<Peer>) -> Self {
-        let links = Arc::new(WatchLinks {
+        let state = Arc::new(WatchState {
             rank: place.rank,
             host: place.here.start,
             peers,
             ended: AtomicBool::new(false),
             code: AtomicU8::new(EXIT_REPORTED),
         });
-        Watch { here: place.here.len(), world: place.world, has_own_launcher: place.launcher_pid.is_some(), links }
+        Watch { here: place.here.len(), world: place.world, has_own_launcher: place.launcher_pid.is_some(), state }
     }
 
     /// Starts the thread that watches. It calls `on_end` at most once: also for events since the ranks joined, but not
-    /// for those after [`Watch::goodbye`].
+    /// for those after [`Watch::finish`].
     ///
     /// Other threads of this rank may be waiting for the lost one. So `on_end` should print the error that it is given,
     /// if any, and end the process with [`leave`].
@@ -116,21 +116,21 @@ impl Watch {
     /// Z0332 if the system refuses a thread.
     pub fn start(&self, on_end: impl FnOnce(Option<LaunchError>) + Send + 'static) -> Result<(), LaunchError> {
         // Only a test has several ranks in a process, and it ends in its own way.
-        let _ = LINKS.set(Arc::downgrade(&self.links));
+        let _ = STATE.set(Arc::downgrade(&self.state));
         let (here, world) = (self.here, self.world);
-        let (has_own_launcher, links) = (self.has_own_launcher, Arc::clone(&self.links));
+        let (has_own_launcher, state) = (self.has_own_launcher, Arc::clone(&self.state));
         let watch = move || {
-            let Some(end) = wait_for_end(&links) else {
+            let Some(end) = wait_for_end(&state) else {
                 return;
             };
             let is_reporter = match end {
-                News::Lost { rank, .. } => links.rank == links.host + usize::from(rank == links.host),
+                News::Lost { rank, .. } => state.rank == state.host + usize::from(rank == state.host),
                 News::Failed(_) => true,
                 News::Told(_) => false,
             };
             let is_death = matches!(end, News::Lost { .. });
             std::thread::sleep(grace(is_death && has_own_launcher, !is_reporter));
-            if links.ended.swap(true, Ordering::AcqRel) {
+            if state.ended.swap(true, Ordering::AcqRel) {
                 return;
             }
             let code = match &end {
@@ -138,12 +138,12 @@ impl Watch {
                 News::Failed(finding) => finding.code,
                 News::Told(code) => *code,
             };
-            links.code.store(code, Ordering::Release);
+            state.code.store(code, Ordering::Release);
             on_end(match end {
                 News::Lost { rank, pid } => is_reporter.then_some(LaunchError::RankLost { rank, pid }),
                 News::Failed(finding) => {
                     // Other ranks now wait until this one has reported the error.
-                    links.tell_all(&WireMessage::Told(code));
+                    state.tell_all(&WireMessage::Told(code));
                     Some(LaunchError::Failed(RankFindings::of(here, world, finding)))
                 }
                 News::Told(_) => None,
@@ -156,31 +156,31 @@ impl Watch {
 
     /// Sets the exit code of this rank if it fails, which says whether a restart may help. By default, it would not.
     pub fn fails_with(&self, code: u8) {
-        self.links.code.store(code, Ordering::Release);
+        self.state.code.store(code, Ordering::Release);
     }
 
     /// Says that this rank ends in order. All ranks call it after their last barrier, when none needs another.
-    pub fn goodbye(self) {
-        self.links.ended.store(true, Ordering::Release);
+    pub fn finish(self) {
+        self.state.ended.store(true, Ordering::Release);
         // A peer that has gone after the last barrier is not missed.
-        self.links.tell_all(&WireMessage::Goodbye);
+        self.state.tell_all(&WireMessage::Finished);
     }
 
     /// Ends this rank because of an error that it alone has found, as far as it knows. Returns the error that this rank
     /// should print, if any: rank 0 prints for all, and only for the first that fails.
     pub fn fail(self, error: &str) -> Option<LaunchError> {
-        let code = self.links.code();
-        let finding = Finding { rank: self.links.rank as u64, code, error: error.to_owned() };
-        if self.links.ended.swap(true, Ordering::AcqRel) {
+        let code = self.state.code();
+        let finding = Finding { rank: self.state.rank as u64, code, error: error.to_owned() };
+        if self.state.ended.swap(true, Ordering::AcqRel) {
             // The run is ending for another reason, and this process will soon end with it.
             std::thread::sleep(grace(true, true));
             return None;
         }
-        if self.links.is_host() {
-            self.links.tell_all(&WireMessage::Told(code));
+        if self.state.is_host() {
+            self.state.tell_all(&WireMessage::Told(code));
         } else {
-            self.links.tell_all(&WireMessage::Failed(finding.clone()));
-            if self.links.peers.iter().any(has_told) {
+            self.state.tell_all(&WireMessage::Failed(finding.clone()));
+            if self.state.peers.iter().any(has_told) {
                 std::thread::sleep(grace(false, true));
                 return None;
             }
@@ -191,7 +191,7 @@ impl Watch {
     /// Ends this rank because of an error that the others leave to it, no matter which of them can still speak. Returns
     /// whether this rank should print it, and then end the process with [`leave`].
     pub fn fail_for_all(&self) -> bool {
-        let speaks = !self.links.ended.swap(true, Ordering::AcqRel);
+        let speaks = !self.state.ended.swap(true, Ordering::AcqRel);
         if !speaks {
             std::thread::sleep(grace(true, true));
         }
@@ -208,17 +208,17 @@ impl Watch {
     /// Ends this rank because of an error that another one reports, after that one has had time to do so.
     pub fn fail_after(self) {
         std::thread::sleep(grace(false, true));
-        self.links.ended.store(true, Ordering::Release);
+        self.state.ended.store(true, Ordering::Release);
         // A rank that was stopped until now may not have heard of the error from the rank that reported it.
-        self.links.tell_all(&WireMessage::Told(self.links.code()));
+        self.state.tell_all(&WireMessage::Told(self.state.code()));
     }
 
     /// Ends this rank because of an error that all ranks have agreed on. Returns whether this rank should print it.
     pub fn fail_together(self) -> bool {
-        self.links.ended.store(true, Ordering::Release);
-        let speaks = self.links.is_host();
+        self.state.ended.store(true, Ordering::Release);
+        let speaks = self.state.is_host();
         if speaks {
-            self.links.tell_all(&WireMessage::Told(self.links.code()));
+            self.state.tell_all(&WireMessage::Told(self.state.code()));
         } else {
             std::thread::sleep(grace(false, true));
         }
@@ -244,31 +244,31 @@ fn has_told(host: &Peer) -> bool {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.links.ended.store(true, Ordering::Release);
-        self.links.peers.iter().for_each(Peer::hang_up);
+        self.state.ended.store(true, Ordering::Release);
+        self.state.peers.iter().for_each(Peer::hang_up);
     }
 }
 
-/// The first news that ends this rank. None once this rank or all others have said goodbye.
-fn wait_for_end(links: &WatchLinks) -> Option<News> {
-    let mut present: Vec<&Peer> = links.peers.iter().collect();
+/// The first news that ends this rank. None once this rank or all others have finished.
+fn wait_for_end(state: &WatchState) -> Option<News> {
+    let mut present: Vec<&Peer> = state.peers.iter().collect();
     while !present.is_empty() {
         // Fails only if the kernel lacks memory for a list of sockets.
         let ready = wire::wait(present.iter().map(|peer| &peer.socket), None).expect("poll of open sockets");
-        if links.ended.load(Ordering::Acquire) {
+        if state.ended.load(Ordering::Acquire) {
             return None;
         }
         // From the last to the first, so that removing one does not change the indices of those to come.
         for index in ready.into_iter().rev() {
             let (rank, pid) = match wire::receive(&present[index].socket) {
-                Ok(Some((WireMessage::Goodbye, _))) => {
+                Ok(Some((WireMessage::Finished, _))) => {
                     present.remove(index);
                     continue;
                 }
                 Ok(Some((WireMessage::Failed(finding), _))) => return Some(News::Failed(finding)),
                 Ok(Some((WireMessage::Told(code), _))) => {
-                    if links.is_host() {
-                        links.tell_all(&WireMessage::Told(code));
+                    if state.is_host() {
+                        state.tell_all(&WireMessage::Told(code));
                     }
                     return Some(News::Told(code));
                 }
@@ -276,16 +276,16 @@ fn wait_for_end(links: &WatchLinks) -> Option<News> {
                 // Closed, or something that no rank would send.
                 _ => (present[index].rank, present[index].pid),
             };
-            tell_others(links, rank, pid);
+            tell_others(state, rank, pid);
             return Some(News::Lost { rank, pid });
         }
     }
     None
 }
 
-fn tell_others(links: &WatchLinks, rank: usize, pid: u32) {
-    if links.is_host() {
-        for peer in links.peers.iter().filter(|peer| peer.rank != rank) {
+fn tell_others(state: &WatchState, rank: usize, pid: u32) {
+    if state.is_host() {
+        for peer in state.peers.iter().filter(|peer| peer.rank != rank) {
             // A peer that has gone, too, need not know.
             let _ = peer.send(&WireMessage::Lost { rank: rank as u64, pid });
         }

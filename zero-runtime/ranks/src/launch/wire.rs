@@ -52,7 +52,7 @@ pub(super) enum WireMessage {
     /// The run does not start, for this reason.
     Refused(String),
     /// The sender ends in order.
-    Goodbye,
+    Finished,
     /// The run ends with an error that has been printed, and with this exit code.
     Told(u8),
     /// Another rank is gone.
@@ -77,7 +77,7 @@ impl WireMessage {
             WireMessage::Memory => b"M".to_vec(),
             WireMessage::Refused(reason) => [b"R", cut(reason)].concat(),
             WireMessage::Told(code) => vec![b'T', *code],
-            WireMessage::Goodbye => b"B".to_vec(),
+            WireMessage::Finished => b"B".to_vec(),
             WireMessage::Lost { rank, pid } => [b"L".as_slice(), &rank.to_le_bytes(), &pid.to_le_bytes()].concat(),
         }
     }
@@ -101,7 +101,7 @@ impl WireMessage {
             b'M' => WireMessage::Memory,
             b'R' => WireMessage::Refused(take_text(rest)),
             b'T' => WireMessage::Told(u8::from_le_bytes(take(rest)?)),
-            b'B' => WireMessage::Goodbye,
+            b'B' => WireMessage::Finished,
             b'L' => {
                 let rank = u64::from_le_bytes(take(rest)?);
                 WireMessage::Lost { rank, pid: u32::from_le_bytes(take(rest)?) }
@@ -174,7 +174,7 @@ pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<(WireMessage, Optio
         match rustix::net::recvmsg(socket, &mut buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
             Ok(received) => break received.bytes,
             // A peer that closes before it has read everything resets the connection. Linux reports that once, and only
-            // then delivers what the peer had sent before: its goodbye.
+            // then delivers what the peer had sent before: that it has finished.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(error) => return Err(error.into()),
         }
@@ -229,7 +229,7 @@ mod tests {
             WireMessage::Memory,
             WireMessage::Refused("rank 2 has another plan".to_owned()),
             WireMessage::Told(76),
-            WireMessage::Goodbye,
+            WireMessage::Finished,
             WireMessage::Lost { rank: 2, pid: 77 },
         ] {
             assert_eq!(WireMessage::decode(&message.encode()), Some(message));
@@ -248,13 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn a_goodbye_outlives_a_close_with_mail_unread() {
+    fn an_orderly_end_outlives_a_close_with_mail_unread() {
         let flags = SocketFlags::CLOEXEC;
         let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         send(&near, &WireMessage::Go, &[]).unwrap();
-        send(&far, &WireMessage::Goodbye, &[]).unwrap();
+        send(&far, &WireMessage::Finished, &[]).unwrap();
         drop(far);
-        assert_eq!(receive(&near).unwrap().map(|(message, _)| message), Some(WireMessage::Goodbye));
+        assert_eq!(receive(&near).unwrap().map(|(message, _)| message), Some(WireMessage::Finished));
         assert!(receive(&near).unwrap().is_none());
     }
 

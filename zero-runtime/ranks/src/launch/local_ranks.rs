@@ -1,5 +1,5 @@
-//! Crew: the ranks of one host as copies of this binary, and what their ends mean. No rank outlives it. Never decides
-//! what happens next.
+//! Local ranks: those of one host as copies of this binary, and what their ends mean. No rank outlives it. Never
+//! decides what happens next.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -15,17 +15,17 @@ use super::options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_REPORTED};
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Why a run ended early.
-pub(super) struct CrewFailure {
+pub(super) struct RunFailure {
     /// None if a rank has reported it.
     pub error: Option<LaunchError>,
     /// Whether a restart may help.
     pub may_pass: bool,
 }
 
-impl From<LaunchError> for CrewFailure {
+impl From<LaunchError> for RunFailure {
     fn from(error: LaunchError) -> Self {
         let may_pass = matches!(error, LaunchError::RankKilled { .. } | LaunchError::RankFailed { code: PANIC, .. });
-        CrewFailure { error: Some(error), may_pass }
+        RunFailure { error: Some(error), may_pass }
     }
 }
 
@@ -33,11 +33,11 @@ impl From<LaunchError> for CrewFailure {
 enum RankEnd {
     /// It has ended by itself, and the others will too.
     Done(u8),
-    Failed(CrewFailure),
+    Failed(RunFailure),
 }
 
 /// The ranks that still run. When this is dropped for whatever reason, they are killed and reaped.
-pub(super) struct Crew {
+pub(super) struct LocalRanks {
     members: Vec<Member>,
     /// Exit codes of the ranks that have ended by themselves.
     codes: Vec<u8>,
@@ -48,18 +48,18 @@ struct Member {
     child: Child,
 }
 
-impl Crew {
-    /// Starts `ranks` copies of this binary with its arguments, after `restarts` earlier crews.
+impl LocalRanks {
+    /// Starts `ranks` copies of this binary with its arguments, after `restarts` earlier starts.
     pub fn start(ranks: usize, restarts: u64) -> Result<Self, LaunchError> {
         // Dropped if a rank cannot be started, which ends those before it.
-        let mut crew = Crew { members: Vec::new(), codes: Vec::new() };
+        let mut local = LocalRanks { members: Vec::new(), codes: Vec::new() };
         let job = unique_job();
         for rank in 0..ranks {
             let child = command(rank, ranks, restarts, &job).spawn();
             let child = child.map_err(|source| LaunchError::Spawn { rank, source })?;
-            crew.members.push(Member { rank, child });
+            local.members.push(Member { rank, child });
         }
-        Ok(crew)
+        Ok(local)
     }
 
     /// Whether some rank still runs.
@@ -83,7 +83,7 @@ impl Crew {
     }
 
     /// Removes the ranks that have ended. If some failed, the error is the first that no rank has printed, if any.
-    pub fn reap(&mut self) -> Result<(), CrewFailure> {
+    pub fn reap(&mut self) -> Result<(), RunFailure> {
         let mut failures = Vec::new();
         let mut running = Vec::new();
         for mut member in self.members.drain(..) {
@@ -101,11 +101,11 @@ impl Crew {
             return Ok(());
         }
         let may_pass = failures.iter().all(|failure| failure.may_pass);
-        Err(CrewFailure { error: failures.into_iter().find_map(|failure| failure.error), may_pass })
+        Err(RunFailure { error: failures.into_iter().find_map(|failure| failure.error), may_pass })
     }
 }
 
-impl Drop for Crew {
+impl Drop for LocalRanks {
     fn drop(&mut self) {
         for member in &mut self.members {
             // Fails only for a rank that has ended.
@@ -127,7 +127,7 @@ fn end_of(member: &Member, status: ExitStatus) -> RankEnd {
     match u8::try_from(code).unwrap_or(EXIT_REPORTED) {
         code @ (0 | EXIT_ASKED | EXIT_NOT_SAVED) => RankEnd::Done(code),
         told @ (EXIT_REPORTED | EXIT_AGAIN) => {
-            RankEnd::Failed(CrewFailure { error: None, may_pass: told == EXIT_AGAIN })
+            RankEnd::Failed(RunFailure { error: None, may_pass: told == EXIT_AGAIN })
         }
         _ => RankEnd::Failed(LaunchError::RankFailed { rank, pid, code }.into()),
     }

@@ -1,4 +1,4 @@
-//! Door: the socket by which the ranks of a job find one another, named after the job and its user. Lets in processes
+//! Listener: the socket by which the ranks of a job find one another, named after the job and its user. Accepts processes
 //! of that user only, and waits for the first messages of all callers at once, so that a silent one delays no other.
 //! Never knows what the messages mean.
 
@@ -14,17 +14,17 @@ use super::error::LaunchError;
 use super::wire::{self, Peer, WireMessage};
 
 /// Time between two attempts to connect.
-const KNOCK_INTERVAL: Duration = Duration::from_millis(10);
+const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The door of a job. One rank opens it, and the others knock. Processes of `user` are trusted.
-pub(super) struct Door<'a> {
+/// The socket of a job. One rank listens on it, and the others connect. Processes of `user` are trusted.
+pub(super) struct JobSocket<'a> {
     pub place: &'a JobPlace,
     pub user: Uid,
 }
 
-/// An open door.
-pub(super) struct Reception {
-    listener: OwnedFd,
+/// The socket on which the first rank of a host listens.
+pub(super) struct Listener {
+    socket: OwnedFd,
     user: Uid,
     /// Callers that have not said anything.
     silent: Vec<Caller>,
@@ -36,8 +36,8 @@ pub(super) struct Caller {
     pub socket: OwnedFd,
 }
 
-/// An event at an open door.
-pub(super) enum DoorEvent {
+/// An event at a listener.
+pub(super) enum ListenerEvent {
     /// A caller has sent its first message.
     Came(Caller, WireMessage),
     /// The peer with this index has sent something, or has gone.
@@ -46,22 +46,22 @@ pub(super) enum DoorEvent {
     Late,
 }
 
-impl<'a> Door<'a> {
-    /// The door of `place`'s job.
+impl<'a> JobSocket<'a> {
+    /// The socket of `place`'s job.
     pub fn of(place: &'a JobPlace) -> Self {
         Self { place, user: rustix::process::geteuid() }
     }
 
-    /// Opens the door.
+    /// Listens for the other ranks.
     ///
     /// # Errors
-    /// Z0320 if it is open already.
-    pub fn open(&self) -> Result<Reception, LaunchError> {
-        let listener = self.take_name("").map_err(LaunchError::system("listen for the other ranks"))?;
-        let listener = listener.ok_or_else(|| LaunchError::JobTaken { job: self.place.job.clone() })?;
+    /// Z0320 if another process listens already.
+    pub fn listen(&self) -> Result<Listener, LaunchError> {
+        let socket = self.take_name("").map_err(LaunchError::system("listen for the other ranks"))?;
+        let socket = socket.ok_or_else(|| LaunchError::JobTaken { job: self.place.job.clone() })?;
         let refused = LaunchError::system("listen for the other ranks");
-        rustix::net::listen(&listener, self.place.here.len() as i32).map_err(refused)?;
-        Ok(Reception { listener, user: self.user, silent: Vec::new() })
+        rustix::net::listen(&socket, self.place.here.len() as i32).map_err(refused)?;
+        Ok(Listener { socket, user: self.user, silent: Vec::new() })
     }
 
     /// The right to speak for all ranks that wait for rank 0. Only one of them can have it, for as long as the result
@@ -80,11 +80,11 @@ impl<'a> Door<'a> {
         }
     }
 
-    /// Connects to rank 0. None if the door is not open.
+    /// Connects to rank 0. None if it does not listen yet.
     ///
     /// # Errors
     /// Z0328 if it is another user's.
-    pub fn knock(&self) -> Result<Option<Peer>, LaunchError> {
+    pub fn connect(&self) -> Result<Option<Peer>, LaunchError> {
         let refused = "connect to rank 0";
         let socket = socket().map_err(LaunchError::system(refused))?;
         match rustix::net::connect(&socket, &self.address("").map_err(LaunchError::system(refused))?) {
@@ -100,9 +100,9 @@ impl<'a> Door<'a> {
         Ok(Some(Peer { rank: self.place.here.start, pid: host.pid.as_raw_pid() as u32, socket }))
     }
 
-    /// Lets some time pass before the next knock.
+    /// Lets some time pass before the next attempt to connect.
     pub fn pause() {
-        std::thread::sleep(KNOCK_INTERVAL);
+        std::thread::sleep(CONNECT_INTERVAL);
     }
 
     /// A name in the abstract namespace, which is no file and is gone with its last user. The job is hashed, because a
@@ -113,21 +113,21 @@ impl<'a> Door<'a> {
     }
 }
 
-impl Reception {
+impl Listener {
     /// Waits for the next event, but only until `late`.
     ///
     /// # Errors
     /// Z0332 if the system refuses.
-    pub fn next(&mut self, peers: &[Peer], late: Instant) -> Result<DoorEvent, LaunchError> {
+    pub fn next(&mut self, peers: &[Peer], late: Instant) -> Result<ListenerEvent, LaunchError> {
         loop {
             let silent = self.silent.iter().map(|caller| &caller.socket);
-            let sockets = peers.iter().map(|peer| &peer.socket).chain(silent).chain([&self.listener]);
+            let sockets = peers.iter().map(|peer| &peer.socket).chain(silent).chain([&self.socket]);
             let ready = wire::wait(sockets, Some(late)).map_err(LaunchError::system("wait for the other ranks"))?;
             let Some(&first) = ready.first() else {
-                return Ok(DoorEvent::Late);
+                return Ok(ListenerEvent::Late);
             };
             if first < peers.len() {
-                return Ok(DoorEvent::Peer(first));
+                return Ok(ListenerEvent::Peer(first));
             }
             if first - peers.len() == self.silent.len() {
                 self.admit()?;
@@ -136,14 +136,14 @@ impl Reception {
             let caller = self.silent.remove(first - peers.len());
             // A caller that leaves, or sends what no rank would send, gets no answer.
             if let Ok(Some((message, _))) = wire::receive(&caller.socket) {
-                return Ok(DoorEvent::Came(caller, message));
+                return Ok(ListenerEvent::Came(caller, message));
             }
         }
     }
 
-    /// Lets in the next caller, if it belongs to this user.
+    /// Accepts the next caller, if it belongs to this user.
     fn admit(&mut self) -> Result<(), LaunchError> {
-        let accepted = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC);
+        let accepted = rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC);
         let socket = accepted.map_err(LaunchError::system("wait for the other ranks"))?;
         let UCred { uid, pid, .. } = credentials(&socket)?;
         if uid == self.user {
@@ -167,5 +167,5 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "door_tests.rs"]
+#[path = "listener_tests.rs"]
 mod tests;

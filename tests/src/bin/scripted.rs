@@ -1,6 +1,6 @@
 //! Ranks that do as told instead of training, to test how a launcher handles their ends. `DO` says what rank `WHO`
 //! does, or what all do: `finish` and `deaf` wait until they are asked to end, and only `finish` does; `not-saved` and
-//! `done` end in order; all others fail. Only the first `TIMES` crews fail, and the next one succeeds. With `SAVES`, a
+//! `done` end in order; all others fail. Only the first `TIMES` starts fail, and the next one succeeds. With `SAVES`, a
 //! checkpoint is there before one fails. `FINISHES`, `GRACE`, `RESTARTS` and `FOLDER` are the launcher's options.
 
 use std::process::{ExitCode, abort};
@@ -48,7 +48,7 @@ fn rank(place: &JobPlace) -> ExitCode {
     }
     let earlier = number("ZERO_RESTART").unwrap_or(0);
     assert_eq!(is_restart(), earlier > 0);
-    println!("rank {} of crew {earlier}", place.rank);
+    println!("rank {} of start {earlier}", place.rank);
     if let "finish" | "deaf" = told.as_str() {
         return asked(place.rank, told == "finish");
     }

@@ -1,4 +1,4 @@
-//! Ear: the signals that a launcher waits for, and for how long. Never acts on one.
+//! Signals: those that a launcher waits for, and for how long. Never acts on one.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,12 +10,12 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use super::wire;
 
-/// Once it exists, signals do nothing but wait to be heard.
-pub(super) struct Ear {
+/// Once it exists, signals do nothing but wait to be taken.
+pub(super) struct Signals {
     delivery: SignalDelivery<OwnedFd, SignalOnly>,
 }
 
-impl Ear {
+impl Signals {
     pub fn new(signals: &[i32]) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(OwnedFd::from(read), write, SignalOnly, signals)?;
@@ -23,7 +23,7 @@ impl Ear {
     }
 
     /// Sleeps until signals arrive, and returns each of them once; none if the deadline passes first.
-    pub fn hear(&mut self, deadline: Option<Instant>) -> io::Result<Vec<i32>> {
+    pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<Vec<i32>> {
         wire::wait([self.delivery.get_read()].into_iter(), deadline)?;
         Ok(self.delivery.pending().collect())
     }
@@ -39,13 +39,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_come_is_heard_once_and_a_deadline_is_kept() {
-        let mut ear = Ear::new(&[SIGUSR1, SIGUSR2]).unwrap();
+    fn what_has_come_is_taken_once_and_a_deadline_is_kept() {
+        let mut signals = Signals::new(&[SIGUSR1, SIGUSR2]).unwrap();
         raise(SIGUSR1).unwrap();
         raise(SIGUSR1).unwrap();
-        assert_eq!(ear.hear(None).unwrap(), [SIGUSR1]);
+        assert_eq!(signals.wait(None).unwrap(), [SIGUSR1]);
         raise(SIGUSR2).unwrap();
-        assert_eq!(ear.hear(Some(Instant::now() + Duration::from_secs(60))).unwrap(), [SIGUSR2]);
-        assert_eq!(ear.hear(Some(Instant::now())).unwrap(), [0; 0]);
+        assert_eq!(signals.wait(Some(Instant::now() + Duration::from_secs(60))).unwrap(), [SIGUSR2]);
+        assert_eq!(signals.wait(Some(Instant::now())).unwrap(), [0; 0]);
     }
 }
