@@ -7,7 +7,7 @@ mod bytes;
 mod faults;
 mod nccl;
 mod net;
-mod probe;
+mod network;
 mod profile;
 mod slurm;
 mod start;

@@ -19,7 +19,7 @@ use cores::Cores;
 use zero_core::device::memory_bytes;
 use zero_plan::DeviceKind;
 use zero_plan::spec::{Size, Spec};
-use zero_ranks::handover;
+use zero_ranks::wake_latency;
 use zero_ranks::processors::threads;
 use zero_study::hardware::{DeviceFigures, Handover, Hardware, Node, Processor, Rates, median, rounded};
 
@@ -135,7 +135,7 @@ fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
     eprintln!("measuring products, copies and sums on {cores} cores");
     let rates = Cores::measure(cores)?;
     eprintln!("measuring how soon a rank goes on that another one wakes");
-    let [apart, turns] = handover::measure()?.map(|seconds| rounded(median(seconds)));
+    let [apart, turns] = wake_latency::measure()?.map(|seconds| rounded(median(seconds)));
     let handover = Handover { apart, turns };
     let memory = memory()?;
     Ok(Hardware {

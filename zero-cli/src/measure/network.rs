@@ -33,8 +33,8 @@ pub fn measure(reach: &Reach) -> Result<Network, CommandError> {
 
 /// Runs one of the two ranks; the first prints what both measured.
 pub fn probe() -> Result<(), CommandError> {
-    let seen = cluster::probe()?;
-    if let Some(cluster::Probed { bytes_per_s, latency_s }) = seen {
+    let seen = cluster::measure_network()?;
+    if let Some(cluster::NetworkSpeed { bytes_per_s, latency_s }) = seen {
         say::line(ron_text(&Network { bandwidth: rounded(bytes_per_s), latency: rounded(latency_s), links: 1 }));
     }
     Ok(())

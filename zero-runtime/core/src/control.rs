@@ -69,7 +69,7 @@ pub enum Count {
     Published,
     /// Buckets offered for reduction.
     Offered,
-    /// Buckets summed over this host: mates' staging, or their sums over a replica, have been read.
+    /// Buckets summed over this host: host peers' staging, or their sums over a replica, have been read.
     Subtotalled,
     /// Buckets settled: peers' staging has been read, and this rank's shards of the sum are there.
     Settled,
@@ -85,7 +85,7 @@ pub enum Count {
     Exchanged,
     /// Gathers for which this rank's shard is there; from another host: it has arrived.
     Gathered,
-    /// Gathers released, if mates read the data that one of them took.
+    /// Gathers released, if host peers read the data that one of them took.
     Released,
     /// Gathers and spreads for which all that another host needs of this rank has left.
     Given,
@@ -99,8 +99,8 @@ impl Count {
     /// How many there are.
     pub const NUMBER: usize = 12 + 2 * Parcel::ALL.len();
 
-    /// Whether a rank also signals to its mates that data of another host has arrived, because they read it there.
-    pub const fn is_for_mates(self, config: &Config) -> bool {
+    /// Whether a rank also signals to its host peers that data of another host has arrived, because they read it there.
+    pub const fn is_for_host_peers(self, config: &Config) -> bool {
         match self {
             Count::Gathered | Count::Whole => config.mates(Axis::Zero) > 1,
             Count::Joined => config.mates(Axis::Replica) > 1,
@@ -214,7 +214,7 @@ impl AwaitedCount {
         Self { rank, ..self }
     }
 
-    /// Whether this may come from another host through a mate that takes it for all ranks of this host.
+    /// Whether this may come from another host through a host peer that takes it for all ranks of this host.
     pub fn may_be_taken(self) -> bool {
         [Count::Entered, Count::Gathered, Count::Whole].iter().any(|count| count.index() == usize::from(self.signal))
     }

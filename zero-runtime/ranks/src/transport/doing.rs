@@ -116,9 +116,9 @@ impl<D: Device> Shared<'_, D> {
 }
 
 /// The count that one of the ranks `here`, on this host, waits for, if it cannot go on without it. A rank that is
-/// stopped or gone would not go on in any case, and one whose count is reached is about to go on. If a mate takes the
-/// data of another host, the wait is for that mate until it has asked for the data, and forever if the mate is stopped
-/// or gone.
+/// stopped or gone would not go on in any case, and one whose count is reached is about to go on. If a host peer
+/// receives the data of another host for all, the wait is for that peer until it has asked for the data, and forever if
+/// the peer is stopped or gone.
 pub(super) fn awaited_on_host<'a>(
     rank: usize,
     here: &Range<usize>,
@@ -131,12 +131,12 @@ pub(super) fn awaited_on_host<'a>(
     if !life.goes_on() || !look(awaited.rank).0.owes(awaited) {
         return None;
     }
-    let taker = here.start + awaited.rank % here.len();
-    if here.contains(&awaited.rank) || taker == rank || !awaited.may_be_taken() {
+    let receiver = here.start + awaited.rank % here.len();
+    if here.contains(&awaited.rank) || receiver == rank || !awaited.may_be_taken() {
         return Some(awaited);
     }
-    let (control, life) = look(taker);
-    Some(if life.goes_on() && !control.is_behind(awaited) { awaited } else { awaited.of(taker) })
+    let (control, life) = look(receiver);
+    Some(if life.goes_on() && !control.is_behind(awaited) { awaited } else { awaited.of(receiver) })
 }
 
 #[cfg(test)]

@@ -58,9 +58,9 @@ impl<D: Device> Shared<'_, D> {
             to.store(number.to_bits(), Ordering::Relaxed);
         }
         self.own().signal(Count::Entered).raise();
-        // SAFETY: all that was sent has left; ranks of this host read what others left two exchanges ago before they entered
-        // the last, for which this one has waited.
-        unsafe { self.link_numbers() };
+        // SAFETY: all that was sent has left; ranks of this host read what others left two exchanges ago before they
+        // entered the last, for which this one has waited.
+        unsafe { self.post_numbers() };
         Ok(())
     }
 

@@ -1,16 +1,16 @@
 //! Transport: says when the bytes of other ranks are there, and brings them here if they cannot be read in place. Never
 //! computes: sums and changes of width are for the engine and the device.
 //!
-//! `shared` is for ranks that see one memory; `local` makes ranks of threads, `shm` of processes; `cluster` joins those of
-//! several hosts.
+//! `shared` is for ranks that see one memory; `local` makes ranks of threads, `shm` of processes; `cluster` joins those
+//! of several hosts.
 #![allow(unsafe_code)]
 
 mod carried;
 pub mod cluster;
 mod doing;
 mod exchange;
+mod host_peers;
 pub mod local;
-mod mates;
 mod queued;
 mod shared;
 pub mod shm;

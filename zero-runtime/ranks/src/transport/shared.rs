@@ -9,7 +9,7 @@ use zero_plan::place::{Place, Position};
 use zero_plan::{Axis, Coordinates, Moved, OUTGOING_SLOTS, Op, Parcel, STAGING_SLOTS};
 
 use super::carried::{CarriedWays, arrived};
-use super::cluster::Links;
+use super::cluster::RemoteRanks;
 use super::control::{Control, Count, PATIENCE, Spins, Waiter, sleeps_of};
 use super::queued::QueuedWaits;
 use super::{ClockLook, Crossed, Lost, TIMEOUT, Transport};
@@ -40,7 +40,7 @@ pub struct Shared<'p, D: Device> {
     pub(super) carried: Option<CarriedWays>,
     /// How ranks of several hosts meet and exchange numbers and, if nothing else carries bytes between hosts,
     /// everything else.
-    pub(super) links: Option<Links>,
+    pub(super) remote: Option<RemoteRanks>,
     /// The host of each rank, if they are on several.
     pub(super) hosts: Vec<String>,
 }
@@ -50,8 +50,8 @@ pub struct Shared<'p, D: Device> {
 pub(super) struct BucketCounts {
     /// For each bucket: which reduction it was last offered in, if it was.
     pub(super) offers: Vec<Option<u32>>,
-    /// For each slot for staging, and then for each bucket that has a place of its own: which reduction was last offered
-    /// out of it, if one was.
+    /// For each slot for staging, and then for each bucket that has a place of its own: which reduction was last
+    /// offered out of it, if one was.
     staged: Vec<Option<u32>>,
     /// For each bucket: which settle was its last.
     pub(super) settles: Vec<u32>,
@@ -90,7 +90,7 @@ impl<'p, D: Device> Shared<'p, D> {
             sleeps_max: sleeps_of(TIMEOUT),
             moved: Moved::default(),
             carried: None,
-            links: None,
+            remote: None,
             hosts: Vec::new(),
             arena: Arc::new(arena),
         }
@@ -148,7 +148,8 @@ impl<'p, D: Device> Shared<'p, D> {
         (0..ranks).filter(|&rank| rank != own).try_for_each(|rank| self.await_count(device, rank, count, target))
     }
 
-    /// Waits until a count of `rank` has reached `target`; or has the device wait, before it does what it is asked for next.
+    /// Waits until a count of `rank` has reached `target`; or has the device wait, before it does what it is asked for
+    /// next.
     pub(super) fn await_count(&mut self, device: &D, rank: usize, count: Count, target: u32) -> Result<(), Lost> {
         let Some(counts) = device.counts() else { return self.await_on_host(rank, count, target) };
         self.queued.push(rank, count, target);
@@ -166,22 +167,22 @@ impl<'p, D: Device> Shared<'p, D> {
     }
 
     fn or_failure(&self, lost: Lost) -> Lost {
-        let failure = self.links.as_ref().and_then(Links::failure);
+        let failure = self.remote.as_ref().and_then(RemoteRanks::failure);
         failure.map_or(lost, |failure| Lost::Device(Box::new(self.arena.broken(failure))))
     }
 
-    /// The links, if they carry what ops need.
-    fn op_links(&self) -> Option<&Links> {
-        self.links.as_ref().filter(|_| self.arena.plan().config.sends_messages())
+    /// The messages to and from other hosts, if they carry what ops need.
+    fn op_messages(&self) -> Option<&RemoteRanks> {
+        self.remote.as_ref().filter(|_| self.arena.plan().config.sends_messages())
     }
 
     /// The block in which this rank sees a count of another one. All ranks of a host see the counts of exchanges, and
-    /// the counts of data that one of them takes for its mates.
+    /// the counts of data that one of them takes for its host peers.
     fn counts_of(&self, rank: usize, count: Count) -> &Control {
         let config = &self.arena.plan().config;
-        let is_for_all = count == Count::Entered || count.is_for_mates(config);
-        match &self.links {
-            Some(links) if !is_for_all && !self.arena.plan().config.reaches(self.rank(), rank) => links.of(rank),
+        let is_for_all = count == Count::Entered || count.is_for_host_peers(config);
+        match &self.remote {
+            Some(remote) if !is_for_all && !self.arena.plan().config.reaches(self.rank(), rank) => remote.of(rank),
             _ => self.control(rank),
         }
     }
@@ -200,9 +201,9 @@ impl<'p, D: Device> Shared<'p, D> {
         let config = self.arena.plan().config;
         for zero in 0..config.mesh.zero {
             let peer = self.arena.along(Axis::Zero, zero);
-            let (count, target) = match self.op_links() {
-                Some(links) if config.shares_slots() || !config.reaches(self.rank(), peer) => {
-                    (Count::Gathered, links.gather_of(unit))
+            let (count, target) = match self.op_messages() {
+                Some(remote) if config.shares_slots() || !config.reaches(self.rank(), peer) => {
+                    (Count::Gathered, remote.gather_of(unit))
                 }
                 _ => (Count::Published, self.versions[unit]),
             };
@@ -215,7 +216,7 @@ impl<'p, D: Device> Shared<'p, D> {
 
     /// Waits until the data of a bucket for other hosts has left, because their data arrives in the same place.
     fn await_sent(&mut self, device: &D, bucket: usize, axis: Axis) -> Result<(), Lost> {
-        if self.op_links().is_none() {
+        if self.op_messages().is_none() {
             return Ok(());
         }
         match axis {
@@ -226,7 +227,7 @@ impl<'p, D: Device> Shared<'p, D> {
 
     /// Waits until everything that other hosts are sent has left.
     pub(super) fn await_leaving(&self) -> Result<(), Lost> {
-        let leaving = self.links.iter().flat_map(Links::leaving);
+        let leaving = self.remote.iter().flat_map(RemoteRanks::leaving);
         leaving.into_iter().try_for_each(|&(rank, count, target)| self.await_on_host(rank, count, target))
     }
 
@@ -294,7 +295,7 @@ impl<'p, D: Device> Shared<'p, D> {
                 self.await_shards(device, unit)
             }
             Op::Claim { bucket } => self.await_staging(device, bucket),
-            Op::Subtotal { bucket, axis, .. } => self.await_mates_offers(device, bucket, axis),
+            Op::Subtotal { bucket, axis, .. } => self.await_host_offers(device, bucket, axis),
             Op::Settle { bucket, .. } => self.await_offers(device, bucket),
             Op::Combine { bucket, .. } => {
                 self.await_terms(device, Axis::Replica, Count::Settled, self.sums.settles[bucket])
@@ -368,7 +369,7 @@ impl<'p, D: Device> Shared<'p, D> {
             self.await_released(device)?;
         }
         // SAFETY: by the caller's promise.
-        unsafe { self.link(op, position) };
+        unsafe { self.post_at_begin(op, position) };
         self.await_op(device, op, position)?;
         // SAFETY: by the caller's promise.
         unsafe { self.carry(device, op, position) }
@@ -401,14 +402,14 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
         unsafe { self.send(device, op, position) };
         self.tell_op(device, op, position);
         // SAFETY: by the caller's promise.
-        unsafe { self.link_done(op, position) };
+        unsafe { self.post_at_end(op, position) };
     }
 
     unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, D, u8> {
-        match (&self.carried, &self.links) {
+        match (&self.carried, &self.remote) {
             (Some(carried), _) => arrived(carried.arrived(), &self.arena, rank, place),
-            (None, Some(links)) if !self.arena.plan().config.reaches(self.rank(), rank) => {
-                arrived(&links.arrived, &self.arena, rank, place)
+            (None, Some(remote)) if !self.arena.plan().config.reaches(self.rank(), rank) => {
+                arrived(&remote.arrived, &self.arena, rank, place)
             }
             // SAFETY: the op has begun, so nobody writes what it reads.
             _ => unsafe { self.arena.bytes_of(rank, place) },
@@ -460,7 +461,7 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     }
 
     fn crossed(&self) -> Crossed {
-        let of_links = self.links.as_ref().map_or_else(Crossed::default, |links| links.crossed);
-        of_links + self.carried.as_ref().map_or_else(Crossed::default, |carried| carried.crossed)
+        let of_messages = self.remote.as_ref().map_or_else(Crossed::default, |remote| remote.crossed);
+        of_messages + self.carried.as_ref().map_or_else(Crossed::default, |carried| carried.crossed)
     }
 }

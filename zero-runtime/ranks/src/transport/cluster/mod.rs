@@ -2,13 +2,13 @@
 //! them. Each rank has one thread that makes all its calls of MPI. Here ranks of all hosts meet and check that they are
 //! about to run the same; if something else connects devices, they also learn the names of its groups. Never adds.
 
-mod card;
-mod carrier;
 mod clock;
-mod links;
+mod handshake;
 mod mpi;
-mod post;
-mod probe;
+mod network;
+mod progress;
+mod progress_thread;
+mod remote;
 mod reports;
 
 use std::sync::mpsc::RecvTimeoutError;
@@ -21,12 +21,12 @@ use super::control::{Control, timeout_of};
 use super::shared::Shared;
 use super::{ClockLook, Lost};
 use crate::launch::{JobPlace, LaunchError, host};
-use card::Card;
 use clock::Unread;
-pub(super) use links::Links;
+use handshake::Handshake;
 use mpi::Mpi;
-use post::{CountedBlocks, MpiMeeting, Post, RaisedCounts, WorldEnd};
-pub use probe::{Probed, probe};
+pub use network::{NetworkSpeed, measure_network};
+use progress_thread::{CountedBlocks, MpiMeeting, ProgressThread, RaisedCounts, WorldEnd};
+pub(super) use remote::RemoteRanks;
 use zero_core::device::{Device, Failure, Segment};
 
 /// The time between two looks at whether another rank has ended, while clocks are compared.
@@ -116,20 +116,23 @@ impl<D: Device> Shared<'_, D> {
         let fingerprint = plan.fingerprint();
         let (mesh, carries, own) = (plan.config.mesh, plan.config.transport.carries(), place.clone());
         let meet = move |meeting: &MpiMeeting| {
-            let card = Card::own(fingerprint, agreement, &meeting.mpi.version, D::features());
-            let cards = agreed(&mesh, &own, &meeting.mpi, &meeting.gather(&card.encode())?, D::FEATURES)?;
+            let handshake = Handshake::own(fingerprint, agreement, &meeting.mpi.version, D::features());
+            let handshakes = agreed(&mesh, &own, &meeting.mpi, &meeting.gather(&handshake.encode())?, D::FEATURES)?;
             let names = carries.then(|| meeting.hear(names.as_deref())).transpose()?;
-            Ok((cards, names))
+            Ok((handshakes, names))
         };
-        let (post, met) = Post::start(mesh.ranks_per_node(), place.join_timeout, move || Box::new(known), meet)?;
+        let (thread, met) =
+            ProgressThread::start(mesh.ranks_per_node(), place.join_timeout, move || Box::new(known), meet)?;
         // From here on the end of this process ends the others.
-        let _ = WORLD.set(post.ending());
-        let (cards, names) = met?;
-        for (rank, card) in cards.iter().enumerate().filter(|(rank, _)| !plan.config.reaches(place.rank, *rank)) {
-            self.control(rank).note_pid(card.pid);
+        let _ = WORLD.set(thread.ending());
+        let (handshakes, names) = met?;
+        for (rank, handshake) in
+            handshakes.iter().enumerate().filter(|(rank, _)| !plan.config.reaches(place.rank, *rank))
+        {
+            self.control(rank).note_pid(handshake.pid);
         }
-        self.hosts = cards.into_iter().map(|card| card.host).collect();
-        self.links = Some(Links::new(plan, post, mirror));
+        self.hosts = handshakes.into_iter().map(|handshake| handshake.host).collect();
+        self.remote = Some(RemoteRanks::new(plan, thread, mirror));
         Ok(names)
     }
 
@@ -140,10 +143,10 @@ impl<D: Device> Shared<'_, D> {
     /// [`Lost`] if rank 0 does not answer, or has not been asked.
     pub(super) fn compare_clocks(&self) -> Result<Option<ClockLook>, Lost> {
         let ranks_per_host = self.arena.plan().config.mesh.ranks_per_node();
-        let Some(links) = self.links.as_ref().filter(|_| self.rank().is_multiple_of(ranks_per_host)) else {
+        let Some(remote) = self.remote.as_ref().filter(|_| self.rank().is_multiple_of(ranks_per_host)) else {
             return Ok(None);
         };
-        let compared = links.post().compare_clocks(ranks_per_host, timeout_of(self.sleeps_max));
+        let compared = remote.thread().compare_clocks(ranks_per_host, timeout_of(self.sleeps_max));
         loop {
             // The thread gives up by itself. If it is gone, this process is about to end, too.
             let unread = match compared.recv_timeout(LOOK_AROUND) {
@@ -163,14 +166,14 @@ impl<D: Device> Shared<'_, D> {
     }
 }
 
-/// The cards of all ranks, if these are about to run the same, and lie where the mesh has them.
+/// The handshakes of all ranks, if these are about to run the same, and lie where the mesh has them.
 fn agreed(
     mesh: &Mesh,
     place: &JobPlace,
     mpi: &Mpi,
-    cards: &[Vec<u8>],
+    handshakes: &[Vec<u8>],
     features: &[&str],
-) -> Result<Vec<Card>, Failure> {
+) -> Result<Vec<Handshake>, Failure> {
     if (mpi.rank, mpi.size) != (place.rank, place.world) {
         return Err(Failure {
             code: "Z0452",
@@ -189,9 +192,9 @@ fn agreed(
             ),
         });
     }
-    let cards: Option<Vec<Card>> = cards.iter().map(|card| Card::decode(card)).collect();
-    let cards = cards.ok_or_else(|| card::another_program(place.rank))?;
-    card::require_alike(&cards, features)?;
-    card::require_places(mesh, &cards)?;
-    Ok(cards)
+    let handshakes: Option<Vec<Handshake>> = handshakes.iter().map(|handshake| Handshake::decode(handshake)).collect();
+    let handshakes = handshakes.ok_or_else(|| handshake::another_program(place.rank))?;
+    handshake::require_alike(&handshakes, features)?;
+    handshake::require_places(mesh, &handshakes)?;
+    Ok(handshakes)
 }

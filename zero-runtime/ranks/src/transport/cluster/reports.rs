@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use zero_plan::postings::REPORT_TAG;
 
 use super::mpi::{Mpi, MpiRequest};
-use super::post::{CountedBlocks, RaisedCounts};
+use super::progress_thread::{CountedBlocks, RaisedCounts};
 use crate::transport::Life;
 use crate::transport::control::{COUNT_WORDS, Words};
 use crate::transport::doing::awaited_on_host;

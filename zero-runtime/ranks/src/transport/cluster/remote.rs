@@ -1,7 +1,7 @@
-//! Links: posts the messages that a rank sends to ranks of other hosts and receives from them, as the plan says: in
-//! each op or, if something else carries bytes between hosts, only in exchanges of numbers. The end of a message raises
-//! the count that the other rank would raise itself if it shared this one's memory, so a rank that waits need not know
-//! which of the two raised it.
+//! Remote ranks: posts the messages that a rank sends to ranks of other hosts and receives from them, as the plan says:
+//! in each op or, if something else carries bytes between hosts, only in exchanges of numbers. The end of a message
+//! raises the count that the other rank would raise itself if it shared this one's memory, so a rank that waits need
+//! not know which of the two raised it.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -10,16 +10,16 @@ use zero_plan::place::{Arrival, Position, arrivals};
 use zero_plan::postings::{Moment, Payload, PostingBatch, Postings};
 use zero_plan::{Axis, Op, Plan};
 
-use super::post::{CountedBlocks, MessageBytes, Post, Raise};
+use super::progress_thread::{CountedBlocks, MessageBytes, ProgressThread, Raise};
 use crate::transport::Crossed;
 use crate::transport::control::{Control, Count};
 use crate::transport::shared::{BucketCounts, Shared};
 use zero_core::arena::Arena;
 use zero_core::device::Device;
 
-/// The links of one rank.
-pub(in crate::transport) struct Links {
-    post: Post,
+/// How one rank exchanges messages with ranks of other hosts.
+pub(in crate::transport) struct RemoteRanks {
+    thread: ProgressThread,
     /// Counts of ranks of other hosts, as far as something has come from them, or has left for them.
     counts: super::Mirror,
     /// Where the bytes of other ranks that the current op needs have arrived.
@@ -55,11 +55,11 @@ impl ToldCounts<'_> {
     }
 }
 
-impl Links {
-    pub(super) fn new(plan: &Plan, post: Post, counts: super::Mirror) -> Self {
+impl RemoteRanks {
+    pub(super) fn new(plan: &Plan, thread: ProgressThread, counts: super::Mirror) -> Self {
         let (units, ranks) = (plan.units.len(), plan.config.mesh.ranks());
         Self {
-            post,
+            thread,
             counts,
             arrived: Vec::with_capacity(units * ranks),
             gathers: 0,
@@ -85,13 +85,13 @@ impl Links {
     }
 
     /// The thread that owns MPI.
-    pub(super) fn post(&self) -> &Post {
-        &self.post
+    pub(super) fn thread(&self) -> &ProgressThread {
+        &self.thread
     }
 
     /// The failure of MPI, if there is one, for the first caller that asks.
     pub fn failure(&self) -> Option<zero_core::device::Failure> {
-        self.post.failure()
+        self.thread.failure()
     }
 
     /// Counts an op that begins among those of its kind.
@@ -129,7 +129,7 @@ impl Links {
     ) {
         let (plan, at) = (arena.plan(), arena.coordinates());
         let (gathers, given) = (self.gathers, self.given);
-        let Self { post, postings, leaving, messages, crossed, .. } = self;
+        let Self { thread, postings, leaving, messages, crossed, .. } = self;
         postings.post(plan, at, moment, op, &mut |batch| {
             let PostingBatch { is_sent, peer, .. } = batch;
             let tag = c_int::from(batch.tag());
@@ -154,10 +154,10 @@ impl Links {
             } else if count != Count::Entered {
                 crossed.taken_bytes += bytes;
             }
-            let is_for_all = count == Count::Entered || count.is_for_mates(&plan.config);
+            let is_for_all = count == Count::Entered || count.is_for_host_peers(&plan.config);
             let whose = if is_for_all { CountedBlocks::Host(peer) } else { CountedBlocks::Own(peer) };
             // SAFETY: by the caller's promise.
-            unsafe { post.give(messages.drain(..), Raise { whose, count, target }) };
+            unsafe { thread.give(messages.drain(..), Raise { whose, count, target }) };
         });
     }
 
@@ -207,19 +207,19 @@ impl<D: Device> Shared<'_, D> {
     ///
     /// # Safety
     /// The promise of [`crate::transport::Transport::begin`].
-    pub(in crate::transport) unsafe fn link(&mut self, op: Op, position: &Position) {
+    pub(in crate::transport) unsafe fn post_at_begin(&mut self, op: Op, position: &Position) {
         let by_messages = self.arena.plan().config.sends_messages();
-        let Some(links) = self.links.as_mut().filter(|_| by_messages) else { return };
+        let Some(remote) = self.remote.as_mut().filter(|_| by_messages) else { return };
         let (arena, told) = (&self.arena, ToldCounts { counts: &self.told, sums: &self.sums });
-        links.arrived.clear();
-        links.count(op);
+        remote.arrived.clear();
+        remote.count(op);
         // SAFETY: the op begins, so what it writes is this rank's alone until it has been awaited; what others need of
         // it is there, because they follow the same schedule.
-        unsafe { links.give(arena, Moment::Begin, op, position, &told) };
+        unsafe { remote.give(arena, Moment::Begin, op, position, &told) };
         match op {
-            Op::Wait { unit } => links.expect(arena, Op::Gather { unit, slot: position.slot(unit) }, position),
+            Op::Wait { unit } => remote.expect(arena, Op::Gather { unit, slot: position.slot(unit) }, position),
             Op::Settle { .. } | Op::Combine { .. } | Op::Spread { .. } | Op::Receive { .. } => {
-                links.expect(arena, op, position);
+                remote.expect(arena, op, position);
             }
             _ => {}
         }
@@ -229,31 +229,31 @@ impl<D: Device> Shared<'_, D> {
     ///
     /// # Safety
     /// The promise of [`crate::transport::Transport::end`].
-    pub(in crate::transport) unsafe fn link_done(&mut self, op: Op, position: &Position) {
+    pub(in crate::transport) unsafe fn post_at_end(&mut self, op: Op, position: &Position) {
         let by_messages = self.arena.plan().config.sends_messages();
-        let Some(links) = self.links.as_mut().filter(|_| by_messages) else { return };
+        let Some(remote) = self.remote.as_mut().filter(|_| by_messages) else { return };
         if let Op::Settle { .. } = op {
-            let settled = links.postings.receives_terms_for();
+            let settled = remote.postings.receives_terms_for();
             assert_eq!(settled, Some(op), "buckets are settled in the order in which they were offered");
         }
         let told = ToldCounts { counts: &self.told, sums: &self.sums };
-        // SAFETY: what is sent is there, and is written again only after a wait for the count that tells that it has left;
-        // terms arrive where those of the bucket before lay, which is settled.
-        unsafe { links.give(&self.arena, Moment::End, op, position, &told) };
+        // SAFETY: what is sent is there, and is written again only after a wait for the count that tells that it has
+        // left; terms arrive where those of the bucket before lay, which is settled.
+        unsafe { remote.give(&self.arena, Moment::End, op, position, &told) };
     }
 
     /// Posts the numbers of this rank to its counterpart on each other host, and theirs to this one, which reads them
     /// for all ranks of this host. The number of the exchange is the last that this rank has told.
     ///
     /// # Safety
-    /// The batches of [`Links::leaving`] have left; nobody reads another host's numbers of the exchange before the
-    /// last.
-    pub(in crate::transport) unsafe fn link_numbers(&mut self) {
-        let Some(links) = &mut self.links else { return };
+    /// The batches of [`RemoteRanks::leaving`] have left; nobody reads another host's numbers of the exchange before
+    /// the last.
+    pub(in crate::transport) unsafe fn post_numbers(&mut self) {
+        let Some(remote) = &mut self.remote else { return };
         let told = ToldCounts { counts: &self.told, sums: &self.sums };
         // The places of numbers depend on no op before. A position without units allocates nothing.
         let position = Position::new(0);
         // SAFETY: by the caller's promise.
-        unsafe { links.give(&self.arena, Moment::Exchange, Op::Agree, &position, &told) };
+        unsafe { remote.give(&self.arena, Moment::Exchange, Op::Agree, &position, &told) };
     }
 }

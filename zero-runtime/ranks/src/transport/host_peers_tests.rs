@@ -11,7 +11,7 @@ use zero_core::arena::{Arena, segment_bytes};
 use zero_core::device::Segment;
 use zero_cpu::Cpu;
 
-/// Parts of a sum arrive at a rank's mate as well as at the rank itself: the part from its own counterpart is not
+/// Parts of a sum arrive at a rank's host peer as well as at the rank itself: the part from its own counterpart is not
 /// enough to read on.
 #[test]
 fn a_sum_is_whole_only_once_all_of_other_hosts_have_joined() {

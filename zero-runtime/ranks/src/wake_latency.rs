@@ -1,5 +1,5 @@
-//! Handover: measures the time from when a rank raises a count until another one, which sleeps for it, goes on, with
-//! two threads that wait for one another as ranks of a host do. Never looks at a plan.
+//! Wake latency: measures the time from when a rank raises a count until another one, which sleeps for it, goes on,
+//! with two threads that wait for one another as ranks of a host do. Never looks at a plan.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,12 +10,12 @@ use zero_core::time::now_ns;
 use crate::launch::LaunchError;
 use crate::processors::{allowed, keep_to};
 
-/// Handovers in each direction that are measured.
+/// Waits in each direction that are measured.
 const TIMES: u32 = 300;
 /// How long a rank works before it raises its count if each has a core: far longer than the other one spins.
 const WORK_NS: u64 = 300_000;
 
-/// The seconds of all handovers between two ranks: if each has a core, and if they take turns on one.
+/// The wake latencies between two ranks, in seconds: if each has a core, and if they take turns on one.
 ///
 /// # Errors
 /// Z0332 if the system does not tell or set which processors a thread may use.
@@ -29,7 +29,7 @@ pub fn measure() -> Result<[Vec<f64>; 2], LaunchError> {
     Ok([apart, turns])
 }
 
-/// Seconds of each handover between ranks on these processors, of which each works for a while before it raises its count.
+/// Seconds of each wait between ranks on these processors, of which each works for a while before it raises its count.
 fn between(processors: [usize; 2], spins: Spins, work_ns: u64) -> Result<Vec<f64>, LaunchError> {
     let (blocks, raised_ns) = (<[Control; 2]>::default(), AtomicU64::new(0));
     let rank = |rank| Rank { rank, blocks: &blocks, raised_ns: &raised_ns, spins, work_ns };

@@ -1,6 +1,6 @@
-//! Post: the one thread of a rank that calls MPI. It begins the sends and receives that it is given, and asks MPI about
-//! them again and again, because no library makes progress by itself. When a batch has ended, it raises the count that
-//! others wait for, as ranks that share memory do themselves. Never knows what the bytes are.
+//! Progress thread: the one thread of a rank that calls MPI. It begins the sends and receives that it is given, and
+//! asks MPI about them again and again, because no library makes progress by itself. When a batch has ended, it raises
+//! the count that others wait for, as ranks that share memory do themselves. Never knows what the bytes are.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -10,9 +10,9 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::carrier::Carrier;
 use super::clock::Unread;
 use super::mpi::{Mpi, MpiRequest};
+use super::progress::Progress;
 use crate::launch::LaunchError;
 use crate::transport::ClockLook;
 use crate::transport::control::{Control, Count};
@@ -64,7 +64,7 @@ unsafe impl Send for MessageBytes {}
 
 /// An order to the thread.
 #[derive(Clone, Copy)]
-pub(super) enum PostOrder {
+pub(super) enum ThreadOrder {
     /// A message of the batch that ends with the next raise.
     Message(MessageBytes),
     Raise(Raise),
@@ -80,7 +80,7 @@ pub(super) enum ThreadEnd {
 }
 
 /// State that a rank and its thread share.
-pub(super) struct Desk {
+pub(super) struct ThreadState {
     pub told: Mutex<Inbox>,
     pub wakes: Condvar,
     has_ended: AtomicBool,
@@ -91,14 +91,14 @@ pub(super) struct Desk {
 }
 
 pub(super) struct Inbox {
-    pub told: VecDeque<PostOrder>,
+    pub told: VecDeque<ThreadOrder>,
     pub clocks: Option<ComparedClocks>,
     pub end: Option<ThreadEnd>,
 }
 
 impl Inbox {
-    /// The order to compare clocks, once nothing else is to be done. Another rank may wait for what is under way, and come
-    /// to the comparison only after it. An order whose deadline has passed is taken too, and is given up at once.
+    /// The order to compare clocks, once nothing else is to be done. Another rank may wait for what is under way, and
+    /// come to the comparison only after it. An order whose deadline has passed is taken too, and is given up at once.
     pub fn take_clocks(&mut self, is_idle: bool) -> Option<ComparedClocks> {
         let is_free = is_idle && self.told.is_empty();
         self.clocks.take_if(|clocks| is_free || Instant::now() >= clocks.deadline)
@@ -127,7 +127,7 @@ pub(super) trait RaisedCounts: Send + 'static {
 }
 
 /// A rank's handle to its thread.
-pub(super) struct Post(Arc<Desk>);
+pub(super) struct ProgressThread(Arc<ThreadState>);
 
 /// The start of a world that a process has joined: here ranks exchange, all in the same order, what they must know
 /// first.
@@ -181,7 +181,7 @@ impl MpiMeeting {
     }
 }
 
-impl Post {
+impl ProgressThread {
     /// Starts the thread, joins the world, and has ranks meet in it as `meet` says. Gives up after `patience`. `here`
     /// is the number of ranks on this host. If the meeting fails, the thread still runs, so that it can end the others.
     ///
@@ -194,7 +194,7 @@ impl Post {
         meet: impl FnOnce(&MpiMeeting) -> Result<T, Failure> + Send + 'static,
     ) -> Result<(Self, Result<T, LaunchError>), LaunchError> {
         let inbox = Mutex::new(Inbox { told: VecDeque::with_capacity(ROOM), clocks: None, end: None });
-        let desk = Arc::new(Desk {
+        let state = Arc::new(ThreadState {
             told: inbox,
             wakes: Condvar::new(),
             has_ended: AtomicBool::new(false),
@@ -202,14 +202,14 @@ impl Post {
             failure: Mutex::default(),
         });
         let (tell, hear) = std::sync::mpsc::sync_channel(1);
-        let own = Arc::clone(&desk);
+        let own = Arc::clone(&state);
         let work = move || {
             let begin = Instant::now();
             match Mpi::join(here) {
                 Ok(mpi) => {
                     let meeting = MpiMeeting { mpi, begin, patience };
                     if tell.send(Ok(meet(&meeting))).is_ok() {
-                        Carrier::new(meeting.mpi, here, counts(), &own).run();
+                        Progress::new(meeting.mpi, here, counts(), &own).run();
                     }
                 }
                 Err(failure) => {
@@ -223,7 +223,7 @@ impl Post {
         // The thread gives up first, unless the library does not return.
         let met =
             hear.recv_timeout(patience + ABORT).unwrap_or_else(|_| Err(late(patience))).map_err(LaunchError::Mpi)?;
-        Ok((Self(desk), met.map_err(LaunchError::Mpi)))
+        Ok((Self(state), met.map_err(LaunchError::Mpi)))
     }
 
     /// Gives the thread a batch of messages, and the count that it raises once all of them have ended.
@@ -232,8 +232,8 @@ impl Post {
     /// Until the count is raised nobody writes what is sent, or reads or writes what is received.
     pub unsafe fn give(&self, messages: impl Iterator<Item = MessageBytes>, raise: Raise) {
         let mut inbox = lock(&self.0.told);
-        inbox.told.extend(messages.map(PostOrder::Message));
-        inbox.told.push_back(PostOrder::Raise(raise));
+        inbox.told.extend(messages.map(ThreadOrder::Message));
+        inbox.told.push_back(ThreadOrder::Raise(raise));
         drop(inbox);
         self.0.wakes.notify_one();
     }
@@ -259,7 +259,7 @@ impl Post {
 }
 
 /// The end of a world, from any thread.
-pub(crate) struct WorldEnd(Arc<Desk>);
+pub(crate) struct WorldEnd(Arc<ThreadState>);
 
 impl WorldEnd {
     /// Leaves the world together with all its ranks, which have done their work; waits no longer than [`LEAVE`].
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn clocks_are_compared_after_everything_under_way() {
         let hour = Duration::from_secs(3600);
-        let order = PostOrder::Raise(Raise { whose: CountedBlocks::Own(0), count: Count::Entered, target: 1 });
+        let order = ThreadOrder::Raise(Raise { whose: CountedBlocks::Own(0), count: Count::Entered, target: 1 });
         let mut waiting = inbox(hour);
         assert!(waiting.take_clocks(false).is_none(), "a message has not left");
         waiting.told.push_back(order);

@@ -2,12 +2,12 @@
 
 use crate::net::{Mpi, Net, words};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_probe");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_network");
 
 /// Bytes a second of a card of 1 Gbit/s, and its allowance for bursts.
 const CARD: f64 = 125e6 * 1.1;
 
-/// The probe's messages consist of many pieces, and are compared with what was sent.
+/// The messages consist of many pieces, and are compared with what was sent.
 #[test]
 fn a_network_carries_what_its_cards_do() {
     let Some(net) = Net::limited(2, "1gbit") else { return };

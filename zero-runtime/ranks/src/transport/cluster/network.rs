@@ -1,11 +1,11 @@
-//! Probe: measures the network between two hosts with messages like those of a run. Never knows a plan.
+//! Network: measures the one between two hosts with messages like those of a run. Never knows a plan.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Mirror;
-use super::post::{CountedBlocks, MessageBytes, MpiMeeting, Post, Raise, RaisedCounts};
+use super::progress_thread::{CountedBlocks, MessageBytes, MpiMeeting, ProgressThread, Raise, RaisedCounts};
 use crate::launch::{self, LaunchError};
 use crate::transport::control::{Control, Count};
 use zero_core::device::Failure;
@@ -14,7 +14,7 @@ use zero_core::device::Failure;
 const BYTES: [usize; 2] = [8, 16 << 20];
 /// Number of exchanges of each, after one that is not timed.
 const ROUNDS: [usize; 2] = [101, 7];
-/// Number of ranks of a probe.
+/// Number of ranks that measure.
 const RANKS: usize = 2;
 /// How long they may take to meet.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ const TAG: c_int = 1;
 
 /// The speed that two ranks on two hosts saw when they sent one another messages at the same time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Probed {
+pub struct NetworkSpeed {
     /// Bytes a second in each direction.
     pub bytes_per_s: f64,
     /// Seconds that a message of a few bytes takes.
@@ -36,12 +36,12 @@ pub struct Probed {
 /// # Errors
 /// Z0450 and Z0451 without an MPI that works; Z0452 if the world does not have two ranks; Z0453 if both are on one
 /// host; Z0457 if they do not meet.
-pub fn probe() -> Result<Option<Probed>, LaunchError> {
+pub fn measure_network() -> Result<Option<NetworkSpeed>, LaunchError> {
     let counts = Mirror::new(RANKS);
     let raised = counts.clone();
-    let (post, rank) = Post::start(1, PATIENCE, move || Box::new(Raised(raised)), require_pair)?;
-    let (rank, ending) = (rank?, post.ending());
-    let mut pair = Pair { post, counts, rank, peer: 1 - rank, exchanges: 0 };
+    let (thread, rank) = ProgressThread::start(1, PATIENCE, move || Box::new(Raised(raised)), require_pair)?;
+    let (rank, ending) = (rank?, thread.ending());
+    let mut pair = Pair { thread, counts, rank, peer: 1 - rank, exchanges: 0 };
     let seen = pair.measure().map_err(LaunchError::Mpi)?;
     ending.leave();
     Ok((rank == 0).then_some(seen))
@@ -90,7 +90,7 @@ fn contents(rank: usize, bytes: usize) -> Vec<u8> {
 
 /// This rank, and how it reaches the other one.
 struct Pair {
-    post: Post,
+    thread: ProgressThread,
     counts: Mirror,
     rank: usize,
     peer: usize,
@@ -98,10 +98,10 @@ struct Pair {
 }
 
 impl Pair {
-    fn measure(&mut self) -> Result<Probed, Failure> {
+    fn measure(&mut self) -> Result<NetworkSpeed, Failure> {
         let [small, large] = [0, 1].map(|kind| self.median(BYTES[kind], ROUNDS[kind]));
         let (small, large) = (small?, large?);
-        Ok(Probed { bytes_per_s: BYTES[1] as f64 / (large - small).max(f64::EPSILON), latency_s: small })
+        Ok(NetworkSpeed { bytes_per_s: BYTES[1] as f64 / (large - small).max(f64::EPSILON), latency_s: small })
     }
 
     /// The median time of an exchange of `bytes` bytes, in seconds.
@@ -126,12 +126,12 @@ impl Pair {
             // SAFETY: both live to the end of the process, and are used again only after both counts have been raised.
             #[expect(unsafe_code, reason = "the thread of MPI takes addresses")]
             unsafe {
-                self.post.give(std::iter::once(message), Raise { whose: CountedBlocks::Own(peer), count, target });
+                self.thread.give(std::iter::once(message), Raise { whose: CountedBlocks::Own(peer), count, target });
             }
         }
         for count in [Count::Gathered, Count::Given] {
             while self.counts.of(peer).signal(count).word().load(Ordering::SeqCst) != target {
-                if let Some(failure) = self.post.failure() {
+                if let Some(failure) = self.thread.failure() {
                     return Err(failure);
                 }
                 std::thread::yield_now();

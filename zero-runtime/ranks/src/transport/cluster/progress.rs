@@ -1,4 +1,4 @@
-//! Carrier: the work under way on the thread that calls MPI: batches of messages, which travel in pieces, and the
+//! Progress: the work under way on the thread that calls MPI: batches of messages, which travel in pieces, and the
 //! counts that are raised at their ends. Never knows what the bytes are.
 #![allow(unsafe_code)]
 
@@ -12,8 +12,9 @@ use rustix::process::{Pid, getppid};
 
 use super::clock;
 use super::mpi::{Mpi, MpiRequest};
-use super::post::{
-    ComparedClocks, CountedBlocks, Desk, LOOK, MessageBytes, PostOrder, ROOM, Raise, RaisedCounts, ThreadEnd, lock,
+use super::progress_thread::{
+    ComparedClocks, CountedBlocks, LOOK, MessageBytes, ROOM, Raise, RaisedCounts, ThreadEnd, ThreadOrder, ThreadState,
+    lock,
 };
 use super::reports::Reports;
 use crate::transport::control::Count;
@@ -32,8 +33,8 @@ const ANSWERS: usize = 4;
 /// Looks without a sleep between them after something has ended, because the next end is often near.
 const EAGER_LOOKS: u32 = 20;
 
-/// Carries nothing any more, because the launcher's helper on this host has died. Nobody would end this rank or pass on
-/// what it prints; MPICH's launcher may not even notice. Ranks of other hosts can report it: they give this one up
+/// Makes no progress any more, because the launcher's helper on this host has died. Nobody would end this rank or pass
+/// on what it prints; MPICH's launcher may not even notice. Ranks of other hosts can report it: they give this one up
 /// after their timeout, by name. If this one ended at once, their launcher would notice, and end them before they have
 /// reported.
 fn fall_silent() -> ! {
@@ -50,7 +51,7 @@ struct MessagePiece {
 }
 
 /// Messages from or to one rank. A count is raised when all of them have ended.
-struct CarriedBatch {
+struct MessageBatch {
     /// Messages that have not begun, except that a part of the first may have.
     messages: VecDeque<MessageBytes>,
     pieces: VecDeque<MessagePiece>,
@@ -61,18 +62,18 @@ struct CarriedBatch {
     raise: Raise,
 }
 
-pub(super) struct Carrier<'a> {
+pub(super) struct Progress<'a> {
     mpi: Mpi,
     counts: Box<dyn RaisedCounts>,
-    desk: &'a Desk,
-    batches: Vec<CarriedBatch>,
+    state: &'a ThreadState,
+    batches: Vec<MessageBatch>,
     /// The ranks and tags to which a batch is not completely sent yet. No later batch of the same tag may overtake it.
     /// One of another tag must be able to, because the receiver may need it first.
     unsent: Vec<(usize, c_int)>,
     /// Counts whose batches are not complete: no later batch for one of them may overtake them.
     open: Vec<(CountedBlocks, Count)>,
     /// A buffer that is swapped with that of the inbox.
-    told: VecDeque<PostOrder>,
+    told: VecDeque<ThreadOrder>,
     /// Messages of the batch whose raise has not come yet.
     messages: VecDeque<MessageBytes>,
     /// The buffers of batches that have ended, to be used again.
@@ -82,14 +83,14 @@ pub(super) struct Carrier<'a> {
     starter: Option<Pid>,
 }
 
-impl<'a> Carrier<'a> {
-    /// A carrier for a rank of a host with `here` ranks, with room for far more than is under way at a time.
-    pub fn new(mpi: Mpi, here: usize, counts: Box<dyn RaisedCounts>, desk: &'a Desk) -> Self {
+impl<'a> Progress<'a> {
+    /// For a rank of a host with `here` ranks, with room for far more than is under way at a time.
+    pub fn new(mpi: Mpi, here: usize, counts: Box<dyn RaisedCounts>, state: &'a ThreadState) -> Self {
         Self {
             reports: Reports::new(&mpi, here),
             mpi,
             counts,
-            desk,
+            state,
             batches: Vec::with_capacity(ROOM),
             unsent: Vec::with_capacity(ROOM),
             open: Vec::with_capacity(ROOM),
@@ -103,7 +104,7 @@ impl<'a> Carrier<'a> {
     pub fn run(mut self) {
         let mut looks = 0;
         loop {
-            let (told, end) = self.hear();
+            let (told, end) = self.take_orders();
             if getppid() != self.starter {
                 fall_silent();
             }
@@ -113,7 +114,7 @@ impl<'a> Carrier<'a> {
                     self.reports.end(&self.mpi, &*self.counts);
                     // Some libraries do not return from the end of a world if ranks come to it one by one.
                     self.mpi.meet();
-                    self.desk.is_leaving.store(true, Ordering::Release);
+                    self.state.is_leaving.store(true, Ordering::Release);
                     return self.mpi.leave();
                 }
                 _ => {}
@@ -122,7 +123,7 @@ impl<'a> Carrier<'a> {
                 Ok(true) => looks = 0,
                 Ok(false) => looks += 1,
                 Err((failure, peer)) => {
-                    lock(&self.desk.failure).get_or_insert(failure);
+                    lock(&self.state.failure).get_or_insert(failure);
                     self.counts.lose(peer);
                     self.batches.clear();
                 }
@@ -136,12 +137,12 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Takes its orders. If nothing is under way, it sleeps until there are some, or until it is time to look at
-    /// reports.
-    fn hear(&mut self) -> (bool, Option<ThreadEnd>) {
-        let mut inbox = lock(&self.desk.told);
+    /// Takes the orders of the rank. If nothing is under way, it sleeps until there are some, or until it is time to
+    /// look at reports.
+    fn take_orders(&mut self) -> (bool, Option<ThreadEnd>) {
+        let mut inbox = lock(&self.state.told);
         if self.batches.is_empty() && inbox.told.is_empty() && inbox.clocks.is_none() && inbox.end.is_none() {
-            inbox = self.desk.wakes.wait_timeout(inbox, self.reports.rest()).unwrap_or_else(PoisonError::into_inner).0;
+            inbox = self.state.wakes.wait_timeout(inbox, self.reports.rest()).unwrap_or_else(PoisonError::into_inner).0;
         }
         let (told, end) = (!inbox.told.is_empty(), inbox.end);
         let clocks = inbox.take_clocks(self.batches.is_empty());
@@ -149,16 +150,16 @@ impl<'a> Carrier<'a> {
         drop(inbox);
         while let Some(told) = self.told.pop_front() {
             match told {
-                PostOrder::Message(message) => self.messages.push_back(message),
-                PostOrder::Raise(raise) => {
+                ThreadOrder::Message(message) => self.messages.push_back(message),
+                ThreadOrder::Raise(raise) => {
                     let (messages, pieces) = self.spare.pop().unwrap_or_default();
                     let messages = std::mem::replace(&mut self.messages, messages);
-                    self.batches.push(CarriedBatch { messages, pieces, begun: 0, unanswered: 0, raise });
+                    self.batches.push(MessageBatch { messages, pieces, begun: 0, unanswered: 0, raise });
                 }
             }
         }
         if let Some(ComparedClocks { ranks_per_host, deadline, tell }) = clocks {
-            let goes_on = || Instant::now() < deadline && lock(&self.desk.told).end.is_none();
+            let goes_on = || Instant::now() < deadline && lock(&self.state.told).end.is_none();
             let _ = tell.send(clock::compare(&self.mpi, ranks_per_host, &goes_on));
         }
         (told, end)
@@ -191,7 +192,7 @@ impl<'a> Carrier<'a> {
     }
 }
 
-impl CarriedBatch {
+impl MessageBatch {
     /// Notes which pieces have ended, and begins others. It asks MPI only about the first piece, because all must end,
     /// and MPI looks after the others whenever it is asked about one.
     fn advance(&mut self, mpi: &Mpi, unsent: &mut Vec<(usize, c_int)>) -> Result<bool, (Failure, usize)> {

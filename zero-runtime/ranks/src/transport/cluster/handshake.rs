@@ -1,5 +1,5 @@
-//! Card: what a rank tells ranks of other hosts about itself before the first step. Compares cards: some entries must
-//! be equal on all ranks, and hosts must be those of the mesh. Never sends a card.
+//! Handshake: what a rank tells ranks of other hosts about itself before the first step. Compares handshakes: some
+//! entries must be equal on all ranks, and hosts must be those of the mesh. Never sends one.
 
 use std::fmt::Write;
 
@@ -8,9 +8,9 @@ use zero_plan::Mesh;
 use crate::launch;
 use zero_core::device::Failure;
 
-/// The card of a rank.
+/// The handshake of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Card {
+pub(super) struct Handshake {
     pub pid: u32,
     /// The name of its host.
     pub host: String,
@@ -32,15 +32,15 @@ const ALIKE: [(&str, &str); 5] = [
 /// The one of them whose value can be shown in words.
 const INSTRUCTIONS: usize = 4;
 
-/// Tells cards of this version apart from others.
+/// Tells handshakes of this version apart from others.
 const MAGIC: u64 = u64::from_le_bytes(*b"zerocrd3");
 /// The longest name that a host may have, in bytes.
 const HOST_BYTES: usize = 64;
 const BYTES: usize = 8 + 8 + 8 * ALIKE.len() + HOST_BYTES;
 
-impl Card {
-    /// The card of this rank. `plan` and `agreement` are hashes of what it is about to run, `mpi` is its version of
-    /// MPI, and `instructions` are those of its processor.
+impl Handshake {
+    /// The handshake of this rank. `plan` and `agreement` are hashes of what it is about to run, `mpi` is its version
+    /// of MPI, and `instructions` are those of its processor.
     pub fn own(plan: u64, agreement: u64, mpi: &str, instructions: u64) -> Self {
         let alike = [program(), plan, agreement, hash(mpi.as_bytes()), instructions];
         Self { pid: std::process::id(), host: launch::host(), alike }
@@ -79,7 +79,7 @@ fn hash(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(*blake3::hash(bytes).as_bytes().first_chunk().expect("32 bytes"))
 }
 
-/// The error if something other than a card has arrived.
+/// The error if something other than a handshake has arrived.
 pub(super) fn another_program(rank: usize) -> Failure {
     Failure {
         code: "Z0454",
@@ -89,17 +89,19 @@ pub(super) fn another_program(rank: usize) -> Failure {
 }
 
 /// Checks that all ranks are about to run the same. `features` are the names of those that kernels are chosen by.
-pub(super) fn require_alike(cards: &[Card], features: &[&str]) -> Result<(), Failure> {
+pub(super) fn require_alike(handshakes: &[Handshake], features: &[&str]) -> Result<(), Failure> {
     for (index, (what, help)) in ALIKE.iter().enumerate() {
-        let as_many = |card: &Card| cards.iter().filter(|other| other.alike[index] == card.alike[index]).count();
+        let as_many = |handshake: &Handshake| {
+            handshakes.iter().filter(|other| other.alike[index] == handshake.alike[index]).count()
+        };
         // If two values are equally common, that of the first rank is taken to be right.
-        let most = cards.iter().rev().max_by_key(|card| as_many(card)).expect("a rank").alike[index];
-        let odd: Vec<usize> = (0..cards.len()).filter(|&rank| cards[rank].alike[index] != most).collect();
+        let most = handshakes.iter().rev().max_by_key(|handshake| as_many(handshake)).expect("a rank").alike[index];
+        let odd: Vec<usize> = (0..handshakes.len()).filter(|&rank| handshakes[rank].alike[index] != most).collect();
         let Some(&first) = odd.first() else { continue };
         let mut names = String::new();
         for rank in &odd {
             let comma = if names.is_empty() { "" } else { ", " };
-            let _ = write!(names, "{comma}rank {rank} on {}", cards[*rank].host);
+            let _ = write!(names, "{comma}rank {rank} on {}", handshakes[*rank].host);
         }
         let verb = if odd.len() == 1 { "has" } else { "have" };
         return Err(Failure {
@@ -107,7 +109,7 @@ pub(super) fn require_alike(cards: &[Card], features: &[&str]) -> Result<(), Fai
             what: format!(
                 "{names} {verb} another {what} than most: expected {}, found {}",
                 shown(index, most, features),
-                shown(index, cards[first].alike[index], features)
+                shown(index, handshakes[first].alike[index], features)
             ),
             help: (*help).to_owned(),
         });
@@ -126,14 +128,14 @@ fn shown(index: usize, value: u64, features: &[&str]) -> String {
 }
 
 /// Checks that the ranks of each node of the mesh are on one host, and those of different nodes on different hosts.
-pub(super) fn require_places(mesh: &Mesh, cards: &[Card]) -> Result<(), Failure> {
+pub(super) fn require_places(mesh: &Mesh, handshakes: &[Handshake]) -> Result<(), Failure> {
     let first_of = |rank: usize| mesh.node(rank) * mesh.ranks_per_node();
-    let odd = (0..cards.len()).find_map(|rank| {
+    let odd = (0..handshakes.len()).find_map(|rank| {
         let own_first = first_of(rank);
-        if cards[rank].host != cards[own_first].host {
+        if handshakes[rank].host != handshakes[own_first].host {
             return Some((rank, own_first, "the host"));
         }
-        let other = (0..own_first).find(|&other| cards[other].host == cards[rank].host)?;
+        let other = (0..own_first).find(|&other| handshakes[other].host == handshakes[rank].host)?;
         Some((rank, other, "another host than that"))
     });
     let Some((rank, other, expected)) = odd else { return Ok(()) };
@@ -142,8 +144,8 @@ pub(super) fn require_places(mesh: &Mesh, cards: &[Card]) -> Result<(), Failure>
         what: format!(
             "rank {rank} is on {}, expected on {expected} of rank {other}, {}: the mesh has {} nodes of {} ranks, which are \
              numbered node by node",
-            cards[rank].host,
-            cards[other].host,
+            handshakes[rank].host,
+            handshakes[other].host,
             mesh.nodes,
             mesh.ranks_per_node(),
         ),
@@ -162,28 +164,28 @@ mod tests {
 
     const FEATURES: [&str; 3] = ["fma", "avx512f", "x86-64-v3"];
 
-    fn card(host: &str, alike: [u64; ALIKE.len()]) -> Card {
-        Card { pid: 7, host: host.to_owned(), alike }
+    fn handshake(host: &str, alike: [u64; ALIKE.len()]) -> Handshake {
+        Handshake { pid: 7, host: host.to_owned(), alike }
     }
 
     #[test]
-    fn a_card_survives_its_way() {
+    fn a_handshake_survives_its_way() {
         for host in ["zh0", "", &"x".repeat(HOST_BYTES)] {
-            let card = card(host, [1, u64::MAX, 3, 4, 5]);
-            assert_eq!(Card::decode(&card.encode()), Some(card));
+            let handshake = handshake(host, [1, u64::MAX, 3, 4, 5]);
+            assert_eq!(Handshake::decode(&handshake.encode()), Some(handshake));
         }
         let other = [b"zerocrd0".as_slice(), &[0; BYTES - 8]].concat();
         for bytes in [&[][..], &[0; BYTES], &other] {
-            assert_eq!(Card::decode(bytes), None);
+            assert_eq!(Handshake::decode(bytes), None);
         }
     }
 
     #[test]
     fn z0454_the_odd_rank_is_named_with_its_host() {
-        let same = card("a", [1, 2, 3, 4, 5]);
+        let same = handshake("a", [1, 2, 3, 4, 5]);
         assert_eq!(require_alike(&[same.clone(), same.clone(), same.clone()], &FEATURES), Ok(()));
         for (index, (what, _)) in ALIKE.into_iter().enumerate() {
-            let mut odd = Card { host: "b".to_owned(), ..same.clone() };
+            let mut odd = Handshake { host: "b".to_owned(), ..same.clone() };
             odd.alike[index] = 9;
             let failure = require_alike(&[same.clone(), same.clone(), odd], &FEATURES).unwrap_err();
             assert_eq!(failure.code, "Z0454");
@@ -197,8 +199,10 @@ mod tests {
 
     #[test]
     fn z0454_processors_that_multiply_in_another_way_are_told_apart_in_words() {
-        let card = |host, instructions| card(host, [1, 2, 3, 4, instructions]);
-        let failure = require_alike(&[card("a", 0b0111), card("a", 0b0111), card("b", 0b0001)], &FEATURES).unwrap_err();
+        let handshake = |host, instructions| handshake(host, [1, 2, 3, 4, instructions]);
+        let failure =
+            require_alike(&[handshake("a", 0b0111), handshake("a", 0b0111), handshake("b", 0b0001)], &FEATURES)
+                .unwrap_err();
         assert_eq!(
             failure.what,
             "rank 2 on b has another set of instructions than most: expected fma avx512f x86-64-v3, found fma"
@@ -208,8 +212,8 @@ mod tests {
 
     #[test]
     fn z0453_a_rank_on_an_unexpected_host_is_named() {
-        let on = |hosts: &str| -> Vec<Card> {
-            hosts.chars().map(|host| card(&host.to_string(), [0; ALIKE.len()])).collect()
+        let on = |hosts: &str| -> Vec<Handshake> {
+            hosts.chars().map(|host| handshake(&host.to_string(), [0; ALIKE.len()])).collect()
         };
         let mesh = Mesh { nodes: 2, ..Mesh::of_zero(4) };
         assert_eq!(require_places(&mesh, &on("aabb")), Ok(()));
