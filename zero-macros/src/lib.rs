@@ -1,6 +1,20 @@
 //! `#[zero]` and `#[derive(Layer)]`: a struct becomes a model, or a layer. It is parsed, checked and expanded, in this
 //! order. If it is not valid, each mistake is reported as an error, and a stub keeps the compiler from adding to them.
 //! Never computes a size, an offset or an op: those are constants that the compiler evaluates.
+//!
+//! - `ast` has the structs that are worked on, `attr` cuts attributes into options, and `environment` reads the
+//!   variables of a build.
+//! - `choice` finds the spec of a model, in its attribute or in a file, and `constants` writes its configuration as an
+//!   expression.
+//! - `valid` decides whether a struct can be a model or a layer, with a file for each attribute of fields. It never
+//!   sees a spec.
+//! - `expand` and `derive` write the code, and check nothing. `notes` writes what attributes of fields become.
+//! - `mistake` collects errors; `fallback` and `stripped` write what stands in place of a struct that is not valid.
+//!
+//! It stands on `zero-plan` alone, and names items of `zero-runtime` only in the code that it writes.
+//!
+//! Where the next attribute of a field goes: its syntax in a file of `valid`, its name in `valid/attributes` and, for
+//! `#[derive(Layer)]`, in the list below, and the code that it becomes in `notes`.
 
 #![forbid(unsafe_code)]
 

@@ -1,15 +1,31 @@
-//! What the parts of the runtime agree on, so that they need not know one another.
+//! What the parts of the runtime agree on, so that they need not know one another. Never decides what a step does, and
+//! never starts or ends a process.
 //!
-//! From below: [`size`] counts bytes, [`view`] borrows a device's memory, [`device`] says what a device does, an
-//! [`arena`] is the memory of a rank on one, and a [`transport`] says when the bytes of other ranks are there. Ranks of a
-//! host wait for one another by [`control`] blocks, and [`lost`] describes why a wait was in vain. [`layer`] has the layers,
-//! written against a device's operations, and a [`model`] under a spec is a table of their code, as a value.
+//! # What is in it
+//!
+//! - [`size`] counts bytes without wrapping around, [`view`] borrows a device's memory, and an [`arena`] is the memory
+//!   of a rank on its device, and what it shares.
+//! - [`device`] is the contract of devices, cut along its purposes: memory, queues, kernels, and what carries bytes
+//!   between them.
+//! - [`layer`] has the layers, written against a device's operations, and the table of their code. A [`model`] under a
+//!   spec is a [`model::Program`], a value by which the engine, files and runs know it. [`orthogonal`] is what Muon
+//!   does to a matrix.
+//! - A [`transport`] says when the bytes of other ranks are there. Ranks of a host wait for one another by [`control`]
+//!   blocks, and [`lost`] describes why a wait was in vain.
+//! - [`states`] is a rank's part of a model as files read and fill it. [`random`], [`time`] and [`speed`] are draws,
+//!   clocks, and how fast a device is.
+//!
+//! # What is always true
 //!
 //! - No kernel, no process and no file is here: devices, launchers and checkpoints are crates above this one.
 //! - An error here is one of memory or of a device; what only a launcher, a file or a run can say is theirs.
 //! - Memory is handed out only as views that end with the op that they were made for.
+//! - Sums are f32. Inputs and outputs of layers have the width of `precision.compute`, and each is rounded once, when
+//!   it is stored.
+//! - Counts in control blocks only grow, and every wait for one ends.
 //!
-//! It never decides what a step does, and never starts or ends a process.
+//! The next layer, device, kernel or transport goes where the first lines of [`layer`], [`device`] and [`transport`]
+//! say.
 
 pub mod arena;
 pub mod control;

@@ -1,4 +1,9 @@
 //! Transport: the contract between the engine and what brings it the bytes of other ranks. Never says how they come.
+//!
+//! Another one is an `unsafe impl` of [`Transport`] beside `zero-runtime/ranks/src/transport/shared.rs`, and a value of
+//! [`zero_plan::TransportKind`] that says whether its gathers need slots. One that sends bytes starts in the `begin` of
+//! `Gather`, `Reduce` and `Send`, finds the bytes by their places, and tells in [`Transport::peer`] where it put those
+//! that arrived. It adds nothing, so sums stay in the order of the plan.
 #![allow(unsafe_code)]
 
 use std::ops::{Add, Sub};

@@ -1,5 +1,15 @@
 //! Device: the small set of operations that layers and the engine are written against. A new device is one folder that
 //! implements [`Device`]. Never knows of units, ranks or schedules.
+//!
+//! Where the next one goes: a device is a crate beside `zero-runtime/cpu` that implements [`Device`] with [`Storage`],
+//! [`Queues`], [`Kernels`] and [`DeviceMemory`]; a value of [`zero_plan::DeviceKind`] with a row in `spec/keys.rs`; and
+//! its type in `zero-macros`. In a crate of one's own it is `#[zero(device = my::Device)]`, and `impl Runs` if `main`
+//! is to train on it. Views carry the device in their type, so only that crate looks into its memory. In a step only
+//! [`Storage::stage`] and [`Storage::read`] ask the host.
+//!
+//! A kernel is a line in the list of [`kernels`](Kernels), whose doc says shapes, rounding and order of sums. A width
+//! is a [`zero_plan::Width`] and an [`Element`]: kernels widen what they read and round what they store. Work in the
+//! pass of a product is a variant of [`Then`]; by default each layer is right without it, and takes one more pass.
 
 mod agreement;
 mod argument;

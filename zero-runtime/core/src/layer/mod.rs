@@ -3,6 +3,12 @@
 //!
 //! Each layer has a file. A layer that only calls the operations of a device computes on any device and in any width
 //! that a plan asks for; one that reads elements itself says in its bounds on which device.
+//!
+//! Where the next one goes: a layer is a file here, an impl of [`Layer`] (and of [`Entry`] if it can begin a model),
+//! and a line in `tests/tests/layers/main.rs`, where `gradcheck` tests it. A layer in which tokens depend on others has
+//! a [`Layer::CACHE`] and a [`Layer::decode`], and counts [`Layer::ATTENDING`]. A matrix that Muon is to update is
+//! added by [`Tensors::hidden`] and counted in [`Layer::MATRICES`]. An attention that differs in its heads is an impl
+//! of [`Heads`] and nothing else; a property that its constants cannot express needs another constant.
 
 mod activation;
 mod attention;
