@@ -1,5 +1,20 @@
 //! `cargo zero`: compiles a parallelism spec and a model into a training binary, and runs it. Knows cargo and files;
 //! never decides what a spec or a code means: `zero-plan` does.
+//!
+//! - `program` checks a spec and has cargo compile its model; `request` and `workspace` say which; `probe` and `sizes`
+//!   ask the result what its units need; `build` has it prove its plan.
+//! - `plan`, `simulate`, `advise`, `diff`, `explain`, `import` and `hardware` print what `zero-study` finds. `view`
+//!   draws it, as a page or as a figure, with one palette for both, and computes no number. A page is one file that
+//!   loads nothing.
+//! - `launch` starts ranks on several hosts; `measure` describes this machine; `tokenize` makes token files;
+//!   `checkpoint` looks at checkpoints; `init` makes a crate.
+//!
+//! The command depends on neither the engine nor `zero-runtime`: a built program says itself what its launcher needs to
+//! know. What trains is always the program that was built and proven, which the command starts from the file that it
+//! has open.
+//!
+//! A command that is new is a variant of `arguments::Verb` and a file here; its JSON has a `format` of its own, and a
+//! section in `docs/json.md`.
 
 mod advise;
 mod arguments;

@@ -69,6 +69,22 @@
 //! How data flows: [`main`] reads arguments, [`launch`] makes ranks of processes and [`transport`] connects them.
 //! [`engine`] walks the plan's schedule over an [`arena`] and calls the [`layer`]s of a [`model`] on a [`device`], with
 //! sequences that [`data`] draws. [`orthogonal`] is what the optimizer Muon does to matrices.
+//!
+//! # What is in it
+//!
+//! - The [`prelude`] has the names of a model's file: devices, layers, and what an author of layers needs as well.
+//! - [`run`] is what [`main`] does: arguments, training, evaluation, samples, checkpoints when they are due, and at the end the
+//!   comparison with the plan. [`error`] is all that can end it, as a person should see it.
+//! - `profile` says how ranks spent their time, and [`sampling`] which token comes next.
+//! - [`testing`] checks layers, the library's and a user's own: [`testing::gradcheck`] compares a gradient with differences.
+//! - All else is of the crates below, under names that programs use: [`layer`], [`device`], [`engine`], [`data`] and so on.
+//!
+//! # What is always true
+//!
+//! - A model's type ends at [`main`]: what it calls takes a [`model::Program`], so that it is compiled once, here.
+//! - No layout, kernel, transport or file format is here. What is added to those goes to the crate of its kind, and no such
+//!   crate imports this one.
+//! - Only measured figures are called measured.
 
 mod choice;
 pub mod device;

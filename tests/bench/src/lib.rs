@@ -1,5 +1,11 @@
 //! Benchmark: what a training step, a collective and an op of the schedule cost, beside PyTorch where that has an
 //! equivalent. The binary measures all of it in rounds; `benches/` has micro-benchmarks. Never asserts a figure.
+//!
+//! A round measures everything once, ours and the peer's in turn, because the speed of a shared machine drifts; ratios
+//! are of figures of one round ([`rounds`]). A figure that shows how well this does is a line of [`claims`].
+//!
+//! Where the next one goes: a micro-benchmark is a function in `benches/`. What PyTorch has too is measured by
+//! [`rounds`], so that both run under the same conditions.
 
 use std::error::Error;
 

@@ -1,6 +1,10 @@
 //! Naive: a second device, as simple as can be: one plain loop in f32 for each op, one thread, and memory that the host
 //! cannot read. Code that runs on it relies on the contract of `Device` and not on the processor. Never fast, never
 //! calls a kernel of the processor's device.
+//!
+//! `memory` has addresses that only the device can use, and notes the bytes that each op touches; `numbers` reads,
+//! changes and rounds elements; `attention` and `rotary` are loops of their own. An op of [`Kernels`] that is new has
+//! its loop here, written from its formula, so that a kernel and its test share no mistake.
 
 mod attention;
 mod memory;

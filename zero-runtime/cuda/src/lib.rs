@@ -2,11 +2,45 @@
 //! the host waits only for the report. Never computes on the host instead of the device: whatever the device cannot do
 //! is an error.
 //!
+//! # What is in it
+//!
 //! `library` finds CUDA's libraries on this machine, `context` opens a device, `memory` and `staging` are the memory
 //! that it reads and writes; `nccl` carries bytes between devices that do not reach one another; `module` compiles
 //! kernels, whose sources are in `kernels/`, and `launch` puts them into queues. `device` implements
 //! [`zero_core::device::Device`], whose ops are in the other files: `product` has matrix products, which are a
-//! library's, and each other file the kernels of one family.
+//! library's, and each other file the kernels of one family. `capture` and `graph` make one launch of a step, and
+//! `rehearsal` prepares what a step needs before the first one.
+//!
+//! # What is always true
+//!
+//! - A step is one launch, or op by op, to the same bits. The first step runs op by op, which compiles kernels. The
+//!   next one is captured, once for each of the two places through which ranks exchange numbers
+//!   ([`zero_core::transport::Transport::phase`]), or once if numbers are carried. From then on calls are compared with
+//!   those of the capture and not made. A call that differs is an error (Z0449). Profiled steps, evaluations and
+//!   predictions are never captured, and `--eager` captures nothing.
+//! - Ops are captured in the order of the plan's table, because in another order some wait would not end.
+//! - A graph carries what was captured: each exchange by NCCL is a call whose group, peers, addresses and lengths are
+//!   compared. Its communicator settles before the next call. Ranks launch the same graphs in the same order. When a
+//!   rank leaves, it first tells all communicators to end, then drops the graphs, and only then waits for the
+//!   communicators: NCCL keeps one while a graph has work of it.
+//! - Each group and stream has a communicator, and so has each kind of parcel between two pipeline stages.
+//! - Elementwise results and fixed trees have the processor's bits. Other sums have an order of their own, and use no
+//!   atomics.
+//!
+//! # Where the next thing goes
+//!
+//! A kernel is a template in `kernels/`, plain CUDA C++ without the toolkit's headers. It has a line in `source`; its
+//! grid, constants and arguments are in the file of its family, to which `device` forwards.
+//!
+//! - What a plan fixes is a constant of the template, so that the compiler knows bounds and divisors: widths, strides,
+//!   epsilons (as the bits of a float), vocabularies, the shape of attention, and how many threads and blocks share a
+//!   row. What varies under one plan is an argument: addresses, rows, tokens, positions, lengths of stretches, whether
+//!   a gradient is set or added to, and the numbers of a step.
+//! - It is compiled without contraction, calls `fmaf` where it wants one, and takes `exponential` and its like from
+//!   `math.cuh`.
+//! - Kernels are tried on the host: `tests/pretend/` compiles the same source by the system's compiler, and
+//!   `tests/tests/cuda/` compares each op with the processor. `tests/nvrtc/check.sh` compiles all with NVIDIA's
+//!   compiler, and refuses one that spills registers.
 
 mod activation;
 mod attention;

@@ -9,6 +9,10 @@
 //! number went wrong, `record` notes when ops begin and end, `rehearsal` gets a device ready, `turn` makes sure that
 //! all ranks make the same calls.
 //!
+//! What an op does is said in `Engine::execute` or, if it communicates, in `collectives`. An op that calls a function of
+//! a unit finds it in [`zero_core::layer::UnitCode`]. A new op is an arm of that match, on views of the places that
+//! [`zero_plan::place`] gives; it adds no offset, and all its arithmetic is an op of [`Device`].
+//!
 //! # Why no safe call races
 //!
 //! Ranks read one another's memory without locks, so this needs an argument. Shared memory lies in the arena. Safe code

@@ -1,5 +1,9 @@
 //! Run: what `main` of a generated program does. It reads arguments, becomes a launcher or a rank, and trains. Never
 //! knows what a layer computes.
+//!
+//! An argument of a binary is a field in `arguments`, its range in `range`, and a line in `continuity` that says
+//! whether a resumed run may change it. A fact about a run that checkpoints record is a field of their manifest, which
+//! `manifest` fills.
 
 mod alike;
 mod arguments;
