@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use proc_macro2::TokenStream;
+use quote::ToTokens;
 use syn::ext::IdentExt;
 use zero_plan::diagnostic::{Diagnostic, line_column};
 use zero_plan::spec::{Spec, decode, disagreements, locate, parse, parse_inline, unknown_fields};
@@ -21,8 +23,8 @@ pub struct Choice {
     pub config: Config,
     /// The spec itself.
     pub spec: Spec,
-    /// The user's own device, which takes the place of the spec's.
-    pub device: Option<syn::Path>,
+    /// The path of the user's own device, which takes the place of the spec's.
+    pub device: Option<TokenStream>,
     /// The file that the spec was read from.
     pub file: Option<SpecFile>,
     /// Keys that errors of constants name, where they are given.
@@ -59,7 +61,8 @@ pub fn choose(options: &AttributeOptions, environment: &Environment) -> Checked<
     }
     match parse_inline(&options.pairs()) {
         Ok(spec) => {
-            let (device, given) = (options.device.clone(), given_inline(&options.pairs()));
+            let (device, given) =
+                (options.device.as_ref().map(ToTokens::to_token_stream), given_inline(&options.pairs()));
             Ok(Choice { config: spec.config(), spec, device, file: None, given })
         }
         Err(problems) => Err(problems.iter().map(|problem| options.mistake(problem)).collect()),
@@ -89,7 +92,7 @@ fn from_file(path: &Path, options: &AttributeOptions, environment: &Environment)
     if !mistakes.is_empty() {
         return Err(mistakes);
     }
-    let (device, given) = (options.device.clone(), given_in(&file.text));
+    let (device, given) = (options.device.as_ref().map(ToTokens::to_token_stream), given_in(&file.text));
     Ok(Choice { config: spec.config(), spec, device, file: Some(file), given })
 }
 
@@ -139,7 +142,6 @@ impl Choice {
 mod tests {
     use std::path::PathBuf;
 
-    use proc_macro2::TokenStream;
     use quote::quote;
 
     use super::*;
@@ -217,10 +219,10 @@ mod tests {
         for spec in ["three.ron", "built_in.ron"] {
             fs::write(package.package.join("built_in.ron"), "(zero: (stage: 3), device: Cpu)").unwrap();
             let choice = chosen(quote!(spec = #spec, device = crate::naive::Naive), &package).unwrap();
-            let own: syn::Path = syn::parse_quote!(crate::naive::Naive);
-            assert_eq!((choice.device, choice.config.stage), (Some(own), 3));
+            let own = quote!(crate::naive::Naive).to_string();
+            assert_eq!((choice.device.unwrap().to_string(), choice.config.stage), (own, 3));
         }
-        assert_eq!(chosen(quote!(spec = "three.ron", device = Cpu), &package).unwrap().device, None);
+        assert!(chosen(quote!(spec = "three.ron", device = Cpu), &package).unwrap().device.is_none());
         assert!(chosen(quote!(stage = 3, device = Naive), &package).unwrap().device.is_some());
         fs::remove_dir_all(package.package).unwrap();
     }

@@ -19,8 +19,8 @@ use cores::Cores;
 use zero_core::device::memory_bytes;
 use zero_plan::DeviceKind;
 use zero_plan::spec::{Size, Spec};
-use zero_ranks::wake_latency;
 use zero_ranks::processors::threads;
+use zero_ranks::wake_latency;
 use zero_study::hardware::{DeviceFigures, Handover, Hardware, Node, Processor, Rates, median, rounded};
 
 use crate::error::CommandError;

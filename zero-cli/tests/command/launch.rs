@@ -6,9 +6,20 @@ use std::process::{Command, Output};
 
 use crate::workspace::{Workspace, said};
 
-/// The program in place of a model.
-const PROGRAM: &str =
-    "fn main() { std::hint::black_box((include_str!(env!(\"ZERO_SPEC\")), include_str!(env!(\"ZERO_TEXT\")))); }";
+/// The program in place of a model. It says what its launcher needs to know, as far as these tests ask for it.
+const PROGRAM: &str = r##"
+fn main() {
+    std::hint::black_box((include_str!(env!("ZERO_SPEC")), include_str!(env!("ZERO_TEXT"))));
+    let words: Vec<String> = std::env::args().collect();
+    let value = |name: &str| words.iter().position(|word| word == name).map(|at| words[at + 1].clone());
+    if words.iter().any(|word| word == "--launch-options") {
+        let restarts = value("--restarts").unwrap_or("0".to_owned());
+        let folder = value("--checkpoint").map_or("null".to_owned(), |folder| format!("{folder:?}"));
+        let (signal, grace) = (folder != "null", r#"{"secs":60,"nanos":0}"#);
+        print!(r#"{{"finishes_on_signal":{signal},"grace":{grace},"restarts":{restarts},"folder":{folder},"last_step":null}}"#);
+    }
+}
+"##;
 /// Two hosts of two ranks.
 const SPEC: &str =
     "(model: Package(\"model\"), mesh: (nodes: 2, ranks_per_node: 2, zero: 4), zero: (stage: 3), transport: Cluster)\n";
