@@ -32,7 +32,7 @@ pub const fn cost(config: &Config, unit: &Unit) -> usize {
     3 * unit.operations * config.micro_batches + UPDATE_OPERATIONS * unit.params
 }
 
-/// Fills in the chunks, in the order of forward. `out` has [`Config::chunks`] entries, and [`require_placeable`] has
+/// Fills in the chunks, in the order of forward. `out` has [`Config::chunks`] entries, and `require_placeable` has
 /// passed.
 pub const fn fill_chunks(config: &Config, units: &[Unit], out: &mut [Chunk]) {
     let bottleneck = if let Split::Balanced = config.split { bottleneck(config, units) } else { 0 };

@@ -198,37 +198,37 @@ impl Op {
         }
     }
 
-    /// [`OpTraits::name`].
+    /// The `name` of its [`OpTraits`].
     pub const fn name(self) -> &'static str {
         self.traits().name
     }
 
-    /// [`OpTraits::class`].
+    /// The `class` of its [`OpTraits`].
     pub const fn class(self) -> Class {
         self.traits().class
     }
 
-    /// [`OpTraits::unit`].
+    /// The `unit` of its [`OpTraits`].
     pub const fn unit(self) -> Option<usize> {
         self.traits().unit
     }
 
-    /// [`OpTraits::bucket`].
+    /// The `bucket` of its [`OpTraits`].
     pub const fn bucket(self) -> Option<usize> {
         self.traits().bucket
     }
 
-    /// [`OpTraits::micro_batch`].
+    /// The `micro_batch` of its [`OpTraits`].
     pub const fn micro_batch(self) -> Option<usize> {
         self.traits().micro_batch
     }
 
-    /// [`OpTraits::slot`].
+    /// The `slot` of its [`OpTraits`].
     pub const fn slot(self) -> Option<usize> {
         self.traits().slot
     }
 
-    /// [`OpTraits::round`].
+    /// The `round` of its [`OpTraits`].
     pub const fn round(self) -> Option<usize> {
         self.traits().round
     }
