@@ -49,8 +49,8 @@
 //! zero_runtime::testing::gradcheck::<Small, Features<5>, Scale<5>>();
 //! ```
 //!
-//! This layer reads elements as f32 on the processor, and says so in its bounds. A layer that only calls [`Device`](crate::device::Device)
-//! operations needs no bounds, and computes on any device and in any width that a plan asks for.
+//! This layer reads elements as f32 on the processor, and says so in its bounds. A layer that only calls operations of
+//! [`Device`](crate::device::Device) needs no bounds, and computes on any device and in any width that a plan asks for.
 //!
 //! The heads of an [`Attention`] are a type, too:
 //!

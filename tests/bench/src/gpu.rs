@@ -41,8 +41,8 @@ macro_rules! gpt {
                 mlp: (LayerNorm<$dim>, Linear<$dim, { 4 * $dim }>, Gelu, Linear<{ 4 * $dim }, $dim>),
             }
 
-            #[zero(device = Cuda, ranks = 1, stage = 0, compute = BF16, sequences = $sequences, length = $length,
-                                                        params = BF16, master = F32)]
+            // One line, because the formatter would move a second one each time.
+            #[zero(device = Cuda, ranks = 1, stage = 0, compute = BF16, sequences = $sequences, length = $length, params = BF16, master = F32)]
             #[doc = "The model."]
             pub struct Gpt {
                 embed: Embedding<$vocab, $length, $dim>,
