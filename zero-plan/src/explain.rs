@@ -179,7 +179,7 @@ mod tests {
     use crate::config::{OptimizerKind, Precision, Recompute, TransportKind, Width};
     use crate::mesh::Mesh;
     use crate::spec::KEYS;
-    use crate::unit::{Matrices, Unit};
+    use crate::unit::{OrthogonalCost, Unit};
 
     /// Plans that together have every kind of op.
     fn plans() -> Vec<PlanBuf> {
@@ -187,7 +187,7 @@ mod tests {
         let config = Config { mesh, micro_batches: 4, recompute: Recompute::Every(2), ..Config::PLAIN };
         let narrow = Precision { params: Width::BF16, ..config.precision };
         let units = |tied| {
-            let matrices = Matrices { room_bytes: 64, operations: 10, operations_max: 10 };
+            let matrices = OrthogonalCost { room_bytes: 64, operations: 10, operations_max: 10 };
             let unit = Unit { field: "unit", params: 100, takes: 100, operations: 10, matrices, ..Unit::NONE };
             let unit = |source| Unit { source, ..unit };
             [unit(0), unit(1), unit(2), Unit { params: if tied { 0 } else { 100 }, ..unit(if tied { 0 } else { 3 }) }]

@@ -37,7 +37,7 @@ mod tests {
     use crate::build::PlanBuf;
     use crate::config::{Config, OptimizerKind};
     use crate::mesh::Mesh;
-    use crate::unit::{Matrices, Unit};
+    use crate::unit::{OrthogonalCost, Unit};
 
     /// The fingerprints were computed once. If a change that should not affect plans makes this fail, checkpoints of a
     /// plan would be taken for those of another.
@@ -49,7 +49,7 @@ mod tests {
         let plan = PlanBuf::new("Tiny", config, &[unit, Unit { source: 1, position: 1, ..unit }]);
         assert_eq!(plan.with(|plan| plan.fingerprint()), 10259427721849902999);
         // Matrices have no effect if AdamW updates them.
-        let unit = Unit { matrices: Matrices { room_bytes: 64, operations: 9, operations_max: 9 }, ..unit };
+        let unit = Unit { matrices: OrthogonalCost { room_bytes: 64, operations: 9, operations_max: 9 }, ..unit };
         let of = |config| {
             let plan = PlanBuf::new("Tiny", config, &[unit, Unit { source: 1, position: 1, ..unit }]);
             plan.with(|plan| plan.fingerprint())

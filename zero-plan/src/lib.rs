@@ -127,7 +127,7 @@ pub use sizes::{GpuFigures, Probe, Sizes, shape_text, shapes};
 pub use streams::Queued;
 pub use subtrees::{Subtree, Subtrees};
 pub use traffic::{Moved, NamedBytes, Traffic};
-pub use unit::{Field, Matrices, Unit, gathered, smaller_than_shards, unit_count, unit_list, units};
+pub use unit::{Field, OrthogonalCost, Unit, gathered, smaller_than_shards, unit_count, unit_list, units};
 pub use work::Work;
 
 #[doc(hidden)]

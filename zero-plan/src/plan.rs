@@ -9,7 +9,7 @@ use crate::mesh::Coordinates;
 use crate::pipeline::{Chunk, Pass};
 use crate::schedule::{Op, Stream};
 use crate::streams::Queued;
-use crate::unit::{Matrices, Unit};
+use crate::unit::{OrthogonalCost, Unit};
 
 /// Everything that is constant about a run. A generated program has its plan in a `static`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -145,7 +145,7 @@ impl<'a> Plan<'a> {
             return Fingerprint::of(self);
         }
         // Without orthogonalization, matrices decide nothing.
-        let units: Vec<Unit> = self.units.iter().map(|&unit| Unit { matrices: Matrices::NONE, ..unit }).collect();
+        let units: Vec<Unit> = self.units.iter().map(|&unit| Unit { matrices: OrthogonalCost::NONE, ..unit }).collect();
         Fingerprint::of(&Plan { units: &units, ..*self })
     }
 }

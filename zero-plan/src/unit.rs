@@ -47,14 +47,14 @@ pub struct Unit {
     /// The cache in which decoding keeps the earlier tokens of one sequence.
     pub cache_bytes: usize,
     /// The matrices that an optimizer may make orthogonal.
-    #[serde(default, skip_serializing_if = "Matrices::are_none")]
-    pub matrices: Matrices,
+    #[serde(default, skip_serializing_if = "OrthogonalCost::are_none")]
+    pub matrices: OrthogonalCost,
 }
 
 /// The cost of making the matrices of a unit orthogonal, one after another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Matrices {
+pub struct OrthogonalCost {
     /// Scratch for the matrix that needs most; 0 if there are no matrices.
     pub room_bytes: usize,
     /// Floating-point operations of all of them.
@@ -63,7 +63,7 @@ pub struct Matrices {
     pub operations_max: usize,
 }
 
-impl Matrices {
+impl OrthogonalCost {
     /// None at all.
     pub const NONE: Self = Self { room_bytes: 0, operations: 0, operations_max: 0 };
 
@@ -114,7 +114,7 @@ impl Unit {
         given_bytes: 0,
         targets_bytes: 0,
         cache_bytes: 0,
-        matrices: Matrices::NONE,
+        matrices: OrthogonalCost::NONE,
     };
 
     /// How often its forward does its operations in a training step.

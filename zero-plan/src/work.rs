@@ -4,7 +4,7 @@ use crate::mesh::{Axis, Coordinates};
 use crate::place::Stretch;
 use crate::plan::Plan;
 use crate::schedule::{Op, Parcel};
-use crate::unit::Matrices;
+use crate::unit::OrthogonalCost;
 
 /// The work of one op of one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ fn operations(plan: &Plan, op: Op) -> usize {
 /// A rank that updates a shard makes each matrix orthogonal as a whole if it updates a part of it: about its share of
 /// the matrices, and one that it has in common with others.
 fn orthogonalizing(plan: &Plan, unit: usize) -> usize {
-    let Matrices { operations, operations_max, .. } = plan.units[unit].matrices;
+    let OrthogonalCost { operations, operations_max, .. } = plan.units[unit].matrices;
     let sharers = if plan.config.shards_optimizer() { plan.config.mesh.zero } else { 1 };
     let cut = if sharers > 1 { operations_max } else { 0 };
     (operations / sharers + cut).min(operations)

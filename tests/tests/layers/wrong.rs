@@ -129,7 +129,7 @@ wrong! { ForgetsMatrices:
 }
 
 wrong! { OthersMatrices:
-    const MATRICES: Matrices = size::matrix::<f32>([3, 3]);
+    const MATRICES: OrthogonalCost = size::matrix::<f32>([3, 3]);
     fn tensors(out: &mut Tensors) { out.hidden("gain", &[1], 3, Init::Ones) }
     fn forward(_: &Context<Cpu>, _: Forward<Small, Features<3>>) {}
     fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
@@ -274,8 +274,8 @@ says! {
     wrong_gradients, WrongGrads: "gradcheck of `WrongGrads`: `grads` of `scale.gain` [0, 2]: expected ";
     gradients_that_are_not_added, Overwrites: "gradcheck of `Overwrites`: `grads` of `scale.gain` [0, 0]: expected ";
     parameters_without_a_name, Miscounts: "gradcheck of `Miscounts`: `tensors` names 2 parameters, but `PARAMS` is 3";
-    matrices_that_are_not_counted, ForgetsMatrices: "but `MATRICES` is Matrices { room_bytes: 0, operations: 0, operations_max: 0 }";
-    other_matrices, OthersMatrices: "gradcheck of `OthersMatrices`: the matrices of `tensors` take Matrices { room_bytes: 320, ";
+    matrices_that_are_not_counted, ForgetsMatrices: "but `MATRICES` is OrthogonalCost { room_bytes: 0, operations: 0, operations_max: 0 }";
+    other_matrices, OthersMatrices: "gradcheck of `OthersMatrices`: the matrices of `tensors` take OrthogonalCost { room_bytes: 320, ";
     a_residual_that_is_forgotten, ForgetsPlus: "`dx` [0, 0]: expected ";
     what_follows_that_is_forgotten, ForgetsThen: "`y` [0, 0]: expected ";
     losses_that_are_not_left, LeavesNoLosses: "gradcheck of `LeavesNoLosses`: `y` [0, 0]: expected ";

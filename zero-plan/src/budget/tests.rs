@@ -5,7 +5,7 @@ use crate::build::PlanBuf;
 use crate::config::{Config, Often, OptimizerKind, Precision, TransportKind, Width};
 use crate::mesh::Mesh;
 use crate::plan::PipelineStage;
-use crate::unit::{Matrices, Unit};
+use crate::unit::{OrthogonalCost, Unit};
 
 const UNIT: Unit = Unit {
     params: 100,
@@ -37,7 +37,7 @@ fn planned(config: Config) -> PlanBuf {
 /// An update uses the room for a matrix and, where buckets share staging, at most two buckets of directions.
 #[test]
 fn updates_have_directions_and_a_matrix_in_use() {
-    let matrices = Matrices { room_bytes: 5000, operations: 1, operations_max: 1 };
+    let matrices = OrthogonalCost { room_bytes: 5000, operations: 1, operations_max: 1 };
     let units = [0, 1, 2, 3].map(|source| Unit { source, position: source, matrices, ..UNIT });
     for stage in 0..=3 {
         let config =

@@ -2,7 +2,7 @@ use super::*;
 use crate::build::PlanBuf;
 use crate::config::{Config, OptimizerKind, Precision, TransportKind, Width};
 use crate::mesh::Mesh;
-use crate::unit::{Matrices, Unit};
+use crate::unit::{OrthogonalCost, Unit};
 
 const F32: Precision = Config::PLAIN.precision;
 const MIXED: Precision = Precision { params: Width::BF16, reduce: Width::BF16, ..F32 };
@@ -17,7 +17,7 @@ fn work(config: Config, zero: usize, op: Op) -> Work {
         input_bytes: 128,
         output_bytes: 192,
         operations: 640,
-        matrices: Matrices { room_bytes: 256, operations: 9000, operations_max: 6000 },
+        matrices: OrthogonalCost { room_bytes: 256, operations: 9000, operations_max: 6000 },
         ..Unit::NONE
     };
     let at = Coordinates { zero, replica: 0, pipeline: 0 };

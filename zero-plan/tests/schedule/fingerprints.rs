@@ -1,7 +1,7 @@
 //! Fingerprints: the plans that the specs in `specs/` make of one model have the fingerprints that they always had. Never
 //! computes them otherwise: a plan that gets another one would not be recognized in checkpoints that exist.
 
-use zero_plan::{Matrices, PlanBuf, Unit, spec};
+use zero_plan::{OrthogonalCost, PlanBuf, Unit, spec};
 
 /// The fingerprint of each spec's plan, computed once.
 const KNOWN: [(&str, u64); 16] = [
@@ -33,7 +33,7 @@ const BLOCK: Unit = Unit {
     output_bytes: 4 * 96,
     targets_bytes: 4 * 4,
     operations: 2 * 12_000,
-    matrices: Matrices { room_bytes: 4_096, operations: 900, operations_max: 300 },
+    matrices: OrthogonalCost { room_bytes: 4_096, operations: 900, operations_max: 300 },
     ..Unit::NONE
 };
 
@@ -41,9 +41,9 @@ fn units() -> Vec<Unit> {
     let fields = ["embed", "blocks", "blocks", "blocks", "blocks", "norm", "head"];
     let mut units: Vec<Unit> =
         fields.iter().enumerate().map(|(i, field)| Unit { field, source: i, position: i, ..BLOCK }).collect();
-    units[0] = Unit { params: 30_000, takes: 30_000, matrices: Matrices::NONE, ..units[0] };
-    units[5] = Unit { params: 48, takes: 48, matrices: Matrices::NONE, ..units[5] };
-    units[6] = Unit { params: 0, takes: 25_000, source: 0, matrices: Matrices::NONE, ..units[6] };
+    units[0] = Unit { params: 30_000, takes: 30_000, matrices: OrthogonalCost::NONE, ..units[0] };
+    units[5] = Unit { params: 48, takes: 48, matrices: OrthogonalCost::NONE, ..units[5] };
+    units[6] = Unit { params: 0, takes: 25_000, source: 0, matrices: OrthogonalCost::NONE, ..units[6] };
     units
 }
 

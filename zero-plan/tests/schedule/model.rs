@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use zero_plan::{
-    Axis, Config, DeviceKind, Matrices, Mesh, Often, OptimizerKind, Order, PlanBuf, Precision, Recompute, Split,
+    Axis, Config, DeviceKind, Mesh, Often, OptimizerKind, Order, OrthogonalCost, PlanBuf, Precision, Recompute, Split,
     TransportKind, Unit, Width,
 };
 
@@ -70,13 +70,13 @@ fn unit(source: usize, params: usize) -> Unit {
         output_bytes: 21,
         targets_bytes: 25,
         operations: 7,
-        matrices: if source > 0 { matrices(70 + source) } else { Matrices::NONE },
+        matrices: if source > 0 { matrices(70 + source) } else { OrthogonalCost::NONE },
         ..Unit::NONE
     }
 }
 
-fn matrices(room_bytes: usize) -> Matrices {
-    Matrices { room_bytes, operations: 9, operations_max: 5 }
+fn matrices(room_bytes: usize) -> OrthogonalCost {
+    OrthogonalCost { room_bytes, operations: 9, operations_max: 5 }
 }
 
 fn tie_last(units: &mut [Unit], owner: usize, takes: usize) {
@@ -283,7 +283,7 @@ fn chain(sizes: &[[usize; 5]], tied: Option<(prop::sample::Index, usize)>) -> Ve
         let targets_bytes = 1 + operations % 200;
         let cache_bytes = (operations % 4).saturating_sub(2) * 700;
         let activations = Unit { saved_bytes, input_bytes, output_bytes, targets_bytes, ..unit(i, params) };
-        let matrices = if operations % 3 > 0 { matrices(1 + operations) } else { Matrices::NONE };
+        let matrices = if operations % 3 > 0 { matrices(1 + operations) } else { OrthogonalCost::NONE };
         units.push(Unit { workspace_bytes, operations, cache_bytes, matrices, ..activations });
         input_bytes = output_bytes;
     }

@@ -8,7 +8,9 @@
 //! once.
 
 use proptest::prelude::*;
-use zero_plan::{Config, Matrices, Moved, Often, Op, OptimizerKind, Plan, Precision, Traffic, TransportKind, Width};
+use zero_plan::{
+    Config, Moved, Often, Op, OptimizerKind, OrthogonalCost, Plan, Precision, Traffic, TransportKind, Width,
+};
 
 use crate::model::{Model, config, mesh, models, precision};
 
@@ -211,7 +213,7 @@ fn expected(plan: &Plan, pipeline: usize) -> Traffic {
     let summed = sum(&padded) * reduce;
     let spread = sum(&|unit| if is_tied(unit) { 0 } else { padded(unit) }) * reduce;
     let has_directions = |unit: usize| {
-        config.optimizer == OptimizerKind::Muon && !is_tied(unit) && plan.units[unit].matrices != Matrices::NONE
+        config.optimizer == OptimizerKind::Muon && !is_tied(unit) && plan.units[unit].matrices != OrthogonalCost::NONE
     };
     let directions = sum(&|unit| if has_directions(unit) { padded(unit) } else { 0 }) * reduce;
     let held = sum(&|unit| if plan.placements[unit].holds { padded(unit) } else { 0 });

@@ -135,7 +135,7 @@ fn an_attention_saves_what_it_reads_again() {
 }
 
 /// The matrices of a layer that computes in f32, as it declares them, and as its tensors list them.
-fn matrices<X: Activation, L: Layer<Small, X>>() -> (Matrices, Vec<[usize; 2]>) {
+fn matrices<X: Activation, L: Layer<Small, X>>() -> (OrthogonalCost, Vec<[usize; 2]>) {
     let mut tensors = Tensors::default();
     L::tensors(&mut tensors);
     let list = tensors.into_list();
@@ -143,8 +143,8 @@ fn matrices<X: Activation, L: Layer<Small, X>>() -> (Matrices, Vec<[usize; 2]>) 
     (L::MATRICES, shapes)
 }
 
-fn of_shapes(shapes: &[[usize; 2]]) -> (Matrices, Vec<[usize; 2]>) {
-    let all = shapes.iter().fold(Matrices::NONE, |all, &shape| all.and(size::matrix::<f32>(shape)));
+fn of_shapes(shapes: &[[usize; 2]]) -> (OrthogonalCost, Vec<[usize; 2]>) {
+    let all = shapes.iter().fold(OrthogonalCost::NONE, |all, &shape| all.and(size::matrix::<f32>(shape)));
     (all, shapes.to_vec())
 }
 
@@ -166,9 +166,9 @@ fn matrices_of_hidden_layers_are_counted_each_by_itself() {
 fn matrices_take_turns_in_one_room() {
     let [small, large] = [[2, 3], [64, 64]].map(size::matrix::<f32>);
     let operations = small.operations + large.operations;
-    let both = Matrices { operations, ..large };
+    let both = OrthogonalCost { operations, ..large };
     assert_eq!([small.and(large), large.and(small)], [both; 2]);
-    assert_eq!(Matrices::NONE.and(small), small);
+    assert_eq!(OrthogonalCost::NONE.and(small), small);
     let operations = 5 * 3 * 2 * 64 * 64 * 64;
-    assert_eq!(large, Matrices { room_bytes: 4 * 64 * 64 * 4 + 64, operations, operations_max: operations });
+    assert_eq!(large, OrthogonalCost { room_bytes: 4 * 64 * 64 * 4 + 64, operations, operations_max: operations });
 }

@@ -8,7 +8,7 @@ use core::fmt;
 use zero_plan::{Op, Pass};
 
 use super::batch::{IdMisfit, Ids};
-use super::turn::ExchangeReason;
+use super::calls::ExchangeReason;
 use super::{Engine, Fill, RunError, WalkState};
 use zero_core::device::Device;
 use zero_core::lost::Lost;

@@ -3,7 +3,7 @@
 
 use zero_plan::{Op, Pass};
 
-use super::turn::ExchangeReason;
+use super::calls::ExchangeReason;
 use super::words::StepWords;
 use super::{Engine, Fill, RunError, WalkState};
 use zero_core::device::Device;

@@ -6,7 +6,7 @@
 //! `collectives` those that bring in data of other ranks, `update` those at the end of a step. `words` has the few
 //! numbers of a step. `parameters` fills and reads parameters and their states, `queues` follows the streams of a plan
 //! on a device that has queues, `checkpoint` gives states to be written and takes them back, `diagnose` finds where a
-//! number went wrong, `record` notes when ops begin and end, `rehearsal` gets a device ready, `turn` makes sure that
+//! number went wrong, `record` notes when ops begin and end, `rehearsal` gets a device ready, `calls` makes sure that
 //! all ranks make the same calls.
 //!
 //! What an op does is said in `Engine::execute` or, if it communicates, in `collectives`. An op that calls a function of
@@ -39,6 +39,7 @@
 #![allow(unsafe_code)]
 
 mod batch;
+mod calls;
 mod checkpoint;
 mod collectives;
 mod compute;
@@ -48,7 +49,6 @@ mod parameters;
 mod queues;
 mod record;
 mod rehearsal;
-mod turn;
 mod update;
 mod words;
 
@@ -65,9 +65,9 @@ pub use record::{Record, Span};
 pub use update::Hyper;
 
 use batch::IdMisfit;
+use calls::ExchangeReason;
 use collectives::Share;
 use queues::AwaitedOps;
-use turn::ExchangeReason;
 use update::UpdatedStretch;
 use words::StepWords;
 use zero_core::arena::Arena;
@@ -132,7 +132,7 @@ pub struct Engine<'p, D: Device, T> {
     /// Tokens of a sequence whose caches lie in the region of activations.
     cached: usize,
     /// Whether the last call came to its end.
-    is_in_turn: bool,
+    is_in_order: bool,
 }
 
 /// The purpose of a walk over a schedule, and its findings.
@@ -188,7 +188,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             snapshot: Arc::default(),
             loaded: 0,
             cached: 0,
-            is_in_turn: true,
+            is_in_order: true,
         }
     }
 

@@ -7,7 +7,7 @@ use zero_plan::Width;
 use zero_plan::place::{Place, Places, State, Stretch};
 
 use super::Engine;
-use super::turn::ExchangeReason;
+use super::calls::ExchangeReason;
 use super::words::StepWords;
 use zero_core::device::{DecayRun, Device, Element, HyperBlock, Stored, StoredMut, Weights, bf16};
 use zero_core::layer::{HiddenMatrix, Tensor, Tensors};

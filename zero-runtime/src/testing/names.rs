@@ -1,7 +1,7 @@
 //! Names: how errors name an element that a check objects to: its layer, its tensor, and its position in that.
 
 use super::trial::{ALL, DX, Unwritten, Y};
-use crate::layer::{Activation, HiddenMatrix, Layer, Matrices, Shape, Tensor, Tensors, size};
+use crate::layer::{Activation, HiddenMatrix, Layer, OrthogonalCost, Shape, Tensor, Tensors, size};
 
 /// A layer as errors name it.
 pub(super) struct LayerNames {
@@ -26,9 +26,9 @@ impl LayerNames {
     }
 
     /// Objects unless `MATRICES` of a layer that computes in f32 is what its tensors add up to.
-    fn require_matrices(&self, said: Matrices) {
+    fn require_matrices(&self, said: OrthogonalCost) {
         let listed = self.tensors.iter().flat_map(Tensor::hidden_matrices);
-        let listed = listed.fold(Matrices::NONE, |all, HiddenMatrix { rows, columns, .. }| {
+        let listed = listed.fold(OrthogonalCost::NONE, |all, HiddenMatrix { rows, columns, .. }| {
             all.and(size::matrix::<f32>([rows, columns]))
         });
         if listed != said {

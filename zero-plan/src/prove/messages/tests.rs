@@ -12,12 +12,12 @@ use crate::postings::{Moment, Payload};
 use crate::prove::hosts_tests::unit;
 use crate::prove::{Flaw, Ranks, prove};
 use crate::schedule::Op;
-use crate::unit::{Matrices, Unit};
+use crate::unit::{OrthogonalCost, Unit};
 
 /// Four units, of which the last may be tied to the first, over hosts.
 fn planned<R>(config: Config, ties: bool, with: impl FnOnce(&Plan) -> R) -> R {
     let last = if ties { Unit { source: 0, takes: 900, ..unit(3, 0) } } else { unit(3, 700) };
-    let matrices = Matrices { room_bytes: 77, operations: 9, operations_max: 5 };
+    let matrices = OrthogonalCost { room_bytes: 77, operations: 9, operations_max: 5 };
     let units = [unit(0, 900), Unit { matrices, ..unit(1, 40) }, Unit { matrices, ..unit(2, 300) }, last];
     let config = Config { transport: TransportKind::Cluster, prefetch: config.prefetch.max(1), ..config };
     PlanBuf::new("Four", config, &units).with(with)

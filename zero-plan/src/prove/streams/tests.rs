@@ -12,7 +12,7 @@ use crate::place::{Access, Place, Position};
 use crate::plan::PipelineStage;
 use crate::schedule::{Op, Parcel, Stream};
 use crate::streams::Queued;
-use crate::unit::{Matrices, Unit};
+use crate::unit::{OrthogonalCost, Unit};
 
 const CUDA: Config = Config {
     mesh: Mesh::of_zero(2),
@@ -22,7 +22,7 @@ const CUDA: Config = Config {
     ..Config::PLAIN
 };
 
-const MATRICES: Matrices = Matrices { room_bytes: 77, operations: 9, operations_max: 5 };
+const MATRICES: OrthogonalCost = OrthogonalCost { room_bytes: 77, operations: 9, operations_max: 5 };
 
 /// Units with these numbers of parameters; the last is tied to the first if `is_tied`. Every second one except the last
 /// has a cache, and all except the first have matrices.
@@ -39,7 +39,7 @@ fn units(params: &[usize], is_tied: bool) -> Vec<Unit> {
         targets_bytes: 25,
         operations: 7,
         cache_bytes: if source % 2 == 1 && source + 1 < params.len() { 300 } else { 0 },
-        matrices: if source > 0 { MATRICES } else { Matrices::NONE },
+        matrices: if source > 0 { MATRICES } else { OrthogonalCost::NONE },
         ..Unit::NONE
     };
     let mut units: Vec<Unit> = params.iter().enumerate().map(unit).collect();

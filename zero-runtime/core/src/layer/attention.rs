@@ -7,7 +7,7 @@ use zero_plan::Message;
 use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault};
 use super::linear::{LinearMap, initial};
 use super::size::{attending, bytes, empty, matrix, product, sum};
-use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Matrices, Shape, Tensors};
+use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, OrthogonalCost, Shape, Tensors};
 use crate::device::{AttentionShape, Device, Element, Kernels, Matrix, Strided, StridedMut, Then};
 use crate::size::either;
 use crate::view::{View, ViewMut};
@@ -170,7 +170,7 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         bytes::<S::Compute>(product(&[S::TOKENS, Self::ROW])),
     ]);
     // The projections to queries, to keys and to values, and the output projection.
-    const MATRICES: Matrices = matrix::<S::Compute>([Self::QUERIES, W])
+    const MATRICES: OrthogonalCost = matrix::<S::Compute>([Self::QUERIES, W])
         .and(matrix::<S::Compute>([Self::KEYS, W]))
         .and(matrix::<S::Compute>([Self::KEYS, W]))
         .and(matrix::<S::Compute>([W, Self::QUERIES]));

@@ -4,7 +4,7 @@
 use zero_plan::Message;
 
 use super::{
-    Activation, Backward, Context, ElementOf, Entry, Forward, Layer, Matrices, SameAs, Shape, Tensors, misplaced,
+    Activation, Backward, Context, ElementOf, Entry, Forward, Layer, OrthogonalCost, SameAs, Shape, Tensors, misplaced,
 };
 use crate::device::{Kernels, Then};
 use crate::size::{bytes, either, max, product, sum};
@@ -26,7 +26,7 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
     const OPERATIONS: usize = sum(&[A::OPERATIONS, B::OPERATIONS]);
     const ATTENDING: usize = sum(&[A::ATTENDING, B::ATTENDING]);
     const CACHE: usize = sum(&[A::CACHE, B::CACHE]);
-    const MATRICES: Matrices = A::MATRICES.and(B::MATRICES);
+    const MATRICES: OrthogonalCost = A::MATRICES.and(B::MATRICES);
     const FAULT: Option<Message> =
         either(either(A::FAULT, B::FAULT), either(misplaced::<S, X, A>(), misplaced::<S, A::Output, B>()));
 
@@ -145,7 +145,7 @@ where
     const SAVED: usize = L::SAVED;
     const WORKSPACE: usize = L::WORKSPACE;
     const CACHE: usize = L::CACHE;
-    const MATRICES: Matrices = L::MATRICES;
+    const MATRICES: OrthogonalCost = L::MATRICES;
     const FAULT: Option<Message> = either(L::FAULT, misplaced::<S, X, L>());
     // It adds the input, element by element.
     const OPERATIONS: usize = sum(&[L::OPERATIONS, product(&[S::TOKENS, X::WIDTH])]);
@@ -189,7 +189,7 @@ macro_rules! __layer_items {
         const OPERATIONS: usize = <$body as $crate::layer::Layer<S, X>>::OPERATIONS;
         const ATTENDING: usize = <$body as $crate::layer::Layer<S, X>>::ATTENDING;
         const CACHE: usize = <$body as $crate::layer::Layer<S, X>>::CACHE;
-        const MATRICES: $crate::layer::Matrices = <$body as $crate::layer::Layer<S, X>>::MATRICES;
+        const MATRICES: $crate::layer::OrthogonalCost = <$body as $crate::layer::Layer<S, X>>::MATRICES;
         const FAULT: Option<$crate::plan::Message> = <$body as $crate::layer::Layer<S, X>>::FAULT;
         const ACTIVATION: Option<$crate::device::Nonlinearity> = <$body as $crate::layer::Layer<S, X>>::ACTIVATION;
         const LOSSES_IN_BACKWARD: bool = <$body as $crate::layer::Layer<S, X>>::LOSSES_IN_BACKWARD;

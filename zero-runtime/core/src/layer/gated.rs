@@ -7,7 +7,9 @@ use zero_plan::Message;
 
 use super::linear::{LinearMap, initial};
 use super::size::{bytes, empty, matrix, product, sum};
-use super::{Backward, Context, Entry, Features, Forward, Gelu, Layer, Matrices, Nonlinear, Shape, Silu, Tensors};
+use super::{
+    Backward, Context, Entry, Features, Forward, Gelu, Layer, Nonlinear, OrthogonalCost, Shape, Silu, Tensors,
+};
 use crate::device::{Kernels, Then};
 
 /// (tokens, I) to (tokens, H): f(x Wg^T) (x Wu^T), where f is the activation `K` (Shazeer, "GLU variants improve
@@ -33,7 +35,7 @@ impl<S: Shape, const I: usize, const H: usize, K: Nonlinear> Layer<S, Features<I
     // Backward: their gradients (tokens, 2 H).
     const WORKSPACE: usize = bytes::<S::Compute>(product(&[S::TOKENS, 2, H]));
     // The weight of the gate, and the other weight.
-    const MATRICES: Matrices = matrix::<S::Compute>([H, I]).and(matrix::<S::Compute>([H, I]));
+    const MATRICES: OrthogonalCost = matrix::<S::Compute>([H, I]).and(matrix::<S::Compute>([H, I]));
     // Both products, the activation, and the multiplication by it.
     const OPERATIONS: usize =
         sum(&[product(&[2, Self::MAP.params(), S::TOKENS]), product(&[S::TOKENS, H, sum(&[K::OPERATIONS, 1])])]);

@@ -3,7 +3,7 @@
 use zero_plan::Message;
 
 use super::size::{empty, matrix, product, sum};
-use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, Matrices, Shape, Tensors};
+use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, OrthogonalCost, Shape, Tensors};
 use crate::device::{Device, Element, Matrix, Then, Write};
 use crate::view::{View, ViewMut};
 
@@ -20,7 +20,7 @@ impl<S: Shape, const I: usize, const O: usize, const BIAS: bool> Layer<S, Featur
     const FAULT: Option<Message> = empty("Linear", &[("input width", I), ("output width", O)]);
     const SAVED: usize = 0;
     const WORKSPACE: usize = 0;
-    const MATRICES: Matrices = matrix::<S::Compute>([O, I]);
+    const MATRICES: OrthogonalCost = matrix::<S::Compute>([O, I]);
 
     fn tensors(out: &mut Tensors) {
         Self::MAP.tensors(&[O], out);

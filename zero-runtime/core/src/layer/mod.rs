@@ -40,7 +40,7 @@ pub use norm::{E5, E6, Epsilon, LayerNorm, RmsNorm};
 pub use published::{PublishedPart, TensorNames};
 pub use tensors::{HiddenMatrix, Init, Tensor, Tensors};
 pub use word::{TokenWords, Word, WordKind};
-pub use zero_plan::Matrices;
+pub use zero_plan::OrthogonalCost;
 
 pub use published::NamesMisfit;
 
@@ -132,9 +132,9 @@ pub trait Layer<S: Shape, X: Activation> {
     /// Bytes of scratch for one call, forward or backward: sums of [`size::bytes`].
     const WORKSPACE: usize;
     /// The room and the operations that Muon needs for the matrices that [`Layer::tensors`] adds by
-    /// [`Tensors::hidden`], which it orthogonalizes: one [`size::matrix`] for each, joined by [`Matrices::and`]. By
-    /// default there are none, and AdamW updates all parameters, whatever the optimizer.
-    const MATRICES: Matrices = Matrices::NONE;
+    /// [`Tensors::hidden`], which it orthogonalizes: one [`size::matrix`] for each, joined by [`OrthogonalCost::and`].
+    /// By default there are none, and AdamW updates all parameters, whatever the optimizer.
+    const MATRICES: OrthogonalCost = OrthogonalCost::NONE;
     /// Floating-point operations of one forward call, by which pipelines are balanced; a multiply-add counts 2. The
     /// default is right for a layer that multiplies each token by all of its parameters, and does next to nothing else.
     const OPERATIONS: usize = size::product(&[2, Self::PARAMS, S::TOKENS]);

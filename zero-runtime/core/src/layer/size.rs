@@ -1,7 +1,7 @@
 //! Size: what layers count of their work, and the faults of their dimensions, in constants. Never wraps around: a size that
 //! is too large to count stops the build.
 
-use zero_plan::{Matrices, Message};
+use zero_plan::{Message, OrthogonalCost};
 
 use crate::orthogonal::{operations, room_bytes};
 pub use crate::size::{bytes, product, sum};
@@ -24,9 +24,9 @@ pub const fn attending(tokens: usize, keys: usize, heads: usize, head_dim: usize
 /// # Panics
 /// Z0210 where a `usize` cannot hold its sizes, which in a constant is a build error.
 #[track_caller]
-pub const fn matrix<E>(shape: [usize; 2]) -> Matrices {
+pub const fn matrix<E>(shape: [usize; 2]) -> OrthogonalCost {
     let operations = operations(shape);
-    Matrices { room_bytes: room_bytes::<E>(shape), operations, operations_max: operations }
+    OrthogonalCost { room_bytes: room_bytes::<E>(shape), operations, operations_max: operations }
 }
 
 /// The fault of a layer with a dimension of 0, which leaves it tensors without elements.

@@ -5,8 +5,8 @@ mod timelines;
 use std::collections::BTreeSet;
 
 use zero_plan::{
-    Axis, Config, DeviceKind, Matrices, Mesh, Op, OptimizerKind, Order, Pass, PlanBuf, Precision, Recompute, Traffic,
-    TransportKind, Unit, Width, makespan,
+    Axis, Config, DeviceKind, Mesh, Op, OptimizerKind, Order, OrthogonalCost, Pass, PlanBuf, Precision, Recompute,
+    Traffic, TransportKind, Unit, Width, makespan,
 };
 
 use super::*;
@@ -28,7 +28,7 @@ fn cpu(cores: usize) -> String {
 }
 
 fn units(count: usize) -> Vec<Unit> {
-    let matrices = Matrices { room_bytes: 64, operations: 5000, operations_max: 5000 };
+    let matrices = OrthogonalCost { room_bytes: 64, operations: 5000, operations_max: 5000 };
     let unit = Unit { params: 256, takes: 256, operations: 1000, input_bytes: 512, output_bytes: 512, ..Unit::NONE };
     let unit = Unit { matrices, ..unit };
     (0..count).map(|index| Unit { field: "a", index: Some(index), source: index, ..unit }).collect()

@@ -1,5 +1,5 @@
-//! Turn: what a rank may do next, and why it meets the others. Never lets a rank make a call that the others do not
-//! make, because they would read what it writes.
+//! Calls: which of them a rank may make next, and why it meets the others. Never lets a rank make a call that the
+//! others do not make, because they would read what it writes.
 #![allow(unsafe_code)]
 
 use super::Engine;
@@ -20,8 +20,11 @@ pub(super) enum ExchangeReason {
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Begins a call that meets other ranks.
     pub(super) fn begin(&mut self) {
-        assert!(self.is_in_turn, "the last call of this engine did not come to its end, so other ranks expect another");
-        self.is_in_turn = false;
+        assert!(
+            self.is_in_order,
+            "the last call of this engine did not come to its end, so other ranks expect another"
+        );
+        self.is_in_order = false;
     }
 
     /// Begins a call that uses parameters.
@@ -34,21 +37,21 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Ends a call and passes on its result. The engine takes further calls unless another rank was lost. A panic never
     /// gets here.
     pub(super) fn end<R, E: MayBeLost>(&mut self, result: Result<R, E>) -> Result<R, E> {
-        self.is_in_turn = !result.as_ref().is_err_and(E::is_lost);
+        self.is_in_order = !result.as_ref().is_err_and(E::is_lost);
         result
     }
 
     /// Gathers the first `len` words of each rank, for the same reason on all of them; the host does not read them.
-    pub(super) fn exchange_on_device(&mut self, turn: ExchangeReason, len: usize) -> Result<(), Lost> {
-        let call = self.steps_done << 32 | (len as u64) << 8 | turn as u64;
+    pub(super) fn exchange_on_device(&mut self, reason: ExchangeReason, len: usize) -> Result<(), Lost> {
+        let call = self.steps_done << 32 | (len as u64) << 8 | reason as u64;
         // SAFETY: an exchange changes no parameters, gradients or parcels; what may follow it relies on all ranks
         // having made it for the same reason, which `call` says.
         unsafe { self.ranks.exchange(call, len) }
     }
 
     /// The same, but the host reads them: see [`Engine::exchanged_of`].
-    pub(super) fn exchange_words(&mut self, turn: ExchangeReason, len: usize) -> Result<(), Lost> {
-        self.exchange_on_device(turn, len)?;
+    pub(super) fn exchange_words(&mut self, reason: ExchangeReason, len: usize) -> Result<(), Lost> {
+        self.exchange_on_device(reason, len)?;
         self.ranks.finish()?;
         let all = len * self.plan.config.mesh.ranks();
         self.ranks.device.read(self.arena.all_words(len), &mut self.exchanged[..all]);
@@ -56,9 +59,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     }
 
     /// Gathers numbers of each rank.
-    pub(super) fn exchange(&mut self, turn: ExchangeReason, mine: &[f64]) -> Result<(), Lost> {
+    pub(super) fn exchange(&mut self, reason: ExchangeReason, mine: &[f64]) -> Result<(), Lost> {
         self.ranks.device.stage(self.arena.own_words_mut(mine.len()), |words| words.copy_from_slice(mine));
-        self.exchange_words(turn, mine.len())
+        self.exchange_words(reason, mine.len())
     }
 
     /// The numbers that ranks have exchanged, `len` each, in the order of ranks.
