@@ -109,6 +109,7 @@ impl Count {
     }
 
     /// Its number.
+    #[inline]
     pub const fn index(self) -> usize {
         match self {
             Count::Published => 0,

@@ -63,6 +63,7 @@ pub(super) struct BucketCounts {
 
 impl BucketCounts {
     /// The reduction that a bucket was last offered in.
+    #[inline]
     pub(super) fn offer(&self, bucket: usize) -> u32 {
         self.offers[bucket].expect("the schedule offers a bucket before it sums it")
     }
