@@ -65,7 +65,7 @@ pub struct Reach {
 }
 
 /// A job on hosts.
-struct HostedJob<'a> {
+struct Job<'a> {
     spec: &'a str,
     mesh: Mesh,
     device: DeviceKind,
@@ -79,7 +79,7 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
     let mesh = spans_hosts(&spec, arguments)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let words = arguments.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let job = HostedJob { spec: &name, mesh, device: spec.device, arguments: words };
+    let job = Job { spec: &name, mesh, device: spec.device, arguments: words };
     // Slurm starts the ranks, and nobody counts how often.
     if let (Some(restarts @ 1..), Some(_)) = (restarts(&job.arguments), &arguments.slurm) {
         return Err(LaunchError::NoRestarts { restarts }.into());

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use zero_plan::DeviceKind;
 
-use super::HostedJob;
+use super::Job;
 use super::mpirun::{quoted, shown};
 
 /// The script, with names in place of what is a job's own.
@@ -13,8 +13,8 @@ const SCRIPT: &str = include_str!("job.sh");
 
 /// The script of a job. With checkpoints, the job queues again, to go on from the newest, after it was asked to end or has lost
 /// a rank or a node.
-pub fn script(job: &HostedJob, binary: &Path) -> String {
-    let HostedJob { spec, mesh, device, arguments } = job;
+pub fn script(job: &Job, binary: &Path) -> String {
+    let Job { spec, mesh, device, arguments } = job;
     let ranks = mesh.ranks_per_node();
     let gpus = match device {
         DeviceKind::Cpu => String::new(),
@@ -49,9 +49,9 @@ mod tests {
 
     use super::*;
 
-    fn job() -> HostedJob<'static> {
+    fn job() -> Job<'static> {
         let mesh = Mesh { nodes: 2, ..Mesh::of_zero(8) };
-        HostedJob {
+        Job {
             spec: "My_hybrid",
             mesh,
             device: DeviceKind::Cpu,
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_gpu_is_asked_for_each_rank() {
-        let gpus = HostedJob { device: DeviceKind::Cuda, ..job() };
+        let gpus = Job { device: DeviceKind::Cuda, ..job() };
         let asks = |job| script(job, Path::new("/shared/zero")).lines().any(|line| line == "#SBATCH --gpus-per-node=4");
         assert!(asks(&gpus) && !asks(&job()));
     }
@@ -102,7 +102,7 @@ mod tests {
         let at = |name: &str| folder.path().join(name).display().to_string();
         std::fs::create_dir_all(at("my run/step-000000100")).unwrap();
         let arguments = given.split(' ').map(|word| word.replace("FOLDER", &at("my run"))).collect();
-        let script = script(&HostedJob { arguments, ..job() }, Path::new("/shared/zero"));
+        let script = script(&Job { arguments, ..job() }, Path::new("/shared/zero"));
         let saves = if saves { format!("mkdir '{}'", at("my run/step-000000200")) } else { "true".to_owned() };
         // Functions stand for the programs of Slurm.
         let slurm = format!(

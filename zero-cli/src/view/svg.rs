@@ -37,7 +37,7 @@ const STYLE: &str = "
 ";
 
 /// Something drawn, and how high it is.
-struct DrawnBlock {
+struct Block {
     height: f64,
     drawn: Markup,
 }
@@ -85,18 +85,18 @@ fn pattern(paint: &Paint) -> Markup {
     }
 }
 
-fn head(picture: &Picture) -> DrawnBlock {
+fn head(picture: &Picture) -> Block {
     let drawn = html! {
         text.title x=(MARGIN) y="16" { (picture.source.name) }
         @for (number, line) in picture.summary.iter().enumerate() {
             text.soft x=(MARGIN) y=(34.0 + LINE * number as f64) { (line) }
         }
     };
-    DrawnBlock { height: 34.0 + LINE * picture.summary.len() as f64, drawn }
+    Block { height: 34.0 + LINE * picture.summary.len() as f64, drawn }
 }
 
 /// The legend of the colours that occur in the schedule.
-fn legend(picture: &Picture) -> DrawnBlock {
+fn legend(picture: &Picture) -> Block {
     let is_there = |paint: &&Paint| {
         let mut classes = picture.verbs.iter().map(|verb| CLASSES[verb.class as usize].name);
         paint.name == WAIT.name || classes.any(|name| name == paint.name)
@@ -105,7 +105,7 @@ fn legend(picture: &Picture) -> DrawnBlock {
 }
 
 /// Patches with their words, in as many lines as they need.
-fn keys(paints: Vec<Paint>) -> DrawnBlock {
+fn keys(paints: Vec<Paint>) -> Block {
     let (mut x, mut y) = (MARGIN, 4.0);
     let mut places = Vec::new();
     for paint in paints {
@@ -122,18 +122,18 @@ fn keys(paints: Vec<Paint>) -> DrawnBlock {
             text.soft x=(x + 25.0) y=(y + 9.5) { (paint.words) }
         }
     };
-    DrawnBlock { height: y + LINE + 4.0, drawn }
+    Block { height: y + LINE + 4.0, drawn }
 }
 
 /// The main figures of a plan, in lines of text.
-fn facts(picture: &Picture) -> DrawnBlock {
+fn facts(picture: &Picture) -> Block {
     let lines = facts_of(picture);
     let drawn = html! {
         @for (number, line) in lines.iter().enumerate() {
             text x=(MARGIN) y=(LINE * (number + 1) as f64) { (line) }
         }
     };
-    DrawnBlock { height: LINE * (lines.len() + 1) as f64, drawn }
+    Block { height: LINE * (lines.len() + 1) as f64, drawn }
 }
 
 fn facts_of(picture: &Picture) -> Vec<String> {

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use zero_plan::Bytes;
 use zero_study::picture::{MemoryGroup, Picture, PipelineStagePicture};
 
-use super::{DrawnBlock, LEFT, LINE, MARGIN, RIGHT, digits, fullest, keys, ticks, wrapped, x};
+use super::{Block, LEFT, LINE, MARGIN, RIGHT, digits, fullest, keys, ticks, wrapped, x};
 use crate::view::palette::{GROUPS, OUTSIDE};
 
 const HEIGHT: f64 = 170.0;
@@ -44,7 +44,7 @@ impl Level {
     }
 }
 
-pub fn block(picture: &Picture) -> DrawnBlock {
+pub fn block(picture: &Picture) -> Block {
     let (number, pipeline_stage) = fullest(picture);
     let taken = picture.outside_bytes + pipeline_stage.memory.arena_bytes;
     let is_near =
@@ -80,7 +80,7 @@ pub fn block(picture: &Picture) -> DrawnBlock {
         g transform=(format!("translate(0 {below})")) { (legend.drawn) }
         @for (number, line) in parts.iter().enumerate() { text x=(MARGIN) y=(lines_at + LINE * number as f64 + 10.0) { (line) } }
     };
-    DrawnBlock { height: height + 4.0, drawn }
+    Block { height: height + 4.0, drawn }
 }
 
 fn is_used(picture: &Picture, pipeline_stage: &PipelineStagePicture, name: &str) -> bool {

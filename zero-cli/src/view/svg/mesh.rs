@@ -3,7 +3,7 @@
 use maud::html;
 use zero_study::picture::Picture;
 
-use super::{DrawnBlock, LINE, MARGIN, RIGHT, digits};
+use super::{Block, LINE, MARGIN, RIGHT, digits};
 use crate::view::palette::GROUPS;
 
 /// If there are more ranks than this, the first are drawn for all.
@@ -14,7 +14,7 @@ const BAR: f64 = 8.0;
 /// Height of a cell: its name, and a bar for each of three states.
 const HIGH: f64 = 18.0 + 3.0 * (BAR + 3.0);
 
-pub fn block(picture: &Picture) -> DrawnBlock {
+pub fn block(picture: &Picture) -> Block {
     let mesh = &picture.mesh;
     let per_node = mesh.ranks_per_node;
     let drawn = mesh.ranks.len().min(RANKS_MAX);
@@ -43,7 +43,7 @@ pub fn block(picture: &Picture) -> DrawnBlock {
         @for rank in 0..drawn { (rank_cell(picture, rank, cell(rank))) }
         @if let Some(more) = more { text.soft x=(MARGIN) y=(height + 10.0) { (more) } }
     };
-    DrawnBlock { height: height + rest + 6.0, drawn }
+    Block { height: height + rest + 6.0, drawn }
 }
 
 /// Cells side by side in a node: all ranks, if two such nodes fit beside one another, and otherwise rows of about equal

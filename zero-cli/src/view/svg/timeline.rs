@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use zero_plan::Class;
 use zero_study::picture::{Flights, Picture, PipelineStagePicture};
 
-use super::{DrawnBlock, LINE, MARGIN, RIGHT, clocked, digits, ticks, x};
+use super::{Block, LINE, MARGIN, RIGHT, clocked, digits, ticks, x};
 use crate::view::palette::{CLASSES, Paint, WAIT};
 
 const ROW: f64 = 20.0;
@@ -21,7 +21,7 @@ const TRACKED: [Class; 4] = [Class::Gather, Class::Reduce, Class::Parcel, Class:
 /// If there are more pipeline stages than this, the first are drawn for all.
 const PIPELINE_STAGES_MAX: usize = 16;
 
-pub fn block(picture: &Picture) -> DrawnBlock {
+pub fn block(picture: &Picture) -> Block {
     let mut y = LINE + 4.0;
     let mut lanes = Vec::new();
     for (number, pipeline_stage) in picture.pipeline_stages.iter().enumerate().take(PIPELINE_STAGES_MAX) {
@@ -41,7 +41,7 @@ pub fn block(picture: &Picture) -> DrawnBlock {
         @for (y, lane) in lanes { g transform=(format!("translate(0 {y})")) { (lane) } }
         @for &at in &at { (tick(picture, at as u64, y + 11.0)) }
     };
-    DrawnBlock { height: y + LINE + 6.0, drawn }
+    Block { height: y + LINE + 6.0, drawn }
 }
 
 fn tick(picture: &Picture, at: u64, y: f64) -> Markup {

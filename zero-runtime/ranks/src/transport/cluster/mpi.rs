@@ -21,7 +21,7 @@ pub(super) const LIBRARY_VARIABLE: &str = "ZERO_MPI";
 pub(super) type Handle = *mut c_void;
 
 /// Room for a status, which has 20 to 32 bytes.
-type MpiStatus = [u64; 8];
+type Status = [u64; 8];
 
 /// Room for a text of MPI, in bytes: more than `MPI_MAX_LIBRARY_VERSION_STRING` of any library.
 const TEXT_BYTES: usize = 8192;
@@ -69,7 +69,7 @@ calls! {
     receive "MPI_Irecv" (*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle);
     broadcast "MPI_Ibcast" (*mut c_void, c_int, Handle, c_int, Handle, *mut Handle);
     gather "MPI_Iallgather" (*const c_void, c_int, Handle, *mut c_void, c_int, Handle, Handle, *mut Handle);
-    test "MPI_Test" (*mut Handle, *mut c_int, *mut MpiStatus);
+    test "MPI_Test" (*mut Handle, *mut c_int, *mut Status);
     abort "MPI_Abort" (Handle, c_int);
     finalize "MPI_Finalize" ();
 }
@@ -244,7 +244,7 @@ impl Mpi {
 
     /// Whether a request has ended. MPI makes progress on requests in such calls.
     pub fn has_ended(&self, request: &mut MpiRequest) -> Result<bool, Failure> {
-        let (mut flag, mut status) = (0, MpiStatus::default());
+        let (mut flag, mut status) = (0, Status::default());
         // SAFETY: a request of this library that has not come to its end, and room for a status.
         let code = unsafe { (self.calls.test)(&mut request.0, &mut flag, &mut status) };
         self.require("MPI_Test", code)?;
