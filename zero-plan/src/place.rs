@@ -8,7 +8,7 @@ mod stretch;
 mod subtotals;
 
 pub use access::{Access, Accesses, Content, Gradients, Value, accesses, decoding_accesses};
-pub use arrival::{Arrival, are_counterparts, arrivals, arrivals_from, gathered};
+pub use arrival::{Arrival, are_counterparts, arrivals, arrivals_from, gathered, given_bytes};
 pub use position::Position;
 pub use stretch::{Place, Stretch};
 

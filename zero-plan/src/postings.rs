@@ -183,7 +183,7 @@ impl Postings {
 
 /// Calls back for a batch with each rank of another host to which the rank at `own` gives something in an op, or from
 /// which it takes something.
-fn each_peer(plan: &Plan, own: Coordinates, op: Op, is_sent: bool, visit: &mut dyn FnMut(PostingBatch)) {
+pub(crate) fn each_peer(plan: &Plan, own: Coordinates, op: Op, is_sent: bool, visit: &mut dyn FnMut(PostingBatch)) {
     let config = &plan.config;
     let only = |pipeline: usize| (pipeline, pipeline + 1);
     let (first, end) = match op {

@@ -1,14 +1,15 @@
-//! Traffic: bytes that a rank sends in one pass over a schedule, counted from its ops. Never measures.
+//! Traffic: bytes that a rank sends in one pass over a schedule, counted from the places of its ops and from the
+//! peers that it posts messages for. Never asks each peer for its places, as a rank may have thousands. Never measures.
 
 use core::ops::{AddAssign, Sub};
 
 use crate::config::Config;
 use crate::footprint::exchanged_bytes;
 use crate::mesh::{Axis, Coordinates};
-use crate::place::are_counterparts;
+use crate::place::{Places, given_bytes};
 use crate::plan::Plan;
-use crate::schedule::{Op, Parcel};
-use crate::unit::Unit;
+use crate::postings::{PostingBatch, each_peer};
+use crate::schedule::{Op, OpTraits, Parcel};
 
 /// Bytes that one rank sends, by purpose. A ring, like any algorithm that sends no byte twice, moves (N-1)/N of a
 /// buffer for an all-gather and as much for a reduce-scatter; an all-reduce is one of each (ZeRO paper, section 7).
@@ -64,79 +65,104 @@ impl Moved {
     }
 
     fn sum(plan: &Plan, rank: usize, ops: &[Op], is_sent: bool) -> Self {
-        ops.iter().fold(Self::default(), |mut moved, &op| {
-            if let Some((axis, bucket)) = summed_on_hosts(&plan.config, op) {
-                let [near, sent, taken] = of_hosts(plan, rank, axis, bucket);
-                *moved.in_place.reduced_mut(axis) += near;
-                *moved.copied.reduced_mut(axis) += if is_sent { sent } else { taken };
-                return moved;
+        let all = Traffic::sum(plan, rank, ops, is_sent, Exchange::all_bytes);
+        let in_place = Traffic::sum(plan, rank, ops, is_sent, Exchange::bytes_in_place);
+        Self { copied: all - in_place, in_place }
+    }
+}
+
+/// What a rank sends, or takes, in an op.
+struct Exchange<'a> {
+    plan: &'a Plan<'a>,
+    own: Places<'a>,
+    op: Op,
+    is_sent: bool,
+}
+
+impl Exchange<'_> {
+    fn all_bytes(&self) -> usize {
+        let (config, others) = (&self.plan.config, self.others());
+        match self.op {
+            Op::Agree => others * self.plan.agreed_values() * size_of::<f64>(),
+            op if is_summed_on_hosts(config, op) => self.bytes_in_place() + self.bytes_between_hosts(),
+            // Each gives as much as this rank.
+            op => others * given_bytes(self.plan, op, &self.own),
+        }
+    }
+
+    /// The bytes that peers that reach one another read where they lie.
+    fn bytes_in_place(&self) -> usize {
+        match self.op {
+            op if !is_read_in_place(&self.plan.config, op) => 0,
+            op if is_summed_on_hosts(&self.plan.config, op) => self.terms_bytes(),
+            op => {
+                let mut near = self.others();
+                each_peer(self.plan, self.own.at, op, self.is_sent, &mut |_| near -= 1);
+                near * given_bytes(self.plan, op, &self.own)
             }
-            let all = of_op(plan, rank, op, is_sent);
-            let partners = if is_read_in_place(&plan.config, op) { partners(plan, rank, op) } else { Vec::new() };
-            let near = partners.iter().filter(|&&partner| !brings(plan, rank, partner, op)).count();
-            // Each of the partners has an equal share.
-            let in_place = if near > 0 { all.share(near, partners.len()) } else { Traffic::default() };
-            moved.in_place += in_place;
-            moved.copied += all - in_place;
-            moved
-        })
+        }
+    }
+
+    /// The bytes that it sends to ranks of other hosts, or takes from them.
+    fn bytes_between_hosts(&self) -> usize {
+        let (plan, config, mesh) = (self.plan, &self.plan.config, &self.plan.config.mesh);
+        if let Op::Agree = self.op {
+            let (numbers, far) = (plan.agreed_values(), mesh.ranks() - mesh.ranks_per_node());
+            let by_ranks = if config.transport.carries() { far * numbers * size_of::<f64>() } else { 0 };
+            let by_hosts = (mesh.nodes - 1) * exchanged_bytes(numbers);
+            return if config.spans_hosts() { by_hosts + by_ranks } else { 0 };
+        }
+        // Hosts may have different numbers of sums. In all else, peers give as much as this rank.
+        let is_uneven = !self.is_sent && is_summed_on_hosts(config, self.op);
+        let (mut bytes, rank, own) = (0, mesh.rank(self.own.at), given_bytes(plan, self.op, &self.own));
+        each_peer(plan, self.own.at, self.op, self.is_sent, &mut |PostingBatch { peer, .. }| {
+            let given = || given_bytes(plan, self.op, &plan.places(mesh.coordinates(peer)));
+            bytes += match config.shares_host(rank, peer) {
+                true => 0,
+                false if is_uneven => given(),
+                false => own,
+            };
+        });
+        bytes
+    }
+
+    /// The number of ranks that it exchanges something with.
+    fn others(&self) -> usize {
+        let mesh = &self.plan.config.mesh;
+        match self.op {
+            Op::Agree => mesh.ranks() - 1,
+            op => op.traits().axis.map_or(1, |axis| mesh.len(axis) - 1),
+        }
+    }
+
+    /// The bytes of the terms that it reads at other ranks of its host, for the sums that hosts make for one another.
+    fn terms_bytes(&self) -> usize {
+        let OpTraits { bucket: Some(bucket), round: Some(round), axis: Some(axis), .. } = self.op.traits() else {
+            return 0;
+        };
+        let terms = (self.plan.config.mates(axis) - 1) * self.plan.config.hosts_along(axis);
+        terms * given_bytes(self.plan, Op::Subtotal { bucket, round, axis }, &self.own)
     }
 }
 
-/// The ranks with which a rank exchanges something in a collective op, or to or from which a parcel goes.
-fn partners(plan: &Plan, rank: usize, op: Op) -> Vec<usize> {
-    let mesh = &plan.config.mesh;
-    let at = mesh.coordinates(rank);
-    let of = |at: Coordinates| Some(mesh.rank(at)).filter(|&partner| partner != rank);
+/// The op whose places say what a rank sends or takes in `op`, if it sends or takes anything. Terms of sums along
+/// `zero` are counted where they are offered, and parcels that are taken where they arrive.
+const fn exchanged(op: Op, is_sent: bool) -> Option<Op> {
     match op {
-        Op::Gather { .. } | Op::Reduce { .. } | Op::Spread { axis: Axis::Zero, .. } => {
-            (0..mesh.zero).filter_map(|zero| of(Coordinates { zero, ..at })).collect()
-        }
-        Op::Combine { .. } | Op::Spread { .. } => {
-            (0..mesh.replica).filter_map(|replica| of(Coordinates { replica, ..at })).collect()
-        }
-        Op::Send { parcel, .. } => {
-            of(Coordinates { pipeline: plan.parcel_receiver(parcel, at.pipeline), ..at }).into_iter().collect()
-        }
-        Op::Receive { parcel, .. } => {
-            of(Coordinates { pipeline: plan.parcel_sender(parcel, at.pipeline), ..at }).into_iter().collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// Whether the bytes that one of two ranks gives the other in an op travel directly between them.
-fn brings(plan: &Plan, rank: usize, partner: usize, op: Op) -> bool {
-    let [own, other] = [rank, partner].map(|rank| plan.config.mesh.coordinates(rank));
-    !plan.config.reaches(rank, partner) && are_counterparts(&plan.config, op, own, other)
-}
-
-/// The axis and the bucket of the sum that an op belongs to, if hosts make parts of it.
-fn summed_on_hosts(config: &Config, op: Op) -> Option<(Axis, usize)> {
-    match op {
-        Op::Reduce { bucket, .. } if config.sums_on_hosts(Axis::Zero) => Some((Axis::Zero, bucket)),
-        Op::Combine { bucket, .. } if config.sums_on_hosts(Axis::Replica) => Some((Axis::Replica, bucket)),
+        Op::Reduce { bucket, round } => Some(Op::Settle { bucket, round }),
+        Op::Gather { .. } | Op::Combine { .. } | Op::Spread { .. } | Op::Agree => Some(op),
+        Op::Send { .. } if is_sent => Some(op),
+        Op::Receive { .. } if !is_sent => Some(op),
         _ => None,
     }
 }
 
-/// If a bucket is summed over hosts: its bytes that a rank reads from its mates, for each host; the bytes of sums, in
-/// f32, that it sends to counterparts; and the bytes of sums that come to it from all other hosts.
-fn of_hosts(plan: &Plan, rank: usize, axis: Axis, bucket: usize) -> [usize; 3] {
-    let config = &plan.config;
-    let (part, hosts) = (plan.buckets[bucket].elements / config.mesh.summed_parts(axis), config.hosts_along(axis));
-    let (mates, subtrees) = (config.mates(axis), config.subtrees(axis));
-    let near = (mates - 1) * hosts * part * config.precision.reduce.bytes();
-    let own = subtrees.count_of(config.mesh.coordinates(rank).along(axis) / mates);
-    [near, (hosts - 1) * own * part * size_of::<f32>(), (subtrees.count() - own) * part * size_of::<f32>()]
-}
-
-/// The bytes that a rank sends in an op, or takes. Except for parcels, it takes as many as it sends.
-fn of_op(plan: &Plan, rank: usize, op: Op, is_sent: bool) -> Traffic {
+/// Whether an op adds up sums that hosts have made of their terms.
+const fn is_summed_on_hosts(config: &Config, op: Op) -> bool {
     match op {
-        Op::Send { .. } if !is_sent => Traffic::default(),
-        Op::Receive { parcel, unit, .. } if !is_sent => carried(plan, parcel, unit, false),
-        op => Traffic::of(plan, rank, &[op]),
+        Op::Settle { .. } => config.sums_on_hosts(Axis::Zero),
+        Op::Combine { .. } => config.sums_on_hosts(Axis::Replica),
+        _ => false,
     }
 }
 
@@ -168,102 +194,51 @@ fn is_read_in_place(config: &Config, op: Op) -> bool {
     match op {
         // A gather into a rank's own slot, or into a replica, copies.
         Op::Gather { .. } => config.shards_parameters() && (!config.uses_slots() || config.shares_slots()),
-        Op::Reduce { .. } | Op::Combine { .. } => true,
+        Op::Settle { .. } | Op::Combine { .. } => true,
         Op::Send { parcel, .. } | Op::Receive { parcel, .. } => matches!(parcel, Parcel::TiedGradients),
         _ => false,
-    }
-}
-
-/// The bytes of a parcel that `unit` has made, if it is sent, or needs, if it is received.
-fn carried(plan: &Plan, parcel: Parcel, unit: usize, is_sent: bool) -> Traffic {
-    let (config, placement) = (&plan.config, &plan.placements[unit]);
-    let Unit { input_bytes, output_bytes, .. } = plan.units[unit];
-    let (activation_bytes, gradient_bytes) =
-        if is_sent { (output_bytes, input_bytes) } else { (input_bytes, output_bytes) };
-    let none = Traffic::default();
-    match parcel {
-        Parcel::Activations => Traffic { activation_bytes, ..none },
-        Parcel::Gradients => Traffic { gradient_bytes, ..none },
-        Parcel::TiedGradients => {
-            Traffic { tied_bytes: placement.part(config) * config.precision.reduce.bytes(), ..none }
-        }
-        Parcel::TiedParameters => {
-            let updated = if config.shards_optimizer() { placement.shard(config) } else { placement.padded };
-            Traffic { tied_bytes: updated * config.precision.params.bytes(), ..none }
-        }
     }
 }
 
 impl Traffic {
     /// The bytes that a rank sends in one pass over `ops`, which belong to its schedule.
     pub fn of(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
-        ops.iter().fold(Self::default(), |mut traffic, &op| {
-            traffic.add(plan, rank, op);
-            traffic
-        })
+        Self::sum(plan, rank, ops, true, Exchange::all_bytes)
     }
 
     /// The part of that that a rank sends to ranks of other hosts. MPI sends loss and norms, and the reason for their
     /// exchange, once to each other host. Under `Nccl` the numbers also go to each rank there.
     pub fn between_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
-        Self::crossing(plan, rank, ops, true)
+        Self::sum(plan, rank, ops, true, Exchange::bytes_between_hosts)
     }
 
     /// The bytes that it takes from ranks of other hosts in such a pass: they have other sums, and other parcels.
     pub fn from_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
-        Self::crossing(plan, rank, ops, false)
+        Self::sum(plan, rank, ops, false, Exchange::bytes_between_hosts)
     }
 
-    fn crossing(plan: &Plan, rank: usize, ops: &[Op], is_sent: bool) -> Self {
-        let config = &plan.config;
-        ops.iter().fold(Self::default(), |mut sum, &op| {
-            let partners = partners(plan, rank, op);
-            let is_far = |&&partner: &&usize| !config.shares_host(rank, partner) && brings(plan, rank, partner, op);
-            let far = partners.iter().filter(is_far).count();
-            if let Some((axis, bucket)) = summed_on_hosts(config, op) {
-                let [_, sent, taken] = of_hosts(plan, rank, axis, bucket);
-                *sum.reduced_mut(axis) += if is_sent { sent } else { taken };
-            } else if far > 0 {
-                sum += of_op(plan, rank, op, is_sent).share(far, partners.len());
-            }
-            if let (Op::Agree, true) = (op, config.spans_hosts()) {
-                let (numbers, far) = (plan.agreed_values(), config.mesh.ranks() - config.mesh.ranks_per_node());
-                let by_ranks = if config.transport.carries() { far * numbers * size_of::<f64>() } else { 0 };
-                sum.agree_bytes += (config.mesh.nodes - 1) * exchanged_bytes(numbers) + by_ranks;
-            }
-            sum
-        })
-    }
-
-    fn add(&mut self, plan: &Plan, rank: usize, op: Op) {
-        let (mesh, precision) = (&plan.config.mesh, &plan.config.precision);
-        let (params, reduce) = (precision.params.bytes(), precision.reduce.bytes());
-        let others = |bytes: usize, ranks: usize| bytes / ranks * (ranks - 1);
-        if let Some((axis, bucket)) = summed_on_hosts(&plan.config, op) {
-            let [near, sent, _] = of_hosts(plan, rank, axis, bucket);
-            *self.reduced_mut(axis) += near + sent;
-            return;
+    fn sum<'a>(plan: &'a Plan<'a>, rank: usize, ops: &[Op], is_sent: bool, bytes: fn(&Exchange<'a>) -> usize) -> Self {
+        let (mut sum, own) = (Self::default(), plan.places(plan.config.mesh.coordinates(rank)));
+        for op in ops.iter().filter_map(|&op| exchanged(op, is_sent)) {
+            *sum.part_mut(op) += bytes(&Exchange { plan, own, op, is_sent });
         }
+        sum
+    }
+
+    /// The part that the bytes of an op belong to.
+    const fn part_mut(&mut self, op: Op) -> &mut usize {
         match op {
-            Op::Gather { unit, .. } => {
-                self.gather_bytes += others(plan.placements[unit].padded * params, mesh.zero);
-            }
-            Op::Reduce { bucket, .. } => {
-                self.reduce_bytes += others(plan.buckets[bucket].elements * reduce, mesh.zero);
-            }
-            Op::Spread { bucket, axis: Axis::Zero } => {
-                let elements = plan.tables().spread_elements(bucket, Axis::Zero);
-                self.spread_bytes += others(elements * reduce, mesh.zero);
-            }
-            Op::Combine { bucket, .. } => {
-                self.replica_reduce_bytes += others(plan.buckets[bucket].elements / mesh.zero * reduce, mesh.replica);
-            }
-            Op::Spread { bucket, .. } => {
-                self.replica_spread_bytes += others(plan.buckets[bucket].elements / mesh.zero * reduce, mesh.replica);
-            }
-            Op::Send { parcel, unit, .. } => *self += carried(plan, parcel, unit, true),
-            Op::Agree => self.agree_bytes += plan.agreed_values() * size_of::<f64>() * (mesh.ranks() - 1),
-            _ => {}
+            Op::Gather { .. } => &mut self.gather_bytes,
+            Op::Combine { .. } => &mut self.replica_reduce_bytes,
+            Op::Spread { axis: Axis::Zero, .. } => &mut self.spread_bytes,
+            Op::Spread { .. } => &mut self.replica_spread_bytes,
+            Op::Send { parcel, .. } | Op::Receive { parcel, .. } => match parcel {
+                Parcel::Activations => &mut self.activation_bytes,
+                Parcel::Gradients => &mut self.gradient_bytes,
+                Parcel::TiedGradients | Parcel::TiedParameters => &mut self.tied_bytes,
+            },
+            Op::Agree => &mut self.agree_bytes,
+            _ => &mut self.reduce_bytes,
         }
     }
 
@@ -340,13 +315,6 @@ impl AddAssign for Traffic {
     }
 }
 
-impl Traffic {
-    /// `part` of `of` equal parts of it.
-    fn share(self, part: usize, of: usize) -> Self {
-        self.zip(self, |bytes, _| bytes / of * part)
-    }
-}
-
 impl Sub for Traffic {
     type Output = Self;
 
@@ -376,6 +344,7 @@ mod tests {
     use crate::build::PlanBuf;
     use crate::config::{DeviceKind, TransportKind};
     use crate::mesh::Mesh;
+    use crate::unit::Unit;
 
     /// Each of four ranks has 128 of a unit's 512 parameters, in f32. It gives each of the two ranks on the other host
     /// its shard in each of two gathers, and their parts of its gradients in one reduction. It gives each of them all

@@ -106,6 +106,22 @@ fn units_of(plan: &Plan, bucket: usize) -> impl Iterator<Item = usize> {
     units.filter(|&unit| plan.placements[unit].padded > 0)
 }
 
+/// The bytes that the rank with places `of` gives each rank that needs some of it in an op, or those of a parcel.
+pub fn given_bytes(plan: &Plan, op: Op, of: &Places) -> usize {
+    match op {
+        Op::Send { parcel, unit, .. } => of.outgoing(parcel, unit, 0).len_bytes,
+        Op::Receive { parcel, unit, slot, .. } => of.incoming(parcel, unit, slot).len_bytes,
+        Op::Subtotal { bucket, axis, .. } => {
+            units_of(plan, bucket).map(|unit| of.term(axis, unit, of.at.along(axis)).len_bytes).sum()
+        }
+        op => {
+            let mut bytes = 0;
+            each_of(plan, op, of, of, &mut |source, _| bytes += source.len_bytes);
+            bytes
+        }
+    }
+}
+
 /// Calls back for the bytes that a collective takes from one peer, with their places there and here.
 fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnMut(Place, Place)) {
     match op {

@@ -4,7 +4,7 @@
 use zero_plan::{OrthogonalCost, PlanBuf, Unit, spec};
 
 /// The fingerprint of each spec's plan, computed once.
-const KNOWN: [(&str, u64); 16] = [
+pub const KNOWN: [(&str, u64); 16] = [
     ("1f1b", 15011797373551652672),
     ("bf16", 14244240170796664816),
     ("ddp", 16100649780910846607),
@@ -47,12 +47,15 @@ fn units() -> Vec<Unit> {
     units
 }
 
+/// The plan that a spec makes of the model.
+pub fn of_spec(name: &str) -> PlanBuf {
+    let path = format!("{}/../specs/{name}.ron", env!("CARGO_MANIFEST_DIR"));
+    let spec = spec::parse(&std::fs::read_to_string(path).expect("a spec")).expect("a valid spec");
+    PlanBuf::new("Small", spec.config(), &units())
+}
+
 #[test]
 fn plans_of_specs_keep_their_fingerprints() {
-    let found = KNOWN.map(|(name, _)| {
-        let path = format!("{}/../specs/{name}.ron", env!("CARGO_MANIFEST_DIR"));
-        let spec = spec::parse(&std::fs::read_to_string(path).expect("a spec")).expect("a valid spec");
-        (name, PlanBuf::new("Small", spec.config(), &units()).with(|plan| plan.fingerprint()))
-    });
+    let found = KNOWN.map(|(name, _)| (name, of_spec(name).with(|plan| plan.fingerprint())));
     assert_eq!(found, KNOWN);
 }

@@ -4,9 +4,9 @@
 //! `mutants` and `tables` break plans and expect the provers to object, and `equivalence` excuses mutants that break
 //! nothing. `rules` expects each rule of the check to object to something, and `places` expects the proof to object if
 //! an op looks at the wrong bytes. `reshard` cuts tensors at random; `relayout` moves the states of a plan to those of
-//! another and back. `orders` has schedules written out by hand and the published costs of pipelines. `traffic` and
-//! `prefetch` compare the schedule with formulas; `constants`, `bounds` and `budget` test constants and build errors, and
-//! `fingerprints` pins those of the plans of all specs.
+//! another and back. `orders` has schedules written out by hand and the published costs of pipelines. `traffic`,
+//! `traffic_by_op` and `prefetch` compare the schedule with formulas; `constants`, `bounds` and `budget` test constants
+//! and build errors, and `fingerprints` pins those of the plans of all specs.
 
 mod bounds;
 mod budget;
@@ -27,3 +27,4 @@ mod simulator;
 mod spans;
 mod tables;
 mod traffic;
+mod traffic_by_op;
