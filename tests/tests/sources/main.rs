@@ -1,9 +1,10 @@
 //! Sources: facts about the text of the workspace. Each code in it is in the catalogue, and each entry of the catalogue
-//! is used; public types have one path; modules form no circles. In `budget`, the lines of each crate; in `specs`, the
-//! plans of all specs. Never judges what a code says.
+//! is used; public types have one path; modules form no circles. In `budget`, the lines of each crate; in `storeys`, what
+//! each stands on; in `specs`, the plans of all specs. Never judges what a code says.
 
 mod budget;
 mod specs;
+mod storeys;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

@@ -1,0 +1,42 @@
+//! Storeys: which crates of the workspace each of its crates may stand on, so that a program that trains contains no advice, and the
+//! command no engine. Never looks at dependencies of tests.
+
+use std::fs;
+use std::path::Path;
+
+/// The folder of each crate, and the crates of the workspace that it names as its dependencies.
+const STOREYS: &[(&str, &[&str])] = &[
+    ("zero-plan", &[]),
+    ("zero-plan/study", &["zero-plan"]),
+    ("zero-macros", &["zero-plan"]),
+    ("zero-runtime/core", &["zero-plan"]),
+    ("zero-runtime/cpu", &["zero-core", "zero-plan"]),
+    ("zero-runtime/cuda", &["zero-core", "zero-plan"]),
+    ("zero-runtime/engine", &["zero-core", "zero-plan"]),
+    ("zero-runtime/files", &["zero-core", "zero-plan"]),
+    ("zero-runtime/ranks", &["zero-core", "zero-plan"]),
+    (
+        "zero-runtime",
+        &["zero-core", "zero-cpu", "zero-cuda", "zero-engine", "zero-files", "zero-macros", "zero-plan", "zero-ranks"],
+    ),
+    ("zero-cli", &["zero-core", "zero-cpu", "zero-files", "zero-plan", "zero-ranks", "zero-study"]),
+];
+
+/// The crates of the workspace in the section `[dependencies]` of a manifest, in order.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let section = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+    let section = section.split("\n[").next().unwrap_or_default();
+    let names = section.lines().filter_map(|line| line.split([' ', '.', '=']).next());
+    let mut names: Vec<_> = names.filter(|name| name.starts_with("zero-")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn crates_stand_only_on_those_below_them() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (folder, allowed) in STOREYS {
+        let manifest = fs::read_to_string(root.join(folder).join("Cargo.toml")).expect("a manifest");
+        assert_eq!(dependencies(&manifest), *allowed, "`{folder}` stands on other crates than before");
+    }
+}
