@@ -105,7 +105,7 @@ pub use zero_engine as engine;
 pub use zero_files::{checkpoint, data, weights};
 pub use zero_plan as plan;
 use zero_ranks::processors;
-pub use zero_ranks::{launch, terminal, wake_latency};
+pub use zero_ranks::{launch, terminal};
 
 /// The device that a spec calls `Cuda`.
 #[cfg(feature = "cuda")]
