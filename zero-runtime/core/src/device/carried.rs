@@ -81,8 +81,8 @@ pub trait Carrier<D: Device> {
     /// this number.
     ///
     /// # Safety
-    /// Until the queue has done it, nobody writes the bytes that are sent or touches the places that receive. The
-    /// members of the group ask for the counterparts, in the same order between any two of them.
+    /// Until the queue has done it, nobody writes the bytes that are sent or touches the places that receive. All members
+    /// of the group call this with matching sends and receives, in the same order for each pair of members.
     #[allow(unsafe_code)]
     unsafe fn carry(&self, group: usize, parcels: &mut dyn Iterator<Item = Carried<D>>, goes_on: &GoesOn);
 
