@@ -29,7 +29,7 @@ pub struct ModelField {
     /// The length of an array field.
     pub count: Option<Expr>,
     /// The layers that alternate in an array field; empty if its elements are alike.
-    pub turns: Vec<Type>,
+    pub alternating: Vec<Type>,
     pub notes: Notes,
 }
 

@@ -75,7 +75,7 @@ pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environme
 
 /// Entries of these fields in the model's table: one for each, or one for each layer that alternates in it.
 fn first_entry(fields: &[ModelField]) -> usize {
-    fields.iter().map(|field| field.turns.len().max(1)).sum()
+    fields.iter().map(|field| field.alternating.len().max(1)).sum()
 }
 
 /// The statements for all fields, in order, under a shape.
@@ -136,9 +136,9 @@ fn statement(model: &ModelStruct, shape: &Ident, position: usize) -> TokenStream
 fn first(model: &ModelStruct, shape: &Ident) -> TokenStream {
     let (field, entries) = (&model.fields[0], number(first_entry(&model.fields)));
     let (layer, title, place) = (&field.layer, field.name.unraw().to_string(), field.layer.span());
-    let first = match (&field.count, &field.turns[..]) {
+    let first = match (&field.count, &field.alternating[..]) {
         (Some(count), []) => quote_spanned!(place=> first_repeated::<#layer>(#title, #count)),
-        (Some(count), turns) => alternating(quote!(first_alternating), &title, count, turns),
+        (Some(count), layers) => alternating(quote!(first_alternating), &title, count, layers),
         (None, _) => quote_spanned!(place=> first::<#layer>(#title)),
     };
     quote_spanned!(place=> let __fields = ::zero_runtime::model::Fields::<#shape, (), #entries>::#first;)
@@ -146,12 +146,12 @@ fn first(model: &ModelStruct, shape: &Ident) -> TokenStream {
 
 /// A field after the first, with the span of its type.
 fn next(model: &ModelStruct, position: usize) -> TokenStream {
-    let ModelField { name, layer, count, turns, .. } = &model.fields[position];
+    let ModelField { name, layer, count, alternating: layers, .. } = &model.fields[position];
     let (title, place) = (name.unraw().to_string(), layer.span());
     let is_head = position + 1 == model.fields.len();
-    let next = match (count, &turns[..], &model.tied) {
+    let next = match (count, &layers[..], &model.tied) {
         (Some(count), [], _) => quote_spanned!(place=> repeated::<#layer>(#title, #count)),
-        (Some(count), turns, _) => alternating(quote!(alternating), &title, count, turns),
+        (Some(count), layers, _) => alternating(quote!(alternating), &title, count, layers),
         (None, _, Some(Tied { owner, condition })) if is_head => {
             let (shared, owner) = (&model.fields[*owner].layer, number(first_entry(&model.fields[..*owner])));
             let is_tied = condition.as_ref().map_or_else(|| quote!(true), ToTokens::to_token_stream);
@@ -163,14 +163,14 @@ fn next(model: &ModelStruct, position: usize) -> TokenStream {
 }
 
 /// The layers that alternate, each with the span of its type.
-fn alternating(method: TokenStream, title: &str, count: &Expr, turns: &[Type]) -> TokenStream {
-    let (len, last) = (number(turns.len()), turns.len() - 1);
-    let turns = turns.iter().enumerate().map(|(i, layer)| match i {
+fn alternating(method: TokenStream, title: &str, count: &Expr, layers: &[Type]) -> TokenStream {
+    let (len, last) = (number(layers.len()), layers.len() - 1);
+    let calls = layers.iter().enumerate().map(|(i, layer)| match i {
         0 => quote_spanned!(layer.span()=> #method::<#layer>(#title, #count, #len)),
-        _ if i < last => quote_spanned!(layer.span()=> .turn::<#layer>()),
+        _ if i < last => quote_spanned!(layer.span()=> .then::<#layer>()),
         _ => quote_spanned!(layer.span()=> .last::<#layer>()),
     });
-    quote!(#(#turns)*)
+    quote!(#(#calls)*)
 }
 
 /// The content of the model's `config.json` where it is published.

@@ -274,16 +274,16 @@ impl Config {
     /// How many ranks of a host lie along an axis, if they divide among themselves what comes from other hosts: each
     /// takes what its counterparts have, the ranks at the same position on the other hosts. 1 if every rank takes all
     /// that it needs by itself. At most one axis has more than 1, because the ranks of a host are consecutive.
-    pub const fn mates(&self, axis: Axis) -> usize {
+    pub const fn ranks_per_host(&self, axis: Axis) -> usize {
         match (self.transport, self.mesh.per_node(axis)) {
-            (TransportKind::Cluster, Some(mates)) if mates < self.mesh.len(axis) => mates,
+            (TransportKind::Cluster, Some(per_host)) if per_host < self.mesh.len(axis) => per_host,
             _ => 1,
         }
     }
 
     /// The parts of a sum along an axis that the ranks of each host can add by themselves without changing its bits.
     pub const fn subtrees(&self, axis: Axis) -> Subtrees {
-        Subtrees { ranks: self.mesh.len(axis), mates: self.mates(axis) }
+        Subtrees { ranks: self.mesh.len(axis), per_host: self.ranks_per_host(axis) }
     }
 
     /// Whether the ranks of a host sum their terms of a bucket before it goes to other hosts along an axis. They do if
@@ -291,7 +291,7 @@ impl Config {
     /// three ranks a host, which have two sums.
     pub const fn sums_on_hosts(&self, axis: Axis) -> bool {
         let (reduce, subtrees) = (self.precision.reduce, self.subtrees(axis));
-        subtrees.mates > 1
+        subtrees.per_host > 1
             && (!reduce.is_narrow() || subtrees.count() * Width::F32.bytes() <= subtrees.ranks * reduce.bytes())
     }
 
@@ -308,12 +308,12 @@ impl Config {
 
     /// The number of parts that hosts cut a sum along an axis into.
     pub const fn hosts_along(&self, axis: Axis) -> usize {
-        self.mesh.len(axis) / self.mates(axis)
+        self.mesh.len(axis) / self.ranks_per_host(axis)
     }
 
-    /// Whether mates read what one of them has gathered, which it may overwrite only after they have released it.
+    /// Whether host peers read what one of them has gathered, which it may overwrite only after they have released it.
     pub const fn shares_gathers(&self) -> bool {
-        self.mates(Axis::Zero) > 1 && self.shards_parameters()
+        self.ranks_per_host(Axis::Zero) > 1 && self.shards_parameters()
     }
 
     /// Whether the ranks of a host gather into common slots. If they convert what they gather, they read it from the
@@ -324,7 +324,7 @@ impl Config {
 
     /// The number of ranks that share one slot for gathered parameters.
     pub const fn sharers(&self) -> usize {
-        if self.shares_slots() { self.mates(Axis::Zero) } else { 1 }
+        if self.shares_slots() { self.ranks_per_host(Axis::Zero) } else { 1 }
     }
 
     /// How many ranks along `zero` hold one [`Home::Common`](crate::Home::Common) together: all, or those of a host.
@@ -334,9 +334,9 @@ impl Config {
 
     /// Which rank along an axis takes, for the host of the rank at `own`, what the rank at `other` has of a unit's
     /// parameters or of the sum of its gradients.
-    pub const fn taker(&self, axis: Axis, own: usize, other: usize) -> usize {
-        let mates = self.mates(axis);
-        if other / mates == own / mates { other } else { own / mates * mates + other % mates }
+    pub const fn receiver(&self, axis: Axis, own: usize, other: usize) -> usize {
+        let per_host = self.ranks_per_host(axis);
+        if other / per_host == own / per_host { other } else { own / per_host * per_host + other % per_host }
     }
 
     /// The ranks that map the same memory as `rank`, itself included: from the first number up to, but without, the

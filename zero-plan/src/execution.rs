@@ -256,7 +256,7 @@ impl<'a> ExecutionWorld<'a> {
     /// Shows others that an op has begun, before it waits.
     fn begin(&mut self, rank: usize, op: Op) {
         match op {
-            // A gather that mates also read is shown when it is done.
+            // A gather that host peers also read is shown when it is done.
             Op::Gather { unit, .. } if !self.plan.config.shares_gathers() => {
                 self.ranks[rank].gathers[unit] = self.begin_in(rank, Scope::Zero);
             }
@@ -298,7 +298,7 @@ impl<'a> ExecutionWorld<'a> {
             // With streams, the gather itself waits for the shards of others.
             Op::Gather { .. } if self.plan.config.has_streams() => all_in(Scope::Zero),
             Op::Wait { .. } if self.plan.config.has_streams() => None,
-            // Mates may still read the slot.
+            // Host peers may still read the slot.
             Op::Gather { .. } => own.released.map(|nth| ExecutionEvent::Done { scope: Scope::Zero, nth }),
             Op::Wait { unit } => Some(ExecutionEvent::Begun { scope: Scope::Zero, nth: own.gathers[unit] }),
             Op::Claim { bucket } if self.plan.config.sums_on_hosts(Axis::Zero) => {

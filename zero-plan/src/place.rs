@@ -75,12 +75,12 @@ impl<'a> Places<'a> {
         Self { at: self.at.with(axis, index), ..self }
     }
 
-    /// The mate that takes the bytes of the rank at `index` along an axis for this rank too, so that it copies them
-    /// from that mate. None if this rank takes them itself, or reaches their owner.
+    /// The host peer that takes the bytes of the rank at `index` along an axis for this rank too, so that it copies them
+    /// from that host peer. None if this rank takes them itself, or reaches their owner.
     pub const fn taker_of(self, axis: Axis, index: usize) -> Option<Self> {
         let own = self.at.along(axis);
-        let taker = self.tables.config.taker(axis, own, index);
-        if taker == own || taker == index { None } else { Some(self.along(axis, taker)) }
+        let receiver = self.tables.config.receiver(axis, own, index);
+        if receiver == own || receiver == index { None } else { Some(self.along(axis, receiver)) }
     }
 
     /// Where a gather into `slot` finds the shard of a unit's parameters that the rank at `zero` has: the rank in whose
@@ -92,10 +92,10 @@ impl<'a> Places<'a> {
                 let owner = self.along(Axis::Zero, zero);
                 (owner, owner.shard(unit))
             }
-            Some(mate) if config.converts_gathers() => {
-                (mate, mate.arrived_shards(unit, slot).share(zero, config.mesh.zero))
+            Some(peer) if config.converts_gathers() => {
+                (peer, peer.arrived_shards(unit, slot).share(zero, config.mesh.zero))
             }
-            Some(mate) => (mate, mate.flat(unit).share(zero, config.mesh.zero)),
+            Some(peer) => (peer, peer.flat(unit).share(zero, config.mesh.zero)),
         }
     }
 
@@ -303,7 +303,7 @@ impl Places<'_> {
     pub const fn spread_from(self, unit: usize, axis: Axis, index: usize) -> (Self, Place, Place) {
         let to = self.spread_to(unit, axis, index);
         match (axis, self.taker_of(axis, index)) {
-            (_, Some(mate)) => (mate, mate.spread_to(unit, axis, index), to),
+            (_, Some(peer)) => (peer, peer.spread_to(unit, axis, index), to),
             (Axis::Zero, None) => (self.along(axis, index), self.along(axis, index).reduced(unit), to),
             (_, None) => (self.along(axis, index), self.along(axis, index).spread_to(unit, axis, index), to),
         }

@@ -29,13 +29,13 @@ pub struct Subtrees {
     /// Ranks along the axis.
     pub ranks: usize,
     /// Ranks along the axis on each host, which are consecutive.
-    pub mates: usize,
+    pub per_host: usize,
 }
 
 impl Subtrees {
     /// The end of the subtree of a host that begins with the rank at `first`.
     pub const fn end(self, first: usize) -> usize {
-        let host_end = (first / self.mates + 1) * self.mates;
+        let host_end = (first / self.per_host + 1) * self.per_host;
         let room = host_end - first;
         // Rank 0 begins blocks of every length.
         let block = if first == 0 { usize::MAX } else { 1 << first.trailing_zeros() };
@@ -48,13 +48,14 @@ impl Subtrees {
 
     /// The subtrees of a host, in the order of ranks.
     pub fn of_host(self, host: usize) -> impl Iterator<Item = Subtree> {
-        let subtree = move |first| (first < (host + 1) * self.mates).then(|| Subtree { first, end: self.end(first) });
-        core::iter::successors(subtree(host * self.mates), move |before| subtree(before.end))
+        let subtree =
+            move |first| (first < (host + 1) * self.per_host).then(|| Subtree { first, end: self.end(first) });
+        core::iter::successors(subtree(host * self.per_host), move |before| subtree(before.end))
     }
 
     /// The number of subtrees of its host that begin before the rank at `first`.
     pub const fn index(self, first: usize) -> usize {
-        let (mut before, mut index) = (first / self.mates * self.mates, 0);
+        let (mut before, mut index) = (first / self.per_host * self.per_host, 0);
         while before < first {
             before = self.end(before);
             index += 1;
@@ -64,14 +65,14 @@ impl Subtrees {
 
     /// The number of subtrees of a host.
     pub const fn count_of(self, host: usize) -> usize {
-        let last = (host + 1) * self.mates - 1;
+        let last = (host + 1) * self.per_host - 1;
         // The last rank of a host is in its last subtree.
         self.index(last) + self.begins(last) as usize
     }
 
     /// The number of subtrees of all hosts before this one.
     pub const fn before(self, host: usize) -> usize {
-        if self.mates.is_power_of_two() {
+        if self.per_host.is_power_of_two() {
             // Each host has one. Plans of many hosts ask for this often, so it is not counted host by host.
             return host;
         }
@@ -85,13 +86,13 @@ impl Subtrees {
 
     /// The number of subtrees of all hosts.
     pub const fn count(self) -> usize {
-        self.before(self.ranks / self.mates)
+        self.before(self.ranks / self.per_host)
     }
 
     /// The largest number of subtrees that a host has.
     pub const fn most(self) -> usize {
         let (mut most, mut host) = (0, 0);
-        while host < self.ranks / self.mates {
+        while host < self.ranks / self.per_host {
             let count = self.count_of(host);
             most = if count > most { count } else { most };
             host += 1;
@@ -101,7 +102,7 @@ impl Subtrees {
 
     /// Whether a subtree of a host begins with the rank at `first`.
     const fn begins(self, first: usize) -> bool {
-        let mut before = first / self.mates * self.mates;
+        let mut before = first / self.per_host * self.per_host;
         while before < first {
             before = self.end(before);
         }
@@ -110,8 +111,8 @@ impl Subtrees {
 
     /// The length of the longest block that a host has, as if it were not cut short.
     const fn longest(self) -> usize {
-        if self.mates.is_power_of_two() {
-            return self.mates;
+        if self.per_host.is_power_of_two() {
+            return self.per_host;
         }
         let (mut longest, mut first) = (1, 0);
         while first < self.ranks {
@@ -167,10 +168,10 @@ mod tests {
     #[test]
     fn sums_of_hosts_are_added_to_the_sum_of_all_ranks() {
         for ranks in 1..=32 {
-            for mates in (1..=ranks).filter(|mates| ranks % mates == 0) {
-                let subtrees = Subtrees { ranks, mates };
+            for per_host in (1..=ranks).filter(|per_host| ranks % per_host == 0) {
+                let subtrees = Subtrees { ranks, per_host };
                 let terms: Vec<String> = (0..ranks).map(|rank| rank.to_string()).collect();
-                let mut sums: HashMap<Subtree, String> = (0..ranks / mates)
+                let mut sums: HashMap<Subtree, String> = (0..ranks / per_host)
                     .flat_map(|host| subtrees.of_host(host))
                     .map(|subtree| (subtree, tree(&terms[subtree.first..subtree.end])))
                     .collect();
@@ -200,24 +201,24 @@ mod tests {
     #[test]
     fn a_host_sums_the_largest_subtrees_that_it_has() {
         for ranks in 2..=32 {
-            for mates in (1..ranks).filter(|mates| ranks % mates == 0) {
-                let subtrees = Subtrees { ranks, mates };
+            for per_host in (1..ranks).filter(|per_host| ranks % per_host == 0) {
+                let subtrees = Subtrees { ranks, per_host };
                 let mut largest: Vec<Subtree> = Vec::new();
                 // Larger nodes come first.
                 nodes(0, ranks, &mut |node| {
                     let is_new = largest.iter().all(|other| node.first >= other.end || node.end <= other.first);
-                    if node.first / mates == (node.end - 1) / mates && is_new {
+                    if node.first / per_host == (node.end - 1) / per_host && is_new {
                         largest.push(node);
                     }
                 });
                 largest.sort_by_key(|node| node.first);
-                let found: Vec<Subtree> = (0..ranks / mates).flat_map(|host| subtrees.of_host(host)).collect();
+                let found: Vec<Subtree> = (0..ranks / per_host).flat_map(|host| subtrees.of_host(host)).collect();
                 assert_eq!(found, largest, "{subtrees:?}");
                 assert_eq!(subtrees.count(), largest.len());
-                let of = |host| largest.iter().filter(|node| node.first / mates == host).count();
-                assert_eq!(subtrees.most(), (0..ranks / mates).map(of).max().expect("hosts"));
+                let of = |host| largest.iter().filter(|node| node.first / per_host == host).count();
+                assert_eq!(subtrees.most(), (0..ranks / per_host).map(of).max().expect("hosts"));
                 for (number, node) in largest.iter().enumerate() {
-                    let host = node.first / mates;
+                    let host = node.first / per_host;
                     assert_eq!(subtrees.before(host) + subtrees.index(node.first), number);
                     assert_eq!(subtrees.count_of(host), of(host));
                 }
@@ -227,8 +228,8 @@ mod tests {
 
     #[test]
     fn ranks_that_are_a_power_of_two_are_one_subtree() {
-        for (hosts, mates) in [(2, 1), (3, 2), (2, 4), (5, 8)] {
-            let subtrees = Subtrees { ranks: hosts * mates, mates };
+        for (hosts, per_host) in [(2, 1), (3, 2), (2, 4), (5, 8)] {
+            let subtrees = Subtrees { ranks: hosts * per_host, per_host };
             assert_eq!((subtrees.count(), subtrees.most(), subtrees.joins().count()), (hosts, 1, 0));
             let (number, block) = subtrees.blocks();
             assert!((0..number).map(block).eq((0..hosts).flat_map(|host| subtrees.of_host(host))));

@@ -140,7 +140,7 @@ impl Exchange<'_> {
         let OpTraits { bucket: Some(bucket), round: Some(round), axis: Some(axis), .. } = self.op.traits() else {
             return 0;
         };
-        let terms = (self.plan.config.mates(axis) - 1) * self.plan.config.hosts_along(axis);
+        let terms = (self.plan.config.ranks_per_host(axis) - 1) * self.plan.config.hosts_along(axis);
         terms * given_bytes(self.plan, Op::Subtotal { bucket, round, axis }, &self.own)
     }
 }
@@ -175,7 +175,7 @@ impl Plan<'_> {
         let at = config.subtotal_axis().map_or(first, |axis| {
             let sums = |host: &usize| core::cmp::Reverse(config.subtrees(axis).count_of(*host));
             let host = (0..config.hosts_along(axis)).min_by_key(sums).unwrap_or(0);
-            first.with(axis, host * config.mates(axis))
+            first.with(axis, host * config.ranks_per_host(axis))
         });
         config.mesh.rank(at)
     }

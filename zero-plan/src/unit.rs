@@ -193,20 +193,20 @@ pub struct Field {
     pub count: Option<usize>,
     /// The field whose parameters it shares.
     pub tied: Option<usize>,
-    /// The number of entries from this one on whose units take turns: 1 for a field that repeats alone. An alternating
+    /// The number of entries from this one on whose units alternate: 1 for a field that repeats alone. An alternating
     /// array has an entry for each element of its tuple, all with the same name and count: the first has the number of
     /// them here, and the others 0.
-    pub turns: usize,
+    pub period: usize,
     /// Sizes of each of its units; `field`, `position`, `index` and `source` are filled in by [`units`].
     pub sizes: Unit,
 }
 
 impl Field {
-    /// Units of this entry and of those that take turns with it. Only the first of these counts them.
+    /// Units of this entry and of those that alternate with it. Only the first of these counts them.
     const fn units(&self) -> usize {
         match self.count {
-            Some(count) => count.saturating_mul(self.turns),
-            None => self.turns,
+            Some(count) => count.saturating_mul(self.period),
+            None => self.period,
         }
     }
 }
@@ -263,7 +263,7 @@ const fn fill_units(fields: &[Field], units: &mut [Unit]) {
         let field = &fields[first];
         let mut i = 0;
         while i < field.units() {
-            let position = first + i % field.turns;
+            let position = first + i % field.period;
             let mut unit = fields[position].sizes;
             unit.field = field.name;
             unit.position = position;
@@ -385,19 +385,19 @@ mod tests {
     use super::*;
 
     const SIZES: Unit = Unit { params: 10, takes: 10, ..Unit::NONE };
-    const ALONE: Field = Field { name: "embed", count: None, tied: None, turns: 1, sizes: SIZES };
-    const fn turn(turns: usize, params: usize, count: usize) -> Field {
-        Field { name: "blocks", count: Some(count), turns, sizes: Unit { params, ..SIZES }, ..ALONE }
+    const ALONE: Field = Field { name: "embed", count: None, tied: None, period: 1, sizes: SIZES };
+    const fn field(period: usize, params: usize, count: usize) -> Field {
+        Field { name: "blocks", count: Some(count), period, sizes: Unit { params, ..SIZES }, ..ALONE }
     }
 
     #[test]
-    fn units_of_an_alternating_array_take_turns() {
+    fn units_of_an_array_alternate() {
         const FIELDS: &[Field] = &[
             ALONE,
-            turn(3, 1, 2),
-            turn(0, 2, 2),
-            turn(0, 3, 2),
-            turn(1, 4, 2),
+            field(3, 1, 2),
+            field(0, 2, 2),
+            field(0, 3, 2),
+            field(1, 4, 2),
             Field { name: "norm", ..ALONE },
             Field { name: "head", tied: Some(5), ..ALONE },
         ];
@@ -424,11 +424,12 @@ mod tests {
 
     #[test]
     fn z0212_units_that_alternate_are_counted_together() {
-        let refused = std::panic::catch_unwind(|| unit_count(&[ALONE, turn(2, 1, 600), turn(0, 1, 600)])).unwrap_err();
+        let refused =
+            std::panic::catch_unwind(|| unit_count(&[ALONE, field(2, 1, 600), field(0, 1, 600)])).unwrap_err();
         let message = refused.downcast_ref::<String>().unwrap();
         assert!(message.starts_with("[Z0212] the model has 1201 units"), "{message}");
         assert!(message.contains("field `blocks` alone has 1200"), "{message}");
-        assert_eq!(unit_count(&[ALONE, turn(2, 1, 500), turn(0, 1, 500)]), 1001);
-        std::panic::catch_unwind(|| unit_count(&[turn(2, 1, usize::MAX), turn(0, 1, usize::MAX)])).unwrap_err();
+        assert_eq!(unit_count(&[ALONE, field(2, 1, 500), field(0, 1, 500)]), 1001);
+        std::panic::catch_unwind(|| unit_count(&[field(2, 1, usize::MAX), field(0, 1, usize::MAX)])).unwrap_err();
     }
 }

@@ -100,9 +100,9 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         Op::Receive { parcel: Parcel::TiedGradients, unit, .. } | Op::Fold { unit } => place(unit).part(config) * 3 * g,
         Op::Receive { parcel: Parcel::TiedParameters, unit, .. } => plan.places(at).owned(unit).len * 2 * p,
         Op::Subtotal { bucket, axis, .. } => {
-            let sums = config.subtrees(axis).count_of(at.along(axis) / config.mates(axis));
+            let sums = config.subtrees(axis).count_of(at.along(axis) / config.ranks_per_host(axis));
             let part = plan.buckets[bucket].elements / mesh.summed_parts(axis);
-            config.hosts_along(axis) * part * (config.mates(axis) * g + sums * 4)
+            config.hosts_along(axis) * part * (config.ranks_per_host(axis) * g + sums * 4)
         }
         Op::Agree => {
             let units = (0..plan.units.len()).filter(|&unit| plan.units[unit].params > 0);

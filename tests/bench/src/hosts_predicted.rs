@@ -87,12 +87,13 @@ fn plan(built: &Built) -> PlanBuf {
 
 /// This machine as hosts that share it equally, and the network between them.
 fn hosts(choice: &Choice, names: &[String], sources: &[Source]) -> Outcome<Hardware> {
-    let mut probe = cargo_zero();
+    let mut measure = cargo_zero();
     let (ssh, hosts) = (choice.ssh(), names.join(","));
-    probe.args(["measure", "--interface", CARD, "--launcher", &choice.launcher, "--hosts", &hosts, "--ssh"]).arg(ssh);
-    let line: Vec<String> = words(&probe).collect();
+    measure.args(["measure", "--interface", CARD, "--launcher", &choice.launcher, "--hosts", &hosts, "--ssh"]).arg(ssh);
+    let line: Vec<String> = words(&measure).collect();
     let here = std::env::current_dir()?;
-    let text = finished(choice.on(&names[0], &format!("cd {} && {}", here.display(), line.join(" "))), "a probe")?;
+    let text =
+        finished(choice.on(&names[0], &format!("cd {} && {}", here.display(), line.join(" "))), "a measurement")?;
     let seen = Hardware::parse(&text).map_err(|problems| problems[0].render("the network", &text))?;
     let mut hardware = machine(sources.iter().map(|source| source.path.as_path()), Some(SIZE))?;
     hardware.node.devices = (hardware.node.devices / NODES).max(1);

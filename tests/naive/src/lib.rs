@@ -343,7 +343,7 @@ impl Kernels for Naive {
     ) {
         let angles = look(table).chunks(table.len() / length).cycle();
         change(x.view, |rows| {
-            rows.chunks_mut(x.stride).zip(angles).for_each(|(row, angles)| rotary::turn(row, heads, angles, back));
+            rows.chunks_mut(x.stride).zip(angles).for_each(|(row, angles)| rotary::rotate(row, heads, angles, back));
         });
     }
 

@@ -16,7 +16,7 @@ pub(super) fn table(rotary: &Rotary, first: usize, head_dim: usize, table: &mut 
 }
 
 /// Turns the first heads of a row by a row of the table.
-pub(super) fn turn(row: &mut [f32], heads: usize, angles: &[f32], back: bool) {
+pub(super) fn rotate(row: &mut [f32], heads: usize, angles: &[f32], back: bool) {
     let (head_dim, half) = (angles.len(), angles.len() / 2);
     for head in row[..heads * head_dim].chunks_mut(head_dim) {
         for i in 0..half {

@@ -120,10 +120,10 @@ fn layouts_that_cross_hosts_in_every_way_train_to_the_bits_of_one() {
         (&["mesh=1x1x6", "stage=2", "bucket=1", "micro_batches=2"], 2, 6),
         (&["mesh=1x1x6", "stage=3", "prefetch=1"], 2, 6),
         (&["mesh=1x1x3", "stage=1", "bucket=40000"], 3, 3),
-        // Mates convert from one another's inboxes.
+        // Host peers convert from one another's inboxes.
         (&["mesh=1x1x6", "stage=3", "prefetch=1", "bucket=1"], 2, 6),
         (&["mesh=1x3x1", "stage=0", "bucket=1"], 3, 3),
-        // Mates copy sums from one another. The sums lie apart from gradients or in their place.
+        // Host peers copy sums from one another. The sums lie apart from gradients or in their place.
         (&["mesh=1x1x6", "stage=0", "bucket=1", "micro_batches=2"], 3, 6),
         (&["mesh=1x1x6", "stage=0", "bucket=40000", "micro_batches=1"], 2, 6),
         (&["mesh=3x1x1", "micro_batches=3"], 3, 3),

@@ -185,7 +185,7 @@ fn process_of(net: &Net, rank: usize) -> (usize, Pid) {
     ranks(net).into_iter().find(is_it).expect("a rank of this number")
 }
 
-/// Stops a rank of a job, and asserts that all remaining hosts name it and, if a mate can tell, the op that it was in.
+/// Stops a rank of a job, and asserts that all remaining hosts name it and, if a host peer can tell, the op that it was in.
 pub fn stop(net: &Net, mut job: Job, layout: Layout, rank: usize) {
     job.wait_for_steps(net);
     let (host, victim) = process_of(net, rank);
@@ -197,15 +197,15 @@ pub fn stop(net: &Net, mut job: Job, layout: Layout, rank: usize) {
     assert!(!end.success && !end.hung, "{}", end.errors);
     let errors: String = net.told().into_iter().map(|(_, told)| told).collect();
     let (host, pid) = (&net.hosts[host], victim.as_raw_pid());
-    let has_mates = layout.each > 1;
-    let life = if has_mates { "it is stopped" } else { "it is on another host" };
+    let has_peers = layout.each > 1;
+    let life = if has_peers { "it is stopped" } else { "it is on another host" };
     let named = format!("after 4 s, rank {rank} (pid {pid} on {host}) has not answered: {life}\n");
     let told: Vec<&str> = errors.split("error[Z0402]: ").skip(1).collect();
     assert!(!told.is_empty() && told.iter().all(|told| told.starts_with(&named)), "expected `{named}`: {errors}");
     let ops: Vec<&str> = errors.split(&format!("rank {rank} was last in ")).skip(1).collect();
     let op = ops[0].lines().next().expect("a line");
     assert!(ops.iter().all(|other| other.lines().next() == Some(op)), "{errors}");
-    if has_mates {
+    if has_peers {
         // Between two steps it is in none.
         assert!(op == "no op" || op.starts_with("op ") && op.contains(" of the step, `"), "{errors}");
     } else {
@@ -279,18 +279,18 @@ fn gave_up() -> Vec<String> {
     ["error[Z0402]", "error[Z0451]"].map(str::to_owned).to_vec()
 }
 
-/// Ends the last rank on a job's second host by a signal, and asserts that its mates name it and other hosts miss it.
+/// Ends the last rank on a job's second host by a signal, and asserts that its host peers name it and other hosts miss it.
 pub fn end_rank(net: &Net, mut job: Job, mpi: Mpi, layout: Layout, signal: Signal) {
     job.wait_for_steps(net);
     let rank = 2 * layout.each - 1;
     let (_, victim) = process_of(net, rank);
-    let mate = format!("error[Z0314]: rank {rank} (pid {}) ended in the middle of the run", victim.as_raw_pid());
+    let peer = format!("error[Z0314]: rank {rank} (pid {}) ended in the middle of the run", victim.as_raw_pid());
     // MPICH's library ends ranks of other hosts by SIGSEGV when a connection breaks, before they can report.
     let others = (0..layout.hosts).filter(|&host| host != 1 && mpi != Mpi::Mpich);
     // With more than two hosts, one that has waited for another one may name that instead.
     let others = others.map(|host| (host, if layout.hosts > 2 { gave_up() } else { lost(net, 1) }));
-    let mates = (layout.each > 1).then(|| (1, vec![mate]));
-    let expected: Vec<Told> = others.chain(mates).collect();
+    let peers = (layout.each > 1).then(|| (1, vec![peer]));
+    let expected: Vec<Told> = others.chain(peers).collect();
     strike(net, layout, || kill_process(victim, signal).unwrap(), &expected);
     let told = net.told();
     let says = |words: &str| told.iter().any(|(_, told)| told.contains(words));

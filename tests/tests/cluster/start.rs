@@ -189,7 +189,7 @@ fn z0454_what_differs_on_one_host_is_named_with_it() {
     let spec = |stage: u8| format!("{} zero3 mesh=1x1x4 hosts=2 stage={stage}", env!("CARGO_BIN_EXE_spec"));
     let output = run(&net, Mpi::Orte, &[], &chosen(&spec(3), &spec(2)));
     let says = format!("rank 2 on {second}, rank 3 on {second} have another plan");
-    // Open MPI may end a rank of one host when those of the other have left, and its mate then misses it.
+    // Open MPI may end a rank of one host when those of the other have left, and its host peer then misses it.
     assert_refused_beside(&output, "Z0454", &says, &["Z0314"]);
 }
 

@@ -83,7 +83,7 @@ fn rms_norm(x: &mut [f64], gain: &[f64], epsilon: f32) {
 }
 
 /// Multiplies the complex number (x_i, x_{i + n/2}) by e^(i position frequency_i), each i.
-fn turn(head: &mut [f64], rotary: &Rotary, position: usize) {
+fn rotate(head: &mut [f64], rotary: &Rotary, position: usize) {
     let half = head.len() / 2;
     let mut frequencies = vec![0.0; half];
     let factor = f64::from(rotary.frequencies(&mut frequencies));
@@ -107,7 +107,7 @@ fn heads_of<H: Heads>(trial: &Trial, name: &str, x: &[f64], position: usize) -> 
     }
     let mut heads: Vec<_> = row.chunks(H::HEAD_DIM).map(<[f64]>::to_vec).collect();
     if let Some(rotary) = &H::ROTARY {
-        heads.iter_mut().for_each(|head| turn(head, rotary, position));
+        heads.iter_mut().for_each(|head| rotate(head, rotary, position));
     }
     heads
 }

@@ -2,7 +2,7 @@
 //! library's layers, on as many threads, on any device.
 
 use zero_runtime::device::{Element, Matrix, Nonlinearity, Write};
-use zero_runtime::layer::size::{bytes, product, sum};
+use zero_runtime::layer::cost::{bytes, product, sum};
 use zero_runtime::prelude::*;
 use zero_runtime::view::{View, ViewMut};
 

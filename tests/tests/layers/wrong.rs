@@ -1,7 +1,7 @@
 //! Layers with one mistake each: the message of the check names the layer, the tensor and the element.
 
 use zero_runtime::device::Nonlinearity;
-use zero_runtime::layer::size::bytes;
+use zero_runtime::layer::cost::bytes;
 use zero_runtime::prelude::*;
 use zero_runtime::testing::gradcheck;
 use zero_runtime::view::{View, ViewMut};
@@ -129,7 +129,7 @@ wrong! { ForgetsMatrices:
 }
 
 wrong! { OthersMatrices:
-    const MATRICES: OrthogonalCost = size::matrix::<f32>([3, 3]);
+    const MATRICES: OrthogonalCost = cost::matrix::<f32>([3, 3]);
     fn tensors(out: &mut Tensors) { out.hidden("gain", &[1], 3, Init::Ones) }
     fn forward(_: &Context<Cpu>, _: Forward<Small, Features<3>>) {}
     fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}

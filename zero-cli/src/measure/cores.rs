@@ -32,11 +32,11 @@ impl Cores {
         let ranks = cores.get().max(2);
         let terms = (0..ranks).map(|_| Buffer::filled(&Cpu::ONE_THREAD, TERM_BYTES / size_of::<f32>(), 1.0));
         let terms = terms.collect::<Result<Vec<_>, _>>()?;
-        let probes = |device, core| {
+        let measure = |device, core| {
             let (f32_per_s, bf16_per_s) = (multiplied_per_s::<_, f32>(&device)?, multiplied_per_s::<_, bf16>(&device)?);
             Ok([f32_per_s, bf16_per_s, copied_per_s(&device)?, summed_per_s(&device, &terms, core)?])
         };
-        let work = |core| Cpu::ONE_THREAD.on_threads(NonZeroUsize::MIN, "zero-measure", |device| probes(device, core));
+        let work = |core| Cpu::ONE_THREAD.on_threads(NonZeroUsize::MIN, "zero-measure", |device| measure(device, core));
         let of_core = |core| move || -> Result<[f64; 4], DeviceError> { work(core)? };
         let [f32_per_s, bf16_per_s, bytes_per_s, summed_bytes_per_s] = mean_at_once((0..cores.get()).map(of_core))?;
         Ok(Self { f32_per_s, bf16_per_s, bytes_per_s, summed_bytes_per_s })

@@ -51,7 +51,7 @@ pub struct MeasureArguments {
     pub reach: Reach,
     /// Measure the network, as one of the ranks that were started for this
     #[arg(long, hide = true)]
-    pub probe: bool,
+    pub network_rank: bool,
     /// New file for the description; without it, it is printed
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -59,8 +59,8 @@ pub struct MeasureArguments {
 
 /// Measures this machine, and writes or prints its description.
 pub fn measure(arguments: &MeasureArguments) -> Result<(), CommandError> {
-    if arguments.probe {
-        return network::probe();
+    if arguments.network_rank {
+        return network::rank();
     }
     let Some(path) = &arguments.out else {
         say::line(description(arguments)?.trim_end());

@@ -21,7 +21,7 @@ pub fn measure(reach: &Reach) -> Result<Network, CommandError> {
     hosts.truncate(2);
     eprintln!("measuring the network between {} and {}", hosts[0], hosts[1]);
     let mut command = reach.command(&own, &hosts)?;
-    command.args(["zero", "measure", "--probe"]).stderr(Stdio::inherit());
+    command.args(["zero", "measure", "--network-rank"]).stderr(Stdio::inherit());
     let output =
         command.output().map_err(|source| CommandError::NoLauncher { launcher: reach.launcher.clone(), source })?;
     if !output.status.success() {
@@ -32,7 +32,7 @@ pub fn measure(reach: &Reach) -> Result<Network, CommandError> {
 }
 
 /// Runs one of the two ranks; the first prints what both measured.
-pub fn probe() -> Result<(), CommandError> {
+pub fn rank() -> Result<(), CommandError> {
     let seen = cluster::measure_network()?;
     if let Some(cluster::NetworkSpeed { bytes_per_s, latency_s }) = seen {
         say::line(ron_text(&Network { bandwidth: rounded(bytes_per_s), latency: rounded(latency_s), links: 1 }));

@@ -127,7 +127,7 @@ fn what_attributes_say_is_written_after_their_fields() {
     let statements = quote! {
         const __WHOLE: ::zero_runtime::model::Whole<Gpt, 7> = {
             let __fields = ::zero_runtime::model::Fields::<Gpt, (), 7>::first_alternating::<A>("first", 2, 3)
-                .turn::<B>()
+                .then::<B>()
                 .last::<C>();
             let __fields = __fields.weights(&[::zero_runtime::layer::PublishedPart::Named("first.{}")]);
             let __fields = __fields.alternating::<A>("blocks", N, 2).last::<B>();

@@ -9,7 +9,7 @@ use crate::attr::named;
 use crate::mistake::Mistake;
 
 /// The layers that alternate in a field; empty if it does not alternate.
-pub fn turns(name: &Ident, field: &Field) -> Result<Vec<Type>, Mistake> {
+pub fn alternating(name: &Ident, field: &Field) -> Result<Vec<Type>, Mistake> {
     let Some(attribute) = at_most_one(named(&field.attrs, "alternating"))? else { return Ok(Vec::new()) };
     let Meta::Path(_) = &attribute.meta else {
         return Err(Mistake::unusable(attribute, "`#[alternating]` takes no options", "write `#[alternating]`"));
@@ -43,11 +43,11 @@ mod tests {
 
     fn of(field: proc_macro2::TokenStream) -> Result<usize, String> {
         let field = Field::parse_named.parse2(field).unwrap();
-        turns(field.ident.as_ref().unwrap(), &field).map(|layers| layers.len()).map_err(|mistake| mistake.text)
+        alternating(field.ident.as_ref().unwrap(), &field).map(|layers| layers.len()).map_err(|mistake| mistake.text)
     }
 
     #[test]
-    fn layers_take_turns_in_an_array_of_tuples() {
+    fn layers_alternate_in_an_array_of_tuples() {
         assert_eq!(of(quote!(#[alternating] a: [(A, (B, C)); N])), Ok(2));
         assert_eq!(of(quote!(#[alternating] a: [((A, B, C)); N])), Ok(3));
         assert_eq!(of(quote!(a: [(A, B); N])), Ok(0));

@@ -3,7 +3,7 @@
 use syn::{DeriveInput, Field, Ident};
 use zero_plan::diagnostic::Diagnostic;
 
-use super::alternating::turns;
+use super::alternating::alternating;
 use super::config::config;
 use super::notes::{FieldPlace, notes};
 use super::tied::{tied, tied_before_the_head};
@@ -37,12 +37,12 @@ pub fn model(item: &DeriveInput) -> Checked<ModelStruct> {
 }
 
 fn field_of((name, field): &(&Ident, &Field)) -> Checked<ast::ModelField> {
-    let turns = turns(name, field).map_err(one);
+    let alternating = alternating(name, field).map_err(one);
     let alternates = named(&field.attrs, "alternating").next().is_some();
     let notes = notes(name, field, if alternates { FieldPlace::Alternating } else { FieldPlace::Unit });
-    let (turns, notes) = both(turns, notes)?;
+    let (alternating, notes) = both(alternating, notes)?;
     let (layer, count) = elements(&field.ty);
-    Ok(ast::ModelField { name: (*name).clone(), layer: layer.clone(), count: count.cloned(), turns, notes })
+    Ok(ast::ModelField { name: (*name).clone(), layer: layer.clone(), count: count.cloned(), alternating, notes })
 }
 
 /// Refuses a second `#[zero]`, which would otherwise make another model of the same struct.

@@ -29,7 +29,7 @@ pub use crate::unit::{Unit, unit_count, units};
 ///     Config { mesh: Mesh::of_zero(2), stage: 3, prefetch: 1, sequences: 4, length: 8, ..Config::PLAIN };
 /// const ENDS: Unit = Unit { input_bytes: 128, output_bytes: 128, ..Unit::NONE };
 /// const SIZES: Unit = Unit { params: 100, takes: 100, saved_bytes: 128, operations: 6400, ..ENDS };
-/// const FIELDS: &[Field] = &[Field { name: "layers", count: Some(3), tied: None, turns: 1, sizes: SIZES }];
+/// const FIELDS: &[Field] = &[Field { name: "layers", count: Some(3), tied: None, period: 1, sizes: SIZES }];
 /// static PLAN: Plan<'static> = static_plan!("Tiny", CONFIG, FIELDS);
 ///
 /// assert_eq!(PLAN.params(), 300);

@@ -96,7 +96,7 @@ impl Checker<'_, '_> {
             self.subject.tables.config.sums_on_hosts(axis) => "a sum over a host whose ranks are not summed by themselves",
             is_there && matches!(state.subtotal, Subtotal::None) => "a sum over a host of what is not offered to it",
             next == round => "a sum over a host of another round than the next",
-            // Mates learn how many sums have been made, not which.
+            // Host peers learn how many sums have been made, not which.
             offer == self.subtotalled => "a sum over a host before that of what was offered before it",
         }
         let mut waiting = self.first[BucketList::Subtotal as usize];

@@ -256,7 +256,7 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
             is_spread && mesh.zero > 1 || mesh.replica > 1 || is_mirrored
         }
         Kind::Outgoing => true,
-        // Mates convert the parameters that one of them has taken for the host.
+        // Host peers convert the parameters that one of them has taken for the host.
         Kind::Inbox => config.shares_gathers() && config.converts_gathers(),
         _ => false,
     };

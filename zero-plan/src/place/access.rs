@@ -168,7 +168,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
             visit(Access { at: own.at, place: to, content, from_byte, writes: true });
         }
         if plan.config.shares_slots() {
-            // Mates read this shard in their own waits.
+            // Host peers read this shard in their own waits.
             OfOp { plan, pass, own, position, visit }.give(unit, slot);
         }
         return;
@@ -206,7 +206,7 @@ impl OfOp<'_, '_> {
                 self.parameters(at, unit, flat, 0, false);
                 self.write_parameters(unit, self.own.computed_on(unit, slot), 0, false);
             }
-            // Mates may still compute on a slot that they hold in common.
+            // Host peers may still compute on a slot that they hold in common.
             Op::Release { unit } if self.plan.config.uses_slots() && !self.plan.config.shares_slots() => {
                 let place = self.own.computed_on(unit, self.position.slot(unit));
                 self.note(at, place, Content::Nothing, 0, true);
@@ -262,7 +262,7 @@ impl OfOp<'_, '_> {
         self.note(self.own.at, place, content, from_byte, true);
     }
 
-    /// Puts this rank's own shard into a slot that it holds in common with its mates.
+    /// Puts this rank's own shard into a slot that it holds in common with its host peers.
     fn give(&mut self, unit: usize, slot: usize) {
         let (own, zero) = (self.own, self.plan.config.mesh.zero);
         let (from, to) = (own.shard(unit), own.computed_on(unit, slot).share(own.at.zero, zero));
@@ -271,15 +271,15 @@ impl OfOp<'_, '_> {
     }
 
     /// Reads every owner's shard, and writes it to its place here. Below stage 3 that is in a replica, after the
-    /// update. A shard that a mate takes for the host is read at that mate; in a common slot it is already there.
+    /// update. A shard that a host peer takes for the host is read at that host peer; in a common slot it is already there.
     fn gather(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.own, &self.plan.config);
         let zero = config.mesh.zero;
         let is_updated = !config.shards_parameters();
         let whole = if is_updated { own.flat(unit) } else { own.computed_on(unit, slot) };
         for index in 0..zero {
-            let taker = config.taker(Axis::Zero, own.at.zero, index);
-            if config.shares_slots() && (index == own.at.zero || taker != own.at.zero) {
+            let receiver = config.receiver(Axis::Zero, own.at.zero, index);
+            if config.shares_slots() && (index == own.at.zero || receiver != own.at.zero) {
                 continue;
             }
             let to = whole.share(index, zero);

@@ -59,17 +59,17 @@ fn reaches(plan: &Plan, own: Coordinates, other: Coordinates) -> bool {
     plan.config.reaches(mesh.rank(own), mesh.rank(other))
 }
 
-/// Whether two ranks of different hosts give one another something in an op along an axis. All do, unless mates gather
+/// Whether two ranks of different hosts give one another something in an op along an axis. All do, unless host peers gather
 /// or spread for one another, or hosts exchange their sums.
 pub const fn are_counterparts(config: &Config, op: Op, own: Coordinates, other: Coordinates) -> bool {
     match op {
-        Op::Gather { .. } => config.taker(Axis::Zero, own.zero, other.zero) == own.zero,
-        Op::Spread { axis, .. } => config.taker(axis, own.along(axis), other.along(axis)) == own.along(axis),
+        Op::Gather { .. } => config.receiver(Axis::Zero, own.zero, other.zero) == own.zero,
+        Op::Spread { axis, .. } => config.receiver(axis, own.along(axis), other.along(axis)) == own.along(axis),
         Op::Settle { .. } | Op::Reduce { .. } if config.sums_on_hosts(Axis::Zero) => {
-            own.zero % config.mates(Axis::Zero) == other.zero % config.mates(Axis::Zero)
+            own.zero % config.ranks_per_host(Axis::Zero) == other.zero % config.ranks_per_host(Axis::Zero)
         }
         Op::Combine { .. } if config.sums_on_hosts(Axis::Replica) => {
-            own.replica % config.mates(Axis::Replica) == other.replica % config.mates(Axis::Replica)
+            own.replica % config.ranks_per_host(Axis::Replica) == other.replica % config.ranks_per_host(Axis::Replica)
         }
         _ => true,
     }
@@ -147,8 +147,8 @@ fn terms_of(axis: Axis, unit: usize, own: &Places, peer: &Places, visit: &mut dy
         let to = own.arrived_terms(axis, unit).share(there, config.mesh.len(axis));
         return visit(peer.term(axis, unit, here), to);
     }
-    for Subtree { first, .. } in config.subtrees(axis).of_host(there / config.mates(axis)) {
-        visit(peer.subtotal(axis, unit, here / config.mates(axis), first), own.joined(axis, unit, first));
+    for Subtree { first, .. } in config.subtrees(axis).of_host(there / config.ranks_per_host(axis)) {
+        visit(peer.subtotal(axis, unit, here / config.ranks_per_host(axis), first), own.joined(axis, unit, first));
     }
 }
 

@@ -28,7 +28,7 @@ impl Places<'_> {
     pub const fn subtotal(&self, axis: Axis, unit: usize, host: usize, first: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let (parts, bucket) = (config.mesh.summed_parts(axis), &self.tables.buckets[placement.bucket]);
-        let each = config.subtrees(axis).count_of(self.at.along(axis) / config.mates(axis));
+        let each = config.subtrees(axis).count_of(self.at.along(axis) / config.ranks_per_host(axis));
         // The sums that this host makes of one part: for each host, one for each of its subtrees.
         let sums = config.hosts_along(axis) * each;
         let turn = bucket.partial_slot() * (self.memory.bucket_slot / parts * sums);
@@ -40,8 +40,8 @@ impl Places<'_> {
     /// The place on this rank of the sum of its part that begins with the rank at `first` along an axis. At first the
     /// sum is only over the subtree of a host; others are added to it in the same place.
     pub const fn joined(&self, axis: Axis, unit: usize, first: usize) -> Place {
-        let (config, mates) = (self.tables.config, self.tables.config.mates(axis));
-        let (own, host, subtrees) = (self.at.along(axis) / mates, first / mates, config.subtrees(axis));
+        let (config, per_host) = (self.tables.config, self.tables.config.ranks_per_host(axis));
+        let (own, host, subtrees) = (self.at.along(axis) / per_host, first / per_host, config.subtrees(axis));
         if host == own {
             return self.subtotal(axis, unit, own, first);
         }
@@ -52,12 +52,12 @@ impl Places<'_> {
     /// there. It is this rank's counterpart on their host, or this rank itself if they are on several hosts.
     pub const fn summed_over(&self, axis: Axis, unit: usize, subtree: Subtree) -> (usize, Place) {
         let (config, Subtree { first, end }) = (self.tables.config, subtree);
-        let (mates, own) = (config.mates(axis), self.at.along(axis));
+        let (per_host, own) = (config.ranks_per_host(axis), self.at.along(axis));
         if config.subtrees(axis).end(first) < end {
             return (own, self.joined(axis, unit, first));
         }
-        let index = first / mates * mates + own % mates;
+        let index = first / per_host * per_host + own % per_host;
         let counterpart = Places { at: self.at.with(axis, index), ..*self };
-        (index, counterpart.subtotal(axis, unit, own / mates, first))
+        (index, counterpart.subtotal(axis, unit, own / per_host, first))
     }
 }

@@ -43,12 +43,12 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<
     let mut run = |rank: usize, op: Op| {
         let at = plan.config.mesh.coordinates(rank);
         let (mut rule, mut order) = (None, TermsRead::new(ranks, op, at));
-        // All ranks have begun the op, and bytes that mates take for this rank arrive before any of them has done it.
-        for mate in takers(plan, rank, op).filter(|&mate| ops[mate].get(done[mate]) == Some(&op)) {
-            let at = plan.config.mesh.coordinates(mate);
+        // All ranks have begun the op, and bytes that host peers take for this rank arrive before any of them has done it.
+        for peer in receivers(plan, rank, op).filter(|&peer| ops[peer].get(done[peer]) == Some(&op)) {
+            let at = plan.config.mesh.coordinates(peer);
             let mut places = Vec::new();
-            arrivals(plan, op, &positions[mate], &plan.places(at), &mut |arrival| places.push(arrival.to));
-            accesses(plan, pass, op, &positions[mate], at, &mut |access| {
+            arrivals(plan, op, &positions[peer], &plan.places(at), &mut |arrival| places.push(arrival.to));
+            accesses(plan, pass, op, &positions[peer], at, &mut |access| {
                 if access.writes && access.at == at && places.contains(&access.place) {
                     rule = rule.take().or_else(|| flow.wrong(at, reach(&plan.config, op), &access));
                 }
@@ -95,15 +95,15 @@ fn reach(config: &Config, op: Op) -> Option<Axis> {
     }
 }
 
-/// The mates that take bytes from other hosts that a rank reads in the same op.
-fn takers(plan: &Plan, rank: usize, op: Op) -> impl Iterator<Item = usize> + use<> {
+/// The host peers that take bytes from other hosts that a rank reads in the same op.
+fn receivers(plan: &Plan, rank: usize, op: Op) -> impl Iterator<Item = usize> + use<> {
     let (config, own) = (plan.config, plan.config.mesh.coordinates(rank));
     let axis = if let Op::Spread { axis, .. } = op { Some(axis) } else { None };
     axis.into_iter().flat_map(move |axis| {
-        let (index, mates) = (own.along(axis), config.mates(axis));
-        let first = index / mates * mates;
-        let others = (first..first + mates).filter(move |&mate| mate != index);
-        others.map(move |mate| config.mesh.rank(own.with(axis, mate)))
+        let (index, per_host) = (own.along(axis), config.ranks_per_host(axis));
+        let first = index / per_host * per_host;
+        let others = (first..first + per_host).filter(move |&peer| peer != index);
+        others.map(move |peer| config.mesh.rank(own.with(axis, peer)))
     })
 }
 

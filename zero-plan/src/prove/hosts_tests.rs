@@ -200,7 +200,7 @@ fn hosts_send_terms_where_sums_would_be_more_bytes() {
     }
 }
 
-/// If every rank needs all sums, each goes once to each other host too, and mates copy it from one another.
+/// If every rank needs all sums, each goes once to each other host too, and host peers copy it from one another.
 #[test]
 fn what_all_ranks_need_of_a_sum_goes_from_host_to_host_once() {
     for (nodes, each, micro_batches) in [(2, 2, 1), (3, 2, 2), (2, 3, 1), (2, 4, 2)] {
@@ -253,7 +253,7 @@ fn what_all_replicas_need_of_a_sum_goes_from_host_to_host_once() {
     }
 }
 
-/// So does a shard that is converted: mates convert it from the inbox of the rank that took it.
+/// So does a shard that is converted: host peers convert it from the inbox of the rank that took it.
 #[test]
 fn what_is_converted_goes_from_host_to_host_once() {
     for (nodes, each) in [(2, 2), (2, 3), (3, 2)] {

@@ -61,7 +61,7 @@ fn parcels_come_in_a_stream_of_their_own() {
 fn the_compiler_computes_the_queues_of_run_time() {
     const MESH: Mesh = Mesh { pipeline: 2, replica: 2, ..Mesh::of_zero(2) };
     const PIPED: Config = Config { mesh: MESH, stage: 3, prefetch: 2, micro_batches: 3, bucket_bytes: 1, ..CUDA };
-    const FIELDS: &[Field] = &[Field { name: "layers", count: Some(6), tied: None, turns: 1, sizes: UNIT }];
+    const FIELDS: &[Field] = &[Field { name: "layers", count: Some(6), tied: None, period: 1, sizes: UNIT }];
     static PLAN: Plan<'static> = static_plan!("Piped", PIPED, FIELDS);
     static PLAIN: Plan<'static> =
         static_plan!("Piped", Config { device: DeviceKind::Cpu, transport: TransportKind::Local, ..PIPED }, FIELDS);

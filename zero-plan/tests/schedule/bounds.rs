@@ -63,7 +63,7 @@ const SIZES: Unit = Unit {
     operations: 6400,
     ..Unit::NONE
 };
-const FIELDS: &[Field] = &[Field { name: "layers", count: Some(44), tied: None, turns: 1, sizes: SIZES }];
+const FIELDS: &[Field] = &[Field { name: "layers", count: Some(44), tied: None, period: 1, sizes: SIZES }];
 static LARGE: Plan<'static> = static_plan!("Large", AT_THE_BOUND, FIELDS);
 
 #[test]

@@ -56,10 +56,10 @@ const HEAD: Unit = Unit {
 };
 
 const FIELDS: &[Field] = &[
-    Field { name: "embed", count: None, tied: None, turns: 1, sizes: EMBED },
-    Field { name: "blocks", count: Some(60), tied: None, turns: 1, sizes: BLOCK },
-    Field { name: "norm", count: None, tied: None, turns: 1, sizes: NORM },
-    Field { name: "head", count: None, tied: Some(0), turns: 1, sizes: HEAD },
+    Field { name: "embed", count: None, tied: None, period: 1, sizes: EMBED },
+    Field { name: "blocks", count: Some(60), tied: None, period: 1, sizes: BLOCK },
+    Field { name: "norm", count: None, tied: None, period: 1, sizes: NORM },
+    Field { name: "head", count: None, tied: Some(0), period: 1, sizes: HEAD },
 ];
 
 static STAGE_0: Plan<'static> = static_plan!("Deep", DEEP.at_stage(0), FIELDS);

@@ -109,7 +109,7 @@ fn carried(plan: &Plan, parcel: Parcel, unit: usize, [activations, gradients]: [
 fn summed_on_hosts(plan: &Plan, rank: usize, axis: Axis, bucket: usize, is_sent: bool) -> [usize; 3] {
     let config = &plan.config;
     let (part, hosts) = (plan.buckets[bucket].elements / config.mesh.summed_parts(axis), config.hosts_along(axis));
-    let (each, subtrees) = (config.mates(axis), config.subtrees(axis));
+    let (each, subtrees) = (config.ranks_per_host(axis), config.subtrees(axis));
     let near = (each - 1) * hosts * part * config.precision.reduce.bytes();
     let own = subtrees.count_of(config.mesh.coordinates(rank).along(axis) / each);
     let sums = if is_sent { (hosts - 1) * own } else { subtrees.count() - own };

@@ -102,8 +102,8 @@ impl Count {
     /// Whether a rank also signals to its host peers that data of another host has arrived, because they read it there.
     pub const fn is_for_host_peers(self, config: &Config) -> bool {
         match self {
-            Count::Gathered | Count::Whole => config.mates(Axis::Zero) > 1,
-            Count::Joined => config.mates(Axis::Replica) > 1,
+            Count::Gathered | Count::Whole => config.ranks_per_host(Axis::Zero) > 1,
+            Count::Joined => config.ranks_per_host(Axis::Replica) > 1,
             _ => false,
         }
     }

@@ -28,6 +28,7 @@
 //! say.
 
 pub mod arena;
+pub mod checked;
 pub mod control;
 pub mod device;
 pub mod layer;
@@ -35,7 +36,6 @@ pub mod lost;
 pub mod model;
 pub mod orthogonal;
 pub mod random;
-pub mod size;
 pub mod speed;
 pub mod states;
 pub mod time;

@@ -1,24 +1,24 @@
 //! Model: what `#[zero]` generates for a struct: its plan, and the code of its fields. Holds constants only.
 
+mod alternating;
 mod names;
 mod program;
-mod turns;
 
 use core::marker::PhantomData;
 
 use zero_plan::{Field, Message, Plan, Unit};
 
+use crate::checked::{bytes, either, max};
 use crate::device::Element;
 use crate::layer::{
     Activation, Entry, HeadCode, InitialScales, Layer, Loss, PublishedPart, SameAs, Shape, SharesWith, TokenWords,
     UnitCode, activation_bytes, misplaced,
 };
-use crate::size::{bytes, either, max};
 
+pub use alternating::AlternatingFields;
 pub use names::{NamesError, published, require_names};
 pub use program::require_vocabulary;
 pub use program::{Inputs, Program, ShapeSizes, vocabulary_fault};
-pub use turns::FieldTurns;
 
 /// A model under one spec. Implemented by `#[zero]`.
 pub trait Model: 'static {
@@ -100,7 +100,7 @@ const fn field<S: Shape, X: Activation, L: Layer<S, X>>(
         matrices: L::MATRICES,
         ..Unit::NONE
     };
-    Field { name, count, tied, turns: 1, sizes }
+    Field { name, count, tied, period: 1, sizes }
 }
 
 /// Stops the build if an array of layers is empty.
@@ -249,7 +249,7 @@ impl<S: Shape, Y, const N: usize> Fields<S, Y, N> {
     /// The index where the last field begins: elements that alternate in a field follow the first of them.
     const fn last_field(&self) -> usize {
         let mut first = self.len - 1;
-        while self.sizes[first].turns == 0 {
+        while self.sizes[first].period == 0 {
             first -= 1;
         }
         first

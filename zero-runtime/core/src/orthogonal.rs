@@ -2,8 +2,8 @@
 //! which Muon updates a matrix (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024). Uses
 //! only operations of a device. Never asks the host, never allocates memory.
 
+use crate::checked::{bytes, product, sum};
 use crate::device::{Device, Element, Matrix, Stored, Write};
-use crate::size::{bytes, product, sum};
 use crate::view::{View, ViewMut};
 
 /// How often [`orthogonalize`] iterates.

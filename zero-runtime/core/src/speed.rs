@@ -6,7 +6,7 @@ use std::hint::black_box;
 use zero_plan::DeviceKind;
 
 use crate::device::{AttentionShape, Buffer, Device, DeviceError, Element, Matrix, Write, bf16};
-use crate::layer::size::attending;
+use crate::layer::cost::attending;
 use crate::view::ViewMut;
 
 use crate::time::now_ns;

@@ -130,7 +130,7 @@ pub unsafe trait Transport<'p, D: Device> {
     }
 
     /// Bytes that have gone between this rank and those of other hosts so far, counted when each message was given to
-    /// its carrier. The bytes that it takes also count as moved.
+    /// its communicator. The bytes that it takes also count as moved.
     fn crossed(&self) -> Crossed {
         Crossed::default()
     }

@@ -20,7 +20,7 @@ use core::marker::PhantomData;
 
 use bytemuck::Pod;
 
-use crate::size::bytes;
+use crate::checked::bytes;
 
 /// A device whose memory is that of this process, so that its views are slices.
 ///

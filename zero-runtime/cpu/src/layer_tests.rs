@@ -1,7 +1,7 @@
 //! Tests of the sizes that layers declare. Their results are checked where the layers are public.
 
 use zero_core::device::{Rotary, Scaling};
-use zero_core::layer::size::{self, EXP, SOFTMAX};
+use zero_core::layer::cost::{self, EXP, SOFTMAX};
 use zero_core::layer::*;
 
 use crate::Cpu;
@@ -144,7 +144,7 @@ fn matrices<X: Activation, L: Layer<Small, X>>() -> (OrthogonalCost, Vec<[usize;
 }
 
 fn of_shapes(shapes: &[[usize; 2]]) -> (OrthogonalCost, Vec<[usize; 2]>) {
-    let all = shapes.iter().fold(OrthogonalCost::NONE, |all, &shape| all.and(size::matrix::<f32>(shape)));
+    let all = shapes.iter().fold(OrthogonalCost::NONE, |all, &shape| all.and(cost::matrix::<f32>(shape)));
     (all, shapes.to_vec())
 }
 
@@ -164,7 +164,7 @@ fn matrices_of_hidden_layers_are_counted_each_by_itself() {
 /// The room is that of the largest, the operations are those of all.
 #[test]
 fn matrices_take_turns_in_one_room() {
-    let [small, large] = [[2, 3], [64, 64]].map(size::matrix::<f32>);
+    let [small, large] = [[2, 3], [64, 64]].map(cost::matrix::<f32>);
     let operations = small.operations + large.operations;
     let both = OrthogonalCost { operations, ..large };
     assert_eq!([small.and(large), large.and(small)], [both; 2]);

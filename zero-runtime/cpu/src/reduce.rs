@@ -157,33 +157,33 @@ mod tests {
     #[test]
     fn a_sum_of_sums_of_complete_subtrees_is_the_sum_of_all() {
         let data: Vec<Vec<bf16>> = (0..8).map(|seed| stored(700, seed)).collect();
-        for (hosts, mates) in [(2, 4), (4, 2), (3, 2)] {
+        for (hosts, per_host) in [(2, 4), (4, 2), (3, 2)] {
             for write in [Write::Set, Write::Add] {
                 let mut subtotals = vec![vec![0.0f32; 700]; hosts];
                 for (host, subtotal) in subtotals.iter_mut().enumerate() {
-                    let source = |mate: usize| Stored::from(View::from(data[host * mates + mate].as_slice()));
+                    let source = |peer: usize| Stored::from(View::from(data[host * per_host + peer].as_slice()));
                     let to = ViewMut::from(subtotal.as_mut_slice()).into();
-                    reduce(Cpu::ONE_THREAD, to, mates, None, &source, Write::Set);
+                    reduce(Cpu::ONE_THREAD, to, per_host, None, &source, Write::Set);
                 }
                 let (mut found, mut expected) = (data[7].clone(), data[7].clone());
-                tree_sum(&mut expected, |i| &data[i], hosts * mates, write);
+                tree_sum(&mut expected, |i| &data[i], hosts * per_host, write);
                 let source = |host: usize| Stored::from(View::from(subtotals[host].as_slice()));
                 reduce(Cpu::ONE_THREAD, ViewMut::from(found.as_mut_slice()).into(), hosts, None, &source, write);
-                assert_eq!(bits(&found), bits(&expected), "{hosts} x {mates}, {write:?}");
+                assert_eq!(bits(&found), bits(&expected), "{hosts} x {per_host}, {write:?}");
             }
         }
     }
 
     /// As on hosts whose ranks form several subtrees.
-    fn is_summed_over_hosts<E: Element>(ranks: usize, mates: usize, write: Write)
+    fn is_summed_over_hosts<E: Element>(ranks: usize, per_host: usize, write: Write)
     where
         for<'a> Stored<'a, Cpu>: From<View<'a, Cpu, E>>,
         for<'a> StoredMut<'a, Cpu>: From<ViewMut<'a, Cpu, E>>,
     {
         let data: Vec<Vec<E>> = (0..ranks as u64).map(|seed| stored(70, seed)).collect();
-        let subtrees = Subtrees { ranks, mates };
+        let subtrees = Subtrees { ranks, per_host };
         let mut sums = vec![Vec::new(); ranks];
-        for Subtree { first, end } in (0..ranks / mates).flat_map(|host| subtrees.of_host(host)) {
+        for Subtree { first, end } in (0..ranks / per_host).flat_map(|host| subtrees.of_host(host)) {
             let mut sum = vec![0.0f32; 70];
             let source = |rank: usize| Stored::from(View::from(data[first + rank].as_slice()));
             let to = StoredMut::F32(ViewMut::from(sum.as_mut_slice()));
@@ -201,16 +201,16 @@ mod tests {
         let source = |number| Stored::F32(View::from(sums[block(number).first].as_slice()));
         reduce(Cpu::ONE_THREAD, ViewMut::from(found.as_mut_slice()).into(), number, None, &source, write);
         tree_sum(&mut expected, |rank| &data[rank], ranks, write);
-        assert_eq!(bits(&found), bits(&expected), "{ranks} ranks, {mates} a host, {write:?}");
+        assert_eq!(bits(&found), bits(&expected), "{ranks} ranks, {per_host} a host, {write:?}");
     }
 
     #[test]
     fn sums_of_subtrees_of_all_hosts_have_the_bits_of_a_sum_in_one_go() {
         for ranks in 2..=36 {
-            for mates in (1..ranks).filter(|mates| ranks % mates == 0) {
+            for per_host in (1..ranks).filter(|per_host| ranks % per_host == 0) {
                 for write in [Write::Set, Write::Add] {
-                    is_summed_over_hosts::<f32>(ranks, mates, write);
-                    is_summed_over_hosts::<bf16>(ranks, mates, write);
+                    is_summed_over_hosts::<f32>(ranks, per_host, write);
+                    is_summed_over_hosts::<bf16>(ranks, per_host, write);
                 }
             }
         }

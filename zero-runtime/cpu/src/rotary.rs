@@ -47,7 +47,7 @@ pub fn rotate<E: Element>(mut x: StridedSliceMut<E>, first: usize, table: &[f32]
                 let (cosines, sines) = table[(first + row) % length * head_dim..][..head_dim].split_at(head_dim / 2);
                 for head in x.row(row).chunks_exact_mut(head_dim) {
                     let halves = head.split_at_mut(head_dim / 2);
-                    turn(halves, cosines, sines, sign);
+                    rotate_halves(halves, cosines, sines, sign);
                 }
             }
         },
@@ -56,35 +56,35 @@ pub fn rotate<E: Element>(mut x: StridedSliceMut<E>, first: usize, table: &[f32]
 
 /// (x, y) := (x cos - y sin, y cos + x sin), each pair.
 #[inline(always)]
-fn turn<E: Element>((x, y): (&mut [E], &mut [E]), cosines: &[f32], sines: &[f32], sign: f32) {
+fn rotate_halves<E: Element>((x, y): (&mut [E], &mut [E]), cosines: &[f32], sines: &[f32], sign: f32) {
     if E::WIDTH == Width::BF16 {
         let halves = (known_mut(x).expect("a bf16"), known_mut(y).expect("a bf16"));
-        return turn_pairs(halves, cosines, sines, sign);
+        return rotate_pairs(halves, cosines, sines, sign);
     }
     for (((x, y), cos), sin) in x.iter_mut().zip(y).zip(cosines).zip(sines) {
-        let [turned_x, turned_y] = turned([x.widen(), y.widen()], *cos, sign * sin);
-        (*x, *y) = (E::narrow(turned_x), E::narrow(turned_y));
+        let [rotated_x, rotated_y] = rotated([x.widen(), y.widen()], *cos, sign * sin);
+        (*x, *y) = (E::narrow(rotated_x), E::narrow(rotated_y));
     }
 }
 
-/// [`turn`], two pairs at a time.
+/// [`rotate_halves`], two pairs at a time.
 #[inline(always)]
-fn turn_pairs((x, y): (&mut [bf16], &mut [bf16]), cosines: &[f32], sines: &[f32], sign: f32) {
+fn rotate_pairs((x, y): (&mut [bf16], &mut [bf16]), cosines: &[f32], sines: &[f32], sign: f32) {
     let ((x, x_last), (y, y_last)) = (x.as_chunks_mut::<2>(), y.as_chunks_mut::<2>());
     let ((cos, cos_last), (sin, sin_last)) = (cosines.as_chunks::<2>(), sines.as_chunks::<2>());
     for (((x, y), cos), sin) in x.iter_mut().zip(y).zip(cos).zip(sin) {
         let (wide_x, wide_y) = (widen_pair(*x), widen_pair(*y));
-        let [low, high] = [0, 1].map(|i| turned([wide_x[i], wide_y[i]], cos[i], sign * sin[i]));
+        let [low, high] = [0, 1].map(|i| rotated([wide_x[i], wide_y[i]], cos[i], sign * sin[i]));
         (*x, *y) = (narrow_pair([low[0], high[0]]), narrow_pair([low[1], high[1]]));
     }
     if let ([x], [y], [cos], [sin]) = (x_last, y_last, cos_last, sin_last) {
-        let [turned_x, turned_y] = turned([x.widen(), y.widen()], *cos, sign * sin);
-        (*x, *y) = (bf16::narrow(turned_x), bf16::narrow(turned_y));
+        let [rotated_x, rotated_y] = rotated([x.widen(), y.widen()], *cos, sign * sin);
+        (*x, *y) = (bf16::narrow(rotated_x), bf16::narrow(rotated_y));
     }
 }
 
 #[inline(always)]
-fn turned([x, y]: [f32; 2], cos: f32, sin: f32) -> [f32; 2] {
+fn rotated([x, y]: [f32; 2], cos: f32, sin: f32) -> [f32; 2] {
     [x.mul_add(cos, -(y * sin)), y.mul_add(cos, x * sin)]
 }
 
@@ -150,14 +150,14 @@ mod tests {
                     }
                 }
                 let between = row * stride + width..(row + 1) * stride;
-                assert_eq!(bits(&x[between.clone()]), bits(&before[between]), "what is not turned stays");
+                assert_eq!(bits(&x[between.clone()]), bits(&before[between]), "what is not rotated stays");
             }
-            assert_close("turned", &x, &expected, 1e-6);
+            assert_close("rotated", &x, &expected, 1e-6);
         }
     }
 
     #[test]
-    fn turning_matches_f64() {
+    fn rotation_matches_f64() {
         for head_dim in [2, 6, 8, 34, 128] {
             for (rows, length) in [(1, 1), (7, 3), (4, 9)] {
                 match_f64::<f32>(head_dim, rows, length);
@@ -174,12 +174,12 @@ mod tests {
         let table = table(Scaling::None, 0..20, head_dim);
         let (q, k) = (stored::<f32>(head_dim, 1), stored::<f32>(head_dim, 2));
         let product = |i: usize, j: usize| {
-            let turned = |x: &[f32], position| {
+            let rotated = |x: &[f32], position| {
                 let mut x = x.to_vec();
                 rotate(StridedSliceMut::new(&mut x, head_dim, head_dim), position, &table, 20, false);
                 to_f64(&x)
             };
-            turned(&q, i).iter().zip(turned(&k, j)).map(|(q, k)| q * k).sum::<f64>()
+            rotated(&q, i).iter().zip(rotated(&k, j)).map(|(q, k)| q * k).sum::<f64>()
         };
         assert!((product(7, 3) - product(19, 15)).abs() < 1e-5);
         assert!((product(7, 3) - product(3, 7)).abs() > 1e-2, "and on their order");

@@ -28,7 +28,7 @@ use super::squared_error::{squared_error, squared_error_backward};
 use super::sums::{add_mean, agree, reduce, squares};
 use super::{nccl, ordinal};
 use zero_core::device::{
-    AdamW, Agreement, AttentionShape, Carried, Carrier, Counts, DecayRun, Device, DeviceDescription, DeviceError,
+    AdamW, Agreement, AttentionShape, Carried, Communicator, Counts, DecayRun, Device, DeviceDescription, DeviceError,
     Element, Failure, GoesOn, Group, HyperBlock, Kernels, Mark, Matrix, Nonlinearity, Queues, ReportBlock, Rotary,
     Segment, SharedParts, Storage, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
@@ -69,7 +69,7 @@ impl Device for Cuda {
         })
     }
 
-    fn carrier(&self) -> Option<&dyn Carrier<Self>> {
+    fn communicator(&self) -> Option<&dyn Communicator<Self>> {
         Some(self)
     }
 }
@@ -202,7 +202,7 @@ impl Counts for Cuda {
     }
 }
 
-impl Carrier<Cuda> for Cuda {
+impl Communicator<Cuda> for Cuda {
     fn name_groups(&self, count: usize) -> Result<Vec<u8>, DeviceError> {
         self.context.enter()?;
         Ok(nccl::name_groups(count, self.context.ordinal)?)

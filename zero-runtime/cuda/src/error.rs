@@ -147,7 +147,7 @@ pub enum CudaError {
     },
     /// NCCL cannot carry bytes between devices.
     #[error("NCCL's `{call}` failed on CUDA device {ordinal}: {reason}")]
-    Carrier {
+    Communicator {
         /// The function.
         call: &'static str,
         /// The number of the device, from 0.
@@ -193,7 +193,7 @@ impl CudaError {
             Self::Stopped { .. } => "Z0440",
             Self::Choice { .. } => "Z0441",
             Self::CarrierVersion { .. } => "Z0445",
-            Self::Carrier { .. } => "Z0446",
+            Self::Communicator { .. } => "Z0446",
             Self::Changed { .. } => "Z0449",
         }
     }
@@ -240,7 +240,7 @@ impl CudaError {
             Self::Launch { .. } | Self::Product { .. } => "please report it, with the spec and the versions of CUDA",
             Self::CarrierVersion { of_rank_0: true, .. } => "let all ranks find the same library",
             Self::CarrierVersion { .. } => "install NCCL 2.28 or a later one",
-            Self::Carrier { .. } => "start it with NCCL_DEBUG=WARN, which says more",
+            Self::Communicator { .. } => "start it with NCCL_DEBUG=WARN, which says more",
             Self::Stopped { .. } => {
                 "see `dmesg` for faults of the device (Xid); if there are none, please report it with the spec"
             }

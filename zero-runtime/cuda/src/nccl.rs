@@ -102,7 +102,7 @@ fn check(
     // SAFETY: any number is a valid argument, and the communicator exists or is null.
     let (meaning, last) = unsafe { ((library.ncclGetErrorString)(result), (library.ncclGetLastError)(handle)) };
     let said = [text(meaning), text(last)].into_iter().flatten().filter(|said| !said.is_empty());
-    Err(CudaError::Carrier { call, ordinal, reason: said.collect::<Vec<_>>().join(": ") })
+    Err(CudaError::Communicator { call, ordinal, reason: said.collect::<Vec<_>>().join(": ") })
 }
 
 impl NcclGroups {
@@ -146,7 +146,11 @@ impl NcclGroups {
             if !is_met {
                 // The rank that was told that another one has gone reports it.
                 let reason = "another rank has ended, or does not come".to_owned();
-                return Err(CudaError::Carrier { call: "ncclCommInitRankConfig", ordinal: context.ordinal, reason });
+                return Err(CudaError::Communicator {
+                    call: "ncclCommInitRankConfig",
+                    ordinal: context.ordinal,
+                    reason,
+                });
             }
         }
         Ok(joined)
@@ -314,7 +318,7 @@ impl Drop for Communicator {
 }
 
 impl super::Cuda {
-    /// [`Carrier::carry`].
+    /// [`Communicator::carry`].
     ///
     /// # Safety
     /// As there.

@@ -251,23 +251,23 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         self.device.reduce(unsafe { self.arena.stored_mut(to) }, count, own, &stored, write);
     }
 
-    /// Puts this rank's shard of a unit into a slot that it shares with its mates.
+    /// Puts this rank's shard of a unit into a slot that it shares with its host peers.
     fn give(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let to = own.computed_on(unit, slot).share(own.at.zero, config.mesh.zero);
         self.convert(to, self.arena.rank(), own.shard(unit));
     }
 
-    /// Takes in the shards of a unit from their owners, or from a mate that took them in for the host. Those that are
+    /// Takes in the shards of a unit from their owners, or from a host peer that took them in for the host. Those that are
     /// read in place are only counted.
     fn gather(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let gathers_for_use = config.shards_parameters();
         let whole = if gathers_for_use { own.computed_on(unit, slot) } else { own.flat(unit) };
         for zero in 0..config.mesh.zero {
-            let (is_own, taker) = (zero == own.at.zero, config.taker(Axis::Zero, own.at.zero, zero));
+            let (is_own, receiver) = (zero == own.at.zero, config.receiver(Axis::Zero, own.at.zero, zero));
             let to = whole.share(zero, config.mesh.zero);
-            if config.shares_slots() && (is_own || taker != own.at.zero) {
+            if config.shares_slots() && (is_own || receiver != own.at.zero) {
                 self.moved.in_place.gather_bytes += if is_own { 0 } else { to.len_bytes };
                 continue;
             }
@@ -284,7 +284,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// In a debug build, fills the released slot with NaN, so that a use after release shows as a loss that is not
     /// finite.
     fn release(&self, unit: usize) {
-        // Mates may still compute on a shared slot.
+        // Host peers may still compute on a shared slot.
         if cfg!(debug_assertions) && self.plan.config.uses_slots() && !self.plan.config.shares_slots() {
             let slot = self.places().computed_on(unit, self.position.slot(unit));
             // SAFETY: see above: the slot is this rank's own.
@@ -294,12 +294,12 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
 
     /// For each host's counterpart of this rank, sums the terms of a bucket that ranks of this host have along an axis.
     fn subtotal(&mut self, bucket: usize, axis: Axis) {
-        let (own, config, mates) = (self.places(), &self.plan.config, self.plan.config.mates(axis));
+        let (own, config, per_host) = (self.places(), &self.plan.config, self.plan.config.ranks_per_host(axis));
         let index = own.at.along(axis);
         for unit in self.units_of(bucket) {
             for host in 0..config.hosts_along(axis) {
-                let of = host * mates + index % mates;
-                for subtree in config.subtrees(axis).of_host(index / mates) {
+                let of = host * per_host + index % per_host;
+                for subtree in config.subtrees(axis).of_host(index / per_host) {
                     let source = |number: usize| {
                         let index = subtree.first + number;
                         (self.arena.along(axis, index), own.along(axis, index).term(axis, unit, of))
@@ -307,7 +307,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
                     let to = own.subtotal(axis, unit, host, subtree.first);
                     self.reduce(to, subtree.ranks(), None, source, Write::Set);
                 }
-                *self.moved.in_place.reduced_mut(axis) += (mates - 1) * own.term(axis, unit, of).len_bytes;
+                *self.moved.in_place.reduced_mut(axis) += (per_host - 1) * own.term(axis, unit, of).len_bytes;
             }
         }
     }
@@ -326,7 +326,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
         let (number, block) = subtrees.blocks();
         self.reduce(to, number, None, |number| source(block(number)), write);
-        let far = subtrees.count() - subtrees.count_of(own.at.along(axis) / config.mates(axis));
+        let far = subtrees.count() - subtrees.count_of(own.at.along(axis) / config.ranks_per_host(axis));
         *self.moved.copied.reduced_mut(axis) += far * own.joined(axis, unit, 0).len_bytes;
     }
 
@@ -364,8 +364,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
 
     /// Gathers the sums of the ranks along an axis into this rank's own gradients: from replicas, the parts of this
     /// rank's shards; from other ranks, their shards. After the agreement, these are directions, and none of them comes
-    /// from a mate. Sums that a mate has taken in for the host are copied from the mate's own place, before this rank
-    /// enters the agreement on loss and norm. The mate writes there again only in the next step, after all ranks have
+    /// from a host peer. Sums that a host peer has taken in for the host are copied from the host peer's own place, before this rank
+    /// enters the agreement on loss and norm. The host peer writes there again only in the next step, after all ranks have
     /// entered the agreement, so no other wait is needed.
     fn spread(&mut self, bucket: usize, axis: Axis) {
         let (own, tables) = (self.places(), self.plan.tables());

@@ -23,10 +23,10 @@ pub fn measure() -> Result<[Vec<f64>; 2], LaunchError> {
     let all = allowed().map_err(LaunchError::system("see the processors of this process"))?;
     // Neighbours are often two threads of one core.
     let (first, last) = (all[0], all[all.len() - 1]);
-    let turns = between([first, first], Spins::NONE, 0)?;
+    let shared = between([first, first], Spins::NONE, 0)?;
     // If there is a single processor, ranks never have one each.
-    let apart = if first == last { turns.clone() } else { between([first, last], Spins::BRIEF, WORK_NS)? };
-    Ok([apart, turns])
+    let apart = if first == last { shared.clone() } else { between([first, last], Spins::BRIEF, WORK_NS)? };
+    Ok([apart, shared])
 }
 
 /// Seconds of each wait between ranks on these processors, of which each works for a while before it raises its count.
@@ -53,24 +53,24 @@ struct Rank<'a> {
 }
 
 impl Rank<'_> {
-    /// Takes its turns on a processor; returns how many seconds it took in each to go on.
+    /// Waits and is waited for on a processor; returns the seconds of each wait.
     fn run(self, processor: usize) -> Result<Result<Vec<f64>, Lost>, LaunchError> {
         let pinned = keep_to(processor).map_err(LaunchError::system("choose the processor of a thread"));
         // The other one waits for this one.
         pinned.inspect_err(|_| {
             self.blocks[1 - self.rank].tell_lost(self.rank);
         })?;
-        let turns = (1..=TIMES).map(|turn| {
+        let waits = (1..=TIMES).map(|round| {
             if self.rank == 0 {
                 self.raise();
             }
-            let seconds = self.wait(turn)?;
+            let seconds = self.wait(round)?;
             if self.rank == 1 {
                 self.raise();
             }
             Ok(seconds)
         });
-        Ok(turns.collect())
+        Ok(waits.collect())
     }
 
     fn raise(&self) {
@@ -83,7 +83,7 @@ impl Rank<'_> {
     }
 
     /// Waits for a count; returns the seconds since it was raised.
-    fn wait(&self, turn: u32) -> Result<f64, Lost> {
+    fn wait(&self, round: u32) -> Result<f64, Lost> {
         let peer = 1 - self.rank;
         let waiter = Waiter {
             own: &self.blocks[self.rank],
@@ -94,7 +94,7 @@ impl Rank<'_> {
             sleeps_max: u32::MAX,
             give_up: &|| Lost::Ended { rank: peer },
         };
-        self.blocks[peer].wait(Count::Entered, turn, &waiter)?;
+        self.blocks[peer].wait(Count::Entered, round, &waiter)?;
         Ok((now_ns() - self.raised_ns.load(Ordering::Relaxed)) as f64 * 1e-9)
     }
 }

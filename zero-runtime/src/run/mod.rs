@@ -7,6 +7,7 @@
 
 mod alike;
 mod arguments;
+mod budget;
 mod checkpoint_arguments;
 mod command;
 mod compare;
@@ -22,7 +23,6 @@ mod resume;
 mod runs;
 mod sample;
 mod saving;
-mod size;
 mod speech;
 mod text_arguments;
 mod threads;
@@ -56,11 +56,11 @@ use crate::layer::{Tensors, Tokens};
 use crate::model::{DeviceOf, Model, Program, ShapeSizes, require_names, require_vocabulary};
 use crate::plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
 use crate::profile::{Machine, measure_gpus};
+use budget::run_size;
 use command::{DataCommand, TextCommand};
 use output::{say, say_table};
 use ranks::become_ranks;
 use sample::SampledText;
-use size::size;
 use threads::Threads;
 use train::{Finale, Job};
 use weights::WeightFolders;
@@ -301,7 +301,7 @@ fn start<D: Device>(
                 let Config { device, .. } = plan.config;
                 let measures = arguments.profile.is_some() && device.is_host();
                 let measuring = if measures { Machine::bytes(device) } else { 0 };
-                let job = job_bytes(plan, 0, &size(plan, arguments, 0));
+                let job = job_bytes(plan, 0, &run_size(plan, arguments, 0));
                 let (first, end) = plan.config.sharing(0);
                 check_available(job + (end - first) * measuring)?;
             }

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
+use super::budget::{require_budget, run_size};
 use super::processes;
-use super::size::{require_budget, size};
 use super::train::{Ending, Job, train};
 use crate::device::Device;
 use crate::error::Error;
@@ -52,7 +52,7 @@ fn end_with_silence(error: &Error) {
 /// An error that no rank has printed.
 pub fn become_ranks<D: Device>(role: Role, agreement: u64, job: &Job<D>) -> Result<ExitCode, Error> {
     let plan = job.program.plan;
-    require_budget(plan, &size(plan, job.arguments, job.data.resident_bytes()))?;
+    require_budget(plan, &run_size(plan, job.arguments, job.data.resident_bytes()))?;
     let (processes, checkpoints) = (processes(plan), &job.arguments.checkpoints);
     match role {
         // A single process cannot restart itself.

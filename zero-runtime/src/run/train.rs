@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::alike;
 use super::arguments::{RunArguments, UNPROFILED_STEPS};
+use super::budget::run_size;
 use super::compare::compare;
 use super::evaluate::evaluate;
 use super::header::RunHeader;
@@ -16,7 +17,6 @@ use super::output::{
 use super::resume::{resume, take_folder};
 use super::sample::SampledText;
 use super::saving::Saving;
-use super::size::size;
 use super::text_arguments::TextArguments;
 use super::threads::{Threads, keep_to_own_core};
 use super::weights::WeightFolders;
@@ -194,7 +194,7 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
     held_out(&mut engine, job, arguments.steps, output.as_mut())?;
     job.weights.export(&mut engine)?;
     job.finale.run(&mut engine, output.as_mut())?;
-    let size = size(engine.plan(), arguments, job.data.resident_bytes());
+    let size = run_size(engine.plan(), arguments, job.data.resident_bytes());
     compare(&mut engine, &moved, crossed, arguments.steps - done, &size)?;
     profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))?;
     Ok(if saving.is_some_and(|saving| saving.has_failed()) { Ending::NotSaved } else { Ending::Done })

@@ -1,7 +1,7 @@
 //! Names: how errors name an element that a check objects to: its layer, its tensor, and its position in that.
 
 use super::trial::{ALL, DX, Unwritten, Y};
-use crate::layer::{Activation, HiddenMatrix, Layer, OrthogonalCost, Shape, Tensor, Tensors, size};
+use crate::layer::{Activation, HiddenMatrix, Layer, OrthogonalCost, Shape, Tensor, Tensors, cost};
 
 /// A layer as errors name it.
 pub(super) struct LayerNames {
@@ -29,7 +29,7 @@ impl LayerNames {
     fn require_matrices(&self, said: OrthogonalCost) {
         let listed = self.tensors.iter().flat_map(Tensor::hidden_matrices);
         let listed = listed.fold(OrthogonalCost::NONE, |all, HiddenMatrix { rows, columns, .. }| {
-            all.and(size::matrix::<f32>([rows, columns]))
+            all.and(cost::matrix::<f32>([rows, columns]))
         });
         if listed != said {
             self.object(&format!("the matrices of `tensors` take {listed:?}, but `MATRICES` is {said:?}"));

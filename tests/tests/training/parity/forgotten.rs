@@ -3,7 +3,7 @@
 
 use zero_plan::PlanBuf;
 use zero_runtime::engine::{Engine, FaultyPhase, RunError};
-use zero_runtime::layer::size::bytes;
+use zero_runtime::layer::cost::bytes;
 use zero_runtime::model::Program;
 use zero_runtime::prelude::*;
 use zero_runtime::transport::local;

@@ -35,12 +35,12 @@ impl OfOp<'_, '_> {
 
     /// For each host, sums this host's terms of the part that this rank's counterpart there sums.
     pub(super) fn subtotal(&mut self, bucket: usize, round: usize, axis: Axis) {
-        let (own, mates) = (self.own, self.plan.config.mates(axis));
+        let (own, per_host) = (self.own, self.plan.config.ranks_per_host(axis));
         let index = own.at.along(axis);
         for unit in self.units_of(bucket) {
             for host in 0..self.plan.config.hosts_along(axis) {
-                let of = host * mates + index % mates;
-                for subtree in self.plan.config.subtrees(axis).of_host(index / mates) {
+                let of = host * per_host + index % per_host;
+                for subtree in self.plan.config.subtrees(axis).of_host(index / per_host) {
                     (subtree.first..subtree.end).for_each(|index| self.term(axis, unit, round, index, of));
                     let to = own.subtotal(axis, unit, host, subtree.first);
                     let start = self.summed_part(axis, of) * to.len_bytes;
@@ -123,8 +123,8 @@ impl OfOp<'_, '_> {
         self.note(own.at, to, self.summed(owner), start, true);
     }
 
-    /// Takes the sums of each rank along an axis, or the directions that it has made of them. A part that a mate takes
-    /// for the host is read at that mate.
+    /// Takes the sums of each rank along an axis, or the directions that it has made of them. A part that a host peer takes
+    /// for the host is read at that host peer.
     pub(super) fn spread(&mut self, bucket: usize, axis: Axis) {
         let (own, tables) = (self.own, self.plan.tables());
         let spreads_directions = self.plan.config.spreads_directions(axis);

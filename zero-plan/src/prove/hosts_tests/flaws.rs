@@ -113,16 +113,16 @@ fn a_sum_over_hosts_that_leaves_something_out_or_has_another_order_is_found() {
 }
 
 #[test]
-fn a_shard_that_is_converted_where_no_mate_took_it_is_found() {
+fn a_shard_that_is_converted_where_no_host_peer_took_it_is_found() {
     planned(converting(2, 2), |plan| {
-        let [rank, mate] = [0, 1].map(|rank| plan.config.mesh.coordinates(rank));
+        let [rank, peer] = [0, 1].map(|rank| plan.config.mesh.coordinates(rank));
         let before = |place: Place| Place { offset_bytes: place.offset_bytes - place.len_bytes, ..place };
         let wrong: [&dyn Fn(Access) -> Access; 2] =
             [&|access| Access { at: rank, ..access }, &|access| Access { place: before(access.place), ..access }];
         for wrong in wrong {
             let flaw = prove_accesses(plan, &|plan, pass, op, position, at, visit| {
                 accesses(plan, pass, op, position, at, &mut |access| {
-                    let is_it = at == rank && access.at == mate && access.place.region == Kind::Inbox;
+                    let is_it = at == rank && access.at == peer && access.place.region == Kind::Inbox;
                     visit(if is_it { wrong(access) } else { access });
                 });
             });
@@ -132,19 +132,19 @@ fn a_shard_that_is_converted_where_no_mate_took_it_is_found() {
     });
 }
 
-/// A rank that reads from the wrong mate, or a mate's gradients of another rank, finds another content there.
+/// A rank that reads from the wrong host peer, or a host peer's gradients of another rank, finds another content there.
 #[test]
-fn a_sum_that_is_read_where_no_mate_took_it_is_found() {
+fn a_sum_that_is_read_where_no_host_peer_took_it_is_found() {
     for (config, of_zero) in [(hosts(2, 2, 0), 3), (Config { micro_batches: 2, ..hosts(3, 2, 0) }, 5)] {
         planned(config, |plan| {
-            let (rank, mate) = (plan.config.mesh.coordinates(0), plan.config.mesh.coordinates(1));
-            let taken = plan.places(mate).local_share(0, of_zero);
+            let (rank, peer) = (plan.config.mesh.coordinates(0), plan.config.mesh.coordinates(1));
+            let taken = plan.places(peer).local_share(0, of_zero);
             let prove_with = |wrong: &dyn Fn(Access) -> Access| {
                 let found = Cell::new(0);
                 let proof = prove_accesses(plan, &|plan, pass, op, position, at, visit| {
                     accesses(plan, pass, op, position, at, &mut |access| {
                         let is_it = matches!(op, Op::Spread { .. }) && at == rank && access.place == taken;
-                        let is_it = is_it && access.at == mate && !access.writes;
+                        let is_it = is_it && access.at == peer && !access.writes;
                         found.set(found.get() + usize::from(is_it));
                         visit(if is_it { wrong(access) } else { access });
                     });
@@ -154,8 +154,8 @@ fn a_sum_that_is_read_where_no_mate_took_it_is_found() {
             };
             assert_eq!(prove_with(&|access| access), Ok(()));
             let mine = plan.places(rank).local_share(0, of_zero);
-            let another = plan.places(mate).local_share(0, of_zero - 1);
-            for (at, place) in [(rank, mine), (mate, another)] {
+            let another = plan.places(peer).local_share(0, of_zero - 1);
+            for (at, place) in [(rank, mine), (peer, another)] {
                 let flaw = prove_with(&|access| Access { at, place, ..access }).expect_err("another place");
                 assert!(flaw.rule.contains("is not where it is read"), "{flaw}");
             }

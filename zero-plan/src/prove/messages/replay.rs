@@ -91,21 +91,21 @@ fn come(
     let (config, ops) = (&messages.plan().config, messages.ranks.ops);
     let here = || (0..ops.len()).filter(|&other| config.mesh.node(other) == config.mesh.node(rank));
     let own = messages.at(rank);
-    let mates_along = |axis: Axis| -> Vec<usize> {
+    let host_peers_along = |axis: Axis| -> Vec<usize> {
         let is_in_line = |other: &usize| messages.at(*other) == own.with(axis, messages.at(*other).along(axis));
-        let is_mate = |other: &usize| *other == rank || config.mates(axis) > 1 && is_in_line(other);
-        here().filter(is_mate).collect()
+        let is_host_peer = |other: &usize| *other == rank || config.ranks_per_host(axis) > 1 && is_in_line(other);
+        here().filter(is_host_peer).collect()
     };
-    let mates = mates_along(Axis::Zero);
+    let peers = host_peers_along(Axis::Zero);
     let mut come: Vec<Vec<(usize, usize)>> = vec![Vec::new(); ops[rank].len()];
     for (index, need) in needs[rank].iter().enumerate() {
         if let Some(need) = need {
             come[need.op].push((rank, index));
         }
     }
-    // The last gather of each unit; and for each mate, how many of its messages for gathers were already waited for.
+    // The last gather of each unit; and for each host peer, how many of its messages for gathers were already waited for.
     let (mut begun, mut count) = (vec![None; messages.plan().units.len()], 0);
-    let mut waited: Vec<usize> = vec![0; mates.len()];
+    let mut waited: Vec<usize> = vec![0; peers.len()];
     let mut spreads = [0; Axis::ALL.len()];
     for (at, &op) in ops[rank].iter().enumerate() {
         match op {
@@ -114,30 +114,30 @@ fn come(
                 count += 1;
             }
             Op::Wait { unit } => {
-                for (&mate, waited) in mates.iter().zip(&mut waited) {
-                    let Gathers { behind, received } = &gathers[mate];
+                for (&peer, waited) in peers.iter().zip(&mut waited) {
+                    let Gathers { behind, received } = &gathers[peer];
                     let Some(&end) = begun[unit].and_then(|nth: usize| behind.get(nth)) else { continue };
-                    come[at].extend(received[end.min(*waited)..end].iter().map(|&index| (mate, index)));
+                    come[at].extend(received[end.min(*waited)..end].iter().map(|&index| (peer, index)));
                     *waited = end.max(*waited);
                 }
             }
             Op::Spread { axis, .. } => {
                 let is_spread = |op: &Op| matches!(op, Op::Spread { axis: other, .. } if *other == axis);
-                for mate in mates_along(axis).into_iter().filter(|&mate| mate != rank) {
-                    let mut all = (0..ops[mate].len()).filter(|&op| is_spread(&ops[mate][op]));
+                for peer in host_peers_along(axis).into_iter().filter(|&peer| peer != rank) {
+                    let mut all = (0..ops[peer].len()).filter(|&op| is_spread(&ops[peer][op]));
                     let Some(same) = all.nth(spreads[axis as usize]) else { continue };
                     let is_for_it = |need: &MessageNeed| need.op == same;
-                    let shares = (0..needs[mate].len()).filter(|&it| needs[mate][it].as_ref().is_some_and(is_for_it));
-                    come[at].extend(shares.map(|index| (mate, index)));
+                    let shares = (0..needs[peer].len()).filter(|&it| needs[peer][it].as_ref().is_some_and(is_for_it));
+                    come[at].extend(shares.map(|index| (peer, index)));
                 }
                 spreads[axis as usize] += 1;
             }
             Op::Agree => {
-                for mate in here() {
+                for peer in here() {
                     let is_number = |need: &MessageNeed| need.read.is_none();
                     let numbers =
-                        (0..needs[mate].len()).filter(|&index| needs[mate][index].as_ref().is_some_and(is_number));
-                    come[at].extend(numbers.map(|index| (mate, index)));
+                        (0..needs[peer].len()).filter(|&index| needs[peer][index].as_ref().is_some_and(is_number));
+                    come[at].extend(numbers.map(|index| (peer, index)));
                 }
             }
             _ => {}

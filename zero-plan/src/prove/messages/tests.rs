@@ -334,7 +334,7 @@ fn a_cycle_of_ranks_that_all_receive_before_they_send_is_found() {
 }
 
 /// Two ranks of two hosts, which are not counterparts, send their parts of a bucket only after they have waited. Each
-/// waits for the other only because that one sends to its mate; in some orders its own messages have come by then.
+/// waits for the other only because that one sends to its host peer; in some orders its own messages have come by then.
 #[test]
 fn a_cycle_of_ranks_that_wait_for_what_comes_to_their_mates_is_found() {
     for (mesh, axis) in [(13, Axis::Replica), (1, Axis::Zero)] {

@@ -62,15 +62,15 @@ pub enum Carried<'a, D: Device> {
 pub type GoesOn<'a> = dyn Fn(Duration) -> bool + 'a;
 
 /// What carries bytes between devices, as ops of their queues.
-pub trait Carrier<D: Device> {
-    /// Names for this many groups of ranks. One rank makes them, all ranks receive them, and [`Carrier::connect`] joins
+pub trait Communicator<D: Device> {
+    /// Names for this many groups of ranks. One rank makes them, all ranks receive them, and [`Communicator::connect`] joins
     /// groups by them.
     ///
     /// # Errors
     /// If the device cannot reach others so.
     fn name_groups(&self, count: usize) -> Result<Vec<u8>, DeviceError>;
 
-    /// Joins groups of ranks, in the same order as their other members, so that [`Carrier::carry`] can carry bytes. It
+    /// Joins groups of ranks, in the same order as their other members, so that [`Communicator::carry`] can carry bytes. It
     /// waits for those members as long as `goes_on` agrees, and passes it how long it has slept since it last asked.
     ///
     /// # Errors

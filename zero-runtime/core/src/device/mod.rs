@@ -33,7 +33,7 @@ mod stored;
 pub use agreement::Agreement;
 pub use argument::{AttentionShape, Matrix, Nonlinearity, Strided, StridedMut, Then, Write};
 pub use available::{check_available, memory_bytes};
-pub use carried::{Carried, Carrier, GoesOn, Group, GroupPart};
+pub use carried::{Carried, Communicator, GoesOn, Group, GroupPart};
 pub use description::DeviceDescription;
 pub use element::{Element, bf16, known, known_mut, narrow_pair, widen_pair};
 pub use error::DeviceError;
@@ -119,7 +119,7 @@ pub trait Device: Storage + Queues + Kernels + Send + 'static {
     }
 
     /// What carries bytes to devices whose memory it does not reach, if it can.
-    fn carrier(&self) -> Option<&dyn Carrier<Self>> {
+    fn communicator(&self) -> Option<&dyn Communicator<Self>> {
         None
     }
 }

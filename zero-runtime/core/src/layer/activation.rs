@@ -1,6 +1,6 @@
 //! Activations: elementwise nonlinearities of any width. Never have parameters.
 
-use super::size::{EXP, product};
+use super::cost::{EXP, product};
 use super::{Backward, Context, Features, Forward, Layer, Shape, Tensors};
 use crate::device::{Kernels, Nonlinearity};
 

@@ -4,12 +4,12 @@ use std::marker::PhantomData;
 
 use zero_plan::Message;
 
+use super::cost::{attending, bytes, empty, matrix, product, sum};
 use super::heads::{Bias, Heads, InputNames, QueryKeyNorm, fault};
 use super::linear::{LinearMap, initial};
-use super::size::{attending, bytes, empty, matrix, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, OrthogonalCost, Shape, Tensors};
+use crate::checked::either;
 use crate::device::{AttentionShape, Device, Element, Kernels, Matrix, Strided, StridedMut, Then};
-use crate::size::either;
 use crate::view::{View, ViewMut};
 
 /// (tokens, W) to (tokens, W): a linear map to queries, keys and values; a norm of queries and keys, and their rotation

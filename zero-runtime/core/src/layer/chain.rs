@@ -6,8 +6,8 @@ use zero_plan::Message;
 use super::{
     Activation, Backward, Context, ElementOf, Entry, Forward, Layer, OrthogonalCost, SameAs, Shape, Tensors, misplaced,
 };
+use crate::checked::{bytes, either, max, product, sum};
 use crate::device::{Kernels, Then};
-use crate::size::{bytes, either, max, product, sum};
 use crate::view::{View, ViewMut};
 
 /// `B` after `A`. The activation between them is saved, because it is the input that `B`'s backward needs.

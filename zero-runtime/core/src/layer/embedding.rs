@@ -2,10 +2,10 @@
 
 use zero_plan::{Message, Origin};
 
-use super::size::{empty, product, sum};
+use super::cost::{empty, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors, Tokens};
+use crate::checked::either;
 use crate::device::Kernels;
-use crate::size::either;
 use crate::view::ViewMut;
 
 /// (tokens) ids to (tokens, W): weight (VOCAB, W) by id, plus positions (CONTEXT, W) by place in the sequence.

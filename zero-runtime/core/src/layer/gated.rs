@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 
 use zero_plan::Message;
 
+use super::cost::{bytes, empty, matrix, product, sum};
 use super::linear::{LinearMap, initial};
-use super::size::{bytes, empty, matrix, product, sum};
 use super::{
     Backward, Context, Entry, Features, Forward, Gelu, Layer, Nonlinear, OrthogonalCost, Shape, Silu, Tensors,
 };

@@ -2,13 +2,13 @@
 
 use zero_plan::Message;
 
-use super::size::{SOFTMAX, bytes, empty, product, sum};
+use super::cost::{SOFTMAX, bytes, empty, product, sum};
 use super::{
     Activation, Backward, Context, Embedding, Features, Forward, HeadCode, Init, Layer, Loss, Shape, Tensors,
     TokenEmbedding, Tokens,
 };
+use crate::checked::max;
 use crate::device::{Device, Element, Kernels, Matrix, Write};
-use crate::size::max;
 use crate::view::{View, ViewMut};
 
 /// A layer that ends a model: it gives a loss, and can also give predictions.

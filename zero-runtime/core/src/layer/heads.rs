@@ -3,7 +3,7 @@
 use zero_plan::Message;
 
 use super::attention::Attention;
-use super::size::product;
+use super::cost::product;
 use crate::device::Rotary;
 
 /// The heads of an [`Attention`].

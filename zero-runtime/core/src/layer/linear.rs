@@ -2,7 +2,7 @@
 
 use zero_plan::Message;
 
-use super::size::{empty, matrix, product, sum};
+use super::cost::{empty, matrix, product, sum};
 use super::{Backward, Context, Entry, Features, Forward, Grads, Init, Layer, OrthogonalCost, Shape, Tensors};
 use crate::device::{Device, Element, Matrix, Then, Write};
 use crate::view::{View, ViewMut};

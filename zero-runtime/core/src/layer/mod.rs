@@ -14,6 +14,7 @@ mod activation;
 mod attention;
 mod chain;
 mod code;
+pub mod cost;
 mod embedding;
 mod gated;
 mod head;
@@ -22,7 +23,6 @@ mod linear;
 mod mse_head;
 mod norm;
 mod published;
-pub mod size;
 mod tensors;
 mod word;
 
@@ -60,7 +60,7 @@ pub trait Shape: 'static {
     /// Tokens in a sequence.
     const LENGTH: usize;
     /// Tokens, or rows, in a micro-batch.
-    const TOKENS: usize = size::product(&[Self::SEQUENCES, Self::LENGTH]);
+    const TOKENS: usize = cost::product(&[Self::SEQUENCES, Self::LENGTH]);
     /// Where the spec says these, for build errors.
     const ORIGIN: Origin = Origin::UNKNOWN;
 }
@@ -106,7 +106,7 @@ pub type ElementOf<S, X> = <X as Activation>::Element<<S as Shape>::Compute>;
 
 /// Bytes of a micro-batch of `X`.
 pub const fn activation_bytes<S: Shape, X: Activation>() -> usize {
-    size::product(&[S::TOKENS, X::WIDTH, size_of::<ElementOf<S, X>>()])
+    cost::product(&[S::TOKENS, X::WIDTH, size_of::<ElementOf<S, X>>()])
 }
 
 /// A differentiable map from activations to activations, with parameters in one flat buffer.
@@ -127,17 +127,17 @@ pub trait Layer<S: Shape, X: Activation> {
     type Output: Activation;
     /// Number of its parameters.
     const PARAMS: usize;
-    /// Bytes that forward keeps for backward, beside its input: sums of [`size::bytes`].
+    /// Bytes that forward keeps for backward, beside its input: sums of [`cost::bytes`].
     const SAVED: usize;
-    /// Bytes of scratch for one call, forward or backward: sums of [`size::bytes`].
+    /// Bytes of scratch for one call, forward or backward: sums of [`cost::bytes`].
     const WORKSPACE: usize;
     /// The room and the operations that Muon needs for the matrices that [`Layer::tensors`] adds by
-    /// [`Tensors::hidden`], which it orthogonalizes: one [`size::matrix`] for each, joined by [`OrthogonalCost::and`].
+    /// [`Tensors::hidden`], which it orthogonalizes: one [`cost::matrix`] for each, joined by [`OrthogonalCost::and`].
     /// By default there are none, and AdamW updates all parameters, whatever the optimizer.
     const MATRICES: OrthogonalCost = OrthogonalCost::NONE;
     /// Floating-point operations of one forward call, by which pipelines are balanced; a multiply-add counts 2. The
     /// default is right for a layer that multiplies each token by all of its parameters, and does next to nothing else.
-    const OPERATIONS: usize = size::product(&[2, Self::PARAMS, S::TOKENS]);
+    const OPERATIONS: usize = cost::product(&[2, Self::PARAMS, S::TOKENS]);
     /// The part of [`Layer::OPERATIONS`] by which tokens attend to one another. It takes longer on a GPU than products of
     /// matrices.
     const ATTENDING: usize = 0;
@@ -156,7 +156,7 @@ pub trait Layer<S: Shape, X: Activation> {
     const LOSSES_IN_BACKWARD: bool = false;
 
     /// Bytes that [`Layer::decode`] keeps of the earlier tokens of one sequence, up to `S::LENGTH`: a sum of
-    /// [`size::bytes`].
+    /// [`cost::bytes`].
     const CACHE: usize = 0;
 
     /// Names the parameters, in the order of the flat buffer.

@@ -2,7 +2,7 @@
 
 use zero_plan::Message;
 
-use super::size::{empty, product};
+use super::cost::{empty, product};
 use super::{Backward, Context, Features, Forward, Head, Layer, Loss, Shape, Tensors};
 use crate::device::Kernels;
 use crate::view::{View, ViewMut};

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use zero_plan::Message;
 
-use super::size::{bytes, empty, product};
+use super::cost::{bytes, empty, product};
 use super::{Backward, Context, Entry, Features, Forward, Init, Layer, Shape, Tensors};
 use crate::device::Kernels;
 use crate::view::View;

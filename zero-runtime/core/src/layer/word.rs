@@ -2,7 +2,7 @@
 //! has the values of one.
 
 use super::Activation;
-use crate::size::product;
+use crate::checked::product;
 
 /// An element of data.
 pub trait Word: bytemuck::Pod {

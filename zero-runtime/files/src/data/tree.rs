@@ -286,9 +286,9 @@ mod tests {
     #[test]
     fn a_character_across_the_probe_is_text_and_a_late_zero_is_not() {
         let root = tempfile::tempdir().unwrap();
-        let probe = 64 << 10;
-        write(root.path(), "text", format!("{}é", "x".repeat(probe - 1)).as_bytes());
-        write(root.path(), "late zero", &[vec![b'x'; probe], vec![0]].concat());
+        let looked_at = 64 << 10;
+        write(root.path(), "text", format!("{}é", "x".repeat(looked_at - 1)).as_bytes());
+        write(root.path(), "late zero", &[vec![b'x'; looked_at], vec![0]].concat());
         assert_eq!(names(root.path()).unwrap(), ["text"]);
     }
 

@@ -15,7 +15,7 @@ use super::control::timeout_of;
 use super::shared::Shared;
 use super::{Crossed, Lost};
 use zero_core::arena::Arena;
-use zero_core::device::{self, Carrier, Device, DeviceError, Group, GroupPart};
+use zero_core::device::{self, Communicator, Device, DeviceError, Group, GroupPart};
 use zero_core::view::{View, ViewMut};
 
 /// A way that bytes go: along an axis from a stream, as parcels of a kind from a pipeline stage, or between all ranks.
@@ -128,13 +128,13 @@ fn crossing(plan: &Plan, rank: usize, other: usize, bytes: usize) -> usize {
 }
 
 /// What carries bytes between devices of this transport.
-fn carrier<D: Device>(device: &D) -> &dyn Carrier<D> {
-    device.carrier().expect("a spec whose devices exchange bytes names devices that can")
+fn communicator<D: Device>(device: &D) -> &dyn Communicator<D> {
+    device.communicator().expect("a spec whose devices exchange bytes names devices that can")
 }
 
 /// Names for all groups of a plan, made on one rank's device: none if nothing is carried.
 pub(crate) fn names<D: Device>(arena: &Arena<D>) -> Result<Vec<u8>, DeviceError> {
-    arena.with_device(|device| carrier(device).name_groups(groups(arena.plan()).len()))
+    arena.with_device(|device| communicator(device).name_groups(groups(arena.plan()).len()))
 }
 
 impl<'p, D: Device> Shared<'p, D> {
@@ -153,7 +153,7 @@ impl<'p, D: Device> Shared<'p, D> {
         }
         arena.with_device(|device| {
             device.prepare(events + EVENTS * Parcel::ALL.len())?;
-            carrier(device).connect(&own_groups, names, &|_| goes_on() && self.own().lost().is_none())
+            communicator(device).connect(&own_groups, names, &|_| goes_on() && self.own().lost().is_none())
         })?;
         let most = plan.units.len() * plan.config.mesh.ranks();
         let (arrived, leaving, gathered) =
@@ -235,7 +235,7 @@ impl<'p, D: Device> Shared<'p, D> {
     /// within the timeout.
     ///
     /// # Safety
-    /// The promise of [`Carrier::carry`].
+    /// The promise of [`Communicator::carry`].
     unsafe fn carry_in(
         &self,
         device: &D,
@@ -248,7 +248,7 @@ impl<'p, D: Device> Shared<'p, D> {
             slept.get() < patience && self.own().lost().is_none()
         };
         // SAFETY: by the caller's promise.
-        unsafe { carrier(device).carry(group, parcels, &goes_on) };
+        unsafe { communicator(device).carry(group, parcels, &goes_on) };
         match self.lost() {
             Some(lost) => Err(lost),
             None if slept.get() >= patience => Err(self.gives_up(self.suspect())),
@@ -277,7 +277,7 @@ impl<'p, D: Device> Shared<'p, D> {
         let control = self.arena.control(self.arena.rank());
         // SAFETY: as above; the receiver takes parcels of a kind in the order in which they are sent. If it never does,
         // the next op that waits for anything reports it.
-        unsafe { carrier(device).carry(group, &mut parcels, &|_| control.lost().is_none()) };
+        unsafe { communicator(device).carry(group, &mut parcels, &|_| control.lost().is_none()) };
         device.record(carried.event(parcel, 1 + slot));
         device.enter(op.traits().stream as usize);
         carried.has_left[parcel as usize][slot] = true;

@@ -79,7 +79,7 @@ fn a_rank_that_is_stopped_or_gone_waits_for_nobody() {
 }
 
 #[test]
-fn what_a_mate_takes_of_another_host_is_awaited_of_the_mate_until_it_has_asked() {
+fn what_a_host_peer_takes_of_another_host_is_awaited_of_the_host_peer_until_it_has_asked() {
     let controls: [Control; 4] = Default::default();
     // Rank 3 takes the data of rank 1, which is on another host, for rank 2.
     let waits_for = |count, life| {

@@ -35,7 +35,7 @@ impl<D: Device> Shared<'_, D> {
     ) -> Result<(), Lost> {
         let (config, own) = (self.arena.plan().config, self.arena.coordinates().along(axis));
         for index in (0..config.mesh.len(axis)).filter(|&index| index != own) {
-            if is_one(own, config.mates(axis), index) {
+            if is_one(own, config.ranks_per_host(axis), index) {
                 self.await_count(device, self.arena.along(axis, index), count, target)?;
             }
         }

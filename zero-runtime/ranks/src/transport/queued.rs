@@ -112,8 +112,8 @@ impl<D: Device> Shared<'_, D> {
     /// one that was answered in its place, so the answers are repeated until this device is idle.
     fn end_queues(&self, device: &D) {
         self.answer_all();
-        if let Some(carrier) = device.carrier() {
-            carrier.disconnect();
+        if let Some(communicator) = device.communicator() {
+            communicator.disconnect();
         }
         for _ in 0..ANSWERS_MAX {
             if device.is_idle() {

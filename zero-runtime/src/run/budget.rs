@@ -1,4 +1,4 @@
-//! Size: how much memory the arguments of a run add to that of its plan, and whether the budget of the spec has room
+//! Budget: how much memory the arguments of a run add to that of its plan, and whether the budget of the spec has room
 //! for it. Never measures.
 
 use super::arguments::RunArguments;
@@ -9,7 +9,7 @@ use crate::plan::footprint::RunSize;
 use crate::profile::Machine;
 
 /// The size of a run with these arguments, on data that holds `data_bytes` in memory.
-pub fn size(plan: &Plan, arguments: &RunArguments, data_bytes: usize) -> RunSize {
+pub fn run_size(plan: &Plan, arguments: &RunArguments, data_bytes: usize) -> RunSize {
     RunSize {
         threads: Threads::new(arguments.threads, plan).per_rank.get(),
         profiled_steps: if arguments.profile.is_some() { arguments.profiled_steps() } else { 0 },

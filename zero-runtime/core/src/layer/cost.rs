@@ -1,10 +1,10 @@
-//! Size: what layers count of their work, and the faults of their dimensions, in constants. Never wraps around: a size that
+//! Cost: what layers count of their work, and the faults of their dimensions, in constants. Never wraps around: a size that
 //! is too large to count stops the build.
 
 use zero_plan::{Message, OrthogonalCost};
 
+pub use crate::checked::{bytes, product, sum};
 use crate::orthogonal::{operations, room_bytes};
-pub use crate::size::{bytes, product, sum};
 
 /// Operations of one exponential: about as many as it takes on the processor.
 pub const EXP: usize = 20;
@@ -46,7 +46,7 @@ pub(super) const fn empty(layer: &str, dimensions: &[(&str, usize)]) -> Option<M
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::size::either;
+    use crate::checked::either;
 
     #[test]
     fn a_dimension_of_nothing_is_a_fault() {

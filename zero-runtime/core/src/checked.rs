@@ -1,4 +1,4 @@
-//! Size: arithmetic on sizes in memory, in constants. Never wraps around: a size that is too large to count stops the build.
+//! Checked: arithmetic on sizes in memory, in constants. Never wraps around: a size that is too large to count stops the build.
 //! Never knows what is counted.
 
 use zero_plan::Message;
