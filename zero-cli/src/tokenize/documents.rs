@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use zero_files::data::{DataError, Tokenizer, text_files};
 
-use super::{BATCH_BYTES, TokenizeArguments, table};
+#[cfg(feature = "parquet")]
+use super::table;
+use super::{BATCH_BYTES, TokenizeArguments};
 use crate::error::CommandError;
 
 /// Text of a document: all of it, or a stretch.
@@ -36,6 +38,10 @@ impl DocumentsReader {
             let found = fs::metadata(input).map_err(unreadable(input))?;
             if found.is_dir() { files.extend(text_files(input)?) } else { files.push(input.clone()) }
         }
+        #[cfg(not(feature = "parquet"))]
+        if files.iter().any(|file| extension(file).as_deref() == Some("parquet")) {
+            return Err(super::whole::become_whole());
+        }
         for file in &files {
             bytes += fs::metadata(file).map_err(unreadable(file))?.len();
         }
@@ -50,9 +56,9 @@ impl DocumentsReader {
     /// Calls `each` with all parts of all documents, until it says `false`.
     pub fn for_each(&self, mut each: impl FnMut(DocumentPart) -> bool) -> Result<(), CommandError> {
         for file in &self.files {
-            let extension = file.extension().map(|end| end.to_ascii_lowercase().to_string_lossy().into_owned());
-            let goes_on = match extension.as_deref() {
+            let goes_on = match extension(file).as_deref() {
                 Some("jsonl" | "ndjson") => lines(file, &self.field, &mut each),
+                #[cfg(feature = "parquet")]
                 Some("parquet") => table::rows(file, &self.column, &mut each),
                 _ if self.cuts => stretches(file, &mut each),
                 _ => whole(file, &mut each),
@@ -63,6 +69,11 @@ impl DocumentsReader {
         }
         Ok(())
     }
+}
+
+/// What the name of a file ends with, in small letters.
+fn extension(file: &Path) -> Option<String> {
+    file.extension().map(|end| end.to_ascii_lowercase().to_string_lossy().into_owned())
 }
 
 /// Reads a document from each line, in a field of its JSON.

@@ -2,7 +2,10 @@
 //! so memory is bounded by the longest document. Never learns a vocabulary.
 
 mod documents;
+#[cfg(feature = "parquet")]
 mod table;
+#[cfg(not(feature = "parquet"))]
+mod whole;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;

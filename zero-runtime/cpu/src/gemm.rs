@@ -193,31 +193,36 @@ fn by_gemm(c: MatrixMut, a: StridedMatrix, b: StridedMatrix, write: Write) {
 /// One call of `gemm`, which packs at most as many rows as `a` has.
 #[expect(unsafe_code, reason = "gemm takes pointers and strides")]
 fn gemm_once(c: MatrixMut, a: StridedMatrix, b: StridedMatrix, write: Write) {
+    // `gemm` stores columns, and the rows of `c` are the columns of its transpose. A single column needs no other form.
+    let (lhs, rhs, [col_stride, row_stride]) = match c.row_stride {
+        0 | 1 => (a, b, [1, c.row_stride]),
+        row_stride => (b.transposed(), a.transposed(), [row_stride, 1]),
+    };
     // SAFETY: the constructors proved that every (row, column) of each matrix lies within its slice, and the assertion
     // of `matmul` proved that gemm visits no others: pieces have the same columns, and equally many rows in `c` and
     // `a`. `c` is a unique borrow, so it overlaps neither `a` nor `b`, and its rows do not overlap each other.
     // `Write::Set` never reads `c`.
     making_room(|| unsafe {
-        gemm::gemm(
-            c.rows,
-            c.cols,
-            a.cols,
+        gemm_f32::gemm::f32::get_gemm_fn()(
+            lhs.rows,
+            rhs.cols,
+            lhs.cols,
             c.data.as_mut_ptr(),
-            1,
-            c.row_stride as isize,
+            col_stride as isize,
+            row_stride as isize,
             matches!(write, Write::Add),
-            a.data.as_ptr(),
-            a.col_stride as isize,
-            a.row_stride as isize,
-            b.data.as_ptr(),
-            b.col_stride as isize,
-            b.row_stride as isize,
+            lhs.data.as_ptr(),
+            lhs.col_stride as isize,
+            lhs.row_stride as isize,
+            rhs.data.as_ptr(),
+            rhs.col_stride as isize,
+            rhs.row_stride as isize,
             1.0,
             1.0,
             false,
             false,
             false,
-            gemm::Parallelism::None,
+            gemm_common::Parallelism::None,
         );
     });
 }

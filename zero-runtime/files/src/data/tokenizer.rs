@@ -46,9 +46,10 @@ impl Tokenizer {
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let path = if path.is_dir() { path.join(FILE) } else { path.to_owned() };
         let refused = |what: String| DataError::Tokenizer { path: path.clone(), what };
-        let content = fs::read(&path).map_err(|error| refused(format!("cannot be read: {error}")))?;
-        let not_understood = |error| refused(format!("is not understood: {error}"));
-        let mut inner = tokenizers::Tokenizer::from_bytes(&content).map_err(not_understood)?;
+        let content = fs::read_to_string(&path).map_err(|error| refused(format!("cannot be read: {error}")))?;
+        // The library has compiled this call. Its `from_bytes` and `from_file` would be compiled here once more.
+        let parsed: Result<tokenizers::Tokenizer, _> = content.parse();
+        let mut inner = parsed.map_err(|error| refused(format!("is not understood: {error}")))?;
         if matches!(inner.get_model(), ModelWrapper::BPE(model) if model.dropout.is_some_and(|share| share > 0.0)) {
             return Err(refused("drops merges by chance (`dropout`)".to_owned()));
         }
