@@ -26,12 +26,11 @@ pub enum Compiled {
 /// How the compiler's message about a budget begins.
 const OVER_BUDGET: &str = "[Z0201] a rank";
 
-/// Runs cargo. Environment variables tell the macro the spec and the text, and the model its size. The binary is opened
+/// Runs cargo. Environment variables tell the macro the spec, and that a text will lie beside the binary, and the model its size. The binary is opened
 /// as soon as cargo names it, so that another build to the same path does not replace it.
 pub fn compile(
     program: &Program,
     spec: &Path,
-    text: &Path,
     size: Option<&str>,
     shapes: Option<&str>,
     device: DeviceKind,
@@ -64,7 +63,7 @@ pub fn compile(
         .args(features)
         .args(["--package", &program.package, program.kind, &program.name])
         .env("ZERO_SPEC", spec)
-        .env("ZERO_TEXT", text)
+        .env("ZERO_TEXT", "beside")
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|source| CommandError::Cargo { source })?;

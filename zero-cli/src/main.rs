@@ -97,7 +97,7 @@ fn execute(verb: Verb) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints each file whose text a binary of this workspace carries, with its length in bytes.
+/// Prints each file whose text is put beside a binary of this workspace, with its length in bytes.
 fn list() -> Result<(), CommandError> {
     for (path, bytes) in WorkspaceText::below(&Workspace::find()?.root)?.files {
         say::line(format_args!("{bytes:>10}  {}", path.display()));

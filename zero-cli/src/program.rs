@@ -1,10 +1,10 @@
-//! Program: from the path of a spec to the program of its model. Checks the spec, finds the program, collects the text of the
-//! workspace, lets cargo compile, and keeps the result. Never runs it.
+//! Program: from the path of a spec to the program of its model. Checks the spec, finds the program, lets cargo compile, and
+//! keeps the result, with the text of the workspace beside it. Never runs it.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use zero_files::data::WorkspaceText;
+use zero_files::data::{WorkspaceText, put_text_beside, text_beside};
 use zero_plan::spec::{self, Spec};
 
 use crate::binary::{Binary, place};
@@ -14,7 +14,7 @@ use crate::model;
 use crate::request::{ModelRequest, Purpose, Request};
 use crate::workspace::Workspace;
 
-/// Compiles a spec with its model, and says on standard error what text the binary carries. With `shapes`, in the form
+/// Compiles a spec with its model, and puts the text of the workspace beside a binary that trains. With `shapes`, in the form
 /// that [`zero_plan::shapes`] reads, the program can be asked for its sizes under other shapes. Gives none if a rank
 /// would need more than the budget of the spec, which the compiler has reported.
 pub fn program(request: &Request, shapes: Option<&str>, purpose: Purpose) -> Result<Option<Binary>, CommandError> {
@@ -31,12 +31,7 @@ pub fn program(request: &Request, shapes: Option<&str>, purpose: Purpose) -> Res
     let own = workspace.target.join("zero").join("build");
     std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
     let lock = lock(own.join("lock"))?;
-    let carried = WorkspaceText::below(&workspace.root)?;
-    let text = own.join("workspace.txt");
-    write_if_changed(&text, carried.text.as_bytes())?;
-    let (files, bytes) = (carried.files.len(), carried.text.len());
-    eprintln!("embedding {files} files of the workspace, {bytes} bytes of text: `cargo zero build --list` names them");
-    let (built, at) = match compile(&program, &absolute, &text, size.as_deref(), shapes, spec.device, purpose)? {
+    let (built, at) = match compile(&program, &absolute, size.as_deref(), shapes, spec.device, purpose)? {
         Compiled::Binary(built, at) => (built, at),
         Compiled::Nothing { is_over_budget: true } => return Ok(None),
         Compiled::Nothing { .. } => return Err(CommandError::not_built(path)),
@@ -46,9 +41,23 @@ pub fn program(request: &Request, shapes: Option<&str>, purpose: Purpose) -> Res
     let target = workspace.target.canonicalize().unwrap_or(workspace.target);
     let name = size.as_ref().map_or(program.name.clone(), |size| format!("{}-{size}", program.name));
     let name = if purpose == Purpose::Questions { format!("asked/{name}") } else { name };
-    let binary = Binary::keep(built, place(&target, &absolute, &name), &own.join("fresh"))?;
+    let at = place(&target, &absolute, &name);
+    if purpose == Purpose::Training {
+        put_text(&workspace.root, &at)?;
+    }
+    let binary = Binary::keep(built, at, &own.join("fresh"))?;
     drop(lock);
     Ok(Some(binary))
+}
+
+/// Puts the text of the workspace beside the binary `at`, and says so on standard error.
+fn put_text(root: &Path, at: &Path) -> Result<(), CommandError> {
+    let WorkspaceText { text, files, .. } = WorkspaceText::below(root)?;
+    let path = text_beside(at);
+    put_text_beside(at, &text).map_err(|source| CommandError::Write { path: path.clone(), source })?;
+    let (files, bytes, path) = (files.len(), text.len(), path.display());
+    eprintln!("{path}: {files} files of the workspace, {bytes} bytes of text: `cargo zero build --list` names them");
+    Ok(())
 }
 
 /// Waits until no other command builds in this target directory.

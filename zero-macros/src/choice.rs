@@ -154,7 +154,7 @@ mod tests {
         fs::write(package.join("bad.ron"), "(zero: (stage: 4, prefech: 1))").unwrap();
         fs::write(package.join("fields.ron"), "(zero: (stage: 1), recompute: Fields([\"block\", \"head\"]))").unwrap();
         let package = package.canonicalize().unwrap();
-        Environment { directory: package.clone(), package, spec: None, text: None, shapes: vec![] }
+        Environment { directory: package.clone(), package, spec: None, has_text: false, shapes: vec![] }
     }
 
     fn chosen(options: TokenStream, environment: &Environment) -> Checked<Choice> {
@@ -167,8 +167,13 @@ mod tests {
 
     #[test]
     fn options_are_a_spec_of_their_own() {
-        let environment =
-            Environment { package: PathBuf::new(), directory: PathBuf::new(), spec: None, text: None, shapes: vec![] };
+        let environment = Environment {
+            package: PathBuf::new(),
+            directory: PathBuf::new(),
+            spec: None,
+            has_text: false,
+            shapes: vec![],
+        };
         let choice = chosen(quote!(stage = 3, prefetch = 2, memory = MiB(1)), &environment).unwrap();
         assert_eq!((choice.config.stage, choice.config.prefetch), (3, 2));
         assert_eq!((choice.config.memory_bytes, choice.file.is_none()), (Some(1 << 20), true));

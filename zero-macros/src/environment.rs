@@ -13,8 +13,8 @@ pub struct Environment {
     pub directory: PathBuf,
     /// `ZERO_SPEC`: the spec to build with.
     pub spec: Option<PathBuf>,
-    /// `ZERO_TEXT`: text to put into the binary.
-    pub text: Option<PathBuf>,
+    /// `ZERO_TEXT`: whether text will lie beside the binary.
+    pub has_text: bool,
     /// `ZERO_PROBE`: other shapes of a micro-batch whose sizes the binary can report.
     pub shapes: Vec<(Width, usize, usize)>,
 }
@@ -30,7 +30,7 @@ impl Environment {
             package: path("CARGO_MANIFEST_DIR").unwrap_or_else(|| directory.clone()),
             directory,
             spec: asked_for("ZERO_SPEC"),
-            text: asked_for("ZERO_TEXT"),
+            has_text: asked_for("ZERO_TEXT").is_some(),
             shapes: asked_for("ZERO_PROBE").map_or(Vec::new(), |text| probed(&text)),
         }
     }

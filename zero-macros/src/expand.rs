@@ -29,7 +29,8 @@ pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environme
     let chain = chain(model, name);
     let (title, count) = (name.unraw().to_string(), number(first_entry(fields)));
     let (shape, config) = (shape(name, choice), config(&choice.config));
-    let (rebuild, text, published) = (rebuild(), text(environment), published(model));
+    let (rebuild, published) = (rebuild(), published(model));
+    let has_text = environment.has_text.then(|| quote!(has_text: true,));
     let probes = probes(model, choice, environment);
     let spec = choice.file.as_ref().map_or("#[zero]", |file| &file.shown);
     let spec_text = spec_text(choice);
@@ -57,7 +58,7 @@ pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environme
                     directory: ::core::env!("CARGO_MANIFEST_DIR"),
                     spec: #spec,
                     spec_text: #spec_text,
-                    text: #text,
+                    #has_text
                     #published
                     #probes
                     ..__WHOLE.program(&__PLAN)
@@ -229,8 +230,8 @@ fn origin(choice: &Choice) -> TokenStream {
     }
 }
 
-/// Makes cargo build again if another spec, text or list of shapes is chosen. Including the text of the spec makes it
-/// build again if that text changes.
+/// Makes cargo build again if another spec or list of shapes is chosen, or if a text will lie beside the binary.
+/// Including the text of the spec makes it build again if that text changes.
 fn rebuild() -> TokenStream {
     quote! {
         const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_SPEC");
@@ -250,17 +251,6 @@ fn spec_text(choice: &Choice) -> TokenStream {
             let text = choice.spec.to_string();
             quote!(#text)
         }
-    }
-}
-
-/// The text that the binary carries.
-fn text(environment: &Environment) -> TokenStream {
-    match &environment.text {
-        Some(file) => {
-            let file = file.display().to_string();
-            quote!(::core::option::Option::Some(::core::include_bytes!(#file)))
-        }
-        None => quote!(::core::option::Option::None),
     }
 }
 

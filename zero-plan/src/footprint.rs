@@ -18,7 +18,7 @@ pub const STEP_WORDS: usize = 13;
 /// step. A tiny model takes 6 MiB of it, mostly for the C library and the allocator. Reading or writing parameters in
 /// files takes 3 MiB, in pieces.
 const PROGRAM_BYTES: usize = 16 << 20;
-/// Data that is held in memory: a text in the binary, or the paths of the files of a directory. Files are read when
+/// Data that is held in memory: the sources of a workspace, or the paths of the files of a directory. Files are read when
 /// they are needed, into buffers of a few KiB, so their pages belong to the system's cache and not to a rank.
 pub const DATA_BYTES: usize = 16 << 20;
 /// Scratch of one thread outside the arena, if layers compute in this width.

@@ -1,8 +1,10 @@
-//! Hosts: their names, and the copy of the binary on each of them.
+//! Hosts: their names, and the copy of the binary and its texts on each of them.
 
-use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use zero_files::data::texts_beside;
 
 use super::Reach;
 use crate::error::CommandError;
@@ -22,29 +24,47 @@ fn listed(text: &str) -> Vec<String> {
     names.map(|name| name.split(':').next().unwrap_or(name).to_owned()).collect()
 }
 
-/// Copies the program at `path` to each host that lacks it, under the name of `named`, and gives its path there. The
-/// path contains a hash of the program, so that no run finds the program of another.
+/// Copies the program at `path` to each host that lacks it, under the name of `named`, with the texts that lie beside
+/// `named`, and gives its path there. The path contains a hash of all of them, so that no run finds the program or the
+/// text of another.
 pub fn copy(path: &Path, named: &Path, hosts: &[String], reach: &Reach) -> Result<PathBuf, CommandError> {
     let unread = |source| CommandError::Start { binary: named.to_owned(), source };
-    let (ssh, folder) = (&reach.ssh, &reach.folder);
-    let contents = std::fs::read(path).map_err(unread)?;
-    let name = named.file_name().unwrap_or_default();
-    let there = folder.join(&blake3::hash(&contents).to_hex()[..16]).join(name);
-    let (whole, parent) = (quoted(&there), quoted(there.parent().unwrap_or(folder)));
-    // A copy gets its name only when it is whole, so that one that was cut short is not started.
+    // The program is the last one. If it is there, so are the others.
+    let texts = texts_beside(named).into_iter().map(|text| (text.clone(), text));
+    let files: Vec<(PathBuf, PathBuf)> = texts.chain([(path.to_owned(), named.to_owned())]).collect();
+    let contents: Vec<Vec<u8>> =
+        files.iter().map(|(from, _)| std::fs::read(from).map_err(unread)).collect::<Result<_, _>>()?;
+    let mut hasher = blake3::Hasher::new();
+    contents.iter().for_each(|bytes| _ = hasher.update(bytes));
+    let folder = reach.folder.join(&hasher.finalize().to_hex()[..16]);
+    let there = |file: &Path| folder.join(file.file_name().unwrap_or_default());
+    // A copy gets its name only when it is whole, so that one that was cut short is not used.
+    let steps = files.iter().zip(&contents).map(|((_, name), bytes)| {
+        let whole = quoted(&there(name));
+        format!(" && head -c {} > {whole}.$$ && chmod +x {whole}.$$ && mv {whole}.$$ {whole}", bytes.len())
+    });
     let line = format!(
-        "test -x {whole} || {{ mkdir -p {parent} && cat > {whole}.$$ && chmod +x {whole}.$$ && mv {whole}.$$ {whole}; }}"
+        "test -x {} || {{ mkdir -p {}{}; }}",
+        quoted(&there(named)),
+        quoted(&folder),
+        steps.collect::<String>()
     );
     for host in hosts {
-        let source = File::open(path).map_err(unread)?;
-        let status = Command::new(ssh).args([host, &line]).stdin(Stdio::from(source)).status();
-        let ended =
-            status.map_err(|source| CommandError::NotCopied { host: host.clone(), why: format!("{ssh}: {source}") })?;
-        if !ended.success() {
-            return Err(CommandError::NotCopied { host: host.clone(), why: format!("{ssh} ended with {ended}") });
-        }
+        send(&contents, host, &line, &reach.ssh)
+            .map_err(|why| CommandError::NotCopied { host: host.clone(), why: format!("{}{why}", reach.ssh) })?;
     }
-    Ok(there)
+    Ok(there(named))
+}
+
+/// Runs a line on a host, which reads these contents, unless it has them.
+fn send(contents: &[Vec<u8>], host: &str, line: &str, ssh: &str) -> Result<(), String> {
+    let mut child = Command::new(ssh).args([host, line]).stdin(Stdio::piped()).spawn().map_err(|e| format!(": {e}"))?;
+    if let Some(mut input) = child.stdin.take() {
+        // A host that has them, or that is not reached, reads nothing. The exit status says which.
+        let _ = contents.iter().try_for_each(|bytes| input.write_all(bytes));
+    }
+    let ended = child.wait().map_err(|error| format!(": {error}"))?;
+    if ended.success() { Ok(()) } else { Err(format!(" ended with {ended}")) }
 }
 
 /// A path, quoted as one word of a shell.
@@ -55,6 +75,7 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use zero_files::data::{put_text_beside, text_beside};
 
     use super::*;
 
@@ -83,14 +104,24 @@ mod tests {
             let folder = at("there");
             let line = ["reach", "--hosts", &hosts.join(","), "--ssh", ssh, "--folder", folder.to_str().unwrap()];
             let Line { reach } = Line::parse_from(line);
-            copy(&at("built"), Path::new("zero3"), &reach.hosts, &reach)
+            copy(&at("built"), &at("zero3"), &reach.hosts, &reach)
         };
         // In place of ssh, `sh` takes the host for a script. This one runs the command, as ssh does on a host that can
         // be reached.
         let here = at("zh0");
         std::fs::write(&here, "eval \"$1\"").unwrap();
         let here = here.to_str().unwrap();
-        assert_eq!(std::fs::read(to(&[here], "sh").unwrap()).unwrap(), b"a program");
+        let folders: Vec<PathBuf> = ["one text", "another text", "another text"]
+            .map(|text| {
+                put_text_beside(&at("zero3"), text).unwrap();
+                let there = to(&[here], "sh").unwrap();
+                assert_eq!(std::fs::read(&there).unwrap(), b"a program");
+                assert_eq!(std::fs::read(text_beside(&there)).unwrap(), text.as_bytes());
+                there
+            })
+            .into();
+        assert!(folders[0] != folders[1] && folders[1] == folders[2], "{folders:?}");
+        assert_eq!(texts_beside(&folders[1]).len(), 2, "a run that resumes may need the older one");
         for (hosts, ssh) in [(vec![here, "nowhere"], "sh"), (vec!["nowhere"], "/nowhere/ssh")] {
             let error = to(&hosts, ssh).unwrap_err().to_string();
             assert!(error.starts_with("error[Z0459]: cannot copy the binary to nowhere: "), "{error}");

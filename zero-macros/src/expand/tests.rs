@@ -8,9 +8,9 @@ use super::*;
 use crate::choice::SpecFile;
 use crate::valid;
 
-fn expanded(item: &DeriveInput, choice: &Choice, text: Option<PathBuf>) -> String {
+fn expanded(item: &DeriveInput, choice: &Choice, has_text: bool) -> String {
     let environment =
-        Environment { package: PathBuf::new(), directory: PathBuf::new(), spec: None, text, shapes: vec![] };
+        Environment { package: PathBuf::new(), directory: PathBuf::new(), spec: None, has_text, shapes: vec![] };
     model(item, &valid::model(item).unwrap(), choice, &environment).to_string()
 }
 
@@ -77,7 +77,6 @@ fn a_model_is_one_chain_and_one_plan() {
                     directory: ::core::env!("CARGO_MANIFEST_DIR"),
                     spec: "#[zero]",
                     spec_text: #spec_text,
-                    text: ::core::option::Option::None,
                     ..__WHOLE.program(&__PLAN)
                 };
 
@@ -89,7 +88,7 @@ fn a_model_is_one_chain_and_one_plan() {
             }
         };
     };
-    assert_eq!(packed(&expanded(&item, &choice(None), None)), packed(&expected.to_string()));
+    assert_eq!(packed(&expanded(&item, &choice(None), false)), packed(&expected.to_string()));
 }
 
 #[test]
@@ -100,7 +99,7 @@ fn a_first_array_and_a_head_of_its_own() {
             head: Head<8>,
         }
     );
-    let expanded = packed(&expanded(&item, &choice(None), None));
+    let expanded = packed(&expanded(&item, &choice(None), false));
     assert!(expanded.contains(&packed(r#"first_repeated::<Linear<8, 8>>("hidden", N)"#)));
     assert!(expanded.contains(&packed(r#"let __fields = __fields.then::<Head<8>>("head"); ::zero_runtime::model::Fields::end(__fields, <Head<8> as ::zero_runtime::layer::Head<Mlp> >::CODE)"#)));
     assert!(expanded.contains(&packed("type Input = <Linear<8, 8> as")));
@@ -123,7 +122,7 @@ fn what_attributes_say_is_written_after_their_fields() {
             head: Head<4>,
         }
     };
-    let expanded = packed(&expanded(&item, &choice(None), None));
+    let expanded = packed(&expanded(&item, &choice(None), false));
     let statements = quote! {
         const __WHOLE: ::zero_runtime::model::Whole<Gpt, 7> = {
             let __fields = ::zero_runtime::model::Fields::<Gpt, (), 7>::first_alternating::<A>("first", 2, 3)
@@ -174,7 +173,7 @@ fn other_shapes_have_sizes_and_no_code() {
         package: PathBuf::new(),
         directory: PathBuf::new(),
         spec: None,
-        text: None,
+        has_text: false,
         shapes: vec![(Width::BF16, 2, 16), (Width::F32, 4, 16)],
     };
     let expanded = packed(&model(&item, &valid::model(&item).unwrap(), &choice(None), &environment).to_string());
@@ -187,7 +186,7 @@ fn other_shapes_have_sizes_and_no_code() {
     ] {
         assert!(expanded.contains(part), "no `{part}` in {expanded}");
     }
-    assert!(!packed(&self::expanded(&item, &choice(None), None)).contains("probes"));
+    assert!(!packed(&self::expanded(&item, &choice(None), false)).contains("probes"));
 }
 
 #[test]
@@ -199,7 +198,7 @@ fn a_device_of_ones_own_is_named_once() {
         }
     );
     let own = Choice { device: Some(parse_quote!(crate::naive::Naive)), ..choice(None) };
-    let (own, built_in) = (packed(&expanded(&item, &own, None)), packed(&expanded(&item, &choice(None), None)));
+    let (own, built_in) = (packed(&expanded(&item, &own, false)), packed(&expanded(&item, &choice(None), false)));
     assert!(own.contains("typeDevice=crate::naive::Naive;"));
     assert_eq!(own.replace("crate::naive::Naive", "::zero_runtime::device::Cpu"), built_in);
     assert_eq!(built_in.matches("device::Cpu").count(), 1);
@@ -213,11 +212,11 @@ fn files_are_part_of_the_build() {
             head: Head<8>,
         }
     );
-    let expanded = packed(&expanded(&item, &choice(Some("/specs/a.ron".into())), Some("/text".into())));
+    let expanded = packed(&expanded(&item, &choice(Some("/specs/a.ron".into())), true));
     assert!(expanded.contains(&packed(r#"spec_text: ::core::include_str!("/specs/a.ron"),"#)));
     assert!(expanded.contains(&packed(r#"source: ::zero_runtime::plan::Source::File("specs/a.ron")"#)));
     assert!(expanded.contains(&packed(r#"spec: "specs/a.ron","#)));
-    assert!(expanded.contains(&packed(r#"::core::option::Option::Some(::core::include_bytes!("/text"))"#)));
+    assert!(expanded.contains("has_text:true,"));
 }
 
 /// Without blanks, which depend on how the tokens were joined.

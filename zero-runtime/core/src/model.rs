@@ -70,7 +70,7 @@ impl<S: Shape, const N: usize> Whole<S, N> {
             directory: "",
             spec: "",
             spec_text: "",
-            text: None,
+            has_text: false,
             probes: &[],
             config: || serde_json::Value::Null,
         }

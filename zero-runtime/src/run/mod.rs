@@ -24,12 +24,12 @@ mod runs;
 mod sample;
 mod saving;
 mod speech;
+mod text;
 mod text_arguments;
 mod threads;
 mod train;
 mod weights;
 
-use std::borrow::Cow;
 use std::ffi::OsString;
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub use runs::Runs;
 pub use text_arguments::{Only, TextArguments};
 
 use crate::arena::job_bytes;
-use crate::data::{DataAs, Dataset, Draw, Sequences, Text, Tokenizer, workspace_text};
+use crate::data::{DataAs, Dataset, Draw, Sequences, Tokenizer};
 use crate::device::{Device, check_available};
 use crate::error::Error;
 use crate::launch::{self, JobPlace, LaunchError, Role};
@@ -65,8 +65,8 @@ use threads::Threads;
 use train::{Finale, Job};
 use weights::WeightFolders;
 
-/// `main` of a program that trains a model of tokens on the text of `--data`. Without that, the text in the binary or,
-/// if there is none, the sources of the workspace that the model is defined in.
+/// `main` of a program that trains a model of tokens on the text of `--data`. Without that, on the text beside a binary
+/// that `cargo zero` has built, and otherwise on the sources of the workspace that the model is defined in.
 ///
 /// A model whose head predicts more ids than its first field takes is refused when the program is built:
 ///
@@ -157,7 +157,7 @@ fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>
             let data = &NoText { resident_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes) };
             return become_ranks(role, agreement, &job(data, None, Finale::Sample(sample)));
         }
-        let data = &open(program, text, tokenizer)?;
+        let data = &text::open(program, arguments, text, tokenizer)?;
         let fingerprint = data.fingerprint();
         let agreement = Fingerprint::of(&(agreement, fingerprint));
         let is_evaluated = text.only == Some(Only::Evaluate);
@@ -226,35 +226,6 @@ fn tell(company: &JobPlace, error: &str) {
     if let Some(error) = launch::fail(company, error) {
         launch::print(&error.report());
     }
-}
-
-/// The text to train on, as [`main`] describes it.
-fn open<D>(program: &Program<D>, arguments: &TextArguments, tokenizer: Option<&Tokenizer>) -> Result<Text, Error> {
-    let (length, classes) = (program.plan.config.length, program.head.classes);
-    let in_memory = |text: Cow<'static, [u8]>, origin: &str| match tokenizer {
-        None => Text::in_memory(text, origin, length, classes),
-        Some(tokenizer) => {
-            let text = str::from_utf8(&text).expect("text of a workspace is UTF-8");
-            Text::tokenized_in_memory(text, origin, tokenizer, length, classes)
-        }
-    };
-    Ok(match (&arguments.data, program.text, tokenizer) {
-        (Some(path), _, None) => Text::open(path, arguments.data_as, length, classes)?,
-        (Some(path), _, Some(tokenizer)) => Text::tokenized(path, arguments.data_as, tokenizer, length, classes)?,
-        (None, Some(text), _) => in_memory(text.into(), "the text in this binary")?,
-        (None, None, _) => {
-            let sources = Path::new(program.directory);
-            if !sources.exists() {
-                return Err(Error::Argument {
-                    what: format!("this binary carries no text, and its sources, {}, are not here", sources.display()),
-                    help: "give --data FILE_OR_DIRECTORY, or build it with `cargo zero build`".to_owned(),
-                });
-            }
-            let found = workspace_text(sources)?;
-            let taken = found.taken();
-            in_memory(found.text.into_bytes().into(), "the text of this workspace")?.of(taken)
-        }
-    })
 }
 
 /// A hash of all that must be equal on all ranks in addition to the plan: the model's layers, and the arguments except

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::time::Instant;
 
+use super::arguments::RunArguments;
 use super::checkpoint_arguments::Resume;
 use super::continuity;
 use super::manifest::{arguments, data_fingerprint, plan_info};
 use super::output::say;
 use super::threads::Threads;
 use super::train::{Job, RankEngine};
-use crate::checkpoint::{Checkpoint, CheckpointError, Store};
+use crate::checkpoint::{Checkpoint, CheckpointError, Store, read_manifest};
 use crate::device::Device;
 use crate::error::Error;
 use crate::launch;
@@ -24,8 +25,8 @@ enum ResumedFrom<'a> {
 }
 
 impl<'a> ResumedFrom<'a> {
-    fn of<D: Device>(job: &Job<'a, D>) -> Self {
-        let checkpoints = &job.arguments.checkpoints;
+    fn of(arguments: &'a RunArguments) -> Self {
+        let checkpoints = &arguments.checkpoints;
         match (&checkpoints.resume, checkpoints.checkpoint.as_deref()) {
             // A restart goes on from the newest checkpoint, whatever its arguments say.
             (_, Some(folder)) if launch::is_restart() => ResumedFrom::Newest(folder),
@@ -36,6 +37,16 @@ impl<'a> ResumedFrom<'a> {
     }
 }
 
+/// The fingerprint of the data of the checkpoint that a run is asked to resume from, if there is one that can be read.
+pub fn resumed_data(arguments: &RunArguments) -> Option<String> {
+    let path = match ResumedFrom::of(arguments) {
+        ResumedFrom::Beginning => return None,
+        ResumedFrom::From(path) => path.to_owned(),
+        ResumedFrom::Newest(folder) => Store::checkpoints(folder).ok()?.into_iter().next()?.path,
+    };
+    Some(read_manifest(&path).ok()?.data.fingerprint)
+}
+
 /// Takes the folder of `--checkpoint` for this run, on rank 0. If there are checkpoints in it, the run must go on from
 /// the newest.
 ///
@@ -44,7 +55,7 @@ impl<'a> ResumedFrom<'a> {
 pub fn take_folder<D: Device>(job: &Job<D>) -> Result<Option<Store>, CheckpointError> {
     let Some(folder) = job.arguments.checkpoints.checkpoint.as_deref() else { return Ok(None) };
     let store = Store::open(folder)?;
-    match ResumedFrom::of(job) {
+    match ResumedFrom::of(job.arguments) {
         ResumedFrom::Newest(_) => {}
         ResumedFrom::Beginning => store.require_new()?,
         ResumedFrom::From(path) => {
@@ -68,7 +79,7 @@ type OpenedCheckpoint = (Checkpoint, Vec<(NamedTensor, usize)>);
 /// The fault of the checkpoint, on the ranks that find it; on the others, that one of these has ended.
 pub fn resume<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>) -> Result<u64, Error> {
     let began = Instant::now();
-    let opened = match ResumedFrom::of(job) {
+    let opened = match ResumedFrom::of(job.arguments) {
         ResumedFrom::Beginning => None,
         ResumedFrom::From(path) => {
             let own = open(engine, job, path);

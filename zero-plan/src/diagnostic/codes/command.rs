@@ -44,7 +44,7 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0125",
         title: "output that cannot be written",
-        explanation: "The binary, the text that it carries or the lock beside them cannot be written to \
+        explanation: "The binary, the text beside it or the lock of a build cannot be written to \
             `target/zero/`, or a file that the command makes cannot be written where it belongs. The directory must be \
             writable and have space. A spec that is there is not overwritten by one that is imported.",
         example: "cargo zero build specs/zero3.ron # on a full disk",

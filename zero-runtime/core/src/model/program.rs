@@ -25,8 +25,8 @@ pub struct Program<D: 'static> {
     pub spec: &'static str,
     /// The text of that spec, in RON, as it was when the binary was built.
     pub spec_text: &'static str,
-    /// Text that was put into the binary when it was built.
-    pub text: Option<&'static [u8]>,
+    /// Whether the command that built the binary puts a text beside it, on which it trains without other data.
+    pub has_text: bool,
     /// Sizes under other shapes of a micro-batch: those that `ZERO_PROBE` listed when the program was built.
     pub probes: &'static [ShapeSizes],
     /// The value of `#[config({...})]` on the struct: the sizes of the model as it is published. Null without it.

@@ -36,7 +36,7 @@ pub use initial::InitialCheckpoint;
 pub use manifest::{
     CHUNK_BYTES, DataPosition, FORMAT, FileSums, MANIFEST, Manifest, PlanInfo, SpecInfo, TensorInfo, WriterVersions,
 };
-pub use open::Checkpoint;
+pub use open::{Checkpoint, read_manifest};
 pub use shard::{Shard, ShardWriter};
 pub use states::{entries, tensors_of};
 pub use store::{Store, StoredCheckpoint};

@@ -122,7 +122,11 @@ fn open_files(folder: &Path, manifest: &Manifest) -> impl Iterator<Item = Result
     files.map(move |(rank, sums)| ShardFile::open(folder, rank, sums, manifest, &by_name))
 }
 
-fn read_manifest(folder: &Path) -> Result<Manifest, CheckpointError> {
+/// The manifest of the checkpoint in a folder.
+///
+/// # Errors
+/// Z0383 if there is no checkpoint, Z0384 if its manifest is not what was written, Z0385 if it cannot be read.
+pub fn read_manifest(folder: &Path) -> Result<Manifest, CheckpointError> {
     let none = |what: String| CheckpointError::NoCheckpoint { path: folder.to_owned(), what };
     let metadata = fs::metadata(folder).map_err(|error| none(error.to_string()))?;
     if !metadata.is_dir() {

@@ -41,6 +41,7 @@
 //! assert_eq!(targets[2] == 1, input[5] > input[4]);
 //! ```
 
+mod beside;
 mod contents;
 mod corpus;
 mod cut;
@@ -73,6 +74,7 @@ mod tokens;
 mod tree;
 mod workspace;
 
+pub use beside::{put_text_beside, text_beside, texts_beside};
 pub use contents::{Contents, Skipped, TakenFiles};
 pub use draw::Draw;
 pub use error::DataError;
