@@ -16,7 +16,7 @@ from=$PWD
 # build: prints the paths of the test program and of the programs that it starts, one a line.
 build() {
   cargo test --locked --release --workspace --test cuda --no-run --message-format json |
-    sed -n 's/.*"kind":\["\(test\|bin\)"\].*"name":"\(cuda\|spec\|gpus\)".*"executable":"\([^"]*\)".*/\3/p' | sort -u
+    sed -n 's/.*"kind":\["\(test\|bin\)"\].*"name":"\(cuda\|spec\|figures\|gpus\)".*"executable":"\([^"]*\)".*/\3/p' | sort -u
 }
 
 if [ -x "$here/cuda" ]; then

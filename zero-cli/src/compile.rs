@@ -1,16 +1,16 @@
-//! Compile: lets cargo compile one program under a spec. Never decides which program.
+//! Compile: lets cargo compile one program under a spec, or the one that measures GPUs. Never decides which program.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use zero_plan::DeviceKind;
 
 use crate::error::CommandError;
 use crate::request::Purpose;
-use crate::workspace::{Program, cargo};
+use crate::workspace::{Program, Workspace, cargo};
 
 /// The result of a build.
 pub enum Compiled {
@@ -23,6 +23,8 @@ pub enum Compiled {
     },
 }
 
+/// The program that measures GPUs.
+const GPUS: &str = "zero-gpus";
 /// How the compiler's message about a budget begins.
 const OVER_BUDGET: &str = "[Z0201] a rank";
 
@@ -57,16 +59,19 @@ pub fn compile(
     }
     // The compiler's messages come as JSON, so that they can be examined, and are then shown as cargo would show them.
     let format = if std::io::stderr().is_terminal() { "json,json-diagnostic-rendered-ansi" } else { "json" };
-    let mut child = cargo
+    cargo
         .args(["build", "--release", "--message-format", format])
         .args(profile)
         .args(features)
         .args(["--package", &program.package, program.kind, &program.name])
         .env("ZERO_SPEC", spec)
-        .env("ZERO_TEXT", "beside")
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|source| CommandError::Cargo { source })?;
+        .env("ZERO_TEXT", "beside");
+    compiled(cargo, &program.name)
+}
+
+/// Runs cargo with messages in JSON, and shows those of the compiler.
+fn compiled(mut cargo: Command, name: &str) -> Result<Compiled, CommandError> {
+    let mut child = cargo.stdout(Stdio::piped()).spawn().map_err(|source| CommandError::Cargo { source })?;
     let messages = child.stdout.take().map(BufReader::new);
     let (mut built, mut is_over_budget) = (None, false);
     for line in messages.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
@@ -74,7 +79,7 @@ pub fn compile(
             eprint!("{message}");
             is_over_budget |= message.contains(OVER_BUDGET);
         }
-        if let Some(path) = executable(&line, program) {
+        if let Some(path) = executable(&line, name) {
             let file = File::open(&path);
             let path = PathBuf::from(path);
             built = Some(match file {
@@ -87,15 +92,29 @@ pub fn compile(
     built.filter(|_| status.success()).unwrap_or(Ok(Compiled::Nothing { is_over_budget }))
 }
 
+/// Lets cargo compile the program that measures GPUs: that of the `zero-cuda` on which the program of a model stands. It
+/// is found by cargo, so that it may lie in a clone, in a checkout of git or in a registry.
+pub fn compile_gpus(workspace: &Workspace, program: &Program) -> Result<Option<PathBuf>, CommandError> {
+    let manifest = workspace.manifest_below(program, "zero-cuda", "zero-runtime/cuda")?;
+    let Some(manifest) = manifest else { return Ok(None) };
+    let mut command = cargo();
+    command.args(["build", "--release", "--message-format", "json", "--manifest-path"]).arg(manifest);
+    command.arg("--target-dir").arg(&workspace.target).args(["--bin", GPUS]);
+    match compiled(command, GPUS)? {
+        Compiled::Binary(_, path) => Ok(Some(path)),
+        Compiled::Nothing { .. } => Ok(None),
+    }
+}
+
 /// The compiler's text, if a message of cargo's contains it.
 fn rendered(line: &str) -> Option<String> {
     let message: Value = serde_json::from_str(line).ok()?;
     message["message"]["rendered"].as_str().filter(|_| message["reason"] == "compiler-message").map(str::to_owned)
 }
 
-/// The path of the program's executable, if a message of cargo's names it.
-fn executable(line: &str, program: &Program) -> Option<String> {
+/// The path of the executable `name`, if a message of cargo's names it.
+fn executable(line: &str, name: &str) -> Option<String> {
     let message: Value = serde_json::from_str(line).ok()?;
-    let is_ours = message["target"]["name"] == program.name.as_str();
+    let is_ours = message["target"]["name"] == name;
     Some(message["executable"].as_str().filter(|_| is_ours)?.to_owned())
 }

@@ -138,7 +138,7 @@ pub enum CommandError {
     OfTwoKinds { gpu: PathBuf, other: PathBuf },
     #[error("error[Z0179]: --threads is about ranks on a processor, and {} has `device: Cuda`\n  = help: leave it out", spec.display())]
     ThreadsOnGpus { spec: PathBuf },
-    #[error("error[Z0179]: the GPUs of this machine cannot be measured by the program of {}: {what}\n  = help: see what it has said; `cargo zero run` of this spec must work", spec.display())]
+    #[error("error[Z0179]: the GPUs of this machine cannot be measured for {}: {what}\n  = help: see what is reported above; `cargo zero run` of this spec must work", spec.display())]
     NoGpusMeasured { spec: PathBuf, what: String },
     #[error(
         "error[Z0179]: the network cannot be measured: {what}\n  = help: see what the ranks have said; `cargo zero launch SPEC` with the same options must work"

@@ -2,7 +2,7 @@
 //! Never builds.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 use zero_plan::spec::ModelSource;
@@ -12,6 +12,17 @@ use crate::error::CommandError;
 /// The cargo that runs this command or, if none does, the one on the path.
 pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// What `cargo metadata` answers.
+fn metadata(arguments: &[&str]) -> Result<Output, CommandError> {
+    let mut command = cargo();
+    command.args(["metadata", "--format-version", "1"]).args(arguments);
+    command.output().map_err(|source| CommandError::Cargo { source })
+}
+
+fn read(output: &Output) -> Result<Value, CommandError> {
+    serde_json::from_slice(&output.stdout).map_err(|source| CommandError::Cargo { source: source.into() })
 }
 
 /// The cargo workspace around the current directory.
@@ -27,6 +38,7 @@ struct Package {
     /// The name under which cargo knows it, because a dependency may have the same `name`.
     id: String,
     name: String,
+    manifest: String,
     default_run: Option<String>,
     binaries: Vec<String>,
     examples: Vec<String>,
@@ -46,10 +58,7 @@ pub struct Program {
 impl Workspace {
     /// Asks cargo for it.
     pub fn find() -> Result<Self, CommandError> {
-        let output = cargo()
-            .args(["metadata", "--no-deps", "--format-version", "1"])
-            .output()
-            .map_err(|source| CommandError::Cargo { source })?;
+        let output = metadata(&["--no-deps"])?;
         if !output.status.success() {
             let message = String::from_utf8_lossy(&output.stderr).into_owned();
             let here = std::env::current_dir().unwrap_or_default();
@@ -60,15 +69,34 @@ impl Workspace {
                 CommandError::NoWorkspace { message }
             });
         }
-        let metadata =
-            serde_json::from_slice(&output.stdout).map_err(|source| CommandError::Cargo { source: source.into() })?;
-        Ok(Self::of(&metadata))
+        Ok(Self::of(&read(&output)?))
+    }
+
+    /// The manifest of the package `name`, on which the package of a program stands if a feature is on; none if it does
+    /// not.
+    pub fn manifest_below(
+        &self,
+        program: &Program,
+        name: &str,
+        feature: &str,
+    ) -> Result<Option<PathBuf>, CommandError> {
+        let own = self.packages.iter().find(|package| package.id == program.package).map(|package| &package.manifest);
+        let own = own.map_or("Cargo.toml", String::as_str);
+        let platform = ["--filter-platform", "host-tuple"];
+        let output = metadata(&[&["--manifest-path", own, "--features", feature], &platform[..]].concat())?;
+        if !output.status.success() {
+            return Err(CommandError::BadWorkspace { message: String::from_utf8_lossy(&output.stderr).into_owned() });
+        }
+        let metadata = read(&output)?;
+        let found = list(&metadata["packages"]).iter().find(|package| package["name"] == name);
+        Ok(found.map(|package| text(&package["manifest_path"]).into()))
     }
 
     fn of(metadata: &Value) -> Self {
         let packages = list(&metadata["packages"]).iter().map(|package| Package {
             id: text(&package["id"]),
             name: text(&package["name"]),
+            manifest: text(&package["manifest_path"]),
             default_run: package["default_run"].as_str().map(str::to_owned),
             binaries: programs(package, "bin"),
             examples: programs(package, "example"),

@@ -51,7 +51,6 @@ fn help_lists_every_argument() {
         "timeout",
         "plan",
         "schedule",
-        "measure-gpus",
         "sizes",
         "prove",
         "help",

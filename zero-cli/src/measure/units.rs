@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use zero_plan::spec::{Batch, Spec, ron_text};
 use zero_plan::{DeviceKind, GpuFigures, Plan, counted};
@@ -11,6 +11,7 @@ use zero_study::hardware::{MeasuredOp, MeasuredUnit, measured_units};
 
 use super::{RecordedOp, RecordedProfile};
 use crate::binary::Binary;
+use crate::compile::compile_gpus;
 use crate::error::CommandError;
 use crate::program::write_if_changed;
 use crate::request::{ModelRequest, Request};
@@ -82,16 +83,19 @@ impl MeasuredProgram<'_> {
         Ok(())
     }
 
-    /// The figures of the GPUs of this machine, all of them at work.
+    /// The figures of the GPUs of this machine, all of them at work, by a program that stands on the same crates.
     pub fn gpus(&self) -> Result<GpuFigures, CommandError> {
-        let mut command = self.binary.command();
-        command.arg("--measure-gpus").stderr(Stdio::inherit());
-        let output = command.output().map_err(|source| self.binary.not_started(source))?;
-        let failed = |what| CommandError::NoGpusMeasured { spec: self.of.path.to_owned(), what };
+        let failed = |what: &str| CommandError::NoGpusMeasured { spec: self.of.path.to_owned(), what: what.to_owned() };
+        let none = || CommandError::NoModel { spec: self.of.path.to_owned() };
+        let (workspace, model) = (Workspace::find()?, self.sized.spec.model.as_ref().ok_or_else(none)?);
+        let program = workspace.program(model, None, self.of.path)?;
+        let binary = compile_gpus(&workspace, &program)?.ok_or_else(|| failed("the program for it is not built"))?;
+        let output = Command::new(&binary).stderr(Stdio::inherit()).output();
+        let output = output.map_err(|source| CommandError::Start { binary, source })?;
         if !output.status.success() {
-            return Err(failed("its program failed".to_owned()));
+            return Err(failed("the program for it failed"));
         }
-        serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
+        serde_json::from_slice(&output.stdout).map_err(|error| failed(&error.to_string()))
     }
 
     /// The times of its units.

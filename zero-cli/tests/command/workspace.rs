@@ -19,7 +19,7 @@ impl Workspace {
         fs::create_dir_all(workspace.root.join("target/release")).expect("a directory");
         let target = |name: &str| format!(r#"{{"kind":["bin"],"crate_types":["bin"],"name":"{name}"}}"#);
         let metadata = format!(
-            r#"{{"packages":[{{"id":"model","name":"model","targets":[{},{}]}}],"workspace_root":{:?},"target_directory":{:?}}}"#,
+            r#"{{"packages":[{{"id":"model","name":"model","targets":[{},{}]}},{{"name":"zero-cuda","manifest_path":"cuda"}}],"workspace_root":{:?},"target_directory":{:?}}}"#,
             target("model"),
             target("other"),
             workspace.root,

@@ -155,6 +155,14 @@ pub enum CudaError {
         /// What NCCL said.
         reason: String,
     },
+    /// Devices that are to be described together are not alike.
+    #[error("the GPUs of this machine are of several kinds: {one} and {other}")]
+    Kinds {
+        /// The name of one.
+        one: String,
+        /// The name of another one.
+        other: String,
+    },
     /// The variable that lists devices of ranks has none for this rank.
     #[error(
         "{DEVICES_VARIABLE} is `{devices}`, expected numbers of devices, and the one of rank {local_rank} of this host"
@@ -194,6 +202,7 @@ impl CudaError {
             Self::Choice { .. } => "Z0441",
             Self::CarrierVersion { .. } => "Z0445",
             Self::Communicator { .. } => "Z0446",
+            Self::Kinds { .. } => "Z0447",
             Self::Changed { .. } => "Z0449",
         }
     }
@@ -225,6 +234,7 @@ impl CudaError {
                      CUDA_VISIBLE_DEVICES too"
                 );
             }
+            Self::Kinds { .. } => return format!("choose equal ones: {DEVICES_VARIABLE}=0,1"),
             Self::Choice { .. } => "name a device for each rank of the host, separated by commas: 0,1,2,3",
             Self::DeviceOld { .. } => "use a device of the Ampere generation or a later one",
             Self::OutOfMemory { .. } => {

@@ -51,6 +51,7 @@ mod device;
 mod elementwise;
 mod embedding;
 mod error;
+pub mod figures;
 mod gate;
 mod graph;
 mod grid;

@@ -1,16 +1,14 @@
 //! Profile: how ranks spent their time. The engine records when each op of some steps began and ended. [`Work`] counts
-//! what an op does, `machine` measures what ranks can do at best, `gpus` describes those of this machine, and `mean` averages over ranks and steps; `table` and `trace` show the results. Never changes
-//! what is computed.
+//! what an op does, `machine` measures what ranks can do at best, and `mean` averages over ranks and steps; `table` and
+//! `trace` show the results. Never changes what is computed.
 
 mod clocks;
-mod gpus;
 mod machine;
 mod mean;
 mod table;
 mod trace;
 
 pub use clocks::HostClock;
-pub use gpus::measure_gpus;
 pub use machine::Machine;
 pub use table::ProfileTables;
 pub use trace::Trace;

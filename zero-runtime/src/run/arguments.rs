@@ -147,10 +147,6 @@ pub struct RunArguments {
     #[arg(long, hide = true)]
     #[serde(skip)]
     pub launch_options: bool,
-    /// Measure the GPUs of this machine, print their figures as JSON, and end
-    #[arg(long, help_heading = PLAN)]
-    #[serde(skip)]
-    pub measure_gpus: bool,
     /// Prove the plan over the ops of all ranks, say what was proven, and end
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
@@ -187,7 +183,7 @@ pub(super) fn as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> R
 impl RunArguments {
     /// Whether something is to be shown or proven, and no rank starts.
     pub fn only_shows(&self) -> bool {
-        self.plan || self.schedule || self.prove || self.sizes || self.launch_options || self.measure_gpus
+        self.plan || self.schedule || self.prove || self.sizes || self.launch_options
     }
 
     /// Rejects arguments that contradict one another, or the configuration that the program is built for.

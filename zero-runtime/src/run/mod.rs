@@ -55,7 +55,7 @@ use crate::launch::{self, JobPlace, LaunchError, Role};
 use crate::layer::{Tensors, Tokens};
 use crate::model::{DeviceOf, Model, Program, ShapeSizes, require_names, require_vocabulary};
 use crate::plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
-use crate::profile::{Machine, measure_gpus};
+use crate::profile::Machine;
 use budget::run_size;
 use command::{DataCommand, TextCommand};
 use output::{say, say_table};
@@ -290,13 +290,7 @@ fn start<D: Device>(
 
 /// Shows what was asked for in place of a run.
 fn show<D: Device>(program: &Program<D>, arguments: &RunArguments) -> Result<(), Error> {
-    if arguments.measure_gpus {
-        let gpus = measure_gpus::<D>()?.ok_or_else(|| Error::Argument {
-            what: "--measure-gpus is about GPUs, and this program is built for the processor".to_owned(),
-            help: "build it from a spec with `device: Cuda`".to_owned(),
-        })?;
-        say(&format!("{}\n", serde_json::to_string(&gpus).expect("figures can be written")));
-    } else if arguments.launch_options {
+    if arguments.launch_options {
         let answer = arguments.checkpoints.launch_answer(arguments.steps);
         say(&format!("{}\n", serde_json::to_string(&answer).expect("options can be written")));
     } else if arguments.sizes {

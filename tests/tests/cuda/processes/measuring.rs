@@ -1,4 +1,4 @@
-//! What a program says of the GPUs of its machine: figures that a file of hardware can have.
+//! What is measured of the GPUs of a machine: figures that a file of hardware can have.
 
 use std::process::Command;
 
@@ -11,13 +11,13 @@ use super::on_cuda;
 
 /// What a program says, without its progress, and the end of what it reports.
 fn said(command: &mut Command) -> (Option<i32>, String, String) {
-    let output = command.arg("--measure-gpus").output().expect("a program");
+    let output = command.output().expect("a program");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 fn measured(devices: &str) -> GpuFigures {
-    let mut command = on_cuda(env!("CARGO_BIN_EXE_gpus")).expect("devices");
+    let mut command = on_cuda(env!("CARGO_BIN_EXE_figures")).expect("devices");
     let (code, figures, errors) = said(command.env(DEVICES_VARIABLE, devices));
     assert_eq!(code, Some(0), "{errors}");
     serde_json::from_str(&figures).expect("figures")
@@ -47,15 +47,8 @@ fn a_gpu_that_fails_has_no_figures() {
     if pretend::libraries().is_none() {
         return;
     }
-    let mut command = on_cuda(env!("CARGO_BIN_EXE_gpus")).expect("devices");
+    let mut command = on_cuda(env!("CARGO_BIN_EXE_figures")).expect("devices");
     let (code, figures, errors) = said(command.env(DEVICES_VARIABLE, "0").env("PRETEND_FAIL", "launch:40"));
     assert_eq!((code, figures.as_str()), (Some(2), ""), "{errors}");
     assert_eq!(errors.matches("error[Z0438]").count(), 1, "{errors}");
-}
-
-#[test]
-fn z0350_a_program_for_the_processor_measures_no_gpus() {
-    let (code, figures, errors) = said(&mut crate::run::program(env!("CARGO_BIN_EXE_tiny")));
-    assert_eq!((code, figures.as_str()), (Some(2), ""), "{errors}");
-    assert!(errors.starts_with("error[Z0350]: --measure-gpus is about GPUs, "), "{errors}");
 }

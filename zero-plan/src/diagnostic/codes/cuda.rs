@@ -113,7 +113,8 @@ pub(super) const CODES: &[Code] = &[
         explanation: "Before the first step, ranks compare what decides the bits of their results: the name and the compute \
             capability of their devices; the versions of the driver, of the compiler and of the library of matrix products; \
             and how that library will compute the products of the model. The message names the rank, what differs there, and \
-            how many ranks agree. Give all ranks the same devices and the same versions.",
+            how many ranks agree. Give all ranks the same devices and the same versions. `cargo zero measure` also describes \
+            devices of one kind only.",
         example: "a host whose last slot has another GPU",
     },
     Code {

@@ -1,30 +1,45 @@
-//! Gpus: what the GPUs of this machine can do, all of them at work. Never looks at a plan.
+//! Figures: what the GPUs of this machine can do, all of them at work. Programs that train contain none of it: the
+//! program `zero-gpus` measures, for `cargo zero measure`. Never looks at a plan.
 
 use std::hint::black_box;
+use std::process::ExitCode;
 
+use zero_core::device::{Buffer, Device, DeviceDescription, DeviceError, Kernels, Reached, Storage, bf16};
+use zero_core::speed::{attended_per_s, best_ns, copied_per_s, mean_at_once, multiplied_per_s};
 use zero_plan::GpuFigures;
 
-use crate::device::{Buffer, Device, DeviceError, Reached, bf16};
-use crate::error::Error;
-use zero_core::speed::{attended_per_s, best_ns, copied_per_s, mean_at_once, multiplied_per_s};
+use super::{Cuda, CudaError};
 
 /// Short ops that a device is asked for in a row: so many that the wait for their end takes no time of each.
 const IN_A_ROW: usize = 256;
 /// Bytes that one device reads from another one: so many that the first byte takes no time of the rest.
 const LINK_BYTES: usize = 256 << 20;
 
-/// Measures the devices of this machine that have memory of their own; none if `D` has none.
+/// `main` of a program that prints [`measure`] as JSON, or an error on standard error, and then ends with 2.
+pub fn main() -> ExitCode {
+    match measure() {
+        Ok(figures) => {
+            println!("{}", serde_json::to_string(&figures).expect("figures can be written"));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{}", error.report());
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Measures the GPUs of this machine.
 ///
 /// # Errors
-/// Z0350 if they are of several kinds, and otherwise what the devices report.
-pub fn measure_gpus<D: Device>() -> Result<Option<GpuFigures>, Error> {
-    let mut devices = D::all()?;
-    let described: Vec<_> = devices.iter().filter_map(Device::description).collect();
+/// Z0447 if they are of several kinds, and otherwise what the devices report.
+pub fn measure() -> Result<GpuFigures, DeviceError> {
+    let mut devices = Cuda::all()?;
+    let described: Vec<DeviceDescription> = devices.iter().filter_map(Device::description).collect();
     devices.iter().try_for_each(require)?;
-    let Some(first) = described.first() else { return Ok(None) };
+    let first = described.first().expect("CUDA has a device, or reports that there is none");
     if let Some(other) = described.iter().find(|other| other.name != first.name) {
-        let what = format!("this machine has GPUs of several kinds, {} and {}", first.name, other.name);
-        return Err(Error::Argument { what, help: "choose equal ones: ZERO_CUDA_DEVICES=0,1".to_owned() });
+        return Err(CudaError::Kinds { one: first.name.clone(), other: other.name.clone() }.into());
     }
     let [f32_per_s, bf16_per_s, attended_per_s, copied_per_s, op_s] = all_work(&mut devices, |device, _| {
         Ok([
@@ -38,7 +53,7 @@ pub fn measure_gpus<D: Device>() -> Result<Option<GpuFigures>, Error> {
     let link = (devices.len() > 1).then(|| link(&mut devices).map_err(|error| error.report()));
     // By now libraries have loaded what they need, and no memory is taken to measure with.
     let taken_bytes = devices.iter().filter_map(Device::description).map(|now| now.taken_bytes).max().unwrap_or(0);
-    Ok(Some(GpuFigures {
+    Ok(GpuFigures {
         name: first.name.clone(),
         devices: devices.len(),
         memory_bytes: first.memory_bytes,
@@ -48,22 +63,22 @@ pub fn measure_gpus<D: Device>() -> Result<Option<GpuFigures>, Error> {
         copied_per_s,
         op_s,
         link,
-    }))
+    })
 }
 
 /// The failure of a device as an error, if there was one.
-fn require<D: Device>(device: &D) -> Result<(), DeviceError> {
+fn require(device: &Cuda) -> Result<(), DeviceError> {
     device.failure().map_or(Ok(()), |failure| Err(DeviceError::Failed(failure)))
 }
 
 /// Lets all devices work at once, each with its number; the means of their measurements.
-fn all_work<D: Device, const N: usize>(
-    devices: &mut [D],
-    work: impl Fn(&D, usize) -> Result<[f64; N], DeviceError> + Sync,
+fn all_work<const N: usize>(
+    devices: &mut [Cuda],
+    work: impl Fn(&Cuda, usize) -> Result<[f64; N], DeviceError> + Sync,
 ) -> Result<[f64; N], DeviceError> {
     let work = &work;
     // A device may be used by one thread at a time, and each thread borrows its own.
-    let of_device = |(number, device): (usize, &'_ mut D)| {
+    let of_device = |(number, device): (usize, &'_ mut Cuda)| {
         let device = &*device;
         let done = work(device, number);
         require(device)?;
@@ -73,7 +88,7 @@ fn all_work<D: Device, const N: usize>(
 }
 
 /// Seconds from the start of a short op to that of the next one.
-fn op_s<D: Device>(device: &D) -> Result<f64, DeviceError> {
+fn op_s(device: &Cuda) -> Result<f64, DeviceError> {
     let mut number = Buffer::filled(device, 1, 1.0f32)?;
     let mut last = [0.0];
     let ns = best_ns(|| {
@@ -86,10 +101,10 @@ fn op_s<D: Device>(device: &D) -> Result<f64, DeviceError> {
 
 /// Seconds until the first byte and bytes per second of the link from each device to the others, measured while each
 /// reads from the next one.
-fn link<D: Device>(devices: &mut [D]) -> Result<[f64; 2], DeviceError> {
+fn link(devices: &mut [Cuda]) -> Result<[f64; 2], DeviceError> {
     let count = devices.len();
     let owned = (0..count).map(|owner| Reached::new(devices, owner, LINK_BYTES));
-    let owned = owned.collect::<Result<Vec<Reached<D>>, DeviceError>>()?;
+    let owned = owned.collect::<Result<Vec<Reached<Cuda>>, DeviceError>>()?;
     all_work(devices, |device, number| {
         let next = owned[(number + 1) % count].view(number);
         let mut here = Buffer::zeros(device, LINK_BYTES)?;

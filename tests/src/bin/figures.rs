@@ -1,0 +1,5 @@
+//! What `cargo zero measure` runs on a machine with GPUs.
+
+fn main() -> std::process::ExitCode {
+    zero_cuda::figures::main()
+}
