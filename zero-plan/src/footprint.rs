@@ -2,7 +2,7 @@
 //! outside them, which on its host is the program, data, and the scratch of each thread. Never measures.
 
 use crate::config::{Config, DeviceKind, Width};
-use crate::layout::{Memory, Tables};
+use crate::layout::{Home, Memory, Tables};
 use crate::lines::{PAGE_BYTES, round_up};
 use crate::plan::Plan;
 
@@ -75,7 +75,8 @@ impl RunSize {
 
 /// Length of the mapping that holds a rank's private part.
 pub const fn private_mapping_bytes(device: DeviceKind, memory: &Memory) -> usize {
-    let bytes = if memory.private_bytes == 0 { 1 } else { memory.private_bytes };
+    let bytes = memory.bytes_of(Home::Private);
+    let bytes = if bytes == 0 { 1 } else { bytes };
     round_up(bytes, device.page_bytes())
 }
 
@@ -88,9 +89,9 @@ pub const fn segment_mapping_bytes(plan: &Plan, rank: usize) -> usize {
     let (mut other, end) = plan.config.sharing(rank);
     while other < end {
         let memory = &plan.of_rank(other).memory;
-        bytes += round_up(memory.shared_bytes, page);
+        bytes += round_up(memory.bytes_of(Home::Shared), page);
         if mesh.coordinates(other).zero % plan.config.in_common() == 0 {
-            bytes += round_up(memory.common_bytes, page);
+            bytes += round_up(memory.bytes_of(Home::Common), page);
         }
         other += 1;
     }

@@ -12,7 +12,7 @@ pub use arrival::{Arrival, are_counterparts, arrivals, arrivals_from, gathered, 
 pub use position::Position;
 pub use stretch::{Place, Stretch};
 
-use crate::layout::{Home, Kind, Memory, OUTGOING_SLOTS, Placement, Tables};
+use crate::layout::{Kind, Memory, OUTGOING_SLOTS, Placement, Tables};
 use crate::mesh::{Axis, Coordinates};
 use crate::plan::Plan;
 use crate::schedule::Parcel;
@@ -110,10 +110,7 @@ impl<'a> Places<'a> {
     /// Bytes of a region that this rank can address as its own: its share, or all the memory that ranks hold in common.
     pub const fn region_bytes(&self, region: Kind) -> usize {
         let region = self.memory.region(region);
-        match region.home {
-            Home::Common => region.bytes * self.tables.config.in_common(),
-            Home::Private | Home::Shared => region.bytes,
-        }
+        region.bytes * region.home.holders(self.tables.config)
     }
 
     /// A place, with start and length in elements of its region's width, or in bytes if the region has no single width.
@@ -138,7 +135,7 @@ impl Places<'_> {
     /// This rank's shard of a unit's parameters.
     pub const fn shard(&self, unit: usize) -> Place {
         let (config, zero) = (self.tables.config, self.tables.config.mesh.zero);
-        let is_common = matches!(self.memory.region(Kind::Parameters).home, Home::Common);
+        let is_common = self.memory.region(Kind::Parameters).home.is_common();
         if config.shards_parameters() && !is_common {
             let len = self.placement(unit).padded / zero;
             return self.place(Kind::Parameters, self.placement(unit).start / zero, len);

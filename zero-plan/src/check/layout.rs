@@ -387,26 +387,21 @@ const fn may_combine(a: &Bucket, b: &Bucket, zero: usize) -> bool {
 
 /// Regions of one home follow one another and end within it, and peers can reach what they read.
 const fn check_regions(tables: &Tables, memory: &Memory) -> BrokenRule {
-    let (mut private, mut shared, mut common, mut i) = (0, 0, 0, 0);
+    let (mut ends, mut i) = ([0; Home::ALL.len()], 0);
     while i < memory.regions.len() {
         let region = &memory.regions[i];
-        let (end, bytes) = match region.home {
-            Home::Private => (&mut private, region.bytes),
-            Home::Shared => (&mut shared, region.bytes),
-            Home::Common => (&mut common, region.bytes * tables.config.in_common()),
-        };
+        let end = &mut ends[region.home as usize];
         rules! {
             region.kind as usize == i => "regions in another order than their kinds",
             region.offset_bytes >= *end => "regions overlap",
             bytes_on_line(tables.config, region.offset_bytes) => "a region that does not start on a line",
             suits(tables, region.kind, region.home) => "a region where those who read it cannot, or need not",
         }
-        *end = region.offset_bytes + bytes;
+        *end = region.offset_bytes + region.bytes * region.home.holders(tables.config);
+        rules! {
+            *end <= memory.bytes_of(region.home) => "a region beyond the end of the arena",
+        }
         i += 1;
-    }
-    rules! {
-        private <= memory.private_bytes && shared <= memory.shared_bytes && common <= memory.common_bytes =>
-            "a region beyond the end of the arena",
     }
     None
 }
@@ -417,7 +412,7 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> BrokenRule {
 const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let config = tables.config;
     if config.transport.carries() {
-        return matches!(home, Home::Private);
+        return home.is_private();
     }
     let mesh = &config.mesh;
     let last = tables.units.len() - 1;

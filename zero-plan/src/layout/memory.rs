@@ -121,6 +121,35 @@ pub enum Home {
     Common,
 }
 
+impl Home {
+    /// All homes: the lengths of an arena's mappings have this order.
+    pub const ALL: [Home; 3] = [Home::Private, Home::Shared, Home::Common];
+
+    /// Whether only the rank itself can reach it.
+    pub const fn is_private(self) -> bool {
+        matches!(self, Home::Private)
+    }
+
+    /// Whether ranks along `zero` have one together.
+    pub const fn is_common(self) -> bool {
+        matches!(self, Home::Common)
+    }
+
+    /// How many ranks have one together, with a part of each of its regions for each.
+    pub const fn holders(self, config: &Config) -> usize {
+        if self.is_common() { config.in_common() } else { 1 }
+    }
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Home::Private => "private",
+            Home::Shared => "shared",
+            Home::Common => "common",
+        }
+    }
+}
+
 /// A part of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Region {
@@ -140,12 +169,9 @@ pub struct Memory {
     /// All regions, in the order of [`Kind::ALL`].
     #[serde(serialize_with = "without_what_is_empty")]
     pub regions: [Region; Kind::ALL.len()],
-    /// Bytes of [`Home::Private`].
-    pub private_bytes: usize,
-    /// Bytes of this rank's [`Home::Shared`].
-    pub shared_bytes: usize,
-    /// Bytes of [`Home::Common`], of all ranks that have it in common together.
-    pub common_bytes: usize,
+    /// Bytes of each home, in the order of [`Home::ALL`]; of one that ranks have together, those of all of them.
+    #[serde(flatten, serialize_with = "by_home")]
+    pub home_bytes: [usize; Home::ALL.len()],
     /// Elements of one slot for gathered parameters.
     pub gathered_slot: usize,
     /// Elements of the largest bucket.
@@ -165,9 +191,7 @@ impl Memory {
     /// An empty arena, for a table that is not yet filled.
     pub(crate) const NONE: Self = Self {
         regions: [Region { kind: Kind::Parameters, home: Home::Private, offset_bytes: 0, bytes: 0 }; Kind::ALL.len()],
-        private_bytes: 0,
-        shared_bytes: 0,
-        common_bytes: 0,
+        home_bytes: [0; Home::ALL.len()],
         gathered_slot: 0,
         bucket_slot: 0,
         activation_slot_bytes: 0,
@@ -193,16 +217,8 @@ impl Memory {
             let kind = Kind::ALL[i];
             let home = home(tables, kind);
             let bytes = tables.config.whole_lines(kind.bytes(tables.config, sizes.len(tables, kind)));
-            let end_bytes = match home {
-                Home::Private => &mut memory.private_bytes,
-                Home::Shared => &mut memory.shared_bytes,
-                Home::Common => &mut memory.common_bytes,
-            };
-            memory.regions[i] = Region { kind, home, offset_bytes: *end_bytes, bytes };
-            *end_bytes += match home {
-                Home::Common => bytes * tables.config.in_common(),
-                Home::Private | Home::Shared => bytes,
-            };
+            memory.regions[i] = Region { kind, home, offset_bytes: memory.bytes_of(home), bytes };
+            memory.home_bytes[home as usize] += bytes * home.holders(tables.config);
             i += 1;
         }
         memory
@@ -211,6 +227,11 @@ impl Memory {
     /// The region of a kind.
     pub const fn region(&self, kind: Kind) -> Region {
         self.regions[kind as usize]
+    }
+
+    /// Bytes of a home; of one that ranks have together, those of all of them.
+    pub const fn bytes_of(&self, home: Home) -> usize {
+        self.home_bytes[home as usize]
     }
 
     /// Bytes of one rank's arena, including its share of common memory.
@@ -229,6 +250,11 @@ impl Memory {
 fn without_what_is_empty<S: Serializer>(regions: &[Region], serializer: S) -> Result<S::Ok, S::Error> {
     let is_there = |region: &&Region| !matches!(region.kind, Kind::Subtotals | Kind::Inbox) || region.bytes > 0;
     serializer.collect_seq(regions.iter().filter(is_there))
+}
+
+/// Serializes the bytes of homes by their names.
+fn by_home<S: Serializer>(bytes: &[usize; Home::ALL.len()], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(Home::ALL.iter().map(|home| format!("{}_bytes", home.name())).zip(bytes))
 }
 
 /// The home of a region: private if only its rank reads it, otherwise where peers can read it.

@@ -8,7 +8,7 @@ use super::order::TermsRead;
 use super::{Flaw, Ranks};
 use crate::config::Config;
 use crate::execution::execute;
-use crate::layout::{Home, Kind};
+use crate::layout::Kind;
 use crate::mesh::{Axis, Coordinates};
 use crate::pipeline::Pass;
 use crate::place::{Access, Accesses, Content, Place, Places, Position, State, arrivals};
@@ -163,7 +163,7 @@ impl<'a> ContentFlow<'a> {
             None => at == own,
         };
         let [own_rank, rank] = [own, at].map(|at| self.plan.config.mesh.rank(at));
-        let is_shut = home == Home::Private && self.plan.config.reaches(own_rank, rank);
+        let is_shut = home.is_private() && self.plan.config.reaches(own_rank, rank);
         if !is_in_line || at != own && (writes || is_shut) {
             return Some(format!(
                 "{content:?} is {verb} in memory of a rank that has no part in it: {place:?} of {at:?}"
@@ -180,7 +180,7 @@ impl<'a> ContentFlow<'a> {
     /// The pieces of a region, which ranks may hold in common.
     fn pieces(&mut self, at: Coordinates, region: Kind) -> &mut Pieces {
         let Places { memory, .. } = self.plan.places(at);
-        let is_common = memory.region(region).home == Home::Common;
+        let is_common = memory.region(region).home.is_common();
         let holder = if is_common { self.plan.places(at).first_in_common() } else { at };
         self.memory.entry((self.plan.config.mesh.rank(holder), region)).or_default()
     }

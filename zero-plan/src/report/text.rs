@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::names::wrap;
 use crate::config::Config;
-use crate::layout::Memory;
+use crate::layout::{Home, Memory};
 use crate::pipeline::Pass;
 use crate::plan::{PipelineStage, Plan};
 use crate::schedule::{Class, Op, OpTraits, Parcel, Stream};
@@ -47,8 +47,8 @@ fn memory(config: &Config, memory: &Memory) -> Vec<String> {
             region.bytes,
         ));
     }
-    let Memory { private_bytes, shared_bytes, common_bytes, .. } = memory;
-    lines.push(format!("  homes: private {private_bytes} B, shared {shared_bytes} B, common {common_bytes} B"));
+    let homes: Vec<String> = Home::ALL.map(|home| format!("{} {} B", home.name(), memory.bytes_of(home))).into();
+    lines.push(format!("  homes: {}", homes.join(", ")));
     let Memory { gathered_slot, activation_slot_bytes, outgoing_slot_bytes, returning_slot_bytes, .. } = memory;
     lines.push(format!(
         "  slots: gathered {gathered_slot} elements, activations {activation_slot_bytes} B, outgoing \

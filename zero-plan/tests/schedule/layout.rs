@@ -199,9 +199,9 @@ fn assert_staging(plan: &Plan, pipeline: usize) {
 fn assert_regions(plan: &Plan, pipeline: usize) {
     let memory = &plan.pipeline_stages[pipeline].memory;
     let homes = [
-        (Home::Private, memory.private_bytes),
-        (Home::Shared, memory.shared_bytes),
-        (Home::Common, memory.common_bytes),
+        (Home::Private, memory.bytes_of(Home::Private)),
+        (Home::Shared, memory.bytes_of(Home::Shared)),
+        (Home::Common, memory.bytes_of(Home::Common)),
     ];
     for (home, size) in homes {
         let shares = if home == Home::Common { plan.config.in_common() } else { 1 };

@@ -131,9 +131,9 @@ impl Tables {
             Place::Partial(bucket) => &mut self.buckets[bucket].partial,
             Place::RegionOffset(pipeline, kind) => &mut self.memories[pipeline].regions[kind as usize].offset_bytes,
             Place::RegionBytes(pipeline, kind) => &mut self.memories[pipeline].regions[kind as usize].bytes,
-            Place::Private(pipeline) => &mut self.memories[pipeline].private_bytes,
-            Place::Shared(pipeline) => &mut self.memories[pipeline].shared_bytes,
-            Place::Common(pipeline) => &mut self.memories[pipeline].common_bytes,
+            Place::Private(pipeline) => &mut self.memories[pipeline].home_bytes[Home::Private as usize],
+            Place::Shared(pipeline) => &mut self.memories[pipeline].home_bytes[Home::Shared as usize],
+            Place::Common(pipeline) => &mut self.memories[pipeline].home_bytes[Home::Common as usize],
             Place::GatheredSlot(pipeline) => &mut self.memories[pipeline].gathered_slot,
             Place::ActivationSlot(pipeline) => &mut self.memories[pipeline].activation_slot_bytes,
             Place::OutgoingSlot(pipeline) => &mut self.memories[pipeline].outgoing_slot_bytes,
@@ -315,14 +315,10 @@ fn assert_home_matters(plan: &Plan, pipeline: usize, kind: Kind) {
 
 /// Puts regions one after another in their homes, so that only the homes can be wrong.
 fn pack(memory: &mut Memory, shards: usize) {
-    (memory.private_bytes, memory.shared_bytes, memory.common_bytes) = (0, 0, 0);
+    memory.home_bytes = [0; Home::ALL.len()];
     for region in &mut memory.regions {
-        let (end, bytes) = match region.home {
-            Home::Private => (&mut memory.private_bytes, region.bytes),
-            Home::Shared => (&mut memory.shared_bytes, region.bytes),
-            Home::Common => (&mut memory.common_bytes, region.bytes * shards),
-        };
+        let end = &mut memory.home_bytes[region.home as usize];
         region.offset_bytes = *end;
-        *end += bytes;
+        *end += if region.home.is_common() { region.bytes * shards } else { region.bytes };
     }
 }

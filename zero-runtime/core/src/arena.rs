@@ -66,10 +66,10 @@ impl SegmentMap {
         let mut commons = vec![0; ranks];
         for rank in 0..ranks {
             let first = mesh.rank(plan.places(mesh.coordinates(rank)).first_in_common());
-            let bytes = if is_here(&rank) { plan.of_rank(rank).memory.common_bytes } else { 0 };
+            let bytes = if is_here(&rank) { plan.of_rank(rank).memory.bytes_of(Home::Common) } else { 0 };
             commons[rank] = if rank == first { take(bytes) } else { commons[first] };
         }
-        let bytes = |rank: usize| if is_here(&rank) { plan.of_rank(rank).memory.shared_bytes } else { 0 };
+        let bytes = |rank: usize| if is_here(&rank) { plan.of_rank(rank).memory.bytes_of(Home::Shared) } else { 0 };
         let shared: Vec<usize> = (0..ranks).map(|rank| take(bytes(rank))).collect();
         let ends = shared.iter().skip(1).copied().chain([end]);
         let parts = shared.iter().zip(ends).map(|(start, end)| end - start).collect();
@@ -87,7 +87,7 @@ pub fn segment_bytes(plan: &Plan, rank: usize) -> usize {
 pub fn job_bytes(plan: &Plan, rank: usize, run: &RunSize) -> usize {
     let (first, end) = plan.config.sharing(rank);
     let is_host = plan.config.device.is_host();
-    let private = |rank: usize| if is_host { plan.of_rank(rank).memory.private_bytes } else { 0 };
+    let private = |rank: usize| if is_host { plan.of_rank(rank).memory.bytes_of(Home::Private) } else { 0 };
     segment_bytes(plan, rank) + (first..end).map(private).sum::<usize>() + (end - first) * plan.host_bytes(run)
 }
 
@@ -222,15 +222,15 @@ impl<'p, D: Device> Arena<'p, D> {
             self.plan.config.reaches(self.rank, rank) || region.bytes == 0,
             "{place:?} of rank {rank} lies elsewhere"
         );
-        let (mapping, start, ranks) = match region.home {
+        let (mapping, start) = match region.home {
             Home::Private => {
                 assert_eq!(rank, self.rank, "{} of rank {rank} is private to it", place.region.name());
-                (&self.private, 0, 1)
+                (&self.private, 0)
             }
-            Home::Shared => (&self.shared, self.map.shared[rank], 1),
-            Home::Common => (&self.shared, self.map.commons[rank], self.plan.config.in_common()),
+            Home::Shared => (&self.shared, self.map.shared[rank]),
+            Home::Common => (&self.shared, self.map.commons[rank]),
         };
-        let bytes = region.bytes * ranks;
+        let bytes = region.bytes * region.home.holders(&self.plan.config);
         assert!(place.end_bytes() <= bytes, "{place:?} of {bytes} bytes");
         let first_byte = start + region.offset_bytes + place.offset_bytes;
         assert!(first_byte + place.len_bytes <= mapping.len(), "{} beyond its mapping", place.region.name());

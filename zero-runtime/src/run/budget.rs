@@ -4,8 +4,8 @@
 use super::arguments::RunArguments;
 use super::threads::Threads;
 use crate::error::Error;
-use crate::plan::Plan;
 use crate::plan::footprint::RunSize;
+use crate::plan::{Home, Plan};
 use crate::profile::Machine;
 
 /// The size of a run with these arguments, on data that holds `data_bytes` in memory.
@@ -25,8 +25,12 @@ pub fn require_budget(plan: &Plan, size: &RunSize) -> Result<(), Error> {
     let Some(budget_bytes) = plan.config.memory_bytes else { return Ok(()) };
     let total_bytes = plan.total_bytes_max(size);
     // A profile measures the machine before the first step, when no private memory has been touched.
-    let private =
-        plan.pipeline_stages.iter().map(|pipeline_stage| pipeline_stage.memory.private_bytes).max().unwrap_or(0);
+    let private = plan
+        .pipeline_stages
+        .iter()
+        .map(|pipeline_stage| pipeline_stage.memory.bytes_of(Home::Private))
+        .max()
+        .unwrap_or(0);
     let measuring =
         if size.profiled_steps > 0 { Machine::bytes(plan.config.device).saturating_sub(private) } else { 0 };
     let needed_bytes = total_bytes + measuring;

@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::plan::footprint::{RunSize, private_mapping_bytes, segment_mapping_bytes};
-use crate::plan::{Bytes, Config, Moved, Plan, Traffic, TransportKind};
+use crate::plan::{Bytes, Config, Home, Moved, Plan, Traffic, TransportKind};
 use crate::profile::gather;
 use crate::transport::{Crossed, Transport};
 
@@ -81,7 +81,7 @@ fn measured<'p, D: Device, T: Transport<'p, D>>(
         // touched or not.
         TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl | TransportKind::Cluster => {
             let memory = arena.memory();
-            let own = memory.shared_bytes + memory.common_bytes / plan.config.in_common();
+            let own = memory.bytes_of(Home::Shared) + memory.bytes_of(Home::Common) / plan.config.in_common();
             peak_resident_bytes().saturating_sub(resident_shared_bytes()) + own
         }
         // One process holds all ranks.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::clock::{KnownDone, OpNumber};
-use crate::layout::{Home, Kind};
+use crate::layout::Kind;
 use crate::place::Access;
 use crate::plan::Plan;
 
@@ -56,7 +56,7 @@ impl TouchedMemory {
 /// The number of the region of an access. Memory that ranks hold in common is one region.
 fn region_of(plan: &Plan, access: &Access) -> usize {
     let (at, region) = (access.at, access.place.region);
-    let is_common = plan.places(at).memory.region(region).home == Home::Common;
+    let is_common = plan.places(at).memory.region(region).home.is_common();
     let holder = if is_common { plan.places(at).first_in_common() } else { at };
     plan.config.mesh.rank(holder) * Kind::ALL.len() + region as usize
 }
