@@ -10,7 +10,7 @@ use zero_runtime::arena::Arena;
 use zero_runtime::device::Device;
 use zero_runtime::plan::place::{Place, Position};
 use zero_runtime::plan::{Moved, Op, Plan, Traffic};
-use zero_runtime::transport::{Lost, Transport};
+use zero_runtime::transport::{Lost, Transport, Watchdog};
 use zero_runtime::view::{View, ViewMut};
 
 /// The link of every rank.
@@ -111,6 +111,10 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T>
 
     fn set_timeout(&mut self, timeout: Duration) {
         self.inner.set_timeout(timeout);
+    }
+
+    fn watchdog(&self) -> Arc<dyn Watchdog + 'p> {
+        self.inner.watchdog()
     }
 
     unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {

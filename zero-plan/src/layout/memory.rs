@@ -252,9 +252,12 @@ fn without_what_is_empty<S: Serializer>(regions: &[Region], serializer: S) -> Re
     serializer.collect_seq(regions.iter().filter(is_there))
 }
 
-/// Serializes the bytes of homes by their names.
+/// Serializes the bytes of homes by their names. One that is new is left out where it is empty, so that plans without it
+/// keep their hash.
 fn by_home<S: Serializer>(bytes: &[usize; Home::ALL.len()], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(Home::ALL.iter().map(|home| format!("{}_bytes", home.name())).zip(bytes))
+    let named = Home::ALL.into_iter().zip(bytes).map(|(home, bytes)| (format!("{}_bytes", home.name()), bytes));
+    let is_there = |(index, (_, bytes)): &(usize, (String, &usize))| *index <= Home::Common as usize || **bytes > 0;
+    serializer.collect_map(named.enumerate().filter(is_there).map(|(_, entry)| entry))
 }
 
 /// The home of a region: private if only its rank reads it, otherwise where peers can read it.

@@ -41,6 +41,7 @@ pub mod states;
 pub mod time;
 pub mod transport;
 pub mod view;
+pub mod watchdog;
 
 #[doc(hidden)]
 pub use zero_plan as plan;

@@ -17,6 +17,7 @@ use crate::arena::Arena;
 use crate::device::Device;
 use crate::lost::Lost;
 use crate::view::{View, ViewMut};
+use crate::watchdog::Watchdog;
 
 /// How long a rank waits for another one before it gives up, unless [`Transport::set_timeout`] says otherwise.
 pub const TIMEOUT: Duration = Duration::from_secs(300);
@@ -77,6 +78,10 @@ pub unsafe trait Transport<'p, D: Device> {
     /// From here on, a wait that takes longer than `timeout` ends in [`Lost`]. The time is counted in sleeps, so that
     /// time in which this rank itself was stopped does not count.
     fn set_timeout(&mut self, timeout: Duration);
+
+    /// What reports and ends waits of this rank, also of threads that have no transport. [`Transport::set_timeout`] has
+    /// been called before.
+    fn watchdog(&self) -> Arc<dyn Watchdog + 'p>;
 
     /// Tells the others that this rank has come to an op, and waits for what the op needs of them; or has the device do so in
     /// the queue that it was last told to enter, if it has queues.

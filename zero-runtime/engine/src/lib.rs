@@ -77,6 +77,7 @@ use zero_core::lost::Lost;
 use zero_core::model::Program;
 use zero_core::time::now_ns;
 use zero_core::transport::{ClockLook, Crossed, Transport};
+use zero_core::watchdog::Watchdog;
 
 /// Fills the inputs and the targets of a micro-batch: words, each a u32 or the bits of an f32, as the program says.
 type Fill<'a> = &'a mut dyn FnMut(usize, &mut [u32], &mut [u32]);
@@ -208,6 +209,11 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// From here on, a wait for another rank ends after `timeout`, in an error that names the rank.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.ranks.transport.set_timeout(timeout);
+    }
+
+    /// What reports and ends waits of this rank.
+    pub fn watchdog(&self) -> Arc<dyn Watchdog + 'p> {
+        self.ranks.transport.watchdog()
     }
 
     /// The program.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::launch;
 use crate::plan::Plan;
-use crate::transport::Lost;
+use crate::transport::{Lost, Watchdog};
 
 /// Words that each rank tells the others after each step: whether it was asked to end, whether it is time for a
 /// checkpoint, which counts only on rank 0, and whether it has written what it was writing.
@@ -66,21 +67,28 @@ enum SavingPhase {
 
 enum Own<'scope> {
     Done(SaveResult),
-    Underway(ScopedJoinHandle<'scope, SaveResult>),
+    /// A thread, and what it has let go of when it has ended.
+    Underway(ScopedJoinHandle<'scope, SaveResult>, Receiver<()>),
 }
 
 impl Own<'_> {
     fn has_ended(&self) -> bool {
         match self {
             Own::Done(_) => true,
-            Own::Underway(thread) => thread.is_finished(),
+            Own::Underway(thread, _) => thread.is_finished(),
         }
     }
 
-    fn end(self) -> SaveResult {
+    /// Waits until it has ended. A slow disk is reported, and waited for as long as all ranks live.
+    fn end(self, watchdog: &dyn Watchdog, step: u64) -> Result<SaveResult, Lost> {
         match self {
-            Own::Done(written) => written,
-            Own::Underway(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Own::Done(written) => Ok(written),
+            Own::Underway(thread, ended) => {
+                let work = format!("the disk, which takes the checkpoint of step {step}");
+                let has_ended = |patience| matches!(ended.recv_timeout(patience), Err(RecvTimeoutError::Disconnected));
+                watchdog.wait_for(&work, None, &mut { has_ended })?;
+                Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            }
         }
     }
 }
@@ -193,7 +201,8 @@ impl<'scope, 'env> Saving<'scope, 'env> {
     fn advance<D: Device>(&mut self, engine: &mut RankEngine<D>, output: Option<&mut Output>) -> Result<(), Error> {
         let Some(Writing { step, phase, own, began, waited }) = self.writing.take() else { return Ok(()) };
         let waits = Instant::now();
-        let is_there = self.agree(engine, own.end())?;
+        let written = own.end(&*engine.watchdog(), step.step)?;
+        let is_there = self.agree(engine, written)?;
         match (phase, output) {
             (SavingPhase::Files, _) if is_there => {
                 let own = self.name(engine.plan(), &step);
@@ -227,9 +236,14 @@ impl<'scope, 'env> Saving<'scope, 'env> {
 
     /// Does work in a thread of its own.
     fn beside(&self, work: impl FnOnce() -> SaveResult + Send + 'scope) -> Own<'scope> {
+        let (held, ended) = channel();
+        let work = move || {
+            let _held = held;
+            work()
+        };
         let thread = std::thread::Builder::new().name("zero-save".to_owned()).spawn_scoped(self.scope, work);
         let refused = CheckpointError::unwritable(self.folder);
-        thread.map_or_else(|error| Own::Done(Err(refused(error))), Own::Underway)
+        thread.map_or_else(|error| Own::Done(Err(refused(error))), |thread| Own::Underway(thread, ended))
     }
 
     /// Whether something succeeded on all ranks. Otherwise the first rank on which it failed reports why, and the run

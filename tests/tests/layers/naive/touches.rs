@@ -11,7 +11,7 @@ use zero_plan::{Config, Kind, Moved, Op, Pass, Plan, PlanBuf, TransportKind};
 use zero_runtime::arena::Arena;
 use zero_runtime::device::Device;
 use zero_runtime::model::Program;
-use zero_runtime::transport::{Crossed, Lost, Transport, local};
+use zero_runtime::transport::{Crossed, Lost, Transport, Watchdog, local};
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::naive::{Touch, note_touches, take_touches};
 use zero_tests::specs::{NAMES, naive_program};
@@ -134,6 +134,10 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Touching<T>
 
     fn set_timeout(&mut self, timeout: Duration) {
         self.inner.set_timeout(timeout);
+    }
+
+    fn watchdog(&self) -> Arc<dyn Watchdog + 'p> {
+        self.inner.watchdog()
     }
 
     unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {

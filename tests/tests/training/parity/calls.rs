@@ -12,7 +12,7 @@ use zero_runtime::arena::Arena;
 use zero_runtime::device::Cpu;
 use zero_runtime::engine::Engine;
 use zero_runtime::model::{Model, Program};
-use zero_runtime::transport::{Lost, Shared, Transport, local};
+use zero_runtime::transport::{Lost, Shared, Transport, Watchdog, local};
 use zero_runtime::view::{View, ViewMut};
 use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
@@ -40,6 +40,10 @@ unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
 
     fn set_timeout(&mut self, timeout: Duration) {
         self.inner.set_timeout(timeout);
+    }
+
+    fn watchdog(&self) -> Arc<dyn Watchdog + 'p> {
+        self.inner.watchdog()
     }
 
     unsafe fn begin(&mut self, device: &Cpu, op: Op, position: &Position) -> Result<(), Lost> {

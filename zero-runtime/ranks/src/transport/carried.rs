@@ -17,6 +17,7 @@ use super::{Crossed, Lost};
 use zero_core::arena::Arena;
 use zero_core::device::{self, Communicator, Device, DeviceError, Group, GroupPart};
 use zero_core::view::{View, ViewMut};
+use zero_core::watchdog::{Awaited, Watchdog};
 
 /// A way that bytes go: along an axis from a stream, as parcels of a kind from a pipeline stage, or between all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +160,7 @@ impl<'p, D: Device> Shared<'p, D> {
         let (arrived, leaving, gathered) =
             (Vec::with_capacity(most), Vec::with_capacity(most), Vec::with_capacity(plan.units.len()));
         let (has_left, crossed) = Default::default();
+        Arc::make_mut(&mut self.watchdog).is_carried = true;
         self.carried = Some(CarriedWays { ways: own_ways, arrived, leaving, gathered, has_left, events, crossed });
         Ok(())
     }
@@ -242,7 +244,7 @@ impl<'p, D: Device> Shared<'p, D> {
         group: usize,
         parcels: &mut dyn Iterator<Item = device::Carried<D>>,
     ) -> Result<(), Lost> {
-        let (slept, patience) = (Cell::new(Duration::ZERO), timeout_of(self.sleeps_max));
+        let (slept, patience) = (Cell::new(Duration::ZERO), timeout_of(self.watchdog.sleeps_max));
         let goes_on = |by| {
             slept.set(slept.get() + by);
             slept.get() < patience && self.own().lost().is_none()
@@ -251,7 +253,7 @@ impl<'p, D: Device> Shared<'p, D> {
         unsafe { communicator(device).carry(group, parcels, &goes_on) };
         match self.lost() {
             Some(lost) => Err(lost),
-            None if slept.get() >= patience => Err(self.gives_up(self.suspect())),
+            None if slept.get() >= patience => Err(self.watchdog.gives_up(Awaited::Rank(self.suspect()))),
             None => Ok(()),
         }
     }

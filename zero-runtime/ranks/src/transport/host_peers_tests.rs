@@ -22,7 +22,7 @@ fn a_sum_is_whole_only_once_all_of_other_hosts_have_joined() {
         let segment = Arc::new(Segment::private(segment_bytes(plan, 0)).expect("memory"));
         let arena = Arena::new(plan, 0, segment, Cpu::ONE_THREAD, None).expect("an arena");
         let mut transport = Shared::new(arena);
-        transport.sleeps_max = sleeps_of(Duration::from_millis(1));
+        Arc::make_mut(&mut transport.watchdog).sleeps_max = sleeps_of(Duration::from_millis(1));
         for rank in [1, 2] {
             transport.control(rank).signal(Count::Joined).raise();
         }

@@ -7,13 +7,13 @@
 
 mod carried;
 pub mod cluster;
-mod doing;
 mod exchange;
 mod host_peers;
 pub mod local;
 mod queued;
 mod shared;
 pub mod shm;
+mod watchdog;
 
 use zero_core::control;
 pub(crate) use zero_core::lost::Life;

@@ -11,6 +11,7 @@ use super::control::{AwaitedCount, Count, PATIENCE_MS, SLEEPS_PER_NOTICE};
 use super::shared::Shared;
 use zero_core::device::Device;
 use zero_core::time::{LongerSleeps, SLEEP_MAX};
+use zero_core::watchdog::{Awaited, Watchdog};
 
 /// How many sleeps a device may take to end work that it was asked for in vain. After that, the work is left to the end
 /// of the process.
@@ -61,10 +62,10 @@ impl<D: Device> Shared<'_, D> {
             let passed = (slept.as_millis() / u128::from(PATIENCE_MS)) as u32;
             if passed / SLEEPS_PER_NOTICE > periods {
                 periods = passed / SLEEPS_PER_NOTICE;
-                self.still_waits_for(rank(), periods);
+                self.watchdog.still_waits(Awaited::Rank(rank()), periods);
             }
-            if passed >= self.sleeps_max {
-                break Err(self.gives_up(rank()));
+            if passed >= self.watchdog.sleeps_max {
+                break Err(self.watchdog.gives_up(Awaited::Rank(rank())));
             }
         };
         self.own().awaits(None);
@@ -80,14 +81,17 @@ impl<D: Device> Shared<'_, D> {
     /// from a long computation.
     fn may_wait_unseen(&self) -> bool {
         let config = &self.arena.plan().config;
-        self.carried.is_some() && (config.spans_hosts() || self.doubtful_rank().is_some())
+        self.carried.is_some() && (config.spans_hosts() || self.watchdog.doubtful_rank().is_some())
     }
 
     /// The rank that most likely holds up a device that waits for nothing known here: one in doubt or, if there is
     /// none, any other rank, of another host if there are several.
     pub(super) fn suspect(&self) -> usize {
         let others = (0..self.arena.plan().config.mesh.ranks()).filter(|&rank| rank != self.rank());
-        self.doubtful_rank().or_else(|| others.min_by_key(|&rank| self.is_here(rank))).expect("another rank")
+        self.watchdog
+            .doubtful_rank()
+            .or_else(|| others.min_by_key(|&rank| self.watchdog.is_here(rank)))
+            .expect("another rank")
     }
 
     /// Tells all ranks that the device of this rank has failed, and then answers the waits in its queues. Otherwise

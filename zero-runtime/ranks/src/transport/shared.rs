@@ -12,10 +12,12 @@ use super::carried::{CarriedWays, arrived};
 use super::cluster::RemoteRanks;
 use super::control::{Control, Count, PATIENCE, Spins, Waiter, sleeps_of};
 use super::queued::QueuedWaits;
+use super::watchdog::RankWatchdog;
 use super::{ClockLook, Crossed, Lost, TIMEOUT, Transport};
 use zero_core::arena::Arena;
 use zero_core::device::Device;
 use zero_core::view::{View, ViewMut};
+use zero_core::watchdog::{Awaited, Watchdog};
 
 /// The communication of one rank.
 pub struct Shared<'p, D: Device> {
@@ -33,16 +35,14 @@ pub struct Shared<'p, D: Device> {
     pub(super) queued: QueuedWaits,
     /// How waits begin.
     spins: Spins,
-    /// Sleeps before a wait is given up.
-    pub(super) sleeps_max: u32,
+    /// What reports and ends waits.
+    pub(super) watchdog: Arc<RankWatchdog<'p>>,
     moved: Moved,
     /// How bytes get here, if this rank does not reach the memory of others.
     pub(super) carried: Option<CarriedWays>,
     /// How ranks of several hosts meet and exchange numbers and, if nothing else carries bytes between hosts,
     /// everything else.
     pub(super) remote: Option<RemoteRanks>,
-    /// The host of each rank, if they are on several.
-    pub(super) hosts: Vec<String>,
 }
 
 /// The counts that buckets have reached in the sums of gradients.
@@ -88,11 +88,17 @@ impl<'p, D: Device> Shared<'p, D> {
             mine: vec![0.0; plan.agreed_values()],
             queued: if D::QUEUES { QueuedWaits::of(plan, arena.pipeline_stage()) } else { QueuedWaits::default() },
             spins: Spins::of(end - first),
-            sleeps_max: sleeps_of(TIMEOUT),
+            watchdog: Arc::new(RankWatchdog {
+                plan,
+                rank: arena.rank(),
+                segment: arena.segment(),
+                hosts: Vec::new(),
+                sleeps_max: sleeps_of(TIMEOUT),
+                is_carried: false,
+            }),
             moved: Moved::default(),
             carried: None,
             remote: None,
-            hosts: Vec::new(),
             arena: Arc::new(arena),
         }
     }
@@ -190,8 +196,9 @@ impl<'p, D: Device> Shared<'p, D> {
 
     /// Waits until a count of `rank` has reached `target`.
     pub(super) fn await_on_host(&self, rank: usize, count: Count, target: u32) -> Result<(), Lost> {
-        let (notice, give_up) = (|periods| self.still_waits_for(rank, periods), || self.gives_up(rank));
-        let (own, spins, patience, sleeps_max) = (self.own(), self.spins, Some(&PATIENCE), self.sleeps_max);
+        let (watchdog, awaited) = (&self.watchdog, Awaited::Rank(rank));
+        let (notice, give_up) = (|periods| watchdog.still_waits(awaited, periods), || watchdog.gives_up(awaited));
+        let (own, spins, patience, sleeps_max) = (self.own(), self.spins, Some(&PATIENCE), watchdog.sleeps_max);
         let (notice, give_up) = (&notice, &give_up);
         let waiter = Waiter { own, rank, spins, patience, notice, sleeps_max, give_up };
         self.counts_of(rank, count).wait(count, target, &waiter).map_err(|lost| self.or_failure(lost))
@@ -389,7 +396,11 @@ unsafe impl<'p, D: Device> Transport<'p, D> for Shared<'p, D> {
     }
 
     fn set_timeout(&mut self, timeout: Duration) {
-        self.sleeps_max = sleeps_of(timeout);
+        Arc::make_mut(&mut self.watchdog).sleeps_max = sleeps_of(timeout);
+    }
+
+    fn watchdog(&self) -> Arc<dyn Watchdog + 'p> {
+        self.watchdog.clone()
     }
 
     unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {

@@ -28,6 +28,7 @@ pub use network::{NetworkSpeed, measure_network};
 use progress_thread::{CountedBlocks, MpiMeeting, ProgressThread, RaisedCounts, WorldEnd};
 pub(super) use remote::RemoteRanks;
 use zero_core::device::{Device, Failure, Segment};
+use zero_core::watchdog::{Awaited, Watchdog};
 
 /// The time between two looks at whether another rank has ended, while clocks are compared.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
@@ -131,7 +132,7 @@ impl<D: Device> Shared<'_, D> {
         {
             self.control(rank).note_pid(handshake.pid);
         }
-        self.hosts = handshakes.into_iter().map(|handshake| handshake.host).collect();
+        Arc::make_mut(&mut self.watchdog).hosts = handshakes.into_iter().map(|handshake| handshake.host).collect();
         self.remote = Some(RemoteRanks::new(plan, thread, mirror));
         Ok(names)
     }
@@ -146,7 +147,7 @@ impl<D: Device> Shared<'_, D> {
         let Some(remote) = self.remote.as_ref().filter(|_| self.rank().is_multiple_of(ranks_per_host)) else {
             return Ok(None);
         };
-        let compared = remote.thread().compare_clocks(ranks_per_host, timeout_of(self.sleeps_max));
+        let compared = remote.thread().compare_clocks(ranks_per_host, timeout_of(self.watchdog.sleeps_max));
         loop {
             // The thread gives up by itself. If it is gone, this process is about to end, too.
             let unread = match compared.recv_timeout(LOOK_AROUND) {
@@ -160,7 +161,7 @@ impl<D: Device> Shared<'_, D> {
             };
             self.own().lost().map_or(Ok(()), Err)?;
             if let Some(peer) = unread {
-                return Err(self.gives_up(peer));
+                return Err(self.watchdog.gives_up(Awaited::Rank(peer)));
             }
         }
     }

@@ -16,7 +16,7 @@ use super::mpi::{Mpi, MpiRequest};
 use super::progress_thread::{CountedBlocks, RaisedCounts};
 use crate::transport::Life;
 use crate::transport::control::{COUNT_WORDS, Words};
-use crate::transport::doing::awaited_on_host;
+use crate::transport::watchdog::awaited_on_host;
 
 const TAG: c_int = REPORT_TAG as c_int;
 

@@ -1,11 +1,14 @@
 //! Tests of which rank is named as the cause of a long wait, and in what words.
 
+use std::time::Duration;
+
 use zero_plan::{Config, Mesh, Pass, PlanBuf, TransportKind, Unit};
 
 use zero_cpu::Cpu;
 
 use super::*;
 use crate::transport::control::{AwaitedCount, Count};
+use crate::transport::shared::Shared;
 use crate::transport::{Transport, local};
 
 const RANKS: usize = 3;
@@ -29,16 +32,22 @@ fn as_rank_0_of(config: Config, look: impl Fn(&mut Shared<Cpu>) + Sync) {
 #[test]
 fn a_wait_is_put_down_to_the_end_of_the_chain() {
     as_rank_0(|transport| {
-        assert_eq!(transport.cause_of(1), 1);
+        assert_eq!(transport.watchdog.cause_of(Awaited::Rank(1)), 1);
         let first_entry = |rank| Some(AwaitedCount::new(rank, Count::Entered, 1));
         transport.control(1).awaits(first_entry(2));
-        assert_eq!((transport.cause_of(1), transport.cause_of(2)), (2, 2));
+        assert_eq!(
+            (transport.watchdog.cause_of(Awaited::Rank(1)), transport.watchdog.cause_of(Awaited::Rank(2))),
+            (2, 2)
+        );
         // A chain that changes must not hold up its reader.
         transport.control(2).awaits(first_entry(1));
-        assert!((1..RANKS).contains(&transport.cause_of(1)));
+        assert!((1..RANKS).contains(&transport.watchdog.cause_of(Awaited::Rank(1))));
         // A rank that does not take what is there, because it is stopped, is the cause itself.
         transport.control(2).signal(Count::Entered).raise();
-        assert_eq!((transport.cause_of(1), transport.cause_of(2)), (1, 1));
+        assert_eq!(
+            (transport.watchdog.cause_of(Awaited::Rank(1)), transport.watchdog.cause_of(Awaited::Rank(2))),
+            (1, 1)
+        );
     });
 }
 
@@ -46,20 +55,23 @@ fn a_wait_is_put_down_to_the_end_of_the_chain() {
 fn a_chain_goes_on_over_other_hosts_as_far_as_they_have_told() {
     let mesh = Mesh { nodes: 2, ..Mesh::of_zero(4) };
     as_rank_0_of(Config { mesh, stage: 3, transport: TransportKind::Cluster, ..Config::PLAIN }, |transport| {
-        transport.hosts = ["a", "a", "b", "b"].map(str::to_owned).to_vec();
+        Arc::make_mut(&mut transport.watchdog).hosts = ["a", "a", "b", "b"].map(str::to_owned).to_vec();
         let waits = |rank| Some(AwaitedCount::new(rank, Count::Entered, 1));
         let other = Control::default();
         other.begin(Some((Pass::Train, 1)));
-        assert_eq!((transport.cause_of(2), transport.life_of(2)), (2, Life::Elsewhere));
-        assert_eq!(transport.doing_words(2), "an op that b has not told");
+        assert_eq!(
+            (transport.watchdog.cause_of(Awaited::Rank(2)), transport.watchdog.life_of(2)),
+            (2, Life::Elsewhere)
+        );
+        assert_eq!(transport.watchdog.doing_words(2), "an op that b has not told");
         transport.control(2).note_report(other.words(waits(3)), Life::Runs);
-        assert_eq!(transport.cause_of(2), 3);
+        assert_eq!(transport.watchdog.cause_of(Awaited::Rank(2)), 3);
         transport.control(3).note_report(other.words(None), Life::Stopped);
-        assert_eq!((transport.cause_of(2), transport.life_of(3)), (3, Life::Stopped));
-        assert!(transport.doing_words(3).ends_with("`wait embed`"), "{}", transport.doing_words(3));
+        assert_eq!((transport.watchdog.cause_of(Awaited::Rank(2)), transport.watchdog.life_of(3)), (3, Life::Stopped));
+        assert!(transport.watchdog.doing_words(3).ends_with("`wait embed`"), "{}", transport.watchdog.doing_words(3));
         // Over both hosts, and back to this one.
         transport.control(3).note_report(other.words(waits(1)), Life::Runs);
-        assert_eq!(transport.cause_of(2), 1);
+        assert_eq!(transport.watchdog.cause_of(Awaited::Rank(2)), 1);
     });
 }
 
@@ -104,7 +116,7 @@ fn a_wait_names_ranks_and_ops() {
         let arena = transport.arena();
         let (step, evaluation) = (arena.pipeline_stage().step.len(), arena.pipeline_stage().evaluation.len());
         arena.begin(Some((Pass::Train, 1)));
-        let words = |rank, cause| transport.words(rank, cause);
+        let words = |rank, cause| transport.watchdog.words(Awaited::Rank(rank), cause);
         let own = format!("op 2 of {step} of the step, `wait embed`");
         assert_eq!(words(1, 1), format!("rank 1, in {own}; rank 1 is in no op"));
         transport.control(2).begin(Some((Pass::Evaluate, 0)));
@@ -125,7 +137,9 @@ fn a_silent_rank_is_given_up_by_the_first_and_for_all() {
         let awaited = AwaitedCount::new(2, Count::Entered, 1);
         transport.control(1).awaits(Some(awaited));
         transport.control(2).begin(Some((Pass::Train, 0)));
-        let Lost::Silent(silent) = transport.gives_up(1) else { panic!("nobody has given up before") };
+        let Lost::Silent(silent) = transport.watchdog.gives_up(Awaited::Rank(1)) else {
+            panic!("nobody has given up before")
+        };
         assert_eq!((silent.rank, silent.waiting, silent.waited), (2, 0, crate::transport::TIMEOUT));
         assert!(
             silent.doing.ends_with("`gather embed`") && silent.wait.starts_with("rank 1, which waits for rank 2, in ")
@@ -133,17 +147,45 @@ fn a_silent_rank_is_given_up_by_the_first_and_for_all() {
         for rank in 0..RANKS {
             assert_eq!(transport.control(rank).lost(), Some(Lost::Ended { rank: 2 }), "rank {rank} was not told");
         }
-        assert_eq!(transport.gives_up(1), Lost::Ended { rank: 2 }, "that is told already");
+        assert_eq!(transport.watchdog.gives_up(Awaited::Rank(1)), Lost::Ended { rank: 2 }, "that is told already");
     });
 }
 
 #[test]
 fn a_wait_is_told_by_one_of_those_who_wait() {
     as_rank_0(|transport| {
-        transport.still_waits_for(1, 3);
+        transport.watchdog.still_waits(Awaited::Rank(1), 3);
         let cause = transport.control(1);
         assert!(cause.claim_notice(cause.doing(), 1), "three periods are no time to speak");
-        transport.still_waits_for(1, 2);
+        transport.watchdog.still_waits(Awaited::Rank(1), 2);
         assert!(!cause.claim_notice(cause.doing(), 2), "rank 0 has spoken");
+    });
+}
+
+/// A thread without a transport waits for work that does not end: it reports that, gives up, and ends all ranks.
+#[test]
+fn a_thread_waits_by_a_watchdog_alone() {
+    as_rank_0(|transport| {
+        let watchdog = transport.watchdog();
+        let (limit, work) = (Some(Duration::from_millis(100)), "a read of `weights`");
+        let waits = |looks: &mut dyn FnMut(Duration) -> bool| watchdog.wait_for(work, limit, looks);
+        let lost = std::thread::scope(|scope| {
+            assert_eq!(scope.spawn(|| waits(&mut |_| true)).join().expect("a thread"), Ok(()));
+            let never = |patience| {
+                std::thread::sleep(patience);
+                false
+            };
+            scope.spawn(move || waits(&mut { never })).join().expect("a thread")
+        });
+        let Err(Lost::Silent(silent)) = lost else { panic!("{lost:?}") };
+        assert_eq!((silent.rank, silent.waiting, silent.life), (0, 0, Life::Own));
+        assert!(silent.wait.starts_with("a read of `weights`, in "), "{}", silent.wait);
+        for rank in 0..RANKS {
+            assert_eq!(transport.control(rank).lost(), Some(Lost::Ended { rank: 0 }), "rank {rank} was not told");
+        }
+        assert_eq!(waits(&mut |_| false), Err(Lost::Ended { rank: 0 }), "another wait ends at once");
+        watchdog.still_waits(Awaited::Work(work), 2);
+        let own = transport.control(0);
+        assert!(!own.claim_notice(own.doing(), 2), "it was reported");
     });
 }

@@ -1,39 +1,58 @@
-//! Doing: shows others which op a rank is in, and reports what a long wait is for: one rank reports it, however many
-//! wait. This costs a step no more than one store for each op.
+//! Watchdog: reports what a long wait is for, and ends all ranks after a wait in vain. One rank reports it, however many
+//! wait. Reads only the control blocks, which cost a step no more than one store for each op.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
+use std::sync::Arc;
+
+use zero_plan::Plan;
 
 use super::control::{AwaitedCount, Control, timeout_of};
-use super::shared::Shared;
 use super::{Life, Lost, Silent};
 use crate::launch;
 use zero_core::arena::op_words;
-use zero_core::device::Device;
+use zero_core::device::Segment;
+use zero_core::watchdog::{Awaited, Watchdog};
 
-impl<D: Device> Shared<'_, D> {
-    /// Reports that this rank has waited for `rank` for `periods`, if a report is due and no other rank has made it.
-    pub(super) fn still_waits_for(&self, rank: usize, periods: u32) {
+/// The watchdog of a rank.
+#[derive(Clone)]
+pub(super) struct RankWatchdog<'p> {
+    pub plan: &'p Plan<'p>,
+    pub rank: usize,
+    /// The memory that the ranks of this host share; it begins with the control blocks.
+    pub segment: Arc<Segment>,
+    /// The host of each rank, if they are on several.
+    pub hosts: Vec<String>,
+    /// Sleeps before a wait for another rank is given up.
+    pub sleeps_max: u32,
+    /// Whether bytes are carried to this rank. Then ranks may wait for one that has raised all counts that it owes.
+    pub is_carried: bool,
+}
+
+impl Watchdog for RankWatchdog<'_> {
+    fn lost(&self) -> Option<Lost> {
+        self.own().lost()
+    }
+
+    fn still_waits(&self, awaited: Awaited, periods: u32) {
         if !periods.is_power_of_two() {
             return;
         }
-        let cause = self.cause_of(rank);
+        let cause = self.cause_of(awaited);
         // All ranks that are held up here are held up by the same rank, so the first of them to notice reports it.
         let what = self.control(cause).doing();
         if self.control(cause).claim_notice(what, periods) {
-            launch::note(self.rank(), periods, || self.words(rank, cause));
+            launch::note(self.rank, periods, || self.words(awaited, cause));
         }
     }
 
-    /// Gives up after this rank has waited for `rank` in vain. The first rank to do so tells all others which rank to
-    /// give up, and gets the error that describes it.
-    pub(super) fn gives_up(&self, rank: usize) -> Lost {
-        let cause = self.cause_of(rank);
+    fn gives_up(&self, awaited: Awaited) -> Lost {
+        let cause = self.cause_of(awaited);
         // One block decides for all ranks which is the first.
         if !self.control(0).tell_lost(cause) {
             return self.control(0).lost().expect("told just now, or before");
         }
-        for other in 1..self.arena.plan().config.mesh.ranks() {
+        for other in 1..self.plan.config.mesh.ranks() {
             self.control(other).tell_lost(cause);
         }
         Lost::Silent(Box::new(Silent {
@@ -42,28 +61,41 @@ impl<D: Device> Shared<'_, D> {
             life: self.life_of(cause),
             host: self.hosts.get(cause).cloned().unwrap_or_else(launch::host),
             doing: self.doing_words(cause),
-            waiting: self.rank(),
-            wait: self.wait_words(rank, cause),
+            waiting: self.rank,
+            wait: self.wait_words(awaited, cause),
             waited: timeout_of(self.sleeps_max),
         }))
     }
+}
+
+impl RankWatchdog<'_> {
+    fn control(&self, rank: usize) -> &Control {
+        assert!(rank < self.plan.config.mesh.ranks());
+        // SAFETY: the segment starts with one block for each rank, was zero at first, and is mapped as long as this
+        // watchdog has it; the blocks are used only through this type.
+        unsafe { Control::of(self.segment.ptr(), rank) }
+    }
+
+    fn own(&self) -> &Control {
+        self.control(self.rank)
+    }
 
     /// Whether a rank lives, as the kernel says, or as its host has reported.
-    fn life_of(&self, rank: usize) -> Life {
+    pub fn life_of(&self, rank: usize) -> Life {
         let control = self.control(rank);
         if self.is_here(rank) { Life::of(control.pid()) } else { control.reported().unwrap_or(Life::Elsewhere) }
     }
 
     /// Whether a rank is on this host.
-    pub(super) fn is_here(&self, rank: usize) -> bool {
-        self.arena.plan().config.shares_host(self.rank(), rank)
+    pub fn is_here(&self, rank: usize) -> bool {
+        self.plan.config.shares_host(self.rank, rank)
     }
 
     /// The count that a rank waits for, if it cannot go on without it; for a rank of another host, as that has
     /// reported.
     fn awaited_by(&self, rank: usize) -> Option<AwaitedCount> {
-        let config = &self.arena.plan().config;
-        let (ranks, (first, end)) = (config.mesh.ranks(), config.sharing(self.rank()));
+        let config = &self.plan.config;
+        let (ranks, (first, end)) = (config.mesh.ranks(), config.sharing(self.rank));
         if self.is_here(rank) {
             return awaited_on_host(rank, &(first..end), ranks, |rank| (self.control(rank), self.life_of(rank)));
         }
@@ -72,33 +104,37 @@ impl<D: Device> Shared<'_, D> {
     }
 
     /// A rank that does not go on by itself or, if there is none, one about which its host reports nothing.
-    pub(super) fn doubtful_rank(&self) -> Option<usize> {
-        let lives = (0..self.arena.plan().config.mesh.ranks()).map(|rank| (self.life_of(rank), rank));
+    pub fn doubtful_rank(&self) -> Option<usize> {
+        let lives = (0..self.plan.config.mesh.ranks()).map(|rank| (self.life_of(rank), rank));
         let in_doubt = lives.filter(|(life, _)| !life.goes_on() || *life == Life::Elsewhere);
         in_doubt.min_by_key(|(life, _)| life.goes_on()).map(|(_, rank)| rank)
     }
 
-    /// The rank at the end of the chain of waiting ranks that begins with `rank`. If bytes are carried, ranks may wait
+    /// The rank at the end of the chain of waiting ranks that begins with the one that is awaited. If bytes are carried, ranks may wait
     /// for one that has raised all counts that it owes, and then for one another.
-    fn cause_of(&self, rank: usize) -> usize {
-        if let Some(doubtful) = self.carried.as_ref().and_then(|_| self.doubtful_rank()) {
+    fn cause_of(&self, awaited: Awaited) -> usize {
+        let Awaited::Rank(rank) = awaited else { return self.rank };
+        if let Some(doubtful) = self.doubtful_rank().filter(|_| self.is_carried) {
             return doubtful;
         }
-        let ranks = self.arena.plan().config.mesh.ranks();
+        let ranks = self.plan.config.mesh.ranks();
         // A chain has no end only while it changes under the reader, because no ranks wait for one another in a circle.
         let next = |at, _| self.awaited_by(at).map(|awaited| awaited.rank).ok_or(at);
         (0..ranks).try_fold(rank, next).unwrap_or_else(|end| end)
     }
 
-    /// The rank that this one waits for, and what it and the cause are doing.
-    fn words(&self, rank: usize, cause: usize) -> String {
-        let what = self.doing_words(cause);
-        format!("{}; rank {cause} is in {what}", self.wait_words(rank, cause))
+    /// What this rank waits for, and what the cause is doing.
+    fn words(&self, awaited: Awaited, cause: usize) -> String {
+        let wait = self.wait_words(awaited, cause);
+        match awaited {
+            Awaited::Rank(_) => format!("{wait}; rank {cause} is in {}", self.doing_words(cause)),
+            Awaited::Work(_) => wait,
+        }
     }
 
     /// The words for what a rank is doing, as far as it can be seen from here.
     fn doing_words(&self, rank: usize) -> String {
-        let plan = self.arena.plan();
+        let plan = self.plan;
         match self.hosts.get(rank) {
             Some(host) if self.life_of(rank) == Life::Elsewhere => match plan.config.mesh.ranks_per_node() {
                 1 => format!("an op that nobody can tell, as {host} has no other rank"),
@@ -108,10 +144,14 @@ impl<D: Device> Shared<'_, D> {
         }
     }
 
-    /// The rank that this one waits for, and the op.
-    fn wait_words(&self, rank: usize, cause: usize) -> String {
-        let chain = if cause == rank { String::new() } else { format!(", which waits for rank {cause}") };
-        format!("rank {rank}{chain}, in {}", op_words(self.arena.plan(), self.rank(), self.own().doing()))
+    /// What this rank waits for, and the op.
+    fn wait_words(&self, awaited: Awaited, cause: usize) -> String {
+        let op = op_words(self.plan, self.rank, self.own().doing());
+        match awaited {
+            Awaited::Rank(rank) if cause == rank => format!("rank {rank}, in {op}"),
+            Awaited::Rank(rank) => format!("rank {rank}, which waits for rank {cause}, in {op}"),
+            Awaited::Work(work) => format!("{work}, in {op}"),
+        }
     }
 }
 
@@ -140,5 +180,5 @@ pub(super) fn awaited_on_host<'a>(
 }
 
 #[cfg(test)]
-#[path = "doing_tests.rs"]
+#[path = "watchdog_tests.rs"]
 mod tests;
