@@ -9,27 +9,13 @@ use bytemuck::Pod;
 use super as kernels;
 use super::scraps::keep_scraps;
 use super::simd::check_len;
-use super::{ColumnsMut, MatrixMut, attention, features};
+use super::{ColumnsMut, Cpu, MatrixMut, attention, features};
 use zero_core::device::{
     AdamW, Agreement, AttentionShape, DecayRun, Device, DeviceError, Element, HyperBlock, Kernels, Matrix,
     Nonlinearity, Queues, ReportBlock, Rotary, STACK_BYTES, Segment, SharedParts, Storage, Stored, StoredMut, Strided,
     StridedMut, Then, Weights, Write,
 };
 use zero_core::view::{HostMemory, View, ViewMut};
-
-/// This processor, or some threads of it. By default only the calling thread.
-#[derive(Clone, Copy, Debug)]
-pub struct Cpu {
-    pub(super) threads: NonZeroUsize,
-    /// Work is shared only if each thread gets this many elements.
-    pub(super) elements_min: usize,
-}
-
-impl Default for Cpu {
-    fn default() -> Self {
-        Self::ONE_THREAD
-    }
-}
 
 fn matrix<'a, E: Element>(matrix: &Matrix<'a, Cpu, E>) -> kernels::StridedMatrix<'a, E> {
     let stored = kernels::StridedMatrix::new(matrix.view.as_slice(), matrix.rows, matrix.cols);

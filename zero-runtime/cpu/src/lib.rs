@@ -46,6 +46,7 @@ mod gemm;
 mod layer_tests;
 mod linear;
 mod math;
+mod matrix;
 mod muon;
 mod norm;
 mod norm_heads;
@@ -54,6 +55,7 @@ mod optimizer;
 mod orthogonal_tests;
 mod packing;
 mod parallel;
+mod processor;
 mod product;
 mod reduce;
 mod rotary;
@@ -72,12 +74,12 @@ pub use attention::{attention, attention_backward};
 pub use columns::ColumnsMut;
 pub use convert::convert;
 pub use cross_entropy::{cross_entropy, cross_entropy_backward};
-pub use device::Cpu;
 pub use embedding::{embed, embed_backward};
 pub use few_rows::{are_few, few_rows};
 pub use gate::{gate, gate_backward};
-pub use gemm::{MatrixMut, StridedMatrix, matmul};
+pub use gemm::matmul;
 pub use linear::{SliceThen, linear};
+pub use matrix::{MatrixMut, StridedMatrix};
 pub use norm::{
     layer_norm, layer_norm_backward, layer_norm_dparams, layer_norm_dx, rms_norm, rms_norm_backward, rms_norm_dgain,
     rms_norm_dx,
@@ -85,6 +87,7 @@ pub use norm::{
 pub use norm_heads::{rms_norm_heads, rms_norm_heads_backward, rms_norm_heads_dgain, rms_norm_heads_dx};
 pub use optimizer::{adamw, all_finite, sum, sum_squares};
 pub use packing::inside_gemm;
+pub use processor::Cpu;
 pub use product::instructions;
 pub use reduce::reduce;
 pub use rotary::{rotary_table, rotate};

@@ -4,7 +4,9 @@
 use std::ops::Range;
 
 use super::activation::{gelu, relu, silu};
-use super::gemm::{MatrixMut, StridedMatrix, matmul};
+use super::gemm::matmul;
+use super::matrix::{MatrixMut, StridedMatrix};
+use super::parallel::Cut;
 use super::product::product;
 use super::simd::{check_len, divided, vectorised};
 use zero_core::device::{Element, Nonlinearity, Write};
@@ -24,6 +26,23 @@ pub enum SliceThen<'a, E = f32> {
     Activate(Nonlinearity, &'a mut [E]),
     /// Another matrix of its shape is added to the result.
     Add(&'a [E]),
+}
+
+/// By rows.
+impl<E: Element> Cut for SliceThen<'_, E> {
+    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+        match self {
+            Self::Nothing => (Self::Nothing, Self::Nothing),
+            Self::Activate(kind, to) => {
+                let (to, rest) = to.cut(at, of);
+                (Self::Activate(kind, to), Self::Activate(kind, rest))
+            }
+            Self::Add(other) => {
+                let (other, rest) = other.cut(at, of);
+                (Self::Add(other), Self::Add(rest))
+            }
+        }
+    }
 }
 
 /// `y` (rows, output) := `x` (rows, input) * `weight`^T, with `weight` (output, input), plus `bias` (output), if there

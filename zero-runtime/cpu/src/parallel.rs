@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use super::simd::{LANES, divided};
-use super::{Cpu, MatrixMut, SliceThen, StridedMatrix};
-use zero_core::device::{Element, Stored, StoredMut, Weights};
+use super::{Cpu, MatrixMut, StridedMatrix};
+use zero_core::device::{Stored, StoredMut, Weights};
 
 /// Elements that are worth a thread: a few times as much work as waking one.
 const ELEMENTS_MIN: usize = 1 << 16;
@@ -156,23 +156,6 @@ impl<T: Sync> Cut for StridedMatrix<'_, T> {
 impl<T: Send> Cut for MatrixMut<'_, T> {
     fn cut(self, at: usize, _: usize) -> (Self, Self) {
         self.split_at(at)
-    }
-}
-
-/// By rows.
-impl<E: Element> Cut for SliceThen<'_, E> {
-    fn cut(self, at: usize, of: usize) -> (Self, Self) {
-        match self {
-            Self::Nothing => (Self::Nothing, Self::Nothing),
-            Self::Activate(kind, to) => {
-                let (to, rest) = to.cut(at, of);
-                (Self::Activate(kind, to), Self::Activate(kind, rest))
-            }
-            Self::Add(other) => {
-                let (other, rest) = other.cut(at, of);
-                (Self::Add(other), Self::Add(rest))
-            }
-        }
     }
 }
 
