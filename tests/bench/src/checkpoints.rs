@@ -9,10 +9,9 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::Outcome;
-use crate::figures::{Round, Spread, median};
+use crate::figures::{Measured, Round, Spread, median, ours as our_name, peers};
 use crate::models;
 use crate::processes::{Peer, finished, number, objects, ours};
-use crate::rounds::{Measured, ours as our_name, peers};
 
 /// The name of this measurement.
 pub const CHECKPOINT: &str = "checkpoint";
@@ -100,7 +99,7 @@ fn measure_size(size: &Size, peer: Option<&Peer>, folder: &Path, round: &mut Rou
         put(format!("dd, {what} of {}", size.name), seconds);
     }
     if let Some(peer) = peer {
-        let line = peer.checkpoint(size.peer, folder)?;
+        let line = read_peer(&peer.checkpoint(size.peer, folder)?)?;
         for key in ["checkpoint_bytes", "step_s", "save_s", "async_stall_s", "async_whole_s", "load_s"] {
             put(peers(&format!("{key} of {}", size.name)), number(&line, key)?);
         }

@@ -9,8 +9,8 @@ use zero_runtime::plan::{Kind, Width};
 
 use crate::collectives::{BYTES, Collective};
 use crate::figures::Round;
+use crate::figures::{collective, gemm, op, ours, peak, peers, product, step};
 use crate::models::{ROWS, Row};
-use crate::rounds::{collective, gemm, op, ours, peak, peers, product, step};
 use crate::schedule::Tiny;
 
 /// Computes a figure of a round, if all that it takes was measured.

@@ -2,6 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use zero_runtime::plan::Width;
+
+/// Name of the measurement of collectives.
+pub const COLLECTIVES: &str = "collectives";
+
 /// What one round measured: figures by name, in seconds, bytes or operations a second.
 #[derive(Clone, Debug, Default)]
 pub struct Round(BTreeMap<String, f64>);
@@ -59,6 +64,54 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 fn middle(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len().is_multiple_of(2) { f64::midpoint(sorted[half - 1], sorted[half]) } else { sorted[half] }
+}
+
+/// The results of all rounds.
+pub struct Measured {
+    /// Versions of the peer, where there is one.
+    pub peer: Option<String>,
+    /// The rounds.
+    pub rounds: Vec<Round>,
+}
+
+/// The name of a figure of ours.
+pub fn ours(what: &str) -> String {
+    format!("ours, {what}")
+}
+
+/// The name of the same figure of the peer.
+pub fn peers(what: &str) -> String {
+    format!("peer, {what}")
+}
+
+/// The name of the duration of a step of a row.
+pub fn step(row: &str) -> String {
+    format!("step of {row}")
+}
+
+/// The name of the most memory that rank 0 of a row held.
+pub fn peak(row: &str) -> String {
+    format!("peak of {row}")
+}
+
+/// The name of the duration of a collective.
+pub fn collective(name: &str, bytes: usize) -> String {
+    format!("{name} of {bytes}")
+}
+
+/// The name of the time of an op that computes nothing, by model and stage.
+pub fn op(model: &str, stage: u8) -> String {
+    format!("op of {model} at stage {stage}")
+}
+
+/// The name of the highest rate of the matrix product in a round.
+pub fn gemm(width: Width) -> String {
+    format!("gemm in {}", width.name())
+}
+
+/// The name of the time of the fastest product of square matrices, by the name of their width.
+pub fn product(width: &str) -> String {
+    format!("product in {width}")
 }
 
 #[cfg(test)]

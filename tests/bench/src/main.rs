@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     if let [program, run, name, rest @ ..] = arguments.as_slice()
         && run == "run"
     {
-        if name == rounds::COLLECTIVES {
+        if name == bench::figures::COLLECTIVES {
             return collectives::run();
         }
         if name == hosts::HOSTS {

@@ -9,7 +9,7 @@ use zero_runtime::plan::Width;
 
 use crate::Outcome;
 use crate::checkpoints::{self, CHECKPOINT};
-use crate::figures::{Round, median};
+use crate::figures::{COLLECTIVES, Measured, Round, collective, gemm, median, op, ours, peak, peers, product, step};
 use crate::flop::{fastest_product_s, gemm_peak_per_s};
 use crate::models::{ROWS, Row};
 use crate::processes::{self, Peer, Timed};
@@ -17,8 +17,6 @@ use crate::schedule::{self, Bare, Tiny};
 
 /// Name of the measurement of matrix products.
 pub const PRODUCTS: &str = "products";
-/// Name of the measurement of collectives.
-pub const COLLECTIVES: &str = "collectives";
 /// Name of the measurement of ops that compute nothing.
 pub const SCHEDULE: &str = "schedule";
 
@@ -47,54 +45,6 @@ impl Choice {
     fn has(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|chosen| chosen == name)
     }
-}
-
-/// The results of all rounds.
-pub struct Measured {
-    /// Versions of the peer, where there is one.
-    pub peer: Option<String>,
-    /// The rounds.
-    pub rounds: Vec<Round>,
-}
-
-/// The name of a figure of ours.
-pub fn ours(what: &str) -> String {
-    format!("ours, {what}")
-}
-
-/// The name of the same figure of the peer.
-pub fn peers(what: &str) -> String {
-    format!("peer, {what}")
-}
-
-/// The name of the duration of a step of a row.
-pub fn step(row: &str) -> String {
-    format!("step of {row}")
-}
-
-/// The name of the most memory that rank 0 of a row held.
-pub fn peak(row: &str) -> String {
-    format!("peak of {row}")
-}
-
-/// The name of the duration of a collective.
-pub fn collective(name: &str, bytes: usize) -> String {
-    format!("{name} of {bytes}")
-}
-
-/// The name of the time of an op that computes nothing, by model and stage.
-pub fn op(model: &str, stage: u8) -> String {
-    format!("op of {model} at stage {stage}")
-}
-
-/// The name of the highest rate of the matrix product in a round.
-pub fn gemm(width: Width) -> String {
-    format!("gemm in {}", width.name())
-}
-
-/// The name of the time of the fastest product of square matrices, by the name of their width.
-pub fn product(width: &str) -> String {
-    format!("product in {width}")
 }
 
 /// Everything that can be asked for by name.

@@ -3,10 +3,11 @@
 use crate::checkpoints;
 use crate::claims::{self, size};
 use crate::collectives::{BYTES, Collective};
+use crate::figures::{Measured, collective, ours, peak, peers, product, step};
 use crate::figures::{Round, Spread};
 use crate::flop::SIDE;
 use crate::models::{ROWS, Row};
-use crate::rounds::{Measured, WIDTHS, collective, ours, peak, peers, product, step};
+use crate::rounds::WIDTHS;
 
 /// Prints all tables.
 pub fn print(measured: &Measured) {

@@ -74,8 +74,8 @@ fn every_code_of_the_catalogue_is_in_use() {
     assert_eq!(dead, [""; 0], "nothing says these");
 }
 
-/// The libraries and the command.
-const PACKAGES: [&str; 11] = [
+/// The libraries, the command, and the benchmark.
+const PACKAGES: [&str; 12] = [
     "zero-plan",
     "zero-plan/study",
     "zero-macros",
@@ -87,6 +87,7 @@ const PACKAGES: [&str; 11] = [
     "zero-runtime/files",
     "zero-runtime/ranks",
     "zero-cli",
+    "tests/bench",
 ];
 
 /// The sources of the libraries and of the command, without those of their tests.
@@ -96,8 +97,12 @@ fn library_sources() -> Vec<(PathBuf, String)> {
     for package in PACKAGES {
         sources(&root.join(package).join("src"), &mut files);
     }
-    let is_test = |path: &PathBuf| path.components().any(|part| part.as_os_str().to_string_lossy().contains("tests"));
-    files.retain(|path| !is_test(&path.strip_prefix(&root).expect("a file of the workspace").to_owned()));
+    let is_test = |path: &PathBuf| {
+        let inside = path.iter().skip_while(|part| *part != "src");
+        inside.into_iter().any(|part| part.to_string_lossy().contains("tests"))
+    };
+    let inside = |path: &PathBuf| path.strip_prefix(&root).expect("a file of the workspace").to_owned();
+    files.retain(|path| !is_test(&inside(path)));
     files.into_iter().map(|path| (path.clone(), fs::read_to_string(&path).expect("a text"))).collect()
 }
 
@@ -120,30 +125,66 @@ fn public_types_have_one_path() {
     assert!(modules > 20, "modules are written in another way");
 }
 
-/// The others that each module at the root of a crate names, outside of tests.
+/// The others that each module at the root of a crate names, outside of tests: by their own names, or by a name that the
+/// root takes from them.
 fn named_modules(package: &str) -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(package).join("src");
     let mut named = BTreeMap::<String, BTreeSet<String>>::new();
+    let mut owners = BTreeMap::new();
     for (path, text) in library_sources() {
         let Ok(inside) = path.strip_prefix(&root) else { continue };
         let module = Path::new(inside.iter().next().expect("a file")).file_stem().expect("a name");
         let module = module.to_string_lossy().into_owned();
-        let code = text.split("mod tests").next().unwrap_or_default().lines();
-        let code: String = code.filter_map(|line| line.split("//").next()).collect();
-        // For a file at the root, `super` is the crate.
-        let code = if inside.iter().count() == 1 { code.replace("super::", "crate::") } else { code };
-        let names = code.split("crate::").skip(1).map(str::to_owned);
-        let word = |name: String| {
-            name.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().map(str::to_owned)
-        };
-        named.entry(module).or_default().extend(names.filter_map(word));
+        let code = without_tests(&text);
+        if inside.as_os_str() == "lib.rs" {
+            owners = taken_by_root(&code);
+        }
+        // As many `super` as lead from this file to the root of the crate.
+        let depth = inside.iter().count() - usize::from(inside.ends_with("mod.rs"));
+        let code = code.replace(&"super::".repeat(depth.max(1)), "crate::");
+        named.entry(module).or_default().extend(code.split("crate::").skip(1).flat_map(first_words));
     }
-    named
+    let owner = |name: String| owners.get(&name).cloned().unwrap_or(name);
+    named.into_iter().map(|(module, names)| (module, names.into_iter().map(owner).collect())).collect()
+}
+
+/// Code without its comments and its module of tests, whatever follows that.
+fn without_tests(text: &str) -> String {
+    let code: String =
+        text.lines().filter_map(|line| line.split("//").next()).map(|line| format!("{line}\n")).collect();
+    match code.split_once("\nmod tests {\n") {
+        Some((before, tests)) => {
+            let after = tests.split_once("\n}\n").expect("a module that ends").1;
+            format!("{before}\n{after}")
+        }
+        None => code,
+    }
+}
+
+/// The names that the root of a crate takes from its modules, each with its module.
+fn taken_by_root(code: &str) -> BTreeMap<String, String> {
+    let uses = code.split("use ").skip(1).filter_map(|rest| rest.split_once(';')?.0.split_once("::"));
+    uses.flat_map(|(module, names)| words(names).map(|word| (word, module.to_owned()))).collect()
+}
+
+/// The name that a path goes on with, or all of a list in braces.
+fn first_words(path: &str) -> Vec<String> {
+    let (list, count) = match path.strip_prefix('{') {
+        Some(list) => (list.split('}').next().unwrap_or_default(), usize::MAX),
+        None => (path, 1),
+    };
+    words(list).take(count).collect()
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let parts = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    parts.filter(|word| !word.is_empty()).map(str::to_owned)
 }
 
 /// The modules of each package can be read in an order: each after those that it names.
 #[test]
 fn modules_form_no_circles() {
+    let mut circles = Vec::new();
     for (package, modules, known) in [
         ("zero-plan", 30, ("place", "plan")),
         ("zero-plan/study", 8, ("picture", "simulate")),
@@ -156,6 +197,7 @@ fn modules_form_no_circles() {
         ("zero-runtime/files", 4, ("checkpoint", "weights")),
         ("zero-runtime/ranks", 4, ("launch", "terminal")),
         ("zero-cli", 25, ("sizes", "build")),
+        ("tests/bench", 12, ("checkpoints", "figures")),
     ] {
         let mut left = named_modules(package);
         let is_read = left.len() > modules && left[known.0].contains(known.1);
@@ -168,9 +210,13 @@ fn modules_form_no_circles() {
                 break;
             }
         }
-        let named: Vec<_> = left.keys().collect();
-        assert!(left.is_empty(), "these of {package} name one another in a circle, or are named by such: {named:?}");
+        // What is left, with what of it each names.
+        for (module, named) in &left {
+            let named: Vec<_> = named.iter().filter(|name| *name != module && left.contains_key(*name)).collect();
+            circles.push(format!("{package}: {module} names {named:?}"));
+        }
     }
+    assert_eq!(circles, [""; 0], "these name one another in a circle, or name such");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! # What is in it
 //!
-//! - [`size`] counts bytes without wrapping around, [`view`] borrows a device's memory, and an [`arena`] is the memory
+//! - [`checked`] counts bytes without wrapping around, [`view`] borrows a device's memory, and an [`arena`] is the memory
 //!   of a rank on its device, and what it shares.
 //! - [`device`] is the contract of devices, cut along its purposes: memory, queues, kernels, and what carries bytes
 //!   between them.
@@ -11,7 +11,8 @@
 //!   spec is a [`model::Program`], a value by which the engine, files and runs know it. [`orthogonal`] is what Muon
 //!   does to a matrix.
 //! - A [`transport`] says when the bytes of other ranks are there. Ranks of a host wait for one another by [`control`]
-//!   blocks, and [`lost`] describes why a wait was in vain.
+//!   blocks, and [`lost`] describes why a wait was in vain. A [`watchdog`] reports and ends waits, also those of threads
+//!   that have no transport.
 //! - [`states`] is a rank's part of a model as files read and fill it. [`random`], [`time`] and [`speed`] are draws,
 //!   clocks, and how fast a device is.
 //!

@@ -1,8 +1,9 @@
 //! Activation: nonlinearities, elementwise, with the processor's bits. Never waits for the device.
 
 use super::Cuda;
-use super::elementwise::{aligned, check_len, over};
-use super::launch::Kernel;
+use super::elementwise::{aligned, over};
+use super::handle::launch::Kernel;
+use super::lengths::check_len;
 use super::source::KernelSource;
 use zero_core::device::{Element, Nonlinearity};
 use zero_core::view::{View, ViewMut};

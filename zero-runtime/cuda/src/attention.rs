@@ -4,9 +4,10 @@
 use zero_plan::Width;
 
 use super::Cuda;
-use super::elementwise::{check_len, in_packs};
+use super::elementwise::in_packs;
 use super::grid::{of_rows, words};
-use super::launch::{Argument, Grid, Kernel, narrowed};
+use super::handle::launch::{Argument, Grid, Kernel, narrowed};
+use super::lengths::check_len;
 use super::source::KernelSource;
 use zero_core::device::{AttentionShape, Element, Strided};
 use zero_core::view::{View, ViewMut};

@@ -2,9 +2,9 @@
 //! Never waits for the device.
 
 use super::Cuda;
-use super::elementwise::{check_len, divided};
 use super::grid::{of_rows, sharing};
-use super::launch::{Argument, Kernel};
+use super::handle::launch::{Argument, Kernel};
+use super::lengths::{check_len, divided};
 use super::source::KernelSource;
 use zero_core::device::Element;
 use zero_core::view::{View, ViewMut};

@@ -16,17 +16,18 @@ use super::embedding::{embed, embed_backward};
 use super::error::CudaError;
 use super::gate::{gate, gate_backward};
 use super::handle::Cuda;
+use super::handle::nccl;
 use super::memory::CudaMemory;
 use super::muon::{momentum, normalize, step_along};
 use super::norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward};
 use super::norm_heads::{rms_norm_heads, rms_norm_heads_backward};
 use super::optimizer::{adamw, all_finite, update};
+use super::ordinal;
 use super::product::{linear, matmul};
 use super::rotary::{rotary_table, rotate};
 use super::rows::sum_rows;
 use super::squared_error::{squared_error, squared_error_backward};
 use super::sums::{add_mean, agree, reduce, squares};
-use super::{nccl, ordinal};
 use zero_core::device::{
     AdamW, Agreement, AttentionShape, Carried, Communicator, Counts, DecayRun, Device, DeviceDescription, DeviceError,
     Element, Failure, GoesOn, Group, HyperBlock, Kernels, Mark, Matrix, Nonlinearity, Queues, ReportBlock, Rotary,

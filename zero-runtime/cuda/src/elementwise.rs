@@ -7,7 +7,8 @@ use bytemuck::Pod;
 use zero_plan::Width;
 
 use super::Cuda;
-use super::launch::{Argument, Grid, Kernel};
+use super::handle::launch::{Argument, Grid, Kernel};
+use super::lengths::{check_len, divided};
 use super::source::KernelSource;
 use zero_core::device::{Element, Stored, StoredMut};
 use zero_core::view::{View, ViewMut};
@@ -44,19 +45,6 @@ pub(super) fn in_packs<const N: usize>(arguments: [Argument; N], strides: &[usiz
 /// Enough threads for `len` elements.
 pub(super) fn over(len: usize) -> Grid {
     Grid::over(len, EIGHT, THREADS)
-}
-
-/// Panics unless the view called `name` has the length that its shape asks for.
-#[track_caller]
-pub(super) fn check_len(name: &str, found: usize, expected: usize) {
-    assert!(found == expected, "`{name}` has {found} elements, expected {expected}");
-}
-
-/// `len / by` for the view called `name`: its rows from their width, or the other way round. Panics on a remainder.
-#[track_caller]
-pub(super) fn divided(name: &str, len: usize, by: usize) -> usize {
-    assert!(by > 0 && len.is_multiple_of(by), "`{name}` has {len} elements, expected a multiple of {by}");
-    len / by
 }
 
 pub(super) fn copy<T: Pod>(cuda: &Cuda, to: ViewMut<Cuda, T>, from: View<Cuda, T>) {

@@ -2,9 +2,9 @@
 //! waits for the device.
 
 use super::Cuda;
-use super::elementwise::divided;
 use super::grid::{BLOCK, PACK, of_packs, word};
-use super::launch::{Grid, Kernel};
+use super::handle::launch::{Grid, Kernel};
+use super::lengths::divided;
 use super::source::KernelSource;
 use zero_core::device::{Element, Write};
 use zero_core::view::{View, ViewMut};

@@ -3,9 +3,10 @@
 
 use super::Cuda;
 use super::activation::number;
-use super::elementwise::{check_len, divided, in_packs};
+use super::elementwise::in_packs;
 use super::grid::{PACK, of_packs};
-use super::launch::Kernel;
+use super::handle::launch::Kernel;
+use super::lengths::{check_len, divided};
 use super::source::KernelSource;
 use zero_core::device::{Element, Nonlinearity};
 use zero_core::view::{View, ViewMut};

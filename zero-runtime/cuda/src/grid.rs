@@ -5,7 +5,7 @@ use bytemuck::NoUninit;
 
 use super::Cuda;
 use super::elementwise::EIGHT;
-use super::launch::{Argument, Grid, Kernel, narrowed};
+use super::handle::launch::{Argument, Grid, Kernel, narrowed};
 use super::source::KernelSource;
 use zero_core::device::Write;
 use zero_core::view::ViewMut;

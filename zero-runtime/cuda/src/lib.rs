@@ -4,12 +4,13 @@
 //!
 //! # What is in it
 //!
-//! `library` finds CUDA's libraries on this machine, `context` opens a device, `memory` and `staging` are the memory
-//! that it reads and writes; `nccl` carries bytes between devices that do not reach one another; `module` compiles
-//! kernels, whose sources are in `kernels/`, and `launch` puts them into queues. `device` implements
-//! [`zero_core::device::Device`], whose ops are in the other files: `product` has matrix products, which are a
-//! library's, and each other file the kernels of one family. `capture` and `graph` make one launch of a step, and
-//! `rehearsal` prepares what a step needs before the first one.
+//! `library` finds CUDA's libraries on this machine, `context` opens a device, and `memory` is what it reads and writes.
+//! `handle` is the device of a rank with all that it needs there: `module` compiles kernels, whose sources are in
+//! `kernels/`, and `launch` puts them into queues; `staging` is memory between host and device; `ways` are those of
+//! matrix products; `nccl` carries bytes between devices that do not reach one another; `capture` and `graph` make one
+//! launch of a step. On the handle stand the files of kernels, one a family, and `product`, whose kernels are a
+//! library's. `device` implements [`zero_core::device::Device`] by all of them. `rehearsal` prepares what a step needs
+//! before the first one, and `figures` measures what devices can do.
 //!
 //! # What is always true
 //!
@@ -53,18 +54,15 @@ mod embedding;
 mod error;
 pub mod figures;
 mod gate;
-mod graph;
 mod grid;
 mod handle;
-mod launch;
+mod lengths;
 mod library;
 #[cfg(test)]
 mod logits_tests;
 mod marks;
 mod memory;
-mod module;
 mod muon;
-mod nccl;
 mod nccl_types;
 mod norm;
 mod norm_heads;
@@ -77,14 +75,12 @@ mod rotary;
 mod rows;
 mod source;
 mod squared_error;
-mod staging;
 mod sums;
 mod variables;
-mod workspace;
 
 pub use error::CudaError;
 pub use handle::Cuda;
+pub use handle::module::use_kernels;
 pub use library::use_libraries;
 pub use memory::CudaMemory;
-pub use module::use_kernels;
 pub use variables::{DEVICES_VARIABLE, FOLDERS_VARIABLE};

@@ -3,7 +3,7 @@
 
 use super::Cuda;
 use super::error::CudaError;
-use super::module::compiler_version;
+use super::handle::module::compiler_version;
 use zero_core::device::Mark;
 use zero_plan::Fingerprint;
 

@@ -1,8 +1,9 @@
 //! Muon: the elementwise parts of its step, with the processor's bits. Never multiplies matrices.
 
 use super::Cuda;
-use super::elementwise::{aligned, check_len, over, stored, stored_mut};
-use super::launch::{Argument, Kernel};
+use super::elementwise::{aligned, over, stored, stored_mut};
+use super::handle::launch::{Argument, Kernel};
+use super::lengths::check_len;
 use super::optimizer::weight_addresses;
 use super::source::KernelSource;
 use zero_core::device::{Element, HyperBlock, ReportBlock, Stored, StoredMut, Weights};

@@ -2,9 +2,10 @@
 //! width, and for the gradients of parameters from the shape. Never waits for the device.
 
 use super::Cuda;
-use super::elementwise::{check_len, divided, in_packs};
+use super::elementwise::in_packs;
 use super::grid::{ColumnSums, of_rows, sharing, sharing_backward};
-use super::launch::{Argument, Kernel};
+use super::handle::launch::{Argument, Kernel};
+use super::lengths::{check_len, divided};
 use super::source::KernelSource;
 use zero_core::device::{Element, Write};
 use zero_core::view::{View, ViewMut};

@@ -1,8 +1,8 @@
 //! Norm of heads: root-mean-square norm of the parts of rows, by the kernels of whole rows. Never waits for the device.
 
 use super::Cuda;
-use super::elementwise::{check_len, divided};
-use super::launch::Argument;
+use super::handle::launch::Argument;
+use super::lengths::{check_len, divided};
 use super::norm::{NormGradients, NormInputs, NormRows, backward, rms_norm_of};
 use zero_core::device::{Element, Strided, StridedMut, Write};
 use zero_core::view::{View, ViewMut};

@@ -4,9 +4,10 @@
 use zero_plan::Width;
 
 use super::Cuda;
-use super::elementwise::{EIGHT, THREADS, aligned, check_len, over, stored, stored_mut};
+use super::elementwise::{EIGHT, THREADS, aligned, over, stored, stored_mut};
 use super::grid::words;
-use super::launch::{Argument, Grid, Kernel};
+use super::handle::launch::{Argument, Grid, Kernel};
+use super::lengths::check_len;
 use super::source::KernelSource;
 use zero_core::device::{AdamW, DecayRun, HyperBlock, Kernels, ReportBlock, Storage, Stored, StoredMut, Weights};
 use zero_core::view::{View, ViewMut};

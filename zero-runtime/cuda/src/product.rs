@@ -3,25 +3,19 @@
 //! Takes no memory except the workspace.
 #![allow(unsafe_code)]
 
-mod shape;
-mod ways;
-
 use std::ffi::c_void;
 
 use cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as Attribute;
 use zero_plan::Width;
 
-use self::shape::{ALIGNMENT_MAX, Operand, ProductShape, alignment_of};
-pub(super) use self::ways::Products;
-use self::ways::said;
 use super::Cuda;
-use super::elementwise::{self, check_len, divided};
+use super::elementwise;
 use super::error::CudaError;
+use super::handle::shape::{ALIGNMENT_MAX, Operand, ProductShape, alignment_of};
+use super::handle::ways::{BIAS_ALIGNMENT, said};
+use super::lengths::{check_len, divided};
 use zero_core::device::{Element, Matrix, Then, Write};
 use zero_core::view::{View, ViewMut};
-
-/// The address of a bias must be a multiple of this for a product to add it.
-const BIAS_ALIGNMENT: u64 = 16;
 
 impl Cuda {
     /// A hash of how all products so far were computed: ranks that differ in it would differ in bits.

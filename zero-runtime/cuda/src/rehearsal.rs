@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Cuda;
 use super::error::CudaError;
-use super::launch::Kernel;
-use super::module::CompiledKernel;
+use super::handle::launch::Kernel;
+use super::handle::module::CompiledKernel;
 
 impl Cuda {
     pub(super) fn begin_rehearsal(&self) {

@@ -3,9 +3,10 @@
 
 use super::Cuda;
 use super::attention::HEAD_DIM_MAX;
-use super::elementwise::{THREADS, check_len, divided};
+use super::elementwise::THREADS;
 use super::grid::{PACK, of_packs, words};
-use super::launch::{Argument, Grid, Kernel};
+use super::handle::launch::{Argument, Grid, Kernel};
+use super::lengths::{check_len, divided};
 use super::source::KernelSource;
 use zero_core::device::{Element, Rotary, StridedMut};
 use zero_core::view::{View, ViewMut};

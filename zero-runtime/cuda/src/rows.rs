@@ -2,9 +2,10 @@
 //! over chunks. Never waits for the device.
 
 use super::Cuda;
-use super::elementwise::{divided, in_packs};
+use super::elementwise::in_packs;
 use super::grid::ColumnSums;
-use super::launch::{Argument, Kernel};
+use super::handle::launch::{Argument, Kernel};
+use super::lengths::divided;
 use super::source::KernelSource;
 use zero_core::device::{Element, Write};
 use zero_core::view::{View, ViewMut};

@@ -1,9 +1,9 @@
 //! Squared error: the loss of numbers, and its gradient, elementwise. Never waits for the device.
 
 use super::Cuda;
-use super::elementwise::{check_len, divided};
 use super::grid::{PACK, of_packs, of_rows, sharing};
-use super::launch::Kernel;
+use super::handle::launch::Kernel;
+use super::lengths::{check_len, divided};
 use super::source::KernelSource;
 use zero_core::device::Element;
 use zero_core::view::{View, ViewMut};

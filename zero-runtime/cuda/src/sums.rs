@@ -4,9 +4,10 @@
 use zero_plan::Width;
 
 use super::Cuda;
-use super::elementwise::{aligned, check_len, over, stored, stored_mut};
+use super::elementwise::{aligned, over, stored, stored_mut};
 use super::grid::words;
-use super::launch::{Argument, Grid, Kernel};
+use super::handle::launch::{Argument, Grid, Kernel};
+use super::lengths::check_len;
 use super::source::KernelSource;
 use zero_core::device::{Agreement, HyperBlock, MEAN_LANES, ReportBlock, Stored, StoredMut, Write};
 use zero_core::view::{View, ViewMut};

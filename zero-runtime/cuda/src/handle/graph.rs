@@ -9,10 +9,10 @@ use std::hash::{Hash, Hasher};
 use cudarc::driver::sys as cu;
 
 use super::Cuda;
-use super::capture::{CountNode, Counting, Graph};
-use super::context::DeviceContext;
-use super::error::CudaError;
 use super::staging::{ALIGNMENT, Pinned};
+use crate::capture::{CountNode, Counting, Graph};
+use crate::context::DeviceContext;
+use crate::error::CudaError;
 use zero_core::random::split_mix;
 
 /// What is done with a call.
@@ -31,7 +31,7 @@ enum Mode {
 
 /// The passes of a device that repeat.
 #[derive(Default)]
-pub(super) struct Graphs {
+pub(crate) struct Graphs {
     mode: Mode,
     is_warm: bool,
     /// The progress of the current pass.
@@ -219,18 +219,18 @@ impl Graphs {
 
 impl Cuda {
     /// Begins a pass that is repeated: see [`zero_core::device::Queues::begin_repeated`].
-    pub(super) fn begin_pass(&self, key: u64) {
+    pub(crate) fn begin_pass(&self, key: u64) {
         self.set_queue(0);
         self.attempt(|| self.graphs.borrow_mut().begin(&self.context, key));
     }
 
     /// Ends it.
-    pub(super) fn end_pass(&self) {
+    pub(crate) fn end_pass(&self) {
         self.attempt(|| self.graphs.borrow_mut().end(&self.context));
     }
 
     /// Whether a call is to be made: false if it belongs to a pass that was captured.
-    pub(super) fn makes(&self, what: impl Hash) -> bool {
+    pub(crate) fn makes(&self, what: impl Hash) -> bool {
         if self.has_failed() {
             return false;
         }
@@ -242,14 +242,14 @@ impl Cuda {
     }
 
     /// Makes a call, if it is to be made; `what` distinguishes it from all others.
-    pub(super) fn call(&self, what: impl Hash, call: impl FnOnce() -> Result<(), CudaError>) {
+    pub(crate) fn call(&self, what: impl Hash, call: impl FnOnce() -> Result<(), CudaError>) {
         if self.makes(what) {
             self.attempt(call);
         }
     }
 
     /// Awaits or tells a count at an address.
-    pub(super) fn count(&self, counting: Counting, address: u64, count: u32) {
+    pub(crate) fn count(&self, counting: Counting, address: u64, count: u32) {
         if !self.makes((counting, address)) {
             let graphs = &mut *self.graphs.borrow_mut();
             let at = graphs.at.counted;
@@ -273,12 +273,12 @@ impl Cuda {
     }
 
     /// The place for the host's data for a copy to an address; none if the staging is to be used.
-    pub(super) fn kept_place(&self, to: u64, bytes: usize) -> Result<Option<*mut u8>, CudaError> {
+    pub(crate) fn kept_place(&self, to: u64, bytes: usize) -> Result<Option<*mut u8>, CudaError> {
         self.graphs.borrow_mut().place(to, bytes, self.context.ordinal)
     }
 
     /// The place where the host has left it earlier in this pass, if the copy comes later.
-    pub(super) fn kept_place_before(&self, to: u64, bytes: usize) -> Option<*mut u8> {
+    pub(crate) fn kept_place_before(&self, to: u64, bytes: usize) -> Option<*mut u8> {
         self.graphs.borrow().place_before(to, bytes)
     }
 }

@@ -11,9 +11,9 @@ use cudarc::driver::sys as cu;
 use zero_plan::Width;
 
 use super::Cuda;
-use super::context::is_late;
-use super::error::CudaError;
-use super::source::KernelSource;
+use crate::context::is_late;
+use crate::error::CudaError;
+use crate::source::KernelSource;
 use zero_core::view::{View, ViewMut};
 
 /// The most constants that a kernel is compiled for.
@@ -23,7 +23,7 @@ const CONSTANTS_MAX: usize = 10;
 const ARGUMENTS_MAX: usize = 32;
 
 /// The most threads of a block.
-pub(super) const THREADS_MAX: usize = 1024;
+pub(crate) const THREADS_MAX: usize = 1024;
 
 /// A constant that a kernel is compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,7 +38,7 @@ enum Constant {
 
 /// A kernel with the constants that it is compiled for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kernel {
+pub(crate) struct Kernel {
     pub source: KernelSource,
     name: &'static str,
     constants: [Constant; CONSTANTS_MAX],
@@ -101,13 +101,13 @@ impl fmt::Display for Kernel {
 
 /// A number in 32 bits, as kernels count.
 #[track_caller]
-pub(super) fn narrowed(number: usize) -> u32 {
+pub(crate) fn narrowed(number: usize) -> u32 {
     u32::try_from(number).unwrap_or_else(|_| panic!("a size of {number}, which kernels count in 32 bits"))
 }
 
 /// How many threads run a kernel, in one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Grid {
+pub(crate) struct Grid {
     /// Blocks; 0 if there is nothing to do.
     pub blocks: usize,
     /// Threads of each block.
@@ -123,7 +123,7 @@ impl Grid {
 
 /// An argument of a kernel.
 #[derive(Clone, Copy)]
-pub(super) enum Argument<'a> {
+pub(crate) enum Argument<'a> {
     /// An address on the device.
     Pointer(u64),
     U32(u32),
@@ -193,7 +193,7 @@ impl From<usize> for Argument<'_> {
 
 impl Cuda {
     /// Puts a kernel into the queue that was entered. The first error is kept: see [`zero_core::device::Device::failure`].
-    pub(super) fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[Argument]) {
+    pub(crate) fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[Argument]) {
         if grid.blocks == 0 || self.notes(kernel) || !self.makes((kernel, grid, arguments)) {
             return;
         }
@@ -239,7 +239,7 @@ impl Cuda {
     }
 
     /// Returns an error unless the status of a call about a kernel is 0.
-    pub(super) fn check_kernel(&self, kernel: Kernel, status: u32) -> Result<(), CudaError> {
+    pub(crate) fn check_kernel(&self, kernel: Kernel, status: u32) -> Result<(), CudaError> {
         let (context, ordinal) = (&self.context, self.context.ordinal);
         match status {
             0 => Ok(()),
@@ -250,7 +250,7 @@ impl Cuda {
 }
 
 /// A loaded kernel.
-pub(super) type Function = cu::CUfunction;
+pub(crate) type Function = cu::CUfunction;
 
 #[cfg(test)]
 mod tests {

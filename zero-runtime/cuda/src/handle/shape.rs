@@ -5,15 +5,15 @@ use std::fmt;
 use zero_plan::Width;
 
 use crate::Cuda;
-use crate::elementwise::check_len;
+use crate::lengths::check_len;
 use zero_core::device::{Element, Matrix};
 
 /// The library considers no coarser alignment.
-pub(super) const ALIGNMENT_MAX: u32 = 256;
+pub(crate) const ALIGNMENT_MAX: u32 = 256;
 
 /// A row-major (rows, cols) matrix: everything that the library knows about it except its address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Operand {
+pub(crate) struct Operand {
     pub width: Width,
     pub rows: usize,
     pub cols: usize,
@@ -23,7 +23,7 @@ pub(super) struct Operand {
 }
 
 /// The largest power of two up to [`ALIGNMENT_MAX`] that an address is a multiple of.
-pub(super) fn alignment_of(address: u64) -> u32 {
+pub(crate) fn alignment_of(address: u64) -> u32 {
     1 << address.trailing_zeros().min(ALIGNMENT_MAX.trailing_zeros())
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Operand {
 
 /// The properties that decide how a product is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct ProductShape {
+pub(crate) struct ProductShape {
     pub c: Operand,
     pub a: Operand,
     pub b: Operand,

@@ -11,17 +11,17 @@ use bytemuck::Pod;
 use cudarc::driver::sys as cu;
 
 use super::Cuda;
-use super::context::{DeviceContext, QUEUES};
-use super::error::CudaError;
+use crate::context::{DeviceContext, QUEUES};
+use crate::error::CudaError;
 
 /// Bytes of each half: while the device copies from one, the host fills the other.
 const HALF_BYTES: usize = 4 << 20;
 
 /// Every piece of a half begins at a multiple of this.
-pub(super) const ALIGNMENT: usize = 256;
+pub(crate) const ALIGNMENT: usize = 256;
 
 /// Host memory that a device can copy from and to at any time.
-pub(super) struct Pinned {
+pub(crate) struct Pinned {
     context: Arc<DeviceContext>,
     start: *mut u8,
     len: usize,
@@ -80,7 +80,7 @@ unsafe fn copy_in(
 }
 
 /// The staging of one handle of a device.
-pub(super) struct HandleStaging {
+pub(crate) struct HandleStaging {
     context: Arc<DeviceContext>,
     /// Two halves.
     memory: Pinned,
@@ -170,7 +170,7 @@ impl Cuda {
     ///
     /// # Safety
     /// There are `len` elements at `to`, which no other queue uses.
-    pub(super) unsafe fn send<T: Pod, F: FnOnce(&mut [T])>(
+    pub(crate) unsafe fn send<T: Pod, F: FnOnce(&mut [T])>(
         &self,
         to: cu::CUdeviceptr,
         len: usize,

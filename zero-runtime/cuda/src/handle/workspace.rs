@@ -4,13 +4,13 @@
 use std::cell::Cell;
 
 use super::Cuda;
-use super::context::QUEUES;
-use super::memory::CudaMemory;
+use crate::context::QUEUES;
+use crate::memory::CudaMemory;
 use zero_core::device::DeviceMemory;
 use zero_core::view::ViewMut;
 
 /// Its length if none was lent.
-pub(super) const OWN_BYTES: usize = 32 << 20;
+pub(crate) const OWN_BYTES: usize = 32 << 20;
 
 /// The part of a queue begins at a multiple of this.
 const ALIGNMENT: usize = 256;
@@ -21,7 +21,7 @@ const PARTS: usize = 32;
 
 /// The workspace of all queues.
 #[derive(Default)]
-pub(super) struct QueueWorkspace {
+pub(crate) struct QueueWorkspace {
     /// Address and length; the address is 0 if none was lent.
     lent: Cell<(u64, usize)>,
     /// Memory that was allocated because none was lent.
@@ -36,7 +36,7 @@ impl QueueWorkspace {
 
 impl Cuda {
     /// The start and the length of the entered queue's workspace; both are 0 if there is none.
-    pub(super) fn scratch(&self) -> (u64, usize) {
+    pub(crate) fn scratch(&self) -> (u64, usize) {
         let (start, bytes) = match self.workspace.lent.get() {
             (0, _) => self.own_workspace(),
             lent => lent,

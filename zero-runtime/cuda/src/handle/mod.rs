@@ -2,42 +2,51 @@
 //! shared by threads.
 #![allow(unsafe_code)]
 
+pub(crate) mod graph;
+pub(crate) mod launch;
+pub(crate) mod module;
+pub(crate) mod nccl;
+pub(crate) mod shape;
+pub(crate) mod staging;
+pub(crate) mod ways;
+pub(crate) mod workspace;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use cudarc::driver::sys as cu;
 
-use super::context::{ASIDE, DeviceContext};
-use super::error::CudaError;
-use super::graph::Graphs;
-use super::launch::Kernel;
-use super::module::Modules;
-use super::nccl::NcclGroups;
-use super::product::Products;
-use super::staging::HandleStaging;
-use super::workspace::QueueWorkspace;
+use self::graph::Graphs;
+use self::launch::Kernel;
+use self::module::Modules;
+use self::nccl::NcclGroups;
+use self::staging::HandleStaging;
+use self::ways::Products;
+use self::workspace::QueueWorkspace;
+use crate::context::{ASIDE, DeviceContext};
+use crate::error::CudaError;
 
 /// One CUDA device, for one rank.
 ///
 /// The first error is kept, see [`zero_core::device::Device::failure`]; after it, ops do nothing.
 pub struct Cuda {
     // `context` is last, so that it is dropped last: everything above belongs to it.
-    pub(super) modules: RefCell<Modules>,
-    pub(super) products: RefCell<Products>,
+    pub(crate) modules: RefCell<Modules>,
+    pub(crate) products: RefCell<Products>,
     /// None on a handle whose staging could not be made: it has failed.
-    pub(super) staging: RefCell<Option<HandleStaging>>,
-    pub(super) workspace: QueueWorkspace,
-    pub(super) graphs: RefCell<Graphs>,
+    pub(crate) staging: RefCell<Option<HandleStaging>>,
+    pub(crate) workspace: QueueWorkspace,
+    pub(crate) graphs: RefCell<Graphs>,
     /// The ranks that it exchanges bytes with.
-    pub(super) groups: RefCell<NcclGroups>,
-    pub(super) events: RefCell<Vec<cu::CUevent>>,
+    pub(crate) groups: RefCell<NcclGroups>,
+    pub(crate) events: RefCell<Vec<cu::CUevent>>,
     queue: Cell<usize>,
     /// The kernels that a rehearsal has asked for, while there is one.
-    pub(super) rehearsed: RefCell<Option<HashSet<Kernel>>>,
+    pub(crate) rehearsed: RefCell<Option<HashSet<Kernel>>>,
     /// The host's part of the memory that ranks share: its address, its length, and its address on the device.
-    pub(super) host: Cell<(usize, usize, u64)>,
-    pub(super) context: Arc<DeviceContext>,
+    pub(crate) host: Cell<(usize, usize, u64)>,
+    pub(crate) context: Arc<DeviceContext>,
 }
 
 // SAFETY: handles of the driver and of its libraries may be used by any thread, one at a time, and this value is not
@@ -73,7 +82,7 @@ impl Cuda {
     }
 
     /// A handle that reads the results of all ops so far.
-    pub(super) fn aside(&self) -> Self {
+    pub(crate) fn aside(&self) -> Self {
         let made = self.context.enter().and_then(|()| {
             self.context.join_all(ASIDE)?;
             HandleStaging::new(&self.context)
@@ -91,7 +100,7 @@ impl Cuda {
     }
 
     /// The device's address of an address in the host's part of the memory that ranks share.
-    pub(super) fn reached(&self, host: usize) -> u64 {
+    pub(crate) fn reached(&self, host: usize) -> u64 {
         let (start, len, on_device) = self.host.get();
         assert!(host.wrapping_sub(start) < len, "{host:#x} is not in the segment of this device");
         on_device + (host - start) as u64
@@ -102,24 +111,24 @@ impl Cuda {
         self.context.failure().cloned()
     }
 
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.context.failure().is_some()
     }
 
     /// Keeps an error, if it is the first.
-    pub(super) fn fail(&self, error: CudaError) {
+    pub(crate) fn fail(&self, error: CudaError) {
         self.context.fail(error);
     }
 
     /// Does something, unless the device has failed or this is a rehearsal; keeps its error.
-    pub(super) fn attempt(&self, something: impl FnOnce() -> Result<(), CudaError>) {
+    pub(crate) fn attempt(&self, something: impl FnOnce() -> Result<(), CudaError>) {
         if !self.rehearses() {
             self.attempt_always(something);
         }
     }
 
     /// The same, in a rehearsal too.
-    pub(super) fn attempt_always(&self, something: impl FnOnce() -> Result<(), CudaError>) {
+    pub(crate) fn attempt_always(&self, something: impl FnOnce() -> Result<(), CudaError>) {
         if self.has_failed() {
             return;
         }
@@ -129,15 +138,15 @@ impl Cuda {
     }
 
     /// The queue that was entered.
-    pub(super) fn queue(&self) -> usize {
+    pub(crate) fn queue(&self) -> usize {
         self.queue.get()
     }
 
-    pub(super) fn set_queue(&self, queue: usize) {
+    pub(crate) fn set_queue(&self, queue: usize) {
         self.queue.set(queue);
     }
 
-    pub(super) fn stream(&self) -> cu::CUstream {
+    pub(crate) fn stream(&self) -> cu::CUstream {
         self.context.stream(self.queue.get())
     }
 }

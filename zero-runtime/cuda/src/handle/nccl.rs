@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 use cudarc::driver::sys as cu;
 
-use super::context::{DeviceContext, QUEUES};
-use super::error::CudaError;
-use super::library::{Nccl, nccl};
-use super::memory::CudaMemory;
-use super::nccl_types::{Configuration, NAME_BYTES, UniqueId, VERSION_MIN};
+use crate::context::{DeviceContext, QUEUES};
+use crate::error::CudaError;
+use crate::library::{Nccl, nccl};
+use crate::memory::CudaMemory;
+use crate::nccl_types::{Configuration, NAME_BYTES, UniqueId, VERSION_MIN};
 use zero_core::device::{Carried, DeviceMemory, GoesOn, Group, GroupPart};
 use zero_core::time::LongerSleeps;
 
@@ -36,7 +36,7 @@ const IN_PROGRESS: c_int = 7;
 const BYTES: c_int = 1;
 
 /// The groups that a rank is in.
-pub(super) struct NcclGroups {
+pub(crate) struct NcclGroups {
     communicators: Vec<Communicator>,
     /// The transfers of the op that is carried; their room is kept from one op to the next.
     transfers: Vec<NcclTransfer>,
@@ -62,7 +62,7 @@ fn library() -> Result<(&'static Nccl, c_int), CudaError> {
 }
 
 /// The version of the library, and names of `count` groups.
-pub(super) fn name_groups(count: usize, ordinal: usize) -> Result<Vec<u8>, CudaError> {
+pub(crate) fn name_groups(count: usize, ordinal: usize) -> Result<Vec<u8>, CudaError> {
     let (library, version) = library()?;
     let mut names = version.to_le_bytes().to_vec();
     for _ in 0..count {
@@ -322,7 +322,7 @@ impl super::Cuda {
     ///
     /// # Safety
     /// As there.
-    pub(super) unsafe fn carry_in(
+    pub(crate) unsafe fn carry_in(
         &self,
         group: usize,
         parcels: &mut dyn Iterator<Item = Carried<Self>>,
@@ -348,12 +348,12 @@ impl super::Cuda {
 
     /// Leaves all groups, even in the middle of a capture or of a graph that waits for others. Nothing is carried after
     /// that.
-    pub(super) fn leave_groups(&self, is_done: bool) {
+    pub(crate) fn leave_groups(&self, is_done: bool) {
         self.groups.borrow_mut().leave(is_done, || self.graphs.borrow_mut().clear(&self.context));
     }
 
     /// Keeps an error of a group, if there is one, and then ends all work that waits for others.
-    pub(super) fn look_at_groups(&self) {
+    pub(crate) fn look_at_groups(&self) {
         let state = self.groups.borrow().state();
         if let Err(error) = state {
             self.fail(error);

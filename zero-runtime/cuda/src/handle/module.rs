@@ -11,11 +11,11 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::driver::sys as cu;
 
 use super::Cuda;
-use super::context::DeviceContext;
-use super::error::CudaError;
 use super::launch::{Function, Kernel};
-use super::library::{CallStatus, Compiler};
-use super::source::{HEADERS, KernelSource};
+use crate::context::DeviceContext;
+use crate::error::CudaError;
+use crate::library::{CallStatus, Compiler};
+use crate::source::{HEADERS, KernelSource};
 
 /// How all kernels are compiled: a product and a sum become one op only where the source says so.
 const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
@@ -25,7 +25,7 @@ const LINES_MAX: usize = 20;
 
 /// The kernels that were launched so far.
 #[derive(Default)]
-pub(super) struct Modules {
+pub(crate) struct Modules {
     functions: HashMap<Kernel, Function>,
     /// The modules that they are in.
     modules: Vec<cu::CUmodule>,
@@ -45,17 +45,17 @@ impl Modules {
 
 impl Cuda {
     /// A kernel that can be launched.
-    pub(super) fn function(&self, kernel: Kernel) -> Result<Function, CudaError> {
+    pub(crate) fn function(&self, kernel: Kernel) -> Result<Function, CudaError> {
         let known = self.modules.borrow().functions.get(&kernel).copied();
         known.map_or_else(|| self.load(kernel, &CompiledKernel::of(&self.context, kernel)?), Ok)
     }
 
-    pub(super) fn is_loaded(&self, kernel: Kernel) -> bool {
+    pub(crate) fn is_loaded(&self, kernel: Kernel) -> bool {
         self.modules.borrow().functions.contains_key(&kernel)
     }
 
     /// Loads a compiled kernel on the device.
-    pub(super) fn load(&self, kernel: Kernel, code: &CompiledKernel) -> Result<Function, CudaError> {
+    pub(crate) fn load(&self, kernel: Kernel, code: &CompiledKernel) -> Result<Function, CudaError> {
         let driver = &self.context.libraries.driver;
         let (mut module, mut function) = (null_mut(), null_mut());
         // SAFETY: code of a kernel, made by this driver's compiler and complete, as its hash shows; room for the
@@ -72,7 +72,7 @@ impl Cuda {
 }
 
 /// A compiled kernel.
-pub(super) struct CompiledKernel {
+pub(crate) struct CompiledKernel {
     /// The kernel's name in it.
     symbol: CString,
     cubin: Vec<u8>,
@@ -80,7 +80,7 @@ pub(super) struct CompiledKernel {
 
 impl CompiledKernel {
     /// From a file, if it was compiled before; otherwise from the compiler.
-    pub(super) fn of(context: &DeviceContext, kernel: Kernel) -> Result<Self, CudaError> {
+    pub(crate) fn of(context: &DeviceContext, kernel: Kernel) -> Result<Self, CudaError> {
         let failed = |reason| CudaError::Compile { kernel: kernel.to_string(), ordinal: context.ordinal, reason };
         let compiler = &context.libraries.compiler;
         let [major, minor] = compiler_version(context)?;
@@ -149,7 +149,7 @@ fn folder() -> Option<PathBuf> {
 }
 
 /// Major and minor version of the compiler.
-pub(super) fn compiler_version(context: &DeviceContext) -> Result<[i32; 2], CudaError> {
+pub(crate) fn compiler_version(context: &DeviceContext) -> Result<[i32; 2], CudaError> {
     let compiler = &context.libraries.compiler;
     let (mut major, mut minor) = (0, 0);
     // SAFETY: room for two numbers.

@@ -12,11 +12,13 @@ use cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as Attribute;
 use cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as Preference;
 use zero_plan::Width;
 
-use super::BIAS_ALIGNMENT;
 use super::shape::{Operand, ProductShape};
 use crate::context::DeviceContext;
 use crate::error::CudaError;
 use crate::library::{Blas, CallStatus, Suggestion};
+
+/// The address of a bias must be a multiple of this for a product to add it.
+pub(crate) const BIAS_ALIGNMENT: u64 = 16;
 
 /// Sums over cut depths: in f32, in the workspace, and rounded once with the result. The other schemes add in the width
 /// of the result, which would round each part.
@@ -39,7 +41,7 @@ const SETTINGS: [Setting; 9] = [
 ];
 
 /// A way to compute a product.
-pub(super) struct ProductWay {
+pub(crate) struct ProductWay {
     pub operation: lt::cublasLtMatmulDesc_t,
     /// Layouts of the library's first operand, its second, and the result; what is added has the layout of the result.
     pub layouts: [lt::cublasLtMatrixLayout_t; 3],
@@ -52,8 +54,8 @@ pub(super) struct ProductWay {
 /// The library's part of a device, and the ways that it has named.
 pub(crate) struct Products {
     context: Arc<DeviceContext>,
-    pub(super) handle: lt::cublasLtHandle_t,
-    pub(super) ways: HashMap<ProductShape, ProductWay>,
+    pub(crate) handle: lt::cublasLtHandle_t,
+    pub(crate) ways: HashMap<ProductShape, ProductWay>,
 }
 
 fn width(width: Width) -> lt::cudaDataType {
@@ -63,7 +65,7 @@ fn width(width: Width) -> lt::cudaDataType {
     }
 }
 
-pub(super) fn said(call: &str, status: CallStatus) -> Result<(), String> {
+pub(crate) fn said(call: &str, status: CallStatus) -> Result<(), String> {
     // The library's own texts for these are just their names.
     let meaning = match status {
         0 => return Ok(()),
@@ -95,7 +97,7 @@ impl Products {
     }
 
     /// A hash of all ways so far, independent of their order: equal where products have equal bits.
-    pub(super) fn fingerprint(&self) -> u64 {
+    pub(crate) fn fingerprint(&self) -> u64 {
         let hash = |(shape, way): (&ProductShape, &ProductWay)| {
             let mut hasher = blake3::Hasher::new();
             let operands = [shape.c, shape.a, shape.b];
@@ -109,7 +111,7 @@ impl Products {
     }
 
     /// The way to compute a product of this shape.
-    pub(super) fn way(&mut self, shape: ProductShape) -> Result<&ProductWay, CudaError> {
+    pub(crate) fn way(&mut self, shape: ProductShape) -> Result<&ProductWay, CudaError> {
         if !self.ways.contains_key(&shape) {
             let way = self.find(&shape).map_err(|reason| {
                 let product = shape.to_string();
@@ -168,7 +170,7 @@ impl Products {
     }
 
     /// Sets an attribute of an operation to a number, or to an address.
-    pub(super) fn set<T>(&self, way: &ProductWay, attribute: Attribute, value: &T) -> Result<(), String> {
+    pub(crate) fn set<T>(&self, way: &ProductWay, attribute: Attribute, value: &T) -> Result<(), String> {
         let set = self.context.libraries.blas.cublasLtMatmulDescSetAttribute;
         // SAFETY: an operation that exists, and a value of the given length.
         let status = unsafe { set(way.operation, attribute, std::ptr::from_ref(value).cast(), size_of::<T>()) };
