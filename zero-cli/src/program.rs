@@ -52,11 +52,20 @@ pub fn program(request: &Request, shapes: Option<&str>, purpose: Purpose) -> Res
 
 /// Puts the text of the workspace beside the binary `at`, and says so on standard error.
 fn put_text(root: &Path, at: &Path) -> Result<(), CommandError> {
-    let WorkspaceText { text, files, .. } = WorkspaceText::below(root)?;
     let path = text_beside(at);
-    put_text_beside(at, &text).map_err(|source| CommandError::Write { path: path.clone(), source })?;
-    let (files, bytes, path) = (files.len(), text.len(), path.display());
-    eprintln!("{path}: {files} files of the workspace, {bytes} bytes of text: `cargo zero build --list` names them");
+    let found = match WorkspaceText::below(root) {
+        Ok(found) => found,
+        Err(error) => {
+            eprintln!("note: {} is left as it is: {error}; --data gives another text", path.display());
+            return Ok(());
+        }
+    };
+    put_text_beside(at, &found.text).map_err(|source| CommandError::Write { path: path.clone(), source })?;
+    let (files, bytes, path) = (found.files.len(), found.text.len(), path.display());
+    let beyond = if found.beyond > 0 { format!("; {} more do not fit", found.beyond) } else { String::new() };
+    eprintln!(
+        "{path}: {files} files of the workspace, {bytes} bytes of text: `cargo zero build --list` names them{beyond}"
+    );
     Ok(())
 }
 

@@ -1,4 +1,7 @@
 //! Work: how much an op computes and how many bytes it reads and writes, counted from the plan. Never measures.
+//!
+//! These are formulas of their own and not sums of [`crate::place`]'s accesses, because they leave out the padding of
+//! shards, which nobody computes on, and count what a layer reads and writes, which only its sizes say.
 
 use crate::mesh::{Axis, Coordinates};
 use crate::place::Stretch;

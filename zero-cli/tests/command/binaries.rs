@@ -132,6 +132,13 @@ fn what_git_ignores_is_not_beside_a_binary_and_what_is_can_be_listed() {
     workspace.write("notes.md", "for all of us\n");
     assert!(fs::read(workspace.built("x.ron")).expect("a binary") == built);
     assert!(beside().contains("for all of us") && !beside().contains("for everybody"));
+    // A text that cannot be made ends no build.
+    workspace.write(".gitignore", "[z-a]\n");
+    let output = workspace.command("build x.ron").output().expect("the command");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && errors.contains("model.txt is left as it is: "), "{errors}");
+    assert!(beside().contains("for all of us"));
+    workspace.write(".gitignore", "secret.toml\n");
     workspace.write("notes.md", "for everybody\n");
     let list = workspace.said("build --list");
     let names: Vec<_> = list.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();

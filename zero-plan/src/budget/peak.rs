@@ -1,5 +1,8 @@
 //! Peak: at which op of a step most of an arena is in use, and by what. An arena is one allocation that holds all of
 //! its regions all the time; the bytes in use explain why regions are as large as they are.
+//!
+//! Rustc evaluates it, for the message about a budget, so it counts in constants how long bytes are in use. Accesses of
+//! ops say only when they are touched.
 
 use crate::layout::{Kind, Memory, Tables, spare_batch_bytes};
 use crate::mesh::Axis;

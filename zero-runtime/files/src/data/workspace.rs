@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use zero_plan::Bytes;
 use zero_plan::footprint::DATA_BYTES;
 
 use super::contents::{Skipped, TakenFiles};
@@ -25,6 +26,8 @@ pub struct WorkspaceText {
     pub files: Vec<(PathBuf, usize)>,
     /// The files that were passed over. Those that ignore files name are not counted.
     pub skipped: Skipped,
+    /// The files that no longer fit into [`DATA_BYTES`].
+    pub beyond: usize,
 }
 
 impl WorkspaceText {
@@ -34,24 +37,25 @@ impl WorkspaceText {
     /// Files that git would ignore are left out, in a repository or not: those that `.gitignore` and `.ignore` name in
     /// the workspace or above it, and those of the user's own excludes. So are hidden entries, such as `.env`,
     /// directories that tools fill (`target`, `node_modules`, those with a `CACHEDIR.TAG`), symbolic links, and files
-    /// that are not UTF-8. A file that git does not track but does not ignore either is taken. The same files give the
+    /// that are not UTF-8, and whatever no longer fits into 16 MiB. A file that git does not track but does not ignore either is taken. The same files give the
     /// same text, wherever they lie.
     ///
     /// # Errors
-    /// Z0334 if it is more than is held in memory, Z0335 if there are too many files, Z0340 if something cannot be
+    /// Z0335 if there are too many files, Z0340 if something cannot be
     /// read, Z0344 if there is no text, Z0346 if an ignore file is not understood.
     pub fn below(root: &Path) -> Result<Self, DataError> {
         let root = root.canonicalize().map_err(DataError::unreadable(root))?;
         let written_by_people = |path: &Path| EXTENSIONS.iter().any(|&it| path.extension().is_some_and(|e| e == it));
-        let mut joined = Self { text: String::new(), files: Vec::new(), skipped: Skipped::new() };
+        let mut joined = Self { text: String::new(), files: Vec::new(), skipped: Skipped::new(), beyond: 0 };
         let taken = for_each_text(&root, Files::Shared, written_by_people, VOCABULARY, |path, scan| {
-            let bytes = joined.text.len() + scan.bytes;
-            if bytes > DATA_BYTES {
-                let origin = format!("the text of the workspace `{}`", root.display());
-                return Err(DataError::TooLarge { origin, bytes, bytes_max: DATA_BYTES });
-            }
             let name = path.strip_prefix(&root).expect("files lie below the root they were found from");
-            joined.text.push_str(&format!("==> {} <==\n", name.display()));
+            let title = format!("==> {} <==\n", name.display());
+            // With a line's end, which a file may lack.
+            if joined.text.len() + title.len() + scan.bytes + 1 > DATA_BYTES {
+                joined.beyond += 1;
+                return Ok(());
+            }
+            joined.text.push_str(&title);
             // The file is read into the joined text, because the plan has no room for a second copy.
             let read = fs::File::open(&path).and_then(|mut file| file.read_to_string(&mut joined.text));
             let read = read.map_err(DataError::unreadable(&path))?;
@@ -67,7 +71,11 @@ impl WorkspaceText {
 
     /// The files that it was made of.
     pub fn taken(&self) -> TakenFiles {
-        TakenFiles { files: self.files.len(), skipped: self.skipped.clone() }
+        let mut skipped = self.skipped.clone();
+        if self.beyond > 0 {
+            skipped.insert(format!("beyond {} of text", Bytes(DATA_BYTES)), self.beyond);
+        }
+        TakenFiles { files: self.files.len(), skipped }
     }
 }
 
@@ -161,6 +169,15 @@ mod tests {
         let taken = workspace_text(root.path()).unwrap().taken();
         let skipped = ".parquet (a table): 1, files of other kinds: 1, generated directories: 1, hidden entries: 1";
         assert_eq!((taken.files, taken.list().as_str()), (4, skipped));
+    }
+
+    #[test]
+    fn what_no_longer_fits_is_left_out_and_told() {
+        let root = workspace();
+        write(root.path(), "large.md", &"x".repeat(DATA_BYTES - 10));
+        let found = workspace_text(root.path()).unwrap();
+        assert_eq!((found.text.as_str(), found.beyond), (EXPECTED, 1));
+        assert!(found.taken().list().contains("beyond 16.0 MiB of text: 1"), "{}", found.taken().list());
     }
 
     #[test]
