@@ -1,5 +1,6 @@
 //! Svg: a plan as one figure for a page of text: mesh, schedule and memory, with their numbers as text. Never computes a number.
 
+mod looks;
 mod memory;
 mod mesh;
 mod timeline;
@@ -19,22 +20,6 @@ const RIGHT: f64 = WIDTH - 12.0;
 const MARGIN: f64 = 12.0;
 /// Height of a line of text.
 const LINE: f64 = 17.0;
-
-const STYLE: &str = "
-    svg { --ink: #16181d; --soft: #5b6270; --line: #dfe2e8; --back: #ffffff; --raised: #f4f5f7; }
-    @media (prefers-color-scheme: dark) {
-      svg { --ink: #eceef2; --soft: #a2a9b6; --line: #343944; --back: #15171b; --raised: #1f2228; }
-    }
-    text { font: 12px system-ui, 'DejaVu Sans', sans-serif; fill: var(--ink); }
-    .soft { fill: var(--soft); font-size: 11px; font-weight: normal; }
-    .head { font-weight: 600; font-size: 13px; }
-    .title { font-weight: 600; font-size: 15px; }
-    .end { text-anchor: end; }
-    .mid { text-anchor: middle; }
-    .grid { stroke: var(--line); fill: none; }
-    .box { stroke: var(--soft); fill: var(--raised); }
-    .line { stroke: var(--ink); fill: none; }
-";
 
 /// Something drawn, and how high it is.
 struct Block {
@@ -61,26 +46,27 @@ pub fn figure(picture: &Picture) -> String {
     });
     let figure = html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {WIDTH} {height}")) width=(WIDTH) height=(height)
+            fill=(looks::INK) font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="12"
             role="img" aria-labelledby="title desc" {
             title id="title" { (picture.source.name) }
             desc id="desc" { (facts_of(picture).join(" ")) }
-            style { (PreEscaped(STYLE)) }
+            style { (PreEscaped(looks::dark())) }
             defs { @for paint in CLASSES.iter().chain(&GROUPS).chain([&WAIT, &OUTSIDE]) { (pattern(paint)) } }
-            rect width="100%" height="100%" style="fill: var(--back)" {}
+            rect.back width="100%" height="100%" {}
             @for block in placed { (block) }
         }
     };
-    figure.into_string() + "\n"
+    looks::attributed(&figure.into_string()) + "\n"
 }
 
 /// A tile of a pattern, to fill with.
 fn pattern(paint: &Paint) -> Markup {
     let d: String = paint.strokes.iter().map(|[x0, y0, x1, y1]| format!("M{x0} {y0}L{x1} {y1}")).collect();
-    let stroke = if paint.fill.is_some() { "stroke: #000; stroke-opacity: 0.4" } else { "stroke: var(--soft)" };
+    let stroke = if paint.fill.is_some() { "shade" } else { "edge" };
     html! {
         pattern id=(paint.name) width="8" height="8" patternUnits="userSpaceOnUse" {
             @if let Some(fill) = paint.fill { rect width="8" height="8" fill=(fill) {} }
-            @if !d.is_empty() { path d=(d) style=(stroke) {} }
+            @if !d.is_empty() { path class=(stroke) d=(d) {} }
         }
     }
 }
@@ -118,7 +104,7 @@ fn keys(paints: Vec<Paint>) -> Block {
     }
     let drawn = html! {
         @for (x, y, paint) in places {
-            rect x=(x) y=(y) width="20" height="11" fill=(format!("url(#{})", paint.name)) style="stroke: var(--soft)" {}
+            rect.edge x=(x) y=(y) width="20" height="11" fill=(format!("url(#{})", paint.name)) {}
             text.soft x=(x + 25.0) y=(y + 9.5) { (paint.words) }
         }
     };

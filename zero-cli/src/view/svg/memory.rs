@@ -223,8 +223,8 @@ fn limit(level: &Level, name: &str, bytes: usize, dashes: &str) -> Markup {
 /// Text on the background colour of the figure, so that it can be read over anything.
 fn tag(x: f64, y: f64, text: &str) -> Markup {
     html! {
-        rect x=(digits(x - 2.0)) y=(digits(y - 10.0)) width=(6.1 * text.len() as f64 + 4.0) height="13" style="fill: var(--back)" {}
-        text x=(digits(x)) y=(digits(y)) style="font-size: 11px" { (text) }
+        rect.back x=(digits(x - 2.0)) y=(digits(y - 10.0)) width=(6.1 * text.len() as f64 + 4.0) height="13" {}
+        text x=(digits(x)) y=(digits(y)) font-size="11" { (text) }
     }
 }
 
@@ -237,7 +237,7 @@ fn marker(picture: &Picture, pipeline_stage: &PipelineStagePicture, level: &Leve
     let text = format!("most in use: {}", Bytes(bytes));
     let left = (at + 8.0).min(RIGHT - 6.1 * text.len() as f64);
     html! {
-        circle cx=(digits(at)) cy=(digits(level.y(bytes))) r="4" style="fill: var(--ink); stroke: var(--back)" {}
+        circle.dot cx=(digits(at)) cy=(digits(level.y(bytes))) r="4" {}
         (tag(left, level.y(bytes) + 15.0, &text))
     }
 }

@@ -65,14 +65,14 @@ fn rank_cell(picture: &Picture, rank: usize, (x, y): (f64, f64)) -> maud::Markup
         (x + 16.0 + width * shard as f64 / shards as f64, (width / shards as f64).max(1.5))
     };
     html! {
-        rect x=(x) y=(y) width=(CELL) height=(HIGH) rx="4" style="fill: var(--back)" class="grid" {}
+        rect.grid.back x=(x) y=(y) width=(CELL) height=(HIGH) rx="4" {}
         text.soft x=(x + 5.0) y=(y + 12.0) { "rank " (rank) }
         @if picture.pipeline_stages.len() > 1 { text.soft.end x=(x + CELL - 5.0) y=(y + 12.0) { "p" (along("pipeline")) } }
         @for (number, state) in mesh.states.iter().enumerate() {
             @let top = y + 18.0 + number as f64 * (BAR + 3.0);
             @let (left, wide) = part(state.shards);
             @let paint = GROUPS.iter().find(|paint| paint.name == state.name).map_or("outside", |paint| paint.name);
-            text.soft x=(x + 5.0) y=(top + 8.0) style="font-size: 9px" { (state.name[..1].to_uppercase()) }
+            text.soft.small x=(x + 5.0) y=(top + 8.0) { (state.name[..1].to_uppercase()) }
             rect.grid x=(x + 16.0) y=(top) width=(width) height=(BAR) {}
             rect x=(digits(left)) y=(top) width=(digits(wide)) height=(BAR) fill=(format!("url(#{paint})")) {}
         }

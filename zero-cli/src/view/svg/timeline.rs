@@ -74,7 +74,7 @@ fn lane(picture: &Picture, number: usize, pipeline_stage: &PipelineStagePicture)
         path fill=(format!("url(#{})", WAIT.name)) d=(waits(picture, pipeline_stage)) {}
         @for (class, paint) in Class::ALL.into_iter().zip(CLASSES) {
             @let bars = ops(picture, pipeline_stage, class);
-            @if !bars.is_empty() { path fill=(format!("url(#{})", paint.name)) style="stroke: var(--back); stroke-width: 0.4" d=(bars) {} }
+            @if !bars.is_empty() { path.gap fill=(format!("url(#{})", paint.name)) d=(bars) {} }
         }
         @for (class, top) in tracks {
             @let bars = travels(picture, &pipeline_stage.flights, class, top);
@@ -83,7 +83,7 @@ fn lane(picture: &Picture, number: usize, pipeline_stage: &PipelineStagePicture)
         @for Label { middle, text, paint } in labels(picture, pipeline_stage) {
             // The text stands on the colour without its pattern, so that it can be read.
             rect x=(digits(middle - 8.0)) y="4" width="16" height="12" fill=[paint.fill] {}
-            text.mid x=(digits(middle)) y="14" style=(format!("fill: {}; font-size: 10px", paint.ink)) { (text) }
+            text.mid.label x=(digits(middle)) y="14" fill=(paint.ink) { (text) }
         }
     };
     (y + 10.0, drawn)
