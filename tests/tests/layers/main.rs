@@ -4,12 +4,12 @@ use zero_runtime::prelude::*;
 use zero_runtime::testing::{gradcheck, gradcheck_towards};
 use zero_tests::heads::*;
 
-mod compiled;
 mod faults;
 mod formulas;
 mod naive;
 mod narrow;
 mod swiglu;
+mod widths;
 mod wrong;
 
 /// Two sequences of five tokens.

@@ -32,7 +32,6 @@
 mod activation;
 mod attention;
 mod columns;
-pub mod compiled;
 mod convert;
 mod cross_entropy;
 mod device;
@@ -68,6 +67,7 @@ mod strided;
 #[cfg(test)]
 mod testing;
 mod tree_sum;
+pub mod widths;
 
 pub use activation::{activate, activate_backward};
 pub use attention::{attention, attention_backward};
