@@ -15,6 +15,8 @@ use zero_study::simulate::Impossible;
 
 /// Why the command did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
+// A command that makes no token files never reports what is wrong with documents.
+#[cfg_attr(not(feature = "tokenize"), allow(dead_code))]
 pub enum CommandError {
     #[error("error[Z0120]: cannot read the spec {}: {source}\n  = help: {}", path.display(), spec_help(path, source))]
     Unreadable { path: PathBuf, source: io::Error },
@@ -194,7 +196,8 @@ impl CommandError {
         CommandError::Impossible { spec: spec.to_owned(), hardware: hardware.name.clone(), reason: reason.clone() }
     }
 
-    /// The system does not give as many threads as were asked for.
+    /// The system does not start as many threads as were asked for.
+    #[cfg(feature = "tokenize")]
     pub fn threads(error: rayon::ThreadPoolBuildError) -> Self {
         CommandError::Input {
             place: "--threads".to_owned(),

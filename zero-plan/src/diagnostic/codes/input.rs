@@ -185,7 +185,8 @@ pub(super) const CODES: &[Code] = &[
         title: "tokenizer that cannot be used",
         explanation: "There is no `tokenizer.json` at that path, or in that folder; or the library `tokenizers`, by which \
             such files are written and read, does not understand it; or it drops merges by chance, so that ranks would \
-            not encode a text alike.",
+            not encode a text alike; or the program was built without the feature `tokenizers` of `zero-runtime`, as those \
+            of byte-level models are.",
         example: "./zero3 --tokenizer no/such/folder",
     },
     Code {

@@ -45,6 +45,8 @@ pub enum DataError {
     IgnoreFile { source: ignore::Error },
     #[error("the tokenizer `{}` {what}", path.display())]
     Tokenizer { path: PathBuf, what: String },
+    #[error("the tokenizer `{}` is not read: this program was built without tokenizers", path.display())]
+    NoTokenizers { path: PathBuf },
     #[error("the token file `{}` {what}", path.display())]
     TokenFile { path: PathBuf, what: String },
     #[error("{origin} has a vocabulary of {vocabulary} tokens, and the model's has {classes}")]
@@ -87,7 +89,7 @@ impl DataError {
             DataError::IgnoreFile { .. } => "Z0346",
             DataError::NotText { .. } => "Z0349",
             DataError::IdsOfDirectory { .. } => "Z0355",
-            DataError::Tokenizer { .. } => "Z0370",
+            DataError::Tokenizer { .. } | DataError::NoTokenizers { .. } => "Z0370",
             DataError::TokenFile { .. } => "Z0371",
             DataError::VocabularyTooLarge { .. } => "Z0372",
             DataError::OtherTokenizer { .. } => "Z0373",
@@ -132,6 +134,9 @@ impl DataError {
             DataError::IdsOfDirectory { .. } => "name one file of it, or join them into one",
             DataError::Tokenizer { .. } => {
                 "give a `tokenizer.json` as the library `tokenizers` writes it, or the folder of a model that has one"
+            }
+            DataError::NoTokenizers { .. } => {
+                "build the model with `features = [\"tokenizers\"]` of `zero-runtime` in its Cargo.toml"
             }
             DataError::TokenFile { .. } => {
                 "it was cut off, or changed after it was written: make it again, as `cargo zero tokenize` does"

@@ -72,6 +72,8 @@ mod tokenized;
 mod tokenizer;
 mod tokens;
 mod tree;
+#[cfg_attr(not(feature = "tokenizers"), path = "no_vocabulary.rs")]
+mod vocabulary;
 mod workspace;
 
 pub use beside::{put_text_beside, text_beside, texts_beside};
