@@ -1,4 +1,4 @@
-//! Cut: where a long text can be cut without a change of its tokens. Never encodes.
+//! Cut: the places where a long text can be cut without a change of its tokens. Never encodes.
 
 use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
