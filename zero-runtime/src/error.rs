@@ -55,7 +55,7 @@ pub enum Error {
     OverBudget {
         /// Threads of each rank.
         threads: usize,
-        /// The most that a rank takes, in its arena and outside of it.
+        /// The most memory that a rank takes, in its arena and outside of it.
         needed_bytes: usize,
         /// The budget of the spec.
         budget_bytes: usize,
@@ -105,7 +105,7 @@ pub enum Error {
     /// A file of results cannot be written.
     #[error("error[Z0351]: cannot write {what} to {}: {source}\n  = help: {help}", path.display())]
     Results {
-        /// What the file is to hold.
+        /// The contents of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,

@@ -18,7 +18,7 @@ const WORK_NS: u64 = 300_000;
 /// The wake latencies between two ranks, in seconds: with a core for each, and with one core that they share in turn.
 ///
 /// # Errors
-/// Z0332 if the system does not tell or set which processors a thread may use.
+/// Z0332 if the system does not report or set which processors a thread may use.
 pub fn measure() -> Result<[Vec<f64>; 2], LaunchError> {
     let all = allowed().map_err(LaunchError::system("see the processors of this process"))?;
     // Neighbours are often two threads of one core.

@@ -61,7 +61,7 @@ struct Details {
     core_us: Option<f64>,
 }
 
-/// How the clocks of several hosts were brought onto one axis of time. Times are in microseconds.
+/// How the clocks of several hosts were mapped onto one axis of time. Times are in microseconds.
 #[derive(Serialize)]
 struct TraceClocks {
     /// How far apart two times of two hosts may really be that are equal here.

@@ -120,7 +120,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "FOLDER", help_heading = WEIGHTS)]
     #[serde(serialize_with = "as_text")]
     pub init: Option<PathBuf>,
-    /// New folder for the weights at the end, as --init takes it
+    /// New folder for the weights at the end, as --init reads it
     #[arg(long, value_name = "FOLDER", help_heading = WEIGHTS)]
     #[serde(serialize_with = "as_text")]
     pub export: Option<PathBuf>,

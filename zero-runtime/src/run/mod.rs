@@ -228,8 +228,8 @@ fn tell(company: &JobPlace, error: &str) {
     }
 }
 
-/// A hash of all that must be equal on all ranks in addition to the plan: the model's layers, and the arguments except
-/// those that say where results go.
+/// A hash of everything that must be equal on all ranks in addition to the plan: the model's layers, and the arguments
+/// except those that name the places of results.
 fn agreement<D>(program: &Program<D>, arguments: &RunArguments) -> u64 {
     let mut tensors = Tensors::default();
     program.code.iter().for_each(|code| code.tensors(&mut tensors));

@@ -20,7 +20,7 @@ use crate::launch;
 use crate::plan::Plan;
 use crate::transport::{Lost, Watchdog};
 
-/// Words that each rank tells the others after each step: whether it was asked to end, whether it is time for a
+/// Words that each rank sends to the others after each step: whether it was asked to end, whether it is time for a
 /// checkpoint, which counts only on rank 0, and whether it has written what it was writing.
 const WORDS: usize = 3;
 

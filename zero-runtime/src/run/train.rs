@@ -56,7 +56,7 @@ impl Finale<'_> {
 
 /// The inputs of a run.
 pub struct Job<'a, D: Device> {
-    /// What is trained.
+    /// The program that is trained.
     pub program: &'static Program<D>,
     /// Arguments of every model.
     pub arguments: &'a RunArguments,

@@ -79,7 +79,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let binary = folder.path().join("bin/gpt");
         assert!(texts_beside(&binary).is_empty());
-        // Another binary's text, and files that are no texts.
+        // Another binary's text, and files that are not texts.
         put_text_beside(&folder.path().join("bin/gpt.2"), "other").expect("a text");
         fs::write(folder.path().join("bin/gpt.0123456789abcdef.json"), "").expect("a file");
         for number in 0..8 {

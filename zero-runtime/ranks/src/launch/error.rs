@@ -57,7 +57,7 @@ pub enum LaunchError {
         newest_words(*.newest)
     )]
     CutShort { newest: Option<u64>, last_step: u64 },
-    #[error("--restarts {restarts} asks to start ranks anew, and what starts them here never does")]
+    #[error("--restarts {restarts} asks to restart ranks, but their launcher here never does")]
     NoRestarts { restarts: u64 },
     #[error(
         "{} s after {} the run had not ended, and was killed: {}",
@@ -299,10 +299,10 @@ pub(super) fn those(here: &Range<usize>) -> String {
 }
 
 /// The words for a run whose newest checkpoint was not looked up.
-const ITS_NEWEST: &str = "what it has done since its newest checkpoint is lost";
+const ITS_NEWEST: &str = "its work since the newest checkpoint is lost";
 
 fn newest_words(newest: Option<u64>) -> String {
-    newest.map_or("there is no checkpoint".to_owned(), |step| format!("the newest checkpoint is that of step {step}"))
+    newest.map_or("there is no checkpoint".to_owned(), |step| format!("the newest checkpoint is from step {step}"))
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl LaunchAnswer {
     }
 }
 
-/// What a launcher does if a run ends early.
+/// How a launcher handles a run that ends early.
 #[derive(Clone, Debug)]
 pub struct LaunchOptions {
     /// Whether ranks that are asked to end finish their step and leave a checkpoint. If not, the first SIGTERM or SIGINT

@@ -48,7 +48,7 @@ impl<D: Device> Shared<'_, D> {
         Ok(())
     }
 
-    /// Signals that this rank has come to an exchange, for a reason, with `len` of its own numbers.
+    /// Signals that this rank has entered an exchange, for a reason, with `len` of its own numbers.
     fn enter(&mut self, call: u64, len: usize) -> Result<(), Lost> {
         self.await_leaving()?;
         self.told[Count::Entered.index()] = self.next(Count::Entered);

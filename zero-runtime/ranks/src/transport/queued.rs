@@ -13,8 +13,8 @@ use zero_core::device::Device;
 use zero_core::time::{LongerSleeps, SLEEP_MAX};
 use zero_core::watchdog::{Awaited, Watchdog};
 
-/// How many sleeps a device may take to end work that it was asked for in vain. After that, the work is left to the end
-/// of the process.
+/// How many sleeps a device may take to end work whose results nobody needs any more. After that, the work ends with
+/// the process.
 const ANSWERS_MAX: u32 = 500;
 const ANSWER_SLEEP: Duration = Duration::from_millis(1);
 

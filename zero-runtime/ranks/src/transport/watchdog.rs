@@ -123,7 +123,7 @@ impl RankWatchdog<'_> {
         (0..ranks).try_fold(rank, next).unwrap_or_else(|end| end)
     }
 
-    /// What this rank waits for, and what the cause is doing.
+    /// The text of this rank's wait, and of the op that the cause is in.
     fn words(&self, awaited: Awaited, cause: usize) -> String {
         let wait = self.wait_words(awaited, cause);
         match awaited {
@@ -137,14 +137,14 @@ impl RankWatchdog<'_> {
         let plan = self.plan;
         match self.hosts.get(rank) {
             Some(host) if self.life_of(rank) == Life::Elsewhere => match plan.config.mesh.ranks_per_node() {
-                1 => format!("an op that nobody can tell, as {host} has no other rank"),
+                1 => format!("an unknown op, as {host} has no other rank"),
                 _ => format!("an op that {host} has not reported"),
             },
             _ => op_words(plan, rank, self.control(rank).doing()),
         }
     }
 
-    /// What this rank waits for, and the op.
+    /// The text of this rank's wait, and of its own op.
     fn wait_words(&self, awaited: Awaited, cause: usize) -> String {
         let op = op_words(self.plan, self.rank, self.own().doing());
         match awaited {

@@ -215,7 +215,7 @@ impl Mpi {
     /// Begins to gather as many bytes of each rank as `own` has, into `all`.
     ///
     /// # Safety
-    /// Both stay as they are until the request has come to its end, and `all` has room for as many of each rank.
+    /// Both stay as they are until the request has come to its end, and `all` has room for as many bytes of each rank.
     pub unsafe fn gather(&self, own: &[u8], all: &mut [u8]) -> Result<MpiRequest, Failure> {
         let mut request = null_mut();
         let Abi { world, byte, .. } = self.abi;
@@ -230,7 +230,7 @@ impl Mpi {
     /// Begins to broadcast bytes of rank 0. Every rank passes the same number of bytes.
     ///
     /// # Safety
-    /// They stay where they are until the request has come to its end; on other ranks than 0 nobody uses them before.
+    /// They stay where they are until the request has come to its end; on ranks other than 0, nobody uses them before that.
     pub unsafe fn broadcast(&self, all: &mut [u8]) -> Result<MpiRequest, Failure> {
         let mut request = null_mut();
         let Abi { world, byte, .. } = self.abi;

@@ -147,7 +147,7 @@ impl Counterpart {
         self.received = unsafe { mpi.receive(to, bytes, self.rank, TAG) }.ok();
     }
 
-    /// Notes a report that has come.
+    /// Notes a report that has arrived.
     fn hear(&mut self, mpi: &Mpi, counts: &dyn RaisedCounts) {
         if !has_ended(mpi, &mut self.received) {
             return;
