@@ -50,7 +50,7 @@ pub enum DataError {
     #[error("{origin} has a vocabulary of {vocabulary} tokens, and the model's has {classes}")]
     VocabularyTooLarge { origin: String, vocabulary: usize, classes: usize },
     #[error(
-        "the token file `{}` was made with another tokenizer: its SHA-256 begins with {made_by}, but that of \
+        "the token file `{}` was made with another tokenizer, whose SHA-256 begins with {made_by}, but that of \
          `{}` begins with {given}", path.display(), tokenizer.display()
     )]
     OtherTokenizer { path: PathBuf, made_by: String, tokenizer: PathBuf, given: String },
