@@ -263,6 +263,6 @@ fn z0319_restarts_in_a_job_that_another_launcher_starts() {
     std::fs::write(directory.join("my.ron"), spec).expect("a spec");
     let job = ["launch", "my.ron", "--slurm", "job.sh", "--", "--checkpoint", "run", "--restarts", "3"];
     let errors = refused(&directory, &job);
-    assert!(errors.starts_with("error[Z0319]: --restarts 3 asks to start ranks anew"), "{errors}");
+    assert!(errors.starts_with("error[Z0319]: --restarts 3 asks to restart ranks"), "{errors}");
     assert!(!directory.join("job.sh").exists());
 }

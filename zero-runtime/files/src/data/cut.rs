@@ -1,4 +1,4 @@
-//! Cut: where a long text can be cut without a change of its tokens. Never encodes.
+//! Cut: the places where a long text can be cut without a change of its tokens. Never encodes.
 
 /// Cuts the text into pieces of at least `bytes` each, except for the last. A piece ends after a line break between two
 /// ASCII letters, so it may be much longer.

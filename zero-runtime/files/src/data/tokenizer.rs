@@ -1,5 +1,5 @@
-//! Tokenizer: text to token ids and back, as a published `tokenizer.json` says, by the library that such files are written
-//! for. Never learns a vocabulary.
+//! Tokenizer: converts text to token ids and back, as a published `tokenizer.json` says, by the library that such files
+//! are written for. Never learns a vocabulary.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ impl Tokenizer {
     }
 
     /// The text in stretches of about `bytes` that can be encoded one by one: their ids, joined, are those of the
-    /// whole. If that is not known of the tokenizer, the whole text is one stretch.
+    /// whole. If the tokenizer is not known to allow it, the whole text is one stretch.
     pub fn pieces<'t>(&self, text: &'t str, bytes: usize) -> impl Iterator<Item = &'t str> + use<'t> {
         cut::pieces(text, if self.cuts { bytes } else { usize::MAX })
     }
@@ -114,7 +114,7 @@ impl Tokenizer {
         self.inner.decode(ids)
     }
 
-    /// Turns ids that come one by one into text.
+    /// Turns ids that arrive one by one into text.
     pub fn stream(&self) -> TokenStream<'_> {
         TokenStream { tokenizer: self, ids: Vec::new(), shown: 0 }
     }
@@ -134,10 +134,10 @@ impl Tokenizer {
 /// token at least one.
 const PENDING_MAX: usize = 4;
 
-/// Turns ids that come one by one into text. A character whose bytes are in several tokens is shown when it is whole.
+/// Turns ids that arrive one by one into text. A character whose bytes are in several tokens is shown when it is whole.
 pub struct TokenStream<'t> {
     tokenizer: &'t Tokenizer,
-    /// The ids that were shown last, because the text of a token may depend on the one before it, and those that were
+    /// The ids that were shown last, because the text of a token may depend on the token before it, and the ids that were
     /// not shown yet.
     ids: Vec<u32>,
     /// How many of `ids` were shown.
@@ -145,7 +145,7 @@ pub struct TokenStream<'t> {
 }
 
 impl TokenStream<'_> {
-    /// The text that can be shown after `id` has come; it may be empty.
+    /// The text that can be shown after `id` has arrived; it may be empty.
     pub fn next(&mut self, id: u32) -> String {
         let before = self.tokenizer.decode(&self.ids[..self.shown]);
         self.ids.push(id);
