@@ -187,10 +187,8 @@ fn z0435_memory_is_short() {
         let held = cuda.allocate(40 << 20).expect("what there is");
         let error = cuda.allocate(40 << 20).err().expect("more than there is");
         assert_eq!(error.code(), "Z0435");
-        assert_eq!(
-            error.to_string(),
-            "CUDA device 0 has less than 40.0 MiB of memory left: 24.0 MiB of 64.0 MiB are free"
-        );
+        let said = "CUDA device 0 has less than 40.0 MiB of memory left: 24.0 MiB of 64.0 MiB are free";
+        assert_eq!(error.to_string(), said);
         assert!(matches!(error, DeviceError::Failed(_)));
         drop(held);
         assert!(cuda.allocate(40 << 20).is_ok(), "what was given back is there again");
