@@ -34,7 +34,7 @@ pub fn parse_inline(options: &[(String, String)]) -> Result<Spec, Vec<Diagnostic
 
 /// Compares an attribute's options with the spec that it names, which has been parsed from `spec_text`.
 ///
-/// Gives a `Z0109` for each option whose value is not the spec's, and the mistakes in the options themselves; each has
+/// Returns a `Z0109` for each option whose value is not the spec's, and the mistakes in the options themselves; each has
 /// the option's name as its key and no span. Equal values, and keys that only the spec gives, are fine.
 pub fn disagreements(spec: &Spec, spec_text: &str, inline: &[(String, String)]) -> Vec<Diagnostic> {
     let Translated { given, mut problems, mut settled } = translate(inline);
@@ -73,7 +73,7 @@ struct Translated {
     given: Vec<GivenOption>,
     /// The mistakes in the other options.
     problems: Vec<Diagnostic>,
-    /// The paths that those may have been meant for.
+    /// The paths that these options may have been meant for.
     settled: Vec<String>,
 }
 
@@ -114,7 +114,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     keys::options().map(|(name, _)| name).chain(["spec"])
 }
 
-/// The option that an unknown one was most likely meant to be.
+/// The known option that the unknown `name` was most likely meant to be.
 fn near(name: &str) -> Option<&'static str> {
     closest(name, names())
 }
@@ -275,7 +275,7 @@ mod tests {
         one(&[("stage", "1 + 2")], "Z0101", "stage", message);
         one(&[("stage", "3), memory: (")], "Z0101", "stage", message);
         let problem = &parse_inline(&options(&[("stage", "1"), ("schedule", "1F1B")])).unwrap_err()[0];
-        assert_eq!(problem.help.as_deref(), Some("write `OneFOneB`: a name in RON begins with a letter"));
+        assert_eq!(problem.help.as_deref(), Some("write `OneFOneB`: RON names begin with a letter"));
         one(&[("stag", "3")], "Z0107", "stag", "unknown key `stag` in `#[zero(...)]`");
         let problem = &parse_inline(&options(&[("stage", "3"), ("prefech", "3")])).unwrap_err()[0];
         assert_eq!(problem.label, "did you mean `prefetch`?");

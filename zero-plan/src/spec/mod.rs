@@ -57,7 +57,7 @@ pub struct Spec {
     pub model: Option<ModelSource>,
     /// The ranks along each axis, and how they lie on nodes.
     pub mesh: MeshKeys,
-    /// What is sharded and how it travels.
+    /// What is sharded and how it is sent.
     pub zero: ZeroKeys,
     /// How pipeline stages share a step.
     pub pipeline: Pipeline,

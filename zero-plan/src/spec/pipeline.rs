@@ -38,7 +38,7 @@ impl Schedule {
         }
     }
 
-    /// A mutable reference to them, for reading a text; only `Interleaved` has them there.
+    /// A mutable reference to them, for reading a text. Makes `self` an `Interleaved`, which alone stores them.
     pub(super) fn chunks_mut(&mut self) -> &mut u32 {
         if !matches!(self, Self::Interleaved { .. }) {
             *self = Self::Interleaved { chunks: 0 };
@@ -63,7 +63,7 @@ pub enum Units {
     /// Cuts where the most expensive chunk is cheapest.
     #[default]
     Balanced,
-    /// As many units in each chunk as in every other.
+    /// The same number of units in each chunk.
     Even,
     /// Units of each chunk, in the order of forward.
     Split(Vec<u32>),

@@ -149,7 +149,7 @@ impl SpecDiagnostics<'_> {
     }
 }
 
-/// The names that keys have in other tools; with a section where the name alone would not be clear.
+/// The names that keys have in other tools, with the section if the name alone would not be clear.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("pipeline.stages", "mesh.pipeline"),
     ("pp", "mesh.pipeline"),
@@ -179,7 +179,7 @@ const ARGUMENTS: &[&str] = &[
     "threads",
 ];
 
-/// The key that an unknown `path` was meant for, if that is in another section or has its name in an attribute.
+/// The key that an unknown `path` was meant for, if the key is in another section or `path` is its option's name.
 fn elsewhere(path: &str) -> Option<&'static str> {
     let other = OTHER_NAMES.iter().find(|(name, _)| *name == path || *name == split(path).1);
     if let Some((_, path)) = other {

@@ -18,7 +18,7 @@ pub fn keys_table() -> String {
     table("key", single.map(|key| (key.path, key))) + &sections.collect::<String>()
 }
 
-/// The options of the attribute: the keys that it can give, under their names there.
+/// The options of the attribute: the keys that it accepts, under their names there.
 pub fn options_table() -> String {
     table("option", options())
 }
