@@ -71,7 +71,7 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
     ops
 }
 
-/// Scratch: the slots and gathers that a schedule has taken so far.
+/// Scratch: the slots and gathers that a schedule uses so far.
 pub struct ScheduleScratch<'s> {
     /// At least one entry for each slot for activations of the pipeline stage, all 0.
     pub slots: &'s mut [usize],
