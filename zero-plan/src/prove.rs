@@ -141,7 +141,7 @@ pub fn prove(plan: &Plan) -> Result<Proof, Flaw> {
 pub fn prove_ranks(plan: &Plan, pass: Pass, ops: &[&[Op]]) -> Result<Proof, Flaw> {
     let ranks = Ranks { plan, pass, ops, groups: Groups::of(plan) };
     if ops.len() != ranks.groups.ranks() {
-        return Err(ranks.flaw("another number of schedules than of ranks", Vec::new()));
+        return Err(ranks.flaw("schedules and ranks differ in number", Vec::new()));
     }
     ranks.check()?;
     let collectives = matching::collectives(&ranks)?;
@@ -160,7 +160,7 @@ pub fn prove_ranks(plan: &Plan, pass: Pass, ops: &[&[Op]]) -> Result<Proof, Flaw
     })
 }
 
-/// Proves for both passes that every op finds what it needs at the places that `accesses` gives.
+/// Proves for both passes that every op finds the content that it needs at the places of `accesses`.
 ///
 /// # Errors
 /// The first flaw that is found.
@@ -172,7 +172,7 @@ pub fn prove_accesses(plan: &Plan, accesses: &Accesses) -> Result<(), Flaw> {
 }
 
 /// Proves that any two accesses to one byte, of which one writes it, are in order: by streams, by events, and by the
-/// counts that ranks tell one another. For a device without streams there is nothing to prove.
+/// counts that ranks send one another. For a device without streams there is nothing to prove.
 ///
 /// # Errors
 /// The first flaw that is found.
@@ -243,7 +243,7 @@ pub(crate) fn deadlock(plan: &Plan, pass: Pass, ops: &[&[Op]], stuck: &Stuck) ->
     let rule = if stuck.is_cycle {
         "a deadlock: each of these ranks waits for the next, and the last for the first"
     } else {
-        "a rank waits for what another never does"
+        "a rank waits for an op that another rank never runs"
     };
     let note = |wait: &Wait| format!("waits for rank {} {}", wait.on, wait.what);
     let places = stuck.waits.iter().map(|wait| spot(plan, ops, wait.rank, wait.op, note(wait)));

@@ -36,7 +36,7 @@ impl Checker<'_, '_> {
         rules! {
             matches!(self.units[unit].slotted, Held::No) => "a gather of parameters that are held already",
             !self.agreed => "a gather after the agreement, when owners write",
-            slot < self.gathered_slots => "a gather into a slot that is not there",
+            slot < self.gathered_slots => "a gather into a slot that does not exist",
             !self.units[slot].is_slot_taken => "a gather into a slot in use",
         }
         self.units[slot].is_slot_taken = true;
