@@ -6,7 +6,7 @@ use crate::layout::{Home, Memory, Tables};
 use crate::lines::{PAGE_BYTES, round_up};
 use crate::plan::Plan;
 
-/// Room for the words by which a rank tells the others its progress.
+/// Room for the words in which a rank publishes its progress.
 pub const CONTROL_BYTES: usize = 256;
 /// The number of exchanges whose numbers are kept: the current one and the one before it.
 pub const NUMBER_ROUNDS: usize = 2;
@@ -15,7 +15,7 @@ pub const NUMBER_ROUNDS: usize = 2;
 pub const STEP_WORDS: usize = 13;
 
 /// Code and constants of the program that are in use, its main thread's stack, and its allocations before the first
-/// step. A tiny model takes 6 MiB of it, mostly for the C library and the allocator. Reading or writing parameters in
+/// step. A tiny model uses 6 MiB of it, mostly for the C library and the allocator. Reading or writing parameters in
 /// files takes 3 MiB, in pieces.
 const PROGRAM_BYTES: usize = 16 << 20;
 /// Data that is held in memory: the sources of a workspace, or the paths of the files of a directory. Files are read when
@@ -152,7 +152,7 @@ const fn exchange_bytes(config: &Config, agreed: usize) -> usize {
 }
 
 /// Words of a step on a rank's device, outside the arena, in bytes: the hyperparameters and the report, the numbers
-/// that this rank gives the others, and those of all ranks.
+/// that this rank sends the others, and those of all ranks.
 pub const fn words_bytes(agreed: usize, ranks: usize) -> usize {
     (STEP_WORDS + (1 + ranks) * agreed) * size_of::<f64>()
 }
@@ -161,7 +161,7 @@ const fn numbers_bytes(agreed: usize) -> usize {
     NUMBER_ROUNDS * exchanged_bytes(agreed)
 }
 
-/// Bytes that a rank leaves for the others in one exchange: a word for the purpose of the exchange, and the numbers.
+/// Bytes that a rank sends the others in one exchange: a word for the purpose of the exchange, and the numbers.
 pub const fn exchanged_bytes(agreed: usize) -> usize {
     size_of::<u64>() + agreed * size_of::<f64>()
 }

@@ -146,7 +146,7 @@ fn words_are_explained() {
     assert!(page.starts_with("reduce-scatter, also reduce\n\nEach rank gets the sum of one shard"), "{page}");
     assert!(page.contains("\n    zero.bucket: a size from `B(1)` up"), "{page}");
     assert_eq!(explained(&["reduce", "scatter"]), page);
-    assert!(explained(&["zero.prefetch"]).starts_with("zero.prefetch\n\nHow far ahead of the computation"));
+    assert!(explained(&["zero.prefetch"]).starts_with("zero.prefetch\n\nHow many units ahead"));
     let several = explained(&["activation_checkpointing"]);
     assert!(
         several.contains("recompute, also ") && several.contains("\n\n\nactivation_checkpointing, also "),

@@ -2,7 +2,7 @@
 //! its regions all the time; the bytes in use explain why regions are as large as they are.
 //!
 //! Rustc evaluates it, for the message about a budget, so it counts in constants how long bytes are in use. Accesses of
-//! ops say only when they are touched.
+//! ops say only when bytes are touched.
 
 use crate::layout::{Kind, Memory, Tables, spare_batch_bytes};
 use crate::mesh::Axis;

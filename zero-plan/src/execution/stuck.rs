@@ -17,7 +17,7 @@ pub(crate) struct Wait {
     pub rank: usize,
     /// Index of the op that it waits in.
     pub op: usize,
-    /// The rank that has not done what it waits for.
+    /// The rank that it waits for.
     pub on: usize,
     pub what: String,
 }
