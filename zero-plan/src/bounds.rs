@@ -120,7 +120,7 @@ pub const fn is_countable(config: &Config, units: &[Unit]) -> bool {
     }
     let micro_batches = config.micro_batches as u128;
     // No region holds more than every unit for every micro-batch and chunk, or the largest unit in as many slots as
-    // there are units. A parameter takes or sends 16 bytes at most.
+    // there are units. A parameter needs or sends 16 bytes at most.
     let times = micro_batches * config.chunks_per_rank() as u128 + units.len() as u128 + 16;
     bytes * times <= COUNT_MAX && 4 * operations * micro_batches + bytes <= COUNT_MAX
 }

@@ -88,7 +88,7 @@ enum ExecutionEvent {
     Subtotalled { scope: Scope, nth: usize },
     /// A parcel to this rank has been sent.
     Sent { parcel: Parcel, nth: usize },
-    /// A parcel of this rank has been taken.
+    /// A parcel of this rank has been received.
     Taken { parcel: Parcel, nth: usize },
 }
 

@@ -98,7 +98,7 @@ pub const fn segment_mapping_bytes(plan: &Plan, rank: usize) -> usize {
     bytes
 }
 
-/// The most device memory that a rank with `threads` threads takes outside its arena. On a GPU this excludes the memory
+/// The most device memory that a rank with `threads` threads uses outside its arena. On a GPU this excludes the memory
 /// of its driver and libraries, which no plan knows: descriptions of hardware reserve it.
 pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
     let (config, agreed) = (tables.config, 1 + tables.units.len());
@@ -110,23 +110,23 @@ pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
     }
 }
 
-/// The most host memory that it takes outside its arena.
+/// The most host memory that it uses outside its arena.
 const fn host_bytes(config: &Config, agreed: usize, threads: usize) -> usize {
     PROGRAM_BYTES + DATA_BYTES + threads * thread_bytes(config.precision.compute) + exchange_bytes(config, agreed)
 }
 
-/// The most device memory that a rank with this arena takes in the smallest run, inside and outside the arena.
+/// The most device memory that a rank with this arena uses in the smallest run, inside and outside the arena.
 pub const fn rank_bytes(tables: &Tables, memory: &Memory) -> usize {
     memory.bytes_per_rank() + outside_bytes(tables, RunSize::LEAST.threads)
 }
 
 impl Plan<'_> {
-    /// The most device memory that a rank takes outside its arena.
+    /// The most device memory that a rank uses outside its arena.
     pub const fn outside_bytes(&self, run: &RunSize) -> usize {
         if self.config.device.is_host() { self.host_bytes(run) } else { outside_bytes(&self.tables(), run.threads) }
     }
 
-    /// The most host memory that a rank takes outside its arena, without the libraries of a GPU.
+    /// The most host memory that a rank uses outside its arena, without the libraries of a GPU.
     pub const fn host_bytes(&self, run: &RunSize) -> usize {
         let size = host_bytes(&self.config, self.agreed_values(), run.threads);
         size + run.data_bytes + profile_bytes(self, run.profiled_steps)
@@ -137,7 +137,7 @@ impl Plan<'_> {
         if self.config.device.is_host() { thread_bytes(self.config.precision.compute) } else { 0 }
     }
 
-    /// The most device memory that a rank of any pipeline stage takes, in bytes. The budget of a spec limits this.
+    /// The most device memory that a rank of any pipeline stage uses, in bytes. The budget of a spec limits this.
     pub const fn total_bytes_max(&self, run: &RunSize) -> usize {
         self.bytes_per_rank_max() + self.outside_bytes(run)
     }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     /// Threads, data and profiles lie on the host. On the device are thirteen words of a step, three numbers of each of
-    /// two ranks and three that the rank gives, and the rounding of three mappings.
+    /// two ranks and three that the rank sends, and the rounding of three mappings.
     #[test]
     fn outside_arenas_of_a_gpu_are_its_own_words() {
         let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };

@@ -2,8 +2,8 @@
 //! traffic, all of it constant. No clock, no threads, no environment, no files.
 //!
 //! How data flows: the text of a [`spec`] is parsed and checked into a [`Config`]. The sizes of [`Unit`]s and the
-//! config give the layout in [`Tables`]; both give the schedule of [`Op`]s, which [`mod@check`] walks with its own
-//! rules. A [`Plan`] holds the tables. [`prove`] compares those of all ranks with one another; [`Traffic`] and
+//! config decide the layout in [`Tables`]; both decide the schedule of [`Op`]s, which [`mod@check`] walks with its own
+//! rules. A [`Plan`] holds the tables. [`prove`] compares the tables of all ranks with one another; [`Traffic`] and
 //! [`Report`] read them, and tests compare them with published figures. All that depends on sizes is a `const fn`: the
 //! compiler runs it for [`static_plan!`], and [`PlanBuf`] runs the same functions at run time. Advice, simulation and
 //! pictures are in the crate `zero-study`.
@@ -31,7 +31,7 @@
 //!   next. `prove` shows it from places alone. The streams of a rank meet between passes.
 //! - The plan fixes the order of every sum: one tree over the ranks along `zero`, another over the sums of the
 //!   replicas, once for each micro-batch or, with `reduce: PerStep`, once. Between hosts each host sends the sums of
-//!   the largest subtrees that lie wholly on it, and `Settle` or `Combine` adds those of all hosts in the order of the
+//!   the largest subtrees that lie wholly on it, and `Settle` or `Combine` adds the sums of all hosts in the order of the
 //!   tree.
 //! - If devices cannot read one another's memory, `place/arrival` says where bytes arrive: in their final place or, if
 //!   they are summed or converted, in the inbox. The plan also says which messages hosts exchange, and in which order

@@ -2,7 +2,7 @@
 //! modules that make schedules, and never assumes that ranks do the same: each is walked by itself.
 //!
 //! Six proofs: each rank's ops are sound by themselves ([`mod@crate::check`]); ranks issue the same collectives and
-//! pair their parcels (`matching`); all of them come to the end, so nothing waits in a cycle (`crate::execution` says
+//! pair their parcels (`matching`); all of them reach the end, so nothing waits in a cycle (`crate::execution` says
 //! why one execution proves it for all); every element has one owner and every gradient is in its sum once (`cover`);
 //! if ranks are on several hosts, each message is received, holds what its op needs and need not be buffered
 //! (`messages`); and if ops run in streams of a device, conflicting accesses to one place are in order (`streams`).

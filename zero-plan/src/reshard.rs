@@ -56,7 +56,7 @@ pub struct Move {
     pub len: usize,
 }
 
-/// Why elements cannot be moved, or why moves do not give the wanted elements. Tensors are identified by number,
+/// Why elements cannot be moved, or why moves do not fill the wanted elements. Tensors are identified by number,
 /// because their names are not known here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {

@@ -21,7 +21,7 @@ pub struct Unit {
     pub index: Option<usize>,
     /// Its own parameters; 0 if it has none or shares those of `source`.
     pub params: usize,
-    /// Parameters that its layer takes: its own, or those at the start of the flat buffer of `source`.
+    /// Parameters that its layer computes with: its own, or those at the start of the flat buffer of `source`.
     pub takes: usize,
     /// The unit whose flat buffer holds its parameters: itself, unless it is tied.
     pub source: usize,
@@ -59,7 +59,7 @@ pub struct OrthogonalCost {
     pub room_bytes: usize,
     /// Floating-point operations of all of them.
     pub operations: usize,
-    /// Floating-point operations of the matrix that takes most.
+    /// Floating-point operations of the matrix that needs most.
     pub operations_max: usize,
 }
 
@@ -90,7 +90,7 @@ pub(crate) const fn max(a: usize, b: usize) -> usize {
 /// Name of a field. An alias, because the code that serde derives for a reference would borrow it from the text.
 pub type FieldName = &'static str;
 
-/// Reads a name, which lives for ever like the names in a program. A command reads only those of one model.
+/// Reads a name, which lives forever like the names in a program. A command reads only those of one model.
 fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FieldName, D::Error> {
     String::deserialize(deserializer).map(|name| &*name.leak())
 }

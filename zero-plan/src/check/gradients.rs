@@ -191,7 +191,7 @@ impl Checker<'_, '_> {
         self.join(source)
     }
 
-    /// Adds the sum of tied gradients to that of their owner. No spread may come before it.
+    /// Adds the sum of tied gradients to the sum of their owner. No spread may come before it.
     pub(super) const fn join(&mut self, owner: usize) -> BrokenRule {
         let bucket = self.at(owner).bucket;
         rules! {

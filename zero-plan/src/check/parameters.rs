@@ -55,7 +55,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    /// Whether the parameters that a unit takes are there to compute on.
+    /// Whether the parameters that a unit computes with are there.
     pub(super) const fn has_parameters(&self, unit: usize) -> bool {
         let config = self.subject.tables.config;
         let holder = if self.at(unit).holds { unit } else { self.subject.tables.units[unit].source };

@@ -23,7 +23,7 @@ pub(crate) struct Wait {
 }
 
 impl ExecutionWorld<'_> {
-    /// Follows waits from rank to rank, from one that waits, until a rank comes up again or does not wait.
+    /// Follows waits from rank to rank, from one that waits, until a rank repeats or does not wait.
     pub(super) fn stuck(&self, first: usize) -> Stuck {
         let mut waits: Vec<Wait> = Vec::new();
         let mut rank = first;

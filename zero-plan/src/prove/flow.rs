@@ -32,8 +32,8 @@ pub(super) struct ContentFlow<'a> {
     memory: HashMap<(usize, Kind), Pieces>,
 }
 
-/// Proves that every op of a pass finds what it needs at the places that `accesses` gives, and that everything that a
-/// rank keeps is there at the end: parameters and their states and, if the pass `decodes`, the caches.
+/// Proves that every op of a pass finds what it needs at the places of `accesses`, and that everything that a rank
+/// keeps is there at the end: parameters and their states and, if the pass `decodes`, the caches.
 pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<(), Flaw> {
     let Ranks { plan, pass, ops, ref groups } = *ranks;
     let mut flow = ContentFlow::new(plan);

@@ -26,7 +26,7 @@ pub enum Op {
         /// The slot.
         slot: usize,
     },
-    /// Gives up a unit's gathered or converted flat buffer.
+    /// Releases a unit's gathered or converted flat buffer.
     Release {
         /// The unit.
         unit: usize,
@@ -43,7 +43,7 @@ pub enum Op {
         /// The slot for the activations of that micro-batch.
         slot: usize,
     },
-    /// Waits until the slot for the next outgoing parcel of this kind is free: the receiver has taken the parcel in it.
+    /// Waits until the slot for the next outgoing parcel of this kind is free: the receiver has read the parcel in it.
     Clear {
         /// The parcel that is to leave.
         parcel: Parcel,

@@ -106,7 +106,7 @@ impl<'a> PipelineStageWalk<'a> {
         }
     }
 
-    /// The unit under which this pipeline stage holds the parameters of `unit`, if it takes any.
+    /// The unit under which this pipeline stage holds the parameters of `unit`, if it has any.
     pub const fn holder(&self, unit: usize) -> Option<usize> {
         let placement = &self.tables.placements[unit];
         if placement.padded == 0 {

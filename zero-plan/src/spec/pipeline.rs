@@ -70,7 +70,7 @@ pub enum Units {
 }
 
 impl Units {
-    /// The constant that it stands for. Leaks an explicit list, because a constant lives for ever.
+    /// The constant that it stands for. Leaks an explicit list, because a constant lives forever.
     pub fn split(&self) -> config::Split {
         match self {
             Self::Balanced => config::Split::Balanced,

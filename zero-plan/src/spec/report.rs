@@ -118,7 +118,7 @@ impl SpecDiagnostics<'_> {
         spans.find(|span| &self.text[span.clone()] == name).unwrap_or(value.clone())
     }
 
-    /// Z0107: there is no such key in this section. Also gives the paths that the entry may have been meant for.
+    /// Z0107: there is no such key in this section. Also returns the paths that the entry may have been meant for.
     pub fn unknown(&self, path: &str, entry: &KeyValue, section: &Section) -> (Diagnostic, Vec<String>) {
         let (around, key) = split(path);
         let place = if around.is_empty() { "the spec".to_owned() } else { format!("`{}`", self.form.name(around)) };

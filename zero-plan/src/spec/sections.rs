@@ -100,7 +100,7 @@ pub enum RecomputedUnits {
 }
 
 impl RecomputedUnits {
-    /// The constant that it stands for. Leaks a list of fields, because a constant lives for ever.
+    /// The constant that it stands for. Leaks a list of fields, because a constant lives forever.
     pub fn config(&self) -> config::Recompute {
         match self {
             Self::Every(units) => config::Recompute::Every(*units as usize),

@@ -50,6 +50,6 @@ pub(super) const CODES: &[Code] = &[
         explanation: "A new crate depends on `zero-runtime`, which no registry has: the dependency is a path into \
             a clone of this project's repository. The command uses the clone that it was built from, or the one in \
             `--zero`. That clone is gone, or has no `zero-runtime`.",
-        example: "cargo zero init mine --zero ../elsewhere # which is no clone",
+        example: "cargo zero init mine --zero ../elsewhere # which is not a clone",
     },
 ];

@@ -32,9 +32,9 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0143",
         title: "layer that must give what it takes",
-        explanation: "A residual connection adds its input to its output, and each element of an array field takes \
-            what the one before it gives; both need a layer whose output is as wide as its input. Correct the widths, \
-            or let a layer outside of the connection or array change them.",
+        explanation: "A residual connection adds its input to its output, and each element of an array field reads \
+            the output of the element before it; both need a layer whose output is as wide as its input. Correct \
+            the widths, or let a layer outside of the connection or array change them.",
         example: "#[residual]\nmlp: (LayerNorm<8>, Linear<8, 16>),",
     },
     Code {

@@ -80,8 +80,8 @@ impl Gathers {
 }
 
 /// For each op of a rank, the messages whose arrival it waits for: those that are received for it; at the end of a
-/// gather, all messages of this and earlier gathers that come to any rank of its host along `zero`; likewise those of a
-/// spread along its axis; and in an agreement all numbers that come to any rank of its host.
+/// gather, all messages of this and earlier gathers to any rank of its host along `zero`; likewise those of a spread
+/// along its axis; and in an agreement all numbers for any rank of its host.
 fn come(
     messages: &Messages,
     needs: &[Vec<Option<MessageNeed>>],

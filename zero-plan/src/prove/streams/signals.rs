@@ -21,7 +21,7 @@ pub(super) enum SignalCount {
     Whole,
     /// Agreements entered.
     Entered,
-    /// Parcels sent and taken.
+    /// Parcels sent and received.
     Sent(Parcel),
     Taken(Parcel),
 }
