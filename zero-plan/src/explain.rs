@@ -46,8 +46,8 @@ impl Op {
                 ("Runs {unit} forward on micro-batch {micro_batch}; its saved values go to slot {slot}.", turns)
             }
             Op::Recompute { .. } => (
-                "Runs {unit} forward on micro-batch {micro_batch} once more, for the values that its backward needs and its forward has not \
-                 kept.",
+                "Runs {unit} forward on micro-batch {micro_batch} once more, for the values that its \
+                 backward needs and its forward has not kept.",
                 "recompute",
             ),
             Op::Backward { .. } => (
