@@ -131,7 +131,7 @@ pub enum Order {
     },
 }
 
-/// Which units lie on which pipeline stage.
+/// The assignment of units to pipeline stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub enum Split {
     /// Minimizes the cost of the most expensive chunk.
@@ -143,7 +143,7 @@ pub enum Split {
     Units(&'static [usize]),
 }
 
-/// Which units keep only their input for backward, and run forward again before it.
+/// The units that keep only their input for backward, and run forward again before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub enum Recompute {
     /// None: everything is kept.
@@ -180,9 +180,9 @@ pub struct Config {
     pub reduce: Often,
     /// The order of micro-batches.
     pub order: Order,
-    /// Which units lie on which pipeline stage.
+    /// The assignment of units to pipeline stages.
     pub split: Split,
-    /// Which units recompute their saved values instead of keeping them.
+    /// The units that recompute their saved values instead of keeping them.
     pub recompute: Recompute,
     /// Widths in which states are stored.
     pub precision: Precision,
@@ -192,8 +192,8 @@ pub struct Config {
     pub length: usize,
     /// Micro-batches of one step, of each replica and each rank along `zero`.
     pub micro_batches: usize,
-    /// Whether each rank has room for a copy of what it writes to a checkpoint, so that training continues during the
-    /// write.
+    /// Whether each rank has room for a copy of the states that it writes to a checkpoint, so that training continues
+    /// during the write.
     pub snapshot: bool,
     /// The device on which ranks compute: it decides where places may begin, and whether ops have streams.
     pub device: DeviceKind,
@@ -311,7 +311,7 @@ impl Config {
         self.mesh.len(axis) / self.ranks_per_host(axis)
     }
 
-    /// Whether host peers read what one of them has gathered. It may overwrite that only after they have released it.
+    /// Whether host peers read the parameters that one of them gathers. It may overwrite them only after all released them.
     pub const fn shares_gathers(&self) -> bool {
         self.ranks_per_host(Axis::Zero) > 1 && self.shards_parameters()
     }

@@ -1,4 +1,4 @@
-//! Cores: which core of its host a rank keeps to. Never knows what a rank does.
+//! Cores: the core of its host that a rank stays on. Never knows what a rank does.
 
 /// The core, of `cores` that the host has, on which all threads of a rank stay; `rank` is its number among the `ranks`
 /// of the host. None if the cores would not all get equally many ranks, or if no core would get several: then the

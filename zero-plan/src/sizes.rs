@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Width;
 use crate::unit::Unit;
 
-/// What a program reports about its model.
+/// The report of a program about its model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sizes {

@@ -259,7 +259,7 @@ impl Traffic {
         }
     }
 
-    /// Bytes of parameters and gradients, which are what the published volumes count.
+    /// Bytes of parameters and gradients, as the published volumes count them.
     pub fn payload_bytes(&self) -> usize {
         self.on(Axis::Zero) + self.on(Axis::Replica)
     }

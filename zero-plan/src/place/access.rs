@@ -152,7 +152,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
         };
         OfOp { plan, pass, own: peer, position, visit: &mut sent }.visit_all(op);
     }
-    // The bytes that it receives from others arrive before they are read.
+    // The bytes that it receives from other ranks arrive before they are read.
     let mut expected: Vec<Arrival> = Vec::new();
     let brought_by = match op {
         Op::Wait { unit } if !plan.config.has_streams() => Op::Gather { unit, slot: position.slot(unit) },

@@ -101,7 +101,7 @@ pub enum Op {
     Subtotal {
         /// The bucket.
         bucket: usize,
-        /// Which of its reductions.
+        /// The number of its reduction in this step.
         round: usize,
         /// The axis.
         axis: Axis,
@@ -111,14 +111,14 @@ pub enum Op {
     Settle {
         /// The bucket.
         bucket: usize,
-        /// Which of its reductions.
+        /// The number of its reduction in this step.
         round: usize,
     },
     /// Sums this rank's parts of a bucket along `replica`.
     Combine {
         /// The bucket.
         bucket: usize,
-        /// Which of its reductions.
+        /// The number of its reduction in this step.
         round: usize,
     },
     /// Adds the summed gradients of a tied unit to those of its owner, which lies on the same pipeline stage.

@@ -66,7 +66,7 @@ impl Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum Stream {
     /// Layers and the optimizer; the ops that wait for their inputs; and the ops that offer or send their results,
-    /// which others may read as soon as they are there.
+    /// which other ranks may read as soon as they are there.
     Compute,
     /// Gathers of parameters.
     Gather,
@@ -112,7 +112,7 @@ pub struct OpTraits {
     pub slot: Option<usize>,
     /// The number of its bucket's reduction that it belongs to, if it belongs to one.
     pub round: Option<usize>,
-    /// The axis along which ranks send one another what it needs, if there is one.
+    /// The axis along which ranks send one another the bytes that it needs, if there is one.
     pub axis: Option<Axis>,
 }
 

@@ -16,13 +16,13 @@ pub struct Key {
     pub path: &'static str,
     /// Its name in `#[zero(...)]`; none if only a file can have it.
     pub option: Option<&'static str>,
-    /// What it expects, range included, to be read after "expected".
+    /// The values that it expects, range included, to be read after "expected".
     pub expects: &'static str,
-    /// What a number there counts; empty if its value is not a number.
+    /// The unit of its value; empty if the value is not a number.
     pub unit: &'static str,
-    /// What applies if it is not given.
+    /// The default.
     pub default: KeyDefault,
-    /// What it decides, in one sentence.
+    /// Its effect, in one sentence.
     pub about: &'static str,
     /// The numbers that it accepts.
     range: RangeInclusive<u64>,
@@ -34,7 +34,7 @@ pub struct Key {
     opening: Option<&'static str>,
 }
 
-/// What applies if a key is not given.
+/// The default of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyDefault {
     /// Nothing: it must be given.
@@ -147,7 +147,7 @@ pub const KEYS: &[Key] = &[
         .about("Chunks of the model on each rank, in `Interleaved`."),
     key!(pipeline.units, any("`Balanced`, `Even` or `Split([3, 4])`"), Value("Balanced"))
         .unit("units")
-        .about("Which units lie on which pipeline stage: `Split` has an entry for each chunk of the model."),
+        .about("The assignment of units to pipeline stages: `Split` has an entry for each chunk of the model."),
     section("batch", "Batch", "a section such as `(sequences: 4, length: 256)`", OfItsKeys)
         .about("What one rank works on in a step."),
     key!(batch.sequences, number!("sequences" from 1 to 4294967295), Value("4"))
@@ -289,7 +289,7 @@ pub fn options() -> impl Iterator<Item = (&'static str, &'static Key)> + Clone {
     KEYS.iter().filter_map(|key| Some((key.option?, key)))
 }
 
-/// The row of the key at `path`; none where there is no such key.
+/// The row of the key at `path`; none if there is no such key.
 pub(super) fn row(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }

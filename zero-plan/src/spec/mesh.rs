@@ -34,7 +34,7 @@ impl MeshKeys {
         }
     }
 
-    /// Number of ranks; saturates where the axes are out of range.
+    /// Number of ranks; saturates if the axes are out of range.
     pub fn ranks(&self) -> u64 {
         Axis::ALL.iter().fold(1, |ranks: u64, axis| ranks.saturating_mul(self.len(*axis).into()))
     }

@@ -75,7 +75,7 @@ pub struct Spec {
     /// How ranks reach each other; without it, as is usual for the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<TransportKind>,
-    /// What updates the matrices of hidden layers.
+    /// The optimizer of the matrices of hidden layers.
     pub optimizer: OptimizerKind,
     /// The most memory a rank may plan for.
     #[serde(skip_serializing_if = "Option::is_none")]

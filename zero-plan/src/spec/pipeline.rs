@@ -9,7 +9,7 @@ use crate::config::{self, Order};
 pub struct Pipeline {
     /// The order of micro-batches on each pipeline stage.
     pub schedule: Schedule,
-    /// Which units lie on which pipeline stage.
+    /// The assignment of units to pipeline stages.
     pub units: Units,
 }
 
@@ -57,7 +57,7 @@ impl Schedule {
     }
 }
 
-/// Which units lie on which pipeline stage: [`config::Split`], as it is written.
+/// The assignment of units to pipeline stages: [`config::Split`], as it is written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Units {
     /// Cuts where the most expensive chunk is cheapest.

@@ -89,7 +89,7 @@ pub struct CheckpointKeys {
     pub snapshot: bool,
 }
 
-/// Which units keep only their input for backward, and run forward again before it: [`config::Recompute`], as it is
+/// The units that keep only their input for backward, and run forward again before it: [`config::Recompute`], as it is
 /// written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecomputedUnits {

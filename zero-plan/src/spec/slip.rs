@@ -10,7 +10,7 @@ use crate::diagnostic::line_column;
 pub(super) const EXAMPLE: &str =
     "a spec is RON, such as `(model: Example(\"gpt\"), mesh: (zero: 2), zero: (stage: 3))`";
 
-/// What is wrong; the text follows "the spec cannot be read: ".
+/// The mistake; the text follows "the spec cannot be read: ".
 pub(super) struct Slip {
     pub span: Range<usize>,
     pub what: String,

@@ -1,4 +1,4 @@
-//! Codes of what a run is given: data, arguments, weights and tokens.
+//! Codes of the inputs of a run: data, arguments, weights and tokens.
 
 use super::Code;
 
