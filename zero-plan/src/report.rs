@@ -20,7 +20,7 @@ use names::wrap;
 
 pub use names::{Ranges, counted};
 pub use table::Table;
-pub use text::{ScheduleText, op_text};
+pub use text::{LineTurn, ScheduleText, op_text, turns};
 
 /// The most columns of a line.
 const WIDTH: usize = 100;

@@ -3,6 +3,7 @@
 //!
 //! `TRYBUILD=overwrite cargo test -p zero-tests --test ui` writes what rustc says now; read it before keeping it.
 
+mod expanded;
 mod expansions;
 mod zero_spec;
 

@@ -111,13 +111,17 @@ fn with_queue(op: String, queued: Option<(usize, &Queued)>) -> String {
     if told.is_empty() { format!("{at} {op}") } else { format!("{at} {op} ({})", told.join(" ")) }
 }
 
-/// The properties that the computations of a line have in common.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct LineTurn {
-    backward: bool,
-    chunk: usize,
-    micro_batch: usize,
-    slot: usize,
+/// The properties that the computations of a turn have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineTurn {
+    /// Whether it goes backward, recomputation included.
+    pub backward: bool,
+    /// The chunk.
+    pub chunk: usize,
+    /// The micro-batch.
+    pub micro_batch: usize,
+    /// The slot for its activations.
+    pub slot: usize,
 }
 
 impl LineTurn {
@@ -142,9 +146,9 @@ impl LineTurn {
     }
 }
 
-/// The ops, cut into lines: one for each turn, with the ops that prepare it and follow from it, and one for the ops
-/// after the last turn.
-fn turns<'a>(plan: &Plan, ops: &'a [Op]) -> Vec<(Option<LineTurn>, &'a [Op])> {
+/// The ops of a table, cut into turns, with the ops that prepare each and follow from it; at the end, without a turn, the
+/// ops after the last one.
+pub fn turns<'a>(plan: &Plan, ops: &'a [Op]) -> Vec<(Option<LineTurn>, &'a [Op])> {
     let mut lines = Vec::new();
     let (mut current, mut start, mut computed) = (None, 0, 0);
     for (i, &op) in ops.iter().enumerate() {

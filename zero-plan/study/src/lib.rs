@@ -5,6 +5,7 @@
 //!   runs a plan's step on one, by its links, cores and measurements.
 //! - [`mod@advise`] searches for the best plan by that simulation, with its reasons, and finds what would fit a budget.
 //! - [`picture`], [`difference`] and [`summary`] are plans as data: numbers and texts, for others to draw or print.
+//! - [`expand`] writes a plan as Rust to read in a review.
 //! - For [`mod@import`] a configuration of another framework is a spec, and the [`glossary`] explains words.
 //!
 //! What is always true: a figure comes from a file of hardware, from a plan or from a measurement that the caller
@@ -21,6 +22,7 @@ pub mod advise;
 pub mod difference;
 #[cfg(test)]
 mod documented;
+pub mod expand;
 pub mod glossary;
 pub mod hardware;
 pub mod import;

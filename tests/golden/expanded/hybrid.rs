@@ -1,0 +1,1 @@
+pub mod pipeline_stage_0 {use zero_study::expand::step::*; pub fn step(_: &mut impl StepOps) {} pub fn evaluation(_: &mut impl StepOps) {}} pub mod pipeline_stage_1 {pub use super::pipeline_stage_0::*;}
