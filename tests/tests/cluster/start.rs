@@ -123,7 +123,7 @@ pub fn chosen(net: &Net, folder: &Path, first: &str, then: &str) -> String {
 
 #[test]
 fn z0452_the_library_of_another_launcher() {
-    // One rank on each host: Open MPI would treat two as separate jobs, and one may fail because both create the same folder.
+    // One rank on each host: Open MPI would treat two on one host as separate jobs, and one may fail because both create its folder.
     let Some(net) = Net::of(3) else { return };
     let library = Mpi::Orte.library();
     let (other, lone) = (("ZERO_MPI", &*library), trains("").replacen(PROGRAM, &format!("{PROGRAM} lone"), 1));

@@ -6,7 +6,7 @@ use zero_tests::pretend;
 use zero_tests::training::{HYPER, Outcome, Start, noise, train};
 
 const WIDTH: usize = 8;
-/// With more than this many classes, a GPU has the logits of 1024 tokens at one time.
+/// With this many classes or more, a GPU has the logits of 1024 tokens at one time.
 const VOCAB: usize = 1 << 17;
 /// Two chunks, of which the second one is smaller.
 const LENGTH: usize = 1024 + 76;
