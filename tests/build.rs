@@ -1,9 +1,9 @@
 //! Build: turns the models of `examples/` into modules, in the sizes that `tests/training/models/` asks for, so that tests
-//! compile the sources that people read and run. Changes only the size and the spec of a model.
+//! compile the sources that users read and run. Changes only the size and the spec of a model.
 
 use std::path::Path;
 
-/// Example, name of its struct, sizes that are trained, and published ones that are only planned.
+/// Example, name of its struct, sizes that are trained, and published sizes that are only planned.
 const MODELS: &[(&str, &str, &[&str], &[&str])] = &[
     ("gpt2", "Gpt2", &["tiny"], &["124M", "1.5B"]),
     ("llama", "Llama", &["tiny", "tiny-tied"], &["3.2-1B", "3.1-8B", "3.1-70B"]),

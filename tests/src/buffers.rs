@@ -38,12 +38,12 @@ pub fn numbers<D: Device, E: Element>(device: &D, buffer: &Buffer<D, E>) -> Vec<
     values(device, buffer).into_iter().map(E::widen).collect()
 }
 
-/// The nearest values that bf16 can store, so that a layer takes the same numbers in every width.
+/// The nearest values that bf16 can store, so that a layer reads the same numbers in every width.
 fn rounded(values: Vec<f32>) -> Vec<f32> {
     values.into_iter().map(|x| bf16::narrow(x).widen()).collect()
 }
 
-/// Inputs as a layer takes them: features, or ids as they are.
+/// Inputs for a layer: features in its width, or unchanged ids.
 fn entering<S: Shape, X: Sample>(device: &S::Device) -> Buffer<S::Device, u8> {
     let cells = X::cells(2, S::TOKENS);
     if !X::DIFFERENTIABLE {
@@ -56,7 +56,7 @@ fn entering<S: Shape, X: Sample>(device: &S::Device) -> Buffer<S::Device, u8> {
 /// The output of a layer, the gradients of its parameters and, if its input is differentiable, that of its input.
 /// Parameters, inputs and targets are the same on every device and in every width.
 pub fn run<S: Shape, X: Sample, T: Sample, L: Layer<S, X>>(device: &S::Device) -> Written {
-    // Small: otherwise attention scores are so large that their last bits decide.
+    // Small, because otherwise attention scores are so large that their last bits decide.
     let params = stored(device, &rounded(noise(L::PARAMS, 1).iter().map(|x| x / 4.0).collect()));
     let (x, targets) = (entering::<S, X>(device), of(device, &T::cells(3, S::TOKENS)));
     let y_len = S::TOKENS * L::Output::WIDTH;

@@ -1,10 +1,10 @@
-//! Heads: attentions of every kind, on shapes that divide by nothing more than they must. Never computes.
+//! Heads: attentions of every kind, on shapes with no more divisors than they need. Never computes.
 
 use zero_runtime::prelude::*;
 
 /// Rotary positions without scaling.
 const PLAIN: Rotary = Rotary { base: 100.0, scaling: Scaling::None };
-/// The original length is so short that some of these few frequencies are scaled by a factor between the two ends.
+/// The original length is so short that some of these few frequencies are scaled by a factor between the two extremes.
 const LLAMA3: Rotary = Rotary {
     base: 100.0,
     scaling: Scaling::Llama3 {
@@ -45,18 +45,18 @@ macro_rules! heads {
 heads! {
     /// Pairs of heads share keys, and no width equals the input's.
     Grouped: 6, 3, 3 {}
-    /// All heads share one head of keys; every projection has a bias.
+    /// All heads share one head of keys, and every projection has a bias.
     OneKey: 3, 1, 5 { const BIAS: Bias = Bias::All; }
-    /// A bias of queries, keys and values alone.
+    /// Only queries, keys and values have a bias.
     Biased: 2, 1, 3 { const BIAS: Bias = Bias::Inputs; }
     /// One tensor for queries, keys and values.
     Fused: 2, 1, 3 {
         const BIAS: Bias = Bias::Inputs;
         const NAMES: Projections = Projections::fused("c_attn", "c_proj");
     }
-    /// A token sees itself and the one before.
+    /// A token sees itself and its predecessor.
     Pairs: 2, 2, 3 { const WINDOW: Option<usize> = Some(2); }
-    /// A token sees itself alone.
+    /// A token sees only itself.
     Alone: 2, 2, 3 { const WINDOW: Option<usize> = Some(1); }
     /// A window that is longer than any sequence.
     Wide: 2, 2, 3 { const WINDOW: Option<usize> = Some(70); }

@@ -10,11 +10,10 @@ pub const CUDA: &str = "cuda";
 /// The word for NCCL between GPUs, after [`CUDA`].
 pub const NCCL: &str = "nccl";
 
-/// A spec with the changes that words ask for: `cuda` sets its device, `nccl` the transport between such devices,
-/// `mesh=1x2x2` the lengths of pipeline, replica and zero, `hosts=2` the number of hosts, which MPI or NCCL then
-/// connects, `reduce=bf16` the width in which gradients are sent, and `stage`, `prefetch`, `bucket` and `micro_batches`
-/// set numbers. `as=hybrid`, before the others, takes everything from another spec except the widths and the shape of a
-/// micro-batch, which belong to the model's type.
+/// A spec with changes in words: `cuda` sets its device, `nccl` the transport between such devices, `mesh=1x2x2` the lengths of
+/// pipeline, replica and zero, `hosts=2` the number of hosts, which MPI or NCCL then connects, `reduce=bf16` the width in which
+/// gradients are sent, and `stage`, `prefetch`, `bucket` and `micro_batches` set numbers. `as=hybrid`, before the others, takes
+/// everything from another spec except the widths and the shape of a micro-batch, which belong to the model's type.
 ///
 /// # Panics
 /// If a word is none of these.

@@ -1,10 +1,8 @@
 //! Code that the tests share: tiny models, a way to train them under any plan, an independent reference, and the golden
-//! files that both are compared with. Never a test: those are in `tests/tests/`, and `tests/README.md` says which goes
-//! where.
+//! files that both are compared with. Contains no test: tests are in `tests/tests/`, and `tests/README.md` says which goes where.
 //!
-//! Models have numbers of parameters that no number of ranks divides, so that padding is always there. The reference
-//! computes in f64 by plain loops, and shares no code with a kernel. Programs that tests start as processes are in
-//! `src/bin/`.
+//! No number of ranks divides a model's number of parameters, so that there is always padding. The reference computes in f64 by
+//! plain loops, and shares no code with a kernel. Programs that tests start as processes are in `src/bin/`.
 
 pub mod buffers;
 pub mod heads;

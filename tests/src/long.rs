@@ -1,10 +1,10 @@
-//! Long: tests that take so long that they only run where `ZERO_TEST_FULL` is set, as `.ci/full` does; and the report of what is
-//! skipped. Never decides which tests these are.
+//! Long: slow tests run only if `ZERO_TEST_FULL` is set, as `.ci/full` sets it; and skipped tests are reported. Never decides which
+//! tests are slow.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Whether the calling test, or a part of it, is left out because it takes long. Reports it then.
+/// Whether the calling test, or a part of it, is skipped because it takes long. Reports a skipped test.
 pub fn is_left_out(what: &str) -> bool {
     let is_left_out = std::env::var_os("ZERO_TEST_FULL").is_none();
     if is_left_out {
@@ -13,11 +13,11 @@ pub fn is_left_out(what: &str) -> bool {
     is_left_out
 }
 
-/// Prints what a test lacks, even if it passes, and adds the line to the file that `ZERO_TEST_SKIPPED` names, so that
-/// skipped tests can be counted.
+/// Prints what a test lacks, even if the test passes, and adds the line to the file that `ZERO_TEST_SKIPPED` names, so that skipped
+/// tests can be counted.
 ///
 /// # Panics
-/// If there can be no such file.
+/// If the file cannot be written.
 pub fn report_skipped(what: &str, why: &str) {
     let line = format!("SKIPPED: no {what}: {why}\n");
     // Output of the macros is not shown for a test that passes.

@@ -1,7 +1,7 @@
 //! Pretend: libraries that behave like CUDA's, on the host. The system's C++ compiler builds them from
-//! `tests/pretend/`, once for each state of their sources. Where there is no such compiler, tests that need them say so
-//! and do nothing. With `ZERO_TEST_GPU=1`, tests of the device run on CUDA's own libraries and a GPU instead; tests of
-//! the pretend libraries, of orders and of failures then do nothing, and say so. Never looks for a GPU unasked.
+//! `tests/pretend/`, once for each state of their sources. Without such a compiler, tests that need the libraries report that they
+//! are skipped. With `ZERO_TEST_GPU=1`, tests of the device run on CUDA's own libraries and a GPU instead; tests of the pretend
+//! libraries, of orders and of failures then report that they are skipped. Without this variable, never looks for a GPU.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -36,15 +36,14 @@ const DRIVER: [&str; 9] = [
 const HEADERS: [&str; 2] = ["shim.h", "module.h"];
 
 /// Options for all libraries. Calls within a library are bound when it is linked, so that a function can be hidden from
-/// others.
+/// other libraries.
 const OPTIONS: [&str; 8] =
     ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wl,-Bsymbolic"];
 
 /// The variable that allows ranks of NCCL to share a GPU.
 const SHARED_BY_NCCL: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
 
-/// Variables by which libraries and devices are found. On a GPU, a process that is started with an empty environment
-/// needs them.
+/// Variables that locate libraries and devices. On a GPU, a process that is started with an empty environment needs them.
 const PASSED_ON: [&str; 10] = [
     cuda::FOLDERS_VARIABLE,
     cuda::DEVICES_VARIABLE,
@@ -63,14 +62,14 @@ pub fn is_hardware() -> bool {
     std::env::var_os("ZERO_TEST_GPU").is_some()
 }
 
-/// Whether NCCL can be tried here. On a GPU it connects several ranks only if this variable allows it, which NCCL 2.30 and later
-/// read.
+/// Whether NCCL can be tested here. On a GPU, NCCL connects several ranks only if this variable, which NCCL 2.30 and later read,
+/// allows it.
 pub fn is_nccl() -> bool {
     !is_hardware() || std::env::var_os(SHARED_BY_NCCL).is_some()
 }
 
-/// The folder of the libraries, for `ZERO_CUDA_LIBRARIES` of other processes; none where they cannot be built or tests
-/// run on a GPU.
+/// The folder of the libraries, for `ZERO_CUDA_LIBRARIES` of other processes; none if they cannot be built or if tests run on a
+/// GPU.
 ///
 /// # Panics
 /// If the compiler refuses the sources.
@@ -79,8 +78,8 @@ pub fn libraries() -> Option<&'static Path> {
     BUILT.get_or_init(build).as_deref()
 }
 
-/// Makes this process use pretend CUDA devices, and keep their kernels beside the libraries. Returns whether it can, or
-/// whether tests run on a GPU.
+/// Makes this process use pretend CUDA devices, and keep their kernels beside the libraries. Returns whether this is possible, or
+/// tests run on a GPU.
 ///
 /// # Panics
 /// If the compiler refuses the sources.
@@ -94,8 +93,8 @@ pub fn is_cuda() -> bool {
     true
 }
 
-/// Variables for a process that is started: it then uses pretend CUDA devices and the kernels that this process keeps
-/// or, where tests run on a GPU, finds the devices of this machine. None where neither is possible.
+/// Variables for a new process: with them it uses pretend CUDA devices and the kernels that this process keeps or, if tests run on
+/// a GPU, finds the devices of this machine. None if neither is possible.
 ///
 /// # Panics
 /// If the compiler refuses the sources.
@@ -107,8 +106,8 @@ pub fn variables() -> Option<Vec<(&'static str, OsString)>> {
     Some(vec![(cuda::FOLDERS_VARIABLE, folder.into()), ("XDG_CACHE_HOME", cache(folder).into())])
 }
 
-/// The path of a program or a file that tests were built with; on a machine that they were copied to, that of the file
-/// of the same name beside this program.
+/// The path of a program or a file that tests were built with; on a machine that they were copied to, the path of the file of the
+/// same name beside this program.
 ///
 /// # Panics
 /// If this program has no path.
@@ -125,7 +124,7 @@ fn cache(folder: &Path) -> PathBuf {
     kept.as_deref().unwrap_or(folder).join(name)
 }
 
-/// The compiler. A preloaded sanitizer is for the tests, not for the compiler.
+/// The compiler, without the tests' preloaded sanitizer.
 fn compiler() -> Command {
     let mut command = Command::new(std::env::var("PRETEND_CXX").unwrap_or_else(|_| "g++".into()));
     command.env_remove("LD_PRELOAD");
@@ -156,7 +155,7 @@ fn build() -> Option<PathBuf> {
         let unfinished = folder.with_extension(std::process::id().to_string());
         std::fs::create_dir_all(&unfinished).unwrap();
         compile(&unfinished);
-        // Another process may have been faster; its files are whole too.
+        // Another process may have been faster; its files are complete too.
         if std::fs::rename(&unfinished, &folder).is_err() {
             std::fs::remove_dir_all(&unfinished).unwrap();
         }
@@ -200,7 +199,7 @@ fn finish(mut child: std::process::Child) {
     assert!(child.wait().unwrap().success(), "the pretend CUDA libraries do not compile");
 }
 
-/// From now on the pretend driver of this process does its work in another order. A GPU has an order of its own.
+/// From now on, the pretend driver of this process executes work in the order of another seed. Does not affect a GPU.
 ///
 /// # Panics
 /// If there are no libraries.
@@ -212,8 +211,8 @@ pub fn seed(seed: u64) {
     unsafe { driver().get::<extern "C" fn(u64) -> i32>(b"pretend_seed\0").unwrap()(seed) };
 }
 
-/// From now on these calls fail, written as in `PRETEND_FAIL`. If the pretend driver of this process has failed, it
-/// works again.
+/// From now on, these calls fail; they are written as in `PRETEND_FAIL`. If the pretend driver of this process has failed, it works
+/// again.
 ///
 /// # Panics
 /// If there are no libraries.
@@ -223,7 +222,7 @@ pub fn fail(failures: &str) {
     unsafe { driver().get::<extern "C" fn(*const i8) -> i32>(b"pretend_fail\0").unwrap()(failures.as_ptr().cast()) };
 }
 
-/// How often this thread has made a call of the pretend driver, by its name; 0 on a GPU, whose driver does not count.
+/// The number of this thread's calls of a function of the pretend driver, by its name; 0 on a GPU, whose driver does not count.
 ///
 /// # Panics
 /// If there are no libraries.
@@ -241,13 +240,13 @@ pub fn count(name: &str) -> u64 {
     count
 }
 
-/// The kernels that this process has asked the pretend driver for, as C++ writes them: `layer_norm<float, 8, 24, 0x3727c5ac>`.
+/// The kernels that this process has requested from the pretend driver, written as in C++: `layer_norm<float, 8, 24, 0x3727c5ac>`.
 ///
 /// # Panics
 /// If there are no libraries.
 pub fn kernels() -> BTreeSet<String> {
     extern "C" fn tell(kernels: &mut BTreeSet<String>, name: *const i8) {
-        // SAFETY: the text ends in a zero, and is there for as long as this call takes.
+        // SAFETY: the text ends in a zero, and lives until this call returns.
         kernels.insert(unsafe { CStr::from_ptr(name.cast()) }.to_str().expect("names are ASCII").to_owned());
     }
     type Tell = extern "C" fn(&mut BTreeSet<String>, *const i8);
@@ -258,7 +257,7 @@ pub fn kernels() -> BTreeSet<String> {
     kernels
 }
 
-/// How many things this process has taken from the pretend driver and not given back.
+/// The number of resources that this process has allocated from the pretend driver and not freed.
 ///
 /// # Panics
 /// If there are no libraries.
@@ -282,7 +281,7 @@ pub fn free_bytes() -> usize {
     free_bytes
 }
 
-/// The pretend driver of this process, or the driver of this machine, where tests run on a GPU.
+/// The pretend driver of this process, or the driver of this machine if tests run on a GPU.
 ///
 /// # Panics
 /// If there are no libraries.
@@ -303,13 +302,12 @@ pub fn driver() -> &'static Library {
     })
 }
 
-/// Whether [`again`] has started this process, in which a test does its work that needs another process.
+/// Whether [`again`] has started this process, in which a test does the work that needs a separate process.
 pub fn is_another() -> bool {
     std::env::var_os("PRETEND_AGAIN").is_some()
 }
 
-/// Runs a test of this program, by its full name, in a process of its own with more variables, where [`is_another`] is
-/// true.
+/// Runs a test of this program, by its full name, in a separate process with further variables, in which [`is_another`] is true.
 ///
 /// # Panics
 /// If the process does not start, or runs no such test.
@@ -322,9 +320,9 @@ pub fn again(test: &str, variables: &[(&str, &str)]) -> Output {
     output
 }
 
-/// Runs the calling test, which takes long, in a process of its own, because the pretend driver of a process does one thing at a
-/// time, however many tests run. Returns whether nothing is left to do: it has done so, or long tests are left out. Does nothing on
-/// a GPU, in such a process, or where all tests of a program run one after another.
+/// Runs the calling test, which takes long, in a separate process, because the pretend driver of a process does one thing at a
+/// time, however many tests run. Returns whether nothing is left to do: the process has run the test, or long tests are skipped.
+/// Does nothing on a GPU, in such a process, or if all tests of a program run one after another.
 ///
 /// # Panics
 /// If the test fails there.

@@ -1,4 +1,4 @@
-//! A tiny model that is published: its tensors have the names of GPT-2's, matrices lie transposed, and a config says its
+//! A tiny model that is published: its tensors have the names of GPT-2's, matrices are stored transposed, and a config has its
 //! sizes.
 
 use zero_runtime::prelude::*;

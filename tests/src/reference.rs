@@ -1,6 +1,6 @@
-//! Reference GPT: the `gpt` example's model written the obvious way, to compare the real one with.
+//! Reference GPT: the model of the `gpt` example written the obvious way, for comparison with the real one.
 //!
-//! Plain loops over `f64`, one thread, every activation kept. Never fast, and never built from the crates it checks.
+//! Plain loops over `f64`, one thread, every activation kept. Not fast, and not built from the crates that it checks.
 
 pub mod golden;
 mod layers;
@@ -121,7 +121,7 @@ impl Gpt {
         Self { config, tensors: tensors.collect() }
     }
 
-    /// Mean cross-entropy in nats over all tokens, and its gradient by every parameter, in their order.
+    /// Mean cross-entropy in nats over all tokens, and its gradient by each parameter, in the order of parameters.
     ///
     /// `ids` and `targets` are `(sequences, length)`, with `length` at most the context.
     pub fn loss_and_gradients(
@@ -205,7 +205,7 @@ impl Gpt {
         BlockActivations { input, normed1, qkv, attended, middle, normed2, wide, activated, output }
     }
 
-    /// Gradient by the block's input, from that by its output.
+    /// Gradient by the block's input, from the gradient by its output.
     fn block_backward(
         &self,
         block: usize,

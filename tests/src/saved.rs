@@ -1,4 +1,4 @@
-//! Saves and resumes engines on threads, as a run does, and reads what was saved by tensor.
+//! Saves and resumes engines on threads, as a run does, and reads saved states by tensor.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use zero_runtime::engine::Engine;
 use zero_runtime::model::Program;
 use zero_runtime::transport::Transport;
 
-/// A manifest that says nothing but the tensors and the step.
+/// A manifest that records only the tensors and the step.
 pub fn manifest<D>(program: &Program<D>, step: u64) -> Manifest {
     Manifest {
         format: FORMAT,
@@ -23,10 +23,10 @@ pub fn manifest<D>(program: &Program<D>, step: u64) -> Manifest {
     }
 }
 
-/// Writes a checkpoint of an engine to the folder of a run: from a copy, where the plan has room for one. Every rank calls it.
+/// Writes a checkpoint of an engine to the folder of a run, from a copy if the plan has room for one. Every rank calls it.
 ///
 /// # Panics
-/// If it cannot be written.
+/// If the checkpoint cannot be written.
 pub fn save<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p, D, T>, folder: &Path) -> PathBuf {
     let (rank, step, manifest) =
         (engine.arena().rank(), engine.steps_done(), manifest(engine.program(), engine.steps_done()));
@@ -63,7 +63,7 @@ pub fn resume<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p, D, T>,
     checkpoint.load(&tensors, engine).expect("a whole one");
 }
 
-/// Bits of all elements of a state by tensor; none where there is no such state.
+/// Bits of all elements of a state by tensor; none if there is no such state.
 ///
 /// # Panics
 /// If it cannot be read.

@@ -20,7 +20,7 @@ macro_rules! small_model {
     };
 }
 
-/// The main function of a binary that trains `A`, or `B` where its first argument is this word.
+/// The main function of a binary that trains `A`, or `B` if its first argument is this word.
 pub fn main_of<A, B>(word: &str) -> ExitCode
 where
     A: Model<Input = Tokens, Target = Tokens>,
@@ -29,7 +29,7 @@ where
     DeviceOf<B>: Runs,
 {
     if std::env::args().nth(1).is_some_and(|first| first == word) {
-        // The word stands where the name of the program is expected.
+        // The word is in the place of the program's name.
         return main_from::<B>(std::env::args_os().skip(1));
     }
     main::<A>()

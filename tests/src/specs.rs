@@ -1,5 +1,5 @@
-//! Each file of `specs/`, compiled with a tiny GPT in place of the model that it names: as deep as that one, so that
-//! every layout fits, and with a tied head, so that ties are tested under every spec.
+//! Each file of `specs/`, compiled with a tiny GPT in place of the named model: equally deep, so that every layout fits, and with a
+//! tied head, so that ties are tested under every spec.
 
 use zero_runtime::model::Program;
 use zero_runtime::prelude::*;

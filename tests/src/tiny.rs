@@ -1,4 +1,4 @@
-//! Tiny models whose parameter counts no number of ranks divides, with the sizes of the golden files.
+//! Tiny models with the sizes of the golden files. No number of ranks divides their parameter counts.
 
 use zero_plan::{Unit, Width};
 use zero_runtime::model::Model;
@@ -107,7 +107,7 @@ in_both_widths!(Untied Tied Wide Tall Deep);
 /// Values of a byte.
 pub const BYTES: usize = 256;
 
-/// A GPT of bytes on a pipeline: what the binary `piped` trains.
+/// A GPT of bytes on a pipeline, which the binary `piped` trains.
 #[zero(spec = "specs/piped.ron")]
 pub struct Piped {
     embed: Embedding<BYTES, CONTEXT, DIM>,

@@ -10,7 +10,7 @@ use zero_runtime::model::Program;
 use zero_runtime::random::mix;
 use zero_runtime::transport::{Crossed, Transport, local};
 
-/// The optimizer of the tests, unless they say otherwise: every part of it on.
+/// The default optimizer of the tests, with all of its parts enabled.
 pub const HYPER: Hyper =
     Hyper { lr: 1e-2, beta1: 0.9, beta2: 0.95, momentum: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(0.25) };
 
@@ -26,9 +26,9 @@ pub const fn mesh(pipeline: usize, replica: usize, zero: usize) -> Mesh {
 /// The first parameters of a run.
 #[derive(Clone, Copy)]
 pub enum Start<'a> {
-    /// As the layers say.
+    /// Those that the layers choose.
     Seed(u64),
-    /// These flat buffers, one for each unit.
+    /// The given flat buffers, one for each unit.
     Flat(&'a [Vec<f32>]),
 }
 
@@ -46,16 +46,16 @@ pub struct Outcome {
     pub parameters: Vec<Vec<f32>>,
     /// Sums of the first step's gradients of each unit, over ranks and micro-batches.
     pub gradients: Vec<Vec<f32>>,
-    /// What each rank took from its peers in all steps.
+    /// Bytes that each rank took from its peers in all steps.
     pub moved: Vec<Moved>,
-    /// What each rank has exchanged with ranks of other hosts in all steps.
+    /// Bytes that each rank exchanged with ranks of other hosts in all steps.
     pub crossed: Vec<Crossed>,
-    /// Lengths of the mappings of each rank: its private one, and the one that all share.
+    /// Lengths of the mappings of each rank: the private one, and the one that all ranks share.
     pub mapped_bytes: Vec<[usize; 2]>,
 }
 
 impl Outcome {
-    /// Everything about a run that must not depend on stage, transport, buckets or prefetch, to the bit.
+    /// The bits of all results that must not depend on stage, transport, buckets or prefetch.
     pub fn bits(&self) -> (Vec<u64>, Vec<u64>, Vec<u32>) {
         (
             self.losses.iter().map(|loss| loss.to_bits()).collect(),
@@ -73,7 +73,7 @@ pub const STEPS: u64 = 3;
 pub struct Told {
     /// Bits of losses and norms.
     pub numbers: Vec<u64>,
-    /// A hash of each unit's parameters at the end; none where the rank has none.
+    /// A hash of each unit's parameters at the end; none if the rank has none.
     pub units: Vec<Option<u64>>,
 }
 
@@ -89,16 +89,16 @@ impl Told {
         Self { numbers, units: outcome.parameters.iter().map(hash).collect() }
     }
 
-    /// Whether this is one rank's part of `all`, which all ranks have trained together.
+    /// Whether this is one rank's part of `all`, the results of all ranks together.
     pub fn is_part_of(&self, all: &Told) -> bool {
         let mut units = self.units.iter().zip(&all.units);
         self.numbers == all.numbers && units.all(|(own, all)| own.is_none() || own == all)
     }
 
-    /// Reads what [`core::fmt::Display`] writes.
+    /// Parses the output of [`core::fmt::Display`].
     ///
     /// # Panics
-    /// If it is something else.
+    /// If the text has another format.
     pub fn read(line: &str) -> Self {
         let (numbers, units) = line.split_once(" | ").expect("numbers and units");
         let numbers = numbers.split(' ').map(|number| number.parse().expect("a number")).collect();
@@ -151,7 +151,7 @@ pub fn merged(config: &Config, ranks: Vec<Outcome>) -> Outcome {
         assert_eq!((&one.losses, &one.norms), (&all.losses, &all.norms), "rank {rank} has other losses");
         let first_replica = config.mesh.coordinates(rank).replica == 0;
         for unit in 0..all.parameters.len() {
-            // Shards come in the order of ranks along `zero`. Without a step there are no gradients.
+            // Shards are in the order of ranks along `zero`. Without a step there are no gradients.
             if let Some(gradients) = one.gradients.get(unit).filter(|_| first_replica) {
                 all.gradients[unit].extend(gradients);
             }
@@ -165,7 +165,7 @@ pub fn merged(config: &Config, ranks: Vec<Outcome>) -> Outcome {
     all
 }
 
-/// Trains as one rank; of the gradients, only its shards are in the outcome.
+/// Trains as one rank; the outcome has only this rank's shards of the gradients.
 ///
 /// # Errors
 /// Those of [`Engine::step`].
@@ -204,7 +204,7 @@ pub fn train_engine<'p, D: Device, T: Transport<'p, D>>(
     let mut outcome = Outcome { mapped_bytes: vec![engine.arena().mapped_bytes()], ..Outcome::default() };
     for step in 0..steps {
         let ended = engine.step(&hyper, |micro_batch, ids, targets| batch(step, data_rank, micro_batch, ids, targets));
-        // Otherwise giving the device back would wait for ever, before the error is reported.
+        // Otherwise the release of the device would wait for ever, before the error is reported.
         assert!(ended.is_ok() || engine.device().is_idle(), "the device still waits after {:?}", ended.err());
         let report = ended?;
         outcome.losses.push(report.loss);
@@ -226,7 +226,7 @@ pub fn train_engine<'p, D: Device, T: Transport<'p, D>>(
     Ok(outcome)
 }
 
-/// Compares with its plan what a rank mapped, and what it took from its peers in this many steps.
+/// Compares the bytes that a rank mapped, and those that it took from its peers in this many steps, with its plan.
 ///
 /// # Panics
 /// If they differ.
@@ -240,7 +240,7 @@ pub fn assert_as_planned(plan: &Plan, rank: usize, steps: u64, moved: Moved, map
     assert_eq!(mapped_bytes, planned, "rank {rank} has other mappings than planned: {config:?}");
 }
 
-/// Compares with its plan what a rank sent to other hosts, and took from them, in this many steps.
+/// Compares the bytes that a rank sent to other hosts, and took from them, in this many steps with its plan.
 ///
 /// # Panics
 /// If they differ.
@@ -253,7 +253,7 @@ pub fn assert_crosses_as_planned(plan: &Plan, rank: usize, steps: u64, crossed: 
     assert_eq!(crossed.taken_bytes, taken, "rank {rank} took other bytes of other hosts than planned: {config:?}");
 }
 
-/// Micro-batches of noise for the tiny models, cut from one global batch: rank and micro-batch only say which part.
+/// Micro-batches of noise for the tiny models, cut from one global batch: rank and micro-batch only choose the part.
 pub fn noise(config: Config) -> impl Fn(u64, usize, usize, &mut [u32], &mut [u32]) + Sync {
     move |step, rank, micro_batch, ids, targets| {
         let first = (micro_batch * config.mesh.data_ranks() + rank) * ids.len();

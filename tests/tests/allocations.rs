@@ -1,5 +1,5 @@
 //! Allocations: a step makes none, on any rank, at any stage, on any thread, profiled or not. Memory that the `gemm`
-//! crate takes within a call, to pack matrices in, is counted apart, by its name.
+//! crate allocates within a call, to pack matrices, is counted separately.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -29,7 +29,7 @@ thread_local! {
 /// The counts of all threads.
 static ALL_COUNTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-// SAFETY: hands every call on to the system's allocator, unchanged.
+// SAFETY: passes every call on to the system's allocator, unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (mut counts, which) = (COUNTS.get(), usize::from(inside_gemm()));
@@ -64,7 +64,7 @@ fn what_gemm_packs_in_is_bounded() {
     matmul(MatrixMut::new(&mut c, rows, cols), by_columns.0, by_columns.1, Write::Set);
     assert!(c.iter().all(|&sum| sum == depth as f32));
     let packed = LARGEST_PACKED.get();
-    // Kernels for narrower registers work on fewer rows at a time, and pack less.
+    // Kernels for narrower registers process fewer rows at a time, and pack less.
     let least = if has_wide_registers() { PACKED_BYTES / 2 } else { PACKED_BYTES / 3 };
     assert!(packed > least && packed <= PACKED_BYTES, "{packed} of {PACKED_BYTES} bytes");
 }
@@ -94,7 +94,7 @@ fn steps<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>) {
     }
 }
 
-/// What `work` adds to `counts`.
+/// The increase of `counts` by `work`.
 fn added(counts: impl Fn() -> [usize; 2], work: impl FnOnce()) -> [usize; 2] {
     let before = counts();
     work();
@@ -114,12 +114,12 @@ fn allocations(program: &'static Program<Cpu>, transport: Shared, is_profiled: b
     added
 }
 
-/// The same for all threads of the only rank, which share even the smallest work, once each of them has had some.
+/// The same for all threads of the only rank, which share even the smallest work, after each of them has done some.
 fn allocations_on_threads(program: &'static Program<Cpu>, transport: Shared) -> [usize; 2] {
     let work = |device: Cpu| {
         let mut engine = Engine::with_device(program, transport, device.eager());
         engine.initialize(1);
-        // A thread allocates only once, when it first takes work from another, which may be late on a busy machine.
+        // A thread allocates once, when it first takes work from another thread, which may be late on a busy machine.
         let mut tries = (0..100)
             .map(|_| added(|| ALL_COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed)), || steps(&mut engine)));
         tries.find(|&[own, _]| own == 0).expect("steps that allocate nothing, once both threads have had work")
@@ -127,7 +127,7 @@ fn allocations_on_threads(program: &'static Program<Cpu>, transport: Shared) -> 
     Cpu::ONE_THREAD.on_threads(NonZeroUsize::new(2).expect("threads"), "test", work).expect("threads")
 }
 
-/// Runs `rank` as each rank of a plan and compares what it counted with what is promised.
+/// Runs `rank` as each rank of a plan and compares its counts with the promised ones.
 fn assert_no_step_allocates(
     program: &'static Program<Cpu>,
     config: Config,
@@ -138,7 +138,7 @@ fn assert_no_step_allocates(
     });
     for [own, gemm] in counts {
         assert_eq!(own, 0, "{config:?}: {own} allocations in three steps");
-        // Products of bf16 are packed in memory that a thread takes once.
+        // Products of bf16 are packed in memory that a thread allocates once.
         let is_counted = gemm > 0 || config.precision.compute == Width::BF16;
         assert!(is_counted, "the counter counts nothing");
     }
@@ -169,7 +169,7 @@ fn no_step_allocates() {
             });
         }
     }
-    // In the same test, since another one beside it would allocate too.
+    // In the same test, because another test at the same time would allocate too.
     assert_no_step_allocates(Tied::PROGRAM, CONFIG.at_stage(3), allocations_on_threads);
     let muon = Config { optimizer: OptimizerKind::Muon, ..CONFIG.at_stage(3) };
     assert_no_step_allocates(Tied::PROGRAM, muon, allocations_on_threads);

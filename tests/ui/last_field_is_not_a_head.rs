@@ -1,4 +1,4 @@
-//! A norm gives no loss.
+//! A norm returns no loss.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]
@@ -7,5 +7,5 @@ struct Gpt {
     norm: LayerNorm<8>,
 }
 
-// Not `zero_runtime::main::<Gpt>()`, which would be told the same.
+// Not `zero_runtime::main::<Gpt>()`, which would get the same error.
 fn main() {}

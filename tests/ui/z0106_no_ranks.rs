@@ -1,4 +1,4 @@
-//! Nobody is there to train.
+//! There is no rank to train.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3, ranks = 0)]

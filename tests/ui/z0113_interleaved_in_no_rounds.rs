@@ -1,4 +1,4 @@
-//! 6 micro-batches are no rounds of 4.
+//! 6 micro-batches are not a multiple of 4.
 use zero_runtime::prelude::*;
 
 #[zero(spec = "specs/interleaved_in_no_rounds.ron")]

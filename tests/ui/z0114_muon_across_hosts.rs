@@ -1,4 +1,4 @@
-//! Shards of a matrix lie on two hosts, and nothing waits until what makes it whole has left.
+//! Shards of a matrix are on two hosts, and no op waits until the sends that complete the matrix have finished.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 2, ranks = 4, nodes = 2, transport = Cluster, optimizer = Muon)]

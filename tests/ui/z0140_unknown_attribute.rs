@@ -1,4 +1,4 @@
-//! Nobody knows this attribute.
+//! There is no such attribute.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]

@@ -1,4 +1,4 @@
-//! An activation takes any width, so nothing says what the model takes.
+//! An activation accepts any width, so the model's input width is unknown.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]

@@ -1,4 +1,4 @@
-//! A layer of one's own that does not say what it takes.
+//! A layer of one's own that does not declare its input.
 use zero_runtime::prelude::*;
 
 struct Twice;
@@ -20,5 +20,5 @@ struct Gpt {
     head: LmHead<8, 65>,
 }
 
-// Not `zero_runtime::main::<Gpt>()`, which would be told the same.
+// Not `zero_runtime::main::<Gpt>()`, which would get the same error.
 fn main() {}

@@ -1,4 +1,4 @@
-//! What the last in turn gives is what the first takes.
+//! The output of the last in turn is the input of the first.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]

@@ -1,4 +1,4 @@
-//! Each element takes what the one before it gives.
+//! The input of each element is the output of the previous one.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]

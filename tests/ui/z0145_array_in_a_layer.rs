@@ -1,4 +1,4 @@
-//! An array is no layer.
+//! An array is not a layer.
 use zero_runtime::prelude::*;
 
 #[derive(Layer)]

@@ -1,4 +1,4 @@
-//! A slice is no layer. No model has it: the compiler would miss its size too.
+//! A slice is not a layer. No model has this layer: the compiler would miss its size too.
 use zero_runtime::prelude::*;
 
 #[derive(Layer)]

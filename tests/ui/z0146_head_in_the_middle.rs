@@ -1,4 +1,4 @@
-//! Nothing takes a loss.
+//! No layer has a loss as its input.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]

@@ -1,4 +1,4 @@
-//! The budget is in the spec, and so are the words of what would fit.
+//! The budget is in the spec, and so are the keys that the error names.
 use zero_runtime::prelude::*;
 
 #[zero(spec = "specs/tight.ron")]

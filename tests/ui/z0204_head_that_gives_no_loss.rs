@@ -1,4 +1,4 @@
-//! A head of one's own that gives features.
+//! A head of one's own that returns features.
 use zero_runtime::prelude::*;
 use zero_runtime::view::{View, ViewMut};
 

@@ -1,4 +1,4 @@
-//! Chunks beyond number are refused before there is a table of them.
+//! Too many chunks to count are refused before there is a table of them.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3, pipeline = 2, micro_batches = 4, schedule = Interleaved(chunks: 4294967295))]

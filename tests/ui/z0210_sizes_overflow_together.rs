@@ -1,4 +1,4 @@
-//! Each size fits a number, and their sum in bytes does not.
+//! Each size fits in an integer, but their sum in bytes does not.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3, sequences = 65536, length = 65536, micro_batches = 64)]

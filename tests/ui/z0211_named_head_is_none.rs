@@ -1,4 +1,4 @@
-//! The same of the last field.
+//! The same for the last field.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]
@@ -8,5 +8,5 @@ struct Gpt {
     head: Linear<8, 65>,
 }
 
-// Not `zero_runtime::main::<Gpt>()`, which would be told the same.
+// Not `zero_runtime::main::<Gpt>()`, which would get the same error.
 fn main() {}

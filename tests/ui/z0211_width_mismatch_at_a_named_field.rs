@@ -1,4 +1,4 @@
-//! What a field says of its tensors adds nothing to what is wrong with it.
+//! A field's attributes for its tensors add no further error.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]

@@ -1,4 +1,4 @@
-//! What one gives in turn, the next one takes.
+//! The output of one in turn is the input of the next.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]

@@ -1,4 +1,4 @@
-//! More ops than the compiler works out in a few seconds.
+//! More ops than the compiler evaluates in a few seconds.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3, micro_batches = 8000)]

@@ -1,4 +1,4 @@
-//! More units than tables can be compared for.
+//! More units than the comparison of tables allows.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]

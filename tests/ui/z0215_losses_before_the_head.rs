@@ -1,4 +1,4 @@
-//! A layer that says, as only a head may, that its backward computes the losses.
+//! A layer that declares, as only a head may, that its backward computes the losses.
 use zero_runtime::prelude::*;
 
 struct Same;

@@ -1,4 +1,4 @@
-//! A tuple whose last layer says, as only a head may, that its backward computes the losses.
+//! A tuple whose last layer declares, as only a head may, that its backward computes the losses.
 use zero_runtime::prelude::*;
 
 struct Same;

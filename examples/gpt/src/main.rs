@@ -2,7 +2,7 @@
 
 use zero_runtime::prelude::*;
 
-/// The figures in which its sizes differ.
+/// The dimensions that differ between sizes.
 #[derive(Clone, Copy)]
 struct Size {
     vocab: usize,
@@ -12,7 +12,7 @@ struct Size {
     heads: usize,
 }
 
-/// The first learns on two cores while you watch; the others are those of the benchmark.
+/// The first is small enough to learn on two cores while you watch; the others are the benchmark's.
 const SIZES: &[(&str, Size)] = &[
     ("2M", Size { vocab: 256, context: 256, layers: 4, dim: 192, heads: 6 }),
     ("11M", Size { vocab: 512, context: 256, layers: 6, dim: 384, heads: 6 }),

@@ -1,8 +1,8 @@
-//! Llama 3: pre-norm blocks, grouped-query attention with rotary positions that are stretched, SwiGLU.
+//! Llama 3: pre-norm blocks, grouped-query attention with stretched rotary positions, SwiGLU.
 
 use zero_runtime::prelude::*;
 
-/// The figures in which models differ; 28M is the benchmark's. `factor` and `original` are of the rotary positions.
+/// The dimensions that differ between models; 28M is the benchmark's. `factor` and `original` scale the rotary positions.
 #[derive(Clone, Copy)]
 struct Size {
     vocab: usize,

@@ -1,4 +1,4 @@
-//! A classifier of points on three interleaved spirals: a model of features instead of tokens, with data of its own.
+//! A classifier of points on three interleaved spirals: a model of features instead of tokens, with its own dataset.
 
 use zero_runtime::data::{Dataset, Draw};
 use zero_runtime::prelude::*;

@@ -1,9 +1,9 @@
-//! OLMo 3: norms after attention and MLP instead of before, norms of whole queries and keys, and windows in three of four
+//! OLMo 3: norms after attention and MLP instead of before, norms of whole queries and keys, and windows in three of every four
 //! layers; only the fourth stretches its rotary positions.
 
 use zero_runtime::prelude::*;
 
-/// The figures in which the published models differ; `original` is the length before rotary positions were stretched.
+/// The dimensions that differ between the published models; `original` is the length before rotary positions were stretched.
 #[derive(Clone, Copy)]
 struct Size {
     vocab: usize,

@@ -2,7 +2,7 @@
 
 use zero_runtime::prelude::*;
 
-/// The figures in which the published models differ.
+/// The dimensions that differ between the published models.
 #[derive(Clone, Copy)]
 struct Size {
     vocab: usize,

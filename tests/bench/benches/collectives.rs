@@ -12,8 +12,8 @@ use zero_runtime::transport::{Lost, Shared, local};
 
 mod quick;
 
-/// Time of `iterations` collectives, as the first rank sees it. If gradients are reduced, an all-reduce comes first, to
-/// write all memory that is read: memory that was never written is one page of zeros, which is faster to read.
+/// Time of `iterations` collectives on the first rank. If gradients are reduced, an all-reduce first writes all memory that is
+/// read: memory that was never written is one page of zeros, which is faster to read.
 fn time(plan: &Plan, collective: Collective, iterations: u64) -> Duration {
     let ranks = local::run(plan, Result::is_err, |transport: Shared<'_>| {
         let mut ranks = Collectives::new(transport, Cpu::default());
@@ -33,7 +33,7 @@ fn collectives(criterion: &mut Criterion) {
     for bytes in BYTES {
         group.throughput(Throughput::Bytes(bytes as u64));
         for collective in Collective::ALL {
-            // A reduce-scatter on the plan of an all-reduce is the first half of one.
+            // A reduce-scatter on the plan of an all-reduce is its first half.
             let planned = if collective == Collective::ReduceScatter { Collective::AllReduce } else { collective };
             planned.plan(bytes).with(|plan| {
                 group.bench_function(BenchmarkId::new(collective.name(), size(bytes)), |bencher| {

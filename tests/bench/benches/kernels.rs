@@ -1,5 +1,5 @@
-//! Micro-benchmark: the kernels at the shapes of the default GPT on one thread. Throughput of matrix products and of
-//! attention is in floating-point operations, of all else in bytes that have to be read and written.
+//! Micro-benchmark: the kernels at the shapes of the default GPT on one thread. Throughput of matrix products and attention is in
+//! floating-point operations, of all other kernels in bytes that must be read and written.
 
 use std::hint::black_box;
 
@@ -57,7 +57,7 @@ fn matmul(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A product with the operation that follows it in the same pass.
+/// A product with an operation that is fused into it.
 fn linear(criterion: &mut Criterion) {
     let (input, output) = (WIDTH, 4 * WIDTH);
     let (x, weight, bias) = (numbers(TOKENS * input), numbers(output * input), numbers(output));
@@ -195,8 +195,7 @@ fn gate(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Operations are those of the published count, from which the causal mask removes nothing: 4 x length x width a token
-/// forward, twice that backward.
+/// Counts operations as published, without the causal mask: 4 x length x width a token forward, twice as many backward.
 fn attention(criterion: &mut Criterion) {
     let (sequences, head_dim) = (TOKENS / LENGTH, WIDTH / HEADS);
     let shape =
@@ -226,8 +225,7 @@ fn attention(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Attention with and without a window, which leaves out most blocks at this length. Operations outside of the window
-/// do not count.
+/// Attention with and without a window. The window leaves out most blocks at this length; operations outside of it do not count.
 fn attention_within_a_window(criterion: &mut Criterion) {
     let (length, window, head_dim) = (2048, 256, WIDTH / HEADS);
     let all = AttentionShape {
@@ -263,7 +261,7 @@ fn attention_within_a_window(criterion: &mut Criterion) {
 /// Heads, heads of keys, and width of a head of a decoding model.
 const DECODER: [usize; 3] = [16, 8, 128];
 
-/// One token after 4096 others: bytes are those of their keys and values.
+/// One token after 4096 others: counts the bytes of their keys and values.
 fn decode<E: Element>(criterion: &mut Criterion, name: &str) {
     let [heads, key_heads, head_dim] = DECODER;
     let before = 4096;
@@ -290,7 +288,7 @@ fn attention_of_one_token(criterion: &mut Criterion) {
     decode::<bf16>(criterion, "bf16");
 }
 
-/// Few rows by a matrix that no cache holds: bytes are those of the matrix.
+/// A few rows times a matrix larger than any cache: counts the bytes of the matrix.
 fn rows<E: Element>(criterion: &mut Criterion, name: &str) {
     let (input, output) = (2048, 8192);
     let stored = |len| numbers(len).into_iter().map(E::narrow).collect::<Vec<E>>();
@@ -325,7 +323,7 @@ fn cross_entropy(criterion: &mut Criterion) {
     });
     group.throughput(bytes(2 * logits.len()));
     group.bench_function("backward", |bencher| {
-        // It works in place, so each time begins with a copy of the same logits.
+        // The kernel works in place, so each iteration begins with a copy of the same logits.
         let backward = |logits: &mut Vec<f32>| {
             DEVICE.cross_entropy_backward((&mut logits[..]).into(), (&targets[..]).into(), (&mut loss[..]).into());
         };
@@ -334,7 +332,7 @@ fn cross_entropy(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The parameters of a block, as a bucket holds them.
+/// The parameters of a block, laid out as in a bucket.
 const PARAMS: usize = 12 * WIDTH * WIDTH;
 
 fn adamw(criterion: &mut Criterion) {

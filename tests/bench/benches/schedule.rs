@@ -1,4 +1,4 @@
-//! Micro-benchmark: what an op of the schedule costs where layers compute nothing, on one rank. Throughput is in ops.
+//! Micro-benchmark: the cost of an op of the schedule on one rank, if layers compute nothing. Throughput is in ops.
 
 use std::time::Duration;
 

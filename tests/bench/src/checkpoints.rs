@@ -16,10 +16,10 @@ use crate::processes::{Peer, finished, number, objects, ours};
 /// The name of this measurement.
 pub const CHECKPOINT: &str = "checkpoint";
 
-/// A model whose states are saved, under the specs that it is measured with.
+/// A model whose states are saved, and its two specs.
 struct Size {
     name: &'static str,
-    /// One with room for a copy, and one without.
+    /// A spec with room for a copy, and one without.
     specs: [&'static str; 2],
     /// Options of the peer.
     peer: &'static [&'static str],
@@ -47,8 +47,8 @@ const SPECS: [(&str, Train); 6] = [
     ("large_4", zero_runtime::run::main_from::<models::large_4::Gpt>),
 ];
 
-/// Steps of a run that saves, and steps between saves: three saves are beside training, and one is at the end. Only the
-/// second counts: the first touches memory and files for the first time, and the end may wait for the third.
+/// Steps of a run that saves, and steps between saves: three saves run during training, and one at the end. Only the second counts:
+/// the first one touches memory and files for the first time, and the end may wait for the third.
 const STEPS: u32 = 13;
 const EVERY: u32 = 4;
 /// The file that runs train on.
@@ -68,8 +68,8 @@ pub fn measure(peer: Option<&Peer>, round: &mut Round) -> Outcome<()> {
     std::fs::create_dir(&folder)?;
     // Otherwise our runs train on the text of this workspace, which may change between a save and a load.
     std::fs::write(folder.join(TEXT), "Steps that end are steps that last.\n".repeat(10_000))?;
-    // A virtual disk allocates a block when it is first written, which is no part of a save. So this first writes as
-    // many bytes as will lie there at the same time.
+    // A virtual disk allocates a block at its first write, which is not part of a save. So this first writes as many bytes as the
+    // disk will hold at the same time.
     let claimed = dd(&folder.join("dd"), 4e9).map(drop);
     let measured = claimed.and_then(|()| SIZES.iter().try_for_each(|size| measure_size(size, peer, &folder, round)));
     let measured = measured.and_then(|()| measure_reshard(&folder, round));
@@ -107,7 +107,7 @@ fn measure_size(size: &Size, peer: Option<&Peer>, folder: &Path, round: &mut Rou
     Ok(())
 }
 
-/// Loads on 3 ranks what 4 have saved, and what 3 have.
+/// Loads a checkpoint of 4 ranks, and one of 3, on 3 ranks.
 fn measure_reshard(folder: &Path, round: &mut Round) -> Outcome<()> {
     for (from, to) in [("large_4", "large_3"), ("large_3", "large_3")] {
         let place = folder.join("reshard");
@@ -135,7 +135,7 @@ fn command(spec: &str, place: &Path) -> Outcome<Command> {
     Ok(command)
 }
 
-/// Trains and saves. The save at the end does not count, because nothing runs beside it.
+/// Trains and saves. The save at the end does not count, because no training runs at the same time.
 fn save(spec: &str, place: &Path) -> Outcome<Saved> {
     let metrics = PathBuf::from(format!("{}.jsonl", place.display()));
     let mut command = command(spec, place)?;
@@ -196,7 +196,7 @@ pub fn read_peer(output: &str) -> Outcome<Value> {
     Ok(objects(output)?.pop().ok_or("the peer printed no result")?)
 }
 
-/// Lines of a table: what, and its figures; none where nothing was measured.
+/// Lines of a table: a description, and its figures; none where nothing was measured.
 pub fn table(measured: &Measured) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
     for size in &SIZES {

@@ -1,5 +1,5 @@
-//! Claims: the figures that show how well this does, each computed within a round, and the bounds on some of them.
-//! Never says whether a figure is good enough: a reader must know what else the machine did.
+//! Claims: the figures of merit, each computed within a round, and the bounds on some of them. Never judges a figure, because a
+//! reader must know what else the machine did.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::figures::{collective, gemm, op, ours, peak, peers, product, step};
 use crate::models::{ROWS, Row};
 use crate::schedule::Tiny;
 
-/// Computes a figure of a round, if all that it takes was measured.
+/// Computes a figure of a round, if all of its inputs were measured.
 pub type Figure = dyn Fn(&Round) -> Option<f64>;
 
 /// A figure with a line in the table.
@@ -22,7 +22,7 @@ pub struct Claim {
     pub what: String,
     /// Its value in a round.
     pub value: Box<Figure>,
-    /// Digits behind the point.
+    /// Digits after the decimal point.
     pub digits: usize,
     /// The bound that it should keep.
     pub bound: Option<Bound>,
@@ -37,16 +37,16 @@ impl Claim {
 /// The bound that a figure should keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// No less.
+    /// At least this.
     AtLeast(f64),
-    /// No less than the first; the second is the aim.
+    /// At least the first; the second is the target.
     AtLeastAndAim(f64, f64),
-    /// No more than the first; the second is the aim.
+    /// At most the first; the second is the target.
     AtMostAndAim(f64, f64),
 }
 
 impl Bound {
-    /// The aim, which is better than the bound.
+    /// The target, which is better than the bound.
     pub fn aim(self) -> Option<f64> {
         match self {
             Self::AtLeast(_) => None,
@@ -64,7 +64,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// What a process may hold beside its arena, in bytes: program, stacks, thread-local buffers.
+/// Bytes that a process may hold outside its arena: program, stacks, thread-local buffers.
 const BESIDE_ARENA_BYTES: f64 = 30e6;
 
 /// All of them.
@@ -110,8 +110,7 @@ pub fn all() -> Vec<Claim> {
     claims
 }
 
-/// The claims about computing in bf16. More is asked where a matrix unit multiplies bf16: elsewhere f32 is about as
-/// fast.
+/// The claims about computing in bf16. The bounds are higher where a matrix unit multiplies bf16: elsewhere f32 is about as fast.
 fn in_bf16(has_matrix_unit: bool) -> [Claim; 5] {
     let asked = |least: f64, aim: f64, elsewhere: Option<f64>| {
         if has_matrix_unit { Some(Bound::AtLeastAndAim(least, aim)) } else { elsewhere.map(Bound::AtLeast) }
@@ -156,7 +155,7 @@ fn per_op(stage: u8) -> Claim {
     claim(what, 0, move |round| Some(1e9 * round.get(&op(Tiny::PLAN.model, stage))?))
 }
 
-/// Bytes of the slots that a rank of stage 3 has to gather units into.
+/// Bytes of the slots into which a rank gathers units at stage 3.
 fn copied_bytes() -> f64 {
     let slots =
         Collective::Gather.plan(BYTES[1]).with(|plan| plan.pipeline_stages[0].memory.region(Kind::Gathered).bytes);

@@ -1,5 +1,5 @@
-//! Collectives: how long two ranks take for one, over shared memory. The calls are those of a schedule, on a plan of one
-//! buffer. Never moves anything but zeros: only time counts.
+//! Collectives: the time of each between two ranks, over shared memory. The calls are those of a schedule, on a plan with one
+//! buffer. Moves only zeros, because only the time is measured.
 #![allow(unsafe_code)]
 
 use std::process::ExitCode;
@@ -20,22 +20,22 @@ pub const RANKS: usize = 2;
 /// Sizes of the buffer that all ranks have, in bytes.
 pub const BYTES: [usize; 2] = [16 << 10, 16 << 20];
 
-/// Times that a number of iterations is timed, after one that is not.
+/// How often a number of iterations is timed, after a warm-up.
 const REPETITIONS: usize = 7;
 
 /// The most iterations that are timed as one.
 const ITERATIONS_MAX: u64 = 300;
 
-/// What ranks do together.
+/// A collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collective {
-    /// Gradients to shards of their sum, as stages 2 and 3 do it.
+    /// From gradients to shards of their sum, as at stages 2 and 3.
     ReduceScatter,
-    /// Shards of parameters to whole parameters, as stage 3 does it: a wait and a view, no byte is copied.
+    /// From shards of parameters to whole parameters, as at stage 3: a wait and a view, without a copy.
     Gather,
-    /// Shards of parameters to replicas of them, as stages 1 and 2 do it: each rank copies what others have.
+    /// From shards of parameters to replicas of them, as at stages 1 and 2: each rank copies the shards of the others.
     AllGather,
-    /// Gradients to their sum, as stage 0 does it.
+    /// From gradients to their sum, as at stage 0.
     AllReduce,
 }
 
@@ -43,7 +43,7 @@ impl Collective {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::ReduceScatter, Self::Gather, Self::AllGather, Self::AllReduce];
 
-    /// Its name, which is the peer's too where the peer has it.
+    /// Its name, which is also the peer's if the peer has this collective.
     pub fn name(self) -> &'static str {
         match self {
             Self::ReduceScatter => "reduce_scatter",
@@ -79,8 +79,8 @@ impl Collective {
         )
     }
 
-    /// The ops that do it once, in the order of a schedule. Repeating them needs no exchange: each time begins with a
-    /// wait until peers have begun it, too, which they do after they have read all that the last one left.
+    /// The ops of one execution, in the order of a schedule. Repetition needs no other exchange: each begins with a wait until
+    /// peers have begun it too, and they begin after they have read all results of the previous one.
     fn ops(self) -> &'static [Op] {
         const GATHER: [Op; 3] = [Op::Gather { unit: 0, slot: 0 }, Op::Wait { unit: 0 }, Op::Release { unit: 0 }];
         const REDUCE: [Op; 5] = [
@@ -98,18 +98,18 @@ impl Collective {
         }
     }
 
-    /// Whether each time has new parameters to gather.
+    /// Whether each execution gathers new parameters.
     fn publishes(self) -> bool {
         matches!(self, Self::Gather | Self::AllGather)
     }
 
-    /// Time of `iterations` of them, from when all ranks are ready.
+    /// Time of `iterations` executions, measured from when all ranks are ready.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
     pub fn time(self, ranks: &mut Ranks, iterations: u64) -> Result<Duration, Lost> {
         let call = (self as u64) << 56 | iterations;
-        // SAFETY: nothing is under way before it, on a plan of one buffer.
+        // SAFETY: no op is in progress before this one, on a plan with one buffer.
         unsafe { ranks.exchange(call, 1) }?;
         let sums_on_hosts = ranks.plan().config.sums_on_hosts(Axis::Zero);
         let is_there = |op: &&Op| sums_on_hosts || !matches!(op, Op::Subtotal { .. });
@@ -117,8 +117,8 @@ impl Collective {
         for _ in 0..iterations {
             let new = self.publishes().then_some(&Op::Update { unit: 0 });
             for &op in new.into_iter().chain(self.ops()).filter(is_there) {
-                // SAFETY: all ranks have just agreed to do the same, equally often; each op is allowed after the one
-                // before it, and no view is kept.
+                // SAFETY: all ranks have just agreed on the same ops and the same number of iterations; each op may follow the
+                // previous one, and no view is kept.
                 unsafe { ranks.run(op) }?;
             }
         }
@@ -129,15 +129,15 @@ impl Collective {
 /// A rank of a measurement.
 pub type Ranks<'p> = Collectives<'p, Cpu, Shared<'p>>;
 
-/// Iterations that are timed as one, so many that the cost of starting does not show; the peer's are as many. A gather
-/// that is a view takes equally long at any size.
+/// Iterations that are timed together: as many as the peer's, and enough to hide the cost of starting. A gather that is a view
+/// takes equally long at any size.
 fn iterations(collective: Collective, bytes: usize, is_view: bool) -> u64 {
     if collective == Collective::Gather && is_view { ITERATIONS_MAX } else { (256 << 20) / bytes as u64 }
         .min(ITERATIONS_MAX)
 }
 
-/// Times all collectives of all sizes between processes, and prints a line of JSON for each. Started alone, it starts the
-/// ranks.
+/// Times all collectives of all sizes between processes, and prints a line of JSON for each. If started without a launcher, it
+/// starts the ranks.
 pub fn run() -> ExitCode {
     let done = launch::role(RANKS).map_err(Into::into).and_then(|role| match role {
         Role::Launcher => Ok(launch::launch(RANKS, &LaunchOptions::default())),
@@ -152,7 +152,7 @@ pub fn run() -> ExitCode {
 fn run_rank(place: &JobPlace) -> Outcome<()> {
     for bytes in BYTES {
         for collective in Collective::ALL {
-            // Ranks meet anew for each plan, and must not take one meeting for the next.
+            // Ranks meet anew for each plan, and must not confuse two meetings.
             let job = format!("{} {} {bytes}", place.job, collective.name());
             let place = JobPlace { job, ..place.clone() };
             let seconds = time_between_processes(collective, bytes, &collective.plan(bytes), &place)?;
@@ -165,10 +165,10 @@ fn run_rank(place: &JobPlace) -> Outcome<()> {
     Ok(())
 }
 
-/// Seconds that a collective takes the ranks of a plan.
+/// Seconds of a collective among the ranks of a plan.
 ///
 /// # Errors
-/// If they do not meet, or one ends.
+/// If ranks do not meet, or one of them ends.
 pub fn time_between_processes(collective: Collective, bytes: usize, plan: &PlanBuf, place: &JobPlace) -> Outcome<f64> {
     plan.with(|plan| {
         let (transport, watch) = shm::join(plan, place, 0)?;
@@ -179,7 +179,7 @@ pub fn time_between_processes(collective: Collective, bytes: usize, plan: &PlanB
         for _ in 0..=REPETITIONS {
             seconds.push(collective.time(&mut ranks, count)?.as_secs_f64() / count as f64);
         }
-        // SAFETY: all ranks have done all that they do, and each finishes only after the others have, too.
+        // SAFETY: all ranks have executed all their ops, and each finishes only after the others have done so too.
         unsafe { ranks.exchange(u64::MAX, 1) }?;
         watch.finish();
         Ok(median(seconds.split_off(1)))

@@ -1,6 +1,6 @@
-//! Emulated: a transport as slow as a network, for studying on one host how communication and computation overlap. Each
-//! rank has one link, with a latency and a bandwidth, which carries one transfer after another; a wait lasts until the
-//! transfer that it waits for has ended. Never changes what is computed.
+//! Emulated: a transport as slow as a network, to study on one host how communication and computation overlap. Each rank has one
+//! link with a latency and a bandwidth. The link carries one transfer at a time, and a wait lasts until its transfer has ended.
+//! Never changes results.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ const AWAKE: Duration = Duration::from_micros(300);
 pub struct Emulated<T> {
     inner: T,
     link: Link,
-    /// When the link has carried all that was started.
+    /// When the link will have carried all transfers started so far.
     free: Instant,
     /// For each unit, when its gather is over.
     gathers: Vec<Instant>,
@@ -82,7 +82,7 @@ impl<T> Emulated<T> {
         }
     }
 
-    /// Starts what `op` sends; gives when it has arrived.
+    /// Starts the transfer of `op`; returns when it arrives.
     fn start(&mut self, plan: &Plan, op: Op) -> Instant {
         let bytes = Traffic::of(plan, 0, &[op]).total_bytes();
         if bytes == 0 {
@@ -92,7 +92,7 @@ impl<T> Emulated<T> {
         self.free + self.link.latency()
     }
 
-    /// Waits until a transfer ends. The last part is a spin, because a sleep may last longer than it was asked to.
+    /// Waits until a transfer ends. The last part is a spin, because a sleep may last longer than requested.
     fn wait_until(&mut self, end: Instant) {
         let left = end.saturating_duration_since(Instant::now());
         std::thread::sleep(left.saturating_sub(AWAKE));
@@ -103,7 +103,7 @@ impl<T> Emulated<T> {
     }
 }
 
-// SAFETY: every call is passed to the inner transport, under the same promise, and only returns later.
+// SAFETY: every call is passed to the inner transport, with the same guarantees, and only returns later.
 unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Emulated<T> {
     fn arena(&self) -> &Arc<Arena<'p, D>> {
         self.inner.arena()

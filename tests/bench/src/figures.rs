@@ -40,7 +40,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of what `figure` gives in each round; none where no round has it.
+    /// The spread of `figure` over the rounds; none if no round has it.
     pub fn over(rounds: &[Round], figure: impl Fn(&Round) -> Option<f64>) -> Option<Self> {
         Self::of(rounds.iter().filter_map(figure).collect())
     }

@@ -1,5 +1,5 @@
-//! Flop: floating-point operations of a training step by the published count, and how fast the matrix product of this
-//! machine does them. A multiply-add counts 2.
+//! Flop: floating-point operations of a training step, counted as published, and the rate of this machine's matrix product. A
+//! multiply-add counts 2.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use zero_runtime::plan::{Plan, Width};
 pub struct Step {
     /// Parameters of the model.
     pub params: usize,
-    /// Those of them that are looked up and multiply nothing: the tables of tokens and of positions.
+    /// Parameters that are looked up and multiply nothing: the tables of tokens and of positions.
     pub looked_up: usize,
     /// Blocks.
     pub layers: usize,
@@ -31,14 +31,13 @@ impl Step {
         Self { params: plan.params(), looked_up: plan.units[0].params, layers, width, sequences, length }
     }
 
-    /// 6 for each parameter and token, and 12 x layers x width x length for each token's attention, from which the
-    /// causal mask removes nothing (Chowdhery et al., 2022 (PaLM), appendix B).
+    /// 6 for each parameter and token, and 12 x layers x width x length for each token's attention, without regard to the causal
+    /// mask (Chowdhery et al., 2022 (PaLM), appendix B).
     pub fn published(&self) -> f64 {
         (self.sequences * self.length) as f64 * (6 * self.params + self.attention()) as f64
     }
 
-    /// The same without operations that need not be done: those of parameters that are looked up, and half of the
-    /// attention's.
+    /// The same without needless operations: those of parameters that are looked up, and half of the attention's.
     pub fn strict(&self) -> f64 {
         (self.sequences * self.length) as f64 * (6 * (self.params - self.looked_up) + self.attention() / 2) as f64
     }
@@ -50,7 +49,7 @@ impl Step {
 
 /// Side of the square matrices of a product, ours and the peer's.
 pub const SIDE: usize = 1024;
-/// Products by which the peak rate is found.
+/// Number of products from which the peak rate is taken.
 const PRODUCTS: usize = 20;
 
 /// Operations a second of the fastest of several products of matrices of this width, on one thread.

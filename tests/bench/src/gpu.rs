@@ -1,4 +1,4 @@
-//! GPU: training steps on one CUDA device, in rounds, beside PyTorch's compiled ones. Never measures what a processor does.
+//! GPU: training steps on one CUDA device, in rounds, beside PyTorch's compiled ones. Never measures processors.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::flop::Step;
 use crate::models::Mode;
 use crate::processes::{self, Peer};
 
-/// Tokens in the file that batches are drawn from. They may repeat, as nobody measures what is learned.
+/// Tokens in the file that batches are drawn from. They may repeat, because the loss is not measured.
 const TOKENS: u64 = 1 << 21;
 
 /// Operations a second of an H200's products in bf16, without sparsity, by NVIDIA's data sheet.
@@ -60,17 +60,17 @@ gpt!(gpt2_1558m: dim 1600, heads 25, layers 48, vocab 50304, batch 16 x 1024);
 gpt!(gpt2_1558m_8: dim 1600, heads 25, layers 48, vocab 50304, batch 8 x 1024);
 gpt!(launches: dim 256, heads 4, layers 12, vocab 512, batch 4 x 256);
 
-/// A model, its size for the peer, and the figures that are asked.
+/// A model, its size for the peer, and the required figures.
 struct Row {
     name: &'static str,
     what: &'static str,
     plan: &'static Plan<'static>,
     shape: (usize, usize),
     train: fn(Vec<OsString>) -> ExitCode,
-    /// Heads. These and the number of ids are not in a plan.
+    /// Heads. A plan contains neither these nor the number of ids.
     heads: usize,
     vocab: usize,
-    /// Tokens a second that are asked, at least and as an aim; `ratio` is the same for the speed relative to the peer.
+    /// Required tokens a second, as a minimum and a target; `ratio` is the same for the speed relative to the peer.
     tokens_per_s: Option<[f64; 2]>,
     ratio: [f64; 2],
 }
@@ -91,7 +91,7 @@ macro_rules! row {
     };
 }
 
-/// The first [`USUAL`] are measured if none are named. The last has the batch of earlier figures.
+/// The first [`USUAL`] are measured if none are named. The last row has the batch of earlier figures.
 const ROWS: [Row; 4] = [
     row!(gpt2_124m, "GPT-2 124M", heads 12, vocab 50304, Some([450e3, 560e3]), [1.0, 1.15]),
     row!(gpt2_1558m, "GPT-2 1.5B", heads 25, vocab 50304, Some([45e3, 55e3]), [1.0, 1.15]),
@@ -102,7 +102,7 @@ const ROWS: [Row; 4] = [
 /// Rows that are measured if none are named.
 const USUAL: usize = 3;
 
-/// The ways in which the peer trains. The ratio that is asked is to the first.
+/// The ways in which the peer trains. The required ratio is to the first.
 const MODES: [Mode; 2] = [Mode { name: "fsdp", precision: "bf16" }, Mode { name: "single", precision: "bf16" }];
 
 /// The function that trains the model of this name, if it is measured here.
@@ -135,7 +135,7 @@ pub fn measure(python: Option<PathBuf>, rounds: u32, steps: u32, names: &[String
             write_tokens(&data, row.vocab)?;
             let (ours, said) = processes::train_ours_said(row.name, steps, &["--data".as_ref(), data.as_os_str()])?;
             eprintln!("  {}: {:.1} ms a step", row.what, 1e3 * ours.step_s);
-            // It is the same in each round.
+            // This value is the same in each round.
             if number == rounds {
                 memory.push((row.what, memory_of(&said)));
             }
@@ -157,7 +157,7 @@ pub fn measure(python: Option<PathBuf>, rounds: u32, steps: u32, names: &[String
     Ok(())
 }
 
-/// The memory of a run, by name, as planned and as measured: the rows in bytes of the table at its end.
+/// The planned and the measured memory of a run, by name: the rows in bytes of the table that it prints at its end.
 fn memory_of(said: &str) -> Vec<[String; 3]> {
     let is_head = |line: &&str| line.split_whitespace().eq(["planned", "measured"]);
     let rows = said.lines().skip_while(|line| !is_head(line)).skip(1).take_while(|line| !line.trim().is_empty());
@@ -176,7 +176,7 @@ fn print_memory(models: &[(&str, Vec<[String; 3]>)]) {
 }
 
 impl Row {
-    /// The name of the figure of a mode of the peer.
+    /// The name of the figure for one of the peer's modes.
     fn of(&self, mode: &Mode) -> String {
         format!("{}, {mode}", self.name)
     }
@@ -261,8 +261,8 @@ mod tests {
     /// Kernels of a layer when steps were measured.
     const KERNELS_THEN: usize = 38;
 
-    /// Measured seconds of a step, from before heads computed their logits once, and the ratio to them of the prediction for
-    /// the kernels of that time, as docs/figures.md has both.
+    /// Compares docs/figures.md with seconds of a step, measured before heads computed their logits once, and with the ratio of the
+    /// prediction, for the kernels of that time, to those seconds.
     #[test]
     fn steps_are_predicted_as_the_page_says() {
         let page = include_str!("../../../docs/figures.md");

@@ -1,5 +1,5 @@
-//! Hosts: collectives and steps of ranks on two hosts, ours over MPI and PyTorch's over gloo in turn. The hosts are those that
-//! `tests/cluster/hosts.sh up FOLDER 2` makes of one machine, or any that `FOLDER/ssh HOST COMMAND` reaches by the names in
+//! Hosts: collectives and steps of ranks on two hosts, ours over MPI and PyTorch's over gloo in turn. The hosts are parts of one
+//! machine that `tests/cluster/hosts.sh up FOLDER 2` makes, or any hosts that `FOLDER/ssh HOST COMMAND` reaches by the names in
 //! `FOLDER/names`.
 
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ use crate::figures::{Round, Spread};
 use crate::models::hosts_zero3;
 use crate::processes::{Peer, Sample, Timed, finished, read_collectives, read_ours, read_peer, script};
 
-/// The word that makes a process of ours one of these ranks.
+/// The argument with which our process becomes one of these ranks.
 pub const HOSTS: &str = "hosts";
 /// The model that is trained.
 pub const ZERO3: &str = "hosts_zero3";
 /// Hosts of every measurement.
 pub(crate) const NODES: usize = 2;
-/// What `tests/cluster/hosts.sh` calls their network cards.
+/// The name of their network cards in `tests/cluster/hosts.sh`.
 pub(crate) const CARD: &str = "eth0";
 /// Ranks on each host; both numbers are measured.
 const EACH: [usize; 2] = [1, 2];
@@ -109,7 +109,7 @@ impl Choice {
         finished(self.on(&names[0], &line), program)
     }
 
-    /// Runs the peer's ranks without a launcher, and gives what the first prints.
+    /// Runs the peer's ranks without a launcher, and returns the output of the first.
     fn peers(&self, peer: &Peer, names: &[String], each: usize, words: &str) -> Outcome<String> {
         let ranks = NODES * each;
         let start = |rank: usize| {

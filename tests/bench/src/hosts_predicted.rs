@@ -1,5 +1,5 @@
-//! Hosts predicted: predicted times of a step beside measured ones, of a model on two hosts under several layouts.
-//! `cargo zero measure` describes the hosts and their network for the simulation. Never asserts.
+//! Hosts predicted: predicted and measured times of a step, for a model on two hosts under several layouts. `cargo zero measure`
+//! describes the hosts and their network for the simulation. Never asserts.
 
 use std::process::Command;
 

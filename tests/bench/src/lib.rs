@@ -1,11 +1,11 @@
-//! Benchmark: what a training step, a collective and an op of the schedule cost, beside PyTorch where that has an
-//! equivalent. The binary measures all of it in rounds; `benches/` has micro-benchmarks. Never asserts a figure.
+//! Benchmark: the cost of a training step, a collective and an op of the schedule, beside PyTorch's equivalent where there is one.
+//! The binary measures everything in rounds; `benches/` has micro-benchmarks. Never asserts a figure.
 //!
 //! A round measures everything once, ours and the peer's in turn, because the speed of a shared machine drifts; ratios
-//! are of figures of one round ([`rounds`]). A figure that shows how well this does is a line of [`claims`].
+//! are of figures of one round ([`rounds`]). A figure of merit is a line of [`claims`].
 //!
-//! Where the next one goes: a micro-benchmark is a function in `benches/`. What PyTorch has too is measured by
-//! [`rounds`], so that both run under the same conditions.
+//! Where the next one goes: a micro-benchmark is a function in `benches/`. [`rounds`] measures whatever PyTorch has too, so that
+//! both run under the same conditions.
 
 use std::error::Error;
 
@@ -28,5 +28,5 @@ pub mod rounds;
 pub mod schedule;
 pub mod tables;
 
-/// What a measurement gives, or why there is none, in words.
+/// The result of a measurement, or a message that says why there is none.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;

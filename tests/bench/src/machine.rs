@@ -4,7 +4,7 @@ use std::process::Command;
 
 use zero_runtime::device::cpu::instructions;
 
-/// A few lines: date, processor, kernel, compiler, version of ours.
+/// A few lines: date, processor, kernel, compiler, our version.
 pub fn describe() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let lines = [

@@ -1,4 +1,4 @@
-//! The benchmark's GPT in two sizes and a Llama, each under several specs: one module a spec, named after what the spec says.
+//! The benchmark's GPT in two sizes and a Llama, each under several specs: one module for each spec, named after the spec's settings.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -120,9 +120,9 @@ llama!(llama_bf16: stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8), compute 
 pub struct Row {
     /// Name of our module.
     pub ours: &'static str,
-    /// How the peer does it. Without a peer only our memory counts, for which one step is enough.
+    /// How the peer does it. Without a peer, only our memory is measured, and one step is enough.
     pub peer: Option<Mode>,
-    /// Options of the peer that give the size of ours.
+    /// Options that give the peer's model the size of ours.
     pub size: &'static [&'static str],
     /// Our plan.
     pub plan: &'static Plan<'static>,

@@ -1,6 +1,6 @@
-//! Overlap: how much of the communication over an emulated link is exposed, by prefetch and by bucket size, beside what
-//! is predicted from a description of this machine that was measured before. Ranks are threads and the link is a clock,
-//! so this measures the schedule, not a network.
+//! Overlap: how much of the communication over an emulated link is exposed, by prefetch and by bucket size, beside the prediction
+//! from an earlier measured description of this machine. Ranks are threads and the link is a clock, so this measures the schedule,
+//! not a network.
 
 use zero_runtime::engine::Engine;
 use zero_runtime::model::Model;
@@ -17,14 +17,14 @@ use crate::models::overlap::Gpt;
 use crate::predicted::machine;
 use crate::schedule::HYPER;
 
-/// Its gathers take about as long as the computation of a unit or two.
+/// A link whose gathers take about as long as the computation of a unit or two.
 const NEAR: Link = Link { latency_us: 500.0, bandwidth_gb_per_s: 0.5 };
-/// It is busy for longer than a step computes.
+/// A link that is busy for longer than a step computes.
 const NARROW: Link = Link { latency_us: 500.0, bandwidth_gb_per_s: 0.1 };
-/// Its latency is more than the backward of a small unit hides.
+/// A link whose latency is more than the backward of a small unit hides.
 const FAR: Link = Link { latency_us: 5000.0, bandwidth_gb_per_s: 0.5 };
 
-/// The same model as an example, and its size there.
+/// The example with the same model, and its size there.
 const SPEC: &str = "(model: Example(\"gpt\"), mesh: (zero: 2), zero: (stage: 3), batch: (sequences: 4, length: 64))\n";
 const SIZE: &str = "0.7M";
 
@@ -61,7 +61,7 @@ pub fn measure(rounds: u32, steps: u32) -> Outcome<()> {
 
 fn row(link: Link, config: Config, (rounds, steps): (u32, u32), machine: &Hardware) -> Outcome<()> {
     let plan = PlanBuf::new(Gpt::PLAN.model, config, Gpt::PLAN.units);
-    // The prediction is made before the runs, and knows nothing of them.
+    // The prediction is made before the runs, and does not depend on them.
     let (predicted_exposed, predicted_step) = predict(&plan, link, machine)?;
     let sent = plan.with(|plan| Traffic::of(plan, 0, plan.pipeline_stages[0].step).total_bytes());
     let mut samples = Vec::new();
@@ -104,7 +104,7 @@ fn run(link: Link, plan: &PlanBuf, steps: u32) -> Outcome<Sample> {
     Ok(ranks.into_iter().next().expect("a plan has a rank")?)
 }
 
-/// The exposed communication and the time of a step, in milliseconds, as simulated for this machine with the link.
+/// The simulated exposed communication and time of a step, in milliseconds, for this machine with the link.
 fn predict(plan: &PlanBuf, link: Link, machine: &Hardware) -> Outcome<(f64, f64)> {
     let Link { latency_us, bandwidth_gb_per_s } = link;
     let own = hardware::Link { bandwidth: bandwidth_gb_per_s * 1e9, latency: latency_us * 1e-6, shared_by: 1 };

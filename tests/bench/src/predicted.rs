@@ -1,6 +1,5 @@
-//! Predicted: predicted times of a step beside measured ones, for every spec of the workspace and several counts of
-//! threads. `cargo zero measure` describes the machine for the simulation, just before the runs of a model. Never
-//! asserts.
+//! Predicted: predicted and measured times of a step, for every spec of the workspace and several numbers of threads. `cargo zero
+//! measure` describes the machine for the simulation, just before the runs of a model. Never asserts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use crate::Outcome;
 use crate::figures::median;
 use crate::processes::{finished, number, objects};
 
-/// A model of the benchmark, as an example has it, and the batch of a rank.
+/// A model of the benchmark that an example has too, and the batch of a rank.
 struct OwnModel {
     example: &'static str,
     size: &'static str,
@@ -25,7 +24,7 @@ struct OwnModel {
 const GPT: OwnModel = OwnModel { example: "gpt", size: "11M", batch: "sequences: 4, length: 256" };
 const LONG: OwnModel = OwnModel { example: "gpt", size: "11M-512", batch: "sequences: 8, length: 512" };
 const SMALL: OwnModel = OwnModel { example: "gpt", size: "0.7M", batch: "sequences: 4, length: 64" };
-/// Its positions are stretched, which takes no time in a step.
+/// Its positions are stretched, at no cost in a step.
 const LLAMA: OwnModel = OwnModel { example: "llama", size: "28M", batch: "sequences: 4, length: 512" };
 
 /// A row of the benchmark as a spec of an example.
@@ -67,7 +66,7 @@ const OWN: [Own; 15] = [
     own("llama_bf16", LLAMA, 2, ZERO3, BF16),
 ];
 
-/// Rows that are predicted on twice as many ranks, too, which share the cores of a small machine.
+/// Rows that are also predicted on twice as many ranks, which share the cores of a small machine.
 const TWICE: [&str; 5] = ["ddp", "zero3", "zero3_bf16", "small_zero3", "llama"];
 
 impl Own {
@@ -81,16 +80,16 @@ impl Own {
 /// Steps of a run, of which the first two do not count.
 pub(crate) const STEPS: usize = 12;
 const UNTIMED: usize = 2;
-/// Up to this many steps count if they are short: as many as come near to this many seconds.
+/// If steps are short, more of them count: about as many as fit in these seconds, up to this number.
 const TIMED_MAX: usize = 100;
 const TIMED_S: f64 = 2.0;
-/// Ranks that take turns with a core meet at other points of each step, so that single steps of a rank are too short or
-/// too long. The mean of some steps in a row is neither.
+/// Ranks that share a core meet at different points of each step, so single steps of a rank are too short or too long. The mean of
+/// several consecutive steps is neither.
 const IN_A_ROW: usize = 5;
 /// Threads of a rank.
 const THREADS: [usize; 2] = [1, 2];
 
-/// A spec, its binary, and the sizes that this reports.
+/// A spec, its binary, and the sizes that the binary reports.
 pub(crate) struct Built {
     pub name: String,
     pub binary: PathBuf,
@@ -122,8 +121,7 @@ impl Line {
         median(self.predicted_s.clone())
     }
 
-    /// Predicted over measured time: the median of the ratios of each round, because the machine may be slower in
-    /// another round.
+    /// Predicted over measured time: the median of the rounds' ratios, because the speed of the machine may differ between rounds.
     fn ratio(&self) -> f64 {
         median(
             self.predicted_s.iter().zip(&self.measured_s).map(|(predicted, measured)| predicted / measured).collect(),
@@ -131,7 +129,7 @@ impl Line {
     }
 }
 
-/// Measures and prints the table, of all specs and rows of the benchmark, or only of those that have these names.
+/// Measures and prints the table of all specs and rows of the benchmark, or only of those with these names.
 ///
 /// # Errors
 /// If something fails to build or to run.
@@ -180,8 +178,8 @@ pub(crate) struct Source {
     pub size: Option<&'static str>,
 }
 
-/// The RON files of `folder`, in order, and then the specs of the benchmark's rows, which are written to `own`. If
-/// there are names, only files of these names.
+/// The RON files of `folder`, in order, then the specs of the benchmark's rows, which are written to `own`. If names are given,
+/// only files with these names.
 fn sources(names: &[String], folder: &Path, own: &Path) -> Outcome<Vec<Source>> {
     let mut paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Outcome<Vec<_>>>()?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "ron"));
@@ -207,7 +205,7 @@ fn name(path: &Path) -> String {
     path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-/// The command, as this workspace has it.
+/// The `cargo zero` command of this workspace.
 pub(crate) fn cargo_zero() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["run", "--release", "--quiet", "--locked", "--package", "zero-cli", "--", "zero"]);
@@ -226,7 +224,7 @@ pub(crate) fn build(Source { path, size }: &Source) -> Outcome<Built> {
     Ok(Built { name: name(path), binary, spec, sizes })
 }
 
-/// This machine, as the command describes it, with the units of the model that these specs name, in one size.
+/// The command's description of this machine, with the units of the model that these specs name, in one size.
 pub(crate) fn machine<'s>(specs: impl IntoIterator<Item = &'s Path>, size: Option<&str>) -> Outcome<Hardware> {
     let threads = THREADS.map(|threads| threads.to_string()).join(",");
     let mut command = cargo_zero();
@@ -282,8 +280,8 @@ fn print(lines: &[Line]) {
     println!("order right in {right} of {pairs} pairs whose measured times differ by more than 10 %");
 }
 
-/// The number of pairs of specs that are predicted in the order in which they were measured, of those whose measured
-/// times differ by more than a tenth; and the number of the latter.
+/// Of the pairs of specs whose measured times differ by more than a tenth: how many are predicted in the measured order, and how
+/// many there are.
 fn order(lines: &[Line]) -> (usize, usize) {
     let (mut right, mut pairs) = (0, 0);
     for (i, a) in lines.iter().enumerate() {

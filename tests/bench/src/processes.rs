@@ -1,5 +1,4 @@
-//! Processes: starts a run of ours or of the peer, waits for it, and reads what it printed. Never more than one at a
-//! time.
+//! Processes: starts a run of ours or of the peer, waits for it, and reads what it printed. Never starts more than one at a time.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -46,7 +45,7 @@ pub struct Timed {
     pub seconds: f64,
 }
 
-/// Trains a model of ours by name on one thread a rank, like the peer, with more arguments.
+/// Trains our model of this name with one thread a rank, like the peer, with further arguments.
 ///
 /// # Errors
 /// If it fails, with what it printed.
@@ -55,7 +54,7 @@ pub fn train_ours(name: &str, steps: u32, arguments: &[&OsStr]) -> Outcome<Sampl
     Ok(train_ours_said(name, steps, &arguments)?.0)
 }
 
-/// Trains a model of ours by name, with more arguments; also what it said.
+/// Trains our model of this name, with further arguments; also returns its output.
 ///
 /// # Errors
 /// If it fails, with what it printed.
@@ -90,7 +89,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// What it calls itself: versions of torch and Python.
+    /// The versions of torch and Python that it reports.
     ///
     /// # Errors
     /// If it fails, with what it printed.
@@ -100,8 +99,7 @@ impl Peer {
         Ok(finished(command, "the peer's version")?.trim().to_owned())
     }
 
-    /// Trains a model whose size the options give, in a mode and on some ranks. It must have as many parameters as
-    /// ours.
+    /// Trains a model of the size that the options set, in a mode and on some ranks. It must have as many parameters as ours.
     ///
     /// # Errors
     /// If it fails, with what it printed.
@@ -134,7 +132,7 @@ impl Peer {
         read_collectives(&finished(self.command("collectives", RANKS), "the peer's collectives")?)
     }
 
-    /// Saves and loads the states of a model of this size; what it printed.
+    /// Saves and loads the states of a model of this size; returns its output.
     ///
     /// # Errors
     /// If it fails, with what it printed.
@@ -154,14 +152,13 @@ impl Peer {
     }
 }
 
-/// The path of the peer's file: beside this program, if it was copied to another machine, and otherwise where it was
-/// built.
+/// The path of the peer's file: beside this program, if both were copied to another machine, otherwise in the source tree.
 pub(crate) fn script() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name(SCRIPT));
     beside.filter(|path| path.exists()).unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(SCRIPT))
 }
 
-/// What a command that succeeds writes to standard output.
+/// The standard output of a command, which must succeed.
 pub(crate) fn finished(mut command: Command, what: &str) -> Outcome<String> {
     let Output { status, stdout, stderr } = command.output().map_err(|error| format!("{what}: {error}"))?;
     if status.success() {
@@ -179,7 +176,7 @@ pub(crate) fn read_ours(lines: &str) -> Outcome<Sample> {
     Ok(Sample { peak_bytes: number(last, "peak_resident_bytes")?, step_s: median(times) })
 }
 
-/// Reads what the peer prints about its steps: one line of JSON, among others. It must train as large a model as ours.
+/// Reads the peer's line of JSON about its steps from its output. It must train a model as large as ours.
 pub(crate) fn read_peer(output: &str, params: usize) -> Outcome<Sample> {
     let lines = objects(output)?;
     let line = lines.last().ok_or("the peer printed no result")?;
@@ -189,7 +186,7 @@ pub(crate) fn read_peer(output: &str, params: usize) -> Outcome<Sample> {
     Ok(Sample { step_s: number(line, "step_s_median")?, peak_bytes: number(line, "peak_rss_bytes")? })
 }
 
-/// Reads what either side prints about its collectives: a line of JSON for each, among others.
+/// Reads either side's lines of JSON about its collectives, one for each, from its output.
 pub(crate) fn read_collectives(output: &str) -> Outcome<Vec<Timed>> {
     let timed = |line: &Value| {
         let name = line["collective"].as_str().ok_or("no name of a collective")?.to_owned();
@@ -198,7 +195,7 @@ pub(crate) fn read_collectives(output: &str) -> Outcome<Vec<Timed>> {
     objects(output)?.iter().map(timed).collect()
 }
 
-/// Reads what the peer prints about its products: a line of JSON for each. They must be as large as ours.
+/// Reads the peer's lines of JSON about its products, one for each. They must be as large as ours.
 fn read_products(output: &str) -> Outcome<Vec<(String, f64)>> {
     let timed = |line: &Value| {
         if number(line, "side")? != SIDE as f64 {

@@ -47,7 +47,7 @@ impl Choice {
     }
 }
 
-/// Everything that can be asked for by name.
+/// All names of measurements.
 pub fn names() -> Vec<&'static str> {
     ROWS.iter().map(|row| row.ours).chain([PRODUCTS, COLLECTIVES, SCHEDULE, CHECKPOINT]).collect()
 }

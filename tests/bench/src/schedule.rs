@@ -1,5 +1,4 @@
-//! Schedule: what an op costs apart from the layers, measured on one rank with a model of many layers that compute
-//! nothing.
+//! Schedule: the cost of an op apart from the layers, measured on one rank with a model of many layers that compute nothing.
 
 use std::time::Instant;
 
@@ -16,10 +15,10 @@ use crate::Outcome;
 pub const HYPER: Hyper =
     Hyper { lr: 1e-3, beta1: 0.9, beta2: 0.95, momentum: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip: Some(1.0) };
 
-/// A layer that computes nothing and has `P` parameters. Memory that it does not write stays zero, as it was mapped.
+/// A layer that computes nothing and has `P` parameters. Memory that it does not write stays zero, as mapped.
 pub struct Empty<const P: usize>;
 
-/// The same as the end of a model.
+/// The same layer at the end of a model.
 pub struct EmptyHead<const P: usize>;
 
 macro_rules! does_nothing {
@@ -91,10 +90,10 @@ pub fn plan<D: Device>(program: &'static Program<D>, stage: u8) -> (PlanBuf, usi
     (plan, ops)
 }
 
-/// Seconds of each of several steps of a model, after some that do not count.
+/// Seconds of each of several steps of a model, after a few warm-up steps.
 ///
 /// # Errors
-/// Those of a step, and too little memory on the host.
+/// The errors of a step, or too little memory on the host.
 pub fn time<D: Device>(program: &'static Program<D>, plan: &PlanBuf, steps: u64) -> Outcome<Vec<f64>> {
     let ranks = plan.with(|plan| {
         local::run(plan, Result::is_err, |transport| {

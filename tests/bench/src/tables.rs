@@ -1,4 +1,4 @@
-//! Tables: what was measured, as Markdown. Computes only what a cell needs.
+//! Tables: the measurements as Markdown. Computes only what a cell needs.
 
 use crate::checkpoints;
 use crate::claims::{self, size};

@@ -1,5 +1,5 @@
-//! Attention of the naive device: one query at a time, with all of its weights. Forward and backward share no loop
-//! except that of the scores.
+//! Attention of the naive device: one query at a time, with all of its weights. Forward and backward share only the loop that
+//! computes the scores.
 
 use std::ops::Range;
 

@@ -1,10 +1,10 @@
-//! Naive: a second device, as simple as can be: one plain loop in f32 for each op, one thread, and memory that the host
-//! cannot read. Code that runs on it relies on the contract of `Device` and not on the processor. Never fast, never
-//! calls a kernel of the processor's device.
+//! Naive: a second device that is as simple as possible: one plain loop in f32 for each op, one thread, and memory that the host
+//! cannot read. Code that runs on it relies on the contract of `Device` and not on the processor. Never fast, never calls a kernel
+//! of the processor's device.
 //!
 //! `memory` has addresses that only the device can use, and notes the bytes that each op touches; `numbers` reads,
-//! changes and rounds elements; `attention` and `rotary` are loops of their own. An op of [`Kernels`] that is new has
-//! its loop here, written from its formula, so that a kernel and its test share no mistake.
+//! changes and rounds elements; `attention` and `rotary` are loops of their own. A new op of [`Kernels`] gets its loop here,
+//! written from its formula, so that a kernel and its test share no mistake.
 
 mod attention;
 mod memory;
@@ -27,7 +27,7 @@ use numbers::{
     add_product, begin, by_rows, change, dot, log_sum_exp, nonlinearity, store, sum_of, tree, wide, widened,
 };
 
-/// The bytes of staging that the host has not filled yet, which make no sensible number of any kind.
+/// The byte in staging memory that the host has not filled yet: it makes no sensible number of any type.
 const STALE: u8 = 0xa5;
 
 /// The device.

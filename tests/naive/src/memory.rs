@@ -10,14 +10,14 @@ use zero_runtime::view::{View, ViewMut};
 
 use super::Naive;
 
-/// A bit that is set in every address that the device gives out, and in no address of a process's memory, so that other
-/// code that looks there faults.
+/// A bit that is set in every address that the device hands out, and in no address of a process's memory, so that any other access
+/// faults.
 const HIDDEN: usize = 1 << 52;
 
 /// Memory of the process, under other addresses.
 pub struct Hidden(pub(super) Arc<Segment>);
 
-// SAFETY: the device removes the mark before it looks; the memory is a mapping of whole pages, zero at first.
+// SAFETY: the device removes the mark before each access; the memory is a mapping of whole pages, zero at first.
 unsafe impl DeviceMemory for Hidden {
     fn start(&self) -> *mut u8 {
         self.0.ptr().map_addr(|address| address | HIDDEN)
@@ -48,7 +48,7 @@ pub fn note_touches() {
     TOUCHES.set(Some(Vec::new()));
 }
 
-/// Gives the bytes that were touched since then, and stops noting.
+/// Returns the bytes that were touched since then, and stops noting.
 pub fn take_touches() -> Vec<Touch> {
     TOUCHES.take().unwrap_or_default()
 }
@@ -75,7 +75,7 @@ pub(super) fn look<'a, T>(view: View<'a, Naive, T>) -> &'a [T] {
         return &[];
     }
     note(view.address().addr(), size_of::<T>() * view.len(), false);
-    // SAFETY: the maker of the view promised that these are initialised and unwritten for `'a`, under the marked address.
+    // SAFETY: the creator of the view promised that these elements are initialised and not written for `'a`, under the marked address.
     unsafe { core::slice::from_raw_parts(view.address().map_addr(found), view.len()) }
 }
 
@@ -85,6 +85,6 @@ pub(super) fn hold<'a, T>(view: ViewMut<'a, Naive, T>) -> &'a mut [T] {
         return &mut [];
     }
     note(view.address().addr(), size_of::<T>() * view.len(), true);
-    // SAFETY: as for `look`; and nobody else uses them for `'a`, as the view is consumed.
+    // SAFETY: as for `look`; and nothing else uses them for `'a`, because the view is consumed.
     unsafe { core::slice::from_raw_parts_mut(view.address().map_addr(found), view.len()) }
 }

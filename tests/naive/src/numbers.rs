@@ -1,5 +1,5 @@
-//! Numbers of the naive device: read in f32, changed in f32 and rounded where they are stored, and the few formulas that ops
-//! share. Never knows an op.
+//! Numbers of the naive device: read and changed in f32, and rounded when they are stored; and the few formulas that ops share.
+//! Contains no op.
 
 use zero_runtime::device::{Element, Matrix, Nonlinearity, Stored, StoredMut, Write};
 use zero_runtime::view::{View, ViewMut};
@@ -46,7 +46,7 @@ pub(super) fn begin(to: &mut [f32], write: Write) {
     }
 }
 
-/// The elements of a matrix, row by row, in f32, also if the view has its transpose.
+/// The elements of a matrix, row by row, in f32, even if the view is of its transpose.
 pub(super) fn by_rows<E: Element>(matrix: &Matrix<Naive, E>) -> Vec<f32> {
     let elements = wide(matrix.view);
     if !matrix.transposed {

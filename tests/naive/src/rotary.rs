@@ -1,4 +1,4 @@
-//! Rotary positions of the naive device: angles in f64, pair by pair. Never shares the sums with the processor's device.
+//! Rotary positions of the naive device: angles in f64, pair by pair. Shares no sums with the processor's device.
 
 use zero_runtime::device::Rotary;
 

@@ -1,4 +1,4 @@
-//! Like `tiny` except for its prefetch: the same shared memory under another plan.
+//! `tiny` with another prefetch: the same shared memory under another plan.
 
 use zero_runtime::prelude::*;
 

@@ -1,7 +1,7 @@
-//! A classifier that goes wrong as told. `FAULT` says what happens on rank 1 in step 3 (`nan`, `zero`, `class`, `panic`,
-//! `exit`, `report`, `leave`, `hold`, `told`, `busy`), before it joins (`early`, `late`, `absent`), after its last step
-//! (`held-out`), in step 1 (`busy at first`), or on all ranks from the first step (`classes`); with `nothing-held-out` there
-//! is no held-out data. With `THREADS` set, ranks are threads.
+//! A classifier that fails as requested. `FAULT` chooses the fault: on rank 1 in step 3 (`nan`, `zero`, `class`, `panic`, `exit`,
+//! `report`, `leave`, `hold`, `told`, `busy`), before it joins (`early`, `late`, `absent`), after its last step (`held-out`), in
+//! step 1 (`busy at first`), or on all ranks from the first step (`classes`); with `nothing-held-out` there is no held-out data.
+//! With `THREADS` set, ranks are threads.
 
 use std::process::{ExitCode, exit};
 use std::thread::sleep;
@@ -13,7 +13,7 @@ use zero_runtime::prelude::*;
 const FAULTY_RANK: u64 = 1;
 /// Counted from 0.
 const FAULTY_STEP: u64 = 2;
-/// More than the ranks, so that each owns some of every unit.
+/// More than the ranks, so that each rank owns a part of every unit.
 const WIDTH: usize = 4;
 /// More than lies outside the arena of any rank.
 const HELD_BYTES: usize = 100 << 20;
@@ -59,7 +59,7 @@ impl<S: Shape<Device = Cpu, Compute = f32>, const W: usize> Layer<S, Features<W>
         }
     }
 
-    /// The first layer of a model: nobody needs `dx`.
+    /// The first layer of a model: no other layer needs `dx`.
     fn backward(cx: &Context<Cpu>, pass: Backward<S, Features<W>>) {
         let mut grads = [0.0; W];
         let exponents = pass.params.as_slice();
@@ -107,7 +107,7 @@ impl Dataset for Pairs {
     }
 
     fn resident_bytes(&self) -> usize {
-        // The fault strikes its rank once for each sequence.
+        // The fault occurs on its rank once for each sequence.
         if self.fault == "told" { SEQUENCES as usize * HELD_BYTES } else { 0 }
     }
 }

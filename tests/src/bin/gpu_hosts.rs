@@ -1,4 +1,4 @@
-//! A small model of text on GPUs of two hosts, or, where its first argument is `lone`, of three with one each.
+//! A small model of text on GPUs of two hosts, or, if its first argument is `lone`, of three hosts with one GPU each.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! A small model of text on GPUs that reach one another, or, where its first argument is `nccl`, that NCCL connects.
+//! A small model of text on GPUs that reach one another, or, if its first argument is `nccl`, on GPUs that NCCL connects.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! A small model of text whose ranks are on two hosts, or, where its first argument is `lone`, each on one of three. SIGUSR1
-//! ends a rank at once, with code 3.
+//! A small model of text whose ranks are on two hosts, or, if its first argument is `lone`, on three hosts with one rank each.
+//! SIGUSR1 ends a rank at once, with code 3.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Ranks that do as told instead of training, to test how a launcher handles their ends. `DO` says what rank `WHO`
-//! does, or what all do: `finish` and `deaf` wait until they are asked to end, and only `finish` does; `not-saved` and
-//! `done` end in order; all others fail. Only the first `TIMES` starts fail, and the next one succeeds. With `SAVES`, a
-//! checkpoint is there before one fails. `FINISHES`, `GRACE`, `RESTARTS` and `FOLDER` are the launcher's options.
+//! Ranks that follow instructions instead of training, to test how a launcher handles their ends. `DO` is the action of rank `WHO`,
+//! or of all ranks: `finish` and `deaf` wait until they are asked to end, and only `finish` then ends; `not-saved` and `done` end
+//! in order; all other actions fail. Only the first `TIMES` starts fail, and the next one succeeds. With `SAVES`, there is a
+//! checkpoint before a start fails. `FINISHES`, `GRACE`, `RESTARTS` and `FOLDER` are the launcher's options.
 
 use std::process::{ExitCode, abort};
 use std::thread::sleep;
@@ -77,7 +77,7 @@ fn rank(place: &JobPlace) -> ExitCode {
     }
 }
 
-/// Waits until it is asked to end, and then ends if it `finishes`.
+/// Waits until the process is asked to end, and then ends it if it `finishes`.
 fn asked(rank: usize, finishes: bool) -> ExitCode {
     end_on_request(options().grace).expect("handlers");
     println!("rank {rank} listens");

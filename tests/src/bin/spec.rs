@@ -1,7 +1,7 @@
-//! Trains the tiny model of a spec for a few steps as the spec and words of [`zero_tests::layout`] say, on ranks that
-//! are processes, compares what each rank mapped and moved with the plan, and prints the results to the bit.
+//! Trains the tiny model of a spec for a few steps on ranks that are processes, in a layout that the spec and words of
+//! [`zero_tests::layout`] describe. Compares the bytes that each rank mapped and moved with the plan, and prints the results to the bit.
 //!
-//! `spec NAME [WORD...]`, with as many steps as `steps=20` says
+//! `spec NAME [WORD...]`; a word such as `steps=20` sets the number of steps
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ use zero_tests::training::{
     HYPER, STEPS, Start, Told, assert_as_planned, assert_crosses_as_planned, noise, train_rank,
 };
 
-/// A layout in words, and for how many steps it is trained.
+/// A layout in words, and the number of steps to train it.
 struct Run(Vec<String>, u64);
 
 impl Run {
@@ -32,7 +32,7 @@ impl Run {
         let (transport, watch) = match shm::join(plan, &place, 0) {
             Ok(joined) => joined,
             Err(error) => {
-                // Another rank prints what this one only repeats.
+                // Another rank prints the results that this rank only repeats.
                 if !error.is_echo() {
                     eprintln!("{}", error.report());
                 }

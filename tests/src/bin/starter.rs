@@ -1,6 +1,5 @@
-//! Starts the ranks of other hosts by a shell command, and brings them back as `cargo zero launch` does. `ZERO_RESTART`
-//! tells the command how often they were started before. `RESTARTS`, `FOLDER` and `LAST_STEP` are the launcher's
-//! options.
+//! Starts the ranks of other hosts by a shell command, and restarts them as `cargo zero launch` does. `ZERO_RESTART` passes the
+//! number of earlier starts to the command. `RESTARTS`, `FOLDER` and `LAST_STEP` are the launcher's options.
 
 use std::process::{Command, ExitCode};
 

@@ -1,8 +1,8 @@
-//! A model of text that is small enough to be ended and to come back many times. `KIND` says what its ranks are:
-//! threads that save by threads of their own (`threads`), the same without a copy (`waiting`), or processes.
+//! A model of text that is small enough to be killed and restarted many times. `KIND` chooses its ranks: threads that save in
+//! separate threads (`threads`), the same without a copy (`waiting`), or processes.
 //!
-//! Processes strike themselves: with `STRIKE`, a moment and a signal such as `forward 9`, rank 1 gets that signal once,
-//! in its step [`STEP`]. The file `STRUCK` notes that this has happened.
+//! Processes signal themselves: with `STRIKE`, a moment and a signal such as `forward 9`, rank 1 gets that signal once, in its step
+//! [`STEP`]. The file `STRUCK` records that this has happened.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ struct Processes {
     head: LmHead<WIDTH, 256>,
 }
 
-/// Each feature times a gain. It strikes its rank in the middle of a step.
+/// Multiplies each feature by a gain, and signals its rank in the middle of a step.
 struct Struck;
 
 impl<S: Shape<Device = Cpu, Compute = f32>> Layer<S, Features<WIDTH>> for Struck {
@@ -78,7 +78,7 @@ impl<S: Shape<Device = Cpu, Compute = f32>> Layer<S, Features<WIDTH>> for Struck
     }
 }
 
-/// The moment and the signal, on the rank that is to be struck.
+/// The moment and the signal, on the rank that gets the signal.
 fn told() -> Option<(String, Signal)> {
     let told = std::env::var("STRIKE").ok().filter(|_| std::env::var("RANK").is_ok_and(|rank| rank == "1"))?;
     let (moment, signal) = told.rsplit_once(' ').expect("a moment and a signal");
@@ -93,8 +93,7 @@ fn strike_at(moment: &str) {
     }
 }
 
-/// Strikes this many microseconds from now: in backward of the first unit, in collectives of gradients, or in the
-/// update.
+/// Sends the signal this many microseconds from now: in backward of the first unit, in collectives of gradients, or in the update.
 fn strike_later() {
     let Some((moment, signal)) = told() else { return };
     let Some(delay) = moment.strip_prefix("after ").map(|micros| micros.parse().expect("microseconds")) else { return };
@@ -107,7 +106,7 @@ fn strike_later() {
     });
 }
 
-/// Strikes while this rank writes its file of any checkpoint but the first.
+/// Sends the signal while this rank writes its file of any checkpoint but the first.
 fn strike_in_save() {
     let Some((_, signal)) = told().filter(|(moment, _)| moment == "save") else { return };
     let folder = PathBuf::from(std::env::var_os("CHECKPOINTS").expect("a folder of checkpoints"));
@@ -123,12 +122,12 @@ fn strike_in_save() {
     });
 }
 
-/// Strikes once in a run, however often the run comes back.
+/// Sends the signal once in a run, however often the run restarts.
 fn strike(signal: Signal) {
     if File::create_new(std::env::var_os("STRUCK").expect("a file for the note")).is_err() {
         return;
     }
-    // The first SIGSEGV only removes Rust's own handler, and several at once count as one.
+    // The first SIGSEGV only removes Rust's own handler, and several pending ones count as one.
     let times = if signal == Signal::SEGV { 1000 } else { 1 };
     for _ in 0..times {
         kill_process(getpid(), signal).expect("a process can strike itself");

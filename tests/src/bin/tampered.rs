@@ -1,5 +1,5 @@
-//! Trains a model for two steps, moves bytes by something else, and compares with the plan as a run does. `NOTHING` in
-//! the environment leaves the tampering out.
+//! Trains a model for two steps, moves bytes that are not in the plan, and compares with the plan as a run does. `NOTHING` in the
+//! environment skips the extra bytes.
 
 use std::process::ExitCode;
 

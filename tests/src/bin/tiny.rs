@@ -10,7 +10,7 @@ struct Tiny {
     head: LmHead<12, 256>,
 }
 
-/// The ranks that `MISSING` lists look for their data where there is none.
+/// The ranks that `MISSING` lists look for their data at a path that does not exist.
 fn main() -> std::process::ExitCode {
     let variable = |name| std::env::var(name).unwrap_or_default();
     let (missing, rank) = (variable("MISSING"), variable("RANK"));

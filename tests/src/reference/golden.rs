@@ -1,4 +1,4 @@
-//! Golden files: what PyTorch trained, read from `tests/golden`. Never writes one; `golden/make.py` does.
+//! Golden files: training runs of PyTorch, read from `tests/golden`. Never writes one; `golden/make.py` does.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub struct Golden {
     pub beta2: f64,
     /// AdamW's epsilon.
     pub eps: f64,
-    /// AdamW's weight decay, of tensors with two or more dims.
+    /// AdamW's weight decay, for tensors with two or more dims.
     pub weight_decay: f64,
     /// Largest global gradient norm that is not clipped.
     pub clip: f64,
@@ -48,8 +48,8 @@ pub struct Golden {
     targets: Vec<u32>, // (steps, ranks, micro_batches, sequences, length)
 }
 
-/// The same run from the same weights, with everything rounded that a plan in bf16 rounds. Step i has the batch of step
-/// i of the exact run, whose batches start over after its last step.
+/// The same run from the same weights, with the roundings of a plan in bf16. Step i has the batch of step i of the exact run;
+/// batches start over after that run's last step.
 #[derive(Clone, Debug)]
 pub struct Rounded {
     /// Gradients of step 0, as in [`Golden`].
@@ -87,7 +87,7 @@ impl Golden {
     /// Reads `golden/gpt_<variant>.safetensors`; the variants are `untied` and `tied`.
     ///
     /// # Panics
-    /// If the file is not there or not as `make.py` writes it.
+    /// If the file is missing or not in the format of `make.py`.
     pub fn read(variant: &str) -> Self {
         let bytes = read_file(&format!("gpt_{variant}"));
         let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
@@ -154,8 +154,7 @@ impl Settings {
     }
 }
 
-/// The name of a parameter in a golden file, where the weight of a norm is its gain, and that of the embedding its
-/// table.
+/// The name of a parameter in a golden file, in which a norm's weight is called its gain, and the embedding's weight its table.
 fn stored(prefix: &str, name: &str, shape: &[usize]) -> String {
     let name = match name.strip_suffix("weight") {
         Some(unit) if shape.len() == 1 => format!("{unit}gain"),

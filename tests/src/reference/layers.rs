@@ -1,6 +1,6 @@
-//! Layers of the reference GPT: each forward, and its vector-Jacobian product from the forward's inputs.
+//! Layers of the reference GPT: each forward, and its vector-Jacobian product computed from the forward's inputs.
 //!
-//! An activation is `(tokens, width)`, row by row; `d_x` is the loss's gradient by `x`. Nothing here owns a parameter.
+//! An activation is `(tokens, width)`, row by row; `d_x` is the loss's gradient by `x`. No function here owns a parameter.
 
 use std::f64::consts::PI;
 
@@ -78,7 +78,7 @@ pub(super) fn layer_norm(x: &[f64], gain: &[f64], bias: &[f64]) -> Vec<f64> {
     y
 }
 
-/// Gradients by `x` and by `gain`; that by the bias is [`bias_backward`].
+/// Gradients by `x` and by `gain`; [`bias_backward`] has the gradient by the bias.
 ///
 /// With `n = (x - mean) r` and `g = gain d_y`: `d_x = r (g - mean(g) - n mean(g n))`.
 pub(super) fn layer_norm_backward(x: &[f64], gain: &[f64], d_y: &[f64]) -> (Vec<f64>, Vec<f64>) {
@@ -98,7 +98,7 @@ pub(super) fn layer_norm_backward(x: &[f64], gain: &[f64], d_y: &[f64]) -> (Vec<
     (d_x, d_gain)
 }
 
-/// The row at mean 0 and variance 1, and the factor that it was multiplied by.
+/// The row normalised to mean 0 and variance 1, and the factor that it was multiplied by.
 fn normalise(row: &[f64]) -> (Vec<f64>, f64) {
     let dim = row.len() as f64;
     let mean = row.iter().sum::<f64>() / dim;

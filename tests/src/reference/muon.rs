@@ -1,5 +1,5 @@
-//! Golden steps of Muon: what PyTorch made of some matrices, read from `tests/golden`. Never writes the file, which
-//! `golden/muon.py` does.
+//! Golden steps of Muon: some matrices after updates by PyTorch, read from `tests/golden`. Never writes the file; `golden/muon.py`
+//! does.
 
 use safetensors::SafeTensors;
 
@@ -29,10 +29,10 @@ pub struct MuonSteps {
 }
 
 impl MuonSteps {
-    /// Reads `golden/muon.safetensors`, which has these shapes.
+    /// Reads `golden/muon.safetensors`, which has the matrices of these shapes.
     ///
     /// # Panics
-    /// If the file is not there or not as `muon.py` writes it.
+    /// If the file is missing or not in the format of `muon.py`.
     pub fn read_all() -> [Self; 3] {
         let bytes = read_file("muon");
         let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");

@@ -49,7 +49,7 @@ impl AdamW {
     }
 }
 
-/// Scales the gradients by `min(1, norm_max / (norm + 1e-6))`, and returns the norm they had together.
+/// Scales the gradients by `min(1, norm_max / (norm + 1e-6))`, and returns their global norm from before.
 pub fn clip(gradients: &mut [Vec<f64>], norm_max: f64) -> f64 {
     let norm = gradients.iter().flatten().map(|g| g * g).sum::<f64>().sqrt();
     let factor = (norm_max / (norm + 1e-6)).min(1.0);
@@ -61,14 +61,14 @@ pub fn clip(gradients: &mut [Vec<f64>], norm_max: f64) -> f64 {
 
 /// Learning rate of `step` (from 0) of `steps`.
 ///
-/// Rises in equal parts to `lr` over the first `warmup` steps, the last of which has it in full; then follows half a
-/// cosine from `lr` at step `warmup` to `lr_min_ratio * lr` at step `steps - 1`.
+/// Rises in equal parts over the first `warmup` steps, to `lr` at the last of them; then follows half a cosine from `lr` at step
+/// `warmup` to `lr_min_ratio * lr` at step `steps - 1`.
 pub fn learning_rate(step: usize, steps: usize, warmup: usize, lr: f64, lr_min_ratio: f64) -> f64 {
     if step < warmup {
         return lr * (step + 1) as f64 / warmup as f64;
     }
     let last = steps - 1;
-    // Otherwise the only step after the warm-up divides zero by zero.
+    // Without this, the only step after the warm-up would divide zero by zero.
     let progress = if step >= last { 1.0 } else { (step - warmup) as f64 / (last - warmup) as f64 };
     let lr_min = lr_min_ratio * lr;
     lr_min + (lr - lr_min) * 0.5 * (1.0 + (PI * progress).cos())

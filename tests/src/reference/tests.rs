@@ -132,7 +132,7 @@ fn mean_over_micro_batches(golden: &Golden, model: &Gpt, step: usize) -> (f64, V
     (total_loss / count, totals)
 }
 
-/// Rounding to `f32` moves a number by up to 2^-24 of it; the floor is for gradients that are zero but for rounding.
+/// Rounding to `f32` moves a number by up to 2^-24 of it; the floor is for gradients that are zero except for rounding.
 fn assert_stored_equal(name: &str, computed: &[f64], stored: &[f64]) {
     assert_eq!(computed.len(), stored.len(), "{name}");
     for (element, (computed, stored)) in computed.iter().zip(stored).enumerate() {

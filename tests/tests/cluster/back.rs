@@ -1,4 +1,4 @@
-//! Jobs that come back after something has ended them, on the same hosts or others, to the bits of an undisturbed job.
+//! Jobs that are restarted after a fault, on the same hosts or others, end with the bits of an undisturbed job.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,8 +10,7 @@ use rustix::process::{Signal, kill_process};
 use crate::faults::{GUARD, Job, LAUNCHERS, PAIRS, TIMEOUT, assert_nothing_left, kill_launcher, ranks};
 use crate::net::{Mpi, Net, words};
 
-/// The command that brings a job back, with checkpoints in a folder. The shell of the first host inserts how often
-/// ranks were started before.
+/// The command that restarts a job, with checkpoints in a folder. The shell of the first host inserts the number of earlier starts.
 fn brought_back(net: &Net, mpi: Mpi, folder: &Path) -> Command {
     let program = format!("{} --every 1 --keep 2 --checkpoint {} --restarts 2", PAIRS.endless(), folder.display());
     let library = mpi.library();
@@ -23,7 +22,7 @@ fn brought_back(net: &Net, mpi: Mpi, folder: &Path) -> Command {
     starter
 }
 
-/// Waits until a job that has come back has saved a step since.
+/// Waits until a restarted job has saved another step.
 fn wait_for_progress(job: &mut Job, folder: &Path) {
     job.wait_for("resumed: ");
     let newest = newer_than(folder, None);
@@ -64,7 +63,7 @@ fn a_job_comes_back_from_the_loss_of_a_rank_and_of_its_launcher() {
         wait_for_progress(&mut job, folder.path());
         job.ask_to_end();
         let end = job.end(&net);
-        // It is not at the start of a line if the launcher before has not ended its own line.
+        // The text is not at the start of a line if the previous launcher has not ended its own line.
         let restarts = end.errors.lines().filter(|line| line.contains("note: restart "));
         assert_eq!(restarts.count(), 2, "{mpi:?}: {}", end.errors);
         assert_nothing_left(&net);
@@ -96,7 +95,7 @@ fn a_job_that_loses_a_host_goes_on_on_other_hosts_to_the_bits_of_one_that_does_n
     };
     let whole = tempfile::tempdir().expect("a folder");
     for mpi in Mpi::all() {
-        // Each MPI needs hosts of its own, as it loses one.
+        // Each MPI needs its own hosts, because it loses one.
         let Some(net) = Net::of(4) else { return };
         if newest(whole.path()).is_none() {
             ends(launch(&net, mpi, 0..2, whole.path(), ""));

@@ -1,5 +1,5 @@
-//! Ranks of several hosts train to the bits of ranks that are threads, and each rank maps and moves what its plan says,
-//! which the program asserts.
+//! Ranks of several hosts train to the bits of ranks that are threads. The program asserts that each rank maps and moves the
+//! planned bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -52,7 +52,7 @@ fn trains_alike_with(
     }
 }
 
-/// The result of threads. Each layout is trained once, as many launches are compared with it.
+/// The result of threads. Each layout is trained once, because many launches are compared with it.
 fn expected(name: &str, layout: &[String]) -> Told {
     static TOLD: Mutex<BTreeMap<(String, Vec<String>), Told>> = Mutex::new(BTreeMap::new());
     let key = (name.to_owned(), layout.to_vec());
@@ -70,7 +70,7 @@ fn expected(name: &str, layout: &[String]) -> Told {
 /// The program's name for [`Wide`].
 const WIDE: &str = "wide";
 
-/// A layout of a spec on four ranks. Directions of matrices stay on a host, so their shards do too.
+/// A layout of a spec on four ranks. Directions of matrices stay on a host, and so do their shards.
 fn on_four(name: &str) -> Vec<String> {
     let Config { mesh, optimizer, .. } = program(name).plan.config;
     if optimizer.orthogonalizes() {
@@ -89,7 +89,7 @@ fn every_spec_trains_to_the_bits_of_one_host() {
     }
 }
 
-/// The same in the width that the spec does not have, each over the next MPI.
+/// The same in the other width than the spec's, each over the next MPI.
 #[test]
 fn every_spec_trains_to_the_bits_of_one_host_in_its_other_width() {
     let Some(net) = Net::of(4) else { return };
@@ -113,17 +113,17 @@ fn layouts_that_cross_hosts_in_every_way_train_to_the_bits_of_one() {
     let layout = |words: &[&str]| -> Vec<String> { words.iter().map(|&word| word.to_owned()).collect() };
     let there = Mpi::all();
     for (number, (words, hosts, ranks)) in [
-        // A replica does not fill hosts: two of its ranks are on one host, and one is on another.
+        // A replica spans parts of hosts: two of its ranks are on one host, and one is on another.
         (&["mesh=1x2x3", "stage=3", "prefetch=1"][..], 3, 6),
         (&["mesh=1x1x6", "stage=2", "bucket=1"], 3, 6),
-        // Three ranks of a host are two subtrees of a sum, one of which another host completes.
+        // Three ranks of a host are two subtrees of a sum; another host completes one of them.
         (&["mesh=1x1x6", "stage=2", "bucket=1", "micro_batches=2"], 2, 6),
         (&["mesh=1x1x6", "stage=3", "prefetch=1"], 2, 6),
         (&["mesh=1x1x3", "stage=1", "bucket=40000"], 3, 3),
-        // Host peers convert from one another's inboxes.
+        // Ranks of a host convert from one another's inboxes.
         (&["mesh=1x1x6", "stage=3", "prefetch=1", "bucket=1"], 2, 6),
         (&["mesh=1x3x1", "stage=0", "bucket=1"], 3, 3),
-        // Host peers copy sums from one another. The sums lie apart from gradients or in their place.
+        // Ranks of a host copy sums from one another. The sums are beside the gradients or replace them.
         (&["mesh=1x1x6", "stage=0", "bucket=1", "micro_batches=2"], 3, 6),
         (&["mesh=1x1x6", "stage=0", "bucket=40000", "micro_batches=1"], 2, 6),
         (&["mesh=3x1x1", "micro_batches=3"], 3, 3),
@@ -157,7 +157,7 @@ fn replicas_that_share_hosts_train_to_the_bits_of_one() {
     }
 }
 
-/// Sums in f32 arrive where parameters in bf16 do.
+/// Sums in f32 arrive in the same place as parameters in bf16.
 #[test]
 fn sums_that_are_wider_than_parameters_train_to_the_bits_of_one_host() {
     let Some(net) = Net::of(3) else { return };
@@ -172,8 +172,7 @@ fn sums_that_are_wider_than_parameters_train_to_the_bits_of_one_host() {
     }
 }
 
-/// Of three hosts with five ranks each, the first and the last one send two sums of what they have, and the second one
-/// three.
+/// Of three hosts with five ranks each, the first and the last send two sums of their gradients, and the second sends three.
 #[test]
 fn hosts_that_send_unlike_numbers_of_sums_train_to_the_bits_of_one() {
     let Some(net) = Net::of(3) else { return };
@@ -181,8 +180,8 @@ fn hosts_that_send_unlike_numbers_of_sums_train_to_the_bits_of_one() {
     trains_alike(&net, mpi, "zero3", &["mesh=1x1x15", "stage=2"].map(str::to_owned), 3, 15);
 }
 
-/// Along `replica`, a part is sent before its receiver asks for it, and parts that the receiver asks for first are sent
-/// after it. None is small enough for MPI to send it without an answer.
+/// Along `replica`, a part is sent before its receiver asks for it, and parts that the receiver asks for earlier are sent later.
+/// All are too large for MPI to send them without an answer.
 #[test]
 fn messages_that_nobody_receives_yet_let_later_ones_pass() {
     let Some(net) = Net::of(2) else { return };
@@ -193,8 +192,8 @@ fn messages_that_nobody_receives_yet_let_later_ones_pass() {
     }
 }
 
-/// MPI may buffer a message or not. Here it buffers none that is longer than its own smallest limit, so a rank that
-/// relied on a buffer would wait for ever.
+/// MPI may or may not buffer a message. Here it buffers no message longer than its own smallest limit, so a rank that relied on a
+/// buffer would wait for ever.
 #[test]
 fn nothing_rests_on_what_mpi_buffers() {
     let Some(net) = Net::of(2) else { return };

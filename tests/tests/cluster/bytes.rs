@@ -1,4 +1,4 @@
-//! The network carries what the plan says: bytes on a host's card, against those that its ranks send to other hosts.
+//! The network carries the planned bytes: bytes on a host's card are compared with those that its ranks send to other hosts.
 
 use serde_json::Value;
 use zero_plan::{Plan, PlanBuf, Traffic};
@@ -9,7 +9,7 @@ use zero_tests::specs::program;
 
 use crate::net::{Mpi, Net, words};
 
-/// Steps of two runs, whose difference leaves out the start.
+/// Steps of two runs, whose difference cancels the start.
 const STEPS: [usize; 2] = [20, 220];
 
 /// Protocols add headers to each segment of 1448 bytes, an acknowledgement to every two segments, and an envelope to
@@ -43,7 +43,7 @@ fn bytes_on_the_network_are_those_of_the_plan() {
     let Some(net) = Net::of(2) else { return };
     let layouts = [
         ["mesh=1x1x4", "stage=3", "hosts=2"],
-        // ZeRO stays within a host: only what replicas sum goes out.
+        // ZeRO stays within a host: only sums over replicas leave it.
         ["mesh=1x2x2", "stage=3", "hosts=2"],
         ["mesh=2x1x2", "stage=2", "hosts=2"],
     ];
@@ -73,8 +73,8 @@ fn bytes_on_the_network_are_those_of_the_plan() {
     }
 }
 
-/// Lets four ranks on two hosts train for some steps. Gives the bytes that one sends to the other host in a step, as the report and the
-/// metrics of each step have them, and those that it takes from its own.
+/// Trains four ranks on two hosts for some steps. Returns the bytes that a rank sends to the other host in a step, from the report
+/// and from the metrics of each step, and those that it takes from its own host.
 pub fn reported(net: &Net, mpi: Mpi, program: &str, variables: &[(&str, &str)]) -> (u64, u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let metrics = folder.path().join("metrics.jsonl");

@@ -1,4 +1,4 @@
-//! Faults in a run: every remaining host reports them in time, with rank and host, and nothing is left over.
+//! Faults in a run: every remaining host reports them in time, with rank and host, and no process is left.
 
 use std::io::Read;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -8,24 +8,24 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::net::{Mpi, Net};
 
-/// The time after which ranks give one another up.
+/// The time after which ranks give up on one another.
 pub const TIMEOUT: &str = "4s";
-/// By when all remaining hosts must have reported a fault: the timeout, and time for a slow machine.
+/// Deadline for all remaining hosts to report a fault: the timeout, and time for a slow machine.
 const TOLD: Duration = Duration::from_secs(14);
-/// By when no rank may be left: the timeout, the two seconds in which a world ends, and time for a slow machine.
+/// Deadline for all ranks to end: the timeout, the two seconds in which a world ends, and time for a slow machine.
 const RANKS_GONE: Duration = Duration::from_secs(16);
-/// By when all must be over.
+/// Deadline for the whole job to end.
 pub const GUARD: Duration = Duration::from_secs(45);
-/// How long a launcher may go on after its last rank has ended.
+/// How long a launcher may run after its last rank has ended.
 const LAUNCHER: Duration = Duration::from_secs(20);
 
 /// Names of launchers, which run on the first host.
 pub const LAUNCHERS: &[&str] = &["mpirun", "mpiexec", "prterun"];
 
-/// The message of Open MPI's launchers for a helper that is gone.
+/// The message of Open MPI's launchers for the loss of a helper.
 const LOST_HELPER: &str = "lost communication with a remote daemon";
 
-/// Hosts, ranks of each, and the first argument of the program that trains on these.
+/// Number of hosts, ranks of each host, and the first argument of the program that trains on them.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     hosts: usize,
@@ -61,15 +61,15 @@ impl Layout {
 pub struct Job {
     child: Child,
     output: ChildStdout,
-    /// Whether its launcher may outlive all ranks. That of Open MPI 5.0.11 sometimes waits for its helper for ever, and
-    /// the helper for it, when both were stopped while ranks aborted the job, as in [`strike`].
+    /// Whether its launcher may outlive all ranks. The launcher of Open MPI 5.0.11 and its helper sometimes wait for one another
+    /// for ever if both were stopped while ranks aborted the job, as in [`strike`].
     may_hang: bool,
 }
 
 /// The end of a job.
 pub struct End {
     success: bool,
-    /// Whether a launcher that may not hang had to be ended, long after all ranks.
+    /// Whether a launcher that must not hang had to be killed, long after all ranks had ended.
     hung: bool,
     pub errors: String,
 }
@@ -83,7 +83,7 @@ impl Job {
         Self::start_with(net, mpi, layout, &[])
     }
 
-    /// A job with more variables.
+    /// A job with further variables.
     pub fn start_with(net: &Net, mpi: Mpi, layout: Layout, variables: &[(&str, &str)]) -> Self {
         let (Layout { hosts, each, .. }, library) = (layout, mpi.library());
         let environment = [&[("ZERO_MPI", &*library)], variables].concat();
@@ -91,14 +91,14 @@ impl Job {
         Self { may_hang: mpi == Mpi::Prrte, ..job }
     }
 
-    /// The job of a launcher that is given [`Layout::endless`].
+    /// The job of a launcher that starts [`Layout::endless`].
     pub fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a launcher");
         let output = child.stdout.take().expect("piped");
         Self { child, output, may_hang: false }
     }
 
-    /// Waits until the steps that may take longer than others are done, and some more.
+    /// Waits until the slow first steps and a few more are done.
     pub fn wait_for_steps(&mut self, net: &Net) {
         let ended = self.wait_for_times("tokens/s", 2);
         ended.unwrap_or_else(|errors| panic!("the job has ended: {errors}; ranks have told {:?}", net.told()));
@@ -110,7 +110,7 @@ impl Job {
         self.wait_for_times(words, 1).unwrap_or_else(|errors| panic!("the job has ended: {errors}"));
     }
 
-    /// Waits until these words are printed so often; otherwise returns the job's errors.
+    /// Waits until these words are printed this often; otherwise returns the job's errors.
     fn wait_for_times(&mut self, words: &str, times: usize) -> Result<(), String> {
         let (mut seen, mut bytes) = (String::new(), [0; 4096]);
         while seen.matches(words).count() < times {
@@ -130,14 +130,14 @@ impl Job {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("a launcher");
     }
 
-    /// Waits until no rank is left, as launchers themselves may not notice. Gives all that was printed.
+    /// Waits until no rank is left, because launchers may not notice. Returns the whole output.
     pub fn end(self, net: &Net) -> End {
         self.end_within(net, LAUNCHER)
     }
 
-    /// The same, but the launcher has this long after the end of the last rank.
+    /// The same, but the launcher may take this long after the end of the last rank.
     fn end_within(mut self, net: &Net, launcher: Duration) -> End {
-        // If mpiexec ends the other ranks before one has reported, only its own message is left: MPICH prints it here.
+        // If mpiexec ends the other ranks before one has reported, only mpiexec's own message is left: MPICH prints it here.
         let printed = std::thread::spawn(move || {
             let mut printed = Vec::new();
             let _ = self.output.read_to_end(&mut printed);
@@ -175,7 +175,7 @@ pub fn ranks(net: &Net) -> Vec<(usize, Pid)> {
     net.processes(|name| NAMES.contains(&name))
 }
 
-/// The host and the process of a rank, which is found by the number that its launcher has given it.
+/// The host and the process of a rank. The number that the launcher has assigned to the rank identifies it.
 fn process_of(net: &Net, rank: usize) -> (usize, Pid) {
     let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
     let is_it = |(_, pid): &(usize, Pid)| {
@@ -185,7 +185,7 @@ fn process_of(net: &Net, rank: usize) -> (usize, Pid) {
     ranks(net).into_iter().find(is_it).expect("a rank of this number")
 }
 
-/// Stops a rank of a job, and asserts that all remaining hosts name it and, if a host peer can tell, the op that it was in.
+/// Stops a rank of a job, and asserts that all remaining hosts name it and, if a host peer knows it, the op that it was in.
 pub fn stop(net: &Net, mut job: Job, layout: Layout, rank: usize) {
     job.wait_for_steps(net);
     let (host, victim) = process_of(net, rank);
@@ -214,16 +214,16 @@ pub fn stop(net: &Net, mut job: Job, layout: Layout, rank: usize) {
     assert_nothing_left(net);
 }
 
-/// A host, and messages, one of which some rank of it must report.
+/// A host, and messages; some rank of the host must report one of them.
 type Told = (usize, Vec<String>);
 
-/// Causes a fault while all launchers and their helpers are stopped, so that none ends a rank before it has reported,
-/// and lets them go on once each of the expected hosts has.
+/// Causes a fault while all launchers and their helpers are stopped, so that none of them ends a rank before it has reported.
+/// Resumes them after each of the expected hosts has reported.
 fn strike(net: &Net, layout: Layout, fault: impl FnOnce(), expected: &[Told]) {
     let starters = [net.launchers(), net.processes(|name| ["srun", "slurmstepd"].contains(&name))].concat();
     let signal_all = |signal| {
         for (_, pid) in &starters {
-            // One on a host that has died is gone.
+            // A process on a host that has died is gone.
             let _ = kill_process(*pid, signal);
         }
     };
@@ -251,7 +251,7 @@ fn assert_no_rank_left(net: &Net) {
     }
 }
 
-/// Asserts that no rank of a job is left on any host, no launcher, and no helper of one.
+/// Asserts that no rank, no launcher and no launcher's helper of a job is left on any host.
 pub fn assert_nothing_left(net: &Net) {
     assert_no_rank_left(net);
     let begin = Instant::now();
@@ -264,12 +264,12 @@ pub fn assert_nothing_left(net: &Net) {
 /// Kills the launcher on a host, or its helper there, which has one of these names.
 pub fn kill_launcher(net: &Net, host: usize, names: &[&str]) {
     let such = net.processes(|name| names.iter().any(|it| name.starts_with(it)));
-    // If a helper has gone to the background, its last process does the work.
+    // If a helper has moved to the background, its last process does the work.
     let (_, victim) = such.into_iter().rfind(|(on, _)| *on == host).expect("a launcher or its helper");
     kill_process(victim, Signal::KILL).unwrap();
 }
 
-/// What those that have waited for a rank of this host report, or MPI if it has noticed first.
+/// The report of ranks that have waited for a rank of this host, or of MPI if it has noticed first.
 fn lost(net: &Net, host: usize) -> Vec<String> {
     vec![format!(" on {}) has not answered", net.hosts[host]), "error[Z0451]".to_owned()]
 }
@@ -279,7 +279,7 @@ fn gave_up() -> Vec<String> {
     ["error[Z0402]", "error[Z0451]"].map(str::to_owned).to_vec()
 }
 
-/// Ends the last rank on a job's second host by a signal, and asserts that its host peers name it and other hosts miss it.
+/// Kills the last rank on a job's second host by a signal, and asserts that its host peers name it and other hosts report it missing.
 pub fn end_rank(net: &Net, mut job: Job, mpi: Mpi, layout: Layout, signal: Signal) {
     job.wait_for_steps(net);
     let rank = 2 * layout.each - 1;
@@ -287,14 +287,14 @@ pub fn end_rank(net: &Net, mut job: Job, mpi: Mpi, layout: Layout, signal: Signa
     let peer = format!("error[Z0314]: rank {rank} (pid {}) ended in the middle of the run", victim.as_raw_pid());
     // MPICH's library ends ranks of other hosts by SIGSEGV when a connection breaks, before they can report.
     let others = (0..layout.hosts).filter(|&host| host != 1 && mpi != Mpi::Mpich);
-    // With more than two hosts, one that has waited for another one may name that instead.
+    // With more than two hosts, a rank that has waited for another one may name that rank instead.
     let others = others.map(|host| (host, if layout.hosts > 2 { gave_up() } else { lost(net, 1) }));
     let peers = (layout.each > 1).then(|| (1, vec![peer]));
     let expected: Vec<Told> = others.chain(peers).collect();
     strike(net, layout, || kill_process(victim, signal).unwrap(), &expected);
     let told = net.told();
     let says = |words: &str| told.iter().any(|(_, told)| told.contains(words));
-    // Once its connection to a dead rank breaks, Open MPI may bring nothing from the others either: these name one another.
+    // After its connection to a dead rank breaks, Open MPI may deliver nothing from other ranks either, so these name one another.
     let is_cut = layout.hosts > 2 && says("mca_btl_tcp_frag_");
     assert!(mpi == Mpi::Mpich || is_cut || lost(net, 1).iter().any(|words| says(words)), "{mpi:?}: {told:?}");
     let end = job.end(net);
@@ -307,7 +307,7 @@ pub fn cut_off(net: &Net, mut job: Job, layout: Layout) {
     job.wait_for_steps(net);
     let down = || assert!(net.on(1, "ip link set eth0 down").status().is_ok_and(|end| end.success()));
     strike(net, layout, down, &[(0, lost(net, 1)), (1, lost(net, 0))]);
-    // Launchers may wait for ever for a host that cannot answer.
+    // Launchers may wait for ever for an unreachable host.
     let end = job.end_within(net, Duration::from_secs(4));
     assert!(!end.success, "{}", end.errors);
     assert_no_rank_left(net);
@@ -355,8 +355,8 @@ fn a_host_that_dies_is_told() {
         let Some(net) = Net::of(2) else { return };
         let mut job = Job::start(&net, mpi);
         job.wait_for_steps(&net);
-        // MPICH's library ends ranks by SIGSEGV before they can report. Its launcher says which of three it has seen
-        // first: the loss of its helper, the end of a rank there, or that SIGSEGV.
+        // MPICH's library ends ranks by SIGSEGV before they can report. Its launcher reports whichever of three it has seen first:
+        // the loss of its helper, the end of a rank there, or that SIGSEGV.
         let expected = if mpi == Mpi::Mpich { vec![] } else { vec![(0, lost(&net, 1))] };
         strike(&net, PAIRS, || net.kill_host(1), &expected);
         let end = job.end(&net);
@@ -375,7 +375,7 @@ fn a_launcher_that_is_killed_ends_both_hosts() {
         let mut job = Job::start(&net, mpi);
         job.wait_for_steps(&net);
         kill_launcher(&net, 0, LAUNCHERS);
-        // Ranks print through the launcher, so its own end is all that can be seen.
+        // Ranks print through the launcher, so only its own end can be seen.
         let end = job.end(&net);
         assert!(!end.success, "{}", end.errors);
         assert_nothing_left(&net);
@@ -388,7 +388,7 @@ fn a_helper_of_the_launcher_that_is_killed_is_told_with_its_host() {
     for mpi in Mpi::all() {
         let (tells, host) = match mpi {
             Mpi::Orte | Mpi::Prrte => (LOST_HELPER, format!("on node {}", net.hosts[1])),
-            // Its launcher does not notice: the ranks that have lost their helper fall silent, and others report it.
+            // Its launcher does not notice: the ranks that have lost their helper stop answering, and others report this.
             Mpi::Mpich => ("error[Z0402]: after 4 s, rank ", format!("on {}) has not answered", net.hosts[1])),
         };
         let mut job = Job::start(&net, mpi);
@@ -408,7 +408,7 @@ fn a_host_that_does_not_resolve_ends_the_start() {
     let Some(mut net) = Net::of(1) else { return };
     net.hosts.push("nowhere".to_owned());
     for mpi in Mpi::all() {
-        // The launcher of MPICH 4 starts the ranks of the first host and then hangs: they give up by themselves.
+        // The launcher of MPICH 4 starts the ranks of the first host and then hangs; these ranks give up by themselves.
         let library = mpi.library();
         let environment = [("ZERO_MPI", &*library), ("ZERO_JOIN_TIMEOUT_S", "2")];
         let end = Job::of(net.launch(mpi, 2, 2, &environment, &PAIRS.endless())).end(&net);

@@ -1,4 +1,4 @@
-//! Ranks of several hosts, which are made of one machine: the same bits as on one, the plan's bytes on the network, and
+//! Ranks of several hosts, which are parts of one machine: the same bits as on one host, the planned bytes on the network, and
 //! faults that every remaining host reports.
 
 mod back;

@@ -1,5 +1,5 @@
-//! GPUs of several hosts, which NCCL connects and MPI introduces to one another: the same bits as on one host, the
-//! plan's bytes, and faults that are reported as on processors.
+//! GPUs of several hosts, connected by NCCL after an exchange over MPI: the same bits as on one host, the planned bytes, and faults
+//! that are reported as on processors.
 
 use rustix::process::Signal;
 use zero_runtime::device::Device;
@@ -15,7 +15,7 @@ use crate::net::{Mpi, Net, words};
 use crate::profile::recorded_on_one_axis;
 use crate::start::{assert_refused, chosen};
 
-/// Variables by which ranks find the pretend devices; none where there are no such devices.
+/// Variables by which ranks find the pretend devices; none if there are no such devices.
 fn variables() -> Option<Vec<(&'static str, String)>> {
     pretend::libraries()?;
     let text = |(name, value): (_, std::ffi::OsString)| (name, value.into_string().expect("text"));
@@ -36,7 +36,7 @@ impl Train<'_> {
     }
 }
 
-/// Each rank maps, moves and sends to other hosts what its plan says, which the program asserts.
+/// Each rank maps, moves and sends to other hosts the planned bytes, as the program asserts.
 #[test]
 fn gpus_of_several_hosts_train_to_the_bits_of_threads() {
     let (Some(net), Some(own)) = (Net::of(3), variables()) else { return };
@@ -92,7 +92,7 @@ fn a_rank_with_a_gpu_that_is_killed_ends_all_hosts() {
     }
 }
 
-/// The pretend NCCL needs no network, but the numbers that ranks exchange do.
+/// The pretend NCCL needs no network, but the exchange of numbers between ranks does.
 #[test]
 fn a_link_between_gpus_that_goes_down_is_told_and_ends_both_hosts() {
     let Some(own) = variables() else { return };
@@ -108,7 +108,7 @@ fn what_gpus_of_several_hosts_did_is_in_metrics_and_on_one_axis_of_time() {
     let (Some(net), Some(own)) = (Net::of(2), variables()) else { return };
     let (mpi, program) = (Mpi::all()[0], env!("CARGO_BIN_EXE_gpu_hosts"));
     let (between, within) = reported(&net, mpi, program, &borrowed(&own));
-    // Of three others, two are on the other host.
+    // Of the three other ranks, two are on the other host.
     assert!(between > within && within > 0, "{between}, {within}");
     recorded_on_one_axis(&net, mpi, program, &borrowed(&own));
 }

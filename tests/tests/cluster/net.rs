@@ -1,4 +1,4 @@
-//! Hosts made of one machine, launchers on them, and their results. Whatever is missing is reported and counted.
+//! Hosts that are parts of one machine, launchers on them, and their results. Missing programs are reported and counted.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ pub enum Mpi {
     /// Open MPI 4, with its own launcher.
     Orte,
     Mpich,
-    /// Open MPI 5, whose launcher is that of PRRTE.
+    /// Open MPI 5, whose launcher is PRRTE's.
     Prrte,
 }
 
 impl Mpi {
-    /// Those that Debian has side by side.
+    /// The MPIs that Debian has side by side.
     pub const DEBIAN: [Self; 2] = [Self::Orte, Self::Mpich];
 
     /// All that this machine has.
@@ -32,7 +32,7 @@ impl Mpi {
         Self::DEBIAN.into_iter().chain(newer).collect()
     }
 
-    /// The launcher's name in Debian; those of another origin are in folders that variables name.
+    /// The launcher's name in Debian; launchers from elsewhere are in folders that variables name.
     fn launcher(self) -> String {
         match self {
             Self::Orte => "mpirun.openmpi".to_owned(),
@@ -50,13 +50,13 @@ impl Mpi {
         }
     }
 
-    /// MPICH's library with its own interface, which is older than the standard's.
+    /// MPICH's library with its own binary interface, which is older than the standard one.
     pub fn library_of_mpich() -> String {
         own(MPICH, "lib/libmpi.so.12").unwrap_or_else(|| "libmpich.so.12".to_owned())
     }
 
-    /// The command that starts this many ranks on each host. Jobs of Open MPI 4 that begin at the same time on a host
-    /// fail now and then, as both create the folder that they share, so each job has a folder `apart`.
+    /// The command that starts this many ranks on each host. Jobs of Open MPI 4 that begin at the same time on a host sometimes
+    /// fail, because both create the folder that they share. So each job has a separate folder, `apart`.
     fn line(self, hosts: &[String], each: usize, ssh: &Path, apart: &Path, environment: &[(&str, &str)]) -> String {
         let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:{each}")).collect();
         let (slots, ranks, ssh) = (slots.join(","), hosts.len() * each, ssh.display());
@@ -91,13 +91,13 @@ impl Mpi {
 const MPICH: &str = "ZERO_TEST_MPICH";
 const OPENMPI: &str = "ZERO_TEST_OPENMPI";
 
-/// A file of an MPI that lies in a folder of its own.
+/// A file of an MPI that is installed in its own folder.
 fn own(variable: &str, file: &str) -> Option<String> {
     let folder = std::env::var(variable).ok()?;
     Some(format!("{folder}/{file}"))
 }
 
-/// Some hosts, which end when this is dropped.
+/// Some hosts, which are removed when this is dropped.
 pub struct Net {
     folder: TempDir,
     pub hosts: Vec<String>,
@@ -113,12 +113,12 @@ fn script() -> PathBuf {
 }
 
 impl Net {
-    /// This many hosts; none where long tests are left out, or this machine permits none, or lacks one of the two launchers.
+    /// This many hosts; none if long tests are skipped, or this machine permits none, or lacks one of the two launchers.
     pub fn of(count: usize) -> Option<Self> {
         Self::limited(count, "")
     }
 
-    /// The same with cards of a rate, such as `1gbit`.
+    /// The same with network cards of a rate, such as `1gbit`.
     pub fn limited(count: usize, rate: &str) -> Option<Self> {
         if is_left_out("hosts") {
             return None;
@@ -140,7 +140,7 @@ impl Net {
         Some(net)
     }
 
-    /// The folder that the script works in.
+    /// The folder in which the script works.
     pub fn own(&self) -> PathBuf {
         let name = self.hosts[0].trim_end_matches('0');
         self.folder.path().join(name)
@@ -171,7 +171,7 @@ impl Net {
         self.launch_on(mpi, 0..hosts, each, environment, options, program)
     }
 
-    /// The same on some of the hosts, of which the first has the launcher.
+    /// The same on some of the hosts, with the launcher on the first one.
     pub fn launch_on(
         &self,
         mpi: Mpi,
@@ -187,7 +187,7 @@ impl Net {
         self.on(hosts.start, &format!("exec timeout --kill-after 3 120 {line} {options} {program}"))
     }
 
-    /// Starts two ranks of a program on each of two hosts by the launcher of PRRTE that Open MPI 5 brings.
+    /// Starts two ranks of a program on each of two hosts by PRRTE's launcher, which Open MPI 5 includes.
     pub fn prterun(&self, options: &str, program: &str) -> Command {
         let own = |file| own(OPENMPI, file).expect("one of those that there are");
         let line = format!(
@@ -202,7 +202,7 @@ impl Net {
         self.on(0, &format!("exec timeout --kill-after 3 120 {line}"))
     }
 
-    /// A program whose ranks each report to a file of their own, whatever a launcher does with their output.
+    /// A program whose ranks each report to their own file, whatever a launcher does with their output.
     pub fn telling(&self, program: &str) -> String {
         let folder = self.told_folder();
         let _ = std::fs::remove_dir_all(&folder);

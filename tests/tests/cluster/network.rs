@@ -1,4 +1,4 @@
-//! What `cargo zero measure --hosts` sees of a network: no more than its cards carry, and nothing where there is none.
+//! The figures of `cargo zero measure --hosts` for a network: no more than its cards carry, and none if there is no network.
 
 use crate::net::{Mpi, Net, words};
 
@@ -7,7 +7,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_network");
 /// Bytes a second of a card of 1 Gbit/s, and its allowance for bursts.
 const CARD: f64 = 125e6 * 1.1;
 
-/// The messages consist of many pieces, and are compared with what was sent.
+/// The messages consist of many pieces, and are compared with the sent bytes.
 #[test]
 fn a_network_carries_what_its_cards_do() {
     let Some(net) = Net::limited(2, "1gbit") else { return };

@@ -1,4 +1,4 @@
-//! A profile of ranks of several hosts has one axis of time, though their clocks do not agree.
+//! A profile of ranks of several hosts has one time axis, although their clocks do not agree.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use crate::net::{Mpi, Net, skipped, words};
 
-/// Seconds that the clock of the second host is ahead by.
+/// Seconds by which the clock of the second host is ahead.
 const AHEAD_S: u32 = 1000;
 
 /// Steps of a run, of which those after the second are recorded.
 const STEPS: usize = 6;
 
-/// Whether a process may have a monotonic clock of its own.
+/// Whether a process may have its own monotonic clock.
 fn may_shift_clocks() -> bool {
     let shifted = Command::new("unshare").args(["--time", "--monotonic", "1", "true"]).stderr(Stdio::null()).status();
     shifted.is_ok_and(|end| end.success())
 }
 
-/// Lets four ranks on two hosts, whose clocks differ, train and record it, and asserts that the record does not show
-/// the difference. Skips it where this machine permits no such clocks.
+/// Trains four ranks on two hosts whose clocks differ, with a profile, and asserts that the profile does not show the difference.
+/// Skips the test if this machine permits no such clocks.
 pub fn recorded_on_one_axis(net: &Net, mpi: Mpi, program: &str, variables: &[(&str, &str)]) {
     if !may_shift_clocks() {
         return skipped::<()>("clocks", "this machine permits no namespaces of time").unwrap_or(());
@@ -58,11 +58,11 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// Asserts that the profile knows how far the clocks are apart, as exactly as it says, and that no rank ends an
-/// exchange of all ranks before another one begins it.
+/// Asserts that the profile has the difference of the clocks within its stated error, and that no rank ends an exchange of all
+/// ranks before another one begins it.
 fn assert_on_one_axis(profile: &Value) {
     let (clocks, within_us) = (&profile["otherData"]["clocks"], number(&profile["otherData"]["clocks_within_us"]));
-    // Other programs may have both processors for some slices of time.
+    // Other programs may use both processors for some time slices.
     assert!(within_us > 0.0 && within_us < 1e5, "{clocks}");
     for (host, ahead_us) in [0.0, f64::from(AHEAD_S) * 1e6].into_iter().enumerate() {
         let error_us = number(&clocks[host]["error_us"]);

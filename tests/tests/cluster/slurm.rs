@@ -12,10 +12,10 @@ use crate::faults::{Job, PAIRS, assert_nothing_left, end_rank, ranks, stop};
 use crate::net::{Mpi, Net, skipped, words};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hosts");
-/// Far more than a job needs, including Slurm's wait before it starts one again.
+/// Far more than a job needs, including Slurm's wait before it restarts a job.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// A cluster of two nodes, which ends when this is dropped.
+/// A cluster of two nodes, which is shut down when this is dropped.
 struct Slurm {
     net: Net,
 }
@@ -25,7 +25,7 @@ fn script() -> PathBuf {
 }
 
 impl Slurm {
-    /// None where this machine has no Slurm, or no hosts.
+    /// None if this machine has no Slurm, or no hosts.
     fn start() -> Option<Self> {
         let can = Command::new(script()).arg("can").output().expect("a script");
         if !can.status.success() {
@@ -64,7 +64,7 @@ impl Slurm {
         Job::of(self.srun(mpi, "", &self.net.telling(&PAIRS.endless())))
     }
 
-    /// Has Slurm do something.
+    /// Makes Slurm do something.
     fn tell(&self, line: &str) {
         let output = self.command(line).output().expect("a script");
         assert!(output.status.success(), "{line}: {}", words(&output));
@@ -142,7 +142,7 @@ fn batch(folder: &TempDir, steps: &str) -> [PathBuf; 2] {
     paths
 }
 
-/// Submits that script for a job that trains until something ends it; gives where it prints, and the job's number.
+/// Submits that script for a job that trains until something ends it; returns the path of its output, and the job's number.
 fn submitted(slurm: &Slurm, folder: &TempDir) -> (PathBuf, String) {
     let [script, printed] = batch(folder, "100000000");
     let line = format!("sbatch --parsable --output={} {}", printed.display(), script.display());
@@ -169,7 +169,7 @@ fn a_job_that_is_asked_to_end_queues_again_and_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let (printed, job) = submitted(&slurm, &folder);
     wait_for(&printed, "tokens/s");
-    // As Slurm does a minute before the time of a job is over.
+    // As Slurm does a minute before a job's time limit.
     slurm.tell(&format!("scancel --signal=TERM {job}"));
     let all = wait_for(&printed, "resumed: ");
     // The output of the first run is still there.

@@ -1,4 +1,4 @@
-//! Runs that must not begin: each mistake is one error with its code, on the host that has it, and nothing hangs.
+//! Runs that must not begin: each mistake is one error with its code, on the host with the mistake, and nothing hangs.
 
 use std::path::Path;
 use std::process::Output;
@@ -20,7 +20,7 @@ fn trains(arguments: &str) -> String {
     format!("{PROGRAM} --steps 3 --sample 0 --held-out 0 --log-every 1 --data {} {arguments}", crate::text().display())
 }
 
-/// Asserts that a start has failed with an error of this code, which says this, and with no other code.
+/// Asserts that a start has failed with an error of this code that contains this text, and with no other code.
 pub fn assert_refused(output: &Output, code: &str, says: &str) {
     assert_refused_beside(output, code, says, &[]);
 }
@@ -49,7 +49,7 @@ fn assert_trained(output: &Output, what: &str) {
     assert!(output.status.success() && all.contains("bytes copied per step") && all.contains("3/3"), "{what}: {all}");
 }
 
-/// The launcher's variables say whose library to look for first.
+/// The launcher's variables determine which library is searched first.
 #[test]
 fn it_trains_without_being_told_which_library() {
     let Some(net) = Net::of(2) else { return };
@@ -105,7 +105,7 @@ fn z0450_and_z0451_name_the_host_that_has_no_such_library() {
             ("libm.so.6", "Z0451", format!("libm.so.6 on {second} has no `MPI_")),
         ] {
             let program = chosen(&net, folder.path(), &usual, &format!("env ZERO_MPI={library} {usual}"));
-            // The launcher of MPICH lets the first host wait; that of Open MPI ends its ranks one by one, and one may see the other go.
+            // MPICH's launcher lets the first host wait; Open MPI's ends its ranks one by one, and a rank may notice the end of another.
             let output = run(&net, mpi, &[("ZERO_JOIN_TIMEOUT_S", "3")], &program);
             assert_refused_beside(&output, code, &says, &["Z0457", "Z0314"]);
         }
@@ -123,7 +123,7 @@ pub fn chosen(net: &Net, folder: &Path, first: &str, then: &str) -> String {
 
 #[test]
 fn z0452_the_library_of_another_launcher() {
-    // One rank on each host: of two that Open MPI takes for jobs of their own, one may fail because both make its folder.
+    // One rank on each host: Open MPI would treat two on one host as separate jobs, and one may fail because both create its folder.
     let Some(net) = Net::of(3) else { return };
     let library = Mpi::Orte.library();
     let (other, lone) = (("ZERO_MPI", &*library), trains("").replacen(PROGRAM, &format!("{PROGRAM} lone"), 1));
@@ -131,7 +131,7 @@ fn z0452_the_library_of_another_launcher() {
     assert_refused(&output, "Z0452", "MPI has rank 0 of 1 here");
 }
 
-/// Each host reports what it has found, but the launcher may end the other one before.
+/// Each host reports its finding, but the launcher may end the other host before.
 fn assert_names_a_host(net: &Net, output: &Output, says: impl Fn(&str) -> String) {
     let all = words(output);
     assert!(net.hosts.iter().any(|host| all.contains(&says(host))), "expected `{}`: {all}", says("HOST"));
@@ -189,7 +189,7 @@ fn z0454_what_differs_on_one_host_is_named_with_it() {
     let spec = |stage: u8| format!("{} zero3 mesh=1x1x4 hosts=2 stage={stage}", env!("CARGO_BIN_EXE_spec"));
     let output = run(&net, Mpi::Orte, &[], &chosen(&spec(3), &spec(2)));
     let says = format!("rank 2 on {second}, rank 3 on {second} have another plan");
-    // Open MPI may end a rank of one host when those of the other have left, and its host peer then misses it.
+    // Open MPI may end a rank of one host when the ranks of the other have left, and its host peer then reports it missing.
     assert_refused_beside(&output, "Z0454", &says, &["Z0314"]);
 }
 
@@ -214,13 +214,13 @@ fn a_host_whose_shared_memory_is_full_is_named() {
         assert!(net.on(1, full).status().is_ok_and(|end| end.success()));
         let (output, second) = (run(&net, mpi, &[("ZERO_JOIN_TIMEOUT_S", "3")], &trains("")), &net.hosts[1]);
         match mpi {
-            // Open MPI warns, and its ranks do without: the memory that our ranks share is no file there.
+            // Open MPI warns, and its ranks work without this folder: the memory that our ranks share is not a file there.
             Mpi::Orte | Mpi::Prrte => {
                 let all = words(&output);
                 assert!(output.status.success() && all.contains("3/3") && all.contains(second), "{all}");
             }
-            // Without our own check MPICH would write there, and a signal would end the rank. Its launcher lets the
-            // first host wait.
+            // Without our own check, MPICH would write there, and a signal would end the rank. MPICH's launcher lets the first host
+            // wait.
             Mpi::Mpich => {
                 let says = format!("/dev/shm on {second} has room for 4.0 KiB");
                 assert_refused_beside(&output, "Z0331", &says, &["Z0457"]);

@@ -1,4 +1,4 @@
-//! Torchrun: it starts the ranks of one host; over several it has no MPI.
+//! Torchrun starts the ranks of one host; on several hosts, it provides no MPI.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -9,10 +9,10 @@ use zero_tests::long::is_left_out;
 
 use crate::net::{Mpi, Net, is_installed, skipped, words};
 
-/// Torchrun's command, which ends after a while. With `--foreground`, a signal is passed on to torchrun alone.
+/// Torchrun's command, which is ended after a while. With `--foreground`, a signal is passed on only to torchrun.
 struct Torchrun {
     launcher: String,
-    /// Where it leaves its own files.
+    /// The folder for torchrun's own files.
     folder: TempDir,
 }
 
@@ -28,12 +28,12 @@ impl Torchrun {
         Some(Self { launcher, folder: tempfile::tempdir().expect("a folder") })
     }
 
-    /// The command that starts `each` ranks of a program on this host, one of `hosts` that meet at an address. Port 0
-    /// is any free port.
+    /// The command that starts `each` ranks of a program on this host, one of `hosts` that meet at an address. Port 0 stands for
+    /// any free port.
     fn line(&self, hosts: usize, each: usize, address: &str, program: &str) -> String {
         let folder = self.folder.path().display();
-        // Torchrun 1.13 under Python 3.11 does not start unless an option says whose output goes to a file: here, that
-        // of a rank that does not exist.
+        // Torchrun 1.13 under Python 3.11 does not start unless an option names ranks whose output goes to a file: here, a rank
+        // that does not exist.
         format!(
             "exec env TMPDIR={folder} timeout --foreground --kill-after 3 120 {} --no_python --nnodes {hosts} \
              --nproc_per_node {each} --rdzv_backend c10d --rdzv_endpoint {address} --rdzv_id zero --redirects 9:1 --tee 9:1 \
@@ -55,7 +55,7 @@ fn tiny(arguments: &str) -> String {
     format!("{program} --sample 0 --held-out 0 --log-every 1 --data {} {arguments}", text.display())
 }
 
-/// The lines of a program, in an order that does not depend on which rank was first.
+/// The lines of a program's output, in an order that does not depend on the timing of ranks.
 fn sorted(output: &Output) -> Vec<String> {
     assert!(output.status.success(), "{}", words(output));
     let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! Chunks: a head whose logits do not all exist at one time trains as on the processor, where chunks are other ones.
+//! Chunks: a head whose logits do not all exist at one time trains as on the processor, which has other chunks.
 
 use zero_runtime::model::Program;
 use zero_runtime::prelude::*;
@@ -6,7 +6,7 @@ use zero_tests::pretend;
 use zero_tests::training::{HYPER, Outcome, Start, noise, train};
 
 const WIDTH: usize = 8;
-/// A GPU has the logits of 1024 tokens at one time, as of more than these classes.
+/// With this many classes or more, a GPU has the logits of 1024 tokens at one time.
 const VOCAB: usize = 1 << 17;
 /// Two chunks, of which the second one is smaller.
 const LENGTH: usize = 1024 + 76;

@@ -9,7 +9,7 @@ use super::engine::on_cuda;
 const HEADS: usize = 3;
 const HEAD_DIM: usize = DIM / HEADS;
 
-/// The run has a process of its own, as a process remembers the kernels of all its runs.
+/// The run has its own process, because a process remembers the kernels of all its runs.
 #[test]
 fn kernels_are_compiled_for_the_numbers_of_a_plan() {
     if pretend::is_done_apart() || pretend::libraries().is_none() || !pretend::is_cuda() {

@@ -34,7 +34,7 @@ pub fn over(transport: TransportKind, name: &str, change: impl Fn(Config) -> Con
     Train(|config| Config { transport, ..on_gpus(change(config)) }).on(cuda_program(name))
 }
 
-/// The results of training under a layout, with the work of devices in the order of a seed.
+/// The results of training under a layout; a seed determines the order in which devices work.
 fn told(name: &str, words: &[&str], seed: u64) -> Told {
     pretend::seed(seed);
     Told::of(&Train(|config| changed(config, words)).on(cuda_program(name)))
@@ -48,8 +48,8 @@ fn assert_near(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// On processes, to the bits of threads; and to within rounding of the processor. Values in bf16 are rounded to 8 bits at every step, and
-/// two that differ in the last bit of f32 may round apart.
+/// Processes have the bits of threads, and agree with the processor to rounding. Values in bf16 are rounded to 8 bits at every
+/// step, and two that differ in the last bit of f32 may round to different values.
 #[test]
 fn every_spec_trains_as_on_the_processor() {
     if pretend::is_done_apart() || !pretend::is_cuda() {
@@ -70,8 +70,8 @@ fn every_spec_trains_as_on_the_processor() {
     }
 }
 
-/// Four ranks with data of their own, under each stage and in several meshes, with and without gathers ahead, in f32,
-/// in bf16 and by Muon. The devices run their queues in another order each time.
+/// Four data-parallel ranks, at each stage and in several meshes, with and without prefetch, in f32, in bf16 and with Muon. The
+/// devices run their queues in another order each time.
 #[test]
 fn stages_and_meshes_give_the_same_bits() {
     if pretend::is_done_apart() || !pretend::is_cuda() {

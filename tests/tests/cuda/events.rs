@@ -1,6 +1,5 @@
-//! Events: a plan needs each of its events. Without one of them, the proof refuses the plan, and a step goes wrong in
-//! some order in which the pretend devices work. So these devices would show an event that the plan lacks and the proof
-//! does not ask for.
+//! Events: a plan needs each of its events. Without any one of them, the proof rejects the plan, and a step has wrong results in
+//! some order of the pretend devices' work. So these devices would also reveal a missing event that the proof does not require.
 
 use zero_plan::{Config, DeviceKind, Op, OptimizerKind, Plan, PlanBuf, TransportKind, prove_streams};
 use zero_runtime::engine::{Engine, RunError};
@@ -25,10 +24,10 @@ struct Small {
 /// Two steps: one that runs op by op, and one that is captured.
 const STEPS: u64 = 2;
 
-/// One of this many orders shows that an event is missing: mostly the first, but for some events about one in 20.
+/// One of this many orders reveals a missing event: mostly the first, but for some events about one in 20.
 const SEEDS: u64 = 256;
 
-/// Bits of all results of two steps on all ranks; an error where a rank itself notices the fault.
+/// Bits of all results of two steps on all ranks; an error if a rank itself notices the fault.
 fn bits(plan: &Plan, seed: u64) -> Result<Vec<u64>, RunError> {
     pretend::seed(seed);
     let batch = noise(plan.config);
@@ -51,9 +50,9 @@ fn bits(plan: &Plan, seed: u64) -> Result<Vec<u64>, RunError> {
     ranks.map(|ranks| ranks.concat())
 }
 
-/// Whether only the model of places asks for an event: it says that the op after the event reads parameters which that
-/// op does not look at. These are the table of an embedding, in backward, and, below stage 3, the rank's own shard,
-/// which a gather leaves where it is.
+/// Whether only the model of places requires an event, because in that model the op after the event reads parameters that the op
+/// does not really read: the table of an embedding, in backward, and, below stage 3, the rank's own shard, which a gather leaves in
+/// place.
 fn is_for_the_model(plan: &Plan, ops: &[Op], before: Op) -> bool {
     let computes = ops.iter().find(|op| matches!(op, Op::Forward { .. } | Op::Backward { .. }));
     let is_of_table = matches!((ops[0], computes), (Op::Wait { unit: 0, .. }, Some(Op::Backward { unit: 0, .. })));
@@ -61,7 +60,7 @@ fn is_for_the_model(plan: &Plan, ops: &[Op], before: Op) -> bool {
     is_of_table || is_own_shard && !plan.config.shards_parameters()
 }
 
-/// Removes events of the step of each pipeline stage, one at a time. Gives those that no order misses.
+/// Removes events of the step of each pipeline stage, one at a time. Returns those whose absence no order reveals.
 fn unnoticed(config: Config) -> Vec<String> {
     let config = Config { device: DeviceKind::Cuda, memory_bytes: None, ..config };
     let whole = PlanBuf::new(Small::PLAN.model, config, Small::PLAN.units);
@@ -77,7 +76,7 @@ fn unnoticed(config: Config) -> Vec<String> {
         pipeline_stages[pipeline].step_queue = &queue;
         let plan = whole.as_plan(&pipeline_stages);
         let (ops, before) = (&pipeline_stages[pipeline].step[op..], pipeline_stages[pipeline].step[before as usize]);
-        // Another event, or a count, may order them all the same.
+        // Another event, or a count, may still order them.
         if prove_streams(&plan).is_ok() || is_for_the_model(&plan, ops, before) {
             continue;
         }
@@ -96,12 +95,12 @@ fn an_event_that_is_taken_away_is_noticed_by_some_seed() {
         return;
     }
     if !cfg!(debug_assertions) {
-        // A unit that is gathered too early again is the same as before, unless its release has left other numbers.
+        // If a unit is gathered again too early, its contents are the same as before, unless its release has left other numbers.
         eprintln!("NOT TESTED: only debug builds poison the slots that they release");
         return;
     }
     if !pretend::is_another() {
-        // Zeros in fresh memory cost less than a pattern, and are wrong numbers as well.
+        // Zeros in fresh memory cost less than a pattern, and are wrong numbers too.
         let variables = [("PRETEND_POISON", "0")];
         let output = pretend::again("events::an_event_that_is_taken_away_is_noticed_by_some_seed", &variables);
         let said = String::from_utf8_lossy(&output.stderr);

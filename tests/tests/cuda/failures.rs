@@ -1,5 +1,5 @@
-//! Failures where ranks are threads: one rank says what failed and in which op, the others that it has ended, and
-//! everything taken from the driver is given back. Each has a process of its own, as failures are set for a process.
+//! Failures on ranks that are threads: one rank reports what failed and in which op, the others report its end, and all resources
+//! of the driver are released. Each failure has its own process, because failures are set for a process.
 
 use zero_plan::PlanBuf;
 use zero_runtime::device::{Cuda, Device};
@@ -74,7 +74,7 @@ fn a_failure_at_the_start_is_told_and_all_is_given_back() {
     });
 }
 
-/// Long after the start, in an op of a step: one rank says what failed and where, the other that it has ended.
+/// Long after the start, in an op of a step: one rank reports what failed and where, the other reports its end.
 #[test]
 fn a_kernel_that_does_not_start_in_a_step_is_told_once() {
     apart("a_kernel_that_does_not_start_in_a_step_is_told_once", || {
@@ -94,7 +94,7 @@ fn a_kernel_that_does_not_start_in_a_step_is_told_once() {
     });
 }
 
-/// Everything that the first step needs is ready before it: it loads nothing, and looks for no way of a product.
+/// Everything that the first step needs is prepared before it: the step loads nothing, and selects no algorithm for a product.
 #[test]
 fn nothing_is_compiled_after_the_start() {
     apart("nothing_is_compiled_after_the_start", || {
@@ -114,8 +114,8 @@ impl Rehearsed {
                 let mut engine = Engine::new(program, transport);
                 engine.rehearse()?;
                 engine.initialize(7);
-                // All ranks are here before one of them may fail. A captured step takes events and memory of the host,
-                // so those calls do not fail; its graph takes memory of the device, but by no allocation.
+                // All ranks reach this point before one of them may fail. A captured step allocates events and host memory, so
+                // these calls do not fail; its graph takes device memory, but not by an allocation.
                 engine.gather_numbers(&[0.0])?;
                 pretend::fail("module:1,memory:1");
                 let products = ways(&engine);
@@ -137,7 +137,7 @@ impl Rehearsed {
     }
 }
 
-/// A hash of the ways of products.
+/// A hash of the algorithms of products.
 fn ways<'p, D: Device>(engine: &Engine<'p, D, Shared<'p, D>>) -> u64 {
     let device: &dyn std::any::Any = engine.device();
     device.downcast_ref::<Cuda>().expect("a CUDA device").products()

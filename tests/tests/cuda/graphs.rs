@@ -1,5 +1,5 @@
-//! Steps as graphs: they have the bits of steps that run op by op, in whatever order a device works, and are one launch
-//! each once they have been captured. A failure of a graph is one error, and other ranks end too.
+//! Steps as graphs: they have the bits of steps that run op by op, in whatever order a device works, and after their capture each
+//! is one launch. A failure of a graph is one error, and other ranks end too.
 
 use zero_plan::{Config, DeviceKind, Mesh, PlanBuf, Stream, TransportKind};
 use zero_runtime::device::Device;
@@ -10,11 +10,11 @@ use zero_tests::pretend;
 use zero_tests::specs::cuda_program;
 use zero_tests::training::{HYPER, mesh, noise};
 
-/// Enough for each graph to be launched again after it was captured: one step is not captured, and there are two graphs, or one
-/// where numbers are carried.
+/// Enough for each graph to be launched again after its capture: one step is not captured, and there are two graphs, or one if NCCL
+/// carries the numbers.
 const STEPS: u64 = 7;
 
-/// Calls that ask a device for something outside of a graph.
+/// Calls that give a device work outside of a graph.
 const CALLS: [&str; 11] = [
     "cuLaunchKernel",
     "cuMemcpyAsync",
@@ -35,8 +35,8 @@ fn transports() -> &'static [TransportKind] {
     if pretend::is_hardware() { &[TransportKind::Peer] } else { &[TransportKind::Peer, TransportKind::Nccl] }
 }
 
-/// The calls that one step made of the driver: launches of graphs, and all others that are counted. Looking whether it
-/// has ended is not.
+/// The driver calls of one step: launches of graphs, and all other counted calls. Queries whether the step has ended are not
+/// counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
     launches: u64,
@@ -53,7 +53,7 @@ impl Asked {
     }
 }
 
-/// Results of one rank: bits of everything learned and evaluated, and what each step asked of the driver.
+/// Results of one rank: bits of everything learned and evaluated, and the driver calls of each step.
 type Run = (Vec<u64>, Vec<Asked>);
 
 /// Trains with another learning rate at each step.
@@ -61,8 +61,8 @@ struct Train {
     transport: TransportKind,
     change: fn(Config) -> Config,
     is_eager: bool,
-    /// Between steps, evaluates, predicts, profiles, and is given ids that the model has no place for: in the second step, which
-    /// would be captured, and in one that would be launched again.
+    /// Between steps, evaluates, predicts and profiles. Reads ids outside of the vocabulary in the second step, which would be
+    /// captured, and in one that would be launched again.
     is_varied: bool,
 }
 
@@ -98,7 +98,7 @@ impl Train {
                         let report = report.expect("a step without faults");
                         asked.push(Asked::so_far().since(before));
                         bits.extend([report.loss, report.gradient_norm].map(f64::to_bits));
-                        // An evaluation exchanges numbers too, so that the step after it has the same place for its own.
+                        // An evaluation exchanges numbers too, so that the next step has the same place for its numbers.
                         if self.is_varied && step == 3 {
                             let loss = engine.evaluate(|part, ids, targets| batch(step + 50, rank, part, ids, targets));
                             bits.push(loss.expect("an evaluation").to_bits());
@@ -180,7 +180,7 @@ fn pipelines_give_the_bits_of_eager_steps() {
     assert_same("interleaved", &[9], |config| config);
 }
 
-/// The first step runs op by op, the next two, or one, are captured, and from then on a step is one launch alone.
+/// The first step runs op by op, the next two, or one, are captured, and from then on each step is a single launch.
 #[test]
 fn a_step_is_one_launch() {
     // Only the pretend driver counts calls.
@@ -199,7 +199,7 @@ fn a_step_is_one_launch() {
             let others: Vec<u64> = asked.iter().map(|step| step.others).collect();
             let (asked_for, launched) = others.split_at(1 + captured);
             assert!(asked_for.iter().all(|&calls| calls > 50), "{others:?}");
-            // A read of the report waits for the queues of all other streams.
+            // Reading the report waits for the queues of all other streams.
             assert!(launched.iter().all(|&calls| calls == Stream::ALL.len() as u64 - 1), "{others:?}");
         }
         for (_, asked) in run(transport, true) {
@@ -208,7 +208,7 @@ fn a_step_is_one_launch() {
     }
 }
 
-/// Trains two ranks until a call fails on one of them. Gives the errors of both, and how many graphs each has launched.
+/// Trains two ranks until a call fails on one of them. Returns the errors of both, and the number of graphs that each has launched.
 struct Fail(TransportKind);
 
 impl Fail {
@@ -236,11 +236,11 @@ impl Fail {
     }
 }
 
-/// Numbers of launches are told apart up to this: from the second graph on, ranks may be a launch apart.
+/// Numbers of launches are compared up to this: from the second graph on, ranks may be one launch apart.
 const LAUNCHES_MAX: u64 = 3;
 
-/// Tests failures in processes of their own. Each is a kind of call, the code of the error, and how many graphs that
-/// rank has launched by then.
+/// Tests failures in separate processes. Each is a kind of call, the code of the error, and the number of graphs that this rank has
+/// launched by then.
 fn fail(transport: TransportKind, test: &str, failures: &[(&str, &str, u64)]) {
     if pretend::libraries().is_none() {
         return;
@@ -268,8 +268,8 @@ fn fail(transport: TransportKind, test: &str, failures: &[(&str, &str, u64)]) {
     }
 }
 
-/// Where a launch fails, the other rank's graph may be waiting for work that this rank never does. A failure that the
-/// driver has no name for is Z0440.
+/// If a launch fails, the other rank's graph may be waiting for work that this rank never does. A failure without a name in the
+/// driver is Z0440.
 #[test]
 fn a_graph_that_fails_ends_all_ranks() {
     let failures = [
@@ -287,8 +287,7 @@ fn a_graph_that_fails_ends_all_ranks() {
     fail(TransportKind::Peer, "a_graph_that_fails_ends_all_ranks", &failures);
 }
 
-/// The same where NCCL carries: it fails while it is captured, and while the graph runs, when it is called only for its
-/// state.
+/// The same with NCCL: it fails during the capture, and while the graph runs, when only its state is queried.
 #[test]
 fn a_graph_of_what_nccl_carries_that_fails_ends_all_ranks() {
     let failures = [
@@ -333,8 +332,8 @@ impl Settle {
     }
 }
 
-/// All ranks meet before it looks, and afterwards. They exchange numbers twice, so that the next step has the same
-/// place for its own as without this.
+/// All ranks meet before and after the query. They exchange numbers twice, so that the next step has the same place for its numbers
+/// as without this.
 fn left_between_steps<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p, D, T>) -> Result<usize, RunError> {
     engine.gather_numbers(&[0.0])?;
     let left = pretend::free_bytes();
@@ -355,7 +354,7 @@ fn memory_is_what_it_is_after_the_third_step() {
             assert!(third < first, "graphs that take no memory of the pretend device");
         }
     };
-    // Other tests take memory of the pretend devices too; on a GPU, tests run one after another.
+    // Other tests allocate memory of the pretend devices too; on a GPU, tests run one after another.
     if pretend::is_hardware() || pretend::is_another() {
         return inside();
     }

@@ -1,12 +1,11 @@
-//! Hardware: runs the tests for a GPU without one, with the pretend libraries in place of CUDA's own. A test that asks
-//! for something which only the pretend libraries have fails here. On a GPU, these tests run by themselves.
+//! Hardware: runs the tests for a GPU without a GPU, with the pretend libraries in place of CUDA's own. A test that uses a feature
+//! that only the pretend libraries have fails here. On a GPU, these tests run directly.
 
 use std::process::Command;
 
 use zero_tests::pretend;
 
-/// Tests that ask the pretend libraries for something, or start processes. Those that take long and only compute are
-/// left out.
+/// Tests that use features of the pretend libraries, or start processes. Slow tests that only compute are left out.
 const TESTS: [&str; 5] = ["failures::", "graphs::memory", "spine::graphs::", "spine::queues::", "training::ranks"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Launches: how many kernels a layer of a transformer queues, which predictions of steps on GPUs count with.
+//! Launches: the number of kernels that a layer of a transformer queues, which predictions of steps on GPUs use.
 
 use zero_plan::{Config, PlanBuf};
 use zero_runtime::engine::Engine;
@@ -35,13 +35,13 @@ macro_rules! model {
 model!(Two, 2);
 model!(Three, 3);
 
-/// Kernels, copies and products that this thread has queued. Fills are left out: the engine of a debug build fills what
-/// layers are to write, and layers fill nothing.
+/// Kernels, copies and products that this thread has queued. Fills are not counted: the engine of a debug build fills the outputs
+/// of layers, and layers fill nothing.
 fn queued() -> u64 {
     ["cuLaunchKernel", "pretend_enqueue", "cuMemcpyAsync"].map(pretend::count).iter().sum()
 }
 
-/// How much an evaluation queues, and how much a step.
+/// The numbers that an evaluation and a step queue.
 fn of<D: Device>(program: &'static Program<D>) -> [u64; 2] {
     let config = Config { memory_bytes: None, ..program.plan.config };
     let batch = noise(config);

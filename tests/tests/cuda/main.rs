@@ -1,5 +1,5 @@
-//! CUDA without a GPU, on the pretend libraries of `pretend/`. Where there is no C++ compiler to build them, nothing is
-//! tested here, and tests say so.
+//! CUDA without a GPU, on the pretend libraries of `pretend/`. Without a C++ compiler to build them, all tests here are skipped,
+//! and report this.
 
 mod chunks;
 mod constants;

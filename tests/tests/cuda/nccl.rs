@@ -1,5 +1,5 @@
-//! NCCL in place of devices that reach one another's memory: the same bits, the bytes that the plan says, and one coded
-//! error where NCCL is missing, too old or fails.
+//! NCCL in place of devices that reach one another's memory: the same bits, the planned bytes, and one error with a code if NCCL is
+//! missing, too old or fails.
 
 use zero_plan::{Config, DeviceKind, PlanBuf, TransportKind};
 use zero_runtime::device::{Device, cuda};
@@ -13,7 +13,7 @@ use zero_tests::training::{HYPER, Outcome, STEPS, Start, assert_as_planned, mesh
 
 use super::engine::over;
 
-/// Trains over NCCL, compares each rank with its plan, and gives the outcome of each.
+/// Trains over NCCL, compares each rank with its plan, and returns the outcome of each.
 struct Attempt<F>(F);
 
 type Attempted = Result<Vec<Result<Outcome, RunError>>, LaunchError>;
@@ -60,7 +60,7 @@ fn specs_train_to_the_bits_of_ranks_that_reach_one_another() {
     }
 }
 
-/// In f32, in bf16, and where gathered parameters are converted.
+/// In f32, in bf16, and with conversion of gathered parameters.
 #[test]
 fn stages_and_meshes_move_what_the_plan_says_and_give_the_same_bits() {
     if pretend::is_done_apart() || pretend::is_hardware() || !pretend::is_cuda() {
@@ -68,7 +68,7 @@ fn stages_and_meshes_move_what_the_plan_says_and_give_the_same_bits() {
     }
     for name in ["zero3", "bf16", "mixed", "muon"] {
         for (mesh, layouts) in [(mesh(1, 1, 4), [(0, 0), (1, 0)]), (mesh(1, 2, 2), [(2, 0), (3, 1)])] {
-            // All stages have one result.
+            // All stages have the same result.
             let expected = over(TransportKind::Peer, name, |config| Config { mesh, ..config.at_stage(0) }).bits();
             for (stage, prefetch) in layouts {
                 pretend::seed(u64::from(stage));
@@ -125,7 +125,7 @@ fn z0430_without_the_library_nothing_carries_instead() {
     });
 }
 
-/// One rank says what failed and in which op; the others, that it has ended. NCCL is called in the first two steps.
+/// One rank reports what failed and in which op; the others report its end. NCCL is called in the first two steps.
 #[test]
 fn z0446_what_fails_in_a_step_is_told_once() {
     let inside = || {

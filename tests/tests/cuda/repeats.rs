@@ -1,4 +1,4 @@
-//! Repeats: a device that does its work again gives the same bits, in the next step and in another run.
+//! Repeats: a device that repeats its work produces the same bits, in the next step and in another run.
 
 use zero_runtime::device::Device;
 use zero_runtime::engine::Hyper;
@@ -9,12 +9,12 @@ use zero_tests::training::{HYPER, Outcome, Start, noise, train};
 
 use super::engine::on_gpus;
 
-/// More often on a GPU, whose order no seed decides.
+/// More often on a GPU, because no seed determines its order.
 const STEPS_ON_GPU: u64 = 100;
 const STEPS: u64 = 3;
 const RUNS: u64 = 3;
 
-/// Does one step again and again: it has the same data each time, and learns nothing.
+/// Repeats one step, which has the same data each time and learns nothing.
 struct Repeat(u64);
 
 impl Repeat {

@@ -1,4 +1,4 @@
-//! Layers of impossible sizes: what a build says of them. Never builds one.
+//! Layers of impossible sizes: the error of a build for each. Never builds one.
 
 use zero_runtime::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Layers of published models against their formulas in f64, written the obvious way: gradients are checked against `forward`
-//! alone, so this says that `forward` is right.
+//! Layers of published models against their formulas in f64, written the obvious way: gradients are only checked against `forward`,
+//! so these tests show that `forward` is right.
 
 use zero_runtime::device::{Cpu, Nonlinearity};
 use zero_runtime::model::Model;
@@ -49,7 +49,7 @@ impl Trial {
         Some(self.params[tensor.start..][..tensor.len()].iter().map(|&x| f64::from(x)).collect())
     }
 
-    /// `x` times the transposed weight of that name, plus the bias if there is one.
+    /// `x` times the transposed weight of this name, plus the bias if there is one.
     fn project(&self, name: &str, x: &[f64]) -> Vec<f64> {
         let weight = self.tensor(&format!("{name}.weight")).unwrap_or_else(|| panic!("no weight of {name}"));
         let mut y: Vec<f64> = weight.chunks(x.len()).map(|row| dot(row, x)).collect();
@@ -82,7 +82,7 @@ fn rms_norm(x: &mut [f64], gain: &[f64], epsilon: f32) {
     x.iter_mut().zip(gain).for_each(|(x, gain)| *x *= scale * gain);
 }
 
-/// Multiplies the complex number (x_i, x_{i + n/2}) by e^(i position frequency_i), each i.
+/// Multiplies the complex number (x_i, x_{i + n/2}) by e^(i position frequency_i), for each i.
 fn rotate(head: &mut [f64], rotary: &Rotary, position: usize) {
     let half = head.len() / 2;
     let mut frequencies = vec![0.0; half];
@@ -94,7 +94,7 @@ fn rotate(head: &mut [f64], rotary: &Rotary, position: usize) {
     }
 }
 
-/// Queries or keys of one token, by head: projected, normed, then turned.
+/// Queries or keys of one token, by head: projected, normed, then rotated.
 fn heads_of<H: Heads>(trial: &Trial, name: &str, x: &[f64], position: usize) -> Vec<Vec<f64>> {
     let mut row = trial.project(&format!("{name}_proj"), x);
     let gain = trial.tensor(&format!("{name}_norm.weight"));
@@ -221,7 +221,7 @@ fn a_norm_has_the_epsilon_that_it_is_told() {
     assert!(near(scale::<RmsNorm<2, E6>>(), 1e-6) && near(scale::<LayerNorm<2, E6>>(), 1e-6));
 }
 
-/// A struct attends as much as its layers: 4 operations for each pair of tokens and feature, and 23 for each pair and head.
+/// A struct's attention costs as much as its layers': 4 operations for each pair of tokens and feature, 23 for each pair and head.
 #[test]
 fn a_block_attends_as_its_attention_does() {
     let (tokens, length, width, heads) = (2 * 11, 11, tiny::DIM, 3);

@@ -30,7 +30,7 @@ impl Shape for Single {
     const LENGTH: usize = 1;
 }
 
-/// A sequence longer than a block of queries, and than a chunk of logits.
+/// A sequence longer than a block of queries and than a chunk of logits.
 struct Long;
 impl Shape for Long {
     type Device = Cpu;

@@ -1,5 +1,5 @@
-//! Layers in bf16, against the same layers in f32 by the same numbers: as far apart as their roundings bring them, and no
-//! farther. In f32 they are compared with finite differences.
+//! Layers in bf16, against the same layers in f32 with the same numbers: no further apart than their roundings explain. In f32,
+//! layers are compared with finite differences.
 
 use std::marker::PhantomData;
 
@@ -21,19 +21,19 @@ impl<E: Element, const TOKENS: usize> Shape for Of<E, TOKENS> {
     const LENGTH: usize = TOKENS;
 }
 
-/// The most that one rounding to 8 bits changes a number by, relative to it.
+/// The largest relative change of a number by one rounding to 8 bits.
 const ROUNDING: f64 = 1.0 / 256.0;
 
-/// The same for sums in another order, where nothing is rounded to bf16.
+/// The same for sums in another order, without roundings to bf16.
 const SUMS: f64 = 1e-5;
 
 fn norm(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// `roundings` to bf16 on the way to the output, to gradients of parameters, and to that of the input. Norms of tensors
-/// are compared: a rounding changes each by [`ROUNDING`] of it at most, usually by a third of that, which leaves room
-/// for roundings that a layer amplifies.
+/// `roundings` are the roundings to bf16 before the output, the gradients of parameters, and the gradient of the input. Norms of
+/// tensors are compared: a rounding changes each by at most [`ROUNDING`] of it, usually a third of this, which leaves room for
+/// roundings that a layer amplifies.
 fn rounds<X: Sample, T: Sample, L, const LENGTH: usize>(roundings: [u32; 3])
 where
     L: Layer<Of<f32, LENGTH>, X> + Layer<Of<bf16, LENGTH>, X>,
@@ -75,7 +75,7 @@ rounds! {
     attention_longer_than_a_block: Features<3>, Tokens, CausalSelfAttention<3, 1>, 67, [3, 4, 5];
     attention_grouped: Features<5>, Tokens, Attention<5, Grouped>, 5, [3, 4, 5];
     attention_in_a_window: Features<5>, Tokens, Attention<5, Pairs>, 5, [3, 4, 5];
-    // Once more where queries and keys are turned, and where they are normed; as often backward.
+    // Once more where queries and keys are rotated, and where they are normed; as often in backward.
     attention_turned: Features<5>, Tokens, Attention<5, Turned>, 5, [4, 6, 7];
     attention_normed: Features<7>, Tokens, Attention<7, Normed>, 5, [4, 6, 7];
     attention_normed_and_turned: Features<7>, Tokens, Attention<7, Qwen>, 5, [5, 8, 9];
@@ -86,9 +86,9 @@ rounds! {
     gated_by_gelu: Features<5>, Tokens, GeGlu<5, 7>, 5, [2, 2, 3];
     token_embedding: Tokens, Tokens, TokenEmbedding<3, 7>, 5, [0, 0, 0];
     linear_without_bias: Features<3>, Tokens, Linear<3, 17, false>, 5, [1, 0, 1];
-    // The features between the two layers, and their gradient; the residual rounds once more.
+    // The features between the two layers, and their gradient; the residual connection rounds once more.
     residual: Features<5>, Tokens, Residual<(RmsNorm<5>, Linear<5, 5>)>, 5, [3, 2, 4];
-    // The logits of two features that the loss is a difference of; their gradient.
+    // The logits of two features, whose difference is the loss; their gradient.
     language_head: Features<5>, Tokens, LmHead<5, 11>, 5, [2, 2, 3];
     head_of_many_chunks: Features<2>, Tokens, LmHead<2, 5000>, 67, [2, 2, 3];
     error_head: Features<5>, Features<5>, MseHead<5>, 5, [0, 0, 1];

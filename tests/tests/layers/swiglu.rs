@@ -1,5 +1,5 @@
-//! A layer of a user's own that is more than a chain, written on operations of the device alone: as fast as the
-//! library's layers, on as many threads, on any device.
+//! A user's own layer that is more than a chain, written only with operations of the device: as fast as the library's layers, on as
+//! many threads, on any device.
 
 use zero_runtime::device::{Element, Matrix, Nonlinearity, Write};
 use zero_runtime::layer::cost::{bytes, product, sum};
@@ -27,7 +27,7 @@ impl<S: Shape, const W: usize, const H: usize> Layer<S, Features<W>> for SwiGlu<
     const PARAMS: usize = 3 * W * H;
     /// `gate` x and `up` x, each (tokens, H).
     const SAVED: usize = sum(&[bytes::<S::Compute>(product(&[S::TOKENS, H])); 2]);
-    /// Two more of that size.
+    /// Two more buffers of this size.
     const WORKSPACE: usize = sum(&[bytes::<S::Compute>(product(&[S::TOKENS, H])); 2]);
 
     fn tensors(out: &mut Tensors) {
@@ -66,7 +66,7 @@ impl<S: Shape, const W: usize, const H: usize> Layer<S, Features<W>> for SwiGlu<
         device.activate(Nonlinearity::Silu, gated, hidden.reborrow());
         device.mul(hidden.reborrow(), raised);
         device.matmul(ddown, dy().transposed(), Matrix::new(hidden.as_view(), tokens, H), write);
-        // The gradient by `up` x: that of the hidden features, times silu(`gate` x).
+        // The gradient by `up` x: the gradient of the hidden features, times silu(`gate` x).
         device.matmul(dhidden.reborrow(), dy(), Matrix::new(down, W, H), Write::Set);
         device.activate(Nonlinearity::Silu, gated, hidden.reborrow());
         device.mul(hidden.reborrow(), dhidden.as_view());
@@ -76,7 +76,7 @@ impl<S: Shape, const W: usize, const H: usize> Layer<S, Features<W>> for SwiGlu<
         if let Some(dx) = &mut dx {
             device.matmul(dx.reborrow(), draised(), Matrix::new(up, H, W), Write::Set);
         }
-        // The gradient by `gate` x: that of the hidden features, times `up` x and the slope of silu.
+        // The gradient by `gate` x: the gradient of the hidden features, times `up` x and the slope of silu.
         device.mul(dhidden.reborrow(), raised);
         device.activate_backward(Nonlinearity::Silu, gated, dhidden.as_view(), hidden.reborrow());
         let dgated = || Matrix::new(hidden.as_view(), tokens, H);

@@ -3,7 +3,7 @@
 use zero_runtime::device::bf16;
 use zero_runtime::device::cpu::widths::{kernels_of_width, kernels_of_widths};
 
-/// A kernel that was compiled here once more would have another address.
+/// A kernel that was compiled again here would have another address.
 #[test]
 fn no_program_compiles_a_kernel_again() {
     let all = kernels_of_widths();

@@ -8,7 +8,7 @@ use zero_runtime::view::{View, ViewMut};
 
 use crate::Small;
 
-/// A layer of `Features<3>` with a `gain` for each feature, y = gain x, from the given items, one of which is wrong.
+/// A layer of `Features<3>` with a `gain` for each feature, y = gain x. One of the given items is wrong.
 macro_rules! wrong {
     ($name:ident: $($item:tt)*) => {
         struct $name;
@@ -157,7 +157,7 @@ wrong! { ForgetsThen:
     }
 }
 
-/// Its rows depend on how many there are.
+/// Its rows depend on the number of rows.
 struct Counts;
 
 impl Layer<Small, Features<3>> for Counts {
@@ -172,7 +172,7 @@ impl Layer<Small, Features<3>> for Counts {
     fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
 }
 
-/// Adds to each token those before it, and forgets that they may have come in earlier calls.
+/// Adds to each token its predecessors, and ignores those of earlier calls.
 struct Sums;
 
 impl Layer<Small, Features<3>> for Sums {
@@ -191,7 +191,7 @@ impl Layer<Small, Features<3>> for Sums {
     fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
 }
 
-/// The same with the sums that it needs in its cache, where it looks one place too far.
+/// The same with the sums that it needs in its cache, but it reads one place too far.
 struct Misplaces;
 
 impl Layer<Small, Features<3>> for Misplaces {
@@ -216,7 +216,7 @@ impl Layer<Small, Features<3>> for Misplaces {
     fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
 }
 
-/// Says that it is a nonlinearity, but gives twice its result.
+/// Declares itself a nonlinearity, but returns twice its result.
 struct NotRelu;
 
 impl Layer<Small, Features<3>> for NotRelu {
@@ -237,7 +237,7 @@ impl Layer<Small, Features<3>> for NotRelu {
     }
 }
 
-/// A head that says that its backward leaves the losses, and leaves their gradients.
+/// A head that declares that its backward writes the losses, but writes their gradients.
 struct LeavesNoLosses;
 
 impl Layer<Small, Features<3>> for LeavesNoLosses {

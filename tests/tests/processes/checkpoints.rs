@@ -1,4 +1,4 @@
-//! Checkpoints of a run: another run goes on from them; the impossible is an error, and older ones are never lost.
+//! Checkpoints of a run: another run continues from them, an impossible request is an error, and older checkpoints are never lost.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -28,14 +28,14 @@ impl Place {
         self.path("run")
     }
 
-    /// The model of text, which writes checkpoints here, with further arguments.
+    /// The model of text, with further arguments; it writes checkpoints here.
     fn command(&self, steps: u64, arguments: &[&str]) -> Command {
         let mut command = tiny(steps);
         command.args(["--held-out", "0", "--checkpoint"]).arg(self.folder()).args(arguments);
         command
     }
 
-    /// A run that comes to its end.
+    /// A run that finishes.
     fn run(&self, steps: u64, arguments: &[&str]) -> End {
         let end = Run::start(&mut self.command(steps, arguments)).end();
         assert_eq!((end.code, end.errors.as_str()), (Some(0), ""), "{arguments:?}");
@@ -46,7 +46,7 @@ impl Place {
         self.folder().join(format!("step-{step:09}"))
     }
 
-    /// The names of the checkpoints that are there, and of everything else.
+    /// The names of the existing checkpoints, and of everything else.
     fn listed(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder()).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
@@ -145,8 +145,8 @@ fn what_a_run_cannot_go_on_from_is_told() {
     assert_eq!(place.listed(), before);
 }
 
-/// The states of one optimizer mean nothing to the other, so each goes on only from its own. Muon's own argument is
-/// refused where there is no Muon.
+/// One optimizer cannot use the states of the other, so each continues only from its own. Muon's own argument is refused without
+/// Muon.
 #[test]
 fn a_checkpoint_is_of_one_optimizer() {
     let place = Place::new();
@@ -200,7 +200,7 @@ fn a_damaged_checkpoint_is_passed_over_only_where_the_newest_is_asked_for() {
     assert!(end.errors.starts_with("error[Z0387]: ") && end.errors.contains("the next older one is tried"));
     assert_eq!(end.errors.matches("error[").count(), 1, "{}", end.errors);
     assert!(end.lines.iter().any(|line| line.starts_with("resumed: 2 steps are done")));
-    // If none is whole, no run begins anew over them.
+    // If no checkpoint is whole, no run begins anew in their folder.
     for step in [2, 4, 6] {
         fs::remove_file(place.checkpoint(step).join("manifest.jsonl")).unwrap();
     }
@@ -213,7 +213,7 @@ fn a_damaged_checkpoint_is_passed_over_only_where_the_newest_is_asked_for() {
 fn a_checkpoint_that_cannot_be_written_costs_only_itself() {
     let place = Place::new();
     place.run(2, &[]);
-    // The name that the save needs is taken by a file, which nobody but its owner removes.
+    // The name that the save needs belongs to a file that only its owner may remove.
     fs::write(place.folder().join(".partial-step-000000004"), "").unwrap();
     let end = Run::start(&mut place.command(6, &["--resume", "--every=2"])).end();
     assert_eq!(end.code, Some(0), "{}", end.errors);
@@ -247,11 +247,11 @@ fn a_run_saves_as_time_goes_by_and_comes_back_after_it_was_killed() {
     );
 }
 
-/// A file system of its own, in memory.
+/// A separate file system in memory.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// None, with a message, where this user may not mount one.
+    /// None, with a message, if this user may not mount one.
     fn new(path: &Path, bytes: usize) -> Option<Self> {
         fs::create_dir_all(path).unwrap();
         let disk = Self::mount(path, &["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]);

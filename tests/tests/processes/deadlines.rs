@@ -1,5 +1,5 @@
-//! A rank that does not come in time is named by one of those that wait for it, and the run ends, wherever the rank is
-//! and whoever started it.
+//! If a rank does not arrive in time, one of the ranks that wait for it names it, and the run ends, wherever the rank is and
+//! whatever started it.
 
 use rustix::process::{Signal, kill_process};
 
@@ -7,7 +7,7 @@ use crate::run::{End, RANKS, Run, faults, new_job, start_ranks, tiny};
 
 const TIMEOUT: [&str; 2] = ["--timeout", "2s"];
 
-/// Asserts that a run ended because it gave up a rank, which was in some state.
+/// Asserts that a run ended because it gave up on a rank that was in some state.
 fn assert_silent(end: &End, rank: usize, pid: &str, state: &str) {
     let start = format!("error[Z0402]: after 2 s, rank {rank} (pid {pid} on ");
     end.assert_error(2, &start);

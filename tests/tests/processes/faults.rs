@@ -4,7 +4,7 @@ use rustix::process::{Signal, kill_process};
 
 use crate::run::{End, RANKS, Run, faults, new_job, start_ranks};
 
-/// Often enough, where the order in which ranks end is up to chance.
+/// Enough repetitions if the order in which ranks end is random.
 const REPETITIONS: usize = 5;
 
 fn on_threads(fault: &str) -> End {

@@ -1,4 +1,4 @@
-//! An error that only some ranks find is reported once, with these ranks; one that all find is reported once.
+//! An error that only some ranks find is reported once, with these ranks; an error that all ranks find is reported once.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ fn end_ranks(command: impl Fn() -> Command) -> Vec<End> {
     start_ranks(command, &[("ZERO_JOB", &new_job())]).into_iter().map(Run::end).collect()
 }
 
-/// Asserts that all ranks have failed, and that together they reported one error. Gives all that they printed.
+/// Asserts that all ranks have failed, and that together they reported one error. Returns their whole output.
 fn one_error(ends: &[End], start: &str) -> String {
     let told: String = ends.iter().map(|end| end.errors.as_str()).collect();
     let errors: Vec<&str> = told.lines().filter(|line| line.starts_with("error")).collect();
@@ -18,7 +18,7 @@ fn one_error(ends: &[End], start: &str) -> String {
     told
 }
 
-/// Ranks that miss their data, and the note that says so.
+/// Ranks without data, and the note about them.
 const MISSING: [(&str, &str); 4] = [
     ("0", "  = note: found by rank 0 of 3\n"),
     ("1", "  = note: found by rank 1 of 3\n"),

@@ -1,5 +1,5 @@
-//! A binary starts its own ranks, or is one rank where the environment says so; ranks of other jobs and of other plans
-//! do not mix.
+//! A binary starts its own ranks, or is one rank if the environment says so; ranks of different jobs and of different plans do not
+//! mix.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -19,7 +19,7 @@ fn end_all(ranks: Vec<Run>) -> Vec<End> {
 fn runs_at_once_do_not_meet() {
     let alone = Run::start(&mut faults("")).end();
     alone.assert_success(6);
-    // A rank that is late keeps its peers at the place where they could meet those of the other run.
+    // A late rank keeps its peers waiting where they could meet ranks of the other run.
     let at_once: Vec<Run> = (0..2).map(|_| Run::start(&mut faults("late"))).collect();
     for end in end_all(at_once) {
         end.assert_success(6);
@@ -49,7 +49,7 @@ fn ranks_are_copies_of_what_runs_whatever_lies_at_its_path() {
     let path = directory.path().join("copied");
     assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_tiny")).arg(&path).status().unwrap().success());
     let binary = fs::File::open(&path).unwrap();
-    // Another program at the same path, which would end at once.
+    // A different program at the same path, which would end at once.
     let other = directory.path().join("other");
     assert!(Command::new("cp").arg("/bin/true").arg(&other).status().unwrap().success());
     fs::rename(&other, &path).unwrap();
@@ -69,7 +69,7 @@ fn ranks_are_copies_of_what_runs_whatever_lies_at_its_path() {
 fn under_a_foreign_launcher_each_process_is_a_rank() {
     let alone = Run::start(&mut tiny(8)).end();
     let (job, port) = (new_job(), new_job());
-    // Where nothing else names the job, the process that starts all ranks does: this one.
+    // If nothing else names the job, the process that starts all ranks does: this one.
     for job in [&[("ZERO_JOB", job.as_str())][..], &[("MASTER_ADDR", "localhost"), ("MASTER_PORT", &port)], &[]] {
         let ends = end_all(start_ranks(|| tiny(8), job));
         ends[0].assert_success(8);

@@ -1,5 +1,5 @@
-//! Whole programs as a person starts them: what they print, how they end, and that nothing of them is left. Each test
-//! runs real binaries, most of them on three ranks; none looks inside. `rendezvous` alone has threads for ranks.
+//! Whole programs as a user starts them: their output, their exit codes, and that nothing of them is left. Each test runs real
+//! binaries, most of them on three ranks, and none uses their internals. Only in `rendezvous` are ranks threads.
 
 mod checkpoints;
 mod deadlines;

@@ -1,4 +1,4 @@
-//! No run takes more memory than its plan says, whatever the data; and the error of a run that differs from its plan.
+//! No run uses more memory than planned, whatever the data; and the error of a run that differs from its plan.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -24,8 +24,8 @@ fn spec(name: &str, threads: &str, data: &Path, metrics: &Path) -> Command {
     command
 }
 
-/// Starts a spec and compares what its processes held with its plan: what the run says of all ranks, and what the kernel
-/// says of rank 0, which counts all shared memory that it has touched.
+/// Starts a spec and compares the memory of its processes with its plan: the run's report on all ranks, and the kernel's figure for
+/// rank 0, which includes all shared memory that the rank has touched.
 fn stays_below_its_plan(name: &str, data: &Path, data_as: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let metrics = directory.path().join("metrics.jsonl");
@@ -59,7 +59,7 @@ fn every_spec_stays_below_the_total_of_its_plan() {
     }
 }
 
-/// A file of holes takes no disk; it is read all the same.
+/// A sparse file takes no disk space, but can be read.
 #[test]
 fn files_of_300_mb_are_held_by_nobody() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a program says to the person who started it: its arguments, what is wrong with them, and what it measures.
+//! The output of a program for its user: its arguments, errors in them, and its measurements.
 
 use std::cell::Cell;
 use std::fs;
@@ -114,7 +114,7 @@ fn what_was_proven_is_told_without_a_run() {
     let piped = |what: &str| Run::start(program(env!("CARGO_BIN_EXE_piped")).arg(what)).end();
     assert_eq!(piped("--prove").lines, std::slice::from_ref(&proof));
     assert!(piped("--plan").lines.contains(&proof) && piped("--schedule").lines.contains(&proof));
-    // The environment does not matter, as a plan may be looked at from within another job.
+    // The environment does not matter, because a user may print a plan from within another job.
     let end = Run::start(tiny(4).arg("--prove").env("RANK", "7").env("WORLD_SIZE", "3")).end();
     end.assert_success(0);
     let end = Run::start(tiny(4).arg("--schedule")).end();
@@ -134,7 +134,7 @@ fn an_argument_that_cannot_be_is_one_error() {
     };
     let (short, odd) = (file("short", &[7; 33]), file("odd.bin", &[0; 101]));
     let table = file("table.parquet", b"PAR1, and words that are valid text");
-    // The last of 100 tokens is the first one beyond the vocabulary.
+    // The last of 100 tokens is the first one outside of the vocabulary.
     let beyond = file("beyond.bin", &[&[0; 198][..], &256_u16.to_le_bytes()].concat());
     let empty = directory.path().join("empty");
     fs::create_dir(&empty).unwrap();
@@ -162,14 +162,14 @@ fn an_argument_that_cannot_be_is_one_error() {
         assert_eq!(end.steps().len(), 0, "{arguments:?}");
     }
     assert_eq!(fs::read(&short).unwrap(), [7; 33]);
-    // A refused run makes no file of metrics, which would be in the way of the next try.
+    // A refused run creates no file of metrics, which would block the next try.
     let metrics = directory.path().join("metrics");
     let end = Run::start(tiny(4).args(["--profile", &short, "--metrics"]).arg(&metrics)).end();
     end.assert_error(2, &format!("error[Z0351]: cannot write a profile to {short}: File exists"));
     assert!(!metrics.exists());
 }
 
-/// On two cores, two of the four ranks keep to each.
+/// On two cores, two of the four ranks keep to each core.
 #[test]
 fn ranks_keep_to_a_core_if_all_cores_get_equally_many() {
     let allowed = |pid| {
@@ -204,7 +204,7 @@ fn ranks_share_the_cores_unless_told_otherwise() {
     // On one processor there is one core.
     let one = Run::start_on_one_processor(&mut tiny(4)).end();
     assert_eq!(told(&one), [RANKS, 1, 1]);
-    // A run gets as many threads as it asks for, even beyond the cores, and they change no number.
+    // A run gets as many threads as it requests, even more than there are cores, and they change no number.
     for threads in [1, 3] {
         let end = Run::start(tiny(4).args(["--threads", &threads.to_string()])).end();
         end.assert_success(4);
@@ -218,7 +218,7 @@ fn a_rank_has_the_threads_that_it_was_given() {
     let mut run = Run::start(tiny(u64::MAX).args(["--threads", "3"]));
     run.wait_for_step(1);
     for (rank, pid) in run.ranks(RANKS).into_iter().enumerate() {
-        // A thread takes its name when it first runs, which may be after a step that had nothing to share out.
+        // A thread gets its name when it first runs, which may be after a step without shared work.
         let is_worker = |name: &String| name.starts_with(&format!("rank {rank}."));
         let has_workers = || thread_names(pid).iter().filter(|&name| is_worker(name)).count() == 3;
         wait_until("not three workers", has_workers);
@@ -261,7 +261,7 @@ fn metrics_are_a_line_of_json_for_each_step() {
         assert!(number(line, "peak_resident_bytes") > 1e6, "{line}");
         assert_eq!(line["kind"], "step");
         assert!(number(line, "within_host_bytes") > 0.0 && line.get("between_hosts_bytes").is_none(), "{line}");
-        // The arena takes 0.1 MB: nothing beside it may be as large as that of a real model.
+        // The arena takes 0.1 MB: nothing outside of it may be as large as the arena of a real model.
         assert!(number(line, "peak_resident_bytes") < 30e6, "{line}");
     }
     let held_out = format!("held-out loss {:.4} nats", number(&lines[5], "held_out_loss"));
@@ -345,7 +345,7 @@ fn lines_of_steps_are_as_many_as_asked_for() {
     let kinds: Vec<_> =
         json_lines(&metrics).iter().map(|line| line["kind"].as_str().unwrap()[..1].to_owned()).collect();
     assert_eq!(kinds.concat(), "hsssshsssshssh");
-    // A held-out loss disturbs no step, and is not counted in the bytes of a step.
+    // A held-out loss changes no step, and is not counted in the bytes of a step.
     let all = Run::start(&mut tiny(10)).end();
     assert_eq!(all.steps().last(), few.steps().last());
     let moved = |end: &End| -> Vec<String> {
@@ -422,6 +422,6 @@ fn a_regression_says_what_its_loss_is() {
         let line = end.lines.iter().find_map(|line| line.strip_prefix("held-out loss ")).expect("a held-out loss");
         line.strip_suffix(" mean squared error").expect("its unit").parse::<f64>().expect("a number")
     };
-    // Untrained outputs are far from 100, and not so far from a sine.
+    // Untrained outputs are far from 100, and closer to a sine.
     assert!(regression("0") < 10.0 && (8_000.0..12_000.0).contains(&regression("100")));
 }

@@ -1,4 +1,4 @@
-//! What a profile says of a run, and that a profile does not change the run.
+//! The contents of a profile of a run; and a profile does not change the run.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,18 +18,18 @@ struct Event {
     rank: usize,
     start: f64,
     end: f64,
-    /// How long cores worked for it, if it says so.
+    /// How long cores worked for it, if recorded.
     core: Option<f64>,
 }
 
-/// What a rank did in a profile.
+/// A rank's steps and ops in a profile.
 struct Rank {
     steps: Vec<Event>,
     /// In the order of the file.
     ops: Vec<Event>,
 }
 
-/// Reads a trace: of each rank, steps and ops.
+/// Reads the steps and ops of each rank from a trace.
 fn ranks(path: &Path) -> Vec<Rank> {
     let trace: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("no number: {value}"));
@@ -56,7 +56,7 @@ fn schedule() -> Vec<String> {
     let lines = end.lines.iter().skip_while(|line| !line.starts_with("  step, ")).skip(1);
     let lines: Vec<&str> =
         lines.map(|line| line.as_str()).take_while(|line| !line.starts_with("  evaluation")).collect();
-    // A line begins with a turn and a bar, unless it goes on with the one before.
+    // A line begins with a turn and a bar, unless it continues the previous line.
     let text = lines.join(" |").replace("        ", " ");
     let ops = text.split(" |").map(str::trim).filter(|op| !op.is_empty());
     let is_turn = |op: &str| op == "end" || op.starts_with("F mb") || op.starts_with("B mb");
@@ -80,7 +80,7 @@ fn a_trace_has_every_op_of_every_rank_on_one_axis() {
             assert!(ops.iter().map(|op| &op.name).eq(&schedule), "{ops:?}");
             let mut before = step.start;
             for op in ops {
-                // With a tolerance below a nanosecond, as sums of microseconds are not exact.
+                // With a tolerance below a nanosecond, because sums of microseconds are not exact.
                 assert!(before < op.start + 1e-4 && op.start < op.end, "{op:?} after {before}");
                 before = op.end;
             }
@@ -96,7 +96,7 @@ fn a_trace_has_every_op_of_every_rank_on_one_axis() {
     let mut compared = 0;
     for step in 0..STEPS.count() {
         let of_ranks: Vec<_> = ranks.iter().map(|rank| happened(rank, step)).collect();
-        // No rank has everyone's numbers before each rank has begun to give its own.
+        // No rank has all numbers before each rank has begun to send its own.
         let pairs = of_ranks.iter().flat_map(|one| of_ranks.iter().map(move |other| (one, other)));
         for (one, other) in pairs {
             for (name, taken) in one {
@@ -140,7 +140,7 @@ fn a_profile_says_where_the_time_goes() {
     }
     assert_eq!(row("  between ops ").len(), 6);
     assert_eq!(row("unit ")[..5], ["unit", "forward", "GFLOP/s", "backward", "GFLOP/s"]);
-    // The head has no forward of its own, and so no speed of one.
+    // The head has no forward of its own, and so no forward speed.
     for (unit, figures) in [("embed", 7), ("mlp", 7), ("norm", 7), ("head", 6)] {
         assert_eq!(row(&format!("  {unit} ")).len(), figures, "{unit}");
     }
@@ -190,7 +190,7 @@ fn a_trace_is_in_the_time_of_the_metrics() {
         lines.filter(|line| line["kind"] == "step").map(|line| line["step_s"].as_f64().unwrap()).collect();
     let measured: f64 = steps[2..12].iter().sum();
     let traced: f64 = ranks(&profile)[0].steps.iter().map(|step| (step.end - step.start) * 1e-6).sum();
-    // A step is what its ops take and a little more; another unit of time would be a thousand times off.
+    // A step takes a little longer than its ops; a wrong unit of time would be a thousand times off.
     assert!(traced <= measured * 1.001 && traced * 100.0 > measured, "{traced} s of {measured} s");
 }
 

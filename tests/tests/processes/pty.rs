@@ -1,4 +1,4 @@
-//! A terminal for a command to write to. The tests of `cargo zero` take this file, too.
+//! A terminal for the output of a command. The tests of `cargo zero` include this file, too.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -19,7 +19,7 @@ pub fn on_a_terminal(command: &mut Command) -> (String, bool) {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let (mut all, mut controller) = (Vec::new(), File::from(controller));
     let mut part = [0; 4096];
-    // Once nobody has the terminal open any more, reading it is an error on Linux.
+    // When no process has the terminal open any more, reading it is an error on Linux.
     while let Ok(count @ 1..) = controller.read(&mut part) {
         all.extend_from_slice(&part[..count]);
     }

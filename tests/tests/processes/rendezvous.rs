@@ -1,4 +1,4 @@
-//! Ranks meet, or say which of them does not fit. The ranks are threads here; sockets and memory are real.
+//! Ranks meet, or report which of them does not fit. The ranks are threads here; sockets and memory are real.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -8,7 +8,7 @@ use zero_runtime::launch::{JobPlace, Joined, LaunchError, Watch, fail, join};
 
 const BYTES: usize = 1 << 16;
 
-/// A place in a job of this test process alone.
+/// A place in a job that only this test process has.
 fn place(rank: usize, world: usize, job: &str) -> JobPlace {
     JobPlace::on_this_host(rank, world, &format!("{job}-{}", std::process::id()))
 }
@@ -53,7 +53,7 @@ fn another_plan_is_refused() {
     let outcomes = join_all(&places);
     assert_eq!(code(&outcomes[0]), "Z0325");
     assert!(outcomes[0].as_ref().unwrap_err().to_string().starts_with("rank 2 (pid"));
-    // All hear why, in whatever order they come.
+    // All ranks get the reason, in whatever order they arrive.
     for outcome in &outcomes[1..] {
         let message = outcome.as_ref().unwrap_err().to_string();
         assert!(message.contains("Z0325: rank 2 (pid"), "{message}");
@@ -144,10 +144,10 @@ fn jobs_do_not_meet() {
     assert!(outcomes.iter().all(|outcome| code(outcome) == "joined"));
 }
 
-/// A rank, and the error that it is to print.
+/// A rank, and the error that it should print.
 type Told = (usize, Option<String>);
 
-/// The watches of ranks that have met, and what their callbacks will be given.
+/// The watches of ranks that have met, and the values that their callbacks will receive.
 fn watch(job: &str, ranks: usize) -> (Vec<Option<Watch>>, Receiver<Told>) {
     let places: Vec<_> = (0..ranks).map(|rank| (place(rank, ranks, job), 7)).collect();
     let watches: Vec<_> = join_all(&places).into_iter().map(|joined| Some(joined.unwrap().watch)).collect();
@@ -155,7 +155,7 @@ fn watch(job: &str, ranks: usize) -> (Vec<Option<Watch>>, Receiver<Told>) {
     for (rank, watch) in watches.iter().flatten().enumerate() {
         let sender = sender.clone();
         let tell = move |error: Option<LaunchError>| {
-            // Nobody listens where the test is over.
+            // After the test, no thread receives the message.
             let _ = sender.send((rank, error.map(|error| error.report())));
         };
         watch.start(tell).unwrap();
@@ -163,7 +163,7 @@ fn watch(job: &str, ranks: usize) -> (Vec<Option<Watch>>, Receiver<Told>) {
     (watches, receiver)
 }
 
-/// All messages until no rank can send another one, for which all remaining ranks must end.
+/// All messages until no rank can send another one, which requires that all remaining ranks have ended.
 fn heard(receiver: &Receiver<Told>) -> Vec<Told> {
     let mut heard: Vec<_> = std::iter::from_fn(|| receiver.recv_timeout(Duration::from_secs(20)).ok()).collect();
     heard.sort();
@@ -221,7 +221,7 @@ fn an_error_of_one_rank_in_the_middle_is_told_by_rank_0() {
     assert_eq!(heard(&receiver), [(0, Some(of_rank(2, 4))), (1, None), (3, None)]);
 }
 
-/// Rank 0 has noticed that rank 1 has failed, and rank 1 gives back its device before it says why.
+/// Rank 0 has noticed that rank 1 has failed, and rank 1 releases its device before it reports the reason.
 #[test]
 fn an_error_that_comes_late_is_waited_for() {
     let (mut watches, receiver) = watch("late", 2);
@@ -260,7 +260,7 @@ fn an_error_that_all_agree_on_is_told_by_rank_0() {
     assert_eq!(heard(&receiver), []);
 }
 
-/// Lets some ranks fail and the others join. Gives what each is to print.
+/// Lets some ranks fail and the others join. Returns the message that each should print.
 fn start(job: &str, world: usize, errors: &[(usize, &str)]) -> Vec<Option<String>> {
     let outcome = |rank: usize| {
         let place = place(rank, world, job);

@@ -1,4 +1,4 @@
-//! A run that is asked to end finishes its work in time, or is ended, whoever started it.
+//! A run that is asked to end finishes its work in time, or is ended, whatever started it.
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -6,7 +6,7 @@ use crate::run::{End, RANKS, Run, new_job, program, scripted, start_ranks, tiny}
 
 const FINISHES: (&str, &str) = ("FINISHES", "1");
 
-/// Starts ranks that do as told when they are asked to end, and waits until they listen.
+/// Starts ranks that follow instructions when they are asked to end, and waits until they listen.
 fn listening(told: &str, variables: &[(&str, &str)]) -> Run {
     let mut run = Run::start(&mut scripted(told, variables));
     run.wait_for(RANKS, " listens");
@@ -23,7 +23,7 @@ fn assert_asked(end: &End, name: &str) {
 #[test]
 fn a_signal_is_passed_on_and_the_ranks_finish() {
     for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT")] {
-        // To the launcher alone, as `kill` does it, and to the whole group, as a terminal or a scheduler does it.
+        // To the launcher alone, like `kill`, and to the whole group, like a terminal or a scheduler.
         for ask in [kill_process, kill_process_group] {
             let run = listening("finish", &[FINISHES]);
             ask(run.launcher(), signal).unwrap();
@@ -103,7 +103,7 @@ fn a_single_rank_that_was_asked_and_does_not_end_says_so() {
     let run = listening("deaf", &[FINISHES, ("GRACE", "1")]);
     let rank = run.ranks(RANKS)[1];
     kill_process(rank, Signal::TERM).unwrap();
-    // If the launcher had been asked, it would have ended it earlier.
+    // If the launcher had been asked, it would have ended the rank earlier.
     run.end().assert_error(2, "error[Z0318]: 6 s after SIGTERM ");
 }
 
@@ -118,7 +118,7 @@ fn a_rank_that_fails_when_asked_is_told_and_nothing_is_restarted() {
     assert!(!end.errors.contains("restart"), "{}", end.errors);
 }
 
-/// Ranks that a foreign launcher has started, once they listen.
+/// Ranks that a foreign launcher has started, after they have begun to listen.
 fn foreign(told: &str, variables: &[(&str, &str)]) -> Vec<Run> {
     let mut ranks = start_ranks(|| scripted(told, variables), &[("ZERO_JOB", &new_job())]);
     ranks.iter_mut().for_each(|rank| rank.wait_for(1, " listens"));

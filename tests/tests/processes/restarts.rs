@@ -1,4 +1,4 @@
-//! When ranks are started anew, and from where; and what ends a run for good.
+//! When ranks are restarted, and from which checkpoint; and what ends a run for good.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn told<'a>(end: &'a End, start: &str) -> Vec<&'a str> {
     end.errors.lines().filter(|line| line.starts_with(start)).collect()
 }
 
-/// The end of a run whose ranks do as told and share a folder.
+/// The end of a run whose ranks follow instructions and share a folder.
 fn end_of(folder: &TempDir, told: &str, variables: &[(&str, &str)]) -> End {
     let path = folder.path().to_str().unwrap();
     Run::start(scripted(told, variables).env("FOLDER", path)).end()
@@ -100,18 +100,18 @@ fn a_signal_between_two_starts_ends_the_run() {
     assert!(end.errors.ends_with("interrupted by SIGTERM: all 3 ranks have ended\n"), "{}", end.errors);
 }
 
-/// Sends a signal until it has an effect: the first SIGSEGV that is sent and not caused only removes Rust's own
-/// handler, which is there for stack overflows.
+/// Sends a signal until it has an effect: the first SIGSEGV that is sent rather than caused only removes Rust's own handler for
+/// stack overflows.
 fn strike(rank: Pid, signal: Signal) {
     let times = if signal == Signal::SEGV { 10 } else { 1 };
     for _ in 0..times {
-        // Fails where it is dead by now.
+        // Fails if the process is already dead.
         let _ = kill_process(rank, signal);
         sleep(Duration::from_millis(5));
     }
 }
 
-/// Steps enough to be struck before the end.
+/// Enough steps to be interrupted before the end.
 const STEPS: u64 = 4000;
 
 #[test]
@@ -134,7 +134,7 @@ fn a_model_that_is_struck_is_trained_to_its_end() {
     }
 }
 
-/// The end of the classifier with a fault that new ranks have, too, on processes or on threads.
+/// The end of the classifier with a fault that restarted ranks have too, on processes or on threads.
 fn fault_of(fault: &str, on_threads: bool, arguments: &[&str]) -> End {
     let folder = folder();
     let mut command = faults(fault);
@@ -145,7 +145,7 @@ fn fault_of(fault: &str, on_threads: bool, arguments: &[&str]) -> End {
     Run::start(&mut command).end()
 }
 
-/// Asserts that a run was started anew once, and has failed as before.
+/// Asserts that a run was restarted once, and has failed as before.
 fn assert_repeated(end: &End, error: &str) {
     assert_eq!((end.code, told(end, error).len(), told(end, RESTART).len()), (Some(1), 2, 1), "{}", end.errors);
     assert_eq!(told(end, "error[Z0317]").len(), 1, "{}", end.errors);
@@ -247,7 +247,7 @@ fn a_signal_reaches_another_launcher_and_no_restart_follows() {
 #[test]
 fn a_restart_waits_until_the_last_start_has_left_its_folder() {
     let folder = folder();
-    // A process that is left behind holds the lock for two seconds longer than the launcher waits in any case.
+    // A remaining process holds the lock for two seconds longer than the launcher's minimum wait.
     let lock = folder.path().join("lock");
     let holds = format!("[ $ZERO_RESTART = 1 ] || {{ flock {} sleep 5 & sleep 0.5; exit 76; }}", lock.display());
     let line = format!("{holds}; flock --nonblock {} true", lock.display());

@@ -1,5 +1,5 @@
-//! Starts a program, reads what it says, and makes sure that nothing of it is left. Never hangs: a run that does not
-//! end is killed, and its test fails.
+//! Starts a program, reads its output, and makes sure that nothing of it is left. Never hangs: a run that does not end is killed,
+//! and its test fails.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -16,14 +16,14 @@ use crate::system::{members, rank_of, shared_memory_files};
 
 /// Ranks of every model here.
 pub const RANKS: usize = 3;
-/// A text that is always there.
+/// A text that always exists.
 pub const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
 
 /// Far above what any run needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// One second is promised; the rest is for a machine that is busy with other tests.
 const TEARDOWN_MAX: Duration = Duration::from_secs(5);
-/// The time between two looks at something that cannot wake us.
+/// The time between two polls of something that cannot wake this thread.
 const INTERVAL: Duration = Duration::from_millis(2);
 
 /// A program with this file name, in an environment that has only `PATH`.
@@ -54,7 +54,7 @@ pub fn endless() -> Run {
     run
 }
 
-/// Ranks that do as told instead of training, with variables that say what.
+/// Ranks that follow instructions in variables instead of training.
 pub fn scripted(told: &str, variables: &[(&str, &str)]) -> Command {
     let mut command = program(env!("CARGO_BIN_EXE_scripted"));
     command.env("DO", told).envs(variables.iter().copied());
@@ -106,7 +106,7 @@ impl Run {
         Run { child, lines, said: Vec::new(), complaints, complained: Vec::new() }
     }
 
-    /// Starts it on one processor, where ranks that end together do so one after another.
+    /// Starts the run on one processor, where ranks that end together do so one after another.
     pub fn start_on_one_processor(command: &mut Command) -> Self {
         let start = || {
             let allowed = sched_getaffinity(None).unwrap();
@@ -115,7 +115,7 @@ impl Run {
             sched_setaffinity(None, &one).unwrap();
             Run::start(command)
         };
-        // In a thread of its own, as processors are set for a thread and the processes that it starts.
+        // In a separate thread, because processors are set for a thread and the processes that it starts.
         thread::scope(|scope| scope.spawn(start).join().unwrap())
     }
 
@@ -161,7 +161,7 @@ impl Run {
         line
     }
 
-    /// Waits until there is a line of standard output that `then` has led to.
+    /// Waits for a line of standard output that `then` has caused.
     pub fn goes_on_after(&mut self, then: impl FnOnce()) {
         self.said.extend(self.lines.try_iter());
         then();
@@ -194,8 +194,8 @@ impl Run {
         End { code, lines: std::mem::take(&mut self.said), errors, took }
     }
 
-    /// Waits for the end of a run that something has struck just now, or will in its first moments: within a second,
-    /// nothing of it is left.
+    /// Waits for the end of a run that has just been interrupted, or will be in its first moments: within a second, nothing of it
+    /// is left.
     pub fn end_at_once(self) -> End {
         let end = self.end();
         assert!(end.took < TEARDOWN_MAX, "it took {:?}", end.took);
@@ -205,14 +205,14 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Fails where all have ended.
+        // Fails if all have ended.
         let _ = kill_process_group(self.launcher(), Signal::KILL);
         let _ = self.child.wait();
     }
 }
 
 impl End {
-    /// What was computed: number, loss, norm and learning rate of each step, without timing and memory.
+    /// The results: number, loss, norm and learning rate of each step, without timing and memory.
     pub fn steps(&self) -> Vec<&str> {
         let steps = self.lines.iter().filter(|line| line.starts_with("step "));
         steps.map(|line| line.rsplitn(3, "  ").last().unwrap()).collect()
@@ -223,7 +223,7 @@ impl End {
         assert_eq!((self.code, self.errors.as_str(), self.steps().len()), (Some(0), "", steps));
     }
 
-    /// Asserts that it ended with `code` and told one error, whose first line begins with `start`.
+    /// Asserts that it ended with `code` and reported one error, whose first line begins with `start`.
     pub fn assert_error(&self, code: i32, start: &str) {
         let errors: Vec<&str> = self.errors.lines().filter(|line| line.starts_with("error")).collect();
         assert!(matches!(errors[..], [only] if only.starts_with(start)), "expected `{start}`, found: {}", self.errors);
@@ -231,7 +231,7 @@ impl End {
     }
 }
 
-/// The lines of an output as they come, whether anybody waits for them or not: a full pipe would stop the ranks.
+/// The lines of an output, read as they arrive even if no test waits for them: a full pipe would stop the ranks.
 fn read_lines(output: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));

@@ -1,4 +1,4 @@
-//! The kernel's view of processes and of the memory that they share. Never changes any of it.
+//! The kernel's view of processes and of the memory that they share. Only reads it.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ pub fn rank_of(pid: Pid) -> Option<usize> {
     str::from_utf8(rank).ok()?.parse().ok()
 }
 
-/// Names of shared memory that could be ours.
+/// Names of shared memory that could belong to our processes.
 pub fn shared_memory_files() -> Vec<String> {
     let entries = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -42,7 +42,7 @@ pub fn shared_mappings(pid: Pid) -> Vec<String> {
 /// The names of a process's threads.
 pub fn thread_names(pid: Pid) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid())).unwrap().flatten();
-    // A thread may end while it is looked at.
+    // A thread may end while its name is read.
     let names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
     names.map(|name| name.trim_end().to_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! Ranks end together, whatever ends one of them, and leave nothing behind.
+//! Ranks end together, whatever ends one of them, and nothing of them is left.
 
 use rustix::process::{Signal, kill_process, kill_process_group};
 
@@ -32,7 +32,7 @@ fn a_stopped_rank_is_ended_with_the_others() {
 #[test]
 fn an_interrupt_ends_all() {
     for (signal, code, name) in [(Signal::INT, 130, "SIGINT"), (Signal::TERM, 143, "SIGTERM")] {
-        // To the launcher alone, as `kill` does it, and to the whole group, as a terminal does it.
+        // To the launcher alone, like `kill`, and to the whole group, like a terminal.
         for interrupt in [kill_process, kill_process_group] {
             let run = endless();
             interrupt(run.launcher(), signal).unwrap();
@@ -73,7 +73,7 @@ fn a_dead_run_does_not_disturb_the_next() {
     let job = new_job();
     let mut ranks = start_ranks(|| tiny(u64::MAX), &[("ZERO_JOB", &job)]);
     ranks[0].wait_for_step(3);
-    // All are stopped first; otherwise one could notice another's death and end by itself before its own turn comes.
+    // All are stopped first; otherwise a rank could notice another's death and end by itself before it is killed.
     for signal in [Signal::STOP, Signal::KILL] {
         for rank in &ranks {
             kill_process(rank.launcher(), signal).unwrap();

@@ -1,4 +1,4 @@
-//! Output on a terminal: losses that stay above the bar, colour in errors and tables; and none of these elsewhere.
+//! Output on a terminal: losses that stay above the bar, and colour in errors and tables; none of these elsewhere.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! `main` trains as its arguments say: it is compared, to the bit, with an engine that the test drives itself, on ranks
-//! that are threads.
+//! `main` follows its arguments: its training is compared, to the bit, with an engine that the test drives itself, on ranks that
+//! are threads.
 
 use std::fs;
 use std::str::FromStr;
@@ -23,10 +23,10 @@ const LR: f64 = 0.02;
 const LR_MIN: f64 = LR * 0.3;
 const SEED: u64 = 11;
 const TEMPERATURE: f64 = 0.9;
-/// Longer than a sequence, so that its first bytes are not seen.
+/// Longer than a sequence, so that its first bytes are dropped.
 const PROMPT: &str = "pub fn sample(";
 const SAMPLED: u64 = 24;
-/// Micro-batches of a rank that a held-out loss is the mean of, and the steps between two.
+/// Micro-batches of a rank for a held-out loss, which is their mean, and the steps between two held-out losses.
 const HELD_OUT: usize = 2;
 const HELD_OUT_EVERY: u64 = 3;
 
@@ -47,12 +47,11 @@ fn learning_rate(step: u64) -> f64 {
 struct Told {
     /// Loss, norm of the gradient and learning rate of each step.
     steps: Vec<[f64; 3]>,
-    /// Steps done, and the loss then.
+    /// A number of completed steps, and the held-out loss at that time.
     held_out: Vec<(u64, f64)>,
 }
 
-/// The n-th sequence of a micro-batch is one of the global batch, in which micro-batches follow one another, in each of
-/// them data ranks, and in each of those sequences.
+/// The place of a micro-batch's n-th sequence in the global batch, which is ordered by micro-batch, then data rank, then sequence.
 fn place(config: &Config, micro_batch: usize, data_rank: usize, sequence: usize) -> usize {
     sequence + config.sequences * (data_rank + config.mesh.data_ranks() * micro_batch)
 }
@@ -104,7 +103,7 @@ fn sample<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>) -> Result<Vec<u8>, RunEr
     let mut bytes = PROMPT.as_bytes().to_vec();
     let mut first = bytes.len().saturating_sub(length);
     for i in 0..SAMPLED {
-        // Once all places are taken, the newest half of them stays.
+        // When all places are full, the newest half is kept.
         if bytes.len() - first > length {
             first = bytes.len() - 1 - length / 2;
         }
@@ -131,7 +130,7 @@ fn drawn(logits: &[f32], place: f64) -> usize {
         .expect("a place below 1")
 }
 
-/// The number of a key, read as exactly as it was written.
+/// The number of a key, with all printed digits.
 fn number<T: FromStr>(line: &str, key: &str) -> T {
     let (_, rest) = line.split_once(&format!("\"{key}\":")).unwrap_or_else(|| panic!("no `{key}` in {line}"));
     let number = rest.split([',', '}']).next().unwrap();

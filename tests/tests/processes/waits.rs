@@ -1,5 +1,4 @@
-//! A long wait is reported with the rank that is waited for, more than once, in a step and at start, by one rank for
-//! all.
+//! A long wait is reported with the awaited rank, more than once, in a step and at the start, by one rank for all.
 
 use rustix::process::{Signal, kill_process};
 
@@ -10,7 +9,7 @@ fn a_wait_for_a_stopped_rank_says_so_and_goes_on_with_it() {
     let mut run = endless();
     let stopped = run.ranks(RANKS)[1];
     kill_process(stopped, Signal::STOP).unwrap();
-    // Two ranks wait. As the second note is of a later time, one of them has spoken for both.
+    // Two ranks wait. Because the second note is from a later time, one of them has reported for both.
     for seconds in [5, 10] {
         let note = run.next_complaint();
         let waited = format!(" has waited {seconds} s for rank ");
@@ -45,7 +44,7 @@ fn one_says_that_rank_0_has_not_started_and_that_it_never_did() {
 fn a_stopped_rank_0_is_named_by_one_that_waits_for_its_answer() {
     let mut run = Run::start(&mut faults("absent"));
     let rank_0 = run.ranks(RANKS)[0];
-    // By then, rank 2 has said its hello.
+    // By then, rank 2 has sent its hello.
     assert_eq!(run.next_complaint(), "note: rank 0 has waited 5 s for rank 1 of 3 to start");
     kill_process(rank_0, Signal::STOP).unwrap();
     assert_eq!(run.next_complaint(), "note: rank 2 has waited 10 s for rank 0 to answer");

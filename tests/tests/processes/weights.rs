@@ -1,4 +1,4 @@
-//! Published weights of a run: another run starts from those that one has exported, and errors come before training.
+//! Published weights of a run: a run starts from the weights that another has exported, and errors are reported before training.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::run::{End, Run, TEXT, program, tiny};
 
-/// Runs the model of text for this many steps, with further arguments, and gives its losses to the last bit.
+/// Runs the model of text for this many steps, with further arguments, and returns its losses to the last bit.
 fn losses(steps: u64, metrics: &Path, arguments: &[&str]) -> (Vec<u64>, Value) {
     let mut command = tiny(steps);
     command.args(["--seed", "5", "--metrics"]).arg(metrics).args(arguments);
     let end = Run::start(&mut command).end();
-    // This includes the comparison at its end: no process has held more than its plan says.
+    // This includes the comparison at its end: no process has held more memory than planned.
     assert_eq!((end.code, end.errors.as_str()), (Some(0), ""), "{arguments:?}");
     let metrics = fs::read_to_string(metrics).unwrap();
     let mut lines = metrics.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -41,7 +41,7 @@ fn a_run_goes_on_from_what_another_exported() {
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 5, "a part of an export is left");
 }
 
-/// So nobody takes the output of an untrained model for that of a trained one.
+/// So the output of an untrained model is not mistaken for that of a trained one.
 #[test]
 fn a_run_that_does_no_step_says_which_weights_it_has() {
     let root = tempfile::tempdir().unwrap();

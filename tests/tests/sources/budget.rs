@@ -1,5 +1,5 @@
-//! Budget: how many lines of Rust each crate may have, by `tests/lines.txt`. A commit that raises a number there says why. Never
-//! counts what is generated.
+//! Budget: the number of lines of Rust that each crate may have, from `tests/lines.txt`. A commit that raises a number there says
+//! why. Never counts generated code.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ fn budgets(text: &str) -> BTreeMap<&str, usize> {
         .collect()
 }
 
-/// The lines of each crate of the workspace: those of the files below its folder that lie in no crate further below.
+/// The lines of each crate of the workspace: of the files below its folder that are not in a nested crate.
 fn counts(root: &Path) -> BTreeMap<String, usize> {
     let mut files = Vec::new();
     sources(root, &mut files);

@@ -1,6 +1,6 @@
 //! Sources: facts about the text of the workspace. Each code in it is in the catalogue, and each entry of the catalogue
-//! is used; public types have one path; modules form no circles. In `budget`, the lines of each crate; in `storeys`, what
-//! each stands on; in `specs`, the plans of all specs. Never judges what a code says.
+//! is used; public types have one path; modules form no circles. `budget` has the lines of each crate, `storeys` the dependencies
+//! of each, and `specs` the plans of all specs. Never judges the explanation of a code.
 
 mod budget;
 mod specs;
@@ -16,7 +16,7 @@ use zero_plan::diagnostic::CODES;
 /// Bytes of a code: a `Z`, a zero and three more digits.
 const CODE_BYTES: usize = 5;
 
-/// Directories of cargo and of version control, whose files are nobody's sources.
+/// Directories of cargo and of version control, whose files are not sources.
 const SKIPPED: [&str; 2] = ["target", ".git"];
 
 /// The codes in a text, in order. A longer word that begins like a code is not one.
@@ -44,7 +44,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Each code in use, and a file that uses it, without the catalogue itself.
+/// Each code in use, and a file other than the catalogue that uses it.
 fn used() -> BTreeMap<String, PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let catalogue = root.join("zero-plan/src/diagnostic");
@@ -106,8 +106,7 @@ fn library_sources() -> Vec<(PathBuf, String)> {
     files.into_iter().map(|path| (path.clone(), fs::read_to_string(&path).expect("a text"))).collect()
 }
 
-/// A type that users find in a public module is not also somewhere else. Code that the macros make finds all it needs
-/// in one hidden module.
+/// A type in a public module has no other public path. Code that the macros generate uses one hidden module.
 #[test]
 fn public_types_have_one_path() {
     let mut modules = 0;
@@ -115,7 +114,7 @@ fn public_types_have_one_path() {
         let public: Vec<&str> =
             text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
         modules += public.len();
-        // A list may go on for lines.
+        // A list may span several lines.
         let uses = text.split("\npub use ").skip(1).filter_map(|rest| rest.split_once(';')?.0.split_once("::"));
         for (from, names) in uses.filter(|(_, names)| names.contains(char::is_uppercase)) {
             let is_again = from == "crate" || public.contains(&from) && !names.contains("::");
@@ -125,8 +124,8 @@ fn public_types_have_one_path() {
     assert!(modules > 20, "modules are written in another way");
 }
 
-/// The others that each module at the root of a crate names, outside of tests: by their own names, or by a name that the
-/// root takes from them.
+/// The other modules that each module at the root of a crate names, outside of tests: by their own names, or by a name that the
+/// root imports from them.
 fn named_modules(package: &str) -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(package).join("src");
     let mut named = BTreeMap::<String, BTreeSet<String>>::new();
@@ -139,7 +138,7 @@ fn named_modules(package: &str) -> BTreeMap<String, BTreeSet<String>> {
         if inside.as_os_str() == "lib.rs" {
             owners = taken_by_root(&code);
         }
-        // As many `super` as lead from this file to the root of the crate.
+        // As many `super` as this file needs to reach the root of the crate.
         let depth = inside.iter().count() - usize::from(inside.ends_with("mod.rs"));
         let code = code.replace(&"super::".repeat(depth.max(1)), "crate::");
         named.entry(module).or_default().extend(code.split("crate::").skip(1).flat_map(first_words));
@@ -148,7 +147,7 @@ fn named_modules(package: &str) -> BTreeMap<String, BTreeSet<String>> {
     named.into_iter().map(|(module, names)| (module, names.into_iter().map(owner).collect())).collect()
 }
 
-/// Code without its comments and its module of tests, whatever follows that.
+/// Code without its comments and its module of tests, but with the code after that module.
 fn without_tests(text: &str) -> String {
     let code: String =
         text.lines().filter_map(|line| line.split("//").next()).map(|line| format!("{line}\n")).collect();
@@ -161,13 +160,13 @@ fn without_tests(text: &str) -> String {
     }
 }
 
-/// The names that the root of a crate takes from its modules, each with its module.
+/// The names that the root of a crate imports from its modules, each with its module.
 fn taken_by_root(code: &str) -> BTreeMap<String, String> {
     let uses = code.split("use ").skip(1).filter_map(|rest| rest.split_once(';')?.0.split_once("::"));
     uses.flat_map(|(module, names)| words(names).map(|word| (word, module.to_owned()))).collect()
 }
 
-/// The name that a path goes on with, or all of a list in braces.
+/// The next name of a path, or all names of a list in braces.
 fn first_words(path: &str) -> Vec<String> {
     let (list, count) = match path.strip_prefix('{') {
         Some(list) => (list.split('}').next().unwrap_or_default(), usize::MAX),
@@ -181,7 +180,7 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     parts.filter(|word| !word.is_empty()).map(str::to_owned)
 }
 
-/// The modules of each package can be read in an order: each after those that it names.
+/// The modules of each package can be read in an order in which each follows the modules that it names.
 #[test]
 fn modules_form_no_circles() {
     let mut circles = Vec::new();
@@ -210,7 +209,7 @@ fn modules_form_no_circles() {
                 break;
             }
         }
-        // What is left, with what of it each names.
+        // The remaining modules, each with the remaining modules that it names.
         for (module, named) in &left {
             let named: Vec<_> = named.iter().filter(|name| *name != module && left.contains_key(*name)).collect();
             circles.push(format!("{package}: {module} names {named:?}"));

@@ -7,7 +7,7 @@ use std::path::Path;
 use zero_plan::{PlanBuf, Report, ScheduleText, prove, spec};
 use zero_tests::specs::{NAMES, program};
 
-/// The compiler's plan for a spec is the one that the planner makes of the same text at run time, and it is sound.
+/// The compiler's plan for a spec equals the plan that the planner makes from the same text at run time, and is sound.
 #[test]
 fn every_spec_is_valid_and_compiles_to_what_the_planner_makes_of_it() {
     for name in NAMES {
@@ -24,7 +24,7 @@ fn every_spec_is_valid_and_compiles_to_what_the_planner_makes_of_it() {
     }
 }
 
-/// For a user's own spec this is proven when it is built; here it is proven for every spec there is.
+/// A user's own spec is proven when it is built; here every spec of `specs/` is proven.
 #[test]
 fn every_spec_is_proven_over_all_ranks() {
     for name in NAMES {
@@ -34,7 +34,7 @@ fn every_spec_is_proven_over_all_ranks() {
     }
 }
 
-/// Layout, schedule and bytes of every spec as a text that a diff can review.
+/// Layout, schedule and bytes of every spec, as a text that can be reviewed as a diff.
 #[test]
 fn plans_are_golden() {
     for &name in NAMES {

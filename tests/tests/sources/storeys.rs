@@ -1,5 +1,5 @@
-//! Storeys: which crates of the workspace each of its crates may stand on, so that a program that trains contains no advice, and the
-//! command no engine. Never looks at dependencies of tests.
+//! Storeys: the crates of the workspace on which each of its crates may depend, so that a program that trains contains no advice,
+//! and the command no engine. Ignores dependencies of tests.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Emulated: a slow link changes no result, and prefetch keeps as many gathers in flight as asked for. The order of ops
-//! shows it: benchmarks measure the time that it gains.
+//! Emulated: a slow link changes no result, and prefetch keeps the requested number of gathers in flight. The order of ops shows
+//! this; benchmarks measure the saved time.
 
 use bench::emulated::{Emulated, Link};
 use zero_plan::{Config, Mesh, PlanBuf};
@@ -48,7 +48,7 @@ fn prefetch_keeps_as_many_gathers_in_flight() {
             );
             ranks.expect("memory")
         });
-        // No unit is gathered twice at one time, and one of them computes.
+        // No unit has two gathers at a time, and one unit computes.
         assert_eq!(in_flight, [prefetch.min(units - 1); 2], "prefetch {prefetch}");
     }
 }

@@ -1,5 +1,5 @@
-//! Training on ranks that are threads: the same results under every plan, those of other implementations, what is saved and
-//! published of them, and the architectures of `examples/`. Never starts a process of several ranks, `parity::specs` apart.
+//! Training on ranks that are threads: the same results under every plan and as in other implementations, saved and published
+//! states, and the architectures of `examples/`. Starts no ranks as processes, except in `parity::specs`.
 
 mod checkpoints;
 mod emulated;

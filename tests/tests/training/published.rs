@@ -144,7 +144,7 @@ fn z0221_names_of_more_than_one_tensor() {
     }
 }
 
-/// Runs in a process of its own, because a run compares the memory of its process, with that of all tests here, with its plan.
+/// Runs in a separate process, because a run compares the memory of its process, which here includes all tests, with its plan.
 #[test]
 fn a_program_with_such_names_does_not_start() {
     if !is_another() {

@@ -1,7 +1,7 @@
-//! Ui: rustc's error for a model with one mistake, word for word, and that it comes once; and, in `expansions`, what becomes of
-//! structs without one. Never trains.
+//! Ui: rustc's error for a model with one mistake, word for word, and only once; and, in `expansions`, the results for structs
+//! without a mistake. Never trains.
 //!
-//! `TRYBUILD=overwrite cargo test -p zero-tests --test ui` writes what rustc says now; read it before keeping it.
+//! `TRYBUILD=overwrite cargo test -p zero-tests --test ui` writes rustc's current output; read it before you keep it.
 
 mod expanded;
 mod expansions;
@@ -26,7 +26,7 @@ fn name(case: &Path) -> &str {
     case.file_stem().unwrap().to_str().unwrap()
 }
 
-/// Cases are compiled as a package of trybuild's, so `spec = "specs/zero3.ron"` is looked for there.
+/// Cases are compiled in a package of trybuild, which is where `spec = "specs/zero3.ron"` is searched.
 fn place_specs() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let specs = target.join("tests/trybuild").join(env!("CARGO_PKG_NAME")).join("specs");
@@ -66,12 +66,12 @@ fn a_case_is_named_for_the_code_that_is_shown() {
     }
 }
 
-/// Those of specs, attributes and structs: the others are shown by the command or at run time, or by a build whose sizes
-/// are out of reach here.
+/// The codes of specs, attributes and structs. The others are reported by the command or at run time, or by a build whose sizes are
+/// out of reach here.
 #[test]
 fn every_code_of_an_expansion_has_a_case() {
     let cases = cases("rs");
-    // A package without a model is for the command to find.
+    // The command finds a package without a model.
     let of_structs = |code: &str| ("Z0140"..="Z0153").contains(&code) && code != "Z0148";
     for code in CODES.iter().filter(|code| code.code < "Z0120" || of_structs(code.code)) {
         let prefix = code.code.to_lowercase();

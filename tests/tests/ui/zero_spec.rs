@@ -1,9 +1,9 @@
-//! A build under `ZERO_SPEC`: the text of its errors in constants. Never trains.
+//! A build under `ZERO_SPEC`: the text of errors from constants. Never trains.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What cargo says of the example that a spec names, checked under that spec.
+/// The output of cargo for the example that a spec names, checked under that spec.
 fn check(name: &str, spec: &str) -> (bool, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -19,7 +19,7 @@ fn check(name: &str, spec: &str) -> (bool, String) {
     (check.status.success(), String::from_utf8_lossy(&check.stderr).into_owned())
 }
 
-/// Without the feature that `cargo zero` would have enabled: one error, and no processor in place of the device.
+/// Without the feature that `cargo zero` would have enabled: one error, and no fallback to the processor.
 #[test]
 fn z0222_a_device_that_the_build_leaves_out() {
     let (succeeds, said) = check("gpus.ron", "(zero: (stage: 3), device: Cuda)\n");
@@ -27,7 +27,7 @@ fn z0222_a_device_that_the_build_leaves_out() {
     assert_eq!(said.matches("error: [").count(), 1, "{said}");
 }
 
-/// The spec that was really used, the place of the key in it and what is a default, in the words of that file.
+/// The spec that was used, the place of the key in it, and which values are defaults.
 #[test]
 fn errors_of_constants_name_the_file_of_zero_spec() {
     let (succeeds, said) = check("tight.ron", "(\n    zero: (stage: 0),\n    memory: KiB(64),\n)\n");

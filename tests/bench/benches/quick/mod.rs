@@ -1,4 +1,4 @@
-//! How every micro-benchmark here is sampled: seconds for a group, not minutes.
+//! The sampling of all micro-benchmarks here: a group takes seconds, not minutes.
 
 use std::time::Duration;
 

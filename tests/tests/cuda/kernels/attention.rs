@@ -1,5 +1,5 @@
 //! Attention, forward and backward: heads of awkward widths, sequences that end within a tile, windows, shared keys, and
-//! queries after keys that are cached.
+//! queries after cached keys.
 
 use zero_plan::Width;
 use zero_runtime::device::{AttentionShape, Cuda, Device, Element, Kernels, Strided, bf16};
@@ -7,14 +7,14 @@ use zero_runtime::device::{AttentionShape, Cuda, Device, Element, Kernels, Strid
 use super::{Case, How, Results, SUMS, Tensor, check, check_in, cuda, noise};
 
 /// Weights are rounded to bf16 before sums use them, and so are the gradients of scores: each by a 512th at most. In a
-/// sum of many terms these roundings partly cancel; where one weight is nearly all, its rounding remains.
+/// sum of many terms these roundings partly cancel; if one weight dominates, its rounding remains.
 const NARROW: f32 = 6e-3;
 
 struct Attention {
     shape: AttentionShape,
-    /// Elements that lie between rows, and twice as many between those of values.
+    /// Elements between rows; between rows of values, there are twice as many.
     beside: usize,
-    /// How large queries and keys are.
+    /// The magnitude of queries and keys.
     scale: f32,
 }
 
@@ -51,7 +51,7 @@ impl Case for Attention {
         let mut results =
             vec![(named("out"), self.how::<E>(), out.values(device)), (named("lse"), SUMS, lse.values(device))];
         if shape.before == 0 {
-            // By the device's own results, as backward relies on output and statistics that belong together.
+            // From the device's own results, because backward needs an output and statistics of the same forward.
             let dout = Tensor::<D, E>::aligned(device, &noise(len, 4));
             let mut dqkv = Tensor::<D, E>::unwritten(device, shape.tokens() * shape.qkv_width());
             let to = dqkv.view_mut();
@@ -62,7 +62,7 @@ impl Case for Attention {
     }
 }
 
-/// Gradients of queries, keys and values apart, as they differ in size.
+/// Separate gradients of queries, keys and values, because they differ in magnitude.
 fn gradients(shape: AttentionShape, dqkv: &[f32], how: How) -> Results {
     let cuts = [0, shape.out_width(), shape.out_width() + shape.key_width(), shape.qkv_width()];
     let part = |i: usize| dqkv.chunks(shape.qkv_width()).flat_map(|row| row[cuts[i]..cuts[i + 1]].to_vec()).collect();
@@ -119,7 +119,7 @@ fn queries_after_cached_keys_agree() {
     }
 }
 
-/// However large scores are, exponentials are finite, as the largest score is subtracted before them.
+/// Exponentials are finite for scores of any magnitude, because the largest score is subtracted first.
 #[test]
 fn scores_may_be_large() {
     for scale in [0.0, 30.0, 1e4] {
@@ -129,7 +129,7 @@ fn scores_may_be_large() {
     }
 }
 
-/// Without gradients, which are sums that cancel where one weight is all.
+/// Without gradients, which are sums that cancel if one weight dominates.
 struct Forward(Attention);
 
 impl Case for Forward {

@@ -6,7 +6,7 @@ use super::{Case, How, MARGIN, Results, Tensor, check, check_in, noise};
 
 const KINDS: [Nonlinearity; 3] = [Nonlinearity::Gelu, Nonlinearity::Relu, Nonlinearity::Silu];
 
-/// Ordinary numbers, then those at which a formula changes or fails.
+/// Ordinary numbers, then numbers at which a formula changes or fails.
 fn numbers(len: usize, seed: u64) -> Vec<f32> {
     const EDGES: [f32; 14] = [
         0.0,
@@ -127,7 +127,7 @@ struct Rotation {
 
 impl Case for Rotation {
     fn run<D: Device, E: Element>(&self, device: &D) -> Results {
-        // Two sequences and a half.
+        // Two and a half sequences.
         let (rows, length, stride) = (8, 3, self.heads * self.head_dim + self.beside);
         let table = Tensor::<D, f32>::new(device, &noise(length * self.head_dim, 1), self.start);
         let run = |back| {

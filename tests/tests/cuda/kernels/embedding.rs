@@ -1,4 +1,4 @@
-//! Embeddings: the processor's bits, also for gradients, as each row's tokens are summed in order.
+//! Embeddings: the processor's bits, even for gradients, because each row's tokens are summed in order.
 
 use zero_runtime::device::{Device, Element, Kernels, Write, bf16};
 use zero_runtime::random::uniform;
@@ -11,7 +11,7 @@ struct Embedding {
     /// Tokens of a sequence, and how many sequences there are.
     length: usize,
     sequences: usize,
-    /// How many tokens of a hundred are the same one.
+    /// The percentage of tokens that are the same id.
     same: usize,
 }
 
@@ -62,11 +62,11 @@ fn embeddings_have_the_same_bits() {
     }
 }
 
-/// More rows than groups, so that a block has several; more columns than a block; and more tokens of a row than a block finds
+/// More rows than groups, so that a block has several; more columns than a block; and more tokens of a row than a block collects
 /// before it sums.
 #[test]
 fn embeddings_of_many_rows_and_tokens_have_the_same_bits() {
-    // Those of GPT-2.
+    // The sizes of GPT-2.
     for width in [768, 1600] {
         check_in::<bf16>(&Embedding { vocabulary: 300, width, length: 5, sequences: 2, same: 3 });
     }

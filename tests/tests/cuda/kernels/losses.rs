@@ -8,7 +8,7 @@ struct CrossEntropy {
     rows: usize,
     classes: usize,
     start: usize,
-    /// How large logits are.
+    /// The magnitude of logits.
     scale: f32,
 }
 
@@ -38,7 +38,7 @@ fn cross_entropy_agrees() {
     }
 }
 
-/// Also where differences exceed the largest f32.
+/// Also if differences exceed the largest f32.
 #[test]
 fn logits_may_be_of_any_finite_size() {
     for scale in [0.0, 1e-30, 1e4, 1e38] {
@@ -46,8 +46,8 @@ fn logits_may_be_of_any_finite_size() {
     }
 }
 
-/// Where some logits are 0 and the exponentials of the others are 0, the log-sum-exp is a logarithm alone: accurate to
-/// two units in the last place.
+/// If some logits are 0 and the exponentials of the others are 0, the log-sum-exp is only a logarithm: accurate to two units in the
+/// last place.
 #[test]
 fn logarithms_are_accurate() {
     let Some(cuda) = cuda() else { return };
@@ -63,7 +63,7 @@ fn logarithms_are_accurate() {
     assert_eq!(cuda.failure(), None);
 }
 
-/// A NaN, an infinity, numbers, a target that is no class, a class that is impossible, and classes that all are.
+/// A NaN, an infinity, numbers, a target outside of the classes, an impossible class, and only impossible classes.
 fn what_shows<E: Element>() {
     let Some(cuda) = cuda() else { return };
     let mut logits = noise(6 * 300, 1);
@@ -80,7 +80,7 @@ fn what_shows<E: Element>() {
         assert_eq!(loss.values(&cuda).iter().map(|x| x.is_finite()).collect::<Vec<_>>(), expected);
     }
     let gradients = logits.values(&cuda);
-    // A target that is no class is told by the loss alone.
+    // Only the loss shows a target outside of the classes.
     for (row, is_finite) in expected.into_iter().enumerate().filter(|(row, _)| *row != 3) {
         let row = &gradients[row * 300..][..300];
         assert_eq!(row.iter().all(|x| x.is_finite()), is_finite, "{row:?}");

@@ -1,5 +1,5 @@
 //! Kernels: the ops of layers on the CUDA device against the processor's, on awkward shapes, at unaligned addresses,
-//! with outputs that hold NaN before, and again in another order of threads and blocks.
+//! with outputs that are NaN before the op, and again in another order of threads and blocks.
 
 mod attention;
 mod elementwise;
@@ -14,20 +14,19 @@ use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::{noise, numbers, of, stored};
 use zero_tests::pretend;
 
-/// Elements before and after a tensor, which no op may touch. An odd number, so that no tensor lies at a multiple of 16 bytes
-/// unless it is asked for.
+/// Elements before and after a tensor, which no op may touch. An odd number, so that no tensor is aligned to 16 bytes unless a test
+/// requests it.
 const MARGIN: usize = 17;
 
 /// The value of elements that no op may touch.
 const UNTOUCHED: f32 = -77.0;
 
-/// How near the two devices must be.
+/// How closely the two devices must agree.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum How {
     /// The same bits, except that a NaN may be another NaN.
     Bits,
-    /// At most this far apart, relative to the largest number of the tensor; where they are rounded to bf16, perhaps to
-    /// neighbours.
+    /// At most this far apart, relative to the largest number of the tensor; if rounded to bf16, perhaps to neighbours.
     Near(f32),
 }
 
@@ -37,7 +36,7 @@ const SUMS: How = How::Near(3e-6);
 /// The tensors that an op has written.
 type Results = Vec<(String, How, Vec<f32>)>;
 
-/// An op, or some, on any device, in any width.
+/// One or several ops, on any device, in any width.
 trait Case {
     fn run<D: Device, E: Element>(&self, device: &D) -> Results;
 }
@@ -70,7 +69,7 @@ impl<D: Device, E: Element> Tensor<D, E> {
         Self::new(device, &noise(len, seed), MARGIN)
     }
 
-    /// NaN, which an op that reads it would pass on.
+    /// NaN, which an op that reads it would propagate.
     fn unwritten(device: &D, len: usize) -> Self {
         Self::new(device, &vec![f32::NAN; len], MARGIN)
     }
@@ -83,7 +82,7 @@ impl<D: Device, E: Element> Tensor<D, E> {
         self.buffer.view_mut().part(self.start, self.len)
     }
 
-    /// Its values, after a check that nothing beside them was written.
+    /// Its values, after a check that the margins were not written.
     #[track_caller]
     fn values(&self, device: &D) -> Vec<f32> {
         let all = numbers(device, &self.buffer);
@@ -133,7 +132,7 @@ fn compare(width: Width, found: &Results, expected: &Results) {
             let is_near = match how {
                 How::Bits => false,
                 How::Near(tolerance) => {
-                    // Neighbours among bf16 are a 128th apart at most.
+                    // Neighbours in bf16 are at most a 128th apart.
                     let rounding = if width == Width::BF16 { expected.abs() / 128.0 } else { 0.0 };
                     (found - expected).abs() <= tolerance * largest + rounding
                 }

@@ -85,8 +85,8 @@ impl Case for RmsNorm {
     }
 }
 
-/// Widths for all ways to share a row, with and without a remainder; numbers of rows beyond one chunk; and widths of
-/// published models, as kernels are compiled for each.
+/// Widths for all ways to split a row among threads, with and without a remainder; more rows than one chunk; and widths of
+/// published models, because kernels are compiled for each.
 const SIZES: [(usize, usize, usize); 12] = [
     (1, 1, MARGIN),
     (5, 3, 0),
@@ -108,7 +108,7 @@ fn layer_norms_agree() {
         check(&LayerNorm(Norms { rows, width, start }));
     }
     check_in::<bf16>(&LayerNorm(Norms { rows: 700, width: 65, start: 0 }));
-    // Those of GPT-2.
+    // The sizes of GPT-2.
     for width in [768, 1600] {
         check_in::<bf16>(&LayerNorm(Norms { rows: 3, width, start: 0 }));
     }
@@ -135,7 +135,7 @@ impl Case for Heads {
         let named = |what| format!("{what} of {rows} x {heads} x {width}");
         let x = Tensor::<D, E>::aligned(device, &noise(rows * x_stride, 1));
         let gain = Tensor::<D, E>::aligned(device, &noise(width, 2));
-        // Elements between rows stay as they were.
+        // Elements between rows do not change.
         let mut y = Tensor::<D, E>::aligned(device, &noise(rows * y_stride, 3));
         let mut inverse = Tensor::<D, f32>::unwritten(device, rows * heads);
         let rows_of_x = || Strided::new(x.view(), x_stride);

@@ -1,5 +1,5 @@
-//! Failures: mistakes of kernels, and failures that a test asks for. A device that has failed stays so, so each test
-//! has a process of its own.
+//! Failures: mistakes of kernels, and failures that a test requests. A failed device stays failed, so each test has its own
+//! process.
 #![allow(unsafe_code)]
 
 use std::process::Output;
@@ -8,7 +8,7 @@ use zero_tests::pretend;
 
 use super::raw::{self, Handle, OPTIONS, allocate, call, compiler, driver, finish, kernel, launch, receive, stream};
 
-/// Kernels that are right, and kernels that are wrong in one way each.
+/// Correct kernels, and kernels with one mistake each.
 const SOURCE: &str = r#"
 template <int WIDTH> __global__ void sum(float* x) {
     __shared__ float part[WIDTH];
@@ -109,7 +109,7 @@ fn a_machine_without_a_device_or_with_an_old_driver_says_so() {
 fn a_function_can_be_missing() {
     let inside = || {
         raw::begin();
-        // SAFETY: they are looked up, and not called.
+        // SAFETY: the functions are only looked up, not called.
         let found =
             ["cuMemCreate\0", "cuMemRelease\0"].map(|name| unsafe { driver().get::<fn()>(name.as_bytes()) }.is_ok());
         assert_eq!(found, [false, true]);
@@ -129,7 +129,7 @@ fn a_kernel_of_templates_sums() {
     assert_eq!(receive::<f32>(x, 64, one).unwrap(), [2016.0; 64]);
 }
 
-/// Each is told by the compiler's message.
+/// The compiler's message names each mistake.
 #[test]
 fn what_a_gpu_would_compile_otherwise_is_refused() {
     if !raw::begin() {
@@ -168,7 +168,7 @@ fn a_kernel_that_writes_out_of_bounds_is_found() {
     assert!(!output.status.success() && said.contains("index 8 out of bounds for type 'int [8]'"), "{said}");
 }
 
-/// Another thread may then be at work in the driver.
+/// Another thread may then be executing code of the driver.
 #[test]
 fn an_end_by_another_thread_than_the_first_is_found() {
     if pretend::libraries().is_none() {

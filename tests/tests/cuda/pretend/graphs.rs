@@ -1,4 +1,4 @@
-//! Graphs: recorded work is done as often as it is launched, in any order that the recording allows.
+//! Graphs: recorded work is executed at each launch, in any order that the recording allows.
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use super::raw::{self, Handle, allocate, call, copy, driver, event, fill, finish
 
 const LEN: usize = 64;
 
-/// Begins to record a stream, for this thread alone.
+/// Begins to record a stream, only for this thread.
 fn begin(stream: Handle) -> i32 {
     call!(driver(), cuStreamBeginCapture_v2(stream => Handle, 1 => i32))
 }
@@ -37,7 +37,7 @@ fn launch(instance: Handle, stream: Handle) -> i32 {
     call!(driver(), cuGraphLaunch(instance => Handle, stream => Handle))
 }
 
-/// A fill in one stream and a copy of it in another, which waits for it or not, as a graph.
+/// A graph of a fill in one stream and a copy of it in another, which may or may not wait for the fill.
 fn recorded(waits: bool, from: u64, to: u64) -> Handle {
     let (a, b, [fork, filled, join]) = (stream(), stream(), [0; 3].map(|_| event()));
     assert_eq!([begin(a), record(fork, a), wait(b, fork)], [0; 3]);
@@ -80,7 +80,7 @@ fn nothing_is_done_while_it_is_recorded() {
     assert_eq!(receive::<u8>(at, 1, one).unwrap(), [4]);
 }
 
-/// With the driver's codes: calls that would synchronise, work that is not joined, an end by another stream.
+/// With the driver's codes: calls that would synchronise, work that is not joined, an end of the capture by another stream.
 #[test]
 fn what_cannot_be_recorded_is_refused() {
     if !raw::begin() {

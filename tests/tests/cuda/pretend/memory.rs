@@ -1,4 +1,4 @@
-//! Memory: the device's is closed to the host, has a pattern when it is fresh, and is really shared among processes.
+//! Memory: device memory is inaccessible to the host, has a pattern when it is fresh, and is really shared among processes.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -28,7 +28,7 @@ fn create() -> u64 {
     pages
 }
 
-/// Gives pages an address.
+/// Maps pages to an address.
 fn map(pages: u64) -> u64 {
     let mut start = 0;
     let reserved = call!(
@@ -55,7 +55,7 @@ fn fresh_memory_holds_no_zeros() {
     assert_eq!([unmapped, freed, call!(driver(), cuMemRelease(pages => u64))], [0; 3]);
 }
 
-/// Most of so many zeros are pages that are given back to the system.
+/// Most of this many zeros are pages that were returned to the system.
 #[test]
 fn zeros_begin_and_end_at_the_bytes_that_are_said() {
     if !raw::begin() {
@@ -77,7 +77,7 @@ fn the_host_cannot_read_the_devices_memory() {
         let (start, one) = (allocate(4096), stream());
         assert_eq!([fill(start, 0, 4096, one), finish(one)], [0; 2]);
         let pointer = std::ptr::with_exposed_provenance::<u8>(start as usize);
-        // SAFETY: mapped memory, but closed: the process ends here.
+        // SAFETY: mapped memory, but inaccessible: the process ends here.
         let byte = unsafe { pointer.read_volatile() };
         panic!("read {byte} where the host must not read");
     }

@@ -9,7 +9,7 @@ use super::raw::{self, allocate, copy, event, fill, finish, receive, record, sen
 /// Elements of each buffer.
 const LEN: usize = 64;
 
-/// The result of a copy in one stream that follows a fill in another one if it waits, under one order.
+/// The result of a copy in one stream, which may wait for a fill in another stream, under one order.
 fn filled_then_copied(waits: bool) -> u8 {
     let (a, b, done, [from, to]) = (stream(), stream(), event(), [0; 2].map(|_| allocate(LEN)));
     let statuses =
@@ -35,7 +35,7 @@ fn an_event_too_few_is_noticed_by_some_seed() {
     assert_eq!(found, HashSet::from([1, 0xff]), "without the event: what was filled, and what was never written");
 }
 
-/// The other direction: a buffer that is filled anew before it was copied.
+/// The other direction: a buffer that is overwritten before it was copied.
 #[test]
 fn a_buffer_that_is_written_too_early_is_noticed_by_some_seed() {
     if !raw::begin() {
@@ -72,7 +72,7 @@ fn work_of_one_stream_is_in_order() {
     }
 }
 
-/// A copy from pageable memory takes what lay there at the call.
+/// A copy from pageable memory copies the contents at the time of the call.
 #[test]
 fn a_copy_from_the_host_takes_what_was_there() {
     if !raw::begin() {

@@ -1,4 +1,4 @@
-//! Products: those of the pretend cublasLt, against loops in f64; and calls that it refuses as the library does.
+//! Products: the pretend cublasLt's, against loops in f64; and calls that it refuses as the real library does.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -9,7 +9,7 @@ use super::raw::{self, Handle, allocate, blas, call, receive, send, stream};
 /// `cublasLtMatmulHeuristicResult_t`.
 type Heuristic = [u64; 12];
 
-/// op(a) (m, k) times op(b) (k, n), all by columns; f32.
+/// op(a) (m, k) times op(b) (k, n), all column by column; f32.
 #[derive(Clone, Copy)]
 struct Case {
     m: usize,

@@ -1,5 +1,5 @@
-//! Raw: a few CUDA calls of the pretend libraries, as CUDA's headers declare them; each gives its status. Never checks
-//! its arguments.
+//! Raw: a few CUDA calls of the pretend libraries, as CUDA's headers declare them; each returns its status. Never checks its
+//! arguments.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -15,14 +15,14 @@ pub type Handle = *mut c_void;
 macro_rules! call {
     ($library:expr, $name:ident($($argument:expr => $type:ty),* $(,)?)) => {{
         let name = concat!(stringify!($name), "\0").as_bytes();
-        // SAFETY: the types are those of the pretend library, which is there for as long as the process.
+        // SAFETY: the types are those of the pretend library, which stays loaded for as long as the process runs.
         unsafe { ($library).get::<unsafe extern "C" fn($($type),*) -> i32>(name).unwrap()($($argument),*) }
     }};
 }
 pub(super) use call;
 
 fn library(name: &str) -> Library {
-    // SAFETY: built from the sources here, and harmless to load.
+    // SAFETY: the library is built from the sources here, and is harmless to load.
     unsafe { Library::new(pretend::libraries().unwrap().join(name)) }.unwrap()
 }
 

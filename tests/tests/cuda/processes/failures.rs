@@ -1,4 +1,4 @@
-//! A failure of one rank's device or process ends all ranks with one error, which says what failed and where.
+//! A failure of one rank's device or process ends all ranks with one error that names the failure and its place.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -11,15 +11,15 @@ use zero_tests::pretend;
 use super::on_cuda;
 use crate::run::{RANKS, Run, TEXT};
 
-/// The words for ranks whose devices reach one another, and for those that NCCL connects.
+/// The words for ranks whose devices reach one another, and for ranks that NCCL connects.
 const WAYS: [&[&str]; 2] = [&[], &["nccl"]];
 
-/// The model of text on GPUs, for this many steps; none where GPUs cannot be pretended.
+/// The model of text on GPUs, for this many steps; none without pretend GPUs.
 fn gpus(steps: u64) -> Option<Command> {
     over(WAYS[0], steps)
 }
 
-/// The same, with the words that say what connects them.
+/// The same, with the words for their connection.
 fn over(way: &[&str], steps: u64) -> Option<Command> {
     if !way.is_empty() && !pretend::is_nccl() {
         return None;
@@ -36,14 +36,14 @@ fn without_a_failure_it_trains() {
     let end = Run::start(&mut command).end();
     end.assert_success(4);
     if pretend::is_hardware() {
-        // Ranks that share a GPU find one another's memory on it.
+        // Ranks that share a GPU see one another's memory on it.
         return;
     }
     for [what, expected] in [["on its GPU before it began", "0 B"], ["pinned for its GPU", "8.0 MiB"]] {
         let line = end.lines.iter().find(|line| line.starts_with(what)).expect(what);
         assert!(line.contains("not planned") && line.ends_with(expected), "{line}");
     }
-    // It counts kernels, and nothing that belongs to an arena.
+    // It counts kernels, and nothing in an arena.
     let outside = end.lines.iter().find(|line| line.starts_with("on its GPU outside arenas")).expect("a line");
     assert!(outside.ends_with(" KiB") || outside.ends_with(" MiB"), "{outside}");
 }
@@ -64,8 +64,8 @@ fn z0447_a_rank_with_other_libraries_is_named() {
     }
 }
 
-/// A rank makes the same calls in each run, so it is known which one fails: a kernel that does not start, a product, or
-/// a kernel that touches other memory, which shows later. From the second step on, that is a kernel of a graph.
+/// A rank makes the same calls in each run, so the failing call is known: a kernel that does not start, a product, or a kernel that
+/// touches other memory, which is noticed later. From the second step on, this is a kernel of a graph.
 #[test]
 fn what_fails_in_a_step_is_told_once_with_its_op_and_unit() {
     if pretend::libraries().is_none() {
@@ -99,7 +99,7 @@ fn z0431_a_function_that_one_rank_lacks_is_told_once() {
     assert!(end.errors.contains("has no function `cuMemCreate`") && end.steps().is_empty(), "{}", end.errors);
 }
 
-/// The library that only this transport needs is missing, and nothing takes its place.
+/// The library that only this transport needs is missing, and nothing replaces it.
 #[test]
 fn z0430_ranks_without_nccl_do_not_start() {
     let Some(built) = pretend::libraries() else { return };
@@ -124,7 +124,7 @@ fn a_second_start_compiles_nothing() {
     let Some(mut second) = gpus(1) else { return };
     Run::start(second.env("PRETEND_FAIL", "compile:1")).end().assert_success(1);
     let folder = tempfile::tempdir().unwrap();
-    // Each rank that comes so far before it hears of another tells of its own device.
+    // Each rank that gets this far before it hears of another failure reports its own device.
     let end = Run::start(second.env("XDG_CACHE_HOME", folder.path())).end();
     let mut errors = end.errors.lines().filter(|line| line.starts_with("error[")).peekable();
     assert!(errors.peek().is_some() && errors.all(|line| line.starts_with("error[Z0437]: ")), "{}", end.errors);
@@ -138,7 +138,7 @@ fn a_rank_that_is_killed_in_a_step_ends_all() {
         let mut run = Run::start(&mut command);
         run.wait_for_step(3);
         let killed = run.ranks(RANKS)[1];
-        // NCCL orders the work of several communicators, unless a user does not want that.
+        // NCCL orders the work of several communicators, unless a user switches this off.
         let variables = std::fs::read(format!("/proc/{}/environ", killed.as_raw_pid())).unwrap();
         let is_ordered = variables.split(|&byte| byte == 0).any(|one| one == b"NCCL_LAUNCH_ORDER_IMPLICIT=1");
         assert_eq!(is_ordered, !way.is_empty());
@@ -147,8 +147,8 @@ fn a_rank_that_is_killed_in_a_step_ends_all() {
     }
 }
 
-/// Queues of the other devices wait for ever, and so do hosts. The rank is a process of this host, and the kernel says
-/// that it is stopped.
+/// Queues of the other devices wait for ever, and so do hosts. The rank is a process of this host, and the kernel reports it as
+/// stopped.
 #[test]
 fn z0402_a_stopped_rank_is_named_and_ended_with_the_others() {
     for (way, rank) in WAYS.into_iter().flat_map(|way| [(way, 0), (way, 1)]) {

@@ -1,4 +1,4 @@
-//! What is measured of the GPUs of a machine: figures that a file of hardware can have.
+//! Measurements of a machine's GPUs: figures that a hardware file can have.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use zero_tests::pretend;
 
 use super::on_cuda;
 
-/// What a program says, without its progress, and the end of what it reports.
+/// The output of a program without its progress, and the end of its errors.
 fn said(command: &mut Command) -> (Option<i32>, String, String) {
     let output = command.output().expect("a program");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
@@ -41,7 +41,7 @@ fn figures_of_gpus_describe_hardware() {
     }
 }
 
-/// A GPU that fails while it is measured is told, and its figures are not.
+/// A GPU that fails during a measurement is reported, and its figures are not.
 #[test]
 fn a_gpu_that_fails_has_no_figures() {
     if pretend::libraries().is_none() {

@@ -1,5 +1,5 @@
-//! What ranks that are processes train is, to the bit, what ranks that are threads do, whatever order each of their devices
-//! works in; and each rank maps and moves what its plan says, which the program asserts.
+//! Ranks that are processes train to the bits of ranks that are threads, in whatever order each of their devices works. The program
+//! asserts that each rank maps and moves the planned bytes.
 
 use zero_runtime::device::Device;
 use zero_runtime::device::cuda::DEVICES_VARIABLE;
@@ -21,8 +21,8 @@ impl Train<'_> {
     }
 }
 
-/// Trains a spec under a layout on threads, and on processes whose devices reach one another or are connected by NCCL, each in the
-/// order that a seed gives it.
+/// Trains a spec under a layout on threads, and on processes whose devices reach one another or are connected by NCCL, each in an
+/// order that a seed determines.
 fn train_alike(name: &str, layout: &[&str], seed: usize) {
     let reached = [&[CUDA], layout].concat();
     let (expected, ranks) = Train(&reached).on(cuda_program(name));

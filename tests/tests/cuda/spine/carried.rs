@@ -7,7 +7,7 @@ use zero_tests::pretend;
 
 use super::device;
 
-/// A device alone in a group; none where there is no compiler, and none on a GPU, as its machine may have no NCCL.
+/// A device alone in a group; none without a compiler, and none on a GPU, because its machine may have no NCCL.
 fn member() -> Option<Cuda> {
     let cuda = device().filter(|_| !pretend::is_hardware())?;
     let names = cuda.name_groups(1).expect("a name");
@@ -19,11 +19,11 @@ fn member() -> Option<Cuda> {
 /// Carries `len` bytes.
 fn carry(cuda: &Cuda, from: &Buffer<Cuda, u8>, to: &mut Buffer<Cuda, u8>, len: usize) {
     let (own, all) = (from.view().split_at(len).0, to.view_mut().split_at(len).0);
-    // SAFETY: nobody else has these buffers, nor is in the group.
+    // SAFETY: nothing else uses these buffers, and the group has no other member.
     unsafe { cuda.carry(0, &mut std::iter::once(Carried::Gather { own, all }), &|_| true) };
 }
 
-/// The bytes that arrive are those of this pass, though only the first two passes call NCCL.
+/// The bytes that arrive are those of this pass, although only the first two passes call NCCL.
 #[test]
 fn a_pass_carries_anew_each_time() {
     let Some(cuda) = member() else { return };
@@ -65,8 +65,8 @@ fn z0449_a_pass_carries_something_else() {
     }
 }
 
-/// As when a dataset panics: the device's graph, and the one that is being captured, go before the group, which would
-/// wait for them.
+/// As when a dataset panics: the device's graph, and the one being captured, are dropped before the group, which would wait for
+/// them.
 #[test]
 fn a_device_that_goes_leaves_its_groups() {
     for passes in 0..4 {

@@ -1,11 +1,11 @@
-//! Copies, fills, conversions, sums and products of elements: to the bit, at every alignment, with nothing written beside.
+//! Copies, fills, conversions, sums and products of elements: to the bit, at every alignment, with nothing written outside.
 
 use zero_runtime::device::{Device, Element, Kernels, bf16};
 use zero_tests::buffers::{numbers, of};
 
 use super::{CPU, Shifted, alike, bytes, device};
 
-/// Below, at and beyond the lengths that a thread and a block take at a time.
+/// Below, at and beyond the lengths that a thread and a block process at a time.
 const LENGTHS: [usize; 6] = [1, 7, 8, 9, 2048, 4099];
 
 fn all_ops<D: Device, E: Element>(device: &D, len: usize, before: usize) -> Vec<Vec<u8>> {

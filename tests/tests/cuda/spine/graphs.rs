@@ -1,4 +1,4 @@
-//! Passes that repeat, on one device: what stays the same each time, what may differ, and what is refused.
+//! Passes that repeat, on one device: which parts stay the same each time, which may differ, and which are refused.
 
 use zero_runtime::device::{Buffer, Cuda, Device, Kernels, Queues, Storage};
 use zero_tests::buffers::{of, values};
@@ -6,8 +6,8 @@ use zero_tests::pretend;
 
 use super::device;
 
-/// One pass: a staged number is added three times in one queue, and the sum copied in another, which waits for it or
-/// not. Gives the copy.
+/// One pass: a staged number is added three times in one queue, and the sum is copied in another, which may or may not wait for it.
+/// Returns the copy.
 fn pass(cuda: &Cuda, staged: f32, [x, sum, copy]: &mut [Buffer<Cuda, f32>; 3], is_ordered: bool) -> Vec<f32> {
     cuda.begin_repeated(7);
     cuda.stage(x.view_mut(), |x| x.fill(staged));
@@ -77,7 +77,7 @@ fn z0449_a_pass_asks_for_something_else() {
     }
 }
 
-/// Passes of two keys each have a graph; work between passes is done as it is asked for.
+/// Passes of two keys have a graph each; work between passes is executed directly.
 #[test]
 fn each_key_has_a_graph() {
     let Some(cuda) = device() else { return };
@@ -94,7 +94,7 @@ fn each_key_has_a_graph() {
     assert_eq!(cuda.failure(), None);
 }
 
-/// In the first pass, in one that is captured and in one that is launched again, without one more call.
+/// In the first pass, in one that is captured and in one that is launched again, without a further call.
 #[test]
 fn what_was_staged_can_be_replaced_before_a_pass_ends() {
     let Some(cuda) = device() else { return };
@@ -114,7 +114,7 @@ fn what_was_staged_can_be_replaced_before_a_pass_ends() {
     assert_eq!(cuda.failure(), None);
 }
 
-/// A device that is dropped in the middle of a capture, as when a dataset panics, leaves the driver as it found it.
+/// A device that is dropped in the middle of a capture, as when a dataset panics, restores the state of the driver.
 #[test]
 fn a_capture_that_nobody_ends_is_given_up() {
     let Some(cuda) = device() else { return };

@@ -35,13 +35,13 @@ const HYPER: HyperBlock = HyperBlock {
 /// The report of that step.
 const REPORT: ReportBlock = ReportBlock { loss: 1.0, gradient_norm: 2.0, grad_scale: 0.3, is_finite: 1.0 };
 
-/// The first pretend device; none where there is no compiler.
+/// The first pretend device; none without a compiler.
 fn device() -> Option<Cuda> {
     pretend::is_cuda().then_some(())?;
     Some(Cuda::open(0).expect("a pretend device"))
 }
 
-/// Asserts that a device has left the processor's bits.
+/// Asserts that a device has computed the processor's bits.
 fn alike(what: &str, on_cuda: &[u8], on_cpu: &[u8]) {
     assert_eq!(on_cuda.len(), on_cpu.len(), "{what}");
     if let Some(at) = (0..on_cuda.len()).find(|&at| on_cuda[at] != on_cpu[at]) {
@@ -49,8 +49,8 @@ fn alike(what: &str, on_cuda: &[u8], on_cpu: &[u8]) {
     }
 }
 
-/// Asserts that the tensors which a step leaves have the processor's bits, each way that the step can be asked for:
-/// with one element, with several blocks, and from an odd element on.
+/// Asserts that the tensors after a step have the processor's bits, in each way of requesting the step: with one element, with
+/// several blocks, and from an odd element on.
 fn steps_alike<W: Copy + Debug>(
     ways: &[W],
     on_cuda: impl Fn(&Cuda, W, [usize; 2]) -> Vec<Vec<u8>>,
@@ -75,8 +75,7 @@ fn bytes<D: Device, T: Pod>(device: &D, buffer: &Buffer<D, T>) -> Vec<u8> {
     bytemuck::cast_slice(&values).to_vec()
 }
 
-/// Reproducible numbers in memory of a device. Views leave out the first `before` of them, so that they begin at any
-/// address.
+/// Reproducible numbers in memory of a device. Views skip the first `before` of them, so that they begin at any address.
 struct Shifted<D: Device, E> {
     buffer: Buffer<D, E>,
     before: usize,
@@ -96,7 +95,7 @@ impl<D: Device, E: Element> Shifted<D, E> {
         self.buffer.view_mut().split_at(self.before).1
     }
 
-    /// All of it: nothing may be written before the view.
+    /// The whole buffer: nothing may be written before the view.
     fn bytes(&self, device: &D) -> Vec<u8> {
         bytes(device, &self.buffer)
     }

@@ -1,4 +1,4 @@
-//! A step of Muon: what it does to each element, in every mix of widths, to the bit; and the products by which it orthogonalizes.
+//! A step of Muon: its updates of each element, in every mix of widths, to the bit; and the products by which it orthogonalizes.
 
 use zero_runtime::device::{Device, Element, ReportBlock, Stored, StoredMut, Weights, bf16};
 use zero_runtime::orthogonal::{orthogonalize, room_bytes};
@@ -7,8 +7,8 @@ use zero_tests::buffers::of;
 
 use super::{CPU, HYPER, REPORT, Shifted, device, steps_alike};
 
-/// All tensors after two steps along the gradients, divided by their norm. Widths are those of parameters that layers
-/// read, of gradients, of the momentum, and of directions; a master copy, if there is one, is f32.
+/// All tensors after two steps along the gradients, divided by their norm. Widths are those of layers' parameters, gradients,
+/// momentum, and directions; a master copy, if there is one, is f32.
 fn steps<D: Device, P: Element, G: Element, M: Element, E: Element>(
     device: &D,
     [decays, is_finite]: [bool; 2],
@@ -74,7 +74,7 @@ fn orthogonal<D: Device>(device: &D, [rows, columns]: [usize; 2]) -> Vec<f32> {
     numbers
 }
 
-/// The library does the products, so their last bits are its own.
+/// The library computes the products, so their last bits differ.
 #[test]
 fn matrices_are_orthogonalized_as_on_the_processor() {
     let Some(cuda) = device() else { return };

@@ -6,7 +6,7 @@ use zero_tests::buffers::of;
 
 use super::{HYPER, REPORT, Shifted, device, steps_alike};
 
-/// How a step is asked for.
+/// How a step is requested.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Decaying,
@@ -15,8 +15,8 @@ enum Way {
     ByHost,
 }
 
-/// All tensors after three steps: widths are those of parameters that layers read, of the master copy, if there is one,
-/// of gradients and of both moments.
+/// All tensors after three steps: widths are those of layers' parameters, of the master copy, if there is one, of gradients and of
+/// both moments.
 fn steps<D: Device, P: Element, G: Element, M: Element, V: Element>(
     device: &D,
     way: Way,
@@ -31,7 +31,7 @@ where
     let mut params = Shifted::<D, P>::new(device, len, before, 1);
     let mut master = Shifted::<D, f32>::new(device, len, before, 2);
     let (mut m, mut v) = (Shifted::<D, M>::new(device, len, before, 3), Shifted::<D, V>::new(device, len, before, 4));
-    // The second moment is of squares, so it is positive.
+    // The second moment averages squares, so it is positive.
     let positive = Shifted::<D, V>::new(device, len, before, 4);
     device.mul(v.view_mut(), positive.view());
     let is_finite = if matches!(way, Way::NotFinite) { 0.0 } else { 1.0 };
@@ -45,7 +45,7 @@ where
             Way::ByHost => device.adamw(&AdamW::of(&HYPER, &REPORT, true), weights, grads, m, v),
             _ => {
                 let decays = matches!(way, Way::Decaying);
-                // The second run begins and ends within what a thread has.
+                // The second run begins and ends within the elements of a thread.
                 let (first, second) = (len / 2, len / 4);
                 let runs = [(first, decays), (second, !decays), (len - first - second, decays)];
                 let runs: Vec<_> = runs.into_iter().map(|(len, decays)| DecayRun { len, decays }).collect();

@@ -1,11 +1,11 @@
-//! Matrix products: they agree with the processor's to rounding, and a product of one shape always goes the same way.
+//! Matrix products: they agree with the processor's to rounding, and products of one shape always use the same algorithm.
 
 use zero_runtime::device::{Cuda, Device, Element, Kernels, Matrix, Then, Write, bf16};
 use zero_tests::buffers::{noise, of};
 
 use super::{CPU, Shifted, bytes, device};
 
-/// Rows, columns, depth: one, odd ones, and multiples of what instructions take.
+/// Rows, columns, depth: one, odd numbers, and multiples of the instructions' sizes.
 const SIZES: [[usize; 3]; 5] = [[1, 1, 1], [5, 9, 70], [33, 17, 1], [64, 48, 32], [7, 128, 300]];
 
 fn product<D: Device, O: Element, E: Element>(
@@ -39,15 +39,15 @@ fn assert_close<E: Element>(what: &str, found: &[f32], expected: &[f32], depth: 
     assert_closer::<E>(what, found, expected, depth, 0.0);
 }
 
-/// The same, where the library may also round products before it adds them to numbers of at most `added`: on some GPUs,
-/// memory itself adds what a kernel stores.
+/// The same, if the library may also round products before it adds them to numbers of at most `added`: on some GPUs, memory itself
+/// adds the values that a kernel stores.
 #[track_caller]
 fn assert_closer<E: Element>(what: &str, found: &[f32], expected: &[f32], depth: usize, added: f32) {
     assert_eq!(found.len(), expected.len(), "{what}");
     let of_sums = 4.0 * (depth + 1) as f32 * (depth + 1) as f32 * f32::EPSILON;
     let of_rounding = if size_of::<E>() == 2 { bf16::EPSILON.widen() } else { f32::EPSILON };
     for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
-        // Either may be rounded to another neighbour.
+        // Each of the two may be rounded to a different neighbour.
         let most = of_sums + (expected.abs() + added + of_sums) * of_rounding;
         assert!((found - expected).abs() <= most, "{what}, element {i}: {found}, expected {expected}");
     }
@@ -115,7 +115,7 @@ fn layer<D: Device, E: Element>(device: &D, bias_before: Option<usize>, is_trans
 
 fn layers_alike<E: Element>() {
     let Some(cuda) = device() else { return };
-    // Nine elements further, a bias lies where the product itself cannot add it.
+    // Nine elements further, a bias is at an address where the product itself cannot add it.
     for bias in [None, Some(0), Some(1), Some(9)] {
         for is_transposed in [false, true] {
             for adds in [false, true] {
@@ -138,7 +138,7 @@ fn linear_layers_of_bf16() {
     layers_alike::<bf16>();
 }
 
-/// The same numbers, once where a product can add the bias and once where it cannot.
+/// The same numbers, once with a bias that the product can add and once with one that it cannot.
 #[test]
 fn a_bias_has_the_same_bits_wherever_it_lies() {
     let Some(cuda) = device() else { return };

@@ -23,7 +23,7 @@ fn what_is_staged_comes_back() {
     assert_eq!(cuda.failure(), None);
 }
 
-/// No copy overtakes the one before, though all pass through the same few bytes of the host.
+/// No copy overtakes the previous one, although all pass through the same few bytes of the host.
 #[test]
 fn staging_is_not_filled_again_before_it_was_copied() {
     let Some(cuda) = device() else { return };
@@ -42,11 +42,11 @@ fn staging_is_not_filled_again_before_it_was_copied() {
     }
 }
 
-/// Numbers that one queue makes and another copies, where an event orders the two or does not.
+/// Numbers that one queue computes and another copies, with or without an event that orders the two.
 fn copied(cuda: &Cuda, is_ordered: bool) -> Vec<f32> {
     let ones = of(cuda, &[1.0f32; 5000]);
     let (mut made, mut copy) = (of(cuda, &[0.0f32; 5000]), of(cuda, &[0.0f32; 5000]));
-    // After this read, all staged numbers are there.
+    // After this read, all staged numbers have arrived.
     values(cuda, &ones);
     cuda.enter(1);
     (0..3).for_each(|_| cuda.add(made.view_mut(), ones.view()));
@@ -73,7 +73,7 @@ fn events_order_queues_and_nothing_else_does() {
     assert_eq!(cuda.failure(), None);
 }
 
-/// It reads what was there when its handle was made, in whichever queue, while the device goes on.
+/// The read returns the contents from when its handle was made, in whichever queue, while the device continues.
 #[test]
 fn another_thread_reads_what_was_there() {
     let Some(cuda) = device() else { return };
@@ -102,14 +102,14 @@ fn memory_is_whole_pages_of_zeros() {
     let memory = cuda.allocate(5000).expect("memory");
     assert!(memory.len() >= 5000 && memory.len().is_multiple_of(4096) && memory.start().addr().is_multiple_of(4096));
     #[expect(unsafe_code, reason = "memory that nobody else has")]
-    // SAFETY: the view is of all of the memory, which is initialised, and which nobody writes.
+    // SAFETY: the view is of all of the memory, which is initialised, and which nothing writes.
     let view = unsafe { View::<Cuda, u8>::from_raw(memory.start(), memory.len()) };
     let mut bytes = vec![1; memory.len()];
     cuda.read(view, &mut bytes);
     assert!(bytes.iter().all(|&byte| byte == 0));
 }
 
-/// Shares a rank's memory with the others by a descriptor, and gives what it then sees of all.
+/// Shares a rank's memory with the others by a descriptor, and returns its view of all memories.
 fn share(device: &Cuda, own: usize, bytes: &[usize], given: &Given, met: &Barrier) -> Vec<f32> {
     let mut exchange = |descriptor: OwnedFd| {
         given.lock().unwrap()[own] = Some(descriptor);
@@ -123,7 +123,7 @@ fn share(device: &Cuda, own: usize, bytes: &[usize], given: &Given, met: &Barrie
     assert_eq!(memory.len(), bytes.iter().sum::<usize>());
     let first = |rank: usize| memory.start().wrapping_add(bytes[..rank].iter().sum::<usize>()).cast::<f32>();
     #[expect(unsafe_code, reason = "memory that nobody else has")]
-    // SAFETY: a word of the part of each rank, which that rank alone writes, before anybody reads it.
+    // SAFETY: a word of the part of each rank, which only that rank writes, before any rank reads it.
     let (to, from) = unsafe {
         (ViewMut::<Cuda, f32>::from_raw(first(own), 1), [0, 1].map(|rank| View::<Cuda, f32>::from_raw(first(rank), 1)))
     };
@@ -132,7 +132,7 @@ fn share(device: &Cuda, own: usize, bytes: &[usize], given: &Given, met: &Barrie
     device.read(from[own], &mut found[..1]);
     met.wait();
     from.iter().zip(&mut found).for_each(|(from, found)| device.read(*from, core::slice::from_mut(found)));
-    // Nobody gives up memory that another one reads.
+    // No rank releases memory that another one reads.
     met.wait();
     assert_eq!(device.failure(), None);
     found.to_vec()

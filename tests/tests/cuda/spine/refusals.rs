@@ -1,5 +1,5 @@
-//! Errors where a device is not available, or stops: one error with a code, and never the processor instead. Each test
-//! has a process of its own, as libraries stay open.
+//! Errors of a device that is not available, or stops: one error with a code, and no fallback to the processor. Each test has its
+//! own process, because libraries stay open.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub fn apart(test: &str, variables: &[(&str, &str)], inside: impl FnOnce()) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Asserts that opening a device fails with this error, and a way out.
+/// Asserts that opening a device fails with this error, and that its help has a remedy.
 #[track_caller]
 fn assert_refused(ordinal: usize, code: &str, what: &str) {
     assert!(pretend::is_cuda());
@@ -40,7 +40,7 @@ fn refused(test: &str, failure: (&str, &str), ordinal: usize, code: &str, what: 
     apart(&format!("refusals::{test}"), &[failure], || assert_refused(ordinal, code, what));
 }
 
-/// Some of the pretend libraries in a folder of their own.
+/// Some of the pretend libraries in a separate folder.
 fn some(names: &[&str]) -> Option<(tempfile::TempDir, PathBuf)> {
     let folder = tempfile::tempdir().expect("a folder");
     for name in names {
@@ -62,7 +62,7 @@ fn z0430_a_library_is_missing() {
             let (_folder, path) = some(there).expect("libraries");
             use_libraries(&path);
             match Cuda::open(0).err().expect("a library that is missing") {
-                // A machine may have it elsewhere.
+                // A machine may have the library elsewhere.
                 error @ CudaError::LibraryMissing { .. } => {
                     assert_eq!(error.code(), "Z0430");
                     assert!(error.to_string().contains(&format!("`{name}`")), "{error}");
@@ -75,8 +75,8 @@ fn z0430_a_library_is_missing() {
     apart("refusals::z0430_a_library_is_missing", &[], inside);
 }
 
-/// Where `pip` puts NVIDIA's packages, in a virtual environment that is active or whose Python is on the PATH; the
-/// driver is never there.
+/// The folders of NVIDIA's packages from `pip`, in a virtual environment that is active or whose Python is on the PATH; the driver
+/// is never there.
 #[test]
 fn libraries_are_found_where_pytorch_has_put_them() {
     let test = "spine::refusals::libraries_are_found_where_pytorch_has_put_them";
@@ -139,13 +139,13 @@ fn z0433_there_are_fewer_devices() {
     refused("z0433_there_are_fewer_devices", ("PRETEND_DEVICES", "2"), 2, "Z0433", what);
 }
 
-/// Both ranks take the first device: there is no second one.
+/// Both ranks use the first device: there is no second one.
 #[test]
 fn ranks_share_a_device_if_they_are_told_to() {
     let inside = || {
         assert!(pretend::is_cuda());
         let opened = [0, 1].map(|rank| <Cuda as Device>::open(rank).expect("a device for two"));
-        // Each has a context, so that a rank can load a kernel while work of the other one waits for it.
+        // Each has its own context, so that a rank can load a kernel while work of the other rank waits for it.
         let contexts = ["cuDevicePrimaryCtxRetain", "cuCtxCreate_v4"].map(pretend::count);
         assert!(pretend::is_hardware() || contexts == [1, 1], "{contexts:?}");
         drop(opened);
@@ -206,7 +206,7 @@ fn z0436_the_driver_refuses_a_call() {
 fn z0437_a_kernel_does_not_compile() {
     apart("refusals::z0437_a_kernel_does_not_compile", &[("PRETEND_FAIL", "compile:1")], || {
         let cuda = device().expect("a device");
-        // A new folder, as kernels that were compiled before are not compiled again.
+        // A new folder, because kernels that were compiled before are not compiled again.
         let folder = tempfile::tempdir().expect("a folder");
         zero_runtime::device::cuda::use_kernels(folder.path());
         let (x, mut y) = (of(&cuda, &[1.0f32]), of(&cuda, &[1.0f32]));

@@ -67,7 +67,7 @@ where
     [bytes(device, &mean), bytes(device, &squares)]
 }
 
-/// Below and beyond a block, and where a tree is summed by many threads.
+/// Below and beyond a block, and with a tree that many threads sum.
 #[test]
 fn means_and_squares_are_the_processors() {
     let Some(cuda) = device() else { return };
@@ -131,7 +131,7 @@ fn ranks_agree_as_on_the_processor() {
             alike(&what, &report(&cuda, &agreement, &all, clip), &report(&CPU, &agreement, &all, clip));
         }
         for at in 0..words {
-            // The result is not a finite number either, and nobody relies on its sign and payload.
+            // The result is not finite either, and no code relies on its sign and payload.
             let bad: Vec<f64> = all.iter().enumerate().map(|(i, &x)| if i == at { f64::INFINITY } else { x }).collect();
             let of = |bytes: Vec<u8>| bytemuck::pod_read_unaligned::<ReportBlock>(&bytes);
             let [found, expected] = [of(report(&cuda, &agreement, &bad, 1.0)), of(report(&CPU, &agreement, &bad, 1.0))];

@@ -1,5 +1,5 @@
 //! The naive device against the processor's: each op of the contract, each layer, and the training of each spec, to
-//! rounding. It also compares the bytes that ops touch with the places that the plan gives them.
+//! rounding. It also compares the bytes that ops touch with their places in the plan.
 
 mod layers;
 mod ops;
@@ -10,11 +10,11 @@ use zero_plan::Width;
 use zero_tests::buffers::Written;
 
 /// How far two devices may be apart, relative to the largest number of a tensor. They round sums of some hundred terms
-/// in another order and have exponentials of their own: a few dozen times what f32 resolves, which is 6e-8. A wrong
-/// formula is off by far more.
+/// in different orders and have different exponentials: a few dozen times the resolution of f32, which is 6e-8. A wrong formula is
+/// off by far more.
 const TOLERANCE: f32 = 2e-5;
 
-/// The same where results are rounded to 8 bits: two numbers that differ by so little may be rounded apart, and so may
+/// The same for results that are rounded to 8 bits: two numbers that differ so little may round to different values, and so may
 /// both terms of a sum.
 const TOLERANCE_BF16: f32 = 2.0 / 256.0;
 

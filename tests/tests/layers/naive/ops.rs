@@ -11,7 +11,7 @@ use zero_tests::naive::Naive;
 
 use super::assert_alike;
 
-/// Makes each function a test of the ops that it calls: in both widths, or in those that it chooses itself.
+/// Turns each function into a test of the ops that it calls: in both widths, or in widths that it chooses itself.
 macro_rules! ops {
     ($($both:ident)*; $($name:ident)*) => {
         $(#[test] fn $both() {
@@ -53,7 +53,7 @@ mod on {
         stored(device, &noise(len, seed))
     }
 
-    /// NaN, which an op that reads it would pass on.
+    /// NaN, which an op that reads it would propagate.
     fn unwritten<D: Device, E: Element>(device: &D, len: usize) -> Buffer<D, E> {
         stored(device, &vec![f32::NAN; len])
     }
@@ -198,7 +198,7 @@ mod on {
         written
     }
 
-    /// Heads of rows that are longer on either side.
+    /// Heads within rows that are longer on both sides.
     pub fn rms_norm_heads<D: Device, E: Element>(device: &D) -> Written {
         let (heads, x_stride, y_stride) = (3, 3 * WIDTH + 2, 4 * WIDTH);
         let (x, gain) = (tensor::<D, E>(device, ROWS * x_stride, 1), tensor::<D, E>(device, WIDTH, 2));
@@ -276,7 +276,7 @@ mod on {
         written
     }
 
-    /// Attention of tokens after others, all of which have rows of keys and values.
+    /// Attention of tokens after earlier ones; all tokens have rows of keys and values.
     pub fn attention_after<D: Device, E: Element>(device: &D) -> Written {
         let mut written = Written::new();
         for (length, before, window) in [(1, 70, None), (1, 70, Some(9)), (40, 30, None), (33, 37, Some(20))] {
@@ -329,7 +329,7 @@ mod on {
         vec![("loss", numbers(device, &loss)), ("dx", numbers(device, &dx))]
     }
 
-    /// In both widths, in place and apart.
+    /// In both widths, in place and not in place.
     pub fn sums_over_ranks<D: Device>(device: &D) -> Written {
         let mut written = Written::new();
         for (count, own, write) in
@@ -398,8 +398,7 @@ mod on {
         written
     }
 
-    /// Parameters in bf16, with a master copy; only the copy is compared, as a number beside a tie may be rounded
-    /// either way.
+    /// Parameters in bf16, with a master copy; only the copy is compared, because a number near a tie may be rounded either way.
     pub fn adamw<D: Device>(device: &D) -> Written {
         let (mut params, mut master) = (unwritten::<D, bf16>(device, WIDTH), tensor::<D, f32>(device, WIDTH, 1));
         let (mut m, mut v) = (tensor::<D, f32>(device, WIDTH, 2), of(device, &[0.5f32; WIDTH]));
@@ -408,7 +407,7 @@ mod on {
         device.adamw(&step, weights, tensor::<D, bf16>(device, WIDTH, 4).view(), m.view_mut(), v.view_mut());
         vec![("master", numbers(device, &master)), ("m", numbers(device, &m)), ("v", numbers(device, &v))]
     }
-    /// Also with parameters in bf16 and a master copy, of which only the copy is compared, as for AdamW.
+    /// Also with parameters in bf16 and a master copy, and only the copy is compared, as for AdamW.
     pub fn muon<D: Device>(device: &D) -> Written {
         let hyper = of(device, &[HYPER]);
         let mut written = Written::new();

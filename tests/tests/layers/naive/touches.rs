@@ -1,5 +1,5 @@
-//! Touches: the bytes that the engine has a device read and write in each op are those of the plan. Otherwise a proof
-//! about the plan could be about places that nobody uses.
+//! Touches: in each op, the engine makes a device read and write exactly the planned bytes. Otherwise a proof of the plan could be
+//! about unused places.
 #![expect(unsafe_code, reason = "a transport is unsafe to implement")]
 
 use std::cell::OnceCell;
@@ -17,16 +17,16 @@ use zero_tests::naive::{Touch, note_touches, take_touches};
 use zero_tests::specs::{NAMES, naive_program};
 use zero_tests::training::{HYPER, Start, noise, train_rank};
 
-/// Hands every call on, and compares what each op of a step has touched with its places.
+/// Passes every call on, and compares the bytes that each op of a step has touched with its places.
 struct Touching<T> {
     inner: T,
-    /// The arenas of all ranks, once they have been found.
+    /// The arenas of all ranks, after they have been found.
     arenas: OnceCell<Stretches>,
-    /// Ops that were compared.
+    /// The number of compared ops.
     compared: usize,
 }
 
-/// Stretches of addresses, in order, none of which meets the next.
+/// Ranges of addresses, in order, with gaps between them.
 struct Stretches(Vec<[usize; 2]>);
 
 impl Stretches {
@@ -43,14 +43,14 @@ impl Stretches {
         Self(joined)
     }
 
-    /// A stretch of `self` that does not lie in `other`.
+    /// A range of `self` that is not in `other`.
     fn beyond(&self, other: &Self) -> Option<[usize; 2]> {
         let is_in = |&[start, end]: &[usize; 2]| other.0.iter().any(|&[first, last]| first <= start && end <= last);
         self.0.iter().copied().find(|stretch| !is_in(stretch))
     }
 }
 
-/// Whether an op touches all of the places that the plan gives it. Ops that move and sum bytes do; layers leave padding alone.
+/// Whether an op touches all of its places in the plan. Ops that move and sum bytes do; layers leave padding alone.
 fn touches_all(op: Op) -> bool {
     matches!(
         op,
@@ -68,12 +68,12 @@ impl<T> Touching<T> {
     where
         T: Transport<'p, D>,
     {
-        // SAFETY: only the start of the view is asked for, and never its contents.
+        // SAFETY: only the start of the view is used, and never its contents.
         let start = unsafe { self.inner.peer(rank, place) }.address().addr();
         [start, start + place.len_bytes]
     }
 
-    /// The arenas of all ranks, as far as this one can reach them.
+    /// The arenas of all ranks, as far as this rank can reach them.
     fn arenas<'p, D: Device>(&self) -> Stretches
     where
         T: Transport<'p, D>,
@@ -102,7 +102,7 @@ impl<T> Touching<T> {
             planned.push((self.stretch(plan.config.mesh.rank(access.at), access.place), access.writes));
         };
         accesses(plan, Pass::Train, op, position, self.inner.arena().coordinates(), &mut visit);
-        // Other memory of a device is the words of a step, which have no places.
+        // The only other memory of a device is a step's words, which have no places.
         let arenas = self.arenas.get_or_init(|| self.arenas());
         let touched: Vec<([usize; 2], bool)> = touches
             .iter()
@@ -118,7 +118,7 @@ impl<T> Touching<T> {
         };
         told("reads what the plan does not say", all(&touched).beyond(&all(&planned)));
         told("writes what the plan does not say", written(&touched).beyond(&written(&planned)));
-        // Bytes that already lie where they are wanted are not touched.
+        // Bytes that are already at their destination are not touched.
         if touches_all(op) && !touched.is_empty() {
             told("does not read what the plan says", all(&planned).beyond(&all(&touched)));
             told("does not write what the plan says", written(&planned).beyond(&written(&touched)));
@@ -126,7 +126,7 @@ impl<T> Touching<T> {
     }
 }
 
-// SAFETY: every call goes to the inner transport, with the promise that its caller has made.
+// SAFETY: every call goes to the inner transport, and its caller keeps the promise.
 unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Touching<T> {
     fn arena(&self) -> &Arc<Arena<'p, D>> {
         self.inner.arena()
@@ -141,7 +141,7 @@ unsafe impl<'p, D: Device, T: Transport<'p, D>> Transport<'p, D> for Touching<T>
     }
 
     unsafe fn begin(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
-        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
+        // SAFETY: the caller keeps the promise of the trait, and the call is passed on unchanged.
         unsafe { self.inner.begin(device, op, position) }?;
         note_touches();
         Ok(())

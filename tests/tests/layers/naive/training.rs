@@ -16,7 +16,7 @@ impl Train {
     }
 }
 
-/// Values in bf16 are rounded to 8 bits at every step, and two that differ in the last bit of f32 may round apart.
+/// Values in bf16 are rounded to 8 bits at every step, and two that differ in the last bit of f32 may round to different values.
 fn tolerance(name: &str) -> f64 {
     let plan = program(name).plan;
     if plan.config.precision == Precision::default() { 1e-4 } else { 2e-2 }
@@ -37,7 +37,7 @@ fn every_spec_trains_to_within_rounding_of_the_processor() {
                 assert!(is_near, "{name}: {what} of step {step} is {found}, on the processor {expected}");
             }
         }
-        // Parameters after a step of AdamW say little: where a gradient is all rounding, its sign decides.
+        // Parameters after a step of AdamW show little: if a gradient is only rounding, its sign decides.
         for (unit, (found, expected)) in on_naive.gradients.iter().zip(&on_cpu.gradients).enumerate() {
             assert_eq!(found.len(), expected.len(), "{name}: unit {unit}");
             let largest = expected.iter().fold(0.0, |most: f32, gradient| most.max(gradient.abs()));

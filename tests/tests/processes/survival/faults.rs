@@ -1,5 +1,5 @@
 //! Faults: a rank is killed, stopped or sent SIGSEGV, wherever it is in a step or in a save, or the launcher is killed. The run
-//! ends with the losses and the states of one that was left alone, and nothing of it is left over.
+//! ends with the losses and the states of an undisturbed run, and nothing of it is left.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::system::{members, rank_of};
 
 const STEPS: u64 = 20;
 const EVERY: u64 = 3;
-/// So many saves that a rank which looks for one sees one.
+/// Enough saves for a rank that looks for one.
 const SAVES: u64 = 300;
 /// How long a rank may be silent; four times as long in the first two steps.
 const TIMEOUT: &str = "2s";
@@ -23,7 +23,7 @@ fn undisturbed(steps: u64, every: u64) -> Outcome {
     run.outcome()
 }
 
-/// Asserts that a run whose rank 1 is struck at that moment comes back.
+/// Asserts that a run whose rank 1 gets the signal at this moment recovers.
 fn strike(moment: &str, signal: Signal, (steps, every): (u64, u64), expected: &Outcome) {
     let run = Survivor::new("processes", steps, every);
     let note = run.path("struck");
@@ -93,7 +93,7 @@ fn faults_in_a_row_leave_nothing_behind() {
     soak(count);
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -103,7 +103,7 @@ impl Dice {
     }
 }
 
-/// Strikes runs until they were struck `count` times, and lets the last one end.
+/// Interrupts runs until they were interrupted `count` times, and lets the last one end.
 fn soak(count: usize) {
     const LONG: u64 = 2000;
     let (expected, mut dice) = (undisturbed(LONG, EVERY), Dice(0));
@@ -127,7 +127,7 @@ fn soak(count: usize) {
             resumes = run.checkpoints().exists();
             match end.code {
                 Some(0) => break,
-                // A launcher that was killed, or asked to end; faults without a checkpoint between them.
+                // The launcher was killed or asked to end, or there was no checkpoint between two faults.
                 None | Some(75 | 1 | 2 | 143) => {}
                 code => panic!("{code:?}: {}", end.errors),
             }
@@ -137,7 +137,7 @@ fn soak(count: usize) {
     println!("{struck} faults; runs ended with {ends:?}");
 }
 
-/// Strikes a run somewhere. Returns whether there was something to strike.
+/// Interrupts a run somewhere. Returns whether there was a process to interrupt.
 fn fault(run: &Run, dice: &mut Dice) -> bool {
     let all = members(run.launcher());
     let ranks: Vec<_> = all.iter().filter(|&&pid| rank_of(pid).is_some()).copied().collect();
@@ -155,7 +155,7 @@ fn fault(run: &Run, dice: &mut Dice) -> bool {
     }
     let start = Instant::now();
     let is_struck = kill_process(pid, signal).is_ok();
-    // Until it has gone, or is found to have stopped.
+    // Until it has ended, or is found to be stopped.
     let timeout = Duration::from_secs(20);
     while members(run.launcher()).contains(&pid) && start.elapsed() < timeout {
         std::thread::sleep(Duration::from_millis(2));

@@ -1,5 +1,5 @@
 //! Kill: a run is killed before and after each system call that it makes in the folder of its checkpoints. It always leaves a
-//! whole newest checkpoint, and goes on from it to the same end.
+//! whole newest checkpoint, and continues from it to the same end.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use zero_tests::long::is_left_out;
 use super::survivor::{Outcome, Survivor};
 use super::trace::{Point, trace};
 
-/// Two saves: the first, and one that makes the first needless.
+/// Two saves: the first, and one that makes the first unnecessary.
 const STEPS: u64 = 4;
 const EVERY: u64 = 2;
 
@@ -38,7 +38,7 @@ fn at_every_call(kind: &'static str) {
     }
     let files: BTreeSet<_> = points.iter().filter_map(|point| point.path.file_name()).collect();
     assert!(files.iter().any(|name| *name == "manifest.jsonl") && files.iter().any(|name| *name == "rank-00001.sums"));
-    // Two runs at a time, each with a tracer of its own.
+    // Two runs at a time, each with its own tracer.
     std::thread::scope(|scope| {
         for points in points.chunks(points.len().div_ceil(2)) {
             scope.spawn(|| points.iter().for_each(|point| killed_at(kind, point, &outcome)));
@@ -52,14 +52,14 @@ fn killed_at(kind: &'static str, point: &Point, expected: &Outcome) {
     let traced = trace(&mut run.command(false), &run.checkpoints(), Some(point));
     assert_eq!((traced.code, traced.points.last()), (None, Some(point)), "it was not killed there");
     let newest = run.newest_is_whole();
-    // A rename that was done stays done.
+    // A completed rename is not undone.
     let named = traced.points.iter().filter(|point| point.call.starts_with("rename") && point.is_after).count();
     assert!(newest.is_some() || named == 0, "killed at {point:?}, no checkpoint is left");
     let again = run.command(true).output().unwrap();
     let told = String::from_utf8_lossy(&again.stderr);
     assert_eq!((again.status.code(), &*told), (Some(0), ""), "killed at {point:?}, it does not come back");
     run.outcome().assert_is(expected);
-    // Where there was nothing left to do, there was no save that could have cleared up.
+    // If there was nothing left to do, there was no save that could have cleaned up.
     if newest != Some(STEPS) {
         run.assert_tidy();
     }

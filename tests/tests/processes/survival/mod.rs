@@ -1,5 +1,5 @@
-//! Runs that are ended from outside, and come back: before and after each system call of a save, and by faults of ranks and of
-//! the launcher. However they were ended, they end with the states and the losses of one that was left alone, to the bit.
+//! Runs that are ended from outside, and restarted: before and after each system call of a save, and by faults of ranks and of the
+//! launcher. In every case, they finish with the states and the losses of an undisturbed run, to the bit.
 
 mod faults;
 mod kill;

@@ -1,4 +1,4 @@
-//! Survivor: a run of the smallest model, the folder that it lies in, and what is left when it has ended. Never strikes it.
+//! Survivor: a run of the smallest model, its folder, and the remaining files when it has ended. Never interrupts it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use zero_runtime::checkpoint::{Checkpoint, Store};
 
 use crate::run::{TEXT, program};
 
-/// A run with checkpoints, in a folder of its own.
+/// A run with checkpoints, in its own folder.
 pub struct Survivor {
     pub kind: &'static str,
     pub steps: u64,
@@ -24,7 +24,7 @@ pub struct Survivor {
 pub struct Outcome {
     /// The loss and the norm of the gradient of each step, with all digits.
     pub losses: BTreeMap<u64, (Value, Value)>,
-    /// The files of the last checkpoint, in which all states are.
+    /// The files of the last checkpoint, with all states.
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
@@ -33,7 +33,7 @@ impl Survivor {
         Self { kind, steps, every, folder: tempfile::tempdir_in("/dev/shm").unwrap() }
     }
 
-    /// Where its checkpoints lie.
+    /// The folder of its checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
         self.path("checkpoints")
     }
@@ -42,7 +42,7 @@ impl Survivor {
         self.path("metrics.jsonl")
     }
 
-    /// A file of this run alone.
+    /// A file that belongs only to this run.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -52,7 +52,7 @@ impl Survivor {
         Some(Store::checkpoints(&self.checkpoints()).unwrap().first()?.step)
     }
 
-    /// The command that starts it or, with `--resume`, goes on.
+    /// The command that starts the run or, with `--resume`, continues it.
     pub fn command(&self, resumes: bool) -> Command {
         let mut command = program(env!("CARGO_BIN_EXE_survivor"));
         command.env("KIND", self.kind).args(["--data", TEXT, "--sample", "0", "--held-out", "0", "--keep", "1"]);
@@ -75,13 +75,13 @@ impl Survivor {
         Outcome { files: files.collect(), losses: self.losses() }
     }
 
-    /// Asserts that nothing lies in the folder but the newest checkpoint and the lock, as after a save.
+    /// Asserts that the folder contains only the newest checkpoint and the lock, as after a save.
     pub fn assert_tidy(&self) {
         let names: Vec<_> = fs::read_dir(self.checkpoints()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "{names:?}");
     }
 
-    /// Asserts that the newest checkpoint is whole; gives its step, if there is one.
+    /// Asserts that the newest checkpoint is whole; returns its step, if there is one.
     pub fn newest_is_whole(&self) -> Option<u64> {
         let newest = Store::checkpoints(&self.checkpoints()).unwrap().into_iter().next()?;
         let checkpoint = Checkpoint::open(&newest.path).unwrap_or_else(|error| panic!("{error}"));
@@ -90,7 +90,7 @@ impl Survivor {
         Some(newest.step)
     }
 
-    /// Losses by step. Asserts that a step which was done twice gave the same both times.
+    /// Losses by step. Asserts that a repeated step had the same loss both times.
     fn losses(&self) -> BTreeMap<u64, (Value, Value)> {
         let text = fs::read_to_string(self.metrics()).unwrap();
         let mut losses = BTreeMap::new();
@@ -109,8 +109,8 @@ impl Survivor {
 }
 
 impl Outcome {
-    /// Asserts that all states and all losses that are known are those of a run that was left alone. Of steps before a kill,
-    /// losses may be unknown; of the last ones they are not.
+    /// Asserts that all states and all known losses are those of an undisturbed run. Losses of steps before a kill may be unknown,
+    /// but not those of the last steps.
     pub fn assert_is(&self, expected: &Outcome) {
         assert!(self.files == expected.files, "states differ");
         for (step, loss) in &self.losses {

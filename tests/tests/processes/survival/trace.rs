@@ -14,8 +14,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// A point of a program: before or after a system call that has to do with a folder. Threads may run in another order,
-/// so calls are counted for each name and file.
+/// A point of a program: before or after a system call that concerns a folder. Threads may run in another order, so calls are
+/// counted for each name and file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
     pub call: &'static str,
@@ -38,7 +38,7 @@ enum By {
     File,
 }
 
-/// System calls that can change what lies on a disk, or that a save waits for.
+/// System calls that can change the contents of a disk, or that a save waits for.
 fn known(number: u64) -> Option<(&'static str, By)> {
     let by = match number as libc::c_long {
         libc::SYS_openat => ("openat", By::Path(1)),
@@ -76,7 +76,7 @@ pub fn trace(command: &mut Command, folder: &Path, kill_at: Option<&Point>) -> T
     let program = start(command);
     let mut points = Vec::new();
     loop {
-        // Of this thread's children and tracees alone: other tests have theirs.
+        // Only this thread's children and tracees: other tests have their own.
         let status = waitpid(Pid::from_raw(-1), Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)).unwrap();
         let goes_on = match status {
             WaitStatus::Exited(pid, code) if pid == program => return Traced { code: Some(code), points },
@@ -93,7 +93,7 @@ pub fn trace(command: &mut Command, folder: &Path, kill_at: Option<&Point>) -> T
                 ptrace::syscall(thread, None)
             }
             WaitStatus::PtraceEvent(thread, ..) => ptrace::syscall(thread, None),
-            // A stop signal is not passed on: the thread goes on to its next call.
+            // A stop signal is not passed on: the thread continues to its next call.
             WaitStatus::Stopped(thread, Signal::SIGSTOP | Signal::SIGTRAP | Signal::SIGCONT) => {
                 ptrace::syscall(thread, None)
             }
@@ -129,14 +129,14 @@ fn start(command: &mut Command) -> Pid {
 
 struct Tracer {
     folder: PathBuf,
-    /// How often each point was reached.
+    /// The number of times that each point was reached.
     counts: BTreeMap<(&'static str, PathBuf), usize>,
-    /// The call that a thread is in, where it has to do with the folder.
+    /// The current call of each thread, if it concerns the folder.
     inside: BTreeMap<i32, Option<Point>>,
 }
 
 impl Tracer {
-    /// The point that a thread has stopped at, if it has to do with the folder.
+    /// The point at which a thread has stopped, if it concerns the folder.
     fn point(&mut self, thread: Pid) -> Option<Point> {
         if let Some(point) = self.inside.remove(&thread.as_raw()) {
             return Some(Point { is_after: true, ..point? });
@@ -176,11 +176,11 @@ fn call_of(thread: Pid) -> Option<(u64, [u64; 6])> {
     Some((number, arguments))
 }
 
-/// The text that a thread has at an address.
+/// The text at an address in a thread's memory.
 fn text_at(thread: Pid, address: u64) -> Option<PathBuf> {
     let memory = File::open(format!("/proc/{thread}/mem")).ok()?;
     let mut bytes = vec![0; 4096];
-    // The page after it may not be there.
+    // The next page may not be mapped.
     let to_page = 4096 - (address % 4096) as usize;
     let mut len = memory.read_at(&mut bytes[..to_page], address).ok()?;
     if !bytes[..len].contains(&0) {

@@ -1,5 +1,5 @@
 //! Crash: a save ends before or after any of its operations, with and without data that was not flushed. In every case,
-//! each checkpoint that can be seen is whole, none that is needed is gone, and the next save works and clears up.
+//! each visible checkpoint is whole, no needed one is lost, and the next save works and cleans up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,7 +20,7 @@ fn a_save_that_ends_anywhere_leaves_whole_checkpoints() {
     }
 }
 
-/// Crashes leave different states: the test sees saves that were lost, saves that were not, and what they leave behind.
+/// Crashes leave different states: the test sees lost saves, completed saves, and leftovers.
 #[test]
 fn crashes_lose_what_was_not_flushed() {
     let scene = SCENES[2];
@@ -35,19 +35,19 @@ fn crashes_lose_what_was_not_flushed() {
     assert!(found.contains(&vec![5, 10]) && found.contains(&vec![5, 10, 20]) && found.contains(&vec![20]), "{found:?}");
 }
 
-/// If a save left out any one of its flushes, there would be a crash that it does not survive.
+/// If a save left out any one of its flushes, it would not survive some crash.
 #[test]
 fn no_flush_can_be_left_out() {
     let scene = SCENES[2];
     let done = Crashed::of(scene).done;
     let flushes = done.iter().enumerate().filter(|(_, done)| match done {
-        // Sums are read by the process that asked for them, or not at all.
+        // The sums are read only by the process that requested them, if at all.
         Done::Sync(path) => path.extension().is_none_or(|extension| extension != "sums"),
         Done::SyncDir(_) => true,
         _ => false,
     });
     let flushes: Vec<usize> = flushes.map(|(number, _)| number).collect();
-    // Two files, the manifest, the folder, its name, and the name that an older one loses.
+    // Two files, the manifest, the folder, its name, and the removed name of an older folder.
     assert_eq!(flushes.len(), 6, "{done:?}");
     for number in flushes {
         let mut crashed = Crashed::of(scene);
@@ -57,7 +57,7 @@ fn no_flush_can_be_left_out() {
     }
 }
 
-/// A scene, and what its save did.
+/// A scene, and the operations of its save.
 struct Crashed {
     scene: Scene,
     before: Tree,
@@ -79,8 +79,8 @@ impl Crashed {
         Self { scene, before, whole_before, new: tree(&path), world, done: disk.done() }
     }
 
-    /// Calls `check` with every folder that a crash can leave, once for saves that have ended and once for others.
-    /// Returns how many there are.
+    /// Calls `check` with every folder that a crash can leave, both for completed saves and for others. Returns the number of
+    /// folders.
     fn each(mut self, mut check: impl FnMut(&Self, &Path, bool)) -> usize {
         let mut seen = BTreeSet::new();
         for count in 0..=self.done.len() {
@@ -118,8 +118,7 @@ impl Crashed {
     }
 }
 
-/// Asserts that there are the old checkpoints, and the new one if the save came so far; only then may needless ones be
-/// gone.
+/// Asserts that the old checkpoints exist, and the new one if the save got this far; only then may unneeded ones be removed.
 pub fn check_whole(scene: Scene, before: &BTreeMap<u64, Tree>, new: &Tree, left: &BTreeMap<u64, Tree>) {
     let has_new = left.get(&scene.step) == Some(new);
     let needless = scene.needless();

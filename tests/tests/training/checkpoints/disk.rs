@@ -1,5 +1,5 @@
-//! Disk: a file system that notes each operation and can fail one, and the states that a crash after such operations
-//! may leave: data that was not flushed is there, or not, or in part. Never knows what a checkpoint is.
+//! Disk: a file system that records each operation and can fail one, and the states that a crash after such operations may leave:
+//! data that was not flushed is on the disk, or missing, or partly written. Knows nothing of checkpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -26,18 +26,18 @@ pub enum Done {
     Looked,
 }
 
-/// Which operations fail, and how.
+/// The operations that fail, and their error.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
-    /// The first one, counted from 0.
+    /// The first failing operation, counted from 0.
     pub first: usize,
-    /// Whether all after it fail, too.
+    /// Whether all later ones fail, too.
     pub forever: bool,
     /// The number of the error.
     pub errno: i32,
 }
 
-/// The file system of this machine, with a note of each operation.
+/// The file system of this machine, with a record of each operation.
 #[derive(Clone, Default)]
 pub struct Noting {
     done: Arc<Mutex<Vec<Done>>>,
@@ -50,12 +50,12 @@ impl Noting {
         Self { failure: Some(failure), ..Self::default() }
     }
 
-    /// What was done, in order.
+    /// The operations so far, in order.
     pub fn done(&self) -> Vec<Done> {
         self.done.lock().unwrap().clone()
     }
 
-    /// Counts an operation, does it unless it is to fail, and notes it.
+    /// Counts an operation, executes it unless it should fail, and records it.
     fn note<T>(&self, done: Done, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let number = std::mem::replace(&mut *self.asked.lock().unwrap(), 0);
         *self.asked.lock().unwrap() = number + 1;
@@ -120,7 +120,7 @@ impl Sink for NotingSink {
         let Self { disk, path, sink } = self;
         let result = disk.note(Done::Write(path.clone(), bytes.to_owned()), || sink.write(bytes));
         if result.is_err() {
-            // A disk that is full has taken a part.
+            // A full disk has written a part.
             sink.write(&bytes[..bytes.len() / 2])?;
         }
         result
@@ -154,9 +154,9 @@ pub fn tree(root: &Path) -> Tree {
     found
 }
 
-/// Makes these contents in an empty folder.
+/// Creates these contents in an empty folder.
 pub fn make(root: &Path, tree: &Tree) {
-    // A folder comes before what lies in it.
+    // A folder comes before its contents.
     for (path, bytes) in tree {
         match bytes {
             None => fs::create_dir(root.join(path)).unwrap(),
@@ -165,24 +165,24 @@ pub fn make(root: &Path, tree: &Tree) {
     }
 }
 
-/// Names in a folder that change at once; none for a name that goes away.
+/// Names in a folder that change together; none for a removed name.
 type Change = Vec<(OsString, Option<usize>)>;
 
-/// A file or a folder, whatever its name is.
+/// A file or a folder, independent of its name.
 #[derive(Clone)]
 enum Node {
     Folder { flushed: BTreeMap<OsString, usize>, pending: Vec<Change> },
     File { flushed: Arc<Vec<u8>>, written: Option<Arc<Vec<u8>>> },
 }
 
-/// A file system in the middle of operations: what was flushed, and what happened since.
+/// A file system in the middle of operations: the flushed state, and the changes since.
 #[derive(Clone)]
 pub struct World {
     root: PathBuf,
     nodes: Vec<Node>,
 }
 
-/// The fate of a file that was written and not flushed.
+/// The state after a crash of a file that was written and not flushed.
 type Fate = fn(&[u8]) -> Vec<u8>;
 
 const FATES: [Fate; 4] = [
@@ -194,7 +194,7 @@ const FATES: [Fate; 4] = [
 ];
 
 impl World {
-    /// The contents of `root`, all of it flushed long ago.
+    /// The contents of `root`, all flushed long ago.
     pub fn new(root: &Path, tree: &Tree) -> Self {
         let folder = || Node::Folder { flushed: BTreeMap::new(), pending: Vec::new() };
         let mut world = Self { root: root.to_owned(), nodes: vec![folder()] };
@@ -271,9 +271,8 @@ impl World {
         }
     }
 
-    /// All states that a crash now may leave. The folder itself may have lost any of its changes that no other change
-    /// needs, and so may one folder in it at a time, while the rest have lost all or nothing. All files have the same
-    /// fate.
+    /// All states that a crash now may leave. The folder itself may have lost any of its changes on which no other change depends,
+    /// and so may one folder in it at a time, while the other folders have lost all changes or none. All files end in the same way.
     pub fn crashed(&self) -> BTreeSet<Tree> {
         let folders = self.nodes.iter().enumerate().filter_map(|(id, node)| match node {
             Node::Folder { pending, .. } if !pending.is_empty() && id > 0 => Some(id),
@@ -309,7 +308,7 @@ impl World {
         flushed.clone()
     }
 
-    /// The names that a folder may have: any of its changes may be lost, and with each all later ones of the same names.
+    /// The names that a folder may have: any of its changes may be lost, and with each change all later ones of the same names.
     fn keepable(&self, id: usize) -> BTreeSet<BTreeMap<OsString, usize>> {
         let Node::Folder { flushed, pending } = &self.nodes[id] else { panic!("not a folder") };
         assert!(pending.len() < 16, "too many changes to try all sets of them");

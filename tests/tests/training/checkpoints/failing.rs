@@ -1,5 +1,5 @@
-//! Failing: any operation of a save fails, by itself or with all that follow. The error has a code, all checkpoints are
-//! still whole, and the next save works.
+//! Failing: any operation of a save fails, alone or with all later ones. The error has a code, all checkpoints are still whole, and
+//! the next save works.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ fn a_save_of_which_any_operation_fails_leaves_whole_checkpoints() {
     assert_eq!(codes, BTreeSet::from(["Z0385", "Z0392", "Z0393"]));
 }
 
-/// The codes of a save whose operation `first` fails; none if it has no such operation.
+/// The error codes of a save whose operation `first` fails; none if it has no such operation.
 fn fail(scene: Scene, first: usize) -> Option<Vec<&'static str>> {
     let mut codes = Vec::new();
     for (errno, forever) in ERRORS.into_iter().flat_map(|errno| [(errno, false), (errno, true)]) {
@@ -47,7 +47,7 @@ fn fail(scene: Scene, first: usize) -> Option<Vec<&'static str>> {
         println!("{what}");
         check_whole(scene, &before, &new, &left);
         let Err(error) = result else {
-            // The save can succeed only if the operation that should fail does not exist.
+            // The save can succeed only if it has no operation of this number.
             assert!(disk.done().len() <= first, "{what}");
             return None;
         };

@@ -18,12 +18,12 @@ use super::disk::Tree;
 /// Ranks that write.
 pub const RANKS: usize = 2;
 
-/// A save, and where it happens.
+/// A save, and the state of its folder.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene {
-    /// Checkpoints that are there.
+    /// Existing checkpoints.
     pub before: &'static [u64],
-    /// Whether earlier saves have left something behind.
+    /// Whether there are leftovers of earlier saves.
     pub leftovers: bool,
     /// The step of the save.
     pub step: u64,
@@ -32,7 +32,7 @@ pub struct Scene {
 }
 
 /// A first save; one beside an older checkpoint; one that replaces older ones; one of a step that was saved before; one that
-/// is older than a checkpoint of a run that this one does not go on from.
+/// is older than a checkpoint of another run, from which this run does not continue.
 pub const SCENES: [Scene; 5] = [
     Scene { before: &[], leftovers: false, step: 20, keep: None },
     Scene { before: &[10], leftovers: true, step: 20, keep: None },
@@ -50,7 +50,7 @@ impl Scene {
         older
     }
 
-    /// Makes the folder as it is before the save.
+    /// Creates the folder in its state before the save.
     pub fn set(&self, root: &Path) {
         let store = Store::open(root).unwrap();
         for &step in self.before {
@@ -62,7 +62,7 @@ impl Scene {
                 fs::write(root.join(name).join("rank-00000.safetensors"), b"part").unwrap();
             }
         }
-        // Nobody may remove anything that is not a checkpoint of the run.
+        // No save may remove anything that is not a checkpoint of the run.
         for name in ["step-7", ".partial-step-x", "notes"] {
             fs::create_dir(root.join(name)).unwrap();
             fs::write(root.join(name).join("mine"), name).unwrap();
@@ -103,7 +103,7 @@ fn manifest(step: u64) -> Manifest {
     }
 }
 
-/// Saves a checkpoint of a step, whose numbers are made of `seed`.
+/// Saves a checkpoint of a step, with numbers generated from `seed`.
 pub fn save(
     store: &Store,
     disk: &dyn Disk,
@@ -139,9 +139,9 @@ pub fn whole(root: &Path) -> BTreeMap<u64, Tree> {
 /// The contents of a folder that are not checkpoints, sorted by owner.
 #[derive(Debug, Default, PartialEq)]
 pub struct Sorted {
-    /// Left behind by saves that did not end.
+    /// Leftovers of saves that did not end.
     pub left_over: Tree,
-    /// Neither that, nor a checkpoint, nor the lock of a run.
+    /// Everything else, except checkpoints and the lock of a run.
     pub others: Tree,
 }
 

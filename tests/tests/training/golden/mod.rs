@@ -26,8 +26,8 @@ fn flat<D: Device>(program: &'static Program<D>, gpt: &Gpt) -> Vec<Vec<f32>> {
     program.plan.units.iter().map(|unit| flat_of(unit.params)).collect()
 }
 
-/// Largest distance between the runtime's flat buffers, scaled, and a reference's tensors. Skips the biases of keys
-/// where told to: their gradient is zero but for rounding, and AdamW makes full steps of even the smallest gradient.
+/// Largest distance between the runtime's flat buffers, scaled, and a reference's tensors. Can skip the biases of keys: their
+/// gradient is zero except for rounding, and AdamW turns even the smallest gradient into a full step.
 fn distance(flat: &[Vec<f32>], scale: f64, names: &Gpt, tensors: &[Vec<f64>], skip_keys: bool) -> f64 {
     let mut values = flat.iter().flatten();
     let mut largest = 0.0_f64;
@@ -108,14 +108,14 @@ fn agrees_with_pytorch_tied() {
     agrees_with_pytorch(Tied::PROGRAM, "tied");
 }
 
-/// The norm of the difference of all pairs, relative to that of the expected numbers.
+/// The norm of the difference of all pairs, relative to the norm of the expected numbers.
 fn relative(pairs: &[(f64, f64)]) -> f64 {
     let norm = |term: fn(&(f64, f64)) -> f64| pairs.iter().map(|pair| term(pair).powi(2)).sum::<f64>().sqrt();
     norm(|(found, expected)| found - expected) / norm(|(_, expected)| *expected)
 }
 
-/// Every result rounded to bf16 once, at the places that `golden/make.py` lists, within the tolerances of its table.
-/// The gradient of the biases of keys is zero but for rounding, and left out.
+/// Every result is rounded to bf16 once, at the places that `golden/make.py` lists, within the tolerances of its table. The
+/// gradient of the biases of keys is zero except for rounding, and is left out.
 fn agrees_with_pytorch_in_bf16<D: Device>(program: &'static Program<D>, variant: &str) {
     let (golden, rounded) = (Golden::read(variant), Rounded::read(variant));
     let batch = |step: u64, rank: usize, part: usize, ids: &mut [u32], targets: &mut [u32]| {

@@ -1,4 +1,4 @@
-//! Muon: its ops, one after another, against steps of PyTorch's.
+//! Muon: its ops, one after another, against PyTorch's steps.
 
 use zero_runtime::device::{Cpu, Device, Element, HyperBlock, ReportBlock, bf16};
 use zero_runtime::orthogonal::{orthogonalize, room_bytes, step_factor};
@@ -7,7 +7,7 @@ use zero_tests::buffers::{numbers, of, stored};
 use zero_tests::naive::Naive;
 use zero_tests::reference::muon::MuonSteps;
 
-/// The matrix after each step, where it is orthogonalized in `E`, and the momentum after the last.
+/// The matrix after each step, with orthogonalization in `E`, and the momentum after the last step.
 fn steps<D: Device, E: Element>(device: &D, golden: &MuonSteps) -> (Vec<Vec<f64>>, Vec<f64>) {
     let narrow = |numbers: &[f64]| numbers.iter().map(|&x| x as f32).collect::<Vec<_>>();
     let wide = |numbers: Vec<f32>| numbers.into_iter().map(f64::from).collect::<Vec<_>>();
@@ -25,7 +25,7 @@ fn steps<D: Device, E: Element>(device: &D, golden: &MuonSteps) -> (Vec<Vec<f64>
         correction1: f64::NAN,
         correction2: f64::NAN,
     };
-    // As if four gradients had been summed, to be averaged.
+    // As if four gradients had been summed, before they are averaged.
     let report = ReportBlock { loss: f64::NAN, gradient_norm: f64::NAN, grad_scale: 0.25, is_finite: 1.0 };
     let (hyper, report) = (of(device, &[hyper]), of(device, &[report]));
     let mut after = Vec::new();
@@ -41,7 +41,7 @@ fn steps<D: Device, E: Element>(device: &D, golden: &MuonSteps) -> (Vec<Vec<f64>
     (after, wide(numbers(device, &momentum)))
 }
 
-/// The distance of two matrices, relative to how far the expected one is from the initial one.
+/// The distance of two matrices, relative to the distance of the expected from the initial one.
 fn distance(found: &[f64], expected: &[f64], initial: &[f64]) -> f64 {
     let norm = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| (x - y) * (x - y)).sum::<f64>().sqrt();
     norm(found, expected) / norm(expected, initial)
@@ -57,7 +57,7 @@ fn agrees_with_pytorch<D: Device>(device: &D) {
         }
         let off = distance(&momentum, &golden.momentum, &vec![0.0; momentum.len()]);
         assert!(off < 1e-6, "the momentum of {shape:?} is off by {off}");
-        // In bf16, compared with the error of PyTorch's own, which rounds elsewhere.
+        // In bf16, compared with the error of PyTorch's own result, which is rounded in other places.
         let (after, _) = steps::<D, bf16>(device, &golden);
         let [found, own] = [&after[after.len() - 1], &golden.bf16]
             .map(|last| distance(last, &golden.exact[golden.exact.len() - 1], initial));

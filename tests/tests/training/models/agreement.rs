@@ -1,4 +1,4 @@
-//! Agreement: logits, losses, gradients and training of tiny models, as `transformers` has them.
+//! Agreement: logits, losses, gradients and training of tiny models, as in `transformers`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -72,7 +72,7 @@ fn tensors(bytes: &[u8]) -> File {
     file.tensors().into_iter().map(numbers).collect()
 }
 
-/// The tensors of each unit, with their published names, and whether they are published transposed.
+/// The tensors of each unit, with their published names, and a flag for those published transposed.
 fn by_unit<D: Device>(program: &'static Program<D>) -> Vec<Vec<(Tensor, String, bool)>> {
     let of_unit = |unit: &zero_plan::Unit| {
         let mut tensors = Tensors::default();
@@ -144,7 +144,7 @@ fn logits<D: Device>(program: &'static Program<D>, golden: &Golden) -> Vec<f64> 
     })
 }
 
-/// The norm of the difference, relative to that of the expected numbers.
+/// The norm of the difference, relative to the norm of the expected numbers.
 fn relative(found: &[f64], expected: &[f64]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
@@ -170,7 +170,7 @@ fn agrees<D: Device>(program: &'static Program<D>, name: &str, stages: &[u8], al
                 let of_tensor = flat[tensor.start..tensor.start + tensor.len()].iter().map(|&sum| f64::from(sum) / 2.0);
                 let of_tensor: Vec<f64> = of_tensor.collect();
                 let distance = relative(&of_tensor, &theirs);
-                // Parameters that softmax cancels have no gradient but rounding.
+                // Parameters that cancel in the softmax have only rounding as their gradient.
                 let is_noise = theirs.iter().all(|gradient| gradient.abs() < 1e-8);
                 assert!(distance < of_each || is_noise, "{name}: gradient of `{title}` is off by {distance:.2e}");
                 found.extend(of_tensor);
@@ -183,7 +183,7 @@ fn agrees<D: Device>(program: &'static Program<D>, name: &str, stages: &[u8], al
         for (what, found, expected) in [("loss", &outcome.losses, "losses"), ("norm", &outcome.norms, "norms")] {
             for (step, (found, expected)) in found.iter().zip(&golden.numbers[expected]).enumerate() {
                 let distance = (found / expected - 1.0).abs();
-                // AdamW makes full steps of gradients that are little more than rounding, which norms show first.
+                // AdamW turns gradients that are little more than rounding into full steps, which norms show first.
                 let allowed = if what == "norm" && step > 0 { 10.0 * of_losses } else { of_losses };
                 assert!(
                     distance < allowed,
@@ -203,7 +203,7 @@ fn in_f32(golden: &Golden) -> [f64; 4] {
     [1e-5, 1e-5, 3e-5, 1e-5]
 }
 
-/// In bf16, no further from exact numbers than 1.5 times as far as `transformers` in bf16 is.
+/// In bf16, at most 1.5 times as far from exact numbers as `transformers` in bf16.
 fn in_bf16(golden: &Golden) -> [f64; 4] {
     let [logits, gradients, losses] =
         ["logits", "gradients", "losses"].map(|what| golden.notes[&format!("bf16_{what}")]);

@@ -1,5 +1,5 @@
-//! Folders that `transformers` has written are imported under several layouts, give the same tokens, and are exported
-//! again to the bit.
+//! Folders that `transformers` has written are imported under several layouts, produce the same tokens, and are exported again to
+//! the bit.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ fn ids(name: &str, tensor: &str) -> Vec<u32> {
     view.data().chunks_exact(4).map(|id| u32::from_le_bytes(id.try_into().expect("four bytes"))).collect()
 }
 
-/// The likeliest tokens after a prompt, with a cache or from all tokens anew.
+/// The likeliest tokens after a prompt, with a cache or recomputed from all tokens.
 fn greedy<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>, prompt: &[u32], count: usize, caches: bool) -> Vec<u32> {
     let classes = engine.program().head.classes;
     let (mut sampler, mut logits) = (Sampler::new(Sampling::GREEDY, classes), vec![0.0; classes]);

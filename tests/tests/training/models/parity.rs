@@ -7,7 +7,7 @@ use zero_tests::training::{CONFIG, HYPER, STEPS, Start, mesh, noise, train};
 
 use super::sized::*;
 
-/// Layouts of four ranks with data of their own, or of two on a pipeline.
+/// Layouts of four data-parallel ranks, or of two on a pipeline.
 fn layouts(plain: Config) -> Vec<(Config, usize)> {
     let of = |mesh: Mesh, stage| Config { mesh, ..plain.at_stage(stage) };
     let mut layouts: Vec<(Config, usize)> = (0..4).map(|stage| (of(mesh(1, 1, 4), stage), 4)).collect();

@@ -1,4 +1,4 @@
-//! Published: models of real sizes have as many parameters as is published, and plans say on which layouts they fit.
+//! Published: models of real sizes have the published numbers of parameters, and plans say in which layouts they fit.
 
 use zero_plan::{Config, Kind, Mesh, Plan, PlanBuf, Precision, Recompute, Report, Width, prove};
 use zero_runtime::device::Device;
@@ -46,7 +46,7 @@ const ALL_BF16: Precision = Precision {
     moments: Width::BF16,
 };
 
-/// One sequence of 1024 tokens a rank, activations computed again.
+/// One sequence of 1024 tokens a rank, with recomputed activations.
 fn on_two(stage: u8) -> Config {
     Config {
         mesh: Mesh::of_zero(2),
@@ -82,7 +82,7 @@ fn qwen3_4b_on_two_devices_of_24_gb() {
 /// Memory of a device, in bytes.
 const DEVICE: usize = 24_000_000_000;
 
-/// Figures of a rank, in GB as the case has them.
+/// Figures of a rank, in GB as in the documented case.
 fn row(plan: &Plan) -> String {
     let memory = &plan.pipeline_stages[0].memory;
     let of = |kinds: &[Kind]| kinds.iter().map(|&kind| memory.region(kind).bytes).sum::<usize>();

@@ -1,4 +1,4 @@
-//! Alternating: units that take turns in an array are trained as units that are written one by one.
+//! Alternating: units that take turns in an array train like units that are written one by one.
 
 use zero_plan::{Config, Recompute, Split};
 use zero_runtime::model::Program;

@@ -1,5 +1,5 @@
-//! Calls: an engine tells its transport what the plan's tables say, op by op. Otherwise a missing release, or a claim
-//! of the wrong bucket, could pass where nobody looks at its effects.
+//! Calls: an engine calls its transport for the ops of the plan's tables, one by one. Otherwise a missing release, or a claim of
+//! the wrong bucket, could pass unnoticed if no test sees its effects.
 #![expect(unsafe_code, reason = "a transport is unsafe to implement")]
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use zero_runtime::view::{View, ViewMut};
 use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
-/// Hands every call on, and notes each op that it is told to begin, and each that it is told has ended.
+/// Passes every call on, and records each op that the engine begins and each that it ends.
 struct Noting<T> {
     inner: T,
     noted: Vec<Op>,
@@ -32,7 +32,7 @@ impl<T> Noting<T> {
     }
 }
 
-// SAFETY: every call goes to the inner transport, with the promise that its caller has made.
+// SAFETY: every call goes to the inner transport, and its caller keeps the promise.
 unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
     fn arena(&self) -> &Arc<Arena<'p, Cpu>> {
         self.inner.arena()
@@ -48,18 +48,18 @@ unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
 
     unsafe fn begin(&mut self, device: &Cpu, op: Op, position: &Position) -> Result<(), Lost> {
         self.noted.push(op);
-        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
+        // SAFETY: the caller keeps the promise of the trait, and the call is passed on unchanged.
         unsafe { self.inner.begin(device, op, position) }
     }
 
     unsafe fn end(&mut self, device: &Cpu, op: Op, position: &Position) {
         self.ended.push(op);
-        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
+        // SAFETY: the caller keeps the promise of the trait, and the call is passed on unchanged.
         unsafe { self.inner.end(device, op, position) };
     }
 
     unsafe fn peer(&self, rank: usize, place: Place) -> View<'_, Cpu, u8> {
-        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
+        // SAFETY: the caller keeps the promise of the trait, and the call is passed on unchanged.
         unsafe { self.inner.peer(rank, place) }
     }
 
@@ -73,7 +73,7 @@ unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
         self.noted.push(EXCHANGE);
         self.ended.push(EXCHANGE);
         self.reasons.push(call);
-        // SAFETY: the caller keeps the promise of the trait, and the call goes on as it came.
+        // SAFETY: the caller keeps the promise of the trait, and the call is passed on unchanged.
         unsafe { self.inner.exchange(device, call, mine, all) }
     }
 
@@ -86,7 +86,7 @@ unsafe impl<'p, T: Transport<'p, Cpu>> Transport<'p, Cpu> for Noting<T> {
     }
 }
 
-/// Stands for an exchange: an op that no table has.
+/// Stands for an exchange: an op that is in no table.
 const EXCHANGE: Op = Op::Clear { parcel: Parcel::TiedParameters };
 
 /// The calls that a transport gets for some ops: all ops and, in an agreement, the exchange of numbers.
@@ -95,13 +95,13 @@ fn told(ops: &[Op]) -> Vec<Op> {
     ops.iter().flat_map(of_op).collect()
 }
 
-/// The same in the order in which ops end.
+/// The same, in the order in which ops end.
 fn told_ended(ops: &[Op]) -> Vec<Op> {
     let of_op = |&op: &Op| (op == Op::Agree).then_some(EXCHANGE).into_iter().chain([op]);
     ops.iter().flat_map(of_op).collect()
 }
 
-/// Two steps, an evaluation, a look at all parameters: each against its table.
+/// Two steps, an evaluation, and a read of all parameters: each against its table.
 fn asks_as_planned(program: &'static Program<Cpu>, config: Config) {
     let main = |transport: Shared<'_>| {
         let mut engine = Engine::new(program, Noting::new(transport));

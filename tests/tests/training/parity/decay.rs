@@ -1,4 +1,4 @@
-//! Decay: which parameters weight decay applies to.
+//! Decay: the parameters to which weight decay applies.
 
 use zero_plan::PlanBuf;
 use zero_runtime::engine::{Engine, Hyper};

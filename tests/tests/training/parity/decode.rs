@@ -1,5 +1,5 @@
-//! Decoding: token by token with a cache, a sequence goes on as it does when each prediction reads all of it anew, on
-//! every mesh and at every stage, also where it is longer than the model takes; and a text has the loss of its tokens.
+//! Decoding: token by token with a cache, a sequence continues as if each prediction read all of it anew, on every mesh and at
+//! every stage, even if it is longer than the context of the model; and a text has the loss of its tokens.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,13 +19,13 @@ use super::meshes::stages;
 
 const PROMPT: [u32; 5] = [3, 1, 4, 1, 5];
 
-/// More than twice what the tiny models take at once.
+/// More than twice the context of the tiny models.
 const GENERATED: usize = 25;
 
-/// Tokens, and the logits that each was chosen by.
+/// Tokens, and the logits from which each was chosen.
 type Generated = (Vec<u32>, Vec<Vec<f32>>);
 
-/// An engine with parameters that tell tokens apart.
+/// An engine with parameters that distinguish tokens.
 fn loaded<'p>(program: &'static Program<Cpu>, transport: Shared<'p>) -> Engine<'p, Cpu, Shared<'p>> {
     let mut engine = Engine::new(program, transport);
     for (unit, sizes) in engine.plan().units.iter().enumerate() {
@@ -76,7 +76,7 @@ fn difference(one: &Generated, other: &Generated) -> f32 {
     logits(one).iter().zip(logits(other)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-/// Every third of the variants of these meshes, another third each time.
+/// A third of the variants of these meshes, a different third each time.
 fn configs() -> impl Iterator<Item = Config> {
     let interleaved = Order::Interleaved { chunks: 2 };
     let of_meshes = [
@@ -117,7 +117,7 @@ fn greedy_tokens_are_the_same_with_a_cache_and_tied_weights() {
     decodes_as_it_predicts(Tied::PROGRAM);
 }
 
-/// In bf16, cached values are rounded like values that are computed anew, so logits differ only by roundings.
+/// In bf16, cached values are rounded like recomputed ones, so logits differ only by roundings.
 #[test]
 fn logits_in_bf16_are_the_same_to_rounding() {
     type Narrow = <Untied as InBothWidths>::Narrow;
@@ -148,7 +148,7 @@ fn logits_in_bf16_are_the_same_to_rounding() {
     }
 }
 
-/// In however many calls its tokens come, and also if it goes on from fewer of them.
+/// For any number of calls that supply its tokens, and also if it continues from fewer of them.
 #[test]
 fn a_sequence_is_decoded_in_any_number_of_calls() {
     let main = |transport: Shared<'_>| {
@@ -163,7 +163,7 @@ fn a_sequence_is_decoded_in_any_number_of_calls() {
                 before += len;
             }
             assert!(expected.iter().zip(&logits).all(|(a, b)| (a - b).abs() < 1e-4), "{calls:?}");
-            // Another end of the same beginning, and then this one again.
+            // The same beginning with another end, and then this end again.
             engine.decode(&[1, 2, 3], 7, &mut logits).expect("logits");
             engine.decode(&ids[7..], 7, &mut logits).expect("logits");
             assert!(expected.iter().zip(&logits).all(|(a, b)| (a - b).abs() < 1e-4), "{calls:?}, again");
@@ -173,7 +173,7 @@ fn a_sequence_is_decoded_in_any_number_of_calls() {
     plan.with(|plan| local::run(plan, |()| false, main)).expect("the memory of a tiny model");
 }
 
-/// Where activations are not kept, the region for them is too short for the caches, and grows.
+/// If activations are not kept, the region for them is too short for the caches, and grows.
 #[test]
 fn caches_have_room_where_activations_have_none() {
     let region = |recompute| {
@@ -214,7 +214,7 @@ fn caches_end_with_any_other_walk() {
     assert_eq!(panics(&|engine| drop(engine.evaluate(batch))), expected);
 }
 
-/// Every token but the first is predicted once, whatever the mesh is and however much of the last micro-batch is padding.
+/// Every token but the first is predicted once, for any mesh and any amount of padding in the last micro-batch.
 #[test]
 fn the_loss_of_a_text_is_that_of_its_tokens() {
     for tokens in [24, 60, 133, 265] {

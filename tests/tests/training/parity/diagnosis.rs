@@ -1,4 +1,4 @@
-//! Diagnosis: whichever rank finds a number that is not finite, all ranks name the unit where it went wrong and its first rank.
+//! Diagnosis: if any rank finds a number that is not finite, all ranks name the unit where it appeared and its first rank.
 
 use zero_plan::{Config, PlanBuf};
 use zero_runtime::engine::{Engine, FaultyPhase, NonFinite, RunError};
@@ -9,8 +9,8 @@ use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
 use super::meshes::{pipelines, stages};
 
-/// Passes its input on. Forward goes wrong if its parameters are infinite, backward if they are zero. If they are the
-/// largest number there is, its gradients are as large, and the sum of two is infinite.
+/// Passes its input on. Forward is not finite if its parameters are infinite, and backward if they are zero. If they are the
+/// largest finite number, its gradients are as large, and the sum of two is infinite.
 struct Fragile<const W: usize>;
 
 impl<S: Shape<Device = Cpu, Compute = f32>, const W: usize> Layer<S, Features<W>> for Fragile<W> {
@@ -45,7 +45,7 @@ struct Chain {
     head: LmHead<DIM, VOCAB>,
 }
 
-/// The error of a rank in a step, or otherwise in an evaluation, when the parameters of `broken` are `health`.
+/// The error of a rank in a step, or else in an evaluation, if the parameters of `broken` are `health`.
 fn rank_main(transport: Shared, config: &Config, broken: usize, health: f32, trains: bool) -> NonFinite {
     let mut engine = Engine::new(Chain::PROGRAM, transport);
     let data_rank = engine.arena().coordinates().data_rank(&config.mesh);

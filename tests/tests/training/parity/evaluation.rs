@@ -1,5 +1,5 @@
 //! Evaluation: held-out losses and predictions are those of plain data parallelism on every mesh and at every stage, before
-//! training and between its steps, which they must not disturb.
+//! training and between its steps. They must not change the steps.
 
 use zero_plan::{Axis, Config, Mesh, Often, PlanBuf, Precision, Width};
 use zero_runtime::device::Cpu;
@@ -11,10 +11,10 @@ use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
 use super::meshes::{pipelines, plain, stages};
 
-/// Steps that [`noise`] draws held-out sequences for, none of which is trained on.
+/// Steps for which [`noise`] draws held-out sequences; none of them is a training step.
 const HELD_OUT: u64 = 100;
 
-/// Lengths of the sequences that predictions are made from: the shortest, one in between, the plan's.
+/// Lengths of the sequences for predictions: the shortest, one in between, the plan's.
 const LENGTHS: [usize; 3] = [1, 4, 11];
 
 /// The results of a rank, to the bit.
@@ -22,13 +22,13 @@ const LENGTHS: [usize; 3] = [1, 4, 11];
 struct Told {
     held_out: Vec<u64>,
     trained: Vec<u64>,
-    /// Likeliest next ids, which the last pipeline stage tells the others.
+    /// Likeliest next ids, which the last pipeline stage sends to the others.
     choices: Vec<u64>,
-    /// Logits; none where the head is elsewhere.
+    /// Logits; none if the head is on another pipeline stage.
     logits: Vec<u32>,
 }
 
-/// Evaluates and predicts before, between and after two steps; two evaluations in a row are exchanges of equal length.
+/// Evaluates and predicts before, between and after two steps. Two evaluations in a row are exchanges of equal length.
 fn rank_main(program: &'static Program<Cpu>, transport: Shared, config: &Config) -> Result<Told, RunError> {
     let mut engine = Engine::new(program, transport);
     let at = engine.arena().coordinates();
@@ -106,7 +106,7 @@ fn equals(
 
 #[test]
 fn pipelines_evaluate_as_plain_data_parallelism_does() {
-    // A third of the variants of each mesh, another third each time.
+    // A third of the variants of each mesh, a different third each time.
     let of_all = |config: (usize, Config)| stages(config.1).into_iter().skip(config.0 % 3).step_by(3);
     equals(Tied::PROGRAM, pipelines().into_iter().enumerate().flat_map(of_all), plain);
     equals(Untied::PROGRAM, pipelines().into_iter().skip(1).step_by(3).enumerate().flat_map(of_all), plain);
@@ -130,7 +130,7 @@ fn widened_parameters_evaluate_as_plain_data_parallelism_does() {
     }
 }
 
-/// One rank alone finds the loss of the data of each rank; all ranks must get the mean of these.
+/// One rank alone computes the loss of the data of each rank; all ranks must get the mean of these losses.
 #[test]
 fn the_loss_is_the_mean_over_the_ranks_with_data_of_their_own() {
     let losses = |config: Config, data_ranks: core::ops::Range<usize>| {

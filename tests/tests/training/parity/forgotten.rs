@@ -1,5 +1,5 @@
-//! Forgotten: in a debug build, whatever a layer does not write is NaN, so that a step ends in an error that names its
-//! unit, whatever lay there before.
+//! Forgotten: in a debug build, outputs that a layer does not write are NaN, so a step ends in an error that names its unit,
+//! whatever the memory held before.
 
 use zero_plan::PlanBuf;
 use zero_runtime::engine::{Engine, FaultyPhase, RunError};
@@ -10,7 +10,7 @@ use zero_runtime::transport::local;
 use zero_tests::tiny::{DIM, VOCAB};
 use zero_tests::training::{CONFIG, HYPER, noise};
 
-/// Each feature times a gain; forgets one thing.
+/// Multiplies each feature by a gain; forgets one output.
 struct Forgets<const WHAT: usize>;
 
 const OUTPUT: usize = 0;
@@ -61,7 +61,7 @@ impl<S: Shape<Device = Cpu, Compute = f32>, const WHAT: usize> Layer<S, Features
     }
 }
 
-/// The result of a step of a model with a layer that forgets something.
+/// The result of a step of a model with a layer that forgets an output.
 fn step<D: Device>(program: &'static Program<D>) -> Result<f64, RunError> {
     let config = CONFIG.at_stage(2);
     let told = PlanBuf::new("", config, program.plan.units).with(|plan| {

@@ -1,4 +1,4 @@
-//! First parameters: each is drawn by the seed and by its own place in the model, so no two units begin alike.
+//! Initial parameters: each is drawn from the seed and its own place in the model, so no two units are initially equal.
 
 use zero_plan::Config;
 use zero_runtime::layer::{Init, Tensors};
@@ -43,7 +43,7 @@ fn equal_units_begin_with_other_values() {
     let [units, other_seed] = [7, 8].map(|seed| first(seed, CONFIG));
     let blocks: Vec<_> = (0..units.len()).filter(|&unit| Untied::PLAN.units[unit].position == 1).collect();
     let &[one, other] = &blocks[..] else { panic!("two blocks") };
-    // Gains and biases begin alike: of each block, most parameters are weights.
+    // Gains and biases are initially equal: most parameters of each block are weights.
     let different = |one: &[f32], other: &[f32]| one.iter().zip(other).filter(|(one, other)| one != other).count();
     let most = units[one].len() * 9 / 10;
     assert!(different(&units[one], &units[other]) > most);

@@ -7,8 +7,8 @@ use zero_tests::training::{CONFIG, mesh};
 use super::stages::moved_bytes_and_mappings_are_planned;
 use super::{WIDTHS, run};
 
-/// Plain data parallelism over as many ranks with data of their own. Where the ranks of a replica are a power of two,
-/// sums over replicas of sums over ranks are sums over all; otherwise the order of the two levels is that of the mesh.
+/// Plain data parallelism over as many data-parallel ranks. If the ranks of a replica are a power of two, sums over replicas of
+/// sums over ranks have the order of sums over all; otherwise the order of the two levels is that of the mesh.
 pub fn plain(config: &Config) -> Config {
     let Mesh { replica, zero, .. } = config.mesh;
     let mesh = if zero.is_power_of_two() { Mesh::of_zero(replica * zero) } else { mesh(1, replica, zero) };
@@ -27,7 +27,7 @@ pub fn equals_plain<M: InBothWidths>(configs: &[Config]) {
     }
 }
 
-/// All stages, with what each can be combined with.
+/// All stages, each with everything that can be combined with it.
 pub fn stages(config: Config) -> Vec<Config> {
     let mut all = Vec::new();
     for (transport, bucket_bytes, recompute) in [
@@ -51,7 +51,7 @@ fn replicas_equal_plain_data_parallelism() {
         for (micro_batches, reduce) in [(1, Often::PerMicroBatch), (3, Often::PerMicroBatch), (3, Often::PerStep)] {
             for precision in WIDTHS {
                 let config = Config { mesh: mesh(1, replica, zero), micro_batches, reduce, precision, ..CONFIG };
-                // In bf16 every third, as the effect of a width does not depend on everything else at once.
+                // In bf16 every third, because the effect of a width does not depend on all other settings at once.
                 let step = if precision == WIDTHS[0] { 1 } else { 3 };
                 equals_plain::<Untied>(&stages(config).into_iter().step_by(step).collect::<Vec<_>>());
             }
@@ -82,7 +82,7 @@ pub fn pipelines() -> Vec<Config> {
 #[test]
 fn pipelines_equal_plain_data_parallelism() {
     for (number, config) in pipelines().into_iter().enumerate() {
-        // A third of them, which differs between pipelines: the test with tied weights, which send more, takes all.
+        // A third of them, a different one for each pipeline: the test with tied weights, which send more, runs all.
         let stages = stages(config).into_iter().skip(number % 3).step_by(3);
         equals_plain::<Untied>(&stages.collect::<Vec<_>>());
     }
@@ -92,7 +92,7 @@ fn pipelines_equal_plain_data_parallelism() {
 fn pipelines_equal_plain_data_parallelism_in_bf16() {
     for config in pipelines() {
         let stages = stages(Config { precision: WIDTHS[1], ..config });
-        // Every fourth, as the effect of a width does not depend on everything else at once.
+        // Every fourth, because the effect of a width does not depend on all other settings at once.
         equals_plain::<Tied>(&stages.into_iter().step_by(4).collect::<Vec<_>>());
     }
 }
@@ -118,7 +118,7 @@ fn ranks_may_be_numbered_along_any_axis_first() {
     }
 }
 
-/// Each transport in turn, for tests that need not combine everything with everything.
+/// Each transport in turn, for tests that need not run all combinations.
 const fn transport(stage: u8) -> TransportKind {
     if stage.is_multiple_of(2) { TransportKind::Local } else { TransportKind::Shm }
 }

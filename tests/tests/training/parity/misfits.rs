@@ -1,5 +1,4 @@
-//! Misfits: an id that the model has no place for is one error with its place, the same on all ranks, and no rank
-//! learns from it.
+//! Misfits: an id outside of the vocabulary is one error with its place, the same on all ranks, and no rank learns from it.
 
 use zero_plan::{Config, PlanBuf};
 use zero_runtime::engine::{BatchPlace, Engine, Ids, OutOfRange, RunError};
@@ -13,8 +12,7 @@ use super::run;
 
 const LENGTH: usize = CONFIG.length;
 
-/// The error of a rank in a step, or otherwise in an evaluation, whose data have misfits; and the loss of a step after
-/// it.
+/// The error of a rank in a step, or else in an evaluation, whose data have misfits; and the loss of a step after it.
 fn rank_main(
     transport: Shared,
     config: &Config,
@@ -48,7 +46,7 @@ fn place(ids: Ids, micro_batch: usize, sequence: usize, token: usize) -> BatchPl
     BatchPlace { ids, micro_batch, sequence, token }
 }
 
-/// All ranks are told of the first of `misfits`, and go on as if nothing had happened.
+/// All ranks get the first of `misfits` as an error, and continue as if nothing had happened.
 fn assert_told(config: Config, misfits: &[(usize, BatchPlace, u32)], trained: bool) {
     let (data_rank, place, id) = misfits[0];
     let mesh = config.mesh;

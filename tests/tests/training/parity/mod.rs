@@ -36,5 +36,5 @@ fn run<M: InBothWidths>(config: Config, steps: u64) -> Outcome {
     }
 }
 
-/// All in f32; and layers that compute in bf16, with all else as before.
+/// All in f32; and layers that compute in bf16, with everything else unchanged.
 const WIDTHS: [Precision; 2] = [Config::PLAIN.precision, Precision { compute: Width::BF16, ..Config::PLAIN.precision }];

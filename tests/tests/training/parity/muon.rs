@@ -1,5 +1,5 @@
-//! Muon: stages, meshes, schedules, transports and threads change no bit of it, as each matrix is made orthogonal as a whole
-//! wherever some of it is updated.
+//! Muon: stages, meshes, schedules, transports and threads change no bit of its results, because each matrix is orthogonalized as a
+//! whole on every rank that updates some of it.
 
 use zero_plan::{Config, Mesh, Often, OptimizerKind, Precision, TransportKind, Width};
 use zero_runtime::model::Model;
@@ -54,7 +54,7 @@ fn threads_agree_bit_for_bit() {
     threads_agree::<Tall>(Config { sequences: 40, ..MUON.at_stage(3) });
 }
 
-/// Directions are taken from other ranks as often as the plan says.
+/// Directions are taken from other ranks as often as planned.
 #[test]
 fn moved_bytes_and_mappings_are_those_of_the_plan() {
     for (pipeline, replica, zero) in [(1, 1, 2), (1, 2, 3), (2, 2, 2)] {
@@ -64,8 +64,8 @@ fn moved_bytes_and_mappings_are_those_of_the_plan() {
     }
 }
 
-/// The same batch on one rank and on two differs in the order of its sums alone. Iterations amplify small singular
-/// values, and with them their rounding errors, so the distance is larger than AdamW's.
+/// The same batch on one rank and on two differs only in the order of sums. The iterations amplify small singular values, and with
+/// them their rounding errors, so the distance is larger than AdamW's.
 #[test]
 fn ranks_and_one_rank_agree_to_rounding() {
     let alone = Config { mesh: Mesh::of_zero(1), sequences: 4, ..MUON };
@@ -100,7 +100,7 @@ fn muon_updates_hidden_matrices_and_nothing_else() {
     }
 }
 
-/// One batch, which a model is to learn by heart. The next token depends on two, so on more than embedding and head.
+/// One batch, which a model should memorize. The next token depends on two tokens, so the embedding and the head alone cannot predict it.
 #[test]
 fn muon_learns_what_hidden_layers_have_to_learn_as_adamw_does() {
     let loss = |optimizer| {

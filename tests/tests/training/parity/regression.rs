@@ -1,4 +1,4 @@
-//! Regression: a model whose targets are numbers trains like any other, and its loss is what it says it is.
+//! Regression: a model whose targets are numbers trains like any other, and its loss is correct.
 
 use zero_plan::{Config, PlanBuf};
 use zero_runtime::engine::{Engine, Hyper};
@@ -8,7 +8,7 @@ use zero_runtime::transport::{Shared, local};
 use zero_tests::training::{CONFIG, HYPER, mesh};
 
 const INPUTS: usize = 3;
-/// More for each token than inputs, and more than fit in a cache line.
+/// More for each token than its inputs, and more than fit in a cache line.
 const OUTPUTS: usize = 21;
 
 macro_rules! numbers {
@@ -39,7 +39,7 @@ fn batch(config: &Config, step: u64, rank: usize, micro_batch: usize, inputs: &m
     }
 }
 
-/// Bits of the losses, and of the parameters that the first rank has at the end.
+/// Bits of the losses, and of the first rank's parameters at the end.
 fn train<M: Model<Input = Features<INPUTS>, Target = Features<OUTPUTS>>>(
     config: Config,
     hyper: Hyper,

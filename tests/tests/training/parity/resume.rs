@@ -1,4 +1,4 @@
-//! Resume: a run that goes on from a checkpoint is the run that never ended, under the layout that wrote it and under others.
+//! Resume: a run that continues from a checkpoint equals an uninterrupted run, under the layout of the checkpoint and under others.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ struct Part {
     saved: PathBuf,
 }
 
-/// Steps of a run that begins, or goes on from a checkpoint, and is then saved.
+/// Steps of a run that begins, or continues from a checkpoint, and is then saved.
 fn part<D: Device>(
     program: &'static Program<D>,
     config: Config,
@@ -57,7 +57,7 @@ fn train<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p, D, T>, conf
     reports.flat_map(|report| [report.loss, report.gradient_norm].map(f64::to_bits)).collect()
 }
 
-/// Panics unless two checkpoints have the same bits in every state that both have.
+/// Panics unless two checkpoints have the same bits in every state that they share.
 fn assert_equal(one: &Path, other: &Path, what: &str) {
     for state in State::ALL {
         if let (Some(one), Some(other)) = (bits(one, state), bits(other, state)) {
@@ -113,7 +113,7 @@ fn a_run_goes_on_under_every_spec() {
     NAMES.iter().for_each(|&name| GoesOn(name).on(program(name)));
 }
 
-/// Layouts that checkpoints are carried between, with the micro-batches of each rank.
+/// Layouts between which checkpoints are moved, with the micro-batches of each rank.
 fn layouts() -> Vec<(&'static str, Config)> {
     let of = |stage, pipeline, replica, zero| Config {
         mesh: mesh(pipeline, replica, zero),
@@ -139,7 +139,7 @@ fn a_checkpoint_goes_from_any_layout_to_any_other_and_back() {
     goes_from_any_to_any_other_and_back(&layouts());
 }
 
-/// Momentum is a state of its owner, wherever matrices are made orthogonal.
+/// Momentum is a state of its owner, wherever matrices are orthogonalized.
 #[test]
 fn a_checkpoint_of_muon_goes_from_any_layout_to_any_other_and_back() {
     let muon = |(name, config)| (name, Config { optimizer: OptimizerKind::Muon, ..config });

@@ -1,5 +1,4 @@
-//! Skew: ranks that are late, each at other times, change nothing. Otherwise a missing wait could pass for one that is
-//! never needed.
+//! Skew: late ranks, each at different times, change no result. Otherwise a missing wait could pass as one that is never needed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
@@ -18,10 +17,10 @@ use zero_tests::training::{CONFIG, HYPER, Start, mesh, noise, train};
 use super::meshes::plain;
 use super::run;
 
-/// Steps of a run: enough for ranks that are late in one to meet ranks that are early in the next.
+/// Steps of a run: enough for late ranks of a step to meet early ranks of the next one.
 const STEPS: u64 = 6;
 
-/// Longer than a step of a tiny model takes on a rank that waits for nobody.
+/// Longer than a step of a tiny model takes on a rank that waits for no other.
 const LATE_US_MAX: u64 = 2000;
 
 fn equals_plain_when_late<M: InBothWidths<Shape: Shape<Device = Cpu>>>(config: &Config) {
@@ -65,7 +64,7 @@ fn ranks_that_are_late_change_nothing() {
     }
 }
 
-/// Exchanges numbers, now few, now many; the last to enter goes on to the next exchange before the others have woken up.
+/// Exchanges numbers, alternately few and many; the last to enter continues to the next exchange before the others have woken up.
 fn exchange(transport: Shared, ranks: usize) {
     let mut engine = Engine::new(Untied::PROGRAM, transport);
     let own = engine.arena().rank();

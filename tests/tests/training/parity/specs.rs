@@ -61,7 +61,7 @@ fn every_layout_trains_as_plain_data_parallelism_does_in_bf16() {
     for &name in NAMES {
         let spec = program(name).plan.config;
         let precision = Precision { compute: Width::BF16, ..spec.precision };
-        // As many tokens as the tiny model has been built for.
+        // As many tokens as the tiny model was built for.
         let spec = Config { precision, sequences: 1, length: 128, memory_bytes: None, ..spec };
         let plain = Config {
             mesh: Mesh::of_zero(spec.mesh.data_ranks()),

@@ -48,7 +48,7 @@ pub fn assert_close(one: &Outcome, other: &Outcome, tolerance: f64) {
     for (a, b) in one.losses.iter().zip(&other.losses) {
         assert!((a - b).abs() < tolerance, "losses {a} and {b}");
     }
-    // The root mean square, as a single parameter whose gradient is zero but for rounding strays by the learning rate.
+    // The root mean square, because a single parameter whose gradient is zero except for rounding differs by up to the learning rate.
     let pairs = one.parameters.iter().flatten().zip(other.parameters.iter().flatten());
     let (squares, count) =
         pairs.fold((0.0, 0), |(squares, count), (a, b)| (squares + f64::from(a - b).powi(2), count + 1));
@@ -88,7 +88,7 @@ fn other_data_or_no_clipping_give_another_result() {
     assert!(one.parameters != unclipped.parameters);
 }
 
-/// Trains two steps and compares what every rank moved and mapped with the plan.
+/// Trains two steps and compares the bytes that every rank moved and mapped with the plan.
 pub fn moved_bytes_and_mappings_are_planned<M: InBothWidths>(config: Config) {
     let outcome = run::<M>(config, 2);
     PlanBuf::new("", config, M::units(config.precision.compute)).with(|plan| {
@@ -116,7 +116,7 @@ fn sent_bytes_are_the_published_volumes() {
         for transport in [TransportKind::Local, TransportKind::Shm] {
             for stage in 0..4 {
                 let config = Config { mesh: Mesh::of_zero(ranks), transport, ..CONFIG.at_stage(stage) };
-                // (N-1)/N of all padded parameters, and of the last unit's.
+                // (N-1)/N of all padded parameters, and of those of the last unit.
                 let share = |elements: usize| elements / ranks * (ranks - 1) * 4;
                 let (padded, last) = PlanBuf::new("", config, Untied::PLAN.units)
                     .with(|plan| (plan.padded(), plan.placements.last().expect("a unit").padded));

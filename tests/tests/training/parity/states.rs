@@ -1,4 +1,4 @@
-//! States: a run that starts from the states that another one read from its engines goes on to the bit.
+//! States: a run that starts from the states that another run read from its engines continues it to the bit.
 
 use std::convert::Infallible;
 
@@ -13,7 +13,7 @@ use zero_tests::training::{CONFIG, HYPER, noise};
 
 type Ranks<'p> = Engine<'p, Cpu, Shared<'p>>;
 
-/// A rank's data of a unit: all parameters, and each state that it stores with the element that it begins at.
+/// A rank's data of a unit: all parameters, and each stored state with the element at which it begins.
 type Kept = (Vec<f32>, Vec<(State, usize, Vec<f32>)>);
 
 const OPTIMIZERS: [OptimizerKind; 2] = [OptimizerKind::AdamW, OptimizerKind::Muon];

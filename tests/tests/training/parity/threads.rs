@@ -1,4 +1,4 @@
-//! Threads: how many a rank has must not change a result.
+//! Threads: the number of a rank's threads must not change a result.
 
 use std::num::NonZeroUsize;
 
@@ -13,7 +13,7 @@ use zero_tests::training::{CONFIG, HYPER, Outcome, Start, merged, mesh, noise, t
 
 use super::{WIDTHS, run};
 
-/// Trains with ranks of this many threads, which share even the smallest work.
+/// Trains with this many threads a rank, which share even the smallest work.
 fn run_on_threads(program: &'static Program<Cpu>, config: Config, threads: usize) -> Outcome {
     let (threads, batch) = (NonZeroUsize::new(threads).expect("threads"), noise(config));
     let rank = |transport: Shared| {

@@ -1,4 +1,4 @@
-//! Turns: ranks that make different calls, or go on after a call that did not end, are stopped before one writes what
+//! Turns: ranks that make different calls, or continue after a call that did not end, are stopped before one writes memory that
 //! another reads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
 type Untold<'p> = Engine<'p, Cpu, Shared<'p>>;
 
-/// Runs ranks of a replicated model, with initial parameters if that is asked for.
+/// Runs ranks of a replicated model, with initial parameters on request.
 fn run(ranks: usize, initialized: bool, body: impl Fn(usize, &mut Untold) + Sync) {
     let config = Config { mesh: mesh(1, 1, ranks), ..CONFIG.at_stage(0) };
     let main = |transport: Shared<'_>| {
@@ -30,7 +30,7 @@ fn fill(micro_batch: usize, ids: &mut [u32], targets: &mut [u32]) {
     noise(CONFIG)(0, 0, micro_batch, ids, targets);
 }
 
-/// What a panic of `call` says.
+/// The message of a panic of `call`.
 fn panic_of(call: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("a panic");
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -129,7 +129,7 @@ fn an_engine_that_lost_a_rank_does_no_more() {
     assert_eq!(ranks.expect("memory"), [true, false]);
 }
 
-/// After a call that ends with the same error on all ranks, they are still in turn.
+/// After a call that ends with the same error on all ranks, the ranks are still in turn.
 #[test]
 fn an_engine_goes_on_after_a_number_that_is_not_finite() {
     run(2, true, |_, engine| {

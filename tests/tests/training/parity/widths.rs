@@ -1,4 +1,4 @@
-//! Widths: values that are stored as bf16 are rounded, but equally at every stage.
+//! Widths: values that are stored as bf16 are rounded, but identically at every stage.
 
 use zero_plan::{Config, Mesh, Often, Order, PlanBuf, Precision, TransportKind, Width};
 use zero_runtime::model::Model;
@@ -18,7 +18,7 @@ const PRECISIONS: [Precision; 7] = [
     Precision { compute: F32, params: BF16, reduce: F32, master: F32, moments: F32 },
     Precision { compute: F32, params: BF16, reduce: BF16, master: BF16, moments: BF16 },
     Precision { compute: F32, params: BF16, reduce: F32, master: BF16, moments: F32 },
-    // Layers compute in bf16: on parameters that are converted for them, on those that are kept, and all in bf16.
+    // Layers compute in bf16: on converted parameters, on parameters that are stored in bf16, and with everything in bf16.
     Precision { compute: BF16, params: F32, reduce: BF16, master: F32, moments: F32 },
     Precision { compute: BF16, params: BF16, reduce: BF16, master: F32, moments: F32 },
     Precision { compute: BF16, params: BF16, reduce: BF16, master: BF16, moments: BF16 },
@@ -78,7 +78,7 @@ fn pipelines_agree_where_held_gradients_round() {
 
 #[test]
 fn stages_agree_over_replicas_where_bf16_rounds() {
-    // Sums over one replica round too, so here the order of the two levels is that of the mesh.
+    // Sums over one replica are rounded too, so here the order of the two levels is that of the mesh.
     for precision in PRECISIONS {
         for (reduce, micro_batches) in [(Often::PerMicroBatch, 1), (Often::PerMicroBatch, 3), (Often::PerStep, 3)] {
             for (replica, zero) in [(2, 2), (3, 1)] {
@@ -98,8 +98,8 @@ fn stages_agree_over_replicas_where_bf16_rounds() {
     }
 }
 
-/// Against gradients that are reduced in each micro-batch, in f32: the runs above hold gradients on both sides of what
-/// they compare.
+/// Against gradients that are reduced in each micro-batch, in f32: the runs above hold gradients on both sides of their
+/// comparisons.
 #[test]
 fn held_gradients_are_sums_over_all_micro_batches() {
     let config = Config { mesh: Mesh::of_zero(2), micro_batches: 3, ..CONFIG };

@@ -1,4 +1,4 @@
-//! Folders that are refused, each for one fault, before anything is trained.
+//! Folders that are refused, each for one fault, before training.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -38,7 +38,7 @@ fn refused(path: &Path, code: &str) -> String {
     error.report()
 }
 
-/// The error once the tensors of a sound file are changed.
+/// The error after the tensors of a sound file are changed.
 fn changed(code: &str, change: impl FnOnce(&mut BTreeMap<String, Content>)) -> String {
     let (_root, path) = sound(u64::MAX);
     let file = path.join("model.safetensors");

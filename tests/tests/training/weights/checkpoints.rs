@@ -1,4 +1,4 @@
-//! A checkpoint gives parameters to any layout of its own model, from its master copy; another model is refused by name.
+//! A checkpoint initialises the parameters of any layout of its own model, from its master copy; another model is refused by name.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use zero_tests::training::{CONFIG, mesh};
 
 use super::folder::{From, Job, export, files};
 
-/// A checkpoint of three ranks with these parameters in a master copy, and other numbers as the parameters of layers.
+/// A checkpoint of three ranks with these parameters in a master copy, and different numbers as the layers' parameters.
 fn save<D: Device>(program: &'static Program<D>, root: &Path, units: &[Vec<f32>]) -> PathBuf {
     const RANKS: usize = 3;
     let own = model_tensors(program).into_iter().filter(|named| !named.is_alias);
@@ -93,7 +93,7 @@ fn goes_on<D: Device>(program: &'static Program<D>) {
             .expect("a folder");
         assert!(files(&again) == files(&first), "{config:?}");
     }
-    // And without any engine.
+    // The same without any engine.
     let again = root.path().join("again");
     let opened = Checkpoint::open(&checkpoint).expect("a checkpoint");
     zero_runtime::checkpoint::export(&opened, &again, None, &|_| {}).expect("a folder");

@@ -17,14 +17,14 @@ use zero_runtime::transport::{Shared, local};
 use zero_runtime::weights::{Export, Import, WeightType};
 use zero_tests::training::{HYPER, noise};
 
-/// Where parameters come from.
+/// The source of parameters.
 pub enum From<'a> {
     Seed(u64),
     Folder(&'a Path),
     Checkpoint(&'a Path),
 }
 
-/// What is done with a model before it is exported.
+/// Work on a model before its export.
 pub struct Job<'a> {
     pub from: From<'a>,
     pub steps: u64,
@@ -38,7 +38,7 @@ impl Default for Job<'_> {
     }
 }
 
-/// Exports a model under a configuration, as ranks that are threads do, and gives what rank 0 has of each unit.
+/// Exports a model under a configuration, on ranks that are threads, and returns rank 0's parameters of each unit.
 pub fn export<D: Device>(
     program: &'static Program<D>,
     config: Config,

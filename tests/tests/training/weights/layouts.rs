@@ -1,4 +1,4 @@
-//! Exports do not depend on ranks, and an import gives what was exported.
+//! Exports do not depend on ranks, and an import restores the exported parameters.
 
 use std::fs;
 use std::path::Path;

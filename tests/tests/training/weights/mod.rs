@@ -1,5 +1,5 @@
-//! Published weights: what one layout of ranks exports, every other imports and exports again to the bit; and each folder
-//! that is broken is refused in words that name what is wrong.
+//! Published weights: every other layout imports the export of one layout and exports it again to the bit; and each broken folder
+//! is refused with a message that names the fault.
 #![allow(unsafe_code)]
 
 mod broken;
@@ -11,17 +11,17 @@ mod published;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Notes the largest piece of memory that a thread asks for at once.
+/// Records the largest single allocation of a thread.
 struct Noting;
 
 thread_local! {
     static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: hands every call on to the system's allocator, unchanged.
+// SAFETY: passes every call on to the system's allocator, unchanged.
 unsafe impl GlobalAlloc for Noting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that ends has no such variable any more.
+        // An ending thread no longer has this variable.
         let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(layout.size())));
         // SAFETY: the caller's promise is the system's.
         unsafe { System.alloc(layout) }
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Noting {
 #[global_allocator]
 static ALLOCATOR: Noting = Noting;
 
-/// The most that `call` asks for at once on this thread.
+/// The largest single allocation of `call` on this thread.
 fn largest_allocation(call: impl FnOnce()) -> usize {
     LARGEST.set(0);
     call();

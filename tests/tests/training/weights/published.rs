@@ -1,4 +1,4 @@
-//! A model with the names, transposed matrices and the config of a published one.
+//! A model with the names, the transposed matrices and the config of a published one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,7 +81,7 @@ fn every_layout_imports_and_exports_transposed_matrices() {
     }
 }
 
-/// The files of GPT-2 itself lack the prefix that later ones have, and have masks.
+/// The files of GPT-2 itself have masks, and lack the prefix of later files.
 #[test]
 fn a_folder_without_a_prefix_keeps_its_names_and_files() {
     let (root, path) = folder();
@@ -108,7 +108,7 @@ fn a_folder_without_a_prefix_keeps_its_names_and_files() {
     let (old, new) = (files(&path), files(&again));
     assert_eq!(new.keys().collect::<Vec<_>>(), ["config.json", FILE, "tokenizer.json"]);
     assert!(old["config.json"] == new["config.json"] && old["tokenizer.json"] == new["tokenizer.json"]);
-    // Another type is another config.
+    // Another `model_type` makes it another config.
     let narrow = root.path().join("narrow");
     let job = Job { from: From::Folder(&path), kind: Some(WeightType::BF16), ..Job::default() };
     export(Published::PROGRAM, ALONE, &job, &narrow).unwrap();

@@ -1,4 +1,4 @@
-//! A device by a type of the crate's own, beside a spec that names another.
+//! A device that is a type of this crate, with a spec that names another device.
 use zero_runtime::prelude::*;
 
 mod own {

@@ -1,5 +1,5 @@
 //! A perceptron: a derived layer that begins with an activation, one that begins the model, the longest tuple, and fields
-//! with attributes that are for the compiler.
+//! with attributes for the compiler.
 use zero_runtime::prelude::*;
 
 #[derive(Layer)]
@@ -16,7 +16,7 @@ struct Stem {
 
 #[zero(stage = 2, ranks = 4, bucket = KiB(4), sequences = 2, length = 8, transport = Local)]
 struct Mlp {
-    /// What the compiler knows stays.
+    /// The compiler's attributes are kept.
     stem: Stem,
     #[allow(unused)]
     #[rustfmt::skip]

@@ -1,5 +1,5 @@
-//! Expansions: structs that `#[zero]` and `#[derive(Layer)]` accept without a warning, and the units, names and options that
-//! they become. Never trains.
+//! Expansions: structs that `#[zero]` and `#[derive(Layer)]` accept without a warning, and the resulting units, names and options.
+//! Never trains.
 #![deny(warnings)]
 
 mod alternating;

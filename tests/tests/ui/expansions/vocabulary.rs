@@ -1,4 +1,4 @@
-//! Vocabularies of a model: what the head predicts and what the embedding takes.
+//! Vocabularies of a model: the ids that the head predicts and those that the embedding reads.
 use zero_runtime::model::vocabulary_fault;
 use zero_runtime::prelude::*;
 
