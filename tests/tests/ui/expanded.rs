@@ -321,7 +321,10 @@ fn rustfmt_changes_nothing() {
         // A name so long that calls no longer fit a line.
         for text in [text.replace("BLOCKS", &long.to_uppercase()), text] {
             let mut rustfmt = Command::new("rustfmt");
-            rustfmt.args(["--edition", "2024", "--config-path", "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            rustfmt
+                .args(["--edition", "2024", "--config-path", "/dev/null"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped());
             let child = rustfmt.spawn();
             let mut child = child.expect("rustfmt, as `cargo fmt` needs it");
             child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("written");
