@@ -1,4 +1,4 @@
-//! Predictions: published training throughputs beside simulations of the same layouts. This makes the table of
+//! Predictions: published training throughputs beside simulations of the same layouts. Writes the table of
 //! `docs/predictions.md`; no row is left out because its prediction misses.
 
 use core::fmt::Write;
@@ -13,7 +13,7 @@ use crate::simulate::simulate;
 
 /// A published row.
 struct PublishedRow {
-    /// The number of its source; the note of that number says what is assumed.
+    /// The number of the row's source; the note with that number lists the assumptions.
     source: usize,
     what: &'static str,
     model: LlamaSizes,
@@ -168,7 +168,7 @@ impl PublishedRow {
         }
     }
 
-    /// The prediction for it, where all traffic goes in rings, as with NCCL's own sums.
+    /// The prediction for this row, with all traffic in rings, as with NCCL's own sums.
     fn predicted(&self) -> Predicted {
         self.predicted_with(TransportKind::Peer)
     }
@@ -201,7 +201,7 @@ struct Predicted {
 const CLAIMED: [f64; 2] = [0.85, 1.25];
 
 impl PublishedRow {
-    /// Whether the text claims the tolerance for it. It does not for the last two sources, whose devices were not those
+    /// Whether the text claims the tolerance for this row: not for the last two sources, whose devices were not those
     /// of our files, or whose kernels were of another generation.
     fn is_claimed(&self) -> bool {
         self.source <= 2
