@@ -143,7 +143,7 @@ fn codes_are_explained() {
 #[test]
 fn words_are_explained() {
     let page = explained(&["reduce-scatter"]);
-    assert!(page.starts_with("reduce-scatter, also reduce\n\nEach rank gets the sum of one shard"), "{page}");
+    assert!(page.starts_with("reduce-scatter, also reduce\n\nEach rank receives one shard of the sum"), "{page}");
     assert!(page.contains("\n    zero.bucket: a size from `B(1)` up"), "{page}");
     assert_eq!(explained(&["reduce", "scatter"]), page);
     assert!(explained(&["zero.prefetch"]).starts_with("zero.prefetch\n\nHow far ahead of the computation"));
