@@ -23,23 +23,23 @@ use documents::{DocumentPart, DocumentsReader};
 
 /// Bytes of text that a thread encodes at a time, if the tokenizer allows text to be cut.
 const PIECE_BYTES: usize = 16 << 10;
-/// Bytes of text with which a batch is full. A longer document that is not cut makes a batch longer.
+/// Bytes of text at which a batch is full. A longer document that is not cut makes a batch longer.
 const BATCH_BYTES: usize = 4 << 20;
 /// Batches that are read ahead.
 const BATCHES_AHEAD: usize = 1;
 /// The value of `--separator` for no separator at all.
 const NO_SEPARATOR: &str = "none";
 
-/// What to encode, by what, and where to.
+/// The tokenizer, the documents to encode, and the token file.
 #[derive(Args, Debug, PartialEq)]
 pub struct TokenizeArguments {
     /// A tokenizer.json, or the folder of a model with one
     #[arg(long, value_name = "PATH")]
     pub tokenizer: PathBuf,
-    /// Files of text, a document each, .jsonl (a document in each line), .parquet (one in each row), and directories of
-    /// those. A tokenizer that is known to end a token at a line's end between two letters, as those of GPT-2, Llama 3,
-    /// Qwen and OLMo, encodes a long document in pieces that end there. Any other encodes a document as a whole, which
-    /// takes memory of many times its length
+    /// Files of text, a document each, .jsonl (a document in each line), .parquet (a document in each row), and
+    /// directories of such files. If a tokenizer is known to end a token at a line's end between two letters, as those of
+    /// GPT-2, Llama 3, Qwen and OLMo, long documents are encoded in pieces that end there. With any other tokenizer a
+    /// document is encoded as a whole, which takes memory of many times its length
     #[arg(value_name = "IN", required = true)]
     pub inputs: Vec<PathBuf>,
     /// The new token file
@@ -60,7 +60,7 @@ pub struct TokenizeArguments {
     pub threads: Option<std::num::NonZeroUsize>,
 }
 
-/// Encodes all documents, and says on standard output how many there were.
+/// Encodes all documents, and prints their number.
 pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), CommandError> {
     let tokenizer = Tokenizer::open(&arguments.tokenizer)?;
     let separator = separator(arguments.separator.as_deref(), &tokenizer)?;
@@ -101,7 +101,7 @@ pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Sends batches until all is read, something is wrong, or nobody waits for them any more.
+/// Sends batches until everything is read, an error occurs, or the receiver no longer waits for them.
 fn read(reader: DocumentsReader, batches: std::sync::mpsc::SyncSender<Result<Vec<DocumentPart>, CommandError>>) {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     let result = reader.for_each(|part| {
@@ -113,7 +113,7 @@ fn read(reader: DocumentsReader, batches: std::sync::mpsc::SyncSender<Result<Vec
         }
         !is_full || batches.send(Ok(std::mem::take(&mut batch))).is_ok()
     });
-    // If nobody waits, there is an error already.
+    // If the receiver does not wait, it already has an error.
     let _ = batches.send(Ok(batch));
     result.err().into_iter().for_each(|error| drop(batches.send(Err(error))));
 }

@@ -1,11 +1,11 @@
-//! Whole: builds the command with all of its features, because this one was built without Parquet, and continues as that.
+//! Whole: for a command that was built without Parquet, builds it with all features and continues as the new command.
 
 use std::os::unix::process::CommandExt;
 
 use crate::error::CommandError;
 use crate::workspace::cargo;
 
-/// Runs the whole command with this one's arguments, in place of this process. Returns only if cargo cannot be started.
+/// Runs the whole command with the same arguments, in place of this process. Returns only if cargo cannot be started.
 pub fn become_whole() -> CommandError {
     eprintln!("building `cargo zero` once more, with Parquet");
     let mut command = cargo();
