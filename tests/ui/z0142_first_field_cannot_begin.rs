@@ -1,4 +1,4 @@
-//! An activation takes any width, so nothing says what the model takes.
+//! An activation takes any width, so the model's input is not known.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]
