@@ -1,4 +1,4 @@
-//! An activation takes any width, so the model's input is not known.
+//! An activation takes any width, so nothing says what the model takes.
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]
