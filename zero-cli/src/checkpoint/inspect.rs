@@ -59,10 +59,7 @@ fn page(checkpoint: &Checkpoint) -> String {
         ("data", format!("{}, {}", manifest.data.description, manifest.data.fingerprint)),
         ("drawn", format!("{} sequences", manifest.data.sequences_drawn)),
         ("layout", format!("stage {stage}, {mesh}: {ranks} ranks, {data_ranks} data-parallel")),
-        (
-            "batch",
-            format!("{sequences} sequences of {length} in {micro_batches} micro-batches, on each data-parallel rank"),
-        ),
+        ("batch", format!("{sequences} sequences of {length} in {micro_batches} micro-batches, on each such rank")),
         ("widths", widths(&manifest.plan)),
         ("plan", fingerprint.clone()),
         ("spec", manifest.spec.path.clone()),

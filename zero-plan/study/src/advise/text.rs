@@ -150,7 +150,7 @@ pub(super) fn decision(question: &Question, advice: &Advice) -> Vec<String> {
         let crosses = Axis::ALL.into_iter().filter(|axis| pick.candidate.mesh.crosses_nodes(*axis)).map(Axis::name);
         let network: f64 = pick.sent.iter().filter(|it| it.link.name() == "network").map(|it| it.exposed_s).sum();
         let crosses = crosses.collect::<Vec<_>>().join(" and ");
-        lines.push(format!("{crosses} crosses nodes; a step waits {} for the network", time(network)));
+        lines.push(format!("axes across nodes: {crosses}; a step waits {} for the network", time(network)));
     }
     if pick.candidate.mesh.pipeline > 1 {
         lines.push(format!("a pipeline of {} idles {} of a step", pick.candidate.mesh.pipeline, time(pick.bubble_s)));
