@@ -28,8 +28,8 @@ const GPUS: &str = "zero-gpus";
 /// The beginning of the compiler's message about a budget.
 const OVER_BUDGET: &str = "[Z0201] a rank";
 
-/// Runs cargo. Environment variables pass the spec to the macro, and that a text will lie beside the binary, and to the model
-/// its size. The binary is opened as soon as cargo names it, so that another build to the same path does not replace it.
+/// Runs cargo. Environment variables tell the macro the spec and whether a text will lie beside the binary, and the model its
+/// size. The binary is opened as soon as cargo names it, so that another build to the same path does not replace it.
 pub fn compile(
     program: &Program,
     spec: &Path,
