@@ -15,6 +15,8 @@ use zero_study::simulate::Impossible;
 
 /// Why the command failed.
 #[derive(Debug, thiserror::Error)]
+// A command that writes no token files never reports mistakes in documents.
+#[cfg_attr(not(feature = "tokenize"), allow(dead_code))]
 pub enum CommandError {
     #[error("error[Z0120]: cannot read the spec {}: {source}\n  = help: {}", path.display(), spec_help(path, source))]
     Unreadable { path: PathBuf, source: io::Error },
@@ -195,6 +197,7 @@ impl CommandError {
     }
 
     /// The system does not provide the requested number of threads.
+    #[cfg(feature = "tokenize")]
     pub fn threads(error: rayon::ThreadPoolBuildError) -> Self {
         CommandError::Input {
             place: "--threads".to_owned(),

@@ -200,7 +200,7 @@ mod tests {
         fs::write(package.package.join("latin.ron"), b"(zero: (stage: 2)) // caf\xE9").unwrap();
         let found = mistakes(quote!(spec = "latin.ron"), &package);
         let start =
-            "[Z0118] the spec is not UTF-8 text: the byte 0xE9 at 1:26 is no part of a character\n--> latin.ron\n";
+            "[Z0118] the spec is not UTF-8 text: the byte 0xE9 at 1:26 is not part of a character\n--> latin.ron\n";
         assert!(found.len() == 1 && found[0].starts_with(start), "{found:#?}");
         fs::remove_dir_all(package.package).unwrap();
     }

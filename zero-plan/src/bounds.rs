@@ -1,5 +1,5 @@
-//! Bounds: how much work a plan may be for the compiler, and the largest sizes that it can count. Exceeding them is an
-//! error before any table is made. Never looks at memory, which `budget` does.
+//! Bounds: how much work the compiler may have with a plan, and the largest sizes that it can count. Exceeding them is
+//! an error before any table is made. Never looks at memory, which `budget` checks.
 
 use crate::config::{Config, Order};
 use crate::layout::Tables;
@@ -23,7 +23,7 @@ const _: () = assert!(MICRO_BATCHES_MAX == 8192, "the range of `batch.micro_batc
 /// what can be counted, because some sums are multiplied by small numbers.
 const COUNT_MAX: u128 = 1 << 62;
 
-/// Stops the build where the ops of a step would cost the compiler too much time.
+/// Stops the build if the ops of a step would cost the compiler too much time.
 ///
 /// # Panics
 /// Z0212.
@@ -83,7 +83,7 @@ const fn micro_batches_that_fit(tables: &Tables) -> Option<usize> {
     if fits > 0 && fits >= pipeline_stages { Some(fits) } else { None }
 }
 
-/// Stops the build where sums over the sizes of a model do not fit 64 bits. They are computed in 128 bits here.
+/// Stops the build if sums over the sizes of a model do not fit 64 bits. They are computed in 128 bits here.
 ///
 /// # Panics
 /// Z0210.
@@ -120,7 +120,7 @@ pub const fn is_countable(config: &Config, units: &[Unit]) -> bool {
     }
     let micro_batches = config.micro_batches as u128;
     // No region holds more than every unit for every micro-batch and chunk, or the largest unit in as many slots as
-    // there are units. A parameter takes or sends 16 bytes at most.
+    // there are units. A parameter needs or sends 16 bytes at most.
     let times = micro_batches * config.chunks_per_rank() as u128 + units.len() as u128 + 16;
     bytes * times <= COUNT_MAX && 4 * operations * micro_batches + bytes <= COUNT_MAX
 }

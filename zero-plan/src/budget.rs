@@ -1,6 +1,6 @@
-//! Budget: whether the memory of a rank, in its arena and outside it, fits what the spec allows. If it does not, the
-//! error says at which op most is in use and by what. Computed from the tables, in constants. Layouts that would fit
-//! are searched for by a program that may take longer than a compiler.
+//! Budget: whether the memory of a rank, in its arena and outside it, fits the budget of the spec. If it does not, the
+//! error names the op at which most is in use, and the parts that use it. Computed from the tables, in constants. A
+//! program that may take longer than a compiler searches for layouts that would fit.
 
 mod peak;
 
@@ -16,7 +16,7 @@ pub(crate) use peak::peak;
 /// Parts of a peak that a message names.
 const PARTS: usize = 3;
 
-/// Stops the build where a rank takes more than the budget of the spec. `steps` has the ops of each pipeline stage.
+/// Stops the build if a rank needs more than the budget of the spec. `steps` has the ops of each pipeline stage.
 ///
 /// # Panics
 /// Z0201.

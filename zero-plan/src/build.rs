@@ -1,5 +1,5 @@
 //! Build: makes the tables of a plan by the same functions at compile time, in `tables`, and at run time, in `buffer`.
-//! Never decides what is in one.
+//! Never decides their content.
 
 mod buffer;
 #[doc(hidden)]

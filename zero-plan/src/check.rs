@@ -1,6 +1,6 @@
-//! Check: walks the schedule of one pipeline stage and objects to the first op that breaks a rule. Shares no code with the
-//! builder: it knows the rules, not how schedules are made. [`check_layout`] does the same for the tables that schedules
-//! point into; [`crate::prove`] shows what ranks may expect of one another.
+//! Check: walks the schedule of one pipeline stage and objects to the first op that breaks a rule. Shares no code with
+//! the builder: it has the rules, not the way in which schedules are made. [`check_layout`] does the same for the
+//! tables that schedules point into; [`crate::prove`] covers the rules between ranks.
 
 /// Returns the first broken rule of several.
 macro_rules! rules {
@@ -59,11 +59,11 @@ pub struct BucketState {
     /// Backward calls that add to its gradients in one micro-batch, and those since its claim.
     writers: usize,
     writes: usize,
-    /// The number, among the step's reductions, of the one in which it was last offered.
+    /// Its index among the step's reductions when it was last offered.
     offer: usize,
     /// Its sum over this host.
     subtotal: Subtotal,
-    /// The number, among the step's reductions along `zero`, of the one in which it was last settled.
+    /// Its index among the step's reductions along `zero` when it was last settled.
     settle: usize,
     settled: usize,
     combined: usize,
@@ -318,7 +318,7 @@ impl<'a> Checker<'a, '_> {
 
     const fn broken(&mut self, op: Op) -> BrokenRule {
         rules! {
-            self.exists(op) => "an op on a unit or bucket that is not there",
+            self.exists(op) => "an op on a unit or bucket that does not exist",
             self.trains() || is_of_evaluations(op) => "an op of a training step in an evaluation",
         }
         match op {
@@ -365,7 +365,7 @@ impl<'a> Checker<'a, '_> {
                     self.units[unit].backwards == self.subject.tables.config.micro_batches =>
                         "an agreement before every backward",
                     self.units[unit].tied == self.is_in_tie(unit) =>
-                        "an agreement before the gradients of tied parameters have come together",
+                        "an agreement before the gradients of tied parameters are added up",
                     // Otherwise a peer may update parameters that this rank still reads.
                     matches!(self.units[unit].slotted, Held::No) => "an agreement while parameters are held",
                 }

@@ -1,5 +1,5 @@
-//! Config: the part of a spec that decides layout and order, as plain constants. `spec` parses and rejects; this never
-//! does.
+//! Config: the part of a spec that decides layout and order, as plain constants. `spec` parses and rejects; this module
+//! never does.
 
 mod device;
 mod precision;
@@ -57,7 +57,7 @@ impl DeviceKind {
         }
     }
 
-    /// The same where each node of a mesh is a host: between hosts, MPI or NCCL carries the bytes.
+    /// The same if each node of a mesh is a host: between hosts, MPI or NCCL carries the bytes.
     pub const fn transport_of_hosts(self, nodes: usize) -> TransportKind {
         match self {
             _ if nodes == 1 => self.transport(),
@@ -77,7 +77,7 @@ pub enum TransportKind {
     Shm,
     /// Processes of one host, each with device memory that the others can copy from.
     Peer,
-    /// Processes of one or several hosts, whose devices cannot read each other's memory: NCCL carries what they need.
+    /// Processes of one or several hosts, whose devices cannot read each other's memory: NCCL carries the bytes.
     Nccl,
     /// Processes of several hosts. Those of one host share memory, and MPI carries bytes between hosts.
     Cluster,
@@ -94,18 +94,18 @@ pub enum OptimizerKind {
 }
 
 impl OptimizerKind {
-    /// Whether this is the default, which older plans and checkpoints have without naming it.
+    /// Whether this is the default, which older plans and checkpoints do not name.
     pub const fn is_usual(&self) -> bool {
         matches!(self, OptimizerKind::AdamW)
     }
 
-    /// Whether it makes matrices of hidden layers orthogonal, for which it needs each as a whole.
+    /// Whether it makes matrices of hidden layers orthogonal, for which it needs each matrix as a whole.
     pub const fn orthogonalizes(self) -> bool {
         matches!(self, OptimizerKind::Muon)
     }
 }
 
-/// How often something travels that could also be held from one micro-batch of a step to the next.
+/// How often bytes are sent that could also be held from one micro-batch of a step to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Often {
     /// In every micro-batch: more bytes on the wire, less memory.
@@ -131,7 +131,7 @@ pub enum Order {
     },
 }
 
-/// Which units lie on which pipeline stage.
+/// The assignment of units to pipeline stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub enum Split {
     /// Minimizes the cost of the most expensive chunk.
@@ -143,7 +143,7 @@ pub enum Split {
     Units(&'static [usize]),
 }
 
-/// Which units keep only their input for backward, and run forward again before it.
+/// The units that keep only their input for backward, and run forward again before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub enum Recompute {
     /// None: everything is kept.
@@ -180,9 +180,9 @@ pub struct Config {
     pub reduce: Often,
     /// The order of micro-batches.
     pub order: Order,
-    /// Which units lie on which pipeline stage.
+    /// The assignment of units to pipeline stages.
     pub split: Split,
-    /// Which units recompute their saved values instead of keeping them.
+    /// The units that recompute their saved values instead of keeping them.
     pub recompute: Recompute,
     /// Widths in which states are stored.
     pub precision: Precision,
@@ -192,8 +192,8 @@ pub struct Config {
     pub length: usize,
     /// Micro-batches of one step, of each replica and each rank along `zero`.
     pub micro_batches: usize,
-    /// Whether each rank has room for a copy of what it writes to a checkpoint, so that training continues during the
-    /// write.
+    /// Whether each rank has room for a copy of the states that it writes to a checkpoint, so that training continues
+    /// during the write.
     pub snapshot: bool,
     /// The device on which ranks compute: it decides where places may begin, and whether ops have streams.
     pub device: DeviceKind,
@@ -202,7 +202,7 @@ pub struct Config {
     /// The optimizer of the matrices of hidden layers.
     #[serde(skip_serializing_if = "OptimizerKind::is_usual")]
     pub optimizer: OptimizerKind,
-    /// The budget of a rank for its arena and what lies outside it, if the spec sets one.
+    /// The budget of a rank for the memory in its arena and outside it, if the spec sets one.
     pub memory_bytes: Option<usize>,
 }
 
@@ -266,14 +266,14 @@ impl Config {
         matches!(self.transport, TransportKind::Cluster | TransportKind::Nccl) && self.mesh.nodes > 1
     }
 
-    /// Whether MPI carries what ops need from other hosts. Between devices, NCCL does.
+    /// Whether MPI carries the bytes that ops need from other hosts. Between devices, NCCL does.
     pub const fn sends_messages(&self) -> bool {
         self.spans_hosts() && !self.transport.carries()
     }
 
-    /// How many ranks of a host lie along an axis, if they divide among themselves what comes from other hosts: each
-    /// takes what its counterparts have, the ranks at the same position on the other hosts. 1 if every rank takes all
-    /// that it needs by itself. At most one axis has more than 1, because the ranks of a host are consecutive.
+    /// How many ranks of a host lie along an axis, if they divide the incoming bytes among themselves: each receives
+    /// those of its counterparts, the ranks at the same position on the other hosts. 1 if every rank receives all that
+    /// it needs by itself. At most one axis has more than 1, because the ranks of a host are consecutive.
     pub const fn ranks_per_host(&self, axis: Axis) -> usize {
         match (self.transport, self.mesh.per_node(axis)) {
             (TransportKind::Cluster, Some(per_host)) if per_host < self.mesh.len(axis) => per_host,
@@ -286,8 +286,8 @@ impl Config {
         Subtrees { ranks: self.mesh.len(axis), per_host: self.ranks_per_host(axis) }
     }
 
-    /// Whether the ranks of a host sum their terms of a bucket before it goes to other hosts along an axis. They do if
-    /// their sums, which are f32, take no more bytes than the terms. For terms in bf16 they may take more, as with
+    /// Whether the ranks of a host sum their terms of a bucket before they send it to other hosts along an axis. They
+    /// do if the sums, which are f32, need no more bytes than the terms. For terms in bf16 they may need more, as with
     /// three ranks a host, which have two sums.
     pub const fn sums_on_hosts(&self, axis: Axis) -> bool {
         let (reduce, subtrees) = (self.precision.reduce, self.subtrees(axis));
@@ -311,13 +311,13 @@ impl Config {
         self.mesh.len(axis) / self.ranks_per_host(axis)
     }
 
-    /// Whether host peers read what one of them has gathered, which it may overwrite only after they have released it.
+    /// Whether host peers read the parameters that one of them gathers. It may overwrite them only after all released them.
     pub const fn shares_gathers(&self) -> bool {
         self.ranks_per_host(Axis::Zero) > 1 && self.shards_parameters()
     }
 
-    /// Whether the ranks of a host gather into common slots. If they convert what they gather, they read it from the
-    /// inbox of the rank that took it instead.
+    /// Whether the ranks of a host gather into common slots. If they convert gathered parameters, they read them from
+    /// the inbox of the rank that received them instead.
     pub const fn shares_slots(&self) -> bool {
         self.shares_gathers() && !self.converts_gathers()
     }
@@ -332,8 +332,8 @@ impl Config {
         if self.shares_slots() { self.sharers() } else { self.mesh.zero }
     }
 
-    /// Which rank along an axis takes, for the host of the rank at `own`, what the rank at `other` has of a unit's
-    /// parameters or of the sum of its gradients.
+    /// The rank along an axis that receives, for the host of the rank at `own`, the parameters of a unit that the rank
+    /// at `other` holds, or the sums of its gradients.
     pub const fn receiver(&self, axis: Axis, own: usize, other: usize) -> usize {
         let per_host = self.ranks_per_host(axis);
         if other / per_host == own / per_host { other } else { own / per_host * per_host + other % per_host }
@@ -376,8 +376,8 @@ impl Config {
         matches!(axis, Axis::Zero) && self.optimizer.orthogonalizes() && self.shards_optimizer()
     }
 
-    /// Whether directions would have to go from host to host by MPI. Specs may not ask for that, because no wait of a
-    /// rank shows that they have left.
+    /// Whether MPI would have to send directions from host to host. Specs may not ask for it, because no wait of a rank
+    /// shows that the directions have left.
     pub const fn sends_directions(&self) -> bool {
         self.spreads_directions(Axis::Zero) && self.sends_messages() && self.mesh.crosses_nodes(Axis::Zero)
     }
@@ -414,13 +414,13 @@ impl Config {
             || self.shards_parameters() && matches!(self.gather(), Gather::Copied)
     }
 
-    /// Whether a gather converts what it gathers.
+    /// Whether a gather converts the parameters that it gathers.
     pub const fn converts_gathers(&self) -> bool {
         self.shards_parameters() && self.precision.params.bytes() != self.precision.compute.bytes()
     }
 
-    /// Whether the sum over ranks overwrites the rank's own slice of its local gradients. It may if those are kept for
-    /// every unit and nothing is added to the sum later.
+    /// Whether the sum over ranks overwrites the rank's own slice of its local gradients. It may if local gradients are
+    /// kept for every unit and nothing is added to the sum later.
     pub const fn reduces_in_place(&self) -> bool {
         !self.shards_gradients() && self.reductions() == 1
     }

@@ -1,12 +1,12 @@
-//! Cores: which core of its host a rank keeps to. Never knows what a rank does.
+//! Cores: the core of its host that a rank stays on. Never knows what a rank does.
 
-/// The core, of `cores` that its host has, to which a rank keeps with all of its threads; `rank` is its number among
-/// the `ranks` of the host. None if the cores do not all get equally many ranks, or if no core gets several: then the
-/// system decides where threads work.
+/// The core, of `cores` that the host has, on which all threads of a rank stay; `rank` is its number among the `ranks`
+/// of the host. None if the cores would not all get equally many ranks, or if no core would get several: then the
+/// system decides where threads run.
 ///
-/// A system that decides often leaves several ranks waiting for one core while another core is idle, as ranks that wait
-/// for one another sleep and wake many times in a step. Neighbouring ranks do the same work at the same time, and so
-/// get different cores.
+/// If the system decides, several ranks often wait for one core while another core is idle, because ranks that wait for
+/// one another sleep and wake many times in a step. Neighbouring ranks do the same work at the same time, and so get
+/// different cores.
 ///
 /// ```
 /// use zero_plan::own_core;

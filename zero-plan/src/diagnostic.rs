@@ -54,7 +54,7 @@ impl Diagnostic {
         }
     }
 
-    /// Gives it a place, a byte range of the text, and a label to show there.
+    /// Sets its place, a byte range of the text, and a label to show there.
     pub fn at(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
         self.span = Some(span);
         self.label = label.into();

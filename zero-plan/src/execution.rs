@@ -6,7 +6,7 @@
 //! earlier ops of its own rank determine which. So the rules are monotone: no action of one rank can keep another from
 //! continuing. If one order of execution completes, all orders do, and if one gets stuck, all get stuck at the same
 //! ops. Trying one order is therefore a proof. Here a collective ends when all its members have begun it, and a parcel
-//! is there when it has been sent. No transport lends a buffer: a parcel stays in its slot until it is taken. A
+//! is there when it has been sent. No transport lends a buffer: a parcel stays in its slot until it is received. A
 //! transport that buffers more only lets ranks continue earlier.
 
 mod stuck;
@@ -88,7 +88,7 @@ enum ExecutionEvent {
     Subtotalled { scope: Scope, nth: usize },
     /// A parcel to this rank has been sent.
     Sent { parcel: Parcel, nth: usize },
-    /// A parcel of this rank has been taken.
+    /// A parcel of this rank has been received.
     Taken { parcel: Parcel, nth: usize },
 }
 
@@ -195,7 +195,7 @@ impl<'a> ExecutionWorld<'a> {
         }
     }
 
-    /// Does the next op of a rank, unless it has to wait.
+    /// Runs the next op of a rank, unless it has to wait.
     fn advance(&mut self, rank: usize, run: &mut dyn FnMut(usize, Op) -> u64) -> bool {
         let Some(&op) = self.ops[rank].get(self.ranks[rank].next) else { return false };
         if !self.ranks[rank].is_inside {
@@ -253,10 +253,10 @@ impl<'a> ExecutionWorld<'a> {
         Tally::add(&mut self.done[self.groups.communicator(rank, scope)], nth, own.clock);
     }
 
-    /// Shows others that an op has begun, before it waits.
+    /// Signals to other ranks that an op has begun, before it waits.
     fn begin(&mut self, rank: usize, op: Op) {
         match op {
-            // A gather that host peers also read is shown when it is done.
+            // A gather that host peers also read is signaled when it is done.
             Op::Gather { unit, .. } if !self.plan.config.shares_gathers() => {
                 self.ranks[rank].gathers[unit] = self.begin_in(rank, Scope::Zero);
             }
@@ -295,7 +295,7 @@ impl<'a> ExecutionWorld<'a> {
         let own = &self.ranks[rank];
         let all_in = |scope| Some(ExecutionEvent::Begun { scope, nth: own.begun[scope as usize] - 1 });
         let need = match op {
-            // With streams, the gather itself waits for the shards of others.
+            // With streams, the gather itself waits for the shards of other ranks.
             Op::Gather { .. } if self.plan.config.has_streams() => all_in(Scope::Zero),
             Op::Wait { .. } if self.plan.config.has_streams() => None,
             // Host peers may still read the slot.
@@ -348,7 +348,7 @@ impl<'a> ExecutionWorld<'a> {
         }
     }
 
-    /// Shows others that an op has ended.
+    /// Signals to other ranks that an op has ended.
     fn finish(&mut self, rank: usize, op: Op) {
         let config = &self.plan.config;
         match op {

@@ -23,8 +23,7 @@ impl Op {
                 gather,
             ),
             Op::Gather { .. } if matches!(config.gather(), Gather::Mapped) && !config.uses_slots() => (
-                "Starts to gather the parameters of {unit} along `zero`: shards lie contiguous in shared memory, so it only \
-                 has to be waited for.",
+                "Starts to gather the parameters of {unit} along `zero`: shards lie contiguous in shared memory, so a wait is enough.",
                 gather,
             ),
             Op::Gather { .. } => ("Starts to gather the parameters of {unit} along `zero`, into slot {slot}.", gather),
@@ -34,21 +33,21 @@ impl Op {
                 "precision.params",
             ),
             Op::Release { .. } => (
-                "Gives up the gathered or converted parameters of {unit}: no op needs them before they are made again.",
+                "Releases the gathered or converted parameters of {unit}: no op needs them before they are made again.",
                 if config.shards_parameters() { "zero.gather" } else { "precision.params" },
             ),
             Op::Receive { parcel, .. } => (received(parcel), "mesh.pipeline"),
             Op::Clear { .. } => (
-                "Waits until a slot for the next outgoing parcel is free: its receiver has taken what lay there.",
+                "Waits until a slot for the next outgoing parcel is free: its receiver has read the last parcel in it.",
                 "mesh.pipeline",
             ),
             Op::Send { parcel, .. } => (sent(parcel), "mesh.pipeline"),
             Op::Forward { .. } => {
-                ("Runs {unit} forward on micro-batch {micro_batch}; what it saves goes to slot {slot}.", turns)
+                ("Runs {unit} forward on micro-batch {micro_batch}; its saved values go to slot {slot}.", turns)
             }
             Op::Recompute { .. } => (
-                "Runs {unit} forward on micro-batch {micro_batch} once more, for what its backward needs and its forward has not \
-                 kept.",
+                "Runs {unit} forward on micro-batch {micro_batch} once more, for the values that its \
+                 backward needs and its forward has not kept.",
                 "recompute",
             ),
             Op::Backward { .. } => (
@@ -56,7 +55,7 @@ impl Op {
                 turns,
             ),
             Op::Claim { .. } => {
-                ("Takes the staging of bucket {bucket}: waits until peers have read what lay there.", reduction)
+                ("Claims the staging of bucket {bucket}: waits until peers have read its content.", reduction)
             }
             Op::Reduce { .. } => (
                 "Offers the local gradients of bucket {bucket} to the ranks along `zero`: the start of a reduce-scatter, its \
@@ -64,13 +63,13 @@ impl Op {
                 reduction,
             ),
             Op::Subtotal { axis: Axis::Replica, .. } => (
-                "Sums what the replicas of this host have of this rank's shard of bucket {bucket} for each other host, and sends it \
-                 there, in round {round}.",
+                "For each other host, sums the terms of this host's replicas for this rank's shard of bucket {bucket}, and sends \
+                 the sum there, in round {round}.",
                 "mesh.replica",
             ),
             Op::Subtotal { .. } => (
-                "Sums what the ranks of this host have of bucket {bucket} for each other host, and sends it there: the middle of \
-                 a reduce-scatter, its round {round}.",
+                "For each other host, sums the terms of this host's ranks for bucket {bucket}, and sends the sum there: the middle \
+                 of a reduce-scatter, its round {round}.",
                 "mesh.zero",
             ),
             Op::Settle { .. } => (
@@ -88,17 +87,17 @@ impl Op {
                 "optimizer",
             ),
             Op::Spread { axis: Axis::Replica, .. } => (
-                "Gathers what the ranks along `replica` have summed of bucket {bucket}, so that the shard is whole.",
+                "Gathers the parts of bucket {bucket} summed by the ranks along `replica`, so that the shard is whole.",
                 "mesh.replica",
             ),
             Op::Spread { .. } => (
-                "Gathers what the ranks along `zero` have summed of bucket {bucket}: the second half of an all-reduce.",
+                "Gathers the shards of bucket {bucket} summed by the ranks along `zero`: the second half of an all-reduce.",
                 "zero.stage",
             ),
             Op::Agree => ("Agrees with all ranks on the loss and on the norm of the gradients.", "mesh"),
             Op::Momentum { .. } => (
-                "Adds the gradients of the matrices of {unit} to their momentum, and leaves the directions that these are updated \
-                 by once they are orthogonal.",
+                "Adds the gradients of the matrices of {unit} to their momentum, and replaces them by directions, which update \
+                 the matrices once they are orthogonal.",
                 "optimizer",
             ),
             Op::Update { .. } if config.shards_optimizer() => {
@@ -112,14 +111,14 @@ impl Op {
 const fn received(parcel: Parcel) -> &'static str {
     match parcel {
         Parcel::Activations => {
-            "Waits for the activations of micro-batch {micro_batch} from the pipeline stage before, and takes them as the input of \
+            "Waits for the activations of micro-batch {micro_batch} from the pipeline stage before, and stores them as the input of \
              {unit}."
         }
         Parcel::Gradients => {
             "Waits for the gradients of the output of {unit} in micro-batch {micro_batch}, from the pipeline stage after."
         }
         Parcel::TiedGradients => {
-            "Waits for the summed gradients of what is tied to {unit}, from its pipeline stage, and adds them to its own."
+            "Waits for the summed gradients of the unit tied to {unit}, from its pipeline stage, and adds them to its own."
         }
         Parcel::TiedParameters => {
             "Waits for the updated parameters that {unit} is tied to, from the pipeline stage of their owner."
@@ -134,7 +133,7 @@ const fn sent(parcel: Parcel) -> &'static str {
             "Sends the gradient of the input of {unit} in micro-batch {micro_batch} to the pipeline stage before."
         }
         Parcel::TiedGradients => "Sends the summed gradients of the tied {unit} to the pipeline stage of its owner.",
-        Parcel::TiedParameters => "Sends the updated parameters of {unit} to the pipeline stage of what is tied to it.",
+        Parcel::TiedParameters => "Sends updated parameters of {unit} to the pipeline stage of the unit tied to it.",
     }
 }
 

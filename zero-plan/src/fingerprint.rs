@@ -11,7 +11,7 @@ impl Fingerprint {
     /// The fingerprint of a value. Different values have different fingerprints.
     ///
     /// # Panics
-    /// If the value cannot be written as JSON, as a map whose keys are not text.
+    /// If the value cannot be written as JSON, such as a map whose keys are not text.
     pub fn of(value: &impl Serialize) -> u64 {
         let mut all = Self::default();
         serde_json::to_writer(&mut all.0, value).expect("a value that JSON can hold");

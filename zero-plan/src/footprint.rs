@@ -6,7 +6,7 @@ use crate::layout::{Home, Memory, Tables};
 use crate::lines::{PAGE_BYTES, round_up};
 use crate::plan::Plan;
 
-/// Room for the words by which a rank tells the others its progress.
+/// Room for the words in which a rank publishes its progress.
 pub const CONTROL_BYTES: usize = 256;
 /// The number of exchanges whose numbers are kept: the current one and the one before it.
 pub const NUMBER_ROUNDS: usize = 2;
@@ -15,7 +15,7 @@ pub const NUMBER_ROUNDS: usize = 2;
 pub const STEP_WORDS: usize = 13;
 
 /// Code and constants of the program that are in use, its main thread's stack, and its allocations before the first
-/// step. A tiny model takes 6 MiB of it, mostly for the C library and the allocator. Reading or writing parameters in
+/// step. A tiny model uses 6 MiB of it, mostly for the C library and the allocator. Reading or writing parameters in
 /// files takes 3 MiB, in pieces.
 const PROGRAM_BYTES: usize = 16 << 20;
 /// Data that is held in memory: the sources of a workspace, or the paths of the files of a directory. Files are read when
@@ -98,7 +98,7 @@ pub const fn segment_mapping_bytes(plan: &Plan, rank: usize) -> usize {
     bytes
 }
 
-/// The most device memory that a rank with `threads` threads takes outside its arena. On a GPU this excludes the memory
+/// The most device memory that a rank with `threads` threads uses outside its arena. On a GPU this excludes the memory
 /// of its driver and libraries, which no plan knows: descriptions of hardware reserve it.
 pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
     let (config, agreed) = (tables.config, 1 + tables.units.len());
@@ -110,23 +110,23 @@ pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
     }
 }
 
-/// The most host memory that it takes outside its arena.
+/// The most host memory that it uses outside its arena.
 const fn host_bytes(config: &Config, agreed: usize, threads: usize) -> usize {
     PROGRAM_BYTES + DATA_BYTES + threads * thread_bytes(config.precision.compute) + exchange_bytes(config, agreed)
 }
 
-/// The most device memory that a rank with this arena takes in the smallest run, inside and outside the arena.
+/// The most device memory that a rank with this arena uses in the smallest run, inside and outside the arena.
 pub const fn rank_bytes(tables: &Tables, memory: &Memory) -> usize {
     memory.bytes_per_rank() + outside_bytes(tables, RunSize::LEAST.threads)
 }
 
 impl Plan<'_> {
-    /// The most device memory that a rank takes outside its arena.
+    /// The most device memory that a rank uses outside its arena.
     pub const fn outside_bytes(&self, run: &RunSize) -> usize {
         if self.config.device.is_host() { self.host_bytes(run) } else { outside_bytes(&self.tables(), run.threads) }
     }
 
-    /// The most host memory that a rank takes outside its arena, without the libraries of a GPU.
+    /// The most host memory that a rank uses outside its arena, without the libraries of a GPU.
     pub const fn host_bytes(&self, run: &RunSize) -> usize {
         let size = host_bytes(&self.config, self.agreed_values(), run.threads);
         size + run.data_bytes + profile_bytes(self, run.profiled_steps)
@@ -137,7 +137,7 @@ impl Plan<'_> {
         if self.config.device.is_host() { thread_bytes(self.config.precision.compute) } else { 0 }
     }
 
-    /// The most device memory that a rank of any pipeline stage takes, in bytes. The budget of a spec limits this.
+    /// The most device memory that a rank of any pipeline stage uses, in bytes. The budget of a spec limits this.
     pub const fn total_bytes_max(&self, run: &RunSize) -> usize {
         self.bytes_per_rank_max() + self.outside_bytes(run)
     }
@@ -152,7 +152,7 @@ const fn exchange_bytes(config: &Config, agreed: usize) -> usize {
 }
 
 /// Words of a step on a rank's device, outside the arena, in bytes: the hyperparameters and the report, the numbers
-/// that this rank gives the others, and those of all ranks.
+/// that this rank sends the others, and those of all ranks.
 pub const fn words_bytes(agreed: usize, ranks: usize) -> usize {
     (STEP_WORDS + (1 + ranks) * agreed) * size_of::<f64>()
 }
@@ -161,7 +161,7 @@ const fn numbers_bytes(agreed: usize) -> usize {
     NUMBER_ROUNDS * exchanged_bytes(agreed)
 }
 
-/// Bytes that a rank leaves for the others in one exchange: a word for the purpose of the exchange, and the numbers.
+/// Bytes that a rank sends the others in one exchange: a word for the purpose of the exchange, and the numbers.
 pub const fn exchanged_bytes(agreed: usize) -> usize {
     size_of::<u64>() + agreed * size_of::<f64>()
 }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     /// Threads, data and profiles lie on the host. On the device are thirteen words of a step, three numbers of each of
-    /// two ranks and three that the rank gives, and the rounding of three mappings.
+    /// two ranks and three that the rank sends, and the rounding of three mappings.
     #[test]
     fn outside_arenas_of_a_gpu_are_its_own_words() {
         let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };

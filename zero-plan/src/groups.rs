@@ -1,5 +1,5 @@
-//! Groups: which ranks share a communicator, and between which pipeline stages parcels travel. Knows the mesh and ties,
-//! but no ops.
+//! Groups: the ranks that share a communicator, and the pipeline stages between which parcels are sent. Knows the mesh
+//! and ties, but no ops.
 
 use crate::mesh::Coordinates;
 use crate::plan::Plan;

@@ -26,7 +26,7 @@ pub const STAGING_SLOTS: usize = 2;
 /// Slots for parcels to another pipeline stage, in each direction: one is filled while the other is read.
 pub const OUTGOING_SLOTS: usize = 2;
 
-/// Where a unit lies in the regions that hold a part of every unit of a pipeline stage. Flat buffers are in elements.
+/// Where a unit lies in the regions that hold a part of every unit of a pipeline stage. Flat buffers count elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Placement {
     /// The chunk that it belongs to.
@@ -154,7 +154,7 @@ impl Tables<'_> {
         source != unit && self.pipeline_stage_of(source) != self.pipeline_stage_of(unit)
     }
 
-    /// Elements of its flat buffer, and of that of its gradients: its parameters, padded so that all parts have the
+    /// Elements of its flat buffer, which its gradients have too: its parameters, padded so that all parts have the
     /// same length and end on whole lines. Gradients are summed in parts, one for each rank with data of its own.
     pub const fn padded(&self, unit: usize) -> usize {
         let parts = self.config.mesh.data_ranks();
@@ -167,15 +167,15 @@ impl Tables<'_> {
         if owner < last && self.units[last].source == owner { Some(last) } else { None }
     }
 
-    /// Whether the optimizer makes matrices of a unit orthogonal. It updates them by their directions, which are needed
-    /// whole wherever a part of them is updated.
+    /// Whether the optimizer makes matrices of a unit orthogonal. A rank that updates a part of such a matrix needs its
+    /// direction whole.
     pub const fn is_orthogonalized(&self, unit: usize) -> bool {
         let Unit { params, matrices, .. } = &self.units[unit];
         self.config.optimizer.orthogonalizes() && *params > 0 && !matrices.are_none()
     }
 
-    /// Whether a spread of its bucket along an axis includes a unit. A spread of sums includes all units, and one of
-    /// directions those that have some.
+    /// Whether a spread of its bucket along an axis includes a unit. A spread of sums includes all units, and a spread
+    /// of directions those that have directions.
     pub const fn is_spread(&self, unit: usize, axis: Axis) -> bool {
         let of_directions = self.config.spreads_directions(axis);
         self.padded(unit) > 0 && (!of_directions || self.is_orthogonalized(unit))
@@ -200,7 +200,7 @@ impl Tables<'_> {
         Turns { config: self.config, pass: Pass::Train, pipeline }.in_flight()
     }
 
-    /// Whether the targets of a micro-batch arrive with this unit's forward: the first of the last chunk.
+    /// Whether the targets of a micro-batch arrive with this unit's forward: only for the first unit of the last chunk.
     pub(crate) const fn takes_targets(&self, unit: usize) -> bool {
         let chunk = self.placements[unit].chunk;
         chunk + 1 == self.chunks.len() && self.chunks[chunk].first == unit
@@ -260,7 +260,7 @@ pub const fn fill_buckets(tables: &Tables, out: &mut [Bucket]) {
     }
 }
 
-/// Gives the buckets of a pipeline stage their places.
+/// Assigns the buckets of a pipeline stage their places.
 const fn fill_staging(tables: &Tables, pipeline: usize, out: &mut [Bucket]) {
     let sizes = RegionSizes::of(tables, pipeline);
     let (mut staged, mut start, mut i) = (0, sizes.gradients, 0);

@@ -2,9 +2,9 @@
 //! traffic, all of it constant. No clock, no threads, no environment, no files.
 //!
 //! How data flows: the text of a [`spec`] is parsed and checked into a [`Config`]. The sizes of [`Unit`]s and the
-//! config give the layout in [`Tables`]; both give the schedule of [`Op`]s, which [`mod@check`] walks with its own
-//! rules. A [`Plan`] holds the tables. [`prove`] compares those of all ranks with one another; [`Traffic`] and
-//! [`Report`] read them, and tests compare them with published figures. Whatever depends on sizes is a `const fn`: the
+//! config decide the layout in [`Tables`]; both decide the schedule of [`Op`]s, which [`mod@check`] walks with its own
+//! rules. A [`Plan`] holds the tables. [`prove`] compares the tables of all ranks with one another; [`Traffic`] and
+//! [`Report`] read them, and tests compare them with published figures. All that depends on sizes is a `const fn`: the
 //! compiler runs it for [`static_plan!`], and [`PlanBuf`] runs the same functions at run time. Advice, simulation and
 //! pictures are in the crate `zero-study`.
 //!
@@ -16,12 +16,12 @@
 //! - `config`, `mesh`, `unit`, `pipeline`, `subtrees`: what a plan is made from: choices, axes, sizes, the order of
 //!   chunks, and the parts of a sum that each host has.
 //! - `layout`, [`place`], [`reshard`]: regions, slots and buckets; **the bytes that an op reads and writes**, for each
-//!   rank; the elements of a checkpoint that become those of a rank. Only [`place`] adds offsets.
+//!   rank; the elements of a checkpoint that each rank reads back. Only [`place`] adds offsets.
 //! - `schedule`, `streams`, [`postings`]: the ops of a step; the queue of each, and the ops that it waits for; the
 //!   messages between hosts. `schedule/traits` is the one table of what each kind of op is.
 //! - [`mod@check`], `prove`, `execution`: rules for one schedule, and proofs over the ops of all ranks. They share no
 //!   code with what they check, and take no symmetry of ranks for granted.
-//! - [`budget`], [`footprint`], `traffic`, `work`, `makespan`, `report`: what a plan takes, moves, computes and says.
+//! - [`budget`], [`footprint`], `traffic`, `work`, `makespan`, `report`: the memory, traffic, work and time of a plan.
 //! - `plan`, `build`, `message`, [`bounds`], `origin`, `fingerprint`: the tables and how they are made, texts of errors
 //!   in constants, and a hash that every build agrees on.
 //!
@@ -29,13 +29,13 @@
 //!
 //! - Conflicting accesses to a byte are ordered by streams, events and counts, on all ranks and from one pass to the
 //!   next. `prove` shows it from places alone. The streams of a rank meet between passes.
-//! - The order of every sum is in the plan: ranks along `zero` along one tree, their sums over replicas along another,
-//!   in one round for each micro-batch or, with `reduce: PerStep`, in one. Between hosts each host sends the sums of
-//!   the largest subtrees that it has whole, and `Settle` or `Combine` adds those of all hosts in the order of the
+//! - The plan fixes the order of every sum: one tree over the ranks along `zero`, another over the sums of the
+//!   replicas, once for each micro-batch or, with `reduce: PerStep`, once. Between hosts each host sends the sums of
+//!   the largest subtrees that lie wholly on it, and `Settle` or `Combine` adds the sums of all hosts in the order of the
 //!   tree.
-//! - Where devices do not reach one another's memory, `place/arrival` says where bytes arrive: where they are wanted
-//!   or, if they are summed or converted, in the inbox. The plan also says which messages hosts exchange, and in which
-//!   order they are posted.
+//! - If devices cannot read one another's memory, `place/arrival` says where bytes arrive: in their final place or, if
+//!   they are summed or converted, in the inbox. The plan also says which messages hosts exchange, and in which order
+//!   they are posted.
 //! - A matrix that Muon updates is made orthogonal as a whole: `Momentum` replaces sums by directions, `Spread` gathers
 //!   them.
 //! - A tied unit has gradients of its own, which are added to its owner's at the end. If the two lie on different
@@ -54,8 +54,8 @@
 //!
 //! - An op: a variant of [`Op`], and its row in `schedule/traits`: word, class, stream, subject. Its sentence and its
 //!   key in `explain`; its turn in `schedule`; its places in `place/access`, or in `place/access/sums` if it sums over
-//!   ranks; the op that it waits for in `streams/rules`; its rules in [`mod@check`]; what it moves in `work`. One that
-//!   ranks do together also has rules in `prove`, and signals in the transports. The engine says what it does.
+//!   ranks; the op that it waits for in `streams/rules`; its rules in [`mod@check`]; what it moves in `work`. An op of
+//!   several ranks also has rules in `prove`, and signals in the transports. The engine carries it out.
 //! - A pipeline schedule: an [`Order`], and its turns in `pipeline`. `check` and `prove` must refuse each broken mutant
 //!   of it in `zero-plan/tests/schedule/`. Its published bubble and peak go to `states/published`.
 //! - A mesh axis: an [`Axis`], its length in [`Mesh`], and a key. A tensor axis is ops that the schedule emits because

@@ -50,7 +50,7 @@ pub struct Given {
 pub struct Origin {
     /// The source in which they were written.
     pub source: Source,
-    /// Those of [`NAMED`] that are given.
+    /// The keys of [`NAMED`] that are given.
     pub given: &'static [Given],
 }
 

@@ -198,7 +198,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Forward turns before forward and backward turns alternate: as many as fit before gradients come back to this
+    /// Forward turns before forward and backward turns alternate: as many as fit before gradients return to this
     /// pipeline stage. For interleaved chunks the number is that of Megatron-LM (Narayanan et al., 2021, section 2.2).
     const fn warm_up(&self) -> usize {
         let pipeline_stages = self.config.mesh.pipeline;
@@ -211,7 +211,7 @@ impl Turns<'_> {
         if turns < self.forwards() { turns } else { self.forwards() }
     }
 
-    /// The largest number of forward turns whose backward turn is still to come. This pipeline stage needs that many
+    /// The largest number of forward turns whose backward turn has not run yet. This pipeline stage needs that many
     /// slots for activations.
     pub const fn in_flight(&self) -> usize {
         match self.pass {

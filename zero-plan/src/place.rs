@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use crate::schedule::Parcel;
 use crate::unit::Unit;
 
-/// A number that every parameter has, with its own place. A checkpoint of a run consists of these.
+/// A kind of number that every parameter has, in its own place. A checkpoint of a run consists of all kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// The numbers that layers compute with.
@@ -58,7 +58,7 @@ impl<'a> Plan<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// The same in a decoding walk. If the model caches nothing, these are the places of an evaluation.
+    /// These places in a decoding walk. If the model caches nothing, these are the places of an evaluation.
     pub const fn decoding(self) -> Self {
         Self { is_decoding: self.memory.decoding.boundary_bytes > 0, ..self }
     }
@@ -75,16 +75,16 @@ impl<'a> Places<'a> {
         Self { at: self.at.with(axis, index), ..self }
     }
 
-    /// The host peer that takes the bytes of the rank at `index` along an axis for this rank too, so that it copies them
-    /// from that host peer. None if this rank takes them itself, or reaches their owner.
+    /// The host peer that receives the bytes of the rank at `index` along an axis for this rank too, which copies them
+    /// from that host peer. None if this rank receives them itself, or reads its owner's memory.
     pub const fn taker_of(self, axis: Axis, index: usize) -> Option<Self> {
         let own = self.at.along(axis);
         let receiver = self.tables.config.receiver(axis, own, index);
         if receiver == own || receiver == index { None } else { Some(self.along(axis, receiver)) }
     }
 
-    /// Where a gather into `slot` finds the shard of a unit's parameters that the rank at `zero` has: the rank in whose
-    /// memory it lies, and its place there. Its numbers have the width in which parameters are stored.
+    /// The place from which a gather into `slot` reads the shard of a unit's parameters of the rank at `zero`, and the
+    /// rank in whose memory it lies. Its numbers have the width in which parameters are stored.
     pub const fn gathered_from(self, unit: usize, zero: usize, slot: usize) -> (Self, Place) {
         let config = self.tables.config;
         match self.taker_of(Axis::Zero, zero) {
@@ -179,13 +179,13 @@ impl Places<'_> {
         if self.tables.config.shards_optimizer() { self.shard(unit) } else { self.flat(unit) }
     }
 
-    /// The gradient sums that it updates them by. For matrices that are made orthogonal, these become directions.
+    /// The sums of gradients by which it updates them. For matrices that are made orthogonal, directions replace the sums.
     pub const fn sums(&self, unit: usize) -> Place {
         if self.tables.config.shards_optimizer() { self.reduced(unit) } else { self.local_gradients(unit) }
     }
 
     /// The stretch of a unit's flat buffer for which this rank has a state, and the place of that state; none if there
-    /// is no such state. For parameters, it is all that the rank stores.
+    /// is no such state. For parameters, the stretch is all that the rank stores.
     pub const fn state(&self, state: State, unit: usize) -> Option<(Stretch, Place)> {
         let config = self.tables.config;
         let placement = self.placement(unit);
@@ -235,7 +235,7 @@ impl Places<'_> {
         pairs.filter_map(|(state, unit)| self.checkpointed(state, unit)).map(|(_, place)| place.len_bytes).sum()
     }
 
-    /// The place of its copy while it is written: state by state, and in each state unit by unit.
+    /// The place of the copy of such a stretch while it is written: state by state, and in each state unit by unit.
     pub const fn snapshot(&self, state: State, unit: usize) -> Option<Place> {
         let config = self.tables.config;
         let Some((_, place)) = self.checkpointed(state, unit) else { return None };
@@ -294,9 +294,9 @@ impl Places<'_> {
         self.place(Kind::Partial, start, placement.padded / zero)
     }
 
-    /// The sum of a unit that a spread gives this rank from the rank at `index` along an axis: the rank in whose memory
-    /// it is found, its place there, and its place here. Replicas give parts of this rank's shard, ranks along `zero`
-    /// their shards.
+    /// The sum of a unit that this rank receives in a spread from the rank at `index` along an axis: the rank in whose
+    /// memory it lies, its place there, and its place here. Replicas send parts of this rank's shard, ranks along
+    /// `zero` their shards.
     pub const fn spread_from(self, unit: usize, axis: Axis, index: usize) -> (Self, Place, Place) {
         let to = self.spread_to(unit, axis, index);
         match (axis, self.taker_of(axis, index)) {
@@ -386,7 +386,7 @@ impl Places<'_> {
         self.in_slot(slot, self.placement(unit).saved_bytes, saved)
     }
 
-    /// The output of a unit that runs forward a second time, after its saved values. It only repeats the first output.
+    /// The output of a unit's second forward, which repeats the first output. Lies after its saved values.
     pub const fn output_again(&self, unit: usize) -> Place {
         let Unit { saved_bytes, output_bytes, .. } = *self.unit(unit);
         let start = self.placement(unit).saved_bytes + self.tables.config.whole_lines(saved_bytes);
@@ -431,7 +431,7 @@ impl Places<'_> {
         self.place(Kind::Workspace, start, self.product_workspace().offset_bytes - start)
     }
 
-    /// Scratch of the device's library of matrix products, if that needs some. Lies after the scratch of all layers.
+    /// Scratch of the device's library of matrix products, if it needs any. Lies after the scratch of all layers.
     pub const fn product_workspace(&self) -> Place {
         let bytes = self.tables.config.device.product_bytes();
         self.place(Kind::Workspace, self.memory.region(Kind::Workspace).bytes - bytes, bytes)
@@ -452,7 +452,7 @@ impl Places<'_> {
         }
     }
 
-    /// Where a parcel for `unit` goes.
+    /// The place at which a parcel for `unit` arrives.
     pub const fn incoming(&self, parcel: Parcel, unit: usize, slot: usize) -> Place {
         match parcel {
             Parcel::Activations => self.input(unit, slot),

@@ -122,7 +122,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The arena of the pipeline stage whose ranks have the largest, in bytes.
+    /// Bytes of a rank's arena on the pipeline stage where arenas are largest.
     pub const fn bytes_per_rank_max(&self) -> usize {
         let (mut most, mut pipeline) = (0, 0);
         while pipeline < self.pipeline_stages.len() {
@@ -144,7 +144,7 @@ impl<'a> Plan<'a> {
         if self.config.optimizer.orthogonalizes() {
             return Fingerprint::of(self);
         }
-        // Without orthogonalization, matrices decide nothing.
+        // Without orthogonalization, matrices have no effect.
         let units: Vec<Unit> = self.units.iter().map(|&unit| Unit { matrices: OrthogonalCost::NONE, ..unit }).collect();
         Fingerprint::of(&Plan { units: &units, ..*self })
     }

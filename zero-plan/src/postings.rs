@@ -1,6 +1,6 @@
 //! Postings: the messages between ranks of different hosts, op by op, with their peers, tags, places and order. The
-//! runtime posts exactly these, and `prove` shows that they match. Never knows when a message comes, and knows nothing
-//! of MPI except how large a tag may be.
+//! runtime posts exactly these, and `prove` shows that they match. Never knows when a message arrives, nor anything of
+//! MPI except its largest tag.
 
 use std::collections::VecDeque;
 
@@ -13,9 +13,9 @@ use crate::schedule::Op;
 /// The moment of an op at which something is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
-    /// When it begins, before it waits for what others send.
+    /// When it begins, before it waits for messages of other ranks.
     Begin,
-    /// When ranks exchange numbers, after everything that this rank sent before has left.
+    /// When ranks exchange numbers, after all earlier messages of this rank have left.
     Exchange,
     /// When it ends.
     End,
@@ -64,7 +64,7 @@ pub struct PostingBatch {
 const TAG_KINDS: usize = 10;
 /// The largest tag that every MPI supports.
 pub const LARGEST_TAG: u16 = 32767;
-/// Units or buckets that have their own tags. Those beyond share tags, as messages of one tag stay in order.
+/// Units or buckets that have their own tags. Further ones share tags, as messages of one tag stay in order.
 const TAGS: usize = LARGEST_TAG as usize / TAG_KINDS;
 /// The kind of the numbers that ranks exchange, which have a single tag. Other tags of this kind belong to no op.
 const NUMBERS: usize = 9;
@@ -171,7 +171,7 @@ impl Postings {
         }
     }
 
-    /// The terms of a settle are ready: sends them, and receives those of others unless another settle comes first.
+    /// The terms of a settle are ready: sends them, and receives terms of other ranks unless another settle comes first.
     fn offer(&mut self, plan: &Plan, at: Coordinates, settle: Op, visit: &mut dyn FnMut(PostingBatch)) {
         self.unsettled.push_back(settle);
         if self.unsettled.len() == 1 {
@@ -181,8 +181,8 @@ impl Postings {
     }
 }
 
-/// Calls back for a batch with each rank of another host to which the rank at `own` gives something in an op, or from
-/// which it takes something.
+/// Calls back for a batch with each rank of another host to which the rank at `own` sends bytes in an op, or from which
+/// it receives some.
 pub(crate) fn each_peer(plan: &Plan, own: Coordinates, op: Op, is_sent: bool, visit: &mut dyn FnMut(PostingBatch)) {
     let config = &plan.config;
     let only = |pipeline: usize| (pipeline, pipeline + 1);

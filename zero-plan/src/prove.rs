@@ -2,7 +2,7 @@
 //! modules that make schedules, and never assumes that ranks do the same: each is walked by itself.
 //!
 //! Six proofs: each rank's ops are sound by themselves ([`mod@crate::check`]); ranks issue the same collectives and
-//! pair their parcels (`matching`); all of them come to the end, so nothing waits in a cycle (`crate::execution` says
+//! pair their parcels (`matching`); all of them reach the end, so nothing waits in a cycle (`crate::execution` says
 //! why one execution proves it for all); every element has one owner and every gradient is in its sum once (`cover`);
 //! if ranks are on several hosts, each message is received, holds what its op needs and need not be buffered
 //! (`messages`); and if ops run in streams of a device, conflicting accesses to one place are in order (`streams`).
@@ -141,7 +141,7 @@ pub fn prove(plan: &Plan) -> Result<Proof, Flaw> {
 pub fn prove_ranks(plan: &Plan, pass: Pass, ops: &[&[Op]]) -> Result<Proof, Flaw> {
     let ranks = Ranks { plan, pass, ops, groups: Groups::of(plan) };
     if ops.len() != ranks.groups.ranks() {
-        return Err(ranks.flaw("another number of schedules than of ranks", Vec::new()));
+        return Err(ranks.flaw("schedules and ranks differ in number", Vec::new()));
     }
     ranks.check()?;
     let collectives = matching::collectives(&ranks)?;
@@ -160,7 +160,7 @@ pub fn prove_ranks(plan: &Plan, pass: Pass, ops: &[&[Op]]) -> Result<Proof, Flaw
     })
 }
 
-/// Proves for both passes that every op finds what it needs at the places that `accesses` gives.
+/// Proves for both passes that every op finds the content that it needs at the places of `accesses`.
 ///
 /// # Errors
 /// The first flaw that is found.
@@ -172,7 +172,7 @@ pub fn prove_accesses(plan: &Plan, accesses: &Accesses) -> Result<(), Flaw> {
 }
 
 /// Proves that any two accesses to one byte, of which one writes it, are in order: by streams, by events, and by the
-/// counts that ranks tell one another. For a device without streams there is nothing to prove.
+/// counts that ranks send one another. For a device without streams there is nothing to prove.
 ///
 /// # Errors
 /// The first flaw that is found.
@@ -243,7 +243,7 @@ pub(crate) fn deadlock(plan: &Plan, pass: Pass, ops: &[&[Op]], stuck: &Stuck) ->
     let rule = if stuck.is_cycle {
         "a deadlock: each of these ranks waits for the next, and the last for the first"
     } else {
-        "a rank waits for what another never does"
+        "a rank waits for an op that another rank never runs"
     };
     let note = |wait: &Wait| format!("waits for rank {} {}", wait.on, wait.what);
     let places = stuck.waits.iter().map(|wait| spot(plan, ops, wait.rank, wait.op, note(wait)));

@@ -1,5 +1,5 @@
-//! Reshard: finds which elements of which files become the elements of a rank, for any two plans that cut them. It is
-//! an intersection of runs, with a proof that shares no code with it. Never reads a byte, never asks a plan.
+//! Reshard: finds the elements of files that become the elements of a rank, for any two plans that cut them. It is an
+//! intersection of runs, with a proof that shares no code with it. Never reads a byte, never asks a plan.
 
 mod proof;
 #[cfg(test)]
@@ -46,17 +46,17 @@ pub struct Wanted {
 pub struct Move {
     /// Index of the wanted run that is filled.
     pub wanted: usize,
-    /// The first element of it, counted from its start.
+    /// The first element that is filled, counted from the start of the run.
     pub to: usize,
     /// Index of the source that is read.
     pub source: usize,
-    /// The first element of it, counted from its start.
+    /// The first element that is read, counted from the start of the source.
     pub from: usize,
     /// Number of elements.
     pub len: usize,
 }
 
-/// Why elements cannot be moved, or why moves do not give the wanted elements. Tensors are identified by number,
+/// Why elements cannot be moved, or why moves do not fill the wanted elements. Tensors are identified by number,
 /// because their names are not known here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
@@ -114,14 +114,14 @@ pub enum Mismatch {
     },
     /// Wanted elements that no move fills.
     Unfilled {
-        /// Index of what is wanted.
+        /// Index of the wanted run.
         wanted: usize,
         /// The elements, counted from its start.
         elements: Range<usize>,
     },
     /// Wanted elements that several moves fill.
     Refilled {
-        /// Index of what is wanted.
+        /// Index of the wanted run.
         wanted: usize,
         /// The elements, counted from its start.
         elements: Range<usize>,
@@ -131,7 +131,7 @@ pub enum Mismatch {
 /// One of the two sets of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunSide {
-    /// The runs that there are.
+    /// The runs that exist.
     Source,
     /// The runs that are wanted.
     Wanted,

@@ -4,7 +4,7 @@
 //! A pipeline stage walks its chunks and micro-batches in the order of `pipeline::Turns`, and in each the units forward
 //! or backward. Communication is placed around that walk: parameters are gathered `prefetch` uses ahead (`parameters`).
 //! A bucket is reduced once its last gradient is there, and each later phase of its sum runs one bucket later, so that
-//! a rank that is late by less than a bucket does not delay others (`gradients`). Parcels for other pipeline stages
+//! a rank that is late by less than a bucket does not delay other ranks (`gradients`). Parcels for other pipeline stages
 //! leave as soon as they are ready.
 
 mod directions;
@@ -71,7 +71,7 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
     ops
 }
 
-/// Scratch: the slots and gathers that a schedule has taken so far.
+/// Scratch: the slots and gathers that a schedule uses so far.
 pub struct ScheduleScratch<'s> {
     /// At least one entry for each slot for activations of the pipeline stage, all 0.
     pub slots: &'s mut [usize],

@@ -1,5 +1,5 @@
 //! Sizes: what a program reports about its model, so that plans of it can be made elsewhere: the units under its own
-//! spec, and those of other micro-batches and widths that were asked for when it was built; and about the GPUs of its
+//! spec, and under other micro-batches and widths that were asked for when it was built; and about the GPUs of its
 //! machine. Never makes a plan.
 
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Width;
 use crate::unit::Unit;
 
-/// What a program reports about its model.
+/// The report of a program about its model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sizes {
@@ -41,7 +41,7 @@ impl Sizes {
     }
 }
 
-/// What a program has measured of the GPUs of its machine, which are equal and were all at work.
+/// The measured figures of the GPUs of a program's machine, which are equal and were all busy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuFigures {
@@ -51,7 +51,7 @@ pub struct GpuFigures {
     pub devices: usize,
     /// Memory of one.
     pub memory_bytes: usize,
-    /// What its context and libraries take of it.
+    /// The part of it that the context and libraries use.
     pub taken_bytes: usize,
     /// Operations of products per second in f32, and in bf16.
     pub multiplied_per_s: [f64; 2],
@@ -61,8 +61,8 @@ pub struct GpuFigures {
     pub copied_per_s: f64,
     /// Seconds from the start of a short op to that of the next one.
     pub op_s: f64,
-    /// Seconds until the first byte is there that one reads from another, and bytes per second, or why they do not reach
-    /// one another; `None` if there is only one.
+    /// Latency in seconds and bytes per second of reads from the memory of another GPU, or why GPUs do not reach one
+    /// another; `None` if there is only one.
     pub link: Option<Result<[f64; 2], String>>,
 }
 

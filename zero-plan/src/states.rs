@@ -27,9 +27,9 @@ impl StateBytes {
         }
     }
 
-    /// For `params` parameters on one of `ranks` ranks, where `self` is what one parameter takes (ZeRO paper, Table 1).
-    /// Each stage shards one more kind of state: first the optimizer's, then gradients, then parameters. All shares are
-    /// rounded up.
+    /// For `params` parameters on one of `ranks` ranks, where `self` is the bytes of one parameter (ZeRO paper, Table
+    /// 1). Each stage shards one more kind of state: first the optimizer's, then gradients, then parameters. All shares
+    /// are rounded up.
     pub const fn per_rank(self, params: usize, ranks: usize, stage: u8) -> Self {
         const fn share(bytes: usize, ranks: usize, is_sharded: bool) -> usize {
             if is_sharded { bytes.div_ceil(ranks) } else { bytes }
@@ -47,8 +47,8 @@ impl StateBytes {
     }
 }
 
-/// The numbers that travel along `zero` in a step, in multiples of Psi, the number of parameters of a model. A ring of
-/// N ranks moves (N-1)/N of each.
+/// The numbers that are sent along `zero` in a step, in multiples of Psi, the number of parameters of a model. A ring
+/// of N ranks moves (N-1)/N of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Volume {
     /// Reduce-scatters of gradients.
@@ -62,7 +62,7 @@ pub struct Volume {
 
 impl Volume {
     /// For a step (ZeRO paper, section 7; with Muon, Liu et al., 2025, arXiv 2502.16982, section 2.3). Numbers that are
-    /// not held from one micro-batch to the next travel again in each.
+    /// not held from one micro-batch to the next are sent again in each.
     pub const fn of(config: &Config) -> Self {
         let all_gathers = match config.stage {
             3 if config.holds_parameters() => 1,

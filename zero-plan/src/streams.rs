@@ -2,9 +2,9 @@
 //! tables of the plan. Only plans of devices with streams have such tables. Never knows what an op does.
 //!
 //! An op is queued as a whole in its stream: first the events that it waits for, then its waits for other ranks, its
-//! work, and last the counts by which it tells other ranks. `Spread` raises its count before it waits for those of
-//! others, and `Agree` as soon as it has read the sums. The host queues the ops of a pass in the order of its table, so
-//! an event always belongs to an earlier op.
+//! work, and last the counts that it signals to other ranks. `Spread` raises its count before it waits for the counts
+//! of other ranks, and `Agree` as soon as it has read the sums. The host queues the ops of a pass in the order of its
+//! table, so an event always belongs to an earlier op.
 //!
 //! The streams of a rank meet between passes: a pass begins in any of them only after everything that was queued
 //! earlier is done in all. So no event reaches from one pass into the next, and a pass can be captured and launched

@@ -1,5 +1,5 @@
-//! Subtrees: the parts of the tree of a sum along an axis that the ranks of each host have, and the order in which the
-//! sums of these are added, so that the bits are those of a single sum over all ranks. Knows no memory.
+//! Subtrees: the parts of the tree of a sum along an axis that lie on one host, and the order in which the sums of
+//! these parts are added, so that the bits are those of a single sum over all ranks. Knows no memory.
 
 /// Ranks along an axis whose terms are a subtree of the sum of all: `first..end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ impl Subtree {
 /// multiple of their length; the last block may be cut short by the end of all ranks. Each host sums the largest such
 /// blocks that lie within its ranks. If a block lies on two hosts, the sums of its parts are added pair by pair, until
 /// only blocks of one length are left, the longest that a host has. These are added at once, because their tree is the
-/// upper part of that of all ranks.
+/// upper part of the tree of all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subtrees {
     /// Ranks along the axis.
@@ -141,7 +141,7 @@ impl Subtrees {
         })
     }
 
-    /// The blocks that are added at once after that: their number, and each block by its number, in the order of ranks.
+    /// The blocks that are added at once after these joins: their number, and each block by its number, in the order of ranks.
     pub fn blocks(self) -> (usize, impl Fn(usize) -> Subtree + Copy) {
         let longest = self.longest();
         (self.ranks.div_ceil(longest), move |number| self.block(number * longest, longest))

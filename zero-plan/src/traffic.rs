@@ -1,5 +1,5 @@
-//! Traffic: bytes that a rank sends in one pass over a schedule, counted from the places of its ops and from the
-//! peers that it posts messages for. Never asks each peer for its places, as a rank may have thousands. Never measures.
+//! Traffic: bytes that a rank sends in one pass over a schedule, counted from the places of its ops and from the peers
+//! that it posts messages for. Never asks each peer for its places: there may be thousands. Never measures.
 
 use core::ops::{AddAssign, Sub};
 
@@ -35,7 +35,7 @@ pub struct Traffic {
     pub agree_bytes: usize,
 }
 
-/// Bytes that a rank sends or takes, by whether they are copied if ranks share memory.
+/// Bytes that a rank sends or receives, by whether they are copied or read in place if ranks share memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Bytes that are copied from the memory of one rank to that of another.
@@ -50,9 +50,9 @@ impl Moved {
         Self::sum(plan, rank, ops, true)
     }
 
-    /// The bytes that a rank takes from its peers in such a pass. Along `zero` and `replica` all ranks do the same, so
-    /// a rank takes as much as it sends, unless hosts send one another different numbers of sums. Parcels are counted
-    /// where they arrive.
+    /// The bytes that a rank receives from its peers in such a pass. Along `zero` and `replica` all ranks do the same,
+    /// so a rank receives as much as it sends, unless hosts send one another different numbers of sums. Parcels are
+    /// counted where they arrive.
     pub fn taken(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         Self::sum(plan, rank, ops, false)
     }
@@ -71,7 +71,7 @@ impl Moved {
     }
 }
 
-/// What a rank sends, or takes, in an op.
+/// The bytes that a rank sends or receives in an op.
 struct Exchange<'a> {
     plan: &'a Plan<'a>,
     own: Places<'a>,
@@ -85,7 +85,7 @@ impl Exchange<'_> {
         match self.op {
             Op::Agree => others * self.plan.agreed_values() * size_of::<f64>(),
             op if is_summed_on_hosts(config, op) => self.bytes_in_place() + self.bytes_between_hosts(),
-            // Each gives as much as this rank.
+            // Each sends as much as this rank.
             op => others * given_bytes(self.plan, op, &self.own),
         }
     }
@@ -103,7 +103,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The bytes that it sends to ranks of other hosts, or takes from them.
+    /// The bytes that it sends to ranks of other hosts, or receives from them.
     fn bytes_between_hosts(&self) -> usize {
         let (plan, config, mesh) = (self.plan, &self.plan.config, &self.plan.config.mesh);
         if let Op::Agree = self.op {
@@ -112,7 +112,7 @@ impl Exchange<'_> {
             let by_hosts = (mesh.nodes - 1) * exchanged_bytes(numbers);
             return if config.spans_hosts() { by_hosts + by_ranks } else { 0 };
         }
-        // Hosts may have different numbers of sums. In all else, peers give as much as this rank.
+        // Hosts may have different numbers of sums. Otherwise peers send as much as this rank.
         let is_uneven = !self.is_sent && is_summed_on_hosts(config, self.op);
         let (mut bytes, rank, own) = (0, mesh.rank(self.own.at), given_bytes(plan, self.op, &self.own));
         each_peer(plan, self.own.at, self.op, self.is_sent, &mut |PostingBatch { peer, .. }| {
@@ -126,7 +126,7 @@ impl Exchange<'_> {
         bytes
     }
 
-    /// The number of ranks that it exchanges something with.
+    /// The number of ranks that it exchanges bytes with.
     fn others(&self) -> usize {
         let mesh = &self.plan.config.mesh;
         match self.op {
@@ -135,7 +135,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The bytes of the terms that it reads at other ranks of its host, for the sums that hosts make for one another.
+    /// The bytes of the terms of other ranks of its host that it reads, for the sums that hosts make for one another.
     fn terms_bytes(&self) -> usize {
         let OpTraits { bucket: Some(bucket), round: Some(round), axis: Some(axis), .. } = self.op.traits() else {
             return 0;
@@ -145,8 +145,8 @@ impl Exchange<'_> {
     }
 }
 
-/// The op whose places say what a rank sends or takes in `op`, if it sends or takes anything. Terms of sums along
-/// `zero` are counted where they are offered, and parcels that are taken where they arrive.
+/// The op whose places determine the bytes that a rank sends or receives in `op`, if there are any. Terms of sums along
+/// `zero` are counted where they are offered, and received parcels where they arrive.
 const fn exchanged(op: Op, is_sent: bool) -> Option<Op> {
     match op {
         Op::Reduce { bucket, round } => Some(Op::Settle { bucket, round }),
@@ -189,7 +189,7 @@ impl Plan<'_> {
     }
 }
 
-/// Whether peers that reach a rank read the bytes of an op in place. Those of other ops are copied.
+/// Whether peers that reach a rank read the bytes of an op in place. Otherwise they are copied.
 fn is_read_in_place(config: &Config, op: Op) -> bool {
     match op {
         // A gather into a rank's own slot, or into a replica, copies.
@@ -206,13 +206,13 @@ impl Traffic {
         Self::sum(plan, rank, ops, true, Exchange::all_bytes)
     }
 
-    /// The part of that that a rank sends to ranks of other hosts. MPI sends loss and norms, and the reason for their
+    /// The part of these bytes that goes to ranks of other hosts. MPI sends loss and norms, and the reason for their
     /// exchange, once to each other host. Under `Nccl` the numbers also go to each rank there.
     pub fn between_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         Self::sum(plan, rank, ops, true, Exchange::bytes_between_hosts)
     }
 
-    /// The bytes that it takes from ranks of other hosts in such a pass: they have other sums, and other parcels.
+    /// The bytes that it receives from ranks of other hosts in such a pass: they have other sums, and other parcels.
     pub fn from_hosts(plan: &Plan, rank: usize, ops: &[Op]) -> Self {
         Self::sum(plan, rank, ops, false, Exchange::bytes_between_hosts)
     }
@@ -259,7 +259,7 @@ impl Traffic {
         }
     }
 
-    /// Bytes of parameters and gradients, which are what the published volumes count.
+    /// Bytes of parameters and gradients, as the published volumes count them.
     pub fn payload_bytes(&self) -> usize {
         self.on(Axis::Zero) + self.on(Axis::Replica)
     }
@@ -346,9 +346,9 @@ mod tests {
     use crate::mesh::Mesh;
     use crate::unit::Unit;
 
-    /// Each of four ranks has 128 of a unit's 512 parameters, in f32. It gives each of the two ranks on the other host
-    /// its shard in each of two gathers, and their parts of its gradients in one reduction. It gives each of them all
-    /// numbers, besides one message by MPI.
+    /// Each of four ranks has 128 of a unit's 512 parameters, in f32. It sends each of the two ranks on the other host
+    /// its shard in each of two gathers, and their parts of its gradients in one reduction. It also sends each of them
+    /// all numbers, besides one message by MPI.
     #[test]
     fn what_nccl_carries_between_hosts_goes_to_each_rank_there() {
         let unit = Unit { field: "only", params: 512, takes: 8, input_bytes: 32, output_bytes: 32, ..Unit::NONE };

@@ -21,7 +21,7 @@ pub struct Unit {
     pub index: Option<usize>,
     /// Its own parameters; 0 if it has none or shares those of `source`.
     pub params: usize,
-    /// Parameters that its layer takes: its own, or those at the start of the flat buffer of `source`.
+    /// Parameters that its layer computes with: its own, or those at the start of the flat buffer of `source`.
     pub takes: usize,
     /// The unit whose flat buffer holds its parameters: itself, unless it is tied.
     pub source: usize,
@@ -40,7 +40,7 @@ pub struct Unit {
     /// Whether it is a head whose backward computes the losses as well, so that training has no forward of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub losses_in_backward: bool,
-    /// Inputs as data gives them, if these have to be converted before they enter; otherwise 0.
+    /// Inputs before conversion, if they have to be converted before they enter; otherwise 0.
     pub given_bytes: usize,
     /// Targets that are to be predicted, if it ends a model.
     pub targets_bytes: usize,
@@ -59,7 +59,7 @@ pub struct OrthogonalCost {
     pub room_bytes: usize,
     /// Floating-point operations of all of them.
     pub operations: usize,
-    /// Floating-point operations of the matrix that takes most.
+    /// Floating-point operations of the matrix that needs most.
     pub operations_max: usize,
 }
 
@@ -90,13 +90,13 @@ pub(crate) const fn max(a: usize, b: usize) -> usize {
 /// Name of a field. An alias, because the code that serde derives for a reference would borrow it from the text.
 pub type FieldName = &'static str;
 
-/// Reads a name, which lives for ever like the names in a program. A command reads only those of one model.
+/// Reads a name, which lives forever like the names in a program. A command reads only those of one model.
 fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FieldName, D::Error> {
     String::deserialize(deserializer).map(|name| &*name.leak())
 }
 
 impl Unit {
-    /// An empty unit, from which others are made.
+    /// An empty unit, from which other units are made.
     pub const NONE: Self = Self {
         field: "",
         position: 0,
@@ -117,13 +117,13 @@ impl Unit {
         matrices: OrthogonalCost::NONE,
     };
 
-    /// How often its forward does its operations in a training step.
+    /// How often its forward runs in a training step.
     pub const fn forward_passes(&self) -> usize {
         if self.losses_in_backward { 0 } else { 1 }
     }
 
-    /// How often its backward does the operations of a forward: one product for the gradients of the input, and one for
-    /// those of the parameters; and the forward itself, if training has none.
+    /// The operations of its backward, in multiples of a forward: one product for the gradients of the input, and one
+    /// for those of the parameters; and the forward itself, if training has none.
     pub const fn backward_passes(&self) -> usize {
         3 - self.forward_passes()
     }
@@ -145,7 +145,7 @@ impl Unit {
 }
 
 impl Unit {
-    /// Appends its name, as `Display` gives it.
+    /// Appends its name, as `Display` writes it.
     pub(crate) const fn name(&self, message: Message) -> Message {
         let message = message.text(self.field);
         match self.index {
@@ -184,7 +184,7 @@ impl Config {
     }
 }
 
-/// One field of the model struct, of which an array field makes several units; or one element of an alternating array.
+/// One field of the model struct, or one element of an alternating array. An array field makes several units.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// Its name.
@@ -194,15 +194,15 @@ pub struct Field {
     /// The field whose parameters it shares.
     pub tied: Option<usize>,
     /// The number of entries from this one on whose units alternate: 1 for a field that repeats alone. An alternating
-    /// array has an entry for each element of its tuple, all with the same name and count: the first has the number of
-    /// them here, and the others 0.
+    /// array has an entry for each element of its tuple, all with the same name and count. The first entry has their
+    /// number here, and the others have 0.
     pub period: usize,
     /// Sizes of each of its units; `field`, `position`, `index` and `source` are filled in by [`units`].
     pub sizes: Unit,
 }
 
 impl Field {
-    /// Units of this entry and of those that alternate with it. Only the first of these counts them.
+    /// Units of this entry and of the entries that alternate with it. Only the first of these entries counts them.
     const fn units(&self) -> usize {
         match self.count {
             Some(count) => count.saturating_mul(self.period),
@@ -282,7 +282,7 @@ const fn fill_units(fields: &[Field], units: &mut [Unit]) {
     }
 }
 
-/// Stops the build if the units cannot be what is meant: Z0208 for a unit with fewer parameters than ranks, Z0209 for
+/// Stops the build if units are too small or too few: Z0208 for a unit with fewer parameters than ranks, Z0209 for
 /// gathers further ahead than there are units.
 #[track_caller]
 pub const fn require_units(config: &Config, units: &[Unit], origin: &Origin) {

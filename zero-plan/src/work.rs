@@ -1,7 +1,7 @@
 //! Work: how much an op computes and how many bytes it reads and writes, counted from the plan. Never measures.
 //!
-//! These are formulas of their own and not sums of [`crate::place`]'s accesses, because they leave out the padding of
-//! shards, which nobody computes on, and count what a layer reads and writes, which only its sizes say.
+//! These formulas are separate from the sums of [`crate::place`]'s accesses, because they leave out the padding of
+//! shards, on which no op computes, and count the bytes that a layer reads and writes, which only its sizes determine.
 
 use crate::mesh::{Axis, Coordinates};
 use crate::place::Stretch;
@@ -36,7 +36,7 @@ fn operations(plan: &Plan, op: Op) -> usize {
 }
 
 /// A rank that updates a shard makes each matrix orthogonal as a whole if it updates a part of it: about its share of
-/// the matrices, and one that it has in common with others.
+/// the matrices, and one that it shares with other ranks.
 fn orthogonalizing(plan: &Plan, unit: usize) -> usize {
     let OrthogonalCost { operations, operations_max, .. } = plan.units[unit].matrices;
     let sharers = if plan.config.shards_optimizer() { plan.config.mesh.zero } else { 1 };
@@ -64,7 +64,7 @@ fn orthogonalizing(plan: &Plan, unit: usize) -> usize {
 /// | settle of `B` blocks, after `J` joins of such sums | `(12 J + 4 B + g) s`, and `s g` more to add |
 /// | combine of `B` blocks, after `J` joins | the same with `t` instead of `s` |
 /// | spread along `replica` | `(s - t) 2g` |
-/// | spread along `zero` | `n 2g`, or `(n - s) 2g` in place; of directions, with the units alone that have some |
+/// | spread along `zero` | `n 2g`, or `(n - s) 2g` in place; of directions, only for units that have some |
 /// | agree, on the norm | `t g` for each unit |
 /// | momentum, for each parameter that this rank updates | `2g + 2m` |
 /// | update, for each parameter that this rank updates | `g + 4m + 2p`; with a master copy, `g + 4m + p + 8` |

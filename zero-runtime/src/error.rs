@@ -1,4 +1,4 @@
-//! Error: everything that can end a run, as a person should see it. Never prints.
+//! Error: everything that can end a run, as text for a person. Never prints.
 
 use std::path::PathBuf;
 
@@ -55,9 +55,9 @@ pub enum Error {
     OverBudget {
         /// Threads of each rank.
         threads: usize,
-        /// The most that a rank takes, in its arena and outside of it.
+        /// The most memory that a rank takes, in its arena and outside of it.
         needed_bytes: usize,
-        /// What the spec allows.
+        /// The budget of the spec.
         budget_bytes: usize,
         /// The way out.
         help: String,
@@ -86,7 +86,7 @@ pub enum Error {
     /// A rank would compute different bits than the others.
     #[error(
         "error[Z0447]: rank {rank} has another {what}: expected {expected}, on {agreeing} of {peers} ranks, found {found}\n  = \
-         help: what differs here may give other results: start all ranks on devices of one kind, with the same libraries"
+         help: this difference may change results: start all ranks on devices of one kind, with the same libraries"
     )]
     DeviceDiffers {
         /// The odd rank.
@@ -97,7 +97,7 @@ pub enum Error {
         expected: u64,
         /// How many of these ranks have it.
         agreeing: usize,
-        /// How many they are, the odd one included.
+        /// Number of these ranks, the odd one included.
         peers: usize,
         /// Its own value.
         found: u64,
@@ -105,7 +105,7 @@ pub enum Error {
     /// A file of results cannot be written.
     #[error("error[Z0351]: cannot write {what} to {}: {source}\n  = help: {help}", path.display())]
     Results {
-        /// What the file is to hold.
+        /// The contents of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -158,14 +158,14 @@ impl Error {
         )
     }
 
-    /// Whether it names a silent rank. Of all ranks that have waited for that, this one reports it at once: nothing
-    /// more will come of the wait, and nobody can be asked.
+    /// Whether the error names a silent rank. Of all ranks that have waited for the silent one, this rank reports it at
+    /// once: the wait is in vain, and no rank can be asked.
     pub fn is_silence(&self) -> bool {
         matches!(self, Error::Run(RunError::Lost(Lost::Silent(_))))
     }
 
-    /// The exit code of a rank that ends with it: whether a restart may help. `rolls_back` says whether it may help
-    /// against numbers that are not finite.
+    /// The exit code of a rank that ends with this error. It shows whether a restart may help; `rolls_back` says whether a
+    /// restart may help against numbers that are not finite.
     pub fn exit_code(&self, rolls_back: bool) -> u8 {
         match self {
             Error::Run(RunError::Lost(_)) => EXIT_AGAIN,
@@ -175,7 +175,7 @@ impl Error {
         }
     }
 
-    /// Whether another rank or the launcher has a better message for the same cause.
+    /// Whether another rank or the launcher prints a better message for the same cause.
     pub fn is_echo(&self) -> bool {
         match self {
             Error::Run(RunError::Lost(Lost::Ended { .. })) => true,

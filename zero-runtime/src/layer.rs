@@ -1,4 +1,4 @@
-//! Layer: what a model is made of. A layer is a type, never a value: it owns nothing, and each call is given all that it
+//! Layer: the parts of a model. A layer is a type, never a value: it owns nothing, and each call receives everything that it
 //! needs.
 //!
 //! A layer of your own implements [`Layer`] and is checked with [`crate::testing::gradcheck`]:

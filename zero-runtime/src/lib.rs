@@ -68,22 +68,22 @@
 //!
 //! How data flows: [`main`] reads arguments, [`launch`] makes ranks of processes and [`transport`] connects them.
 //! [`engine`] walks the plan's schedule over an [`arena`] and calls the [`layer`]s of a [`model`] on a [`device`], with
-//! sequences that [`data`] draws. [`orthogonal`] is what the optimizer Muon does to matrices.
+//! sequences that [`data`] draws. [`orthogonal`] is the operation of the optimizer Muon on matrices.
 //!
 //! # What is in it
 //!
-//! - The [`prelude`] has the names of a model's file: devices, layers, and what an author of layers needs as well.
-//! - [`run`] is what [`main`] does: arguments, training, evaluation, samples, checkpoints when they are due, and at the end the
-//!   comparison with the plan. [`error`] is all that can end it, as a person should see it.
-//! - `profile` says how ranks spent their time, and [`sampling`] which token comes next.
+//! - The [`prelude`] has the names that a model's file needs: devices, layers, and the names for authors of layers.
+//! - [`run`] is the work of [`main`]: arguments, training, evaluation, samples, checkpoints when they are due, and at the end the
+//!   comparison with the plan. [`error`] has everything that can end it, as text for a person.
+//! - `profile` reports how ranks spent their time, and [`sampling`] chooses the next token.
 //! - [`testing`] checks layers, the library's and a user's own: [`testing::gradcheck`] compares a gradient with differences.
-//! - All else is of the crates below, under names that programs use: [`layer`], [`device`], [`engine`], [`data`] and so on.
+//! - All other items come from the crates below, under names that programs use: [`layer`], [`device`], [`engine`], [`data`] and so on.
 //!
 //! # What is always true
 //!
-//! - A model's type ends at [`main`]: what it calls takes a [`model::Program`], so that it is compiled once, here.
-//! - No layout, kernel, transport or file format is here. What is added to those goes to the crate of its kind, and no such
-//!   crate imports this one.
+//! - A model's type ends at [`main`]: the functions that it calls take a [`model::Program`], so that they are compiled once, here.
+//! - No layout, kernel, transport or file format is here. A new one goes into the crate of its kind, and no such crate imports
+//!   this one.
 //! - Only measured figures are called measured.
 
 mod choice;
@@ -136,7 +136,7 @@ pub mod __private {
     pub use serde_json;
 }
 
-/// The names that a model's file needs.
+/// The names that the file of a model needs.
 pub mod prelude {
     pub use crate::chosen;
     pub use crate::device::{Cpu, Device, Kernels, Rotary, Scaling};

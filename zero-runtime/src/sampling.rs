@@ -1,5 +1,5 @@
-//! Sampling: which token comes next, as a pure function of logits and a draw, so that it is the same on every rank; and which
-//! tokens of a sequence a model sees. Never asks a model.
+//! Sampling: chooses the next token as a pure function of logits and a draw, so that it is the same on every rank; and selects the
+//! tokens of a sequence that a model sees. Never asks a model.
 
 use std::num::NonZeroUsize;
 
@@ -86,8 +86,8 @@ fn likeliest(logits: &[f32]) -> u32 {
     largest.unwrap_or(0) as u32
 }
 
-/// The tokens of a sequence that a model sees: all of them, until there are more than it takes. Then the newest half of
-/// that many is kept and seen as a new sequence, so that a sequence can go on without end.
+/// The tokens of a sequence that a model sees: all of them, until there are more than the model takes. Then the newest half
+/// of that number is kept and seen as a new sequence, so that a sequence can continue without end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     ids: Vec<u32>,
@@ -114,17 +114,17 @@ impl Window {
         &self.ids
     }
 
-    /// Those that a cache does not have yet.
+    /// The tokens that a cache does not have yet.
     pub fn uncached(&self) -> &[u32] {
         &self.ids[self.cached..]
     }
 
-    /// The number of tokens before those, which a cache has.
+    /// The number of tokens before them, which a cache has.
     pub fn cached(&self) -> usize {
         self.cached
     }
 
-    /// Notes that a cache has all of them.
+    /// Notes that a cache has all tokens.
     pub fn is_cached(&mut self) {
         self.cached = self.ids.len();
     }

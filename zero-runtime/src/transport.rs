@@ -1,4 +1,4 @@
-//! Transport: how ranks reach one another. [`Transport`] is the contract.
+//! Transport: how ranks communicate. [`Transport`] is the contract.
 
 use crate::device::Cpu;
 

@@ -209,7 +209,7 @@ pub fn stop(net: &Net, mut job: Job, layout: Layout, rank: usize) {
         // Between two steps it is in none.
         assert!(op == "no op" || op.starts_with("op ") && op.contains(" of the step, `"), "{errors}");
     } else {
-        assert_eq!(op, format!("an op that nobody can tell, as {host} has no other rank"), "{errors}");
+        assert_eq!(op, format!("an unknown op, as {host} has no other rank"), "{errors}");
     }
     assert_nothing_left(net);
 }

@@ -137,7 +137,7 @@ fn what_a_run_cannot_go_on_from_is_told() {
     refused(other.args(arguments), "Z0394", &["the data has the fingerprint"]);
     refused(&mut place.command(1, &["--seed=5", "--resume"]), "Z0350", &["--steps 1", "raise --steps"]);
     let from = place.checkpoint(3);
-    refused(tiny(4).arg("--resume").arg(&from), "Z0383", &["is no checkpoint"]);
+    refused(tiny(4).arg("--resume").arg(&from), "Z0383", &["is not a checkpoint"]);
     refused(tiny(4).arg("--resume"), "Z0350", &["--checkpoint"]);
     let mut model = faults("");
     model.args(["--resume", "--checkpoint"]).arg(place.folder());

@@ -122,8 +122,8 @@ fn under_a_foreign_launcher_rank_0_tells_what_is_not_finite() {
 fn no_class(step: u64, id: u32, rank: usize, sequence: usize, token: usize) -> String {
     format!(
         "error[Z0420]: a target in step {step} is {id}, expected less than 2, the number of classes of the head\n  --> rank \
-         {rank}, micro-batch 0, sequence {sequence}, token {token} (each counted from 0)\n  = help: correct what the dataset \
-         gives there, or build the model with a head of {} or more\n",
+         {rank}, micro-batch 0, sequence {sequence}, token {token} (each counted from 0)\n  = help: correct the dataset \
+         there, or build the model with a head of {} or more\n",
         id + 1
     )
 }

@@ -57,15 +57,8 @@ fn help_lists_every_argument() {
         "version",
     ];
     let of_text = ["data", "data-as", "tokenizer", "sample", "prompt", "temperature", "top-k", "top-p", "stop", "only"];
-    let groups = [
-        "Training:",
-        "Optimizer:",
-        "Output:",
-        "Published weights:",
-        "Checkpoints:",
-        "Coming back:",
-        "Instead of a run:",
-    ];
+    let groups =
+        ["Training:", "Optimizer:", "Output:", "Published weights:", "Checkpoints:", "Recovery:", "Instead of a run:"];
     let text_groups = ["Data:", "Sample of what was learned:"];
     for (binary, expected, groups) in [
         (env!("CARGO_BIN_EXE_faults"), of_all.to_vec(), groups.to_vec()),

@@ -52,7 +52,7 @@ fn a_second_signal_ends_all_at_once() {
 fn z0318_ranks_that_take_too_long_are_ended() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    for newest in ["there is no checkpoint", "the newest checkpoint is that of step 12"] {
+    for newest in ["there is no checkpoint", "the newest checkpoint is from step 12"] {
         let mut run = listening("deaf", &[FINISHES, ("GRACE", "1"), ("FOLDER", path)]);
         kill_process(run.launcher(), Signal::TERM).unwrap();
         run.wait_for(RANKS, " was asked");
@@ -157,10 +157,7 @@ fn under_a_foreign_launcher_a_rank_ends_itself_when_it_takes_too_long() {
     for rank in foreign("deaf", &[("GRACE", "1")]) {
         kill_process(rank.launcher(), Signal::TERM).unwrap();
         let end = rank.end();
-        end.assert_error(
-            143,
-            "error[Z0318]: 1 s after SIGTERM the run had not ended, and was killed: what it has done since",
-        );
+        end.assert_error(143, "error[Z0318]: 1 s after SIGTERM the run had not ended, and was killed: its work since");
     }
 }
 

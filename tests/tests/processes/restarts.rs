@@ -268,5 +268,5 @@ fn z0319_ranks_that_nobody_starts_anew() {
     let ends: Vec<End> = start_ranks(command, &[("ZERO_JOB", &job)]).into_iter().map(Run::end).collect();
     assert!(ends.iter().all(|end| end.code == Some(2)));
     let errors: String = ends.iter().map(|end| end.errors.as_str()).collect();
-    assert_eq!(errors.matches("error[Z0319]: --restarts 5 asks to start ranks").count(), 1, "{errors}");
+    assert_eq!(errors.matches("error[Z0319]: --restarts 5 asks to restart ranks").count(), 1, "{errors}");
 }

@@ -111,10 +111,10 @@ fn names_that_fit_are_no_error() {
 #[test]
 fn z0220_names_that_do_not_fit_a_layer() {
     let start =
-        "error[Z0220]: `#[weights]` on `blocks` has 3 names, and the parts of its layer are `qkv`, `out`\n  = help: ";
+        "error[Z0220]: `#[weights]` on `blocks` has 3 names, but the parts of its layer are `qkv`, `out`\n  = help: ";
     let found = refusal(MoreNames::PROGRAM);
     assert!(found.starts_with(start) && found.ends_with("with `_` for a part without one"), "{found}");
-    let start = "error[Z0220]: `#[weights]` on `blocks.inner` has 2 names, and the parts of its layer are `mlp`\n";
+    let start = "error[Z0220]: `#[weights]` on `blocks.inner` has 2 names, but the parts of its layer are `mlp`\n";
     assert!(refusal(Inside::PROGRAM).starts_with(start), "{}", refusal(Inside::PROGRAM));
 }
 
@@ -129,7 +129,7 @@ fn z0221_names_of_more_than_one_tensor() {
         (refusal(NotAll::PROGRAM), "the published name of `blocks[0].0.weight` is `norm.weight`, so all elements"),
         (
             refusal(OneName::PROGRAM),
-            "`blocks.weight` and `blocks.bias` have one published name, `same`\n  = help: give one of them another name",
+            "`blocks.weight` and `blocks.bias` have the same published name, `same`\n  = help: give one of them another name",
         ),
         (
             refusal(TwoIndices::PROGRAM),
@@ -137,7 +137,7 @@ fn z0221_names_of_more_than_one_tensor() {
         ),
         (
             refusal(NoArray::PROGRAM),
-            "the published name of `blocks.map.weight` is `h.{}.weight`, but `blocks` is no array field\n  = help: remove",
+            "the published name of `blocks.map.weight` is `h.{}.weight`, but `blocks` is not an array field\n  = help: remove",
         ),
     ] {
         assert!(found.starts_with(&format!("error[Z0221]: {what}")), "{found}");

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use zero_files::data::{DataError, Tokenizer, text_files};
 
-#[cfg(feature = "parquet")]
-use super::table;
-use super::{BATCH_BYTES, TokenizeArguments};
+use super::encode::BATCH_BYTES;
+use super::{TokenizeArguments, table};
 use crate::error::CommandError;
 
 /// Text of a document: all of it, or a stretch.
@@ -38,10 +37,6 @@ impl DocumentsReader {
             let found = fs::metadata(input).map_err(unreadable(input))?;
             if found.is_dir() { files.extend(text_files(input)?) } else { files.push(input.clone()) }
         }
-        #[cfg(not(feature = "parquet"))]
-        if files.iter().any(|file| extension(file).as_deref() == Some("parquet")) {
-            return Err(super::whole::become_whole());
-        }
         for file in &files {
             bytes += fs::metadata(file).map_err(unreadable(file))?.len();
         }
@@ -58,7 +53,6 @@ impl DocumentsReader {
         for file in &self.files {
             let goes_on = match extension(file).as_deref() {
                 Some("jsonl" | "ndjson") => lines(file, &self.field, &mut each),
-                #[cfg(feature = "parquet")]
                 Some("parquet") => table::rows(file, &self.column, &mut each),
                 _ if self.cuts => stretches(file, &mut each),
                 _ => whole(file, &mut each),

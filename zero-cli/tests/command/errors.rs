@@ -120,7 +120,7 @@ fn a_spec_is_text_with_or_without_a_mark() {
     std::fs::write(directory.join("latin1.ron"), b"(zero: (stage: 1)) // caf\xE9").expect("a spec");
     let errors = build(&directory, "latin1.ron");
     let expected =
-        "error[Z0118]: the spec is not UTF-8 text: the byte 0xE9 at 1:26 is no part of a character\n--> latin1.ron";
+        "error[Z0118]: the spec is not UTF-8 text: the byte 0xE9 at 1:26 is not part of a character\n--> latin1.ron";
     assert!(errors.starts_with(expected), "{errors}");
 }
 
@@ -146,7 +146,7 @@ fn words_are_explained() {
     assert!(page.starts_with("reduce-scatter, also reduce\n\nEach rank receives one shard of the sum"), "{page}");
     assert!(page.contains("\n    zero.bucket: a size from `B(1)` up"), "{page}");
     assert_eq!(explained(&["reduce", "scatter"]), page);
-    assert!(explained(&["zero.prefetch"]).starts_with("zero.prefetch\n\nHow far ahead of the computation"));
+    assert!(explained(&["zero.prefetch"]).starts_with("zero.prefetch\n\nHow many units ahead"));
     let several = explained(&["activation_checkpointing"]);
     assert!(
         several.contains("recompute, also ") && several.contains("\n\n\nactivation_checkpointing, also "),
@@ -263,6 +263,6 @@ fn z0319_restarts_in_a_job_that_another_launcher_starts() {
     std::fs::write(directory.join("my.ron"), spec).expect("a spec");
     let job = ["launch", "my.ron", "--slurm", "job.sh", "--", "--checkpoint", "run", "--restarts", "3"];
     let errors = refused(&directory, &job);
-    assert!(errors.starts_with("error[Z0319]: --restarts 3 asks to start ranks anew"), "{errors}");
+    assert!(errors.starts_with("error[Z0319]: --restarts 3 asks to restart ranks"), "{errors}");
     assert!(!directory.join("job.sh").exists());
 }

@@ -2,7 +2,7 @@
 //! its regions all the time; the bytes in use explain why regions are as large as they are.
 //!
 //! Rustc evaluates it, for the message about a budget, so it counts in constants how long bytes are in use. Accesses of
-//! ops say only when they are touched.
+//! ops say only when bytes are touched.
 
 use crate::layout::{Kind, Memory, Tables, spare_batch_bytes};
 use crate::mesh::Axis;
@@ -77,7 +77,7 @@ impl Plan<'_> {
     }
 
     /// The bytes that a rank of pipeline stage `pipeline` has in use during each op of a training step, by
-    /// [`Kind::ALL`]. The first op at which their sum is largest is that of [`Plan::peak`].
+    /// [`Kind::ALL`]. [`Plan::peak`] is the first op at which their sum is largest.
     pub fn in_use(&self, pipeline: usize) -> Vec<[usize; Kind::ALL.len()]> {
         let (tables, memory) = (self.tables(), &self.pipeline_stages[pipeline].memory);
         let mut in_use = InUse::new(memory);

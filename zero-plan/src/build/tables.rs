@@ -1,5 +1,5 @@
 //! Tables: a plan as constants: the expansion of `static_plan!`, and table functions with sizes as const parameters.
-//! Each table is checked where it is made. Never decides what is in one.
+//! Each table is checked where it is made. Never decides its content.
 
 use crate::bounds::{require_compilable, require_countable};
 use crate::check::{BucketState, CheckScratch, CheckedTables, SlotState, UnitState, check, check_layout};

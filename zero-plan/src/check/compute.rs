@@ -25,7 +25,7 @@ impl Checker<'_, '_> {
     /// Takes a slot for the chunk that begins with `unit`.
     pub(super) const fn take_slot(&mut self, unit: usize, micro_batch: usize, slot: usize) -> BrokenRule {
         rules! {
-            slot < self.subject.tables.activation_slots(self.subject.pipeline) => "activations in a slot that is not there",
+            slot < self.subject.tables.activation_slots(self.subject.pipeline) => "activations in a slot that does not exist",
             // Otherwise it overwrites activations that a backward has still to read.
             self.slots[slot].0 == 0 => "activations in a slot in use",
         }
@@ -54,12 +54,12 @@ impl Checker<'_, '_> {
         rules! { self.is_in_slot(unit, micro_batch, slot) => "a forward in a slot of other activations", }
         if self.is_chunk_last(unit) && unit + 1 < self.units.len() {
             rules! {
-                matches!(self.activations_out, Outgoing::Clear) => "a result written where another may still leave",
+                matches!(self.activations_out, Outgoing::Clear) => "a result written to a slot that is not clear",
             }
             self.activations_out = Outgoing::Written { unit, micro_batch };
         }
         if self.subject.tables.config.recomputes(self.subject.tables.units, unit) {
-            rules! { self.recomputed.is_none() => "a forward over what was computed again and is not used", }
+            rules! { self.recomputed.is_none() => "a forward over recomputed values that are not used yet", }
         }
         self.units[unit].forwards += 1;
         None
@@ -68,12 +68,12 @@ impl Checker<'_, '_> {
     pub(super) const fn recompute(&mut self, unit: usize, micro_batch: usize, slot: usize) -> BrokenRule {
         rules! {
             self.subject.tables.config.recomputes(self.subject.tables.units, unit) =>
-                "a second forward of a unit that keeps what it saves",
+                "a second forward of a unit that keeps its saved values",
             self.has_parameters(unit) => "a second forward before its gather or after its release",
             self.units[unit].forwards > micro_batch && self.units[unit].backwards == micro_batch =>
                 "a second forward that no backward waits for",
             self.is_in_slot(unit, micro_batch, slot) => "a second forward in a slot of other activations",
-            self.recomputed.is_none() => "a second forward over what was computed again and is not used",
+            self.recomputed.is_none() => "a second forward over recomputed values that are not used yet",
         }
         self.recomputed = Some(At { unit, micro_batch });
         None
@@ -90,7 +90,7 @@ impl Checker<'_, '_> {
             is_last || At::is(self.gradient_of, unit, micro_batch) =>
                 "a backward before the gradient of its output is there",
             !recomputes || At::is(self.recomputed, unit, micro_batch) =>
-                "a backward before what its unit saves is computed again",
+                "a backward before its saved values are recomputed",
         }
         self.gradient_of = None;
         if recomputes {
@@ -102,7 +102,7 @@ impl Checker<'_, '_> {
             self.slots[slot] = SlotState::NEW;
             if unit > 0 {
                 rules! {
-                    matches!(self.gradients_out, Outgoing::Clear) => "a gradient written where another may still leave",
+                    matches!(self.gradients_out, Outgoing::Clear) => "a gradient written to a slot that is not clear",
                 }
                 self.gradients_out = Outgoing::Written { unit, micro_batch };
             }

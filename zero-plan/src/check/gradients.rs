@@ -93,17 +93,17 @@ impl Checker<'_, '_> {
             _ => (state.settled == state.combined + 1, state.combined, state.settle),
         };
         rules! {
-            self.subject.tables.config.sums_on_hosts(axis) => "a sum over a host whose ranks are not summed by themselves",
-            is_there && matches!(state.subtotal, Subtotal::None) => "a sum over a host of what is not offered to it",
+            self.subject.tables.config.sums_on_hosts(axis) => "a sum over a host along an axis without such sums",
+            is_there && matches!(state.subtotal, Subtotal::None) => "a sum over a host of terms that are not offered to it",
             next == round => "a sum over a host of another round than the next",
             // Host peers learn how many sums have been made, not which.
-            offer == self.subtotalled => "a sum over a host before that of what was offered before it",
+            offer == self.subtotalled => "a sum over a host before that of an earlier offer",
         }
         let mut waiting = self.first[BucketList::Subtotal as usize];
         while let Some(other) = waiting {
             rules! {
                 self.bucket(other).partial != self.bucket(bucket).partial =>
-                    "a sum over a host in the place of one that is still needed",
+                    "a sum over a host in the place of a sum that is still needed",
             }
             waiting = self.buckets[other].next[BucketList::Subtotal as usize];
         }
@@ -137,14 +137,14 @@ impl Checker<'_, '_> {
             is_there => "a settle without a reduce",
             state.settled == round => "a settle of another round than the next",
             // Peers learn how many reductions are settled, not which.
-            state.offer == self.settled => "a settle before that of a reduce before it",
+            state.offer == self.settled => "a settle before that of an earlier reduce",
         }
         if self.has_replicas() && !self.subject.tables.config.reduces_in_place() {
             let mut waiting = self.first[BucketList::Partial as usize];
             while let Some(other) = waiting {
                 rules! {
                     self.bucket(other).partial != self.bucket(bucket).partial =>
-                        "a settle over a partial sum that others still need",
+                        "a settle over a partial sum that other ranks still need",
                 }
                 waiting = self.buckets[other].next[BucketList::Partial as usize];
             }
@@ -167,8 +167,8 @@ impl Checker<'_, '_> {
         rules! {
             self.has_replicas() => "a sum over replicas where there are none",
             state.combined == round && state.settled == round + 1 => "a sum over replicas without a settle",
-            state.settle == self.combined => "a sum over replicas before that of a settle before it",
-            !over_hosts || matches!(state.subtotal, Subtotal::Made) => "a sum over replicas without that of a host",
+            state.settle == self.combined => "a sum over replicas before that of an earlier settle",
+            !over_hosts || matches!(state.subtotal, Subtotal::Made) => "a sum over replicas without the sum over a host",
         }
         if over_hosts {
             self.forget_subtotal(bucket);
@@ -191,7 +191,7 @@ impl Checker<'_, '_> {
         self.join(source)
     }
 
-    /// Adds the sum of tied gradients to that of their owner. No spread may come before it.
+    /// Adds the sum of tied gradients to the sum of their owner. No spread may come before it.
     pub(super) const fn join(&mut self, owner: usize) -> BrokenRule {
         let bucket = self.at(owner).bucket;
         rules! {

@@ -11,8 +11,8 @@ use crate::schedule::Parcel;
 /// The first rule that a layout breaks. `memories` has the arena of each pipeline stage.
 pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> BrokenRule {
     rules! {
-        tables.placements.len() == tables.units.len() => "another number of placements than of units",
-        memories.len() == tables.config.mesh.pipeline => "another number of arenas than of pipeline stages",
+        tables.placements.len() == tables.units.len() => "placements and units differ in number",
+        memories.len() == tables.config.mesh.pipeline => "arenas and pipeline stages differ in number",
     }
     if let Some(rule) = check_chunks(tables) {
         return Some(rule);
@@ -44,7 +44,7 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> BrokenRule {
     None
 }
 
-/// The places of the last rank of a pipeline stage, which reach farthest into whatever is divided among ranks.
+/// The places of the last rank of a pipeline stage, which reach farthest into a region that is divided among ranks.
 const fn last_rank<'a>(tables: &Tables<'a>, memory: &'a Memory, pipeline: usize) -> Places<'a> {
     let mesh = &tables.config.mesh;
     let at = Coordinates { zero: mesh.zero - 1, replica: mesh.replica - 1, pipeline };
@@ -61,14 +61,14 @@ const fn bytes_on_line(config: &Config, offset: usize) -> bool {
     offset.is_multiple_of(config.device.line_bytes())
 }
 
-/// Chunks tile the units, and every unit knows its own.
+/// Chunks tile the units, and every unit has the number of its chunk.
 const fn check_chunks(tables: &Tables) -> BrokenRule {
-    rules! { tables.chunks.len() == tables.config.chunks() => "another number of chunks than asked for", }
+    rules! { tables.chunks.len() == tables.config.chunks() => "a number of chunks that was not asked for", }
     let (mut chunk, mut end) = (0, 0);
     while chunk < tables.chunks.len() {
         rules! {
             tables.chunks[chunk].first == end && tables.chunks[chunk].end > end => "chunks leave a gap or overlap",
-            tables.chunks[chunk].end <= tables.units.len() => "a chunk of units that are not there",
+            tables.chunks[chunk].end <= tables.units.len() => "a chunk of units that do not exist",
         }
         let mut unit = end;
         end = tables.chunks[chunk].end;
@@ -107,7 +107,7 @@ const fn check_flat(own: &Places) -> BrokenRule {
             rules! {
                 at.start == start => "flat buffers leave a gap or overlap",
                 at.padded >= unit.params && at.padded.is_multiple_of(config.mesh.data_ranks() * config.device.alignment()) =>
-                    "a flat buffer that equal parts of whole lines do not cover",
+                    "a flat buffer that is not made of equal parts of whole lines",
                 unit.source <= i && !units[unit.source].is_tied(unit.source) => "a tie that is not to an owner before it",
                 !is_tied || i + 1 == units.len() && unit.params == 0 && at.padded == owner.padded =>
                     "a tied unit that is not the last, or has parameters of its own",
@@ -178,7 +178,7 @@ const fn check_decoding(own: &Places) -> BrokenRule {
                 fits(own, input) && bytes_on_line(config, input.offset_bytes) => "an input of decoding that does not fit its region",
             }
             turns_end = if input.end_bytes() > turns_end { input.end_bytes() } else { turns_end };
-            // The head does not run forward: it is asked for its prediction.
+            // The head does not run forward: it predicts.
             if i + 1 < units.len() {
                 let (saved, output) = (own.saved(i, 0), own.output(i, 0, 0));
                 rules! {
@@ -187,7 +187,7 @@ const fn check_decoding(own: &Places) -> BrokenRule {
                     saved.is_apart_from(input) && saved.is_apart_from(output) && input.is_apart_from(output) =>
                         "activations of decoding that overlap",
                     own.tables.leaves(i) || i + 1 == chunks[chunk].end || same(output, own.input(i + 1, 0)) =>
-                        "what a unit gives in decoding is not where the next one takes it",
+                        "an output in decoding that is not where the next unit reads it",
                 }
                 turns_end = if saved.end_bytes() > turns_end { saved.end_bytes() } else { turns_end };
                 if !own.tables.leaves(i) && output.end_bytes() > turns_end {
@@ -206,7 +206,7 @@ const fn check_decoding(own: &Places) -> BrokenRule {
         }
         chunk += config.mesh.pipeline;
     }
-    rules! { turns_end <= first_cache => "a cache where units take turns", }
+    rules! { turns_end <= first_cache => "a cache in the places that units take turns with", }
     None
 }
 
@@ -259,12 +259,12 @@ const fn check_turns(own: &Places, i: usize) -> BrokenRule {
         let (one, two) = (own.outgoing(Parcel::Activations, i, 0), own.outgoing(Parcel::Activations, i, 1));
         rules! {
             follows(own, one, two) && follows(own, two, own.outgoing(Parcel::Gradients, i, 0)) && fits(own, two) =>
-                "a result that does not fit where it leaves from",
+                "a result that does not fit its outgoing slot",
         }
     }
     if i > 0 && own.tables.chunks[at.chunk].first == i {
         let (one, two) = (own.outgoing(Parcel::Gradients, i, 0), own.outgoing(Parcel::Gradients, i, 1));
-        rules! { follows(own, one, two) && fits(own, two) => "a gradient that does not fit where it leaves from", }
+        rules! { follows(own, one, two) && fits(own, two) => "a gradient that does not fit its outgoing slot", }
     }
     None
 }
@@ -288,7 +288,7 @@ const fn check_slots(own: &Places, holders: usize) -> BrokenRule {
         fits(own, own.slot(own.tables.activation_slots(own.at.pipeline) - 1)) => "activations that do not fit their region",
         gathered_slot.is_multiple_of(config.device.alignment()) && bytes_on_line(config, activation_slot_bytes) => "a slot that does not start on a line",
         bytes_on_line(config, outgoing_slot_bytes) && bytes_on_line(config, returning_slot_bytes) =>
-            "a result that does not leave from a line",
+            "an outgoing slot that does not start on a line",
     }
     None
 }
@@ -312,9 +312,9 @@ const fn check_buckets(own: &Places) -> BrokenRule {
                 fits(own, gradients) => "staging out of bounds",
                 is_aligned(config, gradients) && is_aligned(config, sums) => "staging that does not start on a line",
                 bucket.slot.is_some() == (config.shards_gradients() && bucket.elements > 0) =>
-                    "a staging slot where all gradients are kept, or none where they are not",
+                    "a staging slot although all gradients are kept, or none although they are not",
                 bucket.first == bucket.last || !units[bucket.last].is_tied(bucket.last) =>
-                    "a tied unit in a bucket with others",
+                    "a tied unit in a bucket with other units",
             }
             let mut other = 0;
             while other < i {
@@ -369,9 +369,9 @@ const fn from_to(first: Place, last: Place) -> Place {
     Place { len_bytes: last.end_bytes() - first.offset_bytes, ..first }
 }
 
-/// Whether two buckets lie apart in staging, or share a slot, where a claim waits for the bucket before it. It compares
-/// the numbers that places are made of, because the compiler looks at each pair of buckets, of which there may be half
-/// a million.
+/// Whether two buckets lie apart in staging, or share a slot, where a claim waits for the bucket before it. Compares
+/// the numbers that places are made of, because the compiler evaluates it for each pair of buckets: there may be half a
+/// million.
 const fn may_coexist(a: &Bucket, b: &Bucket) -> bool {
     match (a.slot, b.slot) {
         (Some(a_slot), Some(b_slot)) if a_slot == b_slot => a.staging == b.staging,
@@ -379,7 +379,7 @@ const fn may_coexist(a: &Bucket, b: &Bucket) -> bool {
     }
 }
 
-/// Whether the sums of two buckets over one replica lie apart, or share a place, where a settle waits for the one
+/// Whether the sums of two buckets over one replica lie apart, or share a place, where a settle waits for the settle
 /// before it.
 const fn may_combine(a: &Bucket, b: &Bucket, zero: usize) -> bool {
     a.partial == b.partial || a.partial + a.elements / zero <= b.partial || b.partial + b.elements / zero <= a.partial
@@ -395,7 +395,7 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> BrokenRule {
             region.kind as usize == i => "regions in another order than their kinds",
             region.offset_bytes >= *end => "regions overlap",
             bytes_on_line(tables.config, region.offset_bytes) => "a region that does not start on a line",
-            suits(tables, region.kind, region.home) => "a region where those who read it cannot, or need not",
+            suits(tables, region.kind, region.home) => "a region in a home that its readers cannot reach, or do not need",
         }
         *end = region.offset_bytes + region.bytes * region.home.holders(tables.config);
         rules! {

@@ -36,7 +36,7 @@ impl Checker<'_, '_> {
         rules! {
             matches!(self.units[unit].slotted, Held::No) => "a gather of parameters that are held already",
             !self.agreed => "a gather after the agreement, when owners write",
-            slot < self.gathered_slots => "a gather into a slot that is not there",
+            slot < self.gathered_slots => "a gather into a slot that does not exist",
             !self.units[slot].is_slot_taken => "a gather into a slot in use",
         }
         self.units[slot].is_slot_taken = true;
@@ -55,7 +55,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    /// Whether the parameters that a unit takes are there to compute on.
+    /// Whether the parameters that a unit computes with are there.
     pub(super) const fn has_parameters(&self, unit: usize) -> bool {
         let config = self.subject.tables.config;
         let holder = if self.at(unit).holds { unit } else { self.subject.tables.units[unit].source };

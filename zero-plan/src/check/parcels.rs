@@ -7,7 +7,7 @@ use crate::schedule::Parcel;
 impl Checker<'_, '_> {
     pub(super) const fn clear(&mut self, parcel: Parcel) -> BrokenRule {
         let Some(outgoing) = self.outgoing(parcel) else {
-            return Some("a slot cleared for what has none");
+            return Some("a slot cleared for a parcel that has none");
         };
         rules! { matches!(outgoing, Outgoing::Unknown) => "a slot cleared before the result in it is sent", }
         *outgoing = Outgoing::Clear;
@@ -28,15 +28,15 @@ impl Checker<'_, '_> {
                 Outgoing::Written { unit: written, micro_batch: of } => *written == unit && *of == micro_batch,
                 Outgoing::Unknown | Outgoing::Clear => false,
             };
-            rules! { is_it => "a send of what has not been made", }
+            rules! { is_it => "a send of a parcel that is not made", }
             *outgoing = Outgoing::Unknown;
             return None;
         }
-        rules! { self.trains() => "tied parameters in an evaluation", micro_batch == 0 => "a parcel of no micro-batch", }
+        rules! { self.trains() => "tied parameters in an evaluation", micro_batch == 0 => "a micro-batch of a parcel that has none", }
         if let Parcel::TiedGradients = parcel {
             rules! {
                 self.subject.tables.units[unit].is_tied(unit) && self.at(unit).holds =>
-                    "tied gradients of a unit whose owner is not elsewhere",
+                    "tied gradients of a unit whose owner is on its pipeline stage",
                 self.is_summed(self.at(unit).bucket) => "tied gradients sent before they are summed",
                 !self.agreed && !self.units[unit].tied => "tied gradients sent a second time, or too late",
             }
@@ -78,7 +78,7 @@ impl Checker<'_, '_> {
             Parcel::TiedGradients => {
                 rules! {
                     self.trains() && self.is_mirrored(unit) => "tied gradients received where nobody sends them",
-                    micro_batch == 0 && slot == 0 => "a parcel of no micro-batch",
+                    micro_batch == 0 && slot == 0 => "a micro-batch of a parcel that has none",
                     !self.agreed => "tied gradients received too late",
                 }
                 self.join(unit)
@@ -87,7 +87,7 @@ impl Checker<'_, '_> {
                 rules! {
                     self.trains() && self.subject.tables.units[unit].is_tied(unit) && self.at(unit).holds =>
                         "tied parameters received where nobody sends them",
-                    micro_batch == 0 && slot == 0 => "a parcel of no micro-batch",
+                    micro_batch == 0 && slot == 0 => "a micro-batch of a parcel that has none",
                     self.agreed => "tied parameters received while they are used",
                 }
                 self.renew(unit)

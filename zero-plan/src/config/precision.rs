@@ -38,7 +38,7 @@ impl Width {
 /// The width in which each kind of number is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Precision {
-    /// What layers read and write: activations, their gradients, saved values, and parameters as layers read them.
+    /// The width of activations, their gradients, saved values, and parameters as layers read them.
     pub compute: Width,
     /// Parameters as they are held and sent.
     pub params: Width,

@@ -1,4 +1,4 @@
-//! Stuck: which rank waits for which, if no rank can continue. Only looks.
+//! Stuck: the ranks that wait for one another, if no rank can continue. Only looks.
 
 use super::{ExecutionEvent, ExecutionWorld};
 
@@ -17,13 +17,13 @@ pub(crate) struct Wait {
     pub rank: usize,
     /// Index of the op that it waits in.
     pub op: usize,
-    /// The rank that has not done what it waits for.
+    /// The rank that it waits for.
     pub on: usize,
     pub what: String,
 }
 
 impl ExecutionWorld<'_> {
-    /// Follows waits from rank to rank, from one that waits, until a rank comes up again or does not wait.
+    /// Follows waits from rank to rank, from one that waits, until a rank repeats or does not wait.
     pub(super) fn stuck(&self, first: usize) -> Stuck {
         let mut waits: Vec<Wait> = Vec::new();
         let mut rank = first;
@@ -83,7 +83,7 @@ mod tests {
     use crate::schedule::{Op, Parcel};
     use crate::unit::Unit;
 
-    /// Which rank waits for which in the end, and whether these form a cycle.
+    /// The ranks that wait for one another in the end, and whether they form a cycle.
     fn stuck(mesh: Mesh, ops: &[&[Op]]) -> (Vec<String>, bool) {
         let units =
             [0, 1, 2].map(|source| Unit { params: 9, takes: 9, input_bytes: 1, output_bytes: 1, source, ..Unit::NONE });

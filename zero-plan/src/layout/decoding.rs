@@ -34,7 +34,7 @@ impl Decoding {
             let mut i = tables.chunks[chunk].first;
             while i < tables.chunks[chunk].end {
                 let unit = &tables.units[i];
-                // Only the input of the head counts, because it does not run forward: it is asked for its prediction.
+                // Of the head only the input counts: it does not run forward, but predicts.
                 let is_head = i + 1 == tables.units.len();
                 let (saved, output) = if is_head { (0, 0) } else { (unit.saved_bytes, unit.output_bytes) };
                 let boundary = tables.config.whole_lines(max(unit.input_bytes, output));
@@ -53,13 +53,13 @@ impl Decoding {
         self.saved_bytes + 2 * self.boundary_bytes
     }
 
-    /// The bytes that decoding takes of the region.
+    /// The bytes of the region that decoding uses.
     pub const fn bytes(&self) -> usize {
         self.caches_start() + self.caches_bytes
     }
 }
 
-/// Gives the caches of a pipeline stage their places.
+/// Assigns the caches of a pipeline stage their places.
 pub(super) const fn fill_caches(tables: &Tables, pipeline: usize, out: &mut [Placement]) {
     let mut start = Decoding::of(tables, pipeline).caches_start();
     let mut chunk = pipeline;

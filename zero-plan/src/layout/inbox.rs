@@ -4,7 +4,7 @@ use super::Tables;
 use crate::config::{Config, Width};
 use crate::mesh::Axis;
 
-/// Bytes of the terms that a rank gets along an axis for its part of this many gradients: one term per rank, or the
+/// Bytes of the terms that a rank receives along an axis for its part of this many gradients: one term per rank, or the
 /// sums of each host. 0 if ranks along the axis read one another's terms in place.
 pub(crate) const fn terms_bytes(config: &Config, axis: Axis, elements: usize) -> usize {
     let part = elements / config.mesh.summed_parts(axis);

@@ -130,12 +130,12 @@ impl Home {
         matches!(self, Home::Private)
     }
 
-    /// Whether ranks along `zero` have one together.
+    /// Whether ranks along `zero` share it.
     pub const fn is_common(self) -> bool {
         matches!(self, Home::Common)
     }
 
-    /// How many ranks have one together, with a part of each of its regions for each.
+    /// How many ranks share it. Each of its regions has a part for each of them.
     pub const fn holders(self, config: &Config) -> usize {
         if self.is_common() { config.in_common() } else { 1 }
     }
@@ -169,7 +169,7 @@ pub struct Memory {
     /// All regions, in the order of [`Kind::ALL`].
     #[serde(serialize_with = "without_what_is_empty")]
     pub regions: [Region; Kind::ALL.len()],
-    /// Bytes of each home, in the order of [`Home::ALL`]; of one that ranks have together, those of all of them.
+    /// Bytes of each home, in the order of [`Home::ALL`]; a shared home counts the bytes of all ranks that share it.
     #[serde(flatten, serialize_with = "by_home")]
     pub home_bytes: [usize; Home::ALL.len()],
     /// Elements of one slot for gathered parameters.
@@ -229,7 +229,7 @@ impl Memory {
         self.regions[kind as usize]
     }
 
-    /// Bytes of a home; of one that ranks have together, those of all of them.
+    /// Bytes of a home; a shared home counts the bytes of all ranks that share it.
     pub const fn bytes_of(&self, home: Home) -> usize {
         self.home_bytes[home as usize]
     }
@@ -245,15 +245,15 @@ impl Memory {
     }
 }
 
-/// Serializes regions, without empty ones of the kinds that only carrying needs: plans that carry nothing keep their
-/// old hash.
+/// Serializes regions, without empty ones of the two kinds that only transports use which carry bytes: other plans keep
+/// their old hash.
 fn without_what_is_empty<S: Serializer>(regions: &[Region], serializer: S) -> Result<S::Ok, S::Error> {
     let is_there = |region: &&Region| !matches!(region.kind, Kind::Subtotals | Kind::Inbox) || region.bytes > 0;
     serializer.collect_seq(regions.iter().filter(is_there))
 }
 
-/// Serializes the bytes of homes by their names. One that is new is left out where it is empty, so that plans without it
-/// keep their hash.
+/// Serializes the bytes of homes by their names. A home that was added later is left out if it is empty, so that plans
+/// without it keep their hash.
 fn by_home<S: Serializer>(bytes: &[usize; Home::ALL.len()], serializer: S) -> Result<S::Ok, S::Error> {
     let named = Home::ALL.into_iter().zip(bytes).map(|(home, bytes)| (format!("{}_bytes", home.name()), bytes));
     let is_there = |(index, (_, bytes)): &(usize, (String, &usize))| *index <= Home::Common as usize || **bytes > 0;
@@ -285,7 +285,7 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
             is_spread && mesh.zero > 1 || mesh.replica > 1 || is_mirrored
         }
         Kind::Outgoing => true,
-        // Host peers convert the parameters that one of them has taken for the host.
+        // Host peers convert the parameters that one of them has received for the host.
         Kind::Inbox => config.shares_gathers() && config.converts_gathers(),
         _ => false,
     };

@@ -83,7 +83,7 @@ impl RegionSizes {
         }
     }
 
-    /// Adds a unit, and returns the bytes that it takes of a slot for activations.
+    /// Adds a unit, and returns the bytes that it needs in a slot for activations.
     const fn add_unit(&mut self, tables: &Tables, i: usize) -> usize {
         let unit = &tables.units[i];
         let padded = tables.padded(i);
@@ -180,8 +180,8 @@ impl RegionSizes {
     }
 }
 
-/// Room in the workspace for a part of a batch. The inputs and targets of a micro-batch come together, so on a pipeline
-/// stage that needs only one of them, the other is left there. Inputs that are converted for storage lie there until
+/// Room in the workspace for a part of a batch. The inputs and targets of a micro-batch arrive together, so a pipeline
+/// stage that needs only one of them leaves the other there. Inputs that are converted for storage lie there until
 /// then.
 pub(crate) const fn spare_batch_bytes(tables: &Tables, pipeline: usize) -> usize {
     let (first, last) = (&tables.units[0], &tables.units[tables.units.len() - 1]);

@@ -1,5 +1,5 @@
 //! Access: all places that an op reads and writes, on its own rank and on others, with their content. Proofs are about
-//! these. Never says in which order ranks get there.
+//! these accesses. Never says in which order ranks make them.
 
 mod sums;
 
@@ -78,7 +78,7 @@ pub enum Content {
     },
 }
 
-/// Whose gradients were added up.
+/// The ranks whose gradients were added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gradients {
     /// Those of one rank's own data.
@@ -115,7 +115,7 @@ pub enum Value {
     Gradient,
 }
 
-/// A function that calls back for each access of an op: [`accesses`], or a variant with an error that must be noticed.
+/// A function that calls back for each access of an op: [`accesses`], or a variant with an error that a proof must find.
 pub type Accesses<'f> = dyn Fn(&Plan, Pass, Op, &Position, Coordinates, &mut dyn FnMut(Access)) + 'f;
 
 /// Calls back for each place that `op` of the rank `at` reads, and then for each that it writes.
@@ -139,8 +139,8 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
     if !plan.config.has_carried() {
         return OfOp { plan, pass, own, position, visit }.visit_all(op);
     }
-    // If the transport carries bytes, this rank's own op reads them to send them to others. Between hosts they stay
-    // where they are until they are taken.
+    // If the transport carries bytes, the op of the rank that holds them reads them, to send them to others. Between
+    // hosts they stay where they are until they are received.
     let carries = plan.config.transport.carries();
     let others = op.traits().axis.filter(|_| carries).map_or(0, |axis| plan.config.mesh.len(axis));
     for index in 0..others {
@@ -152,7 +152,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
         };
         OfOp { plan, pass, own: peer, position, visit: &mut sent }.visit_all(op);
     }
-    // The bytes that it takes from others arrive before they are read.
+    // The bytes that it receives from other ranks arrive before they are read.
     let mut expected: Vec<Arrival> = Vec::new();
     let brought_by = match op {
         Op::Wait { unit } if !plan.config.has_streams() => Op::Gather { unit, slot: position.slot(unit) },
@@ -160,7 +160,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
     };
     arrivals(plan, brought_by, position, &own, &mut |arrival| expected.push(arrival));
     if let (Op::Gather { unit, slot }, false) = (op, plan.config.has_streams()) {
-        // They may arrive from here on.
+        // These bytes may arrive from here on.
         let content =
             Content::Parameters { unit: plan.units[unit].source, is_updated: !plan.config.shards_parameters() };
         for Arrival { from, to, .. } in expected {
@@ -262,7 +262,7 @@ impl OfOp<'_, '_> {
         self.note(self.own.at, place, content, from_byte, true);
     }
 
-    /// Puts this rank's own shard into a slot that it holds in common with its host peers.
+    /// Puts this rank's own shard into a slot that it shares with its host peers.
     fn give(&mut self, unit: usize, slot: usize) {
         let (own, zero) = (self.own, self.plan.config.mesh.zero);
         let (from, to) = (own.shard(unit), own.computed_on(unit, slot).share(own.at.zero, zero));
@@ -270,8 +270,8 @@ impl OfOp<'_, '_> {
         self.write_parameters(unit, to, own.at.zero * to.len_bytes, false);
     }
 
-    /// Reads every owner's shard, and writes it to its place here. Below stage 3 that is in a replica, after the
-    /// update. A shard that a host peer takes for the host is read at that host peer; in a common slot it is already there.
+    /// Reads every owner's shard, and writes it to its place here: below stage 3 in a replica, after the update. A
+    /// shard that a host peer receives for the host is read at that host peer; in a shared slot it is already there.
     fn gather(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.own, &self.plan.config);
         let zero = config.mesh.zero;
@@ -362,7 +362,7 @@ impl OfOp<'_, '_> {
         }
     }
 
-    /// Forward in a decoding walk. The head does not run, but is asked for its prediction, which lies in its workspace.
+    /// Forward in a decoding walk. The head does not run forward; it predicts, in its workspace.
     fn decode(&mut self, unit: usize, micro_batch: usize, slot: usize) {
         let own = self.own;
         self.takes(unit, micro_batch, slot);

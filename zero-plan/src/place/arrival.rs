@@ -33,7 +33,7 @@ pub fn arrivals(plan: &Plan, op: Op, position: &Position, own: &Places, visit: &
     }
 }
 
-/// Calls back for the arrivals from the rank at `from`, which must be one that gives this rank something in such ops.
+/// Calls back for the arrivals from the rank at `from`, which must be a rank that sends to this one in such ops.
 pub fn arrivals_from(
     plan: &Plan,
     op: Op,
@@ -59,7 +59,7 @@ fn reaches(plan: &Plan, own: Coordinates, other: Coordinates) -> bool {
     plan.config.reaches(mesh.rank(own), mesh.rank(other))
 }
 
-/// Whether two ranks of different hosts give one another something in an op along an axis. All do, unless host peers gather
+/// Whether two ranks of different hosts send one another bytes in an op along an axis. All do, unless host peers gather
 /// or spread for one another, or hosts exchange their sums.
 pub const fn are_counterparts(config: &Config, op: Op, own: Coordinates, other: Coordinates) -> bool {
     match op {
@@ -75,9 +75,8 @@ pub const fn are_counterparts(config: &Config, op: Op, own: Coordinates, other: 
     }
 }
 
-/// If ranks along an axis gather something from one another in an op, calls back with the place that the rank with
-/// places `of` gives, and with the place on the rank with places `own` that receives those of all ranks, in their
-/// order.
+/// If an op gathers along an axis, calls back with the place that the rank with places `of` sends, and with the place
+/// on the rank with places `own` that receives the parts of all ranks, in their order.
 pub fn gathered(plan: &Plan, op: Op, own: &Places, of: &Places, visit: &mut dyn FnMut(Place, Place)) {
     let config = &plan.config;
     match op {
@@ -106,7 +105,7 @@ fn units_of(plan: &Plan, bucket: usize) -> impl Iterator<Item = usize> {
     units.filter(|&unit| plan.placements[unit].padded > 0)
 }
 
-/// The bytes that the rank with places `of` gives each rank that needs some of it in an op, or those of a parcel.
+/// The bytes that the rank with places `of` sends in an op to each rank that needs some, or the bytes of a parcel.
 pub fn given_bytes(plan: &Plan, op: Op, of: &Places) -> usize {
     match op {
         Op::Send { parcel, unit, .. } => of.outgoing(parcel, unit, 0).len_bytes,
@@ -122,7 +121,7 @@ pub fn given_bytes(plan: &Plan, op: Op, of: &Places) -> usize {
     }
 }
 
-/// Calls back for the bytes that a collective takes from one peer, with their places there and here.
+/// Calls back for the bytes that a collective reads from one peer, with their places there and here.
 fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnMut(Place, Place)) {
     match op {
         Op::Settle { bucket, .. } => {
@@ -139,7 +138,7 @@ fn each_of(plan: &Plan, op: Op, own: &Places, peer: &Places, visit: &mut dyn FnM
     }
 }
 
-/// Calls back for the numbers that a peer gives to a sum along an axis: its own term, or the sums of its host.
+/// Calls back for the numbers that a peer adds to a sum along an axis: its own term, or the sums of its host.
 fn terms_of(axis: Axis, unit: usize, own: &Places, peer: &Places, visit: &mut dyn FnMut(Place, Place)) {
     let config = own.tables.config;
     let [here, there] = [own.at, peer.at].map(|at| at.along(axis));
@@ -179,8 +178,8 @@ fn received(
 
 impl Places<'_> {
     /// Where the terms of a unit's gradients for sums along an axis arrive. Buckets take turns with this place. Terms
-    /// along `replica` lie after the others, because the bucket before may be summed along `replica` while one is
-    /// summed along `zero`.
+    /// along `replica` lie after those along `zero`, because one bucket may be summed along `zero` while the bucket
+    /// before it is summed along `replica`.
     pub(super) const fn arrived_terms(&self, axis: Axis, unit: usize) -> Place {
         let (config, placement) = (self.tables.config, self.placement(unit));
         let start = placement.start - self.tables.buckets[placement.bucket].start;

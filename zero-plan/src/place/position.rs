@@ -11,7 +11,7 @@ use crate::schedule::{Op, Parcel};
 pub struct Position {
     /// For each unit, the slot into which it was last gathered or converted.
     slots: Vec<usize>,
-    /// Parcels of each kind sent and taken so far.
+    /// Parcels of each kind sent and received so far.
     sent: [usize; Parcel::ALL.len()],
     taken: [usize; Parcel::ALL.len()],
     /// Whether the walk decodes.

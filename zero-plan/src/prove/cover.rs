@@ -74,11 +74,11 @@ struct GradientCounts {
     directed: Vec<usize>,
 }
 
-/// Proves that every rank gives each of its gradients to one sum, and takes part in every sum and every update.
+/// Proves that every rank adds each of its gradients to one sum, and takes part in every sum and every update.
 ///
-/// A sum takes the gradients that all members of a communicator have staged for the same reduction (`matching`). So it
+/// A sum adds the gradients that all members of a communicator have staged for the same reduction (`matching`). So it
 /// has every gradient of every data rank once if each rank staged each of its own for one reduction, and took part in
-/// all.
+/// all reductions.
 pub(super) fn sums(ranks: &Ranks) -> Result<(), Flaw> {
     let overlaps = overlaps(ranks.plan);
     for rank in 0..ranks.ops.len() {
@@ -90,7 +90,7 @@ pub(super) fn sums(ranks: &Ranks) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// For each bucket, those of its pipeline stage that overlap it in staging, itself included.
+/// For each bucket, the buckets of its pipeline stage that overlap it in staging, itself included.
 fn overlaps(plan: &Plan) -> Vec<Vec<usize>> {
     let overlaps = |a: usize, b: usize| {
         let (one, other) = (&plan.buckets[a], &plan.buckets[b]);
@@ -160,7 +160,7 @@ fn wrong(ranks: &Ranks, rank: usize, counts: &GradientCounts) -> Option<String> 
             }
         }
         let has_tied = placement.padded > 0 && plan.tables().tied_to(unit).is_some();
-        let tied = || format!("the gradient of what is tied to `{name}` is added");
+        let tied = || format!("the gradient of the unit tied to `{name}` is added");
         let directed = || format!("the gradient of `{name}` is added to a momentum");
         let updated = || format!("`{name}` is updated");
         let owns = is_here && plan.units[unit].params > 0;

@@ -32,8 +32,8 @@ pub(super) struct ContentFlow<'a> {
     memory: HashMap<(usize, Kind), Pieces>,
 }
 
-/// Proves that every op of a pass finds what it needs at the places that `accesses` gives, and that everything that a
-/// rank keeps is there at the end: parameters and their states and, if the pass `decodes`, the caches.
+/// Proves that every op of a pass finds what it needs at the places of `accesses`, and that everything that a rank
+/// keeps is there at the end: parameters and their states and, if the pass `decodes`, the caches.
 pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<(), Flaw> {
     let Ranks { plan, pass, ops, ref groups } = *ranks;
     let mut flow = ContentFlow::new(plan);
@@ -43,7 +43,7 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<
     let mut run = |rank: usize, op: Op| {
         let at = plan.config.mesh.coordinates(rank);
         let (mut rule, mut order) = (None, TermsRead::new(ranks, op, at));
-        // All ranks have begun the op, and bytes that host peers take for this rank arrive before any of them has done it.
+        // All ranks have begun the op, and bytes that host peers receive for this rank arrive before any of them ends it.
         for peer in receivers(plan, rank, op).filter(|&peer| ops[peer].get(done[peer]) == Some(&op)) {
             let at = plan.config.mesh.coordinates(peer);
             let mut places = Vec::new();
@@ -89,13 +89,13 @@ fn reach(config: &Config, op: Op) -> Option<Axis> {
         Op::Combine { .. } => Some(Axis::Replica),
         Op::Subtotal { axis, .. } | Op::Spread { axis, .. } => Some(axis),
         Op::Receive { .. } => Some(Axis::Pipeline),
-        // In common memory an op reads the shards of others where they lie.
+        // In common memory an op reads the shards of other ranks where they lie.
         Op::Forward { .. } | Op::Recompute { .. } | Op::Backward { .. } if reads_in_common => Some(Axis::Zero),
         _ => None,
     }
 }
 
-/// The host peers that take bytes from other hosts that a rank reads in the same op.
+/// The host peers that receive the bytes from other hosts that a rank reads in the same op.
 fn receivers(plan: &Plan, rank: usize, op: Op) -> impl Iterator<Item = usize> + use<> {
     let (config, own) = (plan.config, plan.config.mesh.coordinates(rank));
     let axis = if let Op::Spread { axis, .. } = op { Some(axis) } else { None };
@@ -147,7 +147,7 @@ impl<'a> ContentFlow<'a> {
         flow
     }
 
-    /// Does an access of the rank at `own`, which may read ranks along an axis. Gives the rule that it breaks, if any.
+    /// Makes an access of the rank at `own`, which may read ranks along an axis. Returns the rule that it breaks, if any.
     fn wrong(&mut self, own: Coordinates, reach: Option<Axis>, access: &Access) -> Option<String> {
         let Access { at, place, content, writes, .. } = *access;
         let places = self.plan.places(at);
@@ -220,7 +220,7 @@ impl<'a> ContentFlow<'a> {
                 return Some(format!("{:?}", piece.content));
             }
             if found != from_byte + at - start {
-                return Some(format!("byte {found} of it where byte {} is meant", from_byte + at - start));
+                return Some(format!("byte {found} of it where byte {} is expected", from_byte + at - start));
             }
             at = piece.end;
         }

@@ -1,4 +1,4 @@
-//! Tests of how ranks of a host share what they need from other hosts; `flaws` has plans to which proofs object.
+//! Tests of how ranks of a host share bytes from other hosts; `flaws` has plans to which proofs object.
 
 mod flaws;
 
@@ -93,7 +93,7 @@ fn slots_for_gathered_parameters_are_there_once_a_host() {
     assert_eq!(apart.bytes, 2 * shared.bytes);
 }
 
-/// The ranks from which a rank receives something in an op, or to which it sends its own.
+/// The ranks from which a rank receives in an op, or to which it sends.
 fn counterparts(plan: &Plan, op: Op, rank: usize, receives: bool) -> Vec<usize> {
     let mesh = &plan.config.mesh;
     let is_one = |&other: &usize| {
@@ -126,7 +126,7 @@ fn subtrees_of(host: &Range<usize>, first: usize, end: usize) -> usize {
     }
 }
 
-/// A shard goes once to each other host, and so does a host's sum of its terms for one.
+/// A shard goes to each other host once, and so does the sum of a host's terms for a shard.
 #[test]
 fn what_goes_from_host_to_host_goes_once() {
     let mut unlike = 0;
@@ -200,7 +200,7 @@ fn hosts_send_terms_where_sums_would_be_more_bytes() {
     }
 }
 
-/// If every rank needs all sums, each goes once to each other host too, and host peers copy it from one another.
+/// If every rank needs all sums, each sum also goes to each other host once, and host peers copy it from one another.
 #[test]
 fn what_all_ranks_need_of_a_sum_goes_from_host_to_host_once() {
     for (nodes, each, micro_batches) in [(2, 2, 1), (3, 2, 2), (2, 3, 1), (2, 4, 2)] {
@@ -253,7 +253,7 @@ fn what_all_replicas_need_of_a_sum_goes_from_host_to_host_once() {
     }
 }
 
-/// So does a shard that is converted: host peers convert it from the inbox of the rank that took it.
+/// A converted shard also goes once: host peers convert it from the inbox of the rank that received it.
 #[test]
 fn what_is_converted_goes_from_host_to_host_once() {
     for (nodes, each) in [(2, 2), (2, 3), (3, 2)] {

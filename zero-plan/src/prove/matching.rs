@@ -80,7 +80,7 @@ impl Collective {
     }
 }
 
-/// Proves that collectives match, and gives their number on communicators that have more than one member.
+/// Proves that collectives match, and returns their number on communicators that have more than one member.
 pub(super) fn collectives(ranks: &Ranks) -> Result<usize, Flaw> {
     let mut count = 0;
     for scope in Scope::ALL {
@@ -173,7 +173,7 @@ fn tied_bytes(plan: &Plan, parcel: Parcel, unit: usize) -> usize {
     }
 }
 
-/// Proves that parcels pair, and gives their number.
+/// Proves that parcels pair, and returns their number.
 pub(super) fn parcels(ranks: &Ranks) -> Result<usize, Flaw> {
     let mut count = 0;
     for parcel in Parcel::ALL {

@@ -1,15 +1,15 @@
 //! Messages: proves that messages between ranks of different hosts are received and hold what is needed, although each
-//! rank posts by itself. Reads the postings, but shares no code with the module that makes them. It takes the needs of
+//! rank posts by itself. Reads the postings, but shares no code with the module that makes them. Derives the needs of
 //! ops from the places that they read (`crate::place::accesses`).
 //!
 //! It shows for every pass:
 //!
 //! - For each sender, receiver and tag, as many messages are sent as are received, and both ends of each have the same
 //!   length (here). MPI lets no message overtake another one with its tag, so these are the pairs that it makes.
-//! - A message brings everything that an op reads from another host: its receive is posted by the time the op begins,
+//! - Messages bring everything that an op reads from another host: each receive is posted by the time the op begins,
 //!   into the place where the op looks, and its sender sends the content that the op needs (`needs`).
-//! - When a message is sent, its content lies there, and nothing writes there before the rank has waited until it has
-//!   left. A place into which a message is received is neither used nor received into again until the message has come
+//! - When a message is sent, its content lies in its place, and nothing writes there before the rank has waited until the
+//!   message has left. A place into which a message is received is neither used nor received into again until it has arrived
 //!   (`places`). For slots that ranks of a host hold in common, this is shown only for the ops of the receiving rank.
 //! - No message need be buffered: the pass ends even if each message ends only once both sides have posted it
 //!   (`replay`).
@@ -55,14 +55,14 @@ impl Posting {
         }
     }
 
-    /// Whether it is posted before op `index` waits for what others send.
+    /// Whether it is posted before op `index` waits for what other ranks send.
     fn is_posted_by(&self, index: usize) -> bool {
         self.op < index || self.op == index && self.moment != Moment::End
     }
 }
 
-/// A function that gives the messages that a rank posts in the ops of a pass, in order: [`posted`], or a variant with
-/// an error that must be noticed.
+/// A function that returns the messages that a rank posts in the ops of a pass, in order: [`posted`], or a variant with
+/// an error that must be found.
 pub(super) type Posted<'f> = dyn Fn(&Ranks, usize, bool) -> Vec<Posting> + 'f;
 
 /// The messages that a rank posts in the ops of a pass. Places are those of a decoding walk if it `decodes`.
@@ -94,7 +94,7 @@ fn start(plan: &Plan, decodes: bool) -> Position {
     position
 }
 
-/// All that is posted in a pass.
+/// All postings of a pass.
 struct Messages<'a> {
     ranks: &'a Ranks<'a>,
     accesses: &'a Accesses<'a>,
@@ -105,8 +105,8 @@ struct Messages<'a> {
     others: Vec<Vec<usize>>,
 }
 
-/// Proves all this for a pass, with the postings that `posted` gives and the places that `accesses` gives. Ranks of one
-/// host post nothing to one another.
+/// Proves all this for a pass, with the postings of `posted` and the places of `accesses`. Ranks of one host post
+/// nothing to one another.
 pub(super) fn messages(ranks: &Ranks, accesses: &Accesses, decodes: bool, posted: &Posted) -> Result<(), Flaw> {
     if !ranks.plan.config.sends_messages() {
         return Ok(());
@@ -157,7 +157,7 @@ impl Messages<'_> {
                 let (Some(&from), Some(&to)) = (sent.get(nth), received.get(nth)) else {
                     let sent = sent.get(nth).map(|&index| (sender, index));
                     let single = sent.or_else(|| received.get(nth).map(|&index| (receiver, index)));
-                    return Err(self.flaw("a message is posted on one side alone", &Vec::from_iter(single)));
+                    return Err(self.flaw("only one side of a message is posted", &Vec::from_iter(single)));
                 };
                 if !self.fit(self.of[sender][from], self.of[receiver][to]) {
                     let ends = [(sender, from), (receiver, to)];

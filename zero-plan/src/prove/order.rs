@@ -34,7 +34,7 @@ impl<'a> TermsRead<'a> {
         Self { plan, own, sums, terms: Vec::new(), arrives: false }
     }
 
-    /// Takes the next access of the op; gives the rule that it breaks, if any.
+    /// Processes the next access of the op; returns the rule that it breaks, if any.
     pub fn wrong(&mut self, access: &Access) -> Option<String> {
         let Content::Gradients { of, .. } = access.content else { return None };
         let (mesh, axis) = (&self.plan.config.mesh, self.sums?);

@@ -10,7 +10,7 @@
 //!
 //! Several passes are walked one after another, so that each kind follows each, because ranks do not meet between
 //! passes and one may be ahead. More passes are not needed: an op that comes before the same op of a later pass comes
-//! before everything that is shown to come after that one.
+//! before everything that is shown to come after the later op.
 
 mod clock;
 mod memory;
@@ -36,7 +36,7 @@ pub(super) fn streams(plan: &Plan) -> Result<(), Flaw> {
     }
     in_order(plan, &PASSES, &accesses)?;
     if caches(plan.units) {
-        // A decoding walk differs only in places of its own rank; it accesses those of others as an evaluation does.
+        // A decoding walk differs only in places of its own rank; it accesses places of other ranks as an evaluation does.
         in_order(plan, &[Pass::Evaluate; 2], &decoding_accesses)?;
     }
     Ok(())
@@ -57,7 +57,7 @@ fn well_formed(plan: &Plan) -> Result<(), Flaw> {
                 Err(Flaw { pass, rule: rule.to_owned(), places: vec![spot(plan, pass, rank, op, "")] })
             };
             if queue.len() != expected {
-                return flaw(queue.len().min(ops.len()), "another number of queued ops than of ops");
+                return flaw(queue.len().min(ops.len()), "queued ops and ops differ in number");
             }
             for (op, queued) in queue.iter().enumerate() {
                 let Some(before) = queued.waits_for() else { continue };

@@ -1,5 +1,5 @@
-//! Held: the memory that it takes, and the bytes on the wire that it saves, to hold gradients or gathered parameters
-//! from one micro-batch to the next. Never chooses.
+//! Held: the memory that holding gradients or gathered parameters from one micro-batch to the next costs, and the bytes
+//! on the wire that it saves. Never chooses.
 
 use super::table::Table;
 use crate::build::PlanBuf;

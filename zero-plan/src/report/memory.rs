@@ -89,7 +89,7 @@ fn most_padding(plan: &Plan) -> String {
     )
 }
 
-/// Bytes of parameters, gradients and optimizer state of an average rank: those of padding only, and all.
+/// Bytes of parameters, gradients and optimizer state of an average rank: of padding only, and in all.
 fn padding(plan: &Plan, pipeline: usize) -> (usize, usize) {
     let here = plan
         .units

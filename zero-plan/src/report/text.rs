@@ -1,5 +1,5 @@
-//! Schedule text: the whole layout and all ops of a plan, for comparing plans line by line. Different schedules never
-//! give the same text.
+//! Schedule text: the whole layout and all ops of a plan, for comparing plans line by line. Different schedules always
+//! have different texts.
 
 use core::fmt;
 

@@ -77,7 +77,7 @@ fn same(sources: &[RunSource], wanted: &[Wanted], index: usize, moved: Move) -> 
     if read == filled { Ok(()) } else { Err(Mismatch::Other { index, wanted: filled, read }) }
 }
 
-/// How often each element of several lines is there, as the places where the number rises and falls.
+/// How often each element of several lines occurs, as the places where the number rises and falls.
 #[derive(Default)]
 struct ElementCounts {
     steps: Vec<(usize, usize, i64)>,

@@ -1,6 +1,6 @@
 //! Directions: the numbers that matrices are updated by, if the optimizer makes them orthogonal. They are made bucket
-//! by bucket, before the updates that need them. If a rank has only its shard of them, those of a bucket are spread
-//! while the bucket before it is updated, so that its matrix products hide their travel.
+//! by bucket, before the updates that need them. If a rank has only its shard of them, a bucket's directions are spread
+//! while the bucket before it is updated, so that the update's matrix products hide the transfer.
 
 use super::walk::PipelineStageWalk;
 use super::{Op, Ops};

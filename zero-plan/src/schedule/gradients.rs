@@ -80,7 +80,7 @@ impl DueBucket {
         }
     }
 
-    /// Sums the bucket before this one over the host, now that all of this one has been offered.
+    /// Sums the bucket before this one over the host, now that this one has been offered completely.
     const fn is_offered_to_host(&mut self, walk: &PipelineStageWalk, sum: Reduction, ops: &mut Ops) {
         if let Some(before) = self.unsubtotalled.replace(sum) {
             self.subtotal(walk, before, ops);
@@ -200,7 +200,7 @@ impl DueBucket {
         let mut unit = first;
         while unit <= last {
             if walk.mirror_of(unit).is_some() {
-                // No turn here may wait for the mirror's pipeline stage, which may send after turns that wait for
+                // No turn may wait for the mirror's pipeline stage here: it may send only after turns that wait for
                 // these.
                 self.unjoined = Some(unit);
                 return;

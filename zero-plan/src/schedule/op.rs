@@ -1,4 +1,4 @@
-//! Op: one entry of a schedule. What each kind is, `traits` says.
+//! Op: one entry of a schedule. `traits` says what each kind is.
 
 use serde::Serialize;
 
@@ -26,13 +26,13 @@ pub enum Op {
         /// The slot.
         slot: usize,
     },
-    /// Gives up a unit's gathered or converted flat buffer.
+    /// Releases a unit's gathered or converted flat buffer.
     Release {
         /// The unit.
         unit: usize,
     },
-    /// Waits for a parcel of another pipeline stage, and takes it: activations and their gradients to the place where
-    /// `unit` reads them, gradients of tied parameters into its sum, tied parameters in place of its own.
+    /// Waits for a parcel of another pipeline stage and stores it: activations and their gradients where `unit` reads
+    /// them, tied parameters in place of its own. Adds gradients of tied parameters to its sum.
     Receive {
         /// The kind of parcel.
         parcel: Parcel,
@@ -43,7 +43,7 @@ pub enum Op {
         /// The slot for the activations of that micro-batch.
         slot: usize,
     },
-    /// Waits until the slot for the next outgoing parcel of this kind is free: the receiver has taken the parcel in it.
+    /// Waits until the slot for the next outgoing parcel of this kind is free: the receiver has read the parcel in it.
     Clear {
         /// The parcel that is to leave.
         parcel: Parcel,
@@ -84,7 +84,7 @@ pub enum Op {
         /// The slot for its activations.
         slot: usize,
     },
-    /// Takes a bucket's staging: waits until peers have read its earlier content.
+    /// Claims a bucket's staging: waits until peers have read its earlier content.
     Claim {
         /// The bucket.
         bucket: usize,
@@ -101,7 +101,7 @@ pub enum Op {
     Subtotal {
         /// The bucket.
         bucket: usize,
-        /// Which of its reductions.
+        /// The number of its reduction in this step.
         round: usize,
         /// The axis.
         axis: Axis,
@@ -111,14 +111,14 @@ pub enum Op {
     Settle {
         /// The bucket.
         bucket: usize,
-        /// Which of its reductions.
+        /// The number of its reduction in this step.
         round: usize,
     },
     /// Sums this rank's parts of a bucket along `replica`.
     Combine {
         /// The bucket.
         bucket: usize,
-        /// Which of its reductions.
+        /// The number of its reduction in this step.
         round: usize,
     },
     /// Adds the summed gradients of a tied unit to those of its owner, which lies on the same pipeline stage.
@@ -127,7 +127,7 @@ pub enum Op {
         unit: usize,
     },
     /// Gathers the sums of a bucket from the ranks along an axis: the second half of an all-reduce. After the
-    /// agreement, gathers their directions.
+    /// agreement, gathers directions instead.
     Spread {
         /// The bucket.
         bucket: usize,
@@ -136,14 +136,14 @@ pub enum Op {
     },
     /// Agrees on loss and gradient norm, over all ranks. After it, no rank reads this step's parameters any more.
     Agree,
-    /// Adds the sums of gradients of a unit's matrices to their momentum, and replaces these sums by the directions, by
-    /// which the matrices are updated once they are orthogonal.
+    /// Adds the sums of gradients of a unit's matrices to their momentum, and replaces the sums by directions. Once
+    /// these are orthogonal, they update the matrices.
     Momentum {
         /// The unit.
         unit: usize,
     },
-    /// Updates the parameters whose optimizer state this rank keeps. First makes the directions of matrices of which it
-    /// updates a part orthogonal.
+    /// Updates the parameters whose optimizer state this rank keeps. Before that, makes directions orthogonal, for all
+    /// matrices of which it updates a part.
     Update {
         /// The unit.
         unit: usize,

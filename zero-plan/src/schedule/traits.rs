@@ -42,7 +42,7 @@ impl Class {
         Class::Agree,
     ];
 
-    /// Whether a device computes in it.
+    /// Whether a device computes in an op of this class.
     pub const fn computes(self) -> bool {
         matches!(self, Class::Forward | Class::Recompute | Class::Backward | Class::Update)
     }
@@ -66,7 +66,7 @@ impl Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum Stream {
     /// Layers and the optimizer; the ops that wait for their inputs; and the ops that offer or send their results,
-    /// which others may read as soon as they are there.
+    /// which other ranks may read as soon as they are there.
     Compute,
     /// Gathers of parameters.
     Gather,
@@ -91,7 +91,7 @@ impl Stream {
     }
 }
 
-/// What an op is.
+/// The traits of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpTraits {
     /// A word for what it does.
@@ -112,7 +112,7 @@ pub struct OpTraits {
     pub slot: Option<usize>,
     /// The number of its bucket's reduction that it belongs to, if it belongs to one.
     pub round: Option<usize>,
-    /// The axis along which ranks give one another what it needs, if they do.
+    /// The axis along which ranks send one another the bytes that it needs, if there is one.
     pub axis: Option<Axis>,
 }
 
@@ -235,7 +235,7 @@ impl Op {
 }
 
 impl Parcel {
-    /// The queue in which one is taken.
+    /// The queue in which a parcel is received.
     const fn taken_in(self) -> Stream {
         match self {
             Parcel::Activations | Parcel::Gradients => Stream::Copy,
@@ -245,7 +245,7 @@ impl Parcel {
         }
     }
 
-    /// The queue in which one is sent.
+    /// The queue in which a parcel is sent.
     const fn sent_in(self) -> Stream {
         match self {
             Parcel::TiedGradients => Stream::Reduce,

@@ -11,7 +11,7 @@ pub(super) struct PipelineStageWalk<'a> {
     pub turns: Turns<'a>,
 }
 
-/// A place in the walk. Its computation is kept with it, as it is asked for more often than the place moves.
+/// A place in the walk. Its computation is kept with it, because reads are more frequent than moves.
 #[derive(Clone, Copy)]
 pub(super) struct WalkCursor {
     /// Number of the turn.
@@ -106,7 +106,7 @@ impl<'a> PipelineStageWalk<'a> {
         }
     }
 
-    /// The unit under which this pipeline stage holds the parameters of `unit`, if it takes any.
+    /// The unit under which this pipeline stage holds the parameters of `unit`, if it has any.
     pub const fn holder(&self, unit: usize) -> Option<usize> {
         let placement = &self.tables.placements[unit];
         if placement.padded == 0 {
@@ -137,7 +137,7 @@ impl<'a> PipelineStageWalk<'a> {
         }
     }
 
-    /// The first use, at a place or after it, of another flat buffer than that of `unit`.
+    /// The first use, at `start` or after it, of a flat buffer other than that of `unit`.
     const fn use_of_another(&self, mut start: WalkCursor, unit: Option<usize>) -> Option<Use> {
         while let Some(step) = start.step {
             if let Some(holder) = self.holder(step.unit)

@@ -34,8 +34,8 @@ pub fn parse_inline(options: &[(String, String)]) -> Result<Spec, Vec<Diagnostic
 
 /// Compares an attribute's options with the spec that it names, which has been parsed from `spec_text`.
 ///
-/// Gives a `Z0109` for each option whose value is not the spec's, and the mistakes in the options themselves; each has
-/// the option's name as its key and no span. Equal values, and keys that only the spec gives, are fine.
+/// Returns a `Z0109` for each option whose value is not the spec's, and the mistakes in the options themselves; each has
+/// the option's name as its key and no span. Equal values, and keys that only the spec sets, are fine.
 pub fn disagreements(spec: &Spec, spec_text: &str, inline: &[(String, String)]) -> Vec<Diagnostic> {
     let Translated { given, mut problems, mut settled } = translate(inline);
     // A stage that the attribute leaves to the spec is not missing.
@@ -46,7 +46,7 @@ pub fn disagreements(spec: &Spec, spec_text: &str, inline: &[(String, String)]) 
         Ok(root) => root,
         Err(problem) => return vec![*problem],
     };
-    // Keys that the attribute does not give have the spec's values.
+    // Keys that the attribute does not set have the spec's values.
     let Reading { spec: other, problems: found, .. } = read(report, &root, spec.clone(), settled);
     append(&mut problems, found);
     // The spec's values have been checked, but giving them in the attribute too can be another mistake.
@@ -73,7 +73,7 @@ struct Translated {
     given: Vec<GivenOption>,
     /// The mistakes in the other options.
     problems: Vec<Diagnostic>,
-    /// The paths that those may have been meant for.
+    /// The paths that these options may have been meant for.
     settled: Vec<String>,
 }
 
@@ -109,12 +109,12 @@ fn path(name: &str) -> Option<&'static str> {
     keys::options().find(|(option, _)| *option == name).map(|(_, key)| key.path)
 }
 
-/// The names of all options that an attribute may give.
+/// The names of all options that an attribute may have.
 fn names() -> impl Iterator<Item = &'static str> {
     keys::options().map(|(name, _)| name).chain(["spec"])
 }
 
-/// The option that an unknown one was most likely meant to be.
+/// The known option that the unknown `name` was most likely meant to be.
 fn near(name: &str) -> Option<&'static str> {
     closest(name, names())
 }
@@ -179,7 +179,7 @@ fn ordered(mut problems: Vec<Diagnostic>, options: &[(String, String)]) -> Vec<D
     problems
 }
 
-/// Z0109: the option and the spec give different values.
+/// Z0109: the option and the spec have different values.
 fn disagreement(spec: &Spec, text: &str, option: &GivenOption) -> Diagnostic {
     let GivenOption { name, key: row, value } = option;
     let key = if split(row.path).1 == *name { name } else { row.path };
@@ -190,7 +190,7 @@ fn disagreement(spec: &Spec, text: &str, option: &GivenOption) -> Diagnostic {
         }
         None => match (row.value_in(spec), row.default) {
             (Some(value), _) => format!("leaves `{key}` at its default, `{value}`"),
-            (None, KeyDefault::Absent(meaning)) => format!("gives none: {meaning}"),
+            (None, KeyDefault::Absent(meaning)) => format!("sets none: {meaning}"),
             (None, _) => "gives none".to_owned(),
         },
     };
@@ -275,7 +275,7 @@ mod tests {
         one(&[("stage", "1 + 2")], "Z0101", "stage", message);
         one(&[("stage", "3), memory: (")], "Z0101", "stage", message);
         let problem = &parse_inline(&options(&[("stage", "1"), ("schedule", "1F1B")])).unwrap_err()[0];
-        assert_eq!(problem.help.as_deref(), Some("write `OneFOneB`: a name in RON begins with a letter"));
+        assert_eq!(problem.help.as_deref(), Some("write `OneFOneB`: RON names begin with a letter"));
         one(&[("stag", "3")], "Z0107", "stag", "unknown key `stag` in `#[zero(...)]`");
         let problem = &parse_inline(&options(&[("stage", "3"), ("prefech", "3")])).unwrap_err()[0];
         assert_eq!(problem.label, "did you mean `prefetch`?");
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(found[0], ("Z0109", "`stage = 2` here, but the spec says `stage: 3` at 3:12".to_owned()));
         assert_eq!(messages[1], "`ranks = 2` here, but the spec says `mesh.zero: 4` at 2:12");
         assert_eq!(messages[2], "`prefetch = 2` here, but the spec leaves `prefetch` at its default, `1`");
-        assert_eq!(messages[3], "`memory = GiB(1)` here, but the spec gives none: no budget");
+        assert_eq!(messages[3], "`memory = GiB(1)` here, but the spec sets none: no budget");
         assert_eq!(found.len(), 4);
     }
 

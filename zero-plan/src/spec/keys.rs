@@ -16,15 +16,15 @@ pub struct Key {
     pub path: &'static str,
     /// Its name in `#[zero(...)]`; none if only a file can have it.
     pub option: Option<&'static str>,
-    /// What it expects, range included, to be read after "expected".
+    /// The values that it expects, range included, to be read after "expected".
     pub expects: &'static str,
-    /// What a number there counts; empty if its value is not a number.
+    /// The unit of its value; empty if the value is not a number.
     pub unit: &'static str,
-    /// What applies if it is not given.
+    /// The default.
     pub default: KeyDefault,
-    /// What it decides, in one sentence.
+    /// Its effect, in one sentence.
     pub about: &'static str,
-    /// The numbers that it takes.
+    /// The numbers that it accepts.
     range: RangeInclusive<u64>,
     /// Its value in a spec; none if it is a section.
     at: Option<fn(&mut Spec) -> &mut dyn Readable>,
@@ -34,26 +34,26 @@ pub struct Key {
     opening: Option<&'static str>,
 }
 
-/// What applies if a key is not given.
+/// The default of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyDefault {
     /// Nothing: it must be given.
     Required,
     /// This value, as it would be written.
     Value(&'static str),
-    /// No value, which means this.
+    /// No value; the text says what applies then.
     Absent(&'static str),
-    /// The defaults of the keys in it: it is a section.
+    /// For a section: the defaults of its keys.
     OfItsKeys,
 }
 
 use KeyDefault::{Absent, OfItsKeys, Required, Value};
 
-/// Keys that a spec could have once, and why they are gone.
+/// Keys that a spec no longer has, and the reasons.
 const FORMER: &[(&str, &str)] =
     &[("attention", "gone: cuDNN's attention was slower than zero's own, which is the only one now")];
 
-/// Why there is no longer a key or option of this name, if there was one once.
+/// The reason why the key or option of this name is gone; none if there never was one.
 pub(super) fn former(name: &str) -> Option<&'static str> {
     FORMER.iter().find(|(former, _)| *former == name).map(|(_, reason)| *reason)
 }
@@ -70,7 +70,7 @@ const fn any(words: &'static str) -> Expected {
     Expected { words, unit: "", range: 0..=u64::MAX }
 }
 
-/// At least one of a unit.
+/// A value of at least 1, in a unit.
 const fn some(unit: &'static str, words: &'static str) -> Expected {
     Expected { words, unit, range: 1..=u64::MAX }
 }
@@ -88,7 +88,7 @@ macro_rules! number {
     }};
 }
 
-/// The row of a key that has the name of the field with its value. An attribute leaves out the section.
+/// The row of a key. The field that stores its value has the key's name. In an attribute the section is left out.
 macro_rules! key {
     ($section:ident . $key:ident, $expected:expr, $default:expr) => {
         key(concat!(stringify!($section), ".", stringify!($key)), $expected, $default)
@@ -108,17 +108,17 @@ pub const KEYS: &[Key] = &[
     key!(model, any("`Example(\"name\")` or `Package(\"name\")`"), Absent("the struct under `#[zero]`"))
         .only_in_files()
         .about("The package that `cargo zero` builds with this spec."),
-    section("zero", "Zero", "a section such as `(stage: 3)`", Required).about("What is sharded, and how it travels."),
+    section("zero", "Zero", "a section such as `(stage: 3)`", Required).about("What is sharded, and how it is sent."),
     key!(zero.stage, any("0, 1, 2 or 3"), Required)
         .about("The ZeRO stage: 0 shards nothing, 1 the optimizer state, 2 the gradients too, 3 the parameters too."),
     key!(zero.prefetch, number!("units" from 0 to 4294967295), Value("1"))
         .follows(|spec| spec.zero.prefetch().to_string())
-        .about("How far ahead of the computation parameters are gathered, which only stage 3 does."),
-    key!(zero.bucket, size!("MiB(25)"), Value("MiB(25)")).about("How much of the gradients travels in one collective."),
+        .about("How many units ahead stage 3 gathers parameters."),
+    key!(zero.bucket, size!("MiB(25)"), Value("MiB(25)")).about("How many bytes of gradients one collective sends."),
     key!(zero.gather, any("`PerMicroBatch` or `PerStep`"), Value("PerMicroBatch"))
-        .about("How often parameters are gathered, which only stage 3 does for use."),
+        .about("How often stage 3 gathers parameters for use."),
     key!(zero.reduce, any("`PerMicroBatch` or `PerStep`"), Value("PerMicroBatch"))
-        .about("How often gradients are reduced, of two or more micro-batches."),
+        .about("How often gradients are reduced, if there are two or more micro-batches."),
     section("mesh", "Mesh", "a section such as `(zero: 2)`", OfItsKeys)
         .about("The ranks along each axis, and how they lie on nodes."),
     key!(mesh.zero, number!("ranks" from 1 to 4096), Value("2"))
@@ -130,14 +130,14 @@ pub const KEYS: &[Key] = &[
         .about("Pipeline stages; all axes together have at most 4096 ranks."),
     key!(mesh.nodes, number!("nodes" from 1 to 4096), Value("1"))
         .follows(|spec| spec.mesh.nodes().to_string())
-        .about("Nodes with equally many ranks on each; where only `ranks_per_node` is given, they follow from it."),
+        .about("Nodes, with the same number of ranks on each; computed if only `ranks_per_node` is given."),
     key!(mesh.ranks_per_node, number!("ranks" from 1 to 4096), Absent("all ranks divided by `nodes`"))
         .follows(|spec| spec.mesh.ranks_per_node().to_string())
         .about("Ranks on each node."),
     key!(mesh.within_node, any("a list of `Zero`, `Replica` and `Pipeline`"), Absent("no axis"))
         .about("Axes whose ranks must be on one node: ranks are numbered along them first."),
     section("pipeline", "Pipeline", "a section such as `(schedule: OneFOneB)`", OfItsKeys)
-        .about("How pipeline stages share a step, where there are two or more."),
+        .about("How pipeline stages share a step, if there are two or more."),
     key!(pipeline.schedule, any("`GPipe`, `OneFOneB` or `Interleaved(chunks: 2)`"), Value("OneFOneB"))
         .opening("Interleaved")
         .about("The order of micro-batches on each pipeline stage."),
@@ -147,7 +147,7 @@ pub const KEYS: &[Key] = &[
         .about("Chunks of the model on each rank, in `Interleaved`."),
     key!(pipeline.units, any("`Balanced`, `Even` or `Split([3, 4])`"), Value("Balanced"))
         .unit("units")
-        .about("Which units lie on which pipeline stage: `Split` has an entry for each chunk of the model."),
+        .about("The assignment of units to pipeline stages: `Split` has an entry for each chunk of the model."),
     section("batch", "Batch", "a section such as `(sequences: 4, length: 256)`", OfItsKeys)
         .about("What one rank works on in a step."),
     key!(batch.sequences, number!("sequences" from 1 to 4294967295), Value("4"))
@@ -156,18 +156,18 @@ pub const KEYS: &[Key] = &[
     key!(batch.length, number!("tokens" from 1 to 4294967295), Value("256")).about("Length of a sequence."),
     key!(batch.micro_batches, number!("micro-batches" from 1 to 8192), Value("1"))
         .unit("micro-batches per step")
-        .about("Forwards and backwards before an update."),
+        .about("Forward and backward passes before an update."),
     section("precision", "Precision", "a section such as `(params: BF16)`", OfItsKeys)
         .about("What each kind of state is stored and sent in."),
     key!(precision.compute, any("`F32` or `BF16`"), Value("F32")).about(
-        "What layers take and give: activations, their gradients, what is saved for backward, and parameters as layers \
-         read them. Sums are f32, and so are losses and statistics.",
+        "What layers read and write: activations, their gradients, values saved for backward, and parameters as layers \
+         read them. Sums, losses and statistics are f32.",
     ),
     key!(precision.params, any("`F32` or `BF16`"), Value("F32"))
-        .about("Parameters, as they are held for computation and travel."),
+        .about("Parameters, as they are stored for computation and sent."),
     key!(precision.reduce, any("`F32` or `BF16`"), Value("F32"))
         .only_in_files()
-        .about("Gradients, as they are held and travel."),
+        .about("Gradients, as they are stored and sent."),
     key!(precision.master, any("`F32` or `BF16`"), Value("F32"))
         .about("Parameters, as the optimizer updates them: no narrower than `params`."),
     key!(precision.moments, any("`F32` or `BF16`"), Value("F32")).about("The two moments of the optimizer."),
@@ -177,8 +177,8 @@ pub const KEYS: &[Key] = &[
         Absent("nothing is recomputed")
     )
     .about(
-        "Units that keep only their input for backward, and run forward again before it: every so many one, but never \
-            the last, or all of some fields.",
+        "Units that keep only their input, and run forward again before backward: one in every so many, but never the \
+            last, or all units of some fields.",
     ),
     section("checkpoint", "Checkpoint", "a section such as `(snapshot: true)`", OfItsKeys)
         .about("How a checkpoint of a run is written."),
@@ -188,7 +188,7 @@ pub const KEYS: &[Key] = &[
     ),
     key!(device, any("`Cpu` or `Cuda`"), Value("Cpu")).about(
         "What ranks compute on. An attribute can also name a type of your own that implements \
-            `zero_runtime::device::Device`, `device = crate::naive::Naive`, in place of what a file says.",
+            `zero_runtime::device::Device`, which overrides the file: `device = crate::naive::Naive`.",
     ),
     key!(
         transport,
@@ -198,16 +198,16 @@ pub const KEYS: &[Key] = &[
     .follows(|spec| format!("{:?}", spec.transport()))
     .about(
         "How ranks reach one another: as threads, as processes that share memory, as processes whose devices copy \
-                from one another, as processes between whose devices NCCL carries bytes, or as processes between whose \
-                hosts MPI carries them. With `Nccl` and `Cluster` there is one host for each node of the mesh.",
+                from one another, as processes that send between devices by NCCL, or as processes that send between \
+                hosts by MPI. With `Nccl` and `Cluster` there is one host for each node of the mesh.",
     ),
     key!(optimizer, any("`AdamW` or `Muon`"), Value("AdamW")).about(
-        "What updates the matrices of hidden layers: AdamW, or Muon, which makes their momentum orthogonal. All other \
-            parameters are AdamW's: embeddings, heads, gains and biases.",
+        "What updates the matrices of hidden layers: AdamW, or Muon, which makes their momentum orthogonal. AdamW updates \
+            all other parameters: embeddings, heads, gains and biases.",
     ),
     key!(memory, size!("GiB(1)"), Absent("no budget"))
         .unit("bytes per rank")
-        .about("The most that a rank may plan for: a plan that needs more does not compile."),
+        .about("The memory budget of a rank: a plan that needs more does not compile."),
 ];
 
 const fn key(path: &'static str, expected: Expected, default: KeyDefault) -> Key {
@@ -258,7 +258,7 @@ impl Key {
         }
     }
 
-    /// Whether a section opens in the way of a section with keys of this one.
+    /// Whether a section begins like one with keys of this one: without a name, or with `opening`.
     pub(super) fn opens(&self, section: &Section) -> bool {
         match section.name.as_deref() {
             None => self.at.is_none(),
@@ -289,7 +289,7 @@ pub fn options() -> impl Iterator<Item = (&'static str, &'static Key)> + Clone {
     KEYS.iter().filter_map(|key| Some((key.option?, key)))
 }
 
-/// The row of the key at `path`; none where there is no such key.
+/// The row of the key at `path`; none if there is no such key.
 pub(super) fn row(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }

@@ -1,5 +1,5 @@
-//! Locate: where the keys and values lie in RON text, as the values of `ron` do not know their places. Reads any RON
-//! text and gives nothing for any other; never says what is wrong with it.
+//! Locate: where the keys and values lie in RON text, because values read by `ron` carry no positions. Reads any RON
+//! text and returns nothing for any other; never says what is wrong with it.
 
 use std::ops::Range;
 
@@ -122,7 +122,7 @@ impl<'t> TokenCursor<'t> {
         Some((start..self.skip_value()?, None))
     }
 
-    /// Skips a value that is not a section, and gives its end.
+    /// Skips a value that is not a section, and returns its end.
     fn skip_value(&mut self) -> Option<usize> {
         let (mut end, mut depth) = (None, 0);
         while let Some(kind) = self.peek(0) {

@@ -34,18 +34,18 @@ impl MeshKeys {
         }
     }
 
-    /// Number of ranks; saturates where the axes are out of range.
+    /// Number of ranks; saturates if the axes are out of range.
     pub fn ranks(&self) -> u64 {
         Axis::ALL.iter().fold(1, |ranks: u64, axis| ranks.saturating_mul(self.len(*axis).into()))
     }
 
-    /// Number of nodes: as given, otherwise what `ranks_per_node` asks for, otherwise 1; 0 if those are out of range.
+    /// Number of nodes: as given, otherwise what `ranks_per_node` asks for, otherwise 1; 0 if the keys are out of range.
     pub fn nodes(&self) -> u64 {
         let asked_for = self.ranks_per_node.map(|per_node| self.ranks().checked_div(per_node.into()).unwrap_or(0));
         self.nodes.map(u64::from).or(asked_for).unwrap_or(1)
     }
 
-    /// Ranks on each node: as given, otherwise the ranks divided by the nodes; 0 if those are out of range.
+    /// Ranks on each node: as given, otherwise the ranks divided by the nodes; 0 if the keys are out of range.
     pub fn ranks_per_node(&self) -> u64 {
         let divided = || self.ranks().checked_div(self.nodes()).unwrap_or(0);
         self.ranks_per_node.map_or_else(divided, u64::from)

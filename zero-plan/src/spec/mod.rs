@@ -49,7 +49,7 @@ pub const RANKS_MAX: u32 = 4096;
 /// Everything that shapes the memory or the order of a training step. In RON each section is a parenthesised group:
 /// `(mesh: (zero: 2), zero: (stage: 3))`.
 ///
-/// The default is blank: [`parse`] takes the defaults of keys from [`KEYS`].
+/// The default is blank: [`parse`] reads the defaults of keys from [`KEYS`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Spec {
     /// The model that the command line builds with this spec.
@@ -57,7 +57,7 @@ pub struct Spec {
     pub model: Option<ModelSource>,
     /// The ranks along each axis, and how they lie on nodes.
     pub mesh: MeshKeys,
-    /// What is sharded and how it travels.
+    /// What is sharded and how it is sent.
     pub zero: ZeroKeys,
     /// How pipeline stages share a step.
     pub pipeline: Pipeline,
@@ -75,7 +75,7 @@ pub struct Spec {
     /// How ranks reach each other; without it, as is usual for the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<TransportKind>,
-    /// What updates the matrices of hidden layers.
+    /// The optimizer of the matrices of hidden layers.
     pub optimizer: OptimizerKind,
     /// The most memory a rank may plan for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,8 +99,8 @@ impl Spec {
         spec
     }
 
-    /// The constants that layout and schedule are computed from. Lists in them are leaked, because constants live for
-    /// ever, so call it once for a spec.
+    /// The constants that layout and schedule are computed from. Lists in them are leaked, because constants live
+    /// forever, so call it once for a spec.
     pub fn config(&self) -> Config {
         Config {
             mesh: self.mesh.grid(),

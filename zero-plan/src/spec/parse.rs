@@ -64,7 +64,7 @@ pub(super) fn outline(report: SpecDiagnostics) -> Result<Section, Box<Diagnostic
 /// The result of reading a text.
 pub(super) struct Reading<'t> {
     report: SpecDiagnostics<'t>,
-    /// The values that could be read, in place of those that were there before.
+    /// The spec: values that could be read have replaced the earlier ones.
     pub spec: Spec,
     pub problems: Vec<Diagnostic>,
     /// The paths that problems are about. Their values, or their absence, cause no other mistake.

@@ -9,7 +9,7 @@ use crate::config::{self, Order};
 pub struct Pipeline {
     /// The order of micro-batches on each pipeline stage.
     pub schedule: Schedule,
-    /// Which units lie on which pipeline stage.
+    /// The assignment of units to pipeline stages.
     pub units: Units,
 }
 
@@ -38,7 +38,7 @@ impl Schedule {
         }
     }
 
-    /// A mutable reference to them, for reading a text; only `Interleaved` has them there.
+    /// A mutable reference to them, for reading a text. Makes `self` an `Interleaved`, which alone stores them.
     pub(super) fn chunks_mut(&mut self) -> &mut u32 {
         if !matches!(self, Self::Interleaved { .. }) {
             *self = Self::Interleaved { chunks: 0 };
@@ -57,20 +57,20 @@ impl Schedule {
     }
 }
 
-/// Which units lie on which pipeline stage: [`config::Split`], as it is written.
+/// The assignment of units to pipeline stages: [`config::Split`], as it is written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Units {
     /// Cuts where the most expensive chunk is cheapest.
     #[default]
     Balanced,
-    /// As many units in each chunk as in every other.
+    /// The same number of units in each chunk.
     Even,
     /// Units of each chunk, in the order of forward.
     Split(Vec<u32>),
 }
 
 impl Units {
-    /// The constant that it stands for. Leaks an explicit list, because a constant lives for ever.
+    /// The constant that it stands for. Leaks an explicit list, because a constant lives forever.
     pub fn split(&self) -> config::Split {
         match self {
             Self::Balanced => config::Split::Balanced,

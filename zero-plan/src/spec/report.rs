@@ -118,7 +118,7 @@ impl SpecDiagnostics<'_> {
         spans.find(|span| &self.text[span.clone()] == name).unwrap_or(value.clone())
     }
 
-    /// Z0107: there is no such key in this section. Also gives the paths that the entry may have been meant for.
+    /// Z0107: there is no such key in this section. Also returns the paths that the entry may have been meant for.
     pub fn unknown(&self, path: &str, entry: &KeyValue, section: &Section) -> (Diagnostic, Vec<String>) {
         let (around, key) = split(path);
         let place = if around.is_empty() { "the spec".to_owned() } else { format!("`{}`", self.form.name(around)) };
@@ -149,7 +149,7 @@ impl SpecDiagnostics<'_> {
     }
 }
 
-/// The names that keys have in other tools; with a section where the name alone would not be clear.
+/// The names that keys have in other tools, with the section if the name alone would not be clear.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("pipeline.stages", "mesh.pipeline"),
     ("pp", "mesh.pipeline"),
@@ -179,7 +179,7 @@ const ARGUMENTS: &[&str] = &[
     "threads",
 ];
 
-/// The key that an unknown `path` was meant for, if that is in another section or has its name in an attribute.
+/// The key that an unknown `path` was meant for, if the key is in another section or `path` is its option's name.
 fn elsewhere(path: &str) -> Option<&'static str> {
     let other = OTHER_NAMES.iter().find(|(name, _)| *name == path || *name == split(path).1);
     if let Some((_, path)) = other {

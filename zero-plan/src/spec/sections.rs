@@ -14,7 +14,7 @@ pub enum ModelSource {
     Package(String),
 }
 
-/// What the ranks along the `zero` axis shard, and how it travels.
+/// What the ranks along the `zero` axis shard, and how it is sent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ZeroKeys {
     /// What is sharded.
@@ -78,29 +78,29 @@ pub struct Batch {
     pub sequences: u32,
     /// Length of a sequence.
     pub length: u32,
-    /// Forwards and backwards before an update.
+    /// Forward and backward passes before an update.
     pub micro_batches: u32,
 }
 
 /// How a checkpoint is written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CheckpointKeys {
-    /// Whether ranks copy what they write, and train on while it is written.
+    /// Whether ranks copy the states first, and train on while the copy is written.
     pub snapshot: bool,
 }
 
-/// Which units keep only their input for backward, and run forward again before it: [`config::Recompute`], as it is
+/// The units that keep only their input for backward, and run forward again before it: [`config::Recompute`], as it is
 /// written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecomputedUnits {
-    /// One unit of every so many, but never the last of the model.
+    /// One in every so many units, but never the last of the model.
     Every(u32),
     /// All units of these fields of the model, by name.
     Fields(Vec<String>),
 }
 
 impl RecomputedUnits {
-    /// The constant that it stands for. Leaks a list of fields, because a constant lives for ever.
+    /// The constant that it stands for. Leaks a list of fields, because a constant lives forever.
     pub fn config(&self) -> config::Recompute {
         match self {
             Self::Every(units) => config::Recompute::Every(*units as usize),

@@ -1,5 +1,5 @@
 //! Slip: what a text that is not RON was most likely meant to be, and how to write that in RON. Never decides that a
-//! text is not RON, and gives nothing where it could only guess.
+//! text is not RON, and returns nothing if it could only guess.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::diagnostic::line_column;
 pub(super) const EXAMPLE: &str =
     "a spec is RON, such as `(model: Example(\"gpt\"), mesh: (zero: 2), zero: (stage: 3))`";
 
-/// What is wrong; the text follows "the spec cannot be read: ".
+/// The mistake; the text follows "the spec cannot be read: ".
 pub(super) struct Slip {
     pub span: Range<usize>,
     pub what: String,
@@ -153,7 +153,7 @@ impl ReadingStop<'_> {
     fn amount(&self) -> Option<Slip> {
         let (found, other) = (self.text(0), self.text(-1));
         if found.eq_ignore_ascii_case("1F1B") {
-            return self.at(0, format!("`{found}` is no name"), "write `OneFOneB`: a name in RON begins with a letter");
+            return self.at(0, format!("`{found}` is not a name"), "write `OneFOneB`: RON names begin with a letter");
         }
         let digits = found.find(|c: char| !c.is_ascii_digit()).unwrap_or(found.len());
         let (number, unit, from) = match found.split_at(digits) {
@@ -163,7 +163,7 @@ impl ReadingStop<'_> {
         };
         let unit = super::Size::UNITS.iter().find(|known| known.eq_ignore_ascii_case(unit))?;
         let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        is_number.then(|| self.at(from, "a size with its unit behind it", format!("write `{unit}({number})`")))?
+        is_number.then(|| self.at(from, "a unit after its number", format!("write `{unit}({number})`")))?
     }
 
     /// Punctuation of other formats.
@@ -179,9 +179,9 @@ impl ReadingStop<'_> {
                 let help = format!("a section is in parentheses: `({}: ...)`", self.text(-1));
                 self.at(-2, "`[` around a section", help)
             }
-            "#" => self.at(0, "`#` begins no comment", "begin a comment with `//`"),
+            "#" => self.at(0, "`#` does not begin a comment", "begin a comment with `//`"),
             word if word.starts_with("--") => {
-                self.at(0, format!("`{word}` begins no comment"), "begin a comment with `//`")
+                self.at(0, format!("`{word}` does not begin a comment"), "begin a comment with `//`")
             }
             "," if matches!(self.text(-1), "," | "(") => {
                 self.at(0, "a comma without an entry before it", "remove it, or write the entry")
@@ -198,7 +198,7 @@ impl ReadingStop<'_> {
     fn entry(&self) -> Option<Slip> {
         let (before, found) = (self.text(-1), self.text(0));
         if matches!(before, "(" | ",") && found.starts_with(|c: char| c.is_ascii_digit()) {
-            return self.at(0, format!("`{found}` is no entry"), "an entry is a key, `:` and a value: `stage: 3`");
+            return self.at(0, format!("`{found}` is not an entry"), "an entry is a key, `:` and a value: `stage: 3`");
         }
         if self.is_word(0) && self.text(1) == ":" && !matches!(before, "," | "(" | "[" | "{" | "" | ":") {
             return self.at(0, format!("a comma is missing before `{found}`"), "write `,` after the entry before it");
@@ -244,7 +244,7 @@ mod tests {
                 "a key and its value have a colon between them: `stage: 3`",
             ),
             ("(zero: [stage: 3])", "[", "`[` around a section", "a section is in parentheses: `(stage: ...)`"),
-            ("(3)", "3", "`3` is no entry", "an entry is a key, `:` and a value: `stage: 3`"),
+            ("(3)", "3", "`3` is not an entry", "an entry is a key, `:` and a value: `stage: 3`"),
             ("(zero: (stage: 3) /* x", "", "unclosed block comment", EXAMPLE),
             ("(zero: (stage 3))", "3", "a colon is missing after `stage`", "write `stage: ...`"),
             (
@@ -254,8 +254,8 @@ mod tests {
                 "write `,` after the entry before it",
             ),
             ("(zero: (stage: 3); mesh: ())", ";", "`;` between entries", "write `,`"),
-            ("(zero: (stage: 3) # x\n)", "#", "`#` begins no comment", "begin a comment with `//`"),
-            ("(zero: (stage: 3), -- x\n)", "--", "`--` begins no comment", "begin a comment with `//`"),
+            ("(zero: (stage: 3) # x\n)", "#", "`#` does not begin a comment", "begin a comment with `//`"),
+            ("(zero: (stage: 3), -- x\n)", "--", "`--` does not begin a comment", "begin a comment with `//`"),
             (
                 "(zero: (stage: 3),, mesh: ())",
                 ",",
@@ -267,15 +267,15 @@ mod tests {
             ("(zero: (stage: 3), 'mesh': ())", "'mesh'", "a key in quotes", "write it without them: `mesh: ...`"),
             ("(model: Example('gpt'))", "'gpt'", "a text in single quotes", "write `\"gpt\"`"),
             ("(model: Example(\"gpt), x: 1)", "\"", "a text in quotes is never closed", "close it on its own line"),
-            ("(memory: GiB 1)", "GiB", "a size with its unit behind it", "write `GiB(1)`"),
-            ("(memory: 25mib)", "25mib", "a size with its unit behind it", "write `MiB(25)`"),
-            ("(memory: 25 MB)", "25", "a size with its unit behind it", "write `MB(25)`"),
+            ("(memory: GiB 1)", "GiB", "a unit after its number", "write `GiB(1)`"),
+            ("(memory: 25mib)", "25mib", "a unit after its number", "write `MiB(25)`"),
+            ("(memory: 25 MB)", "25", "a unit after its number", "write `MB(25)`"),
             ("(recompute: Every 2)", "2", "parentheses are missing after `Every`", "write `Every(2)`"),
             (
                 "(pipeline: (schedule: 1F1B))",
                 "1F1B",
-                "`1F1B` is no name",
-                "write `OneFOneB`: a name in RON begins with a letter",
+                "`1F1B` is not a name",
+                "write `OneFOneB`: RON names begin with a letter",
             ),
             ("(zero: (stage: 3)))", ")", "this `)` closes nothing", "remove it, or open what it closes"),
         ] {

@@ -18,7 +18,7 @@ pub fn keys_table() -> String {
     table("key", single.map(|key| (key.path, key))) + &sections.collect::<String>()
 }
 
-/// The options of the attribute: the keys that it can give, under their names there.
+/// The options of the attribute: the keys that it accepts, under their names there.
 pub fn options_table() -> String {
     table("option", options())
 }
@@ -58,10 +58,10 @@ mod tests {
         expect_test::expect_file!["keys.md"].assert_eq(&keys_table());
     }
 
-    /// A spec that gives only the required key.
+    /// A spec that sets only the required key.
     const MINIMAL: &str = "(zero: (stage: 3))";
 
-    /// The default of a row is the value in a spec that does not give the key.
+    /// The default of a row is the value in a spec that does not set the key.
     #[test]
     fn defaults_are_those_of_a_spec_that_gives_none() {
         let spec = parse(MINIMAL).unwrap();

@@ -21,7 +21,7 @@ pub fn decode(bytes: &[u8]) -> Result<&str, Box<Diagnostic>> {
             let at = error.valid_up_to();
             let before = std::str::from_utf8(&bytes[..at]).unwrap_or_default();
             let (line, column) = line_column(before, at);
-            Err(not_utf8(format!("the byte 0x{:02X} at {line}:{column} is no part of a character", bytes[at])))
+            Err(not_utf8(format!("the byte 0x{:02X} at {line}:{column} is not part of a character", bytes[at])))
         }
     }
 }
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn z0118_not_utf8() {
         let problem = decode(b"(\n  // caf\xE9\n  zero: (stage: 3))").unwrap_err();
-        let message = "the spec is not UTF-8 text: the byte 0xE9 at 2:9 is no part of a character";
+        let message = "the spec is not UTF-8 text: the byte 0xE9 at 2:9 is not part of a character";
         assert_eq!((problem.code, problem.message.as_str()), ("Z0118", message));
         assert!(problem.help.unwrap().starts_with("save the file as UTF-8"));
         for utf16 in [b"\xFF\xFE(\0z\0", b"\xFE\xFF\0(\0z"] {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenKind {
     /// A name or a number: letters, digits, `_`, `.`, `+`, `-`, and the `r#` of a raw name.

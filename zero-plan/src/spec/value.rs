@@ -13,7 +13,7 @@ use crate::mesh::Axis;
 
 /// A value that can be read.
 pub(super) trait Readable: Number {
-    /// Reads it from RON. A number outside the range is refused like one that the type cannot hold.
+    /// Reads it from RON. Refuses a number outside the range like a number that the type cannot hold.
     fn read(&mut self, text: &str, range: &RangeInclusive<u64>) -> Result<(), Error>;
 }
 

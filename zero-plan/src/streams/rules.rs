@@ -68,7 +68,7 @@ struct Rules<'a, 's> {
     reduced: Last,
     /// The last momentum.
     directed: Last,
-    /// The last activations and gradients that have come from another pipeline stage.
+    /// The last activations and gradients that have arrived from another pipeline stage.
     arrived: [Last; 2],
 }
 

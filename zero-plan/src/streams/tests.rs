@@ -47,7 +47,7 @@ fn replicas_are_gathered_after_their_update() {
     assert_eq!(told(config, 2, 0), expected);
 }
 
-/// A parcel from another pipeline stage may come as soon as its place is free.
+/// A parcel from another pipeline stage may arrive as soon as its place is free.
 #[test]
 fn parcels_come_in_a_stream_of_their_own() {
     let config = Config { mesh: Mesh { pipeline: 2, ..Mesh::of_zero(1) }, micro_batches: 2, ..CUDA };

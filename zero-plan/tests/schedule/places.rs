@@ -128,7 +128,7 @@ fn decoding_that_does_not_fit_is_refused() {
             let last_at = plan.placements[last].cache_bytes;
             let region = plan.pipeline_stages[pipeline].memory.region(Kind::Activations).bytes;
             assert_eq!(refused(last, last_at), Ok(()));
-            assert_eq!(refused(first, 0), Err("a cache where units take turns"), "{:?}", plan.config);
+            assert_eq!(refused(first, 0), Err("a cache in the places that units take turns with"), "{:?}", plan.config);
             assert_eq!(refused(last, region), Err("a cache that does not fit its region"), "{:?}", plan.config);
             assert_eq!(refused(last, last_at + 4), Err("caches that overlap"), "a cache that lies on no line");
             if first != last {

@@ -30,12 +30,12 @@ pub struct Arena<'p, D: Device> {
     /// The words of a step, which only the engine reads and writes.
     words: D::Memory,
     map: SegmentMap,
-    /// The device whose memory this is, until an engine takes it.
+    /// The device that has this memory, until an engine takes the device.
     device: Mutex<Option<D>>,
 }
 
-/// Where things lie in the memory that the ranks of a host share: a control block for each rank, numbers for each rank,
-/// the common parts of ranks along `zero`, and each rank's shared part.
+/// The layout of the memory that the ranks of a host share: a control block and numbers for each rank, the common parts
+/// of ranks along `zero`, and each rank's shared part.
 struct SegmentMap {
     numbers: usize,
     /// Start of each rank's common part; ranks along `zero` have the same one.
@@ -44,7 +44,7 @@ struct SegmentMap {
     shared: Vec<usize>,
     /// Length of the segment of the host.
     segment_bytes: usize,
-    /// Bytes that each rank contributes to the memory that the devices of a host share, where that is not the segment.
+    /// Bytes that each rank contributes to the memory that the devices of a host share, if it is separate from the segment.
     parts: Vec<usize>,
 }
 
@@ -77,13 +77,13 @@ impl SegmentMap {
     }
 }
 
-/// Bytes of the segment that a rank shares with all others of its host.
+/// Bytes of the segment that a rank shares with all other ranks of its host.
 pub fn segment_bytes(plan: &Plan, rank: usize) -> usize {
     SegmentMap::of(plan, rank).segment_bytes
 }
 
-/// The most bytes of host memory that all ranks on the host of `rank` take together: what they share, what is private
-/// to each if it lies on the host, and what lies outside the arenas.
+/// The most host memory, in bytes, that the ranks on the host of `rank` use together: shared memory, each rank's
+/// private memory if it lies on the host, and memory outside the arenas.
 pub fn job_bytes(plan: &Plan, rank: usize, run: &RunSize) -> usize {
     let (first, end) = plan.config.sharing(rank);
     let is_host = plan.config.device.is_host();
@@ -96,11 +96,11 @@ fn pages(bytes: usize) -> usize {
 }
 
 impl<'p, D: Device> Arena<'p, D> {
-    /// Allocates on `device` what is private to `rank`; `segment` has [`segment_bytes`] bytes and is the same for all
+    /// Allocates `rank`'s private memory on `device`; `segment` has [`segment_bytes`] bytes and is the same for all
     /// ranks of the host.
     ///
     /// # Errors
-    /// Z0331 or Z0332 if the host has too little memory; the device's own error if the device has.
+    /// Z0331 or Z0332 if the host has too little memory; the device's own error if the device has too little.
     pub fn new(
         plan: &'p Plan<'p>,
         rank: usize,
@@ -111,7 +111,7 @@ impl<'p, D: Device> Arena<'p, D> {
         let mesh = &plan.config.mesh;
         assert!(rank < mesh.ranks(), "rank {rank} of {}", mesh.ranks());
         let map = SegmentMap::of(plan, rank);
-        assert_eq!(segment.len(), map.segment_bytes, "the shared segment has another size than planned");
+        assert_eq!(segment.len(), map.segment_bytes, "the shared segment does not have the planned size");
         let private = device.allocate(private_mapping_bytes(plan.config.device, &plan.of_rank(rank).memory))?;
         let (first, end) = plan.config.sharing(rank);
         let parts = SharedParts { bytes: map.parts[first..end].to_vec(), own: rank - first, exchange };
@@ -128,32 +128,32 @@ impl<'p, D: Device> Arena<'p, D> {
         Ok(arena)
     }
 
-    /// The device that it was allocated on, for the engine that works on this memory.
+    /// Returns the device that the arena was allocated on, for the engine that works on this memory.
     ///
     /// # Panics
-    /// If it has been taken: a rank has one engine.
+    /// If the device has already been taken: a rank has one engine.
     pub fn take_device(&self) -> D {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner).take();
         device.expect("a device that no other engine of this rank has taken")
     }
 
-    /// Does something with its device, before an engine takes the device.
+    /// Runs `something` on the arena's device, before an engine takes the device.
     pub fn with_device<R>(&self, something: impl FnOnce(&D) -> R) -> R {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         something(device.as_ref().expect("a device that no engine has taken"))
     }
 
-    /// The plan that it was laid out by.
+    /// The plan that the arena follows.
     pub fn plan(&self) -> &'p Plan<'p> {
         self.plan
     }
 
-    /// The rank that it belongs to.
+    /// The rank that the arena belongs to.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Where that rank lies in the mesh.
+    /// The coordinates of that rank in the mesh.
     pub fn coordinates(&self) -> Coordinates {
         self.coordinates
     }
@@ -168,7 +168,7 @@ impl<'p, D: Device> Arena<'p, D> {
         self.plan.places(self.coordinates)
     }
 
-    /// Its regions.
+    /// The arena's regions.
     pub fn memory(&self) -> &'p Regions {
         &self.pipeline_stage().memory
     }
@@ -183,7 +183,7 @@ impl<'p, D: Device> Arena<'p, D> {
         })
     }
 
-    /// The length of the mapping that is private to this rank, and of those that it shares with other ranks.
+    /// The lengths of this rank's private mapping, and of the mappings that it shares with other ranks.
     pub fn mapped_bytes(&self) -> [usize; 2] {
         let is_apart = self.shared.start() != self.segment.ptr();
         [self.private.len(), self.shared.len() + if is_apart { self.segment.len() } else { 0 }]
@@ -204,7 +204,7 @@ impl<'p, D: Device> Arena<'p, D> {
         self.segment.ptr()
     }
 
-    /// Where `rank` leaves the reason for exchange `round`, and then its numbers.
+    /// The address of `rank`'s reason for exchange `round`, which its numbers follow.
     pub fn numbers(&self, rank: usize, round: u32) -> *mut u8 {
         assert!(rank < self.plan.config.mesh.ranks());
         let one = exchanged_bytes(self.plan.agreed_values());
@@ -264,7 +264,7 @@ impl<'p, D: Device> Arena<'p, D> {
         unsafe { ViewMut::from_raw(self.address(self.rank, place), place.len_bytes) }
     }
 
-    /// The numbers of this rank at a place where they have one width, to read.
+    /// This rank's numbers at a place whose numbers have one width, to read.
     ///
     /// # Safety
     /// As for [`Arena::bytes_of`].
@@ -273,7 +273,7 @@ impl<'p, D: Device> Arena<'p, D> {
         Stored::of(self.width(place), unsafe { self.bytes(place) })
     }
 
-    /// The numbers of this rank at a place where they have one width, to write.
+    /// This rank's numbers at a place whose numbers have one width, to write.
     ///
     /// # Safety
     /// As for [`Arena::bytes_mut`].
@@ -282,7 +282,7 @@ impl<'p, D: Device> Arena<'p, D> {
         StoredMut::of(self.width(place), unsafe { self.bytes_mut(place) })
     }
 
-    /// The width of the numbers at a place. An inbox has one only where sums over hosts are added up in it.
+    /// The width of the numbers at a place. An inbox has a single width only if sums over hosts are added up in it.
     pub fn width(&self, place: Place) -> Width {
         let sums = (place.region == Kind::Inbox && self.plan.config.subtotal_axis().is_some()).then_some(Width::F32);
         place.region.width(&self.plan.config).or(sums).expect("a region of one width")

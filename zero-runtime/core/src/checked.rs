@@ -7,7 +7,7 @@ use zero_plan::lines::LINE_BYTES;
 /// The product of `factors`, for the constants of a layer.
 ///
 /// # Panics
-/// Z0210 where a `usize` cannot hold it, which in a constant is a build error.
+/// Z0210 if a `usize` cannot hold it; in a constant, that is a build error.
 #[track_caller]
 pub const fn product(factors: &[usize]) -> usize {
     let (mut product, mut i) = (1usize, 0);
@@ -24,7 +24,7 @@ pub const fn product(factors: &[usize]) -> usize {
 /// The sum of `terms`, for the constants of a layer.
 ///
 /// # Panics
-/// Z0210 where a `usize` cannot hold it, which in a constant is a build error.
+/// Z0210 if a `usize` cannot hold it; in a constant, that is a build error.
 #[track_caller]
 pub const fn sum(terms: &[usize]) -> usize {
     let (mut sum, mut i) = (0usize, 0);
@@ -51,10 +51,10 @@ const fn too_large(numbers: &[usize], operator: &str) -> ! {
     panic!("{}", message.as_str());
 }
 
-/// Bytes that `len` elements take in memory that a layer saves or works in: whole cache lines.
+/// Bytes of `len` elements in the memory that a layer saves or works in: whole cache lines.
 ///
 /// # Panics
-/// Z0210 where a `usize` cannot hold it, which in a constant is a build error.
+/// Z0210 if a `usize` cannot hold it; in a constant, that is a build error.
 #[track_caller]
 pub const fn bytes<T>(len: usize) -> usize {
     sum(&[product(&[len, size_of::<T>()]), LINE_BYTES - 1]) / LINE_BYTES * LINE_BYTES

@@ -1,5 +1,5 @@
-//! Control: the words in shared memory by which ranks tell one another how far they are, and how they wait for one
-//! another: a short spin if every rank has a processor, then sleep on a futex. Never carries parameters or gradients.
+//! Control: the words in shared memory by which ranks report their progress, and how they wait for one another: a short
+//! spin if every rank has a processor, then sleep on a futex. Never carries parameters or gradients.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,26 +17,26 @@ use crate::time::now_ns;
 
 const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES, "the plan has less room for a control block");
 
-/// A rank that has waited for this long reports which one it waits for, and again whenever the wait has doubled. The
-/// wait goes on, because a rank that was stopped may be continued. It ends when the other rank arrives, when a rank
-/// ends, or after the timeout of the transport.
+/// A rank that has waited this long reports the rank that it waits for, and again whenever the wait has doubled. The
+/// wait goes on, because a stopped rank may be continued. The wait ends when the other rank arrives, when a rank ends,
+/// or after the timeout of the transport.
 pub const NOTICE: Duration = Duration::from_secs(5);
 
-/// The longest sleep between two looks whether a rank has given up.
+/// The longest sleep between two checks for a rank that has given up.
 pub const PATIENCE_MS: u32 = 50;
-/// The same for the kernel.
+/// The same duration, as the kernel takes it.
 pub const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: PATIENCE_MS as i64 * 1_000_000 };
 
-/// The number of sleeps of full length that make one period of waiting: counted, so that a wait needs no clock.
+/// Full-length sleeps in one period of waiting. Sleeps are counted so that a wait needs no clock.
 pub const SLEEPS_PER_NOTICE: u32 = NOTICE.as_secs() as u32 * 1000 / PATIENCE_MS;
 
-/// The number of sleeps of full length that make a timeout: at least one.
+/// Full-length sleeps in a timeout: at least one.
 pub fn sleeps_of(timeout: Duration) -> u32 {
     let sleeps = timeout.as_millis().div_ceil(PATIENCE_MS.into());
     u32::try_from(sleeps).unwrap_or(u32::MAX).max(1)
 }
 
-/// How long a report of another host about a rank counts as current: it is repeated far more often.
+/// How long a report from another host about a rank counts as current. Reports come far more often than that.
 const FRESH_NS: u64 = 2_000_000_000;
 
 /// How long a number of sleeps takes.
@@ -54,15 +54,15 @@ impl Spins {
     /// A single look.
     pub const NONE: Self = Self(0);
 
-    /// For `ranks` of one host: none if there are more of them than processors, because then the awaited rank may need
-    /// the processor of the waiting one.
+    /// For `ranks` of one host: none if there are more ranks than processors, because the awaited rank may then need
+    /// the processor of the waiting rank.
     pub fn of(ranks: usize) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         if ranks > processors { Self::NONE } else { Self::BRIEF }
     }
 }
 
-/// The counts that a rank raises for the others, each in a [`Signal`] of its own.
+/// The counts that a rank raises for other ranks, each in its own [`Signal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// Shards of parameters published.
@@ -85,9 +85,9 @@ pub enum Count {
     Exchanged,
     /// Gathers for which this rank's shard is there; from another host: it has arrived.
     Gathered,
-    /// Gathers released, if host peers read the data that one of them took.
+    /// Gathers released, if host peers read data that one of the gathers received.
     Released,
-    /// Gathers and spreads for which all that another host needs of this rank has left.
+    /// Gathers and spreads for which this rank has sent everything that another host needs from it.
     Given,
     /// Parcels of a kind sent.
     Sent(Parcel),
@@ -96,10 +96,10 @@ pub enum Count {
 }
 
 impl Count {
-    /// How many there are.
+    /// The number of counts.
     pub const NUMBER: usize = 12 + 2 * Parcel::ALL.len();
 
-    /// Whether a rank also signals to its host peers that data of another host has arrived, because they read it there.
+    /// Whether a rank also signals to its host peers that data of another host has arrived, because they read it from this rank.
     pub const fn is_for_host_peers(self, config: &Config) -> bool {
         match self {
             Count::Gathered | Count::Whole => config.ranks_per_host(Axis::Zero) > 1,
@@ -108,7 +108,7 @@ impl Count {
         }
     }
 
-    /// Its number.
+    /// The number of this count.
     #[inline]
     pub const fn index(self) -> usize {
         match self {
@@ -130,7 +130,7 @@ impl Count {
     }
 }
 
-/// The words by which one rank tells the others how far it is. All zero at start. Aligned so that no two ranks write to
+/// The words by which one rank reports its progress to other ranks. All zero at start. Aligned so that no two ranks write to
 /// one pair of cache lines.
 #[repr(C, align(128))]
 #[derive(Default)]
@@ -143,24 +143,24 @@ pub struct Control {
     noticed: AtomicU64,
     /// The count that this rank waits for while it sleeps, 0 otherwise: see [`AwaitedCount`].
     awaited: AtomicU64,
-    /// 1 + the rank that gave up first, as this rank heard it.
+    /// 1 + the rank that gave up first, as reported to this rank.
     lost: AtomicU32,
-    /// The process that this rank is in, 0 until it has begun.
+    /// The id of this rank's process, 0 until the process has begun.
     pid: AtomicU32,
-    /// For a rank of another host: when its last report came, and whether the rank lives, by that report. See
+    /// For a rank of another host: when its last report came, and whether the rank is alive according to it. See
     /// [`Control::note_report`].
     reported: AtomicU64,
 }
 
-/// The words about a rank that travel to other hosts: the count that it waits for, and the op that it is in.
+/// The words about a rank that are sent to other hosts: the count that it waits for, and the op that it is in.
 pub type Words = [u64; 2];
 
-/// Words of all counts of a rank, two in each.
+/// Words that hold all counts of a rank, two counts in each.
 pub const COUNT_WORDS: usize = Count::NUMBER / 2;
 const _: () = assert!(Count::NUMBER.is_multiple_of(2), "a count is left out of the words");
 
-/// The op that a rank is at, by its index in the schedule of its pipeline stage, and the number of ops that it has
-/// begun, which tells the same op of two steps apart.
+/// The op that a rank is at, by its index in the schedule of its pipeline stage, and the number of ops that the rank
+/// has begun, which distinguishes the same op in two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doing(u64);
 
@@ -190,7 +190,7 @@ impl Doing {
 /// A count that a sleeping rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AwaitedCount {
-    /// The rank that raises it.
+    /// The rank that raises the count.
     pub rank: usize,
     /// Which of that rank's signals.
     signal: u16,
@@ -215,12 +215,12 @@ impl AwaitedCount {
         Self { rank, ..self }
     }
 
-    /// Whether this may come from another host through a host peer that takes it for all ranks of this host.
+    /// Whether this count may come from another host through a host peer that receives it for all ranks of this host.
     pub fn may_be_taken(self) -> bool {
         [Count::Entered, Count::Gathered, Count::Whole].iter().any(|count| count.index() == usize::from(self.signal))
     }
 
-    /// As one word that is not 0, so that others never see half of it: target, signal, and 1 + rank.
+    /// As one nonzero word, so that no rank ever reads half of it: target, signal, and 1 + rank.
     #[inline]
     fn encode(self) -> u64 {
         u64::from(self.target) << 32 | u64::from(self.signal) << 16 | (self.rank as u64 + 1)
@@ -240,19 +240,19 @@ pub struct Waiter<'a> {
     pub rank: usize,
     /// How often it looks before it sleeps.
     pub spins: Spins,
-    /// The longest sleep between two looks whether a rank has given up; none to sleep until woken.
+    /// The longest sleep between two checks for a rank that has given up; `None` to sleep until woken.
     pub patience: Option<&'a Timespec>,
-    /// Called after each period of [`NOTICE`] with the number of them.
+    /// Called after each period of [`NOTICE`] with the number of periods so far.
     pub notice: &'a dyn Fn(u32),
-    /// Sleeps of full length before the wait is given up.
+    /// Full-length sleeps before the waiter gives up.
     pub sleeps_max: u32,
-    /// Called when it is given up; returns the error in which it ends.
+    /// Called when the waiter gives up; returns the error of the wait.
     pub give_up: &'a dyn Fn() -> Lost,
 }
 
-/// Sleeps until woken, unless `word` is not `seen` any more.
+/// Sleeps until woken, unless `word` no longer equals `seen`.
 fn sleep(word: &AtomicU32, seen: u32, patience: Option<&Timespec>) -> Result<(), Errno> {
-    // Miri considers the pointer that `rustix` passes to the system to be of the wrong type, and stops.
+    // Miri rejects the type of the pointer that `rustix` passes to the system, and stops.
     if cfg!(miri) {
         std::thread::yield_now();
         return Ok(());
@@ -260,7 +260,7 @@ fn sleep(word: &AtomicU32, seen: u32, patience: Option<&Timespec>) -> Result<(),
     futex::wait(word, futex::Flags::empty(), seen, patience)
 }
 
-/// A count that only grows, and that others wait for. Wraps around.
+/// A count that only grows, and that other ranks wait for. It wraps around.
 #[repr(C)]
 #[derive(Default)]
 pub struct Signal {
@@ -269,24 +269,24 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Raises the count by one, and wakes those that wait for it. They see all that was written before.
+    /// Raises the count by one, and wakes its waiters. They see everything that was written before.
     #[inline]
     pub fn raise(&self) {
-        // Sequentially consistent, as are the waiter's two accesses: either the waiter sees the new count, or it is
-        // seen here.
+        // Sequentially consistent, as are the waiter's two accesses: either the waiter sees the new count, or the
+        // waiter is seen here.
         self.count.fetch_add(1, Ordering::SeqCst);
         self.wake();
     }
 
     fn wake(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 && cfg!(not(miri)) {
-            // Fails only if the address is wrong, but it is that of this word.
+            // Fails only for a wrong address, and this is the address of the word.
             let _ = futex::wake(&self.count, futex::Flags::empty(), i32::MAX as u32);
         }
     }
 
-    /// Raises the count to `target`, which is beyond it, and wakes those that wait for it, as [`Signal::raise`] does.
-    /// Only one rank does so.
+    /// Raises the count to `target`, which is beyond it, and wakes its waiters, as [`Signal::raise`] does. Only one
+    /// rank may raise a count in this way.
     #[inline]
     pub fn raise_to(&self, target: u32) {
         self.count.store(target, Ordering::SeqCst);
@@ -300,7 +300,7 @@ impl Signal {
         if count.wrapping_sub(target) as i32 >= 0 { Ok(()) } else { Err(count) }
     }
 
-    /// The count itself, for a device that writes it and waits for it; nobody is woken by that.
+    /// The count itself, for a device that writes it and waits for it. A write by a device wakes nobody.
     #[inline]
     pub fn word(&self) -> &AtomicU32 {
         &self.count
@@ -340,7 +340,7 @@ impl Control {
         unsafe { &*segment.cast::<Control>().add(rank) }
     }
 
-    /// Tells what this rank does from now on. Only the rank itself may call it.
+    /// Records what this rank does from now on. Only the rank itself may call this.
     #[inline]
     pub fn begin(&self, op: Option<(Pass, usize)>) {
         self.doing.store(self.doing().next(op).0, Ordering::Relaxed);
@@ -352,38 +352,38 @@ impl Control {
         Doing(self.doing.load(Ordering::Relaxed))
     }
 
-    /// Tells which count this rank sleeps for.
+    /// Records the count that this rank sleeps for.
     #[inline]
     pub fn awaits(&self, awaited: Option<AwaitedCount>) {
         // A reader that sees a wait end because a rank was given up also sees that the rank was given up.
         self.awaited.store(awaited.map_or(0, AwaitedCount::encode), Ordering::Release);
     }
 
-    /// The count that this rank waits for, if it has waited long enough to sleep. It may have been reached by now: a
-    /// rank that was stopped in its sleep does not notice.
+    /// The count that this rank waits for, if it has waited long enough to sleep. The count may have reached its target
+    /// by now: a rank that was stopped in its sleep does not notice.
     pub fn awaited(&self) -> Option<AwaitedCount> {
         AwaitedCount::decode(self.awaited.load(Ordering::Acquire))
     }
 
-    /// The words about this rank: the count that it waits for, which the caller gives, and the op that it is in.
+    /// The words about this rank: the count that it waits for, passed by the caller, and the op that it is in.
     pub fn words(&self, awaited: Option<AwaitedCount>) -> Words {
         [awaited.map_or(0, AwaitedCount::encode), self.doing().0]
     }
 
-    /// Notes a report about this rank, which is on another host.
+    /// Stores a report about this rank, which is on another host.
     pub fn note_report(&self, [awaited, doing]: Words, life: Life) {
         self.awaited.store(awaited, Ordering::Relaxed);
         self.doing.store(doing, Ordering::Relaxed);
         self.reported.store(now_ns() << Life::BITS | life as u64, Ordering::Release);
     }
 
-    /// The counts of this rank, as they travel to other hosts.
+    /// The counts of this rank, as they are sent to other hosts.
     pub fn counts(&self) -> [u64; COUNT_WORDS] {
         let count = |index: usize| u64::from(self.word_at(index).load(Ordering::SeqCst));
         std::array::from_fn(|pair| count(2 * pair) | count(2 * pair + 1) << 32)
     }
 
-    /// Notes reported counts of this rank, which is on another host. Counts of exchanges come by messages of their own.
+    /// Stores reported counts of this rank, which is on another host. Counts of exchanges arrive in messages of their own.
     pub fn note_counts(&self, words: [u64; COUNT_WORDS]) {
         let counts = words.into_iter().flat_map(|word| [word as u32, (word >> 32) as u32]);
         for (index, told) in counts.enumerate().filter(|(index, _)| *index != Count::Entered.index()) {
@@ -392,21 +392,21 @@ impl Control {
         }
     }
 
-    /// Whether this rank of another host lives, by a recent report. The rest of that report is then visible, too.
+    /// The state of this rank of another host, by a recent report. The rest of that report is then visible, too.
     pub fn reported(&self) -> Option<Life> {
         let word = self.reported.load(Ordering::Acquire);
         let age_ns = now_ns().saturating_sub(word >> Life::BITS);
         (word != 0 && age_ns < FRESH_NS).then(|| Life::of_code(word))
     }
 
-    /// Whether this rank has yet to reach the count that another one waits for.
+    /// Whether this rank has yet to reach the count that another rank waits for.
     pub fn owes(&self, awaited: AwaitedCount) -> bool {
-        // Numbers of another process may be anything.
+        // Numbers from another process may have any value.
         let signal = self.signals.get(usize::from(awaited.signal));
         signal.is_some_and(|signal| signal.has_reached(awaited.target).is_err())
     }
 
-    /// Whether this rank raises counts of this kind, and has not reached the value that is awaited of another rank.
+    /// Whether this rank raises counts of this kind, and has not reached the value that a rank awaits from another one.
     pub fn is_behind(&self, awaited: AwaitedCount) -> bool {
         let signal = self.signals.get(usize::from(awaited.signal));
         signal.is_some_and(|signal| signal.word().load(Ordering::SeqCst) != 0) && self.owes(awaited)
@@ -417,16 +417,16 @@ impl Control {
         self.signals[index].word()
     }
 
-    /// Where this rank tells a count.
+    /// The signal of one of this rank's counts.
     #[inline]
     pub fn signal(&self, count: Count) -> &Signal {
         &self.signals[count.index()]
     }
 
-    /// Waits until a count of this rank, which is the one that `waiter` waits for, is at least `target`.
+    /// Waits until a count of this rank, which `waiter` waits for, is at least `target`.
     ///
     /// # Errors
-    /// The rank that gave up, as told to the waiting one; or the waiter's own error when it gives up itself.
+    /// The rank that gave up, as reported to the waiting rank; or the waiter's own error if the waiter gives up.
     #[inline]
     pub fn wait(&self, count: Count, target: u32, waiter: &Waiter) -> Result<(), Lost> {
         let signal = self.signal(count);
@@ -444,8 +444,8 @@ impl Control {
         reached
     }
 
-    /// Whether the caller is to report the wait, of all ranks that have waited for `periods` while this rank was in one
-    /// op.
+    /// Whether the caller is the one that reports the wait, among all ranks that have waited for `periods` while this
+    /// rank was in one op.
     pub fn claim_notice(&self, what: Doing, periods: u32) -> bool {
         let notice = Doing(u64::from(what.count()) << Doing::OP_BITS | u64::from(periods));
         let said = Doing(self.noticed.load(Ordering::SeqCst));
@@ -453,28 +453,28 @@ impl Control {
         is_news && self.noticed.compare_exchange(said.0, notice.0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Tells this rank that `rank` has given up, or is given up, unless it knows of another one. Returns whether it did
-    /// not.
+    /// Tells this rank that `rank` has given up, or was given up, unless it already knows of such a rank. Returns
+    /// whether this was news.
     pub fn tell_lost(&self, rank: usize) -> bool {
         self.lost.compare_exchange(0, rank as u32 + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Tells that this rank is in this process. Only the rank itself may call it.
+    /// Records this process as the rank's. Only the rank itself may call this.
     pub fn tell_pid(&self) {
         self.pid.store(std::process::id(), Ordering::Relaxed);
     }
 
-    /// Notes the process of a rank of another host.
+    /// Stores the process of a rank of another host.
     pub fn note_pid(&self, pid: u32) {
         self.pid.store(pid, Ordering::Relaxed);
     }
 
-    /// The process that this rank is in, once it has said so.
+    /// The process of this rank, once the rank has recorded it.
     pub fn pid(&self) -> Option<u32> {
         Some(self.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
     }
 
-    /// The rank that gave up, as far as this rank was told.
+    /// The rank that gave up, if this rank was told of one.
     #[inline]
     pub fn lost(&self) -> Option<Lost> {
         match self.lost.load(Ordering::SeqCst) {

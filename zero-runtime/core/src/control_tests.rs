@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use super::*;
 
-/// Far longer than anything here takes: a sleeper that has not been woken by then never is.
+/// Far longer than any test here takes: a sleeper that is still asleep by then never wakes.
 const GUARD: Duration = Duration::from_secs(30);
 const MILLISECOND: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// The state of a thread of this process, as the kernel has it: `S` if it sleeps.
+/// The state of a thread of this process, according to the kernel: `S` if it sleeps.
 fn state(thread: u32) -> String {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().unwrap_or_default().chars().take(1).collect()
 }
 
-/// Raises a count once for sleepers that wait for it and that nothing but a wake can end.
+/// Raises a count once for sleepers that only a wake can end.
 fn wakes(sleepers: u32) {
     // Leaked, because threads that are not woken would outlive the test.
     let (own, other): (&Control, &Control) = (Box::leak(Box::default()), Box::leak(Box::default()));
@@ -49,7 +49,7 @@ fn all_sleepers_are_woken_without_patience() {
     wakes(3);
 }
 
-/// A wait for rank 2, with hardly any patience for a sleep, and no end of sleeps.
+/// A wait for rank 2 with very short sleeps, and no limit on their number.
 fn waiter(own: &Control) -> Waiter<'_> {
     Waiter {
         own,
@@ -62,7 +62,7 @@ fn waiter(own: &Control) -> Waiter<'_> {
     }
 }
 
-/// Waits for the first entry of rank 2, with hardly any patience.
+/// Waits for the first entry of rank 2 with very short sleeps.
 fn wait(other: &Control, own: &Control, notice: &dyn Fn(u32)) -> Result<(), Lost> {
     other.wait(Count::Entered, 1, &Waiter { notice, ..waiter(own) })
 }

@@ -28,17 +28,17 @@ pub trait Model: 'static {
     type Target: Activation;
     /// Shape of a micro-batch, and the device that layers compute on.
     type Shape: Shape;
-    /// All that a run needs of it.
+    /// Everything that a run needs of the model.
     const PROGRAM: &'static Program<DeviceOf<Self>>;
-    /// Its plan: all that is constant about a run.
+    /// Its plan: everything that is constant about a run.
     const PLAN: &'static Plan<'static> = Self::PROGRAM.plan;
 }
 
 /// The device that a model computes on.
 pub type DeviceOf<M> = <<M as Model>::Shape as Shape>::Device;
 
-/// The fields of a model, chained: each must take what the one before it gives. `N` is the number of fields, where each
-/// element that alternates counts as one; `Y` is the output of the last field so far.
+/// The fields of a model, chained: each must accept the output of the field before it. `N` is the number of fields,
+/// where each element that alternates counts as one; `Y` is the output of the last field so far.
 pub struct Fields<S: Shape, Y, const N: usize> {
     /// Sizes, for the plan.
     pub sizes: [Field; N],
@@ -58,7 +58,7 @@ pub struct Whole<S: Shape, const N: usize> {
 }
 
 impl<S: Shape, const N: usize> Whole<S, N> {
-    /// The program that trains these fields under `plan`, but for what only `#[zero]` knows.
+    /// The program that trains these fields under `plan`, without the values that only `#[zero]` knows.
     pub const fn program(&'static self, plan: &'static Plan<'static>) -> Program<S::Device> {
         Program {
             plan,
@@ -206,12 +206,12 @@ impl<S: Shape, Y: Activation, const N: usize> Fields<S, Y, N> {
             refuse(fault.text("\n  fix: `type Output = Loss`"), last.name);
         }
         last.sizes.targets_bytes = head.targets.bytes(S::TOKENS);
-        // Predictions lie there until the host has read them.
+        // Predictions lie in the workspace until the host has read them.
         last.sizes.workspace_bytes = max(last.sizes.workspace_bytes, bytes::<f32>(head.outputs));
         Whole { fields: Fields { sizes, code, len, inputs, output: PhantomData }, head }
     }
 
-    /// The same fields, with another name for the type that the last of them gives.
+    /// The same fields, with another name for the output type of the last field.
     const fn giving<Z>(self) -> Fields<S, Z, N> {
         let Fields { sizes, code, len, inputs, .. } = self;
         Fields { sizes, code, len, inputs, output: PhantomData }

@@ -15,7 +15,7 @@ const ONCE: f32 = 3.4445;
 const CUBED: f32 = -4.7750;
 const FIFTH: f32 = 2.0315;
 
-/// A matrix is divided by its norm, or by this if it is longer, so that a matrix of zeros stays zero.
+/// A matrix is divided by its norm, or by this if this is larger, so that a matrix of zeros stays zero.
 const EPSILON: f64 = 1e-7;
 
 /// About the root mean square of a step of AdamW. A step of [`step_factor`] has it as well, so that one learning rate serves both

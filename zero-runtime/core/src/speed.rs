@@ -1,5 +1,5 @@
-//! Speed: how fast one device multiplies and copies, and how long something takes at best. Every measurement takes about
-//! as long on any device, so that devices that measure at once are in the same one. Never looks at a plan.
+//! Speed: how fast one device multiplies and copies, and the best time of some work. Every measurement takes about as
+//! long on any device, so that devices that measure at once are in the same measurement. Never looks at a plan.
 
 use std::hint::black_box;
 
@@ -11,15 +11,15 @@ use crate::view::ViewMut;
 
 use crate::time::now_ns;
 
-/// How long each is repeated, so that all devices do it at the same time.
+/// How long each measurement is repeated, so that all devices run it at the same time.
 const DURATION_NS: u64 = 300_000_000;
-/// How often each is repeated, at least.
+/// The least number of repetitions of a measurement.
 const TIMES_MIN: usize = 3;
-/// On a device with queues, sizes are doubled until something takes this long: beside it, the time in which the host asks
-/// for it and waits for its end is short.
+/// On a device with queues, sizes are doubled until the work takes this long, compared to which the host's time to
+/// launch it and to wait for its end is short.
 const LONG_NS: f64 = 1e6;
-/// Numbers before they repeat: as many different ones as a product may need in order to take as much power as in training,
-/// and an odd number, so that rows differ.
+/// Numbers before they repeat: enough different ones for a product to draw as much power as in training, and an odd
+/// number, so that rows differ.
 const PERIOD: usize = 4099;
 
 /// A range of sizes to measure with.
@@ -47,7 +47,7 @@ const fn copied(has_queues: bool) -> SizeRange {
     SizeRange { first: 64 << 20, last: if has_queues { 512 << 20 } else { 64 << 20 } }
 }
 
-/// The most memory of the device that these measurements take: for the matrices or the copies of the widest elements.
+/// The most device memory that these measurements take: for the matrices or the copies of the widest elements.
 pub const fn bytes_max(device: DeviceKind) -> usize {
     let has_queues = device.has_streams();
     let (matrix, copied) = (matrix(has_queues).last, copied(has_queues).last);
@@ -107,7 +107,7 @@ pub fn attended_per_s<D: Device>(device: &D) -> Result<f64, DeviceError> {
 pub fn copied_per_s<D: Device>(device: &D) -> Result<f64, DeviceError> {
     long_enough(copied(D::QUEUES), |bytes| {
         let elements = bytes / size_of::<f32>();
-        // Not zeros: the system need not give memory to a page of zeros before it is written.
+        // Not zeros: the system need not allocate a page of zeros before it is written.
         let from = varied(device, elements, |index| index as f32)?;
         let mut to = varied(device, elements, |_| 2.0)?;
         let mut last = [0.0];
@@ -120,7 +120,7 @@ pub fn copied_per_s<D: Device>(device: &D) -> Result<f64, DeviceError> {
     })
 }
 
-/// What is done in a second, by work of the first size that takes long enough, or of the last one. `measure` gives the
+/// The work done in a second, with the first size that takes long enough, or with the last size. `measure` returns the
 /// amount of work of a size, and its time.
 fn long_enough(
     sizes: SizeRange,
@@ -136,12 +136,12 @@ fn long_enough(
     }
 }
 
-/// A factor of a product: from -1 to 1, and another one at each index for a while.
+/// A factor of a product, from -1 to 1; factors at nearby indices differ.
 fn factor(index: usize) -> f32 {
     (index * 31 % 61) as f32 / 30.0 - 1.0
 }
 
-/// Numbers in the memory of a device that repeat after [`PERIOD`], which the host gives only once.
+/// Numbers in the memory of a device that repeat after [`PERIOD`]; the host writes only the first period.
 fn varied<D: Device, E: Element>(
     device: &D,
     len: usize,

@@ -56,7 +56,7 @@ pub trait RankStates {
         source: impl FnMut(usize, &mut [f32]) -> Result<(), E>,
     ) -> Result<(), E>;
 
-    /// Goes on as if `steps` steps had been done.
+    /// Continues as if `steps` steps had been done.
     fn set_steps_done(&mut self, steps: u64);
 
     /// Gathers equally many numbers of each rank, in the order of ranks. Every rank must call it.

@@ -10,7 +10,7 @@ pub fn now_ns() -> u64 {
     clock_ns(ClockId::Monotonic)
 }
 
-/// Nanoseconds that all threads of this process together have had a core. A look at it is a system call.
+/// Nanoseconds that all threads of this process together have had a core. Reading them is a system call.
 pub fn core_ns() -> u64 {
     clock_ns(ClockId::ProcessCPUTime)
 }
@@ -20,7 +20,7 @@ fn clock_ns(clock: ClockId) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The first sleep between two looks at something that may be there at once.
+/// The first sleep between two looks at something that may be ready at once.
 const SLEEP_FIRST: Duration = Duration::from_micros(4);
 /// Each sleep is longer than the last by one part in this many, so that the time slept too long is a small part of the
 /// wait.

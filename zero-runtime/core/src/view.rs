@@ -69,7 +69,7 @@ impl<'a, D, T> View<'a, D, T> {
         Self { start, len, lifetime: PhantomData }
     }
 
-    /// The address of the first element, as the device counts: only the device can look there.
+    /// The device's address of the first element: only the device can access it.
     pub fn address(&self) -> *const T {
         self.start
     }
@@ -111,7 +111,7 @@ impl<'a, D, T> ViewMut<'a, D, T> {
         Self { start, len, lifetime: PhantomData }
     }
 
-    /// The address of the first element, as the device counts: only the device can look there.
+    /// The device's address of the first element: only the device can access it.
     pub fn address(&self) -> *mut T {
         self.start
     }
@@ -155,7 +155,7 @@ impl<'a, D, T> ViewMut<'a, D, T> {
 }
 
 impl<'a, D: HostMemory, T> View<'a, D, T> {
-    /// The elements, where the device is this processor.
+    /// The elements, if the device is this processor.
     pub fn as_slice(self) -> &'a [T] {
         // SAFETY: `from_raw` and `From` took a promise that these are initialised and unwritten for `'a`; `ids` keeps it,
         // since f32 and u32 share size and alignment and every bit pattern is valid.
@@ -164,7 +164,7 @@ impl<'a, D: HostMemory, T> View<'a, D, T> {
 }
 
 impl<'a, D: HostMemory, T> ViewMut<'a, D, T> {
-    /// The elements, where the device is this processor.
+    /// The elements, if the device is this processor.
     pub fn into_slice(self) -> &'a mut [T] {
         // SAFETY: `from_raw` and `From` took a promise that these are initialised and used by nobody else for `'a`, and
         // `self` is consumed.
@@ -191,7 +191,7 @@ fn recounted<T, U>(address: usize, len: usize) -> usize {
     let bytes = len * size_of::<T>();
     assert!(
         bytes.is_multiple_of(size_of::<U>()) && (bytes == 0 || address.is_multiple_of(align_of::<U>())),
-        "{bytes} bytes at {address:#x} are no elements of {} bytes",
+        "{bytes} bytes at {address:#x} are not whole elements of {} bytes",
         size_of::<U>()
     );
     bytes / size_of::<U>()
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "are no elements of 4 bytes")]
+    #[should_panic(expected = "are not whole elements of 4 bytes")]
     fn a_part_of_an_element_is_refused() {
         let _ = View::<Host, u8>::from(&[0u8; 6][..]).cast::<f32>();
     }

@@ -1,6 +1,5 @@
-//! Watchdog: what a wait needs besides what it waits for: a report while it lasts, an error when it has lasted too long,
-//! and an end for all ranks. Whoever has one can wait without a transport, such as a thread that reads a disk or serves
-//! requests.
+//! Watchdog: reports a wait while it lasts, ends it with an error when it has lasted too long, and then ends all ranks.
+//! A thread that has a watchdog can wait without a transport, such as a thread that reads a disk or serves requests.
 
 use std::time::Duration;
 
@@ -26,11 +25,11 @@ pub trait Watchdog: Send + Sync {
     fn still_waits(&self, awaited: Awaited, periods: u32);
 
     /// Ends all ranks after a wait in vain. The first rank that gives up gets the error that describes the cause, and
-    /// any later one only that the cause has ended.
+    /// any later rank learns only that the cause has ended.
     fn gives_up(&self, awaited: Awaited) -> Lost;
 
-    /// Waits until `is_done`, which looks for up to the time that it is given, finds that work is done. Gives up after
-    /// `limit`, if there is one.
+    /// Waits until `is_done` returns true; it looks for up to the time that is passed to it. Gives up after `limit`, if
+    /// there is one.
     ///
     /// # Errors
     /// [`Lost`], if another rank has ended or this one gives up.

@@ -45,8 +45,8 @@ fn map_backward<E: Element>(x: &[E], dy: &[E], dx: &mut [E], slope: impl Fn(f32)
 const GELU_LINEAR: f32 = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::SQRT_2; // 2 sqrt(2/pi)
 const GELU_CUBIC: f32 = 0.044_715;
 
-/// Beyond this the gate is 1, or below 2^-125 and taken as 0. At the clamp its argument is 87.3, which is within the
-/// range of `exp_within`.
+/// Beyond this the gate is 1, or is below 2^-125 and treated as 0. At the clamp its argument is 87.3, within the range
+/// of `exp_within`.
 const GELU_SATURATED: f32 = 10.0;
 const _: () = assert!(
     GELU_LINEAR * GELU_SATURATED * (1.0 + GELU_CUBIC * GELU_SATURATED * GELU_SATURATED) < EXP_WITHIN,

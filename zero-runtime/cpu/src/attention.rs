@@ -1,6 +1,6 @@
-//! Causal self-attention, forward and backward, over blocks of queries and blocks of keys. Never holds more scores than one
-//! block of each has: forward keeps a running maximum and sum, backward rebuilds the softmax from the log-sum-exp (Dao et
-//! al., 2022).
+//! Causal self-attention, forward and backward, over blocks of queries and blocks of keys. Never holds more scores than
+//! those of one block of queries by one block of keys: forward keeps a running maximum and sum, backward rebuilds the
+//! softmax from the log-sum-exp (Dao et al., 2022).
 #![allow(unsafe_code)]
 
 mod backward;
@@ -25,12 +25,12 @@ use softmax::{hide_future, hide_past};
 use stored::WIDENED;
 use zero_core::device::{AttentionShape, Element, Strided, Write};
 
-/// Queries worked on at a time. Scores lie in rows of this length, one for each key, even if there are fewer queries:
-/// so every loop over a row is a few whole vectors, and softmax runs down the columns without a sum across a vector.
+/// Queries worked on at a time. Scores lie in rows of this length, one for each key, even if there are fewer queries.
+/// So every loop over a row is a few whole vectors, and softmax runs down the columns without a sum across a vector.
 const QUERIES: usize = 32;
 
 /// Keys worked on at a time. Both blocks and spans end at multiples of it, so that sums over blocks are the same with
-/// spans.
+/// and without spans.
 const KEYS: usize = 2 * QUERIES;
 
 /// The most features of a head.
@@ -39,8 +39,8 @@ pub(super) const HEAD_DIM_MAX: usize = 1024;
 /// `out` := softmax(q k^T / sqrt(head_dim), causal and within the window) v, for every sequence and head. Blocks of
 /// keys that no query of a block sees are skipped.
 ///
-/// [`AttentionShape`] gives the rows of `qkv`, the queries, keys and values; `out`: (tokens, heads * head_dim); `lse`:
-/// (tokens, heads), the log-sum-exp of each softmax row, kept for backward.
+/// [`AttentionShape`] defines the rows of `qkv`, the queries, keys and values; `out`: (tokens, heads * head_dim);
+/// `lse`: (tokens, heads), the log-sum-exp of each softmax row, kept for backward.
 ///
 /// All sums are in f32. An element of `out` is rounded once more, when it is stored.
 pub fn attention<E: Element>(
@@ -66,8 +66,8 @@ pub fn attention<E: Element>(
     });
 }
 
-/// `dqkv`, whose rows have the gradients of queries, then of keys, then of values, := the gradient of `attention`,
-/// given `dout` (tokens, heads * head_dim).
+/// `dqkv` := the gradient of `attention`, given `dout` (tokens, heads * head_dim). Its rows have the gradients of
+/// queries, then of keys, then of values.
 ///
 /// All sums are in f32. An element of `dqkv` is rounded once more, when it is stored.
 pub fn attention_backward<E: Element>(
@@ -79,7 +79,7 @@ pub fn attention_backward<E: Element>(
     dout: &[E],
     dqkv: &mut [E],
 ) {
-    assert!(shape.before == 0, "gradients of queries before which there are {} tokens more", shape.before);
+    assert!(shape.before == 0, "gradients of queries with {} earlier tokens", shape.before);
     check(shape, qkv, out, lse);
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), shape.tokens() * shape.qkv_width());
@@ -113,7 +113,7 @@ impl<'a, E> Inputs<'a, E> {
 /// The start of a tensor; each of its heads is written by one thread.
 struct Destination<E>(*mut E);
 
-// SAFETY: this is an address; the code that writes through it says why it may.
+// SAFETY: this is an address; the code that writes through it argues why it may.
 unsafe impl<E> Sync for Destination<E> {}
 
 impl<E> Destination<E> {
@@ -181,11 +181,11 @@ struct OneHead {
     lse: Panel,
     /// Tokens that have queries.
     length: usize,
-    /// The place of the first of them among the tokens that have keys.
+    /// The position of the first of them among the tokens that have keys.
     position: usize,
     window: Option<usize>,
     dim: usize,
-    /// How it writes the gradients of its keys and values: a head that shares them with earlier heads adds to theirs.
+    /// How it writes the gradients of its keys and values: a head that shares them with earlier heads adds its own.
     first: Write,
 }
 
@@ -296,8 +296,8 @@ impl OneHead {
         1.0 / (self.dim as f32).sqrt()
     }
 
-    /// `to` (dim, QUERIES) := the rows `queries` of `panel`, transposed and scaled; the last row is repeated where
-    /// there are no more.
+    /// `to` (dim, QUERIES) := the rows `queries` of `panel`, transposed and scaled; the last row is repeated to fill
+    /// the missing columns.
     fn transpose<E: Element>(
         &self,
         to: &mut [[f32; QUERIES]],
@@ -307,7 +307,7 @@ impl OneHead {
         scale: f32,
     ) {
         let row = |query: usize| &x[panel.at(query.min(queries.end - 1))..][..self.dim];
-        // Four rows at a time: element by element, there would be four times the stores, each to another cache line.
+        // Four rows at a time: element by element would need four times the stores, each to another cache line.
         for group in 0..QUERIES / 4 {
             let query = queries.start + 4 * group;
             let rows = row(query).iter().zip(row(query + 1)).zip(row(query + 2)).zip(row(query + 3));

@@ -1,4 +1,4 @@
-//! Columns: some columns of a matrix whose other columns are written elsewhere. Never gives two callers the same
+//! Columns: some columns of a matrix whose other columns are written elsewhere. Never lends two callers the same
 //! element.
 #![allow(unsafe_code)]
 
@@ -38,7 +38,7 @@ impl<'a, T> ColumnsMut<'a, T> {
         self.width
     }
 
-    /// The range of these columns in it.
+    /// The range of these columns in the matrix.
     pub fn columns(&self) -> Range<usize> {
         self.columns.clone()
     }
@@ -48,7 +48,7 @@ impl<'a, T> ColumnsMut<'a, T> {
     pub fn row(&mut self, row: usize) -> &mut [T] {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         // SAFETY: the row is one of the matrix, and `columns` lie within its width. Parts that were cut have different
-        // columns, and the borrow of `self` keeps this part from giving any of them twice.
+        // columns, and the borrow of `self` keeps this part from lending any of them twice.
         unsafe {
             std::slice::from_raw_parts_mut(self.start.add(row * self.width + self.columns.start), self.columns.len())
         }

@@ -48,7 +48,7 @@ fn log_sum_exp<E: Element>(logits: &[E]) -> f32 {
     largest + sum([logits], |[x]| exp(x - largest)).ln()
 }
 
-/// The vocabulary's size, given the number of `logits`; panics unless all shapes agree and every target lies in it.
+/// The vocabulary's size, from the number of `logits`; panics unless all shapes agree and every target lies in the vocabulary.
 #[track_caller]
 fn check_shapes(logits: usize, targets: &[u32], loss: &[f32]) -> usize {
     check_len("loss", loss.len(), targets.len());

@@ -233,7 +233,7 @@ impl Kernels for Cpu {
         let (dgain, dbias, width) = (dgain.into_slice(), dbias.into_slice(), gain.len());
         let (dx, plus) = (dx.map(ViewMut::into_slice), plus.map(View::as_slice));
         if let Some(dx) = dx {
-            // One thread does all in one pass; threads that share the work get rows, or columns of all rows.
+            // One thread does all in one pass; threads that share the work take rows, or columns of all rows.
             if !self.shares(x.len()) {
                 return kernels::layer_norm_backward(x, gain, stats, dy, dx, plus, dgain, dbias, write);
             }
@@ -413,7 +413,7 @@ impl Kernels for Cpu {
         length: usize,
     ) {
         let (table, positions) = (table.as_slice(), positions.map(View::as_slice));
-        // Whole sequences, since a token's place is counted from the start of a call.
+        // Whole sequences, since a token's position is counted from the start of a call.
         let sequences = ids.len() / length;
         self.by_rows(sequences, out.len() / sequences, (ids.as_slice(), out.into_slice()), |(ids, out)| {
             kernels::embed(ids, table, positions, out, length);

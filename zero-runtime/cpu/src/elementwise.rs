@@ -1,13 +1,12 @@
-//! Elementwise: loops in which each result depends only on the elements at one place. Never keeps the order of
-//! elements: two bf16 that share a word are taken apart and put together again, which costs less than spreading them
-//! out.
+//! Elementwise: loops in which each result depends only on the elements at one index. Never keeps the order of
+//! elements: two bf16 that share a word are separated and joined again, which costs less than spreading them out.
 
 use zero_plan::Width;
 
 use zero_core::device::{Element, bf16};
 use zero_core::device::{known, known_mut, narrow_pair, widen_pair};
 
-/// `y` := `f` of its old value and of the elements of `inputs`, which are as long, at the same place. For use within a
+/// `y` := `f` of its old value and of the elements of `inputs`, which are as long, at the same index. For use within a
 /// vectorised loop.
 #[inline(always)]
 pub fn each<const N: usize, E: Element>(y: &mut [E], inputs: [&[E]; N], f: impl Fn(f32, [f32; N]) -> f32) {
@@ -37,8 +36,8 @@ fn each_pair<const N: usize>(y: &mut [bf16], inputs: [&[bf16]; N], f: impl Fn(f3
     }
 }
 
-/// `y` and `z`, which are equally long, := the two results of `f` of the elements of `inputs` at the same place. For use
-/// within a vectorised loop.
+/// `y` and `z`, which are equally long, := the two results of `f` of the elements of `inputs` at the same index. For
+/// use within a vectorised loop.
 #[inline(always)]
 pub fn each_both<const N: usize, E: Element>(
     y: &mut [E],

@@ -3,10 +3,10 @@
 
 use super::product::instructions;
 
-/// The features that are looked for, each a bit of [`found`].
+/// The features that are looked up, each a bit of [`found`].
 pub const NAMES: [&str; 6] = ["fma", "avx512f", "x86-64-v3", "x86-64-v4", "avx512_bf16", "amx_bf16"];
 
-/// The features that this processor has and, for instructions of bf16 products, that products use.
+/// The features that this processor has; of instructions for bf16 products, those that products use.
 pub fn found() -> u64 {
     let bits = NAMES.iter().enumerate().map(|(bit, name)| u64::from(is_there(name)) << bit);
     bits.sum()

@@ -1,5 +1,5 @@
-//! Few rows: products of so few rows that they take as long as it takes to read the other matrix from memory. Each of
-//! its columns is contiguous there, and is read once and in place. Never packs.
+//! Few rows: products of so few rows that their time is that of reading the other matrix from memory. Each column of
+//! that matrix is contiguous, and is read once and in place. Never packs.
 
 use pulp::{Simd, WithSimd};
 use zero_plan::Width;
@@ -31,7 +31,7 @@ pub fn few_rows<O: Element, E: Element>(
     b: StridedMatrix<E>,
     finish: impl Fn(&mut O, usize, f32),
 ) {
-    assert!(are_few(&a, &b), "{} rows, or a matrix that lies otherwise", a.rows());
+    assert!(are_few(&a, &b), "{} rows, or a matrix in another layout", a.rows());
     assert!(
         (a.rows(), a.cols(), b.cols()) == (c.rows(), b.rows(), c.columns().len()),
         "({}, {}) x ({}, {}) does not give ({}, {})",
@@ -147,9 +147,9 @@ fn add<S: Simd, E: Element, const M: usize, const N: usize, const V: usize>(
     }
 }
 
-/// As many numbers as V vectors have, or the rest for one. Two vectors have them in an order that depends on the width
-/// alone, which is enough for a sum of products: either half of a word of two bf16 is an f32 once the other half is
-/// cleared.
+/// As many numbers as V vectors have, or fewer at the end for one vector. In two vectors, the order of the numbers
+/// depends only on the width, which is enough for a sum of products: either half of a word of two bf16 is an f32 once
+/// the other half is cleared.
 #[inline(always)]
 fn load<S: Simd, E: Element, const V: usize>(simd: S, stored: &[E]) -> [S::f32s; V] {
     let mut vectors = [simd.splat_f32s(0.0); V];
@@ -201,7 +201,7 @@ mod tests {
         matches_f64::<bf16, bf16>();
     }
 
-    /// With any number of rows and columns beside a sum.
+    /// With any number of rows and columns next to a sum.
     #[test]
     fn no_bit_depends_on_what_else_there_is() {
         let (m, n, k) = (ROWS, 11, 37);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "5 rows, or a matrix that lies otherwise")]
+    #[should_panic(expected = "5 rows, or a matrix in another layout")]
     fn many_rows_are_refused() {
         product::<f32, f32>(&[0.0; 5], &[0.0; 1], [5, 1, 1]);
     }

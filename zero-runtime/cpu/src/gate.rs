@@ -72,7 +72,7 @@ mod tests {
 
     const ROWS: usize = 3;
 
-    /// Against the nonlinearity's own op in f32, which has a test against f64; the product is in f64.
+    /// Compared with the nonlinearity's own op in f32, which has a test against f64; the product is in f64.
     fn match_f64<E: Element>(kind: Nonlinearity, width: usize) {
         let (x, dy) = (stored::<E>(ROWS * 2 * width, 1), stored::<E>(ROWS * width, 2));
         let (mut y, mut dx) = (vec![E::narrow(f32::NAN); dy.len()], vec![E::narrow(f32::NAN); x.len()]);

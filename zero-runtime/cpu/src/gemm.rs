@@ -10,8 +10,8 @@ use super::product::product;
 use super::simd::vectorised;
 use zero_core::device::{Element, Write};
 
-/// `c` (m, n) := `a` (m, k) * `b` (k, n), plus `c` when adding. Sums are f32, whatever the widths, and rounded once when they
-/// are stored.
+/// `c` (m, n) := `a` (m, k) * `b` (k, n), plus `c` when adding. Sums are f32, whatever the widths, and are rounded
+/// once, when they are stored.
 pub fn matmul<O: Element, E: Element>(mut c: MatrixMut<O>, a: StridedMatrix<E>, b: StridedMatrix<E>, write: Write) {
     assert!(
         (a.rows, a.cols, b.cols) == (c.rows, b.rows, c.cols),
@@ -41,9 +41,9 @@ pub fn matmul<O: Element, E: Element>(mut c: MatrixMut<O>, a: StridedMatrix<E>, 
     });
 }
 
-/// Multiplies in pieces if `a` has so many rows that `gemm` would pack more than the plan has room for.
+/// Multiplies in pieces if `a` has so many rows that `gemm` would pack more than the plan reserves memory for.
 fn by_gemm(c: MatrixMut, a: StridedMatrix, b: StridedMatrix, write: Write) {
-    // With very few columns `gemm` sums each row in a way that depends on the number of rows, and packs nothing.
+    // With very few columns, the order in which `gemm` sums a row depends on the number of rows, and nothing is packed.
     let mut pieces = if c.cols < COLS_MIN { 1 } else { c.rows.div_ceil(PACKED_ROWS) };
     let (mut c, mut a) = (c, a);
     while pieces > 1 {
@@ -65,8 +65,8 @@ fn gemm_once(c: MatrixMut, a: StridedMatrix, b: StridedMatrix, write: Write) {
         row_stride => (b.transposed(), a.transposed(), [row_stride, 1]),
     };
     // SAFETY: the constructors proved that every (row, column) of each matrix lies within its slice, and the assertion
-    // of `matmul` proved that gemm visits no others: pieces have the same columns, and equally many rows in `c` and
-    // `a`. `c` is a unique borrow, so it overlaps neither `a` nor `b`, and its rows do not overlap each other.
+    // of `matmul` proved that gemm visits no other elements: pieces have the same columns, and equally many rows in `c`
+    // and `a`. `c` is a unique borrow, so it overlaps neither `a` nor `b`, and its rows do not overlap each other.
     // `Write::Set` never reads `c`.
     making_room(|| unsafe {
         gemm_f32::gemm::f32::get_gemm_fn()(
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// The same as one call of `gemm`, to the bit.
+    /// Equal to one call of `gemm`, to the bit.
     #[test]
     fn many_rows_are_multiplied_in_pieces_without_a_trace() {
         for (m, n, k) in [(PACKED_ROWS + 1, 3, 40), (2 * PACKED_ROWS + 77, 70, 9), (PACKED_ROWS + 5, 2, 6)] {

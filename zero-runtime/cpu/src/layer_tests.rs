@@ -1,4 +1,4 @@
-//! Tests of the sizes that layers declare. Their results are checked where the layers are public.
+//! Tests of the sizes that layers declare. Their results are tested where the layers are public.
 
 use zero_core::device::{Rotary, Scaling};
 use zero_core::layer::cost::{self, EXP, SOFTMAX};
@@ -31,8 +31,8 @@ fn attending<X: Activation, L: Layer<Small, X>>() -> usize {
     L::ATTENDING
 }
 
-/// The products of a block's forward take the published operations (zero-bubble paper, arXiv 2401.10241, Table 1). The
-/// rest grows with the elements alone.
+/// The products of a block's forward need the published number of operations (zero-bubble paper, arXiv 2401.10241,
+/// Table 1). The other operations grow with the number of elements alone.
 #[test]
 fn operations_of_a_transformer_block_are_the_published_ones() {
     let (b, s, h) = (Small::SEQUENCES, Small::LENGTH, HIDDEN);
@@ -64,7 +64,7 @@ impl Shape for Long {
     const LENGTH: usize = 1024;
 }
 
-/// Rows of logits that a head has at one time, of that many tokens.
+/// Rows of logits that a head has at one time, from that many tokens.
 fn rows_of_logits<const VOCAB: usize>() -> usize {
     <LmHead<8, VOCAB> as Layer<Long, Features<8>>>::WORKSPACE / (VOCAB * size_of::<f32>())
 }
@@ -120,7 +120,7 @@ fn operations_of_an_attention_are_those_that_it_does() {
     assert_eq!(operations::<Features<3>, SwiGlu<3, 5>>(), 2 * tokens * 3 * 10 + tokens * 5 * (EXP + 4));
 }
 
-/// Only values that backward reads again are saved, each on lines of 64 bytes.
+/// Only values that backward reads again are saved, each in whole lines of 64 bytes.
 #[test]
 fn an_attention_saves_what_it_reads_again() {
     let lines = |elements: usize| (4 * elements).next_multiple_of(64);
@@ -161,7 +161,7 @@ fn matrices_of_hidden_layers_are_counted_each_by_itself() {
     assert_eq!(matrices::<Features<3>, LmHead<3, 9>>(), of_shapes(&[]));
 }
 
-/// The room is that of the largest, the operations are those of all.
+/// The room is the largest of all matrices' rooms, the operations are the sum.
 #[test]
 fn matrices_take_turns_in_one_room() {
     let [small, large] = [[2, 3], [64, 64]].map(cost::matrix::<f32>);

@@ -1,6 +1,6 @@
 //! The CPU device: single-threaded, deterministic kernels over row-major slices, and the code that shares their work
-//! among threads. Never allocates in an op (except for the `gemm` crate's packing buffers), and owns no buffer but the
-//! scratch of attention and of products, one for each thread.
+//! among threads. Never allocates in an op (except for the `gemm` crate's packing buffers), and owns only one kind of
+//! buffer: the scratch of attention and of products, one for each thread.
 //!
 //! # What is in it
 //!
@@ -10,23 +10,23 @@
 //!   are chosen at run time. `features` names the properties of a processor that decide bits.
 //! - `attention`, `norm`, `norm_heads`, `rotary`, `embedding`, `gate`, `activation`, `cross_entropy` and
 //!   `squared_error` are the ops of layers, a file for each family. `reduce`, `tree_sum`, `optimizer`, `muon` and
-//!   `stored` are those at the end of a step.
+//!   `stored` are the ops at the end of a step.
 //! - `compiled` lists the ops that this crate compiles in each width.
 //!
 //! # What is always true
 //!
-//! - An op is cut by rows, columns, elements or heads of what it writes, never within a sum, and a product only into
-//!   pieces that are summed as the whole is. So the number of threads changes no bit.
+//! - An op is cut by rows, columns, elements or heads of its result, never within a sum; a product is cut only into
+//!   pieces that are summed in the same order as the whole. So the number of threads changes no bit.
 //! - Work fused into the pass of an op gives the same bits as in a pass of its own.
-//! - Kernels widen what they read to f32, and round what they store once.
+//! - Kernels widen inputs to f32, and round each result once, when they store it.
 //!
 //! # Where the next thing goes
 //!
-//! - A kernel: a file here, and in `device` how it is cut into pieces. If it is generic in a width, it is never inlined
-//!   and has a line in `compiled`, so that no program compiles it again. It has a line in `all_ops` of
+//! - A kernel: a file here, and in `device` the way in which it is cut into pieces. If it is generic in a width, it is
+//!   never inlined and has a line in `compiled`, so that no program compiles it again. It has a line in `all_ops` of
 //!   `parallel/tests.rs`, a loop in `tests/naive/src/`, and a group in `tests/bench/benches/kernels.rs`.
 //! - A processor's own products: a tile in `product`, with loads, products and stores of one block, which is compared
-//!   with the plain one wherever the processor has it. Work in the same pass as a product has its place in `linear` and
+//!   with the plain tile wherever the processor has it. Work in the same pass as a product belongs in `linear` and
 //!   `parallel`.
 
 mod activation;

@@ -13,12 +13,12 @@ use zero_core::device::{Element, Nonlinearity, Write};
 use zero_core::device::{known, known_mut};
 
 /// The most columns of the result worked on at a time. A few hundred rows of this width fit in a second-level cache,
-/// where the ops that follow find them; narrower panels lose more in the product, and in rows too short to stream, than
-/// they save.
+/// where the following ops find them. Narrower panels lose more than they save, in the product and in rows that are too
+/// short to stream.
 const PANEL: usize = 768;
 
-/// An op that follows the product in the same pass: to the bit the same as it would be afterwards, on the result as it
-/// is stored.
+/// An op that follows the product in the same pass. It has the same bits as the op in a pass of its own on the stored
+/// result.
 pub enum SliceThen<'a, E = f32> {
     /// Nothing.
     Nothing,
@@ -46,7 +46,7 @@ impl<E: Element> Cut for SliceThen<'_, E> {
 }
 
 /// `y` (rows, output) := `x` (rows, input) * `weight`^T, with `weight` (output, input), plus `bias` (output), if there
-/// is one, in every row; then applies `then`. Sums are f32, and rounded once, with the bias, when they are stored.
+/// is one, in every row; then applies `then`. Sums are f32, and are rounded once, with the bias, when they are stored.
 pub fn linear<E: Element>(y: &mut [E], x: &[E], weight: StridedMatrix<E>, bias: Option<&[E]>, mut then: SliceThen<E>) {
     let [output, input] = [weight.rows(), weight.cols()];
     let rows = divided("y", y.len(), output);
@@ -75,7 +75,7 @@ pub fn linear<E: Element>(y: &mut [E], x: &[E], weight: StridedMatrix<E>, bias: 
             );
         });
     };
-    // Panels differ in width by at most one column, because `gemm` sums in another order if there are very few.
+    // Panels differ in width by at most one column, because `gemm` sums in another order if there are very few columns.
     let panels = output.div_ceil(PANEL);
     for panel in 0..panels {
         let cols = output * panel / panels..output * (panel + 1) / panels;
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// A result is off by its last rounding, and by the roundings of its terms, its bias and their sums.
+    /// The error of a result is that of its last rounding, and of the roundings of its terms, its bias and their sums.
     #[test]
     fn bf16_is_rounded_once() {
         for [rows, input, output] in [[1, 1, 1], [3, 5, 7], [70, 33, 40], [5, 3, PANEL + 9]] {

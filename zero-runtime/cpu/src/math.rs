@@ -2,8 +2,8 @@
 
 use std::f32::consts::{LN_2, LOG2_E};
 
-/// Adding this moves an `f32` within +-2^22 to where its last bit counts ones: it rounds, and the low bits are an
-/// integer.
+/// Adding this moves an `f32` within +-2^22 to a range where its last bit counts ones: the sum is rounded, and its low
+/// bits are an integer.
 const ROUNDER: f32 = 12_582_912.0; // 1.5 x 2^23
 
 /// ln 2 minus `LN_2`, so that `n * ln 2` is subtracted to well below one unit in the last place.
@@ -15,8 +15,8 @@ const EXP_UNDERFLOW: f32 = -125.0 * LN_2;
 /// The largest argument whose exponential is finite, ln(2^128 - 2^104) rounded down.
 const EXP_OVERFLOW: f32 = 88.722_83;
 
-/// Splits x into n and r of x = n ln 2 + r with |r| <= ln(2)/2. Returns n as it stands in the low bits of a sum with
-/// `ROUNDER`, and e^r, whose Taylor series to degree 6 errs by 2e-7.
+/// Splits x into n and r, where x = n ln 2 + r and |r| <= ln(2)/2. Returns n, in the low bits of a sum with `ROUNDER`,
+/// and e^r, whose Taylor series to degree 6 errs by 2e-7.
 #[inline(always)]
 fn exp_parts(x: f32) -> (u32, f32) {
     let rounded = x.mul_add(LOG2_E, ROUNDER);
@@ -33,7 +33,7 @@ fn exp_parts(x: f32) -> (u32, f32) {
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     let (n, series) = exp_parts(x);
-    // 2^(n - 1): n itself reaches 128, whose power of two is not an `f32`. The shift drops all of `ROUNDER`'s own bits.
+    // 2^(n - 1): n itself reaches 128, and 2^128 is not an `f32`. The shift drops all of `ROUNDER`'s own bits.
     let half_power = f32::from_bits((n << 23).wrapping_add(126 << 23));
     let value = 2.0 * series * half_power;
     let value = if x < EXP_UNDERFLOW { 0.0 } else { value };
@@ -47,7 +47,7 @@ pub fn exp_small(x: f32) -> f32 {
     if x < EXP_UNDERFLOW { 0.0 } else { value }
 }
 
-/// [`exp`] of an argument within +-`EXP_WITHIN`, or NaN, without the code that only others need.
+/// [`exp`] of an argument within +-`EXP_WITHIN`, or NaN, without the code that only other arguments need.
 #[inline(always)]
 pub fn exp_within(x: f32) -> f32 {
     let (n, series) = exp_parts(x);

@@ -1,10 +1,10 @@
-//! Matrices seen through strides, for all products. Never copies or transposes one: a transpose is a swap of strides.
+//! Matrices addressed through strides, for all products. Never copies or transposes a matrix: a transpose is a swap of strides.
 
 use std::ops::Range;
 
 use zero_core::device::{Element, known, known_mut};
 
-/// A (rows, cols) matrix seen through strides, in elements.
+/// A (rows, cols) matrix addressed through strides, in elements.
 #[derive(Clone, Copy, Debug)]
 pub struct StridedMatrix<'a, T = f32> {
     pub(super) data: &'a [T],
@@ -29,17 +29,17 @@ impl<'a, T> StridedMatrix<'a, T> {
         Self { data, rows, cols, row_stride, col_stride: 1 }
     }
 
-    /// How many rows it has.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// How many columns it has.
+    /// The number of columns.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// The first `at` rows, and the others.
+    /// The first `at` rows, and the other rows.
     pub fn split_at(self, at: usize) -> (Self, Self) {
         let others = &self.data[at * self.row_stride..];
         (Self { rows: at, ..self }, Self { data: others, rows: self.rows - at, ..self })
@@ -108,7 +108,7 @@ impl<'a, T> MatrixMut<'a, T> {
         Self { data, rows, cols, row_stride }
     }
 
-    /// The first `at` rows, and the others.
+    /// The first `at` rows, and the other rows.
     pub fn split_at(self, at: usize) -> (Self, Self) {
         let Self { data, rows, cols, row_stride } = self;
         let (data, others) = data.split_at_mut(at * row_stride);

@@ -165,7 +165,7 @@ fn check_rows<E>(x: &[E], width: usize, rows: usize, dy: &[E]) {
     check_len("dy", dy.len(), x.len());
 }
 
-/// [`check_rows`], and that `dx` and `plus` are as large as `x`.
+/// [`check_rows`], and a check that `dx` and `plus` are as large as `x`.
 #[track_caller]
 fn check_input<E>(x: &[E], width: usize, rows: usize, dy: &[E], dx: &[E], plus: Option<&[E]>) {
     check_rows(x, width, rows, dy);

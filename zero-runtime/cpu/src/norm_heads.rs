@@ -78,7 +78,7 @@ pub fn rms_norm_heads_dx<E: Element>(x: StridedSlice<E>, gain: &[E], inverse: &[
 }
 
 /// `dgain` := or += these `columns` of the gradient of the gain, whose width is that of a head: summed over rows, and
-/// in each row over heads.
+/// within a row over heads.
 pub fn rms_norm_heads_dgain<E: Element>(
     x: StridedSlice<E>,
     width: usize,
@@ -124,7 +124,7 @@ mod tests {
     const ROWS: usize = 5;
 
     /// To the bit the same as the norm of rows for the same heads in rows of their own, which has a test against f64.
-    /// The elements in between stay as they are.
+    /// The elements in between are unchanged.
     fn heads_are_rows<E: Element>(heads: usize, width: usize) {
         let (len, x_stride, y_stride) = (heads * width, heads * width + 3, heads * width + 1);
         let (x, dy, gain) = (stored::<E>(ROWS * x_stride, 1), stored::<E>(ROWS * y_stride, 2), stored::<E>(width, 3));

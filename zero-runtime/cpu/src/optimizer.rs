@@ -44,12 +44,12 @@ fn sum_block<E: Element>(x: &[E]) -> f64 {
     sum_lanes::<_, LANES>(x, square_onto)
 }
 
-/// The sum, in f64 and in a fixed order: that of as many sums as a GPU's block has threads.
+/// The sum, in f64 and in a fixed order: over as many partial sums as a GPU's block has threads.
 pub fn sum(x: &[f32]) -> f64 {
     sum_lanes::<_, { MEAN_LANES }>(x, |total, x| total + f64::from(x))
 }
 
-/// Adds every `N`th element onto one of `N` sums, and then the sums pairwise.
+/// Adds every `N`th element to one of `N` sums, and then adds up the sums pairwise.
 fn sum_lanes<E: Element, const N: usize>(x: &[E], onto: impl Fn(f64, E) -> f64) -> f64 {
     vectorised(
         #[inline(always)]
@@ -76,7 +76,7 @@ fn square_onto(total: f64, x: impl Element) -> f64 {
     x.mul_add(x, total)
 }
 
-/// Whether no element is infinite or NaN.
+/// Whether all elements are finite.
 pub fn all_finite<E: Element>(x: &[E]) -> bool {
     vectorised(
         #[inline(always)]
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn sum_adds_lanes_and_then_halves() {
-        // A one that is added onto the large number is lost; two of them are not.
+        // A one that is added to the large number is lost; two of them are not.
         let (large, mut x) = (2f64.powi(53), vec![0.0f32; 2 * MEAN_LANES + 1]);
         [x[0], x[MEAN_LANES], x[MEAN_LANES / 2]] = [1.0, 1.0, large as f32];
         assert_eq!(sum(&x), large + 2.0);

@@ -1,4 +1,4 @@
-//! Tests of orthogonalization against its formula in f64, and against singular values that are known.
+//! Tests of orthogonalization, compared with its formula in f64 and with known singular values.
 
 use zero_core::device::{Element, bf16};
 use zero_core::orthogonal::{operations, orthogonalize, room_bytes, step_factor};
@@ -107,7 +107,7 @@ fn singular_vectors_stay_and_singular_values_come_near_one() {
     }
 }
 
-/// Scaling by powers of two leaves results equal to the bit.
+/// Scaling by powers of two leaves the bits of results unchanged.
 #[test]
 fn the_scale_of_a_matrix_does_not_matter() {
     let shape = [5, 7];
@@ -124,7 +124,7 @@ fn a_matrix_of_zeros_stays_one() {
     assert_eq!(orthogonalized::<f32>(&[0.0; 12], [3, 4]), [0.0; 12]);
 }
 
-/// Two matrices of 192 bytes, two squares of 128 and a word, whichever side is shorter.
+/// Two matrices of 192 bytes, two squares of 128 bytes, and a word, whichever side is shorter.
 #[test]
 fn sizes_are_those_of_the_formula() {
     for shape in [[5, 7], [7, 5]] {

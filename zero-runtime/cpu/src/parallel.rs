@@ -8,7 +8,7 @@ use super::simd::{LANES, divided};
 use super::{Cpu, MatrixMut, StridedMatrix};
 use zero_core::device::{Stored, StoredMut, Weights};
 
-/// Elements that are worth a thread: a few times as much work as waking one.
+/// Elements that are worth a thread: a few times as much work as waking the thread.
 const ELEMENTS_MIN: usize = 1 << 16;
 
 /// Columns are shared in multiples of this, which is a few vectors of each row.
@@ -18,7 +18,7 @@ const COLUMNS: usize = 64;
 pub(super) const PRODUCTS_PER_ELEMENT: usize = 64;
 
 /// From this many rows and columns on, `gemm` sums every element of a product in the same order, whatever the rest of
-/// the shape; with fewer than 257 elements, or 65 rows and 65 columns, it has other ways.
+/// the shape; with fewer than 257 elements, or 65 rows and 65 columns, it sums differently.
 const ROWS_MIN: usize = 128;
 pub(super) const COLS_MIN: usize = 3;
 
@@ -26,7 +26,7 @@ impl Cpu {
     /// This processor, with only the calling thread.
     pub const ONE_THREAD: Self = Self { threads: NonZeroUsize::MIN, elements_min: ELEMENTS_MIN };
 
-    /// The same device, which shares even the smallest work: for tests, where all work is small.
+    /// The same device, but it shares even the smallest work: for tests, where all work is small.
     pub fn eager(self) -> Self {
         Self { elements_min: 1, ..self }
     }
@@ -66,8 +66,8 @@ impl Cpu {
         for_each(threads, Items { count: rows, min: rows_min, multiple: 1 }, parts, &run);
     }
 
-    /// The sum of `of` over all blocks of `x`, which have `block` elements each except the last. It follows the tree
-    /// that halves their number, whichever threads sum its branches.
+    /// The sum of `of` over all blocks of `x`, which have `block` elements each except the last. The order is the tree
+    /// that halves the number of blocks, whichever threads sum its branches.
     pub(super) fn sum_by_blocks<T: Sync>(self, x: &[T], block: usize, of: &(impl Fn(&[T]) -> f64 + Sync)) -> f64 {
         if x.len() <= block {
             return of(x);
@@ -82,8 +82,8 @@ impl Cpu {
         left + right
     }
 
-    /// Calls `run` on all `heads`, each of which is as much work as `elements` elsewhere: at once, or on some heads at
-    /// a time.
+    /// Calls `run` on all `heads`, each of which is as much work as `elements` elements elsewhere: at once, or on some
+    /// heads at a time.
     pub(super) fn by_heads(self, heads: usize, elements: usize, run: impl Fn(Range<usize>) + Sync) {
         let heads_min = self.elements_min.div_ceil(elements.max(1));
         for_each(self.threads, Items { count: heads, min: heads_min, multiple: 1 }, 0..heads, &run);
@@ -93,11 +93,11 @@ impl Cpu {
 /// The items of some work: rows, elements or heads.
 #[derive(Clone, Copy)]
 pub struct Items {
-    /// How many there are.
+    /// The number of items.
     pub count: usize,
-    /// How many are worth a thread of their own.
+    /// The fewest that are worth a thread of their own.
     pub min: usize,
-    /// The work is cut only where a multiple of this many is on the left.
+    /// The work is cut only at multiples of this many items.
     pub multiple: usize,
 }
 
@@ -122,7 +122,7 @@ fn share<P: Cut>(pieces: usize, items: Items, parts: P, run: &(impl Fn(P) + Sync
 
 /// The operands of some work that can be cut into pieces.
 pub trait Cut: Send + Sized {
-    /// The first `at` of `of` items of the same size, and the others.
+    /// The first `at` of `of` items of the same size, and the other items.
     fn cut(self, at: usize, of: usize) -> (Self, Self);
 }
 
@@ -195,7 +195,7 @@ impl<P: Cut> Cut for Option<P> {
 macro_rules! tuple {
     ($($part:ident $rest:ident),*) => {
         impl<$($part: Cut),*> Cut for ($($part,)*) {
-            #[expect(non_snake_case, reason = "a part is called as its type is")]
+            #[expect(non_snake_case, reason = "a part has the name of its type")]
             fn cut(self, at: usize, of: usize) -> (Self, Self) {
                 let ($($part,)*) = self;
                 $(let ($part, $rest) = $part.cut(at, of);)*

@@ -1,8 +1,8 @@
-//! The processor as kernels see it: how many threads of it share their work. Never computes.
+//! The processor as kernels see it: how many of its threads share their work. Never computes.
 
 use std::num::NonZeroUsize;
 
-/// This processor, or some threads of it. By default only the calling thread.
+/// This processor, or some of its threads. By default only the calling thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpu {
     pub(super) threads: NonZeroUsize,

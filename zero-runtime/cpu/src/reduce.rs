@@ -9,12 +9,12 @@ use zero_core::device::{Element, Stored, StoredMut, Write};
 /// Elements that a sum in place works on at a time, apart from the sources: half of a first-level cache.
 const BLOCK: usize = 4096;
 
-/// The most summands whose sum threads share: a thread needs all of them in advance, because only the calling thread
-/// may call `source`.
+/// The most summands of a sum that threads share: a thread needs all summands in advance, because only the calling
+/// thread may call `source`.
 const SHARED_MAX: usize = 256;
 
 /// `to` := or += tree(0..`count`), as in [`tree_sum`], of the summands that `source` returns; summand number `own` is
-/// the content of `to`. All summands are stored in one width, which is that of `to` if it is one of them; work is
+/// the content of `to`. All summands are stored in one width, which is that of `to` if `to` is a summand. The work is
 /// shared by elements.
 pub fn reduce<'a>(
     cpu: Cpu,
@@ -26,13 +26,13 @@ pub fn reduce<'a>(
 ) {
     let wide = |i| match source(i) {
         Stored::F32(summand) => summand.as_slice(),
-        Stored::BF16(_) => panic!("summand {i} is stored as bf16, and others as f32"),
+        Stored::BF16(_) => panic!("summand {i} is stored as bf16, but others as f32"),
     };
     let narrow = |i| match source(i) {
         Stored::BF16(summand) => summand.as_slice(),
-        Stored::F32(_) => panic!("summand {i} is stored as f32, and others as bf16"),
+        Stored::F32(_) => panic!("summand {i} is stored as f32, but others as bf16"),
     };
-    // Any summand other than `own` tells the width of all.
+    // Any summand other than `own` shows the width of all summands.
     let first = (0..count).find(|&i| own != Some(i)).map(source);
     match (to, first) {
         (StoredMut::F32(to), Some(Stored::BF16(_))) => apart(cpu, to.into_slice(), count, own, narrow, write),
@@ -42,7 +42,7 @@ pub fn reduce<'a>(
     }
 }
 
-/// [`share`] for summands of another width than the sum, which is not one of them.
+/// [`share`] for summands whose width differs from that of the sum, which is not one of them.
 fn apart<'a, O: Element, S: Element>(
     cpu: Cpu,
     to: &mut [O],
@@ -132,7 +132,7 @@ mod tests {
                 let (mut found, mut expected) = (data[own].clone(), data[own].clone());
                 tree_sum(&mut expected, |i| &data[i], count, write);
                 let source = |i: usize| {
-                    assert_ne!(i, own, "asked for what lies at the destination");
+                    assert_ne!(i, own, "asked for the summand at the destination");
                     Stored::from(View::from(data[i].as_slice()))
                 };
                 let to = ViewMut::from(found.as_mut_slice()).into();
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// Subtotals are f32, so their sum has the bits of a sum in one go.
+    /// Subtotals are f32, so their sum has the bits of a single sum.
     #[test]
     fn a_sum_of_sums_of_complete_subtrees_is_the_sum_of_all() {
         let data: Vec<Vec<bf16>> = (0..8).map(|seed| stored(700, seed)).collect();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "summand 1 is stored as f32, and others as bf16")]
+    #[should_panic(expected = "summand 1 is stored as f32, but others as bf16")]
     fn widths_of_summands_must_agree() {
         let source = |i| if i == 0 { View::from(&[bf16::ONE][..]).into() } else { View::from(&[1.0f32][..]).into() };
         reduce(Cpu::ONE_THREAD, ViewMut::from(&mut [0.0][..]).into(), 2, None, &source, Write::Set);

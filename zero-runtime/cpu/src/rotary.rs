@@ -150,7 +150,7 @@ mod tests {
                     }
                 }
                 let between = row * stride + width..(row + 1) * stride;
-                assert_eq!(bits(&x[between.clone()]), bits(&before[between]), "what is not rotated stays");
+                assert_eq!(bits(&x[between.clone()]), bits(&before[between]), "features that are not rotated stay");
             }
             assert_close("rotated", &x, &expected, 1e-6);
         }

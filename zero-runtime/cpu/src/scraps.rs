@@ -1,14 +1,14 @@
-//! Scraps: lets the products of a thread pack in the same room, one after another. For each product, `gemm` asks for
-//! room that begins at a multiple of 128 bytes, and gives it back afterwards. To align it, the allocator of glibc takes
-//! more, and frees both ends at once. A thread keeps up to seven freed pieces of each size for itself, so these ends
-//! are not joined with the room when that is freed; the room alone is too small for the next such request, which takes
-//! new memory. If a thread already keeps seven pieces of each such size, the ends are joined with the room again.
+//! Scraps: makes the products of a thread pack in the same memory, one after another. For each product, `gemm` allocates
+//! memory that begins at a multiple of 128 bytes, and frees it afterwards. To align it, the allocator of glibc allocates
+//! more, and frees both ends at once. A thread keeps up to seven freed pieces of each size, so these ends are not joined
+//! with the aligned memory when that is freed. This memory alone is too small for the next such request, which gets new
+//! memory. If a thread already keeps seven pieces of each such size, the ends are joined with the memory again.
 
 use core::array;
 use core::hint::black_box;
 
-/// The number of pieces of one size that a thread keeps, and one more (`TCACHE_FILL_COUNT` in malloc.c of glibc 2.26
-/// and later).
+/// The number of pieces of one size that a thread keeps, plus one (`TCACHE_FILL_COUNT` in malloc.c of glibc 2.26 and
+/// later).
 const KEPT: usize = 7 + 1;
 /// Sizes of pieces are multiples of `STEP`, and the allocator uses `OWN` bytes of each.
 const STEP: usize = 16;
@@ -35,15 +35,15 @@ mod tests {
 
     use crate::Cpu;
 
-    /// Room as `gemm` asks for it.
+    /// Memory as `gemm` allocates it.
     const ROOM: usize = 3 << 19;
 
-    /// The distance from the first to the last byte of the rooms of consecutive products.
+    /// The distance from the first to the last byte of the memory of consecutive products.
     #[allow(unsafe_code)]
     fn spread() -> usize {
         let layout = Layout::from_size_align(ROOM, 128).expect("a layout");
         let addresses: [usize; 64] = array::from_fn(|_| {
-            // SAFETY: the size is above 0, and the room is given back with the layout that it was asked for with.
+            // SAFETY: the size is above 0, and the memory is freed with the layout that it was allocated with.
             unsafe {
                 let room = alloc(layout);
                 assert!(!room.is_null());
@@ -51,7 +51,7 @@ mod tests {
                 room as usize
             }
         });
-        // The first is a mapping of its own, as large rooms are until one has been given back.
+        // The first is a mapping of its own, as large pieces are until one has been freed.
         let heap = &addresses[1..];
         heap.iter().max().expect("one") - heap.iter().min().expect("one") + ROOM
     }
@@ -61,7 +61,7 @@ mod tests {
         for threads in [1, 2] {
             let threads = NonZeroUsize::new(threads).expect("threads");
             let rank = move || Cpu::ONE_THREAD.on_threads(threads, "test", |_| spread()).expect("threads");
-            // A thread that has allocated nothing before.
+            // A thread that has not allocated before.
             let spread = std::thread::spawn(rank).join().expect("a rank");
             assert!(spread < 2 * ROOM, "{spread} bytes for rooms of {ROOM}, {threads} threads");
         }

@@ -1,5 +1,5 @@
-//! SIMD: the basis of every kernel: loops compiled for the widest vectors the machine has, sums in a fixed order, and
-//! length checks. Results never depend on the machine: wider vectors do the same arithmetic sooner.
+//! SIMD: the basis of every kernel: loops compiled for the widest vectors of the machine, sums in a fixed order, and
+//! length checks. Results never depend on the machine: wider vectors do the same arithmetic faster.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ static ARCH: LazyLock<pulp::Arch> = LazyLock::new(pulp::Arch::new);
 
 /// Runs `kernel` compiled for AVX-512, for AVX2 with FMA, or for the baseline, whichever is the best on this machine.
 ///
-/// `kernel` and all it calls must be `#[inline(always)]`: code that is not inlined here stays baseline code.
+/// `kernel` and all functions that it calls must be `#[inline(always)]`: code that is not inlined here stays baseline code.
 #[inline(always)]
 pub fn vectorised<R>(kernel: impl FnOnce() -> R) -> R {
     ARCH.dispatch(kernel)
@@ -25,7 +25,7 @@ pub fn dispatch<K: pulp::WithSimd>(kernel: K) -> K::Output {
     ARCH.dispatch(kernel)
 }
 
-/// As many numbers as a vector has, or fewer followed by zeros, widened.
+/// As many numbers as a vector holds, or fewer followed by zeros, widened.
 #[inline(always)]
 pub fn vector<S: pulp::Simd, E: Element>(simd: S, stored: &[E]) -> S::f32s {
     match (known::<E, f32>(stored), stored.len() == S::F32_LANES) {
@@ -78,7 +78,7 @@ pub fn sum_pairs<X: Element, Y: Element>(x: &[X], y: &[Y], term: impl Fn(f32, f3
 /// Adds the term of each lane to its total.
 #[inline(always)]
 fn add_terms(lanes: &mut [f32; LANES], term: impl Fn(usize) -> f32) {
-    // All terms before any addition: in one loop they would be computed one at a time, four times slower.
+    // All terms before any addition: in one loop they would be computed one at a time, which is four times slower.
     let mut terms = [0.0; LANES];
     for (lane, value) in terms.iter_mut().enumerate() {
         *value = term(lane);
@@ -131,7 +131,7 @@ pub fn begin(out: &mut [f32], write: Write) {
     }
 }
 
-/// Panics unless the slice called `name` has the length its shape asks for.
+/// Panics unless the slice called `name` has the length that its shape requires.
 #[track_caller]
 pub fn check_len(name: &str, found: usize, expected: usize) {
     assert!(found == expected, "`{name}` has {found} elements, expected {expected}");

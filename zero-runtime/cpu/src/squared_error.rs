@@ -1,4 +1,4 @@
-//! Squared error: the mean over each row, and its gradient. Never averages over rows: the caller weights each one.
+//! Squared error: the mean over each row, and its gradient. Never averages over rows: the caller weights each row.
 
 use super::simd::{check_len, divided, sum_pairs, vectorised};
 use zero_core::device::Element;
@@ -34,7 +34,7 @@ pub fn squared_error_backward<E: Element>(x: &[E], targets: &[f32], dloss: &[f32
     );
 }
 
-/// The width of a row, given the number of elements `x`; panics unless all shapes agree.
+/// The width of a row, from the number of elements of `x`; panics unless all shapes agree.
 #[track_caller]
 fn check_shapes(x: usize, targets: &[f32], loss: &[f32]) -> usize {
     check_len("targets", targets.len(), x);

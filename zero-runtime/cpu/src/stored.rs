@@ -101,8 +101,8 @@ fn in_blocks<P: Cut>(len: usize, mut parts: P, run: impl Fn(P)) {
     run(parts);
 }
 
-/// Lets `update` change the master copy of weights, or the weights themselves if there is none, at most `BLOCK`
-/// elements, and rounds a master copy to the weights that layers read.
+/// Lets `update` change at most `BLOCK` elements of the master copy of weights, or of the weights themselves if there
+/// is none, and rounds a master copy to the weights that layers read.
 fn change_weights(weights: Weights<Cpu>, update: impl FnOnce(StoredMut<Cpu>)) {
     match weights.master {
         Some(mut master) => {
@@ -118,7 +118,7 @@ fn step_block(step: &AdamW, updated: StoredMut<Cpu>, grads: Stored<Cpu>, m: Stor
     read(grads, |grads| change(updated, |p| change(m, |m| change(v, |v| optimizer::adamw(step, p, grads, m, v)))));
 }
 
-/// Shows `stored`, at most `BLOCK` elements, as f32: in place if it is stored so.
+/// Passes `stored`, at most `BLOCK` elements, to `look` as f32: in place if it is stored as f32.
 fn read(stored: Stored<Cpu>, look: impl FnOnce(&[f32])) {
     match stored {
         Stored::F32(view) => look(view.as_slice()),
@@ -131,7 +131,7 @@ fn read(stored: Stored<Cpu>, look: impl FnOnce(&[f32])) {
     }
 }
 
-/// Lets `stored`, at most `BLOCK` elements, be changed as f32: in place if it is stored so, otherwise rounded
+/// Lets `work` change `stored`, at most `BLOCK` elements, as f32: in place if it is stored as f32, otherwise rounded
 /// afterwards.
 fn change(stored: StoredMut<Cpu>, work: impl FnOnce(&mut [f32])) {
     match stored {

@@ -19,10 +19,10 @@ pub struct StridedSliceMut<'a, T> {
     rows: usize,
 }
 
-/// How many whole rows of `width` there are in `len` elements. The last one need not be followed by a whole stride.
+/// The number of whole rows of `width` in `len` elements. The last row need not be followed by a whole stride.
 #[track_caller]
 fn count(len: usize, stride: usize, width: usize) -> usize {
-    assert!(0 < width && width <= stride, "rows of {width} elements lie {stride} after one another");
+    assert!(0 < width && width <= stride, "rows of {width} elements lie {stride} elements apart");
     if len < width { 0 } else { (len - width) / stride + 1 }
 }
 
@@ -33,17 +33,17 @@ impl<'a, T> StridedSlice<'a, T> {
         Self { data, stride, width, rows: count(data.len(), stride, width) }
     }
 
-    /// How many there are.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Elements of each.
+    /// Elements of each row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// One of them.
+    /// One row.
     #[inline(always)]
     pub fn row(&self, row: usize) -> &'a [T] {
         &self.data[row * self.stride..][..self.width]
@@ -58,17 +58,17 @@ impl<'a, T> StridedSliceMut<'a, T> {
         Self { data, stride, width, rows }
     }
 
-    /// How many there are.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Elements of each.
+    /// Elements of each row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// One of them.
+    /// One row.
     #[inline(always)]
     pub fn row(&mut self, row: usize) -> &mut [T] {
         &mut self.data[row * self.stride..][..self.width]
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "rows of 3 elements lie 2 after one another")]
+    #[should_panic(expected = "rows of 3 elements lie 2 elements apart")]
     fn rows_that_overlap_are_refused() {
         StridedSlice::new(&[0; 8], 2, 3);
     }

@@ -4,7 +4,7 @@ use zero_plan::Width;
 
 use zero_core::device::{AdamW, Element};
 
-/// Awkward lengths: without a whole vector, one short, exact, one over, several.
+/// Awkward lengths: less than a whole vector, one element short, exact, one over, several vectors.
 pub const LENGTHS: [usize; 8] = [1, 3, 15, 16, 17, 33, 65, 130];
 
 /// A third step of AdamW with every part enabled.
@@ -54,8 +54,8 @@ fn rounding<E: Element>() -> f64 {
     }
 }
 
-/// Asserts that each element found is one rounding, at most, from a number within `tolerance` x (1 + |expected|) of
-/// what is expected.
+/// Asserts that each element found is one rounding, at most, from a number within `tolerance` x (1 + |expected|) of the
+/// expected number.
 #[track_caller]
 pub fn assert_close<E: Element>(name: &str, found: &[E], expected: &[f64], tolerance: f64) {
     assert_eq!(found.len(), expected.len(), "length of {name}");

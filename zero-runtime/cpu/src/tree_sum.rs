@@ -14,13 +14,13 @@ const BLOCK: usize = 512;
 /// The most partial sums at once: one for each level, and the total.
 const LEVELS: usize = 13;
 
-/// The most sources a tree of `LEVELS` holds.
+/// The most sources that a tree of `LEVELS` holds.
 const SOURCES_MAX: usize = 1 << (LEVELS - 1);
 
 /// `out` := or += tree(0..`sources`), where tree(i..i+1) is `source(i)` and tree(lo..hi) is tree(lo..mid) +
 /// tree(mid..hi), mid = lo + (hi - lo).next_power_of_two() / 2. Every source is as long as `out`.
 ///
-/// Partial sums are f32, whatever the elements are stored as, and the result is rounded once, when it is stored in
+/// Partial sums are f32, whatever the width of the elements, and the result is rounded once, when it is stored in
 /// `out`.
 pub fn tree_sum<'a, O: Element, S: Element>(
     out: &mut [O],
@@ -41,7 +41,7 @@ pub fn tree_sum<'a, O: Element, S: Element>(
     }
 }
 
-/// [`tree_sum`] where there are partial sums to keep.
+/// [`tree_sum`] if there are partial sums to keep.
 fn sum_in_blocks<'a, O: Element, S: Element>(
     out: &mut [O],
     source: impl Fn(usize) -> &'a [S],

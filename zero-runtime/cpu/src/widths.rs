@@ -1,10 +1,10 @@
 //! Widths: the kernels that are generic in a width, compiled in each. A program that trains is generic in its model and
-//! would compile them once more, but takes a function that is never inlined from the crate that has it.
+//! would compile them once more, but a function that is never inlined is linked from the crate that has it.
 
 use super::Cpu;
 use zero_core::device::{Element, Kernels, bf16};
 
-/// Where a kernel is in each width that it is called in, if it is generic in one.
+/// Addresses of a kernel in each width that it is called in, if it is generic in a width.
 macro_rules! addresses {
     ($all:ident, $name:ident, E: Element) => {
         $all.extend([Cpu::$name::<E> as *const ()])

@@ -23,7 +23,7 @@ const DELTA_THREADS: usize = 8;
 
 const DELTA: Kernel = Kernel::new(KernelSource::Attention, "attention_delta");
 
-/// Kernels of a width, and how many queries or keys their blocks have.
+/// Kernels of a width, and the number of queries or keys in their blocks.
 struct Kernels {
     forward: Kernel,
     dkv: Kernel,
@@ -42,7 +42,7 @@ fn dim_of(width: Width, head_dim: usize) -> usize {
 }
 
 impl Kernels {
-    /// Those for heads that are as long as said and lie as these views do.
+    /// The kernels for heads of `head_dim` features that are laid out like `rows`.
     fn of<E: Element>(head_dim: usize, rows: &[Strided<Cuda, E>]) -> Self {
         let named = |source, name| Kernel::new(source, name).with(dim_of(E::WIDTH, head_dim));
         match E::WIDTH {
@@ -116,7 +116,7 @@ pub(super) fn attention_backward<E: Element>(
     dout: View<Cuda, E>,
     dqkv: ViewMut<Cuda, E>,
 ) {
-    assert!(shape.before == 0, "gradients of queries before which there are {} tokens more", shape.before);
+    assert!(shape.before == 0, "gradients of queries with {} earlier tokens", shape.before);
     check(shape, [q, k, v], out.len(), lse.len());
     check_len("dout", dout.len(), out.len());
     check_len("dqkv", dqkv.len(), shape.tokens() * shape.qkv_width());
@@ -127,7 +127,7 @@ pub(super) fn attention_backward<E: Element>(
     let (lengths, dqkv) = (words(&lengths), Argument::from(dqkv));
     let of_blocks = |heads| Grid { blocks: shape.sequences * heads * blocks(shape, rows), threads: THREADS };
     let arguments = [q.view.into(), k.view.into(), v.view.into(), out.into(), lse.into(), dout.into(), dqkv, lengths];
-    // First the number for each query is written, then it is read, and last its place is overwritten.
+    // One kernel writes the number for each query, the next reads it, and the last overwrites it.
     cuda.launch(
         DELTA.of(E::WIDTH).with(shape.heads).with(shape.sharing()).with(shape.head_dim),
         of_rows(queries, DELTA_THREADS),

@@ -1,8 +1,8 @@
 //! Capture: graphs of the driver: how the calls to queues become a graph, and how a graph is launched. Never decides
 //! what is captured, or when.
 //!
-//! Counts are told and awaited by nodes that are added to a graph while it is captured, because each launch gives them
-//! other numbers. The driver documents such changes for these nodes, but not for calls that were captured.
+//! Counts are signalled and awaited by nodes that are added to a graph while it is captured, because each launch gives
+//! them other numbers. The driver documents such changes for these nodes, but not for captured calls.
 #![allow(unsafe_code)]
 
 use std::ptr::null_mut;
@@ -20,16 +20,16 @@ const ORIGIN: usize = 0;
 pub(super) enum Counting {
     /// The queue continues once the count has been reached.
     Await,
-    /// The count is written after everything that the queue was asked for.
+    /// The count is written after all earlier work of the queue.
     Tell,
 }
 
-/// A node of a graph that awaits or tells a count.
+/// A node of a graph that awaits or signals a count.
 pub(super) struct CountNode {
     node: cu::CUgraphNode,
     counting: Counting,
     address: cu::CUdeviceptr,
-    /// The count that the next launch awaits or tells.
+    /// The count that the next launch awaits or signals.
     pub count: u32,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Graph {
     instance: cu::CUgraphExec,
 }
 
-/// The driver's form of an operation on a count: it does the same in a graph as in a stream.
+/// The driver's form of an operation on a count. It has the same effect in a graph as in a stream.
 fn operation(counting: Counting, address: cu::CUdeviceptr, value: u32) -> cu::CUstreamBatchMemOpParams {
     use cu::CUstreamBatchMemOpType_enum as of;
     let mut operation = cu::CUstreamBatchMemOpParams { pad: [0; 6] };
@@ -72,8 +72,8 @@ fn operation(counting: Counting, address: cu::CUdeviceptr, value: u32) -> cu::CU
 }
 
 impl DeviceContext {
-    /// From here on, the calls of this thread to the first queue, and to those that wait for it, are captured and not
-    /// run.
+    /// From here on, the calls of this thread to the first queue, and to queues that wait for it, are captured instead
+    /// of run.
     pub fn begin_capture(&self) -> Result<(), CudaError> {
         let mode = cu::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: a queue of this context.
@@ -93,9 +93,9 @@ impl DeviceContext {
         let (mut status, mut graph, mut node) = (0, null_mut(), null_mut());
         let (mut before, mut edges, mut len) = (std::ptr::null(), std::ptr::null(), 0);
         let mut operation = operation(counting, address, count);
-        // SAFETY: a queue of this context that is captured, and room for each answer. The list of nodes that come
-        // before is the driver's, and is used before the next call for this queue. The new node comes after all of
-        // them, whatever their edges, as in any queue.
+        // SAFETY: a queue of this context that is captured, and room for each answer. The list of earlier nodes is the
+        // driver's, and is used before the next call for this queue. The new node comes after all of them, whatever
+        // their edges, as in any queue.
         unsafe {
             let info = driver.cuStreamGetCaptureInfo_v3;
             let found = info(stream, &mut status, null_mut(), &mut graph, &mut before, &mut edges, &mut len);
@@ -115,10 +115,10 @@ impl DeviceContext {
         cu::CUDA_BATCH_MEM_OP_NODE_PARAMS { ctx: self.handle(), count: 1, paramArray: operation, flags: 0 }
     }
 
-    /// Ends a capture, even one that has failed, and drops what was captured.
+    /// Ends a capture, even a failed one, and drops the captured work.
     pub fn abandon_capture(&self) {
         let (driver, mut captured) = (&self.libraries.driver, null_mut());
-        // SAFETY: a queue of this context and room for a graph, which nobody uses. There is nobody to tell a failure.
+        // SAFETY: a queue of this context and room for a graph, which nobody uses. A failure cannot be reported to anybody.
         unsafe {
             let _ = (driver.cuStreamEndCapture)(self.stream(ORIGIN), &mut captured);
             if !captured.is_null() {
@@ -154,18 +154,18 @@ impl DeviceContext {
         }
     }
 
-    /// Gives a node of a graph its count, for launches from here on.
+    /// Sets the count of a graph's node for all launches from here on.
     pub fn set_count(&self, graph: &Graph, node: &CountNode) -> Result<(), CudaError> {
         let mut operation = operation(node.counting, node.address, node.count);
         let params = self.node_params(&mut operation);
         let set = self.libraries.driver.cuGraphExecBatchMemOpNodeSetParams;
-        // SAFETY: a node of the graph, of the same kind as when it was added; the driver copies what it is given.
+        // SAFETY: a node of the graph, of the same kind as when it was added; the driver copies the parameters.
         self.check("cuGraphExecBatchMemOpNodeSetParams", unsafe { set(graph.instance, node.node, &raw const params) })
     }
 
-    /// Runs a graph after everything that the first queue was asked for.
+    /// Runs a graph after all earlier work of the first queue.
     pub fn launch_graph(&self, graph: &Graph) -> Result<(), CudaError> {
-        // SAFETY: a graph and a queue of this context; what its nodes read and write lives as long as the device.
+        // SAFETY: a graph and a queue of this context; the memory that its nodes read and write lives as long as the device.
         let status = unsafe { (self.libraries.driver.cuGraphLaunch)(graph.instance, self.stream(ORIGIN)) };
         self.check("cuGraphLaunch", status)
     }
@@ -173,10 +173,10 @@ impl DeviceContext {
     /// Drops a graph. The driver frees it after queues have finished with it.
     ///
     /// # Safety
-    /// It is of this context, and not used after.
+    /// The graph is of this context, and is not used afterwards.
     pub unsafe fn drop_graph(&self, graph: &Graph) {
         let driver = &self.libraries.driver;
-        // SAFETY: by the caller's promise. There is nobody to tell a failure.
+        // SAFETY: by the caller's promise. A failure cannot be reported to anybody.
         unsafe {
             if !graph.instance.is_null() {
                 let _ = (driver.cuGraphExecDestroy)(graph.instance);

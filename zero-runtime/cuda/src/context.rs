@@ -24,8 +24,8 @@ const CAPABILITY_MIN: [i32; 2] = [8, 0];
 /// Queues that a plan may put ops in.
 pub(super) const STREAMS: usize = Stream::ALL.len();
 
-/// These, and the queues that send parcels to other ranks. A send waits until its receiver takes it, and that rank may
-/// wait for this one. A send changes nothing here, so only the end of a pass waits for these queues.
+/// All queues: those of plans, and the queues that send parcels to other ranks. A send waits until its receiver takes it,
+/// and that rank may wait for this one. A send changes no memory here, so only the end of a pass waits for these queues.
 pub(super) const QUEUES: usize = STREAMS + Parcel::ALL.len();
 
 /// The queue of reads beside a run.
@@ -33,21 +33,21 @@ pub(super) const ASIDE: usize = QUEUES;
 
 const OUT_OF_MEMORY: CallStatus = 2;
 
-/// How long a release of resources waits for the queues: this many sleeps.
+/// How many sleeps a release of resources waits for the queues.
 const SETTLE_SLEEPS: u32 = 10_000;
 const SETTLE_SLEEP: Duration = Duration::from_millis(1);
 
-/// The devices whose primary context a rank of this process uses, or has left with work that never ends.
+/// The devices whose primary context is used by a rank of this process, or was left by one with work that never ends.
 static PRIMARY: Mutex<BTreeSet<cu::CUdevice>> = Mutex::new(BTreeSet::new());
 
-/// What is known about a device's memory besides the driver's figures.
+/// Figures about a device's memory that the driver does not report.
 #[derive(Default)]
 pub(super) struct KnownMemory {
-    /// Memory taken before anything was asked for: the context, and other programs.
+    /// Memory in use before the first request: the context, and other programs.
     pub before: AtomicUsize,
     /// Memory of arenas.
     pub arenas: AtomicUsize,
-    /// Host memory that the device reaches at any time, without the segments that ranks share.
+    /// Host memory that the device can access at any time, without the segments that ranks share.
     pub pinned: AtomicUsize,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct DeviceContext {
     joins: [cu::CUevent; STREAMS],
     failure: OnceLock<CudaError>,
     pub taken: KnownMemory,
-    /// Whether a queue waits for something that never comes.
+    /// Whether a queue waits for an event that never comes.
     is_abandoned: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl DeviceContext {
         Ok(context)
     }
 
-    /// The number of devices that the driver shows.
+    /// The number of devices that the driver lists.
     pub fn shown() -> Result<usize, CudaError> {
         Self::unopened(0)?.count()
     }
@@ -106,7 +106,7 @@ impl DeviceContext {
         })
     }
 
-    /// Finds the device, and checks that it can be used.
+    /// Finds the device, and checks that it is usable.
     fn find(&mut self) -> Result<(), CudaError> {
         let count = self.count()?;
         if self.ordinal >= count {
@@ -127,18 +127,18 @@ impl DeviceContext {
         Ok(())
     }
 
-    /// The number of devices that the driver shows, once it is new enough.
+    /// The number of devices that the driver lists, if the driver is new enough.
     fn count(&self) -> Result<usize, CudaError> {
         let driver = &self.libraries.driver;
         let (mut version, mut count) = (0, 0);
         // SAFETY: each call has room for what it writes.
         unsafe {
             let begun = (driver.cuInit)(0);
-            // The driver says "no device" here where there is none at all.
+            // The driver says "no device" here if there is none at all.
             if begun == cu::cudaError_enum::CUDA_ERROR_NO_DEVICE as CallStatus {
                 return Err(CudaError::NoDevice { ordinal: self.ordinal, count: 0 });
             }
-            // An old driver reports its version too.
+            // An old driver reports its version as well.
             self.check("cuDriverGetVersion", (driver.cuDriverGetVersion)(&mut version))?;
             if version < DRIVER_MIN {
                 return Err(CudaError::DriverOld { found: version, expected: DRIVER_MIN });
@@ -149,9 +149,9 @@ impl DeviceContext {
         Ok(usize::try_from(count).unwrap_or(0))
     }
 
-    /// Takes the device's primary context, as libraries expect, or makes another one if a rank that is a thread of this
-    /// process has it. A kernel is loaded only after all work of its context has ended, and in a context of two ranks
-    /// that work may wait for the rank that loads.
+    /// Takes the device's primary context, as libraries expect, or makes another context if a rank that is a thread of
+    /// this process has it. A kernel is loaded only after all work of its context has ended, and in a context of two
+    /// ranks that work may wait for the rank that loads.
     fn take_context(&mut self) -> Result<(), CudaError> {
         let (driver, device) = (&self.libraries.driver, self.device);
         let mut primary = PRIMARY.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,7 +167,7 @@ impl DeviceContext {
         Ok(())
     }
 
-    /// Makes the queues of a context. After an error, whatever was made is dropped with this value.
+    /// Makes the queues of a context. After an error, everything that was made is dropped with this value.
     fn begin(&mut self) -> Result<(), CudaError> {
         self.take_context()?;
         let driver = &self.libraries.driver;
@@ -206,9 +206,9 @@ impl DeviceContext {
         self.check("cuDeviceGetAttribute", status).map(|()| value)
     }
 
-    /// Directs calls of this thread to this device.
+    /// Makes this thread's calls go to this device.
     pub fn enter(&self) -> Result<(), CudaError> {
-        // SAFETY: a context that is held until this value goes.
+        // SAFETY: a context that is held until this value is dropped.
         self.check("cuCtxSetCurrent", unsafe { (self.libraries.driver.cuCtxSetCurrent)(self.handle) })
     }
 
@@ -217,7 +217,7 @@ impl DeviceContext {
         self.handle
     }
 
-    /// The queue of a number.
+    /// The queue with this number.
     pub fn stream(&self, queue: usize) -> cu::CUstream {
         self.streams[queue]
     }
@@ -232,13 +232,13 @@ impl DeviceContext {
     }
 
     /// # Safety
-    /// It is of this context, and not used after.
+    /// The event is of this context, and is not used afterwards.
     pub unsafe fn drop_event(&self, event: cu::CUevent) {
-        // SAFETY: by the caller's promise. There is nobody to tell a failure.
+        // SAFETY: by the caller's promise. A failure cannot be reported to anybody.
         let _ = unsafe { (self.libraries.driver.cuEventDestroy_v2)(event) };
     }
 
-    /// Records an event after everything that a queue has been asked for so far.
+    /// Records an event after all earlier work of a queue.
     pub fn record(&self, event: cu::CUevent, queue: usize) -> Result<(), CudaError> {
         // SAFETY: an event and a queue of this context.
         self.check("cuEventRecord", unsafe { (self.libraries.driver.cuEventRecord)(event, self.streams[queue]) })
@@ -257,7 +257,7 @@ impl DeviceContext {
         self.check("cuEventSynchronize", unsafe { (self.libraries.driver.cuEventSynchronize)(event) })
     }
 
-    /// Makes a queue wait, from here on, for everything that queues of a plan have been asked for so far.
+    /// Makes a queue wait, from here on, for all work so far in the queues of a plan.
     pub fn join_all(&self, queue: usize) -> Result<(), CudaError> {
         for other in (0..STREAMS).filter(|&other| other != queue) {
             self.record(self.joins[other], other)?;
@@ -266,8 +266,8 @@ impl DeviceContext {
         Ok(())
     }
 
-    /// Waits until nothing uses the resources that are about to be dropped. False if a queue waits for something that
-    /// never comes, such as a rank that has ended: then nothing of this device may be dropped before the process ends.
+    /// Waits until nothing uses the resources that are about to be dropped. False if a queue waits for an event that never
+    /// comes, such as for a rank that has ended: then nothing of this device may be dropped before the process ends.
     pub fn settle(&self) -> bool {
         for _ in 0..SETTLE_SLEEPS {
             if self.is_abandoned.load(Ordering::Relaxed) || self.enter().is_err() {
@@ -282,14 +282,14 @@ impl DeviceContext {
         false
     }
 
-    /// Waits on the host until a queue has done everything that it was asked for.
+    /// Waits on the host until a queue has done all its work.
     pub fn finish(&self, queue: usize) -> Result<(), CudaError> {
         // SAFETY: a queue of this context.
         let status = unsafe { (self.libraries.driver.cuStreamSynchronize)(self.streams[queue]) };
         self.check("cuStreamSynchronize", status)
     }
 
-    /// Whether the first `queues` queues have done everything that they were asked for. Failed work counts as done.
+    /// Whether the first `queues` queues have done all their work. Failed work counts as done.
     pub fn is_idle(&self, queues: usize) -> bool {
         const NOT_READY: CallStatus = cu::cudaError_enum::CUDA_ERROR_NOT_READY as CallStatus;
         // SAFETY: queues of this context.
@@ -303,24 +303,24 @@ impl DeviceContext {
         })
     }
 
-    /// Delays all later work of a queue until the word at an address has reached `target`, where counts wrap around.
+    /// Delays all later work of a queue until the word at an address has reached `target`. Counts wrap around.
     pub fn await_value(&self, address: cu::CUdeviceptr, target: u32, queue: usize) -> Result<(), CudaError> {
         let reached = cu::CUstreamWaitValue_flags_enum::CU_STREAM_WAIT_VALUE_GEQ as u32;
-        // SAFETY: a word that the device reaches, in a queue of this context.
+        // SAFETY: a word that the device can access, in a queue of this context.
         let status =
             unsafe { (self.libraries.driver.cuStreamWaitValue32_v2)(self.streams[queue], address, target, reached) };
         self.check("cuStreamWaitValue32", status)
     }
 
-    /// Writes the word at an address after everything that a queue was asked for so far, so that whoever sees the word
-    /// sees that too.
+    /// Writes the word at an address after all work of a queue so far, so that an observer of the word also sees the
+    /// results of that work.
     pub fn write_value(&self, address: cu::CUdeviceptr, value: u32, queue: usize) -> Result<(), CudaError> {
         // SAFETY: as above; only the rank of this context writes it.
         let status = unsafe { (self.libraries.driver.cuStreamWriteValue32_v2)(self.streams[queue], address, value, 0) };
         self.check("cuStreamWriteValue32", status)
     }
 
-    /// The version of the library of products.
+    /// The version of the library for matrix products.
     pub fn blas_version(&self) -> u64 {
         // SAFETY: takes no arguments.
         unsafe { (self.libraries.blas.cublasLtGetVersion)() as u64 }
@@ -339,7 +339,7 @@ impl DeviceContext {
         };
         match (text(driver.cuGetErrorName), text(driver.cuGetErrorString)) {
             (Some(name), Some(meaning)) => format!("{name}, {meaning}"),
-            _ => format!("status {status}, which this driver has no words for"),
+            _ => format!("status {status}, which this driver does not describe"),
         }
     }
 
@@ -353,7 +353,7 @@ impl DeviceContext {
         }
     }
 
-    /// [`DeviceContext::check`] of a call that takes `bytes` bytes of the device, or an unknown number if that is 0.
+    /// [`DeviceContext::check`] of a call that allocates `bytes` bytes of the device; 0 if their number is unknown.
     pub fn check_memory(&self, bytes: usize, call: &'static str, status: CallStatus) -> Result<(), CudaError> {
         if status != OUT_OF_MEMORY || bytes == 0 {
             return self.check(call, status);
@@ -387,7 +387,7 @@ impl Drop for DeviceContext {
         if self.handle.is_null() || !self.settle() {
             return;
         }
-        // SAFETY: all are of this context, were made by `begin`, and are used nowhere after. There is nobody to tell a failure.
+        // SAFETY: all are of this context, were made by `begin`, and are not used afterwards. A failure cannot be reported to anybody.
         unsafe {
             for &stream in self.streams.iter().filter(|stream| !stream.is_null()) {
                 let _ = (driver.cuStreamSynchronize)(stream);

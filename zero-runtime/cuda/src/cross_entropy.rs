@@ -1,5 +1,5 @@
-//! Cross-entropy: the loss of logits and its gradient. How many threads share a row follows from its number of classes.
-//! Never waits for the device.
+//! Cross-entropy: the loss of logits and its gradient. The number of threads that share a row depends on its number of
+//! classes. Never waits for the device.
 
 use super::Cuda;
 use super::grid::{of_rows, sharing};

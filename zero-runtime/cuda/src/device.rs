@@ -1,4 +1,4 @@
-//! `Cuda` as a [`Device`]: memory and queues here, each kernel in the file of its family, which checks the shapes. Never computes.
+//! `Cuda` as a [`Device`]: memory and queues here, each kernel in the file of its family, which checks shapes. Never computes.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Elementwise: copies, fills and conversions, and sums and products of elements at one place. Their bits are those of
-//! any other device, because each is one operation, rounded once; only a NaN may become another NaN. Never looks at shapes
-//! beyond lengths.
+//! Elementwise: copies, fills and conversions, and sums and products of elements at one index. They have the bits of
+//! any other device, because each is one operation, rounded once; only a NaN may become another NaN. Never looks at
+//! shapes beyond lengths.
 #![allow(unsafe_code)]
 
 use bytemuck::Pod;
@@ -36,8 +36,8 @@ pub(super) fn aligned<const N: usize>(arguments: [Argument; N]) -> usize {
     arguments.into_iter().all(is_aligned).into()
 }
 
-/// 1 if packs of eight elements of rows that begin at these addresses can be moved in one piece, otherwise 0. `strides` are
-/// the elements from row to row, and the widths at which parts of a row begin.
+/// 1 if packs of eight elements of rows that begin at these addresses can be moved in one access, otherwise 0.
+/// `strides` are the elements from row to row, and the widths at which parts of a row begin.
 pub(super) fn in_packs<const N: usize>(arguments: [Argument; N], strides: &[usize]) -> usize {
     if strides.iter().all(|stride| stride.is_multiple_of(EIGHT)) { aligned(arguments) } else { 0 }
 }
@@ -56,7 +56,7 @@ pub(super) fn copy<T: Pod>(cuda: &Cuda, to: ViewMut<Cuda, T>, from: View<Cuda, T
     copy_bytes(cuda, to.address().addr() as u64, from.address().addr() as u64, bytes);
 }
 
-/// Copies bytes that do not overlap: of two equally long views, or from a view into the queue's workspace.
+/// Copies bytes that do not overlap: between two equally long views, or from a view into the queue's workspace.
 pub(super) fn copy_bytes(cuda: &Cuda, to: u64, from: u64, bytes: usize) {
     cuda.call(("copy", to, from, bytes), || {
         let copy = cuda.context.libraries.driver.cuMemcpyAsync;
@@ -79,7 +79,7 @@ pub(super) fn fill<T: Pod>(cuda: &Cuda, to: ViewMut<Cuda, T>, value: T) {
             cuda.context.check("cuMemsetD8Async", status)
         });
     }
-    // Longer values consist of equal words, or no op uses them.
+    // No op uses a longer value, unless it consists of equal words.
     let mut word = [0; 8];
     assert!([2, 4, 8].contains(&bytes.len()), "a value of {} bytes, expected 1, 2, 4 or 8", bytes.len());
     word[..bytes.len()].copy_from_slice(bytes);
@@ -142,7 +142,7 @@ pub(super) fn stored<'a>(numbers: Stored<Cuda>) -> (Argument<'a>, Width) {
     }
 }
 
-/// [`stored`], to write.
+/// [`stored`], for numbers to write.
 pub(super) fn stored_mut<'a>(numbers: StoredMut<Cuda>) -> (Argument<'a>, Width) {
     match numbers {
         StoredMut::F32(view) => (view.into(), Width::F32),

@@ -1,4 +1,4 @@
-//! Embedding: rows of a table by id, and their gradients. The rows of a block follow from the vocabulary alone. Never
+//! Embedding: rows of a table by id, and their gradients. The rows of a block depend only on the vocabulary. Never
 //! waits for the device.
 
 use super::Cuda;
@@ -13,14 +13,14 @@ const EMBED: Kernel = Kernel::new(KernelSource::Embedding, "embed");
 const EMBED_BACKWARD: Kernel = Kernel::new(KernelSource::Embedding, "embed_backward");
 const POSITIONS_BACKWARD: Kernel = Kernel::new(KernelSource::Embedding, "positions_backward");
 
-/// Rows of a table that a block has at most, as in `embedding.cu`.
+/// The most rows of a table in a block, as in `embedding.cu`.
 const SLOTS: usize = 64;
 
 /// Columns that a thread sums, as in `embedding.cu`.
 const COLUMNS: usize = 4;
 
-/// Groups of the rows of a table, if it has that many rows. With more groups, the tokens of frequent rows are found in
-/// parallel; with fewer, all ids are scanned less often.
+/// Groups of the rows of a table, if it has that many rows. More groups find the tokens of frequent rows in parallel;
+/// fewer groups scan all ids less often.
 const GROUPS: usize = 1024;
 
 /// The number of groups of rows, as a power of two: the rows of a group have ids that end in the same bits.

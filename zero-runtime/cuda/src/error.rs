@@ -8,7 +8,7 @@ use zero_plan::Bytes;
 use super::variables::{DEVICES_VARIABLE, FOLDERS_VARIABLE};
 use zero_core::device::{DeviceError, Failure};
 
-/// Why a device is unavailable, or no longer does anything.
+/// Why a device is unavailable, or no longer works.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
     /// A library of CUDA is missing.
@@ -16,7 +16,7 @@ pub enum CudaError {
     LibraryMissing {
         /// Its file.
         name: &'static str,
-        /// What the system's loader said.
+        /// The message of the system's loader.
         reason: String,
     },
     /// A library of CUDA is too old, or another library has its name.
@@ -40,7 +40,7 @@ pub enum CudaError {
     NoDevice {
         /// The number, from 0.
         ordinal: usize,
-        /// How many there are.
+        /// The number of devices.
         count: usize,
     },
     /// The device lacks instructions that kernels use.
@@ -60,13 +60,13 @@ pub enum CudaError {
     },
     /// The device has too little memory left.
     #[error(
-        "CUDA device {ordinal} has not {} of memory left: free are {} of {}",
+        "CUDA device {ordinal} has less than {} of memory left: {} of {} are free",
         Bytes(*bytes), Bytes(*free_bytes), Bytes(*total_bytes)
     )]
     OutOfMemory {
         /// The number, from 0.
         ordinal: usize,
-        /// Bytes that were asked for.
+        /// Bytes that were requested.
         bytes: usize,
         /// Bytes that the driver has left.
         free_bytes: usize,
@@ -80,7 +80,7 @@ pub enum CudaError {
         call: &'static str,
         /// The number of the device, from 0.
         ordinal: usize,
-        /// What the driver said.
+        /// The driver's message.
         reason: String,
     },
     /// A kernel does not compile.
@@ -90,7 +90,7 @@ pub enum CudaError {
         kernel: String,
         /// The number of the device, from 0.
         ordinal: usize,
-        /// What the compiler said.
+        /// The compiler's message.
         reason: String,
     },
     /// A kernel does not load, or does not start.
@@ -100,7 +100,7 @@ pub enum CudaError {
         kernel: String,
         /// The number of the device, from 0.
         ordinal: usize,
-        /// What the driver said.
+        /// The driver's message.
         reason: String,
     },
     /// A matrix product cannot be computed.
@@ -110,17 +110,15 @@ pub enum CudaError {
         product: String,
         /// The number of the device, from 0.
         ordinal: usize,
-        /// What the library said.
+        /// The library's message.
         reason: String,
     },
     /// A pass was captured as a graph, and a later one made other calls.
-    #[error(
-        "call {call} of a step to CUDA device {ordinal} is another one than in the step that was captured as a graph"
-    )]
+    #[error("call {call} of a step to CUDA device {ordinal} differs from the step that was captured as a graph")]
     Changed {
         /// The number of the device, from 0.
         ordinal: usize,
-        /// Which call of the step, from 1.
+        /// The number of the call in the step, from 1.
         call: usize,
     },
     /// The device failed at an op after the call for it had returned.
@@ -128,10 +126,10 @@ pub enum CudaError {
     Stopped {
         /// The number of the device, from 0.
         ordinal: usize,
-        /// What the driver said.
+        /// The driver's message.
         reason: String,
     },
-    /// NCCL is too old, or another one than that of rank 0.
+    /// NCCL is too old, or a different version than on rank 0.
     #[error(
         "`libnccl.so.2` is NCCL {}, expected {}",
         release(*found), if *of_rank_0 { format!("{}, as on rank 0", release(*expected)) }
@@ -152,20 +150,20 @@ pub enum CudaError {
         call: &'static str,
         /// The number of the device, from 0.
         ordinal: usize,
-        /// What NCCL said.
+        /// NCCL's message.
         reason: String,
     },
-    /// Devices that are to be described together are not alike.
+    /// Devices that are to be described together differ.
     #[error("the GPUs of this machine are of several kinds: {one} and {other}")]
     Kinds {
-        /// The name of one.
+        /// The name of one device.
         one: String,
-        /// The name of another one.
+        /// The name of a device of another kind.
         other: String,
     },
     /// The variable that lists devices of ranks has none for this rank.
     #[error(
-        "{DEVICES_VARIABLE} is `{devices}`, expected numbers of devices, and the one of rank {local_rank} of this host"
+        "{DEVICES_VARIABLE} is `{devices}`, expected device numbers, one of them for rank {local_rank} of this host"
     )]
     Choice {
         /// Its value.
@@ -216,7 +214,7 @@ impl CudaError {
             Self::LibraryMissing { name: "libnccl.so.2", .. } => {
                 return format!(
                     "install NCCL 2.28 or a later one, or PyTorch with it, or name the folder of the library in \
-                     {FOLDERS_VARIABLE}; within one host, `transport: Peer` needs none"
+                     {FOLDERS_VARIABLE}; within one host, `transport: Peer` does not need it"
                 );
             }
             Self::LibraryMissing { .. } => {
@@ -225,7 +223,7 @@ impl CudaError {
                 );
             }
             Self::FunctionMissing { .. } => {
-                return format!("install CUDA 13, and see whether {FOLDERS_VARIABLE} names an older one");
+                return format!("install CUDA 13, and check whether {FOLDERS_VARIABLE} names an older version");
             }
             Self::DriverOld { .. } => "install a newer driver",
             Self::NoDevice { .. } => {
@@ -234,23 +232,21 @@ impl CudaError {
                      CUDA_VISIBLE_DEVICES too"
                 );
             }
-            Self::Kinds { .. } => return format!("choose equal ones: {DEVICES_VARIABLE}=0,1"),
+            Self::Kinds { .. } => return format!("choose GPUs of one kind: {DEVICES_VARIABLE}=0,1"),
             Self::Choice { .. } => "name a device for each rank of the host, separated by commas: 0,1,2,3",
             Self::DeviceOld { .. } => "use a device of the Ampere generation or a later one",
             Self::OutOfMemory { .. } => {
-                "end what else runs on the device, or build from a spec that needs less: a higher stage or a smaller batch"
+                "end other programs on the device, or build from a spec that needs less: a higher stage or a smaller batch"
             }
-            Self::Call { .. } => "see `nvidia-smi` and the system's log for what the device is doing",
-            Self::Compile { .. } => {
-                "this is a fault of zero, or of a compiler that it was not tried with: please report it"
-            }
+            Self::Call { .. } => "check the state of the device in `nvidia-smi` and in the system's log",
+            Self::Compile { .. } => "this is a bug in zero, or an untested compiler: please report it",
             Self::Changed { .. } => {
-                "a step must ask for the same each time: run with --eager, and please report it with the spec"
+                "each step must make the same calls: run with --eager, and please report it with the spec"
             }
             Self::Launch { .. } | Self::Product { .. } => "please report it, with the spec and the versions of CUDA",
-            Self::CarrierVersion { of_rank_0: true, .. } => "let all ranks find the same library",
+            Self::CarrierVersion { of_rank_0: true, .. } => "make all ranks load the same library",
             Self::CarrierVersion { .. } => "install NCCL 2.28 or a later one",
-            Self::Communicator { .. } => "start it with NCCL_DEBUG=WARN, which says more",
+            Self::Communicator { .. } => "start it with NCCL_DEBUG=WARN for more details",
             Self::Stopped { .. } => {
                 "see `dmesg` for faults of the device (Xid); if there are none, please report it with the spec"
             }

@@ -1,5 +1,5 @@
-//! Figures: what the GPUs of this machine can do, all of them at work. Programs that train contain none of it: the
-//! program `zero-gpus` measures, for `cargo zero measure`. Never looks at a plan.
+//! Figures: the speeds of this machine's GPUs, all of them at work. Programs that train contain none of it: the program
+//! `zero-gpus` measures, for `cargo zero measure`. Never looks at a plan.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -10,9 +10,9 @@ use zero_plan::GpuFigures;
 
 use super::{Cuda, CudaError};
 
-/// Short ops that a device is asked for in a row: so many that the wait for their end takes no time of each.
+/// Short ops in a row: so many that the wait for their end adds almost no time to each.
 const IN_A_ROW: usize = 256;
-/// Bytes that one device reads from another one: so many that the first byte takes no time of the rest.
+/// Bytes that one device reads from another: so many that the latency of the first byte is negligible.
 const LINK_BYTES: usize = 256 << 20;
 
 /// `main` of a program that prints [`measure`] as JSON, or an error on standard error, and then ends with 2.
@@ -32,7 +32,7 @@ pub fn main() -> ExitCode {
 /// Measures the GPUs of this machine.
 ///
 /// # Errors
-/// Z0447 if they are of several kinds, and otherwise what the devices report.
+/// Z0447 if they are of several kinds, and otherwise the errors that the devices report.
 pub fn measure() -> Result<GpuFigures, DeviceError> {
     let mut devices = Cuda::all()?;
     let described: Vec<DeviceDescription> = devices.iter().filter_map(Device::description).collect();
@@ -51,7 +51,7 @@ pub fn measure() -> Result<GpuFigures, DeviceError> {
         ])
     })?;
     let link = (devices.len() > 1).then(|| link(&mut devices).map_err(|error| error.report()));
-    // By now libraries have loaded what they need, and no memory is taken to measure with.
+    // By now libraries have loaded everything that they need, and no memory for measurements is allocated.
     let taken_bytes = devices.iter().filter_map(Device::description).map(|now| now.taken_bytes).max().unwrap_or(0);
     Ok(GpuFigures {
         name: first.name.clone(),
@@ -71,13 +71,13 @@ fn require(device: &Cuda) -> Result<(), DeviceError> {
     device.failure().map_or(Ok(()), |failure| Err(DeviceError::Failed(failure)))
 }
 
-/// Lets all devices work at once, each with its number; the means of their measurements.
+/// Runs `work` on all devices at once, each with its number; returns the means of their measurements.
 fn all_work<const N: usize>(
     devices: &mut [Cuda],
     work: impl Fn(&Cuda, usize) -> Result<[f64; N], DeviceError> + Sync,
 ) -> Result<[f64; N], DeviceError> {
     let work = &work;
-    // A device may be used by one thread at a time, and each thread borrows its own.
+    // Only one thread at a time may use a device, and each thread borrows its own.
     let of_device = |(number, device): (usize, &'_ mut Cuda)| {
         let device = &*device;
         let done = work(device, number);
@@ -87,7 +87,7 @@ fn all_work<const N: usize>(
     mean_at_once(devices.iter_mut().enumerate().map(|it| move || of_device(it)))
 }
 
-/// Seconds from the start of a short op to that of the next one.
+/// Seconds from the start of a short op to the start of the next.
 fn op_s(device: &Cuda) -> Result<f64, DeviceError> {
     let mut number = Buffer::filled(device, 1, 1.0f32)?;
     let mut last = [0.0];
@@ -99,8 +99,8 @@ fn op_s(device: &Cuda) -> Result<f64, DeviceError> {
     Ok(ns * 1e-9 / IN_A_ROW as f64)
 }
 
-/// Seconds until the first byte and bytes per second of the link from each device to the others, measured while each
-/// reads from the next one.
+/// The link from each device to the others: seconds until the first byte, and bytes per second, measured while each
+/// device reads from the next one.
 fn link(devices: &mut [Cuda]) -> Result<[f64; 2], DeviceError> {
     let count = devices.len();
     let owned = (0..count).map(|owner| Reached::new(devices, owner, LINK_BYTES));

@@ -1,4 +1,4 @@
-//! Grid: which threads have which part of a row, and numbers as kernels take them. Both follow from shapes alone, and
+//! Grid: which threads work on which part of a row, and numbers as kernels take them. Both depend on shapes alone, and
 //! so does the order of sums. Never launches a kernel.
 
 use bytemuck::NoUninit;
@@ -10,7 +10,7 @@ use super::source::KernelSource;
 use zero_core::device::Write;
 use zero_core::view::ViewMut;
 
-/// Elements that a thread takes at a time, as in `packs.cuh`.
+/// Elements that a thread processes at a time, as in `packs.cuh`.
 pub(super) const PACK: usize = EIGHT;
 
 /// Threads of a block, as in `packs.cuh`.
@@ -19,14 +19,14 @@ pub(super) const BLOCK: usize = 256;
 /// Blocks of a sum over columns: a few for each of a GPU's multiprocessors, of which there are about 150.
 const SUM_BLOCKS: usize = 512;
 
-/// Blocks that have whole rows, for each that runs at a time on a multiprocessor of an H100, which has 132: all of them run
-/// at once.
+/// Blocks that have whole rows, for each block that runs at a time on a multiprocessor of an H100, which has 132: all
+/// blocks run at once.
 const ROW_BLOCKS: usize = 128;
 
-/// Threads of such blocks that run at a time on a multiprocessor: it has registers for about as many.
+/// Threads of such blocks that run at a time on a multiprocessor, which has registers for about as many.
 const ROW_THREADS: usize = 768;
 
-/// The most numbers that all chunks leave for each sum: two sums take 16 MiB.
+/// The most numbers that all chunks write for each sum: two sums take 16 MiB.
 const SUMMED_MAX: usize = 1 << 21;
 
 /// Columns of a block that adds chunks, as in `norm.cu`.
@@ -43,8 +43,8 @@ pub(super) fn sharing(width: usize) -> usize {
     }
 }
 
-/// Threads that share a row of this width in a pass that keeps sums for each column: so many that a thread has one pack of
-/// columns. From 4097 columns on it has several, and registers for two.
+/// Threads that share a row of this width in a pass that keeps sums for each column: so many that a thread has one pack
+/// of columns. From 4097 columns on a thread has several packs, and registers for two.
 pub(super) fn sharing_backward(width: usize) -> usize {
     match width {
         ..=64 => 8,
@@ -59,7 +59,7 @@ pub(super) fn of_rows(rows: usize, sharing: usize) -> Grid {
     Grid { blocks: rows.div_ceil(BLOCK / sharing), threads: BLOCK }
 }
 
-/// The grid for `packs` packs of each of these rows, and how many blocks share a row.
+/// The grid for `packs` packs of each of these rows, and the number of blocks that share a row.
 pub(super) fn of_packs(rows: usize, packs: usize) -> (Grid, usize) {
     let threads = packs.next_multiple_of(32).clamp(32, BLOCK);
     let blocks = packs.div_ceil(threads);
@@ -77,8 +77,8 @@ pub(super) fn words<W: NoUninit>(words: &[W]) -> Argument<'_> {
     Argument::Bytes(bytemuck::cast_slice(words))
 }
 
-/// How the columns of a matrix are summed: a block has a tile of columns and a chunk of rows. The sums of chunks are added
-/// in their order.
+/// How the columns of a matrix are summed: a block has a tile of columns and a chunk of rows. The sums of chunks are
+/// added in the order of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ColumnSums {
     width: usize,
@@ -92,7 +92,7 @@ pub(super) struct ColumnSums {
 }
 
 impl ColumnSums {
-    /// In tiles of columns as wide as a warp, or less.
+    /// In tiles of columns that are at most as wide as a warp.
     pub fn of(rows: usize, width: usize) -> Self {
         let lanes = width.div_ceil(PACK).next_power_of_two().min(32);
         let tiles = width.div_ceil(lanes * PACK);
@@ -100,7 +100,7 @@ impl ColumnSums {
         Self::chunked([rows, width], [lanes, tiles], SUM_BLOCKS, 8)
     }
 
-    /// In one tile: `lanes` threads have a whole row, and do more with it than to sum it.
+    /// In one tile: `lanes` threads have a whole row, and do more with it than sum it.
     pub fn of_rows(rows: usize, width: usize, lanes: usize) -> Self {
         let threads = (BLOCK / lanes).max(1) * lanes;
         Self::chunked([rows, width], [lanes, 1], ROW_BLOCKS * (ROW_THREADS / threads).max(1), 4)
@@ -118,11 +118,11 @@ impl ColumnSums {
         Grid { blocks: self.tiles * self.chunks, threads: self.threads }
     }
 
-    /// The address where each chunk leaves `sums` sums, in the workspace of the queue.
+    /// The address to which each chunk writes `sums` sums, in the workspace of the queue.
     pub fn partial(&self, cuda: &Cuda, sums: usize) -> u64 {
         let (start, len) = cuda.scratch();
         let needed = self.chunks * sums * self.width * size_of::<f32>();
-        assert!(needed <= len || cuda.has_failed(), "{needed} bytes of workspace, of which there are {len}");
+        assert!(needed <= len || cuda.has_failed(), "{needed} bytes of workspace, but it has only {len}");
         start
     }
 

@@ -1,6 +1,6 @@
-//! Lengths: what a kernel asks of the lengths of its views, before it is launched.
+//! Lengths: checks of the lengths of a kernel's views, before it is launched.
 
-/// Panics unless the view called `name` has the length that its shape asks for.
+/// Panics unless the view called `name` has the length that its shape requires.
 #[track_caller]
 pub(super) fn check_len(name: &str, found: usize, expected: usize) {
     assert!(found == expected, "`{name}` has {found} elements, expected {expected}");

@@ -1,7 +1,7 @@
 //! Library: finds CUDA's libraries on this machine and looks up every function before the first call, so that a missing
-//! one is an error with its name. Types are cudarc's. Its own loader is not used, because it panics if something is
-//! missing. Results are plain numbers here, because a newer library may return one that no enumeration has. Never calls
-//! a function.
+//! function is an error with its name. Types are cudarc's. Its own loader is not used, because it panics if something
+//! is missing. Results are plain numbers here, because a newer library may return a number that no enumeration has.
+//! Never calls a function.
 #![allow(unsafe_code)]
 #![allow(non_snake_case, reason = "functions are called as CUDA calls them")]
 
@@ -34,7 +34,7 @@ macro_rules! functions {
             fn of(library: &OpenLibrary) -> Result<Self, CudaError> {
                 Ok(Self {
                     $($function: {
-                        // SAFETY: the type is that of the function of this name in CUDA's headers, as cudarc has it.
+                        // SAFETY: the type is that of the function of this name in CUDA's headers, as declared by cudarc.
                         unsafe { library.function(concat!(stringify!($function), "\0")) }?
                     },)*
                 })
@@ -221,12 +221,12 @@ const _: () = assert!(size_of::<Suggestion>() == size_of::<lt::cublasLtMatmulHeu
 pub(super) struct Libraries {
     pub driver: Driver,
     pub compiler: Compiler,
-    /// Which compiler this is: others of the same version may generate other code.
+    /// The path of the compiler: other compilers of the same version may generate other code.
     pub compiler_path: PathBuf,
     pub blas: Blas,
 }
 
-/// The folder to look in before all others.
+/// The folder that is searched first.
 static FOLDER: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// The opened libraries, by the folders that were searched first.
@@ -255,7 +255,7 @@ impl Libraries {
     }
 }
 
-/// The library that carries bytes between devices: only plans that ask for it need it.
+/// The library that carries bytes between devices: only plans with NCCL need it.
 pub(super) fn nccl() -> Result<&'static Nccl, CudaError> {
     opened_once(&CARRIERS, |first| Nccl::of(&OpenLibrary::find("libnccl.so.2", first)?))
 }
@@ -289,7 +289,7 @@ struct OpenLibrary {
 }
 
 impl OpenLibrary {
-    /// Looks in the folders `first`, then where the system's loader looks, then where PyTorch has been installed.
+    /// Searches the folders `first`, then the places of the system's loader, then PyTorch's installations.
     fn find(name: &'static str, first: &[PathBuf]) -> Result<Self, CudaError> {
         let mut reason = None;
         let loaders = || [PathBuf::from(name)].into_iter();
@@ -299,7 +299,7 @@ impl OpenLibrary {
             // SAFETY: a library of CUDA, named here or chosen by the user; its initialisers are trusted.
             match unsafe { Library::new(&path) } {
                 Ok(library) => return Ok(Self { path, library: Box::leak(Box::new(library)) }),
-                // The reason of the loader's own search is the least informative.
+                // The loader's own search gives the least informative reason.
                 Err(error) if path.is_absolute() || reason.is_none() => reason = Some(error.to_string()),
                 Err(_) => {}
             }
@@ -330,7 +330,7 @@ fn load_builtins(path: &Path) {
     }
 }
 
-/// The files of this name in `nvidia/*/lib` of each place where Python packages are installed.
+/// The files of this name in `nvidia/*/lib` of each folder with installed Python packages.
 fn of_pytorch(name: &str) -> Vec<PathBuf> {
     let roots = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
     // A Python that is used without being activated.
@@ -345,7 +345,7 @@ fn of_pytorch(name: &str) -> Vec<PathBuf> {
     nvidia.map(|part| part.join("lib").join(name)).filter(|path| path.exists()).collect()
 }
 
-/// The entries of a folder whose names begin like this, in order.
+/// The entries of a folder whose names begin with `begin`, in order.
 fn entries(folder: &Path, begin: &str) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let named = files.filter(|file| file.file_name().to_string_lossy().starts_with(begin));

@@ -14,7 +14,7 @@ impl Shape for Long {
     const LENGTH: usize = 1024;
 }
 
-/// Rows of logits that a head has at one time, of that many tokens.
+/// Rows of logits that a head has at one time, from that many tokens.
 fn rows_of_logits<const VOCAB: usize>() -> usize {
     <LmHead<8, VOCAB> as Layer<Long, Features<8>>>::WORKSPACE / (VOCAB * size_of::<f32>())
 }

@@ -1,5 +1,5 @@
-//! Memory: the memory of arenas on a CUDA device: addresses, and whole pages of the device behind them, which other
-//! processes may map too. Never knows its content.
+//! Memory: the memory of arenas on a CUDA device: addresses, and whole pages of the device that they map to. Other
+//! processes may map the pages too. Never knows its content.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -24,11 +24,11 @@ pub struct CudaMemory(Arc<Mapped>);
 /// Pages of a device, and their addresses.
 struct Mapped {
     context: Arc<DeviceContext>,
-    /// 0 until there are addresses.
+    /// 0 until addresses are reserved.
     start: cu::CUdeviceptr,
     bytes: usize,
     pages: Vec<Pages>,
-    /// The host's part of it, by whose address it is found.
+    /// The host's part of the memory, by whose address the memory is found.
     host: Option<Registered>,
 }
 
@@ -38,11 +38,11 @@ struct Pages {
     offset: usize,
     bytes: usize,
     is_mapped: bool,
-    /// Whether this rank allocated them, and not another one.
+    /// Whether this rank allocated them, not another one.
     is_own: bool,
 }
 
-/// A segment of the host that the device reaches.
+/// A segment of the host that the device can access.
 struct Registered {
     context: Arc<DeviceContext>,
     segment: Arc<Segment>,
@@ -79,8 +79,8 @@ impl CudaMemory {
         Ok(Self(Arc::new(mapped)))
     }
 
-    /// The memory that ranks share on their devices. If they are threads, all of it is on the device that asks first;
-    /// otherwise each rank gives its part, and reaches those of the others.
+    /// The memory that ranks share on their devices. If ranks are threads, all of it is on the first device that asks;
+    /// otherwise each rank contributes its part, and maps the parts of the others.
     pub(super) fn shared(
         context: &Arc<DeviceContext>,
         segment: Arc<Segment>,
@@ -122,7 +122,7 @@ impl CudaMemory {
             mapped.take(start, parts[own])?;
             mapped.export()?
         } else {
-            // All ranks exchange, even one that has nothing to share.
+            // All ranks exchange descriptors, even a rank that has nothing to share.
             OwnedFd::from(File::open("/dev/null").map_err(DeviceError::system("open /dev/null"))?)
         };
         let (all, mut offset) = (exchange(given)?, 0);
@@ -164,7 +164,7 @@ impl Registered {
         }
     }
 }
-/// Pages on the device of a context, which may be given to other processes.
+/// Pages on the device of a context, which may be passed to other processes.
 fn properties(context: &DeviceContext) -> cu::CUmemAllocationProp {
     cu::CUmemAllocationProp {
         type_: cu::CUmemAllocationType_enum::CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -221,11 +221,11 @@ impl Mapped {
         // SAFETY: pages of this context, and room for a descriptor.
         let status = unsafe { export((&raw mut descriptor).cast(), self.pages[0].handle, HANDLE, 0) };
         context.check("cuMemExportToShareableHandle", status)?;
-        // SAFETY: the driver has opened it for this call alone.
+        // SAFETY: the driver has opened it only for this call.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 
-    /// Takes the pages of another process for a part of the addresses, by the descriptor that it exported.
+    /// Uses the pages of another process for a part of the addresses, by the descriptor that the process exported.
     fn import(&mut self, from: BorrowedFd, offset: usize, bytes: usize) -> Result<(), CudaError> {
         let (context, mut handle) = (&self.context, 0);
         let descriptor = std::ptr::without_provenance_mut(from.as_raw_fd() as usize);
@@ -237,7 +237,7 @@ impl Mapped {
         Ok(())
     }
 
-    /// Gives the pages addresses, and this device access.
+    /// Maps the pages at addresses, and lets this device access them.
     fn map(&mut self) -> Result<(), CudaError> {
         if self.bytes == 0 {
             return Ok(());
@@ -271,7 +271,7 @@ impl Mapped {
         })
     }
 
-    /// Fills a part of it with zeros, and waits until they are there.
+    /// Fills a part of it with zeros, and waits until they are written.
     fn clear(&self, offset: usize, bytes: usize) -> Result<(), CudaError> {
         if bytes == 0 {
             return Ok(());
@@ -287,12 +287,12 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         let driver = &self.context.libraries.driver;
-        // Ops that were asked for may still use it.
+        // Earlier ops may still use it.
         if !self.context.settle() {
             return;
         }
-        // SAFETY: everything that was made, in reverse order; nobody has views any more, and ops that had them are
-        // done, because the caller that drops a device waits for its queues first. There is nobody to tell a failure.
+        // SAFETY: everything that was made, in reverse order; nobody has views any more, and ops that had views are done,
+        // because the caller that drops a device waits for its queues first. A failure cannot be reported to anybody.
         unsafe {
             for pages in self.pages.iter().filter(|pages| pages.is_mapped) {
                 let _ = (driver.cuMemUnmap)(self.start + pages.offset as cu::CUdeviceptr, pages.bytes);

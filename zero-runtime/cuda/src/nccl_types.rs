@@ -1,4 +1,4 @@
-//! NCCL types: what is passed to functions of NCCL, as its C header has it. Never calls one.
+//! NCCL types: the arguments of NCCL's functions, as in its C header. Never calls a function.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::ptr::null;

@@ -1,5 +1,5 @@
-//! Norm: layer norm and root-mean-square norm of rows, and of parts of wider rows. The order of sums follows from the
-//! width, and for the gradients of parameters from the shape. Never waits for the device.
+//! Norm: layer norm and root-mean-square norm of rows, and of parts of wider rows. The order of sums depends on the
+//! width, and for the gradients of parameters on the shape. Never waits for the device.
 
 use super::Cuda;
 use super::elementwise::in_packs;
@@ -140,8 +140,8 @@ pub(super) fn rms_norm_backward<E: Element>(
     backward(cuda, &given, gradients, dgain, None, write);
 }
 
-/// The gradients of rows: of the output; of the input, in the place of the former or in rows like its own, unless it is
-/// null; and what is added to that, unless it is null.
+/// The gradients of the output (`dy`) and of the input (`dx`), which lies in the place of `dy` or in rows of the same
+/// kind, and the numbers that are added to `dx` (`plus`). `dx` and `plus` may be null.
 pub(super) struct NormGradients<'a> {
     pub dy: Argument<'a>,
     pub dx: Argument<'a>,
@@ -149,7 +149,7 @@ pub(super) struct NormGradients<'a> {
     pub rows: NormRows,
 }
 
-/// The gradients of the input, if it is wanted, of the gain, and of the bias if there is one.
+/// The gradients of the input, if it is not null, of the gain, and of the bias if there is one.
 pub(super) fn backward<E: Element>(
     cuda: &Cuda,
     given: &NormInputs<E>,

@@ -47,7 +47,7 @@ pub(super) fn rms_norm_heads_backward<E: Element>(
 #[track_caller]
 fn place(name: &str, len: usize, stride: usize, heads: usize, width: usize, rows: usize) -> NormRows {
     let of_row = heads * width;
-    assert!(0 < of_row && of_row <= stride, "rows of {of_row} elements lie {stride} after one another");
+    assert!(0 < of_row && of_row <= stride, "rows of {of_row} elements lie {stride} elements apart");
     let found = if len < of_row { 0 } else { (len - of_row) / stride + 1 };
     assert!(found == rows, "`{name}` has {found} rows, expected {rows}");
     NormRows { stride, parts: heads, width }

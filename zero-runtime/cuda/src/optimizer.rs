@@ -1,5 +1,5 @@
-//! Optimizer: one step of AdamW, with the processor's bits, and the check that all numbers are finite. Never asks the
-//! host in a step.
+//! Optimizer: one step of AdamW, with the processor's bits, and the check that all numbers are finite. Never involves
+//! the host in a step.
 
 use zero_plan::Width;
 
@@ -16,8 +16,8 @@ const UPDATE: Kernel = Kernel::new(KernelSource::Optimizer, "update");
 const ADAMW: Kernel = Kernel::new(KernelSource::Optimizer, "adamw");
 const FIND_INFINITE: Kernel = Kernel::new(KernelSource::Optimizer, "find_infinite");
 
-/// Blocks of a step for each multiprocessor: each block computes the factors once, so there are no more blocks than run
-/// at a time.
+/// Blocks of a step for each multiprocessor: each block computes the factors once, so there are only as many blocks as
+/// run at a time.
 const BLOCKS: usize = 8;
 
 /// The tensors of a step: addresses in the order of the kernels' arguments, and the kernel for their widths.
@@ -53,8 +53,8 @@ impl StepTensors<'_> {
     }
 }
 
-/// The addresses of the weights that layers read, if that is another copy, and of those that are updated; and the
-/// widths of both.
+/// The addresses of the weights that layers read, if they are a separate copy, and of the weights that are updated; and
+/// the widths of both.
 pub(super) fn weight_addresses<'a>(weights: Weights<Cuda>) -> ([Argument<'a>; 2], [Width; 2]) {
     let len = weights.params.len();
     let (params, params_width) = stored_mut(weights.params);
@@ -84,7 +84,7 @@ pub(super) fn update(
     let tensors = StepTensors::new(UPDATE, weights, grads, m, v);
     let count = runs.len();
     assert!(count <= DecayRun::MOST, "{count} runs of weight decay, expected {} at most", DecayRun::MOST);
-    // The fields of `Runs` in `optimizer.cu`: where each run ends, and then whether it decays.
+    // The fields of `Runs` in `optimizer.cu`: the end of each run, and then whether it decays.
     let (mut numbers, mut end) = ([0u64; 2 * DecayRun::MOST], 0);
     for (i, &DecayRun { len, decays }) in runs.iter().enumerate() {
         end += len;

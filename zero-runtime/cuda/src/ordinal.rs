@@ -1,4 +1,4 @@
-//! Ordinal: which device of its host a rank takes. Never checks that it exists.
+//! Ordinal: which device of its host a rank uses. Never checks that the device exists.
 
 use std::collections::BTreeSet;
 use std::env::{VarError, var};
@@ -6,17 +6,17 @@ use std::env::{VarError, var};
 use super::error::CudaError;
 use super::variables::DEVICES_VARIABLE;
 
-/// The device of the rank with this number on its host: the one of the same number, unless [`DEVICES_VARIABLE`] says otherwise.
+/// The device of the rank with this number on its host: that of the same number, unless [`DEVICES_VARIABLE`] sets another one.
 ///
 /// # Errors
-/// Z0441 if the variable is not a list of numbers, or has none for this rank.
+/// Z0441 if the variable is not a list of numbers, or has no number for this rank.
 pub(super) fn of_rank(local_rank: usize) -> Result<usize, CudaError> {
     let Some(devices) = listed() else { return Ok(local_rank) };
     let chosen = chosen(&devices).and_then(|chosen| chosen.get(local_rank).copied());
     chosen.ok_or(CudaError::Choice { devices, local_rank })
 }
 
-/// The devices of all ranks, each once: those that the driver shows, unless [`DEVICES_VARIABLE`] says otherwise.
+/// The devices of all ranks, each once: all that the driver lists, unless [`DEVICES_VARIABLE`] sets others.
 ///
 /// # Errors
 /// Z0441 if the variable is not a list of numbers.

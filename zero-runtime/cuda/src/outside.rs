@@ -1,4 +1,4 @@
-//! Outside: the memory of a device outside all arenas, as the driver counts it. Never takes any.
+//! Outside: the memory of a device outside all arenas, as the driver counts it. Never allocates any.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering;
@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use super::context::DeviceContext;
 
 impl DeviceContext {
-    /// Begins to count once the context is made: nothing here has asked for the memory that is taken by now.
+    /// Begins to count once the context is made: memory that is in use by then was not requested here.
     pub fn begin_to_count(&self) {
         self.taken.before.store(self.taken_of_device(), Ordering::Relaxed);
     }
 
-    /// The memory outside all arenas. It includes what other programs have taken since the context was made, less what
-    /// they have given back.
+    /// The memory outside all arenas. It includes memory that other programs have allocated since the context was made,
+    /// less the memory that they have freed.
     pub fn outside(&self) -> Vec<(&'static str, usize)> {
         let [before, arenas, pinned] =
             [&self.taken.before, &self.taken.arenas, &self.taken.pinned].map(|bytes| bytes.load(Ordering::Relaxed));

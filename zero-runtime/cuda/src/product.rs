@@ -1,6 +1,6 @@
-//! Product: matrix products by cublasLt. It is asked once how to compute a product of some shape, and all later
-//! products of that shape are computed in the same way, so that they have the same bits and the host decides nothing.
-//! Takes no memory except the workspace.
+//! Product: matrix products by cublasLt. The library chooses once how to compute a product of some shape, and all later
+//! products of that shape are computed in the same way. So they have the same bits, and the host decides nothing. Takes
+//! no memory except the workspace.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -18,7 +18,7 @@ use zero_core::device::{Element, Matrix, Then, Write};
 use zero_core::view::{View, ViewMut};
 
 impl Cuda {
-    /// A hash of how all products so far were computed: ranks that differ in it would differ in bits.
+    /// A hash of how all products so far were computed: ranks with different hashes would compute different bits.
     pub fn products(&self) -> u64 {
         self.products.borrow().fingerprint()
     }
@@ -34,13 +34,13 @@ struct Addresses {
     bias: Option<u64>,
 }
 
-/// Bytes of the workspace that a bias may be copied to, after those of the product.
+/// Bytes of the workspace that a bias may be copied to, after the workspace of the product.
 fn bias_bytes(width: Width, output: usize) -> usize {
     (output * width.bytes()).next_multiple_of(ALIGNMENT_MAX as usize)
 }
 
-/// The address of a bias, or of a copy of it where a product can add it. Every product with a bias is then computed in
-/// one way, so that its bits do not depend on where the bias lies.
+/// The address of a bias, or of a copy at an address from which a product can add it. Every product with a bias is then
+/// computed in one way, so that its bits do not depend on the address of the bias.
 fn aligned_bias<E: Element>(cuda: &Cuda, bias: View<Cuda, E>) -> u64 {
     let at = bias.address().addr() as u64;
     if at.is_multiple_of(BIAS_ALIGNMENT) {
@@ -48,7 +48,7 @@ fn aligned_bias<E: Element>(cuda: &Cuda, bias: View<Cuda, E>) -> u64 {
     }
     let (workspace, len) = cuda.scratch();
     let needed = bias_bytes(E::WIDTH, bias.len());
-    assert!(needed <= len || cuda.has_failed(), "{needed} bytes of workspace, of which there are {len}");
+    assert!(needed <= len || cuda.has_failed(), "{needed} bytes of workspace, but it has only {len}");
     let copy = workspace + len.saturating_sub(needed) as u64;
     elementwise::copy_bytes(cuda, copy, at, bias.len() * size_of::<E>());
     copy
@@ -161,6 +161,6 @@ pub(super) fn linear<E: Element>(
         then => (None, then),
     };
     multiply(cuda, [c, a, b], Addresses { c: y_at, a: a_at, b: b_at, added, bias });
-    // Not within the product, because its own nonlinearities are approximated differently.
+    // Not within the product, because the library approximates nonlinearities differently.
     then.apply(cuda, y);
 }

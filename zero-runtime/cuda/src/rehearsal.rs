@@ -1,5 +1,5 @@
-//! Rehearsal: a step's compiled kernels, and the library's ways to multiply, are prepared before the first step, where
-//! no other rank waits for them. Ops are called as in a step, but nothing is queued. Never computes.
+//! Rehearsal: prepares a step's compiled kernels, and the library's ways to multiply, before the first step, when no
+//! other rank waits for them. Ops are called as in a step, but nothing is queued. Never computes.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -19,13 +19,13 @@ impl Cuda {
         self.rehearsed.borrow().is_some()
     }
 
-    /// Notes a kernel, in a rehearsal; returns whether this is one.
+    /// Records a kernel, if this is a rehearsal; returns whether it is.
     pub(super) fn notes(&self, kernel: Kernel) -> bool {
         let mut rehearsed = self.rehearsed.borrow_mut();
         rehearsed.as_mut().map(|kernels| kernels.insert(kernel)).is_some()
     }
 
-    /// Compiles the noted kernels on all processors of the host, and loads them.
+    /// Compiles the recorded kernels on all processors of the host, and loads them.
     pub(super) fn end_rehearsal(&self) {
         let Some(noted) = self.rehearsed.take() else { return };
         let kernels: Vec<Kernel> = noted.into_iter().filter(|&kernel| !self.is_loaded(kernel)).collect();

@@ -38,7 +38,7 @@ pub(super) fn rotate<E: Element>(
     let half = head_dim / 2;
     check_len("a head", 2 * half, head_dim);
     let (width, stride, len) = (heads * head_dim, x.stride, x.view.len());
-    assert!(0 < width && width <= stride, "rows of {width} elements lie {stride} after one another");
+    assert!(0 < width && width <= stride, "rows of {width} elements lie {stride} elements apart");
     let rows = if len < width { 0 } else { (len - width) / stride + 1 };
     let (grid, blocks) = of_packs(rows, heads * half.div_ceil(PACK));
     cuda.launch(

@@ -1,4 +1,4 @@
-//! Rows: sums of the rows of a matrix, in an order that depends on its shape alone: first within chunks of rows, then
+//! Rows: sums of the rows of a matrix, in an order that depends only on its shape: first within chunks of rows, then
 //! over chunks. Never waits for the device.
 
 use super::Cuda;

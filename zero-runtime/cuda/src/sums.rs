@@ -1,5 +1,5 @@
-//! Sums: sums over ranks, of losses and of squares, each in the processor's fixed order, so that their bits are the
-//! same. Never waits for the device.
+//! Sums: sums over ranks, of losses and of squares, each in the processor's fixed order, so that both have the same
+//! bits. Never waits for the device.
 
 use zero_plan::Width;
 
@@ -29,7 +29,7 @@ const LANES: usize = 16;
 /// The grid of a kernel with one block.
 const ONE_BLOCK: Grid = Grid { blocks: 1, threads: 256 };
 
-/// The most numbers that give the order in which words are summed, which are also an argument of a kernel.
+/// The most numbers that describe the order in which words are summed; they are also an argument of a kernel.
 const ORDER_MAX: usize = 7680;
 
 /// The most units whose squares are summed.
@@ -55,7 +55,7 @@ pub(super) fn reduce<'a>(
             let summand = source(i);
             check_len("source", summand.len(), len);
             let (at, found) = stored(summand);
-            assert!(found == width, "summand {i} is stored as {}, and the sum as {}", name(found), name(width));
+            assert!(found == width, "summand {i} is stored as {}, but the sum as {}", name(found), name(width));
             is_aligned = is_aligned.min(aligned([at]));
             if let Argument::Pointer(at) = at {
                 *address = at;
@@ -113,7 +113,7 @@ pub(super) fn agree(
     let order = agreement.ranks_by_data().iter().chain(by_part).chain(agreement.pipeline_stages());
     let (mut numbers, mut len) = ([0u32; ORDER_MAX], 0);
     for &number in order {
-        assert!(len < ORDER_MAX, "more ranks and units than words can be summed of: {ORDER_MAX} together");
+        assert!(len < ORDER_MAX, "more ranks and units than a sum of words supports: {ORDER_MAX} together");
         numbers[len] = number as u32;
         len += 1;
     }

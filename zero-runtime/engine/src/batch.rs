@@ -1,4 +1,4 @@
-//! Batch: takes in a micro-batch from the data, and checks each id before a layer uses it. Never trusts a dataset: an
+//! Batch: receives a micro-batch from the data, and checks each id before a layer uses it. Never trusts a dataset: an
 //! id out of the model's range would make every rank panic.
 #![allow(unsafe_code)]
 
@@ -18,12 +18,12 @@ use zero_core::view::ViewMut;
 pub enum Ids {
     /// The inputs of the model.
     Input,
-    /// The targets that it is to predict.
+    /// The targets of the model.
     Target,
 }
 
 impl Ids {
-    /// One more than the largest id that the model accepts; none if the data is not ids.
+    /// One more than the largest id that the model accepts; `None` if the data is not ids.
     fn bound<D>(self, program: &Program<D>) -> Option<usize> {
         match self {
             Ids::Input => program.inputs.vocabulary,
@@ -37,19 +37,19 @@ impl Ids {
 pub struct OutOfRange {
     /// The step.
     pub step: u64,
-    /// Whether it occurred in that step; otherwise, in an evaluation after it.
+    /// Whether the id occurred in that step; otherwise, in an evaluation after it.
     pub trained: bool,
-    /// The rank that received it; the lowest, if several did.
+    /// The rank that received the id; the lowest, if several did.
     pub rank: usize,
     /// The position of the id in its data.
     pub place: BatchPlace,
     /// The id.
     pub id: u32,
-    /// Ids must be less than this.
+    /// Exclusive upper bound of ids.
     pub bound: usize,
 }
 
-/// Where an id lies in the data of a rank's step.
+/// The position of an id in the data of a rank's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchPlace {
     /// Input or target.
@@ -58,7 +58,7 @@ pub struct BatchPlace {
     pub micro_batch: usize,
     /// The sequence in it.
     pub sequence: usize,
-    /// The token in that.
+    /// The token in that sequence.
     pub token: usize,
 }
 
@@ -76,15 +76,15 @@ impl fmt::Display for OutOfRange {
         write!(
             f,
             "error[Z0420]: {what} {when} {step} is {id}, expected less than {bound}, {limit}\n  --> rank {rank}, \
-             micro-batch {micro_batch}, sequence {sequence}, token {token} (each counted from 0)\n  = help: correct what \
-             the dataset gives there, or build the model with {fix} of {} or more",
+             micro-batch {micro_batch}, sequence {sequence}, token {token} (each counted from 0)\n  = help: correct the \
+             dataset there, or build the model with {fix} of {} or more",
             u64::from(*id) + 1
         )
     }
 }
 
-/// The first id of a walk that is out of range, as ranks exchange it: its kind, its micro-batch, its element in that,
-/// and the id.
+/// The first id of a walk that is out of range, as ranks exchange it: its kind, its micro-batch, its element in the
+/// micro-batch, and the id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct IdMisfit {
     pub ids: Ids,
@@ -95,7 +95,7 @@ pub(super) struct IdMisfit {
 
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Fills in a micro-batch if `unit` begins a chunk that needs part of it: the inputs at the start of the model, the
-    /// targets at the start of its last chunk. The part that is not needed goes to the workspace, which no op uses now.
+    /// targets at the start of its last chunk. The unneeded part goes to the workspace, which no op uses now.
     pub(super) fn fill_batch(
         &mut self,
         unit: usize,
@@ -106,7 +106,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     ) {
         let (begins, ends) = (unit == 0, self.plan.placements[unit].chunk + 1 == self.plan.chunks.len());
         let chunk = &self.plan.chunks[self.plan.placements[unit].chunk];
-        // Decoding asks for no losses, and has no place for targets.
+        // Decoding computes no losses, and has no place for targets.
         let takes_targets = walk.before.is_none();
         if chunk.first != unit || !(begins || ends && takes_targets) {
             return;
@@ -147,13 +147,13 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             device.convert(StoredMut::of(compute, entering), Stored::of(Width::F32, given));
         }
         if let Some(misfit) = misfit {
-            // All ranks find out together when they agree on the loss, so none of them learns from this step.
+            // All ranks notice together when they agree on the loss, so none of them learns from this step.
             device.restage(self.arena.own_words_mut(1), |loss| loss.fill(f64::NAN));
             walk.misfit.get_or_insert(misfit);
         }
     }
 
-    /// The error for a misfit that `rank` found.
+    /// The error for an out-of-range id that `rank` found.
     pub(super) fn out_of_range(&self, rank: usize, misfit: IdMisfit, step: u64, trained: bool) -> OutOfRange {
         let IdMisfit { ids, micro_batch, element, id } = misfit;
         let (sequence, token) = (element / self.plan.config.length, element % self.plan.config.length);
@@ -162,7 +162,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     }
 }
 
-/// The first id of a micro-batch that is out of range. All such ids become 0, so that layers can go on.
+/// The first id of a micro-batch that is out of range. All such ids become 0, so that layers can continue.
 fn first_misfit<D>(
     program: &Program<D>,
     micro_batch: usize,
@@ -178,7 +178,7 @@ fn first_misfit<D>(
     input.or(target)
 }
 
-/// Sets every id that is not less than `bound` to 0, so that layers can go on; returns the first.
+/// Sets every id that is not less than `bound` to 0, so that layers can continue; returns the first.
 fn take_out_of_range(ids: &mut [u32], bound: usize) -> Option<(usize, u32)> {
     let mut first = None;
     for (i, id) in ids.iter_mut().enumerate().filter(|(_, id)| **id as usize >= bound) {

@@ -1,5 +1,5 @@
-//! Calls: which of them a rank may make next, and why it meets the others. Never lets a rank make a call that the
-//! others do not make, because they would read what it writes.
+//! Calls: which call a rank may make next, and for which reason ranks exchange numbers. Never lets a rank make a call
+//! that the other ranks do not make, because they would read memory that it writes.
 #![allow(unsafe_code)]
 
 use super::Engine;
@@ -18,11 +18,11 @@ pub(super) enum ExchangeReason {
 }
 
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
-    /// Begins a call that meets other ranks.
+    /// Begins a call that exchanges numbers with other ranks.
     pub(super) fn begin(&mut self) {
         assert!(
             self.is_in_order,
-            "the last call of this engine did not come to its end, so other ranks expect another"
+            "the last call of this engine did not finish, so other ranks expect a different call"
         );
         self.is_in_order = false;
     }
@@ -34,7 +34,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.begin();
     }
 
-    /// Ends a call and passes on its result. The engine takes further calls unless another rank was lost. A panic never
+    /// Ends a call and returns its result. The engine accepts further calls unless another rank was lost. A panic never
     /// gets here.
     pub(super) fn end<R, E: MayBeLost>(&mut self, result: Result<R, E>) -> Result<R, E> {
         self.is_in_order = !result.as_ref().is_err_and(E::is_lost);
@@ -44,12 +44,12 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Gathers the first `len` words of each rank, for the same reason on all of them; the host does not read them.
     pub(super) fn exchange_on_device(&mut self, reason: ExchangeReason, len: usize) -> Result<(), Lost> {
         let call = self.steps_done << 32 | (len as u64) << 8 | reason as u64;
-        // SAFETY: an exchange changes no parameters, gradients or parcels; what may follow it relies on all ranks
-        // having made it for the same reason, which `call` says.
+        // SAFETY: an exchange changes no parameters, gradients or parcels; any code after it relies on all ranks having
+        // made it for the same reason, which `call` says.
         unsafe { self.ranks.exchange(call, len) }
     }
 
-    /// The same, but the host reads them: see [`Engine::exchanged_of`].
+    /// The same, but the host reads the words: see [`Engine::exchanged_of`].
     pub(super) fn exchange_words(&mut self, reason: ExchangeReason, len: usize) -> Result<(), Lost> {
         self.exchange_on_device(reason, len)?;
         self.ranks.finish()?;
@@ -69,7 +69,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         &self.exchanged[..len * self.plan.config.mesh.ranks()]
     }
 
-    /// Panics unless `input` is a sequence that the model can take.
+    /// Panics unless `input` is a sequence that the model accepts.
     pub(super) fn require_input(&self, input: &[u32]) {
         let (length, longest) = (input.len() / self.program.inputs.words.count, self.plan.config.length);
         assert!((1..=longest).contains(&length), "a sequence of {length} tokens, expected 1 to {longest}");

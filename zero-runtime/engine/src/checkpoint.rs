@@ -18,8 +18,8 @@ use zero_core::transport::Transport;
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = PIECE_ELEMENTS * size_of::<f32>();
 
-/// The stretches that a rank writes to a checkpoint, state by state and in each one unit by unit, with their places and those of
-/// their copies.
+/// The stretches that a rank writes to a checkpoint, state by state and within a state unit by unit, with their places
+/// and the places of their copies.
 fn saved<'a>(places: Places<'a>) -> impl Iterator<Item = (Saved, Place, Option<Place>)> + 'a {
     let pairs =
         State::ALL.into_iter().flat_map(move |state| (0..places.tables.units.len()).map(move |unit| (state, unit)));
@@ -37,7 +37,7 @@ fn saved<'a>(places: Places<'a>) -> impl Iterator<Item = (Saved, Place, Option<P
 /// Calls `each` with the bytes of places of this rank, one after another, in pieces.
 ///
 /// # Safety
-/// Nobody writes them meanwhile.
+/// Nobody writes the places meanwhile.
 unsafe fn read<D: Device, E>(
     (arena, device): (&Arena<D>, &D),
     places: impl Iterator<Item = Place>,
@@ -55,12 +55,12 @@ unsafe fn read<D: Device, E>(
     Ok(())
 }
 
-/// A copy of the bytes that a rank writes to a checkpoint, which another thread may read while the rank trains on.
+/// A copy of the bytes that a rank writes to a checkpoint. Another thread may read it while the rank continues to train.
 pub struct Snapshot<'p, D: Device> {
     arena: Arc<Arena<'p, D>>,
     /// The device of the thread that reads it.
     device: D,
-    /// The engine makes no other copy while this one is held.
+    /// The engine makes no other copy while this reference is held.
     _held: Arc<()>,
 }
 
@@ -71,8 +71,8 @@ impl<D: Device> Snapshot<'_, D> {
     /// The first error of `each`, which ends the call.
     pub fn read<E>(&self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let copies = saved(self.arena.places()).filter_map(|(_, _, copy)| copy);
-        // SAFETY: only `Engine::snapshot` writes to the region of snapshots, which is private to this rank, and not while
-        // this one is held.
+        // SAFETY: only `Engine::snapshot` writes to the region of snapshots, which is private to this rank, and not
+        // while this snapshot is held.
         unsafe { read((&self.arena, &self.device), copies, each) }
     }
 }
@@ -83,8 +83,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         saved(self.arena.places()).map(|(saved, ..)| saved).collect()
     }
 
-    /// The stretch of a unit's flat buffer that this rank stores of a state, without padding; none if it stores none.
-    /// The rank also stores parameters of a unit of another pipeline stage that are mirrored here.
+    /// The stretch of a unit's flat buffer that this rank stores of a state, without padding; `None` if it stores none.
+    /// The rank also stores parameters of units of other pipeline stages that are mirrored here.
     pub fn stored(&self, state: State, unit: usize) -> Option<Stretch> {
         let held = if state == State::Parameters { self.held_as(unit)? } else { unit };
         let (stretch, _) = self.arena.places().state(state, held)?;
@@ -98,12 +98,12 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// The first error of `each`, which ends the call.
     pub fn read_saved<E>(&self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let places = saved(self.arena.places()).map(|(_, place, _)| place);
-        // SAFETY: between steps nobody writes what this rank stores.
+        // SAFETY: between steps nobody writes the bytes that this rank stores.
         unsafe { read((&self.arena, &self.ranks.device), places, each) }
     }
 
-    /// Copies everything that [`Engine::saved`] lists to the place that the plan has for it; returns none if there is
-    /// no such place.
+    /// Copies everything that [`Engine::saved`] lists to the place that the plan reserves for it; returns `None` if
+    /// there is no such place.
     ///
     /// # Panics
     /// If the last copy is still held.
@@ -115,7 +115,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         assert!(Arc::get_mut(&mut self.snapshot).is_some(), "the last snapshot is still being read");
         for (_, from, to) in saved(self.arena.places()) {
             let to = to.expect("a plan with snapshots");
-            // SAFETY: between steps nobody writes what this rank stores; nobody reads the copy, as no snapshot is held.
+            // SAFETY: between steps nobody writes the bytes that this rank stores; nobody reads the copy, as no snapshot is held.
             unsafe { self.ranks.device.copy(self.arena.bytes_mut(to), self.arena.bytes(from)) };
         }
         let (arena, device) = (Arc::clone(&self.arena), self.ranks.device.beside());

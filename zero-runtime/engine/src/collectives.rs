@@ -1,5 +1,5 @@
-//! Collectives: does the work of communicating ops on bytes that have arrived: copies them, changes their width, and
-//! sums them along the plan's tree. The transport says when; the plan says where. Never waits except in the transport.
+//! Collectives: does the work of communicating ops on bytes that have arrived: copies them, changes their width, and sums
+//! them along the plan's tree. The transport decides when; the plan decides where. Never waits except in the transport.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -21,9 +21,9 @@ pub struct Collectives<'p, D: Device, T> {
     pub(super) arena: Arc<Arena<'p, D>>,
     pub(super) device: D,
     pub(super) transport: T,
-    /// Where this rank is in the table that it walks over.
+    /// The position of this rank in the table that it walks over.
     pub(super) position: Position,
-    /// The traffic that it has read or copied from peers' memory.
+    /// The traffic that this rank has read or copied from peers' memory.
     moved: Moved,
 }
 
@@ -42,9 +42,9 @@ impl Share {
 }
 
 // SAFETY of all views made here: an op reads and writes the places that the plan gives it, and `prove` shows that they
-// hold what it needs. The transport has begun the op, so peers have written the bytes that it reads, and do not read
-// those that it writes. It writes only bytes of this rank, which do not overlap those that it reads, unless `reduce` is
-// told which summand they are. Views end with the op.
+// hold the data that it needs. The transport has begun the op, so peers have written the bytes that it reads, and do
+// not read the bytes that it writes. It writes only bytes of this rank, which do not overlap those that it reads,
+// unless `reduce` is told which summand they are. Views end with the op.
 impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// The side of the rank that `transport` connects.
     pub fn new(transport: T, device: D) -> Self {
@@ -73,7 +73,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// Begins an op: see [`Transport::begin`].
     ///
     /// # Safety
-    /// It is the next of this rank's table, as for all ranks: the promise of [`Transport`].
+    /// The op is the next of this rank's table, and the same holds for all ranks: the promise of [`Transport`].
     pub(super) unsafe fn begin(&mut self, op: Op) -> Result<(), Lost> {
         // SAFETY: by the caller's promise.
         unsafe { self.transport.begin(&self.device, op, &self.position) }
@@ -95,7 +95,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         self.require_device()
     }
 
-    /// Checks that nothing has gone wrong on the device, as far as is known.
+    /// Checks that nothing is known to have failed on the device.
     pub(super) fn require_device(&mut self) -> Result<(), Lost> {
         let Some(failure) = self.device.failure() else { return Ok(()) };
         self.transport.give_up_device(&self.device);
@@ -108,7 +108,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// [`Lost`] if another rank has ended.
     ///
     /// # Safety
-    /// The promise of [`Transport`]: it is the next op of this rank's table, as for all ranks.
+    /// The promise of [`Transport`]: the op is the next of this rank's table, and the same holds for all ranks.
     pub unsafe fn run(&mut self, op: Op) -> Result<(), Lost> {
         let config = &self.plan.config;
         let whole = Share { tokens: config.tokens(), of: config.tokens() };
@@ -127,7 +127,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// [`Lost`] if another rank has ended.
     ///
     /// # Safety
-    /// The promise of [`Transport`]: what follows relies on all ranks having called it for this reason.
+    /// The promise of [`Transport`]: any code after it relies on all ranks having called it for this reason.
     pub unsafe fn exchange(&mut self, call: u64, len: usize) -> Result<(), Lost> {
         let (mine, all) = (self.arena.own_words(len), self.arena.all_words_mut(len));
         // SAFETY: by the caller's promise.
@@ -140,7 +140,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     /// As for [`Self::begin`].
     pub(super) unsafe fn execute(&mut self, op: Op, share: Share) {
         match op {
-            // A device with queues gathers in one of them as early as it can; otherwise the host gathers when it must.
+            // A device with queues gathers in a queue as early as it can; otherwise the host gathers when it must.
             Op::Gather { unit, slot } if self.plan.config.has_streams() => self.gather(unit, slot),
             Op::Gather { unit, slot } if self.plan.config.shares_slots() => self.give(unit, slot),
             Op::Wait { unit } if !self.plan.config.has_streams() => self.gather(unit, self.position.slot(unit)),
@@ -161,7 +161,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
-    /// [`Self::execute`] on a device that rehearses: nothing comes from other ranks.
+    /// [`Self::execute`] on a device that rehearses: no bytes arrive from other ranks.
     ///
     /// # Safety
     /// The device rehearses.
@@ -180,13 +180,13 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         (bucket.first..=bucket.last).filter(|&unit| plan.placements[unit].padded > 0)
     }
 
-    /// The traffic that another rank's terms count towards: in place, if they are read there; otherwise copied.
+    /// The traffic that counts another rank's terms: in place, if they are read there; otherwise copied.
     fn terms_of(&mut self, rank: usize) -> &mut Traffic {
         let is_near = self.plan.config.reaches(self.arena.rank(), rank);
         if is_near { &mut self.moved.in_place } else { &mut self.moved.copied }
     }
 
-    /// Counts a term of each other rank along an axis.
+    /// Counts one term of each other rank along an axis.
     fn count_terms(&mut self, axis: Axis, count: impl Fn(&mut Traffic)) {
         for index in 0..self.plan.config.mesh.len(axis) {
             let rank = self.arena.along(axis, index);
@@ -209,7 +209,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         Stored::of(self.arena.width(Place { region, ..place }), self.bytes(rank, place))
     }
 
-    /// Whether the bytes of a rank were brought straight to where they are wanted.
+    /// Whether a rank's bytes already lie at their destination.
     fn is_there(&self, to: Place, rank: usize, from: Place) -> bool {
         // SAFETY: the view is used only for its address.
         self.bytes(rank, from).address() == unsafe { self.arena.bytes(to) }.address()
@@ -224,8 +224,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         from.len_bytes
     }
 
-    /// Copies a rank's numbers from the width of one place to that of the other; returns the number of bytes that came
-    /// from a peer.
+    /// Copies a rank's numbers from the width of one place to that of the other; returns the number of bytes read from
+    /// a peer.
     fn convert(&self, to: Place, rank: usize, from: Place) -> usize {
         if !self.is_there(to, rank, from) {
             // SAFETY: see above; the places lie in different ranks or regions, or are different parts of one.
@@ -251,15 +251,15 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         self.device.reduce(unsafe { self.arena.stored_mut(to) }, count, own, &stored, write);
     }
 
-    /// Puts this rank's shard of a unit into a slot that it shares with its host peers.
+    /// Copies this rank's shard of a unit into a slot that it shares with its host peers.
     fn give(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let to = own.computed_on(unit, slot).share(own.at.zero, config.mesh.zero);
         self.convert(to, self.arena.rank(), own.shard(unit));
     }
 
-    /// Takes in the shards of a unit from their owners, or from a host peer that took them in for the host. Those that are
-    /// read in place are only counted.
+    /// Copies the shards of a unit from their owners, or from a host peer that received them for the host. Shards that
+    /// are read in place are only counted.
     fn gather(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let gathers_for_use = config.shards_parameters();
@@ -292,7 +292,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
-    /// For each host's counterpart of this rank, sums the terms of a bucket that ranks of this host have along an axis.
+    /// For each host's counterpart of this rank, sums the terms of a bucket from the ranks of this host along an axis.
     fn subtotal(&mut self, bucket: usize, axis: Axis) {
         let (own, config, per_host) = (self.places(), &self.plan.config, self.plan.config.ranks_per_host(axis));
         let index = own.at.along(axis);
@@ -330,7 +330,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         *self.moved.copied.reduced_mut(axis) += far * own.joined(axis, unit, 0).len_bytes;
     }
 
-    /// Sums the terms that all ranks along an axis have of this rank's part of a bucket.
+    /// Sums the terms of this rank's part of a bucket from all ranks along an axis.
     fn sum(&mut self, axis: Axis, bucket: usize, round: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let (ranks, index) = (config.mesh.len(axis), own.at.along(axis));
@@ -364,9 +364,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
 
     /// Gathers the sums of the ranks along an axis into this rank's own gradients: from replicas, the parts of this
     /// rank's shards; from other ranks, their shards. After the agreement, these are directions, and none of them comes
-    /// from a host peer. Sums that a host peer has taken in for the host are copied from the host peer's own place, before this rank
-    /// enters the agreement on loss and norm. The host peer writes there again only in the next step, after all ranks have
-    /// entered the agreement, so no other wait is needed.
+    /// from a host peer. Sums that a host peer has received for the host are copied from the host peer's own place,
+    /// before this rank enters the agreement on loss and norm. The host peer writes there again only in the next step,
+    /// after all ranks have entered the agreement, so no other wait is needed.
     fn spread(&mut self, bucket: usize, axis: Axis) {
         let (own, tables) = (self.places(), self.plan.tables());
         for unit in self.units_of(bucket).filter(|&unit| tables.is_spread(unit, axis)) {
@@ -385,7 +385,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
         }
     }
 
-    /// Takes in a parcel from another pipeline stage.
+    /// Copies a parcel from another pipeline stage.
     fn receive(&mut self, parcel: Parcel, unit: usize, slot: usize, share: Share) {
         let at = self.arena.coordinates();
         let sender = Coordinates { pipeline: self.plan.parcel_sender(parcel, at.pipeline), ..at };

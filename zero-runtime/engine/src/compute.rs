@@ -19,7 +19,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         unit + 1 == self.plan.units.len()
     }
 
-    /// The parameters that a unit's layer takes.
+    /// The parameters that a unit's layer reads.
     fn params(&self, unit: usize) -> View<'_, D, u8> {
         let (places, takes) = (self.ranks.places(), self.plan.units[unit].takes);
         if takes == 0 {
@@ -28,8 +28,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         let holder = places.holder(unit);
         let flat = places.computed_on(holder, self.ranks.position.slot(holder));
         let taken = flat.first(takes * self.arena.width(flat).bytes());
-        // SAFETY: the schedule has gathered it and waited for it, or converted it, and releases it after this op; where it is
-        // kept, only updates, waits for gathers and tied parameters write it, and they are other ops.
+        // SAFETY: the schedule has gathered it and waited for it, or converted it, and releases it after this op; if it
+        // is kept, only updates, waits for gathers and tied parameters write it, and they are other ops.
         unsafe { self.arena.bytes(taken) }
     }
 
@@ -95,13 +95,13 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.run_forward(unit, slot, self.ranks.places().output_again(unit), walk);
     }
 
-    /// The width of the output of a unit: losses of the head, features of all others.
+    /// The width of the output of a unit: that of losses for the head, and of features for all others.
     fn width_of(&self, unit: usize) -> Width {
         if self.is_head(unit) { Width::F32 } else { self.plan.config.precision.compute }
     }
 
-    /// In a debug build, fills the memory that a layer is to write with bytes that are NaN in any width: an element
-    /// that it forgets then shows as a number that is not finite, instead of an old value.
+    /// In a debug build, fills the memory that a layer is to write with bytes that are NaN in any width. An element
+    /// that the layer does not write then shows as a number that is not finite, instead of an old value.
     fn poison<const N: usize>(&self, unwritten: [&mut ViewMut<D, u8>; N]) {
         if cfg!(debug_assertions) {
             unwritten.into_iter().for_each(|view| self.ranks.device.fill(view.reborrow(), u8::MAX));
@@ -188,8 +188,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         }
     }
 
-    /// Where the gradients of a unit's parameters go: they are added to those of earlier micro-batches if these are
-    /// held; otherwise they replace whatever another unit left in the flat buffer.
+    /// The destination of the gradients of a unit's parameters: they are added to those of earlier micro-batches if
+    /// these are held; otherwise they replace whatever another unit left in the flat buffer.
     fn grads(&self, unit: usize, micro_batch: usize) -> Grads<'_, D> {
         let (places, device) = (self.ranks.places(), &self.ranks.device);
         let adds = self.plan.config.holds_gradients() && micro_batch > 0;
@@ -211,7 +211,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         if adds {
             return Grads::new(grads, Write::Add);
         }
-        // Otherwise numbers that another bucket left in this staging would count as gradients of the padding.
+        // Clear the padding: stale values would be summed as gradients.
         device.fill(padding, 0.0);
         self.poison([&mut grads.reborrow().cast()]);
         Grads::new(grads, Write::Set)
@@ -227,7 +227,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         }
     }
 
-    /// Logits after the last of `length` tokens, from the input of the head, which is held gathered.
+    /// Logits after the last of `length` tokens, from the input of the head, whose parameters stay gathered.
     pub(super) fn logits(&self, length: usize, slot: usize, logits: &mut [f32]) {
         let head = self.plan.units.len() - 1;
         let row = self.plan.units[head].input_bytes / self.plan.config.tokens();

@@ -1,6 +1,6 @@
 //! Diagnose: finds where a step went wrong, by running it again and checking every result. A step is a pure function of
-//! parameters and batch, so the second run goes wrong at the same place; and a run in which nothing goes wrong does not
-//! pay for the search.
+//! parameters and batch, so the second run goes wrong at the same place. A run in which nothing goes wrong does not pay
+//! for the search.
 #![allow(unsafe_code)]
 
 use core::fmt;
@@ -19,11 +19,11 @@ use zero_core::transport::Transport;
 pub enum FaultyPhase {
     /// In the output of a unit.
     Forward,
-    /// In the gradients that a unit's backward gave.
+    /// In the gradients that a unit's backward computed.
     Backward,
     /// In the sum of gradients over ranks and micro-batches, each of which was finite.
     Sum,
-    /// Nowhere in a second run of the same step: its batch is not the same each time. Rank and unit mean nothing then.
+    /// Nowhere in a second run of the same step: its batch differs each time. Rank and unit mean nothing then.
     Nowhere,
 }
 
@@ -32,13 +32,13 @@ pub enum FaultyPhase {
 pub struct NonFinite {
     /// The step, counted from 1.
     pub step: u64,
-    /// Whether it occurred in that step; otherwise, in an evaluation after it.
+    /// Whether the result occurred in that step; otherwise, in an evaluation after it.
     pub trained: bool,
     /// The rank; the lowest, if several went wrong.
     pub rank: usize,
     /// The unit.
     pub unit: String,
-    /// Where in the step.
+    /// The place in the step.
     pub phase: FaultyPhase,
 }
 
@@ -55,8 +55,8 @@ impl fmt::Display for NonFinite {
             FaultyPhase::Nowhere => {
                 return write!(
                     f,
-                    "error[Z0401]: the loss or a gradient went infinite or NaN {when} {step}, but not when that was done \
-                     again\n  = help: a dataset must give the same sequences for the same draw"
+                    "error[Z0401]: the loss or a gradient went infinite or NaN {when} {step}, but not when it was run \
+                     again\n  = help: a dataset must return the same sequences for the same draw"
                 );
             }
         };
@@ -127,7 +127,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         Ok(NonFinite { step, trained, rank, unit, phase }.into())
     }
 
-    /// The least of all ranks' findings, compared by their first two numbers, and the lowest rank that has it.
+    /// The least of all ranks' findings, compared by their first two numbers, and the lowest rank that found it.
     fn first_of(&mut self, found: [f64; 3]) -> Result<(usize, [f64; 3]), Lost> {
         self.exchange(ExchangeReason::Diagnose, &found)?;
         let all = self.exchanged_of(found.len()).as_chunks().0.iter().enumerate();

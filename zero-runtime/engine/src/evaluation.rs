@@ -1,5 +1,5 @@
-//! Evaluation: walks that only go forward: the loss of data that is not learned from, and predictions, also token by token.
-//! Never changes a parameter.
+//! Evaluation: walks that only go forward: the loss of data that the model does not learn from, and predictions, also
+//! token by token. Never changes a parameter.
 
 use zero_plan::{Op, Pass};
 
@@ -73,8 +73,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         Ok(())
     }
 
-    /// The predictions of the head after `input`, a sequence no longer than the plan's: logits, unless it is a head of another
-    /// kind. Every rank must call it. Ranks of the last pipeline stage get the predictions, and true.
+    /// The predictions of the head after `input`, a sequence no longer than the plan's: logits, unless the head is of
+    /// another kind. Every rank must call it. Ranks of the last pipeline stage receive the predictions, and return true.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
@@ -92,15 +92,15 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     }
 
     /// [`Engine::predict`] after `input` and the `before` tokens of earlier calls, whose keys and values are cached: a
-    /// prompt in one call, and then token by token. A call goes on from the last one, or from fewer of its tokens; a
+    /// prompt in one call, and then token by token. A call continues from the last one, or from fewer of its tokens; a
     /// `before` of 0 begins a sequence. Any other walk over a table, such as a step or an evaluation, drops the cache.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
     ///
     /// # Panics
-    /// If fewer tokens than `before` are cached, or if all of them are more than the plan's sequences have; and as
-    /// [`Engine::predict`].
+    /// If fewer tokens than `before` are cached, or if there are more tokens in total than in a sequence of the plan;
+    /// and as [`Engine::predict`].
     pub fn decode(&mut self, input: &[u32], before: usize, logits: &mut [f32]) -> Result<bool, Lost> {
         self.require_input(input);
         let (length, cached, longest) =

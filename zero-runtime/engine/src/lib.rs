@@ -1,36 +1,36 @@
-//! Engine: executes a plan. A step is a loop over a static table; nothing is allocated in it, nothing is looked up, and
-//! nothing is decided that the plan has not decided. It knows the contracts of devices and transports alone, never a
-//! kernel, a launcher, a file or a model's type.
+//! Engine: executes a plan. A step is a loop over a static table: it allocates nothing, looks up nothing, and makes no
+//! decision that the plan has not made. The engine knows only the contracts of devices and transports, never a kernel,
+//! a launcher, a file or a model's type.
 //!
-//! `batch` takes in data. `evaluation` has the walks that only go forward, `compute` the ops that call layers,
-//! `collectives` those that bring in data of other ranks, `update` those at the end of a step. `words` has the few
+//! `batch` receives data. `evaluation` has the walks that only go forward, `compute` the ops that call layers,
+//! `collectives` the ops that receive data of other ranks, `update` the ops at the end of a step. `words` has the few
 //! numbers of a step. `parameters` fills and reads parameters and their states, `queues` follows the streams of a plan
-//! on a device that has queues, `checkpoint` gives states to be written and takes them back, `diagnose` finds where a
-//! number went wrong, `record` notes when ops begin and end, `rehearsal` gets a device ready, `calls` makes sure that
-//! all ranks make the same calls.
+//! on a device that has queues, `checkpoint` reads states for writing and sets them again, `diagnose` finds where a
+//! number went wrong, `record` notes when ops begin and end, `rehearsal` prepares a device, `calls` makes sure that all
+//! ranks make the same calls.
 //!
-//! What an op does is said in `Engine::execute` or, if it communicates, in `collectives`. An op that calls a function of
+//! `Engine::execute` says what an op does; for ops that communicate, `collectives` does. An op that calls a function of
 //! a unit finds it in [`zero_core::layer::UnitCode`]. A new op is an arm of that match, on views of the places that
-//! [`zero_plan::place`] gives; it adds no offset, and all its arithmetic is an op of [`Device`].
+//! [`zero_plan::place`] returns; it adds no offset, and all its arithmetic is an op of [`Device`].
 //!
 //! # Why no safe call races
 //!
 //! Ranks read one another's memory without locks, so this needs an argument. Shared memory lies in the arena. Safe code
-//! reaches it only through the engine: [`Arena`] shows sizes, the calls of [`Transport`] that reach bytes are unsafe,
-//! and the views that layers and datasets get end with the call that they were made for. Two cases remain: engines of
-//! different ranks are called in different orders, or stop being called.
+//! reaches it only through the engine: [`Arena`] exposes sizes, the calls of [`Transport`] that reach bytes are unsafe,
+//! and the views that layers and datasets receive end with the call that they were made for. Two cases remain: engines
+//! of different ranks are called in different orders, or stop being called.
 //!
 //! - A rank writes the memory that other ranks read at these times: parameters in an update, and gradients and parcels
 //!   in a step or an evaluation.
 //! - Gradients and parcels are written only after a wait for the counts of their readers, and read only after a wait
-//!   for the counts of their writers. Counts follow from what a rank has really done, whatever it was called for,
-//!   so a rank that is called in another order makes others wait, or end; it cannot make them read too early.
-//! - Parameters are first written by [`Engine::load`] alone, before they are published, and nobody reads a unit of a
-//!   peer before that peer has published it as often as the reader has. That is at least once, because a step, an
+//!   for the counts of their writers. Counts follow from the ops that a rank has really done, whatever it was called
+//!   for. So a rank that is called in another order makes other ranks wait, or end; it cannot make them read too early.
+//! - Parameters are first written by [`Engine::load`] alone, before they are published. A rank reads a unit of a peer
+//!   only after the peer has published it as often as the reader has. That is at least once, because a step, an
 //!   evaluation, a prediction and [`Engine::parameters`] require that all units have been loaded.
 //! - Parameters are then written by updates, after an exchange that returns only when every rank has entered it for the
-//!   same reason and after the same number of steps, and so has finished reading parameters. If one has another reason,
-//!   all panic.
+//!   same reason and after the same number of steps, and so has finished reading parameters. If a rank has another
+//!   reason, all ranks panic.
 //! - A copy for a checkpoint is private to its rank. [`Engine::snapshot`] alone writes it, and only while nobody holds the
 //!   [`Snapshot`] by which another thread reads it.
 //! - A call that ended early (in [`Lost`], or in a panic of a layer or a dataset) leaves counts in the middle of a
@@ -110,7 +110,7 @@ pub struct Engine<'p, D: Device, T> {
     program: &'static Program<D>,
     plan: &'p Plan<'p>,
     arena: Arc<Arena<'p, D>>,
-    /// Memory, device and transport, and where this rank is in its table.
+    /// Memory, device and transport, and the position of this rank in its table.
     ranks: Collectives<'p, D, T>,
     /// For each unit, the stretches that this rank updates.
     segments: Vec<Vec<UpdatedStretch>>,
@@ -118,13 +118,13 @@ pub struct Engine<'p, D: Device, T> {
     awaited: AwaitedOps,
     /// Whether weight decay applies to embeddings.
     decays_embeddings: bool,
-    /// Whether the device gets each step op by op.
+    /// Whether the device receives each step op by op.
     is_eager: bool,
     agreement: Agreement,
     /// The numbers of all ranks in an exchange that the host reads.
     exchanged: Vec<f64>,
     steps_done: u64,
-    /// The record of steps, if one was asked for.
+    /// The record of steps, if one was requested.
     record: Option<Record>,
     /// Each snapshot holds a reference to it.
     snapshot: Arc<()>,
@@ -132,7 +132,7 @@ pub struct Engine<'p, D: Device, T> {
     loaded: usize,
     /// Tokens of a sequence whose caches lie in the region of activations.
     cached: usize,
-    /// Whether the last call came to its end.
+    /// Whether the last call finished.
     is_in_order: bool,
 }
 
@@ -146,11 +146,11 @@ struct WalkState {
     shape: (usize, usize),
     /// The number of first tokens whose losses count.
     counted: usize,
-    /// Compute gradients, and the losses where the model's head leaves them in its backward.
+    /// Compute gradients, and the losses if the model's head leaves them in its backward.
     learns: bool,
     /// Stop before the head and leave its input: for predictions.
     headless: bool,
-    /// Tokens of the sequence from earlier decoding walks; none if this is not a decoding walk.
+    /// Tokens of the sequence from earlier decoding walks; `None` if this is not a decoding walk.
     before: Option<usize>,
 }
 
@@ -193,25 +193,25 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         }
     }
 
-    /// Sets whether weight decay applies to embeddings, which it does by default: to tables of
-    /// [`zero_core::layer::Tensors::embedding`], and so to a head that is tied to one.
+    /// Sets whether weight decay applies to embeddings, as it does by default. They are the tables of
+    /// [`zero_core::layer::Tensors::embedding`], and so a head that is tied to one.
     pub fn decay_embeddings(&mut self, decay: bool) {
         self.decays_embeddings = decay;
         self.segments = update::segments(self.program, &self.arena.places(), decay);
     }
 
-    /// Sets whether a device with queues gets each step op by op, instead of keeping a step and repeating it as a
+    /// Sets whether a device with queues receives each step op by op, instead of keeping a step and repeating it as a
     /// whole. The bits are the same. Other devices ignore this.
     pub fn run_eagerly(&mut self, eager: bool) {
         self.is_eager = eager;
     }
 
-    /// From here on, a wait for another rank ends after `timeout`, in an error that names the rank.
+    /// From here on, a wait for another rank ends after `timeout`, with an error that names the rank.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.ranks.transport.set_timeout(timeout);
     }
 
-    /// What reports and ends waits of this rank.
+    /// The watchdog that reports and ends waits of this rank.
     pub fn watchdog(&self) -> Arc<dyn Watchdog + 'p> {
         self.ranks.transport.watchdog()
     }
@@ -231,7 +231,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         &self.arena
     }
 
-    /// The transport, which says when bytes of other ranks are there.
+    /// The transport, which says when bytes of other ranks are ready.
     pub fn transport(&self) -> &T {
         &self.ranks.transport
     }
@@ -241,24 +241,24 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         &self.ranks.device
     }
 
-    /// Bytes of parameters, gradients, activations and numbers that this rank has taken from other ranks so far: counted
-    /// where they were copied or read, not computed from the plan.
+    /// Bytes of parameters, gradients, activations and numbers that this rank has received from other ranks so far:
+    /// counted where they were copied or read, not computed from the plan.
     pub fn moved(&self) -> Moved {
         self.ranks.moved()
     }
 
-    /// Bytes that have gone between this rank and those of other hosts so far: counted by message.
+    /// Bytes exchanged between this rank and the ranks of other hosts so far: counted by message.
     pub fn crossed(&self) -> Crossed {
         self.ranks.transport.crossed()
     }
 
-    /// How far the clock of this host is from that of rank 0's host. If there are several hosts, the first rank of each
-    /// knows it. Every rank must call it.
+    /// The offset between this host's clock and that of rank 0's host. If there are several hosts, the first rank of
+    /// each returns it. Every rank must call it.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
     pub fn compare_clocks(&mut self) -> Result<Option<ClockLook>, Lost> {
-        // All ranks have arrived when this returns, so none is late.
+        // All ranks have arrived when this returns, so no rank is late.
         self.gather_numbers(&[0.0])?;
         self.ranks.transport.compare_clocks()
     }
@@ -273,13 +273,13 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.record.take()
     }
 
-    /// One step. `batch` fills the inputs and targets of a micro-batch: words of the kind that the
-    /// program says, where an f32 is given by its bits. If the step goes wrong, `batch` is called again
-    /// for the same micro-batches, to find the place.
+    /// One step. `batch` fills the inputs and targets of a micro-batch: words of the kind that the program says, where
+    /// an f32 is stored as its bits. If the step goes wrong, `batch` is called again for the same micro-batches, to
+    /// find the place.
     ///
     /// # Errors
     /// [`RunError`]. After [`NonFinite`] or [`OutOfRange`], parameters are those before the step; after [`Lost`], the
-    /// engine cannot be used any more.
+    /// engine is unusable.
     ///
     /// # Panics
     /// Like every call that all ranks make: if parameters have not been set, if the last call ended in [`Lost`] or a
@@ -318,7 +318,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.join_queues();
         self.ranks.device.end_repeated();
         self.ranks.require_device()?;
-        // The host needs the results of the step only here. Until they are there, this rank is at its last op.
+        // The host needs the results of the step only here. Until they are ready, this rank is at its last op.
         self.ranks.finish()?;
         self.arena.begin(None);
         let mut report = [bytemuck::Zeroable::zeroed()];
@@ -332,7 +332,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         Ok(StepReport { loss, gradient_norm })
     }
 
-    /// Gives all ranks a number that the first rank of the last pipeline stage knows. Every rank must call it.
+    /// Sends all ranks a number of the first rank of the last pipeline stage. Every rank must call it.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
@@ -355,7 +355,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Begins a walk over a table.
     fn new_walk(&mut self) -> WalkState {
         self.ranks.position.restart();
-        // Its activations may lie where caches did.
+        // The walk's activations may lie where caches did.
         (self.ranks.position.is_decoding, self.cached) = (false, 0);
         let words = self.arena.own_words_mut(self.plan.agreed_values());
         self.ranks.device.stage(words, |words| words.fill(0.0));
@@ -370,13 +370,13 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.arena.begin(None);
     }
 
-    /// Makes the queue that computes wait for everything that was asked of the others in a walk.
+    /// Makes the compute queue wait for everything that the other queues were asked to do in a walk.
     fn join_queues(&mut self) {
         self.awaited.end_pass(self.plan, &self.ranks.device);
         self.ranks.transport.end_pass(&self.ranks.device);
     }
 
-    /// Does the next op of this rank's table, which is number `index` of `pass`.
+    /// Runs the next op of this rank's table, which is number `index` of `pass`.
     fn execute(&mut self, (pass, index): (Pass, usize), op: Op, walk: &mut WalkState, batch: Fill) -> Result<(), Lost> {
         self.arena.begin(Some((pass, index)));
         self.awaited.enter(self.arena.pipeline_stage(), pass, index, &self.ranks.device);
@@ -402,7 +402,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.ranks.require_device()
     }
 
-    /// How much of a micro-batch a walk works on.
+    /// The part of a micro-batch that a walk works on.
     fn share(&self, walk: &WalkState) -> Share {
         Share { tokens: walk.shape.0 * walk.shape.1, of: self.plan.config.tokens() }
     }

@@ -1,5 +1,5 @@
-//! Parameters: fills them at the start, reads them whole at the end, and reads and writes their states where they lie. A
-//! parameter's first value depends on the seed and its place in the model alone, never on the rank that owns it.
+//! Parameters: fills them at the start, reads them whole at the end, and reads and writes their states in place. A
+//! parameter's first value depends only on the seed and its position in the model, never on the rank that owns it.
 #![allow(unsafe_code)]
 
 use core::convert::Infallible;
@@ -20,7 +20,7 @@ use zero_core::transport::Transport;
 use zero_core::view::View;
 
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
-    /// The parameter tensors of a unit, in the order of its flat buffer; none if it is tied.
+    /// The parameter tensors of a unit, in the order of its flat buffer; empty if the unit is tied.
     pub fn tensors(&self, unit: usize) -> Vec<Tensor> {
         let mut tensors = Tensors::default();
         if self.plan.units[unit].params > 0 {
@@ -32,12 +32,12 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         tensors
     }
 
-    /// Gives every parameter its first value. Each rank computes those that it stores.
+    /// Sets every parameter to its first value. Each rank computes the values that it stores.
     pub fn initialize(&mut self, seed: u64) {
         self.initialize_by(seed, NonZeroUsize::MIN);
     }
 
-    /// [`Engine::initialize`] by this many threads of the host, whatever the device.
+    /// [`Engine::initialize`] with this many threads of the host, whatever the device.
     pub fn initialize_by(&mut self, seed: u64, threads: NonZeroUsize) {
         let mut before = 0;
         for unit in 0..self.plan.units.len() {
@@ -51,12 +51,12 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         }
     }
 
-    /// Sets the parameters of a unit. Every rank must load the same.
+    /// Sets the parameters of a unit. Every rank must load the same parameters.
     ///
     /// # Panics
-    /// Unless every unit is loaded once, in order, before the first step: peers may read them from then on.
+    /// Unless every unit is loaded once, in order, before the first step: peers may read a unit as soon as it is loaded.
     pub fn load(&mut self, unit: usize, flat: &[f32]) {
-        assert_eq!(flat.len(), self.plan.units[unit].params, "{}: another number of parameters", self.plan.units[unit]);
+        assert_eq!(flat.len(), self.plan.units[unit].params, "{}: wrong number of parameters", self.plan.units[unit]);
         self.load_pieces(unit, |start, values| {
             values.copy_from_slice(&flat[start..start + values.len()]);
             Ok::<_, Infallible>(())
@@ -69,7 +69,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// called only for elements that this rank stores, once each and in order.
     ///
     /// # Errors
-    /// The error of `source`. The engine then has no parameters of this unit, and does no step.
+    /// The error of `source`. The engine then has no parameters of this unit, and runs no step.
     ///
     /// # Panics
     /// As [`Engine::load`].
@@ -95,7 +95,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
                     let common = piece.start.max(elements.start)..piece.end.min(elements.end);
                     if !common.is_empty() {
                         let of_piece = &values[common.start - piece.start..common.end - piece.start];
-                        // SAFETY: only this rank writes what it stores, and peers read it only after it is published.
+                        // SAFETY: only this rank writes its stored bytes, and peers read them only after they are published.
                         unsafe { self.write(place, common.start - elements.start, of_piece) };
                     }
                 }
@@ -120,7 +120,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     }
 
     /// The numbers that this rank stores of a state of a unit, and their stretch of the flat buffer, padding included.
-    /// None if it stores none: the unit is on another pipeline stage, or there is no master copy.
+    /// `None` if it stores none: the unit is on another pipeline stage, or there is no master copy.
     pub fn state(&self, state: State, unit: usize) -> Option<(Stretch, Vec<f32>)> {
         let mut numbers = Vec::new();
         let stretch = self.read_state(state, unit, |_, piece| numbers.extend(piece))?;
@@ -131,7 +131,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// unit's flat buffer. Returns the whole stretch.
     pub fn read_state(&self, state: State, unit: usize, mut each: impl FnMut(usize, &[f32])) -> Option<Stretch> {
         let (stretch, place) = self.arena.places().state(state, unit)?;
-        // SAFETY: between steps nobody writes what this rank stores.
+        // SAFETY: between steps nobody writes the numbers that this rank stores.
         self.for_each_piece(unsafe { self.arena.stored(place) }, stretch.start, &mut each);
         Some(stretch)
     }
@@ -141,7 +141,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.steps_done
     }
 
-    /// Goes on as if `steps` steps had been done.
+    /// Continues as if `steps` steps had been done.
     ///
     /// # Panics
     /// If a step has been done.
@@ -199,7 +199,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         }
     }
 
-    /// The parameters of a unit, whole, on the ranks that hold them: those of its pipeline stage. Every rank must call it.
+    /// All parameters of a unit, on the ranks of the unit's pipeline stage, which hold them. Every rank must call it.
     ///
     /// # Errors
     /// [`Lost`] if another rank has ended.
@@ -242,7 +242,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
                 self.ranks.position.restart();
                 self.ranks.run(Op::Gather { unit, slot: 0 })?;
                 self.ranks.run(Op::Wait { unit })?;
-                // A shared slot has all shards as they are held, not rounded.
+                // A shared slot has all shards in the width in which they are held, not rounded.
                 let is_there = self.plan.config.shares_slots();
                 if is_there {
                     self.for_each_piece(self.arena.stored(places.computed_on(unit, 0)), 0, &mut own);
@@ -261,8 +261,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         Ok(true)
     }
 
-    /// This rank's shard of the last step's gradient sums of a unit, and where it starts in the flat buffer; none
-    /// unless the rank is on the unit's pipeline stage. Directions have replaced the sums of matrices that are made
+    /// This rank's shard of the last step's gradient sums of a unit, and its start in the flat buffer; `None` unless
+    /// the rank is on the unit's pipeline stage. Directions have replaced the sums of matrices that are made
     /// orthogonal.
     pub fn reduced_gradients(&self, unit: usize) -> Option<(usize, Vec<f32>)> {
         let places = self.arena.places();
@@ -274,7 +274,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     }
 }
 
-/// The fewest elements that a thread is started for: it computes them in about ten times as long as it takes to start.
+/// The fewest elements worth a thread: computing them takes about ten times as long as starting it.
 const PART_ELEMENTS: usize = 8 << 10;
 
 /// Cuts a range of a buffer into pieces, without the padding after the buffer's first `len` elements.
@@ -283,7 +283,7 @@ pub(super) fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Ra
     (range.start.min(end)..end).step_by(PIECE_ELEMENTS).map(move |start| start..end.min(start + PIECE_ELEMENTS))
 }
 
-/// [`first_values`] by this many threads, or fewer if there is little to compute.
+/// [`first_values`] with this many threads, or fewer if there is little to compute.
 fn first_values_by(
     threads: NonZeroUsize,
     tensors: &[Tensor],

@@ -12,7 +12,7 @@ pub(super) struct AwaitedOps {
 }
 
 impl AwaitedOps {
-    /// The ops that others wait for on a pipeline stage.
+    /// The ops that other ops wait for on a pipeline stage.
     pub fn new(pipeline_stage: &PipelineStage) -> Self {
         let of = |queue: &[Queued]| {
             let mut awaited = vec![false; queue.len()];
@@ -27,7 +27,7 @@ impl AwaitedOps {
         awaited.get(op).is_some_and(|awaited| *awaited)
     }
 
-    /// Begins a pass: no queue goes on before all of them have done what came before.
+    /// Begins a pass: no queue continues before all queues have done all earlier work.
     pub fn begin_pass<D: Device>(&self, plan: &Plan, device: &D) {
         if !plan.config.has_streams() {
             return;
@@ -42,14 +42,14 @@ impl AwaitedOps {
         device.enter(Stream::Compute as usize);
     }
 
-    /// Ends a pass: the stream that computes goes on after all of it.
+    /// Ends a pass: the compute stream continues after all of it.
     pub fn end_pass<D: Device>(&self, plan: &Plan, device: &D) {
         if plan.config.has_streams() {
             self.meet(device);
         }
     }
 
-    /// Has the stream that computes wait for every other one.
+    /// Makes the compute stream wait for every other stream.
     fn meet<D: Device>(&self, device: &D) {
         for stream in Stream::ALL.into_iter().skip(1) {
             device.enter(stream as usize);
@@ -67,7 +67,7 @@ impl AwaitedOps {
         }
     }
 
-    /// Notes that it is queued, so that others can wait for it.
+    /// Records that the op is queued, so that other ops can wait for it.
     pub fn leave<D: Device>(&self, pass: Pass, op: usize, device: &D) {
         if self.is_awaited(pass, op) {
             device.record(PipelineStage::JOINS + op);

@@ -1,5 +1,5 @@
 //! Record: notes when each op of some steps of a rank began and ended, and how long it kept cores busy. Never allocates
-//! in a step, and never looks at a clock in an op that is not recorded.
+//! in a step, and never reads a clock in an op that is not recorded.
 
 use zero_core::time::{core_ns, now_ns};
 
@@ -10,9 +10,9 @@ pub struct Span {
     pub start_ns: u64,
     /// Its end.
     pub end_ns: u64,
-    /// Of an op in every second step: how long cores worked for the rank's process since the op before it ended, with
-    /// all its threads together; otherwise 0. A look at that clock takes as long as a short op, so the times between
-    /// ops are those of the other steps.
+    /// For an op in every second step: how long cores worked for the rank's process, all threads together, since the
+    /// end of the previous op; otherwise 0. Reading that clock takes as long as a short op, so the times between ops
+    /// come from the other steps.
     pub core_ns: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct Record {
     ops_per_step: usize,
     steps_max: usize,
     step_start_ns: u64,
-    /// The last look at how long cores have worked for this process; none in a step without.
+    /// The last reading of how long cores have worked for this process; `None` in a step without readings.
     core_ns: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Record {
     /// Room for the next `steps_max` steps of `ops_per_step` ops each: recording them allocates nothing.
     pub fn new(first_step: u64, ops_per_step: usize, steps_max: usize) -> Self {
         let (steps, ops) = (Vec::with_capacity(steps_max), Vec::with_capacity(steps_max * ops_per_step));
-        // The first reading of the clock may take longer, so it is not left to a step.
+        // The first reading of the clock may take longer, so it is not done in a step.
         Self { first_step, steps, ops, ops_per_step, steps_max, step_start_ns: now_ns(), core_ns: None }
     }
 
@@ -54,14 +54,14 @@ impl Record {
 
     /// Begins a step; returns whether it is to be recorded.
     pub fn begin_step(&mut self) -> bool {
-        // A step that failed has no end.
+        // A failed step has no end.
         self.ops.truncate(self.steps.len() * self.ops_per_step);
         self.step_start_ns = now_ns();
         self.core_ns = (self.steps.len() % 2 == 1).then(core_ns);
         self.steps.len() < self.steps_max
     }
 
-    /// The next op of the step has ended.
+    /// Records that the next op of the step has ended.
     pub fn end_op(&mut self, start_ns: u64) {
         let end_ns = now_ns();
         let busy_ns = self.core_ns.as_mut().map_or(0, |last| {
@@ -71,7 +71,7 @@ impl Record {
         self.ops.push(Span { start_ns, end_ns, core_ns: busy_ns });
     }
 
-    /// The step has ended.
+    /// Records that the step has ended.
     pub fn end_step(&mut self) {
         self.steps.push(Span { start_ns: self.step_start_ns, end_ns: now_ns(), core_ns: 0 });
     }

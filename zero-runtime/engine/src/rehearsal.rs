@@ -1,5 +1,5 @@
-//! Rehearsal: a walk over all ops of a step and of an evaluation in which a device computes nothing, but prepares what
-//! they need. Never waits for another rank.
+//! Rehearsal: a walk over all ops of a step and of an evaluation in which a device computes nothing, but prepares
+//! everything that the ops need. Never waits for another rank.
 #![allow(unsafe_code)]
 
 use zero_plan::{Op, Pass};
@@ -10,8 +10,8 @@ use zero_core::lost::Lost;
 use zero_core::transport::Transport;
 
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
-    /// Prepares what the first step would otherwise wait for, and other ranks with it: on a device with queues, kernels
-    /// and algorithms for matrix products. This may take long. Parameters need not be set yet.
+    /// Prepares everything that the first step, and other ranks with it, would otherwise wait for: on a device with
+    /// queues, kernels and algorithms for matrix products. This may take long. Parameters need not be set yet.
     ///
     /// # Errors
     /// [`Lost::Device`], with the op that cannot be prepared.

@@ -59,9 +59,9 @@ impl Hyper {
 #[derive(Clone, Debug)]
 pub(super) struct UpdatedStretch {
     start: usize,
-    /// What of it decays; all or nothing if it is of a matrix.
+    /// Its runs with and without weight decay; a single run if it is part of a matrix.
     runs: Vec<DecayRun>,
-    /// The matrix that it is a part of, if that is made orthogonal.
+    /// The matrix that contains it, if that matrix is made orthogonal.
     of_matrix: Option<HiddenMatrix>,
 }
 
@@ -70,7 +70,7 @@ impl UpdatedStretch {
         self.runs.iter().map(|run| run.len).sum()
     }
 
-    /// Takes in the next stretch of the buffer, if one op can update both.
+    /// Extends this stretch by the next stretch of the buffer, if one op can update both.
     fn join(&mut self, next: &Self) -> bool {
         if self.of_matrix.is_some() || next.of_matrix.is_some() || next.start != self.start + self.len() {
             return false;
@@ -134,7 +134,7 @@ fn elements(place: Place, width: Width, Stretch { start, len }: Stretch) -> Plac
 
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Agrees with all ranks on the mean loss of the step and the norm of its mean gradient, and so on the factor that
-    /// scales gradients, all on the device.
+    /// scales gradients, entirely on the device.
     pub(super) fn agree(&mut self) -> Result<(), Lost> {
         self.square();
         self.exchange_on_device(ExchangeReason::Agree, self.plan.agreed_values())?;
@@ -142,7 +142,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         Ok(())
     }
 
-    /// Leaves the sums of squares of this rank's gradients for the others.
+    /// Writes the sums of squares of this rank's gradients for the other ranks.
     pub(super) fn square(&self) {
         let (places, device) = (self.arena.places(), &self.ranks.device);
         for (unit, sizes) in self.plan.units.iter().enumerate() {
@@ -155,14 +155,14 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         }
     }
 
-    /// Combines the words that all ranks have left into the report.
+    /// Combines the words that all ranks have written into the report.
     pub(super) fn conclude(&self) {
         let values = self.plan.agreed_values();
         let (all, hyper, report) = (self.arena.all_words(values), self.arena.hyper(), self.arena.report_mut());
         self.ranks.device.agree(&self.agreement, all, hyper, report);
     }
 
-    /// Adds the sums of gradients of a unit's matrices to their momentum, and leaves directions in their place.
+    /// Adds the sums of gradients of a unit's matrices to their momentum, and replaces the sums by directions.
     pub(super) fn momentum(&mut self, unit: usize) {
         let (places, device) = (self.arena.places(), &self.ranks.device);
         for stretch in self.segments[unit].iter().filter(|stretch| stretch.of_matrix.is_some()) {
@@ -186,7 +186,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
 
     /// AdamW on a stretch of a unit.
     fn step_by_moments(&self, unit: usize, stretch: &UpdatedStretch) {
-        // SAFETY: as in `weights`; what is read lies in another region than what is written.
+        // SAFETY: as in `weights`; the op reads and writes different regions.
         let gradients: Stored<_> = unsafe { self.arena.stored(self.cut(self.arena.places().sums(unit), stretch)) };
         // SAFETY: as in `weights`, and the two halves of the optimizer state.
         let [m, v] = [State::FirstMoment, State::SecondMoment]
@@ -204,7 +204,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     }
 
     /// Muon on a stretch of a unit, which is all or part of a matrix. Every rank that updates some of the matrix makes
-    /// the whole direction orthogonal, so that all have the same bits.
+    /// the whole direction orthogonal, so that all of them compute the same bits.
     fn step_along_in<E: Element>(&self, unit: usize, stretch: &UpdatedStretch, matrix: HiddenMatrix) {
         let (places, device) = (self.arena.places(), &self.ranks.device);
         let (directions, room) = (places.local_gradients(unit), places.orthogonal_room(unit));
@@ -219,7 +219,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         device.step_along(decays, step_factor(shape), hyper, report, weights, orthogonal.part(first, len));
     }
 
-    /// Cuts a place, which has the part of a unit that this rank owns, down to a stretch of it.
+    /// Cuts a place, which holds the part of a unit that this rank owns, down to a stretch of it.
     fn cut(&self, place: Place, stretch: &UpdatedStretch) -> Place {
         elements(place, self.arena.width(place), Stretch { start: stretch.start, len: stretch.len() })
     }
@@ -232,8 +232,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// The parameters of a stretch of a unit, to update.
     fn weights(&self, unit: usize, stretch: &UpdatedStretch) -> Weights<'_, D> {
         let places = self.arena.places();
-        // SAFETY: stretches of different regions. All ranks have agreed, which they do after their last use of the parameters, so
-        // nobody reads what is written here.
+        // SAFETY: stretches of different regions. All ranks have agreed, and they agree only after their last use of
+        // the parameters, so nobody reads the bytes that are written here.
         let state = |place: Place| -> StoredMut<_> { unsafe { self.arena.stored_mut(self.cut(place, stretch)) } };
         let master = places.state(State::Master, unit).map(|(_, place)| state(place));
         Weights { params: state(places.updated(unit)), master }
@@ -258,7 +258,7 @@ mod tests {
         );
         let runs: Vec<_> = joined.runs.iter().map(|run| (run.len, run.decays)).collect();
         assert_eq!((joined.start, joined.len(), runs), (3, 12, vec![(6, true), (1, false), (5, true)]));
-        // Neither what lies elsewhere, nor more runs than an op takes.
+        // Neither a stretch that lies elsewhere, nor more runs than an op accepts.
         assert!(!joined.join(&stretch(16, 1, false)) && joined.len() == 12);
         while joined.runs.len() < DecayRun::MOST {
             let run = joined.runs[joined.runs.len() - 1];

@@ -1,5 +1,5 @@
-//! Words: the few numbers of a step that its ops read and write on the device, so that none of them asks the host.
-//! Never interprets them.
+//! Words: the few numbers of a step that its ops read and write on the device, so that no op involves the host. Never
+//! interprets them.
 #![allow(unsafe_code)]
 
 use zero_plan::footprint::{STEP_WORDS, words_bytes};
@@ -14,7 +14,7 @@ const _: () = assert!(OWN == STEP_WORDS * size_of::<f64>(), "the plan has other 
 
 /// The words of a rank's step in its arena.
 ///
-/// They are the engine's alone, which uses them by one op after another.
+/// Only the engine uses them, by one op after another.
 pub(super) trait StepWords<D> {
     /// The host's settings for a step.
     fn hyper(&self) -> View<'_, D, HyperBlock>;
@@ -24,11 +24,11 @@ pub(super) trait StepWords<D> {
     fn report(&self) -> View<'_, D, ReportBlock>;
     /// The same, to write.
     fn report_mut(&self) -> ViewMut<'_, D, ReportBlock>;
-    /// The first `len` words of this rank for the others: the sum of its losses, then the squares of each unit.
+    /// The first `len` words of this rank, for the other ranks: the sum of its losses, then the squares of each unit.
     fn own_words(&self, len: usize) -> View<'_, D, f64>;
     /// The same, to write.
     fn own_words_mut(&self, len: usize) -> ViewMut<'_, D, f64>;
-    /// `len` words of each rank, in their order.
+    /// `len` words of each rank, in the order of ranks.
     fn all_words(&self, len: usize) -> View<'_, D, f64>;
     /// The same, to write.
     fn all_words_mut(&self, len: usize) -> ViewMut<'_, D, f64>;
@@ -68,7 +68,7 @@ impl<D: Device> StepWords<D> for Arena<'_, D> {
     }
 }
 
-/// Checks that a rank has `len` words: no more than ranks agree on.
+/// Checks that a rank has `len` words: no more than ranks exchange for an agreement.
 fn agreed<D: Device>(arena: &Arena<D>, len: usize) -> usize {
     assert!(len <= arena.plan().agreed_values(), "{len} words");
     len
@@ -82,9 +82,8 @@ fn all<D: Device>(arena: &Arena<D>) -> usize {
 /// `len` values that begin at byte `start` of the words.
 fn words<'a, D: Device, T>(arena: &'a Arena<D>, start: usize, len: usize) -> View<'a, D, T> {
     let start = first_of::<D, T>(arena, start, len).cast_const();
-    // SAFETY: they lie within the words, whose bytes are a value of every type that is asked for. They are this
-    // rank's alone, and used by one op after another, none of which has two views of one part unless both only
-    // read.
+    // SAFETY: they lie within the words, whose bytes are a value of every type that is asked for. Only this rank uses
+    // them, by one op after another, and no op has two views of one part unless both only read.
     unsafe { View::from_raw(start, len) }
 }
 

@@ -1,4 +1,4 @@
-//! Room: how much space is free where a path lies. Never writes.
+//! Room: the free space at a path. Never writes.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Processors: which of them a thread may use, and keeps to, and how many threads a person may ask for. Never decides which.
+//! Processors: lists those that a thread may use, keeps a thread to one, and parses a number of threads. Never chooses one.
 
 use std::num::NonZeroUsize;
 
@@ -22,7 +22,7 @@ pub fn keep_to(processor: usize) -> Result<(), Errno> {
 /// mistake.
 pub const THREADS_MAX: usize = 1024;
 
-/// A number of threads.
+/// Parses a number of threads.
 pub fn threads(text: &str) -> Result<NonZeroUsize, String> {
     let threads = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= THREADS_MAX);
     threads.ok_or_else(|| format!("expected a whole number from 1 to {THREADS_MAX}: no host has more cores"))

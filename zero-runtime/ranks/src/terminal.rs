@@ -18,17 +18,17 @@ pub fn tell(error: &impl Display) {
 }
 
 /// Writes painted text to standard error in one call. Otherwise it could be mixed with text of other ranks, because
-/// launchers pass on what arrives together.
+/// launchers pass on text as it arrives.
 pub fn write_error(painted: &str) {
     let text = match AutoStream::choice(&stderr()) {
         ColorChoice::Never => strip_str(painted).to_string(),
         _ => painted.to_owned(),
     };
-    // Fails if standard error is closed, and then nobody can be told.
+    // Fails if standard error is closed; then there is nowhere to report it.
     let _ = stderr().write_all(text.as_bytes());
 }
 
-/// Tables with empty lines between them, as standard output should show them.
+/// Tables with empty lines between them, painted for standard output.
 pub fn table(text: &str) -> String {
     match AutoStream::choice(&std::io::stdout()) {
         ColorChoice::Never => text.to_owned(),

@@ -1,5 +1,5 @@
-//! Wake latency: measures the time from when a rank raises a count until another one, which sleeps for it, goes on,
-//! with two threads that wait for one another as ranks of a host do. Never looks at a plan.
+//! Wake latency: measures the time from a rank's raise of a count until another rank, which sleeps for it, goes on. Two
+//! threads wait for one another, as ranks of a host do. Never looks at a plan.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,19 +12,19 @@ use crate::processors::{allowed, keep_to};
 
 /// Waits in each direction that are measured.
 const TIMES: u32 = 300;
-/// How long a rank works before it raises its count if each has a core: far longer than the other one spins.
+/// How long a rank works before it raises its count if each rank has a core: far longer than the other one spins.
 const WORK_NS: u64 = 300_000;
 
-/// The wake latencies between two ranks, in seconds: if each has a core, and if they take turns on one.
+/// The wake latencies between two ranks, in seconds: with a core for each, and with one core that they share in turn.
 ///
 /// # Errors
-/// Z0332 if the system does not tell or set which processors a thread may use.
+/// Z0332 if the system does not report or set which processors a thread may use.
 pub fn measure() -> Result<[Vec<f64>; 2], LaunchError> {
     let all = allowed().map_err(LaunchError::system("see the processors of this process"))?;
     // Neighbours are often two threads of one core.
     let (first, last) = (all[0], all[all.len() - 1]);
     let shared = between([first, first], Spins::NONE, 0)?;
-    // If there is a single processor, ranks never have one each.
+    // With a single processor, ranks never have one each.
     let apart = if first == last { shared.clone() } else { between([first, last], Spins::BRIEF, WORK_NS)? };
     Ok([apart, shared])
 }
@@ -38,11 +38,11 @@ fn between(processors: [usize; 2], spins: Spins, work_ns: u64) -> Result<Vec<f64
         ranks.map(|rank| rank.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let [one, other] = seconds;
-    // One that has ended says why.
+    // A rank that has ended early returns the reason.
     Ok([one?, other?].map(|seconds| seconds.expect("both have a processor")).concat())
 }
 
-/// One of the two.
+/// One of the two ranks.
 struct Rank<'a> {
     rank: usize,
     blocks: &'a [Control; 2],

@@ -1,11 +1,11 @@
-//! Clocks: converts times of one host to the clock of rank 0's host, from two looks at the offset between the two.
+//! Clocks: converts times of one host to the clock of rank 0's host, from two looks at the offset between the two clocks.
 //! Never looks itself.
 
 use crate::transport::ClockLook;
 
-/// The clock of a host relative to that of rank 0's, looked at before the first step and after the last one. Two clocks
-/// that nobody sets drift apart evenly, so the offset in between lies on a line (as in J. Doleschal et al., "Internal
-/// timer synchronization for parallel event tracing", EuroPVM/MPI 2008).
+/// The clock of a host relative to that of rank 0's host, looked at before the first step and after the last one. Two
+/// clocks that are not set meanwhile drift apart evenly, so the offset in between lies on a line (as in J. Doleschal et al.,
+/// "Internal timer synchronization for parallel event tracing", EuroPVM/MPI 2008).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostClock {
     /// Before the first step.
@@ -28,12 +28,12 @@ impl HostClock {
         ns.saturating_add_signed(offset)
     }
 
-    /// The most by which that may be wrong.
+    /// The maximum error of such a time.
     pub fn error_ns(&self) -> u64 {
         self.first.error_ns.max(self.last.error_ns)
     }
 
-    /// As numbers that ranks exchange. One above 2^53 ns, which are 104 days, is rounded, by less than the error of a
+    /// As numbers that ranks exchange. A number above 2^53 ns, which are 104 days, is rounded, by less than the error of a
     /// look.
     pub fn numbers(&self) -> [f64; NUMBERS] {
         let numbers = |look: &ClockLook| [look.at_ns as f64, look.offset_ns as f64, look.error_ns as f64];
@@ -53,8 +53,8 @@ impl HostClock {
     }
 }
 
-/// How far apart times of any two hosts may be that are shown as equal: each may be off by its own error relative to
-/// rank 0's.
+/// How far apart two equal times of any two hosts may really be: each may be off by its host's error relative to rank 0's
+/// host.
 pub fn within_ns(clocks: &[HostClock]) -> u64 {
     let mut errors: Vec<u64> = clocks.iter().map(HostClock::error_ns).collect();
     errors.sort_unstable_by(|a, b| b.cmp(a));

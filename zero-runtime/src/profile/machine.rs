@@ -15,7 +15,7 @@ use zero_core::speed::{bytes_max, copied_per_s, multiplied_per_s};
 pub struct Machine {
     /// Speed of a matrix product in the width that layers compute in, in 10^9 floating-point operations a second.
     pub gflop_per_s: f64,
-    /// Speed of a copy, in 10^9 bytes a second, read and written ones together.
+    /// Speed of a copy, in 10^9 bytes a second, with read and written bytes counted together.
     pub gb_per_s: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Mean: what each rank did in a mean step of a record. Never prints.
+//! Mean: the ops of each rank in a mean step of a record. Never prints.
 
 use zero_plan::{Op, Plan};
 

@@ -80,7 +80,7 @@ pub fn gather_records<'p, D: Device, T: Transport<'p, D>>(
     Ok(gather(engine, &numbers)?.into_iter().enumerate().map(of_rank).collect())
 }
 
-/// Gathers numbers of each rank, however many. Every rank must call it with equally many.
+/// Gathers any number of values from each rank. Every rank must pass equally many.
 pub(crate) fn gather<'p, D: Device, T: Transport<'p, D>>(
     engine: &mut Engine<'p, D, T>,
     mine: &[f64],

@@ -32,7 +32,7 @@ impl fmt::Display for ProfileTables<'_> {
     }
 }
 
-/// The name of the width that layers compute in, and so of the products that the machine was measured by.
+/// The name of the width that layers compute in, and of the matrix products by which the machine was measured.
 fn width(plan: &Plan) -> &'static str {
     plan.config.precision.compute.name()
 }

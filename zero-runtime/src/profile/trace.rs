@@ -1,4 +1,4 @@
-//! Trace: what all ranks did, on one axis of time, in the trace event format that Perfetto and Chrome open: an object
+//! Trace: the ops of all ranks on one axis of time, in the trace event format that Perfetto and Chrome open: an object
 //! with `traceEvents`, where an event of phase `X` has a start and a duration in microseconds. Never measures.
 
 use std::io::{self, Write};
@@ -55,16 +55,16 @@ struct Details {
     bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gflop: Option<f64>,
-    /// How long cores worked for the rank since the op before this one ended, all together, in microseconds: in every
-    /// second step.
+    /// Time of all cores for the rank since the op before this one ended, added up, in microseconds: in every second
+    /// step.
     #[serde(skip_serializing_if = "Option::is_none")]
     core_us: Option<f64>,
 }
 
-/// How the clocks of several hosts were brought onto one axis of time. Times are in microseconds.
+/// How the clocks of several hosts were mapped onto one axis of time. Times are in microseconds.
 #[derive(Serialize)]
 struct TraceClocks {
-    /// How far apart times of two hosts may be that are equal here.
+    /// How far apart two times of two hosts may really be that are equal here.
     clocks_within_us: f64,
     /// The shift of each host.
     clocks: Vec<ClockShift>,

@@ -1,5 +1,5 @@
-//! Alike: whether the devices of all ranks give the same bits, as far as that can be known before the first step. Never
-//! chooses a device.
+//! Alike: checks whether the devices of all ranks compute the same bits, as far as that can be known before the first step.
+//! Never chooses a device.
 
 use super::train::RankEngine;
 use crate::device::{Device, Mark};

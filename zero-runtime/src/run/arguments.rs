@@ -1,5 +1,5 @@
-//! Arguments: options of a binary that shape neither memory nor order. Those that do are in the spec and are compiled
-//! in. Never acts on an argument.
+//! Arguments: options of a binary that affect neither memory nor the order of ops. Options that do are in the spec and
+//! are compiled in. Never acts on an argument.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ pub struct RunArguments {
     /// Highest learning rate
     #[arg(long, default_value_t = 2e-3, value_name = "RATE", value_parser = positive, help_heading = TRAINING)]
     pub lr: f64,
-    /// How the learning rate goes on after --warmup: half a cosine or a line down to the last step, constant, or constant
+    /// How the learning rate continues after --warmup: half a cosine or a line down to the last step, constant, or constant
     /// until the last --decay steps and then a line (wsd)
     #[arg(long, default_value = "cosine", value_name = "HOW", help_heading = TRAINING)]
     pub lr_schedule: LrSchedule,
@@ -74,7 +74,7 @@ pub struct RunArguments {
     /// Threads of each rank, at most 1024; without it, ranks share the cores of this host
     #[arg(long, value_name = "N", value_parser = threads, help_heading = TRAINING)]
     pub threads: Option<NonZeroUsize>,
-    /// On a GPU, ask for each step op by op, and do not keep it as a graph: slower, to the same bits
+    /// On a GPU, launch each step op by op instead of as a graph: slower, with the same bits
     #[arg(long, help_heading = TRAINING)]
     pub eager: bool,
     /// Decoupled weight decay of matrices
@@ -120,14 +120,14 @@ pub struct RunArguments {
     #[arg(long, value_name = "FOLDER", help_heading = WEIGHTS)]
     #[serde(serialize_with = "as_text")]
     pub init: Option<PathBuf>,
-    /// New folder for the weights at the end, as --init takes it
+    /// New folder for the weights at the end, as --init reads it
     #[arg(long, value_name = "FOLDER", help_heading = WEIGHTS)]
     #[serde(serialize_with = "as_text")]
     pub export: Option<PathBuf>,
     /// Type of exported numbers; without it, that of --init, or f32
     #[arg(long, value_name = "TYPE", requires = "export", help_heading = WEIGHTS)]
     pub export_dtype: Option<WeightType>,
-    /// Those about checkpoints.
+    /// Arguments about checkpoints.
     #[command(flatten)]
     #[serde(flatten)]
     pub checkpoints: CheckpointArguments,
@@ -135,7 +135,7 @@ pub struct RunArguments {
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
     pub plan: bool,
-    /// Print the plan, where everything lies and every op of every pipeline stage, and end
+    /// Print the plan, the place of everything in memory and every op of every pipeline stage, and end
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
     pub schedule: bool,
@@ -143,7 +143,7 @@ pub struct RunArguments {
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
     pub sizes: bool,
-    /// Print what a launcher of a run with these arguments needs to know as JSON, and end
+    /// Print the launcher's options for a run with these arguments as JSON, and end
     #[arg(long, hide = true)]
     #[serde(skip)]
     pub launch_options: bool,
@@ -181,7 +181,7 @@ pub(super) fn as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> R
 }
 
 impl RunArguments {
-    /// Whether something is to be shown or proven, and no rank starts.
+    /// Whether something is to be shown or proven instead of starting ranks.
     pub fn only_shows(&self) -> bool {
         self.plan || self.schedule || self.prove || self.sizes || self.launch_options
     }
@@ -206,12 +206,11 @@ impl RunArguments {
             }),
             (self.lr * self.weight_decay >= 1.0).then(|| {
                 let what = format!("--lr {} times --weight-decay {} is 1 or more", self.lr, self.weight_decay);
-                (what + ", so a step would leave nothing of a parameter", "lower one of them")
+                (what + ", so one step would decay parameters to zero or beyond", "lower one of them")
             }),
             (self.profile.is_some() && self.profiled_steps() == 0).then(|| {
                 let first = UNPROFILED_STEPS + 1;
-                let what =
-                    format!("--profile is of step {first} and those after it, but the run has --steps {}", self.steps);
+                let what = format!("--profile begins at step {first}, but the run has --steps {}", self.steps);
                 (what, "raise --steps, or leave --profile out")
             }),
             (self.profile.is_some() && self.profile == self.metrics).then(|| {
@@ -219,11 +218,11 @@ impl RunArguments {
                 (what, "name two files")
             }),
             (self.checkpoints.resume == Some(Resume::Newest) && self.checkpoints.checkpoint.is_none()).then(|| {
-                let what = "--resume asks for the newest checkpoint, and no --checkpoint says where to look".to_owned();
+                let what = "--resume asks for the newest checkpoint, but there is no --checkpoint".to_owned();
                 (what, "name the folder by --checkpoint, or the checkpoint by --resume PATH")
             }),
             self.held_out_every.filter(|_| self.held_out == 0).map(|every| {
-                let what = format!("--held-out-every {every} asks for what --held-out 0 skips");
+                let what = format!("--held-out-every {every} asks for a loss that --held-out 0 skips");
                 (what, "leave one of them out")
             }),
         ];
@@ -233,15 +232,15 @@ impl RunArguments {
         }
     }
 
-    /// The argument that contradicts --lr-schedule, and how to go on.
+    /// The argument that contradicts --lr-schedule, and the way out.
     fn learning_rate_contradiction(&self) -> Option<(String, &'static str)> {
         if let Some(decay) = self.decay.filter(|_| self.lr_schedule != LrSchedule::Wsd) {
             let what = format!("--decay {decay} is about the last steps of --lr-schedule wsd, which was not asked for");
             return Some((what, "leave one of them out"));
         }
         if self.lr_schedule == LrSchedule::Constant && self.lr_min_ratio != LR_MIN_RATIO {
-            let what = format!("--lr-min-ratio {} is where a rate falls to", self.lr_min_ratio);
-            return Some((what + ", and --lr-schedule constant never falls", "leave one of them out"));
+            let what = format!("--lr-min-ratio {} is the end of a falling rate", self.lr_min_ratio);
+            return Some((what + ", but --lr-schedule constant never falls", "leave one of them out"));
         }
         let LearningRate { warmup, steps, fall: Fall::Late { steps: decay }, .. } = self.learning_rate() else {
             return None;
@@ -394,12 +393,12 @@ mod tests {
         for (arguments, words) in [
             (&["--steps=10", "--warmup=10"][..], "--warmup 10 is not shorter than the run: --steps 10"),
             (&["--warmup=18446744073709551615"], "--warmup 18446744073709551615 is not shorter than the run"),
-            (&["--steps=2", "--profile"], "--profile is of step 3 and those after it, but the run has --steps 2"),
+            (&["--steps=2", "--profile"], "--profile begins at step 3, but the run has --steps 2"),
             (&["--lr=10", "--weight-decay=0.1"], "--lr 10 times --weight-decay 0.1 is 1 or more"),
             (&["--metrics=a", "--profile=a"], "--profile and --metrics name the same file"),
             (&["--decay=3"], "--decay 3 is about the last steps of --lr-schedule wsd, which was not asked for"),
             (&["--lr-schedule=linear", "--decay=3"], "--decay 3 is about the last steps of --lr-schedule wsd"),
-            (&["--lr-schedule=constant", "--lr-min-ratio=0.2"], "--lr-min-ratio 0.2 is where a rate falls to"),
+            (&["--lr-schedule=constant", "--lr-min-ratio=0.2"], "--lr-min-ratio 0.2 is the end of a falling rate"),
             (
                 &["--lr-schedule=wsd", "--steps=10", "--warmup=4", "--decay=7"],
                 "--decay 7 does not fit after --warmup 4 into --steps 10",
@@ -408,7 +407,7 @@ mod tests {
                 &["--lr-schedule=wsd", "--steps=100", "--warmup=95"],
                 "--decay 10 does not fit after --warmup 95 into --steps 100",
             ),
-            (&["--held-out=0", "--held-out-every=3"], "--held-out-every 3 asks for what --held-out 0 skips"),
+            (&["--held-out=0", "--held-out-every=3"], "--held-out-every 3 asks for a loss that --held-out 0 skips"),
             (&["--momentum=0.9"], "--momentum 0.9 is about Muon, and this program is built for AdamW"),
             (&["--eager"], "--eager is about steps on GPUs, and this program is built for the processor"),
         ] {

@@ -14,7 +14,7 @@ use crate::checkpoint::Store;
 use crate::launch::{LaunchAnswer, LaunchOptions, RunFolder};
 
 const CHECKPOINTS: &str = "Checkpoints";
-const RETURN: &str = "Coming back";
+const RETURN: &str = "Recovery";
 
 /// How often a checkpoint is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -22,7 +22,7 @@ const RETURN: &str = "Coming back";
 pub enum Every {
     /// After every multiple of this many steps.
     Steps(NonZeroU64),
-    /// At the end of the first step for which the last checkpoint began this long ago, by the clock of rank 0.
+    /// At the end of the first step that ends at least this long after the last checkpoint began, by the clock of rank 0.
     Time(Duration),
 }
 
@@ -36,7 +36,7 @@ pub enum Resume {
     From(PathBuf),
 }
 
-/// Arguments about checkpoints and about coming back.
+/// Arguments about checkpoints and recovery.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct CheckpointArguments {
     /// Folder for checkpoints: one at the end, one when the run is asked to end (exit code 75), and those of --every
@@ -46,29 +46,29 @@ pub struct CheckpointArguments {
     /// Also write one after every so many steps, or so much time: 500, 90s, 10m, 2h
     #[arg(long, value_name = "STEPS_OR_TIME", requires = "checkpoint", value_parser = every, help_heading = CHECKPOINTS)]
     pub every: Option<Every>,
-    /// Remove older checkpoints than the newest N; without it, all are kept
+    /// Remove checkpoints older than the newest N; without it, all are kept
     #[arg(long, value_name = "N", requires = "checkpoint", value_parser = at_least_one, help_heading = CHECKPOINTS)]
     pub keep: Option<NonZeroU64>,
-    /// Go on from the newest whole checkpoint in --checkpoint, if there is one, or from the one at PATH
+    /// Continue from the newest whole checkpoint in --checkpoint, if there is one, or from the one at PATH
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "newest", value_parser = resume)]
     #[arg(help_heading = CHECKPOINTS)]
     pub resume: Option<Resume>,
-    /// End the run where a checkpoint cannot be written, instead of going on to the next
+    /// End the run if a checkpoint cannot be written, instead of continuing to the next one
     #[arg(long, requires = "checkpoint", help_heading = CHECKPOINTS)]
     pub checkpoint_or_stop: bool,
     /// After SIGTERM or SIGINT, end without the checkpoint if it takes longer than this
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = duration, help_heading = RETURN)]
     #[serde(serialize_with = "seconds")]
     pub grace: Duration,
-    /// Start all ranks anew from the newest checkpoint, up to N times, when one of them dies or stops answering; on several
-    /// hosts `cargo zero launch` does
+    /// Restart all ranks from the newest checkpoint, up to N times, when one of them dies or stops answering; on several
+    /// hosts, `cargo zero launch` restarts them
     #[arg(long, default_value_t = 0, value_name = "N", requires = "checkpoint", value_parser = whole)]
     #[arg(help_heading = RETURN)]
     pub restarts: u64,
     /// Also do so when a loss or a gradient is not finite
     #[arg(long, requires = "restarts", help_heading = RETURN)]
     pub rollback: bool,
-    /// End the run when a rank has waited for another one for so long; four times as long in the first two steps
+    /// End the run when a rank has waited this long for another one; four times as long in the first two steps
     #[arg(long, default_value = "5m", value_name = "TIME", value_parser = duration, help_heading = RETURN)]
     #[serde(serialize_with = "seconds")]
     pub timeout: Duration,
@@ -80,7 +80,7 @@ impl CheckpointArguments {
         self.launch_answer(steps).options(Store::newest, Store::is_taken)
     }
 
-    /// The same, to be told to another program.
+    /// The options of the launcher, to be sent to another program.
     pub(super) fn launch_answer(&self, steps: u64) -> LaunchAnswer {
         LaunchAnswer {
             finishes_on_signal: self.checkpoint.is_some(),

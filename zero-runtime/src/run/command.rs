@@ -1,4 +1,4 @@
-//! Command: reads the arguments of a binary with clap, and says what is wrong with them. Never acts on an argument.
+//! Command: reads the arguments of a binary with clap, and reports errors in them. Never acts on an argument.
 
 use std::ffi::OsString;
 
@@ -10,7 +10,7 @@ use super::text_arguments::TextArguments;
 use crate::terminal::write_error;
 
 /// Trains this binary's model. Started alone, it starts its own ranks on this host; started by a launcher that sets
-/// RANK and WORLD_SIZE (torchrun), or the like of Slurm or Open MPI, it is one rank.
+/// RANK and WORLD_SIZE (torchrun), or the variables of Slurm or Open MPI, it is one rank.
 #[derive(Parser, Clone, Debug)]
 #[command(version, max_term_width = 100)]
 pub struct TextCommand {
@@ -23,7 +23,7 @@ pub struct TextCommand {
 }
 
 /// Trains this binary's model. Started alone, it starts its own ranks on this host; started by a launcher that sets
-/// RANK and WORLD_SIZE (torchrun), or the like of Slurm or Open MPI, it is one rank.
+/// RANK and WORLD_SIZE (torchrun), or the variables of Slurm or Open MPI, it is one rank.
 #[derive(Parser, Clone, Debug)]
 #[command(version, max_term_width = 100)]
 pub struct DataCommand {
@@ -35,14 +35,14 @@ pub struct DataCommand {
 /// Reads arguments. The first one is the program's name.
 ///
 /// # Errors
-/// The error, or the text that was asked for: [`tell`] prints both.
+/// The error, or the requested text: [`tell`] prints both.
 pub fn read<C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<C, Error> {
     let mut command = C::command().mut_args(takes_negative_numbers);
     let matches = command.try_get_matches_from_mut(arguments)?;
     C::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// The names in the help of values that are numbers.
+/// The names of numbers in the help.
 const NUMBERS: [&str; 6] = ["N", "RATE", "SHARE", "SEED", "NORM", "VALUE"];
 
 /// Lets the value of a number begin with a minus. Otherwise clap would call `-1` in `--lr -1` an unknown argument.
@@ -51,10 +51,10 @@ fn takes_negative_numbers(argument: Arg) -> Arg {
     if is_number { argument.allow_hyphen_values(true) } else { argument }
 }
 
-/// Prints an error, or what was asked for by `--help` or `--version`.
+/// Prints an error, or the text of `--help` or `--version`.
 pub fn tell(error: &Error) {
     match code(error.kind()) {
-        // This fails only if the output is closed, and then nobody can be told.
+        // This fails only if the output is closed; then there is nowhere to report it.
         None => drop(error.print()),
         Some(_) => write_error(&with_code(error)),
     }

@@ -13,12 +13,12 @@ use crate::transport::{Crossed, Transport};
 /// A figure that is compared.
 struct ComparedRow {
     name: &'static str,
-    /// Whether it is counted over all steps and printed for one; otherwise it is a size.
+    /// Whether the figure is counted over all steps and printed for one; otherwise it is a size.
     is_per_step: bool,
     fault: &'static Deviation,
 }
 
-/// What a difference from the plan means.
+/// The meaning of a difference from the plan.
 struct Deviation {
     code: &'static str,
     /// Whether the plan gives a bound for it, so that less is as planned.
@@ -29,18 +29,18 @@ struct Deviation {
 const MAPPED: Deviation = Deviation {
     code: "Z0410",
     is_bound: false,
-    help: "the plan and what was reserved for it disagree: a fault of zero; please report it with the spec",
+    help: "the plan and the memory reserved for it disagree: a fault of zero; please report it with the spec",
 };
 const MOVED: Deviation = Deviation {
     code: "Z0411",
     is_bound: false,
-    help: "the plan and what the transport did disagree: a fault of zero, or of a transport of your own",
+    help: "the plan and the transport disagree: a fault of zero, or of your own transport",
 };
 const HELD: Deviation = Deviation {
     code: "Z0412",
     is_bound: true,
-    help: "what layers and datasets of your own allocate belongs in `WORKSPACE` or `SAVED` of a layer, or in \
-           `resident_bytes` of a dataset; if there are none, please report it",
+    help: "declare the memory of your own layers and datasets in `WORKSPACE` or `SAVED` of a layer, or in \
+           `resident_bytes` of a dataset; if you have none, please report this",
 };
 
 const RESIDENT: &str = "peak resident of a rank";
@@ -62,11 +62,11 @@ const ROWS: [ComparedRow; 7] = [
 ];
 
 /// The figures of one rank, in the order of [`ROWS`]: the lengths of its two mappings, the most memory that its process
-/// has held, the bytes that it has copied from peers, those that it has read in their memory, those that it has sent to
-/// other hosts, and those that it has taken from them.
+/// has held, the bytes that it has copied from peers, read in their memory, sent to other hosts, and received from
+/// other hosts.
 type RankFigures = [usize; ROWS.len()];
 
-/// The figures that this rank has measured. `moved` and `crossed` are what its transport counted in the steps.
+/// The figures that this rank has measured. `moved` and `crossed` are the counts of its transport for the steps.
 fn measured<'p, D: Device, T: Transport<'p, D>>(
     engine: &Engine<'p, D, T>,
     moved: &Moved,
@@ -121,8 +121,8 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> RankFigure
 }
 
 /// Prints planned and measured figures, the largest of all ranks: the lengths of mappings, the memory that processes
-/// held, and the bytes that were moved in all `steps`; also the memory of devices outside of arenas, which no plan has.
-/// `moved` and `crossed` are what this rank counted in those steps. Every rank must call it.
+/// held, and the bytes that were moved in all `steps`; also the memory of devices outside of arenas, which no plan
+/// includes. `moved` and `crossed` are the counts of this rank for those steps. Every rank must call it.
 ///
 /// # Errors
 /// Z0410 if mappings are not as long as planned, Z0411 if more or fewer bytes were moved, Z0412 if a process held more
@@ -188,7 +188,7 @@ fn table(
     table
 }
 
-/// Libraries that take memory in the process of a rank, as much as they like and whenever they like. It cannot be told
+/// Libraries that allocate memory in the process of a rank, in any amount and at any time. Their memory cannot be told
 /// apart from the rank's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Others {

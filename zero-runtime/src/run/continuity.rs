@@ -92,8 +92,7 @@ pub fn require(
     differences.extend(other_optimizer(optimizer, manifest.plan.optimizer));
     if data != manifest.data.fingerprint {
         let (theirs, what) = (&manifest.data.fingerprint, &manifest.data.description);
-        differences
-            .push(format!("the data has the fingerprint `{data}` instead of `{theirs}`, which was that of {what}"));
+        differences.push(format!("the data has the fingerprint `{data}` instead of `{theirs}`, that of {what}"));
     }
     if differences.is_empty() {
         return Ok(());
@@ -101,12 +100,12 @@ pub fn require(
     Err(CheckpointError::OtherRun { path: checkpoint.path.clone(), differences: FirstTen(differences) })
 }
 
-/// Says that the optimizer is another one, if it is: neither can go on from what the other keeps of gradients.
+/// Reports a change of the optimizer: neither can continue from the other's state of gradients.
 fn other_optimizer(own: OptimizerKind, theirs: OptimizerKind) -> Option<String> {
     (own != theirs).then(|| format!("optimizer: {own:?} instead of {theirs:?}, in the spec"))
 }
 
-/// What has changed since the checkpoint was written, in lines.
+/// The changes since the checkpoint was written, in lines.
 pub fn told(manifest: &Manifest, own: &Map<String, Value>, plan: &PlanInfo) -> Vec<String> {
     let theirs = &manifest.plan;
     let mut lines = differing(Change::Told, own, &manifest.arguments);
@@ -128,12 +127,12 @@ pub fn told(manifest: &Manifest, own: &Map<String, Value>, plan: &PlanInfo) -> V
     if per_step(plan) != per_step(theirs) {
         let ((own, length), (others, their_length)) = (per_step(plan), per_step(theirs));
         lines.push(format!(
-            "a step draws {own} sequences of {length} tokens instead of {others} of {their_length}: losses go on otherwise"
+            "a step draws {own} sequences of {length} tokens instead of {others} of {their_length}: losses will differ"
         ));
     } else if plan.data_ranks != theirs.data_ranks {
         let (own, others) = (plan.data_ranks, theirs.data_ranks);
         lines.push(format!(
-            "{own} ranks have data of their own instead of {others}, which adds the same numbers in another order"
+            "{own} ranks have data of their own instead of {others}, so the same numbers are added in another order"
         ));
     }
     lines

@@ -7,7 +7,7 @@ use crate::data::Text;
 use crate::device::Device;
 use crate::error::Error;
 
-/// Computes and prints it.
+/// Computes the loss and prints it.
 ///
 /// # Errors
 /// Those of [`summed_loss`], and of the output.

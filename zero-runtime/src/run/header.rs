@@ -1,5 +1,5 @@
-//! Header: the first line of a metrics file, with everything that tells one run from another. Never repeats what a line
-//! of a step says.
+//! Header: the first line of a metrics file, with everything that distinguishes one run from another. Never repeats the
+//! contents of a step's line.
 
 use std::time::SystemTime;
 
@@ -25,7 +25,7 @@ pub struct RunHeader<'a> {
     threads_per_rank: usize,
     tokens_per_step: usize,
     seed: u64,
-    /// Steps that were done by the run that this one goes on from.
+    /// Steps that were done by the run that this one continues.
     steps_done: u64,
     arguments: GivenArguments<'a>,
     data: Option<Contents>,

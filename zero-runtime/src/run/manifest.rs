@@ -1,4 +1,4 @@
-//! Manifest: what a checkpoint says about the run that wrote it. Never writes or reads a file.
+//! Manifest: a checkpoint's description of the run that wrote it. Never writes or reads a file.
 
 use std::time::SystemTime;
 

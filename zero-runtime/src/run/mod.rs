@@ -1,4 +1,4 @@
-//! Run: what `main` of a generated program does. It reads arguments, becomes a launcher or a rank, and trains. Never
+//! Run: the `main` of a generated program. It reads arguments, becomes a launcher or a rank, and trains. Never
 //! knows what a layer computes.
 //!
 //! An argument of a binary is a field in `arguments`, its range in `range`, and a line in `continuity` that says
@@ -65,8 +65,8 @@ use threads::Threads;
 use train::{Finale, Job};
 use weights::WeightFolders;
 
-/// `main` of a program that trains a model of tokens on the text of `--data`. Without that, on the text beside a binary
-/// that `cargo zero` has built, and otherwise on the sources of the workspace that the model is defined in.
+/// `main` of a program that trains a model of tokens on the text of `--data`. Without that, a binary that `cargo zero` has
+/// built trains on the text beside it, and any other on the sources of the workspace that the model is defined in.
 ///
 /// A model whose head predicts more ids than its first field takes is refused when the program is built:
 ///
@@ -106,7 +106,7 @@ where
     Runs::run(M::PROGRAM, std::env::args_os().collect(), Some(&data))
 }
 
-/// Runs a program on data of its own, or without any on text.
+/// Runs a program on its own data or, without any, on text.
 fn run<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: Option<&dyn Sequences>) -> ExitCode {
     match data {
         Some(data) => run_on(program, arguments, data),
@@ -195,12 +195,12 @@ impl Dataset for NoText {
     }
 }
 
-/// The tokenizer that lies beside published weights, if one does.
+/// The tokenizer beside published weights, if there is one.
 fn tokenizer_of(weights: &Path) -> Option<PathBuf> {
     Some(weights.join("tokenizer.json")).filter(|path| path.exists())
 }
 
-/// Reads the arguments. If there is help or an error to print instead, prints it once for all ranks and ends the
+/// Reads the arguments. If they ask for help, or are wrong, prints the help or the error once for all ranks and ends the
 /// process.
 fn parse<C: Parser>(plan: &Plan, arguments: Vec<OsString>) -> C {
     command::read(arguments).unwrap_or_else(|error| {
@@ -213,7 +213,7 @@ fn parse<C: Parser>(plan: &Plan, arguments: Vec<OsString>) -> C {
     })
 }
 
-/// Where this rank stands among those that it meets on its host.
+/// The place of this rank among the ranks that it meets on its host.
 fn company(plan: &Plan) -> Option<JobPlace> {
     let company = launch::company(processes(plan))?;
     let (first, end) = plan.config.sharing(company.rank.min(plan.config.mesh.ranks() - 1));
@@ -228,8 +228,8 @@ fn tell(company: &JobPlace, error: &str) {
     }
 }
 
-/// A hash of all that must be equal on all ranks in addition to the plan: the model's layers, and the arguments except
-/// those that say where results go.
+/// A hash of everything that must be equal on all ranks in addition to the plan: the model's layers, and the arguments
+/// except those that name the places of results.
 fn agreement<D>(program: &Program<D>, arguments: &RunArguments) -> u64 {
     let mut tensors = Tensors::default();
     program.code.iter().for_each(|code| code.tensors(&mut tensors));
@@ -240,7 +240,7 @@ fn agreement<D>(program: &Program<D>, arguments: &RunArguments) -> u64 {
     Fingerprint::of(&(program.name, format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
 }
 
-/// Finds out what this process is, runs `body`, and prints an error once, whichever ranks find it.
+/// Determines the role of this process, runs `body`, and prints an error once, whichever ranks find it.
 fn start<D: Device>(
     program: &Program<D>,
     arguments: &RunArguments,
@@ -288,7 +288,7 @@ fn start<D: Device>(
     })
 }
 
-/// Shows what was asked for in place of a run.
+/// Shows the output that was requested instead of a run.
 fn show<D: Device>(program: &Program<D>, arguments: &RunArguments) -> Result<(), Error> {
     if arguments.launch_options {
         let answer = arguments.checkpoints.launch_answer(arguments.steps);
@@ -301,7 +301,7 @@ fn show<D: Device>(program: &Program<D>, arguments: &RunArguments) -> Result<(),
     Ok(())
 }
 
-/// Refuses `--restarts` on a rank that nobody would restart.
+/// Refuses `--restarts` on a rank that no launcher would restart.
 fn require_restarts(role: &Role, restarts: u64) -> Result<(), LaunchError> {
     match role {
         Role::Rank(_) if restarts > 0 && !launch::has_restarts() => Err(LaunchError::NoRestarts { restarts }),
@@ -309,7 +309,7 @@ fn require_restarts(role: &Role, restarts: u64) -> Result<(), LaunchError> {
     }
 }
 
-/// Proves the plan over all ranks, and prints as much of it as was asked for.
+/// Proves the plan over all ranks, and prints the requested parts of it.
 fn introduce(plan: &Plan, arguments: &RunArguments) -> Result<(), Error> {
     let proof = prove(plan)?;
     if arguments.prove {
@@ -341,7 +341,7 @@ fn sizes<D>(program: &Program<D>) -> String {
 
 const DEBUG_BUILD: &str = "this is a debug build, made to find mistakes, and slow: build with --release to train\n\n";
 
-/// Says what a run trains on.
+/// Prints what a run trains on.
 fn introduce_data<D: Device>(job: &Job<D>, speaks: bool) -> Result<(), Error> {
     let held_out = job.data.held_out_count();
     if let Some(every) = job.arguments.held_out_every.filter(|_| held_out == 0) {

@@ -72,7 +72,7 @@ impl NewFile {
     /// Adds what `write` writes.
     ///
     /// # Errors
-    /// Z0351 if the file cannot take it.
+    /// Z0351 if the file cannot be written.
     pub fn write(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), Error> {
         write(&mut self.file).and_then(|()| self.file.flush()).map_err(|source| Error::Results {
             what: self.what,
@@ -91,7 +91,7 @@ fn end_last_line(file: &mut File) -> io::Result<()> {
     if whole < text.len() { file.set_len(whole as u64) } else { Ok(()) }
 }
 
-/// The places where progress is shown and recorded.
+/// Shows and records progress.
 pub struct Output {
     bar: Option<ProgressBar>,
     metrics: Option<NewFile>,
@@ -147,8 +147,8 @@ pub struct EvaluationLine {
 }
 
 impl Output {
-    /// Output of a run of `steps` steps; the file `metrics` must not exist yet, unless the run goes on from another
-    /// one: then lines are added to it.
+    /// Output of a run of `steps` steps. The file `metrics` must not exist yet, unless the run continues another one: then
+    /// lines are added to it.
     ///
     /// A progress bar is drawn if the output is a terminal and `is_seen` says that a person looks at it. Nobody sees
     /// the terminal that mpirun gives a rank: mpirun passes on whole lines, and a bar never ends its line.
@@ -170,7 +170,7 @@ impl Output {
     /// Begins to count time, and writes the header to the metrics file.
     ///
     /// # Errors
-    /// Z0351 if the metrics file cannot take it.
+    /// Z0351 if the metrics file cannot be written.
     pub fn begin(&mut self, header: &impl Serialize) -> Result<(), Error> {
         self.start = Instant::now();
         self.write(header)
@@ -179,7 +179,7 @@ impl Output {
     /// Records a step, and prints it if `told`.
     ///
     /// # Errors
-    /// Z0351 if the metrics file cannot take it.
+    /// Z0351 if the metrics file cannot be written.
     pub fn step(&mut self, line: &StepLine, told: bool) -> Result<(), Error> {
         let text = format!(
             "loss {:.4}  norm {:.3}  lr {:.2e}  {:.0} tokens/s  {}",
@@ -202,7 +202,7 @@ impl Output {
     /// Records and prints a loss on held-out data.
     ///
     /// # Errors
-    /// Z0351 if the metrics file cannot take it.
+    /// Z0351 if the metrics file cannot be written.
     pub fn held_out(&mut self, line: &HeldOutLine) -> Result<(), Error> {
         let after = if line.step < self.steps { format!(" after step {}", line.step) } else { String::new() };
         self.tell(&format!("held-out loss {:.4} {}{after}", line.held_out_loss, line.unit));
@@ -212,7 +212,7 @@ impl Output {
     /// Records and prints that a checkpoint was written.
     ///
     /// # Errors
-    /// Z0351 if the metrics file cannot take it.
+    /// Z0351 if the metrics file cannot be written.
     pub fn saved(&mut self, line: &SaveLine) -> Result<(), Error> {
         let SaveLine { step, bytes, took_s, waited_s } = line;
         let bytes = Bytes(*bytes as usize);
@@ -225,7 +225,7 @@ impl Output {
     /// Records and prints the loss on all of a text.
     ///
     /// # Errors
-    /// Z0351 if the metrics file cannot take it.
+    /// Z0351 if the metrics file cannot be written.
     pub fn evaluation(&mut self, line: &EvaluationLine) -> Result<(), Error> {
         let EvaluationLine { tokens, loss, perplexity, unit } = line;
         self.tell(&format!("loss {loss:.4} {unit}, perplexity {perplexity:.4}, over {tokens} tokens"));
@@ -299,7 +299,7 @@ pub fn resident_shared_bytes() -> usize {
     status_bytes("RssShmem:")
 }
 
-/// A size of this process in bytes, which the kernel gives in KiB.
+/// A size of this process in bytes, which the kernel reports in KiB.
 fn status_bytes(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -307,7 +307,7 @@ fn status_bytes(name: &str) -> usize {
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// Makes [`peak_resident_bytes`] forget memory that was given back before. If the kernel does not allow it, that memory
+/// Makes [`peak_resident_bytes`] forget memory that was freed before. If the kernel does not allow it, that memory
 /// still counts.
 pub fn reset_peak_resident() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");

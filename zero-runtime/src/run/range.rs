@@ -89,7 +89,7 @@ fn number(text: &str, expected: &str, holds: impl Fn(f64) -> bool) -> Result<f64
     if value.is_finite() && holds(value) { Ok(value) } else { Err(format!("expected {expected}")) }
 }
 
-/// Whether the text says 0, and not a number so small that it becomes 0.
+/// Whether the text is 0, and not a number so small that it is rounded to 0.
 fn is_zero(text: &str) -> bool {
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     !mantissa.contains(|digit| ('1'..='9').contains(&digit))

@@ -1,4 +1,4 @@
-//! Ranks: starts those of a run, or becomes one, and says how it has ended. Never trains.
+//! Ranks: starts the ranks of a run, or becomes one, and reports how it has ended. Never trains.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ fn reported(error: Option<String>, code: u8) -> ExitCode {
     ExitCode::from(launch::exit_code(code))
 }
 
-/// The exit code of a rank that has failed after it met the others. Makes sure that one of them prints why.
+/// The exit code of a rank that has failed after it met the others. Makes sure that one of them prints the cause.
 fn ended_with(error: &Error, code: u8, watch: Watch) -> ExitCode {
     watch.fails_with(code);
     let told = match error {
@@ -38,7 +38,7 @@ fn ended_with(error: &Error, code: u8, watch: Watch) -> ExitCode {
     reported(told, code)
 }
 
-/// Ends a process whose ranks are threads, if one of them has given up another one: that one would never end.
+/// Ends a process whose ranks are threads, if one of them has given up another one: the other one would never end.
 fn end_with_silence(error: &Error) {
     if error.is_silence() {
         launch::print(&error.to_string());
@@ -89,7 +89,7 @@ pub fn become_ranks<D: Device>(role: Role, agreement: u64, job: &Job<D>) -> Resu
         Role::Launcher | Role::Rank(_) => {
             let ranks =
                 local::run(plan, Result::is_err, |transport| train(transport, job).inspect_err(end_with_silence))?;
-            // That another rank has ended is worth printing only if no rank says why.
+            // The end of another rank is worth printing only if no rank reports the cause.
             let (endings, mut errors): (Vec<_>, Vec<_>) = ranks.into_iter().partition(Result::is_ok);
             errors.sort_by_key(|error| error.as_ref().is_err_and(Error::is_echo));
             let first = errors.into_iter().chain(endings).next().expect("a rank");

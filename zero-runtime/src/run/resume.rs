@@ -1,4 +1,4 @@
-//! Resume: where a run goes on: at a checkpoint that all ranks have verified, or at the beginning. Never writes a file.
+//! Resume: where a run continues: at a checkpoint that all ranks have verified, or at the beginning. Never writes a file.
 
 use std::path::Path;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::launch;
 use crate::transport::Lost;
 use crate::weights::NamedTensor;
 
-/// Where a run is asked to go on.
+/// Where a run is asked to continue.
 enum ResumedFrom<'a> {
     Beginning,
     Newest(&'a Path),
@@ -28,7 +28,7 @@ impl<'a> ResumedFrom<'a> {
     fn of(arguments: &'a RunArguments) -> Self {
         let checkpoints = &arguments.checkpoints;
         match (&checkpoints.resume, checkpoints.checkpoint.as_deref()) {
-            // A restart goes on from the newest checkpoint, whatever its arguments say.
+            // A restart continues from the newest checkpoint, whatever its arguments say.
             (_, Some(folder)) if launch::is_restart() => ResumedFrom::Newest(folder),
             (Some(Resume::Newest), Some(folder)) => ResumedFrom::Newest(folder),
             (Some(Resume::From(path)), _) => ResumedFrom::From(path),
@@ -47,7 +47,7 @@ pub fn resumed_data(arguments: &RunArguments) -> Option<String> {
     Some(read_manifest(&path).ok()?.data.fingerprint)
 }
 
-/// Takes the folder of `--checkpoint` for this run, on rank 0. If there are checkpoints in it, the run must go on from
+/// Locks the folder of `--checkpoint` for this run, on rank 0. If there are checkpoints in it, the run must continue from
 /// the newest.
 ///
 /// # Errors
@@ -69,14 +69,14 @@ pub fn take_folder<D: Device>(job: &Job<D>) -> Result<Option<Store>, CheckpointE
     Ok(Some(store))
 }
 
-/// A checkpoint that this rank would go on from, and the model's tensors in it.
+/// A checkpoint that this rank would continue from, and the model's tensors in it.
 type OpenedCheckpoint = (Checkpoint, Vec<(NamedTensor, usize)>);
 
-/// Gives an engine its states: those of a checkpoint, if the run goes on from one, and the initial ones otherwise.
+/// Fills an engine with its states: those of a checkpoint, if the run continues from one, and the initial ones otherwise.
 /// Returns the number of steps that were done. Every rank must call it.
 ///
 /// # Errors
-/// The fault of the checkpoint, on the ranks that find it; on the others, that one of these has ended.
+/// The fault of the checkpoint, on the ranks that find it; on the others, the end of one of these ranks.
 pub fn resume<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>) -> Result<u64, Error> {
     let began = Instant::now();
     let opened = match ResumedFrom::of(job.arguments) {
@@ -94,7 +94,7 @@ pub fn resume<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>) -> Result<u64
     };
     let step = checkpoint.manifest.step;
     if step > job.arguments.steps {
-        let what = format!("--steps {}, but `{}` has {step} behind it", job.arguments.steps, checkpoint.path.display());
+        let what = format!("--steps {}, but `{}` is at step {step}", job.arguments.steps, checkpoint.path.display());
         let help = "raise --steps: it counts from the beginning".to_owned();
         return Err(Error::OfAll(Box::new(Error::Argument { what, help })));
     }
@@ -115,7 +115,7 @@ fn newest<D: Device>(
     job: &Job<D>,
     folder: &Path,
 ) -> Result<Option<OpenedCheckpoint>, Error> {
-    // All ranks take what rank 0 sees, because a folder may look different from another host.
+    // All ranks use what rank 0 sees, because a folder may look different from another host.
     let mut candidates = match engine.arena().rank() {
         0 => Store::checkpoints(folder)?.into_iter(),
         _ => Vec::new().into_iter(),
@@ -140,7 +140,7 @@ fn newest<D: Device>(
             (own, None) => return Ok(own.ok()),
             (own, Some(first)) if may_pass && older > 0.0 => {
                 if let Some(error) = own.err().filter(|_| engine.arena().rank() == first) {
-                    let next = "  = note: it is passed over, and the next older one is tried";
+                    let next = "  = note: it is skipped, and the next older one is tried";
                     launch::print(&format!("{}\n{next}", error.report()));
                 }
             }

@@ -10,10 +10,10 @@ use crate::device::Cuda;
 use crate::device::{Cpu, Device};
 use crate::model::Program;
 
-/// A device that programs run on. One of your own says so by `impl Runs for Mine {}`.
+/// A device that programs run on. Your own device needs `impl Runs for Mine {}`.
 pub trait Runs: Device {
-    /// Does what `arguments` ask for, and returns the exit code of the process. The program is trained on its own data,
-    /// or without any on text.
+    /// Executes `arguments`, and returns the exit code of the process. The program is trained on its own data or, without
+    /// any, on text.
     fn run(program: &'static Program<Self>, arguments: Vec<OsString>, data: Option<&dyn Sequences>) -> ExitCode {
         super::run(program, arguments, data)
     }

@@ -29,8 +29,8 @@ impl<'a> SampledText<'a> {
     /// The sample that `arguments` ask for, of a model that predicts `classes` ids.
     ///
     /// # Errors
-    /// Z0350 if the vocabulary has no ids for the prompt or for a stop, Z0372 if that of the tokenizer is larger than
-    /// the model's, Z0377 if it cannot encode the prompt.
+    /// Z0350 if the vocabulary has no ids for the prompt or for a stop, Z0372 if the tokenizer's vocabulary is larger than
+    /// the model's, Z0377 if the tokenizer cannot encode the prompt.
     pub fn new(
         arguments: &'a TextArguments,
         tokenizer: Option<&'a Tokenizer>,
@@ -49,7 +49,7 @@ impl<'a> SampledText<'a> {
         })
     }
 
-    /// Prints it. Every rank must call this, and rank 0 has an output.
+    /// Prints the sample. Every rank must call this, and rank 0 has an output.
     ///
     /// # Errors
     /// That another rank has ended.
@@ -69,7 +69,7 @@ impl<'a> SampledText<'a> {
         Ok(())
     }
 
-    /// Generates tokens and speaks them as they come; every rank chooses the same ones.
+    /// Generates tokens, and passes each one's text to `speak` at once; every rank chooses the same tokens.
     fn generate<D: Device>(&self, engine: &mut RankEngine<D>, speak: impl Fn(&str)) -> Result<Took, Error> {
         let classes = self.classes;
         let (mut speech, mut sampler) = (Speech::new(self.tokenizer, classes), Sampler::new(self.sampling, classes));

@@ -1,5 +1,5 @@
-//! Saving: when a checkpoint of a run is due, and how all ranks write one together, while the run goes on if the plan has room
-//! for a copy. Never reads one.
+//! Saving: decides when a checkpoint of a run is due, and writes it on all ranks together, while the run continues if the plan
+//! has room for a copy. Never reads one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::launch;
 use crate::plan::Plan;
 use crate::transport::{Lost, Watchdog};
 
-/// Words that each rank tells the others after each step: whether it was asked to end, whether it is time for a
+/// Words that each rank sends to the others after each step: whether it was asked to end, whether it is time for a
 /// checkpoint, which counts only on rank 0, and whether it has written what it was writing.
 const WORDS: usize = 3;
 
@@ -67,7 +67,7 @@ enum SavingPhase {
 
 enum Own<'scope> {
     Done(SaveResult),
-    /// A thread, and what it has let go of when it has ended.
+    /// A thread, and a channel that closes when the thread has ended.
     Underway(ScopedJoinHandle<'scope, SaveResult>, Receiver<()>),
 }
 
@@ -79,12 +79,12 @@ impl Own<'_> {
         }
     }
 
-    /// Waits until it has ended. A slow disk is reported, and waited for as long as all ranks live.
+    /// Waits until the work has ended. A slow disk is reported, and waited for as long as all ranks live.
     fn end(self, watchdog: &dyn Watchdog, step: u64) -> Result<SaveResult, Lost> {
         match self {
             Own::Done(written) => Ok(written),
             Own::Underway(thread, ended) => {
-                let work = format!("the disk, which takes the checkpoint of step {step}");
+                let work = format!("the disk, which writes the checkpoint of step {step}");
                 let has_ended = |patience| matches!(ended.recv_timeout(patience), Err(RecvTimeoutError::Disconnected));
                 watchdog.wait_for(&work, None, &mut { has_ended })?;
                 Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -121,7 +121,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
     /// checkpoint of this step has been written, or could not be.
     ///
     /// # Errors
-    /// That of the checkpoint with `--checkpoint-or-stop`; otherwise only that another rank has ended.
+    /// The error of the checkpoint with `--checkpoint-or-stop`; otherwise only that another rank has ended.
     pub fn after_step<'p: 'scope, D: Device>(
         &mut self,
         engine: &mut RankEngine<'p, D>,
@@ -197,7 +197,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         Ok(())
     }
 
-    /// Brings the checkpoint that is being written to its next phase, after all ranks have ended this one.
+    /// Moves the checkpoint that is being written to its next phase, after all ranks have completed this one.
     fn advance<D: Device>(&mut self, engine: &mut RankEngine<D>, output: Option<&mut Output>) -> Result<(), Error> {
         let Some(Writing { step, phase, own, began, waited }) = self.writing.take() else { return Ok(()) };
         let waits = Instant::now();
@@ -234,7 +234,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         })
     }
 
-    /// Does work in a thread of its own.
+    /// Runs `work` in a thread of its own.
     fn beside(&self, work: impl FnOnce() -> SaveResult + Send + 'scope) -> Own<'scope> {
         let (held, ended) = channel();
         let work = move || {
@@ -246,8 +246,8 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         thread.map_or_else(|error| Own::Done(Err(refused(error))), |thread| Own::Underway(thread, ended))
     }
 
-    /// Whether something succeeded on all ranks. Otherwise the first rank on which it failed reports why, and the run
-    /// goes on without this checkpoint, or ends.
+    /// Whether something succeeded on all ranks. Otherwise the first rank on which it failed reports the cause, and the run
+    /// continues without this checkpoint, or ends.
     fn agree<D: Device>(&mut self, engine: &mut RankEngine<D>, own: SaveResult) -> Result<bool, Error> {
         let all = engine.gather_numbers(&[f64::from(own.is_err())])?;
         let Some(first) = all.iter().position(|&failed| failed > 0.0) else {
@@ -261,7 +261,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
                 if stops {
                     return Err(error.into());
                 }
-                launch::print(&format!("{}\n  = note: training goes on without this checkpoint", error.report()));
+                launch::print(&format!("{}\n  = note: training continues without this checkpoint", error.report()));
             }
             _ if stops => return Err(Lost::Ended { rank: first }.into()),
             _ => {}

@@ -39,7 +39,7 @@ pub fn prompt(text: Option<&str>, tokenizer: Option<&Tokenizer>, classes: usize)
 pub enum Speech<'t> {
     /// Tokens of a tokenizer.
     Tokens(TokenStream<'t>),
-    /// Bytes. These do not make a whole character yet.
+    /// Bytes; the pending ones do not make a whole character yet.
     Bytes(Vec<u8>),
     /// Numbers.
     Ids,
@@ -55,7 +55,7 @@ impl<'t> Speech<'t> {
         }
     }
 
-    /// The text that can be said after the next id.
+    /// The text that can be shown after the next id.
     pub fn hear(&mut self, id: u32) -> String {
         let pending = match self {
             Self::Tokens(stream) => return stream.next(id),
@@ -72,7 +72,7 @@ impl<'t> Speech<'t> {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The text that was held back to wait for a whole character, once no more ids come.
+    /// The text that was held back to wait for a whole character, once there are no more ids.
     pub fn end(self) -> String {
         match self {
             Self::Tokens(stream) => stream.end(),

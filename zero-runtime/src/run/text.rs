@@ -1,5 +1,5 @@
-//! Text: what a model of text is trained on: the text of `--data`, the one beside the binary, or the sources of the
-//! workspace that the model is defined in. Never draws from it.
+//! Text: the text that a model is trained on: that of `--data`, the text beside the binary, or the sources of the workspace
+//! that the model is defined in. Never draws from it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -47,8 +47,8 @@ pub fn open<D>(
     Ok(text?.of(taken))
 }
 
-/// The text beside a binary: the newest or, for a run that resumes, the one whose fingerprint is `asked`, with which it
-/// began. If that one is no longer there, the newest, which the checkpoint refuses.
+/// The text beside a binary: the newest or, for a run that resumes, the one that it began with, whose fingerprint is
+/// `asked`. If that text is no longer there, the newest, which the checkpoint refuses.
 fn beside(
     binary: &Path,
     asked: Option<String>,
@@ -65,7 +65,7 @@ fn beside(
     if is_asked(&newest) {
         return Ok(newest);
     }
-    // What cannot be opened any more is not what was trained on.
+    // A text that can no longer be opened is not the one that was trained on.
     Ok(texts[1..].iter().filter_map(|path| open(path).ok()).find(is_asked).unwrap_or(newest))
 }
 

@@ -23,15 +23,15 @@ pub struct TextArguments {
     #[arg(long, value_name = "PATH", help_heading = DATA)]
     #[serde(serialize_with = "as_text")]
     pub data: Option<PathBuf>,
-    /// Read --data as something else than its name and content say: each byte is a token id, or each two are
+    /// Read --data as token ids, whatever its name and content say: one for each byte, or one for each two bytes
     #[arg(long, value_name = "WHAT", requires = "data", help_heading = DATA)]
     pub data_as: Option<DataAs>,
-    /// What makes text to token ids, and ids to text: a tokenizer.json, or the folder of a model with one; without it, that
-    /// of --init, and without one there, each byte is an id
+    /// Converts text to token ids and back: a tokenizer.json, or the folder of a model with one; without it, the tokenizer of
+    /// --init, and without one there, each byte is an id
     #[arg(long, value_name = "PATH", help_heading = DATA)]
     #[serde(serialize_with = "as_text")]
     pub tokenizer: Option<PathBuf>,
-    /// Do this with the parameters as they begin, instead of training: sample, or evaluate all of --data
+    /// Instead of training, do this with the initial parameters: sample, or evaluate all of --data
     #[arg(long, value_name = "WHAT", help_heading = PLAN)]
     pub only: Option<Only>,
     /// Tokens to generate at the end
@@ -54,7 +54,7 @@ pub struct TextArguments {
     pub stop: Vec<String>,
 }
 
-/// What is done instead of training.
+/// The task instead of training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Only {
@@ -105,7 +105,7 @@ impl TextArguments {
             return Err(Error::Argument { what, help: "leave one of them out".to_owned() });
         }
         if only == Only::Sample && self.sample == 0 {
-            let what = "--only sample asks for what --sample 0 skips".to_owned();
+            let what = "--only sample asks for the sample that --sample 0 skips".to_owned();
             return Err(Error::Argument { what, help: "leave one of them out".to_owned() });
         }
         Ok(RunArguments { steps: 0, held_out: 0, ..run })

@@ -1,4 +1,4 @@
-//! Threads: how many each rank has, the text that says so, and the core that they keep to. Never starts one.
+//! Threads: the number of threads of each rank, its text, and the core that they keep to. Never starts one.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -19,9 +19,9 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// As many as `asked`, even if this process may not use so many cores. Otherwise its cores are divided among the
-    /// ranks of this host, but the threads must fit the budget. If a launcher has bound each rank to its own cores, a
-    /// rank gets fewer threads than it could use.
+    /// As many as `asked`, even if this process may not use so many cores. If nothing was asked, its cores are divided
+    /// among the ranks of this host, but the threads must fit the budget. If a launcher has bound each rank to its own cores,
+    /// a rank gets fewer threads than it could use.
     pub fn new(asked: Option<NonZeroUsize>, plan: &Plan) -> Self {
         // If the system does not say how many cores there are, each rank gets one thread.
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -37,13 +37,13 @@ impl Threads {
     }
 }
 
-/// Keeps the calling thread, and those that it starts, to the core of this rank, if [`own_core`] gives it one of those
-/// that it may use.
+/// Keeps the calling thread, and threads that it starts, to the core of this rank, if [`own_core`] returns a core that it
+/// may use.
 pub fn keep_to_own_core(plan: &Plan, rank: usize) {
     let (first, end) = plan.config.sharing(rank);
     let Ok(cores) = processors::allowed() else { return };
     if let Some(own) = own_core(rank - first, end - first, cores.len()) {
-        // If the core was taken away meanwhile, the system decides on. Only speed depends on it.
+        // If the core was taken away meanwhile, the system chooses one. Only speed depends on it.
         let _ = processors::keep_to(cores[own]);
     }
 }

@@ -56,7 +56,7 @@ impl Finale<'_> {
 
 /// The inputs of a run.
 pub struct Job<'a, D: Device> {
-    /// What is trained.
+    /// The program that is trained.
     pub program: &'static Program<D>,
     /// Arguments of every model.
     pub arguments: &'a RunArguments,
@@ -64,7 +64,7 @@ pub struct Job<'a, D: Device> {
     pub text: Option<&'a TextArguments>,
     /// The data on which it trains.
     pub data: &'a dyn Sequences,
-    /// A hash of that data; none for data of the program's own, which has none.
+    /// A hash of that data; none for the program's own data, which has none.
     pub data_fingerprint: Option<u64>,
     /// The weights that it starts from and exports.
     pub weights: &'a WeightFolders,
@@ -95,7 +95,7 @@ impl Ending {
 }
 
 /// Steps at the beginning that are slow, because they touch memory for the first time. Ranks wait longer for one
-/// another in these.
+/// another in these steps.
 const SLOW_STEPS: u64 = 2;
 /// The factor by which they wait longer.
 const SLOWER: u32 = 4;
@@ -211,7 +211,7 @@ fn asked(saving: &Saving, number: u64, output: Option<Output>) -> Result<Ending,
     Ok(if has_failed { Ending::NotSaved } else { Ending::Asked })
 }
 
-/// Does step `number`, counted from 1, and gives its line.
+/// Does step `number`, counted from 1, and returns its line.
 fn step<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>, number: u64) -> Result<StepLine, Error> {
     let config = &engine.plan().config;
     let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
@@ -240,8 +240,8 @@ fn step<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>, number: u64) -> Res
     })
 }
 
-/// The bytes that a rank has taken from others of its host: all that it took, less those that came from other hosts.
-/// They include the numbers of the ranks of its host, which all ranks exchange.
+/// The bytes that a rank has received from others of its host: all that it received, less those from other hosts. They
+/// include the numbers of the ranks of its host, which all ranks exchange.
 fn within_host_bytes(config: &Config, moved: &Moved, crossed: Crossed) -> usize {
     let (all, (first, end)) = (moved.all(), config.sharing(0));
     let of_each = all.agree_bytes / (config.mesh.ranks() - 1).max(1);

@@ -1,4 +1,4 @@
-//! Weights: the published weights that a run starts from, and those that it leaves behind. Never reads or writes a tensor.
+//! Weights: the published weights that a run starts from, and those that it exports. Never reads or writes a tensor.
 
 use std::num::NonZeroUsize;
 
@@ -31,7 +31,7 @@ enum FirstWeights {
 }
 
 impl WeightFolders {
-    /// Opens the folder of `--init`, and finds out whether that of `--export` can be made, before anything is trained.
+    /// Opens the folder of `--init`, and checks whether that of `--export` can be made, before anything is trained.
     ///
     /// # Errors
     /// Z0360 to Z0368.
@@ -49,7 +49,7 @@ impl WeightFolders {
         Ok(weights)
     }
 
-    /// A hash of what is imported, except for its numbers, on which ranks must agree.
+    /// A hash, on which ranks must agree, of everything that is imported except its numbers.
     pub fn fingerprint(&self) -> Option<u64> {
         match &self.origin {
             FirstWeights::Seed => None,
@@ -65,7 +65,7 @@ impl WeightFolders {
         }
     }
 
-    /// Gives an engine the parameters that a run starts from; this many threads draw those that are random.
+    /// Fills an engine with the parameters that a run starts from; `threads` threads draw those that are random.
     ///
     /// # Errors
     /// Z0360 or Z0385 if a file cannot be read any more, Z0387 if it was changed.
@@ -78,7 +78,7 @@ impl WeightFolders {
         Ok(())
     }
 
-    /// Says what a run starts from. A run that trains does not say that it starts untrained.
+    /// Prints what a run starts from. A run that trains does not print that it starts untrained.
     pub fn introduce(&self, arguments: &RunArguments) {
         let (tensors, path, notes) = match &self.origin {
             FirstWeights::Seed => {
@@ -94,7 +94,7 @@ impl WeightFolders {
         say(&format!("weights: {tensors} tensors of {}\n{notes}\n", path.display()));
     }
 
-    /// Writes what was trained, if that is asked for. Every rank must call it.
+    /// Exports the trained weights, if that is asked for. Every rank must call it.
     ///
     /// # Errors
     /// Z0368, or that another rank has ended.

@@ -25,7 +25,7 @@ impl LayerNames {
         names
     }
 
-    /// Objects unless `MATRICES` of a layer that computes in f32 is what its tensors add up to.
+    /// Objects unless `MATRICES` of a layer that computes in f32 is the sum over its tensors.
     fn require_matrices(&self, said: OrthogonalCost) {
         let listed = self.tensors.iter().flat_map(Tensor::hidden_matrices);
         let listed = listed.fold(OrthogonalCost::NONE, |all, HiddenMatrix { rows, columns, .. }| {

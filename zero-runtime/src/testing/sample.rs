@@ -6,7 +6,7 @@ use crate::random::mix;
 
 /// A type of which [`super::gradcheck`] can make inputs and targets.
 pub trait Sample: Activation {
-    /// Whether a layer that takes it gives gradients for it.
+    /// Whether a layer with this input computes gradients of it.
     const DIFFERENTIABLE: bool;
     /// Element `i`, as an f32 of the same bits.
     fn cell(seed: u64, i: u64) -> f32;

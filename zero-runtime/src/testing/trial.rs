@@ -37,7 +37,7 @@ impl Unwritten {
     }
 }
 
-/// Which vector of a trial a difference is taken along.
+/// The vector of a trial along which a difference is taken.
 #[derive(Clone, Copy)]
 pub(super) enum Along {
     Params,
@@ -45,7 +45,7 @@ pub(super) enum Along {
 }
 
 impl Along {
-    /// The buffer in which backward leaves the gradients.
+    /// The buffer to which backward writes the gradients.
     pub(super) fn gradients(self) -> Unwritten {
         match self {
             Along::Params => GRADS,
@@ -66,7 +66,7 @@ pub(super) struct Trial {
     targets: Vec<f32>,
     saved: Vec<f32>,
     work: Vec<f32>,
-    /// The losses that the last backward has left.
+    /// The losses that the last backward has written.
     pub losses: Vec<f32>,
 }
 

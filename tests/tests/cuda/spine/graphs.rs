@@ -70,9 +70,8 @@ fn z0449_a_pass_asks_for_something_else() {
         scale(&cuda, &mut x, changed);
         let failure = cuda.failure().expect("a pass that is another one");
         assert_eq!(failure.code, "Z0449", "{failure}");
-        let what = format!(
-            "call {calls} of a step to CUDA device 0 is another one than in the step that was captured as a graph"
-        );
+        let what =
+            format!("call {calls} of a step to CUDA device 0 differs from the step that was captured as a graph");
         assert_eq!(failure.what, what);
         assert!(failure.help.contains("--eager"), "{}", failure.help);
     }

@@ -164,7 +164,7 @@ fn z0441_no_device_is_chosen_for_a_rank() {
         assert!(pretend::is_cuda());
         let error = <Cuda as Device>::open(2).err().expect("two devices for three ranks");
         assert_eq!(error.code(), "Z0441");
-        let what = "ZERO_CUDA_DEVICES is `0,0`, expected numbers of devices, and the one of rank 2 of this host";
+        let what = "ZERO_CUDA_DEVICES is `0,0`, expected device numbers, one of them for rank 2 of this host";
         assert!(error.report().contains(what), "{}", error.report());
     };
     apart("refusals::z0441_no_device_is_chosen_for_a_rank", &[(DEVICES_VARIABLE, "0,0")], inside);
@@ -187,7 +187,8 @@ fn z0435_memory_is_short() {
         let held = cuda.allocate(40 << 20).expect("what there is");
         let error = cuda.allocate(40 << 20).err().expect("more than there is");
         assert_eq!(error.code(), "Z0435");
-        assert_eq!(error.to_string(), "CUDA device 0 has not 40.0 MiB of memory left: free are 24.0 MiB of 64.0 MiB");
+        let said = "CUDA device 0 has less than 40.0 MiB of memory left: 24.0 MiB of 64.0 MiB are free";
+        assert_eq!(error.to_string(), said);
         assert!(matches!(error, DeviceError::Failed(_)));
         drop(held);
         assert!(cuda.allocate(40 << 20).is_ok(), "what was given back is there again");

@@ -49,9 +49,9 @@ fn bf16_is_summed_along_the_processors_tree() {
 }
 
 #[test]
-#[should_panic(expected = "summand 0 is stored as bf16, and the sum as f32")]
+#[should_panic(expected = "summand 0 is stored as bf16, but the sum as f32")]
 fn widths_must_agree() {
-    let Some(cuda) = device() else { panic!("summand 0 is stored as bf16, and the sum as f32: not tested") };
+    let Some(cuda) = device() else { panic!("summand 0 is stored as bf16, but the sum as f32: not tested") };
     let (mut to, x) = (of(&cuda, &[0.0f32]), of(&cuda, &[bf16::ONE]));
     cuda.reduce(to.view_mut().into(), 1, None, &|_| x.view().into(), Write::Set);
 }

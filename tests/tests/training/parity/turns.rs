@@ -96,7 +96,7 @@ fn all_are_told_what_the_first_rank_of_the_last_pipeline_stage_knows() {
     }
 }
 
-const UNFINISHED: &str = "the last call of this engine did not come to its end";
+const UNFINISHED: &str = "the last call of this engine did not finish";
 
 #[test]
 fn an_engine_whose_data_panicked_does_no_more() {

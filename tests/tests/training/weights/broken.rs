@@ -145,7 +145,7 @@ fn z0363_tensors_that_are_missing_are_all_named() {
             "lacks 2 of",
             &format!("`{}` [24]", gain()),
             "`head.weight` [29, 24]",
-            "has 1 that the model has not",
+            "has 1 that the model does not have",
             "`tail.weight`",
         ],
     );
@@ -163,7 +163,7 @@ fn z0364_tensors_that_are_left_over() {
         all.insert("model.layers.0.self_attn.rotary_emb.inv_freq".to_owned(), copy.clone());
         all.insert("blocks.2.norm.gain".to_owned(), copy);
     };
-    has(&changed("Z0364", add), &["has 1 tensors that the model has not", "`blocks.2.norm.gain` [24]"]);
+    has(&changed("Z0364", add), &["has 1 tensors that the model does not have", "`blocks.2.norm.gain` [24]"]);
 }
 
 #[test]

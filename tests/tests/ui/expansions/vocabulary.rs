@@ -23,7 +23,7 @@ struct Wide {
 #[test]
 fn z0213_a_head_that_predicts_what_the_embedding_does_not_take() {
     let fault = vocabulary_fault(Narrow::PROGRAM).expect("a fault");
-    let said = "[Z0213] `head` predicts 256 classes, but `embed` takes only ids below 100: in a text, what is predicted is the \
+    let said = "[Z0213] `head` predicts 256 classes, but `embed` takes only ids below 100: in a text, the prediction is the \
         next input\n  fix: give `embed` a vocabulary of 256, or `head` one of 100";
     assert_eq!(fault.as_str(), said);
     assert!(vocabulary_fault(Equal::PROGRAM).is_none());

@@ -7,12 +7,12 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0201",
         title: "memory budget exceeded",
-        explanation: "What a rank needs is a constant of the plan: one arena, and a bound of what lies outside of it \
-            (program, data, what a thread works in). Together they are more than `memory` in the spec. The message \
-            says by how much, and at which op most of it is in use and by what. `cargo zero build`, and whatever builds, \
-            adds layouts of the same ranks and tokens that would fit, the fastest first: a higher stage, less prefetch, \
-            gathers and reductions in every micro-batch, smaller micro-batches, recomputation. Take one of them, or raise \
-            `memory`.",
+        explanation: "The memory that a rank needs is a constant of the plan: one arena, and a bound of the memory \
+            outside of it (program, data, scratch of threads). Together they exceed `memory` in the spec. The \
+            message says by how much, and names the op at which most is in use and the parts that use it. `cargo \
+            zero build`, and every command that builds, adds layouts of the same ranks and tokens that would fit, \
+            the fastest first: a higher stage, less prefetch, gathers and reductions in every micro-batch, smaller \
+            micro-batches, recomputation. Choose one of them, or raise `memory`.",
         example: "#[zero(stage = 0, ranks = 8, memory = KiB(48))] // and a model that needs more",
     },
     Code {
@@ -25,22 +25,22 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0203",
         title: "heads that do not divide",
-        explanation: "Attention cuts its features among heads, all of one width, so the number of heads must divide \
-            the number of features. Where heads share keys and values, equally many share each, so `KEY_HEADS` must divide \
-            `HEADS`. A head has at most 1024 features, because a thread has room for no more.",
+        explanation: "Attention divides its features among heads of one width, so the number of heads must divide the \
+            number of features. If heads share keys and values, the same number of heads shares each, so `KEY_HEADS` \
+            must divide `HEADS`. A head has at most 1024 features, because a thread has no room for more.",
         example: "attention: CausalSelfAttention<8, 3>",
     },
     Code {
         code: "Z0204",
-        title: "head that gives no loss",
-        explanation: "The last field gives one f32 for each token, its loss: `type Output = Loss`. What several numbers a \
-            token, or numbers of another width, would mean for a step is not known.",
+        title: "head without a loss",
+        explanation: "The last field must return one f32 for each token, its loss: `type Output = Loss`. A step \
+            cannot use several numbers a token, or numbers of another width.",
         example: "impl<S: Shape> Layer<S, Features<8>> for Head { type Output = Features<2>; /* ... */ }",
     },
     Code {
         code: "Z0205",
-        title: "tied layer that takes too much",
-        explanation: "A tied layer computes with the parameters of another field, and takes more of them than that \
+        title: "tied layer that needs too many parameters",
+        explanation: "A tied layer computes with the parameters of another field, and needs more of them than that \
             field has. Tie it to a field with at least as many, or give it parameters of its own.",
         example: "impl SharesWith<Small> for Large {} // whose PARAMS is larger than that of Small",
     },
@@ -55,8 +55,8 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0207",
         title: "tensor of zero elements",
-        explanation: "A layer has a tensor with no elements, or a field is an array of no layers: a dimension came out \
-            as 0. Nothing could be trained in it, so a constant of the model is wrong.",
+        explanation: "A layer has a tensor with no elements, or a field is an array of no layers: a dimension came \
+            out as 0. It would have nothing to train, so a constant of the model is wrong.",
         example: "hidden: Linear<8, { 3 / 4 }>",
     },
     Code {
@@ -70,8 +70,8 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0209",
         title: "prefetch deeper than the units",
-        explanation: "`prefetch` says how many units ahead parameters are gathered, and a pipeline stage of the model \
-            has no more than that. Lower it to fewer than the units.",
+        explanation: "`prefetch` says how many units ahead parameters are gathered, and a pipeline stage of the \
+            model has no more units than that. Lower it below the number of units.",
         example: "#[zero(stage = 3, prefetch = 9)] // and a model of 3 units",
     },
     Code {
@@ -84,127 +84,127 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0211",
         title: "neighbouring layers whose widths differ",
-        explanation: "Fields chain: what one gives, the next one takes, and these two do not agree. rustc shows the \
-            field that takes another input. Correct the constants of one of the two, or put a layer between them.",
+        explanation: "Fields form a chain: each field reads the output of the field before it, and these two do not agree. rustc \
+            shows the field that expects another input. Correct the constants of one of the two, or put a layer between them.",
         example: "norm: LayerNorm<8>,\nhead: LmHead<9, 65>,",
     },
     Code {
         code: "Z0212",
         title: "schedule too large to compile",
-        explanation: "Every op of a step is a constant that the compiler works out and checks, and a plan may have \
-            32768 of them, on all pipeline stages together, and 1024 units: what takes a few seconds. Each micro-batch \
-            adds every unit forward and back, with what gathers and reduces it. Lower `micro_batches` to what the \
-            message offers and raise `sequences` instead, or put several layers into one field, which makes one unit \
-            of them.",
+        explanation: "Every op of a step is a constant that the compiler computes and checks. A plan may have \
+            32768 of them, on all pipeline stages together, and 1024 units, which takes a few seconds. Each \
+            micro-batch adds every unit forward and backward, with its gathers and reductions. Lower \
+            `micro_batches` to the number in the message and raise `sequences` instead, or put several layers into \
+            one field, which makes them one unit.",
         example: "#[zero(stage = 3, micro_batches = 4000)] // and a model of 9 units",
     },
     Code {
         code: "Z0213",
-        title: "head that predicts ids which the model does not take",
-        explanation: "`main` trains on text and samples from it: what the head predicts is the next input. It has more \
-            classes than the first field takes ids, so that some token would be out of range there. Make the two \
-            vocabularies equal. A model that is not a language model calls `main_with` with a dataset of its own, \
-            where targets need not be ids.",
+        title: "head that predicts ids which the model cannot read",
+        explanation: "`main` trains on text and samples from it: the prediction of the head is the next input. The \
+            head has more classes than the first field has ids, so some token would be out of range there. Make \
+            the two vocabularies equal. A model that is not a language model calls `main_with` with a dataset of \
+            its own, where targets need not be ids.",
         example: "embed: Embedding<100, 256, 8>,\nhead: LmHead<8, 256>, // and `zero_runtime::main`",
     },
     Code {
         code: "Z0214",
-        title: "size that a model does not come in",
-        explanation: "An architecture comes in several sizes, of which `--size` or the variable `ZERO_SIZE` chooses one by \
-            its name when it is built. There is none of this name: the message lists all of them.",
+        title: "size that the model does not have",
+        explanation: "An architecture can have several sizes. `--size` or the variable `ZERO_SIZE` chooses one by \
+            its name when the model is built. No size has this name: the message lists all of them.",
         example: "cargo zero plan specs/qwen3.ron --size 5B",
     },
     Code {
         code: "Z0215",
-        title: "losses in the backward of a layer that is no head",
-        explanation: "`LOSSES_IN_BACKWARD` says that `backward` computes the losses too, so that training never calls \
-            `forward`. Only the last layer of a model gives losses. Training needs the `forward` of every other layer, whose output is \
-            the input of the next one. Leave the constant out there.",
+        title: "losses in the backward of a layer that is not the head",
+        explanation: "`LOSSES_IN_BACKWARD` says that `backward` computes the losses too, so that training never \
+            calls `forward`. Only the last layer of a model computes losses. Training needs the `forward` of every \
+            other layer, whose output is the input of the next layer. Remove the constant there.",
         example: "const LOSSES_IN_BACKWARD: bool = true; // in a layer whose `Output` is `Features<8>`",
     },
     Code {
         code: "Z0219",
         title: "recomputation of nothing",
-        explanation: "`recompute: Every(k)` is about units number k, 2 k and so on, but never the last of the model, \
-            whose backward follows its forward at once. The model has no more than k units, so nothing would be \
-            recomputed and no memory saved. Lower k to fewer than the units, or remove `recompute`.",
+        explanation: "`recompute: Every(k)` recomputes units number k, 2 k and so on, but never the last of the \
+            model, whose backward follows its forward at once. The model has no more than k units, so nothing \
+            would be recomputed and no memory saved. Lower k below the number of units, or remove `recompute`.",
         example: "#[zero(stage = 1, recompute = Every(100))] // and a model of 7 units",
     },
     Code {
         code: "Z0220",
         title: "published names that do not fit a layer",
-        explanation: "`#[weights(...)]` with several names gives one to each part of a field's layer: the fields of a struct, \
-            or the tensors of a layer without any. It has more names than parts, or fewer, which shows once the layer is \
-            asked for its parts, before ranks start. Give one name for all of it, or one for each part, with `_` for a \
-            part without one.",
+        explanation: "`#[weights(...)]` with several names gives one to each part of a field's layer: the fields \
+            of a struct, or the tensors of a layer without any. The number of names is not the number of parts, \
+            which is found when the layer lists its parts, before ranks start. Write one name for the whole layer, \
+            or one for each part, with `_` for a part without a name.",
         example: "#[weights(\"wte.weight\", \"wpe.weight\", \"ln.weight\")]\nembed: Embedding<65, 256, 8>, // which has two tensors",
     },
     Code {
         code: "Z0221",
         title: "published name of more than one tensor",
-        explanation: "Whoever reads or writes the weights of a model knows a tensor by its name, so no two can have one. Most \
-            often `{}` is missing in the name of an array field, whose place the index of each element takes. A name \
-            has one index, and none outside of an array. What is named in a layer is joined to what is named outside of \
-            it, so this shows once all names of a model are known, before ranks start.",
+        explanation: "Programs that read or write the weights of a model find a tensor by its name, so names must \
+            differ. Most often `{}` is missing in the name of an array field: the index of each element replaces \
+            it. A name has one index, and none outside of an array. Names in a layer are joined to names outside \
+            of it, so this is found when all names of a model are known, before ranks start.",
         example: "#[weights(\"h\")]\nblocks: [Block; 4], // without `h.{}`",
     },
     Code {
         code: "Z0222",
         title: "a device that the build leaves out",
-        explanation: "What reaches GPUs is a feature of zero-runtime, so that programs for a processor do not carry it. `cargo \
-            zero` enables it where the spec names the device; cargo itself needs to be told.",
+        explanation: "Support for GPUs is a feature of zero-runtime, so that programs for a processor do not contain \
+            it. `cargo zero` enables it if the spec names the device; with plain cargo, name the feature yourself.",
         example: "#[zero(stage = 3, device = Cuda)] // and `cargo build` without `--features zero-runtime/cuda`",
     },
     Code {
         code: "Z0225",
-        title: "odd heads that are to turn",
-        explanation: "Rotary positions turn pairs of features, the first half of a head's by the second, so `HEAD_DIM` has \
-            to be even. Make it so, or leave out `ROTARY`.",
+        title: "rotary positions with an odd head width",
+        explanation: "Rotary positions rotate pairs of features, one of the first half of a head and one of the \
+            second, so `HEAD_DIM` must be even. Make it even, or remove `ROTARY`.",
         example: "const HEAD_DIM: usize = 7; // with a `ROTARY` that is not `None`",
     },
     Code {
         code: "Z0226",
         title: "window of no tokens",
-        explanation: "With a window, a token sees itself and the tokens before it, so many of them in all. In a window of \
-            0 it would see nothing, and attention would have no result. Make `WINDOW` at least 1, or `None`.",
+        explanation: "With a window of n, a token sees n tokens: itself and those before it. With a window of 0 it \
+            would see nothing, and attention would have no result. Make `WINDOW` at least 1, or `None`.",
         example: "const WINDOW: Option<usize> = Some(0);",
     },
     Code {
         code: "Z0227",
         title: "rotary positions without frequencies",
-        explanation: "The base of rotary positions is a number above 1, and factors of a scaling are above 0; of two bounds \
-            the lower is below the higher. Published models have these numbers in `rope_theta` and `rope_scaling`, or in \
-            `rope_parameters`, of their `config.json`.",
+        explanation: "The base of rotary positions must be above 1, factors of a scaling must be above 0, and a \
+            lower bound must be below its upper bound. Published models have these numbers in `rope_theta` and \
+            `rope_scaling`, or in `rope_parameters`, of their `config.json`.",
         example: "const ROTARY: Option<Rotary> = Some(Rotary { base: 1.0, scaling: Scaling::None });",
     },
     Code {
         code: "Z0229",
         title: "Muon without a matrix",
         explanation: "Muon updates the matrices of hidden layers, and AdamW all other parameters: embeddings, heads, gains and \
-            biases. The model has none of the first kind, so `optimizer: Muon` would change nothing. Remove it. A layer of \
-            your own names its matrices by `Tensors::hidden` and counts them in `MATRICES`; without these, AdamW updates it.",
+            biases. The model has no matrix of a hidden layer, so `optimizer: Muon` would change nothing. Remove it. A layer \
+            of your own names its matrices by `Tensors::hidden` and counts them in `MATRICES`; otherwise AdamW updates it.",
         example: "#[zero(stage = 1, optimizer = Muon)] // and a model of an `Embedding` and an `LmHead`",
     },
     Code {
         code: "Z0290",
         title: "unsound layout",
         explanation: "Every parameter must have one owner, and regions of the arena must be in bounds and apart. This \
-            layout breaks that, which is a fault of `zero` and not of the spec or the model: please report both.",
+            layout breaks that rule, which is a fault of `zero` and not of the spec or the model: please report both.",
         example: "Nothing in a spec or a model should lead here.",
     },
     Code {
         code: "Z0291",
         title: "unsound schedule",
-        explanation: "Nothing may be used before its gather or after its release, and every gradient must be reduced \
-            once in a step. This schedule breaks that, which is a fault of `zero` and not of the spec or the model: \
-            please report both.",
+        explanation: "Nothing may be used before its gather or after its release, and every gradient must be \
+            reduced once in a step. This schedule breaks that rule, which is a fault of `zero` and not of the spec \
+            or the model: please report both.",
         example: "Nothing in a spec or a model should lead here.",
     },
     Code {
         code: "Z0292",
-        title: "ranks whose ops do not fit together",
-        explanation: "The ops of all ranks must match: collectives come in one order on every communicator, each send \
-            has its receive, no ranks wait for one another in a circle, and every gradient is in its sum once. The \
+        title: "ops of ranks that do not match",
+        explanation: "The ops of all ranks must match: collectives have one order on every communicator, each send \
+            has its receive, no ranks wait for one another in a cycle, and every gradient is in its sum once. The \
             proof over all ranks found a flaw, which is a fault of `zero` and not of the spec or the model: please \
             report both.",
         example: "Nothing in a spec or a model should lead here.",

@@ -8,46 +8,46 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0380",
         title: "folder that cannot keep checkpoints",
-        explanation: "The path of --checkpoint is a file or a link, or the run may not write there, or its file system \
-            cannot lock a file. A link is refused because it could point elsewhere at the next save. Name a folder that can \
-            be written, or one that does not exist yet.",
+        explanation: "The path of --checkpoint is a file or a link, or the run may not write there, or its file \
+            system cannot lock a file. A link is refused because it could point elsewhere at the next save. Name a \
+            writable folder, or one that does not exist yet.",
         example: "touch notes; ./zero3 --checkpoint notes",
     },
     Code {
         code: "Z0381",
         title: "folder in use by another run",
-        explanation: "Two runs that write to one folder would remove one another's files, so a run locks its folder for as \
-            long as its process lives. The lock of a process that has ended is free by itself, however it ended: there is \
-            nothing to remove by hand.",
+        explanation: "Two runs that write to one folder would remove one another's files, so a run locks its \
+            folder for as long as its process lives. The system frees the lock when the process ends, in whatever \
+            way: there is nothing to remove by hand.",
         example: "./zero3 --checkpoint runs/a & ./zero3 --checkpoint runs/a",
     },
     Code {
         code: "Z0382",
         title: "folder with checkpoints of another run",
-        explanation: "The folder of --checkpoint has checkpoints already, and --resume was not given, so this would be the \
-            start of another run in the place of the first. Go on from them by --resume, or name another folder.",
+        explanation: "The folder of --checkpoint has checkpoints already, and --resume was not given, so this would \
+            start another run in the folder of the first. Continue the first with --resume, or name another folder.",
         example: "./zero3 --steps 5 --checkpoint runs/a; ./zero3 --steps 5 --checkpoint runs/a",
     },
     Code {
         code: "Z0383",
         title: "no checkpoint",
-        explanation: "The path is no folder with a manifest.jsonl in it. The folder of a run has one folder for each \
-            checkpoint, whose name says the step: step-000000100.",
+        explanation: "The path is not a folder with a manifest.jsonl in it. The folder of a run has one folder for \
+            each checkpoint, named after its step: step-000000100.",
         example: "cargo zero inspect .",
     },
     Code {
         code: "Z0384",
         title: "manifest that was changed",
-        explanation: "The manifest of a checkpoint is two lines, of which the second is the hash of the first. It was cut \
-            off or changed, or its format is one that this version does not read. Without it nothing can be said of the \
-            files, so the checkpoint is not used: go on from an older one.",
+        explanation: "The manifest of a checkpoint is two lines, of which the second is the hash of the first. It \
+            was cut off or changed, or this version does not read its format. The files cannot be checked without \
+            it, so the checkpoint is not used: continue from an older one.",
         example: "truncate -s -1 runs/a/step-000000100/manifest.jsonl",
     },
     Code {
         code: "Z0385",
         title: "file of a checkpoint that cannot be read",
-        explanation: "The manifest names a file that is not there or that the system does not read. A checkpoint has one \
-            file for each rank that wrote it, and all of them are needed.",
+        explanation: "The manifest names a file that does not exist or that the system cannot read. A checkpoint \
+            has one file for each rank that wrote it, and all of them are needed.",
         example: "rm runs/a/step-000000100/rank-00001.safetensors",
     },
     Code {
@@ -59,24 +59,24 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0387",
         title: "file of a checkpoint that was changed",
-        explanation: "The manifest has a hash of each mebibyte of every file. One of them is not that of the bytes that lie \
-            there: a bit has flipped, or somebody has written to the file. The message says which bytes, and which tensors \
-            have elements in them.",
+        explanation: "The manifest has a hash of each mebibyte of every file. One of them does not match the bytes \
+            in the file: a bit has flipped, or somebody has written to the file. The message names the bytes, and \
+            the tensors that have elements in them.",
         example: "printf x | dd of=runs/a/step-000000100/rank-00001.safetensors conv=notrunc",
     },
     Code {
         code: "Z0388",
         title: "file of another rank or step",
-        explanation: "A file has the name of one rank's, but says itself that another rank wrote it, or that it is of \
-            another step. Files of different checkpoints were mixed.",
+        explanation: "A file is named after one rank, but its header says that another rank wrote it, or that it \
+            is of another step. Files of different checkpoints were mixed.",
         example: "cp runs/a/step-000000200/rank-00001.safetensors runs/a/step-000000100/",
     },
     Code {
         code: "Z0389",
-        title: "file of a checkpoint that says what cannot be",
-        explanation: "The hashes of a file are right, but it says something that no checkpoint says, or all files together \
-            do not have each element of a state once. It was written like this, which is a fault of the program that wrote \
-            it.",
+        title: "file of a checkpoint with impossible content",
+        explanation: "The hashes of a file are right, but its content is impossible in a checkpoint, or all files \
+            together do not contain each element of a state exactly once. That is a fault of the program that \
+            wrote it.",
         example: "a checkpoint of another version of zero",
     },
     Code {
@@ -89,31 +89,31 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0391",
         title: "no room for a checkpoint",
-        explanation: "The disk has less room than the files of the next checkpoint need, which is known before one is \
-            written. Nothing was written, older checkpoints are whole, and the next save tries it again.",
+        explanation: "The disk has less room than the files of the next checkpoint need. This is checked before \
+            any is written. Nothing was written, older checkpoints are whole, and the next save tries again.",
         example: "./zero3 --checkpoint /boot/run",
     },
     Code {
         code: "Z0392",
         title: "checkpoint that cannot be written",
-        explanation: "The system has refused an operation on a file of a new checkpoint. Older ones are whole; what was \
-            begun is removed by the next save.",
+        explanation: "The system has refused an operation on a file of a new checkpoint. Older checkpoints are \
+            whole; the next save removes the unfinished one.",
         example: "mount -o remount,ro the disk in the middle of a run",
     },
     Code {
         code: "Z0393",
         title: "old checkpoint that cannot be removed",
-        explanation: "A new checkpoint is written and whole, but one of those that --keep makes needless could not be \
-            removed. The next save tries it again.",
+        explanation: "A new checkpoint is written and whole, but an old one beyond the number of --keep could not \
+            be removed. The next save tries again.",
         example: "chattr +i runs/a/step-000000100/manifest.jsonl",
     },
     Code {
         code: "Z0394",
         title: "checkpoint of another run",
-        explanation: "What a run goes on from has to be its own: the seed, the optimizer and the data are part of what it \
-            is, and a run with others would be neither the one nor the other. The message lists what differs. Learning rates, \
-            steps and the optimizer's numbers may change, which is told. To train the same parameters on other data, begin a new run \
-            with `--init`.",
+        explanation: "A run can only resume from its own checkpoint. The seed, the optimizer and the data must be \
+            the same; with others it would be neither the old run nor a new one. The message lists the \
+            differences. Learning rates, steps and the optimizer's numbers may change, which is reported. To train \
+            the same parameters on other data, begin a new run with `--init`.",
         example: "./zero3 --checkpoint runs/a --resume --seed 1",
     },
 ];

@@ -7,15 +7,15 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0120",
         title: "spec that cannot be read",
-        explanation: "The path names no file that this user can read: no spec, or no configuration to import. Paths are \
-            relative to the directory in which the command runs. `cargo zero diff SPEC` also needs the file as git's HEAD \
-            has it.",
+        explanation: "No file that this user can read has this path, neither a spec nor a configuration to import. \
+            Paths are relative to the directory in which the command runs. `cargo zero diff SPEC` also needs the \
+            file in git's HEAD.",
         example: "cargo zero build specs/zero4.ron # there is no such file",
     },
     Code {
         code: "Z0121",
         title: "spec without a model",
-        explanation: "`cargo zero` builds the model that a spec names, and this one names none. Add `model: \
+        explanation: "`cargo zero` builds the model that a spec names, but this spec names none. Add `model: \
             Example(\"gpt\")` for an example of this workspace, or `model: Package(\"...\")` for a package of your \
             own. The attribute form needs no name: there the struct is the model.",
         example: "cargo zero build my.ron # my.ron is `(zero: (stage: 1))`",
@@ -23,37 +23,37 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0122",
         title: "unknown model",
-        explanation: "The workspace has no package of that name with a binary, and for `Example` no example of that \
-            name either, such as `examples/NAME.rs` of a package. The message lists what it has.",
+        explanation: "The workspace has no package of that name with a binary, and for `Example` no example of \
+            that name either, such as `examples/NAME.rs` of a package. The message lists those that exist.",
         example: "cargo zero build my.ron # my.ron has `model: Example(\"gtp\")`",
     },
     Code {
         code: "Z0123",
         title: "cargo that cannot be run",
-        explanation: "The command compiles with cargo, and could not start it or did not understand what it said. It \
-            takes the cargo that runs it, and otherwise the one on the path.",
+        explanation: "The command compiles with cargo, and could not start it or could not read its output. It \
+            uses the cargo that runs it, and otherwise the one on the path.",
         example: "zero build specs/zero3.ron # without a cargo on the path",
     },
     Code {
         code: "Z0124",
         title: "model that does not compile",
         explanation: "The spec is valid, but cargo cannot build the model under it, most often because rustc rejects \
-            it. Their messages are above this one, often with a code of their own: a budget that is exceeded is Z0201.",
+            it. The messages of both are above this one, often with a code of their own: an exceeded budget is Z0201.",
         example: "cargo zero build specs/zero3.ron # whose `memory` is too small for the model",
     },
     Code {
         code: "Z0125",
         title: "output that cannot be written",
-        explanation: "The binary, the text beside it or the lock of a build cannot be written to \
-            `target/zero/`, or a file that the command makes cannot be written where it belongs. The directory must be \
-            writable and have space. A spec that is there is not overwritten by one that is imported.",
+        explanation: "The binary, the text beside it or the lock of a build cannot be written to `target/zero/`, \
+            or a file that the command makes cannot be written where it belongs. The directory must be writable \
+            and have space. An import does not overwrite a spec that exists.",
         example: "cargo zero build specs/zero3.ron # on a full disk",
     },
     Code {
         code: "Z0126",
         title: "binary that cannot be started",
-        explanation: "The binary was built, but the system does not start it: most likely it lies on a file system \
-            that forbids programs.",
+        explanation: "The binary was built, but the system does not start it. Most likely its file system does not \
+            allow programs.",
         example: "cargo zero run specs/zero3.ron # with `target` on a file system mounted `noexec`",
     },
     Code {
@@ -66,9 +66,9 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0128",
         title: "several binaries",
-        explanation: "The package of the model has more than one binary, and none has the package's name, so it is not \
-            known which one trains. Choose one by `--bin NAME`, or for always by `default-run` in the package's \
-            Cargo.toml.",
+        explanation: "The package of the model has more than one binary, and none has the package's name, so the \
+            command cannot tell which one trains. Choose one by `--bin NAME`, or permanently by `default-run` in \
+            the package's Cargo.toml.",
         example: "cargo zero run my.ron # a model whose src/bin has train.rs and serve.rs",
     },
     Code {
@@ -82,15 +82,15 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0130",
         title: "plan that is not sound",
-        explanation: "The binary was asked to prove its plan over the ops of all ranks, and found a flaw: Z0292 says \
-            which. That is a fault of zero and not of the spec. Nothing was trained.",
+        explanation: "The binary was asked to prove its plan over the ops of all ranks, and found a flaw, which \
+            Z0292 describes. It is a fault of zero and not of the spec. Nothing was trained.",
         example: "cargo zero build specs/zero3.ron # with a planner that forgets a receive",
     },
     Code {
         code: "Z0131",
         title: "unknown binary",
-        explanation: "`--bin` chooses among the binaries of the model's package, and it has none of that name. The \
-            message lists those that it has. An example of a package is not among them: a spec names it, `model: \
+        explanation: "`--bin` chooses among the binaries of the model's package, and none has that name. The \
+            message lists them. An example of a package is not a binary: a spec names it, `model: \
             Example(\"...\")`.",
         example: "cargo zero run specs/zero3.ron --bin trian",
     },
@@ -105,8 +105,8 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0133",
         title: "path that is not UTF-8",
-        explanation: "The path of the spec reaches the compiler as text, which is UTF-8. Rename the file, or the \
-            directory that it lies in.",
+        explanation: "The path of the spec is passed to the compiler as text, which must be UTF-8. Rename the \
+            file, or the directory that it lies in.",
         example: "mv my.ron $'\\xff.ron' && cargo zero run $'\\xff.ron'",
     },
     Code {
@@ -119,16 +119,16 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0135",
         title: "workspace that cargo cannot read",
-        explanation: "There is a Cargo.toml in the current directory or above it, but cargo rejects it. What cargo \
-            says is in the message; `cargo metadata` says it again until it is corrected.",
+        explanation: "There is a Cargo.toml in the current directory or above it, but cargo rejects it. The \
+            message has cargo's own words; `cargo metadata` repeats them until the file is corrected.",
         example: "cargo zero run my.ron # beside a Cargo.toml with a misspelled section",
     },
     Code {
         code: "Z0136",
         title: "size of a model that has one size",
-        explanation: "`--size` chooses among the sizes that a model comes in: it sets the variable `ZERO_SIZE` for the \
-            compiler, which this model never reads. Leave it out, or write the sizes of the model as a list from which \
-            `zero_runtime::chosen` takes one.",
+        explanation: "`--size` chooses among the sizes of a model: it sets the variable `ZERO_SIZE` for the \
+            compiler, but this model never reads it. Leave `--size` out, or write the sizes of the model as a list \
+            from which `zero_runtime::chosen` picks one.",
         example: "cargo zero run specs/zero3.ron --size 4B",
     },
 ];

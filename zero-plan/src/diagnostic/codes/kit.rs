@@ -15,41 +15,41 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0155",
         title: "unknown key in a configuration",
-        explanation: "The framework has no such key there, as far as it is known here. It may be misspelled, in the \
-            wrong section, or newer than this command. It is not passed over, because then nobody could tell what the \
-            spec leaves out. Correct the key, or remove it.",
+        explanation: "This command does not know such a key there. It may be misspelled, in the wrong section, or \
+            newer than this command. It is not ignored, because then nobody could tell what the spec leaves out. \
+            Correct the key, or remove it.",
         example: "cargo zero import ds_config.json # which has `reduce_buket_size` in `zero_optimization`",
     },
     Code {
         code: "Z0156",
         title: "value that a configuration's key cannot have",
-        explanation: "The key is known, but not this value of it: it has another type, is out of range, or \
-            contradicts another key. The message says what is expected.",
+        explanation: "The key is known, but its value has another type, is out of range, or contradicts another \
+            key. The message says what is expected.",
         example: "cargo zero import ds_config.json # which has `\"stage\": 4`",
     },
     Code {
         code: "Z0157",
-        title: "ranks or batch that do not come out",
-        explanation: "A spec states how many ranks there are and what each works on. What the file says of them, \
-            together with `--ranks`, `--nodes`, `--sequences` and `--micro-batches`, is not enough for that, does not \
-            multiply out, or asks for an axis that does not exist.",
+        title: "ranks or batch that cannot be determined",
+        explanation: "A spec states the number of ranks and the batch of each. The file, together with `--ranks`, \
+            `--nodes`, `--sequences` and `--micro-batches`, does not determine them, does not multiply out, or \
+            asks for an axis that does not exist.",
         example: "cargo zero import ds_config.json # which has a `train_batch_size`, and no `--ranks`",
     },
     Code {
         code: "Z0158",
         title: "new crate that cannot be made",
         explanation: "`cargo zero init NAME` makes a folder of that name, or fills an empty one: it never writes \
-            between files that are somebody's. The folder's name is that of the package: letters, digits, `-` and \
-            `_`, beginning with a letter. Words of Rust, names of crates that come with it, and those of this project \
-            would name two things at once.",
+            among existing files. The package has the folder's name: letters, digits, `-` and `_`, beginning with \
+            a letter. Words of Rust, names of its own crates, and names of this project are not allowed, because \
+            they would name two things.",
         example: "cargo zero init 7b",
     },
     Code {
         code: "Z0159",
-        title: "runtime that is not there",
-        explanation: "A crate of one's own depends on `zero-runtime`, which no registry has: the dependency is a \
-            path, into a clone of this project's repository. The command takes the clone that it was built from, and \
-            that one is gone, or the one that `--zero` names has no `zero-runtime`.",
-        example: "cargo zero init mine --zero ../elsewhere # which is no clone",
+        title: "missing runtime",
+        explanation: "A new crate depends on `zero-runtime`, which no registry has: the dependency is a path into \
+            a clone of this project's repository. The command uses the clone that it was built from, or the one in \
+            `--zero`. That clone is gone, or has no `zero-runtime`.",
+        example: "cargo zero init mine --zero ../elsewhere # which is not a clone",
     },
 ];

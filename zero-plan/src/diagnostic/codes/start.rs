@@ -6,10 +6,10 @@ use super::Code;
 pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0301",
-        title: "place given by half",
-        explanation: "A launcher gives each process its rank and the number of ranks, but the environment has only one \
-            of them. Set both, or unset both and let the binary start its own ranks. Of PRRTE's launcher, ask for both by \
-            `prterun --personality ompi`.",
+        title: "incomplete place from a launcher",
+        explanation: "A launcher gives each process its rank and the number of ranks, but the environment has only \
+            one of them. Set both, or unset both and let the binary start its own ranks. PRRTE's launcher sets \
+            both with `prterun --personality ompi`.",
         example: "RANK=1 ./zero3",
     },
     Code {
@@ -27,35 +27,35 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0304",
         title: "launchers that contradict one another",
-        explanation: "Variables of two launchers are set and give different places, as when torchrun is started inside \
+        explanation: "Variables of two launchers are set with different places, as when torchrun is started inside \
             of a job of srun. Unset those of the launcher that did not start this process.",
         example: "RANK=0 WORLD_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2 ./zero3",
     },
     Code {
         code: "Z0305",
-        title: "another number of ranks than planned",
-        explanation: "The number of ranks is compiled into the binary, as layout and schedule depend on it. Start that \
-            many, or build from a spec whose mesh has as many as there are.",
+        title: "number of ranks differs from the plan",
+        explanation: "The number of ranks is compiled into the binary, because layout and schedule depend on it. \
+            Start that many ranks, or build from a spec whose mesh has as many ranks as you start.",
         example: "torchrun --nproc-per-node 4 --no-python ./zero3 # whose mesh has 2 ranks",
     },
     Code {
         code: "Z0306",
         title: "job without a name",
-        explanation: "Ranks of one job find one another by its name, which is made of variables that launchers set. \
-            None of them is set here. Set ZERO_JOB on all ranks to a word that no other run on this host uses.",
+        explanation: "Ranks of one job find one another by its name, which is made from variables that launchers \
+            set. None of these is set here. Set ZERO_JOB on all ranks to a word that no other run on this host uses.",
         example: "RANK=0 WORLD_SIZE=2 ./zero3",
     },
     Code {
         code: "Z0307",
         title: "ranks on several hosts",
-        explanation: "Shared memory joins the ranks of one host, and the launcher put them on several.",
+        explanation: "Shared memory joins the ranks of one host, but the launcher has put them on several.",
         example: "srun --nodes 2 --ntasks 4 ./zero3",
     },
     Code {
         code: "Z0310",
         title: "rank killed",
-        explanation: "A signal ended a rank, and its launcher ended the others, which would wait for it for ever. If \
-            nobody sent the signal, see `dmesg`: the kernel kills processes when memory runs out.",
+        explanation: "A signal ended a rank, and its launcher ended the other ranks, which would wait for it \
+            forever. If nobody sent the signal, see `dmesg`: the kernel kills processes when memory runs out.",
         example: "kill -9 the process of a rank",
     },
     Code {
@@ -75,55 +75,55 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0313",
         title: "launcher gone",
-        explanation: "The process that started this rank ended before the rank began, so nobody would watch over it. \
-            Start the run again.",
+        explanation: "The process that started this rank ended before the rank began, so no process would watch \
+            the rank. Start the run again.",
         example: "kill -9 the launcher at once",
     },
     Code {
         code: "Z0314",
         title: "rank lost",
-        explanation: "Another rank ended in the middle of the run, and this one noticed because it waited for it. The \
-            other's own output, or its launcher, says why.",
+        explanation: "Another rank ended in the middle of the run, and this rank noticed because it waited for it. \
+            See the output of the other rank, or of its launcher.",
         example: "kill -9 a rank that torchrun has started",
     },
     Code {
         code: "Z0315",
         title: "time to wait out of range",
-        explanation: "ZERO_JOIN_TIMEOUT_S says for how many seconds ranks wait for one another at start: at least 1, \
-            and no more than a day. Without it they wait for a minute.",
+        explanation: "ZERO_JOIN_TIMEOUT_S is the number of seconds that ranks wait for one another at start: from \
+            1 second to a day. The default is a minute.",
         example: "ZERO_JOIN_TIMEOUT_S=0 ./zero3",
     },
     Code {
         code: "Z0316",
         title: "rank that could not start",
-        explanation: "Some ranks found an error before they met the others: their data is not there, for example. Rank \
-            0 tells each such error once, under its own code, and names the ranks that found it unless all did.",
+        explanation: "Some ranks found an error before they met the others: their data does not exist, for example. \
+            Rank 0 prints each such error once, under its own code, and names the ranks that found it unless all did.",
         example: "RANK=1 ... ./zero3 --data only-here.txt # on a rank that does not see that file",
     },
     Code {
         code: "Z0317",
         title: "restart without progress",
-        explanation: "With --restarts, all ranks are started anew from the newest checkpoint when one of them dies or \
-            stops answering. Here the restarted ranks have ended, too, before they left a newer one, so another restart \
-            would do no better. The errors above say what has ended them; if that can pass, write checkpoints more often \
-            with --every.",
+        explanation: "With --restarts, all ranks are started anew from the newest checkpoint when one of them dies \
+            or stops answering. The restarted ranks have also ended before they wrote a newer checkpoint, so \
+            another restart would not help. The errors above are the cause; if it can pass, write checkpoints more \
+            often with --every.",
         example: "./zero3 --checkpoint run --restarts 5, where a layer panics in step 7 each time",
     },
     Code {
         code: "Z0318",
         title: "end without a checkpoint",
-        explanation: "With --checkpoint, a run that gets SIGTERM or SIGINT finishes its step, writes a checkpoint and \
-            ends. It had not ended after the time of --grace, and was killed. What it has done since the newest \
-            checkpoint is lost.",
+        explanation: "With --checkpoint, a run that gets SIGTERM or SIGINT finishes its step, writes a checkpoint \
+            and ends. It had not ended after the time of --grace, and was killed. All steps since the newest \
+            checkpoint are lost.",
         example: "kill the launcher, with --grace 1s and steps that take longer",
     },
     Code {
         code: "Z0319",
-        title: "restarts that nobody does",
-        explanation: "--restarts is for who starts the ranks and sees them end: the binary itself on one host, `cargo zero launch` \
-            with --hosts or --hostfile on several. These ranks were started, or are to be, by mpirun, srun, torchrun or \
-            Kubernetes. What `cargo zero launch` writes for Slurm comes back from --checkpoint without being asked; elsewhere \
-            nobody would start ranks anew. Leave --restarts out there, and start the job again with --resume.",
+        title: "restarts that no program here can do",
+        explanation: "--restarts is for the program that starts the ranks and sees them end: the binary itself on one host, \
+            `cargo zero launch` with --hosts or --hostfile on several. These ranks were started, or will be, by mpirun, \
+            srun, torchrun or Kubernetes. The script of `cargo zero launch` for Slurm resumes from --checkpoint by itself; \
+            elsewhere nothing would restart ranks. Leave --restarts out there, and start the job again with --resume.",
         example: "mpirun -n 4 ./zero3 --checkpoint run --restarts 5",
     },
     Code {
@@ -136,16 +136,16 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0321",
         title: "ranks that never arrived",
-        explanation: "Rank 0 waited for the others, and some never came. The message names them. See whether they were \
-            started, on this host and not in containers of their own; ZERO_JOIN_TIMEOUT_S says for how many seconds to \
-            wait.",
+        explanation: "Rank 0 waited for the others, and some never arrived. The message names them. Check whether \
+            they were started, on this host and not in containers of their own; ZERO_JOIN_TIMEOUT_S is the number \
+            of seconds to wait.",
         example: "RANK=0 WORLD_SIZE=2 ZERO_JOB=a ./zero3 # and no rank 1",
     },
     Code {
         code: "Z0322",
         title: "rank 0 that never arrived",
-        explanation: "This rank waited for rank 0, which never came. See whether it was started, on this host and with \
-            the same job; ZERO_JOIN_TIMEOUT_S says for how many seconds to wait.",
+        explanation: "This rank waited for rank 0, which never arrived. Check whether it was started, on this host \
+            and with the same job; ZERO_JOIN_TIMEOUT_S is the number of seconds to wait.",
         example: "RANK=1 WORLD_SIZE=2 ZERO_JOB=a ./zero3 # and no rank 0",
     },
     Code {
@@ -157,7 +157,7 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0324",
         title: "rank 0 silent",
-        explanation: "Rank 0 accepted this rank but gave no answer: it may be stopped, or swapping.",
+        explanation: "Rank 0 accepted this rank but did not answer: it may be stopped, or swapping.",
         example: "kill -STOP rank 0 while ranks join",
     },
     Code {
@@ -171,7 +171,7 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0326",
         title: "number of ranks differs",
-        explanation: "Two ranks were told different numbers of ranks. Start all of them with the same.",
+        explanation: "Two ranks were started with different numbers of ranks. Start all ranks with the same number.",
         example: "RANK=1 WORLD_SIZE=3 ... # and WORLD_SIZE=2 on rank 0",
     },
     Code {
@@ -197,57 +197,57 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0330",
         title: "start ended by another rank",
-        explanation: "Another rank, most often rank 0, found why the ranks cannot start together, and tells it for \
-            all. Correct what it names.",
+        explanation: "Another rank, most often rank 0, found why the ranks cannot start together, and prints it \
+            for all of them. Correct that error.",
         example: "any of Z0321 to Z0329, as the other ranks see it",
     },
     Code {
         code: "Z0331",
         title: "more memory than there is",
-        explanation: "The arenas of all ranks are reserved before the first step, and the host has less memory than \
-            they and what lies outside of them take, or a control group (a container, a batch job) leaves less; the \
-            message says which. Free memory, raise the limit, or build from a spec that needs less: a higher stage, or \
-            a smaller batch. Of ranks on several hosts it may be /dev/shm that is full on one of them, where MPICH keeps \
-            what its ranks share; the host is named.",
+        explanation: "The arenas of all ranks are reserved before the first step. The host has less memory than \
+            the ranks need in them and outside of them, or a control group (a container, a batch job) allows less; \
+            the message says which. Free memory, raise the limit, or build from a spec that needs less: a higher \
+            stage, or a smaller batch. With ranks on several hosts, /dev/shm may be full on one of them, where \
+            MPICH keeps its ranks' shared memory; the message names the host.",
         example: "./ddp # on a host with 1 GiB available",
     },
     Code {
         code: "Z0332",
         title: "system that refused",
-        explanation: "The operating system refused what every run needs: memory that can be shared, a socket, a file \
-            descriptor. See the limits of this user and container.",
+        explanation: "The operating system refused a resource that every run needs: shared memory, a socket, a \
+            file descriptor. Check the limits of this user and container.",
         example: "ulimit -n 5; ./zero3",
     },
     Code {
         code: "Z0333",
         title: "run that exceeds the budget",
-        explanation: "The build has compared the smallest run with `memory` in the spec: one thread for each rank, no \
-            profile, no data in memory. This one takes more: each thread works in memory of its own, a profile records \
-            and measures, and a dataset may hold data. Give fewer `--threads`, leave `--profile` out, or raise \
-            `memory` and build again.",
+        explanation: "The build has compared the smallest run with `memory` in the spec: one thread for each rank, \
+            no profile, no data in memory. This run needs more: each thread has scratch of its own, a profile \
+            records and measures, and a dataset may keep data in memory. Use fewer `--threads`, leave `--profile` \
+            out, or raise `memory` and build again.",
         example: "./zero3 --threads 64 # with `memory: MiB(256)`",
     },
     Code {
         code: "Z0334",
         title: "too much data in memory",
-        explanation: "A text that is in the binary, or the sources of a workspace, are held in memory by every rank, \
-            and the plan has room for 16 MiB of them. Give larger ones as a file, with `--data`: files are read where \
-            they lie.",
+        explanation: "A text that is in the binary, or the sources of a workspace, are held in memory by every \
+            rank, and the plan has room for 16 MiB of them. Pass larger ones as a file, with `--data`: files are \
+            not copied to memory.",
         example: "cargo zero build # in a workspace with 20 MiB of sources",
     },
     Code {
         code: "Z0335",
         title: "directory of too many files",
-        explanation: "Every rank keeps the path and the length of each file of a directory, and the plan has room for \
-            16 MiB of them: some 60,000 files. Join them to fewer, larger ones.",
+        explanation: "Every rank keeps the path and the length of each file of a directory, and the plan has room \
+            for 16 MiB of them: some 60,000 files. Join the files into fewer, larger ones.",
         example: "./zero3 --data a-directory-of-a-million-files",
     },
     Code {
         code: "Z0336",
-        title: "launcher that says too early that all is well",
-        explanation: "The launcher of the ranks, as mpirun, has ended with exit code 0, but the folder of checkpoints has \
-            none of the last step. Open MPI 5 does that when it has lost a host, or its own helper there. What it has \
-            printed says more; `--restarts` takes it for a loss.",
+        title: "launcher that reports success too early",
+        explanation: "The launcher of the ranks, such as mpirun, has ended with exit code 0, but there is no \
+            checkpoint of the last step. Open MPI 5 does so when it has lost a host, or its own helper there. See \
+            its output; with `--restarts` this counts as a loss.",
         example: "cargo zero launch SPEC --hosts a,b -- --checkpoint runs/a --restarts 1 # and b loses its power",
     },
 ];

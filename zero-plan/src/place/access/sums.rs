@@ -6,8 +6,8 @@ use crate::place::Place;
 use crate::subtrees::Subtree;
 
 impl OfOp<'_, '_> {
-    /// The byte of a unit's flat buffer at which a shard of its gradients begins, or the part of it that the rank at
-    /// `replica` sums.
+    /// The byte of a unit's flat buffer at which a shard of its gradients begins, or, if given, the part of the shard
+    /// that the rank at `replica` sums.
     fn gradient_bytes(&self, at: Coordinates, shard: Place, replica: Option<usize>) -> usize {
         let within = replica.map_or(0, |replica| self.own.part(shard, replica).offset_bytes - shard.offset_bytes);
         at.zero * shard.len_bytes + within
@@ -33,7 +33,7 @@ impl OfOp<'_, '_> {
         self.own.at.with(axis, of).summed_part(&self.plan.config.mesh, axis)
     }
 
-    /// For each host, sums this host's terms of the part that this rank's counterpart there sums.
+    /// For each host, sums this host's terms of the part that is summed by this rank's counterpart there.
     pub(super) fn subtotal(&mut self, bucket: usize, round: usize, axis: Axis) {
         let (own, per_host) = (self.own, self.plan.config.ranks_per_host(axis));
         let index = own.at.along(axis);
@@ -123,8 +123,8 @@ impl OfOp<'_, '_> {
         self.note(own.at, to, self.summed(owner), start, true);
     }
 
-    /// Takes the sums of each rank along an axis, or the directions that it has made of them. A part that a host peer takes
-    /// for the host is read at that host peer.
+    /// Reads the sums of each rank along an axis, or the directions made of them. A part that a host peer receives for
+    /// the host is read at that host peer.
     pub(super) fn spread(&mut self, bucket: usize, axis: Axis) {
         let (own, tables) = (self.own, self.plan.tables());
         let spreads_directions = self.plan.config.spreads_directions(axis);

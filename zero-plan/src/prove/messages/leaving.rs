@@ -1,5 +1,5 @@
-//! Leaving: the messages that a rank has sent and not waited for yet. States again which ops wait until some have left:
-//! each waits for a count, which grows in the order in which messages of one kind were posted.
+//! Leaving: the messages that a rank has sent and not waited for yet. States again which ops wait until some of them
+//! have left: each waits for a count, which grows in the order in which messages of one kind were posted.
 
 use super::Posting;
 use crate::mesh::Axis;

@@ -1,5 +1,5 @@
 //! Needs: finds the op that waits for each message that a rank receives, and proves that messages bring everything that
-//! it reads from other hosts.
+//! the op reads from other hosts.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ pub(super) struct MessageNeed {
     pub read: Option<Access>,
 }
 
-/// Pairs of a host and a rank whose numbers come to it.
+/// Pairs of a host and a rank whose numbers arrive there.
 type Numbers = HashSet<(usize, usize)>;
 
 /// For each rank and each of its postings, the need for which it is received. No op waits for an empty message.
@@ -56,12 +56,12 @@ fn of_rank(messages: &Messages, come: &Numbers, rank: usize) -> Result<Vec<Optio
             let Some(at) = open.iter().position(|&index| brings(&postings[index])) else {
                 let note = format!("reads {:?} of rank {peer}, at {to:?}", read.content);
                 let spots = vec![ranks.spot(rank, op, note)];
-                return Err(ranks.flaw("an op reads what no message has brought that is received by then", spots));
+                return Err(ranks.flaw("an op reads bytes that no message received by then has brought", spots));
             };
             let index = open.remove(at);
             if messages.other(rank, index).payload != Payload::At(read.place) {
                 let ends = [(rank, index), (peer, messages.others[rank][index])];
-                return Err(messages.flaw("a message brings another place than its op needs", &ends));
+                return Err(messages.flaw("a message brings the bytes of another place than its op reads", &ends));
             }
             needs[index] = Some(need);
             taken.push(index);
@@ -97,7 +97,7 @@ fn reads(messages: &Messages, rank: usize, op: Op, position: &Position) -> Vec<(
     reads
 }
 
-/// Proves that in an exchange the numbers of all ranks of other hosts come to some rank of this host.
+/// Proves that in an exchange the numbers of all ranks of other hosts arrive at some rank of this host.
 fn numbers(messages: &Messages, come: &Numbers, rank: usize, op: usize) -> Result<(), Flaw> {
     let mesh = &messages.plan().config.mesh;
     let own = mesh.node(rank);
@@ -105,7 +105,7 @@ fn numbers(messages: &Messages, come: &Numbers, rank: usize, op: usize) -> Resul
     match (0..messages.of.len()).find(is_missing) {
         Some(of) => {
             let spots = vec![messages.ranks.spot(rank, op, format!("needs those of rank {of}"))];
-            Err(messages.ranks.flaw("numbers of a rank come to no rank of another host", spots))
+            Err(messages.ranks.flaw("the numbers of a rank arrive at no rank of another host", spots))
         }
         None => Ok(()),
     }

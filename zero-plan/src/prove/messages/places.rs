@@ -72,7 +72,7 @@ struct PlacesWalk<'a, 'f> {
     flow: &'f mut ContentFlow<'a>,
     leaving: Leaving,
     sources: Sources,
-    /// Receives that are posted and have not come.
+    /// Receives that are posted and have not arrived.
     receives: Vec<usize>,
 }
 
@@ -111,7 +111,7 @@ impl PlacesWalk<'_, '_> {
         Ok(())
     }
 
-    /// Takes a posting of a rank, whose place must not be in a use that forbids it.
+    /// Processes a posting of a rank, whose place must not be in a use that forbids it.
     fn post(&mut self, index: usize) -> Result<(), Flaw> {
         let (messages, rank) = (self.messages, self.rank);
         let posting = messages.of[rank][index];
@@ -119,7 +119,7 @@ impl PlacesWalk<'_, '_> {
             return Ok(());
         };
         if let Some(open) = self.received_into(place, |_| true) {
-            let rule = "a message has a place that another one is received into";
+            let rule = "a message uses a place that another message is received into";
             return Err(messages.flaw(rule, &[(rank, index), (rank, open)]));
         }
         if !posting.batch.is_sent {
@@ -135,13 +135,13 @@ impl PlacesWalk<'_, '_> {
             None => Ok(()),
             Some(found) => {
                 let mut spot = messages.spot(rank, index);
-                spot.note = format!("{}, where {:?} is meant and {found} lies", spot.note, read.content);
-                Err(messages.ranks.flaw("a message is sent before it is there, or too late", vec![spot]))
+                spot.note = format!("{}, where {:?} is expected and {found} lies", spot.note, read.content);
+                Err(messages.ranks.flaw("a message is sent before its bytes are there, or too late", vec![spot]))
             }
         }
     }
 
-    /// Takes an access of an op to a place of its rank.
+    /// Processes an access of an op to a place of its rank.
     fn touch(&mut self, index: usize, op: Op, access: &Access) -> Result<(), Flaw> {
         let (messages, place) = (self.messages, access.place);
         // The writes of an op that begins a gather only state that something arrives at these places from now on.
@@ -151,7 +151,7 @@ impl PlacesWalk<'_, '_> {
         if let Some(open) = self.received_into(place, |posting| !says_so(posting)) {
             let verb = if access.writes { "writes" } else { "reads" };
             let user = messages.ranks.spot(self.rank, index, format!("{verb} {place:?}"));
-            let rule = "an op uses a place that something is received into";
+            let rule = "an op uses a place that a message is received into";
             return Err(messages.ranks.flaw(rule, vec![user, messages.spot(self.rank, open)]));
         }
         if access.writes {
@@ -172,7 +172,7 @@ impl PlacesWalk<'_, '_> {
 
     fn overwritten(&self, op: usize, leaving: Posting) -> Flaw {
         let ranks = self.messages.ranks;
-        let note = format!("writes what may not have left to rank {}: {:?}", leaving.batch.peer, leaving.payload);
+        let note = format!("may overwrite a message to rank {}: {:?}", leaving.batch.peer, leaving.payload);
         ranks.flaw("a message is overwritten before it has left", vec![ranks.spot(self.rank, op, note)])
     }
 }

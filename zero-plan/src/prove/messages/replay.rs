@@ -2,10 +2,10 @@
 //! buffered: each ends when both of its ends are posted.
 //!
 //! An op waits here for the messages that it receives, for those that must have left before it, and for everything that
-//! it waits for in that execution, where an event has happened once all ranks have begun it. The runtime waits for no
-//! more: for counts within a host, and for messages between hosts. A rank reaches its postings by itself, so a rank
-//! that waits does not keep another from posting, and these rules are monotone as well. So one execution that ends
-//! proves that all end, and that an event of that execution never happens before its messages have come.
+//! it waits for in that execution, where an event has happened once all ranks have begun it. The runtime waits for
+//! nothing else: for counts within a host, and for messages between hosts. A rank reaches its postings by itself, so a
+//! waiting rank does not keep another from posting, and these rules are monotone as well. So one execution that ends
+//! proves that all end, and that no event of that execution happens before its messages have arrived.
 
 use super::leaving::Leaving;
 use super::needs::MessageNeed;
@@ -24,7 +24,7 @@ struct ReplayedRank {
     posted: usize,
     /// For each of its ops, the messages that must leave before the op posts anything.
     leave: Vec<Vec<usize>>,
-    /// For each of its ops, the messages to ranks of its host that must come before the op ends.
+    /// For each of its ops, the messages to ranks of its host that must arrive before the op ends.
     come: Vec<Vec<(usize, usize)>>,
 }
 
@@ -79,9 +79,9 @@ impl Gathers {
     }
 }
 
-/// For each op of a rank, the messages that it waits for to come: those that are received for it; at the end of a
-/// gather, all messages of this and earlier gathers that come to any rank of its host along `zero`; likewise those of a
-/// spread along its axis; and in an agreement all numbers that come to any rank of its host.
+/// For each op of a rank, the messages whose arrival it waits for: those that are received for it; at the end of a
+/// gather, all messages of this and earlier gathers to any rank of its host along `zero`; likewise those of a spread
+/// along its axis; and in an agreement all numbers for any rank of its host.
 fn come(
     messages: &Messages,
     needs: &[Vec<Option<MessageNeed>>],
@@ -176,7 +176,7 @@ impl ReplayWorld<'_> {
         leave.get(*op)?.iter().map(|&index| (rank, index)).find(|&message| !self.is_complete(message))
     }
 
-    /// Lets a rank enter its next op, if it is not in it and need not wait. Gives whether it did.
+    /// Lets a rank enter its next op, if it is not in it yet and need not wait. Returns whether it did.
     fn enter(&mut self, rank: usize) -> bool {
         let may = !self.ranks[rank].is_inside && self.waits_for(rank).is_none();
         if may {
@@ -186,7 +186,7 @@ impl ReplayWorld<'_> {
         may
     }
 
-    /// Does the next op of a rank. If it has to wait, others enter theirs first.
+    /// Runs the next op of a rank. If it has to wait, other ranks enter theirs first.
     fn pass(&mut self, rank: usize) -> Result<(), Flaw> {
         self.enter(rank);
         if !self.ranks[rank].is_inside || self.waits_for(rank).is_some() {
@@ -198,7 +198,7 @@ impl ReplayWorld<'_> {
                 self.messages.ranks.spot(rank, op, "waits for a message that is not posted on both sides by then");
             let (peer, other) = (self.messages.of[whose][index].batch.peer, self.messages.others[whose][index]);
             let ends = [waits, self.messages.spot(whose, index), self.messages.spot(peer, other)];
-            return Err(self.messages.ranks.flaw("an op waits for a message that cannot have come", ends.into()));
+            return Err(self.messages.ranks.flaw("an op waits for a message that cannot have arrived", ends.into()));
         }
         self.post(rank, Moment::End);
         let own = &mut self.ranks[rank];

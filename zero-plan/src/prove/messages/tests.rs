@@ -131,11 +131,11 @@ fn proof(ranks: &Ranks, whose: &dyn Fn(usize) -> bool, edit: &dyn Fn(&mut Vec<Po
     })
 }
 
-/// An edit of one posting among all those of a rank. Gives whether it must be found.
+/// An edit of one posting among all those of a rank. Returns whether it must be found.
 type Edit<'f> = dyn Fn(&Ranks, usize, &mut Vec<Posting>, usize) -> bool + 'f;
 
 /// Edits each posting of each rank by itself, if `edit` says that it must be found, and compares the flaw with `rules`.
-/// Gives the number of edits.
+/// Returns the number of edits.
 fn each_is_found(rules: &[&str], edit: &Edit) -> usize {
     let edits = core::cell::Cell::new(0);
     each_step(&|ranks| {
@@ -159,9 +159,9 @@ fn each_is_found(rules: &[&str], edit: &Edit) -> usize {
     edits.get()
 }
 
-const UNPAIRED: [&str; 2] = ["a message is posted on one side alone", "a message is not what its receiver expects"];
+const UNPAIRED: [&str; 2] = ["only one side of a message is posted", "a message is not what its receiver expects"];
 /// Also found if one of several messages between two ranks is posted after its successors.
-const ANOTHER_PLACE: &str = "a message brings another place than its op needs";
+const ANOTHER_PLACE: &str = "a message brings the bytes of another place than its op reads";
 
 #[test]
 fn a_message_with_another_tag_is_found() {
@@ -198,8 +198,8 @@ fn a_shorter_message_is_found() {
 fn messages_of_one_tag_that_are_swapped_are_found() {
     let rules = [&UNPAIRED[..], &[ANOTHER_PLACE]].concat();
     let more = [
-        "an op reads what no message has brought that is received by then",
-        "a message has a place that another one is received into",
+        "an op reads bytes that no message received by then has brought",
+        "a message uses a place that another message is received into",
     ];
     let edits = each_is_found(&[rules, more.to_vec()].concat(), &|_, _, postings, index| {
         let one = postings[index];
@@ -225,7 +225,7 @@ fn waiting(ranks: &Ranks, rank: usize, index: usize) -> Option<usize> {
 
 #[test]
 fn a_message_that_is_received_too_late_is_found() {
-    let rules = ["an op reads what no message has brought that is received by then", ANOTHER_PLACE, UNPAIRED[1]];
+    let rules = ["an op reads bytes that no message received by then has brought", ANOTHER_PLACE, UNPAIRED[1]];
     let edits = each_is_found(&rules, &|ranks, rank, postings, index| {
         if postings[index].batch.is_sent || postings[index].batch.op == Op::Agree {
             return false;
@@ -241,7 +241,7 @@ fn a_message_that_is_received_too_late_is_found() {
 /// Terms of buckets arrive in one place, in which those of two buckets overlap in most cases.
 #[test]
 fn terms_that_are_received_before_the_bucket_before_is_settled_are_found() {
-    let rule = "a message has a place that another one is received into";
+    let rule = "a message uses a place that another message is received into";
     let edits = each_is_found(&[rule], &|ranks, rank, postings, index| {
         let one = postings[index];
         if one.batch.is_sent || !matches!(one.batch.op, Op::Settle { .. }) {
@@ -264,7 +264,7 @@ fn terms_that_are_received_before_the_bucket_before_is_settled_are_found() {
 
 #[test]
 fn a_message_that_is_sent_before_it_is_there_is_found() {
-    let rules = ["a message is sent before it is there, or too late", ANOTHER_PLACE, UNPAIRED[1]];
+    let rules = ["a message is sent before its bytes are there, or too late", ANOTHER_PLACE, UNPAIRED[1]];
     let edits = each_is_found(&rules, &|_, _, postings, index| {
         let is_made = postings[index].batch.is_sent && postings[index].moment == Moment::End;
         (postings[index].op, postings[index].moment) = (0, Moment::Begin);
@@ -277,8 +277,8 @@ fn a_message_that_is_sent_before_it_is_there_is_found() {
 #[test]
 fn a_message_that_is_sent_after_all_have_to_wait_for_it_is_found() {
     let rules = [
-        "an op waits for a message that cannot have come",
-        "a message is sent before it is there, or too late",
+        "an op waits for a message that cannot have arrived",
+        "a message is sent before its bytes are there, or too late",
         ANOTHER_PLACE,
     ];
     let edits = each_is_found(&[&rules[..], &UNPAIRED].concat(), &|ranks, rank, postings, index| {
@@ -326,7 +326,7 @@ fn a_cycle_of_ranks_that_all_receive_before_they_send_is_found() {
                 let late = postings.iter_mut().filter(|posting| posting.batch.is_sent && is_late(posting.batch.op));
                 late.for_each(|posting| posting.moment = Moment::End);
             });
-            assert_eq!(edited.unwrap_err().rule, "an op waits for a message that cannot have come");
+            assert_eq!(edited.unwrap_err().rule, "an op waits for a message that cannot have arrived");
             found.set(found.get() + 1);
         }
     });
@@ -334,7 +334,7 @@ fn a_cycle_of_ranks_that_all_receive_before_they_send_is_found() {
 }
 
 /// Two ranks of two hosts, which are not counterparts, send their parts of a bucket only after they have waited. Each
-/// waits for the other only because that one sends to its host peer; in some orders its own messages have come by then.
+/// waits for the other only because the other sends to its host peer; in some orders its own messages arrive first.
 #[test]
 fn a_cycle_of_ranks_that_wait_for_what_comes_to_their_mates_is_found() {
     for (mesh, axis) in [(13, Axis::Replica), (1, Axis::Zero)] {
@@ -350,7 +350,7 @@ fn a_cycle_of_ranks_that_wait_for_what_comes_to_their_mates_is_found() {
                         sent.for_each(|posting| posting.moment = Moment::End);
                     });
                     let flaw = edited.expect_err(&format!("{late:?} of ranks {whose:?}"));
-                    assert_eq!(flaw.rule, "an op waits for a message that cannot have come", "{flaw}");
+                    assert_eq!(flaw.rule, "an op waits for a message that cannot have arrived", "{flaw}");
                 }
             }
         });

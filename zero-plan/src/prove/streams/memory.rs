@@ -31,7 +31,7 @@ impl TouchedMemory {
         Self(vec![BTreeMap::new(); plan.config.mesh.ranks() * Kind::ALL.len()])
     }
 
-    /// Does an access of the op `now`, which begins when everything that `clock` knows is done.
+    /// Makes an access of the op `now`, which begins when everything that `clock` knows is done.
     pub fn access(&mut self, plan: &Plan, now: OpNumber, clock: &KnownDone, access: &Access) -> Result<(), Unordered> {
         let (start, end) = (access.place.offset_bytes, access.place.end_bytes());
         let pieces = &mut self.0[region_of(plan, access)];
@@ -75,7 +75,7 @@ impl TouchedPiece {
             return Err(Unordered { earlier, wrote: true });
         }
         if !writes {
-            // The last reader in a stream is after all others there.
+            // The last reader in a stream is after all earlier readers there.
             self.reads.retain(|read| read.chain != now.chain);
             self.reads.push(now);
             return Ok(());

@@ -1,5 +1,5 @@
-//! Signals: the counts by which ranks tell one another their progress, and those that an op waits for, as transports on
-//! shared memory promise. Never looks at the memory that they protect.
+//! Signals: the counts by which ranks signal their progress to one another, and those that an op waits for, as
+//! transports on shared memory promise. Never looks at the memory that they protect.
 
 use crate::layout::{OUTGOING_SLOTS, STAGING_SLOTS};
 use crate::mesh::Axis;
@@ -21,7 +21,7 @@ pub(super) enum SignalCount {
     Whole,
     /// Agreements entered.
     Entered,
-    /// Parcels sent and taken.
+    /// Parcels sent and received.
     Sent(Parcel),
     Taken(Parcel),
 }
@@ -102,7 +102,7 @@ impl QueuedSoFar {
         self.raised[count.index()]
     }
 
-    /// The count that an op raises before it waits for those of others.
+    /// The count that an op raises before it waits for counts of other ranks.
     pub fn first(&mut self, op: Op) -> Option<SignalCount> {
         let count = match op {
             Op::Spread { axis: Axis::Replica, .. } => SignalCount::Joined,
@@ -118,7 +118,7 @@ impl QueuedSoFar {
     pub fn awaits(&mut self, plan: &Plan, pipeline: usize, op: Op, position: &Position) -> [Option<AwaitedCounts>; 2] {
         let along = |axis, count, times| Some(AwaitedCounts { whose: CountedRanks::Along(axis), count, times });
         let first = match op {
-            // Ranks along `zero` publish in the same order, so all of them reach the count that this rank had then.
+            // Ranks along `zero` publish in the same order, so all of them reach the count that this rank then had.
             Op::Gather { unit, .. } => along(Axis::Zero, SignalCount::Published, self.published[unit]),
             Op::Claim { bucket } => along(Axis::Zero, SignalCount::Settled, self.staged[staging_of(plan, bucket)]),
             Op::Settle { bucket, .. } => {

@@ -375,7 +375,7 @@ fn a_queue_that_cannot_be_followed_is_refused() {
     plan.with(|plan| {
         let queue = plan.pipeline_stages[0].step_queue;
         let rule = |queue: &[Queued]| with_queue(plan, Pass::Train, 0, queue, |plan| streams(plan).unwrap_err().rule);
-        assert_eq!(rule(&queue[1..]), "another number of queued ops than of ops");
+        assert_eq!(rule(&queue[1..]), "queued ops and ops differ in number");
         let waits = |at: usize, after| changed(queue, at, Queued { after: Some(after), ..queue[at] });
         assert_eq!(rule(&waits(1, 1)), "an op that waits for one that is queued later");
         assert_eq!(rule(&waits(2, 1)), "an op that waits for one of its own stream");

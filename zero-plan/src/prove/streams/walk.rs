@@ -39,7 +39,7 @@ struct WalkingRank {
     position: Position,
     /// The op that last raised each count.
     raisers: [Option<OpNumber>; SignalCount::LEN],
-    /// The op that it is in, if that waits.
+    /// The op that it is in, if that op waits.
     inside: Option<Inside>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> StreamsWalk<'a> {
         }
     }
 
-    /// Does the next op of a rank, if it need not wait. Gives whether it did.
+    /// Runs the next op of a rank, if it need not wait. Returns whether it did.
     fn advance(&mut self, rank: usize) -> Result<bool, Flaw> {
         let own = &mut self.ranks[rank];
         let Some(&pass) = self.passes.get(own.pass) else { return Ok(false) };
@@ -151,7 +151,7 @@ impl<'a> StreamsWalk<'a> {
         let pipeline = self.plan.config.mesh.coordinates(rank).pipeline;
         let mut awaited = own.told.awaits(self.plan, pipeline, op, &own.position);
         if self.plan.config.transport.carries() {
-            // There are no counts along an axis: each rank's own op sends what the others take.
+            // There are no counts along an axis: each rank's own op sends the bytes that other ranks receive.
             awaited = awaited.map(|awaited| awaited.filter(|awaited| !matches!(awaited.whose, CountedRanks::Along(_))));
         }
         own.inside = Some(Inside { moment, clock, awaited });
@@ -209,7 +209,7 @@ impl<'a> StreamsWalk<'a> {
         Ok(())
     }
 
-    /// Does all accesses of an op that its rank does itself.
+    /// Makes all accesses of an op that its own rank makes.
     fn access(&mut self, pass: Pass, op: Op, moment: OpNumber, clock: &KnownDone) -> Result<(), Flaw> {
         let (plan, memory) = (self.plan, &mut self.memory);
         let rank = moment.rank as usize;
@@ -240,7 +240,7 @@ impl<'a> StreamsWalk<'a> {
     }
 }
 
-/// Whether the rank at `at` does an access of an op itself. Bytes that the transport carries along an axis are read by
+/// Whether the rank at `at` makes an access of an op itself. Bytes that the transport carries along an axis are read by
 /// their owner, in the same op.
 pub(super) fn is_done_by(plan: &Plan, op: Op, at: Coordinates, access: &Access) -> bool {
     access.at == at || !plan.config.transport.carries() || op.traits().axis.is_none()

@@ -54,7 +54,7 @@ fn narrow_master(subject: &CheckedSpec) -> Option<Diagnostic> {
     Some(problem.help(format!("remove `{name}`, or set `{of}` to {master:?} too")))
 }
 
-/// A transport that the device does not have: device memory is reached in other ways than the host's.
+/// A transport that the device does not support: device memory is reached by other means than host memory.
 fn foreign_transport(subject: &CheckedSpec) -> Option<Diagnostic> {
     let (device, transport) = (subject.spec.device, subject.spec.transport());
     if device.has(transport) {

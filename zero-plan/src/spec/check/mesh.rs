@@ -88,7 +88,7 @@ fn crosses_nodes(subject: &CheckedSpec) -> Option<Diagnostic> {
     Some(problem.at(span, format!("crosses nodes of {per_node}")).help(help))
 }
 
-/// Directions of matrices are spread after ranks of several hosts have waited for their sends for the last time.
+/// Directions of matrices are spread after the last op in which ranks of several hosts wait for their sends.
 fn directions_between_hosts(subject: &CheckedSpec) -> Option<Diagnostic> {
     let (spec, path) = (subject.spec, "optimizer");
     let config = Config {

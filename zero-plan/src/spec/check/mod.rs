@@ -40,9 +40,9 @@ impl CheckedSpec<'_> {
     }
 }
 
-/// One thing that can be wrong.
+/// A mistake that a spec can have.
 struct Rule {
-    /// The keys that it reads. If one of them has a mistake already, the rule is skipped, as that value was not meant.
+    /// The keys that it reads. If one of them already has a mistake, the rule is skipped: its value was not meant.
     reads: &'static [&'static str],
     find: fn(&CheckedSpec) -> Option<Diagnostic>,
 }

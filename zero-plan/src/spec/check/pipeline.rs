@@ -18,7 +18,7 @@ fn micro_batches(subject: &CheckedSpec) -> Option<Diagnostic> {
     let fixed = micro_batches.next_multiple_of(pipeline_stages);
     let (why, help) = match spec.pipeline.schedule {
         Schedule::Interleaved { .. } if !micro_batches.is_multiple_of(pipeline_stages) => (
-            format!("not a multiple of {pipeline_stages}, in whose turns chunks are interleaved"),
+            format!("not a multiple of {pipeline_stages}: chunks take turns every {pipeline_stages} micro-batches"),
             format!("set `{name}` to {fixed}, or choose `OneFOneB`, which takes any number from {pipeline_stages} up"),
         ),
         _ if micro_batches < pipeline_stages => {
@@ -91,7 +91,7 @@ mod tests {
     fn z0113_interleaved_micro_batches_are_no_multiple() {
         let text = "(zero: (stage: 1), mesh: (pipeline: 4), batch: (micro_batches: 6), \
             pipeline: (schedule: Interleaved(chunks: 2)))";
-        let label = "not a multiple of 4, in whose turns chunks are interleaved";
+        let label = "not a multiple of 4: chunks take turns every 4 micro-batches";
         let problem = one(text, "Z0113", (1, 64), "6 micro-batches do not fit 4 pipeline stages", label);
         let help = "set `batch.micro_batches` to 8, or choose `OneFOneB`, which takes any number from 4 up";
         assert_eq!(problem.help.as_deref(), Some(help));

@@ -401,7 +401,7 @@ fn all_mistakes_are_found_together_in_order() {
     );
 }
 
-/// Whatever replaces a token, reading ends, and one mistake is one error with a place.
+/// Whatever a token is replaced by, reading ends and finds at most one mistake, with a place.
 #[test]
 fn any_token_may_be_wrong() {
     let spans = tokens(FULL);

@@ -32,7 +32,7 @@ fn a_key_is_told_with_the_words_that_it_stands_for() {
     let expected = "\
 zero.gather
 
-How often parameters are gathered, which only stage 3 does for use.
+How often stage 3 gathers parameters for use.
 
 In a spec:
 

@@ -1,4 +1,4 @@
-//! Doing: shows others which op a rank is in. This costs a step no more than one store for each op. Never waits.
+//! Doing: shows other ranks which op a rank is in, at the cost of at most one store for each op. Never waits.
 #![allow(unsafe_code)]
 
 use zero_plan::{Op, Pass, Plan};
@@ -23,7 +23,7 @@ impl<D: Device> Arena<'_, D> {
         Broken { failure, rank: self.rank(), doing }
     }
 
-    /// Tells that this rank comes to an op of its schedule; none between two walks over it.
+    /// Records that this rank begins an op of its schedule, or that it is between two passes over the schedule (`None`).
     pub fn begin(&self, op: Option<(Pass, usize)>) {
         self.control(self.rank()).begin(op);
     }
@@ -39,7 +39,7 @@ pub fn op_words(plan: &Plan, rank: usize, doing: Doing) -> String {
         Pass::Train => (pipeline_stage.step, "the step"),
         Pass::Evaluate => (pipeline_stage.evaluation, "the evaluation"),
     };
-    // Numbers of another process may be anything.
+    // Numbers from another process may have any value.
     let Some(&op) = ops.get(index) else {
         return format!("op {} of {of}", index + 1);
     };

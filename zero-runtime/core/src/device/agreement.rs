@@ -7,8 +7,8 @@ use zero_plan::Plan;
 
 use super::{HyperBlock, ReportBlock};
 
-/// What a plan says about the sums over ranks at the end of a step. Each rank contributes [`Plan::agreed_values`] words: the
-/// sum of its losses, then for each unit the sum of squares of the gradients that it has summed.
+/// How a plan sums numbers over ranks at the end of a step. Each rank contributes [`Plan::agreed_values`] words: the
+/// sum of its losses, then for each unit the sum of squares of the gradients that this rank has summed.
 #[derive(Clone, Debug)]
 pub struct Agreement {
     /// The ranks of the last pipeline stage, by the data that they work on.
@@ -23,7 +23,7 @@ pub struct Agreement {
     summed: usize,
 }
 
-/// Sums numbers along the tree that gradients are summed along.
+/// Sums numbers along the same tree as gradients.
 fn tree_sum(number: &impl Fn(usize) -> f64, span: Range<usize>) -> f64 {
     if span.len() == 1 {
         return number(span.start);
@@ -81,8 +81,8 @@ impl Agreement {
         self.summed
     }
 
-    /// The sum over all data of the losses, which are the first of the `values` words of each rank in `all`. It follows
-    /// the tree over replicas of the trees over the ranks of each.
+    /// The sum of the losses over all data. A rank's loss is the first of its `values` words in `all`. The order is a
+    /// tree over replicas, each the sum along a tree over its ranks.
     pub fn summed_loss(&self, all: &[f64], values: usize) -> f64 {
         let [zero, replicas] = self.mesh;
         let loss = |data: usize| all[self.ranks_by_data[data] * values];
@@ -90,8 +90,8 @@ impl Agreement {
         tree_sum(&of_replica, 0..replicas)
     }
 
-    /// The report of a step, from the words of all ranks, in their order. Squares are summed unit by unit, and within
-    /// each unit along the tree over its parts, whichever ranks have them, so that the norm depends on no layout.
+    /// The report of a step, from the words of all ranks, in their order. Squares are summed unit by unit, and within a
+    /// unit along the tree over its parts, whichever ranks have them. So the norm does not depend on the layout.
     pub fn report(&self, all: &[f64], hyper: &HyperBlock) -> ReportBlock {
         let values = self.values();
         let squares_of = |unit: usize| {
@@ -135,7 +135,7 @@ mod tests {
         PlanBuf::new("", config, &[unit(0), unit(1)]).with(Agreement::of)
     }
 
-    /// Words whose sums differ if the order of summation does: those of rank r are w(3 r) and the two after it.
+    /// Words whose sums depend on the order of summation: those of rank r are w(3 r) and the two after it.
     fn word(i: usize) -> f64 {
         1.0 / (3.0 + i as f64)
     }

@@ -13,19 +13,19 @@ pub enum Write {
     Add,
 }
 
-/// An operation on a result before it leaves the cache: that of the op of that name afterwards. A nonlinearity is the same to
-/// the bit. A sum may be taken before the result is rounded, so that both are rounded once.
+/// An operation on a result before it leaves the cache, equivalent to the op of the same name afterwards. A
+/// nonlinearity gives the same bits. A sum may be computed before the result is rounded, so that both are rounded once.
 pub enum Then<'a, D, E> {
     /// Nothing.
     Nothing,
     /// The nonlinearity of the result is written to another place; the result itself stays, for backward.
     Activate(Nonlinearity, ViewMut<'a, D, E>),
-    /// This is added to the result.
+    /// The view is added to the result.
     Add(View<'a, D, E>),
 }
 
 impl<D: Device, E: Element> Then<'_, D, E> {
-    /// Applies it to a result that is already there.
+    /// Applies the operation to a result that is already in memory.
     pub fn apply(self, device: &D, result: ViewMut<D, E>) {
         match self {
             Then::Nothing => {}
@@ -78,9 +78,9 @@ pub enum Nonlinearity {
 /// Rows within wider rows: row i is `view[i * stride ..][.. width]`, where the op says the width. The last row need not
 /// be followed by a whole stride.
 pub struct Strided<'a, D, E> {
-    /// The elements from those of the first row on.
+    /// The elements, from the first row on.
     pub view: View<'a, D, E>,
-    /// Elements from the start of a row to that of the next; the width, or more.
+    /// Elements from the start of one row to the start of the next: at least the width.
     pub stride: usize,
 }
 
@@ -106,9 +106,9 @@ impl<'a, D, E> Strided<'a, D, E> {
 
 /// [`Strided`] rows that may be written; the elements between them stay as they are.
 pub struct StridedMut<'a, D, E> {
-    /// The elements from those of the first row on.
+    /// The elements, from the first row on.
     pub view: ViewMut<'a, D, E>,
-    /// Elements from the start of a row to that of the next; the width, or more.
+    /// Elements from the start of one row to the start of the next: at least the width.
     pub stride: usize,
 }
 

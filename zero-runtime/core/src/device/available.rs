@@ -7,11 +7,11 @@ use zero_plan::Bytes;
 use super::error::DeviceError;
 use super::groups::rooms;
 
-/// Checks that this much memory is available, because the kernel would later kill a process instead of refusing it
-/// memory.
+/// Checks that this much memory is available, because otherwise the kernel would later kill a process instead of
+/// refusing it memory.
 ///
 /// # Errors
-/// Z0331 if the host, or a control group of this process, has less than `bytes` to give.
+/// Z0331 if the host, or a control group of this process, has less than `bytes` available.
 pub fn check_available(bytes: usize) -> Result<(), DeviceError> {
     check_below(bytes, Path::new("/"))
 }
@@ -19,7 +19,7 @@ pub fn check_available(bytes: usize) -> Result<(), DeviceError> {
 /// Memory that a run can have now, in bytes.
 ///
 /// # Errors
-/// Z0332 if the system does not say.
+/// Z0332 if the system does not report it.
 pub fn memory_bytes() -> Result<u64, DeviceError> {
     least(Path::new("/")).map(|(bytes, _)| bytes)
 }
@@ -47,7 +47,7 @@ fn least(root: &Path) -> Result<(u64, String), DeviceError> {
     Ok(groups.fold(host, |least, next| if next.0 < least.0 { next } else { least }))
 }
 
-/// Memory that other programs can spare, with swap, from `/proc/meminfo`, whose unit is KiB.
+/// Memory that is available to new programs, plus free swap, from `/proc/meminfo`, whose unit is KiB.
 fn available_bytes(table: &str) -> u64 {
     let rows = table.lines().filter(|row| row.starts_with("MemAvailable:") || row.starts_with("SwapFree:"));
     let kib = rows.filter_map(|row| row.split_whitespace().nth(1)?.parse::<u64>().ok());

@@ -1,5 +1,5 @@
-//! Carried: bytes that go from one device to another, where neither reaches the other's memory, and what carries them. Never
-//! reads them.
+//! Carried: bytes sent between devices that cannot reach each other's memory, and the communicator that carries them.
+//! Never reads the bytes.
 
 use std::time::Duration;
 
@@ -9,51 +9,51 @@ use crate::view::{View, ViewMut};
 /// Ranks that exchange bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// All of them, in an order that is the same for each.
+    /// All ranks of the group, in the same order on each.
     pub members: Vec<usize>,
-    /// The place of this rank among them.
+    /// The index of this rank among the members.
     pub own: usize,
     /// The number of this group's name.
     pub name: usize,
-    /// The roles that this rank has in it.
+    /// The roles of this rank in the group.
     pub parts: Vec<GroupPart>,
 }
 
 /// A role of a member of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupPart {
-    /// It sends to all others, and receives from each.
+    /// It sends to all other members, and receives from each.
     Exchanges,
     /// It sends to the other member.
     Sends,
     /// It receives from the other member.
     Receives,
-    /// It gathers what all members have, as they do.
+    /// It takes part in gathers of all members' bytes.
     Gathers,
 }
 
-/// Bytes that go to another member of a group, or come from others.
+/// Bytes sent to another member of a group, or received from other members.
 pub enum Carried<'a, D: Device> {
-    /// These leave.
+    /// Bytes to send.
     Send {
-        /// The member that gets them.
+        /// The member that receives the bytes.
         to: usize,
         /// The bytes.
         bytes: View<'a, D, u8>,
     },
-    /// These come.
+    /// Bytes to receive.
     Receive {
-        /// The member that they come from.
+        /// The member that sends the bytes.
         from: usize,
-        /// Where they go.
+        /// The destination.
         bytes: ViewMut<'a, D, u8>,
     },
-    /// All members gather what each has.
+    /// All members gather the bytes of each member.
     Gather {
         /// The bytes of this rank.
         own: View<'a, D, u8>,
-        /// Where the bytes of all members go, equally many of each, in the order of members. `own` may lie at its place
-        /// there.
+        /// The destination of all members' bytes, equally many from each, in the order of members. `own` may lie at its
+        /// place there.
         all: ViewMut<'a, D, u8>,
     },
 }
@@ -61,31 +61,31 @@ pub enum Carried<'a, D: Device> {
 /// Asks whether a device should keep waiting, and passes how long it has slept since the last call.
 pub type GoesOn<'a> = dyn Fn(Duration) -> bool + 'a;
 
-/// What carries bytes between devices, as ops of their queues.
+/// Carries bytes between devices, as ops of their queues.
 pub trait Communicator<D: Device> {
-    /// Names for this many groups of ranks. One rank makes them, all ranks receive them, and [`Communicator::connect`] joins
-    /// groups by them.
+    /// Names for this many groups of ranks. One rank makes the names, all ranks receive them, and
+    /// [`Communicator::connect`] joins the groups.
     ///
     /// # Errors
-    /// If the device cannot reach others so.
+    /// If the device cannot reach other devices this way.
     fn name_groups(&self, count: usize) -> Result<Vec<u8>, DeviceError>;
 
     /// Joins groups of ranks, in the same order as their other members, so that [`Communicator::carry`] can carry bytes. It
     /// waits for those members as long as `goes_on` agrees, and passes it how long it has slept since it last asked.
     ///
     /// # Errors
-    /// If the device cannot reach others this way, or they do not come.
+    /// If the device cannot reach other devices this way, or the other members do not join.
     fn connect(&self, groups: &[Group], names: &[u8], goes_on: &GoesOn) -> Result<(), DeviceError>;
 
-    /// Makes the queue send, receive and gather all these at once, as one op, within the group that was joined with
-    /// this number.
+    /// Makes the queue do all these sends, receives and gathers at once, as one op, within the group that was joined
+    /// with this number.
     ///
     /// # Safety
-    /// Until the queue has done it, nobody writes the bytes that are sent or touches the places that receive. All members
-    /// of the group call this with matching sends and receives, in the same order for each pair of members.
+    /// Until the queue has done the op, nobody writes the bytes that are sent or touches the places that receive. All
+    /// members of the group call this with matching sends and receives, in the same order for each pair of members.
     #[allow(unsafe_code)]
     unsafe fn carry(&self, group: usize, parcels: &mut dyn Iterator<Item = Carried<D>>, goes_on: &GoesOn);
 
-    /// Leaves all groups. Exchanges that still wait for others end, successful or not.
+    /// Leaves all groups. Exchanges that still wait for other members end, successful or not.
     fn disconnect(&self);
 }

@@ -1,4 +1,4 @@
-//! Description: what a device is, to a person who describes a machine. Nothing is computed from it.
+//! Description: a device's name and memory, for a person who describes a machine. Nothing is computed from it.
 
 /// A device with memory of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]

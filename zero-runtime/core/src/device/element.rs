@@ -57,7 +57,7 @@ fn rounded(number: f32) -> u32 {
     if number.is_nan() { quiet } else { rounded }
 }
 
-/// [`Element::widen`] of two that share a word.
+/// [`Element::widen`] of two elements that share a word.
 #[inline(always)]
 pub fn widen_pair(pair: [bf16; 2]) -> [f32; 2] {
     let word: u32 = bytemuck::cast(pair);
@@ -65,20 +65,20 @@ pub fn widen_pair(pair: [bf16; 2]) -> [f32; 2] {
     if cfg!(target_endian = "little") { numbers } else { [numbers[1], numbers[0]] }
 }
 
-/// [`Element::narrow`] of two that share a word.
+/// [`Element::narrow`] of two elements that share a word.
 #[inline(always)]
 pub fn narrow_pair(numbers: [f32; 2]) -> [bf16; 2] {
     let [low, high] = if cfg!(target_endian = "little") { numbers } else { [numbers[1], numbers[0]] };
     bytemuck::cast((rounded(low) >> 16) | (rounded(high) & 0xffff_0000))
 }
 
-/// The same elements as a known type, if it is theirs: for generic code that has a faster way for one width.
+/// The same elements as type `To`, if that is their type: for generic code that has a faster path for one width.
 #[inline(always)]
 pub fn known<From: Element, To: Element>(elements: &[From]) -> Option<&[To]> {
     (From::WIDTH == To::WIDTH).then(|| bytemuck::cast_slice(elements))
 }
 
-/// [`known`], to write.
+/// [`known`], for elements to write.
 pub fn known_mut<From: Element, To: Element>(elements: &mut [From]) -> Option<&mut [To]> {
     (From::WIDTH == To::WIDTH).then(|| bytemuck::cast_slice_mut(elements))
 }

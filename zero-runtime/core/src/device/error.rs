@@ -6,7 +6,7 @@ use zero_plan::Bytes;
 
 use super::Failure;
 
-/// Why memory cannot be had, or a device cannot be used.
+/// Why memory cannot be allocated, or a device cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant's message names its fields")]
 pub enum DeviceError {
@@ -44,7 +44,7 @@ impl DeviceError {
         }
     }
 
-    /// The whole error as a person should see it.
+    /// The whole error, as printed for a person.
     pub fn report(&self) -> String {
         format!("error[{}]: {self}\n  = help: {}", self.code(), self.help())
     }

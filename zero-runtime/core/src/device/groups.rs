@@ -1,5 +1,5 @@
-//! Groups: how much memory the control groups of this process leave it. Looks at both versions, and at every level on
-//! the way up, because a limit holds for all groups below it. Never changes a group.
+//! Groups: how much memory the control groups of this process leave it. Reads both versions of groups, and every level
+//! up to the root, because a limit holds for all groups below it. Never changes a group.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,9 +11,9 @@ use std::path::{Component, Path, PathBuf};
 pub struct Room {
     /// Directory of the group.
     pub group: PathBuf,
-    /// The most that its processes may take together.
+    /// The most memory that its processes may use together.
     pub limit_bytes: u64,
-    /// The rest of that. Files that they have cached count as free, because the kernel can take that memory back.
+    /// The unused part of the limit. Files that they have cached count as free, because the kernel can reclaim that memory.
     pub free_bytes: u64,
 }
 
@@ -48,7 +48,7 @@ struct Mount {
     point: PathBuf,
 }
 
-/// The limits that hold for this process. `root` is where `/proc` and the hierarchies are.
+/// The limits that hold for this process. `root` is the directory that has `/proc` and the hierarchies.
 pub fn rooms(root: &Path) -> Vec<Room> {
     let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_default();
     let (groups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
@@ -80,10 +80,10 @@ impl Mount {
         let is_outside = group.components().any(|part| part == Component::ParentDir);
         let below = match group.strip_prefix(&self.root) {
             Ok(below) if !is_outside => below,
-            // Inside a container the name of the group may lead nowhere. Its limit is then that of the mounted group.
+            // Inside a container the group's path may not exist. The limit is then that of the mounted group.
             _ => Path::new(""),
         };
-        // Collected, because a path that is joined with an empty one ends in a slash.
+        // Collected, because joining a path with an empty one appends a slash.
         let own: PathBuf = self.point.join(below).components().collect();
         own.ancestors().take_while(|directory| directory.starts_with(&self.point)).map(Path::to_owned).collect()
     }
@@ -118,7 +118,7 @@ fn unescaped(field: &str) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// The memory that a group leaves. None if it has no limit: its file says `max`, or is not there, as at the top.
+/// The memory that a group leaves. `None` if it has no limit: its file says `max`, or does not exist, as at the root.
 fn room(group: PathBuf, names: &VersionFiles, root: &Path) -> Option<Room> {
     let directory = root.join(group.strip_prefix("/").unwrap_or(&group));
     let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
@@ -154,7 +154,7 @@ mod tests {
         root
     }
 
-    /// Directory and bytes left of each limit.
+    /// The directory of each limit, and the bytes that it leaves.
     fn found(root: &TempDir) -> Vec<(String, u64)> {
         let rooms = rooms(root.path()).into_iter();
         rooms.map(|room| (room.group.display().to_string(), room.free_bytes)).collect()

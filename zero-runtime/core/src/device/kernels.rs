@@ -1,5 +1,5 @@
-//! Kernels: the operations of a device that compute, or move data within it. Their signatures stand in one list, of which the
-//! trait is made, and whatever forwards all of them. Never computes.
+//! Kernels: the operations of a device that compute, or move data within it. One list of their signatures generates the
+//! trait and everything that forwards all kernels. Never computes.
 
 use bytemuck::Pod;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::view::{View, ViewMut};
 
-/// Sums that [`Kernels::add_mean`] adds numbers onto in turn.
+/// Partial sums to which [`Kernels::add_mean`] adds numbers in turn.
 pub const MEAN_LANES: usize = 256;
 
 /// Passes the signatures of all kernels to a macro.
@@ -58,8 +58,8 @@ macro_rules! kernels {
                 dx: ViewMut<Self, E>,
             );
 
-            /// Layer norm of each row: `y` (rows, width) := (`x` - mean) / sqrt(variance + `epsilon`) `gain` + `bias`, where the
-            /// variance is the biased one. `stats` (rows, 2) takes the mean and 1 / sqrt(variance + epsilon).
+            /// Layer norm of each row: `y` (rows, width) := (`x` - mean) / sqrt(variance + `epsilon`) `gain` + `bias`,
+            /// where the variance is the biased one. `stats` (rows, 2) := the mean and 1 / sqrt(variance + epsilon).
             fn layer_norm<E: Element>(
                 &self,
                 x: View<Self, E>,
@@ -83,8 +83,8 @@ macro_rules! kernels {
                 dbias: ViewMut<Self, f32>,
                 write: Write,
             );
-            /// Root-mean-square norm of each row: `y` (rows, width) := `x` / sqrt(mean(x^2) + `epsilon`) `gain`. `inverse` (rows)
-            /// takes 1 / sqrt(mean(x^2) + epsilon).
+            /// Root-mean-square norm of each row: `y` (rows, width) := `x` / sqrt(mean(x^2) + `epsilon`) `gain`.
+            /// `inverse` (rows) := 1 / sqrt(mean(x^2) + epsilon).
             fn rms_norm<E: Element>(
                 &self,
                 x: View<Self, E>,
@@ -130,7 +130,7 @@ macro_rules! kernels {
             );
             /// `table` (positions, head_dim) := for each position from `first` on, head_dim / 2 cosines, then as many sines.
             /// The angles are the position, in f32, times each frequency of `rotary`, and all entries are multiplied by the
-            /// factor that it has for them. Heads have an even width, at most [`Kernels::HEAD_DIM_MAX`].
+            /// factor of `rotary` for cosines and sines. Heads have an even width, at most [`Kernels::HEAD_DIM_MAX`].
             fn rotary_table(&self, rotary: &Rotary, first: usize, head_dim: usize, table: ViewMut<Self, f32>);
             /// Rotates the first `heads` heads of each row of `x` in place. In each head, features i and i + head_dim / 2, x
             /// and y, become x cos - y sin and y cos + x sin, with cosine and sine i of row t % `length` of `table` (length,
@@ -155,11 +155,11 @@ macro_rules! kernels {
                 dx: ViewMut<Self, E>,
                 width: usize,
             );
-            /// Causal attention of each token to itself and those before it in its sequence, or to as many as a window allows.
-            /// For each head, `out` (tokens, heads head_dim) := softmax(q k^T / sqrt(head_dim)) v, where [`AttentionShape`]
-            /// gives the rows of `q`, `k` and `v`. `lse` (tokens, heads) takes the log-sum-exp of each row of the softmax.
-            /// Scores may be of any finite size. A key or value that is not finite shows in all tokens that see it, and may
-            /// show in others of its sequence.
+            /// Causal attention of each token to itself and earlier tokens of its sequence, or to as many as a window
+            /// allows. For each head, `out` (tokens, heads head_dim) := softmax(q k^T / sqrt(head_dim)) v, where
+            /// [`AttentionShape`] defines the rows of `q`, `k` and `v`. `lse` (tokens, heads) := the log-sum-exp of
+            /// each row of the softmax. Scores may be of any finite size. A key or value that is not finite shows in
+            /// the output of all tokens that see it, and may show in that of other tokens of its sequence.
             fn attention<E: Element>(
                 &self,
                 shape: AttentionShape,
@@ -206,8 +206,8 @@ macro_rules! kernels {
             /// `loss` (rows) := the log-sum-exp of each row of `logits` (rows, classes) minus the target's logit. Logits may be
             /// of any finite size.
             fn cross_entropy<E: Element>(&self, logits: View<Self, E>, targets: View<Self, u32>, loss: ViewMut<Self, f32>);
-            /// The same, and its vector-Jacobian product: turns `logits` into their gradient, and in `loss` the gradient of each
-            /// loss into the loss.
+            /// The same, and its vector-Jacobian product: replaces `logits` by their gradient, and each loss's gradient
+            /// in `loss` by the loss.
             fn cross_entropy_backward<E: Element>(
                 &self,
                 logits: ViewMut<Self, E>,
@@ -225,14 +225,14 @@ macro_rules! kernels {
                 dx: ViewMut<Self, E>,
             );
 
-            /// `to` := or += the sum of `count` stretches along the tree that halves them at powers of two: of n, the first
-            /// `n.next_power_of_two() / 2` are summed before the others are added. Summand number `own`, if there is one, is
-            /// the content of `to`; `source` is not called for it, and may be called any number of times for each of the
-            /// others. All are as long as `to` and stored in its width. A device whose ranks may be on several hosts also
-            /// accepts another width, unless `to` is a summand.
+            /// `to` := or += the sum of `count` stretches along the tree that halves them at powers of two: of n, the
+            /// first `n.next_power_of_two() / 2` are summed before the others are added. Summand number `own`, if there
+            /// is one, is the content of `to`; `source` is not called for it, and may be called any number of times for
+            /// each other summand. All summands have the length and width of `to`. A device whose ranks may be on
+            /// several hosts also accepts another width, unless `to` is a summand.
             ///
-            /// Sums are f32, each rounded once, and the last is rounded once more to the width of `to`: the bits are those of
-            /// this definition.
+            /// Sums are f32, each rounded once, and the last is rounded once more to the width of `to`: results must
+            /// have exactly the bits of this definition.
             fn reduce<'a>(
                 &self,
                 to: StoredMut<Self>,
@@ -241,8 +241,8 @@ macro_rules! kernels {
                 source: &dyn Fn(usize) -> Stored<'a, Self>,
                 write: Write,
             );
-            /// `to` (1) += the mean of `x`: its sum in f64, divided by its length. Each of [`MEAN_LANES`] sums takes every such
-            /// number; then the upper half of the sums is added onto the lower half, and so on.
+            /// `to` (1) += the mean of `x`: its sum in f64, divided by its length. Each of the [`MEAN_LANES`] sums adds up
+            /// every [`MEAN_LANES`]-th number; then the upper half of the sums is added onto the lower half, and so on.
             fn add_mean(&self, x: View<Self, f32>, to: ViewMut<Self, f64>);
             /// `to` (1) := the sum of squares, in f64.
             fn squares(&self, x: Stored<Self>, to: ViewMut<Self, f64>);
@@ -255,8 +255,8 @@ macro_rules! kernels {
                 hyper: View<Self, HyperBlock>,
                 report: ViewMut<Self, ReportBlock>,
             );
-            /// [`Kernels::adamw`] with the numbers of the blocks, on elements that are subject to weight decay by runs, which
-            /// lie one after another, [`DecayRun::MOST`] at most. Does nothing if the report is not finite.
+            /// [`Kernels::adamw`] with the numbers of the blocks. Consecutive runs, at most [`DecayRun::MOST`], say
+            /// which elements are subject to weight decay. Does nothing if the report is not finite.
             fn update(
                 &self,
                 runs: &[DecayRun],
@@ -303,7 +303,7 @@ macro_rules! kernels {
                 weights: Weights<Self>,
                 direction: View<Self, E>,
             );
-            /// Whether no element is infinite or NaN. Asks the host, so no step does.
+            /// Whether all elements are finite. It returns the answer to the host, so no step calls it.
             fn all_finite<'a>(&self, x: impl Into<Stored<'a, Self>>) -> bool;
         }
     };
@@ -317,22 +317,22 @@ macro_rules! declare {
     )*) => {
         /// Operations on views of one device's memory. These rules apply to all of them:
         ///
-        /// - **Shapes.** Matrices are row-major; `(rows, width)` is a shape. Sizes that an op is not told follow from the
-        ///   lengths of its views. An op panics if lengths do not fit. The result for an id beyond its table is unspecified,
-        ///   but the op touches no other memory.
+        /// - **Shapes.** Matrices are row-major; `(rows, width)` is a shape. Sizes that are not arguments of an op
+        ///   follow from the lengths of its views. An op panics if lengths do not fit. The result for an id beyond its
+        ///   table is unspecified, but the op touches no other memory.
         /// - **Order.** Ops take effect in the order of the calls. An op may run after its call has returned; only
         ///   [`Storage::read`](super::Storage::read) waits for it.
         /// - **Aliasing.** The destination of an op overlaps none of its other arguments, unless the op says so.
         /// - **Writing.** `:=` overwrites all of a destination, even if it held NaN; `+=` adds to all of it.
-        /// - **Rounding.** A result is computed in f32 or wider, whatever its width in memory, and is rounded once, when it is
-        ///   stored: to nearest, ties to even. An implementation may round a product and a sum together, and may round a matrix
-        ///   product to the width of its result before it adds it to that. It may approximate exponentials and roots to a few
-        ///   units in the last place of an f32. Infinities and NaN show in the result. In
-        ///   products of bf16, subnormal factors and sums may count as zeros.
+        /// - **Rounding.** A result is computed in f32 or wider, whatever its width in memory, and is rounded once,
+        ///   when it is stored: to nearest, ties to even. An implementation may round a product and a sum together, and
+        ///   may round a matrix product to the width of its result before adding it to the result. It may approximate
+        ///   exponentials and roots to a few units in the last place of an f32. Infinities and NaN show in the result.
+        ///   In products of bf16, subnormal factors and sums may count as zeros.
         /// - **Sums.** Their order depends on shapes alone, not on timing or threads, so a repeated op gives the same bits.
         /// - **Queues.** On a device that works asynchronously, an op goes to the queue that
-        ///   [`Queues::enter`](super::Queues::enter) chose, and that queue must have waited for whatever the op reads from other
-        ///   queues. "All ops so far" are those of all queues.
+        ///   [`Queues::enter`](super::Queues::enter) chose, and that queue must have waited for all data that the op
+        ///   reads from other queues. "All ops so far" are those of all queues.
         #[allow(clippy::too_many_arguments, reason = "one argument for each tensor of the formula")]
         pub trait Kernels: Sized {
             /// The most features of a head in [`Kernels::attention`].

@@ -1,4 +1,4 @@
-//! Mark: a property by which devices that give different bits are told apart. Never says which of them is right.
+//! Mark: a property that distinguishes devices whose results differ in their bits. Never says which of them is right.
 
 /// A number of a device, of its libraries, or of their choices: if ranks differ in it, their results may differ too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ impl Mark {
         Self { what, value: value % Self::END, is_of_shapes: false }
     }
 
-    /// One that is the same on all ranks of a pipeline stage.
+    /// A number that is the same on all ranks of a pipeline stage.
     pub fn of_shapes(what: &'static str, value: u64) -> Self {
         Self { is_of_shapes: true, ..Self::new(what, value) }
     }

@@ -11,7 +11,7 @@ use super::Device;
 use crate::device::{DeviceError, Segment};
 use crate::view::{View, ViewMut};
 
-/// Memory that a device has given out. It goes back to the device on drop.
+/// Memory that a device has allocated. It returns to the device on drop.
 ///
 /// # Safety
 /// `len` bytes from `start` belong to this value for as long as it lives, hold zeros until something is written there, and
@@ -36,14 +36,14 @@ unsafe impl DeviceMemory for Arc<Segment> {
     }
 }
 
-/// Gives a descriptor to all ranks, and returns those of all ranks, in the order of ranks.
+/// Sends a descriptor to all ranks, and returns the descriptors of all ranks, in the order of ranks.
 pub type Exchange<'a> = dyn FnMut(OwnedFd) -> Result<Vec<OwnedFd>, DeviceError> + 'a;
 
-/// Memory that ranks share where their devices have memory of their own: a part of each, one after another.
+/// Memory that ranks share if their devices have memory of their own: one part for each rank, one after another.
 pub struct SharedParts<'a, 'e> {
     /// Bytes of each rank's part.
     pub bytes: Vec<usize>,
-    /// The rank that asks.
+    /// The rank that calls.
     pub own: usize,
     /// How ranks in separate processes exchange handles of their memory; none if all ranks are threads of this process.
     pub exchange: Option<&'a mut Exchange<'e>>,
@@ -110,7 +110,7 @@ impl<D: Device> Reached<D> {
             let parts = SharedParts { bytes: bytes.clone(), own, exchange: None };
             devices[own].share(Arc::clone(&segment), parts)
         };
-        // The device that asks first has it.
+        // The first device that shares it allocates it.
         let first = share(owner)?;
         let mut by: Vec<D::Memory> = Vec::new();
         for number in (0..devices.len()).filter(|&number| number != owner) {

@@ -3,13 +3,13 @@
 //!
 //! Where the next one goes: a device is a crate beside `zero-runtime/cpu` that implements [`Device`] with [`Storage`],
 //! [`Queues`], [`Kernels`] and [`DeviceMemory`]; a value of [`zero_plan::DeviceKind`] with a row in `spec/keys.rs`; and
-//! its type in `zero-macros`. In a crate of one's own it is `#[zero(device = my::Device)]`, and `impl Runs` if `main`
-//! is to train on it. Views carry the device in their type, so only that crate looks into its memory. In a step only
-//! [`Storage::stage`] and [`Storage::read`] ask the host.
+//! its type in `zero-macros`. In your own crate it is `#[zero(device = my::Device)]`, and `impl Runs` if `main` is to
+//! train on it. Views carry the device in their type, so only that crate can access its memory. In a step only
+//! [`Storage::stage`] and [`Storage::read`] involve the host.
 //!
-//! A kernel is a line in the list of [`kernels`](Kernels), whose doc says shapes, rounding and order of sums. A width
-//! is a [`zero_plan::Width`] and an [`Element`]: kernels widen what they read and round what they store. Work in the
-//! pass of a product is a variant of [`Then`]; by default each layer is right without it, and takes one more pass.
+//! A kernel is a line in the list of [`kernels`](Kernels), whose doc states shapes, rounding and order of sums. A width
+//! is a [`zero_plan::Width`] and an [`Element`]: kernels widen on reading and round on writing. Work in the same pass
+//! as a product is a variant of [`Then`]; by default each layer is right without it, and needs one more pass.
 
 mod agreement;
 mod argument;
@@ -50,12 +50,12 @@ pub use stored::{Stored, StoredMut, Weights};
 
 use std::num::NonZeroUsize;
 
-/// Stack of each thread of a rank, for its calls and for the scratch of its kernels: as large as a main thread's
-/// usually is, so that work that fits a main thread fits any thread.
+/// Stack of each thread of a rank, for its calls and for the scratch of its kernels: that of a typical main thread, so
+/// that work that fits a main thread fits any thread.
 pub const STACK_BYTES: usize = 8 << 20;
 
-/// A device: memory that data lies in, queues that order its ops, kernels that are its ops and, where devices do not reach one
-/// another's memory, what carries bytes between them.
+/// A device: the memory that holds data, the queues that order its ops, the kernels that are its ops and, where devices
+/// cannot reach one another's memory, the communicator that carries bytes between them.
 pub trait Device: Storage + Queues + Kernels + Send + 'static {
     /// The device for the rank with this number on its host: the device of the same number, unless the user of the
     /// program has chosen another.
@@ -73,7 +73,7 @@ pub trait Device: Storage + Queues + Kernels + Send + 'static {
         Ok(Vec::new())
     }
 
-    /// What it is, if it has memory of its own.
+    /// The name and memory of the device, if it has memory of its own.
     fn description(&self) -> Option<DeviceDescription> {
         None
     }
@@ -103,8 +103,8 @@ pub trait Device: Storage + Queues + Kernels + Send + 'static {
         None
     }
 
-    /// The features of a processor by which a device that computes there chooses its kernels. As they decide bits, ranks
-    /// must have the same ones.
+    /// The processor features by which a device that computes on the processor chooses its kernels. Features decide
+    /// bits, so all ranks must have the same ones.
     const FEATURES: &'static [&'static str] = &[];
 
     /// Which of [`Device::FEATURES`] this processor has: bit i stands for the feature with index i.
@@ -112,13 +112,13 @@ pub trait Device: Storage + Queues + Kernels + Send + 'static {
         0
     }
 
-    /// The properties of this device, and of what it has prepared, that decide bits: ranks that differ in them would
-    /// get different results.
+    /// The properties of this device, and of everything that it has prepared, that decide bits: ranks with different
+    /// marks would get different results.
     fn marks(&self) -> Vec<Mark> {
         Vec::new()
     }
 
-    /// What carries bytes to devices whose memory it does not reach, if it can.
+    /// The communicator for devices whose memory this device cannot reach, if there is one.
     fn communicator(&self) -> Option<&dyn Communicator<Self>> {
         None
     }

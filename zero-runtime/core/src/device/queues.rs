@@ -4,23 +4,22 @@ use std::sync::atomic::AtomicU32;
 
 use super::DeviceError;
 
-/// The queues of a device, and the events between them. What a device without queues does here is nothing: each op is done when
-/// its call returns.
+/// The queues of a device, and the events between them. On a device without queues, all of this does nothing: each op
+/// is done when its call returns.
 pub trait Queues {
-    /// Whether ops run after their calls have returned, in queues of the device. The device then waits and tells for
+    /// Whether ops run after their calls have returned, in queues of the device. The device then waits and signals for
     /// its rank.
     const QUEUES: bool = false;
 
-    /// What waits and tells in the queues, if there are any.
+    /// The counts that the queues set and wait for, if there are queues.
     fn counts(&self) -> Option<&dyn Counts> {
         None
     }
 
-    /// Makes the events of [`Queues::record`] and [`Queues::wait`], before the first step, and keeps those that exist
-    /// already.
+    /// Makes the events of [`Queues::record`] and [`Queues::wait`], before the first step. Existing events are kept.
     ///
     /// # Errors
-    /// If the device does not have that many.
+    /// If the device cannot make that many.
     fn prepare(&self, events: usize) -> Result<(), DeviceError> {
         let _ = events;
         Ok(())
@@ -32,37 +31,37 @@ pub trait Queues {
         let _ = queue;
     }
 
-    /// Records an event after everything that the entered queue has been asked for so far.
+    /// Records an event after all ops that the entered queue has received so far.
     fn record(&self, event: usize) {
         let _ = event;
     }
 
-    /// Makes everything that the entered queue is asked for from here on wait for the last record of the event.
+    /// Makes all later ops of the entered queue wait for the last record of the event.
     fn wait(&self, event: usize) {
         let _ = event;
     }
 
-    /// Begins a pass that is repeated: with the same key, it has the same ops each time, on the same places and in the
-    /// same queues; only staged data, counts, and the words that tell them differ. A device with queues may keep the
-    /// pass and run it as one. Ops go to the first queue until another is entered, and all queues that are entered wait
-    /// for the first queue beforehand.
+    /// Begins a repeated pass: with the same key, a pass has the same ops each time, on the same places and in the same
+    /// queues; only staged data, counts, and the words of counts differ. A device with queues may keep the pass and run
+    /// it as one. Ops go to the first queue until another is entered, and each queue that is entered waits for the
+    /// first queue beforehand.
     fn begin_repeated(&self, key: u64) {
         let _ = key;
     }
 
     /// Ends the pass that [`Queues::begin_repeated`] began, if there is one. The first queue then continues after all
-    /// of the pass, and has waited for the others. The device may leave all of the pass undone until then.
+    /// of the pass, and has waited for the other queues. The device may defer the whole pass until then.
     fn end_repeated(&self) {}
 
-    /// From here on until [`Queues::ready`], ops have no effect; the device only learns what they need. A device that
-    /// needs only its program is not asked.
+    /// From here on until [`Queues::ready`], ops have no effect: the device only records what they need. A device that
+    /// needs only its program does not rehearse.
     fn rehearse(&self) {}
 
-    /// Prepares what the ops of the rehearsal need, so that they need not wait for it later; ends the rehearsal.
+    /// Ends the rehearsal, and prepares everything that its ops need, so that they need not wait for it later.
     fn ready(&self) {}
 
-    /// Whether all ops so far have ended, successful or not; sends from queues that no stream of a plan has do not
-    /// count.
+    /// Whether all ops so far have ended, successful or not. Sends from queues that belong to no stream of a plan do
+    /// not count.
     fn is_idle(&self) -> bool {
         true
     }
@@ -70,7 +69,7 @@ pub trait Queues {
 
 /// Counts that queues set, and wait for.
 pub trait Counts {
-    /// Sets a count, which only this rank sets and others wait for, once all ops so far of the queue are done.
+    /// Sets a count once all ops so far of the queue are done. Only this rank sets it; other ranks wait for it.
     fn tell(&self, word: &AtomicU32, count: u32);
 
     /// Delays all later ops of the queue until a count, which wraps around, has reached `target`.

@@ -29,7 +29,7 @@ pub enum Scaling {
         factor: f64,
         /// Frequencies that turn fewer times than this over `original_length` are divided by all of `factor`.
         low_frequency_factor: f64,
-        /// Frequencies that turn more times than this stay. Those in between are divided by something in between.
+        /// Frequencies that turn more times than this stay. Those in between are divided by an intermediate factor.
         high_frequency_factor: f64,
         /// Tokens of a sequence in the first training.
         original_length: usize,
@@ -40,9 +40,9 @@ pub enum Scaling {
         factor: f64,
         /// Tokens of a sequence in the first training.
         original_length: usize,
-        /// Frequencies that turn at least this many times over `original_length` stay; published models have 32.
+        /// Frequencies that turn at least this many times over `original_length` stay; published models use 32.
         beta_fast: f64,
-        /// Those that turn fewer times than this are divided by all of `factor`; published models have 1.
+        /// Those that turn fewer times than this are divided by all of `factor`; published models use 1.
         beta_slow: f64,
         /// A factor for cosines and sines; by default 0.1 ln(factor) + 1.
         attention_factor: Option<f64>,
@@ -52,7 +52,7 @@ pub enum Scaling {
 }
 
 impl Rotary {
-    /// The reason why these numbers give no frequencies, if there is one.
+    /// The reason why these numbers define no frequencies, if there is one.
     pub const fn flaw(&self) -> Option<&'static str> {
         if !(self.base > 1.0 && self.base < f64::INFINITY) {
             return Some("`base` is not above 1");
@@ -135,8 +135,8 @@ fn llama3(frequency: f32, factor: f64, [low, high]: [f64; 2], original_length: u
     (1.0 - kept) * frequency / factor + kept * frequency
 }
 
-/// Divides frequencies from pair `last` on by all of `factor`, leaves those up to `first`, and divides the others by
-/// something in between.
+/// Divides frequencies from pair `last` on by all of `factor`, leaves those up to `first`, and divides the others by an
+/// intermediate factor.
 fn lower_along(frequencies: &mut [f32], factor: f64, first: f64, last: f64) {
     // A ramp from a pair to itself would divide by 0.
     let last = if first == last { last + 0.001 } else { last };

@@ -1,4 +1,4 @@
-//! Segment: the memory that ranks share, mapped and owned. Lack of memory is an error here, and not a signal later.
+//! Segment: the memory that ranks share, mapped and owned. Running out of memory is an error here, not a signal later.
 //! Never knows what lies in it.
 
 use std::fs::File;
@@ -48,7 +48,7 @@ impl Segment {
         let refused = "map the ranks' shared memory";
         let length = memory.metadata().map_err(DeviceError::system(refused))?.len();
         // Otherwise a touch beyond the end would be a SIGBUS.
-        assert!(length >= bytes as u64, "rank 0 sent {length} bytes of memory, agreed were {bytes}");
+        assert!(length >= bytes as u64, "rank 0 sent {length} bytes of memory instead of the agreed {bytes}");
         let mapping = MmapOptions::new().len(bytes).map_raw(memory).map_err(DeviceError::system(refused))?;
         // Only a hint, as for private memory.
         let _ = mapping.advise(Advice::HugePage);
@@ -74,10 +74,10 @@ fn reserve(bytes: usize) -> rustix::io::Result<File> {
     let length = bytes.max(1) as u64;
     rustix::fs::ftruncate(&memory, length)?;
     let memory = File::from(memory);
-    // Some systems give huge pages only to programs that ask, and must be asked before the pages are taken. They may
-    // refuse.
+    // Some systems use huge pages only for programs that ask, and only if asked before the pages are allocated. They
+    // may refuse.
     let _ = ask_for_huge_pages(&memory, bytes);
-    // Takes all pages now. Later, a lack of pages would not be an error to return, but a SIGBUS.
+    // Allocates all pages now. Later, a lack of pages would be a SIGBUS instead of an error to return.
     retry_on_intr(|| rustix::fs::fallocate(&memory, FallocateFlags::empty(), 0, length))?;
     rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(memory)

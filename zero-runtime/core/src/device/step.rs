@@ -27,7 +27,7 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// The numbers of a step's blocks, for parameters that are subject to weight decay or not.
+    /// The numbers of a step's blocks, for parameters that are subject to weight decay or for those that are not.
     pub fn of(hyper: &HyperBlock, report: &ReportBlock, decays: bool) -> Self {
         Self {
             lr: hyper.lr,
@@ -42,7 +42,7 @@ impl AdamW {
     }
 }
 
-/// Consecutive elements of a flat buffer, all of which are subject to weight decay or none.
+/// Consecutive elements of a flat buffer that are either all subject to weight decay, or all not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecayRun {
     /// Number of elements.
@@ -58,7 +58,7 @@ impl DecayRun {
     /// Calls `step` with the elements of each run, in order.
     ///
     /// # Panics
-    /// If a tensor has another length than all runs together.
+    /// If the length of a tensor differs from the length of all runs together.
     pub fn each<D>(
         runs: &[Self],
         weights: Weights<D>,
@@ -96,7 +96,7 @@ pub struct HyperBlock {
     pub epsilon: f64,
     /// Decoupled weight decay, for parameters that are subject to it.
     pub weight_decay: f64,
-    /// The norm to which longer gradients are scaled down; infinite where none are.
+    /// The norm to which longer gradients are scaled down; infinite if none are.
     pub clip: f64,
     /// 1 - beta1^t at step t, from 1.
     pub correction1: f64,

@@ -1,4 +1,4 @@
-//! Storage: how a device gets memory, and how the host puts data there and reads it. Never computes.
+//! Storage: how a device allocates memory, and how the host writes data to it and reads data from it. Never computes.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use super::{DeviceError, DeviceMemory, Segment, SharedParts};
 use crate::view::{View, ViewMut};
 
-/// Memory of a device, and the ways of the host's data into it and out of it.
+/// Memory of a device, and how the host's data gets into it and out of it.
 pub trait Storage: Sized {
     /// Memory of this device.
     type Memory: DeviceMemory;
@@ -30,12 +30,12 @@ pub trait Storage: Sized {
         host
     }
 
-    /// Lets the host `fill` a staging buffer of any content, as long as `to`. The ops that follow find in `to` what it
-    /// wrote.
+    /// Lets the host `fill` a staging buffer as long as `to`, whose content is arbitrary at first. Later ops find the
+    /// written values in `to`.
     fn stage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T]));
 
-    /// Repeats a [`Storage::stage`] of the same pass, after which numbers were only added to `to`. The new numbers must
-    /// be such that sums do not change them, such as NaN. Restaging adds no op to a pass that repeats.
+    /// Repeats a [`Storage::stage`] of the same pass, after which numbers were only added to `to`. Additions must leave
+    /// the new numbers unchanged, as they do NaN. Restaging adds no op to a pass that repeats.
     fn restage<T: Pod>(&self, to: ViewMut<Self, T>, fill: impl FnOnce(&mut [T])) {
         self.stage(to, fill);
     }
@@ -43,8 +43,8 @@ pub trait Storage: Sized {
     /// `to` := `from`, on the host: waits until all ops so far are done.
     fn read<T: Pod>(&self, from: View<Self, T>, to: &mut [T]);
 
-    /// Lends scratch memory to ops, each of which may use it while it runs. Its length is the plan's, and its content
-    /// is arbitrary. A device that needs none ignores it.
+    /// Lends scratch memory to ops, each of which may use it while it runs. The plan sets its length, and its content
+    /// is arbitrary. A device that needs no scratch memory ignores it.
     ///
     /// # Safety
     /// Until this device is dropped, or is lent other memory, nobody else reads or writes it.
@@ -53,8 +53,8 @@ pub trait Storage: Sized {
         let _ = workspace;
     }
 
-    /// The memory that this rank takes on the device, and for it on the host, outside all arenas: the purpose and the
-    /// measured bytes of each part.
+    /// The memory outside all arenas that this rank uses on the device, and on the host for the device: the purpose and
+    /// the measured bytes of each part.
     fn outside(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! Stored: views of numbers whose width, one of two, is chosen by the plan. Never converts.
+//! Stored: views of numbers in one of two widths, which the plan chooses. Never converts.
 
 use zero_plan::Width;
 
@@ -40,7 +40,7 @@ impl<D> Clone for Stored<'_, D> {
 impl<D> Copy for Stored<'_, D> {}
 
 impl<'a, D> Stored<'a, D> {
-    /// Numbers of such a width.
+    /// Numbers of this width.
     pub fn of(width: Width, bytes: View<'a, D, u8>) -> Self {
         match width {
             Width::F32 => Self::F32(bytes.cast()),
@@ -73,7 +73,7 @@ impl<'a, D> Stored<'a, D> {
 }
 
 impl<'a, D> StoredMut<'a, D> {
-    /// Numbers of such a width.
+    /// Numbers of this width.
     pub fn of(width: Width, bytes: ViewMut<'a, D, u8>) -> Self {
         match width {
             Width::F32 => Self::F32(bytes.cast()),
@@ -131,7 +131,7 @@ impl<'a, D, E: Element> From<ViewMut<'a, D, E>> for StoredMut<'a, D> {
 pub struct Weights<'a, D> {
     /// The parameters that layers read.
     pub params: StoredMut<'a, D>,
-    /// The master copy, if it is updated in place of `params`, which are then its rounded values.
+    /// The master copy, if there is one: it is updated in place of `params`, which are then its rounded values.
     pub master: Option<StoredMut<'a, D>>,
 }
 

@@ -6,7 +6,7 @@ use crate::device::{Kernels, Nonlinearity};
 
 /// An activation as a type, for a gate to apply.
 pub trait Nonlinear: 'static {
-    /// The nonlinearity that it is.
+    /// The kind of the nonlinearity.
     const KIND: Nonlinearity;
     /// Operations for each element.
     const OPERATIONS: usize;

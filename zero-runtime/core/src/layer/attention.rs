@@ -13,7 +13,7 @@ use crate::device::{AttentionShape, Device, Element, Kernels, Matrix, Strided, S
 use crate::view::{View, ViewMut};
 
 /// (tokens, W) to (tokens, W): a linear map to queries, keys and values; a norm of queries and keys, and their rotation
-/// by positions, if `H` has them; attention of each token to itself and those before it; and a linear map, the output
+/// by positions, if `H` has them; attention of each token to itself and earlier tokens; and a linear map, the output
 /// projection.
 ///
 /// Its flat buffer has the weights (HEADS HEAD_DIM, W) of queries and (KEY_HEADS HEAD_DIM, W) of keys and of values,
@@ -56,7 +56,7 @@ impl<const W: usize, H: Heads> Attention<W, H> {
     /// Cosines and sines of a position.
     const ANGLES: usize = if H::ROTARY.is_some() { H::HEAD_DIM } else { 0 };
 
-    /// The most keys that a token meets.
+    /// The most keys that a token attends to.
     const fn seen(length: usize) -> usize {
         match H::WINDOW {
             Some(window) if window < length => window,
@@ -76,7 +76,7 @@ impl<const W: usize, H: Heads> Attention<W, H> {
         }
     }
 
-    /// A part of the output of [`Self::INPUTS`]: `count` of the columns of queries, keys and values, from `first` on.
+    /// Computes part of the output of [`Self::INPUTS`]: `count` of the columns of queries, keys and values, from `first` on.
     fn project<D: Device, E: Element>(
         cx: &Context<D>,
         params: View<D, E>,
@@ -128,8 +128,8 @@ impl<const W: usize, H: Heads> Attention<W, H> {
         cx.device.rms_norm_heads_backward(keys, key_parts, key_gain, of_keys, dkeys, dkey_gain, write);
     }
 
-    /// Queries and keys as they meet, and values. Queries and keys come from `normed` if there is a norm, and from
-    /// `qkv` otherwise.
+    /// Queries and keys as attention uses them, and values. Queries and keys come from `normed` if there is a norm, and
+    /// from `qkv` otherwise.
     fn parts<'a, D: Device, E: Element>(
         shape: AttentionShape,
         qkv: View<'a, D, E>,
@@ -174,7 +174,7 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         .and(matrix::<S::Compute>([Self::KEYS, W]))
         .and(matrix::<S::Compute>([Self::KEYS, W]))
         .and(matrix::<S::Compute>([W, Self::QUERIES]));
-    // Keys as queries meet them (LENGTH, KEYS), then values (LENGTH, KEYS). A window does not shorten them.
+    // Keys as attention uses them (LENGTH, KEYS), then values (LENGTH, KEYS). A window does not shorten them.
     const CACHE: usize = product(&[2, bytes::<S::Compute>(product(&[S::LENGTH, Self::KEYS]))]);
     // The projections; attention itself; 4 for each element that is normed, as in an RMS norm, and 3 for each that is
     // rotated.

@@ -17,7 +17,7 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
     type Output = B::Output;
     const PARAMS: usize = sum(&[A::PARAMS, B::PARAMS]);
     const SAVED: usize = sum(&[A::SAVED, between::<S, A::Output>(), B::SAVED]);
-    // Backward keeps the gradient of the activation between them while it runs either, and the losses of a head.
+    // Backward keeps the gradient of the activation between them while it runs either layer, and the losses of a head.
     const WORKSPACE: usize = sum(&[
         between::<S, A::Output>(),
         bytes::<f32>(losses::<S, A::Output, B>(S::TOKENS)),
@@ -122,8 +122,8 @@ impl<A, B> Chain<A, B> {
     }
 }
 
-/// The number of losses that the backward of the last layer of a chain leaves. The chain itself leaves none: training
-/// runs its forward, because the backward of the first layer needs what that saves.
+/// The number of losses that the backward of a chain's last layer leaves. The chain itself leaves none: training runs
+/// its forward, because the backward of the first layer needs what the forward saves.
 const fn losses<S: Shape, X: Activation, B: Layer<S, X>>(tokens: usize) -> usize {
     if B::LOSSES_IN_BACKWARD { tokens } else { 0 }
 }
@@ -177,7 +177,7 @@ impl<L: Entry> Entry for Residual<L> {
     const VOCABULARY: Option<usize> = L::VOCABULARY;
 }
 
-/// The items of a `Layer<S, X>` impl that leaves everything but names to `$body`.
+/// The items of a `Layer<S, X>` impl that delegates everything but names to `$body`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __layer_items {
@@ -250,7 +250,7 @@ macro_rules! tuple {
     };
 }
 
-/// The output of `L` when it takes `X`. Bounds name outputs only by these, because through the impl of `Chain` the
+/// The output of `L` when it takes `X`. Bounds name outputs only by this alias: through the impl of `Chain`, the
 /// compiler would need the bounds to prove the bounds.
 type Out<S, X, L> = <L as Layer<S, X>>::Output;
 type Out2<S, X, A, B> = Out<S, Out<S, X, A>, B>;

@@ -1,5 +1,5 @@
-//! Code: the functions of a layer that the engine calls, over bytes, so that a table can hold those of all layers. Never
-//! knows a model.
+//! Code: the functions of a layer that the engine calls, over bytes, so that one table can hold the functions of all
+//! layers. Never knows a model.
 
 use super::{Activation, Backward, Context, Forward, Grads, Head, Layer, PublishedPart, Shape, Tensors, TokenWords};
 use crate::device::Device;
@@ -57,7 +57,7 @@ pub struct UnitCode<D> {
     pub init: Option<InitialScales>,
 }
 
-/// The standard deviation of a field's matrices, and that of the last of them if it differs.
+/// The standard deviation of a field's matrices, and that of the last matrix if it differs.
 pub type InitialScales = fn() -> (f32, Option<f32>);
 
 impl<D: Device> UnitCode<D> {

@@ -1,4 +1,4 @@
-//! Cost: what layers count of their work, and the faults of their dimensions, in constants. Never wraps around: a size that
+//! Cost: how layers count their work, and the faults of their dimensions, in constants. Never wraps around: a size that
 //! is too large to count stops the build.
 
 use zero_plan::{Message, OrthogonalCost};
@@ -22,14 +22,14 @@ pub const fn attending(tokens: usize, keys: usize, heads: usize, head_dim: usize
 /// A (rows, columns) matrix that Muon orthogonalizes, where layers compute in `E`: for `MATRICES` of a layer.
 ///
 /// # Panics
-/// Z0210 where a `usize` cannot hold its sizes, which in a constant is a build error.
+/// Z0210 if a `usize` cannot hold its sizes; in a constant, that is a build error.
 #[track_caller]
 pub const fn matrix<E>(shape: [usize; 2]) -> OrthogonalCost {
     let operations = operations(shape);
     OrthogonalCost { room_bytes: room_bytes::<E>(shape), operations, operations_max: operations }
 }
 
-/// The fault of a layer with a dimension of 0, which leaves it tensors without elements.
+/// The fault of a layer with a dimension of 0, whose tensors would have no elements.
 pub(super) const fn empty(layer: &str, dimensions: &[(&str, usize)]) -> Option<Message> {
     let mut i = 0;
     while i < dimensions.len() {

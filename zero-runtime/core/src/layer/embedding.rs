@@ -53,7 +53,7 @@ impl<const VOCAB: usize, const CONTEXT: usize, const W: usize> Entry for Embeddi
     const VOCABULARY: Option<usize> = Some(VOCAB);
 }
 
-/// (tokens) ids to (tokens, W): weight (VOCAB, W) by id. For models whose layers take care of positions.
+/// (tokens) ids to (tokens, W): weight (VOCAB, W) by id. For models whose layers handle positions.
 pub struct TokenEmbedding<const VOCAB: usize, const W: usize>;
 
 impl<S: Shape, const VOCAB: usize, const W: usize> Layer<S, Tokens> for TokenEmbedding<VOCAB, W> {
@@ -84,7 +84,7 @@ impl<const VOCAB: usize, const W: usize> Entry for TokenEmbedding<VOCAB, W> {
     const VOCABULARY: Option<usize> = Some(VOCAB);
 }
 
-/// The fault of a context that sequences do not fit in.
+/// The fault of a context that is shorter than a sequence.
 const fn too_short(context: usize, length: usize, origin: &Origin) -> Message {
     let message =
         Message::new().text("[Z0202] sequences of ").number(length).text(" tokens, but the context of Embedding is ");

@@ -1,5 +1,5 @@
 //! Gated: two linear maps of the same input, one of which is activated and then multiplied with the other. Never saves
-//! their product, which is its output.
+//! the product, which is the layer's output.
 
 use std::marker::PhantomData;
 

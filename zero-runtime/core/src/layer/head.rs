@@ -11,7 +11,7 @@ use crate::checked::max;
 use crate::device::{Device, Element, Kernels, Matrix, Write};
 use crate::view::{View, ViewMut};
 
-/// A layer that ends a model: it gives a loss, and can also give predictions.
+/// A layer that ends a model: it computes a loss, and can also compute predictions.
 #[diagnostic::on_unimplemented(
     message = "[Z0211] `{Self}` is not a head",
     label = "gives no loss",
@@ -26,7 +26,7 @@ pub trait Head<S: Shape> {
     const CLASSES: usize;
     /// Numbers that it predicts for each token: the logits of all classes, unless it says otherwise.
     const OUTPUTS: usize = Self::CLASSES;
-    /// The code of it that the engine calls. No impl may set another one.
+    /// The head's code, as the engine calls it. No impl may set another one.
     const CODE: HeadCode<S::Device> = HeadCode::of::<S, Self>();
 
     /// Computes `logits` (rows, OUTPUTS), or whatever else it predicts, from features `x` (rows, input width).
@@ -63,7 +63,7 @@ pub struct LmHead<const W: usize, const VOCAB: usize>;
 pub type Classifier<const W: usize, const CLASSES: usize> = LmHead<W, CLASSES>;
 
 impl<const W: usize, const VOCAB: usize> LmHead<W, VOCAB> {
-    /// Tokens whose logits exist at one time: as many as the device says.
+    /// Tokens whose logits exist at one time: as many as the device allows.
     const fn at_once<D: Device>() -> usize {
         max(D::LOGITS_ROWS_MIN, D::LOGITS / max(VOCAB, 1))
     }

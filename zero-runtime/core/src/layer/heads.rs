@@ -14,18 +14,18 @@ pub trait Heads: 'static {
     const KEY_HEADS: usize = Self::HEADS;
     /// Features of a head.
     const HEAD_DIM: usize;
-    /// The most tokens that a token sees, itself included: what Hugging Face calls `sliding_window`. By default it sees
-    /// all tokens before it.
+    /// The most tokens that a token sees, itself included: `sliding_window` of Hugging Face. By default it sees all
+    /// tokens before it.
     const WINDOW: Option<usize> = None;
     /// Which projections have a bias.
     const BIAS: Bias = Bias::None;
-    /// How queries and keys are normed, before they are rotated and meet.
+    /// How queries and keys are normed, before rotation and attention.
     const NORM: QueryKeyNorm = QueryKeyNorm::None;
-    /// How queries and keys are rotated by their positions, if they are.
+    /// How queries and keys are rotated by their positions, if at all.
     const ROTARY: Option<Rotary> = None;
     /// The names of its tensors.
     const NAMES: Projections = Projections::SEPARATE;
-    /// A fault of these constants that the attention does not find itself, if there is one: see `Layer::FAULT`.
+    /// A fault of these constants that the attention itself does not detect, if there is one: see `Layer::FAULT`.
     const FAULT: Option<Message> = None;
 }
 
@@ -34,9 +34,9 @@ pub trait Heads: 'static {
 pub enum Bias {
     /// None.
     None,
-    /// Those of queries, keys and values.
+    /// The projections of queries, keys and values.
     Inputs,
-    /// Those, and the output projection.
+    /// These projections and the output projection.
     All,
 }
 
@@ -56,9 +56,9 @@ pub enum QueryKeyNorm {
 /// The names of the tensors of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Projections {
-    /// Those of queries, keys and values.
+    /// Queries, keys and values.
     pub inputs: InputNames,
-    /// That of the output projection.
+    /// The output projection.
     pub out: &'static str,
     /// The norm of queries.
     pub query_norm: &'static str,
@@ -107,14 +107,14 @@ impl<const W: usize, const HEADS: usize> Heads for EqualHeads<W, HEADS> {
     const FAULT: Option<Message> = indivisible(W, HEADS);
 }
 
-/// The fault of features that heads cannot share.
+/// The fault of a width that is not a multiple of the number of heads.
 const fn indivisible(width: usize, heads: usize) -> Option<Message> {
     if heads == 0 || width.is_multiple_of(heads) {
         return None;
     }
     let message = Message::new().text("[Z0203] the width of CausalSelfAttention is ").number(width);
-    let message = message.text(", and its number of heads is ").number(heads);
-    Some(message.text(", which does not divide that\n  fix: choose a number of heads that does"))
+    let message = message.text(", which is not a multiple of its ").number(heads);
+    Some(message.text(" heads\n  fix: choose a number of heads that divides it"))
 }
 
 /// The fault of heads that can have at most `most` features, if there is one.
@@ -124,10 +124,9 @@ pub(super) const fn fault<H: Heads>(most: usize) -> Option<Message> {
         return H::FAULT;
     }
     if !heads.is_multiple_of(key_heads) {
-        let message =
-            Message::new().text("[Z0203] Attention has ").number(heads).text(" heads, and ").number(key_heads);
-        let message = message.text(" heads of keys and values, which does not divide that: equally many share each");
-        return Some(message.text("\n  fix: choose a number of `KEY_HEADS` that does"));
+        let message = Message::new().text("[Z0203] Attention has ").number(heads).text(" heads, which cannot ");
+        let message = message.text("share ").number(key_heads).text(" heads of keys and values equally");
+        return Some(message.text("\n  fix: make `KEY_HEADS` a divisor of `HEADS`"));
     }
     if head_dim > most {
         let message = Message::new().text("[Z0203] a head of Attention has ").number(head_dim);
@@ -149,7 +148,7 @@ pub(super) const fn fault<H: Heads>(most: usize) -> Option<Message> {
 const fn unturnable(rotary: &Rotary, head_dim: usize) -> Option<Message> {
     if !head_dim.is_multiple_of(2) {
         let message = Message::new().text("[Z0225] a head of Attention has ").number(head_dim);
-        let message = message.text(" features, but rotary positions turn pairs of them");
+        let message = message.text(" features, but rotary positions rotate pairs of them");
         return Some(message.text("\n  fix: make `HEAD_DIM` even, or `ROTARY` `None`"));
     }
     match rotary.flaw() {

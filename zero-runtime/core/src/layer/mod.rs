@@ -1,14 +1,14 @@
 //! Layer: forward, and its vector-Jacobian product, over views. A layer is a type, never a value: it owns nothing, and
-//! each call is given all that it needs, at places that are constants of the plan.
+//! each call receives everything that it needs, at places that are constants of the plan.
 //!
 //! Each layer has a file. A layer that only calls the operations of a device computes on any device and in any width
-//! that a plan asks for; one that reads elements itself says in its bounds on which device.
+//! that a plan asks for; a layer that reads elements itself names its device in its bounds.
 //!
 //! Where the next one goes: a layer is a file here, an impl of [`Layer`] (and of [`Entry`] if it can begin a model),
-//! and a line in `tests/tests/layers/main.rs`, where `gradcheck` tests it. A layer in which tokens depend on others has
-//! a [`Layer::CACHE`] and a [`Layer::decode`], and counts [`Layer::ATTENDING`]. A matrix that Muon is to update is
-//! added by [`Tensors::hidden`] and counted in [`Layer::MATRICES`]. An attention that differs in its heads is an impl
-//! of [`Heads`] and nothing else; a property that its constants cannot express needs another constant.
+//! and a line in `tests/tests/layers/main.rs`, where `gradcheck` tests it. A layer in which tokens depend on other
+//! tokens has a [`Layer::CACHE`] and a [`Layer::decode`], and counts [`Layer::ATTENDING`]. A matrix that Muon is to
+//! update is added by [`Tensors::hidden`] and counted in [`Layer::MATRICES`]. An attention that differs in its heads is
+//! an impl of [`Heads`] and nothing else; a property that its constants cannot express needs another constant.
 
 mod activation;
 mod attention;
@@ -53,7 +53,7 @@ use crate::view::{View, ViewMut};
 pub trait Shape: 'static {
     /// Where layers compute.
     type Device: Device;
-    /// The type in which layers take and give features, their gradients and parameters.
+    /// The element type of features, their gradients and parameters, as layers read and write them.
     type Compute: Element;
     /// Sequences in a micro-batch.
     const SEQUENCES: usize;
@@ -61,15 +61,15 @@ pub trait Shape: 'static {
     const LENGTH: usize;
     /// Tokens, or rows, in a micro-batch.
     const TOKENS: usize = cost::product(&[Self::SEQUENCES, Self::LENGTH]);
-    /// Where the spec says these, for build errors.
+    /// Where the spec sets these sizes, for build errors.
     const ORIGIN: Origin = Origin::UNKNOWN;
 }
 
 /// A value that flows between layers.
 pub trait Activation: 'static {
-    /// One element as data gives it: an id, or a number.
+    /// One element of data: an id, or a number.
     type Data: Word;
-    /// One element as layers take and give it, where features are `C`.
+    /// One element as layers read and write it, if features are `C`.
     type Element<C: Element>: bytemuck::Pod;
     /// Elements for each token.
     const WIDTH: usize;
@@ -101,7 +101,7 @@ impl Activation for Loss {
     const IS_LOSS: bool = true;
 }
 
-/// One element of `X` as the layers of `S` take and give it.
+/// One element of `X` as the layers of `S` read and write it.
 pub type ElementOf<S, X> = <X as Activation>::Element<<S as Shape>::Compute>;
 
 /// Bytes of a micro-batch of `X`.
@@ -112,10 +112,10 @@ pub const fn activation_bytes<S: Shape, X: Activation>() -> usize {
 /// A differentiable map from activations to activations, with parameters in one flat buffer.
 ///
 /// Sizes are those of a whole micro-batch. Rows are independent except for attention within a sequence, and a call may
-/// bring fewer than `S::SEQUENCES` sequences, or shorter ones: the sizes are upper bounds, and `Context` has the actual
-/// ones.
+/// have fewer than `S::SEQUENCES` sequences, or shorter ones: the sizes are upper bounds, and `Context` has the actual
+/// sizes.
 ///
-/// The input is a parameter of the trait, so that an elementwise layer takes whatever the layer before it gives.
+/// The input is a parameter of the trait, so that an elementwise layer accepts any output of the layer before it.
 #[diagnostic::on_unimplemented(
     message = "[Z0211] `{Self}` is not a layer that takes `{X}`",
     label = "takes another input, or is not a layer",
@@ -127,32 +127,32 @@ pub trait Layer<S: Shape, X: Activation> {
     type Output: Activation;
     /// Number of its parameters.
     const PARAMS: usize;
-    /// Bytes that forward keeps for backward, beside its input: sums of [`cost::bytes`].
+    /// Bytes that forward keeps for backward, besides its input: sums of [`cost::bytes`].
     const SAVED: usize;
     /// Bytes of scratch for one call, forward or backward: sums of [`cost::bytes`].
     const WORKSPACE: usize;
-    /// The room and the operations that Muon needs for the matrices that [`Layer::tensors`] adds by
-    /// [`Tensors::hidden`], which it orthogonalizes: one [`cost::matrix`] for each, joined by [`OrthogonalCost::and`].
-    /// By default there are none, and AdamW updates all parameters, whatever the optimizer.
+    /// The memory and the operations that Muon needs to orthogonalize the matrices that [`Layer::tensors`] adds by
+    /// [`Tensors::hidden`]: one [`cost::matrix`] for each, joined by [`OrthogonalCost::and`]. By default there are
+    /// none, and AdamW updates all parameters, whatever the optimizer.
     const MATRICES: OrthogonalCost = OrthogonalCost::NONE;
     /// Floating-point operations of one forward call, by which pipelines are balanced; a multiply-add counts 2. The
     /// default is right for a layer that multiplies each token by all of its parameters, and does next to nothing else.
     const OPERATIONS: usize = cost::product(&[2, Self::PARAMS, S::TOKENS]);
-    /// The part of [`Layer::OPERATIONS`] by which tokens attend to one another. It takes longer on a GPU than products of
-    /// matrices.
+    /// The part of [`Layer::OPERATIONS`] by which tokens attend to one another. On a GPU, this part takes longer than
+    /// matrix products.
     const ATTENDING: usize = 0;
 
     /// A fault of its sizes, if there is one: a text that begins with a code and says what was expected and found. It
-    /// stops the build of a model with such a layer and names the field, so sizes need not be right where it is given.
+    /// stops the build of a model with such a layer and names the field, so a layer with a fault may have wrong sizes.
     const FAULT: Option<Message> = None;
 
     /// The nonlinearity that it applies to each element, if it does nothing else: the layer before it may then do that in
     /// its own pass over memory.
     const ACTIVATION: Option<Nonlinearity> = None;
 
-    /// Whether it is a head whose `backward` also computes the losses, and leaves them in [`Backward::losses`]. Training
-    /// then does not call its `forward`, and `backward` finds nothing in `saved`. Only a layer that gives [`Loss`] may say
-    /// so (Z0215).
+    /// Whether it is a head whose `backward` also computes the losses, and leaves them in [`Backward::losses`].
+    /// Training then does not call its `forward`, and `backward` finds nothing in `saved`. Only a layer with output
+    /// [`Loss`] may set it (Z0215).
     const LOSSES_IN_BACKWARD: bool = false;
 
     /// Bytes that [`Layer::decode`] keeps of the earlier tokens of one sequence, up to `S::LENGTH`: a sum of
@@ -166,12 +166,12 @@ pub trait Layer<S: Shape, X: Activation> {
     /// Computes `dx` and `grads` from `dy`.
     fn backward(cx: &Context<S::Device>, pass: Backward<S, X, Self::Output>);
 
-    /// `forward` for the next `cx.length` tokens of one sequence, after earlier calls have brought `cx.before`: `y` is
-    /// as `forward` of the whole sequence gives it for these tokens. `cache` (`CACHE`) is as the last of these calls
+    /// `forward` for the next `cx.length` tokens of one sequence, after `cx.before` tokens in earlier calls: `y` is the
+    /// output of `forward` over the whole sequence for these tokens. `cache` (`CACHE`) is as the last of these calls
     /// left it, and has any content in the first; `saved` and `work` are scratch.
     ///
-    /// The default is right for a layer that treats each token by itself, wherever it stands. A layer in which tokens
-    /// depend on others, or on their places, has to implement this: `gradcheck` compares it with
+    /// The default is right for a layer that treats each token by itself, whatever its position. A layer in which
+    /// tokens depend on other tokens, or on their positions, has to implement this: `gradcheck` compares it with
     /// `forward`, and refuses a layer that does not.
     fn decode(cx: &Context<S::Device>, pass: Forward<S, X, Self::Output>, _cache: ViewMut<S::Device, u8>) {
         Self::forward(cx, pass);
@@ -198,7 +198,7 @@ pub trait Layer<S: Shape, X: Activation> {
     }
 }
 
-/// The fault of a layer that says, as only a head may, that its backward computes the losses.
+/// The fault of a layer that sets [`Layer::LOSSES_IN_BACKWARD`] although it is not a head.
 pub const fn misplaced<S: Shape, X: Activation, L: Layer<S, X>>() -> Option<Message> {
     if L::Output::IS_LOSS || !L::LOSSES_IN_BACKWARD {
         return None;
@@ -208,7 +208,7 @@ pub const fn misplaced<S: Shape, X: Activation, L: Layer<S, X>>() -> Option<Mess
     Some(fault.text("would not call its forward\n  fix: leave the constant out"))
 }
 
-/// An activation that is `X`: the output of a layer that must give what it takes.
+/// An activation that is `X`: the output of a layer whose output must have the type of its input.
 #[diagnostic::on_unimplemented(
     message = "[Z0143] this layer takes `{X}` but gives `{Self}`, and must give what it takes",
     label = "changes the width",
@@ -227,7 +227,7 @@ impl<X: Activation> SameAs<X> for X {}
 pub trait Entry {
     /// Its input.
     type Input: Activation;
-    /// The number of ids that it can take, if it takes ids: each id is less.
+    /// The number of ids that it accepts, if it accepts ids: each id is less.
     const VOCABULARY: Option<usize> = None;
 }
 
@@ -239,7 +239,7 @@ pub struct Context<'a, D> {
     pub sequences: usize,
     /// Tokens in each of them.
     pub length: usize,
-    /// Tokens of each of them that earlier calls of [`Layer::decode`] have brought; 0 in all other calls.
+    /// Tokens of each sequence in earlier calls of [`Layer::decode`]; 0 in all other calls.
     pub before: usize,
     /// Targets, (tokens, target width), as data gives them: u32 if they are classes, otherwise f32. Empty if nothing is
     /// to be predicted.
@@ -273,13 +273,13 @@ pub struct Backward<'a, S: Shape, X: Activation, Y: Activation = X> {
     pub params: View<'a, S::Device, S::Compute>,
     /// (`PARAMS`), f32 in every compute width.
     pub grads: Grads<'a, S::Device>,
-    /// (tokens, input width): what forward took.
+    /// (tokens, input width): the input of forward.
     pub x: View<'a, S::Device, ElementOf<S, X>>,
-    /// (`SAVED`): what forward kept.
+    /// (`SAVED`): the bytes that forward kept.
     pub saved: View<'a, S::Device, u8>,
     /// (tokens, output width). Empty if the layer has [`Layer::LOSSES_IN_BACKWARD`].
     pub dy: View<'a, S::Device, ElementOf<S, Y>>,
-    /// (tokens): the gradient of each loss, in whose place the loss goes. Empty unless the layer has
+    /// (tokens): the gradient of each loss, to be overwritten with the loss. Empty unless the layer has
     /// [`Layer::LOSSES_IN_BACKWARD`].
     pub losses: ViewMut<'a, S::Device, f32>,
     /// (tokens, input width): overwritten. `None` if it is not needed.
@@ -288,19 +288,19 @@ pub struct Backward<'a, S: Shape, X: Activation, Y: Activation = X> {
     pub work: ViewMut<'a, S::Device, u8>,
 }
 
-/// Where gradients of parameters go, and whether they are the first to go there.
+/// The destination of gradients of parameters, and whether they overwrite it or are added to it.
 pub struct Grads<'a, D> {
     view: ViewMut<'a, D, f32>,
     write: Write,
 }
 
 impl<'a, D: Device> Grads<'a, D> {
-    /// Gradients that go to `view`.
+    /// Gradients to be written to `view`.
     pub fn new(view: ViewMut<'a, D, f32>, write: Write) -> Self {
         Self { view, write }
     }
 
-    /// Those of the first `at` parameters, and of the rest.
+    /// The gradients of the first `at` parameters, and of the rest.
     pub fn split_at(self, at: usize) -> (Self, Self) {
         let (head, tail) = self.view.split_at(at);
         (Self::new(head, self.write), Self::new(tail, self.write))

@@ -8,7 +8,7 @@ use crate::device::Kernels;
 use crate::view::{View, ViewMut};
 
 /// (tokens, W) to a loss: for each token, the mean over its W features x of (x - t)^2, where t are its f32 targets
-/// (tokens, W). It predicts what it takes, so the layer before it usually is a [`super::Linear`].
+/// (tokens, W). Its input is its prediction, so the layer before it usually is a [`super::Linear`].
 ///
 /// The loss of a step is the mean over its tokens, as PyTorch's `mse_loss` of all features at once.
 pub struct MseHead<const W: usize>;

@@ -11,7 +11,7 @@ use crate::view::View;
 
 /// The number that a norm adds to the variance, or to the mean square, before it takes the root.
 pub trait Epsilon: 'static {
-    /// That number.
+    /// The number.
     const EPSILON: f32;
 }
 

@@ -1,12 +1,12 @@
-//! Published: the names of tensors where a model is published, by the `#[weights]` of the fields that they lie in.
-//! Never knows a file.
+//! Published: the names under which a model's tensors are published, by the `#[weights]` of their fields. Never knows a
+//! file.
 
 /// The name of a parameter where the model is published.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorNames {
     /// Its name. `{}` stands for the index of a unit of an array field.
     pub name: String,
-    /// Whether it lies there transposed, as a matrix (inputs, outputs).
+    /// Whether it is published transposed, as a matrix (inputs, outputs).
     pub transposed: bool,
 }
 
@@ -26,10 +26,10 @@ pub enum PublishedPart {
 pub(super) struct Path {
     /// Names from the field of the model to here.
     names: Vec<&'static str>,
-    /// Whether an attribute gave any of them.
+    /// Whether any of them comes from an attribute.
     is_given: bool,
     is_transposed: bool,
-    /// Names of the parts that are opened here, if they are given.
+    /// Names of the parts that are opened here, if an attribute lists them.
     parts: Option<&'static [PublishedPart]>,
     /// Own names of the parts that have been opened here.
     opened: Vec<&'static str>,
@@ -74,7 +74,7 @@ impl Path {
         *self = outer;
     }
 
-    /// The name that is given here to the part that is opened next.
+    /// The name that an attribute here gives to the part that is opened next.
     fn next(&mut self, own: &[&'static str]) -> Option<PublishedPart> {
         let parts = self.parts?;
         let part = parts.get(self.opened.len()).copied();
@@ -94,7 +94,7 @@ impl Path {
         }
     }
 
-    /// The published name of an open tensor with `dims` dims, if attributes give any part of it.
+    /// The published name of an open tensor with `dims` dims, if attributes name any part of it.
     pub fn weights(&self, dims: usize) -> Option<TensorNames> {
         self.is_given.then(|| TensorNames { name: self.names.join("."), transposed: self.is_transposed && dims == 2 })
     }

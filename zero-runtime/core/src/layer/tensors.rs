@@ -29,7 +29,7 @@ pub struct Tensor {
     pub init: Init,
     /// Its first element in the flat buffer of the unit.
     pub start: usize,
-    /// Its name where the model is published. None if no attribute gives one: then it is published under its own names.
+    /// Its published name. `None` if no attribute sets one: then it is published under its own names.
     pub weights: Option<TensorNames>,
 }
 
@@ -130,8 +130,8 @@ impl Tensors {
         self.field(name, &[], inner);
     }
 
-    /// The scope of a field under `#[weights(...)]`, with the names that are given there: a single one takes the place
-    /// of the field's own, several name the parts (scopes or tensors) that `inner` opens, in order.
+    /// The scope of a field with the names of its `#[weights(...)]`: a single name replaces the field's own; several
+    /// names are those of the parts (scopes or tensors) that `inner` opens, in order.
     pub fn field(&mut self, name: &'static str, weights: &'static [PublishedPart], inner: impl FnOnce(&mut Self)) {
         let outer = self.path.open(&[name], weights);
         self.scope.push(name);
@@ -147,8 +147,8 @@ impl Tensors {
         self.close(outer, weights);
     }
 
-    /// Gives the matrices that `inner` adds, if they are drawn, the standard deviation `all`, and the last of them
-    /// `last`. A deviation that was set inside of `inner` stays.
+    /// Sets the standard deviation of the drawn matrices that `inner` adds: `last` for the last of them, and `all` for
+    /// the others. A deviation that was set inside of `inner` stays.
     pub fn initial(&mut self, all: f32, last: Option<f32>, inner: impl FnOnce(&mut Self)) {
         let start = self.list.len();
         inner(self);

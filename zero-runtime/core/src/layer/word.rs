@@ -1,12 +1,12 @@
-//! Word: an element of data, an id or a number: 4 bytes, so that what holds data of any model need not know which. Never
-//! has the values of one.
+//! Word: an element of data, an id or a number: 4 bytes, so that code that holds data of any model need not know which.
+//! Never holds a value.
 
 use super::Activation;
 use crate::checked::product;
 
 /// An element of data.
 pub trait Word: bytemuck::Pod {
-    /// What it is.
+    /// Its kind.
     const KIND: WordKind;
 }
 
@@ -27,17 +27,17 @@ pub enum WordKind {
     Number,
 }
 
-/// The words that data gives for each token.
+/// The words of data for each token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenWords {
-    /// How many they are.
+    /// Their number.
     pub count: usize,
-    /// What they are.
+    /// Their kind.
     pub kind: WordKind,
 }
 
 impl TokenWords {
-    /// Those of an activation.
+    /// The words of an activation.
     pub const fn of<X: Activation>() -> Self {
         const { assert!(size_of::<X::Data>() == size_of::<u32>() && align_of::<X::Data>() == align_of::<u32>()) };
         Self { count: X::WIDTH, kind: <X::Data as Word>::KIND }

@@ -12,7 +12,7 @@ pub struct Broken {
     pub failure: Failure,
     /// The rank whose device it is.
     pub rank: usize,
-    /// The op that the host was at when it found out. A device that is behind its host failed there or before.
+    /// The op that the host was at when it noticed. A device that is behind its host failed in this op or before.
     pub doing: String,
 }
 

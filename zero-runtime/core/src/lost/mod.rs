@@ -1,4 +1,4 @@
-//! Lost: why a rank waits in vain: another one has ended, a device has failed, or a rank is silent. Never waits.
+//! Lost: why a rank waits in vain: another rank has ended, a device has failed, or a rank is silent. Never waits.
 
 mod broken;
 mod silent;
@@ -9,7 +9,7 @@ pub use silent::{Life, Silent};
 /// Why this rank waits in vain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// Another rank has given up, or a third one has given it up, and reports why.
+    /// Another rank has given up, or a third rank has given up on it; the rank that gave up reports why.
     #[error("rank {rank} has ended")]
     Ended {
         /// The rank that ended first, or is given up.
@@ -18,7 +18,7 @@ pub enum Lost {
     /// The device of this rank no longer works.
     #[error(transparent)]
     Device(#[from] Box<Broken>),
-    /// Another rank has not come in time. Of all ranks that wait for it, this one reports it.
+    /// Another rank has not arrived in time. Of all ranks that wait for it, this rank reports it.
     #[error(transparent)]
     Silent(#[from] Box<Silent>),
 }

@@ -1,17 +1,17 @@
-//! Silent: describes a rank that others have waited for in vain: its process, what the kernel says of that, and what it
-//! and the waiting rank were last doing. Never touches it.
+//! Silent: describes a rank that others have waited for in vain: its process, the state of that process in the kernel,
+//! and the last ops of this rank and of the waiting rank. Never touches the process.
 
 use core::fmt;
 use std::time::Duration;
 
-/// A rank that has not come in time.
+/// A rank that has not arrived in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silent {
     /// The missing rank.
     pub rank: usize,
-    /// Its process; none if that has never told its id.
+    /// Its process; `None` if the process has never recorded its id.
     pub pid: Option<u32>,
-    /// The state of that process, as the kernel knows it.
+    /// The state of that process, according to the kernel.
     pub life: Life,
     /// The host that it runs on.
     pub host: String,
@@ -19,18 +19,18 @@ pub struct Silent {
     pub doing: String,
     /// The rank that has waited.
     pub waiting: usize,
-    /// The rank that it has waited for, and the op in which it has.
+    /// The rank that the waiting rank has waited for, and the op of that wait.
     pub wait: String,
     /// How long it has waited.
     pub waited: Duration,
 }
 
-/// The state of a process, as the kernel knows it.
+/// The state of a process, according to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// It is this process: the rank is one of its threads.
     Own,
-    /// It runs, or sleeps until something comes.
+    /// It runs, or sleeps until an event.
     Runs,
     /// A signal has stopped it, or a debugger.
     Stopped,
@@ -43,14 +43,14 @@ pub enum Life {
 }
 
 impl Life {
-    /// How many bits of a word a life takes.
+    /// Bits of a word that hold a life.
     pub const BITS: u32 = 3;
 
-    /// The life that the lower bits of a word from another host stand for.
+    /// The life that the lower bits of a word from another host encode.
     pub fn of_code(word: u64) -> Self {
         let code = word & ((1 << Life::BITS) - 1);
         match [Life::Own, Life::Runs, Life::Stopped, Life::Gone].into_iter().find(|&life| life as u64 == code) {
-            // `Own` is the process that has reported, which is another one here.
+            // `Own` is the process that has reported, which is not this process.
             Some(Life::Own) => Life::Runs,
             life => life.unwrap_or(Life::Unknown),
         }
@@ -61,7 +61,7 @@ impl Life {
         !matches!(self, Life::Stopped | Life::Gone)
     }
 
-    /// The state of `pid`, as the kernel knows it.
+    /// The state of `pid`, according to the kernel.
     pub fn of(pid: Option<u32>) -> Self {
         match pid {
             None => Life::Unknown,
@@ -115,17 +115,17 @@ impl Life {
     fn help(self) -> &'static str {
         match self {
             Life::Stopped => {
-                "`kill -CONT` would have let it go on; a signal has stopped it: Ctrl-Z, a debugger, or a scheduler that \
-                 makes room"
+                "a signal has stopped it: Ctrl-Z, a debugger, or a scheduler that makes room; `kill -CONT` would have \
+                 continued it"
             }
             Life::Gone => "its own output or its launcher says why; if neither does, see `dmesg`",
             Life::Elsewhere => {
-                "see whether that host is up and reached, what the rank's own output says, and whether a signal has stopped it; \
-                 if an op takes that long, give it longer with --timeout"
+                "check whether that host is up and reachable, what the rank's own output says, and whether a signal has stopped it; \
+                 if an op takes that long, raise --timeout"
             }
             Life::Own | Life::Runs | Life::Unknown => {
-                "see what delays it: a disk, a full memory, another program on its processors; if an op takes that \
-                 long, give it longer with --timeout"
+                "check what delays it: a disk, a full memory, another program on its processors; if an op takes that \
+                 long, raise --timeout"
             }
         }
     }

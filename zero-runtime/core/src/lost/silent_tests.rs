@@ -1,4 +1,4 @@
-//! Tests of the report on a rank that others have waited for in vain.
+//! Tests of the report on a rank that other ranks have waited for in vain.
 
 use super::*;
 

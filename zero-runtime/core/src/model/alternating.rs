@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 use super::{Fields, elements, field};
 use crate::layer::{Activation, Entry, Layer, SameAs, Shape};
 
-/// A field while its elements are added: the first of them takes `X`, and so must whatever follows the last.
+/// A field while its elements are added: the first element takes `X`, so the output of the last must be `X`.
 pub struct AlternatingFields<S: Shape, X, Y, const N: usize> {
     fields: Fields<S, Y, N>,
     input: PhantomData<fn() -> X>,

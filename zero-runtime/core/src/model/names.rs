@@ -1,4 +1,4 @@
-//! Names: the names of a model's tensors where it is published, and whether they are possible. Never reads a file.
+//! Names: the names under which a model's tensors are published, and whether they are valid. Never reads a file.
 
 use std::collections::HashMap;
 
@@ -22,8 +22,8 @@ pub struct NamesError {
 /// The placeholder for the index of a unit.
 const INDEX: &str = "{}";
 
-/// The name of a unit's tensor where the model is published, with the unit's index in the place of `{}`. If no
-/// attribute gives any part of it, it is the names of field, index, parts and tensor, joined by dots.
+/// The published name of a unit's tensor, with the unit's index in the place of `{}`. If no attribute names any part of
+/// it, the name joins field, index, parts and tensor by dots.
 pub fn published(unit: &Unit, tensor: &Tensor) -> String {
     let index = unit.index.map(|index| index.to_string()).unwrap_or_default();
     match (&tensor.weights, unit.index) {
@@ -33,8 +33,8 @@ pub fn published(unit: &Unit, tensor: &Tensor) -> String {
     }
 }
 
-/// Checks that lists of published names fit the layers that they belong to, and that each name is that of one tensor. A
-/// program does this before its ranks start.
+/// Checks that lists of published names fit their layers, and that no two tensors have the same name. A program does
+/// this before its ranks start.
 ///
 /// # Errors
 /// For the first name that does not.
@@ -53,7 +53,7 @@ pub fn require_names<D>(program: &Program<D>) -> Result<(), NamesError> {
             if let Some(other) = taken.insert(name.clone(), own.clone()) {
                 return Err(NamesError {
                     code: "Z0221",
-                    what: format!("{other} and {own} have one published name, `{name}`"),
+                    what: format!("{other} and {own} have the same published name, `{name}`"),
                     help: "give one of them another name by `#[weights(...)]` on a field that it lies in".to_owned(),
                 });
             }
@@ -67,7 +67,7 @@ fn does_not_fit(unit: &Unit, NamesMisfit { within, names, parts }: &NamesMisfit)
     let parts = if parts.is_empty() { "none".to_owned() } else { format!("`{}`", parts.join("`, `")) };
     NamesError {
         code: "Z0220",
-        what: format!("`#[weights]` on `{field}` has {names} names, and the parts of its layer are {parts}"),
+        what: format!("`#[weights]` on `{field}` has {names} names, but the parts of its layer are {parts}"),
         help: "give one name for all of it, or one for each part, with `_` for a part without one".to_owned(),
     }
 }
@@ -81,7 +81,7 @@ fn require_index(unit: &Unit, tensor: &Tensor) -> Result<(), NamesError> {
     }
     let what = format!("the published name of `{unit}.{}` is `{}`", tensor.name, weights.name);
     let (what, help) = match (unit.index, places) {
-        (None, _) => (format!("{what}, but `{}` is no array field", unit.field), "remove the `{}`"),
+        (None, _) => (format!("{what}, but `{}` is not an array field", unit.field), "remove the `{}`"),
         (_, 0) => (
             format!("{what}, so all elements of `{}` would have it", unit.field),
             "write `{}` where the index is to stand",

@@ -1,5 +1,5 @@
-//! Program: a model under one spec as a value: what runs, files and the engine need of it, so that they are compiled
-//! without its type. Holds constants only.
+//! Program: a model under one spec as a value, with everything that runs, files and the engine need of it, so that they
+//! are compiled without its type. Holds constants only.
 
 use zero_plan::{Field, Message, Plan, Width};
 
@@ -7,13 +7,13 @@ use crate::layer::{HeadCode, TokenWords, UnitCode};
 
 /// A model under one spec, for a device.
 pub struct Program<D: 'static> {
-    /// All that is constant about a run.
+    /// Everything that is constant about a run.
     pub plan: &'static Plan<'static>,
     /// Code of each field, and of each element that alternates; [`zero_plan::Unit::position`] is the index.
     pub code: &'static [UnitCode<D>],
     /// The code of the head.
     pub head: HeadCode<D>,
-    /// What the first field takes.
+    /// The input of the first field.
     pub inputs: Inputs,
     /// The width in which layers compute.
     pub compute: Width,
@@ -25,7 +25,7 @@ pub struct Program<D: 'static> {
     pub spec: &'static str,
     /// The text of that spec, in RON, as it was when the binary was built.
     pub spec_text: &'static str,
-    /// Whether the command that built the binary puts a text beside it, on which it trains without other data.
+    /// Whether the command that built the binary puts a text beside it, for training without other data.
     pub has_text: bool,
     /// Sizes under other shapes of a micro-batch: those that `ZERO_PROBE` listed when the program was built.
     pub probes: &'static [ShapeSizes],
@@ -33,10 +33,10 @@ pub struct Program<D: 'static> {
     pub config: fn() -> serde_json::Value,
 }
 
-/// What the first field takes.
+/// The input of the first field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inputs {
-    /// What data gives for each token.
+    /// The words of data for each token.
     pub words: TokenWords,
     /// One more than the largest id, if it takes ids.
     pub vocabulary: Option<usize>,
@@ -74,7 +74,7 @@ pub const fn vocabulary_fault<D>(program: &Program<D>) -> Option<Message> {
     let (first, last) = (plan.units[0].field, plan.units[plan.units.len() - 1].field);
     let message = Message::new().text("[Z0213] `").text(last).text("` predicts ").number(classes);
     let message = message.text(" classes, but `").text(first).text("` takes only ids below ").number(ids);
-    let message = message.text(": in a text, what is predicted is the next input\n  fix: give `").text(first);
+    let message = message.text(": in a text, the prediction is the next input\n  fix: give `").text(first);
     let message = message.text("` a vocabulary of ").number(classes).text(", or `").text(last);
     Some(message.text("` one of ").number(ids))
 }

@@ -16,8 +16,8 @@ use crate::math::exp_small;
 use crate::simd::{sum, vectorised};
 use zero_core::device::{AttentionShape, Element, Write};
 
-/// Elements of the gradients of keys, and as many of values, that are summed at a time where the tensor cannot hold
-/// sums: a block of keys of the widest head.
+/// Elements of the gradients of keys, and as many of values, that are summed at a time if the tensor cannot hold sums:
+/// a block of keys of the widest head.
 pub const SPAN: usize = KEYS * HEAD_DIM_MAX;
 
 /// The inputs of backward.
@@ -29,7 +29,7 @@ pub struct BackwardInputs<'a, E> {
     pub dout: &'a [E],
 }
 
-/// Tokens whose gradients of keys and values are summed at a time, in whole blocks of keys, and the places of the sums.
+/// Tokens whose gradients of keys and values are summed at a time, in whole blocks of keys, and the addresses of the sums.
 struct KeySpan {
     tokens: Range<usize>,
     dkey: RowsMut<f32>,
@@ -37,7 +37,7 @@ struct KeySpan {
 }
 
 /// A block of queries, with two numbers for each query that the gradients of all of its scores need. Columns beyond the
-/// queries get no weight.
+/// queries have no weight.
 struct Queries {
     range: Range<usize>,
     lse: [f32; QUERIES],
@@ -45,7 +45,7 @@ struct Queries {
     shared: [f32; QUERIES],
 }
 
-/// How many tokens a span has at most.
+/// The most tokens in a span.
 fn span_max<E: Element>(dim: usize) -> usize {
     match E::WIDTH {
         // All: the tensor itself holds the sums.
@@ -98,9 +98,9 @@ fn gradients(shape: AttentionShape, index: usize) -> [Panel; 3] {
 }
 
 impl OneHead {
-    /// Adds what these queries contribute to the gradients of the span's keys and values. The queries' own gradients
-    /// are complete after the span that the queries are in. That pass goes once more through all earlier keys that they
-    /// see, because partial sums would have no place to lie.
+    /// Adds the contribution of these queries to the gradients of the span's keys and values. The queries' own
+    /// gradients are complete after the span that has the queries. That pass goes once more through all earlier keys
+    /// that the queries see, because partial sums cannot be kept anywhere.
     ///
     /// # Safety
     /// As for `backward`; `dquery` are the rows of these queries, none of which is before the span.
@@ -202,7 +202,7 @@ impl OneHead {
     ) {
         let (query, dout) =
             (self.query.rows(given.inputs.query, queries.start), self.out.rows(given.dout, queries.start));
-        // This head meets the keys of its own block for the first time, and earlier keys again.
+        // This head sees the keys of its own block for the first time, and earlier keys again.
         let middle = queries.start.clamp(keys.start, keys.end);
         for (part, write) in [(keys.start..middle, Write::Add), (middle..keys.end, self.first)] {
             let strip = part.start - keys.start..part.end - keys.start;

@@ -66,7 +66,7 @@ impl OneHead {
                 product(size, rows_of(weights).transposed(), value, mixed, write);
             }
         }
-        // Dividing here rather than in the strips touches `dim` elements a query instead of up to `length`.
+        // Dividing here rather than in the strips touches `dim` elements for each query instead of up to `length`.
         // SAFETY: rows of `out` and elements of `lse` that are ours.
         unsafe {
             scale_rows(mixed, count, dim, &softmax.sums.map(f32::recip));

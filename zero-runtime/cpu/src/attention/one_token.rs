@@ -1,5 +1,5 @@
-//! One token: attention for the last token of each sequence alone. It takes as long as it takes to read keys and values
-//! from memory: heads that share them are computed together, and all heads use a block of keys before the next one is
+//! One token: attention for the last token of each sequence alone. Its time is that of reading keys and values from
+//! memory: heads that share them are computed together, and all heads use a block of keys before the next block is
 //! read. Never packs.
 #![allow(unsafe_code)]
 
@@ -16,10 +16,10 @@ use crate::simd::vectorised;
 use crate::{ColumnsMut, StridedMatrix};
 use zero_core::device::{AttentionShape, Element, Write};
 
-/// The most heads that use a block of keys before the next one is read.
+/// The most heads that use a block of keys before the next block is read.
 const HEADS: usize = 128;
 
-/// Bytes that come from memory at a time.
+/// Bytes that memory delivers at a time.
 const LINE_BYTES: usize = 64;
 
 /// Heads of the same token, and the state of their softmax.
@@ -143,7 +143,7 @@ impl<E: Element> TokenHeads<'_, E> {
     }
 }
 
-/// Reads each cache line of the first `width` elements of these rows, in order, because memory delivers them faster in
+/// Reads each cache line of the first `width` elements of these rows, in order, because memory delivers lines faster in
 /// this order than head by head.
 fn touch<E: Element>(x: &[E], panel: Panel, rows: &Range<usize>, width: usize) {
     let mut seen = 0;

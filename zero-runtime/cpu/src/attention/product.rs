@@ -43,7 +43,7 @@ impl Rows<f32> {
 }
 
 impl<E> RowsMut<E> {
-    /// The rows from number `first` on. There may be none: the address is then not in any object.
+    /// The rows from number `first` on. If there are none, the address is not in any object.
     pub fn skip(self, first: usize) -> Self {
         Self { start: self.start.wrapping_add(first * self.stride), ..self }
     }
@@ -57,12 +57,12 @@ pub struct ProductSize {
     pub cols: usize,
 }
 
-/// `c` (rows, cols) := or += `a` (rows, depth) `b` (depth, cols), which is widened as it is read, because each vector
-/// of it serves several rows of `a`, while elements of `a` would be widened one by one.
+/// `c` (rows, cols) := or += `a` (rows, depth) `b` (depth, cols). `b` is widened as it is read, because each of its
+/// vectors serves several rows of `a`, while elements of `a` would be widened one by one.
 ///
 /// # Safety
-/// During the call, every element of `a` and `b` can be read and every element of `c` written, and nobody else uses
-/// those of `c`. `Write::Set` does not read `c`.
+/// During the call, every element of `a` and `b` can be read and every element of `c` written, and nobody else uses the
+/// elements of `c`. `Write::Set` does not read `c`.
 pub unsafe fn product<E: Element>(size: ProductSize, a: Left, b: Rows<E>, c: RowsMut<f32>, write: Write) {
     dispatch(Product { size, a, b, c, write });
 }
@@ -133,7 +133,7 @@ impl<E: Element> Product<E> {
             }
         }
         for (m, sums) in sums.into_iter().enumerate() {
-            // SAFETY: row `row + m` of `c` within this tile, which is ours; it is read only where it is added to.
+            // SAFETY: row `row + m` of `c` within this tile, which is ours; it is read only if the product is added to it.
             unsafe {
                 let to = c.start.add((row + m) * c.stride + col);
                 let sums = match write {
@@ -158,7 +158,7 @@ unsafe fn load<S: Simd, E: Element, const N: usize>(simd: S, from: *const E, wid
     let mut vectors = [simd.splat_f32s(0.0); N];
     // A loop, because the closure of `from_fn` might not be inlined, and then would not be compiled for these vectors.
     for (n, to) in vectors.iter_mut().enumerate() {
-        // SAFETY: by the caller's promise; a whole vector is read only where the width is one.
+        // SAFETY: by the caller's promise; a whole vector is read only if the width is a whole vector.
         unsafe {
             let from = from.add(n * S::F32_LANES);
             // Constant length where possible.
@@ -176,7 +176,7 @@ unsafe fn load<S: Simd, E: Element, const N: usize>(simd: S, from: *const E, wid
 #[inline(always)]
 unsafe fn store<S: Simd, const N: usize>(simd: S, to: *mut f32, width: usize, vectors: [S::f32s; N]) {
     for (n, vector) in vectors.into_iter().enumerate() {
-        // SAFETY: by the caller's promise; a whole vector is written only where the width is one.
+        // SAFETY: by the caller's promise; a whole vector is written only if the width is a whole vector.
         unsafe {
             let to = to.add(n * S::F32_LANES);
             if width == S::F32_LANES {

@@ -4,7 +4,7 @@ use super::QUERIES;
 use crate::math::exp_small;
 use crate::simd::{max, sum};
 
-/// A softmax down the columns of strips that come one after another.
+/// A softmax down the columns of strips, one strip after another.
 pub struct Softmax {
     pub maxima: [f32; QUERIES],
     /// Sums of e^(score - maximum).
@@ -68,8 +68,8 @@ impl RowSoftmax {
     }
 }
 
-/// Sets the scores of keys after their query to negative infinity. The query of the first column stands at `position`,
-/// and the others follow.
+/// Sets the scores of keys after their query to negative infinity. The query of the first column is at `position`, and
+/// the other queries follow.
 #[inline(always)]
 pub fn hide_future(strip: &mut [[f32; QUERIES]], first_key: usize, position: usize) {
     let after = position.saturating_sub(first_key);

@@ -9,7 +9,7 @@ use super::{HEAD_DIM_MAX, blocks};
 use crate::simd::{LANES, vectorised};
 use zero_core::device::{Element, Write};
 
-/// Elements widened at a time: of the widest head, as many rows as a product takes at once.
+/// Elements widened at a time: as many rows of the widest head as a product takes at once.
 pub const WIDENED: usize = 8 * HEAD_DIM_MAX;
 
 /// `c` (rows, cols) := `a` (rows, depth) `b` (depth, cols), where `a` is at most `HEAD_DIM_MAX` deep.
@@ -49,7 +49,7 @@ pub unsafe fn product_of_stored<E: Element>(
     }
 }
 
-/// `to` := `from`, a whole vector at a time as long as there are any.
+/// `to` := `from`, a whole vector at a time while whole vectors remain.
 #[inline(always)]
 fn widen<E: Element>(from: &[E], to: &mut [f32]) {
     let ((from, from_rest), (to, to_rest)) = (from.as_chunks::<LANES>(), to.as_chunks_mut::<LANES>());
@@ -65,7 +65,7 @@ fn widen<E: Element>(from: &[E], to: &mut [f32]) {
     }
 }
 
-/// Where rows of `width` elements that belong in `to` are summed: in `to` itself if it stores f32, otherwise in `room`.
+/// The rows in which `width` elements for `to` are summed: `to` itself if it stores f32, otherwise `room`.
 pub fn sums<E: Element>(to: RowsMut<E>, room: &mut [f32], width: usize) -> RowsMut<f32> {
     match E::WIDTH {
         Width::F32 => RowsMut { start: to.start.cast(), stride: to.stride },
@@ -73,7 +73,7 @@ pub fn sums<E: Element>(to: RowsMut<E>, room: &mut [f32], width: usize) -> RowsM
     }
 }
 
-/// Rounds `count` rows of `width` sums, which lie where `sums` said, to `to`.
+/// Rounds `count` rows of `width` sums, in the rows that `sums` returned, to `to`.
 ///
 /// # Safety
 /// The sums can be read, and `to` has as many rows, which nobody else uses.

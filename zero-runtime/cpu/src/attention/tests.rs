@@ -1,4 +1,4 @@
-//! Attention against an f64 reference that holds the whole (length, length) matrix.
+//! Attention compared with an f64 reference that holds the whole (length, length) matrix.
 
 use std::num::NonZeroUsize;
 
@@ -13,7 +13,7 @@ struct Reference {
     dqkv: Vec<f64>,
 }
 
-/// The softmax gradient takes its mean from `out` as it is stored, like the kernel.
+/// The softmax gradient takes its mean from `out` as stored, as the kernel does.
 fn reference<E: Element>(shape: AttentionShape, qkv: &[E], out: &[E], dout: &[E]) -> Reference {
     let (qkv, out, dout) = (to_f64(qkv), to_f64(out), to_f64(dout));
     let AttentionShape { sequences, length, heads, key_heads, head_dim, window, .. } = shape;
@@ -59,8 +59,8 @@ fn reference<E: Element>(shape: AttentionShape, qkv: &[E], out: &[E], dout: &[E]
     r
 }
 
-/// Shapes that leave partial vectors, partial blocks of queries and of keys, and partial spans, which sum gradients of
-/// keys for 64 tokens of the widest head where tensors are bf16.
+/// Shapes that leave partial vectors, partial blocks of queries and of keys, and partial spans. For bf16 tensors, a
+/// span has gradients of keys for 64 tokens of the widest head.
 fn awkward_shapes() -> impl Iterator<Item = AttentionShape> {
     let shapes = [
         [1, 1, 1, 1, 1],
@@ -81,8 +81,8 @@ fn awkward_shapes() -> impl Iterator<Item = AttentionShape> {
     shapes.into_iter().map(shape_of).chain(windows())
 }
 
-/// Windows of one token, and shorter than a block, as long as one, longer, and longer than the sequence; some over
-/// several spans.
+/// Windows of one token, and shorter than a block, as long as one block, longer, and longer than the sequence; some
+/// over several spans.
 fn windows() -> impl Iterator<Item = AttentionShape> {
     let all = [1, 7, 65, 130].into_iter().flat_map(|length| [1, 5, 33, 64, 100].map(|window| (length, window)));
     let narrow = all.map(|(length, window)| (shape_of([2, length, 6, 3, 7]), window));
@@ -152,7 +152,7 @@ fn converted<To: Element, From: Element>(from: &[From]) -> Vec<To> {
     to
 }
 
-/// So there is only one rounding, wherever sums are kept until then.
+/// There is only one rounding, wherever sums are kept until then.
 #[test]
 fn bf16_is_f32_of_the_same_numbers_rounded_once() {
     for shape in awkward_shapes() {
@@ -213,8 +213,8 @@ fn shows_what_is_not_finite<E: Element>(spoilt: f32) {
     for (i, x) in run.dqkv.iter().enumerate() {
         let (row, column) = (i / shape.qkv_width(), i % shape.qkv_width());
         let (kind, column) = (column / width, column % width);
-        // The value's gradient depends on this feature of `dout` alone, the gradients of the query and the keys on all
-        // features.
+        // The gradient of the value depends only on this feature of `dout`, the gradients of the query and the keys on
+        // all features.
         if row >= shape.length || column >= shape.head_dim || (kind == 2 && column > 0) || (kind == 0 && row != token) {
             assert!(x.widen().is_finite(), "dqkv[{i}]");
         } else if row <= token {
@@ -258,7 +258,7 @@ fn what_a_window_leaves_out_is_not_looked_at<E: Element>() {
     }
 }
 
-/// The bits of the output for these queries; a row of `kv` has the keys of a token, and then its values.
+/// The bits of the output for these queries; a row of `kv` has the keys of a token, then its values.
 fn out_and_lse<E: Element>(shape: AttentionShape, q: &[E], kv: &[E]) -> [Vec<u32>; 2] {
     let mut out = vec![E::narrow(f32::NAN); q.len()];
     let mut lse = vec![f32::NAN; shape.tokens() * shape.heads];
@@ -289,7 +289,7 @@ fn rows_of_tokens<E: Element>(x: Strided<Cpu, E>, sequences: [usize; 2], tokens:
 
 const GAP: usize = 3;
 
-/// Tokens that follow others, whose keys and values are already there, give what they give in one sequence.
+/// Tokens after other tokens whose keys and values are already there have the same results as in one sequence.
 fn continues<E: Element>(whole: AttentionShape, lengths: &[usize]) {
     let run = Run::<E>::of_noise(whole);
     let expected = reference(whole, &run.qkv, &run.out, &run.dout);
@@ -327,7 +327,7 @@ fn tokens_after_others_are_as_in_one_sequence() {
         continues::<f32>(shape, &[1, 2, 41, 65]);
         continues::<bf16>(shape, &[1, 41]);
     }
-    // More sharing heads than are worked on at a time, or than half of that.
+    // More sharing heads than are worked on at a time, or more than half as many.
     for heads in [16, 17, 32, 35] {
         let shape = shape_of([1, 70, heads, 1, 3]);
         continues::<f32>(shape, &[1]);
@@ -336,7 +336,7 @@ fn tokens_after_others_are_as_in_one_sequence() {
 }
 
 #[test]
-#[should_panic(expected = "gradients of queries before which there are 1 tokens more")]
+#[should_panic(expected = "gradients of queries with 1 earlier tokens")]
 fn gradients_are_of_all_tokens() {
     let shape = AttentionShape { before: 1, ..shape_of([1, 1, 1, 1, 1]) };
     attention_backward(Cpu::ONE_THREAD, shape, parts(shape, &[0.0; 6]), &[0.0], &[0.0], &[0.0], &mut [0.0; 3]);

@@ -1,4 +1,4 @@
-//! Tests of the device apart from kernels: memory, the host's two ways in, and the ops on words.
+//! Tests of the device apart from kernels: memory, the two ways in which the host writes data, and the ops on words.
 
 use super::*;
 use crate::testing::{STEP, assert_close, noise, stored, to_f64};
@@ -126,7 +126,7 @@ fn a_step_of_muon_is_by_what_the_blocks_say() {
     assert_eq!(updated_along(true, infinite), [noise(9, 1), noise(9, 2), noise(9, 3)]);
 }
 
-/// By its norm, or by `epsilon` where that is larger.
+/// By its norm, or by `epsilon` if that is larger.
 #[test]
 fn a_matrix_is_divided_by_its_norm() {
     let normalized = |square: f64, epsilon: f64| {

@@ -368,7 +368,7 @@ fn no_op_depends_on_the_number_of_threads() {
     }
 }
 
-/// The pieces in which items are worked on, and the threads that do so, in order.
+/// The pieces that items are cut into, and the threads that work on them, in order.
 fn pieces(count: usize, items: Items) -> Vec<Range<usize>> {
     let pieces = Mutex::new(Vec::new());
     let note = |piece| pieces.lock().unwrap().push(piece);
@@ -436,7 +436,7 @@ fn large_products_are_shared_and_small_ones_are_not() {
     };
     let two = |sizes| Cpu::ONE_THREAD.on_threads(threads(2), "test", |cpu| share(cpu, sizes)).unwrap();
     assert_eq!(two([1025, 64, 256]), [512, 513]);
-    assert_eq!(two([1025, 1, 4096]), [1025], "one column is summed in another way");
+    assert_eq!(two([1025, 1, 4096]), [1025], "one column is summed in another order");
     assert_eq!(two([130, 512, 512]), [130], "few rows may be, too");
     assert_eq!(two([256, 16, 16]), [256], "not worth a thread");
 }

@@ -1,5 +1,5 @@
-//! Products of bf16 by AMX: 16 x 16 sums of 32 products each in one instruction. Never runs where the processor lacks
-//! it, or where the system does not let this process use it.
+//! Products of bf16 by AMX: 16 x 16 sums of 32 products each in one instruction. Never runs on a processor without AMX,
+//! or on a system that does not permit this process to use it.
 #![allow(unsafe_code)]
 
 use core::arch::asm;
@@ -10,13 +10,13 @@ use super::pack::{Cell, Pairs, SIDE};
 use super::tile::{BLOCK, STRIDE, Tile};
 
 /// Whether this process may use the instructions: the processor has them, and the system permits the memory in which it
-/// saves their registers. The system is asked once.
+/// saves their registers. Asks the system once.
 pub fn is_there() -> bool {
     static IS_THERE: LazyLock<bool> = LazyLock::new(|| processor_has_it() && asked_for());
     *IS_THERE
 }
 
-/// Whether there are AMX-TILE and AMX-BF16, and the system saves their registers: configuration and data of tiles.
+/// Whether the processor has AMX-TILE and AMX-BF16, and the system saves their registers: configuration and data of tiles.
 fn processor_has_it() -> bool {
     const OSXSAVE: u32 = 1 << 27;
     const AMX: u32 = 1 << 24 | 1 << 22;
@@ -30,11 +30,11 @@ fn processor_has_it() -> bool {
 
 #[target_feature(enable = "xsave")]
 fn saved_registers() -> u64 {
-    // SAFETY: register 0 exists wherever the instruction does.
+    // SAFETY: register 0 exists on every processor with the instruction.
     unsafe { _xgetbv(0) }
 }
 
-/// Whether Linux gives permission, which holds for all present and future threads of the process.
+/// Whether Linux permits it, for all present and future threads of the process.
 #[cfg(target_os = "linux")]
 fn asked_for() -> bool {
     const ARCH_PRCTL: i64 = 158;
@@ -83,15 +83,15 @@ static SHAPES: TileShapes = {
     shapes
 };
 
-/// Only for use where [`is_there`].
+/// Only for processes where [`is_there`] is true.
 ///
-/// Each instruction sums the first products of all 16 pairs, and separately the second ones, with one rounding for each
-/// term, and adds both sums to the previous value. Subnormal operands and results count as 0.
+/// Each instruction sums the first products of all 16 pairs, and separately the second products, with one rounding for
+/// each term, and adds both sums to the previous value. Subnormal operands and results count as 0.
 pub enum Amx {}
 
 impl Tile for Amx {
     type Packing = Pairs;
-    /// Tiles are read so fast that those of the right operand have to lie in a first-level cache.
+    /// Tiles are read so fast that tiles of the right operand have to lie in a first-level cache.
     const NEAR_CELLS: usize = 16;
 
     /// Sets the shapes of this thread's tiles while `work` runs.
@@ -125,7 +125,7 @@ impl Tile for Amx {
 unsafe fn multiply([left, lower_left, right, next_right]: [*const Cell; 4], cells: usize, sums: *mut f32) {
     const CELL_BYTES: usize = size_of::<Cell>();
     // SAFETY: tile n of an operand is 16 rows of 64 bytes, one after another: a cell. A tile of sums is 16 rows of as
-    // many bytes, a stride of `sums` apart. So only memory is touched that the caller lets us read and write.
+    // many bytes, a stride of `sums` apart. So the code touches only memory that the caller lets us read and write.
     unsafe {
         asm!(
             "tileloadd tmm0, [{sums} + {stride}*1]",

@@ -1,5 +1,4 @@
-//! Products of bf16 by AVX512-BF16: 16 sums of two products in one instruction. Never runs where the processor lacks
-//! it.
+//! Products of bf16 by AVX512-BF16: 16 sums of two products in one instruction. Never runs on a processor without it.
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::{
@@ -17,7 +16,7 @@ pub fn is_there() -> bool {
     std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("avx512bf16")
 }
 
-/// Only for use where [`is_there`].
+/// Only for processors where [`is_there`] is true.
 ///
 /// The processor may round each pair of products in any way; subnormal operands and results count as 0.
 pub enum Avx512 {}
@@ -64,7 +63,7 @@ fn part(left: &[Cell], first: usize, right: [&[Cell]; 2], sums: &mut [f32]) {
     }
     for (row, total) in total.into_iter().enumerate() {
         for (strip, total) in total.into_iter().enumerate() {
-            // SAFETY: as where they were loaded.
+            // SAFETY: as for the loads.
             unsafe { _mm512_store_ps(&raw mut sums[at(row, strip)], total) };
         }
     }

@@ -22,9 +22,9 @@ use scratch::with_scratch;
 use tile::{BLOCK, STRIDE, Tile};
 use zero_core::device::Element;
 
-/// Rows and columns of the sums that are kept until they are whole. With this many rows, an element of the right
-/// operand is used often enough each time it comes from a third-level cache; with this many columns, one of the left
-/// operand is used often enough each time it is packed.
+/// Rows and columns of the sums that are kept until they are whole. With this many rows, each element of the right
+/// operand is used often enough whenever it is read from a third-level cache; with this many columns, each element of
+/// the left operand is used often enough whenever it is packed.
 const ROWS: usize = 256;
 const COLS: usize = 512;
 
@@ -59,7 +59,7 @@ enum Instructions {
 }
 
 impl Instructions {
-    /// The fastest on this machine.
+    /// The fastest instructions on this machine.
     #[cfg(target_arch = "x86_64")]
     fn found() -> Self {
         match () {
@@ -90,9 +90,8 @@ pub fn instructions() -> &'static str {
 
 /// Calls `finish` for all sums of `a` (m, k) * `b` (k, n), block by block.
 ///
-/// A sum runs along k in an order that depends on the instructions and on nothing else. So its bits differ from machine
-/// to machine, but not with the rows and columns beside it. Where there are instructions for bf16, subnormal numbers
-/// count as 0.
+/// A sum runs along k in an order that depends only on the instructions. So its bits differ from machine to machine,
+/// but do not depend on the rows and columns next to it. With instructions for bf16, subnormal numbers count as 0.
 pub fn product<E: Element>(a: StridedMatrix<E>, b: StridedMatrix<E>, finish: impl FnMut(ProductPart)) {
     #[cfg(target_arch = "x86_64")]
     if let (Some(a), Some(b)) = (a.known(), b.known()) {
@@ -120,7 +119,7 @@ unsafe fn product_by<T: Tile>(
     mut finish: impl FnMut(ProductPart),
 ) {
     let depth_max = DEPTH_CELLS * SIDE * T::Packing::IN_WORD;
-    // Columns of `b` are packed as rows of `a` are.
+    // Columns of `b` are packed in the same way as rows of `a`.
     let b = b.transposed();
     with_scratch(|scratch| {
         let (left, right, sums) = scratch.parts();

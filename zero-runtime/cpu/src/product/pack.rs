@@ -1,4 +1,4 @@
-//! Pack: brings strips of a matrix into the order in which products read them, with zeros beyond its edges. Never computes.
+//! Pack: copies strips of a matrix into the order in which products read them, with zeros beyond its edges. Never computes.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -11,8 +11,8 @@ use zero_core::device::{Element, bf16};
 pub const SIDE: usize = 16;
 
 /// A square of words of a strip. In a left operand, a row of the cell is one row of the matrix; in a right operand, it
-/// has the words at one place of the common dimension. Either way, it fills a cache line, a vector, and a row of an AMX
-/// tile.
+/// has the words at one index of the common dimension. Either way, a row fills a cache line, a vector, and a row of an
+/// AMX tile.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub struct Cell(pub [[u32; SIDE]; SIDE]);
@@ -27,7 +27,7 @@ pub trait Packing {
     /// The words of one row, or column, from at most `SIDE * IN_WORD` of its elements.
     fn along(elements: &[Self::Element]) -> [u32; SIDE];
     /// A word of each row, or column, of at most `SIDE`: from the elements of all rows at each of at most `IN_WORD`
-    /// places.
+    /// indices.
     fn across(places: [&[Self::Element]; 2]) -> [u32; SIDE];
 }
 
@@ -92,7 +92,7 @@ fn padded<E: Element, const N: usize>(elements: &[E]) -> [E; N] {
 pub enum PackedSide {
     /// Rows of the matrix: a left operand.
     Left,
-    /// Places of the common dimension: a right operand.
+    /// Indices of the common dimension: a right operand.
     Right,
 }
 
@@ -104,7 +104,7 @@ pub fn pack<P: Packing>(matrix: StridedMatrix<P::Element>, side: PackedSide, to:
     vectorised(
         #[inline(always)]
         || {
-            // In the direction that is contiguous in memory, so that every line of it is read once.
+            // In the direction that is contiguous in memory, so that every cache line is read once.
             if matrix.has_rows() {
                 for (at, to) in to.iter_mut().enumerate() {
                     pack_along::<P>(matrix, side, [at / cells, at % cells], to);

@@ -1,4 +1,4 @@
-//! Scratch: memory of a fixed size in which a thread packs operands and sums products. Never given back before the
+//! Scratch: memory of a fixed size in which a thread packs operands and sums products. Never freed before the
 //! thread ends.
 
 use std::cell::RefCell;

@@ -5,8 +5,7 @@ use crate::testing::noise;
 use crate::{MatrixMut, matmul};
 use zero_core::device::{Write, bf16};
 
-/// (m, n, k): single rows, columns and terms, widths below a cell and a block, and one beyond each piece that is worked
-/// on.
+/// (m, n, k): single rows, columns and terms, widths below a cell and a block, and one more than each size of a piece.
 const SIZES: [[usize; 3]; 9] = [
     [1, 1, 1],
     [1, 40, 7],
@@ -130,8 +129,8 @@ fn every_tile_matches_f64() {
     each_tile!(check);
 }
 
-/// Integers so small that every sum of them is exact, in any order. So a term that is lost, counted twice or taken from
-/// another place shows.
+/// Integers so small that every sum of them is exact, in any order. So a term that is lost, counted twice or read from
+/// another index shows.
 #[test]
 fn every_tile_is_exact_where_f32_is() {
     fn check<T: Tile<Packing: Packing<Element = bf16>>>(name: &str) {
@@ -168,7 +167,7 @@ fn no_bit_depends_on_where_a_sum_is_computed() {
     each_tile!(check);
 }
 
-/// An infinity or NaN shows in every sum that it is a term of, and in no other, at the edges too.
+/// An infinity or NaN shows in every sum that has it as a term, and in no other sum, at the edges too.
 #[test]
 fn what_is_not_finite_stays_in_its_row_and_column() {
     fn check<T: Tile<Packing: Packing<Element = bf16>>>(name: &str) {

@@ -1,5 +1,5 @@
-//! Tile: the interface for multiplying packed strips, and the implementation that any machine has. Never knows how
-//! strips are packed or where results go.
+//! Tile: the interface for multiplying packed strips, and the implementation for any machine. Never knows how strips
+//! are packed or where results go.
 #![allow(unsafe_code)]
 
 use pulp::{Simd, WithSimd};
@@ -12,13 +12,13 @@ use zero_core::device::Element;
 /// Rows and columns of a product of two strips by two.
 pub const BLOCK: usize = 2 * SIDE;
 
-/// Elements from a row of sums to the next.
+/// Elements from one row of sums to the next.
 pub const STRIDE: usize = COLS + SIDE;
 
 /// Ways to multiply strips.
 ///
 /// The order of a sum along the common dimension depends only on its length, so that a result does not depend on its
-/// block or its place in the block.
+/// block or its position in the block.
 pub trait Tile {
     /// How strips are packed.
     type Packing: Packing;
@@ -32,8 +32,8 @@ pub trait Tile {
         work();
     }
 
-    /// A block of `sums`, which begins at their start and has rows of [`STRIDE`], += the product of two strips `left`
-    /// and two strips `right`, all equally long.
+    /// A block at the start of `sums`, with rows of [`STRIDE`], += the product of two strips `left` and two strips
+    /// `right`, all equally long.
     ///
     /// # Safety
     /// This machine has the instructions of the tile, and the call is within [`Tile::during`].

@@ -1,4 +1,4 @@
-//! Transpose of a square of words, for packing a matrix whose other direction is contiguous. Never changes a word.
+//! Transpose of a square of words, to pack a matrix that is contiguous in the other direction. Never changes a word.
 #![allow(unsafe_code)]
 
 use super::pack::SIDE;
@@ -24,7 +24,7 @@ fn one_by_one(rows: &mut [[u32; SIDE]; SIDE]) {
 }
 
 /// Interleaves the lower half of all words with the upper half, four times. Each time, the highest bit of a word's
-/// place moves to the end. The place has four bits of its row and then four of its column, so after four times rows are
+/// index moves to the end. The index has four bits of its row and then four of its column, so after four times rows are
 /// columns.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]

@@ -1,4 +1,4 @@
-//! Tests of the step over mixed widths against the f32 kernel on widened copies. Never repeats the formula of AdamW.
+//! Tests of the step over mixed widths, compared with the f32 kernel on widened copies. Never repeats the formula of AdamW.
 
 use std::ops::Range;
 
@@ -130,7 +130,7 @@ impl State {
         }
     }
 
-    /// The step of Muon, cut into pieces of `cut` elements: the gradients become the direction that parameters go along.
+    /// The step of Muon, cut into pieces of `cut` elements: gradients become the direction along which parameters move.
     fn stepped_along(mut self, cut: usize) -> Self {
         let len = self.grads.wide().len();
         for start in (0..len).step_by(cut) {

@@ -1,7 +1,7 @@
-//! Graph: passes that repeat. The first one runs call by call, which compiles kernels and brings counts to where every
-//! later pass tells and awaits them alike. The next one is captured. From then on a pass is one launch: each call is
-//! compared with that of the capture and not made, the host fills the places that the graph copies from, and counts are
-//! noted for the nodes that await and tell them. Never knows what a pass does.
+//! Graph: passes that repeat. The first pass runs call by call, which compiles kernels and brings counts into the state
+//! from which every later pass signals and awaits them alike. The next pass is captured. From then on a pass is one
+//! launch: each call is compared with the captured call and not made, the host fills the memory that the graph copies
+//! from, and counts are stored for the nodes that await and signal them. Never knows what a pass does.
 #![allow(unsafe_code)]
 
 use std::hash::{Hash, Hasher};
@@ -15,17 +15,17 @@ use crate::context::DeviceContext;
 use crate::error::CudaError;
 use zero_core::random::split_mix;
 
-/// What is done with a call.
+/// The handling of a call.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Mode {
-    /// It is made.
+    /// The call is made.
     #[default]
     Apart,
-    /// It is made, in the first pass that repeats.
+    /// The call is made, in the first pass that repeats.
     WarmUp,
-    /// It is captured.
+    /// The call is captured.
     Capture,
-    /// It is compared with what was captured, and not made.
+    /// The call is compared with the captured one, and not made.
     Replay,
 }
 
@@ -54,10 +54,10 @@ struct Progress {
     staged_bytes: usize,
 }
 
-/// A pass that was captured.
+/// A captured pass.
 struct Kept {
     key: u64,
-    /// None while it is being captured.
+    /// `None` while it is being captured.
     graph: Option<Graph>,
     /// After each call, a hash of all calls so far.
     calls: Vec<u64>,
@@ -103,7 +103,7 @@ impl Hasher for CallsHash {
 }
 
 impl Graphs {
-    /// Notes a call, and returns whether it is to be made; an error if the captured pass made another one.
+    /// Records a call, and returns whether it is to be made; an error if the captured pass made a different call.
     fn note(&mut self, what: impl Hash, ordinal: usize) -> Result<bool, CudaError> {
         if matches!(self.mode, Mode::Apart | Mode::WarmUp) {
             return Ok(true);
@@ -121,7 +121,7 @@ impl Graphs {
         Err(CudaError::Changed { ordinal, call: at.made })
     }
 
-    /// The place for the host's data for a copy to an address; none if the staging of single calls is to be used.
+    /// The place for the host's data for a copy to an address; `None` if the staging of single calls is to be used.
     fn place(&mut self, to: u64, bytes: usize, ordinal: usize) -> Result<Option<*mut u8>, CudaError> {
         let offset = self.at.staged_bytes;
         if self.mode != Mode::Apart {
@@ -138,7 +138,7 @@ impl Graphs {
         Ok(Some(room.start().wrapping_add(offset)))
     }
 
-    /// The place where the host has left data for an address earlier in this pass.
+    /// The place to which the host has written data for an address earlier in this pass.
     fn place_before(&self, to: u64, bytes: usize) -> Option<*mut u8> {
         let is_kept = matches!(self.mode, Mode::Capture | Mode::Replay);
         let mut staged = self.kept.get(self.current).filter(|_| is_kept)?.staged.iter();
@@ -192,26 +192,26 @@ impl Graphs {
         self.done.map_or(Ok(()), |done| context.record(done, 0))
     }
 
-    /// Ends a capture that nobody will end.
+    /// Ends a capture that nobody else will end.
     pub fn abandon(&mut self, context: &DeviceContext) {
         if std::mem::take(&mut self.mode) == Mode::Capture {
             context.abandon_capture();
         }
     }
 
-    /// Forgets all passes, even one that is being captured. Work that queues still do stays until it has ended.
+    /// Forgets all passes, even one that is being captured. Work that is still in queues stays until it has ended.
     pub fn clear(&mut self, context: &DeviceContext) {
         self.abandon(context);
-        // SAFETY: graphs of this context, none of which is used after.
+        // SAFETY: graphs of this context, none of which is used afterwards.
         let drop = |graph| unsafe { context.drop_graph(&graph) };
         self.kept.drain(..).filter_map(|kept| kept.graph).for_each(drop);
     }
 
     /// # Safety
-    /// No queue of this context does any of this work any more.
+    /// No queue of this context runs any of this work any more.
     pub unsafe fn unload(&mut self, context: &DeviceContext) {
         self.clear(context);
-        // SAFETY: by the caller's promise; the event is not used after.
+        // SAFETY: by the caller's promise; the event is not used afterwards.
         unsafe { self.done.take().into_iter().for_each(|done| context.drop_event(done)) };
         self.room = None;
     }
@@ -224,12 +224,12 @@ impl Cuda {
         self.attempt(|| self.graphs.borrow_mut().begin(&self.context, key));
     }
 
-    /// Ends it.
+    /// Ends a pass that is repeated.
     pub(crate) fn end_pass(&self) {
         self.attempt(|| self.graphs.borrow_mut().end(&self.context));
     }
 
-    /// Whether a call is to be made: false if it belongs to a pass that was captured.
+    /// Whether a call is to be made: false if it belongs to a captured pass.
     pub(crate) fn makes(&self, what: impl Hash) -> bool {
         if self.has_failed() {
             return false;
@@ -241,14 +241,14 @@ impl Cuda {
         })
     }
 
-    /// Makes a call, if it is to be made; `what` distinguishes it from all others.
+    /// Makes a call, if it is to be made; `what` distinguishes it from all other calls.
     pub(crate) fn call(&self, what: impl Hash, call: impl FnOnce() -> Result<(), CudaError>) {
         if self.makes(what) {
             self.attempt(call);
         }
     }
 
-    /// Awaits or tells a count at an address.
+    /// Awaits or signals a count at an address.
     pub(crate) fn count(&self, counting: Counting, address: u64, count: u32) {
         if !self.makes((counting, address)) {
             let graphs = &mut *self.graphs.borrow_mut();
@@ -272,12 +272,12 @@ impl Cuda {
         });
     }
 
-    /// The place for the host's data for a copy to an address; none if the staging is to be used.
+    /// The place for the host's data for a copy to an address; `None` if the staging is to be used.
     pub(crate) fn kept_place(&self, to: u64, bytes: usize) -> Result<Option<*mut u8>, CudaError> {
         self.graphs.borrow_mut().place(to, bytes, self.context.ordinal)
     }
 
-    /// The place where the host has left it earlier in this pass, if the copy comes later.
+    /// The place to which the host has written it earlier in this pass, if the copy comes later.
     pub(crate) fn kept_place_before(&self, to: u64, bytes: usize) -> Option<*mut u8> {
         self.graphs.borrow().place_before(to, bytes)
     }

@@ -1,5 +1,5 @@
-//! Launch: what a kernel is, and how it is put into a queue. Once a kernel is loaded, takes no memory and waits for
-//! nothing. Never knows what a kernel computes.
+//! Launch: what a kernel is, and how it is put into a queue. Once a kernel is loaded, a launch allocates nothing and
+//! waits for nothing. Never knows what a kernel computes.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -28,7 +28,7 @@ pub(crate) const THREADS_MAX: usize = 1024;
 /// A constant that a kernel is compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Constant {
-    /// No constant: beyond the last one.
+    /// No constant: after the last one.
     None,
     Width(Width),
     Number(u32),
@@ -74,7 +74,7 @@ impl Kernel {
     }
 }
 
-/// Every launch hashes its kernel, so only the constants that it has.
+/// Every launch hashes its kernel, so this hashes only the constants that the kernel has.
 impl Hash for Kernel {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.source, self.name, &self.constants[..self.len]).hash(state);
@@ -99,13 +99,13 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// A number in 32 bits, as kernels count.
+/// A number in 32 bits, the width in which kernels count.
 #[track_caller]
 pub(crate) fn narrowed(number: usize) -> u32 {
     u32::try_from(number).unwrap_or_else(|_| panic!("a size of {number}, which kernels count in 32 bits"))
 }
 
-/// How many threads run a kernel, in one dimension.
+/// The number of threads that run a kernel, in one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Grid {
     /// Blocks; 0 if there is nothing to do.
@@ -115,7 +115,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// Blocks of `threads` threads for `count` items, where each thread has `items` of them.
+    /// Blocks of `threads` threads for `count` items, where each thread has `items` items.
     pub fn over(count: usize, items: usize, threads: usize) -> Self {
         Self { blocks: count.div_ceil(items * threads), threads }
     }
@@ -184,7 +184,7 @@ impl<T> From<Option<ViewMut<'_, Cuda, T>>> for Argument<'_> {
     }
 }
 
-/// A count, as kernels take counts.
+/// A count, in the width in which kernels count.
 impl From<usize> for Argument<'_> {
     fn from(count: usize) -> Self {
         Self::U64(count as u64)
@@ -192,7 +192,7 @@ impl From<usize> for Argument<'_> {
 }
 
 impl Cuda {
-    /// Puts a kernel into the queue that was entered. The first error is kept: see [`zero_core::device::Device::failure`].
+    /// Puts a kernel into the entered queue. The first error is kept: see [`zero_core::device::Device::failure`].
     pub(crate) fn launch(&self, kernel: Kernel, grid: Grid, arguments: &[Argument]) {
         if grid.blocks == 0 || self.notes(kernel) || !self.makes((kernel, grid, arguments)) {
             return;
@@ -219,7 +219,7 @@ impl Cuda {
         let (blocks, threads) = (grid.blocks as u32, grid.threads as u32);
         let stream = self.stream();
         // SAFETY: a kernel of this context, and a pointer to each of its arguments, which the call copies. The caller
-        // gives the arguments that the kernel takes, and views of everything that it reads and writes.
+        // passes the arguments that the kernel takes, and views of everything that it reads and writes.
         let status = unsafe {
             (self.context.libraries.driver.cuLaunchKernel)(
                 function,

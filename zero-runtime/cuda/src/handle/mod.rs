@@ -31,30 +31,30 @@ use crate::error::CudaError;
 ///
 /// The first error is kept, see [`zero_core::device::Device::failure`]; after it, ops do nothing.
 pub struct Cuda {
-    // `context` is last, so that it is dropped last: everything above belongs to it.
+    // `context` is last, so that it is dropped last: everything above it belongs to it.
     pub(crate) modules: RefCell<Modules>,
     pub(crate) products: RefCell<Products>,
-    /// None on a handle whose staging could not be made: it has failed.
+    /// `None` on a handle whose staging could not be made: the handle has failed.
     pub(crate) staging: RefCell<Option<HandleStaging>>,
     pub(crate) workspace: QueueWorkspace,
     pub(crate) graphs: RefCell<Graphs>,
-    /// The ranks that it exchanges bytes with.
+    /// The groups of ranks that this rank exchanges bytes with.
     pub(crate) groups: RefCell<NcclGroups>,
     pub(crate) events: RefCell<Vec<cu::CUevent>>,
     queue: Cell<usize>,
-    /// The kernels that a rehearsal has asked for, while there is one.
+    /// The kernels that the current rehearsal has asked for, if there is a rehearsal.
     pub(crate) rehearsed: RefCell<Option<HashSet<Kernel>>>,
     /// The host's part of the memory that ranks share: its address, its length, and its address on the device.
     pub(crate) host: Cell<(usize, usize, u64)>,
     pub(crate) context: Arc<DeviceContext>,
 }
 
-// SAFETY: handles of the driver and of its libraries may be used by any thread, one at a time, and this value is not
-// `Sync`. Whatever `Rc` counts is counted only within it.
+// SAFETY: any thread may use handles of the driver and of its libraries, one at a time, and this value is not `Sync`.
+// The counts of each `Rc` change only within this value.
 unsafe impl Send for Cuda {}
 
 impl Cuda {
-    /// The device with this number among those that the driver shows.
+    /// The device with this number among the devices that the driver lists.
     ///
     /// # Errors
     /// Z0430 to Z0436 if a library, the device or its memory is not available.
@@ -94,7 +94,7 @@ impl Cuda {
     /// The device's name.
     ///
     /// # Errors
-    /// Z0436 if the driver does not tell it.
+    /// Z0436 if the driver does not report it.
     pub fn name(&self) -> Result<String, CudaError> {
         self.context.name()
     }
@@ -120,14 +120,14 @@ impl Cuda {
         self.context.fail(error);
     }
 
-    /// Does something, unless the device has failed or this is a rehearsal; keeps its error.
+    /// Runs `something`, unless the device has failed or this is a rehearsal; keeps its error.
     pub(crate) fn attempt(&self, something: impl FnOnce() -> Result<(), CudaError>) {
         if !self.rehearses() {
             self.attempt_always(something);
         }
     }
 
-    /// The same, in a rehearsal too.
+    /// The same, but in a rehearsal, too.
     pub(crate) fn attempt_always(&self, something: impl FnOnce() -> Result<(), CudaError>) {
         if self.has_failed() {
             return;
@@ -137,7 +137,7 @@ impl Cuda {
         }
     }
 
-    /// The queue that was entered.
+    /// The entered queue.
     pub(crate) fn queue(&self) -> usize {
         self.queue.get()
     }
@@ -157,7 +157,7 @@ impl Drop for Cuda {
             self.leave_groups(false);
         }
         self.graphs.borrow_mut().abandon(&self.context);
-        // Kernels and copies that still run use what is dropped here.
+        // Kernels and copies that still run use the resources that are dropped here.
         let is_done = if self.queue() == ASIDE {
             // A run continues in the other queues.
             self.context.enter().and_then(|()| self.context.finish(ASIDE)).is_ok()
@@ -169,7 +169,7 @@ impl Drop for Cuda {
             std::mem::forget((self.staging.take(), self.graphs.take()));
             return;
         }
-        // SAFETY: all queues are empty, and nobody launches anything after.
+        // SAFETY: all queues are empty, and nobody launches anything afterwards.
         unsafe {
             self.graphs.borrow_mut().unload(&self.context);
             self.modules.borrow_mut().unload(&self.context);

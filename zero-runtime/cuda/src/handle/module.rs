@@ -1,4 +1,4 @@
-//! Module: kernels from their sources: compiled once for a device, kept as files, and loaded once. Never launches one.
+//! Module: kernels from their sources: compiled once for a device, kept as files, and loaded once. Never launches a kernel.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -17,27 +17,27 @@ use crate::error::CudaError;
 use crate::library::{CallStatus, Compiler};
 use crate::source::{HEADERS, KernelSource};
 
-/// How all kernels are compiled: a product and a sum become one op only where the source says so.
+/// How all kernels are compiled: a product and a sum become one op only if the source says so.
 const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
 
 /// Lines of a compiler's error that a message shows.
 const LINES_MAX: usize = 20;
 
-/// The kernels that were launched so far.
+/// The kernels launched so far.
 #[derive(Default)]
 pub(crate) struct Modules {
     functions: HashMap<Kernel, Function>,
-    /// The modules that they are in.
+    /// The modules that contain them.
     modules: Vec<cu::CUmodule>,
 }
 
 impl Modules {
     /// # Safety
-    /// None of them runs or will be launched again.
+    /// None of these kernels runs or will be launched again.
     pub unsafe fn unload(&mut self, context: &DeviceContext) {
         self.functions.clear();
         for module in self.modules.drain(..) {
-            // SAFETY: loaded into this context. There is nobody to tell a failure.
+            // SAFETY: loaded into this context. A failure cannot be reported to anybody.
             let _ = unsafe { (context.libraries.driver.cuModuleUnload)(module) };
         }
     }
@@ -79,7 +79,7 @@ pub(crate) struct CompiledKernel {
 }
 
 impl CompiledKernel {
-    /// From a file, if it was compiled before; otherwise from the compiler.
+    /// From a file, if the kernel was compiled before; otherwise from the compiler.
     pub(crate) fn of(context: &DeviceContext, kernel: Kernel) -> Result<Self, CudaError> {
         let failed = |reason| CudaError::Compile { kernel: kernel.to_string(), ordinal: context.ordinal, reason };
         let compiler = &context.libraries.compiler;
@@ -118,7 +118,7 @@ impl CompiledKernel {
         Some(Self { symbol, cubin: rest[end..].to_vec() })
     }
 
-    /// Writes by a rename, so that a process that reads it meanwhile finds all or nothing.
+    /// Writes by a rename, so that a process that reads the file meanwhile finds all of it or nothing.
     fn write(&self, path: &Path) -> std::io::Result<()> {
         static WRITTEN: AtomicUsize = AtomicUsize::new(0);
         let nth = WRITTEN.fetch_add(1, Ordering::Relaxed);
@@ -138,7 +138,7 @@ pub fn use_kernels(folder: &Path) {
     *FOLDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder.to_owned());
 }
 
-/// The folder for compiled kernels, if this user has a place for them.
+/// The folder for compiled kernels, if this user has one.
 fn folder() -> Option<PathBuf> {
     if let Some(folder) = FOLDER.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
         return Some(folder.clone());
@@ -158,7 +158,7 @@ pub(crate) fn compiler_version(context: &DeviceContext) -> Result<[i32; 2], Cuda
     check(compiler, status).map_err(failed).map(|()| [major, minor])
 }
 
-/// The name of an architecture; from Hopper on, with the features that only that one has.
+/// The name of an architecture; from Hopper on, with the features that no other architecture has.
 fn architecture([major, minor]: [i32; 2]) -> String {
     format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
 }
@@ -176,7 +176,7 @@ fn check(compiler: &Compiler, status: CallStatus) -> Result<(), String> {
     Err(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-/// A source that is given to the compiler.
+/// A source for the compiler.
 struct CompiledSource<'a> {
     compiler: &'a Compiler,
     handle: cudarc::nvrtc::sys::nvrtcProgram,
@@ -214,7 +214,7 @@ impl<'a> CompiledSource<'a> {
             check(compiler, status).map_err(|error| format!("{error}\n{}", self.log()))?;
             check(compiler, (compiler.nvrtcGetLoweredName)(self.handle, expression.as_ptr(), &mut symbol))?;
         }
-        // SAFETY: the compiler has given a name that lives as long as the program.
+        // SAFETY: the compiler has returned a name that lives as long as the program.
         let symbol = unsafe { CStr::from_ptr(symbol) }.to_owned();
         let cubin = self.bytes(compiler.nvrtcGetCUBINSize, compiler.nvrtcGetCUBIN)?;
         Ok(CompiledKernel { symbol, cubin })
@@ -228,7 +228,7 @@ impl<'a> CompiledSource<'a> {
         log.lines().take(LINES_MAX).collect::<Vec<_>>().join("\n")
     }
 
-    /// The result of a pair of functions, which give its length and its bytes.
+    /// The result of a pair of functions that return its length and its bytes.
     fn bytes(
         &self,
         len: unsafe extern "C" fn(cudarc::nvrtc::sys::nvrtcProgram, *mut usize) -> CallStatus,
@@ -238,7 +238,7 @@ impl<'a> CompiledSource<'a> {
         // SAFETY: a program that lives as long as this value, and room for a number.
         check(self.compiler, unsafe { len(self.handle, &mut bytes) })?;
         let mut result = vec![0u8; bytes];
-        // SAFETY: as many bytes as the compiler has just asked for.
+        // SAFETY: as many bytes as the compiler has just requested.
         check(self.compiler, unsafe { get(self.handle, result.as_mut_ptr().cast()) })?;
         Ok(result)
     }
@@ -246,7 +246,7 @@ impl<'a> CompiledSource<'a> {
 
 impl Drop for CompiledSource<'_> {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, and used nowhere after. There is nobody to tell a failure.
+        // SAFETY: made by `new`, and not used afterwards. A failure cannot be reported to anybody.
         let _ = unsafe { (self.compiler.nvrtcDestroyProgram)(&mut self.handle) };
     }
 }

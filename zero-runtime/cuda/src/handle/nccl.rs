@@ -1,16 +1,15 @@
-//! NCCL: groups of ranks, between whose devices it carries bytes, in the queue that was entered. It only carries: it
-//! does sends, receives and gathers, and kernels do the sums. Its communicators do not block, so the host polls their
-//! state.
+//! NCCL: groups of ranks between whose devices NCCL carries bytes, in the entered queue. It only carries: it does
+//! sends, receives and gathers, and kernels do the sums. Its communicators do not block, so the host polls their state.
 //!
-//! What NCCL documents about graphs, and why it holds here:
-//! - All its ranks must agree on whether something is captured, and launch the graphs of one capture together. Ranks
-//!   walk their tables in the same way, and capture the same pass.
-//! - Work of several communicators of a device begins there in the order in which the host asks for it
-//!   (`launch/order.rs`). The host asks in the order of the tables. Each communicator settles before the next call, so
-//!   that work that NCCL does in its own threads is captured in that order too.
+//! NCCL's documented rules for graphs, and why they hold here:
+//! - All its ranks must agree on whether work is captured, and launch the graphs of one capture together. Ranks walk
+//!   their tables in the same way, and capture the same pass.
+//! - Work of several communicators of a device begins there in the order of the host's calls (`launch/order.rs`). The
+//!   host calls in the order of the tables. Each communicator settles before the next call, so that work that NCCL does
+//!   in its own threads is captured in that order too.
 //! - Captured work and other work of a communicator may take turns. Here they never run at the same time: the host has
-//!   seen a pass end before it asks for the next one.
-//! - A communicator may only go once no graph has work of it: see [`NcclGroups::leave`].
+//!   seen a pass end before it starts the next one.
+//! - A communicator may only be destroyed once no graph has work of it: see [`NcclGroups::leave`].
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -38,7 +37,7 @@ const BYTES: c_int = 1;
 /// The groups that a rank is in.
 pub(crate) struct NcclGroups {
     communicators: Vec<Communicator>,
-    /// The transfers of the op that is carried; their room is kept from one op to the next.
+    /// The transfers of the op that is being carried; their memory is kept from one op to the next.
     transfers: Vec<NcclTransfer>,
 }
 
@@ -46,7 +45,7 @@ pub(crate) struct NcclGroups {
 struct Communicator {
     library: &'static Nccl,
     ordinal: usize,
-    /// Null once it has gone.
+    /// Null once it has been destroyed.
     handle: *mut c_void,
 }
 
@@ -83,7 +82,7 @@ fn name_at(names: &[u8], number: usize) -> UniqueId {
     name
 }
 
-/// The error of a result, unless that is success or work in progress. That another rank has gone is no error here
+/// The error of a result, unless the result is success or work in progress. The loss of another rank is no error here
 /// either, because reporting it is not this rank's task.
 fn check(
     library: &Nccl,
@@ -110,8 +109,8 @@ impl NcclGroups {
         Self { communicators: Vec::new(), transfers: Vec::new() }
     }
 
-    /// Joins groups one after another, in the same order on all ranks, and exchanges something in each: a rank that
-    /// meets another for the first time waits for it, which no op may. An error if `goes_on` says no.
+    /// Joins groups one after another, in the same order on all ranks, and exchanges a byte in each: a rank that
+    /// reaches another rank for the first time waits for it, which no op may do. An error if `goes_on` returns false.
     pub fn join(
         context: &Arc<DeviceContext>,
         groups: &[Group],
@@ -144,8 +143,8 @@ impl NcclGroups {
             joined.communicators.push(communicator);
             is_met = is_met && joined.greet(context, number, group, &room, goes_on)?;
             if !is_met {
-                // The rank that was told that another one has gone reports it.
-                let reason = "another rank has ended, or does not come".to_owned();
+                // The rank that was notified of the loss of another rank reports it.
+                let reason = "another rank has ended, or has not joined".to_owned();
                 return Err(CudaError::Communicator {
                     call: "ncclCommInitRankConfig",
                     ordinal: context.ordinal,
@@ -156,8 +155,8 @@ impl NcclGroups {
         Ok(joined)
     }
 
-    /// Does each kind of transfer of this rank in a group once, with a byte. False if `goes_on` says no before that is
-    /// done.
+    /// Does each kind of transfer of this rank in a group once, with a byte. False if `goes_on` returns false before
+    /// that is done.
     fn greet(
         &self,
         context: &Arc<DeviceContext>,
@@ -192,11 +191,11 @@ impl NcclGroups {
         Ok(true)
     }
 
-    /// Makes a queue do all these at once. False if `goes_on` said no before it was in the queue.
+    /// Makes a queue do all these transfers at once. False if `goes_on` returned false before they were in the queue.
     ///
     /// # Safety
-    /// Until the queue has done it, the places exist, nobody writes those that are sent, and nobody touches those that
-    /// receive. The other members of the group make queues do the counterparts, in the order of this rank.
+    /// Until the queue has done them, the places exist, nobody writes the places that are sent, and nobody touches the
+    /// places that receive. The other members of the group make queues do the counterparts, in the order of this rank.
     unsafe fn exchange(
         &self,
         number: usize,
@@ -236,22 +235,22 @@ impl NcclGroups {
         communicator.settle(goes_on)
     }
 
-    /// An error that a communicator has met since it was last asked. It does not report that another rank has gone.
+    /// An error that a communicator has had since it was last asked. The loss of another rank is not reported.
     pub fn state(&self) -> Result<(), CudaError> {
         self.communicators.iter().try_for_each(|communicator| communicator.state().map(|_| ()))
     }
 
-    /// Leaves all groups that it is still in, and drops graphs, which may have work of them. Work that may still wait
-    /// for others is ended.
+    /// Leaves all groups that this rank is still in, and drops graphs, which may have work of them. Ends work that may
+    /// still wait for other ranks.
     ///
-    /// A communicator goes once all its work has ended and no graph has any. Its work may wait for work of another
-    /// communicator, and whatever is being captured for it ends first. So all are told to go before one of them is
-    /// waited for, and graphs are dropped in between.
+    /// A communicator is destroyed once all its work has ended and no graph has any. Its work may wait for work of
+    /// another communicator, and any capture for it ends first. So all communicators are told to end before one of them
+    /// is waited for, and graphs are dropped in between.
     pub fn leave(&mut self, is_done: bool, drop_graphs: impl FnOnce()) {
         let Some(library) = self.communicators.iter().find(|one| !one.handle.is_null()).map(|one| one.library) else {
             return;
         };
-        // SAFETY: a group that is ended below. There is nobody to tell a failure.
+        // SAFETY: a group that is ended below. A failure cannot be reported to anybody.
         let _ = unsafe { (library.ncclGroupStart)() };
         for communicator in &mut self.communicators {
             communicator.leave(is_done);
@@ -275,7 +274,7 @@ impl Communicator {
         check(self.library, self.handle, self.ordinal, call, result)
     }
 
-    /// Whether its last work is still in progress.
+    /// Whether the communicator's last work is still in progress.
     fn state(&self) -> Result<bool, CudaError> {
         let mut state = SUCCESS;
         if self.handle.is_null() {
@@ -290,7 +289,7 @@ impl Communicator {
         self.check("ncclCommGetAsyncError", state).map(|()| state == IN_PROGRESS)
     }
 
-    /// Waits until it has accepted its work, which is in the queue only then. False if `goes_on` says no before.
+    /// Waits until it has accepted its work, which is in the queue only then. False if `goes_on` returns false before.
     fn settle(&self, goes_on: &GoesOn) -> Result<bool, CudaError> {
         let mut sleeps = LongerSleeps::default();
         while self.state()? {
@@ -305,7 +304,7 @@ impl Communicator {
         let handle = std::mem::replace(&mut self.handle, null_mut());
         if !handle.is_null() {
             let end = if is_done { self.library.ncclCommDestroy } else { self.library.ncclCommAbort };
-            // SAFETY: a communicator that is used nowhere after. There is nobody to tell a failure.
+            // SAFETY: a communicator that is not used afterwards. A failure cannot be reported to anybody.
             let _ = unsafe { end(handle) };
         }
     }
@@ -321,7 +320,7 @@ impl super::Cuda {
     /// [`Communicator::carry`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Communicator::carry`].
     pub(crate) unsafe fn carry_in(
         &self,
         group: usize,
@@ -346,13 +345,13 @@ impl super::Cuda {
         self.groups.borrow_mut().transfers = transfers;
     }
 
-    /// Leaves all groups, even in the middle of a capture or of a graph that waits for others. Nothing is carried after
-    /// that.
+    /// Leaves all groups, even in the middle of a capture or of a graph that waits for other ranks. Nothing is carried
+    /// afterwards.
     pub(crate) fn leave_groups(&self, is_done: bool) {
         self.groups.borrow_mut().leave(is_done, || self.graphs.borrow_mut().clear(&self.context));
     }
 
-    /// Keeps an error of a group, if there is one, and then ends all work that waits for others.
+    /// Keeps an error of a group, if there is one, and then ends all work that waits for other ranks.
     pub(crate) fn look_at_groups(&self) {
         let state = self.groups.borrow().state();
         if let Err(error) = state {

@@ -1,4 +1,4 @@
-//! Shape: everything about a product that decides how it is computed. Never asks the library.
+//! Shape: all properties of a product that decide how it is computed. Never asks the library.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::Cuda;
 use crate::lengths::check_len;
 use zero_core::device::{Element, Matrix};
 
-/// The library considers no coarser alignment.
+/// The library distinguishes no coarser alignment.
 pub(crate) const ALIGNMENT_MAX: u32 = 256;
 
 /// A row-major (rows, cols) matrix: everything that the library knows about it except its address.
@@ -18,11 +18,11 @@ pub(crate) struct Operand {
     pub rows: usize,
     pub cols: usize,
     pub is_transposed: bool,
-    /// That of its address.
+    /// The alignment of its address.
     pub alignment: u32,
 }
 
-/// The largest power of two up to [`ALIGNMENT_MAX`] that an address is a multiple of.
+/// The largest power of two, up to [`ALIGNMENT_MAX`], that divides an address.
 pub(crate) fn alignment_of(address: u64) -> u32 {
     1 << address.trailing_zeros().min(ALIGNMENT_MAX.trailing_zeros())
 }
@@ -58,7 +58,7 @@ pub(crate) struct ProductShape {
     pub c: Operand,
     pub a: Operand,
     pub b: Operand,
-    /// The alignment of what is added, if anything is: numbers of the shape of the result.
+    /// The alignment of the added numbers, if there are any; they have the shape of the result.
     pub added: Option<u32>,
     pub has_bias: bool,
     pub workspace_bytes: usize,

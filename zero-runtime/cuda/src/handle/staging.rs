@@ -1,5 +1,5 @@
-//! Staging: host memory through which numbers go to a device and come back. It is made once, and the system never moves
-//! it. Never keeps the numbers that went through.
+//! Staging: host memory through which numbers move to and from a device. It is allocated once, and the system never
+//! moves it. Never keeps the numbers that went through.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -14,7 +14,7 @@ use super::Cuda;
 use crate::context::{DeviceContext, QUEUES};
 use crate::error::CudaError;
 
-/// Bytes of each half: while the device copies from one, the host fills the other.
+/// Bytes of each half: while the device copies from one half, the host fills the other.
 const HALF_BYTES: usize = 4 << 20;
 
 /// Every piece of a half begins at a multiple of this.
@@ -34,7 +34,7 @@ impl Pinned {
         // SAFETY: room for an address.
         let status = unsafe { (context.libraries.driver.cuMemHostAlloc)(&mut start, len, 0) };
         context.check("cuMemHostAlloc", status)?;
-        // SAFETY: as many bytes of host memory as were asked for; now they are initialised.
+        // SAFETY: as many bytes of host memory as were requested; now they are initialised.
         unsafe { start.cast::<u8>().write_bytes(0, len) };
         context.taken.pinned.fetch_add(len, Ordering::Relaxed);
         Ok(Self { context: Arc::clone(context), start: start.cast(), len })
@@ -54,8 +54,8 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         let _ = self.context.enter();
-        // SAFETY: the code that drops it has waited for its copies; it was made by `new`, and is used nowhere after.
-        // There is nobody to tell a failure.
+        // SAFETY: the code that drops it has waited for its copies; it was made by `new`, and is not used afterwards. A
+        // failure cannot be reported to anybody.
         let _ = unsafe { (self.context.libraries.driver.cuMemFreeHost)(self.start.cast()) };
         self.context.taken.pinned.fetch_sub(self.len, Ordering::Relaxed);
     }
@@ -64,7 +64,7 @@ impl Drop for Pinned {
 /// Makes a queue copy bytes of pinned memory.
 ///
 /// # Safety
-/// There are `bytes` bytes at `to`, which no other queue uses, and nobody writes those at `from` before they are
+/// There are `bytes` bytes at `to`, which no other queue uses, and nobody writes the bytes at `from` before they are
 /// copied.
 unsafe fn copy_in(
     context: &DeviceContext,
@@ -89,7 +89,7 @@ pub(crate) struct HandleStaging {
     /// Whether the queue copies from that half since the host began to fill it.
     is_used: [[bool; QUEUES]; 2],
     half: usize,
-    /// Bytes of the current half that are taken.
+    /// Bytes of the current half that are in use.
     taken: usize,
 }
 
@@ -104,24 +104,23 @@ impl HandleStaging {
         Ok(staging)
     }
 
-    /// Makes a queue copy bytes that were taken.
+    /// Makes a queue copy bytes that [`HandleStaging::take`] has returned.
     ///
     /// # Safety
     /// There are as many bytes at `to`, which no other queue uses.
     unsafe fn copy(&mut self, to: cu::CUdeviceptr, from: *mut u8, bytes: usize, queue: usize) -> Result<(), CudaError> {
-        // SAFETY: by the caller's promise, and the host's bytes stay as they are until `copied` says that they are
-        // copied.
+        // SAFETY: by the caller's promise, and the host's bytes are unchanged until `copied` says that they are copied.
         unsafe { copy_in(&self.context, to, from, bytes, queue) }?;
         let half = usize::from(from.addr() - self.memory.start.addr() >= HALF_BYTES);
         self.is_used[half][queue] = true;
         self.context.record(self.copied[half][queue], queue)
     }
 
-    /// `bytes` bytes that the device is done with. They are not taken again before two halves of other bytes.
+    /// `bytes` bytes that the device no longer uses. They are not returned again before two halves of other bytes.
     fn take(&mut self, bytes: usize) -> Result<*mut u8, CudaError> {
         if self.taken + bytes > HALF_BYTES {
             (self.half, self.taken) = (1 - self.half, 0);
-            // Only for queues that copy from it: others may wait for something that comes after this.
+            // Only for queues that copy from it: other queues may wait for work that comes after this.
             for (&event, is_used) in self.copied[self.half].iter().zip(&mut self.is_used[self.half]) {
                 if core::mem::take(is_used) {
                     self.context.await_event(event)?;
@@ -134,11 +133,11 @@ impl HandleStaging {
         Ok(unsafe { self.memory.start.add(at) })
     }
 
-    /// `to` := the elements at `from`, after everything that a queue has been asked for. Waits for it.
+    /// `to` := the elements at `from`, after all earlier work of a queue. Waits for the copy.
     ///
     /// # Safety
-    /// There are as many initialised elements at `from`, and no other queue writes them meanwhile. Everything that this
-    /// value was asked to send is done when the queue is.
+    /// There are as many initialised elements at `from`, and no other queue writes them meanwhile. When the queue is
+    /// done, everything that this value was asked to send is done.
     pub unsafe fn receive<T: Pod>(
         &mut self,
         from: cu::CUdeviceptr,
@@ -146,7 +145,7 @@ impl HandleStaging {
         queue: usize,
     ) -> Result<(), CudaError> {
         let context = Arc::clone(&self.context);
-        // Bytes on their way to the device must have left before their place is used for the way back.
+        // Bytes on their way to the device must have left before their memory is used for the way back.
         context.finish(queue)?;
         for (i, piece) in bytemuck::cast_slice_mut::<T, u8>(to).chunks_mut(2 * HALF_BYTES).enumerate() {
             let from = from + (i * 2 * HALF_BYTES) as u64;
@@ -208,8 +207,8 @@ impl Cuda {
             act(self.staging.borrow_mut().as_mut().expect("a device without staging has failed"))
         };
         let from = with(&mut |staging| staging.take(bytes))?;
-        // SAFETY: as many bytes of the half, which the device is done with and nobody else has, aligned for any number;
-        // any bits are plain data.
+        // SAFETY: as many bytes of the half, which the device no longer uses and nobody else has, aligned for any
+        // number; any bits are plain data.
         fill(unsafe { core::slice::from_raw_parts_mut(from.cast(), len) });
         // SAFETY: by the caller's promise.
         with(&mut |staging| unsafe { staging.copy(to, from, bytes, self.queue()) }.map(|()| from)).map(drop)
@@ -219,8 +218,8 @@ impl Cuda {
 impl Drop for HandleStaging {
     fn drop(&mut self) {
         let _ = self.context.enter();
-        // SAFETY: the code that drops it has waited for its copies; events were made by `new`, and are used nowhere
-        // after. There is nobody to tell a failure.
+        // SAFETY: the code that drops it has waited for its copies; events were made by `new`, and are not used
+        // afterwards. A failure cannot be reported to anybody.
         unsafe {
             for &event in self.copied.iter().flatten().filter(|event| !event.is_null()) {
                 self.context.drop_event(event);

@@ -1,4 +1,4 @@
-//! Ways: how the library computes a product of each shape; it is asked once for each. Never multiplies.
+//! Ways: how the library computes a product of each shape; it is asked once for each shape. Never multiplies.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub(crate) const BIAS_ALIGNMENT: u64 = 16;
 /// of the result, which would round each part.
 const REDUCTION: u32 = lt::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
 
-/// The number of ways that the library is asked for; the first usable one is taken.
+/// The number of ways that the library is asked for; the first usable way is taken.
 const SUGGESTIONS: usize = 8;
 
 /// All settings of a way.
@@ -43,7 +43,7 @@ const SETTINGS: [Setting; 9] = [
 /// A way to compute a product.
 pub(crate) struct ProductWay {
     pub operation: lt::cublasLtMatmulDesc_t,
-    /// Layouts of the library's first operand, its second, and the result; what is added has the layout of the result.
+    /// Layouts of the library's first operand, its second, and the result; added numbers have the layout of the result.
     pub layouts: [lt::cublasLtMatrixLayout_t; 3],
     pub algorithm: lt::cublasLtMatmulAlgo_t,
     /// The values of [`SETTINGS`].
@@ -51,7 +51,7 @@ pub(crate) struct ProductWay {
     pub workspace_bytes: usize,
 }
 
-/// The library's part of a device, and the ways that it has named.
+/// The library's part of a device, and the ways that it has returned.
 pub(crate) struct Products {
     context: Arc<DeviceContext>,
     pub(crate) handle: lt::cublasLtHandle_t,
@@ -66,7 +66,7 @@ fn width(width: Width) -> lt::cudaDataType {
 }
 
 pub(crate) fn said(call: &str, status: CallStatus) -> Result<(), String> {
-    // The library's own texts for these are just their names.
+    // The library's own texts for these are only their names.
     let meaning = match status {
         0 => return Ok(()),
         1 => "it was not initialised",
@@ -74,7 +74,7 @@ pub(crate) fn said(call: &str, status: CallStatus) -> Result<(), String> {
         7 => "a value was refused",
         8 => "the device cannot do it",
         13 => "the device failed",
-        15 => "it has no way to do it",
+        15 => "it has no algorithm for it",
         _ => "its documentation says why",
     };
     Err(format!("`{call}` gave status {status}: {meaning}"))
@@ -91,19 +91,19 @@ impl Products {
         said("cublasLtCreate", status).map_err(failed).map(|()| products)
     }
 
-    /// For a handle that multiplies nothing.
+    /// For a handle that never multiplies.
     pub fn none(context: &Arc<DeviceContext>) -> Self {
         Self { context: Arc::clone(context), handle: null_mut(), ways: HashMap::new() }
     }
 
-    /// A hash of all ways so far, independent of their order: equal where products have equal bits.
+    /// A hash of all ways so far, independent of their order: it is equal if products have equal bits.
     pub(crate) fn fingerprint(&self) -> u64 {
         let hash = |(shape, way): (&ProductShape, &ProductWay)| {
             let mut hasher = blake3::Hasher::new();
             let operands = [shape.c, shape.a, shape.b];
             let alignments = operands.map(|operand| operand.alignment);
             hasher.update(format!("{shape} {alignments:?} {:?} {}", shape.added, shape.has_bias).as_bytes());
-            // The algorithm itself may hold bytes that mean nothing, and differ from one process to the next.
+            // The algorithm itself may have bytes without a meaning, which differ from one process to the next.
             hasher.update(bytemuck::cast_slice(&way.settings));
             u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight bytes"))
         };
@@ -156,7 +156,7 @@ impl Products {
         if shape.has_bias {
             let bias = lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as u32;
             self.set(way, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &bias)?;
-            // The way is chosen with an address that is aligned like those that follow.
+            // The way is chosen with an address that has the same alignment as later ones.
             self.set(way, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &BIAS_ALIGNMENT)?;
         }
         for (layout, operand) in way.layouts.iter_mut().zip([shape.b, shape.a, shape.c]) {
@@ -184,7 +184,7 @@ impl Products {
         let status = unsafe { (blas.cublasLtMatmulPreferenceCreate)(&mut preference) };
         said("cublasLtMatmulPreferenceCreate", status)?;
         let chosen = self.prefer(shape, preference).and_then(|()| self.ask(way, preference));
-        // SAFETY: made above, and used nowhere after. There is nobody to tell a failure.
+        // SAFETY: made above, and not used afterwards. A failure cannot be reported to anybody.
         let _ = unsafe { (blas.cublasLtMatmulPreferenceDestroy)(preference) };
         let suggestion = chosen?;
         (way.algorithm, way.workspace_bytes) = (suggestion.algorithm, suggestion.workspace_bytes);
@@ -198,7 +198,7 @@ impl Products {
     fn setting(&self, algorithm: &lt::cublasLtMatmulAlgo_t, setting: Setting) -> Result<u64, String> {
         let get = self.context.libraries.blas.cublasLtMatmulAlgoConfigGetAttribute;
         let (mut bytes, mut value) = (0, [0u8; 8]);
-        // SAFETY: without room for a value, the library only tells its length; then there is as much room as is said.
+        // SAFETY: without room for a value, the library only returns its length; then there is as much room as it said.
         unsafe {
             said("cublasLtMatmulAlgoConfigGetAttribute", get(algorithm, setting, null_mut(), 0, &mut bytes))?;
             let room = bytes.min(value.len());
@@ -230,7 +230,7 @@ impl Products {
             .try_for_each(|(attribute, value)| set(attribute, std::ptr::from_ref(&value).cast(), size_of::<u32>()))
     }
 
-    /// The first way that the library says can be used.
+    /// The first way that the library reports as usable.
     fn ask(&self, way: &ProductWay, preference: lt::cublasLtMatmulPreference_t) -> Result<Suggestion, String> {
         let nothing = Suggestion {
             algorithm: lt::cublasLtMatmulAlgo_t { data: [0; 8] },
@@ -242,7 +242,7 @@ impl Products {
         let (mut found, mut count): (_, c_int) = ([nothing; SUGGESTIONS], 0);
         let [first, second, result] = way.layouts;
         let most = SUGGESTIONS as c_int;
-        // SAFETY: the descriptions of the product exist, and there is room for as many ways as are asked for.
+        // SAFETY: the descriptions of the product exist, and there is room for as many ways as are requested.
         let status = unsafe {
             let ask = self.context.libraries.blas.cublasLtMatmulAlgoGetHeuristic;
             let found = found.as_mut_ptr();
@@ -254,15 +254,15 @@ impl Products {
             .iter()
             .find(|suggestion| suggestion.status == 0)
             .copied()
-            .ok_or_else(|| "it has no way".to_owned())
+            .ok_or_else(|| "it has no algorithm".to_owned())
     }
 }
 
 impl ProductWay {
     /// # Safety
-    /// Its handles are used nowhere after.
+    /// Its handles are not used afterwards.
     unsafe fn drop(&self, blas: &Blas) {
-        // SAFETY: by the caller's promise; made by `describe`. There is nobody to tell a failure.
+        // SAFETY: by the caller's promise; made by `describe`. A failure cannot be reported to anybody.
         unsafe {
             for &layout in self.layouts.iter().filter(|layout| !layout.is_null()) {
                 let _ = (blas.cublasLtMatrixLayoutDestroy)(layout);
@@ -280,7 +280,7 @@ impl Drop for Products {
         if self.handle.is_null() || !self.context.settle() {
             return;
         }
-        // SAFETY: no queue multiplies any more. There is nobody to tell a failure.
+        // SAFETY: no queue multiplies any more. A failure cannot be reported to anybody.
         unsafe {
             self.ways.values().for_each(|way| way.drop(blas));
             if !self.handle.is_null() {

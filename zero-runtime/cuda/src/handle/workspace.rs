@@ -1,5 +1,5 @@
-//! Workspace: device memory that an op may use for itself. Ops of one queue share it, because they run one after
-//! another; each queue has its own part. Never holds a number from one op to the next.
+//! Workspace: device memory for the internal use of ops. Ops of one queue share it, because they run one after another;
+//! each queue has its own part. Never holds a number from one op to the next.
 
 use std::cell::Cell;
 
@@ -9,13 +9,13 @@ use crate::memory::CudaMemory;
 use zero_core::device::DeviceMemory;
 use zero_core::view::ViewMut;
 
-/// Its length if none was lent.
+/// The length of the workspace if none was lent.
 pub(crate) const OWN_BYTES: usize = 32 << 20;
 
-/// The part of a queue begins at a multiple of this.
+/// The part of each queue begins at a multiple of this.
 const ALIGNMENT: usize = 256;
 
-/// Every queue but the first has one of this many parts. The first, which computes and multiplies, has all the others:
+/// Every queue but the first has one of this many parts. The first queue, which computes and multiplies, has all other parts:
 /// the library of products splits sums in up to 32 MiB on a Hopper GPU, and partial sums of columns take up to 16 MiB.
 const PARTS: usize = 32;
 
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(part(0, 0, 3), (0, 0));
     }
 
-    /// Whether a plan has lent it or not.
+    /// Both with a workspace that a plan has lent and without.
     #[test]
     fn the_queue_that_computes_has_three_quarters_of_it() {
         for bytes in [OWN_BYTES, zero_plan::DeviceKind::Cuda.product_bytes()] {

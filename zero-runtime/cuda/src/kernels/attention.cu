@@ -1,7 +1,7 @@
 // Attention in f32: plain tiles in shared memory, one product after another.
 #include "attention.cuh"
 
-// Writes the `do . o` of each query into dqkv (tokens, a row of gradients). Eight threads work on a query.
+// Writes the `do . o` of each query into dqkv (tokens, a row of gradients). Eight threads work on each query.
 template <class E, u32 HEADS, u32 SHARING, u32 DIM>
 __global__ void attention_delta(const E* out, const E* dout, E* dqkv, u64 queries) {
     u64 mine = row_of_thread<8>(), query = min(mine, queries - 1);
@@ -34,13 +34,13 @@ __device__ inline void fetch(float (&to)[ROWS][DIM + 1], const float* from, u64 
     }
 }
 
-// 32 queries of a head, with four threads for each, which compute scores of every fourth key of a tile and sums of
-// every fourth feature.
+// 32 queries of a head, with four threads for each. The threads compute scores of every fourth key of a tile and sums
+// of every fourth feature.
 template <int DIM, u32... NUMBERS>
 __global__ void attention(const float* q, const float* k, const float* v, float* out, float* lse, Shape<NUMBERS...> shape) {
     constexpr u32 QUERIES = 32, KEYS = 32, SHARE = PLAIN / QUERIES;
     __shared__ float queries[QUERIES][DIM + 1], keys[KEYS][DIM + 1], weights[QUERIES][KEYS + 1];
-    // The last queries see most keys, so they begin first.
+    // The last queries see the most keys, so they begin first.
     u32 head = blockIdx.x / shape.blocks, sequence = head / shape.heads, start = (shape.blocks - 1 - blockIdx.x % shape.blocks) * QUERIES;
     head %= shape.heads;
     u32 all_keys = shape.before + shape.length, dim = shape.dim, key_head = head / shape.sharing;
@@ -111,7 +111,7 @@ __device__ inline void fetch_queries(Tiles<DIM>& tiles, const float* q, const fl
     u32 query = start + threadIdx.x;
     if (threadIdx.x < Tiles<DIM>::ROWS) {
         bool is_there = query < shape.length;
-        // Rows beyond the queries get no weights.
+        // Rows beyond the queries have no weights.
         tiles.lse[threadIdx.x] = is_there ? lse[u64(query) * shape.heads] : infinity();
         u64 row = u64(is_there ? query : 0);
         float delta = delta_of(shape, dqkv + row * shape.dqkv_stride, dout + row * stride, out + row * stride);

@@ -9,11 +9,11 @@
 // Elements of a row of gradients: queries, keys, values.
 __device__ constexpr u64 gradient_stride(u32 heads, u32 sharing, u32 dim) { return u64(heads + 2 * (heads / sharing)) * dim; }
 
-// The window of a query that sees everything before it.
+// The window of a query that sees all keys before it.
 constexpr u32 ALL = 0xffffffffu;
 
-// The sizes of attention, as in `AttentionShape`. What a plan fixes is a constant; the number of tokens is not, because
-// it grows from one call of a decoder to the next.
+// The sizes of attention, as in `AttentionShape`. Sizes that a plan fixes are constants; the number of tokens is not,
+// because it grows from one call of a decoder to the next.
 template <u32 QUERY_STRIDE, u32 KEY_STRIDE, u32 VALUE_STRIDE, u32 HEADS, u32 SHARING, u32 HEAD_DIM, u32 WINDOW, u32 SCALE_BITS>
 struct Shape {
     static constexpr u64 query_stride = QUERY_STRIDE, key_stride = KEY_STRIDE, value_stride = VALUE_STRIDE;
@@ -24,7 +24,7 @@ struct Shape {
 };
 
 // A query's `do . o`, which backward needs for each of its scores. It lies in the first 4 bytes of the query's own
-// gradient, which is written last. A gradient of a single bf16 has no 4 bytes, so the number is then computed where it
+// gradient, which is written last. A gradient of a single bf16 has no 4 bytes, so then the number is computed where it
 // is used.
 template <class E, class S>
 __device__ inline float delta_of(const S& shape, const E* dquery, const E* dout, const E* out) {
@@ -35,7 +35,7 @@ __device__ inline float delta_of(const S& shape, const E* dquery, const E* dout,
     return __uint_as_float(halves[0] | u32(halves[1]) << 16);
 }
 
-// The first key that a query sees, and whether it sees a given key, all by place in the sequence.
+// The first key that a query sees, and whether it sees a given key, both by position in the sequence.
 template <class S> __device__ inline u32 first_seen(const S& shape, u32 place) {
     return place + 1 > shape.window ? place + 1 - shape.window : 0u;
 }

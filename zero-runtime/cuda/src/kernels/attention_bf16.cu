@@ -9,7 +9,7 @@
 
 constexpr u32 WARPS = 4, THREADS = 32 * WARPS, ROWS = 16 * WARPS;
 
-// Blocks of forward that run at a time, where heads are narrow. For a fourth one, the compiler spills registers of GPUs
+// Blocks of forward that run at a time, if heads are narrow. For a fourth block, the compiler spills registers of GPUs
 // before Hopper.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 constexpr u32 FORWARD_BLOCKS = 3;
@@ -20,8 +20,8 @@ constexpr u32 FORWARD_BLOCKS = 4;
 // Elements from row to row in shared memory: an odd number of 16 bytes, so that eight rows never share a bank.
 template <int DIM> constexpr int STRIDE = DIM + 8;
 
-// Rows of a head in memory. With ALIGNED, the address of each and its length in bytes are multiples of 16. If rows are also
-// as wide as in shared memory, a thread has the same features of every STEP-th row, and `start` is where its first ones lie.
+// Rows of a head in memory. With ALIGNED, the address of each row and its length in bytes are multiples of 16. If rows are also as
+// wide as in shared memory, a thread has the same features of every STEP-th row, and `start` is the address of its first ones.
 template <int DIM, int ALIGNED, u32 HEAD_DIM> struct Rows {
     static constexpr u32 PACKS = DIM / 8, STEP = THREADS / PACKS;
     static constexpr bool IS_WHOLE = ALIGNED && HEAD_DIM == DIM && THREADS % PACKS == 0;
@@ -70,7 +70,7 @@ template <int DIM, int ALIGNED, u32 HEAD_DIM> struct Rows {
     }
 };
 
-// Stores two neighbours of a row, from an even feature on; `whole` where rows begin at multiples of 4 bytes and have an
+// Stores two neighbours of a row, from an even feature on; `whole` if rows begin at multiples of 4 bytes and have an
 // even width.
 __device__ __forceinline__ void store_pair(bf16* row, u32 feature, u32 dim, float low, float high, bool whole) {
     if (feature >= dim) return;
@@ -86,7 +86,7 @@ __device__ __forceinline__ bool is_whole(const bf16* start, u64 stride, u32 dim)
     return reinterpret_cast<u64>(start) % 4 == 0 && stride % 2 == 0 && dim % 2 == 0;
 }
 
-// Stores 16 rows of sums, as far as there are rows.
+// Stores 16 rows of sums, or as many as there are.
 template <int DIM>
 __device__ __forceinline__ void store_sums(bf16* to, u64 stride, u32 first, u32 end, u32 dim, const float (&sums)[DIM / 8][4]) {
     u32 lane = threadIdx.x % 32;
@@ -101,7 +101,7 @@ __device__ __forceinline__ void store_sums(bf16* to, u64 stride, u32 first, u32 
     }
 }
 
-// What a score is multiplied by, to be an exponent of two.
+// The factor that turns a score into an exponent of two.
 template <class S> __device__ __forceinline__ float exponent_scale(const S& shape) { return shape.scale() * LOG2_E; }
 
 // Whether the first of `rows` queries does not see the last of `count` keys, or the last query the first key.
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? FORWARD_BLOCKS : 1)
     attention_bf16(const bf16* q, const bf16* k, const bf16* v, bf16* out, float* lse, Shape<NUMBERS...> shape) {
     constexpr u32 KEYS = 64;
     __shared__ __align__(16) bf16 keys[KEYS * STRIDE<DIM>], values[KEYS * STRIDE<DIM>];
-    // The last queries see most keys, so they begin first.
+    // The last queries see the most keys, so they begin first.
     u32 index = blockIdx.x / shape.blocks, start = (shape.blocks - 1 - blockIdx.x % shape.blocks) * ROWS;
     u32 sequence = index / shape.heads, head = index % shape.heads, key_head = head / shape.sharing, dim = shape.dim;
     u32 all_keys = shape.before + shape.length, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? FORWARD_BLOCKS : 1)
     u32 place = shape.before + start, end = shape.before + min(start + ROWS, shape.length);
     u32 tile = first_seen(shape, place) / KEYS * KEYS;
     of_keys.template fetch<KEYS>(keys, tile, all_keys);
-    // Times a scale of up to log2(e), these are numbers still.
+    // These are finite even times a scale of up to log2(e).
     Softmax softmax = {{LOWEST / 2, LOWEST / 2}, {0.0f, 0.0f}};
     float sums[DIM / 8][4] = {}, scale = exponent_scale(shape);
     for (; tile < end; tile += KEYS) {
@@ -247,7 +247,7 @@ __device__ __forceinline__ Head head_of(const S& shape, u32 sequence, u32 head, 
             lse + token * shape.heads + head, dqkv + token * shape.dqkv_stride + features};
 }
 
-// The log-sum-exp of a query's scores, to the base of two, and its `do . o`; rows beyond the queries get no weights.
+// The log-sum-exp of a query's scores, to the base of two, and its `do . o`; rows beyond the queries have no weights.
 template <class S>
 __device__ __forceinline__ void statistics_of(const Head& head, const S& shape, u32 query, float& lse, float& delta) {
     lse = infinity();
@@ -258,7 +258,7 @@ __device__ __forceinline__ void statistics_of(const Head& head, const S& shape, 
     delta = delta_of(shape, head.dqkv + u64(query) * shape.dqkv_stride, head.dout + query * width, head.out + query * width);
 }
 
-// Multiplies by the scale of scores, which all terms of a gradient have.
+// Multiplies by the scale of scores, a factor of all terms of a gradient.
 template <int COUNT, class S> __device__ __forceinline__ void scale_sums(const S& shape, float (&sums)[COUNT][4]) {
 #pragma unroll
     for (u32 i = 0; i < COUNT; i++) {
@@ -272,7 +272,7 @@ template <int DIM, int ALIGNED, u32... NUMBERS>
 __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
     attention_dkv_bf16(const bf16* q, const bf16* k, const bf16* v, const bf16* out, const float* lse, const bf16* dout,
                        bf16* dqkv, Shape<NUMBERS...> shape) {
-    // There is room for two tiles: the next one is fetched while one is worked on.
+    // There is room for two tiles: the next tile is fetched while one is worked on.
     constexpr u32 QUERIES = DIM <= 64 ? 64 : 16;
     // Whether there are registers for the keys of a warp.
     constexpr bool KEEPS_KEYS = DIM <= 64;
@@ -405,7 +405,7 @@ __global__ void __launch_bounds__(THREADS, DIM <= 64 ? 3 : 1)
     Head head = head_of(shape, sequence, index % shape.heads, q, out, lse, dout, dqkv);
     k += token * shape.key_stride + key_features;
     v += token * shape.value_stride + key_features;
-    // First, the rooms of keys hold the queries, and those of values their gradients.
+    // First, the memory for keys holds the queries, and the memory for values their gradients.
     using HeadRows = Rows<DIM, ALIGNED, Shape<NUMBERS...>::dim>;
     HeadRows all_keys(k, shape.key_stride), all_values(v, shape.value_stride);
     u32 queries[DIM / 16][4], gradients[DIM / 16][4];

@@ -1,4 +1,4 @@
-// Elementwise: results that depend only on the elements at one place. A thread takes eight of them.
+// Elementwise: results that depend only on the elements at one index. A thread computes eight of them.
 #include "prelude.cuh"
 
 // `to` := `from`, rounded.

@@ -1,4 +1,4 @@
-// Embeddings: rows of tables by token and by place, and their gradients without atomics. A row's gradient is the sum
+// Embeddings: rows of tables by token and by position, and their gradients without atomics. A row's gradient is the sum
 // over its tokens in their order, to the bit the same as the processor's.
 #include "packs.cuh"
 
@@ -11,7 +11,7 @@ __global__ void embed(const u32* ids, const E* table, const E* positions, E* out
     if (here == 0) return;
     bool aligned = is_aligned(table, WIDTH) && is_aligned(out, WIDTH) && is_aligned(positions, WIDTH);
     float words[PACK], places[PACK];
-    // An id without a row gives NaN, so that it shows.
+    // An id without a row results in NaN, so that it shows.
 #pragma unroll
     for (int i = 0; i < PACK; i++) words[i] = not_a_number();
     if (id < VOCABULARY) load(words, table + id * WIDTH + column, here, aligned);
@@ -23,7 +23,7 @@ __global__ void embed(const u32* ids, const E* table, const E* positions, E* out
     store(out + token * WIDTH + column, words, here, aligned);
 }
 
-// The most rows of a table in a block, the found tokens that it holds, the ids that a thread looks at together, and the
+// The most rows of a table in a block, the found tokens that it holds, the ids that a thread reads together, and the
 // columns that a thread sums.
 constexpr u32 SLOTS = 64, FOUND = 2048, IDS = 4, COLUMNS = 4;
 
@@ -34,8 +34,8 @@ struct Tokens {
     u32 of_warps[BLOCK / 32], counts[SLOTS], starts[SLOTS];
 };
 
-// Adds to `tokens.found` the tokens from `first` on whose ids are in the block's group, and returns how many there are
-// then.
+// Adds to `tokens.found` the tokens from `first` on whose ids are in the block's group, and returns the new number of
+// found tokens.
 template <u32 VOCABULARY, u32 SHIFT>
 __device__ inline u32 find(Tokens& tokens, u32 count, const u32* ids, u64 first, u64 end, u32 group) {
     u32 matches = 0, at = u32(threadIdx.x) * IDS, slots[IDS];
@@ -102,7 +102,7 @@ __device__ inline void sort(Tokens& tokens, u32 count) {
 
 // dtable (VOCABULARY, WIDTH) := or += for each row the sum of `dout` over its tokens. A block has the rows whose ids
 // end in the SHIFT bits of its group, so that neighbouring rows, of which the first are the most frequent, go to many
-// blocks; it looks at all ids once. Each block of a group has a tile of columns, and each thread has some of these.
+// blocks; it reads all ids once. Each block of a group has a tile of columns, and each thread has some of these.
 template <class E, u32 VOCABULARY, u32 WIDTH, u32 SHIFT, u32 TILES>
 __global__ void embed_backward(const u32* ids, const E* dout, float* dtable, u64 count, u32 add) {
     __shared__ Tokens tokens;
@@ -153,7 +153,7 @@ __global__ void embed_backward(const u32* ids, const E* dout, float* dtable, u64
     }
 }
 
-// dpositions (context, WIDTH) := or += for each place the sum of `dout` over the sequences. BLOCKS blocks share a row.
+// dpositions (context, WIDTH) := or += for each position the sum of `dout` over the sequences. BLOCKS blocks share a row.
 template <class E, u32 WIDTH, u32 BLOCKS>
 __global__ void positions_backward(const E* dout, float* dpositions, u64 sequences, u64 length, u32 add) {
     u64 place = blockIdx.x / BLOCKS;

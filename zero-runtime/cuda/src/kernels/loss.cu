@@ -1,8 +1,8 @@
 // Losses of rows and their vector-Jacobian products: softmax cross-entropy and squared error.
 #include "packs.cuh"
 
-// e^x, where x is at most 87.5 or NaN, for logits of a width. In bf16, by the GPU's own powers of two: to about 2 + |x| / 2
-// units in the last place.
+// e^x, where x is at most 87.5 or NaN, for logits of a width. In bf16, by the GPU's own powers of two: to about
+// 2 + |x| / 2 units in the last place.
 template <class E> __device__ __forceinline__ float exponential_for(float x) { return power_of_two(LOG2_E * x); }
 template <> __device__ __forceinline__ float exponential_for<float>(float x) { return exponential_small(x); }
 
@@ -35,11 +35,11 @@ __global__ void cross_entropy(const E* logits, const u32* targets, float* loss, 
     const E* from = logits + row * CLASSES;
     float lse = log_sum_exp<E, THREADS, CLASSES>(from, is_aligned(logits, CLASSES));
     u32 target = targets[row];
-    // A target that is not a class gives NaN, so that it shows.
+    // A target that is not a class results in NaN, so that it shows.
     if (mine < rows && threadIdx.x % THREADS == 0) loss[row] = target < CLASSES ? lse - widen(from[target]) : not_a_number();
 }
 
-// The same, but loss holds its gradient at first; and logits := (e^(logit - lse) - 1 at the target) times that.
+// The same, but `loss` holds its gradient at first; and logits := (e^(logit - lse) - 1 at the target) times that gradient.
 template <class E, int THREADS, u32 CLASSES>
 __global__ void cross_entropy_backward(E* logits, const u32* targets, float* loss, u64 rows) {
     u64 mine = row_of_thread<THREADS>(), row = min(mine, rows - 1);
@@ -48,7 +48,7 @@ __global__ void cross_entropy_backward(E* logits, const u32* targets, float* los
     float lse = log_sum_exp<E, THREADS, CLASSES>(at, aligned), weight = loss[row], values[PACK];
     u32 target = targets[row];
     float logit = target < CLASSES ? widen(at[target]) : not_a_number();
-    // All have read the gradient of the loss and the target's logit.
+    // All threads have read the gradient of the loss and the target's logit.
     __syncthreads();
     if (mine >= rows) return;
     u32 first = threadIdx.x % THREADS * PACK;

@@ -1,6 +1,6 @@
-// Elementary functions: the same operations as in the processor's kernels, so that both give the same bits. Never calls
-// a function of the CUDA library, whose last bits differ between versions and from the host's. Only `power_of_two`, an
-// instruction of the GPU, gives other bits than the processor.
+// Elementary functions: the same operations as in the processor's kernels, so that both compute the same bits. Never
+// calls a function of the CUDA library, whose last bits differ between versions and from the host's. Only
+// `power_of_two`, an instruction of the GPU, computes other bits than the processor.
 #pragma once
 #include "prelude.cuh"
 
@@ -78,8 +78,8 @@ __device__ __forceinline__ float power_of_two(float x) {
 }
 #endif
 
-// 1 / x, rounded to the nearest, where x is from 1 to 2^126, or NaN: the instructions that NVIDIA's compiler makes of the
-// division, without its branch for other numbers. They round right only if `near_reciprocal` is as near as NVIDIA's is.
+// 1 / x, rounded to the nearest, where x is from 1 to 2^126, or NaN. These are the instructions into which NVIDIA's compiler
+// translates the division, without its branch for other numbers. They round right only if `near_reciprocal` is as near as NVIDIA's.
 __device__ inline float reciprocal_within(float x) {
     float near = near_reciprocal(x);
     return fmaf(near, fmaf(-x, near, 1.0f), near);
@@ -91,7 +91,7 @@ __device__ inline float sigmoid_within(float x) { return reciprocal_within(1.0f 
 // x = 2^n m and m about 1, ln m is 2 atanh(s) by its series in s = (m - 1) / (m + 1).
 __device__ inline float logarithm(float x) {
     u32 bits = __float_as_uint(x);
-    // m is at least sqrt(1/2): what is subtracted from the exponent is added to the fraction's place.
+    // m is at least sqrt(1/2): the number that is subtracted from the exponent is added to the fraction's place.
     u32 shifted = bits - 0x3f3504f3u;
     float n = float(int(shifted) >> 23);
     float m = __uint_as_float((shifted & 0x007fffffu) + 0x3f3504f3u);

@@ -13,8 +13,8 @@ __device__ __forceinline__ void mma_bf16(float* d, const u32* a, const u32* b) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Four matrices of 8 x 8: lane 8 m + i has the address of row i of matrix m. A lane gets two neighbours of a row of
-// each.
+// Four matrices of 8 x 8: lane 8 m + i passes the address of row i of matrix m. A lane receives two neighbours of a row
+// of each matrix.
 __device__ __forceinline__ void ldmatrix_x4(u32* to, const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -46,8 +46,8 @@ __device__ __forceinline__ void copy_async_16(void* to, const void* from, bool i
 __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 
-// Fragments of 16 rows and 16 columns each, where rows lie STRIDE elements after one another. These functions compute
-// the address that a lane gives for the left factor, and for the right factor if that is the matrix or its transpose.
+// Fragments of 16 rows and 16 columns each, where rows lie STRIDE elements apart. These functions compute the address
+// that a lane passes for the left factor, and for the right factor if that is the matrix or its transpose.
 
 // Rows are rows of the left factor.
 template <int STRIDE> __device__ __forceinline__ void left_fragment(u32* to, const bf16* rows, u32 column) {

@@ -1,6 +1,6 @@
-// Elementwise nonlinearities, gates by them, and their vector-Jacobian products: the processor's operations, to the bit. A
-// nonlinearity is named by its number in `activation.rs`. With ALIGNED, whole packs can be moved in one piece; a constant,
-// so that all loads of a thread begin before it waits for any.
+// Elementwise nonlinearities, gates by them, and their vector-Jacobian products: the processor's operations, to the
+// bit. A nonlinearity is named by its number in `activation.rs`. ALIGNED says that whole packs can be moved in one
+// access; it is a constant, so that all loads of a thread begin before the thread waits for any.
 #include "packs.cuh"
 
 constexpr float GELU_LINEAR = 1.12837916709551257390f * 1.41421356237309504880f; // 2 sqrt(2/pi)
@@ -55,7 +55,7 @@ template <class E, int KIND, int ALIGNED> __global__ void activate_backward(cons
     if (at >= count) return;
     u32 here = u32(min(count - at, u64(PACK)));
     float values[PACK], gradients[PACK];
-    // Both loads begin before the thread waits for one.
+    // Both loads begin before the thread waits for either.
     if (ALIGNED && here == PACK) {
         load_eight(values, x + at);
         load_eight(gradients, dy + at);

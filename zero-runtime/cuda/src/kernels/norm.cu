@@ -1,6 +1,6 @@
 // Layer norm and RMS norm of rows, and of heads within wider rows: PARTS adjacent parts, as wide as the norm, of each
-// row of a matrix. THREADS of a block share a row: a part of a warp, or some warps. With ALIGNED, all packs can be moved in
-// one piece; a constant, so that all loads of a row begin before a thread waits for any.
+// row of a matrix. THREADS of a block share a row: a part of a warp, or some warps. ALIGNED says that all packs can be
+// moved in one access; it is a constant, so that all loads of a row begin before a thread waits for any.
 #include "packs.cuh"
 
 // The start of a row.
@@ -14,7 +14,7 @@ template <int THREADS, u32 WIDTH> constexpr u32 PACKS = (WIDTH + THREADS * PACK 
 // The column of a thread's pack number `k`.
 template <int THREADS> __device__ inline u32 column_of(u32 k) { return (k * THREADS + threadIdx.x % THREADS) * PACK; }
 
-// A thread's packs of a row, with zeros beyond its end, and of a row that is not there.
+// A thread's packs of a row, with zeros beyond its end; all zeros for a row that does not exist.
 template <int THREADS, u32 WIDTH, class E>
 __device__ inline void load_row(float (&to)[PACKS<THREADS, WIDTH>][PACK], const E* row, bool aligned, bool is_there = true) {
 #pragma unroll
@@ -116,15 +116,15 @@ __device__ inline void sum_groups(float* to, const float (&sums)[PACKS<THREADS, 
         for (u32 group = 1; group < COUNT; group++) total += of_groups[group * WIDTH + column];
         to[column] = total;
     }
-    // All have read before the next sums are written.
+    // All threads have read before the next sums are written.
     __syncthreads();
 }
 
-// dx := scale (g - mean(g) - n mean(g n)) with g = dy gain and n the normalised row, without mean(g) unless CENTRED; then
-// `plus`, if there is one, is added to the stored result. `dx`, if it is wanted, may lie in the place of `dy`. The
+// dx := scale (g - mean(g) - n mean(g n)) with g = dy gain and n the normalised row, without mean(g) unless CENTRED;
+// then `plus`, if there is one, is added to the stored result. `dx`, if there is one, may lie in the place of `dy`. The
 // gradients of the gain, and with CENTRED of the bias, of each chunk of rows: `to` (chunks, 1 or 2, WIDTH).
 //
-// A multiprocessor need not have more than one block at a time: the compiler then takes more registers, and spills none.
+// One block at a time on a multiprocessor is enough: the compiler then uses more registers, and spills none.
 template <class E, int ALIGNED, int CENTRED, int THREADS, u32 WIDTH, u32 PARTS, u32 X_STRIDE, u32 DY_STRIDE>
 __global__ void __launch_bounds__(GROUPS<THREADS> * THREADS, 1)
     norm_backward(const E* x, const E* gain, const float* stats, const E* dy, E* dx, const E* plus, float* to, u64 rows, u64 chunk) {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(GROUPS<THREADS> * THREADS, 1)
     float dgain[COUNT][PACK] = {}, dbias[CENTRED ? COUNT : 1][PACK] = {};
     load_row<THREADS, WIDTH>(gains, gain, ALIGNED);
     u64 first = blockIdx.x * chunk, end = min(rows, first + chunk);
-    // All threads take part in the sums of a row, so groups that have no more rows go on with a gradient of 0.
+    // All threads take part in the sums of a row, so groups without further rows continue with a gradient of 0.
     for (u64 start = first; start < end; start += GROUPS<THREADS>) {
         u64 mine = start + threadIdx.x / THREADS, row = min(mine, end - 1);
         u64 x_start = start_of<WIDTH, PARTS, X_STRIDE>(row), dy_start = start_of<WIDTH, PARTS, DY_STRIDE>(row);
@@ -175,9 +175,9 @@ __global__ void __launch_bounds__(GROUPS<THREADS> * THREADS, 1)
     if constexpr (CENTRED) sum_groups<THREADS, WIDTH>(to + WIDTH, dbias);
 }
 
-// The sum of each chunk of rows: `to` (chunks, WIDTH). A block has a tile of columns, as wide as LANES packs, and a chunk
-// of rows. LANES adjacent threads have a pack of columns each; the BLOCK / LANES groups of such threads take rows in turn,
-// and their sums are added in the order of their first rows.
+// The sum of each chunk of rows: `to` (chunks, WIDTH). A block has a tile of columns, as wide as LANES packs, and a
+// chunk of rows. LANES adjacent threads have a pack of columns each; the BLOCK / LANES groups of such threads take rows
+// in turn, and their sums are added in the order of their first rows.
 template <class E, int ALIGNED, u32 WIDTH, u32 TILES, u32 LANES>
 __global__ void __launch_bounds__(BLOCK) sum_chunks(const E* x, float* to, u64 rows, u64 chunk) {
     __shared__ float of_threads[BLOCK * PACK];
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(BLOCK) sum_chunks(const E* x, float* to, u64 r
     u64 first = part * chunk, end = min(rows, first + chunk);
     float sums[PACK] = {};
     if (here > 0) {
-        // So many rows are fetched before the first is added.
+        // This many rows are fetched before the first is added.
         constexpr u32 AT_ONCE = 4;
         for (u64 row = first + slot; row < end; row += AT_ONCE * SLOTS) {
             float values[AT_ONCE][PACK];

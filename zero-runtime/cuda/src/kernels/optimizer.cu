@@ -21,12 +21,12 @@ __device__ Factors factors(const Hyper& hyper, double grad_scale) {
     return f;
 }
 
-// Runs of elements, by where each ends, and whether its elements decay.
+// Runs of elements: the end of each run, and whether its elements decay.
 template <u32 COUNT> struct Runs {
     u64 ends[COUNT], decays[COUNT];
 };
 
-// The run of an element that is not before those of `run`.
+// The run of an element that is not before the elements of `run`.
 template <u32 COUNT> __device__ u32 run_of(const Runs<COUNT>& runs, u64 element, u32 run) {
     while (run + 1 < COUNT && element >= runs.ends[run]) run++;
     return run;
@@ -55,7 +55,7 @@ __device__ void step(const Factors& f, const Runs<RUNS>& runs, P* params, U* upd
         run = run_of(runs, start, run);
 #pragma unroll
         for (int i = 0; i < EIGHT; i++) keep[i] = runs.decays[run] ? f.keep : 1.0f;
-        // Almost all elements are of the run of the first one.
+        // Almost all elements are in the same run as the first.
         if (start + EIGHT > runs.ends[run]) {
             u32 later = run;
 #pragma unroll
@@ -82,7 +82,7 @@ __device__ void step(const Factors& f, const Runs<RUNS>& runs, P* params, U* upd
     }
 }
 
-// A step with the numbers of a step's words: none if they are not finite.
+// A step with the numbers of a step's words: no step if they are not finite.
 template <class P, class U, class G, class M, class V, int ALIGNED, u32 RUNS>
 __global__ void update(P* params, U* updated, const G* grads, M* m, V* v, u64 len, const Hyper* hyper,
                        const Report* report, const __grid_constant__ Runs<RUNS> runs) {
@@ -163,6 +163,6 @@ template <class E, int ALIGNED> __global__ void find_infinite(const E* x, u64 le
     bool is_any = false;
 #pragma unroll
     for (int i = 0; i < EIGHT; i++) is_any |= !(numbers[i] - numbers[i] == 0.0f);
-    // All threads that write it write the same.
+    // All threads that write it write the same number.
     if (is_any) *found = 1;
 }

@@ -1,12 +1,12 @@
 // Packs: eight consecutive elements of a row, which one thread loads, computes and stores together, and sums over the
-// threads that share a row. Which elements a thread has depends on the row's width alone, so the order of sums does
-// too; whether a pack moves in one piece depends on its address.
+// threads that share a row. The elements of a thread depend only on the row's width, so the order of sums does too;
+// whether a pack moves in one access depends on its address.
 #pragma once
 #include "math.cuh"
 
 constexpr int PACK = EIGHT;
 
-// Whether packs of rows that begin here and are `stride` elements apart may be moved in one piece.
+// Whether packs of rows that begin here and are `stride` elements apart may be moved in one access.
 __device__ inline bool is_aligned(const void* start, u64 stride) {
     return reinterpret_cast<u64>(start) % sizeof(Quarter) == 0 && stride % PACK == 0;
 }
@@ -26,7 +26,7 @@ template <class E> __device__ inline void store(E* to, const float (&from)[PACK]
         if (i < count) to[i] = narrow<E>(from[i]);
 }
 
-// How much of a row is left from a column on, at most a pack.
+// The number of elements that are left of a row from a column on, at most a pack.
 __device__ inline u32 rest(u32 width, u32 column) { return column < width ? min(width - column, u32(PACK)) : 0u; }
 
 // Threads of a block, unless a kernel says otherwise.
@@ -34,8 +34,8 @@ constexpr u32 BLOCK = 256;
 
 constexpr u32 ALL_LANES = 0xffffffffu;
 
-// Sums over the THREADS neighbouring threads that work on a row, which all of them get. THREADS is a power of two up to a
-// warp, or some warps. The block has a multiple of THREADS threads, and all of them call this.
+// Sums over the THREADS neighbouring threads that work on a row; all of them receive the sums. THREADS is a power of
+// two up to a warp, or some warps. The block has a multiple of THREADS threads, and all of them call this.
 template <int THREADS, int COUNT> __device__ inline void row_sums(float (&values)[COUNT]) {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
@@ -87,7 +87,7 @@ template <int THREADS> __device__ inline float row_max(float value) {
     return value;
 }
 
-// The row that a thread works on, where THREADS threads share each row.
+// The row that a thread works on, if THREADS threads share each row.
 template <int THREADS> __device__ inline u64 row_of_thread() {
     return u64(blockIdx.x) * (blockDim.x / THREADS) + threadIdx.x / THREADS;
 }

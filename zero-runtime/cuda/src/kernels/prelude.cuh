@@ -16,8 +16,8 @@ struct bf16 {
 __device__ __forceinline__ float widen(float number) { return number; }
 __device__ __forceinline__ float widen(bf16 number) { return __uint_as_float((u32)number.bits << 16); }
 
-// Two numbers as bf16, the first one in the lower half of the word: the nearest ones; a tie goes to the one whose last bit
-// is 0. NaN stays NaN. With another compiler, PRETEND has this function.
+// Two numbers as bf16, the first one in the lower half of the word: the nearest ones; a tie goes to the number whose
+// last bit is 0. NaN stays NaN. With another compiler, PRETEND has this function.
 #ifndef PRETEND
 __device__ __forceinline__ u32 pack_bf16(float low, float high) {
     u32 pair;
@@ -31,10 +31,10 @@ template <class E> __device__ __forceinline__ E narrow(float number);
 template <> __device__ __forceinline__ float narrow<float>(float number) { return number; }
 template <> __device__ __forceinline__ bf16 narrow<bf16>(float number) { return bf16{u16(pack_bf16(number, 0.0f))}; }
 
-// The place of this thread among all threads of the launch.
+// The index of this thread among all threads of the launch.
 __device__ __forceinline__ u64 thread_index() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 
-// Elements that a thread takes at a time.
+// Elements that a thread processes at a time.
 constexpr int EIGHT = 8;
 
 // A word in which memory is read and written.

@@ -1,5 +1,4 @@
-// Sums: in orders that depend only on lengths, and are those of the processor's device. The order of no sum is left to
-// chance.
+// Sums: in the orders of the processor's device, which depend only on lengths. No order is left to chance.
 #include "prelude.cuh"
 #include "step.cuh"
 
@@ -8,12 +7,12 @@ template <u32 COUNT> struct Sources {
     const void* at[COUNT];
 };
 
-// Levels of a tree of this many summands: as few as possible, because each takes eight registers of every thread.
+// Levels of a tree of this many summands: as few as possible, because each level takes eight registers of every thread.
 __device__ constexpr int levels(u32 summands) { return summands < 2 ? 1 : 1 + levels(summands / 2); }
 
 // `to` := or += the sum of COUNT stretches along the tree in which, of n, the first n.next_power_of_two() / 2 are
 // summed before the others are added. Summands come one by one; two sums of equally many summands are added as soon as
-// both are there. Sums are floats, and the last is rounded to the width of `to`.
+// both are complete. Sums are floats, and the last is rounded to the width of `to`.
 template <class E, u32 COUNT, int ADDS, int ALIGNED>
 __global__ void reduce(E* to, const __grid_constant__ Sources<COUNT> sources, u64 len) {
     u64 start = thread_index() * EIGHT;
@@ -55,8 +54,8 @@ __global__ void reduce(E* to, const __grid_constant__ Sources<COUNT> sources, u6
     store<ALIGNED>(to, total, start, len);
 }
 
-// `to` (1) += the sum of `x` over `len`. One block of THREADS threads: each adds every THREADS-th number onto its sum, and
-// then the sums are added pairwise.
+// `to` (1) += the sum of `x` over `len`. One block of THREADS threads: each adds every THREADS-th number to its sum,
+// and then the sums are added pairwise.
 template <u32 THREADS> __global__ void add_mean(const float* x, u64 len, double* to) {
     __shared__ double sums[THREADS];
     double sum = 0;
@@ -72,7 +71,7 @@ template <u32 THREADS> __global__ void add_mean(const float* x, u64 len, double*
 
 // Squares are summed in blocks of this many elements.
 constexpr int BLOCK = 4096;
-// Each block is summed in this many sums, of every sixteenth element each.
+// Each block is summed in this many sums, each of every sixteenth element.
 constexpr int LANES = 16;
 
 // `sums` (blocks) := the sum of squares of each block of `x`.
@@ -98,7 +97,7 @@ constexpr u32 BRANCHES = 256;
 
 // The sum of `sums` from `first` on along the tree that halves their number.
 __device__ double halved(const double* sums, u64 first, u64 count) {
-    // For each branch: the right half that is still to be summed, and the sum of the left one.
+    // For each branch: the right half that is still to be summed, and the sum of the left half.
     u64 starts[40], counts[40];
     double lefts[40];
     int depth = 0;
@@ -115,7 +114,7 @@ __device__ double halved(const double* sums, u64 first, u64 count) {
         for (;;) {
             if (depth == 0) return sum;
             if (counts[depth - 1] > 0) {
-                // The left half is done, so the right one follows.
+                // The left half is done, so the right half follows.
                 lefts[depth - 1] = sum;
                 first = starts[depth - 1];
                 count = counts[depth - 1];

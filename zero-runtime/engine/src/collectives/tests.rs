@@ -1,4 +1,4 @@
-//! Tests what ranks see of one another's memory, and that sums follow the tree wherever they are written.
+//! Tests which bytes ranks see of one another's memory, and that sums follow the tree wherever they are written.
 
 use zero_plan::place::Position;
 use zero_plan::{Config, Mesh, Moved, Op, PlanBuf, TransportKind, Unit};
@@ -29,7 +29,7 @@ fn run<R: Send>(config: Config, rank_main: impl Fn(Ranks) -> R + Sync) -> Vec<R>
 
 /// Exchanges one number.
 fn exchange(ranks: &mut Ranks, call: u64) -> Result<(), Lost> {
-    // SAFETY: tests call it where no rank is in the middle of anything.
+    // SAFETY: tests call it where no rank is in the middle of an op.
     unsafe { ranks.exchange(call, 1) }
 }
 
@@ -38,7 +38,7 @@ fn barrier(ranks: &mut Ranks) {
     exchange(ranks, 0).expect("no rank has given up");
 }
 
-/// Does ops of a schedule, as all ranks do.
+/// Runs ops of a schedule, as all ranks do.
 fn does(ranks: &mut Ranks, ops: &[Op]) {
     for &op in ops {
         // SAFETY: tests do the ops of a schedule, on all ranks, and keep a view beyond an op only to read bytes that
@@ -90,7 +90,7 @@ fn a_gather_on_shared_memory_is_a_view_of_what_owners_write() {
     });
 }
 
-/// A rank that leaves out a gather, or does it twice, moves other bytes than the plan says.
+/// A rank that leaves out a gather, or does it twice, moves a different number of bytes than the plan says.
 #[test]
 fn what_is_left_out_or_done_twice_shows_in_what_was_moved() {
     for (stage, transport, is_view) in [

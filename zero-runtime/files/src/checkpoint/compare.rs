@@ -1,4 +1,4 @@
-//! Compare: how two checkpoints differ, element by element, whatever the layouts and widths that they were written under.
+//! Compare: compares two checkpoints element by element, whatever the layouts and widths that they were written under.
 //! Never holds more than a piece of each.
 
 use serde_json::Value;
@@ -14,7 +14,7 @@ use zero_plan::place::State;
 /// How two checkpoints differ.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
-    /// Tensors and states that only one of them has, or that have other shapes, in words.
+    /// Tensors and states that only one of them has, or whose shapes differ, in words.
     pub model: Vec<String>,
     /// Tensors that differ, by state and in the order of the model.
     pub tensors: Vec<StateDifference>,
@@ -48,8 +48,8 @@ impl Comparison {
     }
 }
 
-/// Compares all states of two checkpoints tensor by tensor, matching tensors by name. Where only one has a master copy,
-/// it is compared with the other's parameters. `progress` is told how many more elements were compared.
+/// Compares all states of two checkpoints tensor by tensor, matching tensors by name. If only one has a master copy, it is
+/// compared with the other's parameters. `progress` receives the number of elements compared since its last call.
 ///
 /// # Errors
 /// Z0385, Z0387 or Z0389 if one of them is not whole.

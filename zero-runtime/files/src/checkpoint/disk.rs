@@ -29,16 +29,16 @@ pub trait Disk: Send + Sync {
     /// Those of the system.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Gives a file or a folder another name.
+    /// Renames a file or a folder.
     ///
     /// # Errors
     /// Those of the system.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Gives each of two folders the other's name, at once.
+    /// Exchanges the names of two folders, at once.
     ///
     /// # Errors
-    /// Those of the system, and that of file systems that cannot do it.
+    /// Those of the system, also if its file system cannot do it.
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()>;
 
     /// Removes a file.
@@ -74,7 +74,7 @@ pub trait Sink: Send {
     /// Those of the system; how much was written is unknown then.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Asks the disk to begin with the bytes that were written since the last such call, so that [`Sink::sync`] waits
+    /// Asks the disk to begin to write the bytes that were added since the last such call, so that [`Sink::sync`] waits
     /// for fewer of them. It does not wait and guarantees nothing, so a sink need not implement it.
     fn start_sync(&mut self) {}
 
@@ -132,7 +132,7 @@ struct SystemFile {
     file: File,
     /// Bytes that were written.
     written: u64,
-    /// Bytes that the disk was asked to begin with.
+    /// Bytes that the disk was asked to begin to write.
     started: u64,
 }
 
@@ -145,8 +145,8 @@ impl Sink for SystemFile {
 
     fn start_sync(&mut self) {
         let len = NonZeroU64::new(self.written - self.started);
-        // Linux begins to write such pages to the disk at once, and keeps those that are not written yet. A system
-        // without this advice begins with `sync`.
+        // Linux begins to write such pages to the disk at once, and keeps pages that are not written yet. A system
+        // without this advice begins at `sync`.
         let _ = fadvise(&self.file, self.started, len, Advice::DontNeed);
         self.started = self.written;
     }

@@ -1,5 +1,5 @@
 //! Elements: the numbers of one state of all tensors, read in pieces from wherever the files of a checkpoint have them.
-//! Never returns one whose hash was not checked, here or just before, and holds no more than a chunk.
+//! Never returns a number whose hash was not checked, here or just before, and holds no more than a chunk.
 
 use std::collections::BTreeSet;
 
@@ -21,9 +21,9 @@ pub struct Elements<'a> {
     sources: Vec<(RunSource, Width)>,
     /// The wanted runs, sorted by unit and place in its flat buffer.
     wanted: Vec<Wanted>,
-    /// The moves that fill each of them, sorted by its number and element.
+    /// The moves that fill each wanted run, sorted by the run's number and by element.
     moves: Vec<Move>,
-    /// Whether the chunks are known to be as they were written.
+    /// Whether the chunks are known to be unchanged.
     is_verified: bool,
     /// The chunk that was read last.
     chunk: Option<HashedChunk>,
@@ -32,8 +32,8 @@ pub struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// Finds the wanted elements of a state, and proves before any is read that each comes from the place where it
-    /// lies.
+    /// Finds the wanted elements of a state, and proves before any is read that each is read from the place where it is
+    /// stored.
     ///
     /// # Errors
     /// Z0389 if its files do not have each element once.
@@ -56,7 +56,7 @@ impl<'a> Elements<'a> {
         })
     }
 
-    /// The same, for a caller that has just verified [`Elements::chunks`], so that no hash is computed twice.
+    /// These elements, for a caller that has just verified [`Elements::chunks`], so that no hash is computed twice.
     pub(super) fn of_verified(self) -> Self {
         Self { is_verified: true, ..self }
     }
@@ -189,7 +189,7 @@ impl Checkpoint {
         };
         CheckpointError::malformed(
             &self.path,
-            format!("has not each element of {}{of} once: {mismatch}", state_name(state)),
+            format!("does not have each element of {}{of} once: {mismatch}", state_name(state)),
         )
     }
 }

@@ -1,4 +1,4 @@
-//! Entry: elements of one state of one tensor, as a file of a checkpoint has them, and their name there. Never reads a
+//! Entry: elements of one state of one tensor, as stored in a file of a checkpoint, and their name there. Never reads a
 //! file.
 
 use zero_plan::Width;
@@ -19,7 +19,7 @@ pub const fn state_name(state: State) -> &'static str {
 /// A run of elements of a tensor, in the tensor's own flat order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorRun {
-    /// Which state of it.
+    /// The state of the tensor.
     pub state: State,
     /// The index of the tensor in [`super::Manifest::tensors`].
     pub tensor: usize,

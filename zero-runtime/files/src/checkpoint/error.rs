@@ -1,4 +1,4 @@
-//! Error: what can be wrong with checkpoints and their folders, each with a message, a stable code and a way out. Never
+//! Error: the errors of checkpoints and their folders, each with a message, a stable code and a way out. Never
 //! prints.
 
 use std::io;
@@ -17,7 +17,7 @@ pub enum CheckpointError {
     Locked { path: PathBuf, holder: String },
     #[error("`{}` has checkpoints of a run already, the newest of step {step}", path.display())]
     Taken { path: PathBuf, step: u64 },
-    #[error("`{}` is no checkpoint: {what}", path.display())]
+    #[error("`{}` is not a checkpoint: {what}", path.display())]
     NoCheckpoint { path: PathBuf, what: String },
     #[error("the manifest `{}` {what}", path.display())]
     Manifest { path: PathBuf, what: String },
@@ -97,12 +97,12 @@ impl CheckpointError {
         )
     }
 
-    /// How to go on.
+    /// How to continue.
     pub fn help(&self) -> &'static str {
         match self {
             CheckpointError::Folder { .. } => "name a folder that can be written, or one that does not exist yet",
             CheckpointError::Locked { .. } => "wait until that run has ended, or name another folder",
-            CheckpointError::Taken { .. } => "go on from them by --resume, or name another folder",
+            CheckpointError::Taken { .. } => "continue from them with --resume, or name another folder",
             CheckpointError::NoCheckpoint { .. } => {
                 "name the folder of a run, or one of the folders `step-...` in it, which has manifest.jsonl"
             }
@@ -111,26 +111,26 @@ impl CheckpointError {
             | CheckpointError::OtherLength { .. }
             | CheckpointError::Changed { .. }
             | CheckpointError::Exchanged { .. } => {
-                "restore it from a copy, or go on from an older checkpoint: `--resume newest` takes the newest whole one"
+                "restore it from a copy, or continue from an older checkpoint: `--resume newest` takes the newest whole one"
             }
             CheckpointError::Malformed { .. } => {
                 "its hash is right, so it was written like this: read it with the version of zero that wrote it"
             }
             CheckpointError::OtherModel { .. } => {
-                "start the binary of the model that it is of; a checkpoint can change its layout, but not its model"
+                "start the binary of the model that it was saved from; a checkpoint can change its layout, but not its model"
             }
             CheckpointError::OtherRun { .. } => {
-                "give what it was written with; to train these parameters otherwise, begin a new run with --init"
+                "use what it was written with; to train these parameters in another way, begin a new run with --init"
             }
             CheckpointError::NoRoom { .. } => {
                 "free space on its disk, keep fewer by --keep, or name a folder on another one"
             }
             CheckpointError::Unwritable { .. } => "free space on its disk, or name a folder that can be written",
-            CheckpointError::NotRemoved { .. } => "see why it cannot be removed; the next save tries it again",
+            CheckpointError::NotRemoved { .. } => "check why it cannot be removed; the next save tries again",
         }
     }
 
-    /// The whole error as a person should see it.
+    /// The whole error as text for a person.
     pub fn report(&self) -> String {
         format!("error[{}]: {self}\n  = help: {}", self.code(), self.help())
     }

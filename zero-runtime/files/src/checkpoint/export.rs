@@ -31,7 +31,7 @@ pub enum PublishError {
 pub struct Published {
     /// Number of tensors.
     pub tensors: usize,
-    /// Bytes of the files that hold them.
+    /// Bytes of the files of tensors.
     pub bytes: u64,
     /// Remarks for a person, each a line.
     pub notes: Vec<String>,
@@ -53,7 +53,7 @@ pub fn export(
     in_files(checkpoint, path, kind, FILE_BYTES_MAX, progress)
 }
 
-/// The same, in files of up to `file_bytes_max` bytes of tensors.
+/// [`export`], in files of up to `file_bytes_max` bytes of tensors.
 fn in_files(
     checkpoint: &Checkpoint,
     path: &Path,
@@ -95,12 +95,12 @@ fn in_files(
     Ok(Published { tensors: layout.targets.len(), bytes: layout.file_bytes(), notes })
 }
 
-/// Copies the files that lie beside the weights from which the run started, and returns remarks about them.
+/// Copies the files that lie beside the run's initial weights, and returns remarks about them.
 fn carry(init: Option<&Value>, partial: &mut UnfinishedFolder) -> Result<Vec<String>, WeightsError> {
     let Some(init) = init.and_then(Value::as_str) else { return Ok(Vec::new()) };
     let folder = match Folder::open(Path::new(init)) {
         Ok(folder) => folder,
-        Err(error) => return Ok(vec![format!("without a tokenizer, as the run's --init is not what it was: {error}")]),
+        Err(error) => return Ok(vec![format!("without a tokenizer, as the run's --init has changed: {error}")]),
     };
     let mut notes = Vec::new();
     for name in CARRIED {

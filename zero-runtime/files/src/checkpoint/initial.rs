@@ -1,4 +1,4 @@
-//! Initial: the parameters of a checkpoint as the first ones of a model. Never reads another state.
+//! Initial: the parameters of a checkpoint as the initial values of a model. Never reads another state.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub struct InitialCheckpoint {
 }
 
 impl InitialCheckpoint {
-    /// Whether a path that is to be read is a checkpoint.
+    /// Whether a path is a checkpoint.
     pub fn is_one(path: &Path) -> bool {
         path.join(MANIFEST).exists()
     }
@@ -47,12 +47,12 @@ impl InitialCheckpoint {
         vec![format!("{of} after step {step}; moments and the place in the data are not taken over")]
     }
 
-    /// A hash of all that it holds.
+    /// A hash of its contents.
     pub fn fingerprint(&self) -> u64 {
         Fingerprint::of(&self.checkpoint.manifest)
     }
 
-    /// Gives an engine its parameters, in pieces: of each unit, the part that its rank stores.
+    /// Loads its parameters into an engine, in pieces: the part of each unit that its rank stores.
     ///
     /// # Errors
     /// Z0385 if a file cannot be read any more, Z0387 if it was changed.
@@ -84,8 +84,8 @@ impl Checkpoint {
         Ok(own.into_iter().map(numbered).collect())
     }
 
-    /// The state from which parameters are best read: the master copy, of which they are rounded copies, if there is
-    /// one.
+    /// The state to read parameters from: the master copy if there is one, because parameters are rounded copies of it;
+    /// otherwise the parameters.
     pub fn best_parameters(&self) -> State {
         if self.has(State::Master) { State::Master } else { State::Parameters }
     }

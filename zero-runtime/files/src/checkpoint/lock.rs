@@ -1,4 +1,4 @@
-//! Lock: says that a run uses a folder, for as long as its process lives. Never waits.
+//! Lock: marks a folder as in use by a run, for as long as its process lives. Never waits.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Manifest: what a checkpoint says about itself: the model, where the run stood, everything that the run depends on,
+//! Manifest: a checkpoint's description of itself: the model, the progress of the run, everything that the run depends on,
 //! and the hashes of all files. Never reads a file.
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub const FORMAT: u32 = 1;
 /// Bytes of a file that one hash covers. The last chunk of a file may be shorter.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-/// All that a checkpoint says about itself. Its file has one line of JSON, and a second line with the hash of the
+/// A checkpoint's description of itself. Its file has one line of JSON, and a second line with the hash of the
 /// first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,7 +25,7 @@ pub struct Manifest {
     pub seed: u64,
     /// The name of the model.
     pub model: String,
-    /// All tensors of the model but those that are tied, in the order of units and of their flat buffers.
+    /// All tensors of the model except tied ones, in the order of units and of their flat buffers.
     pub tensors: Vec<TensorInfo>,
     /// The model's own configuration, as `config.json` would have it; null if the model declares none.
     pub config: Value,

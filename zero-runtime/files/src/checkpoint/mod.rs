@@ -2,7 +2,7 @@
 //! engine except to list and fill its states.
 //!
 //! Writing: each rank has a [`Shard`], whose file a [`ShardWriter`] writes to a folder that the [`Store`] of the run
-//! has begun. When all files are there, the store gives the folder its name by one rename. All operations on files go
+//! has begun. When all files are there, the store renames the folder to its final name. All operations on files go
 //! through a [`Disk`].
 //!
 //! Reading: [`Checkpoint::open`] trusts only bytes that agree with their hashes. [`Elements`] are the numbers of one

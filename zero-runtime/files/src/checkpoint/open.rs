@@ -1,5 +1,5 @@
-//! Open: a checkpoint on a disk: its manifest, and the headers of its files after their hashes were checked. Never
-//! holds a tensor, and never maps a file, so that one that is cut off later causes an error and not a signal.
+//! Open: a checkpoint on a disk: its manifest, and the headers of its files after their hashes were checked. Never holds a
+//! tensor, and never maps a file, so that a file that is cut off later causes an error instead of a signal.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -34,7 +34,7 @@ pub struct Checkpoint {
 #[derive(Debug)]
 pub(super) struct ShardFile {
     pub path: PathBuf,
-    /// None if it could not be opened; only [`Checkpoint::examine`] goes on without it.
+    /// None if it could not be opened; only [`Checkpoint::examine`] continues without it.
     file: Option<File>,
     /// The entries in the order of their bytes, and where each begins.
     pub entries: Vec<(TensorRun, u64)>,
@@ -55,7 +55,7 @@ impl Checkpoint {
 
     /// All faults of the checkpoint in a folder: files that [`Checkpoint::open`] would refuse, then each changed chunk
     /// of the others and, if there are none of these, states that are not whole. Works on `threads` threads; `progress`
-    /// is told how many more bytes were read.
+    /// receives the number of bytes read since its last call.
     pub fn examine(path: &Path, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Vec<CheckpointError> {
         let manifest = match read_manifest(path) {
             Ok(manifest) => manifest,
@@ -152,7 +152,7 @@ pub fn read_manifest(folder: &Path) -> Result<Manifest, CheckpointError> {
     Ok(manifest)
 }
 
-/// Checks what the rest relies on in a manifest.
+/// Checks the properties of a manifest that other code relies on.
 fn check(manifest: &Manifest) -> Result<(), String> {
     if manifest.files.is_empty() {
         return Err("names no file".to_owned());
@@ -200,15 +200,15 @@ impl ShardFile {
         let file = File::open(&path).map_err(CheckpointError::unreadable(&path))?;
         let mut shard = Self { path, file: Some(file), entries: Vec::new() };
         let (head, fault) = shard.head(sums)?;
-        // This is also checked for a file that was changed, because it helps more to know which file it is, if it can
-        // be known.
+        // A changed file is checked, too, because an error that shows which file it is helps more. Its header may not show
+        // that.
         let says = head.get(LENGTH_BYTES as usize..).and_then(told);
         if let Some(found) = says.filter(|&found| found != (rank, manifest.step)) {
             return Err(CheckpointError::Exchanged { path: shard.path, expected: (rank, manifest.step), found });
         }
         let entries = shard.entries(&head, sums.bytes, &manifest.tensors, by_name);
         if let Some(index) = fault {
-            // The message says what the chunk should hold.
+            // The message lists the contents that the chunk should have.
             shard.entries = entries.unwrap_or_default();
             return Err(shard.changed(index, sums.bytes, &manifest.tensors));
         }
@@ -266,7 +266,7 @@ impl ShardFile {
         })?;
         let mut entries = Vec::with_capacity(header.entries.len());
         for (name, found) in header.entries {
-            let unknown = || refused(format!("has `{name}`, which is no part of a state of a tensor"));
+            let unknown = || refused(format!("has `{name}`, which is not part of a state of a tensor"));
             let (state, tensor, start) = parse_name(&name).ok_or_else(unknown)?;
             let &tensor = by_name.get(tensor).ok_or_else(unknown)?;
             let &[len] = &found.shape[..] else { return Err(unknown()) };
@@ -276,7 +276,7 @@ impl ShardFile {
                 _ => return Err(unknown()),
             };
             if start.checked_add(len).is_none_or(|end| end > tensors[tensor].elements()) {
-                return Err(refused(format!("has {len} elements in `{name}`, which its tensor has not")));
+                return Err(refused(format!("has {len} elements in `{name}`, which its tensor does not have")));
             }
             entries.push((TensorRun { state, tensor, start, len, width }, found.start_bytes));
         }

@@ -16,7 +16,7 @@ pub fn seal(value: &impl Serialize) -> Vec<u8> {
 /// Reads a value from its two lines.
 ///
 /// # Errors
-/// What is wrong with them: a text that follows the name of the file.
+/// Their fault, as a text that follows the name of the file.
 pub fn unseal<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
         return Err(format!("was cut off: it has {} bytes without the end of a line", bytes.len()));

@@ -18,7 +18,7 @@ pub(super) const FORMAT_NAME: &str = "zero-checkpoint-1";
 const ALIGNMENT: usize = 64;
 /// Pieces of fewer bytes are collected before they are written.
 const PIECE_BYTES: usize = 256 << 10;
-/// If training waits for the file, the disk is asked to begin each time this many bytes have come.
+/// If training waits for the file, the disk is asked to begin to write each time this many bytes have arrived.
 const START_BYTES: u64 = 8 << 20;
 /// Digits of a step in a header: always the same number, so that all headers of a run are equally long.
 const STEP_DIGITS: usize = 20;
@@ -97,7 +97,7 @@ pub struct ShardWriter<'a> {
     sink: Box<dyn Sink>,
     /// Bytes of the whole file.
     total: u64,
-    /// Bytes that have come so far.
+    /// Bytes received so far.
     done: u64,
     /// Small pieces that wait to be written.
     waiting: Vec<u8>,
@@ -130,8 +130,8 @@ impl<'a> ShardWriter<'a> {
         Ok(writer)
     }
 
-    /// The same writer, for a file that training waits for: the disk is asked to begin with the first bytes. Where
-    /// training goes on instead, ranks need the processors more.
+    /// This writer, for a file that training waits for: the disk is asked to begin with the first bytes. If training
+    /// continues instead, ranks need the processors more.
     #[must_use]
     pub fn awaited(self) -> Self {
         Self { is_awaited: true, ..self }
@@ -143,12 +143,12 @@ impl<'a> ShardWriter<'a> {
     /// Z0392.
     ///
     /// # Panics
-    /// If more bytes come than the entries have.
+    /// If there are more bytes than the entries have.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), CheckpointError> {
         assert!(self.done + bytes.len() as u64 <= self.total, "more bytes than the entries have");
         while !bytes.is_empty() {
             let left_in_chunk = CHUNK_BYTES - (self.done % CHUNK_BYTES as u64) as usize;
-            // At most a chunk at a time, which is still in the cache when it is written after it was hashed.
+            // At most a chunk at a time, so that it is still in the cache when it is written after hashing.
             let (now, later) = bytes.split_at(bytes.len().min(left_in_chunk));
             self.hasher.update(now);
             self.done += now.len() as u64;

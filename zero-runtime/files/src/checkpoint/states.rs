@@ -75,7 +75,7 @@ fn wanted(engine: &impl RankStates, tensors: &[(NamedTensor, usize)], state: Sta
     wanted
 }
 
-/// Gives an engine the parameters of a checkpoint, in pieces: of each unit, the part that its rank stores.
+/// Loads the parameters of a checkpoint into an engine, in pieces: the part of each unit that its rank stores.
 pub(super) fn load_parameters(
     checkpoint: &Checkpoint,
     tensors: &[(NamedTensor, usize)],
@@ -95,8 +95,8 @@ pub(super) fn load_parameters(
 const MOMENTS: [State; 2] = [State::FirstMoment, State::SecondMoment];
 
 impl Checkpoint {
-    /// Gives an engine all that it needs to go on from here: the part of each state that its rank stores, in pieces,
-    /// and the number of steps that were done. `tensors` come from [`Checkpoint::require_model`]; the chunks of
+    /// Loads everything into an engine that it needs to continue from here: the part of each state that its rank stores,
+    /// in pieces, and the number of steps that were done. `tensors` come from [`Checkpoint::require_model`]; the chunks of
     /// [`Checkpoint::chunks_for`] must just have been verified.
     ///
     /// # Errors

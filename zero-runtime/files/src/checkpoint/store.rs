@@ -17,11 +17,11 @@ use super::sealed::{seal, unseal};
 use super::shard::write_whole;
 use crate::room::free_bytes;
 
-/// A checkpoint that is whole.
+/// The name of a whole checkpoint begins with this.
 const WHOLE: &str = "step-";
-/// One that is being written.
+/// The name of a checkpoint that is being written begins with this.
 const PARTIAL: &str = ".partial-step-";
-/// One that is being removed.
+/// The name of a checkpoint that is being removed begins with this.
 const OLD: &str = ".old-step-";
 /// Digits of a step in a name, so that names sort by step. Larger steps have more.
 const STEP_DIGITS: usize = 9;
@@ -59,7 +59,7 @@ fn is_folder(path: &Path) -> bool {
 }
 
 impl Store {
-    /// Takes a folder for a run, and makes it if it is not there.
+    /// Locks a folder for a run, and makes it if it is not there.
     ///
     /// # Errors
     /// Z0380 if the path is not a folder or cannot be written, Z0381 if another run uses it.
@@ -92,7 +92,7 @@ impl Store {
         &self.path
     }
 
-    /// Refuses a folder that already has checkpoints, for a run that does not go on from one.
+    /// Refuses a folder that already has checkpoints, for a run that does not continue from one.
     ///
     /// # Errors
     /// Z0382, or Z0385 if the folder cannot be read.
@@ -109,7 +109,7 @@ impl Store {
     }
 
     /// The checkpoints in the folder of a run, the newest first; none if there is no such folder. Each was whole when
-    /// it got its name; [`super::Checkpoint`] finds out whether it still is.
+    /// it got its name; [`super::Checkpoint`] checks whether it still is.
     ///
     /// # Errors
     /// Z0385 if the folder cannot be read.
@@ -129,17 +129,17 @@ impl Store {
         Ok(found)
     }
 
-    /// Where the checkpoint of a step lies in the folder of a run.
+    /// The path of the checkpoint of a step in the folder of a run.
     pub fn whole(path: &Path, step: u64) -> PathBuf {
         folder(path, WHOLE, step)
     }
 
-    /// Where the checkpoint of a step is made in the folder of a run.
+    /// The path at which the checkpoint of a step is made in the folder of a run.
     pub fn partial(path: &Path, step: u64) -> PathBuf {
         folder(path, PARTIAL, step)
     }
 
-    /// Removes what earlier saves have left behind, and makes the folder that ranks write to.
+    /// Removes the remains of earlier saves, and makes the folder that ranks write to.
     ///
     /// # Errors
     /// Z0385 if the folder cannot be read, Z0391 if its disk has no room for `bytes`, Z0392 if it cannot be written.
@@ -163,8 +163,8 @@ impl Store {
     /// have left beside their files.
     ///
     /// # Errors
-    /// Z0385 or Z0384 if the sums of a rank are missing or damaged, Z0392 if something cannot be written: then the new
-    /// checkpoint may not be there. Z0393: it is there, but an older one could not be removed.
+    /// Z0385 or Z0384 if the sums of a rank are missing or damaged; Z0392 if something cannot be written, and the new
+    /// checkpoint may then be missing; Z0393 if it is there, but an older one could not be removed.
     pub fn publish(
         &self,
         disk: &dyn Disk,
@@ -182,8 +182,8 @@ impl Store {
         write_whole(disk, &partial.join(MANIFEST), &seal(&manifest))?;
         disk.sync_dir(&partial).map_err(CheckpointError::unwritable(&partial))?;
         let whole = folder(&self.path, WHOLE, step);
-        // A run that went on from an older one may have come to this step again. The two are exchanged, because a crash
-        // could leave none of this step if the old one were put aside first.
+        // A run that continued from an older one may have reached this step again. The two are exchanged, because a crash
+        // could leave no checkpoint of this step if the old one were moved away first.
         let is_again = is_folder(&whole);
         let named = if is_again { disk.exchange(&partial, &whole) } else { disk.rename(&partial, &whole) };
         named.map_err(CheckpointError::unwritable(&whole))?;
@@ -195,8 +195,8 @@ impl Store {
         Ok(whole)
     }
 
-    /// Removes the checkpoints that a new one makes needless. Newer ones stay, because they are of a run that this one
-    /// did not go on from.
+    /// Removes the checkpoints that are no longer needed after a new one. Newer ones stay, because they belong to a run
+    /// that this one did not continue.
     fn remove_old(&self, disk: &dyn Disk, step: u64, keep: Option<NonZeroU64>) -> Result<(), (PathBuf, io::Error)> {
         let here = |source| (self.path.clone(), source);
         let mut old: Vec<PathBuf> = Vec::new();

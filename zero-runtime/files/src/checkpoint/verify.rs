@@ -1,5 +1,5 @@
-//! Verify: whether every byte of a checkpoint is the one that was written. Never interprets bytes, except to say where
-//! a fault lies.
+//! Verify: checks that every byte of a checkpoint is unchanged since it was written. Never interprets bytes, except to
+//! report where a fault lies.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -33,8 +33,8 @@ impl Checkpoint {
         (bytes.start / size..end).map(move |index| HashedChunk { file, index: index as usize })
     }
 
-    /// Checks on `threads` threads that these chunks are as they were written. `progress` is told how many more bytes
-    /// were read.
+    /// Checks on `threads` threads that these chunks are unchanged. `progress` receives the number of bytes read since its
+    /// last call.
     ///
     /// # Errors
     /// The first of [`Checkpoint::faults`].
@@ -73,7 +73,7 @@ impl Checkpoint {
         faults.into_iter().map(|(_, error)| error).collect()
     }
 
-    /// Fills `bytes` with a chunk, and checks that it is as it was written.
+    /// Fills `bytes` with a chunk, and checks that it is unchanged.
     ///
     /// # Errors
     /// Z0385, or Z0387 if it was changed.

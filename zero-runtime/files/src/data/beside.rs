@@ -33,11 +33,11 @@ pub fn texts_beside(path: &Path) -> Vec<PathBuf> {
     newest.into_iter().chain(kept.into_iter().rev().map(|(_, path)| path)).collect()
 }
 
-/// Puts a text beside the binary at `path`, unless it is there already. The one that was there is kept under its hash,
-/// and the oldest of those that are kept is removed.
+/// Puts a text beside the binary at `path`, unless it is there already. The previous text is kept under its hash, and
+/// the oldest of the kept texts is removed.
 ///
 /// # Errors
-/// Those of the file system. The text that was there remains if there is one.
+/// Those of the file system. The previous text then remains, if there was one.
 pub fn put_text_beside(path: &Path, text: &str) -> io::Result<()> {
     let newest = text_beside(path);
     match fs::read(&newest) {
@@ -45,7 +45,7 @@ pub fn put_text_beside(path: &Path, text: &str) -> io::Result<()> {
         Ok(before) => drop(fs::rename(&newest, named(path, &format!(".{}.txt", hash(&before))))),
         Err(_) => path.parent().map_or(Ok(()), fs::create_dir_all)?,
     }
-    // Whoever opens the file finds all of one text.
+    // A reader that opens the file finds all of one text.
     let fresh = named(path, ".txt.new");
     fs::write(&fresh, text)?;
     fs::rename(&fresh, &newest)?;
@@ -79,7 +79,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let binary = folder.path().join("bin/gpt");
         assert!(texts_beside(&binary).is_empty());
-        // Another binary's text, and files that are no texts.
+        // Another binary's text, and files that are not texts.
         put_text_beside(&folder.path().join("bin/gpt.2"), "other").expect("a text");
         fs::write(folder.path().join("bin/gpt.0123456789abcdef.json"), "").expect("a file");
         for number in 0..8 {

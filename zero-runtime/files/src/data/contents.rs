@@ -1,4 +1,4 @@
-//! Contents: what a dataset was made of, as a person should see it: how much, of what, and what was left out. Never
+//! Contents: the sources of a dataset as text for a person: how much was read, of what kind, and what was left out. Never
 //! reads a file.
 
 use std::collections::BTreeMap;
@@ -7,10 +7,10 @@ use std::fmt;
 use serde::Serialize;
 use zero_plan::counted;
 
-/// How many entries were passed over, by the reason.
+/// Number of entries that were passed over, by reason.
 pub type Skipped = BTreeMap<String, usize>;
 
-/// How many files of a directory were taken, and which entries were not.
+/// Number of files of a directory that were taken, and the entries that were not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TakenFiles {
     /// Files that were taken.

@@ -1,5 +1,5 @@
 //! Corpus: all tokens of a run, checked once, then copied out piece by piece. Tokens in files are read when they are
-//! drawn, so that they lie in the system's page cache, which all ranks of a host share. Never splits or draws.
+//! drawn, so that they stay in the system's page cache, which all ranks of a host share. Never splits or draws.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -46,8 +46,8 @@ struct CorpusFile {
 }
 
 impl Corpus {
-    /// Opens the text file, directory of text or `.bin` file at `path`, or takes it for what `data_as` says; also
-    /// returns which files were taken. Text becomes ids of `tokenizer`, if there is one.
+    /// Opens the text file, directory of text or `.bin` file at `path`, or reads it as `data_as` says. Also returns the
+    /// files that were taken. Text becomes ids of `tokenizer`, if there is one.
     pub(super) fn open(
         path: &Path,
         data_as: Option<DataAs>,
@@ -62,7 +62,7 @@ impl Corpus {
             return Self::directory(path, data_as, vocabulary);
         }
         if !found.is_file() {
-            // A pipe gives its content only once, so each rank would get a part of it, and a device may never end.
+            // A pipe can be read only once, so each rank would get a part of it. A device may never end.
             let source = io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a directory");
             return Err(DataError::Unreadable { path: path.to_owned(), source });
         }
@@ -95,8 +95,8 @@ impl Corpus {
         }
     }
 
-    /// The token file at `path`; `None` if the file is not one. `tokenizer` is the one that it must have been made by,
-    /// if that is known.
+    /// The token file at `path`; `None` if the file is not one. If `tokenizer` is known, the file must have been made with
+    /// it.
     fn token_file(path: &Path, tokenizer: Option<&Tokenizer>, vocabulary: usize) -> Result<Option<Self>, DataError> {
         let unreadable = || DataError::unreadable(path);
         let mut file = File::open(path).map_err(unreadable())?;
@@ -235,7 +235,7 @@ fn copy_pieces(pieces: &[CorpusFile], mut start: usize, mut out: &mut [u32]) {
 }
 
 fn changed(path: &Path, error: &io::Error) -> ! {
-    panic!("the data changed while it was in use: {} could be read before, and now not: {error}", origin(path))
+    panic!("the data changed while it was in use: {} can no longer be read: {error}", origin(path))
 }
 
 /// Z0349, for a file that is something other than text.
@@ -250,7 +250,7 @@ pub(super) fn scan_text(path: &Path, vocabulary: usize) -> Result<(File, Scan), 
     }
     let mut file = File::open(path).map_err(DataError::unreadable(path))?;
     let text = Scan::text(&mut file, vocabulary).map_err(DataError::unreadable(path))?;
-    let no_text = |byte| not_text(path, format!("is not text: its byte {byte} is zero, or no UTF-8"), kind::WRITE);
+    let no_text = |byte| not_text(path, format!("is not text: its byte {byte} is zero, or not UTF-8"), kind::WRITE);
     Ok((file, text.map_err(no_text)?))
 }
 

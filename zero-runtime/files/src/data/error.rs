@@ -1,4 +1,4 @@
-//! Error: what can be wrong with the data of a run, each with a message, a stable code and a way out. Never prints.
+//! Error: the errors of the data of a run, each with a message, a stable code and a way out. Never prints.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,9 +35,9 @@ pub enum DataError {
     TooLarge { origin: String, bytes: usize, bytes_max: usize },
     #[error("`{}` has more files than a rank keeps an index of: {files} took all of its memory", directory.display())]
     TooManyFiles { directory: PathBuf, files: usize },
-    #[error("`{}` {what}, and bytes of such a file are no text to learn", path.display())]
+    #[error("`{}` {what}, and the bytes of such a file are not text to learn", path.display())]
     NotText { path: PathBuf, what: String, help: &'static str },
-    #[error("`{}` is a directory, and token ids are one file", directory.display())]
+    #[error("`{}` is a directory, but token ids must be one file", directory.display())]
     IdsOfDirectory { directory: PathBuf },
     #[error("no Cargo.toml in `{}` or above it, so there is no workspace to take text from", start.display())]
     NoWorkspace { start: PathBuf },
@@ -45,12 +45,14 @@ pub enum DataError {
     IgnoreFile { source: ignore::Error },
     #[error("the tokenizer `{}` {what}", path.display())]
     Tokenizer { path: PathBuf, what: String },
+    #[error("the tokenizer `{}` is not read: this program was built without tokenizers", path.display())]
+    NoTokenizers { path: PathBuf },
     #[error("the token file `{}` {what}", path.display())]
     TokenFile { path: PathBuf, what: String },
     #[error("{origin} has a vocabulary of {vocabulary} tokens, and the model's has {classes}")]
     VocabularyTooLarge { origin: String, vocabulary: usize, classes: usize },
     #[error(
-        "the token file `{}` was made by another tokenizer: by the one whose SHA-256 begins with {made_by}, and that of \
+        "the token file `{}` was made with another tokenizer, whose SHA-256 begins with {made_by}, but that of \
          `{}` begins with {given}", path.display(), tokenizer.display()
     )]
     OtherTokenizer { path: PathBuf, made_by: String, tokenizer: PathBuf, given: String },
@@ -87,7 +89,7 @@ impl DataError {
             DataError::IgnoreFile { .. } => "Z0346",
             DataError::NotText { .. } => "Z0349",
             DataError::IdsOfDirectory { .. } => "Z0355",
-            DataError::Tokenizer { .. } => "Z0370",
+            DataError::Tokenizer { .. } | DataError::NoTokenizers { .. } => "Z0370",
             DataError::TokenFile { .. } => "Z0371",
             DataError::VocabularyTooLarge { .. } => "Z0372",
             DataError::OtherTokenizer { .. } => "Z0373",
@@ -97,7 +99,7 @@ impl DataError {
         }
     }
 
-    /// Its meaning, and how to go on.
+    /// Its meaning, and how to continue.
     pub fn help(&self) -> String {
         let help = match self {
             DataError::Unreadable { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
@@ -117,7 +119,7 @@ impl DataError {
                 );
             }
             DataError::OddSize { .. } => {
-                "a `.bin` file is little-endian u16 token ids without a header; see whether it was cut off, or give \
+                "a `.bin` file is little-endian u16 token ids without a header; check whether it was cut off, or give \
                  text another name"
             }
             DataError::NoText { .. } => {
@@ -133,6 +135,9 @@ impl DataError {
             DataError::Tokenizer { .. } => {
                 "give a `tokenizer.json` as the library `tokenizers` writes it, or the folder of a model that has one"
             }
+            DataError::NoTokenizers { .. } => {
+                "build the model with `features = [\"tokenizers\"]` of `zero-runtime` in its Cargo.toml"
+            }
             DataError::TokenFile { .. } => {
                 "it was cut off, or changed after it was written: make it again, as `cargo zero tokenize` does"
             }
@@ -143,7 +148,7 @@ impl DataError {
                 );
             }
             DataError::OtherTokenizer { .. } => {
-                "give the tokenizer that it was made by, or make it again by this one: `cargo zero tokenize`"
+                "give the tokenizer that it was made with, or make it again with this one: `cargo zero tokenize`"
             }
             DataError::TooLargeToEncode { .. } => {
                 "write its ids to a file once, by `cargo zero tokenize --tokenizer .. IN --out OUT.bin`, and give that"
@@ -154,14 +159,12 @@ impl DataError {
             DataError::Unwritable { .. } => "name a file in a directory that exists, can be written and has space",
             DataError::NotEncoded { .. } => "take a tokenizer whose vocabulary has all bytes, or leave that text out",
             DataError::NoWorkspace { .. } => "start inside of a cargo workspace, or name the text to train on",
-            DataError::IgnoreFile { .. } => {
-                "correct that line, so that it keeps back what it should: what ignore files name is not taken for text"
-            }
+            DataError::IgnoreFile { .. } => "correct that line: files that ignore files name are not used as text",
         };
         help.to_owned()
     }
 
-    /// The whole error as a person should see it.
+    /// The whole error as text for a person.
     pub fn report(&self) -> String {
         format!("error[{}]: {self}\n  = help: {}", self.code(), self.help())
     }

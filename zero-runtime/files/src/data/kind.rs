@@ -4,18 +4,18 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// What a file holds, and how to get text from it that a model can learn.
+/// The contents of a file, and how to get text from it that a model can learn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileKind {
     /// The name of one such file, in a word or two.
     pub(super) name: &'static str,
-    /// What to do with it.
+    /// The advice to the user.
     pub(super) remedy: &'static str,
 }
 
-/// What to do with most of them.
+/// The advice for most of them.
 pub(super) const WRITE: &str = "write its text to a text file, or its token ids to a `.bin` file as little-endian u16";
-/// What to do with a table whose rows can be encoded.
+/// The advice for a table whose rows can be encoded.
 const TOKENIZE: &str = "write the token ids of its text to a file, by `cargo zero tokenize`";
 const UNPACK: &str = "unpack it, and give what was in it";
 const NOT_DATA: &str = "give the text that a model is to learn";

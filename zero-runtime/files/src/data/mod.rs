@@ -1,6 +1,6 @@
-//! Data: what a run trains on. A training sequence is a pure function of (seed, step, index). So every rank draws its
-//! own without asking another, any number of ranks trains on the same sequences, and a resumed run goes on where it
-//! was.
+//! Data: the sequences that a run trains on. A training sequence is a pure function of (seed, step, index). So every rank
+//! draws its own sequences without asking another rank, any number of ranks trains on the same sequences, and a resumed
+//! run continues where it was.
 //!
 //! Never knows ranks or devices, never allocates once a dataset is made, never prints.
 //!
@@ -72,6 +72,8 @@ mod tokenized;
 mod tokenizer;
 mod tokens;
 mod tree;
+#[cfg_attr(not(feature = "tokenizers"), path = "no_vocabulary.rs")]
+mod vocabulary;
 mod workspace;
 
 pub use beside::{put_text_beside, text_beside, texts_beside};
@@ -92,12 +94,12 @@ use serde::Serialize;
 
 use zero_core::layer::Activation;
 
-/// Sequences to train on, and held-out ones to judge by. All have one length, which is fixed when the dataset is made.
+/// Sequences to train on, and held-out ones to evaluate on. All have one length, which is fixed when the dataset is made.
 pub trait Dataset: Sync {
     /// The input of the model.
     type Input: Activation;
-    /// What the model is to predict: [`zero_core::layer::Tokens`] if each token has a class, whose id is less than the
-    /// head's number of classes, or [`zero_core::layer::Features`] if each has numbers.
+    /// The targets of the model: [`zero_core::layer::Tokens`] if each token has a class, whose id is less than the head's
+    /// number of classes, or [`zero_core::layer::Features`] if each token has numbers.
     type Target: Activation;
 
     /// One training sequence: `input` and `targets`, each (length, its WIDTH), are overwritten. Equal draws give equal

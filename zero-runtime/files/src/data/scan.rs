@@ -1,4 +1,4 @@
-//! Scan: one pass over a file, a buffer at a time: whether it is text, which ids are in it, and its hash. So a file of
+//! Scan: one pass over a file, a buffer at a time: checks whether it is text, and finds its ids and its hash. So a file of
 //! any size takes only a buffer of memory. Never keeps what it reads.
 
 use std::fs::File;
@@ -121,7 +121,7 @@ impl Scan {
     }
 
     /// Scans a whole file if it is text, which is UTF-8 without zero bytes. Otherwise reads no further than it must,
-    /// and gives the place of the first byte that is not text.
+    /// and returns the place of the first byte that is not text.
     pub fn text(file: &mut File, vocabulary: usize) -> io::Result<Result<Self, usize>> {
         let mut scan = Self::new(Encoding::Byte, vocabulary);
         let mut buffer = vec![0; CUT_BYTES_MAX + BUFFER_BYTES];

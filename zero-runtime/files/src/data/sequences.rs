@@ -4,7 +4,7 @@
 use super::{Contents, Dataset, Draw};
 use zero_core::layer::Activation;
 
-/// A [`Dataset`] as a run has it: an element is a u32, or the bits of an f32.
+/// A [`Dataset`] as a run uses it: an element is a u32, or the bits of an f32.
 pub trait Sequences: Sync {
     /// [`Dataset::training`]
     fn training_words(&self, draw: Draw, input: &mut [u32], targets: &mut [u32]);

@@ -1,11 +1,11 @@
-//! Split: which windows of a corpus train and which are held out. Only arithmetic; never sees a token.
+//! Split: the windows of a corpus for training, and those that are held out. Only arithmetic; never sees a token.
 
 /// Windows of a block, if the corpus is long enough for ten such blocks.
 const BLOCK_WINDOWS_MAX: usize = 16;
 /// One block in this many is held out, if there are that many.
 const PERIOD_BLOCKS_MAX: usize = 10;
 
-/// The corpus as periods, and a rest that trains. Each period is a stretch of blocks that train, then one block that is
+/// The corpus as periods, and a rest for training. Each period is a stretch of training blocks, then one block that is
 /// held out.
 ///
 /// A window is the length + 1 tokens of one sequence and its targets; a block is a whole number of windows.

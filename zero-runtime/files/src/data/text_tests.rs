@@ -1,4 +1,4 @@
-//! Tests of [`super::Text`] and of the corpus below it, by the sequences that it gives and the data that it refuses.
+//! Tests of [`super::Text`] and of the corpus below it, by the sequences that it returns and the data that it refuses.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,7 +11,7 @@ use super::*;
 
 const LENGTH: usize = 7;
 
-/// Ids 0, 1, 2, ...: an id tells where it came from.
+/// Ids 0, 1, 2, ...: an id shows where it came from.
 fn numbered(tokens: u16) -> (TempDir, PathBuf) {
     bin(&(0..tokens).flat_map(u16::to_le_bytes).collect::<Vec<u8>>())
 }
@@ -209,8 +209,8 @@ fn z0349_a_file_that_is_no_text_is_learned_on_request_alone() {
         (file("x.parquet", b"PAR1 and words that are text"), "is a table, by its name (.parquet)"),
         (file("x.NPY", b"words that are text, in an array"), "is an array, by its name (.npy)"),
         (file("x.tar.gz", b"words that are text, in an archive"), "is an archive, by its name (.gz)"),
-        (file("x", b"words until \0, and then on and on"), "is not text: its byte 12 is zero, or no UTF-8"),
-        (file("latin1.txt", b"na\xefve words, and on and on and on"), "is not text: its byte 2 is zero, or no UTF-8"),
+        (file("x", b"words until \0, and then on and on"), "is not text: its byte 12 is zero, or not UTF-8"),
+        (file("latin1.txt", b"na\xefve words, and on and on and on"), "is not text: its byte 2 is zero, or not UTF-8"),
     ] {
         let refused = error(Text::open(&path, None, LENGTH, 256));
         assert_eq!(refused.code(), "Z0349");

@@ -1,14 +1,14 @@
-//! Tokenizer: text to token ids and back, as a published `tokenizer.json` says, by the library that such files are written
-//! for. Never learns a vocabulary.
+//! Tokenizer: converts text to token ids and back, as a published `tokenizer.json` says, by the library that such files
+//! are written for. Never learns a vocabulary.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use tokenizers::models::ModelWrapper;
 
 use super::DataError;
 use super::cut;
+use super::vocabulary::{self, Vocabulary};
 
 /// The name of the file in a folder of a published model.
 const FILE: &str = "tokenizer.json";
@@ -29,7 +29,7 @@ const ENCODING_PER_BYTE: usize = 256;
 /// Special tokens that are written out in a text become their own ids. Nothing is added to a text: no token for its
 /// beginning or its end.
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
+    inner: Vocabulary,
     path: PathBuf,
     hash: [u8; 32],
     file_bytes: usize,
@@ -41,25 +41,21 @@ impl Tokenizer {
     /// The tokenizer in `path`: a `tokenizer.json`, or a folder with one.
     ///
     /// # Errors
-    /// Z0370 if there is none, if the library does not understand it, or if its encoding is random (`dropout`), so that
-    /// ranks would not agree.
+    /// Z0370 if there is none, if the library does not understand it, if its encoding is random (`dropout`), so that
+    /// ranks would not agree, or if this program was built without the library.
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let path = if path.is_dir() { path.join(FILE) } else { path.to_owned() };
+        if !vocabulary::IS_THERE {
+            return Err(DataError::NoTokenizers { path });
+        }
         let refused = |what: String| DataError::Tokenizer { path: path.clone(), what };
         let content = fs::read_to_string(&path).map_err(|error| refused(format!("cannot be read: {error}")))?;
-        // The library has compiled this call. Its `from_bytes` and `from_file` would be compiled here once more.
-        let parsed: Result<tokenizers::Tokenizer, _> = content.parse();
-        let mut inner = parsed.map_err(|error| refused(format!("is not understood: {error}")))?;
-        if matches!(inner.get_model(), ModelWrapper::BPE(model) if model.dropout.is_some_and(|share| share > 0.0)) {
-            return Err(refused("drops merges by chance (`dropout`)".to_owned()));
-        }
-        // Some files limit the length of a text. Text to train on is never cut or padded.
-        inner.with_padding(None).with_truncation(None).map_err(|error| refused(error.to_string()))?;
-        let vocabulary = inner.get_vocab(true).into_values().max().map_or(0, |last| last as usize + 1);
+        let inner = Vocabulary::parse(&content).map_err(refused)?;
+        let vocabulary = inner.ids();
         if vocabulary == 0 {
             return Err(refused("has no tokens".to_owned()));
         }
-        let (hash, cuts) = (Sha256::digest(&content).into(), cut::is_exact(&inner));
+        let (hash, cuts) = (Sha256::digest(&content).into(), inner.is_exact_when_cut());
         Ok(Self { inner, hash, file_bytes: content.len(), vocabulary, cuts, path })
     }
 
@@ -83,16 +79,11 @@ impl Tokenizer {
     /// # Errors
     /// Z0377 if the vocabulary has no ids for something in it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
-        let refused = |source: tokenizers::Error| DataError::NotEncoded {
-            tokenizer: self.path.clone(),
-            what: source.to_string(),
-        };
-        // The fast variant does not compute the places of tokens in the text.
-        Ok(self.inner.encode_fast(text, false).map_err(refused)?.get_ids().to_vec())
+        self.inner.encode(text).map_err(|what| DataError::NotEncoded { tokenizer: self.path.clone(), what })
     }
 
     /// The text in stretches of about `bytes` that can be encoded one by one: their ids, joined, are those of the
-    /// whole. If that is not known of the tokenizer, the whole text is one stretch.
+    /// whole. If the tokenizer is not known to allow it, the whole text is one stretch.
     pub fn pieces<'t>(&self, text: &'t str, bytes: usize) -> impl Iterator<Item = &'t str> + use<'t> {
         cut::pieces(text, if self.cuts { bytes } else { usize::MAX })
     }
@@ -109,7 +100,7 @@ impl Tokenizer {
 
     /// The id of a token of the vocabulary.
     pub fn id(&self, token: &str) -> Option<u32> {
-        self.inner.token_to_id(token)
+        self.inner.id(token)
     }
 
     /// The token by which a document ends, and its id: the first of `<|endoftext|>`, `<|end_of_text|>`, `</s>` and
@@ -120,10 +111,10 @@ impl Tokenizer {
 
     /// The text of ids. Ids that the vocabulary does not have, such as those of a padded model, are left out.
     pub fn decode(&self, ids: &[u32]) -> String {
-        self.inner.decode(ids, false).unwrap_or_default()
+        self.inner.decode(ids)
     }
 
-    /// Turns ids that come one by one into text.
+    /// Turns ids that arrive one by one into text.
     pub fn stream(&self) -> TokenStream<'_> {
         TokenStream { tokenizer: self, ids: Vec::new(), shown: 0 }
     }
@@ -143,10 +134,10 @@ impl Tokenizer {
 /// token at least one.
 const PENDING_MAX: usize = 4;
 
-/// Turns ids that come one by one into text. A character whose bytes are in several tokens is shown when it is whole.
+/// Turns ids that arrive one by one into text. A character whose bytes are in several tokens is shown when it is whole.
 pub struct TokenStream<'t> {
     tokenizer: &'t Tokenizer,
-    /// The ids that were shown last, because the text of a token may depend on the one before it, and those that were
+    /// The ids that were shown last, because the text of a token may depend on the token before it, and the ids that were
     /// not shown yet.
     ids: Vec<u32>,
     /// How many of `ids` were shown.
@@ -154,7 +145,7 @@ pub struct TokenStream<'t> {
 }
 
 impl TokenStream<'_> {
-    /// The text that can be shown after `id` has come; it may be empty.
+    /// The text that can be shown after `id` has arrived; it may be empty.
     pub fn next(&mut self, id: u32) -> String {
         let before = self.tokenizer.decode(&self.ids[..self.shown]);
         self.ids.push(id);

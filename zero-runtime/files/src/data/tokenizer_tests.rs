@@ -56,7 +56,7 @@ fn z0370_what_is_no_tokenizer_is_refused() {
     assert!(refused(&chance).to_string().contains("by chance"));
 }
 
-/// Files of published models limit the length of a text, and say what pads shorter ones.
+/// Files of published models limit the length of a text, and specify the padding of shorter ones.
 #[test]
 fn truncation_and_padding_do_not_apply() {
     let tokenizer = changed(|json| {
@@ -82,7 +82,7 @@ fn a_stream_shows_whole_characters() {
     assert!(shown.iter().any(String::is_empty), "the bytes of a character come one by one");
 }
 
-/// An untrained model may give such ids.
+/// An untrained model may generate such ids.
 #[test]
 fn bytes_that_are_no_character_are_shown_in_the_end() {
     let tokenizer = tiny();

@@ -17,7 +17,7 @@ use super::error::DataError;
 use super::kind;
 use super::scan::{Encoding, Scan};
 
-/// Which files of a tree are taken.
+/// The files of a tree that are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Files {
     /// Files that people write and share: all but those that ignore files name (`.gitignore` and `.ignore`, here and
@@ -37,9 +37,9 @@ const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 /// files, each in a vector with room for twice as many, and what the allocator adds to a path.
 const ENTRY_BYTES: usize = 192;
 
-/// Calls `visit`, in the order of paths, with the path and the scan of each text file below `root` that is one of
-/// `files` and whose path is `wanted`. Text is UTF-8 without zero bytes, in a file whose name does not say that it is
-/// something else. Hidden entries and generated directories are passed over. Returns what was taken.
+/// Calls `visit` with the path and the scan of each text file below `root`, in the order of paths, if it is one of
+/// `files` and its path is `wanted`. Text is UTF-8 without zero bytes, in a file whose name does not say that it is
+/// something else. Hidden entries and generated directories are passed over. Returns the files that were taken.
 ///
 /// # Errors
 /// Z0335 if there are too many files, Z0340 if an entry cannot be read, Z0344 if there was no text, Z0346 if an ignore
@@ -91,7 +91,7 @@ pub(super) fn for_each_file(
     found(root, Files::All, taken)
 }
 
-/// The files below `directory` that hold documents, in the order of their paths: text files, as a run takes them, and
+/// The files with documents below `directory`, in the order of their paths: text files, as a run takes them, and
 /// Parquet tables.
 ///
 /// # Errors
@@ -125,8 +125,8 @@ fn found(root: &Path, files: Files, taken: TakenFiles) -> Result<TakenFiles, Dat
     Err(DataError::NoText { directory: root.to_owned(), skipped })
 }
 
-/// The paths of `files` below `root`, sorted, if a list of them takes no more than `bytes_max`; and what was passed
-/// over.
+/// The sorted paths of `files` below `root`, if a list of them takes no more than `bytes_max`, and the entries that
+/// were passed over.
 fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, TakenFiles), DataError> {
     // The walker owns its filter, so the filter and this function count in one shared place.
     let skipped = Arc::new(Mutex::new(TakenFiles::default()));
@@ -191,7 +191,7 @@ fn ignore_as_git_does(walker: &mut WalkBuilder, root: &Path) -> Result<(), DataE
     Ok(())
 }
 
-/// Checks that a file, if it is there, can be read to its end. The walker would treat one that cannot as empty.
+/// Checks that a file, if it is there, can be read to its end. The walker would treat an unreadable file as empty.
 fn check_ignore_file(path: &Path) -> Result<(), DataError> {
     match fs::read_to_string(path) {
         Err(source) if source.kind() == ErrorKind::InvalidData => {

@@ -1,4 +1,4 @@
-//! Workspace: text that is always there, the sources and documents of a cargo workspace. Never runs cargo.
+//! Workspace: text that is always available, the sources and documents of a cargo workspace. Never runs cargo.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -34,15 +34,15 @@ impl WorkspaceText {
     /// All sources and documents (`.rs`, `.md`, `.ron`, `.toml`, `.py`) below `root`, in the order of their relative
     /// paths.
     ///
-    /// Files that git would ignore are left out, in a repository or not: those that `.gitignore` and `.ignore` name in
-    /// the workspace or above it, and those of the user's own excludes. So are hidden entries, such as `.env`,
-    /// directories that tools fill (`target`, `node_modules`, those with a `CACHEDIR.TAG`), symbolic links, and files
-    /// that are not UTF-8, and whatever no longer fits into 16 MiB. A file that git does not track but does not ignore either is taken. The same files give the
-    /// same text, wherever they lie.
+    /// Files that git would ignore are left out, in a repository or not: those that `.gitignore` and `.ignore` name in the workspace
+    /// or above it, and those of the user's own excludes. Also left out are hidden entries, such as `.env`, directories
+    /// that tools fill (`target`, `node_modules`, those with a `CACHEDIR.TAG`), symbolic links, files that are not UTF-8, and all
+    /// files that no longer fit into 16 MiB. A file that git neither tracks nor ignores is taken. The same files give the same text,
+    /// wherever they lie.
     ///
     /// # Errors
-    /// Z0335 if there are too many files, Z0340 if something cannot be
-    /// read, Z0344 if there is no text, Z0346 if an ignore file is not understood.
+    /// Z0335 if there are too many files, Z0340 if something cannot be read, Z0344 if there is no text, Z0346 if an ignore
+    /// file is not understood.
     pub fn below(root: &Path) -> Result<Self, DataError> {
         let root = root.canonicalize().map_err(DataError::unreadable(root))?;
         let written_by_people = |path: &Path| EXTENSIONS.iter().any(|&it| path.extension().is_some_and(|e| e == it));
@@ -50,7 +50,7 @@ impl WorkspaceText {
         let taken = for_each_text(&root, Files::Shared, written_by_people, VOCABULARY, |path, scan| {
             let name = path.strip_prefix(&root).expect("files lie below the root they were found from");
             let title = format!("==> {} <==\n", name.display());
-            // With a line's end, which a file may lack.
+            // Includes a line end, which a file may lack.
             if joined.text.len() + title.len() + scan.bytes + 1 > DATA_BYTES {
                 joined.beyond += 1;
                 return Ok(());

@@ -15,8 +15,8 @@ pub struct Compared {
     pub notes: Vec<String>,
 }
 
-/// Keys that change what is computed, and what their absence means: [`Neutral::Unknown`] if nothing, so that the struct
-/// must declare the key. Defaults are those of `transformers`.
+/// Keys that change the computation, and the meaning of their absence: [`Neutral::Unknown`] if it has none, so that the
+/// struct must declare the key. Defaults are those of `transformers`.
 const COMPUTES: &[(&str, Neutral)] = &[
     ("activation_function", Neutral::Text("gelu_new")),
     ("add_cross_attention", Neutral::False),
@@ -64,7 +64,7 @@ const COMPUTES: &[(&str, Neutral)] = &[
     ("vocab_size", Neutral::Unknown),
 ];
 
-/// Keys that do not change what is computed here: names, versions, ids of tokens, initial values, how the model is run.
+/// Keys that do not change the computation here: names, versions, ids of tokens, initial values, how the model is run.
 const IGNORED: &[&str] = &[
     "_attn_implementation",
     "_name_or_path",
@@ -121,8 +121,8 @@ enum Neutral {
     AllFull,
 }
 
-/// Compares a config with what a struct declares, where `is_tied` says whether its head shares the embedding and `length` how
-/// many tokens its sequences have.
+/// Compares a config with a struct's declaration. `is_tied` says whether its head shares the embedding, and `length` is the
+/// number of tokens of its sequences.
 pub fn compare(declared: &ConfigObject, config: &ConfigObject, is_tied: bool, length: usize) -> Compared {
     let (declared, config) = (&plain(declared), &plain(config));
     let mut compared = Compared::default();
@@ -182,7 +182,7 @@ fn compare_undeclared(key: &str, found: &Value, declared: &ConfigObject, length:
 
 fn compare_tied(declared: &ConfigObject, config: &ConfigObject, is_tied: bool, compared: &mut Compared) {
     let own = said(declared, TIED).and_then(Value::as_bool).unwrap_or(is_tied);
-    // If it is absent, defaults differ, but a head of its own shows among the tensors.
+    // If it is absent, defaults differ, but a separate head would be found among the tensors.
     if let Some(found) = said(config, TIED)
         && found.as_bool() != Some(own)
     {
@@ -198,7 +198,7 @@ fn is_dropout(key: &str) -> bool {
     key.ends_with("_pdrop") || key.ends_with("dropout")
 }
 
-/// The same object, without a window that another key turns off, as in Qwen's configs.
+/// The object without a window that another key turns off, as in Qwen's configs.
 fn plain(object: &ConfigObject) -> ConfigObject {
     let mut object = object.clone();
     if object.get(SLIDES) == Some(&Value::Bool(false)) {
@@ -209,7 +209,7 @@ fn plain(object: &ConfigObject) -> ConfigObject {
 }
 
 impl Neutral {
-    /// The value, if it can be told.
+    /// The value, if it is known.
     fn value(&self, object: &ConfigObject) -> Option<Value> {
         let number = |key: &str| said(object, key).and_then(Value::as_u64);
         match self {

@@ -57,7 +57,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Where it is to appear.
+    /// The path at which it will appear.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -90,7 +90,7 @@ impl Directory {
 pub struct UnfinishedFolder<'a> {
     directory: &'a Directory,
     path: PathBuf,
-    /// Kept open, so that errors of what others write to them are known here.
+    /// Kept open, so that errors of other processes' writes to them are known here.
     files: Vec<(PathBuf, File)>,
 }
 
@@ -129,7 +129,7 @@ impl UnfinishedFolder<'_> {
         std::io::copy(from, file).map_err(WeightsError::unwritable(path)).map(drop)
     }
 
-    /// Gives it its name, once everything in it is on its disk.
+    /// Renames it to its own name, once everything in it is on its disk.
     ///
     /// # Errors
     /// Z0368.
@@ -150,7 +150,7 @@ impl UnfinishedFolder<'_> {
 impl Drop for UnfinishedFolder<'_> {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
-            // If it cannot be removed, its name says what it is.
+            // If it cannot be removed, its name shows what it is.
             let _ = fs::remove_dir_all(&self.path);
         }
     }

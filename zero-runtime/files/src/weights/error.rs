@@ -1,4 +1,4 @@
-//! Error: what can be wrong with published weights, each with message, stable code and way out. Never prints.
+//! Error: the errors of published weights, each with a message, a stable code and a way out. Never prints.
 
 use std::fmt;
 use std::io;
@@ -37,7 +37,7 @@ pub enum WeightsError {
     Outside { path: PathBuf, what: String },
     #[error("`{}` lacks {} of the model's tensors:\n      {missing}{}", path.display(), missing.0.len(), left_over(extra))]
     Missing { path: PathBuf, missing: FirstTen, extra: FirstTen },
-    #[error("`{}` has {} tensors that the model has not:\n      {extra}", path.display(), extra.0.len())]
+    #[error("`{}` has {} tensors that the model does not have:\n      {extra}", path.display(), extra.0.len())]
     LeftOver { path: PathBuf, extra: FirstTen },
     #[error("{} tensors of `{}` have another shape or type than the model's:\n      {differences}", differences.0.len(), path.display())]
     OtherShape { path: PathBuf, differences: FirstTen },
@@ -62,7 +62,7 @@ pub enum WeightsError {
 fn left_over(extra: &FirstTen) -> String {
     match extra.0.len() {
         0 => String::new(),
-        count => format!("\n    and has {count} that the model has not:\n      {extra}"),
+        count => format!("\n    and has {count} that the model does not have:\n      {extra}"),
     }
 }
 
@@ -99,7 +99,7 @@ impl WeightsError {
         }
     }
 
-    /// How to go on.
+    /// How to continue.
     pub fn help(&self) -> &'static str {
         match self {
             WeightsError::Unreadable { .. } => {
@@ -109,10 +109,10 @@ impl WeightsError {
             WeightsError::Malformed { .. } => "the file was cut off or changed: fetch it again",
             WeightsError::Outside { .. } => "put all files of a model into its folder",
             WeightsError::Missing { .. } | WeightsError::LeftOver { .. } => {
-                "start the binary of the model that these weights are of, or correct `#[weights(...)]` in its struct"
+                "start the binary of the model that these weights belong to, or correct `#[weights(...)]` in its struct"
             }
             WeightsError::OtherShape { .. } | WeightsError::OtherModel { .. } => {
-                "start the binary of the model that these weights are of, or correct the sizes and `#[config(...)]` of its \
+                "start the binary of the model that these weights belong to, or correct the sizes and `#[config(...)]` of its \
                  struct"
             }
             WeightsError::NotTied { .. } => "leave one of them out of the file, or give the model a head of its own",
@@ -123,7 +123,7 @@ impl WeightsError {
         }
     }
 
-    /// The whole error as a person should see it.
+    /// The whole error as text for a person.
     pub fn report(&self) -> String {
         format!("error[{}]: {self}\n  = help: {}", self.code(), self.help())
     }

@@ -1,6 +1,6 @@
-//! Export: each rank writes the part of a model that it owns into files that rank 0 makes. Never gathers, so that no
-//! rank holds more than a piece, and parameters that are kept in more bits than layers compute with are written from
-//! those.
+//! Export: each rank writes the part of a model that it owns into files that rank 0 makes. Never gathers, so that no rank
+//! holds more than a piece. Parameters that are kept in more bits than layers compute with are written from their master
+//! copy.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -70,7 +70,7 @@ impl Export {
         Self::in_files(program, path, import, kind, FILE_BYTES_MAX)
     }
 
-    /// The same, in files of up to `file_bytes_max` bytes of tensors.
+    /// [`Export::new`], in files of up to `file_bytes_max` bytes of tensors.
     ///
     /// # Errors
     /// Those of [`Export::new`].
@@ -114,8 +114,8 @@ impl Export {
     /// Writes the model of an engine. Every rank must call it.
     ///
     /// # Errors
-    /// Z0368, or that another rank has ended. Nothing is left behind then, unless rank 0 was killed; the name of the
-    /// folder that it leaves shows that it is partial.
+    /// Z0368, or that another rank has ended. No files remain then, unless rank 0 was killed; the name of the folder that it
+    /// leaves shows that it is partial.
     pub fn write(&self, engine: &mut impl RankStates, import: Option<&Import>) -> Result<(), ExportError> {
         let makes = engine.rank() == 0;
         let partial = makes.then(|| self.begin(import)).transpose()?;

@@ -1,6 +1,6 @@
 //! Folder: published weights as they lie on disk: a config, and one file of tensors or several with an index. Each is
-//! checked before it is trusted. Never knows a model, and maps nothing, so that a file that is cut off later is an
-//! error and not a signal.
+//! checked before it is trusted. Never knows a model, and never maps a file, so that a file that is cut off later causes an
+//! error instead of a signal.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -16,7 +16,7 @@ pub(crate) const LENGTH_BYTES: u64 = 8;
 const HEADER_BYTES_MAX: u64 = 100_000_000;
 /// The most dims of a tensor.
 const DIMS_MAX: usize = 8;
-/// The name under which a header keeps data that is no tensor.
+/// The name under which a header keeps data other than tensors.
 const METADATA: &str = "__metadata__";
 
 /// A tensor of a file.

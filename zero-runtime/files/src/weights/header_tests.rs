@@ -1,4 +1,4 @@
-//! Tests of headers that match their files, of headers that do not, and of bytes that are no header.
+//! Tests of headers that match their files, of headers that do not, and of bytes that are not a header.
 
 use proptest::prelude::*;
 use safetensors::SafeTensors;
@@ -32,7 +32,7 @@ fn a_header_says_where_tensors_lie() {
     assert_eq!(read_all(&file("{}", 0)).expect("no tensors").entries.len(), 0);
 }
 
-/// What is wrong with a file, in words.
+/// The fault of a file, in words.
 fn fault(file: &[u8]) -> String {
     match read_all(file) {
         Err(HeaderError::Malformed(what)) => what,

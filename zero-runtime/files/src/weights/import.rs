@@ -119,7 +119,7 @@ impl Import {
         self.tensors.iter().filter(move |tensor| !tensor.named.is_alias && tensor.named.unit == unit)
     }
 
-    /// Gives an engine its parameters: of each unit the part that its rank stores, in pieces.
+    /// Loads its parameters into an engine, in pieces: the part of each unit that its rank stores.
     ///
     /// # Errors
     /// Z0360 if a file cannot be read any more.
@@ -174,7 +174,7 @@ fn with_tied_head(mut model: Vec<NamedTensor>, folder: &Folder) -> Vec<NamedTens
     model
 }
 
-/// Compares the folder's config with what the model declares, if it declares any. Returns notes for a person.
+/// Compares the folder's config with the model's declaration, if there is one. Returns notes for a person.
 fn compare_config(
     folder: &Folder,
     declared: &serde_json::Value,

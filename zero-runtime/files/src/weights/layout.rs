@@ -1,4 +1,4 @@
-//! Layout: which file an exported tensor goes to, and where in it. Never writes one.
+//! Layout: assigns each exported tensor a file and a place in it. Never writes a file.
 
 use std::collections::{BTreeMap, HashMap};
 

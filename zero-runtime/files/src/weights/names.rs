@@ -45,7 +45,7 @@ pub fn of_model<D>(program: &Program<D>) -> Vec<NamedTensor> {
         let mut tensors = Tensors::default();
         program.code[unit.position].tensors(&mut tensors);
         let is_alias = unit.is_tied(this);
-        // A tied layer takes the beginning of its owner's flat buffer.
+        // A tied layer uses the beginning of its owner's flat buffer.
         let taken = tensors.into_list().into_iter().filter(|tensor| tensor.start + tensor.len() <= unit.takes);
         all.extend(taken.map(|tensor| {
             let name = published(unit, &tensor);
@@ -84,14 +84,14 @@ impl Renaming {
         }
     }
 
-    /// The renaming by which a folder has the most of a model's tensors; none, if that is as good.
+    /// The renaming under which a folder has the most of a model's tensors; [`Renaming::None`] if that is as good.
     pub fn between<T>(model: &[NamedTensor], folder: &BTreeMap<String, T>) -> Self {
         let found = |way: &Renaming| model.iter().filter(|named| folder.contains_key(&way.of(&named.name))).count();
         let ways = PREFIXES.into_iter().flat_map(|prefix| [Renaming::Without(prefix), Renaming::With(prefix)]);
         ways.fold(Renaming::None, |best, way| if found(&way) > found(&best) { way } else { best })
     }
 
-    /// A line that says so, if names differ.
+    /// A line that describes the renaming, if names differ.
     pub fn told(self) -> Option<String> {
         match self {
             Renaming::None => None,
@@ -101,7 +101,7 @@ impl Renaming {
     }
 }
 
-/// Whether a tensor is no parameter, but is computed from sizes: the masks of GPT-2, and frequencies.
+/// Whether a tensor is not a parameter but is computed from sizes: the masks of GPT-2, and frequencies.
 pub fn is_buffer(name: &str) -> bool {
     if name.ends_with(".rotary_emb.inv_freq") || name == "rotary_emb.inv_freq" {
         return true;

@@ -1,4 +1,4 @@
-//! Rotary: compares what configs say of rotary positions, in either of the two layouts that `transformers` has written:
+//! Rotary: compares the rotary positions of configs, in either of the two layouts that `transformers` has written:
 //! `rope_theta` and `rope_scaling` up to its version 4, `rope_parameters` since version 5. Never computes a frequency.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ type RotaryObject = Map<String, Value>;
 pub const KEYS: [&str; 4] = ["rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"];
 /// Parameters that mean the same as absent ones if they have these values.
 const DEFAULTS: [(&str, f64); 3] = [("partial_rotary_factor", 1.0), ("beta_fast", 32.0), ("beta_slow", 1.0)];
-/// Types of scaling with a parameter for the length of sequences before it.
+/// Types of scaling with a parameter for the sequence length before it.
 const SCALED: [&str; 3] = ["llama3", "yarn", "longrope"];
 /// If layers differ, these never scale in configs of the old layout (`Olmo3Config.convert_rope_params_to_dict`).
 const UNSCALED: &str = "sliding_attention";

@@ -1,4 +1,4 @@
-//! Runs: which elements of a published tensor make up a stretch of the model's own. Never moves one.
+//! Runs: the elements of a published tensor that make up a stretch of the model's own. Never moves an element.
 
 use core::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Environment: environment variables in, role out. Knows the names that launchers use, and rejects contradictions.
-//! Never touches the process and never reads the environment itself: variables come from a lookup function.
+//! Environment: derives a process's role from environment variables. Knows the names that launchers use, and rejects
+//! contradictions. Never touches the process or reads the environment itself: a lookup function returns the variables.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::error::LaunchError;
 pub(super) const JOB: &str = "ZERO_JOB";
 /// Process id of our own launcher, which sets it.
 pub(super) const LAUNCHER_PID: &str = "ZERO_LAUNCHER_PID";
-/// The variable that tells ranks how often all of them were restarted. Our own launcher sets it from the first restart
-/// on; a caller of [`super::launch_by`] also sets it for the first start, to 0.
+/// The variable with the number of restarts of all ranks so far. Our own launcher sets it from the first restart on; a
+/// caller of [`super::launch_by`] also sets it for the first start, to 0.
 pub const RESTART: &str = "ZERO_RESTART";
 const JOIN_TIMEOUT_S: &str = "ZERO_JOIN_TIMEOUT_S";
 const JOIN_TIMEOUT_S_DEFAULT: usize = 60;
-/// A day: a job that does not start within one is better started again.
+/// A day: a job that has not started by then should be restarted.
 const JOIN_TIMEOUT_S_MAX: usize = 24 * 60 * 60;
 
 /// The role of a process.
@@ -35,13 +35,13 @@ pub struct JobPlace {
     pub rank: usize,
     /// Number of ranks.
     pub world: usize,
-    /// Rank among those of this host.
+    /// Rank among the ranks of this host.
     pub local_rank: usize,
     /// Whether all ranks are on this host, as far as their launcher says.
     pub one_host: bool,
     /// Number of ranks on this host, if their launcher says so.
     pub local_world: Option<usize>,
-    /// The ranks that it meets on this host: all, unless [`JobPlace::among`] says otherwise.
+    /// The ranks that meet on this host: all, unless [`JobPlace::among`] says otherwise.
     pub here: Range<usize>,
     /// Equal on all ranks of a job, and different from any other job on this host.
     pub job: String,
@@ -70,10 +70,10 @@ impl JobPlace {
         }
     }
 
-    /// The same for a plan that has the ranks from `first` up to `end` on one host, and others elsewhere.
+    /// This place in a plan that puts ranks `first..end` on one host and the other ranks elsewhere.
     ///
     /// # Errors
-    /// Z0453 if the launcher has put other ranks on this host, or numbers them in another way.
+    /// Z0453 if the launcher has put other ranks on this host, or numbers them differently.
     pub fn among(&self, (first, end): (usize, usize)) -> Result<Self, LaunchError> {
         let (rank, local, expected, each) = (self.rank, self.local_rank, self.rank - first, end - first);
         let found = self.local_world.unwrap_or(each);
@@ -83,8 +83,8 @@ impl JobPlace {
         Ok(Self { here: first..end, ..self.clone() })
     }
 
-    /// The same for a rank that will not start: it meets the ranks that its launcher has put on its host or, if that is
-    /// unknown, those of a plan.
+    /// The place of a rank that will not start: it meets the ranks that its launcher put on this host or, if those are
+    /// unknown, ranks `first..end` of a plan.
     pub fn in_company(self, (first, end): (usize, usize)) -> Self {
         let found = self.local_world.and_then(|count| {
             let first = self.rank.checked_sub(self.local_rank)?;
@@ -93,7 +93,7 @@ impl JobPlace {
         Self { here: found.unwrap_or(first..end), ..self }
     }
 
-    /// Whether it is the rank that the other ranks of this host meet.
+    /// Whether this is the rank that the other ranks of this host connect to.
     pub(super) fn is_host(&self) -> bool {
         self.rank == self.here.start
     }
@@ -101,13 +101,13 @@ impl JobPlace {
 
 /// How a launcher says whether all its ranks are on one host.
 enum Spread {
-    /// By the number of ranks on this host: they are on one host if that is all of them.
+    /// By the number of ranks on this host: if it equals the number of all ranks, they are on one host.
     LocalWorld(&'static str),
     /// By the number of hosts, and by a list of the ranks of each, as Slurm does.
     Hosts(&'static str),
 }
 
-/// The variables by which a launcher tells a process its place.
+/// The variables by which a launcher assigns a process its place.
 struct LauncherVariables {
     rank: &'static str,
     world: &'static str,
@@ -150,8 +150,8 @@ const OPEN_MPI: LauncherVariables = LauncherVariables {
     local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
     spread: Spread::LocalWorld("OMPI_COMM_WORLD_LOCAL_SIZE"),
 };
-/// PRRTE's own launcher, which numbers ranks, but says how many there are only if it is told that they are Open MPI's.
-/// It is used only if nothing else has numbered the process, because others set this variable in addition to their own.
+/// PRRTE's own launcher. It numbers ranks, but sets their number only if told to set Open MPI's variables. Its numbering
+/// is used only if there is no other, because other launchers set this variable in addition to their own.
 const PRRTE: LauncherVariables = LauncherVariables { rank: PMIX_RANK, ..OPEN_MPI };
 pub(super) const PMIX_RANK: &str = "PMIX_RANK";
 const PMI_RANK: &str = "PMI_RANK";
@@ -163,9 +163,8 @@ const SLURM_STEP: &str = "SLURM_STEP_ID";
 /// Slurm counts steps of ranks from 0. Its batch scripts, shells and helpers have ids from here on.
 const SLURM_STEP_RESERVED: u64 = 0xffff_fff0;
 
-/// Variables that some launcher sets and that are equal on all ranks of a job. All of them together name the job,
-/// because each alone may be the same for two jobs: torchrun's id is `none` unless given, and an allocation of Slurm
-/// runs many steps.
+/// Launchers' variables that are equal on all ranks of a job. Together they name the job, because each alone may be the
+/// same for two jobs: torchrun's id is `none` unless given, and an allocation of Slurm runs many steps.
 const JOB_PARTS: [&str; 8] = [
     "TORCHELASTIC_RUN_ID",
     "TORCHELASTIC_RESTART_COUNT",
@@ -177,11 +176,11 @@ const JOB_PARTS: [&str; 8] = [
     SLURM_STEP,
 ];
 
-/// The name under which the process that started this one is looked up. If ranks have only RANK and WORLD_SIZE, that
-/// names their job. No variable can have this name.
+/// The lookup name of the parent process. It names the job if ranks have only RANK and WORLD_SIZE. No variable can have
+/// this name.
 pub(super) const PARENT: &str = "=parent";
 
-/// The role of a process with these variables. `lookup` gives a variable's value, if it is set.
+/// The role of a process with these variables. `lookup` returns a variable's value, if it is set.
 ///
 /// # Errors
 /// Z0301 to Z0306, and Z0315: see [`LaunchError`].
@@ -208,9 +207,8 @@ pub fn role_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> 
     }))
 }
 
-/// The place of a process with these variables, as far as they say so, even if they contradict one another. Ranks that
-/// cannot start find one another by it, so that an error is reported once. None if no launcher has numbered the
-/// process.
+/// The place of a process, as far as these variables show it, even if they contradict one another. Ranks that cannot
+/// start use it to find one another, so that an error is reported once. None if no launcher has numbered the process.
 pub fn company_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> Option<JobPlace> {
     let variables = Variables { lookup };
     let number = |name| variables.number(name).ok().flatten();
@@ -230,7 +228,7 @@ pub fn company_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) 
     (rank < world).then_some(place)
 }
 
-/// The place that one launcher gives this process.
+/// The place that one launcher assigns to this process.
 #[derive(Clone, Copy)]
 struct Seat {
     rank: usize,
@@ -258,7 +256,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
     /// The seat, and the name of the variable with the number of ranks. None if no launcher has assigned one.
     fn seat(&self, ours: bool) -> Result<Option<(Seat, &'static str)>, LaunchError> {
         let plain = self.seat_in(&PLAIN)?;
-        // These launchers may run inside another one, and its variables then count other processes.
+        // These launchers may run inside another one, whose variables then count other processes.
         let nested = ours || (self.lookup)("TORCHELASTIC_RUN_ID").is_some();
         if let (Some(seat), true) = (&plain, nested) {
             return Ok(Some((*seat, PLAIN.world)));
@@ -278,7 +276,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         }
     }
 
-    /// Launchers whose variables, if they are set, are about ranks.
+    /// Launchers whose variables, if set, describe ranks.
     fn credible(&self) -> impl Iterator<Item = &'static LauncherVariables> {
         FOREIGN.iter().filter(|dialect| match dialect.rank {
             SLURM_RANK => self.in_slurm_step(),
@@ -287,8 +285,8 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         })
     }
 
-    /// Whether srun has set the variables of MPICH's launcher, as with --mpi=pmi2: they then do not describe hosts, but
-    /// Slurm's own do.
+    /// Whether srun has set the variables of MPICH's launcher, as with --mpi=pmi2. They then do not describe hosts; Slurm's
+    /// own variables do.
     fn pmi_is_of_slurm(&self) -> bool {
         let value = |name| (self.lookup)(name);
         self.in_slurm_step() && value(PMI_LOCAL_RANK).is_none() && value(PMI_RANK) == value(SLURM_RANK)

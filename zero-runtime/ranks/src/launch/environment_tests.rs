@@ -227,7 +227,7 @@ fn ranks_with_an_error_in_their_environment_find_one_another_all_the_same() {
     assert_eq!(company(&[("RANK", "1"), ("WORLD_SIZE", "two"), job]), Some((1, 4)));
     assert_eq!(company(&[&[("RANK", "0"), ("WORLD_SIZE", "4")][..], &MPIRUN].concat()), Some((0, 4)));
     assert_eq!(company(&[&TORCHRUN[..], &[("ZERO_JOIN_TIMEOUT_S", "0")]].concat()), Some((2, 4)));
-    // No other rank could find these.
+    // No other rank could find these processes.
     assert_eq!(company(&[]), None);
     assert_eq!(company(&[("RANK", "one"), ("WORLD_SIZE", "4"), job]), None);
     assert_eq!(company(&[("RANK", "4"), ("WORLD_SIZE", "4"), job]), None);

@@ -1,4 +1,4 @@
-//! Error: what can go wrong between the start of a binary and the end of its ranks, each with message, stable code and
+//! Error: the errors between the start of a binary and the end of its ranks, each with a message, a stable code and a
 //! way out. Never prints.
 
 use std::io;
@@ -53,11 +53,11 @@ pub enum LaunchError {
     #[error("another restart would begin where the last one did: {}", newest_words(*.newest))]
     NoProgress { newest: Option<u64> },
     #[error(
-        "the launcher of the ranks has ended with exit code 0, and the run has not come to its end, which is step {last_step}: {}",
+        "the launcher of the ranks has ended with exit code 0 before the run reached its last step, {last_step}: {}",
         newest_words(*.newest)
     )]
     CutShort { newest: Option<u64>, last_step: u64 },
-    #[error("--restarts {restarts} asks to start ranks anew, and what starts them here never does")]
+    #[error("--restarts {restarts} asks to restart ranks, but their launcher here never does")]
     NoRestarts { restarts: u64 },
     #[error(
         "{} s after {} the run had not ended, and was killed: {}",
@@ -73,7 +73,7 @@ pub enum LaunchError {
     HostMissing { rank: usize, seconds: u64, job: String },
     #[error("rank 0 ended before all ranks had joined")]
     HostLost,
-    #[error("rank 0 gave rank {rank} no answer for {seconds} s")]
+    #[error("rank 0 did not answer rank {rank} for {seconds} s")]
     HostSilent { rank: usize, seconds: u64 },
     #[error(
         "rank {rank} (pid {pid}) has another plan, other arguments or other data than rank 0: expected {expected_hash:016x} with {expected_bytes} \
@@ -88,7 +88,7 @@ pub enum LaunchError {
     Stranger { job: String, expected: u32, found: u32 },
     #[error("rank {rank} (pid {pid}) ended before all ranks had joined")]
     LostAtStart { rank: usize, pid: u32 },
-    #[error("another rank ended the start; it says: {reason}")]
+    #[error("another rank stopped the start: {reason}")]
     Dismissed { reason: String },
 
     #[error(transparent)]
@@ -101,7 +101,7 @@ pub enum LaunchError {
         host()
     )]
     Misplaced { rank: usize, local: usize, found: usize, expected: usize, each: usize },
-    #[error("the plan in this binary is for {nodes} hosts, and no launcher has started it on them")]
+    #[error("the plan in this binary is for {nodes} hosts, but no launcher has started it on them")]
     NoHosts { nodes: usize },
 }
 
@@ -154,11 +154,11 @@ impl LaunchError {
         }
     }
 
-    /// What the error means and how to go on.
+    /// The meaning of the error, and how to continue.
     pub fn help(&self) -> String {
         let help = match self {
             LaunchError::PlaceIncomplete { set: PMIX_RANK, .. } => {
-                "have the launcher tell ranks what Open MPI's mpirun tells them: `prterun --personality ompi`"
+                "have the launcher set the variables of Open MPI's mpirun: `prterun --personality ompi`"
             }
             LaunchError::PlaceIncomplete { missing, .. } => {
                 return format!("set `{missing}` too, or unset both and let the binary start its own ranks");
@@ -183,22 +183,22 @@ impl LaunchError {
             LaunchError::RankKilled { signal, .. } => signal_help(*signal),
             LaunchError::RankFailed { code: PANIC, .. } => "it panicked; its own message is above",
             LaunchError::RankFailed { .. } => "its own message, if it had one, is above",
-            LaunchError::Spawn { .. } => "see `ulimit -u` and whether the binary is still in its place",
+            LaunchError::Spawn { .. } => "check `ulimit -u`, and whether the binary is still in its place",
             LaunchError::LauncherGone { .. } => "start the run again; the launcher must live as long as its ranks",
             LaunchError::RankLost { .. } => {
                 "its own output or its launcher says why; if neither does, see `dmesg` for the out-of-memory killer"
             }
             LaunchError::JobTaken { .. } => "end the other run, or give this one another ZERO_JOB on all its ranks",
             LaunchError::RanksMissing { .. } => {
-                "see whether they were started, on this host and outside of separate containers; ZERO_JOIN_TIMEOUT_S \
-                 sets the patience in seconds"
+                "check that they were started on this host and not in separate containers; ZERO_JOIN_TIMEOUT_S sets \
+                 how long to wait, in seconds"
             }
             LaunchError::HostMissing { .. } => {
-                "see whether rank 0 was started, on this host and with the same job; ZERO_JOIN_TIMEOUT_S sets the \
-                 patience in seconds"
+                "check that rank 0 was started on this host and with the same job; ZERO_JOIN_TIMEOUT_S sets how long \
+                 to wait, in seconds"
             }
             LaunchError::HostLost => "rank 0's own message says why",
-            LaunchError::HostSilent { .. } => "see whether rank 0 is stopped or swapping",
+            LaunchError::HostSilent { .. } => "check whether rank 0 is stopped or swapping",
             LaunchError::PlanDiffers { .. } => "start the same binary with the same arguments and data on all ranks",
             LaunchError::WorldDiffers { .. } => "start all ranks with the same world size",
             LaunchError::DuplicateRank { .. } => {
@@ -206,21 +206,21 @@ impl LaunchError {
             }
             LaunchError::Stranger { .. } => "give this run another ZERO_JOB on all its ranks",
             LaunchError::LostAtStart { .. } => "its own message, if it had one, says why",
-            LaunchError::Failed(_) => "correct what these ranks name",
+            LaunchError::Failed(_) => "correct the errors that these ranks report",
             LaunchError::NoProgress { .. } => {
-                "the errors above are not of a passing kind, or checkpoints are too rare: see --every"
+                "the errors above will recur, or checkpoints are too far apart: lower --every"
             }
             LaunchError::CutShort { .. } => {
-                "its own words say what it has lost; start the job again with --resume, unless a restart follows"
+                "the launcher's own output shows what it has lost; start the job again with --resume, unless a restart follows"
             }
             LaunchError::NoRestarts { .. } => {
                 "start it by `cargo zero run`, or on several hosts by `cargo zero launch SPEC --hosts a,b`; under any other \
-                 launcher leave --restarts out, and start the job again with --resume"
+                 launcher omit --restarts, and start the job again with --resume"
             }
             LaunchError::OutOfGrace { .. } => {
                 "give it longer with --grace, or write checkpoints more often with --every"
             }
-            LaunchError::Dismissed { .. } => "correct what that rank names",
+            LaunchError::Dismissed { .. } => "correct the error that the other rank reports",
             LaunchError::Device(error) => error.help(),
             LaunchError::Mpi(failure) => &failure.help,
             LaunchError::Misplaced { each, .. } => {
@@ -237,7 +237,7 @@ impl LaunchError {
         help.to_owned()
     }
 
-    /// The exit code of a rank that ends with it: whether a restart may help.
+    /// The exit code of a rank that ends with this error. It shows whether a restart may help.
     pub fn exit_code(&self) -> u8 {
         match self {
             LaunchError::RankLost { .. }
@@ -251,22 +251,22 @@ impl LaunchError {
         }
     }
 
-    /// Whether rank 0 or a launcher has a better message for the same error, so that this rank should print nothing.
+    /// Whether rank 0 or a launcher prints a better message for the same error, so that this rank should print nothing.
     pub fn is_echo(&self) -> bool {
         matches!(self, LaunchError::Dismissed { .. } | LaunchError::HostLost)
     }
 
-    /// The whole error as a person should see it.
+    /// The whole error as text for a person.
     pub fn report(&self) -> String {
         if let LaunchError::Failed(findings) = self {
-            // Whole reports already, each with a code of its own.
+            // These are complete reports already, each with its own code.
             return findings.to_string();
         }
         format!("error[{}]: {self}\n  = help: {}", self.code(), self.help())
     }
 }
 
-/// The code for hosts that have not met in time, as [`LaunchError::RanksMissing`] has one for ranks.
+/// The code for hosts that did not arrive in time; [`LaunchError::RanksMissing`] has another one for ranks.
 const HOSTS_MISSING: &str = "Z0457";
 
 /// Exit code of a Rust process whose main thread panicked.
@@ -299,10 +299,10 @@ pub(super) fn those(here: &Range<usize>) -> String {
 }
 
 /// The words for a run whose newest checkpoint was not looked up.
-const ITS_NEWEST: &str = "what it has done since its newest checkpoint is lost";
+const ITS_NEWEST: &str = "its work since the newest checkpoint is lost";
 
 fn newest_words(newest: Option<u64>) -> String {
-    newest.map_or("there is no checkpoint".to_owned(), |step| format!("the newest checkpoint is that of step {step}"))
+    newest.map_or("there is no checkpoint".to_owned(), |step| format!("the newest checkpoint is from step {step}"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Exchange: each rank of a host gives one descriptor to all ranks of that host, by way of the first, after they have
-//! met and before they watch one another. Never looks into the descriptors.
+//! Exchange: each rank sends one descriptor to all ranks of its host, through the first rank, after they have met and
+//! before they watch one another. Never looks into the descriptors.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,12 +15,12 @@ use super::watch::Watch;
 use super::wire::{self, Peer, WireMessage};
 
 impl Watch {
-    /// The descriptors of all ranks, in the order of ranks. All call it before [`Watch::start`]; none waits longer than
+    /// The descriptors of all ranks, in rank order. All ranks call this before [`Watch::start`]; none waits longer than
     /// `patience`.
     ///
     /// # Errors
-    /// If another rank has failed meanwhile, its error on the first rank and an echo of it on the others. Z0329 if a
-    /// rank has gone, or Z0323 if that is the first; Z0321 if one does not come in time, or Z0324 if that is the first.
+    /// If another rank fails meanwhile: its error on the first rank, and an echo of it on the others. Z0329 if a rank is
+    /// gone, or Z0323 if it is the first rank; Z0321 if a rank does not arrive in time, or Z0324 if it is the first rank.
     pub fn exchange(&self, own: OwnedFd, patience: Duration) -> Result<Vec<OwnedFd>, LaunchError> {
         let deadline = Instant::now() + patience;
         match &self.state.peers[..] {
@@ -30,17 +30,17 @@ impl Watch {
         }
     }
 
-    /// The message that the first rank passes, on all ranks. They call it as [`Watch::exchange`].
+    /// Returns the message that the first rank passes as `said`, on all ranks. They call it as [`Watch::exchange`].
     ///
     /// # Errors
-    /// As there, and Z0332 if the system refuses the little memory that this takes.
+    /// Those of [`Watch::exchange`], and Z0332 if the system refuses the memory for the message.
     pub fn hear(&self, said: Option<&[u8]>, patience: Duration) -> Result<Vec<u8>, LaunchError> {
         let page = rustix::fs::memfd_create(c"zero", MemfdFlags::CLOEXEC).map_err(std::io::Error::from);
         let mut page = File::from(page.map_err(LaunchError::system("take memory for a message"))?);
         page.write_all(said.unwrap_or_default()).map_err(LaunchError::system("write a message"))?;
         let of_first = self.exchange(page.into(), patience)?.swap_remove(0);
         let (file, mut heard) = (File::from(of_first), Vec::new());
-        // All ranks of a host read one file, so none moves its position.
+        // All ranks of a host read one file, so none may move its position.
         let len = file.metadata().map_err(LaunchError::system("read a message"))?.len();
         heard.resize(len as usize, 0);
         file.read_exact_at(&mut heard, 0).map_err(LaunchError::system("read a message"))?;

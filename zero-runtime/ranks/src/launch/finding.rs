@@ -1,5 +1,5 @@
-//! Finding: errors that ranks have found by themselves, as a person should see them: equal ones once, each with the
-//! ranks that found it, unless all did. Errors of a run are printed here and nowhere else.
+//! Finding: the errors that ranks have found by themselves, as text for a person: equal errors once, each with the ranks
+//! that found it, unless all did. Errors of a run are printed here and nowhere else.
 
 use core::fmt;
 
@@ -14,9 +14,9 @@ pub fn print(error: &str) {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RankFindings {
     found: Vec<Finding>,
-    /// Ranks that could have found it: those of this host.
+    /// Number of ranks that could have found it: those of this host.
     here: usize,
-    /// All ranks.
+    /// Number of all ranks.
     world: usize,
 }
 

@@ -1,5 +1,5 @@
 //! Foreign: another launcher, such as mpirun, which starts the ranks of all hosts. Waits for its process, and restarts
-//! it if that may help. Never knows its ranks.
+//! it if that may help. Never sees its ranks.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -24,11 +24,11 @@ const PAUSE: Duration = Duration::from_secs(3);
 static IS_OF_TERMINAL: AtomicBool = AtomicBool::new(false);
 
 /// Starts the launcher that `command` returns for the number of earlier starts, and waits for it. The launcher has to
-/// set [`super::RESTART`] to that number on all ranks: they then end as under our own launcher, and after a restart go
-/// on from the newest checkpoint.
+/// set [`super::RESTART`] to that number on all ranks: they then exit as under our own launcher, and after a restart
+/// continue from the newest checkpoint.
 ///
-/// The exit code is that of the launcher. If it has failed, and no rank has said that a restart would not help,
-/// `options` may ask for one, as for [`super::launch`]. SIGINT and SIGTERM go to the launcher, and no restart follows.
+/// The exit code is that of the launcher. If it has failed, and no rank has reported that a restart would not help,
+/// `options` may ask for a restart, as for [`super::launch`]. SIGINT and SIGTERM go to the launcher, and no restart follows.
 pub fn launch_by(options: &LaunchOptions, command: impl Fn(u64) -> Command) -> ExitCode {
     let mut code = 0;
     match run(options, &command, &mut code) {
@@ -59,21 +59,21 @@ fn run(options: &LaunchOptions, command: &impl Fn(u64) -> Command, code: &mut u8
     })
 }
 
-/// The error of a run whose checkpoints do not reach its last step. It counts if the launcher has ended with success,
-/// because that of Open MPI 5 does so even when it has lost a host.
+/// The error of a run whose checkpoints do not reach its last step. It is used if the launcher exits with success, as
+/// Open MPI 5's launcher does even after it has lost a host.
 fn cut_short(options: &LaunchOptions) -> Option<LaunchError> {
     let (newest, last_step) = (options.newest(), options.last_step?);
     (newest.unwrap_or(0) < last_step).then_some(LaunchError::CutShort { newest, last_step })
 }
 
-/// Whether a launcher that ends with this status may be restarted. It passes on the exit code of the rank that has
-/// failed, or gives one of its own if there is none: a rank was killed, or a host is lost.
+/// Whether a launcher that ends with this status may be restarted. It passes on the exit code of the failed rank or, if
+/// there is none because a rank was killed or a host was lost, returns one of its own.
 fn may_pass(status: ExitStatus) -> bool {
     let is_final = |code: i32| [0, EXIT_REPORTED, EXIT_NOT_SAVED, EXIT_ASKED].map(i32::from).contains(&code);
     !status.code().is_some_and(is_final)
 }
 
-/// The exit code that a shell would give, but not [`EXIT_AGAIN`], which is meant for this process alone.
+/// The exit code that a shell would return, but not [`EXIT_AGAIN`], which is meant for this process alone.
 fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| EXIT_SIGNAL_BASE + status.signal().unwrap_or_default());
     match u8::try_from(code).unwrap_or(EXIT_REPORTED) {
@@ -82,7 +82,7 @@ fn exit_code(status: ExitStatus) -> u8 {
     }
 }
 
-/// Starts a launcher and waits for its end. Returns its status, and whether somebody has asked for the end.
+/// Starts a launcher and waits for its end. Returns its status, and whether it was asked to end.
 fn attempt(mut command: Command, signals: &mut Signals) -> Result<(ExitStatus, bool), LaunchError> {
     let mut launcher = command.spawn().map_err(LaunchError::system("start the launcher of the ranks"))?;
     let mut is_asked = false;
@@ -104,13 +104,13 @@ fn attempt(mut command: Command, signals: &mut Signals) -> Result<(ExitStatus, b
     }
 }
 
-/// From here on, the source of each SIGINT is known. Must be called before anybody hears one.
+/// Notes the source of each SIGINT from here on. Must be called before any other code listens for SIGINT.
 fn listen_for_terminal() -> Result<(), LaunchError> {
     // SAFETY: a signal may interrupt any code; this only stores a word.
-    #[expect(unsafe_code, reason = "who sends a signal is told to handlers alone")]
+    #[expect(unsafe_code, reason = "only handlers learn who sent a signal")]
     let listening = unsafe {
         signal_hook_registry::register_sigaction(SIGINT, |sent| {
-            // Above zero if the kernel itself sends it, as it does for keys.
+            // Above zero if the kernel itself sends it, as it does for a key.
             IS_OF_TERMINAL.store(sent.si_code > 0, Ordering::Release);
         })
     };

@@ -1,4 +1,4 @@
-//! Launcher: starts the ranks of one host, waits for them, and ends all when one fails or somebody asks for it;
+//! Launcher: starts the ranks of one host, waits for them, and ends all when one fails or when it is asked to end;
 //! restarts them if that may help. Never takes part in their work.
 
 use std::ffi::CString;
@@ -16,8 +16,8 @@ use super::print;
 use super::restarts::{EndCause, ended_by, name_of, repeat};
 use super::signals::Signals;
 
-/// The time between the end of the ranks and their next start, so that its cause can pass. It need not grow, because
-/// ranks are restarted only once from the same checkpoint.
+/// The time between the end of the ranks and their next start, in which the cause of the end can pass. It need not grow,
+/// because ranks are restarted only once from the same checkpoint.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts `ranks` copies of this binary with its arguments, and waits for all of them.
@@ -25,9 +25,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// If all end by themselves, the exit code is 0, or 75 if they were asked to end, or 74 if they could not write their
 /// last checkpoint. If one fails, all ranks are killed and reaped, and the reason is printed to standard error, once.
 /// The exit code is then 1, or 2 if the rank printed its own error. If a restart may help (a rank was killed, has
-/// panicked, or has given up another one), `options` may ask for restarts: as many as they say, but only one from the
-/// same checkpoint.
-///
+/// The exit code is then 1, or 2 if the rank printed its own error. If a restart may help (a rank was killed, has
+/// panicked, or has given up waiting for another one), `options` may ask for restarts: as many as they say, but only one
+/// from the same checkpoint.
 /// If this process is asked to end (SIGINT, SIGTERM), it asks the ranks to end, provided that `options` say that they
 /// finish their step. If not, or if it is asked again, or if they take too long, they are killed, and the exit code is
 /// 130 or 143.
@@ -76,7 +76,7 @@ struct Wish {
 }
 
 fn run(ranks: usize, options: &LaunchOptions) -> Result<u8, EndCause> {
-    // Before the first rank starts. Otherwise its end could go unnoticed.
+    // Done before the first rank starts. Otherwise its end could go unnoticed.
     let mut signals = Signals::new(&[SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
     repeat(options, PAUSE, &mut signals, |restarts, signals| attempt(ranks, options, restarts, signals))
 }
@@ -88,8 +88,7 @@ fn attempt(ranks: usize, options: &LaunchOptions, restarts: u64, signals: &mut S
     while local.runs() {
         let deadline = wish.as_ref().map(|wish| wish.deadline);
         let heard = signals.wait(deadline).map_err(LaunchError::system("wait for signals"))?;
-        // Ctrl-C reaches the ranks, too. It arrives here before the news that they have ended, so it is looked for
-        // first.
+        // Ctrl-C reaches the ranks, too. It arrives here before the news that they have ended, so check for it first.
         for signal in heard.into_iter().filter(|signal| *signal != SIGCHLD) {
             if wish.is_some() || !options.finishes_on_signal {
                 return Err(EndCause::Interrupted(signal));

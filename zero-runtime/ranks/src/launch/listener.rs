@@ -1,6 +1,6 @@
 //! Listener: the socket by which the ranks of a job find one another, named after the job and its user. Accepts processes
-//! of that user only, and waits for the first messages of all callers at once, so that a silent one delays no other.
-//! Never knows what the messages mean.
+//! of that user only, and waits for the first messages of all callers at once, so that a silent caller delays no other.
+//! Never looks at the meaning of a message.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub(super) struct JobSocket<'a> {
 pub(super) struct Listener {
     socket: OwnedFd,
     user: Uid,
-    /// Callers that have not said anything.
+    /// Callers that have sent nothing so far.
     silent: Vec<Caller>,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum ListenerEvent {
     Came(Caller, WireMessage),
     /// The peer with this index has sent something, or has gone.
     Peer(usize),
-    /// Nothing has happened in time.
+    /// Nothing has happened before the deadline.
     Late,
 }
 
@@ -64,7 +64,7 @@ impl<'a> JobSocket<'a> {
         Ok(Listener { socket, user: self.user, silent: Vec::new() })
     }
 
-    /// The right to speak for all ranks that wait for rank 0. Only one of them can have it, for as long as the result
+    /// The right to speak for all ranks that wait for rank 0. Only one of them can hold it, for as long as the result
     /// lives.
     pub fn become_speaker(&self) -> Option<OwnedFd> {
         self.take_name(".speaker").ok().flatten()
@@ -105,7 +105,7 @@ impl<'a> JobSocket<'a> {
         std::thread::sleep(CONNECT_INTERVAL);
     }
 
-    /// A name in the abstract namespace, which is no file and is gone with its last user. The job is hashed, because a
+    /// A name in the abstract namespace: it is not a file, and vanishes with its last user. The job is hashed, because a
     /// name has at most 107 bytes.
     fn address(&self, suffix: &str) -> Result<SocketAddrUnix, Errno> {
         let (user, job) = (self.user.as_raw(), fnv1a(self.place.job.as_bytes()));
@@ -134,7 +134,7 @@ impl Listener {
                 continue;
             }
             let caller = self.silent.remove(first - peers.len());
-            // A caller that leaves, or sends what no rank would send, gets no answer.
+            // A caller that leaves, or sends a message that no rank would send, gets no answer.
             if let Ok(Some((message, _))) = wire::receive(&caller.socket) {
                 return Ok(ListenerEvent::Came(caller, message));
             }

@@ -1,4 +1,4 @@
-//! Tests of which callers are accepted, and of which are heard while others are silent.
+//! Tests which callers are accepted, and that callers are heard while others are silent.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn place(job: &str) -> JobPlace {
     JobPlace::on_this_host(0, 3, &format!("listener-{job}-{}", std::process::id()))
 }
 
-/// Another user than the one that runs this test.
+/// A user other than the one that runs this test.
 fn somebody_else() -> Uid {
     Uid::from_raw(rustix::process::geteuid().as_raw() ^ 1)
 }

@@ -1,5 +1,5 @@
-//! Local ranks: those of one host as copies of this binary, and what their ends mean. No rank outlives it. Never
-//! decides what happens next.
+//! Local ranks: the ranks of one host, started as copies of this binary, and the meaning of their exits. No rank
+//! outlives them. Never decides what happens next.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -29,7 +29,7 @@ impl From<LaunchError> for RunFailure {
     }
 }
 
-/// What the end of a rank means.
+/// The meaning of the end of a rank.
 enum RankEnd {
     /// It has ended by itself, and the others will too.
     Done(u8),
@@ -51,7 +51,7 @@ struct Member {
 impl LocalRanks {
     /// Starts `ranks` copies of this binary with its arguments, after `restarts` earlier starts.
     pub fn start(ranks: usize, restarts: u64) -> Result<Self, LaunchError> {
-        // Dropped if a rank cannot be started, which ends those before it.
+        // If a rank cannot be started, dropping this ends the ranks before it.
         let mut local = LocalRanks { members: Vec::new(), codes: Vec::new() };
         let job = unique_job();
         for rank in 0..ranks {
@@ -67,8 +67,8 @@ impl LocalRanks {
         !self.members.is_empty()
     }
 
-    /// The exit code of a run whose ranks have all ended by themselves: that of a missing last checkpoint or of a
-    /// request to end, if one of the ranks says so, in this order; otherwise 0.
+    /// The exit code of a run whose ranks have all ended by themselves: [`EXIT_NOT_SAVED`] if a rank returned it; otherwise
+    /// [`EXIT_ASKED`] if a rank returned it; otherwise 0.
     pub fn code(&self) -> u8 {
         let says = |code: &u8| self.codes.contains(code);
         [EXIT_NOT_SAVED, EXIT_ASKED].into_iter().find(says).unwrap_or(0)
@@ -148,7 +148,7 @@ fn command(rank: usize, ranks: usize, restarts: u64, job: &str) -> Command {
         .env(PLAIN_LOCAL_WORLD, ranks.to_string())
         .env(JOB, job)
         .env(LAUNCHER_PID, std::process::id().to_string());
-    // A count from another launcher is not about these ranks.
+    // A count set by another launcher does not describe these ranks.
     if restarts == 0 {
         command.env_remove(RESTART)
     } else {

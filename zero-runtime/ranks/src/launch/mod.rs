@@ -4,7 +4,7 @@
 //! A binary started alone is the launcher ([`launch`]); started by a launcher it is one rank ([`join`]). Ranks share
 //! memory that has no name in any file system, so a run leaves nothing there, and finds nothing of another run.
 //!
-//! Never computes, never knows what lies in the shared memory, never ends the process of its caller.
+//! Never computes, never knows the contents of the shared memory, never ends the process of its caller.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("zero's ranks share memory by memfd and abstract Unix sockets, which only Linux has");
@@ -43,7 +43,7 @@ pub use rendezvous::{Joined, fail, join};
 pub use request::{asked_to_end, end_on_request};
 pub use watch::{Watch, leave};
 
-/// Reports what `rank` has waited for during `periods` times [`NOTICE`], if another report is due.
+/// Reports that `rank` has waited for `periods` times [`NOTICE`], and for whom, if another report is due.
 pub fn note(rank: usize, periods: u32, for_whom: impl FnOnce() -> String) {
     if periods.is_power_of_two() {
         let seconds = u64::from(periods) * NOTICE.as_secs();
@@ -67,7 +67,7 @@ pub fn role(plan_ranks: usize) -> Result<Role, LaunchError> {
     Ok(role)
 }
 
-/// The place of this process among its peers, as far as its environment says so, even if that contradicts itself.
+/// The place of this process among its peers, as far as its environment shows it, even if that contradicts itself.
 /// [`fail`] needs it to report an error. None if it is the only process.
 pub fn company(plan_ranks: usize) -> Option<JobPlace> {
     company_from(plan_ranks, variable)
@@ -84,12 +84,12 @@ pub fn is_restart() -> bool {
     std::env::var_os(RESTART).is_some_and(|restarts| restarts != "0")
 }
 
-/// Whether this rank's launcher restarts ranks if that may help: our own launcher or [`launch_by`] does.
+/// Whether this rank's launcher restarts ranks if that may help, as our own launcher and [`launch_by`] do.
 pub fn has_restarts() -> bool {
     has_own_launcher() || std::env::var_os(RESTART).is_some()
 }
 
-/// The exit code by which a rank says `code` to the process that started it: only our own launcher and [`launch_by`]
+/// The exit code that reports `code` to the process that started this rank: only our own launcher and [`launch_by`]
 /// understand [`EXIT_AGAIN`].
 pub fn exit_code(code: u8) -> u8 {
     if code == EXIT_AGAIN && !has_restarts() { EXIT_REPORTED } else { code }
@@ -113,7 +113,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// A name for the parent process that no other process has: its id, and when it started. None if it has ended.
+/// A unique name for the parent process: its id and the time of its start. None if it has ended.
 fn parent() -> Option<String> {
     let pid = rustix::process::getppid()?.as_raw_pid();
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -14,14 +14,14 @@ pub const EXIT_REPORTED: u8 = 2;
 pub const EXIT_NOT_SAVED: u8 = 74;
 /// Exit code of a run that was asked to end, and has left a checkpoint: start it again to go on.
 pub const EXIT_ASKED: u8 = 75;
-/// Exit code of a rank whose error is printed, and for which a restart may help. If its launcher restarts no ranks, it
-/// ends with [`EXIT_REPORTED`].
+/// Exit code of a rank whose error is printed, and for which a restart may help. If its launcher does not restart ranks,
+/// it ends with [`EXIT_REPORTED`].
 pub const EXIT_AGAIN: u8 = 76;
 
-/// The folder of a run's checkpoints, as far as a launcher looks into it.
+/// The folder of a run's checkpoints, as far as a launcher reads it.
 #[derive(Clone, Debug)]
 pub struct RunFolder {
-    /// Its place.
+    /// Its path.
     pub path: PathBuf,
     /// The step of the newest checkpoint in a folder, if there is one.
     pub newest: fn(&Path) -> Option<u64>,
@@ -29,7 +29,7 @@ pub struct RunFolder {
     pub is_taken: fn(&Path) -> bool,
 }
 
-/// [`LaunchOptions`] as a program tells them to `cargo zero launch`, in JSON.
+/// [`LaunchOptions`] as a program sends them to `cargo zero launch`, in JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields of LaunchOptions")]
 pub struct LaunchAnswer {
@@ -41,7 +41,7 @@ pub struct LaunchAnswer {
 }
 
 impl LaunchAnswer {
-    /// The options, with what looks into a folder of checkpoints.
+    /// The options, with functions that look into a folder of checkpoints.
     pub fn options(self, newest: fn(&Path) -> Option<u64>, is_taken: fn(&Path) -> bool) -> LaunchOptions {
         let Self { finishes_on_signal, grace, restarts, folder, last_step } = self;
         let folder = folder.map(|path| RunFolder { path, newest, is_taken });
@@ -49,17 +49,17 @@ impl LaunchAnswer {
     }
 }
 
-/// What a launcher does if a run ends early.
+/// How a launcher handles a run that ends early.
 #[derive(Clone, Debug)]
 pub struct LaunchOptions {
     /// Whether ranks that are asked to end finish their step and leave a checkpoint. If not, the first SIGTERM or SIGINT
     /// kills them.
     pub finishes_on_signal: bool,
-    /// How long they may take for that.
+    /// How long they may take to finish.
     pub grace: Duration,
     /// How often all ranks may be restarted.
     pub restarts: u64,
-    /// The folder of their checkpoints: a restart that brings no newer one is the last.
+    /// The folder of their checkpoints: a restart without a newer checkpoint is the last.
     pub folder: Option<RunFolder>,
     /// The step of the last checkpoint of a run that reaches its end, if it leaves any.
     pub last_step: Option<u64>,

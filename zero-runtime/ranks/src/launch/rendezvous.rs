@@ -1,6 +1,6 @@
 //! Rendezvous: the ranks of one host meet at a socket named after their job, compare what they are about to run, and
-//! leave with one shared memory. Rank 0 is the host, and the others are guests. A rank that has already failed comes
-//! too, and says why, so that rank 0 can report it once. Never starts or ends a process.
+//! leave with one shared memory. Rank 0 is the host, and the others are guests. A rank that has already failed connects
+//! too, and sends its error, so that rank 0 can report it once. Never starts or ends a process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -102,7 +102,7 @@ fn host(job_socket: &JobSocket, own: &Result<Hello, Finding>) -> Result<Joined, 
 struct Host<'a> {
     place: &'a JobPlace,
     own: &'a Result<Hello, Finding>,
-    /// The ranks that are to hear of the outcome.
+    /// The ranks to be told of the outcome.
     peers: Vec<Peer>,
     findings: RankFindings,
     misfit: Option<LaunchError>,
@@ -120,14 +120,14 @@ impl<'a> Host<'a> {
         new
     }
 
-    /// Waits until every other rank has come, and returns the hello that all of them agree on.
+    /// Waits until every other rank has arrived, and returns the hello that all of them agree on.
     fn gather(&mut self, listener: &mut Listener) -> Result<Hello, LaunchError> {
         let mut periods = 0;
         let mut notice = Instant::now() + NOTICE;
         while self.peers.len() + 1 < self.place.here.len() {
             match listener.next(&self.peers, self.deadline.min(notice))? {
                 ListenerEvent::Came(caller, message) => self.hear(caller, message),
-                // A guest sends one message and then listens. Anything after that is its end.
+                // A guest sends one message and then listens. Anything after that means that it has ended.
                 ListenerEvent::Peer(index) => {
                     let Peer { rank, pid, .. } = self.peers[index];
                     return Err(self.verdict().unwrap_or(LaunchError::LostAtStart { rank, pid }));
@@ -174,13 +174,13 @@ impl<'a> Host<'a> {
         self.hurry();
     }
 
-    /// Limits the wait to ranks that are on their way. They should hear of the failure, and not wait for a rank 0 that
-    /// has left.
+    /// Shortens the wait to ranks that are already on their way. They should learn of the failure instead of waiting for a
+    /// rank 0 that has left.
     fn hurry(&mut self) {
         self.deadline = self.deadline.min(Instant::now() + LATECOMER_TIMEOUT);
     }
 
-    /// Why the run does not start, if that is known.
+    /// The reason why the run does not start, if it is known.
     fn verdict(&mut self) -> Option<LaunchError> {
         let findings = Some(&self.findings).filter(|findings| !findings.is_empty());
         findings.cloned().map(LaunchError::Failed).or_else(|| self.misfit.take())
@@ -190,12 +190,12 @@ impl<'a> Host<'a> {
         self.place.here.clone().skip(1).filter(|rank| self.peers.iter().all(|peer| peer.rank != *rank)).collect()
     }
 
-    /// Says for which ranks this one waits, and tells those that have come that it still waits.
+    /// Reports which ranks this one waits for, and tells those that have arrived that it still waits.
     fn still_waits(&self, periods: u32) {
         let missing = || format!("{} of {} to start", ranks(&self.missing()), those(&self.place.here));
         note(self.place.rank, periods, missing);
         for peer in &self.peers {
-            // The socket of a peer that has gone shows it.
+            // If a peer is gone, its socket will show it.
             let _ = peer.send(&WireMessage::Waiting);
         }
     }
@@ -285,16 +285,16 @@ impl Visit<'_> {
         }
     }
 
-    /// Rank 0's answer once all have come, or one does not fit. None if rank 0 has gone.
+    /// Rank 0's answer once all ranks have arrived, or one of them does not match. None if rank 0 is gone.
     fn for_answer(&mut self, host: &Peer) -> Result<Option<(WireMessage, Option<OwnedFd>)>, LaunchError> {
         let JobPlace { rank, join_timeout, .. } = *self.job_socket.place;
-        // Twice as long as rank 0 waits for the others, because it reserves the memory after that, and because its
-        // verdict says more than this rank's.
+        // Twice as long as rank 0 waits for the others, because it reserves the memory after that, and because its verdict
+        // says more than this rank's.
         let patience = join_timeout * 2;
         let deadline = Instant::now() + patience;
         let mut periods = 0;
         loop {
-            // Rank 0 says in each period for which ranks it waits. If it does not, the wait is for rank 0 itself.
+            // Rank 0 reports in each period which ranks it waits for. If it does not, this rank waits for rank 0 itself.
             let late = deadline.min(Instant::now() + NOTICE * SILENT_PERIODS);
             let answer = wire::wait([&host.socket].into_iter(), Some(late));
             let has_come = !answer.map_err(LaunchError::system("wait for rank 0"))?.is_empty();
@@ -324,8 +324,7 @@ impl Visit<'_> {
         }
     }
 
-    /// The end of a wait without success. The rank with the right to speak keeps it until the others have given up,
-    /// too.
+    /// Ends a wait in vain. The rank with the right to speak keeps it until the others have given up, too.
     fn in_vain(&mut self, error: LaunchError) -> LaunchError {
         if self.becomes_speaker() {
             std::thread::sleep(watch::grace(false, true));

@@ -1,5 +1,5 @@
-//! Request: SIGTERM and SIGINT as a request to end, which a process checks for when it is able to end, up to a time
-//! limit. Never ends anything but this process, and that only when it was asked twice or has taken too long.
+//! Request: SIGTERM and SIGINT as a request to end, which a process checks for where it can end, up to a time limit.
+//! Never ends anything but this process, and only if it was asked twice or has taken too long.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -22,11 +22,11 @@ const AFTER_LAUNCHER: Duration = Duration::from_secs(5);
 static ASKED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
 /// Turns SIGTERM and SIGINT into requests to end. From here on the first of them is only noted, for [`asked_to_end`].
-/// The second ends this process, and so does a request that is not met within `grace`: with 128 plus the number of the
-/// signal, as if it had not been caught.
+/// The second ends this process, and so does a request that is not fulfilled within `grace`. The exit code is 128 plus
+/// the number of the signal, as if it had not been caught.
 ///
-/// A rank of our own launcher leaves the second signal to it, ends with `EXIT_REPORTED` a little after `grace`, and
-/// does nothing on SIGINT, because a terminal sends that to both.
+/// A rank of our own launcher leaves the second signal to the launcher, ends with `EXIT_REPORTED` a little after
+/// `grace`, and does nothing on SIGINT, because a terminal sends SIGINT to both.
 ///
 /// # Errors
 /// Z0332 if the system refuses a handler or a thread.
@@ -61,7 +61,7 @@ pub fn end_on_request(grace: Duration) -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// The signal by which this process was asked to end, once it was.
+/// The signal by which this process was asked to end, if it was.
 pub fn asked_to_end() -> Option<i32> {
     ASKED.get().map(|asked| asked.load(Ordering::Relaxed) as i32).filter(|signal| *signal != 0)
 }

@@ -12,12 +12,12 @@ use super::options::{EXIT_RANK_FAILED, EXIT_REPORTED, LaunchOptions};
 use super::print;
 use super::signals::Signals;
 
-/// By convention, a program that a signal ends has this plus the signal's number as its exit code.
+/// By convention, the exit code of a program that was ended by a signal is this plus the signal's number.
 pub(super) const EXIT_SIGNAL_BASE: i32 = 128;
 
 /// How long a rank of the last start may hold the folder of checkpoints: twice as long as ranks usually wait for one another.
 const LEFTOVERS: Duration = Duration::from_secs(10 * 60);
-/// The time between two looks at the folder.
+/// The time between two checks of the folder.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Why a run ended early.

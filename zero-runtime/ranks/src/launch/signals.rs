@@ -1,4 +1,4 @@
-//! Signals: those that a launcher waits for, and for how long. Never acts on one.
+//! Signals: waits for signals to a launcher, up to a deadline. Never acts on one.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use super::wire;
 
-/// Once it exists, signals do nothing but wait to be taken.
+/// From its creation on, signals have no effect until [`Signals::wait`] returns them.
 pub(super) struct Signals {
     delivery: SignalDelivery<OwnedFd, SignalOnly>,
 }

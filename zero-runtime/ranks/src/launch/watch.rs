@@ -1,4 +1,4 @@
-//! Watch: notices that another rank has failed or died, because its socket closes before it has finished. Rank 0 hears all
+//! Watch: notices that another rank has failed or died, because its socket closes before it has finished. Rank 0 listens to all
 //! ranks and tells the others. Sleeps until something happens. Never prints.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -15,14 +15,14 @@ use super::{end_process, exit_code};
 /// Far longer than another process needs to report what has gone wrong.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a rank that has met the others waits for another one to report its error. On a busy machine that one first
-/// takes a while to give back its device. The watching thread ends the wait with the news of the error, or of that
-/// rank's death.
+/// How long a rank that has met the others waits for another one to report its error. On a busy machine, that rank first
+/// takes a while to release its device. The watching thread ends the wait when it learns of the error, or of that rank's
+/// death.
 const NEWS: Duration = Duration::from_secs(20);
 
 /// How long a rank waits before it ends because of another one. A launcher kills all ranks when it sees the first one
-/// end, so the process that knows the cause best must have reported it by then. For a rank that failed, that is our own
-/// launcher (unless the rank has left early with success, in which the launcher sees no failure), and after it the
+/// end, so the process that knows the cause best must have reported it by then. If a rank failed, our own launcher knows
+/// it best (unless the rank exited early with success, which the launcher does not see as a failure), and after it the
 /// reporter.
 pub(super) fn grace(launcher_knows: bool, reporter_knows: bool) -> Duration {
     GRACE * (u32::from(launcher_knows) + u32::from(reporter_knows))
@@ -42,12 +42,12 @@ pub struct Watch {
 #[derive(Debug)]
 pub(super) struct WatchState {
     pub rank: usize,
-    /// The rank that hears all others of this host.
+    /// The rank that all others of this host are connected to.
     pub host: usize,
     pub peers: Vec<Peer>,
-    /// Whether one of the two has begun to end this rank, with an error or in order.
+    /// Whether the rank or the thread has begun to end this rank, with an error or in order.
     ended: AtomicBool,
-    /// The exit code that it ends with.
+    /// The exit code that this rank ends with.
     code: AtomicU8,
 }
 
@@ -72,7 +72,7 @@ impl WatchState {
 enum News {
     /// A rank has gone.
     Lost { rank: usize, pid: u32 },
-    /// A rank has failed and leaves it to this one, which is rank 0, to say why.
+    /// A rank has failed, and leaves the report of its error to this one, which is rank 0.
     Failed(Finding),
     /// The run has ended with an error that another process reports, and with this exit code.
     Told(u8),
@@ -81,7 +81,7 @@ enum News {
 /// The state of this process's watch, for [`leave`].
 static STATE: OnceLock<Weak<WatchState>> = OnceLock::new();
 
-/// Ends this process, which has reported why, and lets the other ranks know that the error has been reported: those of
+/// Ends this process, which has reported its error, and tells the other ranks that the error has been reported: those of
 /// other hosts by `end_others`, which receives the exit code.
 pub fn leave(end_others: impl FnOnce(u8)) -> ! {
     let mut code = EXIT_REPORTED;
@@ -154,12 +154,12 @@ impl Watch {
         Ok(())
     }
 
-    /// Sets the exit code of this rank if it fails, which says whether a restart may help. By default, it would not.
+    /// Sets the exit code of this rank if it fails. The code shows whether a restart may help; by default, it would not.
     pub fn fails_with(&self, code: u8) {
         self.state.code.store(code, Ordering::Release);
     }
 
-    /// Says that this rank ends in order. All ranks call it after their last barrier, when none needs another.
+    /// Announces that this rank ends in order. All ranks call it after their last barrier, when no rank needs another.
     pub fn finish(self) {
         self.state.ended.store(true, Ordering::Release);
         // A peer that has gone after the last barrier is not missed.
@@ -188,7 +188,7 @@ impl Watch {
         Some(LaunchError::Failed(RankFindings::of(self.here, self.world, finding)))
     }
 
-    /// Ends this rank because of an error that the others leave to it, no matter which of them can still speak. Returns
+    /// Ends this rank because of an error whose report the others leave to it, whichever of them can still speak. Returns
     /// whether this rank should print it, and then end the process with [`leave`].
     pub fn fail_for_all(&self) -> bool {
         let speaks = !self.state.ended.swap(true, Ordering::AcqRel);
@@ -205,7 +205,7 @@ impl Watch {
         self.fail_after();
     }
 
-    /// Ends this rank because of an error that another one reports, after that one has had time to do so.
+    /// Ends this rank because of an error that another one reports, after the other one has had time to do so.
     pub fn fail_after(self) {
         std::thread::sleep(grace(false, true));
         self.state.ended.store(true, Ordering::Release);

@@ -28,13 +28,13 @@ pub(super) struct Hello {
     pub segment_bytes: u64,
 }
 
-/// An error that a rank has found by itself, and that ends it.
+/// An error that a rank has found by itself, and because of which it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
     pub rank: u64,
-    /// The exit code that it ends with.
+    /// The exit code that the rank ends with.
     pub code: u8,
-    /// As a person should see it.
+    /// Its text for a person.
     pub error: String,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum WireMessage {
     Waiting,
     /// All have arrived. Carries the shared memory.
     Go,
-    /// Memory of a rank's device, whose descriptor comes along.
+    /// Memory of a rank's device, with its descriptor.
     Memory,
     /// The run does not start, for this reason.
     Refused(String),
@@ -122,7 +122,7 @@ fn take_text(bytes: &mut &[u8]) -> String {
     String::from_utf8_lossy(std::mem::take(bytes)).into_owned()
 }
 
-/// As much of a text as a message carries.
+/// The part of a text that fits into a message.
 fn cut(text: &str) -> &[u8] {
     &text.as_bytes()[..text.floor_char_boundary(REASON_BYTES_MAX)]
 }
@@ -164,7 +164,7 @@ pub(super) fn send(socket: &OwnedFd, message: &WireMessage, descriptors: &[Borro
     Ok(())
 }
 
-/// The next message, with the descriptor that came along. None if the peer has closed.
+/// The next message, with the descriptor that was sent with it. None if the peer has closed.
 pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<(WireMessage, Option<OwnedFd>)>> {
     let mut bytes = [0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];

@@ -1,7 +1,7 @@
-//! Carried: how bytes get to the ranks that need them if no device reaches the memory of another, on one host or
-//! several. All ranks of a group do the same ops in the same order, as `prove` has shown: an op gathers what all have,
-//! or sends what its counterparts on other ranks need and receives what they send. That order makes waits for counts
-//! unnecessary. Counts are raised all the same, so that a rank can find out which one is late.
+//! Carried: moves bytes to the ranks that need them if no device reaches the memory of another, on one host or several. All
+//! ranks of a group do the same ops in the same order, as `prove` has shown: an op gathers the shares of all ranks, or sends
+//! what its counterparts on other ranks need and receives what they send. This order makes waits for counts unnecessary.
+//! Counts are raised all the same, so that a rank can find out which rank is late.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -19,37 +19,37 @@ use zero_core::device::{self, Communicator, Device, DeviceError, Group, GroupPar
 use zero_core::view::{View, ViewMut};
 use zero_core::watchdog::{Awaited, Watchdog};
 
-/// A way that bytes go: along an axis from a stream, as parcels of a kind from a pipeline stage, or between all ranks.
+/// A way that bytes take: along an axis from a stream, as parcels of a kind from a pipeline stage, or between all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CarriedWay {
     Along(Axis, Stream),
     From(Parcel, usize),
-    /// The numbers that all ranks exchange go between all of them.
+    /// Between all ranks: the numbers that they exchange.
     Numbers,
 }
 
-/// The ways that a rank is on, and the bytes that its current op brings.
+/// The ways that a rank is on, and the bytes that its current op moves.
 pub(crate) struct CarriedWays {
     /// The way of each group that the device has joined.
     ways: Vec<CarriedWay>,
-    /// The places at which bytes of other ranks arrived in the op that last brought some.
+    /// The places at which bytes of other ranks arrived in the last op that received any.
     arrived: Vec<(usize, Arrival)>,
-    /// The places that others take in that op, each with the number of the member that takes it.
+    /// The places that are sent to others in that op, each with the number of the member that receives it.
     leaving: Vec<(usize, Place)>,
-    /// The places that this rank gives to all in that op, each with the place in which the shares of all are gathered.
+    /// The places that this rank shares with all in that op, each with the place in which the shares of all are gathered.
     gathered: Vec<(Place, Place)>,
     /// The slots that parcels have left from in this pass.
     has_left: [[bool; OUTGOING_SLOTS]; Parcel::ALL.len()],
     /// The first of the events for parcels.
     events: usize,
-    /// Bytes to ranks of other hosts, and from them.
+    /// Bytes sent to ranks of other hosts, and received from them.
     pub(super) crossed: Crossed,
 }
 
-/// Events for each kind of parcel: that it may leave, and for each slot that it has left.
+/// Events for each kind of parcel: one that it may leave, and one for each slot that it has left.
 const EVENTS: usize = 1 + OUTGOING_SLOTS;
 
-/// The way of an op on a pipeline stage, if it has one, and what a rank does on it.
+/// The way of an op on a pipeline stage, if it has one, and a rank's part in it.
 fn way(plan: &Plan, pipeline: usize, op: Op) -> Option<(CarriedWay, GroupPart)> {
     match op {
         Op::Send { parcel, .. } => Some((CarriedWay::From(parcel, pipeline), GroupPart::Sends)),
@@ -128,7 +128,7 @@ fn crossing(plan: &Plan, rank: usize, other: usize, bytes: usize) -> usize {
     if plan.config.shares_host(rank, other) { 0 } else { bytes }
 }
 
-/// What carries bytes between devices of this transport.
+/// The communicator between devices of this transport.
 fn communicator<D: Device>(device: &D) -> &dyn Communicator<D> {
     device.communicator().expect("a spec whose devices exchange bytes names devices that can")
 }
@@ -165,7 +165,7 @@ impl<'p, D: Device> Shared<'p, D> {
         Ok(())
     }
 
-    /// Brings the bytes that an op needs of other ranks, and gives them the bytes that they need in theirs, in the
+    /// Receives the bytes that an op needs from other ranks, and sends them the bytes that they need in theirs, in the
     /// queue of the op.
     ///
     /// # Safety
@@ -233,8 +233,8 @@ impl<'p, D: Device> Shared<'p, D> {
         unsafe { self.carry_in(device, group, &mut parcels) }
     }
 
-    /// Has the device carry something in a group. Gives up if other ranks do not ask their devices for their part
-    /// within the timeout.
+    /// Has the device carry `parcels` in a group. Gives up if other ranks do not ask their devices for their part within
+    /// the timeout.
     ///
     /// # Safety
     /// The promise of [`Communicator::carry`].
@@ -258,8 +258,8 @@ impl<'p, D: Device> Shared<'p, D> {
         }
     }
 
-    /// Sends a parcel from a queue of its own: the rank that made it goes on, and waits only when its slot is to be
-    /// filled again.
+    /// Sends a parcel from a queue of its own: the rank that made it continues, and waits only before its slot is filled
+    /// again.
     ///
     /// # Safety
     /// The promise of [`super::Transport::end`].
@@ -340,7 +340,7 @@ impl CarriedWays {
     }
 }
 
-/// The bytes of a place of another rank, or of its beginning, where they were brought.
+/// The bytes of another rank's place, or of its beginning, where they arrived on this rank.
 pub(super) fn arrived<'a, D: Device>(
     all: &[(usize, Arrival)],
     arena: &'a Arena<D>,

@@ -1,5 +1,5 @@
-//! Exchange: how all ranks leave numbers for one another and read those of the others, for a reason that must be the
-//! same on all. Never knows what the numbers are.
+//! Exchange: all ranks write numbers for one another and read those of the others, for a reason that must be the same on
+//! all. Never knows what the numbers are.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ impl<D: Device> Shared<'_, D> {
         (reason, numbers)
     }
 
-    /// Meets all other ranks, which must come for the same reason. This rank has left its own numbers for them.
+    /// Waits for all other ranks, which must come for the same reason. This rank has already written its own numbers.
     ///
     /// # Panics
     /// On every rank, if one has come for another reason.
@@ -37,7 +37,7 @@ impl<D: Device> Shared<'_, D> {
             }
             met(rank, numbers);
         }
-        // Otherwise one of them might update what another is still reading.
+        // If ranks went on, one of them might update what another is still reading.
         if let Some(other) = others {
             panic!(
                 "rank {other} makes another call than rank {}: all ranks of a run must make the same calls of their \
@@ -48,7 +48,7 @@ impl<D: Device> Shared<'_, D> {
         Ok(())
     }
 
-    /// Tells that this rank has come to an exchange, for a reason, with `len` of its own numbers.
+    /// Signals that this rank has entered an exchange, for a reason, with `len` of its own numbers.
     fn enter(&mut self, call: u64, len: usize) -> Result<(), Lost> {
         self.await_leaving()?;
         self.told[Count::Entered.index()] = self.next(Count::Entered);
@@ -84,7 +84,7 @@ impl<D: Device> Shared<'_, D> {
         })
     }
 
-    /// The same without a wait for the device: hosts meet to compare the reason, and devices exchange the numbers.
+    /// [`Self::exchange_on_host`] without a wait for the device: hosts compare the reason, and devices exchange the numbers.
     pub(super) fn exchange_on_device(
         &mut self,
         device: &D,
@@ -93,13 +93,13 @@ impl<D: Device> Shared<'_, D> {
         mut all: ViewMut<D, f64>,
     ) -> Result<(), Lost> {
         let len = mine.len();
-        // Numbers go another way: messages to other hosts carry the reason, and only room for the numbers.
+        // Numbers go another way: messages to other hosts carry the reason, but only room for the numbers.
         self.enter(call, 0)?;
         self.meet(call, len, |_, _| {})?;
         if self.carried.is_some() {
             // SAFETY: all ranks have come for the same reason, with equally many numbers.
             unsafe { self.carry_numbers(device, mine, all) }?;
-            // Tells this only now: otherwise a rank that stopped in between would owe nothing.
+            // Signal this only now: otherwise a rank that stopped in between would owe nothing.
             let target = self.tell(device, Count::Exchanged);
             return self.await_all(device, Count::Exchanged, target);
         }

@@ -1,4 +1,4 @@
-//! Tests of which ranks an op waits for, if the data that it needs of other hosts is taken for all ranks of a host.
+//! Tests which ranks an op waits for if a rank receives data of other hosts for all ranks of its host.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Transport: says when the bytes of other ranks are there, and brings them here if they cannot be read in place. Never
-//! computes: sums and changes of width are for the engine and the device.
+//! Transport: signals when the bytes of other ranks are ready, and brings them here if they cannot be read in place. Never
+//! computes: sums and changes of width belong to the engine and the device.
 //!
-//! `shared` is for ranks that see one memory; `local` makes ranks of threads, `shm` of processes; `cluster` joins those
-//! of several hosts.
+//! `shared` is for ranks that see one memory; `local` makes ranks of threads, `shm` of processes; `cluster` joins ranks of
+//! several hosts.
 #![allow(unsafe_code)]
 
 mod carried;

@@ -13,8 +13,8 @@ use zero_core::device::Device;
 use zero_core::time::{LongerSleeps, SLEEP_MAX};
 use zero_core::watchdog::{Awaited, Watchdog};
 
-/// How many sleeps a device may take to end work that it was asked for in vain. After that, the work is left to the end
-/// of the process.
+/// How many sleeps a device may take to end work whose results nobody needs any more. After that, the work ends with
+/// the process.
 const ANSWERS_MAX: u32 = 500;
 const ANSWER_SLEEP: Duration = Duration::from_millis(1);
 
@@ -76,9 +76,9 @@ impl<D: Device> Shared<'_, D> {
         ended
     }
 
-    /// Whether a device to which nobody owes a count may still wait for another rank: if bytes are carried, for one
-    /// that has told its counts and then does not take part. If that one is on another host, nobody here can tell this
-    /// from a long computation.
+    /// Whether a device that is owed no count may still wait for another rank. If bytes are carried, it may wait for a rank
+    /// that has raised its counts and then does not take part. If that rank is on another host, this wait cannot be told
+    /// from a long computation here.
     fn may_wait_unseen(&self) -> bool {
         let config = &self.arena.plan().config;
         self.carried.is_some() && (config.spans_hosts() || self.watchdog.doubtful_rank().is_some())
@@ -94,8 +94,8 @@ impl<D: Device> Shared<'_, D> {
             .expect("another rank")
     }
 
-    /// Tells all ranks that the device of this rank has failed, and then answers the waits in its queues. Otherwise
-    /// they would never end, and a caller that gives the device back would wait for them.
+    /// Tells all ranks that the device of this rank has failed, and then answers the waits in its queues. Otherwise they
+    /// would never end, and a caller that releases the device would wait for them.
     pub(super) fn give_up_device(&mut self, device: &D) {
         for rank in 0..self.arena.plan().config.mesh.ranks() {
             self.control(rank).tell_lost(self.rank());
@@ -104,8 +104,8 @@ impl<D: Device> Shared<'_, D> {
         self.queued.0.clear();
     }
 
-    /// Ends the queues of a rank that has lost another one. Its device waits for counts that never come, and a caller
-    /// that gives the device back would otherwise wait for them before it reports the loss.
+    /// Ends the queues of a rank that has lost another one. Its device waits for counts that will never arrive, and a caller
+    /// that releases the device would otherwise wait for them before it reports the loss.
     pub(super) fn leave_queues(&self, device: &D) {
         if D::QUEUES {
             self.end_queues(device);

@@ -1,5 +1,5 @@
-//! Shared: the communication of ranks that see one memory. Nothing is sent: a rank shows how far it is by counts that
-//! only grow, and other ranks read its data where it lies.
+//! Shared: the communication of ranks that see one memory. Nothing is sent: a rank shows its progress by counts that only
+//! grow, and other ranks read its data in place.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use zero_core::watchdog::{Awaited, Watchdog};
 /// The communication of one rank.
 pub struct Shared<'p, D: Device> {
     pub(super) arena: Arc<Arena<'p, D>>,
-    /// The counts of this rank: as raised so far, and as its device is still to raise them from its queues.
+    /// The counts of this rank, including raises that are still pending in the queues of its device.
     pub(super) told: [u32; Count::NUMBER],
     /// For each unit: the count of publications at which its newest shards are there, on every rank along `zero`.
     versions: Vec<u32>,
     pub(super) sums: BucketCounts,
-    /// For each kind of parcel and each slot that they leave from: which of them lay there last.
+    /// For each kind of parcel and each slot that parcels leave from: the last parcel that was there.
     left: [[u32; OUTGOING_SLOTS]; Parcel::ALL.len()],
     /// Numbers of this rank that are about to be left for others.
     pub(super) mine: Vec<f64>,
@@ -35,7 +35,7 @@ pub struct Shared<'p, D: Device> {
     pub(super) queued: QueuedWaits,
     /// How waits begin.
     spins: Spins,
-    /// What reports and ends waits.
+    /// Reports waits, and ends them.
     pub(super) watchdog: Arc<RankWatchdog<'p>>,
     moved: Moved,
     /// How bytes get here, if this rank does not reach the memory of others.
@@ -48,16 +48,15 @@ pub struct Shared<'p, D: Device> {
 /// The counts that buckets have reached in the sums of gradients.
 #[derive(Default)]
 pub(super) struct BucketCounts {
-    /// For each bucket: which reduction it was last offered in, if it was.
+    /// Last reduction in which each bucket was offered.
     pub(super) offers: Vec<Option<u32>>,
-    /// For each slot for staging, and then for each bucket that has a place of its own: which reduction was last
-    /// offered out of it, if one was.
+    /// Last reduction offered from each slot for staging, then from each bucket with a place of its own.
     staged: Vec<Option<u32>>,
-    /// For each bucket: which settle was its last.
+    /// Last settle of each bucket.
     pub(super) settles: Vec<u32>,
-    /// For each slot for sums over a host: which reduction filled it last, if one did.
+    /// Last reduction that filled each slot for sums over a host.
     pub(super) subtotals: [Option<u32>; STAGING_SLOTS],
-    /// For each slot for partial sums: which settle filled it last, if one did.
+    /// Last settle that filled each slot for partial sums.
     partials: [Option<u32>; STAGING_SLOTS],
 }
 
@@ -149,7 +148,7 @@ impl<'p, D: Device> Shared<'p, D> {
         Ok(())
     }
 
-    /// The same of every other rank.
+    /// Waits until a count of every other rank has reached `target`.
     pub(super) fn await_all(&mut self, device: &D, count: Count, target: u32) -> Result<(), Lost> {
         let (ranks, own) = (self.arena.plan().config.mesh.ranks(), self.rank());
         (0..ranks).filter(|&rank| rank != own).try_for_each(|rank| self.await_count(device, rank, count, target))
@@ -183,8 +182,8 @@ impl<'p, D: Device> Shared<'p, D> {
         self.remote.as_ref().filter(|_| self.arena.plan().config.sends_messages())
     }
 
-    /// The block in which this rank sees a count of another one. All ranks of a host see the counts of exchanges, and
-    /// the counts of data that one of them takes for its host peers.
+    /// The block in which this rank sees a count of another one. All ranks of a host see the counts of exchanges, and the
+    /// counts of data that one of them receives for its host peers.
     fn counts_of(&self, rank: usize, count: Count) -> &Control {
         let config = &self.arena.plan().config;
         let is_for_all = count == Count::Entered || count.is_for_host_peers(config);
@@ -204,7 +203,7 @@ impl<'p, D: Device> Shared<'p, D> {
         self.counts_of(rank, count).wait(count, target, &waiter).map_err(|lost| self.or_failure(lost))
     }
 
-    /// Waits until the newest shards of a unit are there; those of other hosts, as the last gather has brought them.
+    /// Waits until the newest shards of a unit are there. For shards of other hosts, waits for the unit's last gather.
     fn await_shards(&mut self, device: &D, unit: usize) -> Result<(), Lost> {
         let config = self.arena.plan().config;
         for zero in 0..config.mesh.zero {
@@ -233,13 +232,13 @@ impl<'p, D: Device> Shared<'p, D> {
         }
     }
 
-    /// Waits until everything that other hosts are sent has left.
+    /// Waits until all data for other hosts has left.
     pub(super) fn await_leaving(&self) -> Result<(), Lost> {
         let leaving = self.remote.iter().flat_map(RemoteRanks::leaving);
         leaving.into_iter().try_for_each(|&(rank, count, target)| self.await_on_host(rank, count, target))
     }
 
-    /// Tells that this rank's shard of a unit is new: peers may gather it.
+    /// Signals that this rank's shard of a unit is new: peers may gather it.
     fn publish(&mut self, device: &D, unit: usize) {
         if self.arena.plan().config.shards_optimizer() {
             self.versions[unit] = self.tell(device, Count::Published);
@@ -251,7 +250,7 @@ impl<'p, D: Device> Shared<'p, D> {
         self.arena.plan().buckets[bucket].slot.unwrap_or(STAGING_SLOTS + bucket)
     }
 
-    /// Tells that the local gradients of a bucket are there.
+    /// Signals that the local gradients of a bucket are there.
     fn offer(&mut self, device: &D, bucket: usize) {
         let (staging, offer) = (self.staging_of(bucket), self.tell(device, Count::Offered));
         self.sums.offers[bucket] = Some(offer);
@@ -281,7 +280,7 @@ impl<'p, D: Device> Shared<'p, D> {
         Ok(())
     }
 
-    /// Tells ranks along an axis that they may read this rank's part of a sum, and waits for theirs.
+    /// Signals to ranks along an axis that they may read this rank's part of a sum, and waits for theirs.
     pub(super) fn join(&mut self, device: &D, axis: Axis) -> Result<(), Lost> {
         let count = match axis {
             Axis::Replica => Count::Joined,
@@ -292,7 +291,7 @@ impl<'p, D: Device> Shared<'p, D> {
         self.await_peers(device, axis, count, target)
     }
 
-    /// Waits for what an op needs of others.
+    /// Waits for the data that an op needs from other ranks.
     fn await_op(&mut self, device: &D, op: Op, position: &Position) -> Result<(), Lost> {
         match op {
             // One of the two gathers. The ranks along `zero` publish their units in the same order, so this rank's
@@ -325,7 +324,7 @@ impl<'p, D: Device> Shared<'p, D> {
         }
     }
 
-    /// Tells the others that an op is done.
+    /// Signals to the other ranks that an op is done.
     fn tell_op(&mut self, device: &D, op: Op, position: &Position) {
         match op {
             Op::Update { unit } => self.publish(device, unit),

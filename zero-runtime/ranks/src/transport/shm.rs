@@ -1,6 +1,6 @@
 //! Shm: ranks as processes of one host over one shared mapping without a name, where a gather is a wait and a view. If
-//! devices have memory of their own (`Peer`), ranks also hand that to one another here. If there are several hosts,
-//! each has such a mapping, and the hosts meet after that.
+//! devices have memory of their own (`Peer`), ranks also share that memory here. If there are several hosts, each has
+//! such a mapping, and the hosts meet afterwards.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,7 +38,7 @@ pub fn join<'p, D: Device>(
     };
     let arena = D::open(place.local_rank)
         .and_then(|device| Arena::new(plan, place.rank, Arc::new(segment), device, Some(exchange)));
-    // What the other ranks said is more than what the device makes of it.
+    // An error that the other ranks reported says more than the device's own.
     let arena = arena.map_err(|error| refused.unwrap_or(error.into()));
     let watched = arena.and_then(|arena| {
         let (carries, is_apart) = (plan.config.transport.carries(), plan.config.spans_hosts());
@@ -63,8 +63,8 @@ pub fn join<'p, D: Device>(
     });
     match watched {
         Ok(transport) => Ok((transport, watch)),
-        // Another rank reports it, and this one waits, because a launcher ends all when it sees the first one end; or
-        // it has been left to this one.
+        // Either another rank reports it, and this one waits, because a launcher ends all when it sees the first one end; or
+        // the report is left to this rank.
         Err(error @ (LaunchError::Failed(_) | LaunchError::Dismissed { .. } | LaunchError::HostLost)) => {
             if error.is_echo() {
                 watch.fail_after();

@@ -91,7 +91,7 @@ impl RankWatchdog<'_> {
         self.plan.config.shares_host(self.rank, rank)
     }
 
-    /// The count that a rank waits for, if it cannot go on without it; for a rank of another host, as that has
+    /// The count that a rank waits for, if it cannot go on without it; for a rank of another host, as that host has
     /// reported.
     fn awaited_by(&self, rank: usize) -> Option<AwaitedCount> {
         let config = &self.plan.config;
@@ -110,7 +110,7 @@ impl RankWatchdog<'_> {
         in_doubt.min_by_key(|(life, _)| life.goes_on()).map(|(_, rank)| rank)
     }
 
-    /// The rank at the end of the chain of waiting ranks that begins with the one that is awaited. If bytes are carried, ranks may wait
+    /// The rank at the end of the chain of waiting ranks that begins with the awaited rank. If bytes are carried, ranks may wait
     /// for one that has raised all counts that it owes, and then for one another.
     fn cause_of(&self, awaited: Awaited) -> usize {
         let Awaited::Rank(rank) = awaited else { return self.rank };
@@ -123,7 +123,7 @@ impl RankWatchdog<'_> {
         (0..ranks).try_fold(rank, next).unwrap_or_else(|end| end)
     }
 
-    /// What this rank waits for, and what the cause is doing.
+    /// The text of this rank's wait, and of the op that the cause is in.
     fn words(&self, awaited: Awaited, cause: usize) -> String {
         let wait = self.wait_words(awaited, cause);
         match awaited {
@@ -137,14 +137,14 @@ impl RankWatchdog<'_> {
         let plan = self.plan;
         match self.hosts.get(rank) {
             Some(host) if self.life_of(rank) == Life::Elsewhere => match plan.config.mesh.ranks_per_node() {
-                1 => format!("an op that nobody can tell, as {host} has no other rank"),
-                _ => format!("an op that {host} has not told"),
+                1 => format!("an unknown op, as {host} has no other rank"),
+                _ => format!("an op that {host} has not reported"),
             },
             _ => op_words(plan, rank, self.control(rank).doing()),
         }
     }
 
-    /// What this rank waits for, and the op.
+    /// The text of this rank's wait, and of its own op.
     fn wait_words(&self, awaited: Awaited, cause: usize) -> String {
         let op = op_words(self.plan, self.rank, self.own().doing());
         match awaited {
@@ -156,7 +156,7 @@ impl RankWatchdog<'_> {
 }
 
 /// The count that one of the ranks `here`, on this host, waits for, if it cannot go on without it. A rank that is
-/// stopped or gone would not go on in any case, and one whose count is reached is about to go on. If a host peer
+/// stopped or gone would not go on in any case, and a rank whose count is reached is about to go on. If a host peer
 /// receives the data of another host for all, the wait is for that peer until it has asked for the data, and forever if
 /// the peer is stopped or gone.
 pub(super) fn awaited_on_host<'a>(

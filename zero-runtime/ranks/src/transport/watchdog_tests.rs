@@ -1,4 +1,4 @@
-//! Tests of which rank is named as the cause of a long wait, and in what words.
+//! Tests which rank is named as the cause of a long wait, and in what words.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ fn a_chain_goes_on_over_other_hosts_as_far_as_they_have_told() {
             (transport.watchdog.cause_of(Awaited::Rank(2)), transport.watchdog.life_of(2)),
             (2, Life::Elsewhere)
         );
-        assert_eq!(transport.watchdog.doing_words(2), "an op that b has not told");
+        assert_eq!(transport.watchdog.doing_words(2), "an op that b has not reported");
         transport.control(2).note_report(other.words(waits(3)), Life::Runs);
         assert_eq!(transport.watchdog.cause_of(Awaited::Rank(2)), 3);
         transport.control(3).note_report(other.words(None), Life::Stopped);

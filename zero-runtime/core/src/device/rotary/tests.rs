@@ -67,7 +67,7 @@ fn llama3_scaling_lowers_what_turns_slowly() {
 
 /// Peng et al., 2023, section 3.2 and equation 22: of 16 features, the pair that turns r times over 512 tokens is 16
 /// ln(512 / 2 pi r) / (2 ln 10000), 0.81 for 32 turns and 3.82 for one. So pair 0 stays, pairs from 4 on are divided by
-/// 4, and pairs 1 to 3 by something in between.
+/// 4, and pairs 1 to 3 by an intermediate factor.
 #[test]
 fn yarn_scales_along_a_ramp() {
     let (found, factor) = frequencies(10_000.0, YARN, 16, 1);

@@ -179,9 +179,9 @@ fn z0389_a_header_that_says_what_cannot_be() {
     };
     let changes: [(Change, &str); 4] = [
         (&|it| it.tensors[1].name = "other".to_owned(), "has `first_moment/up.bias@0`"),
-        (&|it| it.tensors[2].shape = vec![1], "which its tensor has not"),
-        (&|it| it.tensors[2].shape = vec![6], "has not each element of parameters of `norm@x/y` once"),
-        (&|it| it.files.truncate(1), "has not each element of parameters of `up.weight` once"),
+        (&|it| it.tensors[2].shape = vec![1], "which its tensor does not have"),
+        (&|it| it.tensors[2].shape = vec![6], "does not have each element of parameters of `norm@x/y` once"),
+        (&|it| it.files.truncate(1), "does not have each element of parameters of `up.weight` once"),
     ];
     for (change, words) in changes {
         let error = with(change);

@@ -1,4 +1,4 @@
-//! Read: elements come back, whatever ranks wrote them and however bytes came to the writer.
+//! Read: elements are read back, whatever ranks wrote them and in whatever pieces the writer received them.
 
 use super::*;
 use zero_plan::Width;

@@ -27,7 +27,7 @@ const LLM_C_BYTES: usize = 256 * size_of::<i32>();
 /// Ends of documents that are read at a time, to check them.
 const ENDS_AT_A_TIME: usize = 1 << 12;
 
-/// What a token file says about itself.
+/// A token file's description of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct TokenHeader {
     pub encoding: Encoding,
@@ -35,7 +35,7 @@ pub(in super::super) struct TokenHeader {
     pub start: usize,
     /// How many there are.
     pub tokens: usize,
-    /// How the file was made, which only a file of ours says.
+    /// How the file was made, which only our own format records.
     pub made: Option<Made>,
 }
 
@@ -85,7 +85,7 @@ struct Ends {
     count: u64,
 }
 
-/// Reads our header; gives the text of an error if it cannot be true.
+/// Reads our header; returns the text of an error if it cannot be true.
 fn ours(bytes: &[u8; HEADER_BYTES], file_bytes: u64) -> Result<(TokenHeader, Ends), String> {
     let version = word(bytes, 8);
     if version != VERSION {
@@ -121,8 +121,8 @@ fn fits(what: &str, tokens: u64, expected: u64, file_bytes: u64) -> Result<(), S
     Err(format!("has {file_bytes} bytes, expected {expected}: {what} says that there are {tokens} ids"))
 }
 
-/// Checks that documents end one after another, the last one with the last id; gives the text of an error if they do
-/// not.
+/// Checks that documents end one after another, the last one with the last id; returns the text of an error if they
+/// do not.
 fn check_ends(file: &File, ends: &Ends, tokens: u64) -> io::Result<Result<(), String>> {
     let mut buffer = vec![0; END_BYTES * ends.count.min(ENDS_AT_A_TIME as u64) as usize];
     let (mut before, mut next) = (0, 0);

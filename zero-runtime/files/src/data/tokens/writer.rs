@@ -15,7 +15,7 @@ use crate::data::scan::Encoding;
 /// Bytes that are written at a time.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A token file that is being written. Without [`TokenFileWriter::finish`] nothing of it stays.
+/// A token file that is being written. Without [`TokenFileWriter::finish`], all of it is removed.
 pub struct TokenFileWriter {
     path: PathBuf,
     /// The ids, under another name.
@@ -85,7 +85,7 @@ impl TokenFileWriter {
         self.ends.file.write_all(&self.tokens.to_le_bytes()).map_err(DataError::unwritable(&self.path))
     }
 
-    /// Ends the file, and gives it its name.
+    /// Ends the file, and renames it to its own name.
     ///
     /// # Errors
     /// Z0379 if it cannot be written, or if its name has been taken meanwhile.

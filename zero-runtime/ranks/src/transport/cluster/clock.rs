@@ -1,8 +1,8 @@
-//! Clock: how far the clock of each host is from that of rank 0's, by round trips between its first rank and rank 0.
-//! Never sets a clock, and never interpolates between two looks.
+//! Clock: measures how far the clock of each host is from that of rank 0's host, by round trips between its first rank and
+//! rank 0. Never sets a clock, and never interpolates between two measurements.
 //!
-//! A rank that asks another one for its clock knows that it was read after the question was sent and before the answer
-//! arrived. If it was read halfway, the difference is exact; otherwise it is wrong by at most half of the round trip.
+//! A rank that asks another one for its clock knows that the clock was read after the question was sent and before the
+//! answer arrived. If it was read halfway, the difference is exact; otherwise the error is at most half of the round trip.
 //! So the shortest of several round trips counts (F. Cristian, "Probabilistic clock synchronization", Distributed
 //! Computing 3, 1989; the clock filter of RFC 5905 does the same).
 #![allow(unsafe_code)]
@@ -23,7 +23,7 @@ const TAG: c_int = CLOCK_TAG as c_int;
 /// Number of round trips: among this many, one is likely to meet hardly any other traffic.
 const ROUND_TRIPS: usize = 40;
 
-/// A sleep between two looks, the shortest that there is.
+/// The shortest possible sleep between two polls.
 const BRIEF: Duration = Duration::from_micros(1);
 
 /// Why a clock could not be read.
@@ -68,7 +68,7 @@ impl RoundTrip {
     }
 }
 
-/// The offset by the shortest of some round trips.
+/// The offset according to the shortest of some round trips.
 fn look(trips: &[RoundTrip]) -> ClockLook {
     trips.iter().min_by_key(|trip| trip.ns()).expect("a round trip").look()
 }
@@ -95,8 +95,8 @@ pub(super) fn compare(mpi: &Mpi, ranks_per_host: usize, goes_on: &dyn Fn() -> bo
     Ok(ClockLook { at_ns: now_ns(), ..ClockLook::default() })
 }
 
-/// Waits a moment before the next look at whether something has come. To yield is faster if there are enough
-/// processors; if there are not, a rank that sleeps is woken sooner. So every other round trip sleeps.
+/// Waits a moment before the next poll. Yielding is faster if there are enough processors; if there are not, a rank that
+/// sleeps is woken sooner. So every other round trip sleeps.
 fn rest(trip: usize) -> fn() {
     if trip.is_multiple_of(2) { std::thread::yield_now } else { || std::thread::sleep(BRIEF) }
 }

@@ -1,4 +1,4 @@
-//! Handshake: what a rank tells ranks of other hosts about itself before the first step. Compares handshakes: some
+//! Handshake: a rank's description of itself, for ranks of other hosts before the first step. Compares handshakes: some
 //! entries must be equal on all ranks, and hosts must be those of the mesh. Never sends one.
 
 use std::fmt::Write;
@@ -26,10 +26,10 @@ const ALIKE: [(&str, &str); 5] = [
     ("version of MPI", "install one version on all hosts, or name a folder that all of them share by `ZERO_MPI`"),
     (
         "set of instructions",
-        "take hosts with processors of one kind: by these, kernels are chosen whose sums have other bits",
+        "take hosts with processors of one kind: kernels are chosen by these instructions, and their sums differ in bits",
     ),
 ];
-/// The one of them whose value can be shown in words.
+/// The entry whose value can be shown in words.
 const INSTRUCTIONS: usize = 4;
 
 /// Tells handshakes of this version apart from others.
@@ -83,12 +83,12 @@ fn hash(bytes: &[u8]) -> u64 {
 pub(super) fn another_program(rank: usize) -> Failure {
     Failure {
         code: "Z0454",
-        what: format!("rank {rank} has met ranks that are no ranks of zero, or of another version of it"),
+        what: format!("rank {rank} has met processes that are not ranks of zero, or are of another version of it"),
         help: ALIKE[0].1.to_owned(),
     }
 }
 
-/// Checks that all ranks are about to run the same. `features` are the names of those that kernels are chosen by.
+/// Checks that all ranks are about to run the same. `features` names the instructions that kernels are chosen by.
 pub(super) fn require_alike(handshakes: &[Handshake], features: &[&str]) -> Result<(), Failure> {
     for (index, (what, help)) in ALIKE.iter().enumerate() {
         let as_many = |handshake: &Handshake| {
@@ -117,7 +117,7 @@ pub(super) fn require_alike(handshakes: &[Handshake], features: &[&str]) -> Resu
     Ok(())
 }
 
-/// An entry as a person reads it.
+/// An entry as text for a person.
 fn shown(index: usize, value: u64, features: &[&str]) -> String {
     if index != INSTRUCTIONS {
         return format!("{value:016x}");

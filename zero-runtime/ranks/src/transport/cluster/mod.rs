@@ -1,6 +1,6 @@
-//! Cluster: ranks of several hosts. Those of one host share memory, as under `shm`; MPI carries what others need of
-//! them. Each rank has one thread that makes all its calls of MPI. Here ranks of all hosts meet and check that they are
-//! about to run the same; if something else connects devices, they also learn the names of its groups. Never adds.
+//! Cluster: ranks of several hosts. Ranks of one host share memory, as under `shm`; MPI carries the data between hosts.
+//! Each rank has one thread that makes all its calls of MPI. Here ranks of all hosts meet and check that they are about to
+//! run the same; if something else connects devices, they also learn the names of its groups. Never adds.
 
 mod clock;
 mod handshake;
@@ -30,7 +30,7 @@ pub(super) use remote::RemoteRanks;
 use zero_core::device::{Device, Failure, Segment};
 use zero_core::watchdog::{Awaited, Watchdog};
 
-/// The time between two looks at whether another rank has ended, while clocks are compared.
+/// The time between two checks whether another rank has ended, while clocks are compared.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 
 /// The world that this process has joined, if it has.
@@ -41,8 +41,8 @@ pub fn leave() {
     WORLD.get().into_iter().for_each(WorldEnd::leave);
 }
 
-/// Ends the ranks of all hosts, if there are others than this one: this rank has failed and has reported why. Returns
-/// after a moment if no launcher ends this process.
+/// Ends the ranks of all hosts, if there are hosts other than this one: this rank has failed and has reported why.
+/// Returns after a moment if no launcher ends this process.
 pub fn abort(code: u8) {
     WORLD.get().into_iter().for_each(|world| world.abort(code));
 }
@@ -100,8 +100,8 @@ impl RaisedCounts for Known {
 }
 
 impl<D: Device> Shared<'_, D> {
-    /// Meets the ranks of all other hosts, which are about to run `agreement`. Returns the names of groups that rank 0
-    /// has made, if a device is to join them.
+    /// Meets the ranks of all other hosts, which must be about to run the same plan, with the same `agreement`. Returns the
+    /// names of groups that rank 0 has made, if a device is to join them.
     ///
     /// # Errors
     /// Z0450 to Z0457; Z0331 if this host has no room for what MPI shares.
@@ -137,8 +137,8 @@ impl<D: Device> Shared<'_, D> {
         Ok(names)
     }
 
-    /// How far the clock of this host is from that of rank 0's host. The first rank of each host knows it, and all of
-    /// these compare at the same time; other ranks return none.
+    /// How far the clock of this host is from that of rank 0's host. The first ranks of all hosts compare their clocks at
+    /// the same time; other ranks return none.
     ///
     /// # Errors
     /// [`Lost`] if rank 0 does not answer, or has not been asked.
@@ -167,7 +167,7 @@ impl<D: Device> Shared<'_, D> {
     }
 }
 
-/// The handshakes of all ranks, if these are about to run the same, and lie where the mesh has them.
+/// The handshakes of all ranks, if they are about to run the same, on the hosts that the mesh assigns to them.
 fn agreed(
     mesh: &Mesh,
     place: &JobPlace,

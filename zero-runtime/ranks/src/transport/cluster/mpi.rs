@@ -1,8 +1,8 @@
-//! MPI: the functions and constants of an MPI library, opened at run time, whichever of three binary interfaces it has: that
-//! of the standard (MPI 5), Open MPI's or MPICH's. They differ in a dozen constants. Never decides what is sent.
+//! MPI: the functions and constants of an MPI library, opened at run time. It may have any of three binary interfaces: that of
+//! the standard (MPI 5), Open MPI's or MPICH's, which differ in a dozen constants. Never decides what is sent.
 //!
-//! One thread makes all calls. Handles are as wide as a pointer here, as in the standard and in Open MPI; those of MPICH are
-//! the lower half of that.
+//! One thread makes all calls. Handles are as wide as a pointer here, as in the standard and in Open MPI; handles of MPICH are
+//! the lower half of a pointer.
 #![allow(unsafe_code)]
 
 use std::error::Error;
@@ -113,7 +113,7 @@ impl Mpi {
         let abi = Abi::of(&path, &library)?;
         let calls = Calls::of(&path, library)?;
         let mut mpi = Self { calls, abi, version: String::new(), path, rank: 0, size: 0 };
-        // A call that may come before `MPI_Init`.
+        // This may be called before `MPI_Init`.
         mpi.version = text(|to, len| {
             // SAFETY: there is room for the longest text.
             unsafe { (mpi.calls.version)(to, len) }
@@ -164,7 +164,7 @@ impl Mpi {
         unsafe { self.begin("MPI_Isend", self.calls.send, from, bytes, to, tag) }
     }
 
-    /// The same; it ends only once the other rank receives.
+    /// Like [`Mpi::send`], but ends only once the other rank receives.
     ///
     /// # Safety
     /// As for [`Mpi::send`].
@@ -215,7 +215,7 @@ impl Mpi {
     /// Begins to gather as many bytes of each rank as `own` has, into `all`.
     ///
     /// # Safety
-    /// Both stay as they are until the request has come to its end, and `all` has room for as many of each rank.
+    /// Both stay as they are until the request has come to its end, and `all` has room for as many bytes of each rank.
     pub unsafe fn gather(&self, own: &[u8], all: &mut [u8]) -> Result<MpiRequest, Failure> {
         let mut request = null_mut();
         let Abi { world, byte, .. } = self.abi;
@@ -227,10 +227,10 @@ impl Mpi {
         Ok(MpiRequest(request))
     }
 
-    /// Begins to broadcast bytes of rank 0. Every rank passes equally many.
+    /// Begins to broadcast bytes of rank 0. Every rank passes the same number of bytes.
     ///
     /// # Safety
-    /// They stay where they are until the request has come to its end; on other ranks than 0 nobody uses them before.
+    /// They stay where they are until the request has come to its end; on ranks other than 0, nobody uses them before that.
     pub unsafe fn broadcast(&self, all: &mut [u8]) -> Result<MpiRequest, Failure> {
         let mut request = null_mut();
         let Abi { world, byte, .. } = self.abi;
@@ -308,7 +308,7 @@ impl Abi {
     }
 }
 
-/// The library that is named, or the first that this machine has, with those of the launcher tried first.
+/// The named library or, if none is named, the first that this machine has; the launcher's own are tried first.
 fn open() -> Result<(String, Library), Failure> {
     let named = std::env::var(LIBRARY_VARIABLE).ok();
     let names = named.map_or_else(|| usual(&|name| std::env::var_os(name).is_some()), |name| vec![name]);
@@ -334,7 +334,7 @@ fn open() -> Result<(String, Library), Failure> {
     })
 }
 
-/// Names of libraries to try, first that of the launcher whose variables are set: another one would not see its ranks.
+/// Names of libraries to try, first the library of the launcher whose variables are set: no other would see its ranks.
 fn usual(is_set: &dyn Fn(&str) -> bool) -> Vec<String> {
     let open_mpi = ["libmpi.so.40", "libmpi.so.60", "libmpi.so.80"].as_slice();
     let mpich = ["libmpi.so.12", "libmpich.so.12"].as_slice();
@@ -357,13 +357,13 @@ fn require_room(folder: &str, ranks: usize) -> Result<(), Failure> {
     Err(Failure {
         code: "Z0331",
         what: format!(
-            "{folder} on {} has room for {}, expected at least {}: MPICH keeps there what {ranks} ranks of a host share",
+            "{folder} on {} has room for {}, expected at least {}: MPICH keeps the shared memory of {ranks} ranks of a host there",
             launch::host(),
             Bytes(room as usize),
             Bytes(least)
         ),
         help: format!(
-            "remove from {folder} what runs that were killed have left, or make it larger: `mount -o remount,size=1g {folder}`, in \
+            "remove files of killed runs from {folder}, or make it larger: `mount -o remount,size=1g {folder}`, in \
              a container `--shm-size 1g`"
         ),
     })
@@ -383,7 +383,7 @@ fn failure(call: &str, why: &str, path: &str) -> Failure {
     Failure {
         code: "Z0451",
         what: format!("`{call}` failed on {}: {}", launch::host(), why.trim()),
-        help: format!("see what {path} and its launcher say, and whether all hosts and their network are up"),
+        help: format!("check the output of {path} and its launcher, and whether all hosts and their network are up"),
     }
 }
 

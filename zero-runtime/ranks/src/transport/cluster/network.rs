@@ -1,4 +1,4 @@
-//! Network: measures the one between two hosts with messages like those of a run. Never knows a plan.
+//! Network: measures the network between two hosts with messages like those of a run. Never knows a plan.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A tag that every library permits.
 const TAG: c_int = 1;
 
-/// The speed that two ranks on two hosts saw when they sent one another messages at the same time.
+/// The speed of the network between two ranks on two hosts that sent messages to one another at the same time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NetworkSpeed {
     /// Bytes a second in each direction.
@@ -30,8 +30,8 @@ pub struct NetworkSpeed {
     pub latency_s: f64,
 }
 
-/// Measures the network between the two ranks of a world of MPI, one of which is this process. The first of them gets
-/// the result, and the other one gets none.
+/// Measures the network between the two ranks of a world of MPI, one of which is this process. The first rank returns
+/// the result, and the other one returns none.
 ///
 /// # Errors
 /// Z0450 and Z0451 without an MPI that works; Z0452 if the world does not have two ranks; Z0453 if both are on one
@@ -77,7 +77,7 @@ fn require_pair(meeting: &MpiMeeting) -> Result<usize, Failure> {
         return Err(refused("Z0452", what));
     }
     if names[0] == names[1] {
-        let what = format!("both ranks are on {}, and no network is between them", launch::host());
+        let what = format!("both ranks are on {}, with no network between them", launch::host());
         return Err(refused("Z0453", what));
     }
     Ok(meeting.mpi.rank)
@@ -106,14 +106,14 @@ impl Pair {
 
     /// The median time of an exchange of `bytes` bytes, in seconds.
     fn median(&mut self, bytes: usize, rounds: usize) -> Result<f64, Failure> {
-        // They live to the end of the process, as MPI may still write to them after a failure.
+        // The buffers live to the end of the process, as MPI may still write to them after a failure.
         let (sent, received) = (contents(self.rank, bytes).leak(), vec![0; bytes].leak());
         // The first one opens connections.
         self.exchange(sent, received)?;
         let seconds = (0..rounds).map(|_| self.exchange(sent, received));
         let mut seconds: Vec<f64> = seconds.collect::<Result<_, _>>()?;
         seconds.sort_by(f64::total_cmp);
-        assert!(*received == contents(self.peer, bytes), "MPI has brought other bytes than were sent");
+        assert!(*received == contents(self.peer, bytes), "MPI has delivered other bytes than were sent");
         Ok(seconds[rounds / 2])
     }
 

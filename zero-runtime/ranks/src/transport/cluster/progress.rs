@@ -30,12 +30,12 @@ const PIECES_PER_ANSWER: usize = 32;
 /// received: with this limit, less than 9 MiB of a batch.
 const ANSWERS: usize = 4;
 
-/// Looks without a sleep between them after something has ended, because the next end is often near.
+/// Number of polls without a sleep between them after something has ended, because the next end is often near.
 const EAGER_LOOKS: u32 = 20;
 
-/// Makes no progress any more, because the launcher's helper on this host has died. Nobody would end this rank or pass
-/// on what it prints; MPICH's launcher may not even notice. Ranks of other hosts can report it: they give this one up
-/// after their timeout, by name. If this one ended at once, their launcher would notice, and end them before they have
+/// Makes no progress any more, because the launcher's helper on this host has died. Nothing would end this rank or pass
+/// on its output; MPICH's launcher may not even notice. Ranks of other hosts can report the loss: after their timeout, they
+/// give this rank up by name. If this rank ended at once, their launcher would notice, and end them before they have
 /// reported.
 fn fall_silent() -> ! {
     loop {
@@ -52,12 +52,12 @@ struct MessagePiece {
 
 /// Messages from or to one rank. A count is raised when all of them have ended.
 struct MessageBatch {
-    /// Messages that have not begun, except that a part of the first may have.
+    /// Messages that have not begun; a part of the first one may have.
     messages: VecDeque<MessageBytes>,
     pieces: VecDeque<MessagePiece>,
     /// Number of pieces so far.
     begun: usize,
-    /// Number of those under way that end only when they are received.
+    /// Number of pieces under way that end only when they are received.
     unanswered: usize,
     raise: Raise,
 }
@@ -68,13 +68,13 @@ pub(super) struct Progress<'a> {
     state: &'a ThreadState,
     batches: Vec<MessageBatch>,
     /// The ranks and tags to which a batch is not completely sent yet. No later batch of the same tag may overtake it.
-    /// One of another tag must be able to, because the receiver may need it first.
+    /// A batch of another tag must be able to, because the receiver may need it first.
     unsent: Vec<(usize, c_int)>,
     /// Counts whose batches are not complete: no later batch for one of them may overtake them.
     open: Vec<(CountedBlocks, Count)>,
     /// A buffer that is swapped with that of the inbox.
     told: VecDeque<ThreadOrder>,
-    /// Messages of the batch whose raise has not come yet.
+    /// Messages of a batch whose raise has not been ordered yet.
     messages: VecDeque<MessageBytes>,
     /// The buffers of batches that have ended, to be used again.
     spare: Vec<(VecDeque<MessageBytes>, VecDeque<MessagePiece>)>,
@@ -137,7 +137,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Takes the orders of the rank. If nothing is under way, it sleeps until there are some, or until it is time to
+    /// Takes the orders of the rank. If nothing is under way, it sleeps until there are orders, or until it is time to
     /// look at reports.
     fn take_orders(&mut self) -> (bool, Option<ThreadEnd>) {
         let mut inbox = lock(&self.state.told);
@@ -165,7 +165,7 @@ impl<'a> Progress<'a> {
         (told, end)
     }
 
-    /// Looks after everything under way. Returns whether something has begun or ended.
+    /// Advances everything under way. Returns whether something has begun or ended.
     fn look(&mut self) -> Result<bool, (Failure, usize)> {
         let (mut has_moved, mut failed) = (false, None);
         let Self { mpi, counts, batches, unsent, open, spare, .. } = self;
@@ -193,8 +193,8 @@ impl<'a> Progress<'a> {
 }
 
 impl MessageBatch {
-    /// Notes which pieces have ended, and begins others. It asks MPI only about the first piece, because all must end,
-    /// and MPI looks after the others whenever it is asked about one.
+    /// Notes which pieces have ended, and begins others. It asks MPI only about the first piece, because all must end, and
+    /// MPI makes progress on the others whenever it is asked about one.
     fn advance(&mut self, mpi: &Mpi, unsent: &mut Vec<(usize, c_int)>) -> Result<bool, (Failure, usize)> {
         let mut has_moved = false;
         while let Some(MessagePiece { request, peer, is_answered }) = self.pieces.front_mut() {

@@ -1,6 +1,6 @@
 //! Progress thread: the one thread of a rank that calls MPI. It begins the sends and receives that it is given, and
-//! asks MPI about them again and again, because no library makes progress by itself. When a batch has ended, it raises
-//! the count that others wait for, as ranks that share memory do themselves. Never knows what the bytes are.
+//! polls MPI for their ends, because no library makes progress by itself. When a batch has ended, it raises the count
+//! that others wait for, as ranks that share memory do themselves. Never knows what the bytes are.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ use zero_core::device::Failure;
 pub(super) const LOOK: Duration = Duration::from_micros(20);
 /// How long a world may take to end, once it is aborted.
 const ABORT: Duration = Duration::from_secs(2);
-/// How long a rank waits for its launcher to pass on what it has printed: some launchers drop it when they end a world.
+/// How long a rank waits for its launcher to pass on its output: some launchers drop it when they end a world.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How long ranks may take to leave a world together: the first may have to wait for one that still writes its results.
 const LEAVE: Duration = Duration::from_secs(60);
@@ -33,9 +33,9 @@ pub(super) const ROOM: usize = 1024;
 /// The control blocks in which a count is raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountedBlocks {
-    /// Those in which this rank alone keeps counts of another one.
+    /// The blocks in which this rank alone keeps the counts of another one.
     Own(usize),
-    /// Those that all ranks of this host read.
+    /// The blocks that all ranks of this host read.
     Host(usize),
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Raise {
     pub target: u32,
 }
 
-/// One stretch of memory on its way.
+/// A range of memory that is sent or received.
 #[derive(Clone, Copy)]
 pub(super) struct MessageBytes {
     pub is_sent: bool,
@@ -97,27 +97,27 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// The order to compare clocks, once nothing else is to be done. Another rank may wait for what is under way, and
-    /// come to the comparison only after it. An order whose deadline has passed is taken too, and is given up at once.
+    /// The order to compare clocks, once nothing else is to be done: another rank may wait for what is under way, and begin
+    /// the comparison only after it. An order whose deadline has passed is taken too, and is given up at once.
     pub fn take_clocks(&mut self, is_idle: bool) -> Option<ComparedClocks> {
         let is_free = is_idle && self.told.is_empty();
         self.clocks.take_if(|clocks| is_free || Instant::now() >= clocks.deadline)
     }
 }
 
-/// An order to compare clocks, which the first of `ranks_per_host` ranks of each host gets.
+/// An order to compare clocks, for the first of `ranks_per_host` ranks of each host.
 pub(super) struct ComparedClocks {
     pub ranks_per_host: usize,
     pub deadline: Instant,
     pub tell: SyncSender<Result<ClockLook, Unread>>,
 }
 
-/// The counts that a thread raises, wherever they lie.
+/// The counts that a thread raises, wherever they are stored.
 pub(super) trait RaisedCounts: Send + 'static {
-    /// The counts of a rank, in the blocks that `whose` says.
+    /// The counts of a rank, in the blocks `whose`.
     fn of(&self, whose: CountedBlocks) -> &Control;
 
-    /// Whether counts of other hosts, except those of exchanges, come by reports alone, because ops receive nothing.
+    /// Whether counts of other hosts, except those of exchanges, arrive only by reports, because ops receive nothing.
     fn come_by_reports(&self) -> bool {
         false
     }
@@ -129,8 +129,8 @@ pub(super) trait RaisedCounts: Send + 'static {
 /// A rank's handle to its thread.
 pub(super) struct ProgressThread(Arc<ThreadState>);
 
-/// The start of a world that a process has joined: here ranks exchange, all in the same order, what they must know
-/// first.
+/// The start of a world that a process has joined: here ranks exchange what they must know first, all in the same
+/// order.
 pub(super) struct MpiMeeting {
     pub mpi: Mpi,
     begin: Instant,
@@ -138,7 +138,7 @@ pub(super) struct MpiMeeting {
 }
 
 impl MpiMeeting {
-    /// Gathers one message of each rank. All are equally long.
+    /// Gathers one message from each rank. All have the same length.
     ///
     /// # Errors
     /// Z0451 if MPI fails; Z0457 if another rank does not come in time.
@@ -150,7 +150,7 @@ impl MpiMeeting {
         Ok(all.chunks(own.len().max(1)).map(<[u8]>::to_vec).collect())
     }
 
-    /// Gives all ranks the message of rank 0.
+    /// Sends the message of rank 0 to all ranks.
     ///
     /// # Errors
     /// As for [`MpiMeeting::gather`].
@@ -166,7 +166,7 @@ impl MpiMeeting {
         self.wait(request, bytes)
     }
 
-    /// Waits for the end of a request that uses these buffers. One that does not end may use them forever.
+    /// Waits for the end of a request that uses these buffers. A request that does not end may use them forever.
     fn wait<B>(&self, mut request: MpiRequest, buffers: B) -> Result<B, Failure> {
         loop {
             match self.mpi.has_ended(&mut request) {
@@ -182,8 +182,8 @@ impl MpiMeeting {
 }
 
 impl ProgressThread {
-    /// Starts the thread, joins the world, and has ranks meet in it as `meet` says. Gives up after `patience`. `here`
-    /// is the number of ranks on this host. If the meeting fails, the thread still runs, so that it can end the others.
+    /// Starts the thread, joins the world, and calls `meet` in it. Gives up after `patience`. `here` is the number of ranks
+    /// on this host. If `meet` fails, the thread still runs, so that it can end the others.
     ///
     /// # Errors
     /// Those of [`Mpi::join`]; Z0457 if the others have not come in time; Z0332 if the system refuses a thread.
@@ -226,7 +226,7 @@ impl ProgressThread {
         Ok((Self(state), met.map_err(LaunchError::Mpi)))
     }
 
-    /// Gives the thread a batch of messages, and the count that it raises once all of them have ended.
+    /// Passes a batch of messages to the thread, and the count that it raises once all of them have ended.
     ///
     /// # Safety
     /// Until the count is raised nobody writes what is sent, or reads or writes what is received.
@@ -247,7 +247,7 @@ impl ProgressThread {
         compared
     }
 
-    /// The failure, if there is one, for the first caller that asks.
+    /// The failure, if there is one; only the first caller receives it.
     pub fn failure(&self) -> Option<Failure> {
         lock(&self.0.failure).take()
     }
@@ -295,8 +295,8 @@ fn late(patience: Duration) -> Failure {
     Failure {
         code: "Z0457",
         what: format!("after {} s, not all ranks have joined the world of MPI", patience.as_secs()),
-        help: "see what the launcher says, whether a rank has ended on another host, and whether the hosts reach one another; \
-               ZERO_JOIN_TIMEOUT_S sets the patience in seconds"
+        help: "check the launcher's output, whether a rank has ended on another host, and whether the hosts reach one another; \
+               ZERO_JOIN_TIMEOUT_S sets how long to wait, in seconds"
             .to_owned(),
     }
 }

@@ -1,7 +1,7 @@
 //! Remote ranks: posts the messages that a rank sends to ranks of other hosts and receives from them, as the plan says:
 //! in each op or, if something else carries bytes between hosts, only in exchanges of numbers. The end of a message
-//! raises the count that the other rank would raise itself if it shared this one's memory, so a rank that waits need
-//! not know which of the two raised it.
+//! raises the count that the other rank would raise itself in shared memory, so a rank that waits need not know which of
+//! the two raised it.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -20,22 +20,22 @@ use zero_core::device::Device;
 /// How one rank exchanges messages with ranks of other hosts.
 pub(in crate::transport) struct RemoteRanks {
     thread: ProgressThread,
-    /// Counts of ranks of other hosts, as far as something has come from them, or has left for them.
+    /// Counts of ranks of other hosts, raised as messages from them arrive and as messages to them leave.
     counts: super::Mirror,
     /// Where the bytes of other ranks that the current op needs have arrived.
     pub arrived: Vec<(usize, Arrival)>,
     /// Number of gathers that were begun, and the number of the last one of each unit.
     gathers: u32,
     of_unit: Vec<u32>,
-    /// Gathers and spreads in which this rank has begun to give something along an axis.
+    /// Gathers and spreads in which this rank has begun to send along an axis.
     given: [u32; Axis::ALL.len()],
     /// The messages that this rank posts, in order.
     postings: Postings,
     /// Batches that have begun to leave: their receiver, the count that shows that they have left, and its value then.
     leaving: Vec<(usize, Count, u32)>,
-    /// Messages that are being given to the thread that owns MPI.
+    /// Messages that are being passed to the thread that owns MPI.
     messages: Vec<MessageBytes>,
-    /// Bytes that it was given so far.
+    /// Bytes that the thread was given so far.
     pub crossed: Crossed,
 }
 
@@ -89,12 +89,12 @@ impl RemoteRanks {
         &self.thread
     }
 
-    /// The failure of MPI, if there is one, for the first caller that asks.
+    /// The failure of MPI, if there is one; only the first caller receives it.
     pub fn failure(&self) -> Option<zero_core::device::Failure> {
         self.thread.failure()
     }
 
-    /// Counts an op that begins among those of its kind.
+    /// Counts a beginning op among those of its kind.
     fn count(&mut self, op: Op) {
         match op {
             Op::Gather { unit, .. } => {
@@ -112,9 +112,9 @@ impl RemoteRanks {
         *given = given.wrapping_add(1);
     }
 
-    /// Gives the thread the messages that the plan posts at a moment of an op. When a batch has arrived, the thread
-    /// raises the count of its sender that the op waits for; when one has left, the count by which its receiver would
-    /// say that it has read it.
+    /// Passes the messages that the plan posts at a moment of an op to the thread. When a batch has arrived, the thread
+    /// raises the count of its sender that the op waits for; when one has left, it raises the count by which its receiver
+    /// would report that it has read it.
     ///
     /// # Safety
     /// Nobody uses a place where something arrives before it has arrived, or writes a place that something leaves from
@@ -166,7 +166,7 @@ impl RemoteRanks {
         &self.leaving
     }
 
-    /// Notes where the bytes of other hosts that an op needs are about to arrive.
+    /// Notes where the bytes that an op needs from other hosts are about to arrive.
     fn expect<D: Device>(&mut self, arena: &Arena<D>, op: Op, position: &Position) {
         let (plan, own) = (arena.plan(), position.places(arena.places()));
         let arrived = &mut self.arrived;
@@ -242,8 +242,8 @@ impl<D: Device> Shared<'_, D> {
         unsafe { remote.give(&self.arena, Moment::End, op, position, &told) };
     }
 
-    /// Posts the numbers of this rank to its counterpart on each other host, and theirs to this one, which reads them
-    /// for all ranks of this host. The number of the exchange is the last that this rank has told.
+    /// Posts the numbers of this rank to its counterpart on each other host, and receives the counterpart's, which this rank
+    /// reads for all ranks of this host. The number of the exchange is the last that this rank has told.
     ///
     /// # Safety
     /// The batches of [`RemoteRanks::leaving`] have left; nobody reads another host's numbers of the exchange before
@@ -251,7 +251,7 @@ impl<D: Device> Shared<'_, D> {
     pub(in crate::transport) unsafe fn post_numbers(&mut self) {
         let Some(remote) = &mut self.remote else { return };
         let told = ToldCounts { counts: &self.told, sums: &self.sums };
-        // The places of numbers depend on no op before. A position without units allocates nothing.
+        // The places of numbers do not depend on earlier ops. A position without units allocates nothing.
         let position = Position::new(0);
         // SAFETY: by the caller's promise.
         unsafe { remote.give(&self.arena, Moment::Exchange, Op::Agree, &position, &told) };

@@ -1,6 +1,6 @@
-//! Reports: tell ranks of other hosts which ops the ranks of this host are in, and their counts so far, while one of
-//! these ranks stays in the same op for long. A rank that gives up one of another host can then name it and its op.
-//! Ranks that go on report nothing, but a rank whose device works on one step for long counts as one that waits.
+//! Reports: tell ranks of other hosts the current ops and the counts of the ranks of this host, while one of these ranks
+//! stays in the same op for long. A rank that gives up a rank of another host can then name it and its op. Ranks that make
+//! progress report nothing, but a rank whose device works on one step for long counts as a rank that waits.
 //!
 //! Each rank tells its counterparts on other hosts about all ranks of its host, because it may be the only one there
 //! that still can. A report is received before the next is sent, so none pile up for a rank that does not listen.
@@ -20,8 +20,8 @@ use crate::transport::watchdog::awaited_on_host;
 
 const TAG: c_int = REPORT_TAG as c_int;
 
-/// The time between two looks, at the ranks of this host and at what has come. A rank that does the same at two looks
-/// has done it for long.
+/// The time between two looks at the ranks of this host and at reports that have arrived. A rank that does the same at
+/// two looks has done it for long.
 const PERIOD: Duration = Duration::from_millis(250);
 /// The time between two looks at the end, when nothing else is under way.
 const BRIEF: Duration = Duration::from_micros(100);
@@ -67,7 +67,7 @@ impl Reports {
         self.next_look.saturating_duration_since(Instant::now())
     }
 
-    /// Takes reports that have come, and sends one if it is time.
+    /// Reads reports that have arrived, and sends one if it is time.
     pub fn look(&mut self, mpi: &Mpi, counts: &dyn RaisedCounts) {
         if !self.rest().is_zero() {
             return;
@@ -81,7 +81,7 @@ impl Reports {
         let at = own.words(own.awaited().filter(|_| !counts.come_by_reports()));
         let is_long = std::mem::replace(&mut self.seen, at) == at;
         let report = if is_long { self.seen_here(counts) } else { Vec::new() };
-        // Once a rank is given up nobody waits any more. The report before that is kept, because it says why.
+        // Once a rank is given up, no rank waits any more. The report before that is kept, because it shows the cause.
         if own.lost().is_none() {
             self.report = report;
         }
@@ -147,7 +147,7 @@ impl Counterpart {
         self.received = unsafe { mpi.receive(to, bytes, self.rank, TAG) }.ok();
     }
 
-    /// Notes a report that has come.
+    /// Notes a report that has arrived.
     fn hear(&mut self, mpi: &Mpi, counts: &dyn RaisedCounts) {
         if !has_ended(mpi, &mut self.received) {
             return;

@@ -1,0 +1,35 @@
+//! Arguments of `tokenize`. Never opens a file.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// The tokenizer, the documents to encode, and the token file.
+#[derive(Args, Debug, PartialEq)]
+pub struct TokenizeArguments {
+    /// A tokenizer.json, or the folder of a model with one
+    #[arg(long, value_name = "PATH")]
+    pub tokenizer: PathBuf,
+    /// Files of text, a document each, .jsonl (a document in each line), .parquet (a document in each row), and
+    /// directories of such files. If a tokenizer is known to end a token at a line's end between two letters, as those of
+    /// GPT-2, Llama 3, Qwen and OLMo, long documents are encoded in pieces that end there. With any other tokenizer a
+    /// document is encoded as a whole, which takes memory of many times its length
+    #[arg(value_name = "IN", required = true)]
+    pub inputs: Vec<PathBuf>,
+    /// The new token file
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// The field of .jsonl lines with the text
+    #[arg(long, value_name = "NAME", default_value = "text")]
+    pub field: String,
+    /// The column of .parquet files with the text
+    #[arg(long, value_name = "NAME", default_value = "text")]
+    pub column: String,
+    /// The token after each document, or `none`; without it, the first of `<|endoftext|>`, `<|end_of_text|>`,
+    /// `</s>` and `<|im_end|>` that the tokenizer has
+    #[arg(long, value_name = "TOKEN")]
+    pub separator: Option<String>,
+    /// Threads that encode; without it, one for each core
+    #[arg(long, value_name = "N")]
+    pub threads: Option<std::num::NonZeroUsize>,
+}

@@ -1,0 +1,108 @@
+//! Encode: documents in, a token file out. Batches of a few MiB are read, encoded by all threads and written in order,
+//! so memory is bounded by the longest document. Never learns a vocabulary.
+
+use std::io::IsTerminal;
+use std::sync::mpsc::sync_channel;
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use zero_files::data::{TokenFileWriter, Tokenizer};
+
+use super::TokenizeArguments;
+use super::documents::{DocumentPart, DocumentsReader};
+use crate::error::CommandError;
+use crate::say;
+
+/// Bytes of text that a thread encodes at a time, if the tokenizer allows text to be cut.
+const PIECE_BYTES: usize = 16 << 10;
+/// Bytes of text at which a batch is full. A longer document that is not cut makes a batch longer.
+pub const BATCH_BYTES: usize = 4 << 20;
+/// Batches that are read ahead.
+const BATCHES_AHEAD: usize = 1;
+/// The value of `--separator` for no separator at all.
+const NO_SEPARATOR: &str = "none";
+
+/// Encodes all documents, and prints their number.
+pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), CommandError> {
+    let tokenizer = Tokenizer::open(&arguments.tokenizer)?;
+    let separator = separator(arguments.separator.as_deref(), &tokenizer)?;
+    let reader = DocumentsReader::new(arguments, tokenizer.cuts())?;
+    let threads = arguments.threads.map_or(0, std::num::NonZeroUsize::get);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(CommandError::threads)?;
+    let mut writer = TokenFileWriter::create(&arguments.out, &tokenizer)?;
+    let (bar, start) = (bar(reader.bytes()), Instant::now());
+    let mut text_bytes = 0;
+    std::thread::scope(|scope| {
+        let (sender, batches) = sync_channel(BATCHES_AHEAD);
+        scope.spawn(|| read(reader, sender));
+        for batch in batches {
+            let batch: Vec<DocumentPart> = batch?;
+            let pieces: Vec<Vec<&str>> =
+                batch.iter().map(|part| tokenizer.pieces(&part.text, PIECE_BYTES).collect()).collect();
+            let flat: Vec<&str> = pieces.iter().flatten().copied().collect();
+            let encoded: Result<Vec<Vec<u32>>, _> =
+                pool.install(|| flat.par_iter().map(|piece| tokenizer.encode(piece)).collect());
+            let mut encoded = encoded?.into_iter();
+            for (part, pieces) in batch.iter().zip(&pieces) {
+                encoded.by_ref().take(pieces.len()).try_for_each(|ids| writer.add(&ids))?;
+                if part.ends {
+                    separator.map_or(Ok(()), |id| writer.add(&[id]))?;
+                    writer.end_document()?;
+                }
+                text_bytes += part.text.len();
+                bar.inc(part.read_bytes);
+            }
+        }
+        Ok::<(), CommandError>(())
+    })?;
+    let written = writer.finish()?;
+    bar.finish_and_clear();
+    let per_s = written.tokens as f64 / start.elapsed().as_secs_f64();
+    let (documents, tokens) = (written.documents, written.tokens);
+    say::line(format_args!("{documents} documents, {text_bytes} bytes of text, {tokens} tokens, {per_s:.0} tokens/s"));
+    Ok(())
+}
+
+/// Sends batches until everything is read, an error occurs, or the receiver no longer waits for them.
+fn read(reader: DocumentsReader, batches: std::sync::mpsc::SyncSender<Result<Vec<DocumentPart>, CommandError>>) {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    let result = reader.for_each(|part| {
+        bytes += part.text.len();
+        batch.push(part);
+        let is_full = bytes >= BATCH_BYTES;
+        if is_full {
+            bytes = 0;
+        }
+        !is_full || batches.send(Ok(std::mem::take(&mut batch))).is_ok()
+    });
+    // If the receiver does not wait, it already has an error.
+    let _ = batches.send(Ok(batch));
+    result.err().into_iter().for_each(|error| drop(batches.send(Err(error))));
+}
+
+/// The id that follows each document, if any.
+fn separator(asked: Option<&str>, tokenizer: &Tokenizer) -> Result<Option<u32>, CommandError> {
+    let refused = |what: String| Err(CommandError::Separator { tokenizer: tokenizer.path().to_owned(), what });
+    match asked {
+        Some(NO_SEPARATOR) => Ok(None),
+        Some(token) => match tokenizer.id(token) {
+            Some(id) => Ok(Some(id)),
+            None => refused(format!("has no token `{token}`")),
+        },
+        None => match tokenizer.end_of_text() {
+            Some((_, id)) => Ok(Some(id)),
+            None => refused("has no token that is known to end a text".to_owned()),
+        },
+    }
+}
+
+/// A bar on standard error, if that is a terminal.
+fn bar(bytes: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:20} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+    ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr())
+        .with_style(style.expect("a valid template"))
+}
