@@ -1,5 +1,5 @@
-//! Advise: which layout of a model to take on some machines. Builds the model once to ask for its sizes, and prints or writes what
-//! `zero-study` finds. Never searches by itself.
+//! Advise: the best layout of a model on some machines. Builds the model once to ask for its sizes, and prints or writes the
+//! answer of `zero-study`. Never searches by itself.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,10 +16,10 @@ use crate::probe;
 use crate::request::ModelRequest;
 use crate::say;
 
-/// The longest sequence that is asked about, in tokens: 16 of them are a micro-batch that a spec may have.
+/// The longest sequence for a question, in tokens: a micro-batch of 16 such sequences is one that a spec may have.
 const LENGTH_MAX: i64 = 1 << 24;
 
-/// What to ask.
+/// The question.
 #[derive(Args, Debug, PartialEq)]
 pub struct AdviseArguments {
     /// The model: an example of this workspace, or a package
@@ -32,19 +32,19 @@ pub struct AdviseArguments {
     /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub nodes: usize,
-    /// Tokens of a step of all ranks; without it, each rank with data of its own works on what suits it
+    /// Tokens of a step of all ranks; without it, each data-parallel rank has the fastest number of tokens
     #[arg(long, value_name = "T")]
     pub tokens_per_step: Option<usize>,
     /// Tokens of a sequence
     #[arg(long, value_name = "L", default_value = "256", value_parser = clap::value_parser!(u32).range(1..=LENGTH_MAX))]
     pub length: u32,
-    /// A key of the spec that is given, such as `zero.stage=3`; may be repeated
+    /// A key of the spec with a fixed value, such as `zero.stage=3`; may be repeated
     #[arg(long = "pin", value_name = "KEY=VALUE")]
     pub pins: Vec<String>,
-    /// Also try everything in bf16, the optimizer's copy and moments too, which changes what is learnt
+    /// Also try everything in bf16, including the optimizer's copy and moments, which changes the result of training
     #[arg(long)]
     pub pure_bf16: bool,
-    /// Plans that are timed at most
+    /// The most plans that are timed
     #[arg(long, value_name = "N", default_value_t = Effort::default().plans)]
     pub plans: usize,
     /// Write the specs of the best layouts to this folder, as best-1.ron and so on
@@ -53,12 +53,12 @@ pub struct AdviseArguments {
     /// Write the memo to this file: memory, traffic and times, the choice, and what would change it
     #[arg(long, value_name = "FILE.md")]
     pub memo: Option<PathBuf>,
-    /// Print the answer as JSON, whose shape docs/json.md says
+    /// Print the answer as JSON, as described in docs/json.md
     #[arg(long)]
     pub json: bool,
 }
 
-/// Searches, prints the answer, and writes what was asked for.
+/// Searches, prints the answer, and writes the requested files.
 pub fn advise(arguments: &AdviseArguments) -> Result<(), CommandError> {
     let hardware = arguments.on.read()?;
     let pins = Pins::read(&arguments.pins)?;
@@ -108,7 +108,7 @@ fn write_specs(question: &Question, advice: &Advice, folder: &Path) -> Result<()
     Ok(())
 }
 
-/// Writes a new file. An existing one is not overwritten, so that no changes in it are lost.
+/// Writes a new file. An existing file is not overwritten, so that no changes in it are lost.
 fn write(path: &Path, text: &str) -> Result<(), CommandError> {
     let failed = |source| CommandError::Advice { path: path.to_owned(), source };
     let mut file = File::create_new(path).map_err(failed)?;
@@ -130,6 +130,6 @@ mod tests {
         write(&memo, "x").unwrap();
         let again = write(&memo, "y").unwrap_err().to_string();
         assert!(again.starts_with("error[Z0166]: cannot write "), "{again}");
-        assert_eq!(std::fs::read_to_string(&memo).unwrap(), "x", "what was there is kept");
+        assert_eq!(std::fs::read_to_string(&memo).unwrap(), "x", "the existing file is kept");
     }
 }

@@ -1,4 +1,4 @@
-//! Arguments: the command line, and the error for one that cannot be understood. Never builds.
+//! Arguments: the command line, and the error for an invalid command line. Never builds.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ struct CommandLine {
     verb: Verb,
 }
 
-/// What to do.
+/// The command to run.
 #[derive(Subcommand, Debug, PartialEq)]
 pub enum Verb {
     /// Build the binary and start its ranks
@@ -40,7 +40,7 @@ pub enum Verb {
         #[arg(last = true)]
         arguments: Vec<OsString>,
     },
-    /// Build the binary, and let its model of text write, without training
+    /// Build the binary, and generate text with its model, without training
     Sample {
         #[command(flatten)]
         request: Request,
@@ -48,7 +48,7 @@ pub enum Verb {
         #[arg(last = true)]
         arguments: Vec<OsString>,
     },
-    /// Build the binary, and print the loss and the perplexity of its model on all of a text, without training
+    /// Build the binary, and print the loss and the perplexity of its model on a whole text, without training
     Evaluate {
         #[command(flatten)]
         request: Request,
@@ -56,18 +56,18 @@ pub enum Verb {
         #[arg(last = true)]
         arguments: Vec<OsString>,
     },
-    /// Build the binary, and print where it lies: under target/zero/, in a folder of its spec
+    /// Build the binary, and print its path: under target/zero/, in a folder for its spec
     #[command(group(clap::ArgGroup::new("what").required(true).args(["spec", "list"])))]
     Build {
         /// The spec, a RON file; it names the model
         spec: Option<PathBuf>,
         #[command(flatten)]
         program: ModelRequest,
-        /// Only print the files of this workspace whose text the binary would carry, with their bytes
+        /// Only print the files of this workspace whose text would be put beside the binary, with their sizes in bytes
         #[arg(long, conflicts_with_all = ["spec", "bin", "size"])]
         list: bool,
     },
-    /// Build the binary, copy it to several hosts and start its ranks there by mpirun; or write a job of Slurm
+    /// Build the binary, copy it to several hosts and start its ranks there by mpirun; or write a Slurm job
     Launch(LaunchArguments),
     /// Build the binary and print its plan
     Plan(PlanArguments),
@@ -75,34 +75,34 @@ pub enum Verb {
     Simulate(SimulateArguments),
     /// Build the binary, and draw its plan: mesh, schedule, memory and traffic, as a page that opens in a browser
     View(ViewArguments),
-    /// Measure the processor of this machine, and describe it as a file of hardware that `--on` takes
+    /// Measure the processor of this machine, and write its description as a hardware file for `--on`
     Measure(MeasureArguments),
-    /// Search for the layout of a model that is fastest on some machines, and say why no other is
+    /// Search for the fastest layout of a model on some machines, and explain why other layouts are slower
     Advise(AdviseArguments),
-    /// Write the token ids of text to a file that a model of text is trained on, by `--data`
+    /// Write the token ids of text to a file, on which `--data` trains a text model
     Tokenize(TokenizeArguments),
-    /// Read every byte of a checkpoint, or of all of a run, and say what is not as it was written
+    /// Read every byte of a checkpoint, or of all checkpoints of a run, and report every change since it was written
     Verify(VerifyArguments),
-    /// Print what is in a checkpoint, or which checkpoints a run has
+    /// Print the contents of a checkpoint, or a list of the checkpoints of a run
     Inspect {
         /// A checkpoint, or the folder of a run
         path: PathBuf,
     },
-    /// Print what another spec changes: keys, memory, traffic, ops, time, and where schedules first differ; of a single one, since
-    /// git's HEAD. Of two checkpoints, which tensors differ, by how much, and what else does; layouts and widths may differ. The
-    /// exit code is 0 if nothing differs, 1 if something does, and 2 if one cannot be read
+    /// Compare two specs, or a spec with its version in git's HEAD: keys, memory, traffic, ops, time, and where schedules first
+    /// differ. Or compare two checkpoints, whose layouts and widths may differ: which tensors differ, by how much, and all other
+    /// differences. The exit code is 0 if nothing differs, 1 if something does, and 2 if one of the two cannot be read
     Diff(DiffArguments),
-    /// Write the parameters of a checkpoint to a folder as Hugging Face has them
+    /// Write the parameters of a checkpoint to a folder in Hugging Face's format
     Export(ExportArguments),
-    /// Say what a code of a message means, a word of the field, a key, or a name of FSDP or DeepSpeed
+    /// Explain the code of a message, a word of the field, a key of a spec, or a name of FSDP or DeepSpeed
     Explain {
         /// The code, such as Z0107, the word, such as reduce-scatter, or the key, such as zero.prefetch; without it, all are
         /// listed
         words: Vec<String>,
     },
-    /// Write the spec that means what a configuration of DeepSpeed or accelerate does, and say what has no counterpart
+    /// Convert a configuration of DeepSpeed or accelerate to a spec, and list its settings without a counterpart
     Import(ImportArguments),
-    /// Make a crate of one's own, with a model and a spec, that compiles and trains at once
+    /// Create a crate of your own, with a model and a spec, that compiles and trains immediately
     Init(InitArguments),
     /// Print a script that completes this command in a shell
     Completions(CompletionsArguments),
@@ -142,7 +142,7 @@ fn is_help(error: &clap::Error) -> bool {
     matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion)
 }
 
-/// Replaces clap's suggestions where there is a better one.
+/// Replaces clap's suggestion if there is a better suggestion.
 fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     if let Some(tip) = tip(&error, arguments) {
         for kind in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue] {
@@ -189,7 +189,7 @@ fn starts_a_binary(verb: &OsString) -> bool {
     ["run", "sample", "evaluate"].iter().any(|starts| verb == starts)
 }
 
-/// The tip for an argument that `run`, `sample` or `evaluate` does not have. `arguments` begin with the verb.
+/// The tip for an argument that `run`, `sample` or `evaluate` does not have. `arguments` starts with the verb.
 fn tip_for_run(unknown: &str, arguments: &[OsString]) -> Option<String> {
     if unknown == "--release" {
         return Some("a binary is always built with `--release`; leave it out".to_owned());

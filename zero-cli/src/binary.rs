@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::error::CommandError;
 
-/// A binary as it was built. This one is started, even if another build has replaced the file at its path.
+/// A binary as it was built. Exactly this binary is started, even if another build has replaced the file at its path.
 #[derive(Debug)]
 pub struct Binary {
     path: PathBuf,
@@ -37,7 +37,7 @@ impl Binary {
         }
     }
 
-    /// Where it lies, until another build of the same spec replaces it.
+    /// The binary's path, until another build of the same spec replaces the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -54,15 +54,15 @@ impl Binary {
         command
     }
 
-    /// The error when it does not start.
+    /// The error if the binary does not start.
     pub fn not_started(&self, source: io::Error) -> CommandError {
         CommandError::Start { binary: self.path.clone(), source }
     }
 }
 
-/// Where the binary `name` of a spec lies: `target/zero/bin/`, then the spec's path below the directory that has
+/// The path of the binary `name` of a spec: `target/zero/bin/`, then the spec's path below the directory that contains
 /// `target`, then the name. For a spec elsewhere: `target/zero/elsewhere/`, then its whole path and the name. So no two
-/// specs share a binary, even where workspaces share a target directory.
+/// specs share a binary, even if workspaces share a target directory.
 pub fn place(target: &Path, spec: &Path, name: &str) -> PathBuf {
     let zero = target.join("zero");
     let inside = target.parent().and_then(|around| spec.strip_prefix(around).ok());

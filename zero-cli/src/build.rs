@@ -1,4 +1,4 @@
-//! Build: a program for a spec, with its plan proven. Where a rank needs more than the spec's budget, says what would fit.
+//! Build: a program for a spec, with its plan proven. If a rank needs more than the spec's budget, lists layouts that fit.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -16,7 +16,7 @@ pub fn build(request: &Request, purpose: Purpose) -> Result<Binary, CommandError
     Ok(binary)
 }
 
-/// The same for a program that is only asked for its sizes: its plan is not proven, because that takes long for
+/// The same for a program that is only asked for its sizes: its plan is not proven, because a proof takes long for
 /// thousands of ranks.
 pub fn build_unproven(request: &Request, purpose: Purpose) -> Result<Binary, CommandError> {
     match program(request, None, purpose)? {
@@ -28,7 +28,7 @@ pub fn build_unproven(request: &Request, purpose: Purpose) -> Result<Binary, Com
     }
 }
 
-/// Lets the binary prove its plan over the ops of all ranks, so that a build that succeeds means a plan that is sound.
+/// Lets the binary prove its plan over the ops of all ranks, so that the plan of a successful build is sound.
 fn prove(binary: &Binary, spec: &Path) -> Result<(), CommandError> {
     let status = binary.command().arg("--prove").stdout(Stdio::null()).status();
     match status.map_err(|source| binary.not_started(source))?.success() {

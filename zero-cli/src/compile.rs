@@ -1,4 +1,4 @@
-//! Compile: lets cargo compile one program under a spec, or the one that measures GPUs. Never decides which program.
+//! Compile: lets cargo compile one program under a spec, or the program that measures GPUs. Never chooses the program.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal};
@@ -25,11 +25,11 @@ pub enum Compiled {
 
 /// The program that measures GPUs.
 const GPUS: &str = "zero-gpus";
-/// How the compiler's message about a budget begins.
+/// The beginning of the compiler's message about a budget.
 const OVER_BUDGET: &str = "[Z0201] a rank";
 
-/// Runs cargo. Environment variables tell the macro the spec, and that a text will lie beside the binary, and the model its size. The binary is opened
-/// as soon as cargo names it, so that another build to the same path does not replace it.
+/// Runs cargo. Environment variables tell the macro the spec and whether a text will lie beside the binary, and the model its
+/// size. The binary is opened as soon as cargo names it, so that another build to the same path does not replace it.
 pub fn compile(
     program: &Program,
     spec: &Path,
@@ -38,7 +38,7 @@ pub fn compile(
     device: DeviceKind,
     purpose: Purpose,
 ) -> Result<Compiled, CommandError> {
-    // Only a program for GPUs contains the code that uses them.
+    // Only a program for GPUs contains the code for GPUs.
     let features: &[&str] = match device {
         DeviceKind::Cpu => &[],
         DeviceKind::Cuda => &["--features", "zero-runtime/cuda"],
@@ -57,7 +57,7 @@ pub fn compile(
     if let Some(size) = size {
         cargo.env("ZERO_SIZE", size);
     }
-    // The compiler's messages come as JSON, so that they can be examined, and are then shown as cargo would show them.
+    // The compiler's messages are read as JSON, so that they can be examined, and then shown as cargo would show them.
     let format = if std::io::stderr().is_terminal() { "json,json-diagnostic-rendered-ansi" } else { "json" };
     cargo
         .args(["build", "--release", "--message-format", format])
@@ -69,7 +69,7 @@ pub fn compile(
     compiled(cargo, &program.name)
 }
 
-/// Runs cargo with messages in JSON, and shows those of the compiler.
+/// Runs cargo with messages in JSON, and shows the compiler's messages.
 fn compiled(mut cargo: Command, name: &str) -> Result<Compiled, CommandError> {
     let mut child = cargo.stdout(Stdio::piped()).spawn().map_err(|source| CommandError::Cargo { source })?;
     let messages = child.stdout.take().map(BufReader::new);
@@ -92,8 +92,8 @@ fn compiled(mut cargo: Command, name: &str) -> Result<Compiled, CommandError> {
     built.filter(|_| status.success()).unwrap_or(Ok(Compiled::Nothing { is_over_budget }))
 }
 
-/// Lets cargo compile the program that measures GPUs: that of the `zero-cuda` on which the program of a model stands. It
-/// is found by cargo, so that it may lie in a clone, in a checkout of git or in a registry.
+/// Lets cargo compile the program that measures GPUs, from the `zero-cuda` on which the program of a model depends. Cargo
+/// finds this crate, so it may lie in a clone, in a checkout of git or in a registry.
 pub fn compile_gpus(workspace: &Workspace, program: &Program) -> Result<Option<PathBuf>, CommandError> {
     let manifest = workspace.manifest_below(program, "zero-cuda", "zero-runtime/cuda")?;
     let Some(manifest) = manifest else { return Ok(None) };
@@ -106,13 +106,13 @@ pub fn compile_gpus(workspace: &Workspace, program: &Program) -> Result<Option<P
     }
 }
 
-/// The compiler's text, if a message of cargo's contains it.
+/// The compiler's text, if a message from cargo contains it.
 fn rendered(line: &str) -> Option<String> {
     let message: Value = serde_json::from_str(line).ok()?;
     message["message"]["rendered"].as_str().filter(|_| message["reason"] == "compiler-message").map(str::to_owned)
 }
 
-/// The path of the executable `name`, if a message of cargo's names it.
+/// The path of the executable `name`, if a message from cargo names it.
 fn executable(line: &str, name: &str) -> Option<String> {
     let message: Value = serde_json::from_str(line).ok()?;
     let is_ours = message["target"]["name"] == name;

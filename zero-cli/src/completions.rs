@@ -1,24 +1,24 @@
-//! Completions: a script that completes this command in a shell, both as `cargo-zero` and, where the shell can be told
-//! to, as `cargo zero`. Prints clap's script, with a part that leads the shell from `cargo zero` to `cargo-zero`.
+//! Completions: a script that completes this command in a shell, as `cargo-zero` and, if the shell supports it, as
+//! `cargo zero`. Prints clap's script, with a part that leads the shell from `cargo zero` to `cargo-zero`.
 
 use clap::Args;
 use clap_complete::Shell;
 
 use crate::say;
 
-/// Which shell.
+/// The shell.
 #[derive(Args, Debug, PartialEq)]
 pub struct CompletionsArguments {
-    /// The shell; the script of bash is sourced by ~/.bashrc, that of fish lies in conf.d/, and that of zsh in a folder of $fpath,
-    /// as `_cargo-zero`. In elvish and PowerShell `cargo-zero` alone is completed, and not `cargo zero`
+    /// The shell; source the script for bash in ~/.bashrc, put the script for fish into conf.d/, and the script for zsh into a
+    /// folder of $fpath, as `_cargo-zero`. In elvish and PowerShell only `cargo-zero` is completed, not `cargo zero`
     pub shell: Shell,
 }
 
 /// The note in the scripts of shells that complete only `cargo-zero`.
 const ALONE: &str = "# This completes `cargo-zero`, which is the same command as `cargo zero`. Words after `cargo` are completed \
-                     by what this shell has for cargo, and that knows nothing of `zero`.\n";
+                     by this shell's own script for cargo, which does not know `zero`.\n";
 
-/// Prints the script for the command as clap knows it.
+/// Prints the script for the command, as clap defines it.
 pub fn completions(arguments: &CompletionsArguments, command: clap::Command) {
     let script = match arguments.shell {
         // For names with a hyphen, clap's script of bash never finds the functions of subcommands.

@@ -1,4 +1,4 @@
-//! Error: why the command did not do what it was asked to, as text for a person. Never prints.
+//! Error: why the command failed, as text for a person. Never prints.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use zero_study::glossary;
 use zero_study::hardware::Hardware;
 use zero_study::simulate::Impossible;
 
-/// Why the command did not do what it was asked to.
+/// Why the command failed.
 #[derive(Debug, thiserror::Error)]
-// A command that makes no token files never reports what is wrong with documents.
+// A command that writes no token files never reports mistakes in documents.
 #[cfg_attr(not(feature = "tokenize"), allow(dead_code))]
 pub enum CommandError {
     #[error("error[Z0120]: cannot read the spec {}: {source}\n  = help: {}", path.display(), spec_help(path, source))]
@@ -24,7 +24,7 @@ pub enum CommandError {
     UnreadableConfiguration { path: PathBuf, source: io::Error },
     #[error("error[Z0120]: git has no {} to compare with: {source}\n  = help: commit the spec, or compare two files: `cargo zero diff FIRST SECOND`", spec.display())]
     Uncommitted { spec: PathBuf, source: io::Error },
-    #[error("error[Z0120]: {} is no spec to compare\n  = help: two specs are files that end in `.ron`; two checkpoints are folders, and take neither `--on` nor `--json`", first.display())]
+    #[error("error[Z0120]: {} is not a spec to compare\n  = help: specs are files that end in `.ron`; checkpoints are folders, and take neither `--on` nor `--json`", first.display())]
     NoSpecs { first: PathBuf },
     /// The mistakes of the spec, each rendered with its place.
     #[error("{}", .0.join("\n\n"))]
@@ -44,27 +44,27 @@ pub enum CommandError {
     #[error("error[Z0128]: the package `{model}` has several binaries: {}\n  = help: choose one by `--bin NAME`, or by `default-run` in the package's Cargo.toml", binaries.join(", "))]
     SeveralBinaries { model: String, binaries: Vec<String> },
     /// Cargo has printed why.
-    #[error("error[Z0124]: the model does not compile under {}; what cargo says is above{offers}", spec.display())]
+    #[error("error[Z0124]: the model does not compile under {}; see cargo's output above{offers}", spec.display())]
     Build { spec: PathBuf, offers: String },
-    #[error("error[Z0148]: {} names the model `{model}`, but nothing in the binary of that package is under `#[zero]`\n  = help: write `#[zero]` on the struct that is its model, or name a package that has one", spec.display())]
+    #[error("error[Z0148]: {} names the model `{model}`, but nothing in the binary of that package is under `#[zero]`\n  = help: write `#[zero]` on the struct of its model, or name a package that has a model", spec.display())]
     WithoutModel { spec: PathBuf, model: String },
     /// The binary has printed why.
-    #[error("error[Z0130]: the plan of {} is not sound; what the binary says is above", spec.display())]
+    #[error("error[Z0130]: the plan of {} is not sound; see the binary's output above", spec.display())]
     Unproven { spec: PathBuf },
     #[error("error[Z0125]: cannot write {}: {source}\n  = help: the target directory must be writable and have space", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("error[Z0125]: cannot write {}: {source}\n  = help: name a file that is not there yet, in a directory that is writable", path.display())]
+    #[error("error[Z0125]: cannot write {}: {source}\n  = help: name a file that does not exist yet, in a writable directory", path.display())]
     WriteNew { path: PathBuf, source: io::Error },
-    #[error("error[Z0126]: cannot start {}: {source}\n  = help: see whether the target directory is on a file system that forbids programs", binary.display())]
+    #[error("error[Z0126]: cannot start {}: {source}\n  = help: check whether the target directory is on a file system that forbids programs", binary.display())]
     Start { binary: PathBuf, source: io::Error },
     #[error(
-        "error[Z0129]: nothing is known of `{asked}`: it is no code of a message, and no word\n  = help: {}",
+        "error[Z0129]: `{asked}` is not known: it is neither the code of a message nor a word\n  = help: {}",
         nearest_help(asked)
     )]
     Unexplained { asked: String },
     #[error("error[Z0131]: the package `{model}` has no binary `{bin}`\n  = help: it has {}", binaries.join(", "))]
     UnknownBinary { model: String, bin: String, binaries: Vec<String> },
-    #[error("error[Z0133]: the path {} is not UTF-8, and the compiler takes no other\n  = help: rename the file or the directory", path.display())]
+    #[error("error[Z0133]: the path {} is not UTF-8, but the compiler requires UTF-8\n  = help: rename the file or the directory", path.display())]
     NotUnicode { path: PathBuf },
     #[error("error[Z0134]: several packages have an example `{example}`: {}\n  = help: rename all but one of them", packages.join(", "))]
     SeveralExamples { example: String, packages: Vec<String> },
@@ -77,56 +77,56 @@ pub enum CommandError {
     )]
     OneSize { model: String, size: String },
     #[error(
-        "error[Z0158]: no crate `{name}` can be made here: {why}\n  = help: choose another name: letters, digits, `-` and `_`, for a folder that is not there or empty"
+        "error[Z0158]: cannot create the crate `{name}` here: {why}\n  = help: choose another name: letters, digits, `-` and `_`, for a folder that does not exist or is empty"
     )]
     NewCrate { name: String, why: String },
     #[error("error[Z0159]: no zero-runtime in {}: {what}\n  = help: give a clone of zero's repository by `--zero PATH`; no registry has the runtime", path.display())]
     NoRuntime { path: PathBuf, what: String },
     #[error(
-        "error[Z0160]: no {kind} `{asked}`: it is no name, and no file that can be read: {source}\n  = help: {}the names are {names}; a path is of a RON file",
+        "error[Z0160]: no {kind} `{asked}`: it is neither a known name nor a readable file: {source}\n  = help: {}the names are {names}; a path must be of a RON file",
         meant(nearest)
     )]
     UnknownHardware { kind: &'static str, asked: String, source: io::Error, nearest: Option<String>, names: String },
-    #[error("error[Z0166]: cannot write {}: {source}\n  = help: name a new file, or another folder, in a folder that this user can write to and that has space", path.display())]
+    #[error("error[Z0166]: cannot write {}: {source}\n  = help: name a new file, or another folder, in a writable folder that has space", path.display())]
     Advice { path: PathBuf, source: io::Error },
     #[error("{0}")]
     NoAdvice(#[from] zero_study::advise::NoAdvice),
     #[error("{0}")]
     Pin(#[from] zero_study::advise::BadPin),
     #[error(
-        "error[Z0375]: {place} {what}\n  = help: correct it, or leave that file out; what a file is follows from the end of its name: .jsonl, .parquet, and otherwise text"
+        "error[Z0375]: {place} {what}\n  = help: correct it, or leave the file out; the end of its name decides how a file is read: .jsonl, .parquet, and otherwise text"
     )]
     Input { place: String, what: String },
     #[error("error[Z0376]: {place} has {what} `{name}`\n  = help: {}", has_help(has))]
     NoText { place: String, what: &'static str, name: String, has: Vec<String> },
-    #[error("error[Z0378]: the tokenizer `{}` {what}\n  = help: say which token follows each document by `--separator TOKEN`, or `--separator none`", tokenizer.display())]
+    #[error("error[Z0378]: the tokenizer `{}` {what}\n  = help: name the token after each document by `--separator TOKEN`, or give `--separator none`", tokenizer.display())]
     Separator { tokenizer: PathBuf, what: String },
     #[error("{}", .0.report())]
     Text(#[from] zero_files::data::DataError),
-    /// What is wrong with checkpoints.
+    /// The faults of checkpoints.
     #[error("{}", .0.iter().map(CheckpointError::report).collect::<Vec<_>>().join("\n\n"))]
     Faults(Vec<CheckpointError>),
-    #[error("error[Z0458]: {} is for {nodes} hosts, {hosts} were named\n  = help: name as many by `--hosts` as `mesh.nodes` says, or change that", spec.display())]
+    #[error("error[Z0458]: {} is for {nodes} hosts, but {hosts} were named\n  = help: name `mesh.nodes` hosts by `--hosts`, or change `mesh.nodes`", spec.display())]
     OtherHosts { spec: PathBuf, nodes: usize, hosts: usize },
     #[error("error[Z0458]: {} has `transport: {transport}`, whose ranks are all on one host\n  = help: write `transport: Cluster`, or `Nccl` for GPUs, and `mesh: (nodes: ...)`", spec.display())]
     OneHost { spec: PathBuf, transport: String },
     #[error("error[Z0459]: cannot read the hosts in {}: {source}\n  = help: give a file with a host in each line", path.display())]
     NoHostfile { path: PathBuf, source: io::Error },
     #[error(
-        "error[Z0459]: cannot copy the binary to {host}: {why}\n  = help: see whether `ssh {host} true` works without a question, and whether the folder of `--folder` can be written there"
+        "error[Z0459]: cannot copy the binary to {host}: {why}\n  = help: check that `ssh {host} true` works without a prompt, and that the folder of `--folder` is writable there"
     )]
     NotCopied { host: String, why: String },
     #[error("error[Z0459]: cannot start {}: {source}\n  = help: install Open MPI or MPICH on all hosts, or name its launcher by `--launcher`", launcher.display())]
     NoLauncher { launcher: PathBuf, source: io::Error },
-    #[error("error[Z0459]: {} is no launcher that is known: asked for its version it says `{}`\n  = help: name the mpirun of Open MPI, or the mpiexec of MPICH, by `--launcher`", launcher.display(), said.lines().next().unwrap_or_default())]
+    #[error("error[Z0459]: {} is not a known launcher: asked for its version it prints `{}`\n  = help: name the mpirun of Open MPI, or the mpiexec of MPICH, by `--launcher`", launcher.display(), said.lines().next().unwrap_or_default())]
     OtherLauncher { launcher: PathBuf, said: String },
     #[error("error[Z0170]: cannot read the profile {}: {what}\n  = help: give the file that a run with `--profile` has written", path.display())]
     Profile { path: PathBuf, what: String },
-    #[error("error[Z0171]: the profile {} is not of this plan: {what}\n  = help: give the spec that the run was built from, and `--size` and `--bin` as there", path.display())]
+    #[error("error[Z0171]: the profile {} is not of this plan: {what}\n  = help: give the spec that the run was built from, with the same `--size` and `--bin`", path.display())]
     OtherProfile { path: PathBuf, what: String },
     #[error("error[Z0172]: cannot write {}: {source}\n  = help: name a file by `--out` in a directory that exists and can be written to", path.display())]
     Picture { path: PathBuf, source: io::Error },
-    #[error("error[Z0178]: {} does not say its sizes: {source}\n  = help: its `main` should hand over to `zero_runtime::main`, or `main_with`", binary.display())]
+    #[error("error[Z0178]: {} does not report its sizes: {source}\n  = help: its `main` should call `zero_runtime::main`, or `main_with`", binary.display())]
     NoSizes { binary: PathBuf, source: serde_json::Error },
     #[error("error[Z0177]: {} cannot run on {hardware}: {reason}\n  = help: {}", spec.display(), reason.help())]
     Impossible { spec: PathBuf, hardware: String, reason: Impossible },
@@ -134,19 +134,19 @@ pub enum CommandError {
         "error[Z0179]: cannot {what}: {source}\n  = help: describe the machine by hand, as the files of `hardware/` do"
     )]
     Measure { what: &'static str, source: io::Error },
-    #[error("error[Z0179]: the units of {} cannot be measured: {what}\n  = help: try it by `cargo zero run` with --profile; it must train on text, without arguments of its own", spec.display())]
+    #[error("error[Z0179]: the units of {} cannot be measured: {what}\n  = help: try `cargo zero run` with --profile; the spec must train on text, without arguments of its own", spec.display())]
     NotMeasured { spec: PathBuf, what: String },
-    #[error("error[Z0179]: {gpu} has `device: Cuda` and {other} has not, and a description is of one kind of device\n  = help: measure GPUs and the processor apart, into two files", gpu = gpu.display(), other = other.display())]
+    #[error("error[Z0179]: {gpu} has `device: Cuda` and {other} has not, but a description is of one kind of device\n  = help: measure GPUs and the processor separately, into two files", gpu = gpu.display(), other = other.display())]
     OfTwoKinds { gpu: PathBuf, other: PathBuf },
-    #[error("error[Z0179]: --threads is about ranks on a processor, and {} has `device: Cuda`\n  = help: leave it out", spec.display())]
+    #[error("error[Z0179]: --threads is for ranks on a processor, but {} has `device: Cuda`\n  = help: leave it out", spec.display())]
     ThreadsOnGpus { spec: PathBuf },
-    #[error("error[Z0179]: the GPUs of this machine cannot be measured for {}: {what}\n  = help: see what is reported above; `cargo zero run` of this spec must work", spec.display())]
+    #[error("error[Z0179]: the GPUs of this machine cannot be measured for {}: {what}\n  = help: see the output above; `cargo zero run` of this spec must work", spec.display())]
     NoGpusMeasured { spec: PathBuf, what: String },
     #[error(
-        "error[Z0179]: the network cannot be measured: {what}\n  = help: see what the ranks have said; `cargo zero launch SPEC` with the same options must work"
+        "error[Z0179]: the network cannot be measured: {what}\n  = help: see the output of the ranks; `cargo zero launch SPEC` with the same options must work"
     )]
     NoNetworkMeasured { what: String },
-    #[error("error[Z0180]: cannot write {}: {source}\n  = help: name a new file in a folder that is there", path.display())]
+    #[error("error[Z0180]: cannot write {}: {source}\n  = help: name a new file in a folder that exists", path.display())]
     Output { path: PathBuf, source: io::Error },
     #[error("error[Z0130]: the plan of {} is not sound: {flaw}", spec.display())]
     Flawed { spec: PathBuf, flaw: Flaw },
@@ -180,12 +180,12 @@ impl From<CheckpointError> for CommandError {
 }
 
 impl CommandError {
-    /// A spec gives no program; cargo has printed why.
+    /// A spec has no program; cargo has printed why.
     pub fn not_built(spec: &Path) -> Self {
         CommandError::Build { spec: spec.to_owned(), offers: String::new() }
     }
 
-    /// All that is wrong with the text of a file, each with its place.
+    /// All mistakes in the text of a file, each with its place.
     pub fn mistakes(mistakes: &[Diagnostic], path: &Path, text: &str) -> Self {
         let name = path.display().to_string();
         CommandError::Spec(mistakes.iter().map(|mistake| mistake.render(&name, text)).collect())
@@ -196,12 +196,12 @@ impl CommandError {
         CommandError::Impossible { spec: spec.to_owned(), hardware: hardware.name.clone(), reason: reason.clone() }
     }
 
-    /// The system does not start as many threads as were asked for.
+    /// The system does not provide the requested number of threads.
     #[cfg(feature = "tokenize")]
     pub fn threads(error: rayon::ThreadPoolBuildError) -> Self {
         CommandError::Input {
             place: "--threads".to_owned(),
-            what: format!("asks for more than the system gives: {error}"),
+            what: format!("is more than the system provides: {error}"),
         }
     }
 }
@@ -212,7 +212,7 @@ fn meant(nearest: &Option<String>) -> String {
 
 fn has_help(has: &[String]) -> String {
     match has {
-        [] => "every document has text: leave the others out".to_owned(),
+        [] => "every document must have text: leave out those without".to_owned(),
         some => format!("name another by `--field` or `--column`; it has {}", some.join(", ")),
     }
 }

@@ -1,4 +1,4 @@
-//! Explain: what a code, a word or a key means, as text. Never prints.
+//! Explain: the meaning of a code, a word or a key, as text. Never prints.
 
 use zero_plan::diagnostic::{CODES, find};
 use zero_study::glossary;
@@ -8,11 +8,11 @@ use crate::error::CommandError;
 /// The most columns of a list of words.
 const WIDTH: usize = 88;
 
-/// The page of a code, a word or the path of a key; without any, the titles of all codes and the names of all words. A
+/// The page of a code, a word or the path of a key; without words, the titles of all codes and the names of all words. A
 /// word may have blanks.
 ///
 /// # Errors
-/// Z0129 where it is none of these.
+/// Z0129 if it is none of these.
 pub fn explain(words: &[String]) -> Result<String, CommandError> {
     if words.is_empty() {
         return Ok(all());

@@ -12,7 +12,7 @@ use crate::error::CommandError;
 /// Hardware as the command line names it.
 #[derive(clap::Args, Clone, Debug, PartialEq)]
 pub struct OnHardware {
-    /// The hardware: a file, or the name of one that is known, such as `a100-80`
+    /// The hardware: a file, or the name of known hardware, such as `a100-80`
     #[arg(long, value_name = "HARDWARE")]
     pub on: String,
     /// Another network between nodes: a file, or a name such as `ndr-8x400`
@@ -56,15 +56,15 @@ const NODES: &[Embedded] = embedded!("hardware": "a100-40", "a100-40-pcie", "a10
 const NETWORKS: &[Embedded] = embedded!("hardware/networks": "100gbe", "10gbe", "1gbe", "25gbe", "efa-4x100", "hdr-1x200", "hdr-4x200",
     "hdr-8x200", "ndr-1x400", "ndr-8x400", "roce-2x100", "roce-4x100");
 
-/// The hardware of that name, or of the file at that path.
+/// The hardware with this name, or of the file at this path.
 ///
 /// # Errors
-/// Z0160 where there is neither; Z0175 and Z0176 for mistakes in a file.
+/// Z0160 if there is neither; Z0175 and Z0176 for mistakes in a file.
 pub fn find(name_or_path: &str) -> Result<Hardware, CommandError> {
     read("hardware", NODES, name_or_path, Hardware::parse)
 }
 
-/// The network of that name, or of the file at that path.
+/// The network with this name, or of the file at this path.
 ///
 /// # Errors
 /// As [`find`].

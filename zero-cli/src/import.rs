@@ -1,5 +1,5 @@
-//! Import: reads a configuration of DeepSpeed or accelerate and writes the spec that means the same. `zero-study` knows
-//! what it means. Never builds.
+//! Import: reads a configuration of DeepSpeed or accelerate and writes the equivalent spec, which `zero-study` derives.
+//! Never builds.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,21 +14,21 @@ use zero_study::import::{ImportOptions, ImportedSpec, import as to_spec};
 use crate::error::CommandError;
 use crate::say;
 
-/// What to import, and what the file does not say.
+/// The file to import, and the values that it does not have.
 #[derive(Args, Debug, PartialEq)]
 pub struct ImportArguments {
     /// DeepSpeed's JSON, or the YAML that `accelerate config` writes
     pub file: PathBuf,
-    /// Where the spec goes, a new file; without it, to standard output
+    /// A new file for the spec; without it, the spec is printed
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// The example that the spec trains
     #[arg(long, value_name = "EXAMPLE")]
     pub model: Option<String>,
-    /// All ranks
+    /// The number of all ranks
     #[arg(long, value_name = "N", value_parser = ranks())]
     pub ranks: Option<u32>,
-    /// Nodes that they lie on
+    /// The number of nodes
     #[arg(long, value_name = "N", value_parser = ranks())]
     pub nodes: Option<u32>,
     /// Sequences in a micro-batch of a rank
@@ -46,10 +46,10 @@ fn ranks() -> RangedU64ValueParser<u32> {
     RangedU64ValueParser::new().range(1..=zero_plan::spec::RANKS_MAX.into())
 }
 
-/// Writes the spec, and says on standard error what it could not take over as it was.
+/// Writes the spec, and lists on standard error the settings that it could not take over unchanged.
 ///
 /// # Errors
-/// Z0120 and Z0125 for files; Z0118 where the file is no text; Z0154 to Z0157 for mistakes in it.
+/// Z0120 and Z0125 for files; Z0118 if the file is not text; Z0154 to Z0157 for mistakes in it.
 pub fn import(arguments: &ImportArguments) -> Result<(), CommandError> {
     let ImportArguments { file, out, model, ranks, nodes, sequences, length, micro_batches } = arguments;
     let (ranks, nodes, sequences, length) = (*ranks, *nodes, *sequences, *length);
@@ -75,7 +75,7 @@ fn tell(imported: &ImportedSpec) {
     }
 }
 
-/// Writes a file that is not there yet.
+/// Writes a file that does not exist yet.
 pub fn write_new(path: &Path, text: &str) -> Result<(), CommandError> {
     let write = || File::create_new(path)?.write_all(text.as_bytes());
     write().map_err(|source| CommandError::WriteNew { path: path.to_owned(), source })

@@ -1,20 +1,20 @@
 //! `cargo zero`: compiles a parallelism spec and a model into a training binary, and runs it. Knows cargo and files;
-//! never decides what a spec or a code means: `zero-plan` does.
+//! never interprets a spec or a code: `zero-plan` does.
 //!
-//! - `program` checks a spec and has cargo compile its model; `request` and `workspace` say which; `probe` and `sizes`
-//!   ask the result what its units need; `build` has it prove its plan.
-//! - `plan`, `simulate`, `advise`, `diff`, `explain`, `import` and `hardware` print what `zero-study` finds. `view`
-//!   draws it, as a page or as a figure, with one palette for both, and computes no number. A page is one file that
+//! - `program` checks a spec and lets cargo compile its model; `request` and `workspace` find the model; `probe` and
+//!   `sizes` ask the built program for the sizes of its units; `build` lets it prove its plan.
+//! - `plan`, `simulate`, `advise`, `diff`, `explain`, `import` and `hardware` print the results of `zero-study`. `view`
+//!   draws them, as a page or as a figure, with one palette for both, and computes no number. A page is one file that
 //!   loads nothing.
-//! - `launch` starts ranks on several hosts; `measure` describes this machine; `tokenize` makes token files;
-//!   `checkpoint` looks at checkpoints; `init` makes a crate.
+//! - `launch` starts ranks on several hosts; `measure` describes this machine; `tokenize` writes token files;
+//!   `checkpoint` reads checkpoints; `init` creates a crate.
 //!
-//! The command depends on neither the engine nor `zero-runtime`: a built program says itself what its launcher needs to
-//! know. What trains is always the program that was built and proven, which the command starts from the file that it
+//! The command depends on neither the engine nor `zero-runtime`: a built program itself reports the options for its
+//! launcher. Training always runs the program that was built and proven: the command starts it from the file that it
 //! has open.
 //!
-//! A command that is new is a variant of `arguments::Verb` and a file here; its JSON has a `format` of its own, and a
-//! section in `docs/json.md`.
+//! A new command is a variant of `arguments::Verb` and a file here; its JSON has its own `format`, and a section in
+//! `docs/json.md`.
 
 mod advise;
 mod arguments;
@@ -74,7 +74,7 @@ fn execute(verb: Verb) -> Result<ExitCode, CommandError> {
         Verb::Evaluate { request, arguments } => become_only("evaluate", &request, arguments)?,
         Verb::Build { list: true, .. } => list()?,
         Verb::Build { spec, program, .. } => {
-            // Without `--list` there is a spec. Otherwise the command line would have been rejected.
+            // Without `--list` there is a spec, because the command line would have been rejected otherwise.
             let binary = spec.map(|spec| build::build(&Request { spec, program }, Purpose::Training)).transpose()?;
             binary.iter().for_each(|binary| say::line(binary.path().display()));
         }
@@ -111,7 +111,7 @@ fn become_only(what: &str, request: &Request, mut arguments: Vec<OsString>) -> R
     become_binary(request, Purpose::Training, &arguments)
 }
 
-/// Builds the binary of a spec and runs it in place of this process, so that signals and the exit code are its own.
+/// Builds the binary of a spec and runs it in place of this process, so that signals and the exit code are the binary's.
 fn become_binary(request: &Request, purpose: Purpose, arguments: &[OsString]) -> Result<(), CommandError> {
     let binary = build::build(request, purpose)?;
     Err(binary.not_started(binary.command().args(arguments).exec()))

@@ -7,16 +7,16 @@ use std::path::Path;
 use crate::error::CommandError;
 
 /// Checks that something in the binary at `built` is under `#[zero]`. The attribute makes the spec one of the program's
-/// sources, and cargo lists those in a file beside the binary.
+/// sources, and cargo lists the sources in a file beside the binary.
 pub fn require(built: &Path, spec: &Path, model: &str) -> Result<(), CommandError> {
     let listed = std::fs::read_to_string(built.with_extension("d")).unwrap_or_default();
     let found = spec.canonicalize().is_ok_and(|path| lists(&listed, &path));
     if found { Ok(()) } else { Err(CommandError::WithoutModel { spec: spec.to_owned(), model: model.to_owned() }) }
 }
 
-/// If a size was asked for, checks that the binary at `built` chooses by `ZERO_SIZE`: otherwise the size would be
-/// ignored. Beside its output, to which cargo's binary is a hard link, the compiler writes a file that lists the
-/// variables that the crate read.
+/// If a size was given, checks that the binary at `built` chooses by `ZERO_SIZE`; otherwise the size would be ignored.
+/// Beside its output, to which cargo's binary is a hard link, the compiler writes a list of the variables that the crate
+/// read.
 pub fn require_size(built: &Path, model: &str, size: Option<&str>) -> Result<(), CommandError> {
     let Some(size) = size else { return Ok(()) };
     let inode = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.ino()).ok();
@@ -32,7 +32,7 @@ pub fn require_size(built: &Path, model: &str, size: Option<&str>) -> Result<(),
 /// Whether a list of sources, `binary: source source`, contains a file. A space in a name has a backslash before it.
 fn lists(listed: &str, file: &Path) -> bool {
     let sources = listed.replace("\\ ", "\0");
-    // Cargo can be told to write paths that are relative to some other directory.
+    // Cargo can be configured to write paths relative to some other directory.
     sources.split_whitespace().any(|source| file.ends_with(source.replace('\0', " ")))
 }
 

@@ -1,5 +1,5 @@
-//! Offers: what would fit, for a spec whose ranks need more than its budget. Asks the program, built without a budget,
-//! for its sizes. Never fails: if something goes wrong here it offers nothing, because the error itself is reported
+//! Offers: layouts that fit, for a spec whose ranks need more than its budget. Asks the program, built without a budget,
+//! for its sizes. Never fails: if something goes wrong here it offers nothing, because the error of the spec is reported
 //! anyway.
 
 use zero_plan::DeviceKind;
@@ -10,7 +10,7 @@ use crate::hardware;
 use crate::probe;
 use crate::request::ModelRequest;
 
-/// The machine that layouts for a device are timed on. Any machine with the device would do, because layouts are only
+/// The machine on which layouts for a device are timed. Any machine with the device would do, because layouts are only
 /// compared with one another.
 const fn like(device: DeviceKind) -> &'static str {
     match device {

@@ -1,4 +1,4 @@
-//! Plan: prints the plan of a spec, as its binary does or as JSON. Never trains.
+//! Plan: prints the plan of a spec, as its binary prints it or as JSON. Never trains.
 
 use clap::Args;
 use zero_study::summary::Summary;
@@ -8,20 +8,20 @@ use crate::request::{Purpose, Request};
 use crate::sizes;
 use crate::{become_binary, hardware, say};
 
-/// Which plan, and how.
+/// The plan to print, and the format.
 #[derive(Args, Debug, PartialEq)]
 pub struct PlanArguments {
     #[command(flatten)]
     pub request: Request,
-    /// Also where everything lies, and every op of every pipeline stage
+    /// Also print the places of all data, and every op of every pipeline stage
     #[arg(long)]
     pub schedule: bool,
-    /// Print its figures as JSON, whose shape docs/json.md says
+    /// Print its figures as JSON, as described in docs/json.md
     #[arg(long, conflicts_with = "schedule")]
     pub json: bool,
 }
 
-/// Prints it.
+/// Prints the plan.
 pub fn plan(arguments: &PlanArguments) -> Result<(), CommandError> {
     let request = &arguments.request;
     if !arguments.json {

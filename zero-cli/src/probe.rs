@@ -1,5 +1,5 @@
 //! Probe: the sizes of a model's units on micro-batches of any shape, as its program reports them without a spec. Never
-//! makes a plan.
+//! computes a plan.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub fn of_model(
     shapes: &[(Width, usize, usize)],
 ) -> Result<Sizes, CommandError> {
     let workspace = Workspace::find()?;
-    // A mistake is reported in what a person wrote, not in the file below.
+    // A mistake is reported in the user's argument, not in the file below.
     workspace.program(model, model_program.bin.as_deref(), Path::new("--model"))?;
     let own = workspace.target.join("zero").join("build");
     std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
@@ -29,7 +29,7 @@ pub fn of_model(
     write_if_changed(&path, text.as_bytes())?;
     let shapes: Vec<String> = shapes.iter().map(|&(width, n, length)| shape_text(width, n, length)).collect();
     let request = Request { spec: path, program: model_program.clone() };
-    // Without a budget, none is exceeded.
+    // Without a budget, no budget is exceeded.
     let binary = program(&request, Some(&shapes.join(",")), Purpose::Questions)?;
     let binary = binary.ok_or_else(|| CommandError::not_built(&request.spec))?;
     ask(&binary)

@@ -1,5 +1,5 @@
 //! Program: from the path of a spec to the program of its model. Checks the spec, finds the program, lets cargo compile, and
-//! keeps the result, with the text of the workspace beside it. Never runs it.
+//! keeps the result, with the text of the workspace beside it. Never runs the program.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::request::{ModelRequest, Purpose, Request};
 use crate::workspace::Workspace;
 
 /// Compiles a spec with its model, and puts the text of the workspace beside a binary that trains. With `shapes`, in the form
-/// that [`zero_plan::shapes`] reads, the program can be asked for its sizes under other shapes. Gives none if a rank
+/// that [`zero_plan::shapes`] reads, the program can be asked for its sizes under other shapes. Returns none if a rank
 /// would need more than the budget of the spec, which the compiler has reported.
 pub fn program(request: &Request, shapes: Option<&str>, purpose: Purpose) -> Result<Option<Binary>, CommandError> {
     let Request { spec: path, program: ModelRequest { bin, size } } = request;
@@ -50,13 +50,13 @@ pub fn program(request: &Request, shapes: Option<&str>, purpose: Purpose) -> Res
     Ok(Some(binary))
 }
 
-/// Puts the text of the workspace beside the binary `at`, and says so on standard error.
+/// Puts the text of the workspace beside the binary `at`, and reports this on standard error.
 fn put_text(root: &Path, at: &Path) -> Result<(), CommandError> {
     let path = text_beside(at);
     let found = match WorkspaceText::below(root) {
         Ok(found) => found,
         Err(error) => {
-            eprintln!("note: {} is left as it is: {error}; --data gives another text", path.display());
+            eprintln!("note: {} is left as it is: {error}; --data chooses another text", path.display());
             return Ok(());
         }
     };
@@ -94,7 +94,7 @@ pub fn read(path: &Path) -> Result<Spec, CommandError> {
     spec::parse(text).map_err(|errors| CommandError::mistakes(&errors, path, text))
 }
 
-/// Writes a file, unless it has these contents already, so that cargo does not take it for changed.
+/// Writes a file, unless it already has these contents, so that cargo does not regard it as changed.
 pub fn write_if_changed(path: &Path, contents: &[u8]) -> Result<(), CommandError> {
     if std::fs::read(path).is_ok_and(|found| found == contents) {
         return Ok(());

@@ -1,10 +1,10 @@
-//! Request: which spec or model a command is asked for, which program of it, and for what. Never builds.
+//! Request: the spec or model that a command is asked for, its program, and the purpose. Never builds.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// What to build.
+/// The spec and program to build.
 #[derive(Args, Debug, PartialEq)]
 pub struct Request {
     /// The spec, a RON file; it names the model
@@ -13,22 +13,22 @@ pub struct Request {
     pub program: ModelRequest,
 }
 
-/// Which program of a model is meant.
+/// The choice of a model's program.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct ModelRequest {
-    /// The binary of the model's package, where it has several
+    /// The binary of the model's package, if it has several
     #[arg(long, value_name = "NAME")]
     pub bin: Option<String>,
-    /// The size of the model, where it comes in several; without it, the smallest
+    /// The size of the model, if it has several; without it, the smallest
     #[arg(long, value_name = "NAME")]
     pub size: Option<String>,
 }
 
-/// What a program is built for.
+/// The purpose of a program.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Purpose {
-    /// It is run.
+    /// The program is run.
     Training,
-    /// It is asked for its plan or its sizes, and computes nothing. Its own crate is not optimised, so that it is compiled in less time.
+    /// The program is asked for its plan or its sizes, and computes nothing. Its own crate is not optimised, to compile faster.
     Questions,
 }

@@ -16,7 +16,7 @@ pub struct CheckpointTimes {
 }
 
 impl CheckpointTimes {
-    /// For a plan, whose ranks each write and read their own part.
+    /// The times for a plan, whose ranks each write and read their own part.
     pub fn of(plan: &Plan, disk: DiskRates) -> Self {
         let mesh = &plan.config.mesh;
         let of_node = |node: usize| {
@@ -33,7 +33,7 @@ impl fmt::Display for CheckpointTimes {
         let time = |rate: f64| ShownTime(bytes as f64 / rate);
         write!(
             f,
-            "checkpoint: by the rates of its disk a node writes {} in {}, and reads it in {}",
+            "checkpoint: at the rates of its disk, a node writes {} in {}, and reads it in {}",
             Bytes(bytes),
             time(write),
             time(read)
@@ -63,7 +63,7 @@ mod tests {
         let saving = CheckpointTimes { bytes: all, disk }.to_string();
         assert_eq!(
             saving,
-            "checkpoint: by the rates of its disk a node writes 12.0 KiB in 6.14 s, and reads it in 3.07 s"
+            "checkpoint: at the rates of its disk, a node writes 12.0 KiB in 6.14 s, and reads it in 3.07 s"
         );
     }
 }

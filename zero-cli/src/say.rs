@@ -1,5 +1,5 @@
-//! Say: lines on standard output. If their reader has ended, as after `| head`, the command ends silently. Never
-//! reports an error of anything else.
+//! Say: lines on standard output. If their reader has ended, as after `| head`, the command ends silently. Reports only
+//! errors of standard output.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write, stdout};
@@ -14,7 +14,7 @@ pub fn line(text: impl Display) {
     if let Err(error) = writeln!(stdout().lock(), "{text}") {
         if error.kind() != ErrorKind::BrokenPipe {
             let error = format!("error[Z0352]: cannot write to standard output: {error}");
-            terminal::tell(&format!("{error}\n  = help: free space where it goes"));
+            terminal::tell(&format!("{error}\n  = help: free space where the output is written"));
         }
         std::process::exit(EXIT_UNWRITTEN);
     }

@@ -1,4 +1,4 @@
-//! Simulate: what a step of a spec would be like on some hardware. Builds the model to ask for its sizes; never runs it.
+//! Simulate: the predicted step of a spec on some hardware. Builds the model to ask for its sizes; never runs it.
 
 use clap::Args;
 use zero_ranks::processors::threads;
@@ -11,22 +11,22 @@ use crate::saving::CheckpointTimes;
 use crate::say;
 use crate::sizes;
 
-/// What to simulate.
+/// The step to simulate.
 #[derive(Args, Debug, PartialEq)]
 pub struct SimulateArguments {
     #[command(flatten)]
     pub request: Request,
     #[command(flatten)]
     pub on: OnHardware,
-    /// Threads of a rank, where the hardware is a processor; without it, ranks share its cores
+    /// Threads of a rank, if the hardware is a processor; without it, ranks share its cores
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<std::num::NonZeroUsize>,
-    /// Print it as JSON, whose shape docs/json.md says
+    /// Print the prediction as JSON, as described in docs/json.md
     #[arg(long)]
     pub json: bool,
 }
 
-/// Prints what a step would be like.
+/// Prints the predicted step.
 pub fn simulate(arguments: &SimulateArguments) -> Result<(), CommandError> {
     let hardware = arguments.on.read()?;
     let sized = sizes::of_spec(&arguments.request)?;

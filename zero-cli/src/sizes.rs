@@ -1,5 +1,5 @@
-//! Sizes: the sizes of a model's units under a spec, as its program reports them, so that plans can be made here. Never
-//! searches for a plan.
+//! Sizes: the sizes of a model's units under a spec, as its program reports them, to compute plans here. Never searches
+//! for a plan.
 
 use std::path::PathBuf;
 
@@ -16,9 +16,9 @@ use crate::request::{Purpose, Request};
 
 /// A spec, and the sizes of its model under it.
 pub struct SizedSpec {
-    /// Where the spec lies.
+    /// The path of the spec.
     pub path: PathBuf,
-    /// What it says.
+    /// The spec, parsed.
     pub spec: Spec,
     /// The text that it was read from.
     pub text: String,
@@ -33,7 +33,7 @@ impl SizedSpec {
         config.map_err(|reason| CommandError::impossible(&self.path, hardware, &reason))
     }
 
-    /// The plan that the program would run on that hardware.
+    /// The plan that the program would run on this hardware.
     pub fn plan_on(&self, hardware: &Hardware) -> Result<PlanBuf, CommandError> {
         Ok(self.planned(self.config_on(hardware)?))
     }
@@ -54,7 +54,7 @@ pub fn of_spec(request: &Request) -> Result<SizedSpec, CommandError> {
     sized(request, &build_unproven(request, Purpose::Questions)?)
 }
 
-/// The same, with a program whose plan is proven, so that it can be run.
+/// The same, with a program whose plan is proven, so that the program can be run.
 pub fn binary_of_spec(request: &Request) -> Result<(Binary, SizedSpec), CommandError> {
     let binary = build(request, Purpose::Training)?;
     let sized = sized(request, &binary)?;

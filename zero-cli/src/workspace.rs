@@ -1,5 +1,5 @@
-//! Workspace: what cargo says about the workspace around the current directory, and which of its programs a spec means.
-//! Never builds.
+//! Workspace: cargo's description of the workspace around the current directory, and the program that a spec names. Never
+//! builds.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,12 +9,12 @@ use zero_plan::spec::ModelSource;
 
 use crate::error::CommandError;
 
-/// The cargo that runs this command or, if none does, the one on the path.
+/// The cargo that runs this command or, if no cargo does, the cargo on the path.
 pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// What `cargo metadata` answers.
+/// The output of `cargo metadata`.
 fn metadata(arguments: &[&str]) -> Result<Output, CommandError> {
     let mut command = cargo();
     command.args(["metadata", "--format-version", "1"]).args(arguments);
@@ -35,7 +35,7 @@ pub struct Workspace {
 }
 
 struct Package {
-    /// The name under which cargo knows it, because a dependency may have the same `name`.
+    /// Cargo's id of the package, because a dependency may have the same `name`.
     id: String,
     name: String,
     manifest: String,
@@ -56,7 +56,7 @@ pub struct Program {
 }
 
 impl Workspace {
-    /// Asks cargo for it.
+    /// Asks cargo for the workspace.
     pub fn find() -> Result<Self, CommandError> {
         let output = metadata(&["--no-deps"])?;
         if !output.status.success() {
@@ -72,7 +72,7 @@ impl Workspace {
         Ok(Self::of(&read(&output)?))
     }
 
-    /// The manifest of the package `name`, on which the package of a program stands if a feature is on; none if it does
+    /// The manifest of the package `name`, on which the package of a program depends if a feature is on; none if it does
     /// not.
     pub fn manifest_below(
         &self,
@@ -108,7 +108,7 @@ impl Workspace {
         }
     }
 
-    /// The program that is named by the `model` of the spec at `path` and, if given, by the `bin` of the command line.
+    /// The program that the `model` of the spec at `path` names and, if given, the `bin` of the command line.
     pub fn program(&self, model: &ModelSource, bin: Option<&str>, path: &Path) -> Result<Program, CommandError> {
         let name = match model {
             ModelSource::Example(name) | ModelSource::Package(name) => name,

@@ -1,4 +1,4 @@
-//! Ast: the structs that the macros work on, known to be usable. Holds, never judges.
+//! Ast: the validated structs that the macros work on. Never checks them.
 
 use proc_macro2::Ident;
 use syn::{Expr, Generics, LitStr, Type};
@@ -6,7 +6,7 @@ use syn::{Expr, Generics, LitStr, Type};
 /// A struct under `#[zero]`.
 pub struct ModelStruct {
     pub name: Ident,
-    /// Two or more; the last is the head, which is never an array.
+    /// Two or more fields; the last is the head, which is never an array.
     pub fields: Vec<ModelField>,
     pub tied: Option<Tied>,
     /// The JSON in `#[config({...})]`.
@@ -17,7 +17,7 @@ pub struct ModelStruct {
 pub struct Tied {
     /// Position of the field whose parameters the head shares.
     pub owner: usize,
-    /// The constant that decides whether it does; without one, it always does.
+    /// The constant that decides whether the head shares; without a constant, it always does.
     pub condition: Option<Expr>,
 }
 
@@ -37,7 +37,7 @@ pub struct ModelField {
 pub struct Layers {
     pub name: Ident,
     pub generics: Generics,
-    /// One or more.
+    /// One or more fields.
     pub parts: Vec<LayerPart>,
 }
 
@@ -50,7 +50,7 @@ pub struct LayerPart {
     pub notes: Notes,
 }
 
-/// The names and initial values that the attributes of a field give its tensors.
+/// The names and initial values of a field's tensors, from the field's attributes.
 #[derive(Default)]
 pub struct Notes {
     /// `#[weights(...)]`
@@ -59,7 +59,7 @@ pub struct Notes {
     pub init: Option<Deviations>,
 }
 
-/// The name of a part of a field where the model is published.
+/// The name of a part of a field in the published model.
 #[derive(Debug, PartialEq)]
 pub enum PublishedName {
     Named(String),

@@ -1,4 +1,4 @@
-//! Attr: cuts the tokens of `#[zero(...)]` into options, and finds attributes by name. Never reads a value.
+//! Attr: splits the tokens of `#[zero(...)]` into options, and finds attributes by name. Never reads a value.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -14,7 +14,7 @@ pub struct AttributeOptions {
     pub spec: Option<LitStr>,
     /// The path in `device = ...`, if it is a type and not a device that a spec can name.
     pub device: Option<Path>,
-    /// All others.
+    /// All other options.
     pub inline: Vec<Inline>,
     /// Everything in the parentheses.
     tokens: TokenStream,
@@ -67,7 +67,7 @@ impl AttributeOptions {
             "device" => {
                 self.device.is_some() || own.is_some() && self.inline.iter().any(|other| other.name == "device")
             }
-            // The spec refuses any other option that is given twice, and two devices of its own.
+            // The parser of specs refuses any other option that is given twice, and two devices that specs can name.
             _ => false,
         };
         if is_twice {
@@ -99,8 +99,8 @@ impl AttributeOptions {
         pairs.collect()
     }
 
-    /// A mistake in an inline option, placed at its tokens, or at the second ones if the option is given twice. A
-    /// mistake about no option, or about a missing one, is placed at all tokens of the attribute.
+    /// A mistake in an inline option, placed at its tokens, or at the second occurrence if the option is given twice. A
+    /// mistake about a missing option, or about no option, is placed at all tokens of the attribute.
     pub fn mistake(&self, problem: &Diagnostic) -> Mistake {
         let mut named = self.inline.iter().filter(|option| option.name == problem.key);
         let option = if problem.code == "Z0104" { named.next_back() } else { named.next() };
@@ -120,7 +120,7 @@ fn own_device(option: &Inline) -> Option<Path> {
     (!is_built_in).then_some(path)
 }
 
-/// The name of an option that begins within the value of another.
+/// The name of an option that begins within the value of another option.
 fn second_option(value: &[TokenTree]) -> Option<&Ident> {
     value.windows(2).find_map(|pair| match pair {
         [TokenTree::Ident(name), TokenTree::Punct(equals)] if equals.as_char() == '=' => Some(name),
@@ -137,12 +137,12 @@ pub fn is_comma(token: &TokenTree) -> bool {
 pub fn item(tokens: TokenStream) -> Result<DeriveInput, TokenStream> {
     syn::parse2(tokens.clone()).map_err(|_| {
         let help = "write it in front of `struct Gpt { embed: Embedding<..>, .., head: LmHead<..> }`";
-        let mistake = Mistake::unusable(TokenStream::new(), "`#[zero]` stands on a struct with named fields", help);
+        let mistake = Mistake::unusable(TokenStream::new(), "`#[zero]` needs a struct with named fields", help);
         quote!(#mistake #tokens)
     })
 }
 
-/// The attributes of that name.
+/// The attributes with this name.
 pub fn named<'a>(attributes: &'a [Attribute], name: &str) -> impl Iterator<Item = &'a Attribute> {
     attributes.iter().filter(move |attribute| attribute.path().is_ident(name))
 }

@@ -1,5 +1,5 @@
-//! Choice: which spec a model is built with, read and checked: the attribute's own options, or a file that they agree
-//! with. Never judges a spec: `zero_plan::spec` does.
+//! Choice: the spec that a model is built with, read and checked: the attribute's own options, or a file with which they
+//! agree. Never judges a spec: `zero_plan::spec` does.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,15 +19,15 @@ use crate::mistake::{Checked, Mistake};
 /// A spec without mistakes.
 #[derive(Debug)]
 pub struct Choice {
-    /// The configuration that the spec stands for.
+    /// The configuration that the spec describes.
     pub config: Config,
     /// The spec itself.
     pub spec: Spec,
-    /// The path of the user's own device, which takes the place of the spec's.
+    /// The path of the user's own device, which replaces the spec's device.
     pub device: Option<TokenStream>,
     /// The file that the spec was read from.
     pub file: Option<SpecFile>,
-    /// Keys that errors of constants name, where they are given.
+    /// The keys that errors of constants name, with the places at which they are given.
     pub given: Vec<ChosenKey>,
 }
 
@@ -45,7 +45,7 @@ pub struct ChosenKey {
 /// A spec's file.
 #[derive(Debug)]
 pub struct SpecFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Its name in messages.
     pub shown: String,
@@ -53,7 +53,7 @@ pub struct SpecFile {
     pub text: String,
 }
 
-/// The spec of `ZERO_SPEC`, otherwise of the attribute's `spec`, otherwise of its other options.
+/// The spec from `ZERO_SPEC`; otherwise from the attribute's `spec`; otherwise from its other options.
 pub fn choose(options: &AttributeOptions, environment: &Environment) -> Checked<Choice> {
     let named = options.spec.as_ref().map(|path| environment.package.join(path.value()));
     if let Some(file) = environment.spec.clone().or(named) {
@@ -71,7 +71,7 @@ pub fn choose(options: &AttributeOptions, environment: &Environment) -> Checked<
 
 /// Reads the spec of a file, and checks that the attribute's other options agree with it.
 fn from_file(path: &Path, options: &AttributeOptions, environment: &Environment) -> Checked<Choice> {
-    // Absolute, as `include_str!` needs it, and without the `..` of a path from another directory.
+    // Absolute, because `include_str!` needs it, and without the `..` of a path from another directory.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let shown = environment.shown(&path);
     let bytes = fs::read(&path).map_err(|error| {
@@ -96,7 +96,7 @@ fn from_file(path: &Path, options: &AttributeOptions, environment: &Environment)
     Ok(Choice { config: spec.config(), spec, device, file: Some(file), given })
 }
 
-/// The named keys that a spec's text gives.
+/// The keys among these that a spec's text sets.
 fn given_in(text: &str) -> Vec<ChosenKey> {
     let given = |path: &&'static str| {
         let spans = locate(text, path)?;
@@ -106,7 +106,7 @@ fn given_in(text: &str) -> Vec<ChosenKey> {
     NAMED.iter().filter_map(given).collect()
 }
 
-/// The named keys that an attribute's options give.
+/// The keys among these that an attribute's options set.
 fn given_inline(options: &[(String, String)]) -> Vec<ChosenKey> {
     let given = |path: &&'static str| {
         let (name, _) = zero_plan::spec::options().find(|(_, key)| key.path == *path)?;

@@ -1,5 +1,5 @@
-//! Constants: writes a configuration as an expression that evaluates to it: the fields that differ from a plain one.
-//! Paths are full, because user types are named in the same scope. Never changes a value.
+//! Constants: writes a configuration as an expression that evaluates to it, with the fields that differ from
+//! `Config::PLAIN`. Paths are full, because user types are named in the same scope. Never changes a value.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};

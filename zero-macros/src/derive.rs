@@ -9,7 +9,7 @@ use syn::{Generics, parse_quote};
 use crate::ast::{LayerPart, Layers, Notes};
 use crate::notes;
 
-/// The `Entry` and `Layer` impls of the struct. Each field takes the output of the one before it.
+/// The `Entry` and `Layer` impls of the struct. Each field takes the output of the previous field.
 pub fn layers(layers: &Layers) -> TokenStream {
     let Layers { name, generics, parts } = layers;
     let types: Vec<_> = parts.iter().map(layer).collect();
@@ -82,15 +82,15 @@ fn inputs(types: &[TokenStream]) -> Vec<TokenStream> {
     types.iter().scan(quote!(X), input).collect()
 }
 
-/// Generics of the `Entry` impl, which applies if the first field is an `Entry`. Without the `for<'__a>`, a bound that
-/// has no parameters would be an error where it does not hold.
+/// Generics of the `Entry` impl, which applies if the first field is an `Entry`. Without the `for<'__a>`, a bound
+/// without parameters would be an error if it did not hold.
 fn entry(generics: &Generics, first: &TokenStream) -> Generics {
     let mut generics = generics.clone();
     generics.make_where_clause().predicates.push(parse_quote!(for<'__a> #first: ::zero_runtime::layer::Entry));
     generics
 }
 
-/// Generics of the `Layer` impl: each field is a layer that takes the output of the one before it.
+/// Generics of the `Layer` impl: each field is a layer that takes the output of the previous field.
 fn bounded(generics: &Generics, types: &[TokenStream], inputs: &[TokenStream]) -> Generics {
     let mut generics = generics.clone();
     generics.params.push(parse_quote!(S: ::zero_runtime::layer::Shape));
@@ -104,7 +104,7 @@ fn bounded(generics: &Generics, types: &[TokenStream], inputs: &[TokenStream]) -
 }
 
 /// A use of the struct and of every field. A layer is a type and never a value, so the compiler would otherwise report
-/// all of them as dead code.
+/// the struct and its fields as dead code.
 fn used(layers: &Layers) -> TokenStream {
     let Layers { name, generics, parts } = layers;
     let (parameters, arguments, bounds) = generics.split_for_impl();

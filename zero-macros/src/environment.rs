@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use zero_plan::{Width, shapes};
 
-/// The settings that an expansion gets from cargo and the command line.
+/// The settings of an expansion from cargo and the command line.
 pub struct Environment {
     /// The package that is being compiled.
     pub package: PathBuf,
-    /// Where the compiler runs; its own messages name files relative to it.
+    /// The directory in which the compiler runs; its messages name files relative to this directory.
     pub directory: PathBuf,
     /// `ZERO_SPEC`: the spec to build with.
     pub spec: Option<PathBuf>,

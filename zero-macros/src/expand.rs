@@ -15,14 +15,14 @@ use crate::environment::Environment;
 use crate::notes;
 use crate::stripped::stripped;
 
-/// The struct, followed by its `Model` impl. Names begin with `__`, as the types of fields are named in the same scope.
+/// The struct, then its `Model` impl. Names begin with `__`, because the types of fields are named in the same scope.
 pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environment: &Environment) -> TokenStream {
     let item = stripped(item);
     let ModelStruct { name, fields, .. } = model;
     let first = &fields[0].layer;
     let input = quote_spanned!(first.span()=> <#first as ::zero_runtime::layer::Entry>::Input);
     let head = &fields[fields.len() - 1].layer;
-    // From the first token of the layer to its last, so that a layer that is not a head is shown as below, and once.
+    // From the layer's first token to its last, so that a layer that is not a head is reported at these tokens, and once.
     let end = head.to_token_stream().into_iter().last().map_or(head.span(), |token| token.span());
     let mut target = quote_spanned!(head.span()=> <#head as ::zero_runtime::layer::Head<#name>>);
     target.extend(quote_spanned!(end=> ::Target));
@@ -74,7 +74,7 @@ pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environme
     }
 }
 
-/// Entries of these fields in the model's table: one for each, or one for each layer that alternates in it.
+/// Number of entries of these fields in the model's table: one for each field, or one for each layer that alternates in it.
 fn first_entry(fields: &[ModelField]) -> usize {
     fields.iter().map(|field| field.alternating.len().max(1)).sum()
 }
@@ -84,7 +84,7 @@ fn chain(model: &ModelStruct, shape: &Ident) -> TokenStream {
     (0..model.fields.len()).map(|position| statement(model, shape, position)).collect()
 }
 
-/// The sizes of all fields under other shapes. Nothing but these sizes is compiled for those shapes.
+/// The sizes of all fields under other shapes. Only sizes are compiled for those shapes.
 fn probes(model: &ModelStruct, choice: &Choice, environment: &Environment) -> Option<TokenStream> {
     if environment.shapes.is_empty() {
         return None;
@@ -133,7 +133,7 @@ fn statement(model: &ModelStruct, shape: &Ident, position: usize) -> TokenStream
     quote!(#added #weights #init #end)
 }
 
-/// The first field, with the span of its type, so that a width that does not fit is shown there.
+/// The first field, with the span of its type, so that a width that does not fit is reported there.
 fn first(model: &ModelStruct, shape: &Ident) -> TokenStream {
     let (field, entries) = (&model.fields[0], number(first_entry(&model.fields)));
     let (layer, title, place) = (&field.layer, field.name.unraw().to_string(), field.layer.span());
@@ -174,13 +174,13 @@ fn alternating(method: TokenStream, title: &str, count: &Expr, layers: &[Type]) 
     quote!(#(#calls)*)
 }
 
-/// The content of the model's `config.json` where it is published.
+/// The content of the published model's `config.json`.
 fn published(model: &ModelStruct) -> Option<TokenStream> {
     let config = notes::json(model.config.as_ref()?);
     Some(quote!(config: || #config,))
 }
 
-/// The constants that sizes of layers depend on, as those of the struct, and where they are written.
+/// The constants that sizes of layers depend on, as constants of the struct, and where they are written.
 fn shape(name: &Ident, choice: &Choice) -> TokenStream {
     let (sequences, length) = (number(choice.config.sequences), number(choice.config.length));
     let (device, compute, origin) = (device(choice), compute(choice.config.precision.compute), origin(choice));
@@ -212,7 +212,7 @@ fn compute(width: Width) -> TokenStream {
     }
 }
 
-/// Where the keys that errors of constants name are written.
+/// The places of the keys that errors of constants name.
 fn origin(choice: &Choice) -> TokenStream {
     let source = match &choice.file {
         Some(file) => {
@@ -230,8 +230,8 @@ fn origin(choice: &Choice) -> TokenStream {
     }
 }
 
-/// Makes cargo build again if another spec or list of shapes is chosen, or if a text will lie beside the binary.
-/// Including the text of the spec makes it build again if that text changes.
+/// Makes cargo build again if another spec or list of shapes is chosen, or if a text will lie beside the binary. Because
+/// the text of the spec is included, cargo also builds again if that text changes.
 fn rebuild() -> TokenStream {
     quote! {
         const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_SPEC");
@@ -240,7 +240,7 @@ fn rebuild() -> TokenStream {
     }
 }
 
-/// The text of the spec's file, or the text that a file with these options would have.
+/// The text of the spec's file, or of an equivalent file if the spec is in the attribute.
 fn spec_text(choice: &Choice) -> TokenStream {
     match &choice.file {
         Some(file) => {

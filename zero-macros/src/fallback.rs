@@ -1,5 +1,5 @@
 //! Fallback: the expansion of a struct that has mistakes: the errors, the struct, and a stub, so that the compiler does
-//! not also report a missing model or layer. Never reached by a build that succeeds.
+//! not also report a missing model or layer. Never used by a build that succeeds.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -9,11 +9,11 @@ use crate::mistake::Mistake;
 use crate::stripped::stripped;
 use crate::valid::{can_begin, can_end, elements};
 
-/// The struct, and a stub of its model. The mistakes take the place of the program, so that the compiler regards an
-/// error in any use of the plan as already reported.
+/// The struct, and a stub of its model. The mistakes replace the program, so that the compiler regards an error in any
+/// use of the plan as already reported.
 pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
     let (name, stripped, (input, target)) = (&item.ident, stripped(item), ends(item));
-    // Otherwise a generic struct with a reference in it could not be a model.
+    // Without this bound, a generic struct that contains a reference could not be a model.
     let generics = with(&item.generics, |generics| {
         generics.make_where_clause().predicates.push(parse_quote!(Self: 'static));
     });

@@ -1,20 +1,20 @@
 //! `#[zero]` and `#[derive(Layer)]`: a struct becomes a model, or a layer. It is parsed, checked and expanded, in this
-//! order. If it is not valid, each mistake is reported as an error, and a stub keeps the compiler from adding to them.
-//! Never computes a size, an offset or an op: those are constants that the compiler evaluates.
+//! order. If it is not valid, each mistake is reported as an error, and a stub prevents further errors of the compiler.
+//! Never computes a size, an offset or an op: these are constants that the compiler evaluates.
 //!
-//! - `ast` has the structs that are worked on, `attr` cuts attributes into options, and `environment` reads the
-//!   variables of a build.
+//! - `ast` has the parsed structs, `attr` splits attributes into options, and `environment` reads the variables of a
+//!   build.
 //! - `choice` finds the spec of a model, in its attribute or in a file, and `constants` writes its configuration as an
 //!   expression.
 //! - `valid` decides whether a struct can be a model or a layer, with a file for each attribute of fields. It never
 //!   sees a spec.
-//! - `expand` and `derive` write the code, and check nothing. `notes` writes what attributes of fields become.
-//! - `mistake` collects errors; `fallback` and `stripped` write what stands in place of a struct that is not valid.
+//! - `expand` and `derive` write the code, and check nothing. `notes` writes the code for attributes of fields.
+//! - `mistake` collects errors; `fallback` and `stripped` write the code that replaces a struct that is not valid.
 //!
-//! It stands on `zero-plan` alone, and names items of `zero-runtime` only in the code that it writes.
+//! The crate depends only on `zero-plan`, and names items of `zero-runtime` only in the code that it writes.
 //!
 //! Where the next attribute of a field goes: its syntax in a file of `valid`, its name in `valid/attributes` and, for
-//! `#[derive(Layer)]`, in the list below, and the code that it becomes in `notes`.
+//! `#[derive(Layer)]`, in the list below, and its code in `notes`.
 
 #![forbid(unsafe_code)]
 
@@ -41,30 +41,30 @@ use mistake::both;
 /// Turns a struct of layers into a model: `zero_runtime::main::<Gpt>()` trains it under the spec that is chosen here.
 ///
 /// The spec is in the attribute, `#[zero(stage = 3, prefetch = 2)]`, or in a file, `#[zero(spec = "specs/zero3.ron")]`,
-/// whose path is relative to the package. Beside a file, options in the attribute must agree with it, except a `device`
-/// of your own, which takes the place of the file's. `ZERO_SPEC` at build time takes the place of the file.
+/// whose path is relative to the package. If there is a file, options in the attribute must agree with it, except your
+/// own `device`, which replaces the file's. `ZERO_SPEC` at build time replaces the file.
 ///
-/// Fields are the units that are gathered and released, in the order of forward: each takes the output of the one
-/// before it. `[Block; 6]` is six units. The last field is the head.
+/// Fields are the units that are gathered and released, in the order of forward: each field takes the output of the
+/// previous field. `[Block; 6]` is six units. The last field is the head.
 ///
 /// On fields:
 ///
-/// - `#[tied(embed)]`, on the head: it shares the parameters of another field. With `#[tied(embed, if TIED)]`, it does
-///   so if the constant is true, and otherwise has its own.
+/// - `#[tied(embed)]`, on the head: it shares the parameters of another field. With `#[tied(embed, if TIED)]`, it shares
+///   them if the constant is true, and has its own otherwise.
 /// - `#[alternating]`, on an array of tuples: `[(A, B); 8]` is 16 units, A and B in turn, each with its own sizes.
-/// - `#[weights("model.norm")]`: the name of the field where the model is published. The full name of a tensor joins
-///   the names of the fields that contain it and its own by dots. `{}` in a name stands for the index of an element of
-///   an array. A list, `#[weights("ln_1", transposed("attn"))]`, names the parts of the field in order: the elements of
-///   a tuple, the fields of a struct or, where there are none, the tensors, and then these names are complete. `_` is
-///   for a part that adds nothing to the names of its tensors, and all matrices below `transposed("...")` are stored as
-///   (inputs, outputs). Without the attribute, a field has its name in the struct, followed by the index.
+/// - `#[weights("model.norm")]`: the name of the field in the published model. The full name of a tensor joins the names
+///   of the fields that contain it and its own name by dots. `{}` in a name stands for the index of an element of an
+///   array. A list, `#[weights("ln_1", transposed("attn"))]`, names the parts of the field in order: the elements of a
+///   tuple, the fields of a struct or, if it has none, the tensors; names of tensors are complete. `_` is for a part that
+///   adds nothing to the names of its tensors, and all matrices below `transposed("...")` are stored as (inputs,
+///   outputs). Without the attribute, a field has its name in the struct, followed by the index.
 /// - `#[init(0.02)]`: the standard deviation of the initial values of its matrices, any expression that is an f32. With
-///   `#[init(0.02, last = 0.01)]` the last of them has another. An attribute on a field inside takes precedence.
+///   `#[init(0.02, last = 0.01)]` the last matrix has another deviation. An attribute on an inner field takes precedence.
 ///
 /// On the struct, below `#[zero]`, `#[config({ "n_embd": DIM })]` is JSON with Rust expressions as values: the content
-/// of the model's `config.json` where it is published.
+/// of the published model's `config.json`.
 ///
-/// These are the options beside `spec`. Values are written as in a spec, whose keys `zero_plan::spec` lists.
+/// These are the options other than `spec`. Values are written as in a spec, whose keys `zero_plan::spec` lists.
 ///
 #[doc = include_str!("options.md")]
 #[proc_macro_attribute]
@@ -89,7 +89,7 @@ pub fn zero(options: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Turns a struct of layers into a layer, which runs its fields in order and names each part after its field.
 /// `#[residual]` on a field adds the field's input to its output; `#[weights(...)]` and `#[init(...)]` are as under
-/// `#[zero]`. The other attributes that are named here are refused with an error that helps.
+/// `#[zero]`. The other attributes in the list are refused with a helpful error.
 #[proc_macro_derive(
     Layer,
     attributes(

@@ -1,4 +1,4 @@
-//! Mistake: a diagnostic and the tokens it is about, as an error of the compiler. Never decides what a mistake is.
+//! Mistake: a diagnostic and the tokens that it concerns, as an error of the compiler. Never decides what is a mistake.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
@@ -12,14 +12,14 @@ pub struct Mistake {
     place: TokenStream,
 }
 
-/// A result that can have several mistakes at once.
+/// A result with several mistakes at once.
 pub type Checked<T> = Result<T, Vec<Mistake>>;
 
 impl Mistake {
     /// A mistake in the source; without tokens its place is the attribute as a whole.
     pub fn at(place: impl ToTokens, problem: &Diagnostic) -> Self {
         let mut text = format!("[{}] {}", problem.code, problem.message);
-        // An expectation that the message has already spelled out needs no second line.
+        // An expectation that the message already has needs no second line.
         let told = problem.message.contains(problem.label.trim_start_matches("expected "));
         let note = Some(&problem.label).filter(|_| !told);
         for (kind, line) in [("note", note), ("help", problem.help.as_ref())] {
@@ -32,7 +32,7 @@ impl Mistake {
 
     /// A mistake at a place within an attribute.
     pub fn spanned(place: Span, problem: &Diagnostic) -> Self {
-        // The compiler shows only its span.
+        // The compiler shows only the identifier's span.
         Self::at(Ident::new("_", place), problem)
     }
 
@@ -40,7 +40,7 @@ impl Mistake {
     pub fn in_spec(place: impl ToTokens, problem: &Diagnostic, file: &str, spec: &str) -> Self {
         let title = format!("error[{}]: ", problem.code);
         let rendered = problem.render(file, spec);
-        // The compiler writes the `error: ` of a title itself.
+        // The compiler itself writes the `error: ` of a title.
         let text = match rendered.strip_prefix(&title) {
             Some(rest) => format!("[{}] {rest}", problem.code),
             None => rendered,
@@ -65,7 +65,7 @@ pub fn one(mistake: Mistake) -> Vec<Mistake> {
     vec![mistake]
 }
 
-/// The value, if there is one; mistakes are added to the others.
+/// The value, if there is one; mistakes are added to `mistakes`.
 pub fn or_else<T>(checked: Checked<T>, mistakes: &mut Vec<Mistake>) -> Option<T> {
     checked.map_err(|found| mistakes.extend(found)).ok()
 }

@@ -15,7 +15,7 @@ pub fn weights(names: &[PublishedName]) -> TokenStream {
     quote!(&[#(::zero_runtime::layer::PublishedPart::#parts),*])
 }
 
-/// The deviation of all matrices, and that of the last one.
+/// The deviation of all matrices, and the deviation of the last matrix.
 pub fn init(Deviations { all, last }: &Deviations) -> TokenStream {
     let last = match last {
         Some(last) => quote!(::core::option::Option::Some(#last)),
@@ -24,8 +24,8 @@ pub fn init(Deviations { all, last }: &Deviations) -> TokenStream {
     quote!(#all, #last)
 }
 
-/// A value of JSON. Arrays and objects can have any length, so they are written without `json!`, which takes some
-/// levels of recursion for each entry.
+/// A value of JSON. Arrays and objects can have any length, so they are written without `json!`, which uses some levels
+/// of recursion for each entry.
 pub fn json(json: &Json) -> TokenStream {
     match json {
         Json::Null => quote!(::zero_runtime::__private::serde_json::Value::Null),

@@ -1,4 +1,4 @@
-//! Stripped: a struct without the attributes that are for `#[zero]` alone. Never checks them.
+//! Stripped: a struct without the attributes that only `#[zero]` reads. Never checks them.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -7,8 +7,8 @@ use syn::{Data, DeriveInput};
 use crate::attr::is_zero;
 use crate::valid::{is_for_others, is_of_struct};
 
-/// The struct as the compiler is to see it: without the attributes that are for `#[zero]`, or that nothing reads. Its
-/// fields are declarations only: no code reads them.
+/// The struct for the compiler: without the attributes that only `#[zero]` reads, or that nothing reads. Its fields are
+/// declarations only: no code reads them.
 pub fn stripped(item: &DeriveInput) -> TokenStream {
     let mut stripped = item.clone();
     stripped.attrs.retain(|attribute| !is_zero(attribute) && !is_of_struct(attribute, item));

@@ -1,4 +1,4 @@
-//! Inspect: what is in a checkpoint, and which checkpoints a run has, as text. Never reads an element.
+//! Inspect: the contents of a checkpoint, or the checkpoints of a run, as text. Never reads an element.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use super::named_by;
 use crate::error::CommandError;
 use crate::say;
 
-/// Prints what is in a checkpoint or, for the folder of a run, a line for each checkpoint. Errors of those that cannot
-/// be read come last.
+/// Prints the contents of a checkpoint or, for the folder of a run, a line for each checkpoint. Errors of checkpoints
+/// that cannot be read come last.
 pub fn inspect(path: &Path) -> Result<(), CommandError> {
     let paths = named_by(path)?;
     if path.join(MANIFEST).exists() {
@@ -58,8 +58,8 @@ fn page(checkpoint: &Checkpoint) -> String {
         ("seed", manifest.seed.to_string()),
         ("data", format!("{}, {}", manifest.data.description, manifest.data.fingerprint)),
         ("drawn", format!("{} sequences", manifest.data.sequences_drawn)),
-        ("layout", format!("stage {stage}, {mesh}: {ranks} ranks, {data_ranks} with data of their own")),
-        ("batch", format!("{sequences} sequences of {length} in {micro_batches} micro-batches, on each of them")),
+        ("layout", format!("stage {stage}, {mesh}: {ranks} ranks, {data_ranks} data-parallel")),
+        ("batch", format!("{sequences} sequences of {length} in {micro_batches} micro-batches, on each such rank")),
         ("widths", widths(&manifest.plan)),
         ("plan", fingerprint.clone()),
         ("spec", manifest.spec.path.clone()),
@@ -86,7 +86,7 @@ fn widths(plan: &PlanInfo) -> String {
     )
 }
 
-/// The name of a state, and in words its bytes, types and pieces.
+/// The name of a state, and its bytes, types and pieces as text.
 fn of_state(checkpoint: &Checkpoint, state: State) -> (&'static str, String) {
     let sources = checkpoint.sources(state);
     let bytes: usize = sources.iter().map(|(source, width)| source.len * width.bytes()).sum();

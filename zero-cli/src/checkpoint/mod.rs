@@ -1,5 +1,5 @@
-//! Checkpoint: what the command does with checkpoints on a disk: verify, inspect, diff and export. Never builds a
-//! model; `zero_files::checkpoint` knows what a checkpoint is.
+//! Checkpoint: commands for checkpoints on a disk: verify, inspect, diff and export. Never builds a model; the format
+//! of checkpoints is in `zero_files::checkpoint`.
 
 mod inspect;
 
@@ -19,26 +19,26 @@ pub use inspect::inspect;
 /// What to verify.
 #[derive(Args, Debug, PartialEq)]
 pub struct VerifyArguments {
-    /// A checkpoint, or the folder of a run, of which all are verified
+    /// A checkpoint, or the folder of a run, all of whose checkpoints are verified
     pub path: PathBuf,
     /// Threads that read; without it, one for each core
     #[arg(long, value_name = "N")]
     pub threads: Option<std::num::NonZeroUsize>,
 }
 
-/// What to export, where to, and how.
+/// The checkpoint to export, the folder, and the type.
 #[derive(Args, Debug, PartialEq)]
 pub struct ExportArguments {
     /// A checkpoint
     pub checkpoint: PathBuf,
-    /// The new folder, as Hugging Face has them
+    /// The new folder, in Hugging Face's format
     pub folder: PathBuf,
-    /// Type of its numbers
+    /// Type of the exported numbers
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     pub dtype: WeightType,
 }
 
-/// The checkpoints that a path stands for: itself, or those of a run's folder, the oldest first.
+/// The checkpoints that a path names: a single checkpoint, or the checkpoints of a run's folder, the oldest first.
 fn named_by(path: &Path) -> Result<Vec<PathBuf>, CommandError> {
     if path.join(MANIFEST).exists() {
         return Ok(vec![path.to_owned()]);
@@ -46,18 +46,18 @@ fn named_by(path: &Path) -> Result<Vec<PathBuf>, CommandError> {
     let found = if path.is_dir() { Store::checkpoints(path)? } else { Vec::new() };
     if found.is_empty() {
         let what =
-            if path.is_dir() { "it has no manifest, and no folder of a checkpoint" } else { "it is not a folder" };
+            if path.is_dir() { "it has neither a manifest nor a checkpoint's folder" } else { "it is not a folder" };
         return Err(CheckpointError::NoCheckpoint { path: path.to_owned(), what: what.to_owned() }.into());
     }
     Ok(found.into_iter().rev().map(|found| found.path).collect())
 }
 
-/// Reads every byte of checkpoints, and says whether each is as it was written.
+/// Reads every byte of checkpoints, and reports whether each is unchanged since it was written.
 pub fn verify(arguments: &VerifyArguments) -> Result<(), CommandError> {
     let paths = named_by(&arguments.path)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let threads = arguments.threads.map_or(cores, std::num::NonZeroUsize::get);
-    // Checkpoints that cannot be opened are reported when their turn comes.
+    // Checkpoints that cannot be opened are reported later, in their turn.
     let bytes = paths.iter().filter_map(|path| Checkpoint::open(path).ok()).map(|it| it.bytes()).sum();
     let bar = bar(bytes, "{bar:20} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
     let mut all = Vec::new();
@@ -75,7 +75,7 @@ pub fn verify(arguments: &VerifyArguments) -> Result<(), CommandError> {
     if all.is_empty() { Ok(()) } else { Err(CommandError::Faults(all)) }
 }
 
-/// Whether two checkpoints differ. Prints which tensors differ, by how much, and what else does.
+/// Whether two checkpoints differ. Prints which tensors differ, by how much, and all other differences.
 pub fn differ(first: &Path, second: &Path) -> Result<bool, CommandError> {
     let (a, b) = (Checkpoint::open(first)?, Checkpoint::open(second)?);
     let elements: usize = a.lens().iter().sum();
@@ -106,7 +106,7 @@ pub fn differ(first: &Path, second: &Path) -> Result<bool, CommandError> {
     Ok(!comparison.is_equal())
 }
 
-/// Writes the parameters of a checkpoint to a folder as Hugging Face has them.
+/// Writes the parameters of a checkpoint to a folder in Hugging Face's format.
 pub fn export(arguments: &ExportArguments) -> Result<(), CommandError> {
     let checkpoint = Checkpoint::open(&arguments.checkpoint)?;
     let elements: usize = checkpoint.lens().iter().sum();

@@ -1,5 +1,5 @@
-//! Diff: how two things of one kind differ: two specs by their plans, a spec and itself as git's HEAD has it, or two
-//! checkpoints, which `checkpoint` compares. Never trains.
+//! Diff: how two specs differ by their plans, or a spec and its version in git's HEAD, or two checkpoints, which
+//! `checkpoint` compares. Never trains.
 
 mod head;
 
@@ -21,7 +21,7 @@ use crate::{checkpoint, program, say};
 
 /// The exit code if the two differ.
 const DIFFERENT: u8 = 1;
-/// The exit code if one of them cannot be read.
+/// The exit code if one of the two cannot be read.
 const UNKNOWN: u8 = 2;
 
 /// What to compare.
@@ -29,15 +29,15 @@ const UNKNOWN: u8 = 2;
 pub struct DiffArguments {
     /// A spec, or a checkpoint
     pub first: PathBuf,
-    /// Another one; without it, the spec is compared with itself as git's HEAD has it
+    /// The other spec or checkpoint; without it, the spec is compared with its version in git's HEAD
     pub second: Option<PathBuf>,
-    /// Compare the plans as they would be on this hardware, and the time of a step there: a file, or the name of one that is known
+    /// Compare the plans as they would be on this hardware, and the time of a step there: a file, or the name of known hardware
     #[arg(long, value_name = "HARDWARE")]
     pub on: Option<String>,
     /// Another network between its nodes: a file, or a name
     #[arg(long, value_name = "NETWORK", requires = "on")]
     pub network: Option<String>,
-    /// Print it as JSON, whose shape docs/json.md says; of specs
+    /// Print the difference of specs as JSON, as described in docs/json.md
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -45,14 +45,14 @@ pub struct DiffArguments {
 }
 
 impl DiffArguments {
-    /// The specs or checkpoints that are named, one or two.
+    /// The named specs or checkpoints, one or two.
     fn named(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.first.as_path()).chain(self.second.as_deref())
     }
 }
 
-/// Says how two specs or two checkpoints differ. The exit code is that of `diff`: 0 if they do not, 1 if they do, and 2
-/// if that cannot be found out.
+/// Prints how two specs or two checkpoints differ. The exit codes are those of `diff`: 0 if they are equal, 1 if they
+/// differ, and 2 if they cannot be compared.
 pub fn diff(arguments: &DiffArguments) -> ExitCode {
     let is_of_specs = arguments.named().all(is_spec);
     let differs = match (is_of_specs, &arguments.second) {
@@ -80,7 +80,7 @@ fn is_spec(path: &Path) -> bool {
 fn of_specs(arguments: &DiffArguments) -> Result<bool, CommandError> {
     let on = arguments.on.clone().map(|on| OnHardware { on, network: arguments.network.clone() });
     let hardware = on.map(|on| on.read()).transpose()?;
-    // Mistakes in either are reported before minutes of work, not after.
+    // Mistakes in either spec are reported before minutes of work, not after.
     for spec in arguments.named() {
         program::read(spec)?;
     }
@@ -118,7 +118,7 @@ fn compare(
     }))
 }
 
-/// The plan of a spec. If there is hardware, the plan is adapted to it, and comes with the seconds of a step.
+/// The plan of a spec. With hardware, the plan is adapted to it, and the seconds of a step are returned too.
 fn planned(sized: &SizedSpec, hardware: Option<&Hardware>) -> Result<(PlanBuf, Option<f64>), CommandError> {
     let Some(hardware) = hardware else { return Ok((sized.plan(), None)) };
     let plan = sized.plan_on(hardware)?;

@@ -1,5 +1,5 @@
-//! Init: makes a crate with a model, a spec, a CI workflow and a README, that compiles and trains at once. Never builds
-//! it, and never writes into a folder that has files.
+//! Init: creates a crate with a model, a spec, a CI workflow and a README, which compiles and trains immediately. Never
+//! builds it, and never writes into a folder that has files.
 
 mod name;
 mod runtime;
@@ -14,12 +14,12 @@ use crate::error::CommandError;
 use crate::say;
 use runtime::Clone;
 
-/// What to make.
+/// The crate to create.
 #[derive(Args, Debug, PartialEq)]
 pub struct InitArguments {
     /// The name of the package, and of its folder
     pub name: String,
-    /// A clone of zero's repository to depend on; without it, the one that this command was built from
+    /// A clone of zero's repository to depend on; without it, the clone that this command was built from
     #[arg(long, value_name = "PATH")]
     pub zero: Option<PathBuf>,
 }
@@ -34,10 +34,10 @@ const FILES: [(&str, &str); 6] = [
     ("README.md", include_str!("template/README.md.txt")),
 ];
 
-/// Makes the crate, and says what it depends on.
+/// Creates the crate, and prints its dependencies.
 ///
 /// # Errors
-/// Z0158 for a name or a folder that cannot be taken, Z0159 where there is no runtime, Z0125 where nothing can be written.
+/// Z0158 for a name or a folder that cannot be used, Z0159 if there is no runtime, Z0125 if nothing can be written.
 pub fn init(arguments: &InitArguments) -> Result<(), CommandError> {
     let InitArguments { name, zero } = arguments;
     name::check(name).map_err(|why| CommandError::NewCrate { name: name.clone(), why })?;
@@ -53,7 +53,7 @@ pub fn init(arguments: &InitArguments) -> Result<(), CommandError> {
     if let Ok(lock) = fs::read(clone.path.join("Cargo.lock")) {
         write(&folder.join("Cargo.lock"), &lock)?;
     }
-    say::line(format_args!("{name}: a crate of one's own, in {}", folder.join("").display()));
+    say::line(format_args!("{name}: a crate of your own, in {}", folder.join("").display()));
     say::line(format_args!("zero-runtime: {}, {}", clone.runtime(), clone.origin.words()));
     say::line(format_args!("next: cd {name} && cargo zero run spec.ron -- --steps 300"));
     Ok(())

@@ -1,6 +1,6 @@
-//! Name: what a package may be called, so that cargo, rustc and a spec can all call it that. Never looks at a file.
+//! Name: the names that a package may have, so that cargo, rustc and a spec all accept them. Never reads a file.
 
-/// Words of Rust, of every edition.
+/// Rust's keywords, of every edition.
 const KEYWORDS: [&str; 53] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
     "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
@@ -8,7 +8,7 @@ const KEYWORDS: [&str; 53] = [
     "try", "type", "typeof", "union", "unsafe", "unsized", "use", "virtual", "where", "while", "yield", "_",
 ];
 
-/// Crates that come with Rust, folders that cargo makes, and crates that the new one is built from.
+/// Crates of Rust's own, folders that cargo creates, and crates that the new crate is built from.
 const TAKEN: [&str; 12] = [
     "test",
     "core",

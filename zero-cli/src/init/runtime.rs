@@ -20,7 +20,7 @@ pub struct Clone {
 /// How a clone was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloneChoice {
-    /// The command was built from it.
+    /// The command was built from this clone.
     OfTheCommand,
     /// By `--zero`.
     Given,
@@ -30,17 +30,17 @@ impl CloneChoice {
     /// In words, to follow a path.
     pub const fn words(self) -> &'static str {
         match self {
-            Self::OfTheCommand => "which this command was built from; `--zero PATH` takes another clone",
+            Self::OfTheCommand => "which this command was built from; `--zero PATH` uses another clone",
             Self::Given => "as given by `--zero`",
         }
     }
 }
 
 impl Clone {
-    /// The one at `given`, or the one that the command was built from.
+    /// The clone at `given`, or the clone that the command was built from.
     ///
     /// # Errors
-    /// Z0159 where there is none.
+    /// Z0159 if there is no clone.
     pub fn find(given: Option<&Path>) -> Result<Self, CommandError> {
         let origin = if given.is_some() { CloneChoice::Given } else { CloneChoice::OfTheCommand };
         let asked = given.map_or_else(|| Path::new(BUILT_FROM).join(".."), Path::to_owned);
@@ -50,7 +50,7 @@ impl Clone {
         let path = if path.ends_with("zero-runtime") { path.join("..") } else { path };
         let path = path.canonicalize().map_err(|error| missing(&error.to_string()))?;
         if path.to_str().is_none_or(|path| path.contains(['"', '\\'])) {
-            return Err(missing("its path cannot stand in a manifest"));
+            return Err(missing("its path has characters that a manifest cannot have"));
         }
         match path.join("zero-runtime/Cargo.toml").is_file() {
             true => Ok(Self { path, origin }),

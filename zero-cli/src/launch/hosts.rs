@@ -1,4 +1,4 @@
-//! Hosts: their names, and the copy of the binary and its texts on each of them.
+//! Hosts: their names, and the copy of the binary and its texts on each host.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub fn of(reach: &Reach) -> Result<Vec<String>, CommandError> {
     Ok(listed(&text))
 }
 
-/// The hosts of a file: the first word of each line that is no comment, without the slots that MPICH writes after a colon.
+/// The hosts of a file: the first word of each line except comments, without the slots that MPICH writes after a colon.
 fn listed(text: &str) -> Vec<String> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     let names = lines.filter_map(|line| line.split_whitespace().next());
@@ -25,11 +25,11 @@ fn listed(text: &str) -> Vec<String> {
 }
 
 /// Copies the program at `path` to each host that lacks it, under the name of `named`, with the texts that lie beside
-/// `named`, and gives its path there. The path contains a hash of all of them, so that no run finds the program or the
-/// text of another.
+/// `named`, and returns its path there. The path contains a hash of all these files, so that no run finds the program or
+/// the text of another run.
 pub fn copy(path: &Path, named: &Path, hosts: &[String], reach: &Reach) -> Result<PathBuf, CommandError> {
     let unread = |source| CommandError::Start { binary: named.to_owned(), source };
-    // The program is the last one. If it is there, so are the others.
+    // The program is copied last. If it exists, so do the other files.
     let texts = texts_beside(named).into_iter().map(|text| (text.clone(), text));
     let files: Vec<(PathBuf, PathBuf)> = texts.chain([(path.to_owned(), named.to_owned())]).collect();
     let contents: Vec<Vec<u8>> =
@@ -38,7 +38,7 @@ pub fn copy(path: &Path, named: &Path, hosts: &[String], reach: &Reach) -> Resul
     contents.iter().for_each(|bytes| _ = hasher.update(bytes));
     let folder = reach.folder.join(&hasher.finalize().to_hex()[..16]);
     let there = |file: &Path| folder.join(file.file_name().unwrap_or_default());
-    // A copy gets its name only when it is whole, so that one that was cut short is not used.
+    // A copy gets its name only when it is complete, so that an incomplete copy is not used.
     let steps = files.iter().zip(&contents).map(|((_, name), bytes)| {
         let whole = quoted(&there(name));
         format!(" && head -c {} > {whole}.$$ && chmod +x {whole}.$$ && mv {whole}.$$ {whole}", bytes.len())
@@ -56,11 +56,11 @@ pub fn copy(path: &Path, named: &Path, hosts: &[String], reach: &Reach) -> Resul
     Ok(there(named))
 }
 
-/// Runs a line on a host, which reads these contents, unless it has them.
+/// Runs a line on a host. The line reads these contents, unless the host already has them.
 fn send(contents: &[Vec<u8>], host: &str, line: &str, ssh: &str) -> Result<(), String> {
     let mut child = Command::new(ssh).args([host, line]).stdin(Stdio::piped()).spawn().map_err(|e| format!(": {e}"))?;
     if let Some(mut input) = child.stdin.take() {
-        // A host that has them, or that is not reached, reads nothing. The exit status says which.
+        // A host that has the contents, or that is not reached, reads nothing. The exit status tells the two apart.
         let _ = contents.iter().try_for_each(|bytes| input.write_all(bytes));
     }
     let ended = child.wait().map_err(|error| format!(": {error}"))?;
@@ -106,8 +106,8 @@ mod tests {
             let Line { reach } = Line::parse_from(line);
             copy(&at("built"), &at("zero3"), &reach.hosts, &reach)
         };
-        // In place of ssh, `sh` takes the host for a script. This one runs the command, as ssh does on a host that can
-        // be reached.
+        // In place of ssh, `sh` takes the host for a script. This script runs the command, as ssh does on a host that
+        // can be reached.
         let here = at("zh0");
         std::fs::write(&here, "eval \"$1\"").unwrap();
         let here = here.to_str().unwrap();
@@ -121,7 +121,7 @@ mod tests {
             })
             .into();
         assert!(folders[0] != folders[1] && folders[1] == folders[2], "{folders:?}");
-        assert_eq!(texts_beside(&folders[1]).len(), 2, "a run that resumes may need the older one");
+        assert_eq!(texts_beside(&folders[1]).len(), 2, "a run that resumes may need the older text");
         for (hosts, ssh) in [(vec![here, "nowhere"], "sh"), (vec!["nowhere"], "/nowhere/ssh")] {
             let error = to(&hosts, ssh).unwrap_err().to_string();
             assert!(error.starts_with("error[Z0459]: cannot copy the binary to nowhere: "), "{error}");

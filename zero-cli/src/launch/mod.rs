@@ -1,5 +1,5 @@
-//! Launch: starts the ranks of a spec on several hosts: copies the binary there and hands over to the mpirun of this machine, or
-//! writes what Slurm takes. Waits for mpirun only where it may have to start it again.
+//! Launch: starts the ranks of a spec on several hosts: copies the binary there and becomes the mpirun of this machine, or
+//! writes a script for Slurm. Waits for mpirun only if it may have to start it again.
 
 mod hosts;
 mod mpirun;
@@ -25,7 +25,7 @@ use crate::request::{Purpose, Request};
 use crate::say;
 use mpirun::LaunchLine;
 
-/// What to start, and where.
+/// The job to start, and its hosts.
 #[derive(Args, Debug, PartialEq)]
 #[command(group(clap::ArgGroup::new("where").required(true).args(["hosts", "hostfile", "slurm"])))]
 pub struct LaunchArguments {
@@ -33,7 +33,7 @@ pub struct LaunchArguments {
     pub request: Request,
     #[command(flatten)]
     pub reach: Reach,
-    /// Write a script that sbatch takes, and start nothing
+    /// Write a script for sbatch, and start nothing
     #[arg(long, value_name = "FILE")]
     pub slurm: Option<PathBuf>,
     /// Arguments of the binary; `-- --help` lists them
@@ -41,25 +41,25 @@ pub struct LaunchArguments {
     pub arguments: Vec<OsString>,
 }
 
-/// Hosts, and how they are reached.
+/// Hosts, and how to reach them.
 #[derive(Args, Debug, PartialEq)]
 pub struct Reach {
-    /// The hosts, with commas between them: copies the binary there and starts it
+    /// The hosts, separated by commas, to which the binary is copied and on which it is started
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub hosts: Vec<String>,
-    /// A file with a host in each line, as mpirun takes it; what follows a name is left aside
+    /// A file with a host in each line, as for mpirun; text after a name is ignored
     #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
-    /// The launcher of the MPI that hosts have
+    /// The launcher of the hosts' MPI
     #[arg(long, value_name = "PROGRAM", default_value = "mpirun")]
     pub launcher: PathBuf,
-    /// What starts a program on another host; it takes the host and a command, as ssh does
+    /// The program that runs a command on another host; its arguments are the host and the command, as for ssh
     #[arg(long, value_name = "PROGRAM", default_value = "ssh")]
     pub ssh: String,
-    /// The network card between hosts, where they have several
+    /// The network card between hosts, if they have several
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
-    /// The folder on each host that binaries are copied to, each to one of its own
+    /// The folder on each host to which binaries are copied, each into its own folder
     #[arg(long, value_name = "PATH", default_value = "/tmp/zero")]
     pub folder: PathBuf,
 }
@@ -80,7 +80,7 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let words = arguments.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let job = Job { spec: &name, mesh, device: spec.device, arguments: words };
-    // Slurm starts the ranks, and nobody counts how often.
+    // Slurm starts the ranks, and does not count the starts.
     if let (Some(restarts @ 1..), Some(_)) = (restarts(&job.arguments), &arguments.slurm) {
         return Err(LaunchError::NoRestarts { restarts }.into());
     }
@@ -109,15 +109,15 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
     say::line(mpirun::shown(&command(Some(0))));
     Ok(launch_by(&options, |restarts| {
         if restarts > 0 {
-            // A host that was restarted may have lost the copy. If a host cannot be reached, the launcher reports it,
-            // too.
+            // A host that was restarted may have lost the copy. If a host cannot be reached, the launcher also reports
+            // it.
             let _ = copy().inspect_err(terminal::tell);
         }
         command(Some(restarts))
     }))
 }
 
-/// How often ranks may be restarted, by the arguments of a program that is not built yet.
+/// How often ranks may be restarted, according to the arguments of a program that is not built yet.
 fn restarts(arguments: &[String]) -> Option<u64> {
     const NAME: &str = "--restarts";
     let mut words = arguments.iter().skip_while(|word| !word.starts_with(NAME));
@@ -127,8 +127,8 @@ fn restarts(arguments: &[String]) -> Option<u64> {
     }
 }
 
-/// The options that the arguments of a program give its launcher, as it says itself. None if they are not as it expects,
-/// which its ranks report.
+/// The options for a program's launcher that follow from its arguments, as the program itself reports them. None if the
+/// arguments are invalid, which its ranks report.
 fn options(binary: &Binary, arguments: &[OsString]) -> Option<LaunchOptions> {
     let told = binary.command().args(arguments).arg("--launch-options").output().ok()?;
     let answer: LaunchAnswer = serde_json::from_slice(&told.stdout).ok()?;
@@ -136,12 +136,12 @@ fn options(binary: &Binary, arguments: &[OsString]) -> Option<LaunchOptions> {
 }
 
 impl Reach {
-    /// The hosts that are named, by either option.
+    /// The hosts that either option names.
     pub fn all(&self) -> Result<Vec<String>, CommandError> {
         hosts::of(self)
     }
 
-    /// Copies the program at `path` to hosts, and gives the command that starts one rank of it on each.
+    /// Copies the program at `path` to hosts, and returns the command that starts one rank of it on each host.
     pub fn command(&self, path: &Path, hosts: &[String]) -> Result<Command, CommandError> {
         let there = hosts::copy(path, path, hosts, self)?;
         Ok(LaunchLine::of(self, hosts, 1, false)?.command(&there, None))

@@ -11,17 +11,17 @@ use crate::error::CommandError;
 /// The kind of a launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// Open MPI 4 and earlier, which bring a launcher of their own.
+    /// Open MPI 4 and earlier, which have their own launcher.
     Orte,
-    /// Open MPI 5 and later, which use PRRTE's.
+    /// Open MPI 5 and later, which use PRRTE's launcher.
     Prrte,
-    /// PRRTE's own, which tells ranks less unless it is told that they use Open MPI.
+    /// PRRTE's own launcher, which passes ranks less information unless an option says that they use Open MPI.
     Prterun,
-    /// MPICH, and what is derived from it.
+    /// MPICH, and MPIs derived from it.
     Hydra,
 }
 
-/// The kind of launcher that gives this answer when it is asked for its version.
+/// The kind of launcher that prints this when asked for its version.
 fn dialect(version: &str) -> Option<Dialect> {
     if version.contains("HYDRA") || version.contains("MPICH") || version.contains("Intel(R) MPI") {
         return Some(Dialect::Hydra);
@@ -29,7 +29,7 @@ fn dialect(version: &str) -> Option<Dialect> {
     if version.contains("(PRRTE)") {
         return Some(Dialect::Prterun);
     }
-    // The launcher of Open MPI 4, started under a name other than mpirun, calls itself by the name of its runtime.
+    // The launcher of Open MPI 4, started under a name other than mpirun, prints the name of its runtime instead.
     let (_, after) = version.split_once("(Open MPI)").or_else(|| version.split_once("(OpenRTE)"))?;
     let major: u32 = after.trim_start().split('.').next()?.parse().ok()?;
     Some(if major < 5 { Dialect::Orte } else { Dialect::Prrte })
@@ -41,17 +41,17 @@ pub struct LaunchLine<'a> {
     dialect: Dialect,
     hosts: &'a [String],
     each: usize,
-    /// Whether NCCL carries bytes between the devices of ranks.
+    /// Whether NCCL sends the bytes between the devices of ranks.
     by_nccl: bool,
 }
 
 impl<'a> LaunchLine<'a> {
-    /// Asks the launcher for its version, to know its dialect.
+    /// Asks the launcher for its version, to determine its dialect.
     pub fn of(reach: &'a Reach, hosts: &'a [String], each: usize, by_nccl: bool) -> Result<Self, CommandError> {
         Ok(Self { reach, dialect: dialect_of(&reach.launcher)?, hosts, each, by_nccl })
     }
 
-    /// The line for a program. If there are `restarts`, it tells the ranks how often they were started before.
+    /// The line for a program. With `restarts`, it passes to the ranks how often they were restarted.
     pub fn command(&self, program: &Path, restarts: Option<u64>) -> Command {
         let mut command = Command::new(&self.reach.launcher);
         let card = self.reach.interface.as_deref().filter(|_| self.by_nccl);
@@ -126,7 +126,7 @@ struct Variable {
     is_set: bool,
 }
 
-/// The variable for the network card by which NCCL meets other hosts, and by which it sends if it uses sockets.
+/// The variable for the network card over which NCCL connects to other hosts, and over which it sends if it uses sockets.
 const NCCL_CARD: &str = "NCCL_SOCKET_IFNAME";
 
 /// The variables of ranks and of NCCL that are set in this process; how often all ranks were restarted; and the network
@@ -137,7 +137,7 @@ fn variables(here: impl Iterator<Item = (String, String)>, restarts: Option<u64>
     let mut variables: Vec<Variable> = set.collect();
     let new = |name: &str, value| Variable { name: name.to_owned(), value, is_set: false };
     variables.extend(restarts.map(|restarts| new(RESTART, restarts.to_string())));
-    // Without the `=`, NCCL would take all cards whose names begin like this one's.
+    // Without the `=`, NCCL would use all cards whose names begin with this name.
     let card = card.filter(|_| variables.iter().all(|variable| variable.name != NCCL_CARD));
     variables.extend(card.map(|card| new(NCCL_CARD, format!("={card}"))));
     variables.sort();

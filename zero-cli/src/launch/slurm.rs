@@ -1,4 +1,4 @@
-//! Slurm: a job's script for sbatch. It is complete, and says in comments what a person may want to change. Never submits it.
+//! Slurm: a job's script for sbatch. The script is complete, and its comments list changes that a person may want. Never submits it.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,11 +8,11 @@ use zero_plan::DeviceKind;
 use super::Job;
 use super::mpirun::{quoted, shown};
 
-/// The script, with names in place of what is a job's own.
+/// The script, with placeholders for the values of a job.
 const SCRIPT: &str = include_str!("job.sh");
 
-/// The script of a job. With checkpoints, the job queues again, to go on from the newest, after it was asked to end or has lost
-/// a rank or a node.
+/// The script of a job. With checkpoints, the job queues again, to continue from the newest checkpoint, after it was asked to
+/// end or has lost a rank or a node.
 pub fn script(job: &Job, binary: &Path) -> String {
     let Job { spec, mesh, device, arguments } = job;
     let ranks = mesh.ranks_per_node();
@@ -66,10 +66,7 @@ mod tests {
             assert!(script.lines().any(|found| found == line), "{line}: {script}");
         }
         assert!(script.contains("--kill-on-bad-exit=1"));
-        assert!(
-            script.lines().all(|line| line.matches('@').count() < 2),
-            "a name stays in place of what is the job's: {script}"
-        );
+        assert!(script.lines().all(|line| line.matches('@').count() < 2), "a placeholder remains: {script}");
         let bash = std::process::Command::new("bash").args(["-n", "-c", &script]).output().expect("bash");
         assert!(bash.status.success(), "{}", String::from_utf8_lossy(&bash.stderr));
     }
@@ -95,8 +92,8 @@ mod tests {
         }
     }
 
-    /// Runs a script as Slurm does, with ranks that may save a checkpoint and end with an exit code. Gives whether the job queues
-    /// again, and the exit code of the script.
+    /// Runs a script as Slurm does, with ranks that may save a checkpoint and end with an exit code. Returns whether the job
+    /// queues again, and the exit code of the script.
     fn ended(given: &str, saves: bool, code: i32) -> (bool, Option<i32>) {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).display().to_string();
@@ -128,7 +125,7 @@ mod tests {
             (true, 2, false),
             (true, 74, false),
             (false, 75, true),
-            // A rank that was killed, one that was lost, one that panicked.
+            // A rank that was killed, a rank that was lost, a rank that panicked.
             (true, 137, true),
             (true, 76, true),
             (true, 101, true),

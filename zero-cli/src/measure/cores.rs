@@ -1,4 +1,4 @@
-//! Cores: what the cores of this machine can do, all of them at work. Never looks at a plan.
+//! Cores: the speeds of this machine's cores while all of them work. Never reads a plan.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
@@ -19,12 +19,12 @@ pub struct Cores {
     pub bf16_per_s: f64,
     /// Bytes that a copy reads and writes in a second.
     pub bytes_per_s: f64,
-    /// Bytes that a sum over ranks reads and writes in a second, of as many ranks as cores, and at least two.
+    /// Bytes that a sum over ranks reads and writes in a second, with as many ranks as cores, and at least two.
     pub summed_bytes_per_s: f64,
 }
 
 impl Cores {
-    /// Measures `cores` cores of this machine, each with a thread of its own, and returns the mean of their speeds.
+    /// Measures `cores` cores of this machine, each with its own thread, and returns the mean of their speeds.
     ///
     /// # Errors
     /// Z0331 or Z0332 if the machine lacks the memory for it, or refuses threads.
@@ -43,8 +43,8 @@ impl Cores {
     }
 }
 
-/// The bytes a second of a reduce-scatter of ranks that share memory, after all have arrived: the sum of one shard over
-/// all of them, whose terms are read and whose result is written.
+/// The bytes a second of a reduce-scatter of ranks that share memory, after all have arrived: a rank sums one shard over
+/// all ranks, reading the terms and writing the result.
 fn summed_per_s<D: Device>(device: &D, terms: &[Buffer<D, f32>], shard: usize) -> Result<f64, DeviceError> {
     let elements = TERM_BYTES / size_of::<f32>() / terms.len();
     let mut sum = Buffer::filled(device, elements, 0.0)?;

@@ -1,5 +1,5 @@
-//! Disk: how fast a disk takes flushed writes, and how fast it gives bytes that the system has not cached. Never
-//! decides what a checkpoint contains.
+//! Disk: how fast a disk writes and flushes, and how fast it reads bytes that the system has not cached. Never decides
+//! the contents of a checkpoint.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -14,18 +14,18 @@ use zero_study::hardware::{DiskRates, median, rounded};
 const BLOCK: usize = 4 << 20;
 /// Blocks of the file: 256 MiB.
 const BLOCKS: usize = 64;
-/// How often all of it is written and read. A virtual disk allocates a block when it is first written, so the first
-/// round is often the slowest.
+/// How often the whole file is written and read. A virtual disk allocates a block when it is first written, so the
+/// first round is often the slowest.
 const ROUNDS: usize = 3;
 
-/// Measures the disk of a folder. If the file cannot be written there, says so and gives none, because only times of
-/// checkpoints need it.
+/// Measures the disk of a folder. If the file cannot be written there, prints this and returns none, because only times
+/// of checkpoints need the rates.
 pub fn measure(folder: &Path) -> Option<DiskRates> {
     eprintln!("measuring the disk of {}", folder.display());
     let measured = measure_blocks(folder, BLOCKS);
     let untold = |error: &io::Error| {
         let (file, folder) = ((BLOCK * BLOCKS) >> 20, folder.display());
-        eprintln!("the disk is left out, as a file of {file} MiB cannot be written and read in {folder}: {error}");
+        eprintln!("the disk is not measured: a file of {file} MiB cannot be written and read in {folder}: {error}");
     };
     measured.inspect_err(untold).ok()
 }
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(
             fs::read_dir(folder.path()).expect("a folder").count(),
             0,
-            "the name is gone while the file is there"
+            "the name is removed while the file exists"
         );
         drop(file);
     }

@@ -1,6 +1,6 @@
-//! Measure: what this machine can do, as a file of hardware: rates of all cores at work (products, copies, and the sums
-//! of collectives) and how soon waiting ranks go on, or rates of all GPUs and the link between them; its disk, the times
-//! of units of models, and the network to other hosts. Never decides what is predicted from it.
+//! Measure: this machine as a hardware file: the rates of all cores at work (products, copies, and the sums of
+//! collectives) and how soon waiting ranks continue, or the rates of all GPUs and the link between them; its disk, the
+//! times of units of models, and the network to other hosts. Never predicts.
 
 mod cores;
 mod disk;
@@ -33,23 +33,23 @@ pub use trace::{RecordedOp, RecordedProfile, RecordedStep};
 /// How often each program runs. They run in turn, so that a passing disturbance affects only one run of each.
 const ROUNDS: usize = 3;
 
-/// What to measure.
+/// The parts to measure.
 #[derive(Args, Debug, PartialEq)]
 pub struct MeasureArguments {
-    /// Specs whose models' units are measured, too: each is built for all cores, and trains for some steps. Specs with `device: Cuda` measure the GPUs of this machine in place of its processor
+    /// Specs whose models' units are also measured: each is built for all cores, and trains for some steps. Specs with `device: Cuda` measure the GPUs of this machine instead of its processor
     pub specs: Vec<PathBuf>,
-    /// The size of their models, where they come in several; without it, the smallest
+    /// The size of their models, if they have several; without it, the smallest
     #[arg(long, value_name = "NAME")]
     pub size: Option<String>,
     /// Threads of a rank, for which units are measured; several are separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = threads, default_value = "1")]
     pub threads: Vec<NonZeroUsize>,
-    /// A folder on the disk to which checkpoints go, which is measured by a file that has no name; without it, the current folder
+    /// A folder on the disk for checkpoints, which is measured with a file that has no name; without it, the current folder
     #[arg(long, value_name = "FOLDER", default_value = ".", hide_default_value = true)]
     pub disk: PathBuf,
     #[command(flatten)]
     pub reach: Reach,
-    /// Measure the network, as one of the ranks that were started for this
+    /// Measure the network, as one of the ranks that were started for this purpose
     #[arg(long, hide = true)]
     pub network_rank: bool,
     /// New file for the description; without it, it is printed
@@ -67,11 +67,11 @@ pub fn measure(arguments: &MeasureArguments) -> Result<(), CommandError> {
         return Ok(());
     };
     let failed = |source| CommandError::Output { path: path.clone(), source };
-    // A file that cannot be made is reported before minutes of work, not after.
+    // A file that cannot be created is reported before minutes of work, not after.
     let mut file = File::create_new(path).map_err(failed)?;
     let written = description(arguments).and_then(|text| file.write_all(text.as_bytes()).map_err(failed));
     if written.is_err() {
-        // Nothing is left behind, so the command can be given again.
+        // The file is removed, so the same command can be run again.
         let _ = std::fs::remove_file(path);
     }
     written
@@ -114,12 +114,12 @@ fn description(arguments: &MeasureArguments) -> Result<String, CommandError> {
         hardware.device.op = rounded(median(measured.iter().flat_map(|program| program.beside_s(cores)).collect()));
         "rates are those of one core while all of them work"
     } else {
-        "rates are those of one GPU while all of them work, and times of units include those in which the host asks for them"
+        "rates are those of one GPU while all of them work, and times of units include the host's time to submit them"
     };
     Ok(format!("// Measured by `cargo zero measure`: {rates}.\n{}\n", zero_plan::spec::ron_text(&hardware)))
 }
 
-/// The kind of device that is measured: that of all specs.
+/// The kind of device to measure, which all specs share.
 fn device(specs: &[(&PathBuf, Spec)], threads: &[NonZeroUsize]) -> Result<DeviceKind, CommandError> {
     let of_kind = |is_host| specs.iter().find(|(_, spec)| spec.device.is_host() == is_host).map(|(path, _)| *path);
     match (of_kind(false), of_kind(true)) {
@@ -134,7 +134,7 @@ fn device(specs: &[(&PathBuf, Spec)], threads: &[NonZeroUsize]) -> Result<Device
 fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
     eprintln!("measuring products, copies and sums on {cores} cores");
     let rates = Cores::measure(cores)?;
-    eprintln!("measuring how soon a rank goes on that another one wakes");
+    eprintln!("measuring how soon a rank continues after another rank wakes it");
     let [apart, turns] = wake_latency::measure()?.map(|seconds| rounded(median(seconds)));
     let handover = Handover { apart, turns };
     let memory = memory()?;
@@ -158,7 +158,7 @@ fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
     })
 }
 
-/// The GPUs of this machine, as a program for them measures them, without the disk.
+/// The GPUs of this machine, measured by a program for GPUs, without the disk.
 fn of_gpus(program: &units::MeasuredProgram) -> Result<Hardware, CommandError> {
     eprintln!("measuring products, copies and links of the GPUs");
     let gpus = program.gpus()?;

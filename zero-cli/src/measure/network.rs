@@ -1,4 +1,4 @@
-//! Network: the link between two hosts, as measured by two ranks there that run this same program. Never knows a plan.
+//! Network: the link between two hosts, measured by two ranks there that run this same program. Never knows a plan.
 
 use std::process::Stdio;
 
@@ -16,7 +16,7 @@ pub fn measure(reach: &Reach) -> Result<Network, CommandError> {
     let own = std::env::current_exe().map_err(|source| CommandError::Measure { what: "find this program", source })?;
     let mut hosts = reach.all()?;
     if hosts.len() < 2 {
-        return Err(failed(format!("it takes two hosts, and {} is named", hosts.len())));
+        return Err(failed(format!("it needs two hosts, but {} is named", hosts.len())));
     }
     hosts.truncate(2);
     eprintln!("measuring the network between {} and {}", hosts[0], hosts[1]);
@@ -28,7 +28,7 @@ pub fn measure(reach: &Reach) -> Result<Network, CommandError> {
         return Err(failed(format!("its ranks ended with {}", output.status)));
     }
     let said = String::from_utf8_lossy(&output.stdout);
-    Network::parse(said.trim()).map_err(|_| failed(format!("its ranks have said `{}`", said.trim())))
+    Network::parse(said.trim()).map_err(|_| failed(format!("its ranks printed `{}`", said.trim())))
 }
 
 /// Runs one of the two ranks; the first prints what both measured.

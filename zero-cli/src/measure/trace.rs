@@ -1,10 +1,10 @@
-//! Trace: the profile that a binary wrote of a run, as spans of the ops of each rank and step. Never knows what an op is.
+//! Trace: the profile that a binary wrote of a run, as spans of the ops of each rank and step. Never interprets an op.
 
 use std::path::Path;
 
 use serde::Deserialize;
 
-/// What a profile says.
+/// The contents of a profile.
 #[derive(Debug, PartialEq)]
 pub struct RecordedProfile {
     /// The steps of each rank.
@@ -29,7 +29,7 @@ pub struct RecordedOp {
     pub start_s: f64,
     /// How long it took.
     pub seconds: f64,
-    /// How long cores worked for it, if that was recorded in its step.
+    /// How long cores worked for it, if recorded in its step.
     pub core_seconds: Option<f64>,
 }
 
@@ -68,7 +68,7 @@ impl RecordedProfile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// Why the file is no profile.
+    /// Why the file is not a profile.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
         Self::parse(&text)
@@ -77,7 +77,7 @@ impl RecordedProfile {
     fn parse(text: &str) -> Result<Self, String> {
         let file: File = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let mut ranks: Vec<Vec<RecordedStep>> = Vec::new();
-        // Processes are numbered from 1 on, and the event of a step comes before those of its ops.
+        // Processes are numbered from 1, and the event of a step comes before the events of its ops.
         for event in file.events.into_iter().filter(|event| event.ph == "X") {
             let rank = event.pid.checked_sub(1).ok_or("an event of process 0")?;
             if ranks.len() <= rank {

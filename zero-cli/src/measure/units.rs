@@ -18,14 +18,14 @@ use crate::request::{ModelRequest, Request};
 use crate::sizes::{self, SizedSpec};
 use crate::workspace::Workspace;
 
-/// Steps of a run: the profile begins with the third, and takes ten.
+/// Steps of a run: the profile begins with the third step, and records ten.
 const STEPS: &str = "12";
 
-/// What is measured of a spec.
+/// A measurement of the units of a spec's model.
 pub struct Measurement<'a> {
-    /// Where the spec lies.
+    /// The path of the spec.
     pub path: &'a Path,
-    /// The spec that [`alone`] makes of it.
+    /// The spec that [`alone`] derives from it.
     pub alone: &'a str,
     /// The size of its model.
     pub size: Option<&'a str>,
@@ -45,7 +45,7 @@ pub struct MeasuredProgram<'a> {
 /// A step of a rank.
 struct RankStep {
     ops: Vec<MeasuredOp>,
-    /// The mean time between two ops, in seconds, if nothing was looked at between them.
+    /// The mean time between two ops, in seconds, if nothing was measured between them.
     beside_s: Option<f64>,
 }
 
@@ -83,7 +83,7 @@ impl MeasuredProgram<'_> {
         Ok(())
     }
 
-    /// The figures of the GPUs of this machine, all of them at work, by a program that stands on the same crates.
+    /// The figures of the GPUs of this machine, all of them at work, from a program that depends on the same crates.
     pub fn gpus(&self) -> Result<GpuFigures, CommandError> {
         let failed = |what: &str| CommandError::NoGpusMeasured { spec: self.of.path.to_owned(), what: what.to_owned() };
         let none = || CommandError::NoModel { spec: self.of.path.to_owned() };
@@ -115,8 +115,8 @@ impl MeasuredProgram<'_> {
     }
 }
 
-/// The numbers of ranks on which the units of a spec are measured: the spec's own, as many as have a core for each thread,
-/// and one. Ranks that have a GPU each do not disturb one another, so there one is enough.
+/// The numbers of ranks on which the units of a spec are measured: the spec's own number, as many ranks as have a core for
+/// each thread, and one rank. Ranks with a GPU each do not disturb one another, so with GPUs one rank is enough.
 pub fn ranks(spec: &Spec, threads: NonZeroUsize, cores: NonZeroUsize) -> Vec<usize> {
     match spec.config().device {
         DeviceKind::Cpu => vec![spec.config().mesh.ranks(), (cores.get() / threads).max(1), 1],
@@ -163,7 +163,7 @@ fn steps(plan: &Plan, recorded: &RecordedProfile) -> Result<Vec<RankStep>, Strin
 mod tests {
     use super::*;
 
-    /// Units take longer while eight ranks share four cores, and a simulation of eight ranks needs that time.
+    /// Units take longer while eight ranks share four cores, and a simulation of eight ranks needs these times.
     #[test]
     fn units_are_measured_by_the_ranks_of_their_spec_too() {
         let text = "(model: Example(\"gpt\"), mesh: (zero: 8), zero: (stage: 3), batch: (sequences: 4, length: 64))";

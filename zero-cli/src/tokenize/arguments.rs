@@ -4,16 +4,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// What to encode, by what, and where to.
+/// The tokenizer, the documents to encode, and the token file.
 #[derive(Args, Debug, PartialEq)]
 pub struct TokenizeArguments {
     /// A tokenizer.json, or the folder of a model with one
     #[arg(long, value_name = "PATH")]
     pub tokenizer: PathBuf,
-    /// Files of text, a document each, .jsonl (a document in each line), .parquet (one in each row), and directories of
-    /// those. A tokenizer that is known to end a token at a line's end between two letters, as those of GPT-2, Llama 3,
-    /// Qwen and OLMo, encodes a long document in pieces that end there. Any other encodes a document as a whole, which
-    /// takes memory of many times its length
+    /// Files of text, a document each, .jsonl (a document in each line), .parquet (a document in each row), and
+    /// directories of such files. If a tokenizer is known to end a token at a line's end between two letters, as those of
+    /// GPT-2, Llama 3, Qwen and OLMo, long documents are encoded in pieces that end there. With any other tokenizer a
+    /// document is encoded as a whole, which takes memory of many times its length
     #[arg(value_name = "IN", required = true)]
     pub inputs: Vec<PathBuf>,
     /// The new token file

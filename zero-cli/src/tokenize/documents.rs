@@ -14,7 +14,7 @@ use crate::error::CommandError;
 /// Text of a document: all of it, or a stretch.
 pub struct DocumentPart {
     pub text: String,
-    /// Whether the document ends with it.
+    /// Whether the document ends with this part.
     pub ends: bool,
     /// Bytes of the file that it was read from.
     pub read_bytes: u64,
@@ -30,7 +30,7 @@ pub struct DocumentsReader {
 }
 
 impl DocumentsReader {
-    /// A reader of `arguments.inputs`. If `cuts`, it cuts files of text where that changes no token.
+    /// A reader of `arguments.inputs`. If `cuts`, it cuts files of text at positions where a cut changes no token.
     pub fn new(arguments: &TokenizeArguments, cuts: bool) -> Result<Self, CommandError> {
         let (mut files, mut bytes) = (Vec::new(), 0);
         for input in &arguments.inputs {
@@ -48,7 +48,7 @@ impl DocumentsReader {
         self.bytes
     }
 
-    /// Calls `each` with all parts of all documents, until it says `false`.
+    /// Calls `each` with all parts of all documents, until it returns `false`.
     pub fn for_each(&self, mut each: impl FnMut(DocumentPart) -> bool) -> Result<(), CommandError> {
         for file in &self.files {
             let goes_on = match extension(file).as_deref() {
@@ -65,7 +65,7 @@ impl DocumentsReader {
     }
 }
 
-/// What the name of a file ends with, in small letters.
+/// The extension of a file's name, in lower case.
 fn extension(file: &Path) -> Option<String> {
     file.extension().map(|end| end.to_ascii_lowercase().to_string_lossy().into_owned())
 }

@@ -16,14 +16,14 @@ use crate::say;
 
 /// Bytes of text that a thread encodes at a time, if the tokenizer allows text to be cut.
 const PIECE_BYTES: usize = 16 << 10;
-/// Bytes of text with which a batch is full. A longer document that is not cut makes a batch longer.
+/// Bytes of text at which a batch is full. A longer document that is not cut makes a batch longer.
 pub const BATCH_BYTES: usize = 4 << 20;
 /// Batches that are read ahead.
 const BATCHES_AHEAD: usize = 1;
 /// The value of `--separator` for no separator at all.
 const NO_SEPARATOR: &str = "none";
 
-/// Encodes all documents, and says on standard output how many there were.
+/// Encodes all documents, and prints their number.
 pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), CommandError> {
     let tokenizer = Tokenizer::open(&arguments.tokenizer)?;
     let separator = separator(arguments.separator.as_deref(), &tokenizer)?;
@@ -64,7 +64,7 @@ pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Sends batches until all is read, something is wrong, or nobody waits for them any more.
+/// Sends batches until everything is read, an error occurs, or the receiver no longer waits for them.
 fn read(reader: DocumentsReader, batches: std::sync::mpsc::SyncSender<Result<Vec<DocumentPart>, CommandError>>) {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     let result = reader.for_each(|part| {
@@ -76,7 +76,7 @@ fn read(reader: DocumentsReader, batches: std::sync::mpsc::SyncSender<Result<Vec
         }
         !is_full || batches.send(Ok(std::mem::take(&mut batch))).is_ok()
     });
-    // If nobody waits, there is an error already.
+    // If the receiver does not wait, it already has an error.
     let _ = batches.send(Ok(batch));
     result.err().into_iter().for_each(|error| drop(batches.send(Err(error))));
 }

@@ -1,4 +1,4 @@
-//! Tokenize: documents in, a token file out. A command that was built without the libraries for this builds itself with them.
+//! Tokenize: documents in, a token file out. A command that was built without the libraries for it rebuilds itself with them.
 
 mod arguments;
 #[cfg(feature = "tokenize")]

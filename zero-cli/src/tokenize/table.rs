@@ -1,4 +1,4 @@
-//! Table: the rows of a Parquet file, each a document. Reads no column but that of the text.
+//! Table: the rows of a Parquet file, each a document. Reads only the column of the text.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,7 +12,7 @@ use parquet::schema::types::Type;
 use super::documents::{DocumentPart, unreadable};
 use crate::error::CommandError;
 
-/// Calls `each` with the text of every row, until it says `false`.
+/// Calls `each` with the text of every row, until it returns `false`.
 pub fn rows(path: &Path, column: &str, each: &mut impl FnMut(DocumentPart) -> bool) -> Result<bool, CommandError> {
     let file = File::open(path).map_err(unreadable(path))?;
     let bytes = file.metadata().map_err(unreadable(path))?.len();

@@ -1,4 +1,4 @@
-//! Whole: builds the command with all of its features, because this one was built without `tokenize`, and continues as that.
+//! Whole: for a command that was built without `tokenize`, builds it with all features and continues as the new command.
 
 use std::os::unix::process::CommandExt;
 
@@ -6,7 +6,7 @@ use super::TokenizeArguments;
 use crate::error::CommandError;
 use crate::workspace::cargo;
 
-/// Runs the whole command with this one's arguments, in place of this process. Returns only if cargo cannot be started.
+/// Runs the whole command with the same arguments, in place of this process. Returns only if cargo cannot be started.
 pub fn tokenize(_: &TokenizeArguments) -> Result<(), CommandError> {
     eprintln!("building `cargo zero` once more, with tokenizers and Parquet");
     let mut command = cargo();

@@ -1,5 +1,5 @@
-//! View: pictures of a plan, as a page that works from a file, or as a figure for a page of text. Builds the models of the specs
-//! to ask for their sizes; never runs them.
+//! View: pictures of a plan, as a page that works from a file, or as a figure for a page of text. Builds the models of the
+//! specs to ask for their sizes; never runs them.
 
 mod page;
 mod palette;
@@ -23,38 +23,38 @@ use crate::sizes::{self, SizedSpec};
 use crate::workspace::Workspace;
 use page::{PlanView, Variant};
 
-/// Choices of `prefetch` that a page offers beside that of the spec.
+/// Choices of `prefetch` that a page offers beside the spec's own.
 const PREFETCHES: [usize; 9] = [0, 1, 2, 3, 4, 6, 8, 12, 16];
 /// Ops of all choices together: more would make a page slow to open.
 const OPS_MAX: usize = 60_000;
 
-/// What to draw, and how.
+/// The plans to draw, and how.
 #[derive(Args, Debug, PartialEq)]
 pub struct ViewArguments {
     #[command(flatten)]
     pub request: Request,
-    /// Another spec, to be drawn beside it
+    /// Another spec, to draw beside the first
     #[arg(conflicts_with = "svg")]
     pub other: Option<PathBuf>,
-    /// The hardware that times are of: a file, or the name of one that is known, such as `a100-80`. Without it, time is in
+    /// The hardware for the times: a file, or the name of known hardware, such as `a100-80`. Without it, time is in
     /// operations
     #[arg(long, value_name = "HARDWARE")]
     pub on: Option<String>,
     /// Another network between its nodes: a file, or a name such as `ndr-8x400`
     #[arg(long, value_name = "NETWORK", requires = "on")]
     pub network: Option<String>,
-    /// The file to write, in place of one under target/zero/, in the folder of the spec
+    /// The file to write; without it, a file under target/zero/, in the folder of the spec
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Draw mesh, timeline and memory as one SVG instead of a page
     #[arg(long)]
     pub svg: bool,
-    /// A profile of a run of the spec, written by `--profile`, to be drawn beside what is planned
+    /// A profile of a run of the spec, written by `--profile`, to draw beside the plan
     #[arg(long, value_name = "FILE", conflicts_with = "svg")]
     pub profile: Option<PathBuf>,
 }
 
-/// Writes the page or the figure, and prints where it lies.
+/// Writes the page or the figure, and prints its path.
 pub fn view(arguments: &ViewArguments) -> Result<(), CommandError> {
     let on = arguments.on.clone().map(|on| OnHardware { on, network: arguments.network.clone() });
     let hardware = on.as_ref().map(OnHardware::read).transpose()?;
@@ -88,7 +88,7 @@ fn write(path: &Path, drawn: &str) -> Result<(), CommandError> {
     std::fs::write(path, drawn).map_err(|source| CommandError::Picture { path: path.to_owned(), source })
 }
 
-/// Where the picture of a spec lies: beside the binary that was built from it, which no other spec shares.
+/// The path of a spec's picture: beside the binary that was built from the spec, which no other spec shares.
 fn place(spec: &Path, extension: &str) -> Result<PathBuf, CommandError> {
     let target = Workspace::find()?.target;
     let target = target.canonicalize().unwrap_or(target);
@@ -96,7 +96,7 @@ fn place(spec: &Path, extension: &str) -> Result<PathBuf, CommandError> {
     Ok(binary::place(&target, &spec, &format!("plan.{extension}")))
 }
 
-/// A spec, with all that its pictures are made from.
+/// A spec, with everything that its pictures are drawn from.
 struct PicturedSpec<'a> {
     spec: &'a SizedSpec,
     config: Config,
@@ -125,14 +125,14 @@ impl<'a> PicturedSpec<'a> {
     fn draw(&self, planned: &PlanBuf) -> Result<Picture, CommandError> {
         let name = self.spec.path.display().to_string();
         let drawn = planned.with(|plan| picture(plan, self.hardware, &name, &self.spec.text));
-        // Only hardware can lack something that a mesh needs.
+        // Only real hardware can lack something that a mesh needs.
         drawn.map_err(|reason| match self.hardware {
             Some(hardware) => CommandError::impossible(&self.spec.path, hardware, &reason),
             None => unreachable!("operations need no hardware: {reason}"),
         })
     }
 
-    /// The plan of the spec, and those with other choices of `prefetch`, where these make a difference.
+    /// The plan of the spec, and plans with other choices of `prefetch`, if these make a difference.
     fn view(&self) -> Result<PlanView, CommandError> {
         let given = self.config.prefetch;
         let own = self.planned();
@@ -146,8 +146,8 @@ impl<'a> PicturedSpec<'a> {
         Ok(PlanView { name: self.spec.path.display().to_string(), variants, measured: None })
     }
 
-    /// At most `most` choices of `prefetch`, but at least one, in order: the spec's, and those nearest to it that are
-    /// less than the number of units that can be gathered.
+    /// At most `most` choices of `prefetch`, but at least one, in order: the spec's, and the nearest choices that are less
+    /// than the number of units that can be gathered.
     fn prefetches(&self, most: usize) -> Vec<usize> {
         let given = self.config.prefetch;
         if !self.config.shards_parameters() {
@@ -163,7 +163,7 @@ impl<'a> PicturedSpec<'a> {
     }
 }
 
-/// The picture of a plan: in the time that a step takes on some hardware or, without any, in operations.
+/// The picture of a plan: in time on some hardware or, without hardware, in operations.
 fn picture(plan: &Plan, hardware: Option<&Hardware>, name: &str, text: &str) -> Result<Picture, Impossible> {
     let timed = |timeline, clock| Timed { timeline, clock, hardware: None, memory_bytes: None };
     let Some(hardware) = hardware else {

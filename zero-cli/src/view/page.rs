@@ -1,4 +1,4 @@
-//! Page: pictures as one HTML file that needs no other: style, script and numbers are in it. Never computes a number.
+//! Page: pictures as one HTML file that needs no other file: it has style, script and numbers. Never computes a number.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use super::profile::MeasuredStep;
 /// The name of the format of the page's index.
 const FORMAT: &str = "zero-view-1";
 
-/// The parts of the script. Each may use those before it.
+/// The parts of the script. Each part may use the parts before it.
 const SCRIPT: [&str; 10] = [
     include_str!("page/draw.js"),
     include_str!("page/plan.js"),
@@ -31,7 +31,7 @@ pub struct PlanView {
     pub name: String,
     /// Its plans, in the order of `prefetch`.
     pub variants: Vec<Variant>,
-    /// The times of a run of it, if there is one.
+    /// The times of a run of the spec, if there is a run.
     pub measured: Option<MeasuredStep>,
 }
 
@@ -39,7 +39,7 @@ pub struct PlanView {
 pub struct Variant {
     /// The choice.
     pub prefetch: usize,
-    /// Whether it is that of the spec.
+    /// Whether it is the spec's own choice.
     pub is_given: bool,
     /// The plan.
     pub picture: Picture,
@@ -102,7 +102,7 @@ fn measured_id(view: usize) -> String {
     format!("measured-{view}")
 }
 
-/// Data for the script. `<`, which could end the element, is escaped.
+/// Data for the script. `<` is escaped, because it could end the element.
 fn data(id: &str, value: &impl Serialize) -> Markup {
     let json = serde_json::to_string(value).expect("numbers and texts can be written").replace('<', "\\u003c");
     html! { script type="application/json" id=(id) { (PreEscaped(json)) } }

@@ -1,7 +1,7 @@
-//! Palette: what each class of ops and each group of memory is drawn as, on pages and in figures. Never draws.
+//! Palette: the colour and pattern of each class of ops and each group of memory, on pages and in figures. Never draws.
 //!
-//! The colours are those of Okabe and Ito (Color Universal Design, 2008), which people with any colour vision can tell
-//! apart. Each has a pattern as well, so that nothing is told apart by colour alone.
+//! The colours are those of Okabe and Ito (Color Universal Design, 2008), which people with any colour vision can
+//! distinguish. Each also has a pattern, so that nothing is distinguished by colour alone.
 
 use serde::Serialize;
 use zero_plan::Class;
@@ -10,11 +10,11 @@ use zero_study::picture::MemoryGroup;
 /// How something is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Paint {
-    /// Its name in data, that of its class or group.
+    /// Its name in data, which is the name of its class or group.
     pub name: &'static str,
     /// Its name in legends.
     pub words: &'static str,
-    /// Its colour; none where only its pattern is drawn.
+    /// Its colour; none if only its pattern is drawn.
     pub fill: Option<&'static str>,
     /// The colour of text on it.
     pub ink: &'static str,
@@ -77,7 +77,7 @@ pub const GROUPS: [Paint; MemoryGroup::ALL.len()] = [
 /// Time in which a rank waits.
 pub const WAIT: Paint = Paint { name: "wait", words: "waits", fill: None, ink: BLACK, strokes: SPARSE };
 
-/// What a rank takes outside its arena.
+/// The memory that a rank uses outside its arena.
 pub const OUTSIDE: Paint =
     Paint { name: "outside", words: "outside the arena, at most", fill: None, ink: BLACK, strokes: SPARSE };
 
@@ -103,7 +103,7 @@ mod tests {
         for paints in [&CLASSES[..], &GROUPS] {
             let distinct = |of: &dyn Fn(&Paint) -> String| paints.iter().map(of).collect::<BTreeSet<_>>().len();
             assert_eq!(distinct(&|paint| format!("{:?}", paint.fill)), paints.len());
-            // Forward and the agreement are both plain; they are never neighbours, and one is blue and long, the other grey.
+            // Forward and the agreement are both plain; they are never neighbours: forward is blue and long, the other grey.
             assert!(distinct(&|paint| format!("{:?}", paint.strokes)) + 1 >= paints.len());
         }
     }

@@ -9,7 +9,7 @@ use zero_plan::{Plan, PlanBuf};
 use crate::error::CommandError;
 use crate::measure::{RecordedOp, RecordedProfile, RecordedStep};
 
-/// One step of a run: the one of median length.
+/// The step of median length of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeasuredStep {
     /// Its number among the steps of the profile, from 1.
@@ -34,7 +34,7 @@ pub struct TimeColumns {
 /// Reads a profile of a run of a plan.
 ///
 /// # Errors
-/// Z0170 where it is no profile, Z0171 where it is one of another plan.
+/// Z0170 if the file is not a profile, Z0171 if it is a profile of another plan.
 pub fn read(path: &Path, planned: &PlanBuf) -> Result<MeasuredStep, CommandError> {
     let recorded = RecordedProfile::read(path).map_err(|what| CommandError::Profile { path: path.to_owned(), what })?;
     let foreign = |what| CommandError::OtherProfile { path: path.to_owned(), what };
@@ -45,11 +45,11 @@ pub fn read(path: &Path, planned: &PlanBuf) -> Result<MeasuredStep, CommandError
 fn measured(plan: &Plan, ranks: &[Vec<RecordedStep>]) -> Result<MeasuredStep, String> {
     let (planned, count) = (plan.config.mesh.ranks(), ranks.first().map_or(0, Vec::len));
     if ranks.len() != planned {
-        return Err(format!("it has {} ranks, and the plan {planned}", ranks.len()));
+        return Err(format!("it has {} ranks, but the plan has {planned}", ranks.len()));
     }
     for (rank, steps) in ranks.iter().enumerate() {
         if steps.len() != count {
-            return Err(format!("rank {rank} has {} steps in it, and rank 0 has {count}", steps.len()));
+            return Err(format!("rank {rank} has {} steps in it, but rank 0 has {count}", steps.len()));
         }
         steps.iter().try_for_each(|step| compare(plan, rank, step))?;
     }
@@ -66,22 +66,22 @@ fn measured(plan: &Plan, ranks: &[Vec<RecordedStep>]) -> Result<MeasuredStep, St
     Ok(MeasuredStep { step: step + 1, steps: count, end: ns(last), ranks: ranks.iter().map(columns).collect() })
 }
 
-/// Compares the ops of a rank with those of the plan.
+/// Compares the ops of a rank with the ops of the plan.
 fn compare(plan: &Plan, rank: usize, step: &RecordedStep) -> Result<(), String> {
     let (planned, ops) = (plan.of_rank(rank).step, &step.ops);
     for (number, (RecordedOp { name, .. }, &op)) in ops.iter().zip(planned).enumerate() {
         let title = plan.title(op);
         if *name != title {
-            return Err(format!("op {number} of rank {rank} is `{name}` in it, and `{title}` in the plan"));
+            return Err(format!("op {number} of rank {rank} is `{name}` in it, but `{title}` in the plan"));
         }
     }
     match ops.len() == planned.len() {
         true => Ok(()),
-        false => Err(format!("a step of rank {rank} has {} ops in it, and {} in the plan", ops.len(), planned.len())),
+        false => Err(format!("a step of rank {rank} has {} ops in it, but {} in the plan", ops.len(), planned.len())),
     }
 }
 
-/// When the first op of a step began and the last one ended, on any rank, in seconds.
+/// When the first op of a step began and the last op ended, on any rank, in seconds.
 fn bounds(ranks: &[Vec<RecordedStep>], step: usize) -> (f64, f64) {
     let ops = || ranks.iter().flat_map(|steps| &steps[step].ops);
     let first = ops().map(|op| op.start_s).fold(f64::INFINITY, f64::min);
@@ -146,7 +146,7 @@ pub mod tests {
                 assert_eq!((columns.start.len(), columns.end.len()), (count, count));
                 assert!(columns.start.iter().zip(&columns.end).all(|(start, end)| end - start == 2000));
             }
-            // Each rank begins when its first step ended, which is later for more ops and for later ranks.
+            // Each rank begins at the end of its first step, which is later for more ops and for later ranks.
             let first = measured.ranks.iter().map(|columns| columns.start[0]).min();
             let last = measured.ranks.iter().filter_map(|columns| columns.end.last().copied()).max();
             assert_eq!((first, last), (Some(0), Some(measured.end)));
@@ -181,7 +181,7 @@ pub mod tests {
         let own = || planned(3).with(|plan| events(plan, 2));
         let mut fewer_ranks = own();
         fewer_ranks["traceEvents"].as_array_mut().expect("events").retain(|event| event["pid"] != 4);
-        assert!(refused(&fewer_ranks).contains("it has 3 ranks, and the plan 4"));
+        assert!(refused(&fewer_ranks).contains("it has 3 ranks, but the plan has 4"));
         let mut cut = own();
         cut["traceEvents"].as_array_mut().expect("events").pop();
         assert!(refused(&cut).contains("a step of rank 3 has"), "{}", refused(&cut));

@@ -14,14 +14,14 @@ use super::palette::{CLASSES, GROUPS, OUTSIDE, Paint, WAIT};
 
 /// Width of the figure in its own units, which are pixels at its natural size.
 const WIDTH: f64 = 960.0;
-/// Where the axis of time begins and ends.
+/// Where the time axis begins and ends.
 const LEFT: f64 = 104.0;
 const RIGHT: f64 = WIDTH - 12.0;
 const MARGIN: f64 = 12.0;
 /// Height of a line of text.
 const LINE: f64 = 17.0;
 
-/// Something drawn, and how high it is.
+/// A drawn part, and its height.
 struct Block {
     height: f64,
     drawn: Markup,
@@ -59,7 +59,7 @@ pub fn figure(picture: &Picture) -> String {
     looks::attributed(&figure.into_string()) + "\n"
 }
 
-/// A tile of a pattern, to fill with.
+/// A tile of a pattern, for fills.
 fn pattern(paint: &Paint) -> Markup {
     let d: String = paint.strokes.iter().map(|[x0, y0, x1, y1]| format!("M{x0} {y0}L{x1} {y1}")).collect();
     let stroke = if paint.fill.is_some() { "shade" } else { "edge" };
@@ -162,7 +162,7 @@ fn wrapped(head: String, pieces: Vec<String>) -> Vec<String> {
     lines
 }
 
-/// The pipeline stage whose ranks take most.
+/// The pipeline stage whose ranks use the most memory.
 fn fullest(picture: &Picture) -> (usize, &PipelineStagePicture) {
     let pipeline_stages = picture.pipeline_stages.iter().enumerate().rev();
     pipeline_stages
@@ -191,7 +191,7 @@ fn scaled(mut number: f64) -> String {
     format!("{}{}", text.trim_end_matches('0').trim_end_matches('.'), prefix.unwrap_or_default())
 }
 
-/// Where a time lies on its axis.
+/// The position of a time on its axis.
 fn x(picture: &Picture, time: u64) -> f64 {
     LEFT + (RIGHT - LEFT) * time as f64 / picture.end.max(1) as f64
 }
@@ -202,7 +202,7 @@ fn digits(place: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Round numbers from 0 to `end`, at most `most` of them beside 0.
+/// Round numbers from 0 to `end`, at most `most` numbers beside 0.
 fn ticks(end: f64, most: f64) -> Vec<f64> {
     let rough = (end / most).max(f64::MIN_POSITIVE);
     let power = 10f64.powf(rough.log10().floor());

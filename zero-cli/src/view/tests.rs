@@ -1,4 +1,4 @@
-//! Pages and figures say what the plan says.
+//! Tests that pages and figures agree with the plan.
 
 use std::path::PathBuf;
 
@@ -43,7 +43,7 @@ fn sized(text: &str, units: usize) -> SizedSpec {
 }
 
 fn pictured<'a>(spec: &'a SizedSpec, hardware: Option<&'a Hardware>) -> PicturedSpec<'a> {
-    PicturedSpec::of(spec, hardware).expect("it can run")
+    PicturedSpec::of(spec, hardware).expect("the hardware can run it")
 }
 
 fn a100() -> Hardware {
@@ -52,7 +52,7 @@ fn a100() -> Hardware {
     hardware
 }
 
-/// The data that a page carries under an id.
+/// The data that a page has under an id.
 fn carried(page: &str, id: &str) -> Value {
     let begin = format!("<script type=\"application/json\" id=\"{id}\">");
     let (_, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("the page has no {id}"));
@@ -218,7 +218,7 @@ fn pages_for_a_browser() {
     let timed = PlanView { measured: Some(measured), ..pictured(&spec, Some(&hardware)).view().expect("a view") };
     let other = sized(&SPEC.replace("stage: 3, prefetch: 2", "stage: 2"), 8);
     let other = || pictured(&other, Some(&hardware)).view().expect("a view");
-    // 64 ranks and 64 units: the largest that must open at once.
+    // 64 ranks and 64 units: the largest plan whose page must open immediately.
     let config = "(mesh: (nodes: 8, zero: 8, pipeline: 8), zero: (stage: 3), batch: (micro_batches: 32))";
     let large = sized(config, 64);
     assert_eq!(large.spec.config().mesh, Mesh { nodes: 8, pipeline: 8, ..Mesh::of_zero(8) });

@@ -96,5 +96,5 @@ fn a_model_that_fits_nowhere_says_what_would_help() {
     let workspace = workspace(1 << 29);
     let error = refused(&workspace, "advise --model model --on a10g-2 --length 8");
     assert!(error.starts_with("error[Z0162]: no layout fits: "), "{error}");
-    assert!(error.contains("it fits where a rank has ") && error.contains("nodes ("), "{error}");
+    assert!(error.contains("it fits if a rank has ") && error.contains("nodes ("), "{error}");
 }

@@ -93,7 +93,7 @@ fn z0120_what_cannot_be_compared_ends_with_2() {
     for (line, expected) in [
         ("diff a.ron nowhere.ron", "error[Z0120]: cannot read the spec nowhere.ron"),
         ("diff a.ron bad.ron", "error[Z0105]: stage 4 does not exist"),
-        ("diff checkpoints", "error[Z0120]: checkpoints is no spec to compare"),
+        ("diff checkpoints", "error[Z0120]: checkpoints is not a spec to compare"),
         ("diff a.ron", "error[Z0120]: git has no a.ron to compare with"),
     ] {
         let output = workspace.command(line).output().expect("the command");

@@ -143,7 +143,7 @@ fn codes_are_explained() {
 #[test]
 fn words_are_explained() {
     let page = explained(&["reduce-scatter"]);
-    assert!(page.starts_with("reduce-scatter, also reduce\n\nEach rank gets the sum of one shard"), "{page}");
+    assert!(page.starts_with("reduce-scatter, also reduce\n\nEach rank receives one shard of the sum"), "{page}");
     assert!(page.contains("\n    zero.bucket: a size from `B(1)` up"), "{page}");
     assert_eq!(explained(&["reduce", "scatter"]), page);
     assert!(explained(&["zero.prefetch"]).starts_with("zero.prefetch\n\nHow many units ahead"));
@@ -157,7 +157,7 @@ fn words_are_explained() {
 #[test]
 fn z0129_unknown_code() {
     let errors = refused(Path::new("."), &["explain", "Z017"]);
-    let expected = "error[Z0129]: nothing is known of `Z017`: it is no code of a message, and no word\n  \
+    let expected = "error[Z0129]: `Z017` is not known: it is neither the code of a message nor a word\n  \
                     = help: did you mean Z0107, unknown key?";
     assert!(errors.starts_with(expected), "{errors}");
     let errors = refused(Path::new("."), &["explain", "reduce-scater"]);

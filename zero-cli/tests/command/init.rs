@@ -58,7 +58,7 @@ fn z0158_crate_that_cannot_be_made() {
     ] {
         let output = init(directory.path(), &[name]);
         let errors = text(&output.stderr);
-        assert!(errors.starts_with(&format!("error[Z0158]: no crate `{name}` can be made here: {why}")), "{errors}");
+        assert!(errors.starts_with(&format!("error[Z0158]: cannot create the crate `{name}` here: {why}")), "{errors}");
         assert_eq!(output.status.code(), Some(1));
     }
     assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 2, "nothing was written");

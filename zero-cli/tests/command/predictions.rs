@@ -116,7 +116,7 @@ fn z0178_a_program_that_tells_no_sizes() {
     let workspace = workspace();
     workspace.write("sizes.json", "a program of another kind\n");
     let error = refused(&workspace, "simulate x.ron --on cpu-2");
-    assert!(error.starts_with("error[Z0178]: ") && error.contains("does not say its sizes"), "{error}");
+    assert!(error.starts_with("error[Z0178]: ") && error.contains("does not report its sizes"), "{error}");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn z0179_a_model_that_cannot_be_measured() {
     workspace.write("gpu.ron", &on_gpus());
     for (line, expected) in [
         ("measure gpu.ron x.ron", "gpu.ron has `device: Cuda` and x.ron has not"),
-        ("measure gpu.ron --threads 1,2", "--threads is about ranks on a processor, and gpu.ron has `device: Cuda`"),
+        ("measure gpu.ron --threads 1,2", "--threads is for ranks on a processor, but gpu.ron has `device: Cuda`"),
         ("measure gpu.ron", "the GPUs of this machine cannot be measured for gpu.ron: the program for it failed"),
     ] {
         let error = refused(&workspace, &format!("{line} --out here.ron"));

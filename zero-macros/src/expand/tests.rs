@@ -1,4 +1,4 @@
-//! What a model is expanded to, as text.
+//! Tests of a model's expansion, as text.
 
 use std::path::PathBuf;
 
@@ -219,7 +219,7 @@ fn files_are_part_of_the_build() {
     assert!(expanded.contains("has_text:true,"));
 }
 
-/// Without blanks, which depend on how the tokens were joined.
+/// Removes blanks, which depend on how the tokens were joined.
 fn packed(tokens: &str) -> String {
     tokens.split_whitespace().collect()
 }

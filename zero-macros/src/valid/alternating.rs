@@ -1,4 +1,4 @@
-//! Alternating: the layers of a field under `#[alternating]`. Never sees what they take.
+//! Alternating: the layers of a field under `#[alternating]`. Never sees their inputs.
 
 use syn::{Field, Ident, Meta, Type};
 use zero_plan::diagnostic::Diagnostic;
@@ -18,7 +18,7 @@ pub fn alternating(name: &Ident, field: &Field) -> Result<Vec<Type>, Mistake> {
     match tuple(layer).filter(|layers| count.is_some() && layers.len() > 1) {
         Some(layers) => Ok(layers),
         None => {
-            let message = format!("`{name}` alternates, but is no array of tuples with two layers or more");
+            let message = format!("`{name}` alternates, but is not an array of tuples with two layers or more");
             let help = "write `[(A, B); 8]`, which is 16 units: A, B, A, B and so on";
             Err(Mistake::at(&field.ty, &Diagnostic::new("Z0151", "", message).help(help)))
         }
@@ -63,7 +63,7 @@ mod tests {
             quote!(#[alternating] a: A),
         ] {
             let found = of(field).unwrap_err();
-            assert!(found.starts_with("[Z0151] `a` alternates, but is no array of tuples"), "{found}");
+            assert!(found.starts_with("[Z0151] `a` alternates, but is not an array of tuples"), "{found}");
         }
         let found = of(quote!(#[alternating(2)] a: [(A, B); 2])).unwrap_err();
         assert!(found.starts_with("[Z0110] `#[alternating]` takes no options"), "{found}");

@@ -1,4 +1,4 @@
-//! Attributes: whether the attributes of a field or struct can stand there. Never reads their arguments.
+//! Attributes: whether a field or struct can have its attributes. Never reads their arguments.
 
 use syn::{Attribute, DeriveInput, Field, Ident};
 use zero_plan::diagnostic::{Diagnostic, closest};
@@ -11,18 +11,18 @@ const BUILT_IN: &[&str] = &["allow", "cfg", "cfg_attr", "deny", "deprecated", "d
 /// Derives that have no attributes for fields.
 const PLAIN_DERIVES: &[&str] = &["Clone", "Copy", "Debug", "Eq", "Hash", "Layer", "Ord", "PartialEq", "PartialOrd"];
 
-/// On fields of a model.
+/// Attributes on fields of a model.
 const OF_MODELS: &[&str] = &["weights", "init", "alternating", "tied"];
-/// On fields of a layer.
+/// Attributes on fields of a layer.
 const OF_LAYERS: &[&str] = &["residual", "weights", "init"];
-/// On a model.
+/// Attributes on a model.
 const OF_STRUCTS: &[&str] = &["config"];
 
-/// Likely slips. `#[derive(Layer)]` declares them too; otherwise the compiler would report them first.
+/// Likely misspellings. `#[derive(Layer)]` declares them too; otherwise the compiler would report them first.
 const SLIPS: &[&str] =
     &["resdual", "residul", "residuals", "weight", "wieghts", "initial", "inits", "alternate", "alternates", "confg"];
 
-/// Whether an attribute has a name that `#[zero]` and `#[derive(Layer)]` know, or regard as a slip.
+/// Whether an attribute has a name that `#[zero]` and `#[derive(Layer)]` know, or regard as a misspelling.
 fn is_ours(attribute: &Attribute) -> bool {
     [OF_MODELS, OF_LAYERS, OF_STRUCTS, SLIPS].concat().iter().any(|ours| attribute.path().is_ident(ours))
 }
@@ -59,7 +59,7 @@ pub fn of_struct(item: &DeriveInput) -> impl Iterator<Item = Mistake> + '_ {
         let is_slip = SLIPS.contains(&name.as_str());
         let help = match closest(&name, OF_STRUCTS.iter().copied()).filter(|_| is_slip) {
             Some(near) => format!("did you mean `#[{near}]`?"),
-            None => "move it to the field that it is about".to_owned(),
+            None => "move it to the field that it describes".to_owned(),
         };
         misplaced(attribute, format!("`#[{name}]` on the struct `{}`, which has no such attribute", item.ident), help)
     })
@@ -82,7 +82,7 @@ pub fn of_model<'a>(item: &'a DeriveInput, fields: &'a [(&Ident, &Field)]) -> im
         if attribute.path().is_ident("residual") {
             let message = format!("`#[residual]` on `{field}`, a unit of a model, which has no residual connection");
             let help =
-                "put its layers into a struct under `#[derive(Layer)]`, with `#[residual]` on the fields of that";
+                "put its layers into a struct under `#[derive(Layer)]`, with `#[residual]` on the fields there";
             return misplaced(attribute, message, help);
         }
         let help = "a field of a model takes `#[weights]`, `#[init]` and, if it is an array, `#[alternating]`; the last \
@@ -91,7 +91,7 @@ pub fn of_model<'a>(item: &'a DeriveInput, fields: &'a [(&Ident, &Field)]) -> im
     })
 }
 
-/// Attributes that no field of a layer can have. The compiler itself reports those that no derive declares.
+/// Attributes that no field of a layer can have. The compiler itself reports attributes that no derive declares.
 pub fn of_layer<'a>(name: &'a Ident, field: &'a Field) -> impl Iterator<Item = Mistake> + 'a {
     let wrong = field.attrs.iter().filter(|attribute| is_ours(attribute) && !is_one_of(attribute, OF_LAYERS));
     wrong.map(move |attribute| {
@@ -119,7 +119,7 @@ fn elsewhere(field: &Ident, attribute: &Attribute) -> Option<Mistake> {
     is_one_of(attribute, OF_STRUCTS).then(|| misplaced(attribute, message, "move it to the struct under `#[zero]`"))
 }
 
-/// An unknown attribute, and the one that was most likely meant.
+/// An unknown attribute, and the attribute that was most likely meant.
 fn unknown(field: &Ident, attribute: &Attribute, known: &[&str], help: &str) -> Mistake {
     let name = shown(attribute);
     let help =

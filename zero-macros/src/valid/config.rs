@@ -1,4 +1,4 @@
-//! Config: reads `#[config({...})]`: JSON with expressions as values. Never evaluates one.
+//! Config: reads `#[config({...})]`: JSON with expressions as values. Never evaluates an expression.
 
 use syn::parse::discouraged::Speculative;
 use syn::parse::{Parse, ParseStream, Parser};
@@ -22,7 +22,7 @@ pub fn config(item: &DeriveInput) -> Result<Option<Json>, Mistake> {
     };
     let object = attribute.meta.require_list().and_then(|list| read.parse2(list.tokens.clone()));
     object.map(Some).map_err(|error| {
-        let message = format!("`#[config]` takes an object as JSON has them: {error}");
+        let message = format!("`#[config]` takes a JSON object: {error}");
         let help = "write `#[config({ \"model_type\": \"gpt2\", \"n_embd\": DIM })]`";
         Mistake::spanned(error.span(), &Diagnostic::new("Z0152", "", message).help(help))
     })

@@ -59,7 +59,7 @@ fn z0152_what_is_no_object() {
         (quote!(({ "a": 1 }, 2)), "expected nothing after the object"),
     ] {
         let found = of(written.clone()).expect_err(what);
-        assert!(found.starts_with("[Z0152] `#[config]` takes an object as JSON has them: "), "{found}");
+        assert!(found.starts_with("[Z0152] `#[config]` takes a JSON object: "), "{found}");
         assert!(found.contains(what), "{written}: {found}");
     }
 }

@@ -1,4 +1,4 @@
-//! Layers: whether a struct can be a layer. Never sees what its fields take.
+//! Layers: whether a struct can be a layer. Never sees the inputs of its fields.
 
 use syn::{Attribute, DeriveInput, GenericParam, Meta};
 
@@ -34,7 +34,7 @@ pub fn layers(item: &DeriveInput) -> Checked<Layers> {
     Ok(Layers { name: item.ident.clone(), generics: item.generics.clone(), parts })
 }
 
-/// A generic parameter with a name that the generated impl needs.
+/// A generic parameter whose name the generated impl needs.
 fn taken(parameter: &GenericParam) -> Option<Mistake> {
     let name = match parameter {
         GenericParam::Type(parameter) => &parameter.ident,
@@ -123,7 +123,7 @@ mod tests {
         .err()
         .unwrap();
         assert_eq!(found.len(), 1);
-        let text = "[Z0145] a slice, which does not say how many layers it has\n = help: write how many, \
+        let text = "[Z0145] a slice, which has no fixed number of layers\n = help: write how many, \
             `[Linear<8, 8>; 2]`, in the struct under `#[zero]`; in a layer, name each";
         assert_eq!(found[0].text, text);
     }

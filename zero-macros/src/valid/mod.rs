@@ -19,7 +19,7 @@ pub use layers::layers;
 pub use model::model;
 pub use types::{can_begin, can_end, elements};
 
-/// The fields of a struct with their names; it must have some.
+/// The fields of a struct with their names; the struct must have fields.
 fn named_fields<'a>(item: &'a DeriveInput, what: &str) -> Checked<Vec<(&'a Ident, &'a Field)>> {
     let found = match &item.data {
         Data::Enum(_) => "an enum",
@@ -34,7 +34,7 @@ fn named_fields<'a>(item: &'a DeriveInput, what: &str) -> Checked<Vec<(&'a Ident
     };
     Err(vec![Mistake::unusable(
         &item.ident,
-        format!("`{what}` stands on a struct with named fields, but `{}` is {found}", item.ident),
+        format!("`{what}` needs a struct with named fields, but `{}` is {found}", item.ident),
         "give each layer a field with a name, in the order of forward",
     )])
 }

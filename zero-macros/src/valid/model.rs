@@ -83,11 +83,11 @@ fn without_a_head(fields: &[(&Ident, &Field)]) -> Option<Mistake> {
     ))
 }
 
-/// Refuses `#[cfg]` on fields: otherwise a field that is configured out would still be a unit.
+/// Refuses `#[cfg]` on fields, because a field that is configured out would still be a unit.
 fn undecided<'a>(fields: &'a [(&Ident, &Field)]) -> impl Iterator<Item = Mistake> + 'a {
     let attributes = fields.iter().flat_map(|(_, field)| named(&field.attrs, "cfg"));
     attributes.map(|cfg| {
-        let message = "`#[cfg]` on a field of a model, which `#[zero]` reads before it is decided";
+        let message = "`#[cfg]` on a field of a model, but `#[zero]` reads fields before `#[cfg]` is evaluated";
         Mistake::unusable(cfg, message, "write a struct for each case, and `#[cfg]` on each struct")
     })
 }
@@ -213,7 +213,7 @@ mod tests {
         for (tokens, start) in [
             (quote!(aux: LmHead<8, 65>,), "[Z0146] `aux` is a head, but fields follow it"),
             (quote!(aux: [zero_runtime::layer::Classifier<8, 65>; 2],), "[Z0146] `aux` is a head"),
-            (quote!(kinds: Embedding<2, 256, 8>,), "[Z0147] `kinds` takes tokens, but only the first field does"),
+            (quote!(kinds: Embedding<2, 256, 8>,), "[Z0147] `kinds` takes tokens, but only the first field can"),
         ] {
             let found = between(tokens);
             assert!(found.len() == 1 && found[0].starts_with(start), "{found:#?}");

@@ -1,4 +1,4 @@
-//! Notes: reads `#[weights(...)]` and `#[init(...)]` on a field. Never knows how many tensors a layer has.
+//! Notes: reads `#[weights(...)]` and `#[init(...)]` on a field. Never knows a layer's number of tensors.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -12,7 +12,7 @@ use crate::ast::{Deviations, Notes, PublishedName};
 use crate::attr::{is_comma, named};
 use crate::mistake::{Checked, Mistake, both, one};
 
-/// Where a field is, which decides the names that it can have.
+/// The place of a field, which decides the names that it can have.
 #[derive(Clone, Copy, PartialEq)]
 pub enum FieldPlace {
     /// In a model.
@@ -23,7 +23,7 @@ pub enum FieldPlace {
     Layer,
 }
 
-/// The notes that the attributes of a field give.
+/// The notes in the attributes of a field.
 pub fn notes(name: &Ident, field: &Field, place: FieldPlace) -> Checked<Notes> {
     let init = init(field).map_err(one);
     let (weights, init) = both(weights(name, field, place), init)?;
@@ -99,12 +99,12 @@ fn misnamed(
         ));
     }
     if name.split('.').any(str::is_empty) {
-        let help = "names are joined by dots: write no dot at either end of one, and no two in a row";
+        let help = "names are joined by dots: no name begins or ends with a dot, or has two in a row";
         return Some(unfit(item, format!("`{name}` has a dot with no name beside it"), help));
     }
     let indices = name.matches("{}").count();
     if name.replace("{}", "").contains(['{', '}']) {
-        let message = format!("`{name}` has a brace, and only `{{}}` stands for something: the index of an element");
+        let message = format!("`{name}` has a brace, but only `{{}}` has a meaning: the index of an element");
         return Some(unfit(item, message, "write `{}` in the place of the index"));
     }
     if indices > 1 {
@@ -113,12 +113,12 @@ fn misnamed(
     }
     let is_array = place == FieldPlace::Layer || elements(&written.ty).1.is_some();
     (indices == 1 && !is_array).then(|| {
-        let message = format!("`{name}` has the place of an index, but `{field}` is no array");
+        let message = format!("`{name}` has the place of an index, but `{field}` is not an array");
         unfit(item, message, "remove the `{}`")
     })
 }
 
-/// A number of names that is not the number of parts, where that is known.
+/// A number of names that differs from the number of parts, if the latter is known.
 fn miscounted(
     attribute: &Attribute,
     names: usize,
@@ -134,7 +134,7 @@ fn miscounted(
     }
     let layers = tuple(&written.ty).filter(|&layers| names > 1 && names != layers)?;
     let message = format!("{names} names for a tuple of {layers} layers");
-    let help = "give one name for all of it, or one for each layer, with `_` for a layer without one";
+    let help = "give one name for the whole tuple, or one for each layer, with `_` for a layer without a name";
     Some(unfit(attribute, message, help))
 }
 
@@ -168,11 +168,11 @@ fn init(field: &Field) -> Result<Option<Deviations>, Mistake> {
         Ok(Deviations { all, last })
     };
     let refuse = |place: TokenStream, message: &str| {
-        let help = "write `#[init(0.02)]`, or `#[init(0.02, last = 0.01)]` where the last matrix has another";
+        let help = "write `#[init(0.02)]`, or `#[init(0.02, last = 0.01)]` if the last matrix has its own";
         Mistake::at(place, &Diagnostic::new("Z0153", "", message).help(help))
     };
     let init = syn::parse::Parser::parse2(read, arguments(attribute)).map_err(|_| {
-        refuse(quote!(#attribute), "`#[init]` takes the standard deviation that matrices are drawn with")
+        refuse(quote!(#attribute), "`#[init]` takes the standard deviation from which matrices are drawn")
     })?;
     let negative = [Some(&init.all), init.last.as_ref()].into_iter().flatten().find(|deviation| is_negative(deviation));
     if let Some(negative) = negative {
@@ -185,7 +185,7 @@ fn is_negative(deviation: &Expr) -> bool {
     matches!(deviation, Expr::Unary(negated) if matches!(negated.op, UnOp::Neg(_)))
 }
 
-/// Z0150: names that cannot be those of the field's tensors.
+/// Z0150: names that the field's tensors cannot have.
 fn unfit(place: impl ToTokens, message: impl Into<String>, help: &str) -> Mistake {
     Mistake::at(place, &Diagnostic::new("Z0150", "", message).help(help))
 }

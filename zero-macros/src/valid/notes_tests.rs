@@ -22,7 +22,7 @@ fn names_are_texts_or_none() {
     let written = quote!(#[weights("ln_1", transposed("attn"), _,)] a: (A, B, C));
     let expected = [named("ln_1"), PublishedName::Transposed("attn".to_owned()), PublishedName::Unnamed];
     assert_eq!(read(written, FieldPlace::Unit).unwrap().weights, expected);
-    // One name is for a whole tuple, and the number of parts of a layer is not known here.
+    // A single name is for a whole tuple, and the number of parts of a layer is not known here.
     for (written, names) in [
         (quote!(#[weights("a.b")] a: (A, B)), 1),
         (quote!(#[weights("a", "b", "c")] a: Layer), 3),
@@ -56,7 +56,7 @@ fn z0150_names_that_cannot_be_those_of_a_field() {
         (quote!(#[weights("a.{0}")] a: [A; 2]), "`a.{0}` has a brace"),
         (quote!(#[weights("a.{}}")] a: [A; 2]), "`a.{}}` has a brace"),
         (quote!(#[weights("{}.{}")] a: [A; 2]), "`{}.{}` has 2 indices"),
-        (quote!(#[weights("a.{}")] a: A), "`a.{}` has the place of an index, but `a` is no array"),
+        (quote!(#[weights("a.{}")] a: A), "`a.{}` has the place of an index, but `a` is not an array"),
         (quote!(#[weights("a", "b")] a: (A, B, C)), "2 names for a tuple of 3 layers"),
         (quote!(#[weights("a", "b", _)] a: [(A, B); 2]), "3 names for a tuple of 2 layers"),
     ] {

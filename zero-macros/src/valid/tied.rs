@@ -1,4 +1,4 @@
-//! Tied: which field's parameters the head shares, and when. Never evaluates the condition.
+//! Tied: the field whose parameters the head shares, and the condition. Never evaluates the condition.
 
 use syn::parse::ParseStream;
 use syn::{Expr, Field, Ident, Token};
@@ -49,7 +49,7 @@ pub fn tied(fields: &[(&Ident, &Field)]) -> Result<Option<Tied>, Mistake> {
     Ok(Some(Tied { owner: position, condition }))
 }
 
-/// The name that was most likely meant or, if none is similar, all that are possible.
+/// The name that was most likely meant or, if no name is similar, all possible names.
 fn suggestion(found: &Ident, fields: &[(&Ident, &Field)]) -> String {
     let names: Vec<_> = fields.iter().map(|(name, _)| name.to_string()).collect();
     match closest(&found.to_string(), names.iter().map(String::as_str)) {

@@ -1,5 +1,5 @@
 //! Types: checks of a field's type that need no knowledge of layers: arrays, tuples, and the names of layers that can
-//! only come first or last in a model. The compiler checks whether widths chain.
+//! only be first or last in a model. The compiler checks whether widths chain.
 
 use quote::ToTokens;
 use syn::{Expr, Field, Ident, Lit, Type};
@@ -42,12 +42,12 @@ pub fn of_layer(ty: &Type) -> Option<Mistake> {
     match ty {
         Type::Array(_) => {
             let help = "name its layers one by one; only a field of the struct under `#[zero]` can be an array";
-            Some(mistake("Z0145", ty, "an array inside of a layer, which is no layer itself", help))
+            Some(mistake("Z0145", ty, "an array inside of a layer, but an array is not a layer", help))
         }
         Type::Slice(slice) => {
             let of = packed(&slice.elem.to_token_stream().to_string());
             let help = format!("write how many, `[{of}; 2]`, in the struct under `#[zero]`; in a layer, name each");
-            Some(mistake("Z0145", ty, "a slice, which does not say how many layers it has", help))
+            Some(mistake("Z0145", ty, "a slice, which has no fixed number of layers", help))
         }
         Type::Tuple(tuple) if tuple.elems.len() > TUPLE_MAX => {
             let message = format!("a tuple of {} layers, but it can have {TUPLE_MAX}", tuple.elems.len());
@@ -61,8 +61,8 @@ pub fn of_layer(ty: &Type) -> Option<Mistake> {
     }
 }
 
-/// Layers that take a model's input, and heads, which give its loss. They are known by name, because the compiler would
-/// report the field after them. A user's own layer with such a name is treated alike.
+/// Layers that take a model's input, and heads, which compute its loss. They are recognized by name, because the compiler
+/// would report the field after them. A user's own layer with such a name is treated in the same way.
 const INPUTS: &[&str] = &["Embedding", "TokenEmbedding"];
 const HEADS: &[&str] = &["LmHead", "Classifier", "MseHead"];
 /// Layers that take any width.
@@ -79,25 +79,25 @@ pub fn can_end(ty: &Type) -> bool {
     is_one && ![ACTIVATIONS, INPUTS].iter().any(|names| is_named(ty, names))
 }
 
-/// A head before the end, an input after the beginning, or a beginning that takes anything.
+/// A head before the end, an input after the beginning, or a first field that takes any width.
 pub fn out_of_place(fields: &[(&Ident, &Field)]) -> Option<Mistake> {
     let last = fields.len().checked_sub(1)?;
     fields.iter().enumerate().find_map(|(position, (name, field))| {
         let layer = elements(&field.ty).0;
         if position == 0 && is_named(layer, ACTIVATIONS) {
-            let message = format!("`{name}` takes any width, so nothing says what the model takes");
+            let message = format!("`{name}` takes any width, so the model's input is not known");
             let help = "begin with a layer that takes one kind of input, such as `Embedding` or `Linear`";
             return Some(mistake("Z0142", layer, message, help));
         }
         if position < last && is_named(layer, HEADS) {
-            let message = format!("`{name}` is a head, but fields follow it, and nothing takes the loss that it gives");
+            let message = format!("`{name}` is a head, but fields follow it, and no layer takes its loss");
             let help = "a model has one head, its last field; to map features to features, use `Linear`";
             return Some(mistake("Z0146", layer, message, help));
         }
         if position > 0 && is_named(layer, INPUTS) {
-            let message = format!("`{name}` takes tokens, but only the first field does: a model has one input");
+            let message = format!("`{name}` takes tokens, but only the first field can: a model has one input");
             let help =
-                format!("a field takes what the one before it gives: remove `{name}`, or make it the first field");
+                format!("a field takes the output of the previous field: remove `{name}`, or make it the first field");
             return Some(mistake("Z0147", layer, message, help));
         }
         None
@@ -119,7 +119,7 @@ fn number(count: &Expr) -> Option<u64> {
     }
 }
 
-/// Tokens as a person would write a type.
+/// Tokens in the spelling in which a person would write a type.
 fn packed(tokens: &str) -> String {
     tokens.replace(" <", "<").replace("< ", "<").replace(" >", ">").replace(" ,", ",")
 }

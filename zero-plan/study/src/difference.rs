@@ -1,4 +1,4 @@
-//! Difference: the changes from the plan of one spec to that of another: keys, memory by part, traffic by kind, ops by
+//! Difference: the changes between the plans of two specs: keys, memory by part, traffic by kind, ops by
 //! name, and the first op at which schedules differ. Only compares plans; never computes one.
 
 mod text;
@@ -11,13 +11,13 @@ use crate::summary::PipelineStageSummary;
 
 pub use text::DifferenceText;
 
-/// The name of the shape of the JSON. A changed shape gets a new name.
+/// The name of the JSON's shape. A changed shape gets a new name.
 pub const FORMAT: &str = "zero-diff-1";
 
-/// One of two plans.
+/// One of the two plans.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanSide<'a> {
-    /// Its name: the path of its spec.
+    /// The plan's name: the path of its spec.
     pub name: &'a str,
     /// The spec.
     pub spec: &'a Spec,
@@ -32,16 +32,16 @@ pub struct PlanSide<'a> {
 pub struct Difference {
     /// [`FORMAT`].
     pub format: &'static str,
-    /// The names of both.
+    /// The names of both plans.
     pub specs: [String; 2],
-    /// The models of both.
+    /// The models of both plans.
     pub models: [String; 2],
-    /// Whether the plans are the same in everything.
+    /// Whether the plans are identical.
     pub is_equal: bool,
     /// Keys whose values differ between the specs.
     pub keys: Vec<KeyChange>,
-    /// Bytes of a rank of the pipeline stage that needs most: by region of the arena, then of the whole arena, at most
-    /// outside it, and in total.
+    /// Bytes of a rank of the pipeline stage that needs the most: by region of the arena, then the whole arena, the
+    /// maximum outside it, and the total.
     pub memory: Vec<Figures>,
     /// Bytes that a rank of the pipeline stage that sends most sends in a step: by kind, then in total.
     pub sent: Vec<Figures>,
@@ -49,14 +49,14 @@ pub struct Difference {
     pub ops: Vec<Figures>,
     /// Seconds of a step, if they were predicted.
     pub step_s: Option<[f64; 2]>,
-    /// Where the schedules of each pipeline stage first differ; without those that are equal.
+    /// Where the schedules of each pipeline stage first differ; equal schedules are left out.
     pub schedules: Vec<Departure>,
 }
 
 /// A quantity that is counted in both plans.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Figures {
-    /// What it is.
+    /// The quantity's name.
     pub what: String,
     /// Its value in the first plan.
     pub first: usize,
@@ -71,7 +71,7 @@ pub struct Departure {
     pub pipeline_stage: usize,
     /// Number of the op, from 0.
     pub op: usize,
-    /// The op of the first plan; `None` if its schedule ends before, or it has no such pipeline stage.
+    /// The op of the first plan; `None` if its schedule ends before this op, or if it has no such pipeline stage.
     pub first: Option<String>,
     /// The op of the second plan.
     pub second: Option<String>,
@@ -141,7 +141,7 @@ fn ops(pipeline_stages: &[PipelineStageSummary]) -> NamedFigures {
     named
 }
 
-/// Figures of the same name side by side. A figure that only the second has follows the one that precedes it there.
+/// Figures of the same name side by side. A figure that only the second plan has follows its predecessor there.
 fn merged(first: NamedFigures, second: NamedFigures) -> Vec<Figures> {
     let of =
         |named: &NamedFigures, what: &str| named.iter().find(|(name, _)| name == what).map_or(0, |(_, figure)| *figure);

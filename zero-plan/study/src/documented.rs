@@ -20,8 +20,8 @@ pub(crate) fn assert_documented(json: &Value) {
     let is_key = |word: &str| word.starts_with(|first: char| first.is_ascii_lowercase());
     let unsaid: Vec<_> = keys.iter().filter(|key| is_key(key) && !words.contains(*key)).collect();
     let gone: Vec<_> = listed.difference(&keys).collect();
-    assert!(unsaid.is_empty(), "docs/json.md does not say what these of {format} are: {unsaid:?}");
-    assert!(gone.is_empty(), "docs/json.md says of {format} what is not there: {gone:?}");
+    assert!(unsaid.is_empty(), "docs/json.md does not describe these keys of {format}: {unsaid:?}");
+    assert!(gone.is_empty(), "docs/json.md describes keys that {format} does not have: {gone:?}");
 }
 
 /// Collects all keys of a value, including names of choices, which begin with capitals.

@@ -1,5 +1,5 @@
 //! Glossary: words of the field as they are used here, and names of other frameworks with their counterparts in a spec.
-//! Never decides what a key does: its row in [`KEYS`] says that.
+//! Never describes a key: its row in [`KEYS`] does.
 
 mod deepspeed;
 mod field;
@@ -10,25 +10,25 @@ use core::fmt;
 use zero_plan::diagnostic::{closest, fill};
 use zero_plan::spec::{KEYS, Key, KeyDefault};
 
-/// A word, and what it means here.
+/// A word and its meaning here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
     /// The word as its origin spells it.
     pub name: &'static str,
-    /// Other words for the same.
+    /// Other words for the same thing.
     pub also: &'static [&'static str],
     /// The origin of a word.
     pub of: WordOrigin,
-    /// What it means here, in one paragraph.
+    /// The word's meaning here, in one paragraph.
     pub meaning: &'static str,
-    /// The keys of a spec that decide it, as dotted paths: each has a row in [`KEYS`].
+    /// The keys of a spec that control it, as dotted paths: each has a row in [`KEYS`].
     pub keys: &'static [&'static str],
 }
 
 /// The origin of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WordOrigin {
-    /// The field's, as this project uses it.
+    /// A word of the field, as this project uses it.
     Field,
     /// A name of PyTorch's FSDP, first or second version, or of accelerate's settings for it.
     Fsdp,
@@ -37,7 +37,7 @@ pub enum WordOrigin {
 }
 
 impl WordOrigin {
-    /// All of them, in the order of lists.
+    /// All origins, in the order of lists.
     pub const ALL: [Self; 3] = [Self::Field, Self::Fsdp, Self::DeepSpeed];
 
     /// A heading for its words.
@@ -50,21 +50,21 @@ impl WordOrigin {
     }
 }
 
-/// All words, those of one origin together.
+/// All words, grouped by origin.
 pub fn words() -> impl Iterator<Item = &'static Word> {
     [field::WORDS, fsdp::WORDS, deepspeed::WORDS].into_iter().flatten()
 }
 
 /// The entries of a word: one for each of its meanings, because frameworks use one word for several things. Empty if no
-/// origin has the word. Case, `-`, `_` and blanks make no difference.
+/// origin has the word. Case, `-`, `_` and blanks are ignored.
 pub fn find(word: &str) -> Vec<&'static Word> {
     let asked = bare(word);
     let is_named = |entry: &&'static Word| names(entry).any(|name| bare(name) == asked);
     words().filter(is_named).collect()
 }
 
-/// A page of plain text about a key of a spec, such as `zero.prefetch`: what it decides, its values, and the words that
-/// it stands for.
+/// A page of plain text about a key of a spec, such as `zero.prefetch`: its effect, its values, and the words that it
+/// stands for.
 pub fn key_page(path: &str) -> Option<String> {
     let key = KEYS.iter().find(|key| bare(key.path) == bare(path))?;
     let mut page = format!("{}\n\n{}\n\nIn a spec:\n\n    {}", key.path, fill(key.about), row(key));
@@ -115,7 +115,7 @@ impl fmt::Display for Word {
 /// A key with its values and its default.
 fn row(key: &Key) -> String {
     let by_default = match key.default {
-        KeyDefault::Required => "; it must be given".to_owned(),
+        KeyDefault::Required => "; required".to_owned(),
         KeyDefault::Value(value) => format!("; by default `{value}`"),
         KeyDefault::Absent(means) => format!("; by default {means}"),
         KeyDefault::OfItsKeys => String::new(),

@@ -54,7 +54,7 @@ pub struct Hardware {
 pub enum Processor {
     /// A device with its own memory. Each rank has one.
     Gpu,
-    /// The processor. Ranks of a node share its memory, and take turns on its cores if they are more than these.
+    /// The processor. Ranks of a node share its memory, and take turns on its cores if there are more ranks than cores.
     Cpu,
 }
 
@@ -68,26 +68,26 @@ pub struct DeviceFigures {
     pub kind: Processor,
     /// Memory of one device; for a processor, of its whole node.
     pub memory: Size,
-    /// The part of that memory that a rank's plan cannot use: the device's context, libraries, and losses of an
+    /// The part of `memory` that a rank's plan cannot use: the device's context, libraries, and losses of an
     /// allocator.
     #[serde(default)]
     pub reserved: Size,
     /// Operations per second of matrix products, as published or measured; a multiply-add counts 2.
     pub matmul: Rates,
-    /// Share of that rate that large products reach, above 0 and at most 1.
+    /// Share of `matmul` that large products reach, above 0 and at most 1.
     #[serde(default = "one")]
     pub achieved: f64,
     /// Share of the rate in bf16 at which attention computes its operations, above 0; by default, and in f32, `achieved`. It
-    /// may exceed 1, because operations on scores that a causal mask hides are counted and not done.
+    /// may exceed 1, because operations on scores hidden by a causal mask are counted but not computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention: Option<f64>,
-    /// Bytes of its memory that it reads and writes per second.
+    /// Bytes that the device reads and writes in its memory per second.
     pub bandwidth: f64,
-    /// Bytes that a core reads and writes per second while it adds up terms of ranks of its node; by default
+    /// Bytes that a core reads and writes per second while it sums terms of the ranks of its node; by default
     /// `bandwidth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sums: Option<f64>,
-    /// Seconds that it takes to begin an op; on a GPU, each kernel of an op.
+    /// Seconds to start an op; on a GPU, to start each kernel of an op.
     #[serde(default)]
     pub op: f64,
 }
@@ -108,16 +108,16 @@ pub struct Rates {
 pub struct Node {
     /// Devices, or cores of its processor.
     pub devices: usize,
-    /// The link from a device to the others of its node. Processes of a processor share memory, and have none.
+    /// The link from a device to the other devices of its node. Processes of a processor share memory and have no link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
-    /// Memory of its processor: that of `device` if ranks compute there. With GPUs, no part of a plan lies there yet.
+    /// Memory of its processor: `device.memory` if ranks compute there. With GPUs, no part of a plan lies there yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
     /// The disk to which checkpoints are written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskRates>,
-    /// How soon a rank of a processor continues after waiting for another; `None` counts no time for it.
+    /// How soon a rank of a processor continues after waiting for another rank; `None` counts no time for this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
 }
@@ -128,20 +128,20 @@ pub struct Node {
 pub struct Link {
     /// Bytes per second.
     pub bandwidth: f64,
-    /// Seconds until the first byte of a message is there.
+    /// Seconds until the first byte of a message arrives.
     pub latency: f64,
-    /// Devices that share it when all send at once.
+    /// Devices that share the link when all send at once.
     #[serde(default = "one_device")]
     pub shared_by: usize,
 }
 
-/// The connection of a node with all others. Its links are used together.
+/// The connection of a node to all other nodes. Its links are used together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
     /// Bytes per second of one link in one direction.
     pub bandwidth: f64,
-    /// Seconds until the first byte of a message is there.
+    /// Seconds until the first byte of a message arrives.
     pub latency: f64,
     /// Links of a node.
     #[serde(default = "one_device")]
@@ -170,13 +170,13 @@ pub struct DiskRates {
     pub write: f64,
 }
 
-/// Seconds from a rank's signal to another rank of its node, which sleeps until then, to when that one continues.
+/// Seconds from a rank's signal until the signalled rank, which sleeps on the same node, continues.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Handover {
-    /// If each has a core, and that of the sleeping rank is idle.
+    /// If each rank has its own core, and the sleeping rank's core is idle.
     pub apart: f64,
-    /// If they take turns on one core.
+    /// If the ranks take turns on one core.
     pub turns: f64,
 }
 
@@ -190,9 +190,9 @@ pub struct MeasuredUnit {
     pub field: String,
     /// [`Unit::position`](zero_plan::Unit::position), which distinguishes layers that alternate in a field.
     pub position: usize,
-    /// Its number of parameters, which distinguishes the sizes of one model.
+    /// The unit's number of parameters, which distinguishes the sizes of one model.
     pub params: usize,
-    /// The width in which it computed.
+    /// The width in which the unit computed.
     pub compute: Width,
     /// Tokens of the micro-batch.
     pub tokens: usize,
@@ -214,8 +214,8 @@ pub struct MeasuredUnit {
 pub struct OpTime {
     /// Seconds from its start to its end.
     pub seconds: f64,
-    /// Seconds that cores worked for it, all threads of the rank together: fewer if others had the cores in between,
-    /// and more if several threads worked at once.
+    /// Seconds that cores worked for it, all threads of the rank together: fewer if other programs had the cores in
+    /// between, and more if several threads worked at once.
     pub core_seconds: f64,
 }
 
@@ -237,12 +237,12 @@ impl Rates {
     }
 }
 
-/// The value that a text describes.
+/// Parses a value from its text.
 fn read<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Vec<Diagnostic>> {
     ron_options().from_str(text).map_err(|error| {
         let at = offset(text, error.span.end.line, error.span.end.col);
         let width = text[at..].chars().next().map_or(0, char::len_utf8);
-        let message = format!("this is no description of hardware: {}", error.code);
+        let message = format!("this is not a description of hardware: {}", error.code);
         let help = "the rustdoc of `zero_study::hardware` lists the keys; each is in the files of `hardware/`";
         vec![Diagnostic::new("Z0175", "", message).at(at..at + width, "reading stops here").help(help)]
     })
@@ -259,7 +259,7 @@ impl Hardware {
         if problems.is_empty() { Ok(hardware) } else { Err(problems) }
     }
 
-    /// The GPUs of a machine with this memory of its own, as a program has measured them.
+    /// The GPUs of a machine as a program has measured them; `memory` is the machine's own memory.
     pub fn of_gpus(gpus: &GpuFigures, memory: Option<Size>) -> Self {
         let [f32, bf16] = gpus.multiplied_per_s;
         let device = DeviceFigures {
@@ -298,7 +298,7 @@ impl Hardware {
         of_rank.saturating_sub(self.device.reserved.bytes())
     }
 
-    /// Seconds of one device for these operations, of which some are attention's.
+    /// Seconds of one device for these operations, `attending` of which are attention's.
     pub fn computing_s(&self, width: Width, operations: f64, attending: f64) -> f64 {
         let DeviceFigures { achieved, attention, .. } = self.device;
         let attention = attention.filter(|_| width == Width::BF16).unwrap_or(achieved);

@@ -34,12 +34,12 @@ impl Framework {
     }
 }
 
-/// Values that such a file does not have, or leaves to a script.
+/// Values that a configuration does not have, or leaves to a script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImportOptions {
     /// The number of all ranks.
     pub ranks: Option<u32>,
-    /// The number of nodes that they lie on.
+    /// The number of nodes that the ranks lie on.
     pub nodes: Option<u32>,
     /// Sequences in a micro-batch of one rank.
     pub sequences: Option<u32>,
@@ -54,13 +54,13 @@ pub struct ImportOptions {
 /// What became of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingFate {
-    /// Nothing in a spec means the same.
+    /// A spec has no equivalent.
     Lost,
     /// The nearest equivalent was taken.
     Nearest,
-    /// The file does not have it, and the spec has a default instead.
+    /// The file does not have it, and the spec uses a default instead.
     Missing,
-    /// It is not part of a spec, but an argument of the binary.
+    /// It is an argument of the binary, not part of a spec.
     Argument,
 }
 
@@ -69,17 +69,17 @@ impl SettingFate {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Lost => "without a counterpart",
-            Self::Nearest => "taken as what is nearest",
+            Self::Nearest => "replaced by the nearest equivalent",
             Self::Missing => "needs a value",
             Self::Argument => "arguments of the binary, after `--`",
         }
     }
 }
 
-/// Settings that were not taken as they are, with one common reason.
+/// Settings that were not taken over unchanged, with one common reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// What became of them.
+    /// The fate of the settings.
     pub taken: SettingFate,
     /// Their paths in the file, such as `zero_optimization.offload_optimizer`.
     pub settings: Vec<String>,
@@ -96,7 +96,7 @@ pub struct ImportedSpec {
     pub text: String,
     /// The spec, checked.
     pub spec: Spec,
-    /// Notes on the settings that were not taken as they are: by their fate, then in the order of the file.
+    /// Notes on the settings that were not taken over unchanged: by their fate, then in the order of the file.
     pub notes: Vec<Note>,
 }
 
@@ -119,7 +119,7 @@ impl ImportedSpec {
         lines
     }
 
-    /// The spec as a file, whose comments name its source and the settings that were not taken as they are.
+    /// The spec as a file, whose comments name its source and the settings that were not taken over unchanged.
     pub fn file(&self, from: &str) -> String {
         let head = format!("From {from}, a configuration of {}.", self.framework.name());
         let comments = [head].into_iter().chain(self.remarks());
@@ -131,7 +131,7 @@ impl ImportedSpec {
 /// Makes a spec from the text of a configuration.
 ///
 /// # Errors
-/// All mistakes that can be found together, each with its place: Z0154 if the text cannot be read, Z0155 for unknown
+/// All mistakes that can be found at once, each with its place: Z0154 if the text cannot be read, Z0155 for unknown
 /// keys, Z0156 for values that a key cannot have, Z0157 if file and options do not determine ranks and batch.
 pub fn import(text: &str, options: &ImportOptions) -> Result<ImportedSpec, Vec<Diagnostic>> {
     let root = document::read(text).map_err(|problem| vec![*problem])?;
@@ -151,7 +151,7 @@ pub fn import(text: &str, options: &ImportOptions) -> Result<ImportedSpec, Vec<D
     Ok(ImportedSpec { framework, text, spec, notes: settings.notes() })
 }
 
-/// Accelerate's files have keys about processes and machines at the top, and DeepSpeed's have none of these.
+/// Accelerate's files have keys about processes and machines at the top; DeepSpeed's files do not.
 fn framework(root: &DocumentNode) -> Framework {
     let has = |key: &str| root.entries().iter().any(|entry| entry.key == key);
     let of_accelerate = ["distributed_type", "compute_environment", "fsdp_config", "deepspeed_config", "num_processes"];

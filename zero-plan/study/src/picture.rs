@@ -1,5 +1,5 @@
-//! Picture: everything that is drawn of a plan, as numbers and texts: mesh, schedule over time, memory over time,
-//! traffic, and the lines of the spec that decide them. Only summarizes; never draws, and never changes a plan.
+//! Picture: the numbers and texts of a plan's drawing: mesh, schedule over time, memory over time, traffic, and the
+//! lines of the spec that decide them. Only summarizes; never draws, and never changes a plan.
 
 mod flights;
 mod memory;
@@ -23,16 +23,16 @@ pub use ops::{About, OpColumns, OpVerb, TimePart, WaitPicture};
 pub use source::{KeyPicture, SourcePicture};
 pub use traffic::TrafficPart;
 
-/// The shape of a picture as JSON. Its number changes if a reader of the earlier shape would go wrong.
+/// The shape of a picture as JSON. Its number changes if a reader of the earlier shape would misread the new one.
 pub const FORMAT: &str = "zero-picture-2";
 
-/// The unit of the axis of time.
+/// The unit of the time axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum TimeAxis {
     /// Nanoseconds on a machine.
     #[serde(rename = "ns")]
     Nanoseconds,
-    /// Floating-point operations of computation: everything else takes no time.
+    /// Floating-point operations; only computation takes time.
     #[serde(rename = "operations")]
     Operations,
 }
@@ -47,16 +47,16 @@ impl TimeAxis {
     }
 }
 
-/// When the ops of a plan run, and where.
+/// The times at which the ops of a plan run, and the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed<'a> {
-    /// When.
+    /// The times.
     pub timeline: &'a Timeline,
     /// The unit of its times.
     pub clock: TimeAxis,
     /// The machine; none if times are operations.
     pub hardware: Option<&'a str>,
-    /// Memory that a rank may take there, in bytes.
+    /// Memory that a rank may use on the machine, in bytes.
     pub memory_bytes: Option<usize>,
 }
 
@@ -67,13 +67,13 @@ pub struct Picture {
     pub format: &'static str,
     /// The model.
     pub model: String,
-    /// Its parameters.
+    /// The number of its parameters.
     pub params: usize,
     /// Model, batch and widths in words, as at the beginning of a report.
     pub summary: Vec<String>,
     /// The unit of time.
     pub clock: TimeAxis,
-    /// The machine whose times these are.
+    /// The machine of the times.
     pub hardware: Option<String>,
     /// How long a step takes.
     pub end: u64,
@@ -95,11 +95,11 @@ pub struct Picture {
     pub verbs: Vec<OpVerb>,
     /// Kinds of memory, by [`zero_plan::Kind::ALL`].
     pub kinds: Vec<KindPicture>,
-    /// The most that a rank takes outside its arena.
+    /// The most bytes that a rank uses outside its arena.
     pub outside_bytes: usize,
     /// Limits of the memory of a rank, each with its name.
     pub limits: Vec<(&'static str, usize)>,
-    /// The pipeline stages: all ranks of one do the same.
+    /// The pipeline stages. All ranks of a pipeline stage do the same.
     pub pipeline_stages: Vec<PipelineStagePicture>,
     /// The spec.
     pub source: SourcePicture,
@@ -110,7 +110,7 @@ pub struct Picture {
 pub struct UnitPicture {
     /// Its name.
     pub name: String,
-    /// Its own parameters.
+    /// The number of its own parameters.
     pub params: usize,
     /// Operations of a forward pass over one micro-batch.
     pub operations: usize,
@@ -127,7 +127,7 @@ pub struct UnitPicture {
 pub struct BucketPicture {
     /// Its units: the first and the last in the order of forward.
     pub units: [usize; 2],
-    /// Gradients in it, padding counted.
+    /// Bytes of its gradients, including padding.
     pub bytes: usize,
 }
 
@@ -140,7 +140,7 @@ pub struct PipelineStagePicture {
     pub ops: OpColumns,
     /// The transfers.
     pub flights: Flights,
-    /// The parts of the step, which add up to it.
+    /// The parts of the step's time; they add up to the step.
     pub time: Vec<TimePart>,
     /// The memory of a rank.
     pub memory: MemoryPicture,
@@ -197,7 +197,7 @@ fn runs_by(config: &Config) -> String {
     format!("here with device {:?}, transport {:?}", config.device, config.transport)
 }
 
-/// A line of a report that may have been wrapped. Additions to the widths of numbers stand on their own lines there.
+/// A line of a report that may have been wrapped. Additions to the widths of numbers are on lines of their own there.
 fn on_one_line(line: &str) -> String {
     let between = if line.starts_with("precision") { "; " } else { " " };
     line.lines().map(str::trim).collect::<Vec<_>>().join(between)

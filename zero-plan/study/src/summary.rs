@@ -5,7 +5,7 @@ use zero_plan::footprint::RunSize;
 use zero_plan::states::StateBytes;
 use zero_plan::{Axis, Config, Flaw, Home, Kind, Message, Moved, NamedBytes, Op, Plan, Proof, Traffic, prove};
 
-/// The shape of the JSON, which gets a new name when it changes.
+/// The name of the JSON's shape. A changed shape gets a new name.
 pub const FORMAT: &str = "zero-plan-2";
 
 /// A plan in figures.
@@ -15,9 +15,9 @@ pub struct Summary {
     pub format: &'static str,
     /// The model.
     pub model: String,
-    /// In hexadecimal; it differs if plans differ.
+    /// The plan's fingerprint in hexadecimal; it differs if plans differ.
     pub fingerprint: String,
-    /// Parameters, padding not counted.
+    /// The number of parameters, without padding.
     pub params: usize,
     /// The configuration from which layout and order were computed.
     pub config: Config,
@@ -44,7 +44,7 @@ pub struct UnitSummary {
     pub name: String,
     /// Its parameters.
     pub params: usize,
-    /// The pipeline stage that it lies on.
+    /// Its pipeline stage.
     pub pipeline_stage: usize,
     /// Whether it runs forward again before its backward.
     pub is_recomputed: bool,
@@ -55,19 +55,19 @@ pub struct UnitSummary {
 pub struct PipelineStageSummary {
     /// The regions of its arena, except empty ones.
     pub memory: Vec<RegionBytes>,
-    /// All of the arena.
+    /// The whole arena.
     pub arena_bytes: usize,
-    /// The most that it takes outside of the arena, in a run of the smallest size.
+    /// The most bytes that it uses outside of the arena, in a run of the smallest size.
     pub outside_bytes: usize,
-    /// Both.
+    /// Arena and outside together.
     pub total_bytes: usize,
     /// The peak of the memory in use in the arena.
     pub peak: PeakSummary,
-    /// The kinds of bytes that it sends in a step, except those of which it sends none.
+    /// The kinds of bytes that it sends in a step, except kinds of which it sends nothing.
     pub sent: Vec<SentBytes>,
-    /// All that it sends in a step.
+    /// All bytes that it sends in a step.
     pub sent_bytes: usize,
-    /// The part of that that is copied if ranks share memory; the rest is read in place.
+    /// The part of `sent_bytes` that is copied if ranks share memory; the rest is read in place.
     pub copied_bytes: usize,
     /// Ops of a step, by name.
     pub ops: Vec<OpCount>,
@@ -78,7 +78,7 @@ pub struct PipelineStageSummary {
 pub struct RegionBytes {
     /// The kind of its content.
     pub what: &'static str,
-    /// The mapping that it lies in.
+    /// The mapping that contains it.
     pub home: Home,
     /// The rank's share.
     pub bytes: usize,
@@ -91,27 +91,27 @@ pub struct PeakSummary {
     pub op: String,
     /// Bytes in use.
     pub bytes: usize,
-    /// The parts of it that are not empty.
+    /// The parts of the peak that are not empty.
     pub parts: Vec<(&'static str, usize)>,
 }
 
 /// Bytes that a rank sends for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SentBytes {
-    /// The axis along which they travel; none if they go to all ranks.
+    /// The axis along which they are sent; none if they are sent to all ranks.
     pub axis: Option<&'static str>,
-    /// Their purpose.
+    /// The purpose of the bytes.
     pub what: &'static str,
     /// Bytes in a step.
     pub bytes: usize,
 }
 
-/// How often a rank does a kind of op in a step.
+/// How often a rank runs a kind of op in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OpCount {
     /// The op.
     pub op: &'static str,
-    /// Its number in a step.
+    /// How often the op runs in a step.
     pub count: usize,
 }
 
@@ -119,7 +119,7 @@ impl Summary {
     /// The figures of a plan.
     ///
     /// # Errors
-    /// The first flaw of a plan that is not sound, which is an error of this crate.
+    /// The first flaw of a plan that is not sound, which is a bug in this crate.
     pub fn of(plan: &Plan) -> Result<Self, Flaw> {
         let proof = prove(plan)?;
         let units = plan.units.iter().zip(plan.placements).enumerate().map(|(i, (unit, place))| UnitSummary {
@@ -130,7 +130,7 @@ impl Summary {
         });
         let pipeline_stages: Vec<_> =
             (0..plan.pipeline_stages.len()).map(|pipeline| PipelineStageSummary::of(plan, pipeline)).collect();
-        // The first of equal ones, as everywhere else.
+        // The first of equal pipeline stages, as everywhere else.
         let largest =
             (0..pipeline_stages.len()).rev().max_by_key(|&pipeline| pipeline_stages[pipeline].arena_bytes).unwrap_or(0);
         Ok(Self {

@@ -1,9 +1,9 @@
 //! Looks: how each class of elements is drawn. Light colours and sizes are attributes, because programs that convert
-//! figures know few rules of style sheets and no variables. Only dark colours are rules, for programs that know them.
+//! figures support few rules of style sheets and no variables. Only dark colours are rules, for programs with support.
 
 use std::fmt::Write;
 
-/// The colour of text that has no other.
+/// The default colour of text.
 pub const INK: &str = "#16181d";
 
 /// How a class of elements looks.
@@ -11,7 +11,7 @@ struct Look {
     class: &'static str,
     /// Its attributes, each with its name.
     attributes: &'static [(&'static str, &'static str)],
-    /// Its colours in the dark.
+    /// Its colours in dark mode.
     dark: &'static str,
 }
 
@@ -37,14 +37,14 @@ const LOOKS: [Look; 15] = [
     look("title", &[("font-weight", "600"), ("font-size", "15")], ""),
 ];
 
-/// The rules for programs that prefer the dark and know rules.
+/// The rules for programs that prefer dark mode and support rules.
 pub fn dark() -> String {
     let rules = LOOKS.iter().filter(|look| !look.dark.is_empty());
     let rules: String = rules.map(|look| format!(".{} {{ {} }} ", look.class, look.dark)).collect();
     format!("@media (prefers-color-scheme: dark) {{ svg {{ fill: #eceef2 }} {rules}}}")
 }
 
-/// A figure with the attributes of its classes. Of two classes that say the same of an element, the later one counts.
+/// A figure with the attributes of its classes. If two classes set the same attribute, the later class counts.
 ///
 /// # Panics
 /// If an element has a class without a look.

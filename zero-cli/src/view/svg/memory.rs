@@ -1,5 +1,5 @@
-//! Memory: the bytes in use over a step on a rank of the pipeline stage that takes most, below its limits. Never adds
-//! up anything that is not in the plan.
+//! Memory: the bytes in use over a step on a rank of the pipeline stage that needs most, below its limits. Never sums
+//! numbers that are not in the plan.
 
 use std::fmt::Write;
 
@@ -11,14 +11,14 @@ use super::{Block, LEFT, LINE, MARGIN, RIGHT, digits, fullest, keys, ticks, wrap
 use crate::view::palette::{GROUPS, OUTSIDE};
 
 const HEIGHT: f64 = 170.0;
-/// A limit that leaves more than this many times the arena is given in words: a chart that reached it would leave
-/// nothing to see.
+/// A limit above this many times the arena is written as text: in a chart up to this limit, the arena would be too
+/// small to see.
 const FAR: f64 = 2.5;
 
-/// Height of the band of memory outside the arena, where a band to scale would leave too little room for the rest.
+/// Height of the band of memory outside the arena, if a band to scale would leave too little room for the rest.
 const BAND: f64 = 18.0;
 
-/// Where bytes lie, measured from the top of the chart. Memory outside the arena is at the bottom.
+/// Positions of bytes, measured from the top of the chart. Memory outside the arena is at the bottom.
 struct Level {
     outside: f64,
     most: f64,
@@ -32,7 +32,7 @@ impl Level {
         Self { outside, most, band: if outside > 0.5 * most { BAND } else { to_scale } }
     }
 
-    /// Whether the arena is drawn to another scale than what is outside of it.
+    /// Whether the arena is drawn to another scale than the memory outside of it.
     fn is_cut(&self) -> bool {
         self.outside > 0.5 * self.most
     }
@@ -120,7 +120,7 @@ fn title(picture: &Picture, pipeline: usize, op: usize) -> String {
     format!("{}{subject}{micro}", verb.name)
 }
 
-/// Lines at round numbers of bytes, or of bytes of the arena where that has its own scale.
+/// Lines at round numbers of bytes, or of bytes of the arena if the arena has its own scale.
 fn levels(level: &Level) -> Markup {
     let from = if level.is_cut() { level.outside } else { 0.0 };
     let unit = 1024f64.powf(((level.most - from).log2() / 10.0).floor());
@@ -164,7 +164,7 @@ fn stack(picture: &Picture, pipeline_stage: &PipelineStagePicture, level: &Level
     html! { @for (name, d) in bands { path fill=(format!("url(#{name})")) d=(d) {} } }
 }
 
-/// The outline of a band: its upper edge from left to right, and its lower one back.
+/// The outline of a band: its upper edge from left to right, and its lower edge back.
 fn outline(columns: &[(f64, usize)], over: &[usize], under: &[usize], level: &Level) -> String {
     let end = |column: usize| columns.get(column + 1).map_or(RIGHT, |(x, _)| *x);
     let mut d = format!("M{LEFT} {}", digits(level.y(over[0])));
@@ -185,8 +185,8 @@ fn outline(columns: &[(f64, usize)], over: &[usize], under: &[usize], level: &Le
     d + &format!("H{LEFT}z")
 }
 
-/// Columns at least half a unit wide: where each begins, and its op. Of ops that share a column the one that uses most
-/// is drawn, so that no peak is lost.
+/// Columns at least half a unit wide: the start of each, and its op. Of the ops in one column, the op that uses most
+/// memory is drawn, so that no peak is lost.
 fn columns(picture: &Picture, pipeline_stage: &PipelineStagePicture) -> Vec<(f64, usize)> {
     const LEAST: f64 = 0.5;
     let total: Vec<usize> =

@@ -1,4 +1,4 @@
-//! Mesh: nodes with their ranks, and which part of each state each of them holds. Never knows ops.
+//! Mesh: nodes with their ranks, and the part of each state that each rank stores. Never knows ops.
 
 use maud::html;
 use zero_study::picture::Picture;
@@ -6,7 +6,7 @@ use zero_study::picture::Picture;
 use super::{Block, LINE, MARGIN, RIGHT, digits};
 use crate::view::palette::GROUPS;
 
-/// If there are more ranks than this, the first are drawn for all.
+/// If there are more ranks than this, only the first are drawn.
 const RANKS_MAX: usize = 32;
 const CELL: f64 = 84.0;
 const GAP: f64 = 6.0;
@@ -46,7 +46,7 @@ pub fn block(picture: &Picture) -> Block {
     Block { height: height + rest + 6.0, drawn }
 }
 
-/// Cells side by side in a node: all ranks, if two such nodes fit beside one another, and otherwise rows of about equal
+/// Cells side by side in a node: all ranks, if two such nodes fit beside each other; otherwise rows of about equal
 /// length.
 fn columns(ranks: usize) -> usize {
     let most = ((RIGHT - MARGIN) / (CELL + GAP)) as usize;
@@ -79,7 +79,7 @@ fn rank_cell(picture: &Picture, rank: usize, (x, y): (f64, f64)) -> maud::Markup
     }
 }
 
-/// The letters, and how much of each state a rank holds.
+/// The letters, and the share of each state that a rank stores.
 fn words(picture: &Picture) -> String {
     let state = |state: &zero_study::picture::StatePicture| {
         let share = if state.shards > 1 { format!("1/{}", state.shards) } else { "all".to_owned() };

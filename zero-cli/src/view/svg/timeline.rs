@@ -1,5 +1,5 @@
-//! Timeline: the ops of each pipeline stage along the axis of time, and below them the bytes that travel. Never merges
-//! bars that can be told apart.
+//! Timeline: the ops of each pipeline stage along the time axis, and transfers below them. Never merges bars that can be
+//! distinguished.
 
 use std::fmt::Write;
 
@@ -12,13 +12,13 @@ use crate::view::palette::{CLASSES, Paint, WAIT};
 
 const ROW: f64 = 20.0;
 const TRACK: f64 = 5.0;
-/// Below this width two bars cannot be told apart.
+/// Below this width two bars cannot be distinguished.
 const SEEN: f64 = 0.25;
 /// Width of the shortest label.
 const LABEL: f64 = 17.0;
 /// Classes whose flights are drawn, from top to bottom.
 const TRACKED: [Class; 4] = [Class::Gather, Class::Reduce, Class::Parcel, Class::Agree];
-/// If there are more pipeline stages than this, the first are drawn for all.
+/// If there are more pipeline stages than this, only the first are drawn.
 const PIPELINE_STAGES_MAX: usize = 16;
 
 pub fn block(picture: &Picture) -> Block {
@@ -56,7 +56,7 @@ fn tick(picture: &Picture, at: u64, y: f64) -> Markup {
     html! { text class=(class) x=(digits(place)) y=(y) { (clocked(picture, at)) } }
 }
 
-/// The row of a pipeline stage, and how high it is.
+/// The row of a pipeline stage, and its height.
 fn lane(picture: &Picture, number: usize, pipeline_stage: &PipelineStagePicture) -> (f64, Markup) {
     let mut y = ROW + 2.0;
     let mut tracks = Vec::new();
@@ -81,7 +81,7 @@ fn lane(picture: &Picture, number: usize, pipeline_stage: &PipelineStagePicture)
             @if !bars.is_empty() { path fill=(format!("url(#{})", CLASSES[class as usize].name)) d=(bars) {} }
         }
         @for Label { middle, text, paint } in labels(picture, pipeline_stage) {
-            // The text stands on the colour without its pattern, so that it can be read.
+            // The text is drawn on the colour without its pattern, so that it can be read.
             rect x=(digits(middle - 8.0)) y="4" width="16" height="12" fill=[paint.fill] {}
             text.mid.label x=(digits(middle)) y="14" fill=(paint.ink) { (text) }
         }
@@ -89,7 +89,7 @@ fn lane(picture: &Picture, number: usize, pipeline_stage: &PipelineStagePicture)
     (y + 10.0, drawn)
 }
 
-/// Bars as the outline of a path; bars that cannot be told apart are drawn as one.
+/// Bars as the outline of a path; bars that cannot be distinguished are drawn as one bar.
 fn outline(bars: impl Iterator<Item = (f64, f64, f64)>, height: f64) -> String {
     let (mut d, mut last) = (String::new(), (f64::MIN, f64::MIN));
     for (left, right, top) in bars {

@@ -1,4 +1,4 @@
-//! Candidate: one layout that may be chosen, as a small value, as the text of a spec and as a configuration. Never judges one.
+//! Candidate: one layout that may be chosen, as a small value, as the text of a spec and as a configuration. Never judges layouts.
 
 use core::fmt::Write;
 
@@ -72,7 +72,7 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    /// All of them.
+    /// All dimensions.
     pub const ALL: [Dimension; 12] = [
         Dimension::Mesh,
         Dimension::Nodes,
@@ -101,7 +101,7 @@ pub(super) fn widths(precision: &Precision) -> String {
 }
 
 impl Candidate {
-    /// Its value along a dimension, in a few words; `None` where the dimension has no meaning for it.
+    /// The layout's value along a dimension, in a few words; `None` if the dimension does not apply to the layout.
     pub fn value(&self, dimension: Dimension) -> Option<String> {
         let Mesh { zero, replica, pipeline, .. } = self.mesh;
         let (shards, piped) = (self.stage == 3 && zero > 1, pipeline > 1);
@@ -125,7 +125,7 @@ impl Candidate {
         })
     }
 
-    /// The configuration that its spec gives.
+    /// The configuration that the layout's spec describes.
     pub fn config(&self, question: &Question) -> Config {
         Config {
             mesh: self.mesh,
@@ -149,7 +149,7 @@ impl Candidate {
         }
     }
 
-    /// The text of its spec, which begins with these lines as a comment and has only the keys that have an effect.
+    /// The text of the layout's spec: the lines of `comment` as a comment, then only the keys that have an effect.
     pub fn text(&self, question: &Question, comment: &[String]) -> String {
         let Mesh { nodes, zero, replica, pipeline, .. } = self.mesh;
         let mut text = String::new();
@@ -217,7 +217,7 @@ impl Candidate {
     }
 }
 
-/// The pinned device; otherwise the one that the machines have.
+/// The pinned device; otherwise the device of the machines.
 fn device(question: &Question) -> DeviceKind {
     match question.hardware.device.kind {
         _ if question.pins.has("device") => question.pins.spec.device,

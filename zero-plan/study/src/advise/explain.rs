@@ -20,21 +20,21 @@ const INDISTINCT: f64 = 1e-3;
 /// The answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// The best few, fastest first. No two share a coarse layout.
+    /// The best few layouts, fastest first. No two share a coarse layout.
     pub picks: Vec<Pick>,
-    /// The cost of each choice that the best of them did not make.
+    /// The cost of each choice that the best layout did not make.
     pub rivals: Vec<Rival>,
     /// The memory that each stage needs.
     pub stages: Vec<StageFit>,
     /// Number of layouts that were timed.
     pub timed: usize,
-    /// Number of coarse layouts that fit but were not timed in all of their settings.
+    /// Number of coarse layouts that fit, but not all of whose settings were timed.
     pub untimed: usize,
     /// Number of coarse layouts that do not fit.
     pub unfit: usize,
     /// Number of layouts whose specs were refused. It is 0 unless the search has a bug.
     pub refused: usize,
-    /// Whether no layout that was not timed can be faster.
+    /// Whether every untimed layout is certain to be no faster.
     pub is_exhaustive: bool,
 }
 
@@ -55,28 +55,28 @@ pub struct Pick {
     pub need: Demand,
     /// The memory that a rank may take, in bytes.
     pub budget_bytes: usize,
-    /// The bytes that it sends, by flow and link.
+    /// The bytes that the rank that sends most sends, by flow and link.
     pub sent: Vec<LinkUse>,
     /// Seconds that ranks of the busiest pipeline stage compute.
     pub compute_s: f64,
-    /// Seconds that ranks of the pipeline stage that waits most wait for other pipeline stages.
+    /// Seconds of waiting for other pipeline stages, on the pipeline stage that waits most.
     pub bubble_s: f64,
 }
 
 /// Bytes on one kind of link, and how long they take.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LinkUse {
-    /// Their purpose.
+    /// The purpose of the bytes.
     pub flow: Flow,
-    /// The link on which they travel.
+    /// The link that carries them.
     pub link: LinkKind,
     /// Bytes per step, of the rank that sends most.
     pub bytes: usize,
     /// Bytes over bandwidth, in seconds.
     pub busy_s: f64,
-    /// The same plus latencies, in seconds: the time that the link is busy with them.
+    /// Bytes over bandwidth plus latencies, in seconds: the time that the link is occupied.
     pub link_s: f64,
-    /// The part of it that no computation hides, in seconds.
+    /// The part of `link_s` that no computation hides, in seconds.
     pub exposed_s: f64,
 }
 
@@ -94,13 +94,13 @@ pub struct Rival {
 /// The cost of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub enum Price {
-    /// The best layout with it takes this many times as long per token.
+    /// The best layout with this choice takes this many times as long per token.
     Slower(f64),
-    /// No layout with it was timed, and each takes at least this many times as long.
+    /// No layout with this choice was timed, and each takes at least this many times as long.
     AtLeast(f64),
-    /// No layout with it was timed, and one might be faster: this lower bound is all that is known.
+    /// No layout with this choice was timed, and one might be faster: only this lower bound is known.
     Untimed(f64),
-    /// No layout with it fits; at least this many bytes are missing.
+    /// No layout with this choice fits; at least this many bytes are missing.
     TooLarge(usize),
 }
 
@@ -111,8 +111,8 @@ pub struct StageFit {
     pub stage: u8,
     /// Model states of a rank by the published formula, in the best layout's widths, with all devices along `zero`.
     pub states: StateBytes,
-    /// The least that a rank needs in any layout at this stage without a pipeline, in bytes; `None` where none was
-    /// tried.
+    /// The least memory that a rank needs in any layout at this stage without a pipeline, in bytes; `None` if no such
+    /// layout was tried.
     pub least_bytes: Option<usize>,
     /// Whether some layout at this stage without a pipeline fits.
     pub fits: bool,
@@ -121,7 +121,7 @@ pub struct StageFit {
 /// Searches, and explains what was found.
 ///
 /// # Errors
-/// Those of [`search`].
+/// The errors of [`search`].
 pub fn advise(question: &Question) -> Result<Advice, NoAdvice> {
     let found = search(question, &Simulated(question.hardware))?;
     let mut shapes = UnitShapes::new(question);
@@ -146,8 +146,8 @@ pub fn advise(question: &Question) -> Result<Advice, NoAdvice> {
     })
 }
 
-/// Of the settings of a layout that a simulation cannot tell from this one by speed, the one that needs the least
-/// memory.
+/// The setting of this coarse layout that needs the least memory, among those whose simulated speed is
+/// indistinguishable from this one's.
 fn lightest_of_the_fast<'f>(found: &'f Findings, timed: &'f TimedLayout) -> &'f TimedLayout {
     let is_as_fast = |it: &&TimedLayout| {
         is_alike(&it.candidate, &timed.candidate) && it.token_s <= timed.token_s * (1.0 + INDISTINCT)

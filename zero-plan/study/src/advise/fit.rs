@@ -1,5 +1,5 @@
 //! Fit: the device memory that a configuration needs, computed from the sizes of units without a schedule. Never says
-//! how much there is.
+//! how much memory a device has.
 
 use zero_plan::bounds::{is_compilable, is_countable};
 use zero_plan::footprint::rank_bytes;
@@ -17,7 +17,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// The demand of a configuration; `None` where it has no plan: a chunk would be empty, a rank would own nothing of
+    /// The demand of a configuration; `None` if it has no plan: a chunk would be empty, a rank would own nothing of
     /// a unit, more units would be gathered ahead than there are, or the compiler would take too long.
     pub fn of(config: &Config, units: &[Unit]) -> Option<Self> {
         let chunks = config.chunks();

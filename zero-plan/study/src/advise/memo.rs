@@ -15,10 +15,10 @@ use super::text::{BATCH, cost, decision, rivals, searched, time};
 use crate::hardware::{Hardware, Processor};
 use crate::simulate::{BETTER, compute_faster};
 
-/// The effort for each change of machines that is asked about.
+/// The effort for each change of machines in the memo.
 const LESS: Effort = Effort { plans: 300 };
 
-/// The memo, as Markdown. It asks the question again for faster machines, smaller ones, and more of them.
+/// The memo, as Markdown. It asks the question again for faster machines, smaller machines, and more machines.
 pub fn memo(question: &Question, advice: &Advice) -> String {
     let pick = &advice.picks[0];
     let mut text = head(question, pick);
@@ -53,13 +53,13 @@ pub fn memo(question: &Question, advice: &Advice) -> String {
     text
 }
 
-/// How close such times are known to be to measured ones.
+/// How close simulated times are known to be to measured ones.
 fn trust(question: &Question) -> &'static str {
     let Hardware { device, measured, .. } = question.hardware;
     match (device.kind, measured.is_empty()) {
         (_, false) => "the times of units of some models were measured there",
         (Processor::Gpu, true) => {
-            "none was measured, and beside figures that others published, tokens a second are 0.9 to 1.3 times those of FSDP on A100s, \
+            "none was measured; compared with published figures, tokens a second are 0.9 to 1.3 times those of FSDP on A100s, \
              and up to twice those of other runs"
         }
         (Processor::Cpu, true) => "none was measured",
@@ -126,7 +126,7 @@ fn memory(question: &Question, advice: &Advice, pick: &Pick) -> String {
         }
     }
     let batch = pick.need.of_kinds(&BATCH);
-    let _ = writeln!(text, "\nOf it, {} are of micro-batches, which no stage makes smaller.", gb(batch));
+    let _ = writeln!(text, "\nMicro-batches take {} of the arena, and no ZeRO stage reduces this part.", gb(batch));
     text
 }
 
@@ -136,7 +136,7 @@ fn traffic(pick: &Pick) -> String {
         text += "Nothing travels.\n";
         return text;
     }
-    text += "Communication takes bytes over bandwidth, and latencies; what computation hides costs nothing.\n\n\
+    text += "Communication takes bytes over bandwidth, plus latencies; the part that computation hides costs nothing.\n\n\
              | what | on | a rank sends | bytes / bandwidth | with latencies | of it exposed |\n|---|---|---|---|---|---|\n";
     for sent in &pick.sent {
         let (flow, link) = (sent.flow.name(), sent.link.name());

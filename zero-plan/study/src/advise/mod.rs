@@ -1,12 +1,12 @@
-//! Advise: which of the layouts that fit is fastest for a model on some hardware, and why the others are not. Pure: a
-//! closure gives the units for each shape of micro-batch. Never builds a program.
+//! Advise: finds the fastest layout that fits for a model on some hardware, and says why other layouts are not. Pure: a
+//! closure returns the units for each shape of micro-batch. Never builds a program.
 //!
 //! The search has two levels. A coarse layout is a mesh, a stage, widths, recomputation, micro-batches and the order of
 //! a pipeline; each has fine settings: prefetch, buckets, how often it gathers and reduces, and the split. Memory needs
-//! no schedule, so the search first asks for each coarse layout whether its lightest fine setting fits. If [`Effort`]
-//! allows, it times all settings that fit. Otherwise it times one setting of each coarse layout, those with the fewest
-//! operations first, and then all settings of the best of them. The answer is exhaustive if each layout that was not
-//! timed must be slower, because its operations alone take longer; the answer says whether it is.
+//! no schedule, so the search first checks for each coarse layout whether its lightest fine setting fits. If [`Effort`]
+//! allows, it times all settings that fit. Otherwise it times one setting of each coarse layout, the layout with the
+//! fewest operations first, and then all settings of the best layouts. The answer says whether it is exhaustive: it is
+//! if each untimed layout must be slower, because its operations alone take longer.
 
 mod candidate;
 mod explain;

@@ -1,5 +1,5 @@
-//! Offers: for a spec that does not fit, layouts of the same ranks and tokens that do. Asks the search, with other keys
-//! pinned.
+//! Offers: for a spec that does not fit, layouts of the same ranks and tokens that do. Asks the search, with all other
+//! keys pinned.
 
 use zero_plan::spec::{KeyChange, ModelSource, Size, Spec, changes, parse};
 use zero_plan::{Bytes, Unit, Width};
@@ -28,7 +28,7 @@ const KEPT: &[&str] = &[
     "optimizer",
 ];
 
-/// The keys that an offer may change: they shape memory, but leave widths and ranks alone.
+/// The keys that an offer may change: they affect memory, but not widths or ranks.
 const CHANGED: [&str; 4] = ["zero.", "batch.", "pipeline.", "recompute"];
 
 /// A layout that fits.
@@ -36,7 +36,7 @@ const CHANGED: [&str; 4] = ["zero.", "batch.", "pipeline.", "recompute"];
 pub struct Offer {
     /// The keys that differ from the spec.
     pub changes: Vec<KeyChange>,
-    /// The memory that a rank then needs, in bytes.
+    /// The memory that a rank needs with these changes, in bytes.
     pub bytes: usize,
     /// The time of a step on the machine in question, in seconds.
     pub step_s: f64,
@@ -79,7 +79,7 @@ pub fn offered_shapes(spec: &Spec, like: &Hardware) -> Vec<(Width, usize, usize)
 }
 
 /// The fastest layouts that fit the budget of `spec` with the same ranks, widths, tokens per step, device, transport
-/// and nodes, timed on machines `like` these.
+/// and nodes, timed on the machines `like`.
 ///
 /// # Errors
 /// If nothing fits; the error says what would make a layout fit.
@@ -93,7 +93,7 @@ pub fn offers(
     let advice = advise(&question)?;
     let offer = |pick: &super::Pick| {
         let text = pick.candidate.text(&question, &[]);
-        let of_pick = parse(&text).expect("the search gives specs that can be read");
+        let of_pick = parse(&text).expect("the search writes specs that can be read");
         let changes = changes_to(spec, &of_pick);
         Offer { changes, bytes: pick.need.bytes, step_s: pick.step_s }
     };
@@ -167,7 +167,7 @@ mod tests {
 
     const ZERO: &str = "mesh: (zero: 4)";
 
-    /// A spec with these keys that needs too much: at stage 0, and with all sequences at once.
+    /// A spec with these keys that needs too much memory: at stage 0, and with all sequences at once.
     fn asked_with(budget: usize, keys: &str) -> Spec {
         let text = format!("({keys}, zero: (stage: 0), batch: (sequences: 4, length: 16), memory: B({budget}))");
         parse(&text).unwrap()
@@ -182,7 +182,7 @@ mod tests {
         PlanBuf::new("the model", spec.config(), &units).with(|plan| plan.total_bytes_max(&RunSize::LEAST))
     }
 
-    /// A spec with the changes of an offer has a plan that needs the memory that the offer says, and it fits: on each
+    /// A spec with an offer's changes has a plan that fits, and that needs the memory that the offer says: on each
     /// device, over each transport, on several nodes, and with room for a copy.
     #[test]
     fn what_is_offered_fits_and_changes_neither_ranks_nor_tokens() {
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn where_nothing_fits_it_says_what_would_have_to_be_true() {
         let (what, would) = offers(&asked(MIB), &like(), &units).unwrap_err().told();
-        assert!(what.starts_with("no layout fits") && would.starts_with("it fits where a rank has "), "{what} {would}");
+        assert!(what.starts_with("no layout fits") && would.starts_with("it fits if a rank has "), "{what} {would}");
         assert!(!would.contains("nodes"), "ranks are given: {would}");
     }
 

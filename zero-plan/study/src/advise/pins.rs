@@ -1,5 +1,5 @@
-//! Pins: keys of a spec whose values are given, so that the search leaves them alone. The rows of the keys read them,
-//! as they read a spec. Never knows what the search would try.
+//! Pins: keys of a spec whose values are given, so that the search does not vary them. The table of keys reads them as
+//! it reads a spec. Never knows the values that the search would try.
 
 use core::fmt;
 
@@ -84,7 +84,7 @@ impl Pins {
         if self.keys.contains(key) {
             return Err(format!("`{key}` is given twice"));
         }
-        let row = zero_plan::spec::KEYS.iter().find(|row| row.path == *key).expect("each of them is a key of a spec");
+        let row = zero_plan::spec::KEYS.iter().find(|row| row.path == *key).expect("every pin is a key of a spec");
         let read = row.read(&mut self.spec, value.trim());
         let fields = matches!(self.spec.recompute, Some(RecomputedUnits::Fields(_)));
         if read.is_err() || fields {

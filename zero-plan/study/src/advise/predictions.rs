@@ -1,4 +1,4 @@
-//! Predictions: published training throughputs beside simulations of the same layouts. This makes the table of
+//! Predictions: published training throughputs beside simulations of the same layouts. Writes the table of
 //! `docs/predictions.md`; no row is left out because its prediction misses.
 
 use core::fmt::Write;
@@ -13,7 +13,7 @@ use crate::simulate::simulate;
 
 /// A published row.
 struct PublishedRow {
-    /// The number of its source; the note of that number says what is assumed.
+    /// The number of the row's source; the note with that number lists the assumptions.
     source: usize,
     what: &'static str,
     model: LlamaSizes,
@@ -168,7 +168,7 @@ impl PublishedRow {
         }
     }
 
-    /// The prediction for it, where all traffic goes in rings, as with NCCL's own sums.
+    /// The prediction for this row, with all traffic in rings, as with NCCL's own sums.
     fn predicted(&self) -> Predicted {
         self.predicted_with(TransportKind::Peer)
     }
@@ -201,7 +201,7 @@ struct Predicted {
 const CLAIMED: [f64; 2] = [0.85, 1.25];
 
 impl PublishedRow {
-    /// Whether the text claims the tolerance for it. It does not for the last two sources, whose devices were not those
+    /// Whether the text claims the tolerance for this row: not for the last two sources, whose devices were not those
     /// of our files, or whose kernels were of another generation.
     fn is_claimed(&self) -> bool {
         self.source <= 2
@@ -211,41 +211,41 @@ impl PublishedRow {
 const HEAD: &str = "\
 # Predictions beside published figures
 
-What `cargo zero simulate` predicts for layouts whose throughput others have published, in tokens a second and device. Nothing is
-fitted to these rows: rates, links and memory are those of the files in [`hardware/`](../hardware), which name their sources. This
-page is written by a test (`UPDATE_EXPECT=1 cargo test -p zero-study --lib predictions`), which fails when it is out of date.
+Predictions of `cargo zero simulate` for layouts with a published throughput, in tokens a second and device. Nothing is fitted to
+these rows: rates, links and memory are those of the files in [`hardware/`](../hardware), which name their sources. A test writes
+this page (`UPDATE_EXPECT=1 cargo test -p zero-study --lib predictions`), and fails if the page is out of date.
 Predictions beside measurements of this project's own runs are in [figures.md](figures.md#predicted-and-measured).
 
-Claimed, and asserted: in sources 1 and 2, a prediction is 0.85 to 1.25 times what was published, and layouts of one source
-on as many devices are in the published order wherever they differ by more than 10 %. That range was chosen after these rows were
-seen. Some of the other rows miss it, and are here because none is left out. Some plans of ours need more memory than the device has on
-which others ran the layout: the column on memory says so. Those runs summed in the rings of NCCL, and so do these predictions. Under
-`transport: Nccl`, ours sends each term of a sum straight to the rank that adds it, so that the bits are those of every other
-transport; between nodes that takes longer, and the last column has the tokens a second with it.
+The claim, which the test asserts: in sources 1 and 2, a prediction is 0.85 to 1.25 times the published figure, and layouts of one
+source on the same number of devices are in the published order if they differ by more than 10 %. This range was chosen after these
+rows were seen. Some of the other rows miss it; no row is left out. Some of our plans need more memory than the published run's device
+has, as the column on memory shows. The published runs summed in the rings of NCCL, and so do these predictions. Under
+`transport: Nccl`, our ranks send each term of a sum straight to the rank that adds it, so that the bits are those of every other
+transport. Between nodes this takes longer; the last column has the tokens a second with it.
 
 ";
 
 const NOTES: &str = "
 1. torchtitan, `docs/performance.md`: FSDP2 on 64 A100 80 GB; Llama 3 with 1 sequence of 8192 tokens a device, Llama 2 with 2 of
    4096. Assumed: 8 x 200 Gb/s a node. Its selective recomputation by ops and its tensor parallelism have no counterpart here, so
-   those rows of its tables are not comparable and not in this one.
+   the rows with them are not comparable and not in this table.
 2. foundation-model-stack/fms-fsdp, README: 128 A100 80 GB, sequences of 4096 tokens. Assumed: 4 x 100 Gb/s a node, and gradients in
    bf16. Hybrid is stage 3 within a node and replicas across.
 3. torchtitan, `benchmarks/llama3_h100_202412_torchtitan.md`: 2 sequences of 8192 tokens a device. **A miss for eager
-   kernels.** Those H100 were limited to 500 W and had 2.4 TB/s of HBM2e, in place of 700 W and 3.35 TB/s, and recomputed selected
-   ops; how fast their products are at 500 W is not published. Taken here: the file `h100`, with 2.4 TB/s, and everything kept. A
+   kernels.** Those H100 were limited to 500 W and had 2.4 TB/s of HBM2e, instead of 700 W and 3.35 TB/s, and recomputed selected
+   ops; the speed of their products at 500 W is not published. Used here: the file `h100`, with 2.4 TB/s, and everything kept. A
    layout has one prediction, whether kernels are compiled or eager.
 4. Narayanan et al., 2021, table 1, first row: 137 TFLOP/s on 32 A100 80 GB without tensor or pipeline parallelism, recomputation
-   counted, which are the tokens here by its own formula. **A miss.** Its software of 2021 had no fused attention, which keeps the
-   scores out of memory; ours is counted as fused. Assumed: micro-batches of 4 sequences, and a gated map of 8/3 of the width in
-   place of one of 4 times the width, which has as many products. The other rows of that table need tensor parallelism.
+   counted, converted to tokens by its own formula. **A miss.** Its software of 2021 had no fused attention, which keeps the scores
+   out of memory; ours is counted as fused. Assumed: micro-batches of 4 sequences, and a gated map of 8/3 of the width instead of a
+   plain map of 4 times the width, which has as many products. The other rows of that table need tensor parallelism.
 
-All predictions are for layouts as the rows say: stage 3 (stage 0 in the last row) with one unit gathered ahead and a bucket a
-unit, 2 bytes a parameter in computation and on the wire, gradients in f32 but for source 2, and f32 masters. In sources 1 and 2
-they are 8 to 21 % too fast wherever links are hidden: `achieved` in a hardware file is what the best large products reach, and
-products of a model and what lies between them are slower than those. The two that wait for the network are 4 and 11 % too slow.
-Attention is taken to be as fast as zero's own kernels, scaled from an H100 to an A100; others ran other kernels. The order of
-layouts on one kind of device hardly depends on it.
+All predictions are for the layouts in the rows: stage 3 (stage 0 in the last row) with one unit gathered ahead and a bucket a
+unit, 2 bytes a parameter in computation and on the wire, gradients in f32 except in source 2, and f32 masters. In sources 1 and 2
+they are 8 to 21 % too fast if links are hidden: `achieved` in a hardware file is the rate of the best large products, and a model's
+products and the ops between them are slower. The two predictions that wait for the network are 4 and 11 % too slow. Attention is
+assumed to be as fast as zero's own kernels, scaled from an H100 to an A100; the published runs used other kernels. The order of
+layouts on one kind of device hardly depends on this.
 ";
 
 fn table() -> String {

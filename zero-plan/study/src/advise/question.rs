@@ -23,7 +23,7 @@ pub struct Question<'a> {
     pub nodes: usize,
     /// Tokens of a sequence.
     pub length: usize,
-    /// Tokens in one step of all ranks. Without it, the search chooses the tokens of each rank with data of its own.
+    /// Tokens in one step of all ranks. If `None`, the search chooses the tokens of each data-parallel rank.
     pub tokens_per_step: Option<usize>,
     /// The keys whose values are given.
     pub pins: Pins,
@@ -31,11 +31,11 @@ pub struct Question<'a> {
     pub pure_bf16: bool,
     /// The limit on what is timed.
     pub effort: Effort,
-    /// The units of the model for a width and the sequences of a micro-batch; `None` where they are not known.
+    /// The units of the model for a width and the sequences of a micro-batch; `None` if they are not known.
     pub units: &'a dyn Fn(Width, usize) -> Option<Vec<Unit>>,
 }
 
-/// The limit on what is timed before an answer is given.
+/// The limit on timing before an answer is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
     /// The number of plans that are made and timed.
@@ -68,7 +68,7 @@ impl Judge for Simulated<'_> {
     }
 
     /// The operations of all ranks, divided equally among all devices: no pipeline is balanced better. Measured times
-    /// replace the operations of units, so there is no bound if the hardware has any.
+    /// replace the operations of units, so there is no bound if the hardware has measured times.
     fn least_s(&self, config: &Config, units: &[Unit]) -> f64 {
         if !self.0.measured.is_empty() {
             return 0.0;
@@ -126,7 +126,7 @@ pub enum NoAdvice {
 }
 
 impl NoAdvice {
-    /// Its code.
+    /// The error's code.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Machines { .. } => "Z0161",

@@ -1,4 +1,4 @@
-//! Search: which layouts fit, and the step times of those that are timed. Never says why.
+//! Search: finds the layouts that fit, and times some of them. Never explains the result.
 
 use zero_plan::spec::{RANKS_MAX, parse};
 use zero_plan::{Axis, Kind, Mesh, Often, PlanBuf, TransportKind, Unit, Width};
@@ -31,7 +31,7 @@ pub struct Findings {
     pub untimed: Vec<(Candidate, f64, usize)>,
     /// Coarse layouts that do not fit, with the least memory that they need, in bytes.
     pub unfit: Vec<(Candidate, usize)>,
-    /// Whether no layout that was not timed can be faster than the fastest that was.
+    /// Whether every untimed layout is certain to be no faster than the fastest timed one.
     pub is_exhaustive: bool,
     /// Number of specs that were refused. It is 0 unless the search has a bug.
     pub refused: usize,
@@ -44,7 +44,7 @@ struct CoarseLayout {
     least_s: f64,
     /// The least memory that it needs, in bytes.
     bytes: usize,
-    /// Settings that fit and have not been timed. The one that is likely fastest comes last.
+    /// Settings that fit and have not been timed. The setting that is likely fastest comes last.
     left: Vec<Candidate>,
     /// The best time so far, in seconds per token.
     best_s: f64,
@@ -73,8 +73,8 @@ impl<'q, 'a> UnitShapes<'q, 'a> {
     }
 }
 
-/// The fine settings of a coarse layout that need the least memory: one that reduces in every micro-batch, and one that
-/// reduces once a step.
+/// The fine settings of a coarse layout that need the least memory: one if it reduces in every micro-batch, and one if
+/// it reduces once a step.
 fn lightest(question: &Question, coarse: Candidate) -> Vec<Candidate> {
     let (pins, given) = (&question.pins, &question.pins.spec.zero);
     let shares = coarse.stage == 3 && coarse.mesh.zero > 1;
@@ -139,7 +139,7 @@ pub fn search(question: &Question, judge: &dyn Judge) -> Result<Findings, NoAdvi
     Ok(found)
 }
 
-/// Coarse layouts that fit, and those that do not, with the least bytes that they need.
+/// Coarse layouts that fit, and coarse layouts that do not, each with the fewest bytes that it needs.
 type Sorted = (Vec<CoarseLayout>, Vec<(Candidate, usize)>);
 
 fn fitting(question: &Question, shapes: &mut UnitShapes, judge: &dyn Judge) -> Result<Sorted, NoAdvice> {
@@ -154,8 +154,8 @@ fn fitting(question: &Question, shapes: &mut UnitShapes, judge: &dyn Judge) -> R
         });
     }
     let (mut groups, mut unfit) = (Vec::new(), Vec::new());
-    // If ranks can read the memory of all others, their numbering changes no size, so neighbours that differ only in
-    // it share a result.
+    // If every rank can read every other rank's memory, numbering changes no size, so neighbouring layouts that differ
+    // only in numbering share a result.
     let mut last: Option<(Candidate, Option<usize>)> = None;
     for coarse in all {
         let Some(units) = shapes.of(&coarse) else { continue };
@@ -186,7 +186,7 @@ fn fitting(question: &Question, shapes: &mut UnitShapes, judge: &dyn Judge) -> R
     Ok((groups, unfit))
 }
 
-/// The settings of a coarse layout that fit. The one that is likely fastest comes last.
+/// The settings of a coarse layout that fit. The setting that is likely fastest comes last.
 fn settings(question: &Question, shapes: &mut UnitShapes, coarse: Candidate) -> Vec<Candidate> {
     let budget = question.budget(coarse.mesh.ranks_per_node());
     let Some(units) = shapes.of(&coarse) else { return Vec::new() };
@@ -235,7 +235,7 @@ fn nothing_fits(question: &Question, unfit: &[(Candidate, usize)]) -> NoAdvice {
     let per_node = candidate.mesh.ranks_per_node();
     let budget = question.budget(per_node);
     let told = format!(
-        "what needs least needs {} a rank, and there are {} ({} beside {} reserved): {}",
+        "the smallest layout needs {} a rank, and a rank has {} ({} less {} reserved): {}",
         gb(bytes),
         gb(budget),
         question.hardware.device.name,
@@ -243,7 +243,7 @@ fn nothing_fits(question: &Question, unfit: &[(Candidate, usize)]) -> NoAdvice {
         sketch(&candidate),
     );
     let needed = bytes + question.hardware.device.reserved.bytes() as usize;
-    let mut would = vec![format!("it fits where a rank has {} of memory", gb(needed))];
+    let mut would = vec![format!("it fits if a rank has {} of memory", gb(needed))];
     let is_given = ["mesh.zero", "mesh.replica", "mesh.pipeline"].iter().all(|key| question.pins.has(key));
     match more_nodes(question) {
         MoreNodes::Help(nodes, candidate) => {
@@ -260,9 +260,9 @@ fn nothing_fits(question: &Question, unfit: &[(Candidate, usize)]) -> NoAdvice {
         let kinds = [Kind::Activations, Kind::Recomputed, Kind::ActivationGradients, Kind::Workspace];
         let kept = need.of_kinds(&kinds);
         let how = match (candidate.recompute, candidate.sequences) {
-            (Some(1), 1) => "shorter sequences make it less",
-            (Some(1), _) => "smaller micro-batches or shorter sequences make it less",
-            _ => "`recompute: Every(1)`, smaller micro-batches or shorter sequences make it less",
+            (Some(1), 1) => "shorter sequences reduce them",
+            (Some(1), _) => "smaller micro-batches or shorter sequences reduce them",
+            _ => "`recompute: Every(1)`, smaller micro-batches or shorter sequences reduce them",
         };
         would.push(format!("activations and workspace are {} of it: {how}", gb(kept)));
     }

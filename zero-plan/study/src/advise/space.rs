@@ -1,9 +1,9 @@
-//! Space: all layouts that may be chosen, with one representative for those that symmetry makes equal. Never judges
-//! one.
+//! Space: all layouts that may be chosen, with one representative of each set that symmetry makes equal. Never judges
+//! layouts.
 //!
-//! Three kinds of layouts equal others and are left out: stages above 0 with one rank along `zero`, which has no rank
-//! to share with; orders of axes that number ranks alike, or all orders but one on a single node; buckets of the same
-//! units.
+//! Three kinds of layouts are left out because they equal other layouts: stages above 0 with one rank along `zero`,
+//! which has no rank to share with; orders of axes that number ranks alike, or all orders but one on a single node; and
+//! buckets of the same units.
 
 use zero_plan::bounds::MICRO_BATCHES_MAX;
 use zero_plan::spec::{RecomputedUnits, Schedule, Size};
@@ -16,12 +16,12 @@ use super::question::Question;
 /// Sequences of a micro-batch.
 pub(super) const SEQUENCES: [usize; 5] = [1, 2, 4, 8, 16];
 const BUCKETS: [Size; 3] = [Size::MiB(25), Size::MiB(100), Size::MiB(400)];
-/// Those that are likely fastest come first.
+/// Values that are likely fastest come first.
 const PREFETCH: [usize; 4] = [2, 1, 4, 0];
 const RECOMPUTE: [Option<usize>; 3] = [None, Some(2), Some(1)];
 const SCHEDULES: [Schedule; 4] =
     [Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved { chunks: 2 }, Schedule::Interleaved { chunks: 4 }];
-/// If no number of tokens is asked for: the micro-batches of a pipeline, in multiples of its number of pipeline stages.
+/// The micro-batches of a pipeline if no number of tokens is asked for, in multiples of its number of pipeline stages.
 const FILLS: [usize; 3] = [1, 2, 4];
 
 use Axis::{Pipeline, Replica, Zero};
@@ -97,7 +97,7 @@ pub(super) fn meshes(question: &Question) -> Vec<Vec<PlacedMesh>> {
     found
 }
 
-/// The axes that have several ranks, in the order in which they number them.
+/// The axes that have several ranks, in the order in which the mesh numbers ranks.
 fn along(mesh: &Mesh) -> Vec<Axis> {
     mesh.order.into_iter().filter(|&axis| mesh.len(axis) > 1).collect()
 }
@@ -206,7 +206,7 @@ pub(super) fn coarse(question: &Question) -> Vec<Candidate> {
     found
 }
 
-/// All fine settings of a coarse layout. Those that are likely fastest come first.
+/// All fine settings of a coarse layout. Settings that are likely fastest come first.
 pub(super) fn fine(question: &Question, coarse: Candidate, units: &[Unit]) -> Vec<Candidate> {
     let (pins, mut found) = (&question.pins, Vec::new());
     let gathers = coarse.stage == 3 && coarse.mesh.zero > 1;
@@ -238,7 +238,7 @@ pub(super) fn fine(question: &Question, coarse: Candidate, units: &[Unit]) -> Ve
     found
 }
 
-/// The sizes of buckets, without those that give the same buckets as a size before them.
+/// The sizes of buckets, except those that form the same buckets as an earlier size.
 fn distinct_buckets(question: &Question, coarse: Candidate, units: &[Unit]) -> Vec<Size> {
     let config = coarse.config(question);
     if config.chunks() > units.len() || coarse.even && !units.len().is_multiple_of(config.chunks()) {

@@ -94,7 +94,7 @@ struct Tried {
     recompute: &'static [&'static str],
 }
 
-/// All texts of specs that a person could write for this model on these ranks, symmetric ones included.
+/// All texts of specs that a person could write for this model on these ranks, including symmetric specs.
 fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize, space: &Tried) -> Vec<String> {
     let (mut texts, device) = (Vec::new(), space.device);
     let withins =
@@ -156,7 +156,7 @@ fn every_spec(nodes: usize, ranks: usize, length: usize, tokens: usize, space: &
     texts
 }
 
-/// The fewest seconds per token of all specs that can be written, by each judge, and how many of them can run. Only the
+/// The fewest seconds per token of all specs that can be written, by each judge, and how many specs can run. Only the
 /// first judge, which simulates, is asked about stages above 0 with one rank along `zero`. The other judges charge for
 /// memory and ops, which differ there.
 fn brute_force(question: &Question, judges: [&dyn Judge; 3], tokens: usize, space: &Tried) -> ([f64; 3], usize) {
@@ -231,7 +231,7 @@ fn the_search_finds_what_brute_force_finds_on_processors() {
     assert_finds_the_best(&cores(700_000), 2, &some("transport: Cluster"), &SOME_PINS);
 }
 
-/// With less effort, the answer is no better, it is called exhaustive only if it is, and bounds still hold.
+/// With less effort, the answer is no better, it is reported as exhaustive only if it is, and bounds still hold.
 #[test]
 fn a_bounded_search_says_so() {
     let hardware = tiny(900_000);
@@ -249,7 +249,7 @@ fn a_bounded_search_says_so() {
             exhaustive += usize::from(found.is_exhaustive && !found.untimed.is_empty());
         }
     }
-    // Some searches could tell that their answer was the best without timing everything, and others could not.
+    // Some searches prove their answer the best without timing everything, and other searches do not.
     assert!(bounded > 0 && exhaustive > 0, "{bounded} {exhaustive}");
 }
 
@@ -273,8 +273,8 @@ fn texts_of_candidates_are_their_configurations() {
     }
 }
 
-/// Where only operations take time, one rank takes as long as the bound says: attention has its own rate, and a head that
-/// leaves its forward to its backward computes nothing again.
+/// If only operations take time, one rank takes as long as the bound says: attention has its own rate, and a head that
+/// leaves its forward to its backward recomputes nothing.
 #[test]
 fn a_rank_that_only_computes_takes_as_long_as_its_bound() {
     let mut hardware = tiny(900_000);
@@ -357,15 +357,14 @@ fn z0162_nothing_fits() {
     let error = advise(&ask(&hardware, 1, 4096, None, &units)).unwrap_err();
     assert!(matches!(error, NoAdvice::NothingFits { .. }), "{error}");
     let text = error.to_string();
-    assert!(text.starts_with("error[Z0162]: no layout fits: what needs least needs "), "{text}");
-    for expected in ["stage 3", "it fits where a rank has ", "on 4 nodes (32 ranks)", "activations and workspace are "]
-    {
+    assert!(text.starts_with("error[Z0162]: no layout fits: the smallest layout needs "), "{text}");
+    for expected in ["stage 3", "it fits if a rank has ", "on 4 nodes (32 ranks)", "activations and workspace are "] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     // The suggested number of nodes helps.
     let fits = search(&ask(&hardware, 4, 4096, None, &units), &Artificial(1));
     assert!(fits.is_ok(), "{fits:?}");
-    // A step of more ranks has more tokens. The error does not mention nodes on which no layout has the given values.
+    // More ranks mean more tokens a step. The error does not mention nodes on which no layout has the given values.
     let asked = advise(&ask(&hardware, 1, 4096, Some(8 * 4096), &units)).unwrap_err().to_string();
     assert!(asked.contains("on 4 nodes (32 ranks)"), "{asked}");
     let given = pinned(ask(&hardware, 1, 4096, None, &units), &["mesh.zero=8", "mesh.replica=1"]);
@@ -427,7 +426,7 @@ fn assert_readme_tells(advice: &Advice) {
     }
 }
 
-/// The memo in the repository, and the figures in it that can be worked out by hand.
+/// The memo in the repository, and those of its figures that can be computed by hand.
 #[test]
 fn thirteen_billions_on_eight_a100() {
     let units = |width, sequences| Some(LLAMA_2_13B.units(width, sequences, 4096));
@@ -444,7 +443,7 @@ fn thirteen_billions_on_eight_a100() {
     // The text has the same figures.
     let text = answer(&question, &advice);
     for expected in
-        ["does everything fit on each device (stage 0)?", "activations are a separate fight", "why not another"]
+        ["does everything fit on each device (stage 0)?", "no ZeRO stage shrinks activations", "why not another"]
     {
         assert!(text.contains(expected), "{text}");
     }
@@ -455,7 +454,7 @@ fn thirteen_billions_on_eight_a100() {
             "{sent:?}"
         );
     }
-    // The answer says that no layout that was not timed can be faster, and most were not timed.
+    // The answer says that no untimed layout can be faster, and most layouts were not timed.
     assert!(advice.is_exhaustive && advice.untimed > advice.timed, "{} {}", advice.timed, advice.untimed);
     assert_readme_tells(&advice);
     // By the formula, plain data parallelism takes 208 GB; the budget is 78.

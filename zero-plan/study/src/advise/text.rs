@@ -1,5 +1,5 @@
 //! Text: the answer for people: the best layouts, the cost of the others, what does not fit, and the decision in plain
-//! words. Computes no figure that the answer already has.
+//! words. Never computes a figure that the answer already has.
 
 use core::fmt::Write;
 
@@ -71,7 +71,7 @@ pub(super) fn figures(pick: &Pick) -> Vec<String> {
     ]
 }
 
-/// How many values of a dimension are listed that fit, and that do not.
+/// How many values of a dimension are listed: of those that fit, and of those that do not.
 const TOLD: [usize; 2] = [4, 2];
 
 /// For each dimension, the cost of its other values, each in the best layout that has it.
@@ -121,9 +121,9 @@ fn asked(question: &Question, advice: &Advice, stage: &StageFit) -> String {
     let budget = question.budget(*question.ranks_per_node().last().unwrap_or(&1));
     let states = stage.states.total();
     let verdict = match (stage.fits, stage.least_bytes) {
-        (true, Some(least)) => format!("yes: with the rest, {} at least", gb(least)),
+        (true, Some(least)) => format!("yes: at least {} with the rest", gb(least)),
         (false, Some(least)) => {
-            format!("no: with the rest, {} at least, {} too much", gb(least), gb(least.saturating_sub(budget)))
+            format!("no: at least {} with the rest, {} too much", gb(least), gb(least.saturating_sub(budget)))
         }
         _ => "not tried".to_owned(),
     };
@@ -150,7 +150,7 @@ pub(super) fn decision(question: &Question, advice: &Advice) -> Vec<String> {
         let crosses = Axis::ALL.into_iter().filter(|axis| pick.candidate.mesh.crosses_nodes(*axis)).map(Axis::name);
         let network: f64 = pick.sent.iter().filter(|it| it.link.name() == "network").map(|it| it.exposed_s).sum();
         let crosses = crosses.collect::<Vec<_>>().join(" and ");
-        lines.push(format!("across nodes goes {crosses}; the network is waited for {} a step", time(network)));
+        lines.push(format!("axes across nodes: {crosses}; a step waits {} for the network", time(network)));
     }
     if pick.candidate.mesh.pipeline > 1 {
         lines.push(format!("a pipeline of {} idles {} of a step", pick.candidate.mesh.pipeline, time(pick.bubble_s)));
@@ -158,14 +158,14 @@ pub(super) fn decision(question: &Question, advice: &Advice) -> Vec<String> {
     if question.tokens_per_step.is_none() {
         let tokens = pick.tokens;
         lines.push(format!(
-            "no tokens a step were asked for, so each rank with data of its own has what is fastest: {tokens} in all"
+            "without `--tokens-per-step`, each data-parallel rank has the fastest number of tokens: {tokens} in all"
         ));
     }
     lines.push(format!("so: {}", sketch(&pick.candidate)));
     lines
 }
 
-/// The memory of activations, a separate question: if they are kept, and if they are recomputed.
+/// The memory of activations, which is independent of the stage: if they are kept, and if they are recomputed.
 fn activations(question: &Question, pick: &Pick) -> Option<String> {
     let units = (question.units)(pick.candidate.precision.compute, pick.candidate.sequences)?;
     let config = pick.candidate.config(question);
@@ -174,10 +174,10 @@ fn activations(question: &Question, pick: &Pick) -> Option<String> {
         Some(need.of_kinds(&BATCH))
     };
     let (kept, again) = (of(Recompute::None)?, of(Recompute::Every(1)));
-    let again = again.map_or(String::new(), |again| format!(", {} where every unit is computed again", gb(again)));
+    let again = again.map_or(String::new(), |again| format!(", {} if every unit is recomputed", gb(again)));
     let (n, length) = (pick.candidate.sequences, question.length);
     Some(format!(
-        "activations are a separate fight, which no stage wins: micro-batches of {n} x {length} tokens take {} kept{again}",
+        "no ZeRO stage shrinks activations: micro-batches of {n} x {length} tokens take {} if kept{again}",
         gb(kept)
     ))
 }
@@ -185,7 +185,7 @@ fn activations(question: &Question, pick: &Pick) -> Option<String> {
 /// How many layouts were looked at.
 pub(super) fn searched(question: &Question, advice: &Advice) -> String {
     let exhaustive = if advice.is_exhaustive {
-        "of the values that it tries (buckets, prefetch, recomputation, micro-batches), nothing that was not timed can be \
+        "among the values that the search tries (buckets, prefetch, recomputation, micro-batches), no untimed layout can be \
          faster: the search was exhaustive"
             .to_owned()
     } else {
@@ -193,7 +193,7 @@ pub(super) fn searched(question: &Question, advice: &Advice) -> String {
     };
     let refused = match advice.refused {
         0 => String::new(),
-        refused => format!(", and {refused} are none that a spec may say, which is a fault of this command"),
+        refused => format!(", and {refused} were refused as specs, which is a bug in this command"),
     };
     format!(
         "timed {} layouts; {} more fit, {} do not{refused}; {exhaustive}",
@@ -201,16 +201,16 @@ pub(super) fn searched(question: &Question, advice: &Advice) -> String {
     )
 }
 
-/// The comment at the top of a spec: the machines that it is planned for, and why.
+/// The comment at the top of a spec: the machines that it is planned for, its figures, and how it compares.
 pub fn comment(question: &Question, advice: &Advice, pick: &Pick) -> Vec<String> {
     let mut lines = vec![format!("Planned for {} x {}.", question.nodes, question.hardware.name)];
     lines.extend(figures(pick).into_iter().map(|line| format!("Predicted: {line}.")));
     lines.push(format!("Widths: {}.", widths(&pick.candidate.precision)));
     let best = advice.picks.iter().position(|other| other == pick).unwrap_or(0);
     lines.push(match best {
-        0 => "The fastest that was found.".to_owned(),
+        0 => "The fastest layout found.".to_owned(),
         _ => format!(
-            "{} than the fastest that was found.",
+            "Compared with the fastest layout found: {}.",
             cost(Price::Slower(per_token(pick) / per_token(&advice.picks[0])))
         ),
     });

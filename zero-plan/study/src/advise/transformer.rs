@@ -1,4 +1,4 @@
-//! Transformer: units of published models for tests, with the sizes that the layers of the runtime have. A plan of them
+//! Transformer: units of published models for tests, with the sizes of the runtime's layers. A plan of these units
 //! equals the golden plan of the real model.
 
 use zero_plan::lines::{LINE_BYTES, round_up};
@@ -86,7 +86,7 @@ impl LlamaSizes {
         units
     }
 
-    /// A layer: attention after a norm, then a gated map after a norm, each added to what entered it.
+    /// A layer: attention after a norm, then a gated map after a norm, each added to its own input.
     fn block(&self, compute: Width, tokens: usize, length: usize) -> Unit {
         let Self { width, heads, key_heads, hidden, .. } = *self;
         let head = width / heads;
@@ -159,8 +159,8 @@ mod tests {
         assert_eq!(params(LLAMA_2_70B), 68_976_648_192);
     }
 
-    /// The operations of a block are those of its products and a little more. The runtime's tests compare its own count
-    /// with published formulas.
+    /// The operations of a block are slightly more than those of its products. The runtime's tests compare its own
+    /// count with published formulas.
     #[test]
     fn a_block_multiplies_what_its_weights_and_its_scores_say() {
         let block = LLAMA_3_8B.units(Width::BF16, 1, 1024)[1];

@@ -93,7 +93,7 @@ fn a_key_that_changes_no_op_is_still_a_difference() {
     let difference = difference(ZERO2, &ZERO2.replace("transport", "memory: GiB(1), transport"));
     assert!(!difference.is_equal && difference.schedules.is_empty());
     let text = DifferenceText(&difference).to_string();
-    assert!(text.contains("memory of a rank, where most is needed: the same"), "{text}");
+    assert!(text.contains("memory of the rank that needs most: the same"), "{text}");
     assert!(text.ends_with("schedules: the same"), "{text}");
 }
 

@@ -1,4 +1,4 @@
-//! Text: a difference as text for a review. Only formats, and leaves out whatever is equal.
+//! Text: a difference as text for a review. Only formats; equal parts are left out.
 
 use core::fmt;
 
@@ -23,8 +23,8 @@ impl fmt::Display for DifferenceText<'_> {
         write!(f, ": {models}")?;
         let blocks = [
             keys(it),
-            figures("memory of a rank, where most is needed", &it.memory, |figure| Bytes(figure).to_string()),
-            figures("sent by a rank in a step, where most is", &it.sent, |figure| Bytes(figure).to_string()),
+            figures("memory of the rank that needs most", &it.memory, |figure| Bytes(figure).to_string()),
+            figures("sent in a step by the rank that sends most", &it.sent, |figure| Bytes(figure).to_string()),
             figures("ops of a step", &it.ops, |figure| figure.to_string()),
             step(it),
             schedules(&it.schedules),
@@ -39,7 +39,7 @@ fn columns() -> Vec<String> {
 
 fn keys(difference: &Difference) -> Vec<String> {
     if difference.keys.is_empty() {
-        return vec!["keys: none that differ".to_owned()];
+        return vec!["keys: none differ".to_owned()];
     }
     let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
     let mut table = Table::new("keys", columns()[..2].to_vec());

@@ -18,21 +18,21 @@ pub(super) const WORDS: &[Word] = &[
         "zero_optimization",
         &["zero_stage", "zero_optimization.stage"],
         &["zero.stage"],
-        "Its `stage` is the same number here: 1 shards the optimizer's state, 2 the gradients too, 3 the parameters too.",
+        "Its `stage` is the same number here: 1 shards the optimizer's state, 2 also the gradients, 3 also the parameters.",
     ),
     word(
         "overlap_comm",
         &[],
         &["zero.bucket", "zero.prefetch"],
-        "Whether gradients travel while backward goes on. Here they always do: where a bucket begins to travel and \
-         where it is waited for is in the schedule.",
+        "Whether gradients are sent while backward continues. Here they always are: the schedule has an op that begins \
+         to send a bucket, and an op that waits for it.",
     ),
     word(
         "reduce_bucket_size",
         &[],
         &["zero.bucket"],
-        "How many elements of gradients travel at a time, 500 million by default. `bucket` is in bytes: the elements \
-         times the bytes of `precision.reduce`. A bucket here has whole units.",
+        "How many elements of gradients are sent at a time, 500 million by default. `bucket` is in bytes: the elements \
+         times the bytes of `precision.reduce`. A bucket here consists of whole units.",
     ),
     word(
         "allgather_bucket_size",
@@ -46,13 +46,13 @@ pub(super) const WORDS: &[Word] = &[
         &["prefetch_bucket_size"],
         &["zero.prefetch"],
         "How many elements may be gathered ahead of use at stage 3. `prefetch` counts units instead: divide by the \
-         parameters of one.",
+         parameters of one unit.",
     ),
     word(
         "stage3_max_live_parameters",
         &["max_live_parameters"],
         &["zero.prefetch", "zero.gather"],
-        "A limit to gathered parameters that exist at once. Here their number is a constant: `prefetch` + 1 units, \
+        "A limit on the gathered parameters that exist at once. Here their number is a constant: `prefetch` + 1 units, \
          or all of them with `gather: PerStep`.",
     ),
     word(
@@ -66,8 +66,8 @@ pub(super) const WORDS: &[Word] = &[
         "stage3_param_persistence_threshold",
         &["param_persistence_threshold", "stage3_model_persistence_threshold"],
         &[],
-        "Tensors below that size are not sharded. It has no counterpart: a unit is sharded as one flat buffer, so \
-         small tensors cost no message of their own.",
+        "Tensors below this size are not sharded. It has no counterpart: a unit is sharded as one flat buffer, so \
+         small tensors need no messages of their own.",
     ),
     word(
         "offload_optimizer",
@@ -79,15 +79,15 @@ pub(super) const WORDS: &[Word] = &[
         "train_micro_batch_size_per_gpu",
         &["train_micro_batch_size"],
         &["batch.sequences"],
-        "Samples in one forward pass of one rank: `sequences`. How long a sequence is, DeepSpeed does not say; here \
-         it is `length`.",
+        "Samples in one forward pass of one rank: `sequences`. DeepSpeed's configuration has no length of a sequence; \
+         here it is `length`.",
     ),
     word(
         "gradient_accumulation_steps",
         &[],
         &["batch.micro_batches", "zero.reduce"],
-        "Micro-batches of a step. DeepSpeed reduces in each at stages 2 and 3, and once a step at 0 and 1, which is \
-         `reduce: PerStep`.",
+        "Micro-batches of a step. DeepSpeed reduces in each micro-batch at stages 2 and 3, and once a step at 0 and 1, \
+         which is `reduce: PerStep`.",
     ),
     word(
         "train_batch_size",
@@ -113,21 +113,21 @@ pub(super) const WORDS: &[Word] = &[
         "grad_accum_dtype",
         &["data_types", "communication_data_type"],
         &["precision.reduce"],
-        "The types in which gradients are accumulated and travel. Here both are `precision.reduce`.",
+        "The types in which gradients are accumulated and sent. Here both are `precision.reduce`.",
     ),
     word(
         "zero_hpz_partition_size",
         &["hpZ", "ZeRO++"],
         &["mesh.replica", "mesh.within_node"],
-        "Of ZeRO++: a second copy of the parameters is sharded within a node, so that backward gathers from there. \
-         It has no counterpart. Replicas that each stay on a node come nearest: they also shard optimizer state only \
-         within a node.",
+        "In ZeRO++, a second copy of the parameters is sharded within a node, and backward gathers from that copy. It \
+         has no counterpart. The nearest equivalent is replicas that each stay on a node: they also shard optimizer \
+         state only within a node.",
     ),
     word(
         "zero_quantized_weights",
         &["qwZ", "qgZ", "zero_quantized_gradients"],
         &["precision.params", "precision.reduce"],
-        "Of ZeRO++: what travels is quantized. It has no counterpart: the narrowest type is BF16.",
+        "In ZeRO++, data is quantized before it is sent. It has no counterpart: the narrowest type is BF16.",
     ),
     word(
         "MiCS",
@@ -140,7 +140,7 @@ pub(super) const WORDS: &[Word] = &[
         "contiguous_gradients",
         &["round_robin_gradients"],
         &[],
-        "Copies gradients into one buffer as they are made. Here they are made in one: each has its place in the arena.",
+        "Copies gradients into one buffer as they are computed. Here each is computed at its place in the arena.",
     ),
     word(
         "sub_group_size",
@@ -152,21 +152,21 @@ pub(super) const WORDS: &[Word] = &[
         "activation_checkpointing",
         &["partition_activations", "cpu_checkpointing", "contiguous_memory_optimization"],
         &["recompute"],
-        "Settings for models that call DeepSpeed's checkpointing; they do not turn it on. `recompute` does, for \
-         units of any model.",
+        "Settings for models that call DeepSpeed's checkpointing; they do not turn it on. Here `recompute` turns it on, \
+         for units of any model.",
     ),
     word(
         "gradient_clipping",
         &["optimizer", "scheduler"],
         &["optimizer"],
-        "What shapes neither memory nor order is no part of a spec: clipping, the rate and its schedule are \
-         arguments of the binary, which `cargo zero run SPEC -- --help` lists. The optimizer is AdamW, or `optimizer: Muon`.",
+        "Settings that affect neither memory nor order are not part of a spec: clipping, the learning rate and its schedule \
+         are arguments of the binary, listed by `cargo zero run SPEC -- --help`. The optimizer is AdamW, or `optimizer: Muon`.",
     ),
     word(
         "zero3_init_flag",
         &["zero.Init", "stage3_gather_16bit_weights_on_model_save", "zero3_save_16bit_model"],
         &[],
-        "How large models are made and saved without a whole copy. It needs no switch: a rank fills only what it \
-         stores, and `cargo zero export` writes whole tensors.",
+        "How large models are created and saved without a whole copy. Here this needs no switch: a rank fills only the \
+         states that it stores, and `cargo zero export` writes whole tensors.",
     ),
 ];

@@ -19,16 +19,16 @@ pub(super) const WORDS: &[Word] = &[
         &["FSDP", "FullyShardedDataParallel"],
         &["zero.stage", "zero.prefetch"],
         "Stage 3: parameters, gradients and optimizer state are sharded. A unit is gathered before forward, released \
-         after it, and gathered again for backward. Here the last unit of forward is kept, as backward begins with \
-         it.",
+         after it, and gathered again for backward. Here the last unit of forward is kept, because backward begins \
+         with it.",
     ),
     word(
         "SHARD_GRAD_OP",
         &[],
         &["zero.stage", "zero.gather"],
         "Stage 2: gradients and optimizer state are sharded, and parameters are whole during a step. FSDP also \
-         shards them between steps; `stage: 3, gather: PerStep` is that to the letter: one all-gather a step, kept \
-         until its end. Both send as much.",
+         shards them between steps; `stage: 3, gather: PerStep` does exactly this: one all-gather a step, kept until \
+         its end. Both send the same number of bytes.",
     ),
     word(
         "HYBRID_SHARD",
@@ -53,7 +53,7 @@ pub(super) const WORDS: &[Word] = &[
         "reshard_after_forward",
         &["fsdp_reshard_after_forward"],
         &["zero.gather", "zero.stage"],
-        "Of `fully_shard`: whether a unit is released after forward and gathered again for backward. True is \
+        "In `fully_shard`, whether a unit is released after forward and gathered again for backward. True is \
          `gather: PerMicroBatch`, the default; false keeps it from forward to backward, which is `gather: PerStep`. A \
          number, the size of a smaller group to reshard to, has no counterpart.",
     ),
@@ -78,8 +78,8 @@ pub(super) const WORDS: &[Word] = &[
         "forward_prefetch",
         &["fsdp_forward_prefetch"],
         &["zero.prefetch"],
-        "Whether the next all-gather of forward is issued before the current unit runs. In FSDP the order of calls \
-         from the host decides otherwise; here order is a constant, and `prefetch` applies to forward too.",
+        "Whether the next all-gather of forward is issued before the current unit runs. Without it, FSDP follows the \
+         order of calls from the host; here order is a constant, and `prefetch` applies to forward too.",
     ),
     word(
         "limit_all_gathers",
@@ -92,8 +92,8 @@ pub(super) const WORDS: &[Word] = &[
         "MixedPrecision",
         &["MixedPrecisionPolicy"],
         &["precision.compute", "precision.params", "precision.reduce"],
-        "Types of computation and of what travels: `param_dtype` is `compute` and `params`, `reduce_dtype` is \
-         `reduce`. FSDP keeps the shards in the type they were made in, which is `master`. `buffer_dtype` has no \
+        "Types of computation and communication: `param_dtype` is `compute` and `params`, `reduce_dtype` is \
+         `reduce`. FSDP keeps the shards in the type they were created in, which is `master`. `buffer_dtype` has no \
          counterpart: there are no buffers.",
     ),
     word(
@@ -107,8 +107,8 @@ pub(super) const WORDS: &[Word] = &[
         "reduce_dtype",
         &[],
         &["precision.reduce"],
-        "The type that gradients travel in. FSDP converts the sums back; here they are held in `reduce` as well. \
-         Sums themselves are f32.",
+        "The type in which gradients are sent. FSDP converts the sums back; here they are also stored in `reduce`. \
+         The additions themselves are in f32.",
     ),
     word(
         "CPUOffload",
@@ -137,7 +137,7 @@ pub(super) const WORDS: &[Word] = &[
             "fsdp_min_num_params",
         ],
         &[],
-        "Which modules become units. Here the struct says it: each field, and each element of an array field, is one.",
+        "The rule that makes modules units. Here each field of the struct, and each element of an array field, is a unit.",
     ),
     word(
         "no_sync",
@@ -156,13 +156,13 @@ pub(super) const WORDS: &[Word] = &[
         "state_dict_type",
         &["FULL_STATE_DICT", "SHARDED_STATE_DICT", "LOCAL_STATE_DICT", "fsdp_state_dict_type"],
         &["checkpoint.snapshot"],
-        "What a saved file has. Here each rank writes what it owns, and any layout reads it back; `cargo zero \
-         export` writes whole tensors.",
+        "The contents of a saved file. Here each rank writes the states that it owns, and any layout reads them back; \
+         `cargo zero export` writes whole tensors.",
     ),
     word(
         "device_mesh",
         &["dp_replicate_size", "dp_shard_size"],
         &["mesh.replica", "mesh.zero"],
-        "How ranks are arranged: the dimension that shards is `zero`, the one that replicates is `replica`.",
+        "How ranks are arranged: the dimension that shards is `zero`, the dimension that replicates is `replica`.",
     ),
 ];

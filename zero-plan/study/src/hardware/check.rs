@@ -1,4 +1,4 @@
-//! Check: whether the figures of a hardware file are possible. Never knows what a figure is used for.
+//! Check: whether the figures of a hardware file are possible. Never knows the use of a figure.
 
 use zero_plan::diagnostic::Diagnostic;
 use zero_plan::spec::locate;
@@ -11,8 +11,8 @@ const RATE_MAX: f64 = 1e18;
 const RATE_MIN: f64 = 1e3;
 /// The longest latency, in seconds.
 const LATENCY_MAX: f64 = 10.0;
-/// The highest share of the rate of products that attention may have, because a causal mask may hide half of the operations
-/// that are counted.
+/// The highest share of the rate of products for attention: a causal mask may hide half of the operations that are
+/// counted.
 const ATTENTION_MAX: f64 = 2.0;
 /// The most devices of a node, links, and threads.
 const COUNT_MAX: usize = 4096;
@@ -78,7 +78,7 @@ pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
     }
     if let Some(entry) = measured.iter().position(|unit| !is_possible(unit)) {
         let expected = format!(
-            "of entry {}, which is of `{}`, times above 0 and at most 1e6 seconds, 1 to 4096 threads of 1 to 4096 ranks, and 1 to \
+            "in entry {}, for `{}`: times above 0 and at most 1e6 seconds, 1 to 4096 threads of 1 to 4096 ranks, and 1 to \
              2^32 tokens",
             entry + 1,
             measured[entry].field
@@ -116,7 +116,7 @@ impl Checks<'_> {
         }
         let spans = locate(self.text, key);
         let found = spans.as_ref().map_or("", |spans| &self.text[spans.value.clone()]);
-        let message = format!("`{key}` cannot be {}", if found.len() > 40 { "what is there" } else { found });
+        let message = format!("`{key}` cannot be {}", if found.len() > 40 { "this value" } else { found });
         let problem = Diagnostic::new("Z0176", key, message);
         let expected = format!("expected {expected}");
         self.problems.push(match spans {
@@ -251,7 +251,7 @@ mod tests {
             ("core_seconds: 0.0", "core_seconds: NaN"),
         ] {
             let problems = with(&format!("{unit}, {}", unit.replace(from, to))).unwrap_err();
-            assert!(problems[0].label.starts_with("expected of entry 2, which is of `f`, "), "{:?}", problems[0]);
+            assert!(problems[0].label.starts_with("expected in entry 2, for `f`: "), "{:?}", problems[0]);
             assert_eq!((problems[0].code, problems[0].key.as_str()), ("Z0176", "measured"), "{to}");
         }
     }

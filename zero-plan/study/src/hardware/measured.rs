@@ -16,9 +16,9 @@ pub struct MeasuredOp {
 }
 
 /// The time of each unit of a plan, from the times that each op of each rank took in each step. A layer's time is the
-/// mean over its units and micro-batches in one step, and then the median over all steps and ranks. If threads take
-/// turns on cores, some ops are interrupted and others are not, so that only whole steps compare; and other programs
-/// disturb some steps. Each rank has the whole model and this many threads.
+/// mean over its units and micro-batches in one step, and then the median over all steps and ranks. The mean comes first
+/// because threads that take turns on cores interrupt some ops, so that only whole steps compare; the median, because
+/// other programs disturb some steps. Each rank has the whole model and this many threads.
 pub fn measured_units(
     plan: &Plan,
     threads: usize,
@@ -49,8 +49,8 @@ pub fn measured_units(
             let [seconds, core_seconds] = times.map(|times| rounded(median(times)));
             OpTime { seconds, core_seconds }
         });
-        // Descriptions have the time of AdamW's pass over memory. This one also includes Muon's products, so it is left
-        // out.
+        // A hardware file has the time of AdamW's pass over memory. This time also includes Muon's products, so it is
+        // left out.
         let is_orthogonalized = (0..plan.units.len())
             .any(|unit| plan.units[unit].position == position && plan.tables().is_orthogonalized(unit));
         let update = if is_orthogonalized { OpTime::default() } else { update };
@@ -71,7 +71,7 @@ pub fn measured_units(
     measured.collect()
 }
 
-/// Which of the three times of a unit an op belongs to.
+/// The index, among a unit's three times, of the time to which an op belongs.
 const fn kind(op: Op) -> Option<usize> {
     match op {
         Op::Forward { .. } => Some(0),
@@ -117,7 +117,7 @@ mod tests {
         let (micro_batch, slot) = (0, 0);
         let forward = |unit, s| (Op::Forward { unit, micro_batch, slot }, s);
         let backward = |unit, s| (Op::Backward { unit, micro_batch, slot }, s);
-        // Units 0 and 2 are of one layer. Of three steps, one is disturbed, and that of cores is measured in two.
+        // Units 0 and 2 are of one layer. Of three steps, one is disturbed, and two have the time of cores.
         let step = |(disturbed, cores): (f64, Option<f64>)| {
             let ops =
                 [forward(0, 1.0), forward(1, 7.0), forward(2, 3.0 + disturbed), backward(2, 5.0), (Op::Agree, 9.0)];

@@ -1,5 +1,5 @@
-//! Accelerate: the spec that its settings for FSDP, DeepSpeed and plain data parallelism mean. Facts are from its
-//! sources and PyTorch's documentation. Never reads text.
+//! Accelerate: the spec for its settings of FSDP, DeepSpeed and plain data parallelism. Facts are from its sources and
+//! PyTorch's documentation. Never reads text.
 
 use zero_plan::diagnostic::Diagnostic;
 use zero_plan::{Precision, Width};
@@ -45,7 +45,7 @@ fn begin(settings: &mut Settings, is_alone: bool, options: &ImportOptions) -> Re
     match options.micro_batches {
         Some(micro_batches) => draft.micro_batches = micro_batches,
         None => {
-            let reason = "the script says it to `Accelerator`; 1 unless `--micro-batches N` gives it";
+            let reason = "the script passes it to `Accelerator`; 1 unless `--micro-batches N` sets it";
             settings.note(SettingFate::Missing, "gradient_accumulation_steps", reason);
         }
     }
@@ -57,7 +57,7 @@ fn mixed(settings: &mut Settings) -> Width {
     let Some((word, _)) = settings.word("mixed_precision") else { return Width::F32 };
     match word.as_str() {
         "FP16" => settings.note(SettingFate::Nearest, "mixed_precision", FP16),
-        "FP8" => settings.note(SettingFate::Nearest, "mixed_precision", "BF16, the narrowest type that there is"),
+        "FP8" => settings.note(SettingFate::Nearest, "mixed_precision", "BF16, the narrowest type here"),
         _ => {}
     }
     if ["NO", "FALSE"].contains(&word.as_str()) { Width::F32 } else { Width::BF16 }
@@ -74,17 +74,13 @@ fn deepspeed(settings: &mut Settings, options: &ImportOptions) -> Result<Draft, 
         settings.note(
             SettingFate::Missing,
             path,
-            "\"auto\" is for a script to fill in: 1, unless `--micro-batches N` gives it",
+            "\"auto\" leaves it to a script: 1, unless `--micro-batches N` sets it",
         );
     }
     let width = mixed(settings);
     let stage = settings.whole("deepspeed_config.zero_stage");
     if stage.is_none() {
-        settings.note(
-            SettingFate::Nearest,
-            "deepspeed_config.zero_stage",
-            "stage 2, which accelerate takes where it is not said",
-        );
+        settings.note(SettingFate::Nearest, "deepspeed_config.zero_stage", "stage 2, accelerate's default");
     }
     let zero = ZeroSettings {
         stage: stage.map_or(2, |(stage, _)| stage as u8),
@@ -108,13 +104,13 @@ fn fsdp(settings: &mut Settings, options: &ImportOptions) -> Result<Draft, Box<D
     }
     strategy(settings, &mut draft)?;
     prefetch(settings, &mut draft);
-    // Each wrapped module reduces its own flat parameter, at once.
+    // Each wrapped module reduces its own flat parameter immediately.
     draft.bucket_bytes = 1;
-    // Micro-batches before the last are in `no_sync`, where gradients are held whole.
+    // Micro-batches before the last one run under `no_sync`, where gradients are kept whole.
     draft.reduces_once = true;
     draft.recompute = settings.is_set("fsdp_config.fsdp_activation_checkpointing");
     if draft.recompute {
-        let reason = "`recompute: Every(1)`: every unit but the last; `Fields([...])` names those of some fields";
+        let reason = "`recompute: Every(1)`: every unit but the last; `Fields([...])` selects the units of some fields";
         settings.note(SettingFate::Nearest, "fsdp_config.fsdp_activation_checkpointing", reason);
     }
     parallelism(settings, &mut draft)?;
@@ -122,7 +118,7 @@ fn fsdp(settings: &mut Settings, options: &ImportOptions) -> Result<Draft, Box<D
     Ok(draft)
 }
 
-/// Takes over what is sharded, and among which ranks.
+/// Takes over the states that are sharded, and the ranks that share them.
 fn strategy(settings: &mut Settings, draft: &mut Draft) -> Result<(), Box<Diagnostic>> {
     let version = settings.whole("fsdp_config.fsdp_version").map_or(1, |(version, _)| version);
     let reshard = settings.word("fsdp_config.fsdp_reshard_after_forward");
@@ -151,7 +147,7 @@ fn strategy(settings: &mut Settings, draft: &mut Draft) -> Result<(), Box<Diagno
     };
     if draft.stage == 2 {
         let reason =
-            "stage 2, where parameters stay whole between steps too; `stage: 3, gather: PerStep` shards them then";
+            "stage 2, which also keeps parameters whole between steps; `stage: 3, gather: PerStep` shards them there";
         settings.note(SettingFate::Nearest, "fsdp_config.fsdp_sharding_strategy", reason);
     }
     if is_hybrid {
@@ -188,7 +184,7 @@ fn parallelism(settings: &mut Settings, draft: &mut Draft) -> Result<(), Box<Dia
     let mut size = |name: &str| settings.whole(&format!("{PREFIX}{name}_size"));
     for axis in ["tp", "cp", "sp"] {
         if let Some((ranks, at)) = size(axis).filter(|(ranks, _)| *ranks > 1) {
-            let message = format!("`{axis}` is an axis of {ranks} ranks, and there is no such axis");
+            let message = format!("`{axis}` has {ranks} ranks, but a mesh has no such axis");
             let help = "ranks lie along `replica`, `pipeline` and `zero`: set it to 1, and give other `--ranks`";
             return Err(contradiction(message, Some(at), help));
         }

@@ -1,5 +1,5 @@
-//! Batch: the numbers of ranks, sequences and micro-batches that a configuration and the options give together. Never
-//! makes a spec.
+//! Batch: the numbers of ranks, sequences and micro-batches that follow from a configuration and the options. Never
+//! writes a spec.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(super) type PlacedNumber = Option<(u64, Range<usize>)>;
 pub(super) fn contradiction(message: impl Into<String>, at: Option<Range<usize>>, help: &str) -> Box<Diagnostic> {
     let problem = Diagnostic::new("Z0157", "", message).help(help);
     Box::new(match at {
-        Some(at) => problem.at(at, "this does not come out"),
+        Some(at) => problem.at(at, "this does not match"),
         None => problem,
     })
 }
@@ -47,7 +47,7 @@ pub(super) fn nodes(
     options: &ImportOptions,
     ranks: u32,
 ) -> Result<u32, Box<Diagnostic>> {
-    let help = "give the number of nodes by `--nodes N`: each has as many ranks as any other";
+    let help = "give the number of nodes by `--nodes N`: all nodes have the same number of ranks";
     let at = found.as_ref().map(|(_, at)| at.clone());
     let nodes = match (found, options.nodes) {
         (Some((found, at)), Some(asked)) if found != u64::from(asked) => {
@@ -61,7 +61,7 @@ pub(super) fn nodes(
                 settings.note(
                     SettingFate::Missing,
                     "mesh.nodes",
-                    "all ranks lie on one node; `--nodes N` says otherwise",
+                    "all ranks lie on one node, unless `--nodes N` is given",
                 );
             }
             1
@@ -73,7 +73,7 @@ pub(super) fn nodes(
     }
 }
 
-/// DeepSpeed's batch: any two of three numbers, or all.
+/// DeepSpeed's batch: any two of three numbers, or all three.
 #[derive(Debug, Default)]
 pub(super) struct BatchSizes {
     /// Samples of all ranks in a step.
@@ -85,7 +85,7 @@ pub(super) struct BatchSizes {
 }
 
 impl BatchSizes {
-    /// Fills in numbers from the options that the file leaves out.
+    /// Fills in the numbers that the file leaves out from the options.
     pub fn with(mut self, options: &ImportOptions) -> Result<Self, Box<Diagnostic>> {
         let given = [
             (&mut self.sequences, options.sequences, "--sequences"),
@@ -113,7 +113,7 @@ impl BatchSizes {
     }
 
     /// Sequences of a micro-batch, if they are known, and micro-batches of a step, on this many ranks. They follow
-    /// DeepSpeed's rules, except that numbers whose product does not come out are an error.
+    /// DeepSpeed's rules, except that numbers whose product does not match are an error.
     pub fn of(self, ranks: u32) -> Result<(Option<u32>, u32), Box<Diagnostic>> {
         let (sequences, micro_batches) =
             (self.sequences.map(|(number, _)| number), self.micro_batches.map(|(number, _)| number));

@@ -1,5 +1,5 @@
-//! DeepSpeed: the spec that its settings mean. Facts are from its sources: which collectives run when, and in which
-//! type. Never reads text.
+//! DeepSpeed: the spec for its settings. Facts are from its sources: which collectives run, when, and in which type.
+//! Never reads text.
 
 use zero_plan::diagnostic::Diagnostic;
 use zero_plan::{OptimizerKind, Precision, Width};
@@ -10,7 +10,7 @@ use super::keys::ARGUMENTS_OF_THE_OPTIMIZER;
 use super::settings::{Settings, wrong};
 use super::{ImportOptions, SettingFate};
 
-/// Elements of a bucket at stage 0, and by default at the others.
+/// Elements of a bucket at stage 0, and the default at the other stages.
 const BUCKET_ELEMENTS: u64 = 500_000_000;
 
 /// Settings of ZeRO, from either framework's file.
@@ -38,12 +38,12 @@ pub(super) fn draft(settings: &mut Settings, options: &ImportOptions) -> Result<
     let prefetch = ahead.iter().find_map(|(path, elements)| Some((*path, (*elements)?)));
     if let (Some((path, 1..)), 3) = (prefetch, stage) {
         let reason =
-            "`prefetch: 1`: units are counted, not elements; divide by the parameters of one for the same distance";
+            "`prefetch: 1`: it counts units, not elements; divide by the parameters of a unit for the same distance";
         settings.note(SettingFate::Nearest, path, reason);
     }
     if whole(settings, "zero_optimization.zero_hpz_partition_size").is_some_and(|ranks| ranks > 1) {
         let reason =
-            "there is no second copy of parameters within a node; replicas that each stay on a node are nearest";
+            "no second copy of parameters within a node; the nearest equivalent is replicas that each stay on a node";
         settings.note(SettingFate::Lost, "zero_optimization.zero_hpz_partition_size", reason);
     }
     let batch = BatchSizes {
@@ -64,7 +64,7 @@ pub(super) fn draft(settings: &mut Settings, options: &ImportOptions) -> Result<
 }
 
 impl ZeroSettings {
-    /// The spec. The file may give the numbers of ranks and nodes.
+    /// The spec. The numbers of ranks and nodes may be in the file.
     pub fn draft(
         self,
         settings: &mut Settings,
@@ -93,7 +93,7 @@ impl ZeroSettings {
         draft.prefetch = u32::from(self.prefetch != Some(0));
         let elements = if self.stage == 0 { BUCKET_ELEMENTS } else { self.bucket.unwrap_or(BUCKET_ELEMENTS) };
         draft.bucket_bytes = elements * draft.precision.reduce.bytes() as u64;
-        // At stages 2 and 3, gradients are reduced in every micro-batch; below, at the end of accumulation.
+        // At stages 2 and 3, gradients are reduced in every micro-batch; at stages 0 and 1, after accumulation.
         draft.reduces_once = self.stage < 2;
         (draft.sequences, draft.micro_batches) = (sequences, micro_batches);
         draft.note_missing(settings);
@@ -101,27 +101,27 @@ impl ZeroSettings {
     }
 }
 
-/// Notes the settings that are left to a script, and what applies until they have a value.
+/// Notes the settings that are left to a script, and the value that applies until then.
 fn note_auto(settings: &mut Settings) {
     for (path, until) in [
-        ("train_batch_size", "`--ranks`, `--sequences` and `--micro-batches` give it"),
-        ("train_micro_batch_size_per_gpu", "`--sequences N` gives it"),
-        ("gradient_accumulation_steps", "1, unless `--micro-batches N` gives it"),
-        ("zero_optimization.stage", "0 until it has one"),
-        ("zero_optimization.reduce_bucket_size", "500 million elements until it has one, DeepSpeed's default"),
-        ("zero_optimization.stage3_prefetch_bucket_size", "`prefetch: 1` until it has one"),
-        ("bf16.enabled", "off until it has one"),
-        ("bfloat16.enabled", "off until it has one"),
-        ("fp16.enabled", "off until it has one"),
-        ("communication_data_type", "the type of parameters until it has one"),
+        ("train_batch_size", "`--ranks`, `--sequences` and `--micro-batches` set it"),
+        ("train_micro_batch_size_per_gpu", "`--sequences N` sets it"),
+        ("gradient_accumulation_steps", "1, unless `--micro-batches N` sets it"),
+        ("zero_optimization.stage", "0 until then"),
+        ("zero_optimization.reduce_bucket_size", "500 million elements until then, DeepSpeed's default"),
+        ("zero_optimization.stage3_prefetch_bucket_size", "`prefetch: 1` until then"),
+        ("bf16.enabled", "off until then"),
+        ("bfloat16.enabled", "off until then"),
+        ("fp16.enabled", "off until then"),
+        ("communication_data_type", "the type of parameters until then"),
     ] {
         if settings.is_auto(path) {
-            settings.note(SettingFate::Missing, path, format!("\"auto\" is for a script to fill in: {until}"));
+            settings.note(SettingFate::Missing, path, format!("\"auto\" leaves it to a script: {until}"));
         }
     }
 }
 
-/// Muon has a value in a spec. AdamW replaces any other optimizer.
+/// The optimizer: Muon has a value in a spec, and AdamW replaces any other optimizer.
 fn optimizer(settings: &mut Settings) -> OptimizerKind {
     match settings.word("optimizer.type") {
         Some((name, _)) if name == "MUON" => OptimizerKind::Muon,
@@ -133,7 +133,7 @@ fn optimizer(settings: &mut Settings) -> OptimizerKind {
     }
 }
 
-/// The widths that `bf16`, `fp16` and the types of gradients mean.
+/// The widths for `bf16`, `fp16` and the types of gradients.
 fn precision(settings: &mut Settings) -> Result<Precision, Box<Diagnostic>> {
     let is_bf16 = ["bf16.enabled", "bfloat16.enabled"].into_iter().any(|path| settings.is_set(path));
     let is_fp16 = settings.is_set("fp16.enabled");
@@ -148,7 +148,7 @@ fn precision(settings: &mut Settings) -> Result<Precision, Box<Diagnostic>> {
     let held = gradients(settings, "data_types.grad_accum_dtype").unwrap_or(narrow);
     let reduce = if sent.is_narrow() && held.is_narrow() { Width::BF16 } else { Width::F32 };
     if sent != held {
-        let reason = "gradients are held and travel in one type, `precision.reduce`: here the wider of the two";
+        let reason = "gradients are stored and sent in one type, `precision.reduce`: here the wider of the two";
         settings.note(SettingFate::Nearest, "data_types.grad_accum_dtype", reason);
     }
     let is_narrow =

@@ -1,4 +1,4 @@
-//! Document: JSON or YAML as a tree whose keys and values have places. JSON is YAML, so one parser reads both. Never
+//! Document: JSON or YAML as a tree whose keys and values have positions. JSON is YAML, so one parser reads both. Never
 //! knows the meaning of a key.
 
 use std::ops::Range;
@@ -58,7 +58,7 @@ pub(super) fn read(text: &str) -> Result<DocumentNode, Box<Diagnostic>> {
         reader.take(text, event, span)?;
     }
     let root = reader.root.filter(|root| matches!(root.value, DocumentValue::Map(_)));
-    root.ok_or_else(|| wrong(text, 0, "this is no configuration", "it has no keys"))
+    root.ok_or_else(|| wrong(text, 0, "this is not a configuration", "it has no keys"))
 }
 
 fn wrong(text: &str, at: usize, what: &str, why: &str) -> Box<Diagnostic> {
@@ -67,7 +67,7 @@ fn wrong(text: &str, at: usize, what: &str, why: &str) -> Box<Diagnostic> {
     // The parser's message ends with the place, which the diagnostic shows by itself.
     let why = why.split(" at line ").next().unwrap_or(why);
     let problem = Diagnostic::new("Z0154", "", format!("{what}: {why}")).at(at..at + width, "reading stops here");
-    Box::new(problem.help("DeepSpeed's JSON is read, and the YAML that `accelerate config` writes"))
+    Box::new(problem.help("a configuration is DeepSpeed's JSON, or the YAML that `accelerate config` writes"))
 }
 
 /// Byte offsets of characters, because the parser counts characters.
@@ -117,7 +117,7 @@ impl DocumentReader {
         }
         match event {
             Event::Alias(_) => {
-                return Err(wrong(text, at.start, "the file cannot be read", "an alias stands for what is elsewhere"));
+                return Err(wrong(text, at.start, "the file cannot be read", "an alias refers to another place"));
             }
             Event::DocumentStart(_) if self.root.is_some() => {
                 return Err(wrong(text, at.start, "the file cannot be read", "it has several documents"));
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(said("a: 1\na: 2\n"), ((2, 1), "duplicate key `a`".to_owned()));
         assert_eq!(said("{\"a\": {\"b\": 1, \"b\": 2}}"), ((1, 16), "duplicate key `b`".to_owned()));
         for text in ["", "3", "- a\n- b\n", "[1]"] {
-            assert_eq!(said(text).1, "this is no configuration: it has no keys", "{text}");
+            assert_eq!(said(text).1, "this is not a configuration: it has no keys", "{text}");
         }
         assert!(said("a: &x 1\nb: *x\n").1.contains("alias"));
         assert!(said("a: 1\n---\na: 2\n").1.contains("several documents"));

@@ -1,4 +1,4 @@
-//! Draft: the parts of a spec that a configuration decided, and the spec's text without keys that have no effect. Never
+//! Draft: the parts of a spec that a configuration sets, and the spec's text without keys that have no effect. Never
 //! reads a configuration.
 
 use core::fmt;
@@ -9,7 +9,7 @@ use zero_plan::{DeviceKind, OptimizerKind, Precision, Width};
 use super::settings::Settings;
 use super::{ImportOptions, SettingFate};
 
-/// Parts of a spec that a configuration may decide.
+/// Parts of a spec that a configuration may set.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Draft {
     pub model: Option<ModelSource>,
@@ -23,7 +23,7 @@ pub(super) struct Draft {
     /// Whether gathered parameters are kept until the end of a step.
     pub gathers_once: bool,
     pub bucket_bytes: u64,
-    /// Whether gradients are held and reduced once a step.
+    /// Whether gradients are summed locally and reduced once a step.
     pub reduces_once: bool,
     pub sequences: Option<u32>,
     pub length: Option<u32>,
@@ -58,14 +58,14 @@ impl Draft {
         }
     }
 
-    /// Notes the values that neither the file nor the options give.
+    /// Notes the values that are neither in the file nor in the options.
     pub fn note_missing(&mut self, settings: &mut Settings) {
-        // Only Accelerate has a setting for it.
+        // Only Accelerate has a setting for the device.
         if settings.is_set("use_cpu") || settings.word("distributed_type").is_some_and(|(kind, _)| kind == "MULTI_CPU")
         {
             self.device = DeviceKind::Cpu;
         } else {
-            let reason = "`Cuda`, as these frameworks train on GPUs; without `device` and `transport`, processors do";
+            let reason = "`Cuda`, as these frameworks train on GPUs; remove `device` and `transport` to train on CPUs";
             settings.note(SettingFate::Missing, "device", reason);
         }
         let mut missing = |is_missing, key, reason| {
@@ -73,7 +73,7 @@ impl Draft {
                 settings.note(SettingFate::Missing, key, reason);
             }
         };
-        missing(self.model.is_none(), "model", "the file names none, and `cargo zero` builds one: `--model EXAMPLE`");
+        missing(self.model.is_none(), "model", "the file has none, and `cargo zero` builds a model: `--model EXAMPLE`");
         missing(
             self.sequences.is_none(),
             "batch.sequences",

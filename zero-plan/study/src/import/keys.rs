@@ -1,5 +1,5 @@
-//! Keys: the settings of DeepSpeed and accelerate, one row each: which values a setting may have, and what becomes of
-//! it. Names are from their documentation and sources; the reasons are our own. Never reads a value.
+//! Keys: the settings of DeepSpeed and accelerate, one row each: the values that a setting may have, and its fate.
+//! Names are from their documentation and sources; the reasons are our own. Never reads a value.
 
 mod accelerate;
 mod deepspeed;
@@ -20,7 +20,7 @@ pub(super) enum Expects {
     Section,
     /// A whole number in a range.
     Whole(u64, u64),
-    /// A number of ranks; 0 and -1 stand for none.
+    /// A number of ranks; 0 and -1 mean no group.
     Group,
     Flag,
     /// Any word.
@@ -31,16 +31,16 @@ pub(super) enum Expects {
     Anything,
 }
 
-/// What becomes of a setting.
+/// The fate of a setting.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Meaning {
     /// It is part of the spec.
     Used,
-    /// Nothing in a spec means the same, for this reason. If it is turned off, nothing is lost.
+    /// A spec has no equivalent, for this reason. If the setting is turned off, nothing is lost.
     Lost(&'static str),
-    /// Here it always has this value. The other value has no counterpart, for this reason.
+    /// The setting always has this value here. The other value has no counterpart, for this reason.
     Always(bool, &'static str),
-    /// It shapes neither memory nor order, so it is an argument of the binary.
+    /// It affects neither memory nor order, so it is an argument of the binary.
     Argument(&'static str),
 }
 
@@ -54,7 +54,7 @@ const fn row(path: &'static str, expects: Expects, meaning: Meaning) -> KeyRow {
     KeyRow { path, expects, meaning }
 }
 
-/// More than any count of parameters, and exact in the numbers of JSON.
+/// Larger than any count of parameters, and exact in the numbers of JSON.
 const MANY: u64 = 1 << 53;
 const COUNT: Expects = Whole(1, u32::MAX as u64);
 const RANKS: Expects = Whole(1, zero_plan::spec::RANKS_MAX as u64);
@@ -62,26 +62,26 @@ const STEPS: Expects = Whole(1, zero_plan::bounds::MICRO_BATCHES_MAX as u64);
 const DTYPE: Expects = Word(&["fp32", "bf16", "fp16"]);
 
 const OFFLOAD: Meaning = Lost("states stay in the memory of the device: nothing is offloaded");
-const LOGGING: Meaning = Lost("it is about what is logged; a run prints its plan, losses and times by itself");
+const LOGGING: Meaning = Lost("it configures logging; a run prints its plan, losses and times without it");
 const LAUNCHING: Meaning =
-    Lost("it is about how processes start, which the binary does by itself, or torchrun, srun or mpirun do");
-const LOADING: Meaning = Lost("a rank makes, reads and writes only what it stores, without a switch");
-const DATA: Meaning = Lost("what is trained on is told to the binary by `--data`");
+    Lost("it configures how processes start: the binary starts them, or torchrun, srun or mpirun does");
+const LOADING: Meaning = Lost("a rank creates, reads and writes only the states that it stores, without a switch");
+const DATA: Meaning = Lost("training data is an argument of the binary, `--data`");
 const OF_THE_OPTIMIZER: Meaning = Argument(ARGUMENTS_OF_THE_OPTIMIZER);
-/// The optimizer's settings: which are arguments of the binary, and which are not.
+/// The optimizer's settings that are arguments of the binary, and its kind, which is not.
 pub(super) const ARGUMENTS_OF_THE_OPTIMIZER: &str =
     "`--lr`, `--beta1`, `--beta2`, `--momentum`, `--epsilon`, `--weight-decay`; the optimizer is AdamW, or Muon";
 const CLIPPING: Meaning = Argument("`--clip NORM`; 1 by default, and 0 turns it off");
 const QUANTIZED: Meaning = Lost("nothing is quantized: the narrowest type is BF16");
 const NO_COMPILER: Meaning = Lost("there is no graph at run time to compile: the model is compiled with the plan");
 const SCALING: Meaning = Lost("BF16 has the range of f32, so no loss is scaled");
-const OTHER_TRAINING: Meaning = Lost("it changes what is computed, and no layer or key does that here");
+const OTHER_TRAINING: Meaning = Lost("it changes the computation, and no layer or key does the same here");
 const MEAN: Meaning = Lost("gradients are the mean over all tokens of a step, summed in f32 in a fixed order");
 const CHECKPOINTING: Meaning =
-    Lost("it has no effect on a model that does not ask for it; `recompute: Every(1)` computes every unit again");
+    Lost("it has no effect unless the model calls checkpointing; `recompute: Every(1)` recomputes every unit");
 const TENSOR_AXIS: Meaning =
     Lost("there is no axis for tensors, sequences or experts: ranks lie along `replica`, `pipeline` and `zero`");
 const UNITS: Meaning = Lost("units are the fields of the struct under `#[zero]`");
 const TUNING: Meaning =
-    Lost("it tunes how a framework copies, fuses or groups at run time; here all that is a constant of the plan");
+    Lost("it tunes how a framework copies, fuses or groups at run time; here these are constants of the plan");
 const UNITS_ARE_FLAT: Meaning = Lost("a unit is sharded as one flat buffer, small tensors with it");

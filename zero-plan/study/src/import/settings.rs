@@ -1,5 +1,5 @@
-//! Settings: the known keys of a configuration with their values, and notes on those that a spec cannot express. Never
-//! makes a spec.
+//! Settings: the known keys of a configuration with their values, and notes on keys that a spec cannot express. Never
+//! writes a spec.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(super) struct Setting {
     pub path: &'static str,
     /// Its value.
     pub value: SettingValue,
-    /// The place of the value.
+    /// The value's position in the text.
     pub at: Range<usize>,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum SettingValue {
     Whole(u64),
     Flag(bool),
     Word(String),
-    /// A value that makes no difference.
+    /// A value that has no effect here.
     Anything,
 }
 
@@ -86,7 +86,7 @@ impl Settings {
         self.given.iter().find(|setting| setting.path == path && setting.value != SettingValue::Auto).cloned()
     }
 
-    /// Whether a key is given, but its value is left to a script.
+    /// Whether a key is given, with its value left to a script.
     pub fn is_auto(&self, path: &str) -> bool {
         self.given.iter().any(|setting| setting.path == path && setting.value == SettingValue::Auto)
     }
@@ -112,7 +112,7 @@ impl Settings {
         }
     }
 
-    /// Notes what became of a setting. Settings with the same fate and reason share a note.
+    /// Notes the fate of a setting. Settings with the same fate and reason share a note.
     pub fn note(&mut self, taken: SettingFate, setting: &str, reason: impl Into<String>) {
         let reason = reason.into();
         match self.notes.iter_mut().find(|note| note.taken == taken && note.reason == reason) {
@@ -136,7 +136,7 @@ pub(super) fn wrong(path: &str, at: Range<usize>, expected: &str) -> Diagnostic 
     Diagnostic::new("Z0156", path, message).at(at, format!("expected {expected}"))
 }
 
-/// Z0155: a key that the framework is not known to have.
+/// Z0155: a key that is not known for the framework.
 fn unknown(entry: &DocumentEntry, section: &str, rows: &'static [KeyRow]) -> Diagnostic {
     let within = |row: &KeyRow| row.path.rsplit_once('.').unwrap_or(("", row.path));
     let here = rows.iter().map(within).filter(|(around, _)| *around == section).map(|(_, key)| key);
@@ -144,16 +144,16 @@ fn unknown(entry: &DocumentEntry, section: &str, rows: &'static [KeyRow]) -> Dia
     let label = match (elsewhere(), closest(&entry.key, here)) {
         (Some(path), _) => format!("did you mean `{path}`?"),
         (None, Some(near)) => format!("did you mean `{near}`?"),
-        (None, None) => "no key of that name is known".to_owned(),
+        (None, None) => "no key has this name".to_owned(),
     };
     let place = if section.is_empty() { "the configuration".to_owned() } else { format!("`{section}`") };
     let problem = Diagnostic::new("Z0155", &entry.key, format!("unknown key `{}` in {place}", entry.key));
     problem
         .at(entry.at.clone(), label)
-        .help("correct it, or remove it: what is not known cannot be told to have no counterpart")
+        .help("correct it, or remove it: only a known key can be listed as having no counterpart")
 }
 
-/// Whether a value turns a feature off, so that nothing is lost with it.
+/// Whether a value turns a feature off, so that nothing is lost without the feature.
 fn is_off(node: &DocumentNode) -> bool {
     match &node.value {
         DocumentValue::Null | DocumentValue::Flag(false) => true,
@@ -169,7 +169,7 @@ fn is_off(node: &DocumentNode) -> bool {
 }
 
 impl Expects {
-    /// The value, if it is an expected one.
+    /// The value, if it is an expected value.
     fn read(self, value: &DocumentValue) -> Option<SettingValue> {
         match (self, value) {
             (Self::Anything, _) => Some(SettingValue::Anything),

@@ -316,7 +316,7 @@ fn z0157_ranks_and_batch_that_do_not_come_out() {
         (
             "distributed_type: FSDP\nnum_processes: 4\nparallelism_config:\n  parallelism_config_tp_size: 2\n",
             &none,
-            "`tp` is an axis of 2 ranks, and there is no such axis",
+            "`tp` has 2 ranks, but a mesh has no such axis",
         ),
     ] {
         let (code, at, message, _) = refused(text, options);

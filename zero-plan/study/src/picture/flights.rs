@@ -1,5 +1,5 @@
 //! Flights: transfers with their start and end, in tracks without overlaps. If a machine is known, they are transfers
-//! over its links; otherwise they last from the op that starts something to the op that has waited for it.
+//! over its links; otherwise they last from the op that starts a transfer to the op that has waited for it.
 
 use serde::Serialize;
 use zero_plan::{Axis, Class, Op, Parcel, Plan, Traffic};
@@ -10,9 +10,9 @@ use crate::simulate::{Lane, Timeline};
 /// The transfers of a pipeline stage's ranks, with a column for each property.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Flights {
-    /// Number of the op that starts it.
+    /// Number of the op that starts the transfer.
     pub op: Vec<usize>,
-    /// The class as which it is drawn.
+    /// The class that it is drawn as.
     pub class: Vec<Class>,
     /// When it starts.
     pub start: Vec<u64>,
@@ -22,11 +22,11 @@ pub struct Flights {
     pub track: Vec<usize>,
     /// Bytes that a rank sends.
     pub bytes: Vec<usize>,
-    /// The link that it goes over, if that is known.
+    /// The link that carries it, if known.
     pub link: Vec<&'static str>,
 }
 
-/// The most tracks of a class. If more flights overlap, the rest are drawn over one another in the last track.
+/// The most tracks of a class. If more flights overlap, the remaining flights overlap in the last track.
 const TRACKS_MAX: usize = 4;
 
 impl Flights {
@@ -81,7 +81,7 @@ fn transfers(plan: &Plan, pipeline: usize, lane: &Lane) -> Vec<Flight> {
     lane.transfers.iter().map(flight).collect()
 }
 
-/// Flights from each op that starts something to the op that ends it.
+/// Flights from each op that starts a transfer to the op that ends it.
 fn waits(plan: &Plan, pipeline: usize, timeline: &Timeline) -> Vec<Flight> {
     let ops = plan.pipeline_stages[pipeline].step;
     let (spans, rank) = (&timeline.lanes[pipeline].spans, plan.busiest_rank(pipeline));
@@ -100,11 +100,11 @@ fn waits(plan: &Plan, pipeline: usize, timeline: &Timeline) -> Vec<Flight> {
     ops.iter().enumerate().filter_map(flight).collect()
 }
 
-/// Whether `op` starts something that `other` waits for, if `other` is the first such op after it.
+/// Whether `op` starts a transfer that `other` waits for, if `other` is the first such op after `op`.
 fn ends(op: Op, other: Op) -> bool {
     match (op, other) {
         (Op::Gather { unit, .. }, Op::Wait { unit: waits }) => unit == waits,
-        // If hosts make parts of a sum, their subtotal comes first.
+        // If hosts compute parts of a sum, their subtotal comes first.
         (Op::Reduce { bucket, round }, Op::Settle { bucket: sums, round: nth })
         | (Op::Reduce { bucket, round }, Op::Subtotal { bucket: sums, round: nth, axis: Axis::Zero })
         | (Op::Subtotal { bucket, round, axis: Axis::Zero }, Op::Settle { bucket: sums, round: nth })
@@ -119,7 +119,7 @@ fn ends(op: Op, other: Op) -> bool {
     }
 }
 
-/// When the receiver of a parcel has taken the one that op `number` has sent.
+/// When the receiver has taken the parcel that op `number` sent.
 fn taken(plan: &Plan, pipeline: usize, timeline: &Timeline, parcel: Parcel, number: usize) -> Option<f64> {
     let is_sent = |op: &&Op| matches!(op, Op::Send { parcel: other, .. } if *other == parcel);
     let nth = plan.pipeline_stages[pipeline].step[..number].iter().filter(is_sent).count();

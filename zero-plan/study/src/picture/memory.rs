@@ -8,7 +8,7 @@ use zero_plan::{Config, Kind, Plan};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryGroup {
-    /// Parameters as ranks hold them.
+    /// Parameters as ranks store them.
     Parameters,
     /// Parameters that were gathered or converted for use.
     Gathered,
@@ -23,7 +23,7 @@ pub enum MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// All of them, in the order in which they are stacked.
+    /// All groups, in the order in which they are stacked.
     pub const ALL: [MemoryGroup; 6] = [
         MemoryGroup::Parameters,
         MemoryGroup::Optimizer,
@@ -63,7 +63,7 @@ impl MemoryGroup {
 pub struct KindPicture {
     /// Its name.
     pub name: &'static str,
-    /// The group as which it is drawn.
+    /// The group in which it is drawn.
     pub group: MemoryGroup,
 }
 
@@ -72,19 +72,19 @@ pub fn kinds() -> Vec<KindPicture> {
     Kind::ALL.map(|kind| KindPicture { name: kind.name(), group: MemoryGroup::of(kind) }).into()
 }
 
-/// How a rank's part of a region relates to those of other ranks.
+/// How a rank's part of a region relates to the parts of other ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Holding {
-    /// One of several shards: together they are one copy.
+    /// One of several shards, which together are one copy.
     Sharded,
-    /// A copy that others have, too.
+    /// A copy that other ranks also have.
     Replicated,
     /// Whole, and on no other rank.
     Alone,
     /// Temporary, gathered from other ranks or converted.
     Gathered,
-    /// Of the rank's own micro-batches.
+    /// For the rank's own micro-batches.
     Own,
     /// On its way to other ranks.
     Passing,
@@ -122,14 +122,14 @@ const fn state_of(config: &Config, is_sharded: bool) -> (bool, bool) {
 pub struct MemoryPicture {
     /// Bytes of each region of the arena, by [`Kind::ALL`].
     pub regions: [usize; Kind::ALL.len()],
-    /// How ranks share each of them.
+    /// How ranks share each region.
     pub holdings: [Holding; Kind::ALL.len()],
     /// All regions together.
     pub arena_bytes: usize,
-    /// The bytes in use during ops: for each kind, the numbers of the ops at which they change, and the bytes from
-    /// there on. The first op is always among them.
+    /// The bytes in use during ops: for each kind, the numbers of the ops at which the bytes change, and the bytes from
+    /// each change on. The first op is always included.
     pub in_use: Vec<Vec<(usize, usize)>>,
-    /// The peak of that.
+    /// The peak of the bytes in use.
     pub peak: PeakPicture,
 }
 
@@ -138,7 +138,7 @@ pub struct MemoryPicture {
 pub struct PeakPicture {
     /// Number of the op; the first, if there are several.
     pub op: usize,
-    /// Bytes in use during it, by [`Kind::ALL`].
+    /// Bytes in use during the op, by [`Kind::ALL`].
     pub bytes: [usize; Kind::ALL.len()],
     /// Their sum.
     pub total_bytes: usize,

@@ -1,4 +1,4 @@
-//! Mesh: the place of each rank, and the part of each state that it has. Never knows what ranks do.
+//! Mesh: the place of each rank, and the part of each state that it stores. Never knows the ops of ranks.
 
 use serde::Serialize;
 use zero_plan::{Axis, Config};
@@ -8,9 +8,9 @@ use zero_plan::{Axis, Config};
 pub struct MeshPicture {
     /// Nodes.
     pub nodes: usize,
-    /// Ranks of each.
+    /// Ranks of each node.
     pub ranks_per_node: usize,
-    /// All axes. The first are those along which ranks are nearest.
+    /// All axes. Along the first axes, ranks are nearest.
     pub axes: Vec<AxisPicture>,
     /// For each rank its coordinates, in the order of `axes`.
     pub ranks: Vec<[usize; 3]>,
@@ -25,7 +25,7 @@ pub struct AxisPicture {
     pub name: &'static str,
     /// Ranks along it.
     pub ranks: usize,
-    /// Whether it leaves a node.
+    /// Whether it crosses nodes.
     pub crosses_nodes: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct AxisPicture {
 pub struct StatePicture {
     /// Its name.
     pub name: &'static str,
-    /// Ranks along `zero` that share one copy of it; 1 if each has all.
+    /// Ranks along `zero` that share one copy of the state; 1 if each rank has a whole copy.
     pub shards: usize,
 }
 

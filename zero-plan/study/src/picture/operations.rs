@@ -10,7 +10,7 @@ use crate::simulate::{Impossible, Timeline, simulate};
 /// The timeline of a training step, with an operation in place of each second.
 ///
 /// # Errors
-/// Never: this hardware has all that any mesh needs.
+/// Never: this hardware has everything that a mesh can need.
 pub fn operations(plan: &Plan) -> Result<Timeline, Impossible> {
     simulate(plan, &free(plan))
 }

@@ -7,7 +7,7 @@ use zero_plan::{Class, Op, Plan};
 use super::Timed;
 use crate::simulate::{Cause, StepPart, Timeline, label};
 
-/// The kind of an op's subject, which its index counts.
+/// The kind of an op's subject, to which its index refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum About {
@@ -15,24 +15,24 @@ pub enum About {
     Unit,
     /// Buckets.
     Bucket,
-    /// There is none.
+    /// No subject.
     Nothing,
 }
 
 /// A kind of ops.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OpVerb {
-    /// In a few words.
+    /// The name, in a few words.
     pub name: String,
     /// Whether the name is complete without the subject after it.
     pub alone: bool,
     /// The kind of its subject.
     pub about: About,
-    /// The class as which it is drawn.
+    /// The class that it is drawn as.
     pub class: Class,
-    /// A sentence about it, with places for the details of an op: see [`Op::words`].
+    /// A sentence about the kind, with places for the details of an op: see [`Op::words`].
     pub sentence: &'static str,
-    /// The key of the spec that decides it.
+    /// The key of the spec that controls it.
     pub key: &'static str,
 }
 
@@ -82,7 +82,7 @@ pub struct OpColumns {
     pub waited: Vec<u64>,
     /// Bytes that it sends.
     pub sent: Vec<usize>,
-    /// The causes of waits, of those ops that waited.
+    /// The cause of the wait, for each op that waited.
     pub waits: Vec<WaitPicture>,
 }
 
@@ -143,7 +143,7 @@ impl WaitPicture {
 pub struct TimePart {
     /// Its name.
     pub name: String,
-    /// The class as which it is drawn; none if the rank waits.
+    /// The class that it is drawn as; none if the rank waits.
     pub class: Option<Class>,
     /// How long it takes.
     pub time: u64,

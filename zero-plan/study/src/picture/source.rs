@@ -1,4 +1,4 @@
-//! Source: the text of the spec, and the place in it of each key that decides an op. Never reads a file.
+//! Source: the text of the spec, and the line of each key that controls an op. Never reads a file.
 
 use serde::Serialize;
 use zero_plan::Plan;
@@ -11,7 +11,7 @@ pub struct SourcePicture {
     pub name: String,
     /// The text.
     pub text: String,
-    /// The keys that decide ops.
+    /// The keys that control ops.
     pub keys: Vec<KeyPicture>,
 }
 
@@ -20,9 +20,9 @@ pub struct SourcePicture {
 pub struct KeyPicture {
     /// Its path.
     pub path: &'static str,
-    /// What it decides.
+    /// A description of the key.
     pub about: &'static str,
-    /// The line on which it is given, from 1; none if it is not.
+    /// The line on which it is given, from 1; none if it is not given.
     pub line: Option<usize>,
     /// Its value, given or by default.
     pub value: String,

@@ -9,7 +9,7 @@ use super::*;
 
 const TEXT: &str = "// a spec\n(\n    zero: (stage: 3, prefetch: 1),\n    mesh: (zero: 2, pipeline: 2),\n)\n";
 
-/// Eight units whose last is tied to their first.
+/// Eight units, the last of which is tied to the first.
 fn units() -> Vec<Unit> {
     let sizes = Unit { field: "unit", params: 100, takes: 100, operations: 10, ..Unit::NONE };
     let sizes = Unit { saved_bytes: 128, input_bytes: 64, output_bytes: 64, workspace_bytes: 32, ..sizes };
@@ -27,7 +27,7 @@ fn configs() -> Vec<Config> {
         Config { order: Order::GPipe, recompute: Recompute::Every(2), ..base.at_stage(2) },
         Config { mesh: Mesh { replica: 2, ..mesh }, transport: TransportKind::Local, ..base.at_stage(3) },
         Config { order: Order::Interleaved { chunks: 2 }, ..base.at_stage(3) },
-        // Two hosts, which sum along `zero` or over replicas.
+        // Two hosts that sum along `zero` or over replicas.
         Config { mesh: Mesh { nodes: 2, ..Mesh::of_zero(4) }, transport: TransportKind::Cluster, ..base.at_stage(2) },
         Config {
             mesh: Mesh { nodes: 2, replica: 4, ..Mesh::of_zero(2) },
@@ -45,7 +45,7 @@ fn each(check: impl Fn(&Plan, &Picture)) {
 }
 
 fn pictured(plan: &Plan) -> Picture {
-    let timeline = operations(plan).expect("it has all that a mesh needs");
+    let timeline = operations(plan).expect("this hardware has everything that a mesh needs");
     let timed = Timed { timeline: &timeline, clock: TimeAxis::Operations, hardware: None, memory_bytes: None };
     Picture::of(plan, timed, "specs/a.ron", TEXT)
 }
@@ -124,7 +124,7 @@ fn flights_end_after_they_start_and_tracks_do_not_overlap() {
                 _ => false,
             };
             let started = flights.op.iter().filter(|&&op| starts(&&pipeline_stage.step[op])).count();
-            assert_eq!(started, pipeline_stage.step.iter().filter(starts).count(), "each of them has an end");
+            assert_eq!(started, pipeline_stage.step.iter().filter(starts).count(), "each transfer has an end");
             for i in 0..flights.op.len() {
                 assert!(flights.start[i] <= flights.end[i]);
                 let before = (0..i)

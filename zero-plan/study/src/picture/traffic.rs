@@ -6,7 +6,7 @@ use zero_plan::{Axis, Plan, Traffic};
 /// A part of the bytes that a rank sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TrafficPart {
-    /// The axis along which it is sent; none if it goes to all ranks.
+    /// The axis along which it is sent; none if it is sent to all ranks.
     pub axis: Option<&'static str>,
     /// Its purpose.
     pub name: &'static str,
@@ -14,7 +14,7 @@ pub struct TrafficPart {
     pub bytes: usize,
 }
 
-/// The parts of what the busiest rank of a pipeline stage sends, without those of axes that have one rank.
+/// The parts of the bytes that the busiest rank of a pipeline stage sends, except for axes that have one rank.
 pub(super) fn parts_of(plan: &Plan, pipeline: usize) -> Vec<TrafficPart> {
     let traffic = Traffic::of(plan, plan.busiest_rank(pipeline), plan.pipeline_stages[pipeline].step);
     let axes = plan.config.mesh.order.into_iter().filter(|&axis| plan.config.mesh.len(axis) > 1);

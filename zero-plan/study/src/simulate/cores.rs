@@ -1,12 +1,12 @@
-//! Cores: how ranks that work share the cores of their nodes: equally, on all cores, or each on the core that it keeps
-//! to. Never knows what a rank does.
+//! Cores: how ranks that work share the cores of their nodes: equally, either all cores, or the one core to which each
+//! rank keeps. Never knows the op of a rank.
 
 use zero_plan::{Coordinates, Mesh, own_core};
 
 /// Cores that some ranks share.
 struct Pool {
     cores: f64,
-    /// For each pipeline stage, how many of its ranks do.
+    /// For each pipeline stage, how many of its ranks share these cores.
     ranks: Vec<usize>,
 }
 
@@ -14,10 +14,10 @@ struct Pool {
 pub struct SharedCores(Vec<Pool>);
 
 impl SharedCores {
-    /// Of nodes with this many cores.
+    /// The cores of nodes with this many cores each.
     pub fn new(mesh: &Mesh, cores: usize) -> Self {
         let ranks = mesh.ranks_per_node();
-        // Ranks of a pipeline stage have alike shares on all of their nodes.
+        // Ranks of a pipeline stage have the same shares on all of their nodes.
         let first = |pipeline| mesh.node(mesh.rank(Coordinates { zero: 0, replica: 0, pipeline }));
         let mut nodes: Vec<usize> = (0..mesh.pipeline).map(first).collect();
         nodes.sort_unstable();
@@ -39,15 +39,15 @@ impl SharedCores {
         Self(pools.collect())
     }
 
-    /// The share that a rank of a pipeline stage has of the cores that it wants; `wanted` tells how many a rank of any
-    /// pipeline stage wants.
+    /// The share that a rank of a pipeline stage gets of the cores that it wants; `wanted` returns the number of cores
+    /// that a rank of any pipeline stage wants.
     pub fn share(&self, pipeline: usize, wanted: impl Fn(usize) -> f64) -> f64 {
         let own = self.0.iter().filter(|pool| pool.ranks[pipeline] > 0);
         let shares = own.map(|pool| {
             let all: f64 = pool.ranks.iter().enumerate().map(|(other, &ranks)| ranks as f64 * wanted(other)).sum();
             pool.cores / all
         });
-        // Its ranks meet, so the slowest of them decides.
+        // The ranks of a pipeline stage wait for one another, so the slowest rank decides.
         shares.fold(1.0, f64::min)
     }
 }
@@ -56,7 +56,7 @@ impl SharedCores {
 mod tests {
     use super::*;
 
-    /// The share of a core that a rank of each pipeline stage has if it works with these alone, and wants one.
+    /// The share of a core for a rank of each of these pipeline stages, if only they work and each rank wants one core.
     fn shares(mesh: Mesh, working: &[usize]) -> Vec<f64> {
         let cores = SharedCores::new(&mesh, 2);
         let wanted = |pipeline| if working.contains(&pipeline) { 1.0 } else { 0.0 };
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(shares(four, &[0, 1]), [1.0, 1.0]);
         assert_eq!(shares(four, &[0, 2]), [0.5, 0.5], "core 1 is idle");
         assert_eq!(shares(four, &[0, 1, 2]), [0.5, 1.0, 0.5]);
-        // Both ranks of a pipeline stage meet, each on a core of its own.
+        // Both ranks of a pipeline stage wait for each other, each on its own core.
         let two = Mesh { pipeline: 2, ..Mesh::of_zero(2) };
         assert_eq!([shares(two, &[0]), shares(two, &[0, 1])], [vec![1.0], vec![0.5, 0.5]]);
         // Two of its three ranks share core 0.

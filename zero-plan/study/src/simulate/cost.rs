@@ -1,22 +1,22 @@
 //! Cost: the seconds that the work of an op takes on one rank, by its operations and the bytes that it touches. Waiting
-//! and travelling are not work. Never knows when an op runs.
+//! and transfers are not work. Never knows when an op runs.
 
 use zero_plan::{Config, Coordinates, Op, Plan, Unit, Work};
 
 use crate::hardware::{Hardware, MeasuredUnit, OpTime, Processor};
 
-/// Kernels that a GPU runs for a pass of a unit. They begin one after another.
+/// The number of kernels that a GPU runs for a pass of a unit, started one after another.
 #[derive(Clone, Copy, Debug)]
 pub struct PassKernels {
-    /// For its forward.
+    /// For a forward pass.
     pub forward: usize,
-    /// For its backward.
+    /// For a backward pass.
     pub backward: usize,
 }
 
-/// Those of a layer of a transformer, in which tokens attend to one another: as many as GPT-2's has.
+/// The kernels of a layer of a transformer, in which tokens attend to one another: as many as in GPT-2's layer.
 pub const LAYER_KERNELS: PassKernels = PassKernels { forward: 8, backward: 24 };
-/// Those of any other unit, about: an embedding, a norm or a head.
+/// The approximate kernels of any other unit: an embedding, a norm or a head.
 pub const OTHER_KERNELS: PassKernels = PassKernels { forward: 3, backward: 8 };
 
 /// The costs of work under a plan.
@@ -25,11 +25,11 @@ pub struct Costs<'a> {
     hardware: &'a Hardware,
     /// Threads of a rank; 1 if a rank has a device.
     pub threads: usize,
-    /// The factor by which adding up bytes takes longer than moving them.
+    /// The factor by which summing bytes takes longer than moving them.
     summing: f64,
     /// The measurement of each unit, if there is one.
     measured: Vec<Option<&'a MeasuredUnit>>,
-    /// The same for as many ranks as have a core for each thread.
+    /// The same, measured with only as many ranks as can have a core for each thread.
     undisturbed: Vec<Option<&'a MeasuredUnit>>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Costs<'a> {
         let start = self.hardware.device.op;
         match op {
             Op::Forward { unit, .. } | Op::Recompute { unit, .. } => {
-                // A unit that leaves everything to its backward has none.
+                // A unit that leaves its forward to its backward starts no kernels here.
                 let kernels = self.kernels(unit).forward * self.plan.units[unit].forward_passes();
                 self.start(unit, kernels) + self.forward(unit)
             }
@@ -68,7 +68,7 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// How many cores an op keeps busy on average: fewer than its threads if these wait for one another.
+    /// How many cores an op keeps busy on average: fewer than its threads if the threads wait for one another.
     pub fn cores(&self, at: Coordinates, op: Op) -> f64 {
         match op {
             Op::Forward { unit, .. } | Op::Recompute { unit, .. } => self.busy(unit, forward),
@@ -90,8 +90,8 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// The measured time of a unit. If its threads took turns with others for the cores, the time that cores worked for
-    /// it, on as many as it keeps busy when it has them to itself.
+    /// The measured time of a unit. If its threads took turns with other threads on the cores, the core time of the
+    /// unit, divided by the number of cores that it keeps busy when undisturbed.
     fn measured(&self, unit: usize, time: TimeEach) -> Option<f64> {
         let measured = self.measured[unit]?;
         let took_turns = measured.ranks * measured.threads > self.hardware.node.devices;
@@ -99,7 +99,7 @@ impl<'a> Costs<'a> {
         Some(if took_turns { core_seconds / self.busy(unit, time) } else { seconds })
     }
 
-    /// Whether a link itself brings bytes to their place that the op would copy if memory were shared.
+    /// Whether a link itself writes the bytes that the op would copy if memory were shared.
     fn is_moved_by_link(&self, op: Op) -> bool {
         let config = &self.plan.config;
         let is_converted = config.precision.params.bytes() != config.precision.compute.bytes();
@@ -114,7 +114,7 @@ impl<'a> Costs<'a> {
         if self.plan.units[unit].attending > 0 { LAYER_KERNELS } else { OTHER_KERNELS }
     }
 
-    /// Seconds that it takes to begin an op of a unit: on a GPU, each of its kernels, unless its time was measured.
+    /// Seconds to start an op of a unit: on a GPU, to start each of its kernels, unless its time was measured.
     fn start(&self, unit: usize, kernels: usize) -> f64 {
         let device = &self.hardware.device;
         match device.kind {
@@ -133,12 +133,12 @@ impl<'a> Costs<'a> {
         self.hardware.computing_s(compute, operations as f64, attending as f64) / self.threads as f64
     }
 
-    /// Seconds of so many passes through the operations of a unit.
+    /// Seconds of this many passes through the operations of a unit.
     fn passes(&self, unit: &Unit, passes: usize) -> f64 {
         self.computing(passes * unit.operations, passes * unit.attending)
     }
 
-    /// Matrix products, and the bytes between them that a unit takes, keeps and gives.
+    /// Matrix products, and the bytes between them that a unit reads, saves and outputs.
     fn forward(&self, unit: usize) -> f64 {
         if let Some(measured) = self.measured(unit, forward) {
             return measured * self.plan.config.tokens() as f64;
@@ -158,7 +158,7 @@ impl<'a> Costs<'a> {
         self.passes(it, it.backward_passes()) + self.moving(bytes)
     }
 
-    /// The measured time is AdamW's pass over memory. Products that make matrices orthogonal come on top, on all
+    /// The measured time is AdamW's pass over memory. Products that make matrices orthogonal are added to it, on all
     /// threads.
     fn update(&self, at: Coordinates, unit: usize, op: Op) -> [f64; 2] {
         let Work { operations, bytes } = Work::of(self.plan, at, op);
@@ -173,8 +173,8 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// The time for each token of a micro-batch, because measured times are assumed to grow with the tokens; or for each
-/// parameter of an update.
+/// The time for each token of a micro-batch, because measured times are assumed to be proportional to tokens; or for
+/// each parameter of an update.
 type TimeEach = fn(&MeasuredUnit) -> OpTime;
 
 fn forward(measured: &MeasuredUnit) -> OpTime {
@@ -200,7 +200,7 @@ fn touched(config: &Config, unit: &Unit) -> usize {
     unit.takes * config.precision.compute.bytes() + unit.input_bytes + 2 * (unit.saved_bytes + unit.output_bytes)
 }
 
-/// The measurement of a unit. If there are several, the one with the nearest number of ranks, and then of tokens.
+/// The measurement of a unit; if there are several, that with the nearest number of ranks, and then of tokens.
 fn find<'a>(
     plan: &Plan,
     hardware: &'a Hardware,

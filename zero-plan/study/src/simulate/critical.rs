@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::timeline::{Cause, Timeline};
 
-/// A stretch of the critical path. It begins when the stretch before it ends.
+/// A stretch of the critical path. It begins when the previous stretch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CriticalStretch {
     /// The op, or the transfer, that takes this time.
@@ -16,7 +16,7 @@ pub struct CriticalStretch {
 }
 
 impl Timeline {
-    /// The chain that is as long as the step, from start to end. If a part of it were shorter, the step might be too.
+    /// The chain that is as long as the step, from start to end. If part of it were shorter, the step might be shorter.
     pub fn critical_path(&self) -> Vec<CriticalStretch> {
         let last = (0..self.lanes.len()).filter(|&lane| !self.lanes[lane].spans.is_empty());
         let Some(lane) = last.max_by(|&a, &b| self.lanes[a].end_s().total_cmp(&self.lanes[b].end_s())) else {

@@ -1,4 +1,4 @@
-//! Links: how long a collective or a parcel takes between its ranks, by published formulas. Never knows when it begins.
+//! Links: how long a collective or a parcel takes between its ranks, by published formulas. Never knows its start.
 //!
 //! With `p` ranks, `n` bytes in the whole buffer, a latency `α` and `β` seconds a byte, an all-gather and a
 //! reduce-scatter take, on a ring, `(p - 1) α + (p - 1)/p n β`, and by binomial trees (a gather to one rank and a
@@ -6,9 +6,9 @@
 //! reduction pass on the whole buffer in each round (Thakur, Rabenseifner, Gropp: Optimization of Collective
 //! Communication Operations in MPICH, 2005, sections 4 and 5; Chan, Heimlich, Purkayastha, van de Geijn: Collective
 //! communication, 2007).
-//! NCCL uses rings for both, with as many rings as a node has links, so that a node sends `(p - 1)/p n` over all of
-//! them. If `p` ranks are on `m` nodes, `m - 1` steps of a ring go from node to node and `p - m` stay within one, each
-//! with its own latency (NVIDIA/nccl, `src/graph/tuning.cc`); a tree joins nodes after the ranks of each are joined.
+//! NCCL uses rings for both, with as many rings as a node has links, so that a node sends `(p - 1)/p n` over all its
+//! links. If `p` ranks are on `m` nodes, `m - 1` steps of a ring go from node to node and `p - m` stay within a node,
+//! each with its own latency (NVIDIA/nccl, `src/graph/tuning.cc`); a tree joins the ranks of each node, then the nodes.
 
 use zero_plan::{Axis, Coordinates, Mesh};
 
@@ -18,9 +18,9 @@ use crate::hardware::{Hardware, Processor};
 /// The links by which some ranks reach one another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Route {
-    /// The kind of its slowest part.
+    /// The kind of the slowest link.
     pub link: LinkKind,
-    /// Bytes a second that one rank sends while all others of its node do the same.
+    /// Bytes a second that one rank sends while all other ranks of its node also send.
     pub bandwidth: f64,
     /// Seconds until the first byte of a message within a node arrives.
     pub latency_within: f64,
@@ -28,7 +28,7 @@ pub struct Route {
     pub latency_between: f64,
     /// The number of these ranks.
     pub ranks: usize,
-    /// The number of nodes that they are on.
+    /// The number of nodes of these ranks.
     pub nodes: usize,
     /// How messages follow one another.
     pub order: MessageOrder,
@@ -37,16 +37,16 @@ pub struct Route {
 /// The successive messages of a collective or a parcel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageOrder {
-    /// Each rank sends others the bytes that they need directly, all at once.
+    /// Each rank sends the bytes directly to the ranks that need them, to all at once.
     Straight,
-    /// Around a ring, except for the last step.
+    /// Around a ring, without the last step.
     Ring,
     /// Up a binomial tree, and down again.
     Tree,
 }
 
 impl Route {
-    /// Nothing travels.
+    /// Nothing is sent.
     pub const MEMORY: Self = Self {
         link: LinkKind::Memory,
         bandwidth: f64::INFINITY,
@@ -57,12 +57,12 @@ impl Route {
         order: MessageOrder::Straight,
     };
 
-    /// Seconds that the link is busy with this many bytes of one rank.
+    /// Seconds that this many bytes of one rank occupy the link.
     pub fn busy_s(&self, bytes: usize) -> f64 {
         bytes as f64 / self.bandwidth
     }
 
-    /// Seconds from the last byte that leaves until a collective is over.
+    /// Seconds from when the last byte leaves until a collective is over.
     pub fn latency_s(&self) -> f64 {
         self.messages_s(self.order)
     }
@@ -72,7 +72,7 @@ impl Route {
         self.messages_s(MessageOrder::Ring) + self.busy_s(bytes / self.ranks * self.ranks.saturating_sub(1))
     }
 
-    /// Seconds of the same by a tree.
+    /// Seconds of the same collective on a tree.
     pub fn tree_s(&self, bytes: usize) -> f64 {
         let others = self.ranks.saturating_sub(1);
         self.messages_s(MessageOrder::Tree) + self.busy_s(bytes / self.ranks * others + rounds(self.ranks) * bytes)
@@ -90,7 +90,7 @@ impl Route {
     }
 }
 
-/// Rounds of a tree, each of which doubles the ranks that have been reached: the logarithm to base 2, rounded up.
+/// Rounds of a tree, each of which doubles the number of reached ranks: the logarithm to base 2, rounded up.
 const fn rounds(ranks: usize) -> usize {
     ranks.next_power_of_two().trailing_zeros() as usize
 }
@@ -128,7 +128,7 @@ impl<'a> Routes<'a> {
         Route { ranks, nodes, order, ..self.route(together < ranks, together > 1, groups) }
     }
 
-    /// The route of a rank that sends to other nodes while every other rank of its node does so too.
+    /// The route of a rank that sends to other nodes while every other rank of its node does too.
     pub fn between_hosts(&self, ranks: usize) -> Route {
         Route { ranks, nodes: self.mesh.nodes, ..self.route(true, false, self.mesh.ranks_per_node()) }
     }
@@ -141,8 +141,8 @@ impl<'a> Routes<'a> {
         Route { ranks: 1 + usize::from(from != to), nodes: 1 + usize::from(crosses), ..route }
     }
 
-    /// The route of the agreement of all ranks: few bytes, which ranks on processors read from one another, and others
-    /// send up and down a tree.
+    /// The route of the agreement of all ranks: few bytes, which ranks on processors read from one another, and ranks on
+    /// GPUs send up and down a tree.
     pub fn agreement(&self) -> Route {
         let Mesh { nodes, .. } = *self.mesh;
         let route = self.route(nodes > 1, true, self.mesh.ranks_per_node());
@@ -178,7 +178,7 @@ impl<'a> Routes<'a> {
         }
     }
 
-    /// Memory that ranks share: nothing travels, and a rank that waits continues once it is woken.
+    /// Memory that ranks share: nothing is sent, and a waiting rank continues once it is woken.
     fn memory(&self) -> Route {
         let node = &self.hardware.node;
         let takes_turns = self.mesh.ranks_per_node() > node.devices;

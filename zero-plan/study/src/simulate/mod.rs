@@ -67,7 +67,7 @@ impl fmt::Display for Impossible {
             Self::Directions => {
                 write!(
                     f,
-                    "Muon needs whole matrices, whose shards would lie on several hosts, between which MPI cannot bring them"
+                    "Muon needs whole matrices, but their shards would lie on several hosts, and MPI cannot gather them there"
                 )
             }
         }
@@ -77,7 +77,7 @@ impl fmt::Display for Impossible {
 impl std::error::Error for Impossible {}
 
 impl Impossible {
-    /// How to make it possible.
+    /// How to make the run possible.
     pub const fn help(&self) -> &'static str {
         match self {
             Self::Devices { .. } => "raise `mesh.nodes`, lower an axis of the mesh, or take hardware with more devices",
@@ -101,8 +101,8 @@ pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
     }
 }
 
-/// A configuration changed for some hardware: it has that kind of device, with its places and streams, and each node is
-/// a host. A configuration with NCCL keeps it within a host too.
+/// A configuration changed for some hardware: it uses the hardware's kind of device, with its places and streams, and
+/// each node is a host. A configuration with NCCL also keeps NCCL within a host.
 ///
 /// # Errors
 /// [`Impossible::Directions`].
@@ -119,8 +119,8 @@ pub fn on_hardware(config: Config, hardware: &Hardware) -> Result<Config, Imposs
     if config.sends_directions() { Err(Impossible::Directions) } else { Ok(config) }
 }
 
-/// Runs a training step of a plan, which must be provable, on some hardware. Ranks have as many threads as
-/// [`threads_of_rank`] says.
+/// Runs a training step of a plan, which must be provable, on some hardware. Each rank has [`threads_of_rank`]
+/// threads.
 ///
 /// ```
 /// use zero_study::hardware::Hardware;
@@ -147,7 +147,7 @@ pub fn simulate(plan: &Plan, hardware: &Hardware) -> Result<Timeline, Impossible
 /// [`simulate`], with this many threads a rank.
 ///
 /// # Errors
-/// Those of [`simulate`].
+/// The errors of [`simulate`].
 pub fn simulate_with(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Timeline, Impossible> {
     let (mesh, node) = (&plan.config.mesh, &hardware.node);
     let ranks = mesh.ranks_per_node();

@@ -1,5 +1,5 @@
-//! Parts: how a rank spends the time of a step: work by kind, communication that nothing hides, and the rest, in which
-//! it waits for others to compute. Never runs a step.
+//! Parts: how a rank spends the time of a step: work by kind, communication that no computation hides, and the rest, in
+//! which it waits for other ranks to compute. Never runs a step.
 
 use serde::Serialize;
 use zero_plan::{Class, Mesh, Op, Plan, Width};
@@ -18,7 +18,7 @@ pub enum StepPart {
     Recompute,
     /// The optimizer.
     Update,
-    /// Sums over ranks, copies, conversions, and the start-up of ops that compute nothing.
+    /// Sums over ranks, copies, conversions, and the start of ops that compute nothing.
     Memory,
     /// Waiting for a transfer.
     Exposed(Flow, LinkKind),
@@ -36,7 +36,7 @@ impl StepParts {
         self.0.iter().filter(|(part, _)| chosen(*part)).fold(0.0, |sum, (_, seconds)| sum + seconds)
     }
 
-    /// Seconds of communication that nothing hides.
+    /// Seconds of communication that no computation hides.
     pub fn exposed_s(&self) -> f64 {
         self.sum(|part| matches!(part, StepPart::Exposed(..)))
     }
@@ -79,7 +79,7 @@ impl Timeline {
         parts
     }
 
-    /// Divides the wait of an op: until the transfer could begin, the rank waits for its sender, and then for the link.
+    /// Divides the wait of an op: the rank waits for the sender until the transfer could begin, and then for the link.
     fn add_wait(&self, span: &OpSpan, parts: &mut StepParts) {
         match span.cause {
             Cause::Transfer { lane, transfer } => {
@@ -98,8 +98,8 @@ impl Timeline {
     }
 
     /// Share of the peak: the operations that a step needs, a forward pass and a backward pass with twice as many,
-    /// divided by those that all devices could do in this time at the published rate of their matrix products.
-    /// Recomputation does not count, as it is not needed (model FLOPs utilization; Chowdhery et al., PaLM, 2022,
+    /// divided by the operations that all devices could do in this time at the published rate of matrix products.
+    /// Recomputation does not count, because it is not needed (model FLOPs utilization; Chowdhery et al., PaLM, 2022,
     /// appendix B, who count only products; here the other operations of layers count too, a few percent).
     pub fn mfu(&self, plan: &Plan, hardware: &Hardware) -> f64 {
         needed_operations(plan) as f64
@@ -113,7 +113,7 @@ fn needed_operations(plan: &Plan) -> u128 {
     3 * forward * (plan.config.micro_batches * plan.config.mesh.data_ranks()) as u128
 }
 
-/// Published operations a second of all devices that ranks run on. For a processor, these are all cores of its node,
+/// Published operations a second of all devices that ranks run on. For a processor, all cores of its node count,
 /// however many threads ranks have.
 fn peak_rate(mesh: &Mesh, hardware: &Hardware, compute: Width) -> f64 {
     let devices = match hardware.device.kind {

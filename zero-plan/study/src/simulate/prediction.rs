@@ -1,5 +1,5 @@
-//! Prediction: a step of a plan on some hardware in figures for people and programs: times, shares, traffic and links,
-//! the critical path, and the changes that would help. Only summarizes the simulation.
+//! Prediction: figures for people and programs about a step of a plan on some hardware: times, shares, traffic and
+//! links, the critical path, and the changes that would help. Only summarizes the simulation.
 
 use serde::Serialize;
 use zero_plan::{Axis, DeviceKind, Op, Plan, TransportKind};
@@ -8,9 +8,9 @@ use super::{CriticalStretch, Impossible, LinkKind, Route, Routes, StepPart, Time
 use super::{cost::Costs, run::SimulatedRun, run::is_straight, timeline::Cause, timeline::Flow};
 use crate::hardware::{Handover, Hardware, OpTime};
 
-/// The shape of the JSON, which gets a new name when it changes.
+/// The name of the JSON's shape. A changed shape gets a new name.
 pub const FORMAT: &str = "zero-simulate-2";
-/// The factor by which a link or a rate is improved, to see what depends on it.
+/// The factor by which a link or a rate is improved, to see the effect on a step.
 pub const BETTER: f64 = 1.1;
 
 /// A step in figures.
@@ -22,13 +22,13 @@ pub struct Prediction {
     pub model: String,
     /// The hardware.
     pub hardware: String,
-    /// The device that ranks compute on there.
+    /// The hardware's device, on which ranks compute.
     pub device: DeviceKind,
-    /// How they reach one another.
+    /// How ranks reach one another.
     pub transport: TransportKind,
     /// Threads of a rank.
     pub threads: usize,
-    /// Whether the times of all units were measured on that machine; otherwise they follow from rates.
+    /// Whether the times of all units were measured on this hardware; otherwise they follow from rates.
     pub units_are_measured: bool,
     /// Seconds of a step.
     pub step_s: f64,
@@ -46,7 +46,7 @@ pub struct Prediction {
     pub critical: Vec<Critical>,
     /// The same path in order; each segment begins when the one before it ends.
     pub path: Vec<PathSegment>,
-    /// The effect of making one thing 10 % faster, the most helpful first.
+    /// The effect of making one part of the hardware 10 % faster, the most helpful first.
     pub better: Vec<Better>,
 }
 
@@ -55,32 +55,32 @@ pub struct Prediction {
 pub struct PipelineStagePrediction {
     /// Seconds of each part; they add up to the step.
     pub parts: Vec<(StepPart, f64)>,
-    /// Seconds of communication that nothing hides.
+    /// Seconds of communication that no computation hides.
     pub exposed_s: f64,
     /// Seconds in which it waits for other pipeline stages to compute.
     pub bubble_s: f64,
     /// Bytes that a rank plans for.
     pub memory_bytes: usize,
-    /// Bytes that a rank may take on the hardware.
+    /// Bytes that a rank may use on the hardware.
     pub budget_bytes: u64,
     /// At each change: seconds since the start of the step, and bytes of the arena in use from then on.
     pub in_use: Vec<(f64, usize)>,
-    /// The peak of that.
+    /// The peak of the bytes in use.
     pub peak: PeakPrediction,
 }
 
 /// The peak of the memory in use in an arena.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PeakPrediction {
-    /// The first op that needs it, such as `backward blocks`.
+    /// The first op at the peak, such as `backward blocks`.
     pub op: String,
-    /// Seconds from the start of the step until it begins.
+    /// Seconds from the start of the step until the op begins.
     pub at_s: f64,
     /// Bytes.
     pub bytes: usize,
 }
 
-/// A kind of traffic over a kind of link, for a rank of the pipeline stage that has the most of it.
+/// A kind of traffic over a kind of link, for a rank of the pipeline stage with the most such traffic.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowPrediction {
     /// The kind of traffic.
@@ -89,7 +89,7 @@ pub struct FlowPrediction {
     pub link: LinkKind,
     /// Bytes that a rank sends in a step.
     pub bytes: usize,
-    /// Bytes a second of its share of the link.
+    /// Bytes a second of the rank's share of the link.
     pub bandwidth: f64,
     /// Bytes divided by bandwidth, in seconds.
     pub busy_s: f64,
@@ -98,9 +98,9 @@ pub struct FlowPrediction {
     /// Seconds, latencies included, that no computation hides.
     pub exposed_s: f64,
     /// Seconds that the collectives of a step take one after another on rings. None for flows that are not collectives
-    /// along an axis, and if ranks send those of other hosts directly what they need.
+    /// along an axis, and if ranks send bytes directly to the ranks of other hosts that need them.
     pub ring_s: Option<f64>,
-    /// The same by trees.
+    /// The same on trees.
     pub tree_s: Option<f64>,
 }
 
@@ -118,11 +118,11 @@ pub struct Critical {
 pub struct PathSegment {
     /// Its name, as in [`Critical`].
     pub what: String,
-    /// The first rank of the pipeline stage that does or sends it. All of its ranks do so at the same time.
+    /// The first rank of the pipeline stage that runs or sends it. All ranks of the pipeline stage do so at the same time.
     pub rank: usize,
-    /// The unit that it is about; none if it is about several, or all.
+    /// Its unit; none if it concerns several or all units.
     pub unit: Option<String>,
-    /// The micro-batch that it is about, if it is about one.
+    /// Its micro-batch, if it concerns a single micro-batch.
     pub micro_batch: Option<usize>,
     /// Seconds since the start of the step at which it begins.
     pub start_s: f64,
@@ -133,9 +133,9 @@ pub struct PathSegment {
 /// An improvement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Better {
-    /// What is 10 % faster.
+    /// The part of the hardware that is 10 % faster.
     pub what: &'static str,
-    /// Seconds of a step with it.
+    /// Seconds of a step with this improvement.
     pub step_s: f64,
 }
 
@@ -143,7 +143,7 @@ impl Prediction {
     /// The prediction for a plan, with this many threads a rank.
     ///
     /// # Errors
-    /// If the hardware cannot run it.
+    /// If the hardware cannot run the plan.
     pub fn of(plan: &Plan, hardware: &Hardware, threads: Option<usize>) -> Result<Self, Impossible> {
         let threads = threads.unwrap_or_else(|| threads_of_rank(plan, hardware));
         let timeline = super::simulate_with(plan, hardware, threads)?;
@@ -196,7 +196,7 @@ impl Prediction {
 }
 
 /// The bytes in use in the arena of a rank of a pipeline stage, at each change. An op uses its memory from the end of
-/// the op before it, and so while it waits too.
+/// the previous op, so also while it waits.
 fn in_use(plan: &Plan, timeline: &Timeline, pipeline: usize) -> Vec<(f64, usize)> {
     let lane = &timeline.lanes[pipeline];
     let bytes = plan.in_use(pipeline).into_iter().map(|regions| regions.iter().sum());
@@ -206,7 +206,7 @@ fn in_use(plan: &Plan, timeline: &Timeline, pipeline: usize) -> Vec<(f64, usize)
 }
 
 fn peak(plan: &Plan, pipeline: usize, in_use: &[(f64, usize)]) -> PeakPrediction {
-    // The first peak if there are several.
+    // The first peak, if there are several.
     let &(at_s, bytes) = in_use.iter().rev().max_by_key(|(_, bytes)| *bytes).unwrap_or(&(0.0, 0));
     PeakPrediction { op: op_name(plan, plan.peak(pipeline).op), at_s, bytes }
 }
@@ -226,7 +226,7 @@ fn faster(time: &mut OpTime) {
     time.core_seconds /= BETTER;
 }
 
-/// The hardware with one improvement, for each that is possible.
+/// The hardware with one improvement, for each possible improvement.
 fn improved(hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware)> {
     let with = |change: fn(&mut Hardware)| {
         let mut better = hardware.clone();

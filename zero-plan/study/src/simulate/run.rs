@@ -1,9 +1,9 @@
-//! Run: runs the ops of a step on some hardware, in the order of time. Each op waits for what its rank would wait for,
-//! and its work takes as long as it costs. If ranks share cores, those that work share them equally.
-//! Never decides the cost of work.
+//! Run: runs the ops of a step on some hardware, in the order of time. Each op waits as it would on its rank, and its
+//! work takes as long as it costs. If ranks share cores, the ranks that work share them equally. Never decides the cost
+//! of work.
 //!
 //! All ranks of a pipeline stage do the same at the same time, because a collective ends for all of its members at
-//! once. So one lane stands for all of them, and counts as often as a node has ranks of the pipeline stage.
+//! once. So one lane stands for all these ranks, and counts as often as a node has ranks of the pipeline stage.
 
 use zero_plan::{Axis, Config, Coordinates, OUTGOING_SLOTS, Op, Parcel, Plan, Traffic};
 
@@ -13,7 +13,7 @@ use super::links::{Route, Routes};
 use super::timeline::{Cause, Flow, Lane, OpSpan, Timeline, Transfer};
 use crate::hardware::{Hardware, Processor};
 
-/// Remaining work of fewer seconds counts as done, because rounding leaves such remainders.
+/// Less remaining work than this, in seconds, counts as done, because rounding leaves such remainders.
 const DONE_S: f64 = 1e-15;
 
 /// The state of a lane.
@@ -21,11 +21,11 @@ const DONE_S: f64 = 1e-15;
 enum LaneState {
     /// Before or within an op; it is not known yet whether it can continue.
     Ready,
-    /// It waits until this time, in seconds.
+    /// Waits until this time, in seconds.
     Sleeping(f64),
-    /// It waits for another lane.
+    /// Waits for another lane.
     Blocked,
-    /// It works for this many more seconds, if it keeps its cores.
+    /// Works for this many more seconds, if it keeps its cores.
     Working(f64),
     Through,
 }
@@ -40,20 +40,20 @@ enum OpNeed {
 /// A running lane.
 struct Runner {
     state: LaneState,
-    /// The op that it is in, or enters next.
+    /// The op that the lane is in, or enters next.
     next: usize,
     is_inside: bool,
     start_s: f64,
     /// The cores that its current op keeps busy.
     cores: f64,
-    /// The last transfer that each unit's gather began; below, those of each bucket's reductions along `zero` and
-    /// `replica`.
+    /// The last transfer that each unit's gather began; in the two fields below, the last transfer of each bucket's
+    /// reduction along `zero` and along `replica`.
     gathers: Vec<Option<usize>>,
     reductions: Vec<Option<usize>>,
     combinations: Vec<Option<usize>>,
     /// The transfer that its current op began.
     own: Option<usize>,
-    /// For each kind of parcel, the transfers of those that it has sent, and the ops by which it took others.
+    /// For each kind of parcel, the transfers of sent parcels, and the ops that took received parcels.
     sent: [Vec<usize>; Parcel::ALL.len()],
     taken: [Vec<usize>; Parcel::ALL.len()],
     /// The last transfer over the links of the node, and over the network.
@@ -130,7 +130,7 @@ impl<'a> SimulatedRun<'a> {
         self.plan.pipeline_stages[lane].step
     }
 
-    /// Lets a lane continue at this time, up to an op whose work takes time. Gives whether it did anything.
+    /// Lets a lane continue at this time, up to an op whose work takes time. Returns whether it did anything.
     fn advance(&mut self, lane: usize) -> bool {
         let mut moved = false;
         loop {
@@ -149,7 +149,7 @@ impl<'a> SimulatedRun<'a> {
         }
     }
 
-    /// Enters the next op, and begins its work if it need not wait. Gives the lane's new state.
+    /// Enters the next op, and begins its work if it need not wait. Returns the lane's new state.
     fn start(&mut self, lane: usize) -> LaneState {
         let Some(&op) = self.ops(lane).get(self.runners[lane].next) else { return LaneState::Through };
         if !self.runners[lane].is_inside {
@@ -170,12 +170,12 @@ impl<'a> SimulatedRun<'a> {
         LaneState::Working(self.costs.seconds(at, op))
     }
 
-    /// The cause of something that comes after all ops of a lane before this one.
+    /// The cause of an event that follows all ops of a lane before this op.
     fn after(&self, lane: usize, op: usize) -> Cause {
         op.checked_sub(1).map_or(Cause::Start, |op| Cause::Op { lane, op })
     }
 
-    /// Begins an op: does the part that others see before it waits.
+    /// Begins an op: does the part that other lanes see before the op waits.
     fn begin(&mut self, lane: usize, op: Op) {
         match op {
             Op::Gather { unit, .. } => {
@@ -217,12 +217,12 @@ impl<'a> SimulatedRun<'a> {
         }
     }
 
-    /// Begins the exchange of an op along an axis. If it is sent directly, only the bytes to other hosts take time,
-    /// because the rest is read in place or travels meanwhile; all other exchanges take the hardware's own route.
+    /// Begins the exchange of an op along an axis. If ranks send directly, only the bytes to other hosts take time,
+    /// because the rest is read in place or sent meanwhile; all other exchanges take the hardware's own route.
     fn exchange(&mut self, lane: usize, flow: Flow, axis: Axis, op: Op) -> Option<usize> {
         let config = &self.plan.config;
         if is_straight(config, op) {
-            // All ranks wait for the one that sends most.
+            // All ranks wait for the rank that sends most.
             let bytes = Traffic::between_hosts(self.plan, self.plan.busiest_rank(lane), &[op]).total_bytes();
             if bytes > 0 {
                 return self.send(lane, flow, self.routes.between_hosts(config.mesh.len(axis)), bytes);
@@ -273,7 +273,7 @@ impl<'a> SimulatedRun<'a> {
         }
     }
 
-    /// Ends the op that a lane is in, and goes to the next.
+    /// Ends the op that a lane is in, and moves to the next op.
     fn finish(&mut self, lane: usize) {
         let index = self.runners[lane].next;
         let end_s = self.now_s;
@@ -300,8 +300,8 @@ impl<'a> SimulatedRun<'a> {
         self.runners[lane].combinations[bucket] = self.exchange(lane, Flow::ReplicaReduce, Axis::Replica, combine);
     }
 
-    /// Begins a transfer of a lane after everything that it has done so far, and gives its number. Collectives of one
-    /// rank have none.
+    /// Begins a transfer of a lane after everything that the lane has done so far, and returns the transfer's number.
+    /// Collectives of one rank have no transfer.
     fn send(&mut self, lane: usize, flow: Flow, route: Route, bytes: usize) -> Option<usize> {
         let cause = self.after(lane, self.runners[lane].next);
         self.send_after(lane, flow, route, bytes, cause)
@@ -332,7 +332,7 @@ impl<'a> SimulatedRun<'a> {
         Some(number)
     }
 
-    /// The share of its cores that a working lane has.
+    /// The share of its cores that a working lane gets.
     fn rate(&self, lane: usize) -> f64 {
         let Some(cores) = &self.cores else { return 1.0 };
         cores.share(lane, |other| {
@@ -363,8 +363,8 @@ impl<'a> SimulatedRun<'a> {
     }
 }
 
-/// Whether each rank itself sends the ranks of other hosts what they need in an op: always with MPI, and with NCCL
-/// except in gathers and spreads.
+/// Whether each rank sends bytes directly to the ranks of other hosts that need them in an op: always with MPI, and with
+/// NCCL except in gathers and spreads.
 pub(super) fn is_straight(config: &Config, op: Op) -> bool {
     config.sends_messages() || config.spans_hosts() && !matches!(op, Op::Gather { .. } | Op::Spread { .. })
 }

@@ -23,7 +23,7 @@ impl fmt::Display for PredictionText<'_> {
         let how = if it.units_are_measured { "as measured there" } else { "by rates, not measured" };
         writeln!(f, "  units: {how}; {} a rank", zero_plan::counted(it.threads, "thread", "threads"))?;
         writeln!(f, "\nstep: {}, {:.0} tokens/s", ShownTime(it.step_s), it.tokens_per_s)?;
-        writeln!(f, "share of peak (MFU): {:.1} % of what matrix products are published to reach", 100.0 * it.mfu)?;
+        writeln!(f, "share of peak (MFU): {:.1} % of the published rate of matrix products", 100.0 * it.mfu)?;
         writeln!(f, "\n{}", parts(it).fitted().lines().join("\n"))?;
         writeln!(f, "\n{}", memory(it).fitted().lines().join("\n"))?;
         if !it.traffic.is_empty() {
@@ -96,7 +96,7 @@ fn parts(it: &Prediction) -> Table {
         let PeakPrediction { op, at_s, bytes } = &pipeline_stage.peak;
         format!("{} at {}, {op}", Bytes(*bytes), ShownTime(*at_s))
     });
-    table.row("most of its arena in use", peak.collect());
+    table.row("peak use of its arena", peak.collect());
     let left = it.pipeline_stages.iter().map(|pipeline_stage| {
         match pipeline_stage.budget_bytes.checked_sub(pipeline_stage.memory_bytes as u64) {
             Some(left) => format!("{} left", Bytes(left as usize)),
@@ -116,7 +116,7 @@ fn pipeline_stages(it: &Prediction) -> Vec<String> {
 }
 
 fn memory(it: &Prediction) -> Table {
-    let mut table = Table::new("most of the arena in use", pipeline_stages(it));
+    let mut table = Table::new("peak use of the arena", pipeline_stages(it));
     for spell in 0..SPELLS {
         let [start_s, end_s] = [spell, spell + 1].map(|part| it.step_s * part as f64 / SPELLS as f64);
         let figures = it
@@ -128,8 +128,8 @@ fn memory(it: &Prediction) -> Table {
     table
 }
 
-/// The most bytes in use at any time of a stretch. Each pair has the bytes from a time on until that of the next pair,
-/// which may be the same if an op takes no time.
+/// The most bytes in use at any time of a stretch. Each pair has a time and the bytes from then until the next pair's
+/// time, which may be the same if an op takes no time.
 fn most_in_use(in_use: &[(f64, usize)], start_s: f64, end_s: f64) -> usize {
     let ends = in_use.iter().skip(1).map(|(at_s, _)| *at_s).chain([f64::INFINITY]);
     let is_within = |from_s: f64, until_s: f64| from_s < end_s && (until_s > start_s || from_s >= start_s);
@@ -139,7 +139,7 @@ fn most_in_use(in_use: &[(f64, usize)], start_s: f64, end_s: f64) -> usize {
 
 fn traffic(it: &Prediction) -> Table {
     let headings = ["a rank sends", "bandwidth", "bytes / bandwidth", "hidden", "exposed", "ring", "tree"];
-    let mut table = Table::new("what travels in a step", headings.map(str::to_owned).to_vec());
+    let mut table = Table::new("transfers of a step", headings.map(str::to_owned).to_vec());
     for FlowPrediction { flow, link, bytes, bandwidth, busy_s, latency_s, exposed_s, ring_s, tree_s } in &it.traffic {
         let time = |seconds: Option<f64>| {
             seconds.filter(|_| *link != LinkKind::Memory).map_or(String::new(), |s| ShownTime(s).to_string())

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// A step on some hardware.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Timeline {
-    /// One for each pipeline stage. All of its ranks do the same at the same time, so one stands for all.
+    /// One lane for each pipeline stage, whose ranks all do the same at the same time.
     pub lanes: Vec<Lane>,
     /// How long a step takes, in seconds.
     pub step_s: f64,
@@ -35,18 +35,18 @@ impl Lane {
 /// When an op runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OpSpan {
-    /// When it has waited and begins its work.
+    /// When it begins its work, after waiting.
     pub start_s: f64,
     /// When its work is done.
     pub end_s: f64,
     /// How long its rank waited in it before `start_s`.
     pub waited_s: f64,
-    /// The end that it waited for, or came after.
+    /// The end that it waited for, or that it followed.
     pub cause: Cause,
 }
 
-/// The end of an op or transfer, after which another one could begin. Following causes from the end of a step gives its
-/// critical path.
+/// The end of an op or transfer, after which another op or transfer could begin. The causes from the end of a step back
+/// are its critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Cause {
     /// The start of the step.
@@ -67,14 +67,14 @@ pub enum Cause {
     },
 }
 
-/// Something that travels over a link.
+/// Bytes sent over a link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Transfer {
     /// The op that began it.
     pub op: usize,
     /// Its purpose.
     pub flow: Flow,
-    /// The link on which it travels.
+    /// The link that carries it.
     pub link: LinkKind,
     /// Bytes that the rank sends.
     pub bytes: usize,
@@ -86,7 +86,7 @@ pub struct Transfer {
     pub free_s: f64,
     /// When it has arrived.
     pub end_s: f64,
-    /// The end that it came after.
+    /// The end that it followed.
     pub cause: Cause,
 }
 
@@ -108,7 +108,7 @@ pub enum Flow {
 }
 
 impl Flow {
-    /// All of them.
+    /// All flows.
     pub const ALL: [Flow; 6] =
         [Flow::Gather, Flow::Reduce, Flow::ReplicaReduce, Flow::Spread, Flow::Parcel, Flow::Agreement];
 
@@ -125,10 +125,10 @@ impl Flow {
     }
 }
 
-/// A link on which something travels.
+/// A link that carries transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum LinkKind {
-    /// Memory that ranks share: peers read it in place, so nothing travels.
+    /// Memory that ranks share: peers read it in place, so nothing is sent.
     Memory,
     /// The links within a node.
     Node,
@@ -137,7 +137,7 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    /// All of them.
+    /// All kinds of links.
     pub const ALL: [LinkKind; 3] = [LinkKind::Memory, LinkKind::Node, LinkKind::Network];
 
     /// Its name.

@@ -9,7 +9,7 @@ const STRATEGIES: Expects =
     Word(&["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2", "1", "2", "3", "4", "5"]);
 const PREFETCHES: Expects = Word(&["BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"]);
 
-/// Flags in the second version, strategies in the first.
+/// Flags in version 2, strategies in version 1.
 const RESHARD: Expects =
     Word(&["true", "false", "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"]);
 
@@ -44,15 +44,15 @@ pub(in crate::import) const ACCELERATE: &[KeyRow] = &[
     row("same_network", Flag, LAUNCHING),
     row("main_training_function", Anything, LAUNCHING),
     row("enable_cpu_affinity", Flag, LAUNCHING),
-    row("downcast_bf16", Anything, Lost("it is about TPUs")),
-    row("tpu_name", Anything, Lost("it is about TPUs")),
-    row("tpu_zone", Anything, Lost("it is about TPUs")),
-    row("tpu_use_cluster", Flag, Lost("it is about TPUs")),
-    row("tpu_use_sudo", Flag, Lost("it is about TPUs")),
-    row("tpu_env", Anything, Lost("it is about TPUs")),
-    row("tpu_vm", Anything, Lost("it is about TPUs")),
-    row("command_file", Anything, Lost("it is about TPUs")),
-    row("commands", Anything, Lost("it is about TPUs")),
+    row("downcast_bf16", Anything, Lost("it configures TPUs")),
+    row("tpu_name", Anything, Lost("it configures TPUs")),
+    row("tpu_zone", Anything, Lost("it configures TPUs")),
+    row("tpu_use_cluster", Flag, Lost("it configures TPUs")),
+    row("tpu_use_sudo", Flag, Lost("it configures TPUs")),
+    row("tpu_env", Anything, Lost("it configures TPUs")),
+    row("tpu_vm", Anything, Lost("it configures TPUs")),
+    row("command_file", Anything, Lost("it configures TPUs")),
+    row("commands", Anything, Lost("it configures TPUs")),
     row("dynamo_config", Anything, NO_COMPILER),
     row("dynamo_backend", Anything, NO_COMPILER),
     row("fp8_config", Anything, QUANTIZED),
@@ -91,7 +91,7 @@ pub(in crate::import) const ACCELERATE: &[KeyRow] = &[
     row(
         "fsdp_config.fsdp_state_dict_type",
         Anything,
-        Lost("each rank writes what it owns, and any layout reads it back"),
+        Lost("each rank writes the states that it owns, and any layout reads them back"),
     ),
     row("fsdp_config.fsdp_use_orig_params", Flag, LOADING),
     row("fsdp_config.fsdp_sync_module_states", Flag, LOADING),

@@ -31,12 +31,12 @@ fn rings_and_trees_take_what_the_formulas_say() {
     let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
     let one = Route { link: LinkKind::Node, bandwidth: 1e9, latency_within: 1e-6, ranks: 8, ..Route::MEMORY };
     near(one.ring_s(8000), 7e-6 + 7e-6);
-    // A gather of 7/8 of the 8000 bytes, and three rounds of all of them.
+    // A gather of 7/8 of the 8000 bytes, and three rounds of all bytes.
     near(one.tree_s(8000), 2.0 * 3e-6 + 7e-6 + 3.0 * 8e-6);
     // Each rank sends as much as the ring.
     let ring = Route { order: MessageOrder::Ring, ..one };
     near(ring.busy_s(7000) + ring.latency_s(), ring.ring_s(8000));
-    // Four ranks on each of two nodes: one step of a ring leaves a node, and six do not.
+    // Four ranks on each of two nodes: one step of a ring leaves a node, and six stay within a node.
     let two = Route { link: LinkKind::Network, nodes: 2, latency_between: 1e-3, ..one };
     near(two.ring_s(8000), 1e-3 + 6e-6 + 7e-6);
     near(two.tree_s(8000), 2.0 * (1e-3 + 2e-6) + 7e-6 + 3.0 * 8e-6);
@@ -44,8 +44,8 @@ fn rings_and_trees_take_what_the_formulas_say() {
     near(Route::MEMORY.latency_s(), 0.0);
 }
 
-/// On two nodes of four ranks, `zero` along all eight is limited by a node's four network links of 0.1 GB/s; along four
-/// ranks within a node by the node's own links; and four groups of replicas across nodes share the network.
+/// On two nodes of four ranks, `zero` along all eight ranks is limited by a node's four network links of 0.1 GB/s, and
+/// along four ranks within a node by the node's own links; four groups of replicas across nodes share the network.
 #[test]
 fn what_crosses_nodes_takes_the_network() {
     let hardware = Hardware::parse(GPU).unwrap();
@@ -62,11 +62,11 @@ fn what_crosses_nodes_takes_the_network() {
     near(across.bandwidth, 1e8);
 }
 
-/// MPI carries as many bytes as the plan counts, however hosts cut the axes.
+/// MPI carries as many bytes as the plan counts, however hosts divide the axes.
 #[test]
 fn what_goes_between_hosts_is_what_the_plan_counts() {
     let orders = [Axis::ALL, [Axis::Replica, Axis::Pipeline, Axis::Zero]];
-    // Each mesh with two orders of axes, so that hosts cut it along either axis.
+    // Each mesh has two orders of axes, so that hosts divide it along either axis.
     for ((nodes, zero, replica), order, stage) in [(2, 4, 2), (4, 4, 2), (8, 4, 2), (2, 2, 4)]
         .into_iter()
         .flat_map(|mesh| orders.into_iter().flat_map(move |order| (0..4).map(move |stage| (mesh, order, stage))))
@@ -128,6 +128,6 @@ fn ranks_of_a_processor_agree_in_one_exchange() {
     let cpu = gpu.replace("kind: Gpu", "kind: Cpu");
     assert_eq!([1, 2, 8].map(|ranks| latency_us(&cpu, 1, ranks).round()), [0.0, 1.0, 1.0]);
     assert_eq!([1, 2, 8].map(|ranks| latency_us(&gpu, 1, ranks).round()), [0.0, 2.0, 6.0]);
-    // Two nodes of four: twice 1 ms between them, and twice two rounds within each.
+    // Two nodes of four ranks: twice 1 ms between nodes, and twice two rounds within each node.
     assert_eq!([&cpu, &gpu].map(|text| latency_us(text, 2, 8).round()), [1000.0, 2004.0]);
 }

@@ -16,7 +16,7 @@ use crate::hardware::{MeasuredOp, MeasuredUnit, OpTime, measured_units};
 const GPU: &str = r#"(name: "x", device: (name: "d", kind: Gpu, memory: GB(80), matmul: (f32: 1e9, bf16: 1e9), bandwidth: 1e18),
     node: (devices: 8, link: (bandwidth: 1e9, latency: 0.0)), network: (bandwidth: 1e8, latency: 1e-3, links: 4))"#;
 
-/// The same, but sending takes no time.
+/// The same GPU, but sending takes no time.
 fn free() -> String {
     GPU.replace("1e8, latency: 1e-3", "1e18, latency: 0.0").replace("bandwidth: 1e9, lat", "bandwidth: 1e18, lat")
 }

@@ -14,8 +14,8 @@ fn memory_over_time_has_the_peak_of_the_plan() {
     });
 }
 
-/// The path of a prediction is the chain of causes, with the units and micro-batches of its ops, and its text has the
-/// peak.
+/// The path of a prediction is the chain of causes, with the units and micro-batches of its ops, and the prediction's
+/// text has the peak.
 #[test]
 fn a_prediction_has_its_critical_path_op_by_op() {
     all(|plan, timeline, hardware| {
@@ -34,7 +34,7 @@ fn a_prediction_has_its_critical_path_op_by_op() {
         let sum: f64 = prediction.critical.iter().map(|kind| kind.seconds).sum();
         assert!((sum / timeline.step_s - 1.0).abs() < 1e-9);
         let text = PredictionText(&prediction).to_string();
-        let rows = text.split("most of the arena in use").nth(1).unwrap().lines().skip(1).take(8);
+        let rows = text.split("peak use of the arena").nth(1).unwrap().lines().skip(1).take(8);
         let rows: Vec<&str> = rows.collect();
         assert!(rows.iter().all(|row| row.contains(" to ")), "{text}");
         let peak = zero_plan::Bytes(prediction.pipeline_stages[0].peak.bytes).to_string();
@@ -42,7 +42,7 @@ fn a_prediction_has_its_critical_path_op_by_op() {
     });
 }
 
-/// Each improvement changes exactly what it says: on hardware with only that change, a step takes as long.
+/// Each improvement changes exactly its own figure: on hardware with only this change, a step takes as long.
 #[test]
 fn what_would_help_is_what_does() {
     let mesh = Mesh { nodes: 2, zero: 2, replica: 2, ..Mesh::of_zero(1) };
@@ -112,7 +112,7 @@ fn traffic_is_bytes_over_bandwidth_and_latencies() {
         let it = Prediction::of(plan, hardware, None).unwrap();
         let flow = |flow: Flow| it.traffic.iter().find(|it| it.flow == flow && it.link == LinkKind::Network).unwrap();
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
-        // Four links of 0.1 GB/s carry half of the unit, which is held from the forward to the backward pass.
+        // Four links of 0.1 GB/s carry half of the unit, which is kept from the forward to the backward pass.
         let gather = flow(Flow::Gather);
         assert_eq!(gather.bytes, 512);
         near(gather.bandwidth, 4e8);
@@ -130,8 +130,8 @@ fn traffic_is_bytes_over_bandwidth_and_latencies() {
     });
 }
 
-/// 3 x 1000 operations of each of two units, for two micro-batches of two ranks, divided by those that two devices can
-/// do in a step.
+/// 3 x 1000 operations of each of two units, for two micro-batches of two ranks, divided by the operations that two
+/// devices can do in a step.
 #[test]
 fn the_share_of_the_peak_is_what_a_step_needs_of_what_devices_can_do() {
     let config = Config { micro_batches: 2, recompute: zero_plan::Recompute::Every(1), ..config(0, Mesh::of_zero(2)) };
@@ -158,7 +158,7 @@ fn z0177_a_plan_that_the_hardware_cannot_run() {
     }
 }
 
-/// A plan for one kind of device is changed to the one needed on another kind, with each node as a host.
+/// A plan for one kind of device is changed for another kind, with each node as a host.
 #[test]
 fn a_plan_is_that_of_the_hardware() {
     let (gpu, cpu) = (Hardware::parse(GPU).unwrap(), Hardware::parse(&GPU.replace("kind: Gpu", "kind: Cpu")).unwrap());

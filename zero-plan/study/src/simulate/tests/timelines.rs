@@ -75,8 +75,8 @@ fn no_op_ends_before_the_order_that_is_proven_allows_it() {
     });
 }
 
-/// With free links, and under all orders of a pipeline, even if it spans two hosts. Each unit takes longer than the one
-/// before it, so that a pipeline stage also waits until the next one has taken its parcels.
+/// With free links, and under all orders of a pipeline, even if it spans two hosts. Each unit takes longer than the
+/// previous unit, so that a pipeline stage also waits until the next pipeline stage has taken its parcels.
 #[test]
 fn with_free_links_each_op_ends_as_soon_as_the_order_that_is_proven_allows_it() {
     let free = free();
@@ -125,8 +125,8 @@ fn a_pipeline_waits_while_it_fills_and_drains() {
 /// hides the second gather.
 #[test]
 fn prefetch_hides_what_fits_behind_computation() {
-    // The last unit stays gathered, so the forward pass gathers three units and the backward pass two, each of which
-    // waits for the link until the gradients of the unit before have left.
+    // The last unit stays gathered, so the forward pass gathers three units and the backward pass two. Each of these
+    // two waits for the link until the gradients of the previous unit have left.
     for (prefetch, times) in [(0, 3.0 + 2.0 * 2.0), (1, 1.0)] {
         on(GPU, Config { prefetch, ..config(3, Mesh::of_zero(2)) }, 3, |plan, timeline, _| {
             let parts = timeline.parts(plan, 0);
@@ -150,7 +150,7 @@ fn ranks_share_the_cores_of_their_node() {
     assert_eq!([1, 2, 4].map(step_us), [2.0, 3.0, 6.0]);
 }
 
-/// What is measured of a plan's units if each of its ops takes this long, of ranks with this many threads.
+/// The measurements of a plan's units if each op takes this long, on ranks with this many threads.
 fn measured(plan: &Plan, [ranks, threads]: [usize; 2], time: OpTime) -> impl Iterator<Item = MeasuredUnit> {
     let OpTime { seconds, core_seconds } = time;
     let op = |&op| MeasuredOp { op, seconds, core_seconds: Some(core_seconds) };
@@ -158,8 +158,8 @@ fn measured(plan: &Plan, [ranks, threads]: [usize; 2], time: OpTime) -> impl Ite
     units.into_iter().map(move |unit| MeasuredUnit { ranks, ..unit })
 }
 
-/// Milliseconds of a step of as many replicas with two threads each on two cores. Alone, a rank took `seconds` for each
-/// op, in which it kept cores busy for `core_seconds`.
+/// Milliseconds of a step of this many replicas with two threads each on two cores. Alone, a rank took `seconds` for
+/// each op, in which it kept cores busy for `core_seconds`.
 fn step_of_two_threads_ms(replicas: usize, [seconds, core_seconds]: [f64; 2]) -> f64 {
     let mut hardware = Hardware::parse(&cpu(2)).unwrap();
     let config = config(0, Mesh { replica: replicas, ..Mesh::of_zero(1) });
@@ -182,10 +182,10 @@ fn threads_that_wait_for_one_another_leave_their_cores_to_others() {
     }
 }
 
-/// Four ranks of two threads on two cores keep to one each, so a rank's threads take turns even while others wait.
+/// Four ranks of two threads on two cores use one core each, so a rank's threads take turns even while others wait.
 #[test]
 fn threads_of_a_rank_that_keeps_to_a_core_take_turns_with_it() {
-    // Two and two share a core: 8 ms of a core's work for each op.
+    // Two ranks share each core: 8 ms of a core's work for each op.
     assert_eq!(step_of_two_threads_ms(4, [0.004, 0.008]), 48.0);
     let cpu = Hardware::parse(&cpu(2)).unwrap();
     let pipeline = Mesh { pipeline: 4, ..Mesh::of_zero(1) };
@@ -195,13 +195,13 @@ fn threads_of_a_rank_that_keeps_to_a_core_take_turns_with_it() {
     });
 }
 
-/// A thread that looks for work until the other one is through keeps its core from others.
+/// A thread that looks for work until the other thread has finished keeps its core from other ranks.
 #[test]
 fn threads_that_are_busy_without_use_take_their_cores_from_others() {
     assert_eq!([1, 2].map(|replicas| step_of_two_threads_ms(replicas, [0.008, 0.016])), [24.0, 48.0]);
 }
 
-/// AdamW's pass over memory is no faster with two threads, but Muon's products are, so two ranks take turns for these.
+/// AdamW's pass over memory is no faster with two threads, but Muon's products are, so two ranks take turns for products.
 #[test]
 fn products_of_an_update_keep_all_threads_busy() {
     let cpu = cpu(2);
@@ -227,7 +227,7 @@ fn products_of_an_update_keep_all_threads_busy() {
     assert!((update_us(2) - 9.0).abs() < 1e-6, "{}", update_us(2));
 }
 
-/// What cores worked for threads that took turns is what these cost where they do, however long they were interrupted.
+/// Threads that take turns cost the core time that was measured while they took turns, however long they were interrupted.
 #[test]
 fn threads_that_take_turns_cost_what_was_measured_of_them() {
     let step_ms = |[ranks, threads]: [usize; 2], alone, in_turns, change: fn(&mut Hardware)| {
@@ -245,7 +245,7 @@ fn threads_that_take_turns_cost_what_was_measured_of_them() {
     };
     let [alone, two] = [0.008, 0.004].map(|seconds| OpTime { seconds, core_seconds: 0.008 });
     // Forward, backward and update. In turns, cores work a quarter longer for each, and four threads have half a core
-    // each, whether they are of four ranks or of two.
+    // each, whether they belong to four ranks or to two.
     for seconds in [0.010, 0.020, 0.090] {
         let in_turns = OpTime { seconds, core_seconds: 0.010 };
         assert_eq!([1, 2, 4].map(|ranks| step_ms([ranks, 1], alone, in_turns, |_| ())), [24.0, 24.0, 60.0]);
@@ -273,7 +273,7 @@ fn sums_take_what_was_measured_of_them() {
     }
 }
 
-/// With sums half as fast, each op that adds terms up takes twice as long, and no other op does.
+/// With sums half as fast, each op that sums terms takes twice as long, and no other op does.
 #[test]
 fn every_op_that_sums_takes_what_was_measured_of_sums() {
     let mesh = Mesh { nodes: 2, zero: 2, replica: 4, ..Mesh::of_zero(1) };
@@ -347,8 +347,8 @@ fn attention_has_its_own_rate() {
     assert!((attention / (3.0 * 250.0 / 1e9 * 9.0) - 1.0).abs() < 1e-6, "{attention}");
 }
 
-/// On a GPU, an op of a unit begins all its kernels, and any other op one. A head that leaves its forward to its backward
-/// begins none for it, and a measured time has them.
+/// On a GPU, an op of a unit starts all its kernels, and any other op starts one kernel. A head that leaves its forward to
+/// its backward starts none for forward, and a measured time includes the starts.
 #[test]
 fn kernels_begin_one_after_another() {
     let text = GPU.replace("matmul", "op: 1e-3, matmul");
