@@ -11,6 +11,7 @@ use crate::advise::AdviseArguments;
 use crate::checkpoint::{ExportArguments, VerifyArguments};
 use crate::completions::CompletionsArguments;
 use crate::diff::DiffArguments;
+use crate::expand::ExpandArguments;
 use crate::import::ImportArguments;
 use crate::init::InitArguments;
 use crate::launch::LaunchArguments;
@@ -71,6 +72,8 @@ pub enum Verb {
     Launch(LaunchArguments),
     /// Build the binary and print its plan
     Plan(PlanArguments),
+    /// Build the binary, and write the step of its plan as Rust, to read in a review: buffers, and a line for each op
+    Expand(ExpandArguments),
     /// Build the binary, and print how long a step of its plan would take on some hardware, and why
     Simulate(SimulateArguments),
     /// Build the binary, and draw its plan: mesh, schedule, memory and traffic, as a page that opens in a browser

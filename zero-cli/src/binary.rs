@@ -64,13 +64,16 @@ impl Binary {
 /// `target`, then the name. For a spec elsewhere: `target/zero/elsewhere/`, then its whole path and the name. So no two
 /// specs share a binary, even if workspaces share a target directory.
 pub fn place(target: &Path, spec: &Path, name: &str) -> PathBuf {
+    folder(target, "bin", spec).join(name)
+}
+
+/// The place of a spec in a folder `kind` below `target/zero/`, or below `target/zero/elsewhere/`.
+pub fn folder(target: &Path, kind: &str, spec: &Path) -> PathBuf {
     let zero = target.join("zero");
-    let inside = target.parent().and_then(|around| spec.strip_prefix(around).ok());
-    let folder = match inside {
-        Some(path) => zero.join("bin").join(path),
+    match target.parent().and_then(|around| spec.strip_prefix(around).ok()) {
+        Some(path) => zero.join(kind).join(path),
         None => zero.join("elsewhere").join(spec.strip_prefix("/").unwrap_or(spec)),
-    };
-    folder.join(name)
+    }
 }
 
 #[cfg(test)]

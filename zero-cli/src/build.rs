@@ -5,15 +5,37 @@ use std::process::Stdio;
 
 use crate::binary::Binary;
 use crate::error::CommandError;
+use crate::expanded;
 use crate::offers::offers;
 use crate::program::{program, read};
 use crate::request::{Purpose, Request};
+use crate::sizes::{self, SizedSpec};
 
-/// The program of a spec, whose plan is proven.
+/// The program of a spec, whose plan is proven. If it is to train, its step is written as code, too.
 pub fn build(request: &Request, purpose: Purpose) -> Result<Binary, CommandError> {
+    match purpose {
+        Purpose::Training => Ok(build_with_sizes(request)?.0),
+        Purpose::Questions => build_proven(request, purpose),
+    }
+}
+
+/// The program of a spec to train, and the sizes of its model.
+pub fn build_with_sizes(request: &Request) -> Result<(Binary, SizedSpec), CommandError> {
+    let binary = build_proven(request, Purpose::Training)?;
+    let sized = sizes::of_binary(request, &binary)?;
+    expanded::keep(request, &sized.plan())?;
+    Ok((binary, sized))
+}
+
+fn build_proven(request: &Request, purpose: Purpose) -> Result<Binary, CommandError> {
     let binary = build_unproven(request, purpose)?;
     prove(&binary, &request.spec)?;
     Ok(binary)
+}
+
+/// The sizes of a spec's model, as its program reports them. The plan is not proven.
+pub fn sizes_of_spec(request: &Request) -> Result<SizedSpec, CommandError> {
+    sizes::of_binary(request, &build_unproven(request, Purpose::Questions)?)
 }
 
 /// The same for a program that is only asked for its sizes: its plan is not proven, because a proof takes long for

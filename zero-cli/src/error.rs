@@ -125,7 +125,7 @@ pub enum CommandError {
     #[error("error[Z0171]: the profile {} is not of this plan: {what}\n  = help: give the spec that the run was built from, with the same `--size` and `--bin`", path.display())]
     OtherProfile { path: PathBuf, what: String },
     #[error("error[Z0172]: cannot write {}: {source}\n  = help: name a file by `--out` in a directory that exists and can be written to", path.display())]
-    Picture { path: PathBuf, source: io::Error },
+    Out { path: PathBuf, source: io::Error },
     #[error("error[Z0178]: {} does not report its sizes: {source}\n  = help: its `main` should call `zero_runtime::main`, or `main_with`", binary.display())]
     NoSizes { binary: PathBuf, source: serde_json::Error },
     #[error("error[Z0177]: {} cannot run on {hardware}: {reason}\n  = help: {}", spec.display(), reason.help())]

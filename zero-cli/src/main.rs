@@ -2,7 +2,8 @@
 //! never interprets a spec or a code: `zero-plan` does.
 //!
 //! - `program` checks a spec and lets cargo compile its model; `request` and `workspace` find the model; `probe` and
-//!   `sizes` ask the built program for the sizes of its units; `build` lets it prove its plan.
+//!   `sizes` ask the built program for the sizes of its units; `build` lets it prove its plan, and `expanded` writes
+//!   that as Rust.
 //! - `plan`, `simulate`, `advise`, `diff`, `explain`, `import` and `hardware` print the results of `zero-study`. `view`
 //!   draws them, as a page or as a figure, with one palette for both, and computes no number. A page is one file that
 //!   loads nothing.
@@ -25,6 +26,8 @@ mod compile;
 mod completions;
 mod diff;
 mod error;
+mod expand;
+mod expanded;
 mod explain;
 mod hardware;
 mod import;
@@ -80,6 +83,7 @@ fn execute(verb: Verb) -> Result<ExitCode, CommandError> {
         }
         Verb::Launch(arguments) => return launch::launch(&arguments),
         Verb::Plan(arguments) => plan::plan(&arguments)?,
+        Verb::Expand(arguments) => expand::expand(&arguments)?,
         Verb::Simulate(arguments) => simulate::simulate(&arguments)?,
         Verb::View(arguments) => view::view(&arguments)?,
         Verb::Measure(arguments) => measure::measure(&arguments)?,

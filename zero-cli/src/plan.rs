@@ -5,8 +5,7 @@ use zero_study::summary::Summary;
 
 use crate::error::CommandError;
 use crate::request::{Purpose, Request};
-use crate::sizes;
-use crate::{become_binary, hardware, say};
+use crate::{become_binary, build, hardware, say};
 
 /// The plan to print, and the format.
 #[derive(Args, Debug, PartialEq)]
@@ -31,7 +30,7 @@ pub fn plan(arguments: &PlanArguments) -> Result<(), CommandError> {
             &[if arguments.schedule { "--schedule" } else { "--plan" }.into()],
         );
     }
-    let summary = sizes::of_spec(request)?.plan().with(Summary::of);
+    let summary = build::sizes_of_spec(request)?.plan().with(Summary::of);
     let summary = summary.map_err(|flaw| CommandError::Flawed { spec: request.spec.clone(), flaw })?;
     say::line(hardware::json(&summary));
     Ok(())

@@ -4,12 +4,12 @@ use clap::Args;
 use zero_ranks::processors::threads;
 use zero_study::simulate::{Prediction, PredictionText};
 
+use crate::build;
 use crate::error::CommandError;
 use crate::hardware::{self, OnHardware};
 use crate::request::Request;
 use crate::saving::CheckpointTimes;
 use crate::say;
-use crate::sizes;
 
 /// The step to simulate.
 #[derive(Args, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub struct SimulateArguments {
 /// Prints the predicted step.
 pub fn simulate(arguments: &SimulateArguments) -> Result<(), CommandError> {
     let hardware = arguments.on.read()?;
-    let sized = sizes::of_spec(&arguments.request)?;
+    let sized = build::sizes_of_spec(&arguments.request)?;
     let plan = sized.plan_on(&hardware)?;
     let threads = arguments.threads.map(std::num::NonZeroUsize::get);
     let prediction = plan.with(|plan| Prediction::of(plan, &hardware, threads));

@@ -9,10 +9,9 @@ use zero_study::hardware::Hardware;
 use zero_study::simulate::on_hardware;
 
 use crate::binary::Binary;
-use crate::build::{build, build_unproven};
 use crate::error::CommandError;
 use crate::probe::ask;
-use crate::request::{Purpose, Request};
+use crate::request::Request;
 
 /// A spec, and the sizes of its model under it.
 pub struct SizedSpec {
@@ -49,19 +48,8 @@ impl SizedSpec {
     }
 }
 
-/// Builds the program of a spec and asks it for its sizes. The plan is not proven.
-pub fn of_spec(request: &Request) -> Result<SizedSpec, CommandError> {
-    sized(request, &build_unproven(request, Purpose::Questions)?)
-}
-
-/// The same, with a program whose plan is proven, so that the program can be run.
-pub fn binary_of_spec(request: &Request) -> Result<(Binary, SizedSpec), CommandError> {
-    let binary = build(request, Purpose::Training)?;
-    let sized = sized(request, &binary)?;
-    Ok((binary, sized))
-}
-
-fn sized(request: &Request, binary: &Binary) -> Result<SizedSpec, CommandError> {
+/// The spec that a program was built from, and the sizes that it reports.
+pub fn of_binary(request: &Request, binary: &Binary) -> Result<SizedSpec, CommandError> {
     let sizes = ask(binary)?;
     // The text that was built; another process may have changed the file since.
     let text = sizes.spec.clone();

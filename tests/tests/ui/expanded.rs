@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use expect_test::expect_file;
 use zero_plan::place::{Content, Place, Position, accesses};
-use zero_plan::{Axis, Kind, Op, Parcel, Pass, Plan, Traffic};
+use zero_plan::{Axis, Kind, Op, Parcel, Pass, Plan, Traffic, Unit};
 use zero_study::expand::Expanded;
 use zero_study::expand::step::*;
 use zero_tests::specs;
@@ -18,7 +18,9 @@ use zero_tests::specs;
 /// The goldens, and the functions of each of their pipeline stages: of a step, and of an evaluation.
 macro_rules! goldens {
     ($($spec:ident: $($module:ident)*;)*) => {
-        $(mod $spec {
+        $(// Regions and lengths that no op names are there for a reader.
+        #[allow(dead_code)]
+        mod $spec {
             include!(concat!("../../golden/expanded/", stringify!($spec), ".rs"));
         })*
 
@@ -315,18 +317,18 @@ fn another_op_place_or_length_is_noticed() {
 
 #[test]
 fn rustfmt_changes_nothing() {
-    let long = "a_field_with_a_name_that_nobody_would_want_to_type";
     for spec in specs::NAMES {
-        let text = expanded(spec);
-        // A name so long that calls no longer fit a line.
-        for text in [text.replace("BLOCKS", &long.to_uppercase()), text] {
+        let plan = plan_of(spec);
+        // With a name so long that calls do not fit a line.
+        let long = Unit { field: "a_field_with_a_name_that_nobody_would_want_to_read", ..plan.units[1] };
+        let units: Vec<Unit> = plan.units.iter().map(|&unit| if unit.index == Some(0) { long } else { unit }).collect();
+        for text in [expanded(spec), Expanded { plan: &Plan { units: &units, ..*plan }, spec }.to_string()] {
             let mut rustfmt = Command::new("rustfmt");
             rustfmt
                 .args(["--edition", "2024", "--config-path", "/dev/null"])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped());
-            let child = rustfmt.spawn();
-            let mut child = child.expect("rustfmt, as `cargo fmt` needs it");
+            let mut child = rustfmt.spawn().expect("rustfmt, as `cargo fmt` needs it");
             child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("written");
             let output = child.wait_with_output().expect("an end");
             assert!(output.status.success(), "{spec}");

@@ -16,8 +16,8 @@ use zero_study::simulate::simulate;
 use crate::error::CommandError;
 use crate::hardware::{self, OnHardware};
 use crate::request::{ModelRequest, Request};
-use crate::sizes::{self, SizedSpec};
-use crate::{checkpoint, program, say};
+use crate::sizes::SizedSpec;
+use crate::{build, checkpoint, expanded, program, say};
 
 /// The exit code if the two differ.
 const DIFFERENT: u8 = 1;
@@ -40,6 +40,9 @@ pub struct DiffArguments {
     /// Print the difference of specs as JSON, as described in docs/json.md
     #[arg(long)]
     pub json: bool,
+    /// Print the difference of the two steps as code, which `expand` writes, line by line
+    #[arg(long, conflicts_with_all = ["json", "on"])]
+    pub code: bool,
     #[command(flatten)]
     pub program: ModelRequest,
 }
@@ -56,7 +59,7 @@ impl DiffArguments {
 pub fn diff(arguments: &DiffArguments) -> ExitCode {
     let is_of_specs = arguments.named().all(is_spec);
     let differs = match (is_of_specs, &arguments.second) {
-        (false, Some(second)) if !(arguments.json || arguments.on.is_some()) => {
+        (false, Some(second)) if !(arguments.json || arguments.code || arguments.on.is_some()) => {
             checkpoint::differ(&arguments.first, second)
         }
         (false, _) => Err(CommandError::NoSpecs { first: arguments.first.clone() }),
@@ -84,7 +87,8 @@ fn of_specs(arguments: &DiffArguments) -> Result<bool, CommandError> {
     for spec in arguments.named() {
         program::read(spec)?;
     }
-    let sized = |spec: &Path| sizes::of_spec(&Request { spec: spec.to_owned(), program: arguments.program.clone() });
+    let sized =
+        |spec: &Path| build::sizes_of_spec(&Request { spec: spec.to_owned(), program: arguments.program.clone() });
     let (first, second) = (&arguments.first, arguments.second.as_ref());
     let shown = |path: &Path| path.display().to_string();
     let (before, after, names) = match second {
@@ -95,11 +99,20 @@ fn of_specs(arguments: &DiffArguments) -> Result<bool, CommandError> {
         }
     };
     let difference = compare(&before, &after, &names, hardware.as_ref())?;
-    match arguments.json {
-        true => say::line(hardware::json(&difference)),
-        false => say::line(DifferenceText(&difference)),
+    match arguments {
+        DiffArguments { json: true, .. } => say::line(hardware::json(&difference)),
+        DiffArguments { code: true, .. } => say::line(code(&before, &after, &names)),
+        _ => say::line(DifferenceText(&difference)),
     }
     Ok(!difference.is_equal)
+}
+
+/// The lines by which the steps of two specs differ as code.
+fn code(before: &SizedSpec, after: &SizedSpec, names: &[String; 2]) -> String {
+    let [first, second] =
+        [(before, &names[0]), (after, &names[1])].map(|(sized, name)| expanded::text(&sized.plan(), name));
+    let difference = similar::TextDiff::from_lines(&first, &second);
+    difference.unified_diff().header(&names[0], &names[1]).to_string().trim_end().to_owned()
 }
 
 fn compare(

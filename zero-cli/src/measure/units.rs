@@ -11,11 +11,12 @@ use zero_study::hardware::{MeasuredOp, MeasuredUnit, measured_units};
 
 use super::{RecordedOp, RecordedProfile};
 use crate::binary::Binary;
+use crate::build;
 use crate::compile::compile_gpus;
 use crate::error::CommandError;
 use crate::program::write_if_changed;
 use crate::request::{ModelRequest, Request};
-use crate::sizes::{self, SizedSpec};
+use crate::sizes::SizedSpec;
 use crate::workspace::Workspace;
 
 /// Steps of a run: the profile begins with the third step, and records ten.
@@ -58,7 +59,7 @@ impl<'a> Measurement<'a> {
         write_if_changed(&derived, self.alone.as_bytes())?;
         let request =
             Request { spec: derived, program: ModelRequest { bin: None, size: self.size.map(str::to_owned) } };
-        let (binary, sized) = sizes::binary_of_spec(&request)?;
+        let (binary, sized) = build::build_with_sizes(&request)?;
         Ok(MeasuredProgram { of: self, binary, sized, profile, steps: Vec::new() })
     }
 }

@@ -15,11 +15,12 @@ use zero_study::picture::{Picture, TimeAxis, Timed, operations};
 use zero_study::simulate::{Impossible, simulate};
 
 use crate::binary;
+use crate::build;
 use crate::error::CommandError;
 use crate::hardware::OnHardware;
 use crate::request::Request;
 use crate::say;
-use crate::sizes::{self, SizedSpec};
+use crate::sizes::SizedSpec;
 use crate::workspace::Workspace;
 use page::{PlanView, Variant};
 
@@ -58,8 +59,9 @@ pub struct ViewArguments {
 pub fn view(arguments: &ViewArguments) -> Result<(), CommandError> {
     let on = arguments.on.clone().map(|on| OnHardware { on, network: arguments.network.clone() });
     let hardware = on.as_ref().map(OnHardware::read).transpose()?;
-    let of_spec =
-        |spec: &Path| sizes::of_spec(&Request { spec: spec.to_owned(), program: arguments.request.program.clone() });
+    let of_spec = |spec: &Path| {
+        build::sizes_of_spec(&Request { spec: spec.to_owned(), program: arguments.request.program.clone() })
+    };
     let spec = of_spec(&arguments.request.spec)?;
     let drawn = if arguments.svg {
         svg::figure(&PicturedSpec::of(&spec, hardware.as_ref())?.picture()?)
@@ -85,7 +87,7 @@ pub fn view(arguments: &ViewArguments) -> Result<(), CommandError> {
 }
 
 fn write(path: &Path, drawn: &str) -> Result<(), CommandError> {
-    std::fs::write(path, drawn).map_err(|source| CommandError::Picture { path: path.to_owned(), source })
+    std::fs::write(path, drawn).map_err(|source| CommandError::Out { path: path.to_owned(), source })
 }
 
 /// The path of a spec's picture: beside the binary that was built from the spec, which no other spec shares.

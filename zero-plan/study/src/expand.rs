@@ -11,7 +11,7 @@ use core::fmt;
 use lines::Lines;
 use names::Names;
 use zero_plan::place::{Place, Places, Position, State};
-use zero_plan::{Class, Config, Kind, LineTurn, Op, OpTraits, Pass, Plan, turns};
+use zero_plan::{Class, Config, Home, Kind, LineTurn, Op, OpTraits, Pass, Plan, turns};
 
 /// Writes a plan as Rust: `Display` gives the whole file, as rustfmt would format it, for `include!` or for reading. It calls
 /// [`step::StepOps`]. Offsets and lengths are in bytes. Plans whose ops or places differ give different texts.
@@ -43,7 +43,7 @@ fn head(lines: &mut Lines, plan: &Plan, spec: &str) {
     lines.line(&format!("// `{}` under {spec}, as `cargo zero expand` writes it.", plan.model));
     let ahead = if plan.config.shards_parameters() { format!(", prefetch {prefetch}") } else { String::new() };
     lines.line(&format!(
-        "// ZeRO stage {stage}{ahead}. Ranks: {} along zero, {} replicas, {} pipeline stages.",
+        "// ZeRO stage {stage}{ahead}. Mesh: zero {}, replica {}, pipeline {}.",
         mesh.zero, mesh.replica, mesh.pipeline
     ));
     lines.line("// Offsets and lengths are in bytes: those of buffers within their regions.");
@@ -78,6 +78,10 @@ fn pipeline_stage(lines: &mut Lines, plan: &Plan, pipeline: usize) {
 }
 
 fn regions(lines: &mut Lines, own: Places) {
+    for home in Home::ALL.into_iter().filter(|&home| own.memory.bytes_of(home) > 0) {
+        let bytes = number(own.memory.bytes_of(home));
+        lines.line(&format!("pub const {}: usize = {bytes};", names::of_home(home)));
+    }
     for region in own.memory.regions.iter().filter(|region| region.bytes > 0) {
         let arguments = [
             format!("Kind::{:?}", region.kind),
@@ -97,7 +101,12 @@ fn at(place: Place) -> String {
 
 fn unit_buffers(lines: &mut Lines, plan: &Plan, names: &Names, own: Places, unit: usize) {
     let (config, shown) = (&plan.config, &plan.units[unit]);
-    lines.line(&format!("/// `{shown}`: {} parameters.", number(shown.params)));
+    match shown.is_tied(unit) {
+        true => {
+            lines.line(&format!("/// `{shown}`, which computes on the parameters of `{}`.", plan.units[shown.source]))
+        }
+        false => lines.line(&format!("/// `{shown}`: {} parameters.", number(shown.params))),
+    }
     let head = format!("pub const {}: UnitBuffers = UnitBuffers", names.unit(unit));
     let is_common = own.memory.region(Kind::Parameters).home.is_common();
     let holds = plan.placements[unit].holds;

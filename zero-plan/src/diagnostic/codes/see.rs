@@ -22,8 +22,8 @@ pub(super) const CODES: &[Code] = &[
     },
     Code {
         code: "Z0172",
-        title: "a picture that cannot be written",
-        explanation: "The page or the figure is written as a whole to the file that `--out` names, or beside the \
+        title: "a picture or code that cannot be written",
+        explanation: "The page, the figure or the code is written as a whole to the file that `--out` names, or beside the \
             binary of the spec. Its directory must exist, be writable and have space.",
         example: "cargo zero view specs/zero3.ron --out /no/such/directory/zero3.html",
     },

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use zero_plan::{Kind, Op, Plan};
+use zero_plan::{Home, Kind, Op, Plan};
 
 /// The constants of the units that a pipeline stage has, or names in its ops.
 pub(super) struct Names(Vec<Option<String>>);
@@ -12,7 +12,7 @@ impl Names {
         let stage = &plan.pipeline_stages[pipeline];
         let ops = || stage.step.iter().chain(stage.evaluation);
         let named: HashSet<usize> = ops().filter_map(|op: &Op| op.traits().unit).collect();
-        let mut taken: HashSet<String> = Kind::ALL.into_iter().map(of_region).collect();
+        let mut taken: HashSet<String> = Kind::ALL.map(of_region).into_iter().chain(Home::ALL.map(of_home)).collect();
         let name = |unit: usize| {
             let is_here = plan.placements[unit].pipeline_stage == pipeline || named.contains(&unit);
             is_here.then(|| {
@@ -39,6 +39,11 @@ impl Names {
     pub(super) fn unit(&self, unit: usize) -> &str {
         self.0[unit].as_deref().expect("a unit of this pipeline stage")
     }
+}
+
+/// The constant with the bytes of a home.
+pub(super) fn of_home(home: Home) -> String {
+    format!("{}_BYTES", home.name().to_uppercase())
 }
 
 /// The constant of a region.
