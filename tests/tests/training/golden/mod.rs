@@ -1,4 +1,5 @@
-//! Golden: the runtime against PyTorch and against the plain reference, at every stage.
+//! Golden: the runtime against PyTorch and against the plain reference, at every stage. `golden/make.py` made the
+//! golden files, and says how close to them an implementation can be.
 
 use zero_plan::{Config, Mesh, TransportKind};
 use zero_runtime::device::Device;

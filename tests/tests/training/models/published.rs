@@ -1,4 +1,6 @@
 //! Published: models of real sizes have the published numbers of parameters, and plans say in which layouts they fit.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p zero-tests --test training` renews their golden plans; read the diff.
 
 use zero_plan::{Config, Kind, Mesh, Plan, PlanBuf, Precision, Recompute, Report, Width, prove};
 use zero_runtime::device::Device;
