@@ -100,7 +100,7 @@ struct Dice(u64);
 impl Dice {
     fn below(&mut self, end: u64) -> u64 {
         self.0 += 1;
-        (zero_runtime::random::uniform(7, self.0) * end as f64) as u64
+        (zero_core::random::uniform(7, self.0) * end as f64) as u64
     }
 }
 
