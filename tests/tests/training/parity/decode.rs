@@ -25,8 +25,11 @@ const GENERATED: usize = 25;
 /// Tokens, and the logits from which each was chosen.
 type Generated = (Vec<u32>, Vec<Vec<f32>>);
 
+/// A rank on threads.
+type Ranks<'p> = Engine<'p, Cpu, Shared<'p, Cpu>>;
+
 /// An engine with parameters that distinguish tokens.
-fn loaded<'p>(program: &'static Program<Cpu>, transport: Shared<'p, Cpu>) -> Engine<'p, Cpu, Shared<'p, Cpu>> {
+fn loaded<'p>(program: &'static Program<Cpu>, transport: Shared<'p, Cpu>) -> Ranks<'p> {
     let mut engine = Engine::new(program, transport);
     for (unit, sizes) in engine.plan().units.iter().enumerate() {
         let flat: Vec<f32> = (0..sizes.params as u64).map(|i| uniform(unit as u64, i) as f32 - 0.5).collect();
@@ -36,7 +39,7 @@ fn loaded<'p>(program: &'static Program<Cpu>, transport: Shared<'p, Cpu>) -> Eng
 }
 
 /// The likeliest tokens after the prompt, with a cache or without.
-fn greedy<'p>(engine: &mut Engine<'p, Cpu, Shared<'p, Cpu>>, caches: bool) -> Generated {
+fn greedy<'p>(engine: &mut Ranks<'p>, caches: bool) -> Generated {
     let mut window = Window::new(&PROMPT, engine.plan().config.length);
     let (mut sampler, mut logits) = (Sampler::new(Sampling::GREEDY, VOCAB), vec![f32::NAN; VOCAB]);
     let (mut tokens, mut all) = (Vec::new(), Vec::new());
@@ -194,7 +197,7 @@ fn caches_have_room_where_activations_have_none() {
 /// A step, an evaluation or a prediction may use the memory of caches.
 #[test]
 fn caches_end_with_any_other_walk() {
-    let panics = |other: &(dyn for<'p> Fn(&mut Engine<'p, Cpu, Shared<'p, Cpu>>) + Sync)| {
+    let panics = |other: &(dyn for<'p> Fn(&mut Ranks<'p>) + Sync)| {
         let main = |transport: Shared<'_, Cpu>| {
             let (mut engine, mut logits) = (loaded(Untied::PROGRAM, transport), vec![0.0; VOCAB]);
             engine.decode(&PROMPT, 0, &mut logits).expect("logits");
