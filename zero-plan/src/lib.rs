@@ -56,6 +56,7 @@
 //!   key in `explain`; its turn in `schedule`; its places in `place/access`, or in `place/access/sums` if it sums over
 //!   ranks; the op that it waits for in `streams/rules`; its rules in [`mod@check`]; what it moves in `work`. An op of
 //!   several ranks also has rules in `prove`, and signals in the transports. The engine carries it out.
+//!   In `zero-study`, an expanded step has a method for it (`expand/step`) and its bytes (`expand/bytes`).
 //! - A pipeline schedule: an [`Order`], and its turns in `pipeline`. `check` and `prove` must refuse each broken mutant
 //!   of it in `zero-plan/tests/schedule/`. Its published bubble and peak go to `states/published`.
 //! - A mesh axis: an [`Axis`], its length in [`Mesh`], and a key. A tensor axis is ops that the schedule emits because

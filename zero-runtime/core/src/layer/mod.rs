@@ -5,7 +5,7 @@
 //! that a plan asks for; a layer that reads elements itself names its device in its bounds.
 //!
 //! Where the next one goes: a layer is a file here, an impl of [`Layer`] (and of [`Entry`] if it can begin a model),
-//! and a line in `tests/tests/layers/main.rs`, where `gradcheck` tests it. A layer in which tokens depend on other
+//! a name in `zero-runtime/src/layers.rs`, and a line in `tests/tests/layers/main.rs`, where `gradcheck` tests it. A layer in which tokens depend on other
 //! tokens has a [`Layer::CACHE`] and a [`Layer::decode`], and counts [`Layer::ATTENDING`]. A matrix that Muon is to
 //! update is added by [`Tensors::hidden`] and counted in [`Layer::MATRICES`]. An attention that differs in its heads is
 //! an impl of [`Heads`] and nothing else; a property that its constants cannot express needs another constant.
