@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use zero_core::layer::Tokens;
 use zero_core::model::{DeviceOf, Model};
-use zero_runtime::run::{Runs, main, main_from};
+use zero_runtime::{Runs, main, main_from};
 
 /// The smallest model of text whose training uses every part of the runtime, under the spec that its attribute names.
 #[macro_export]

@@ -71,7 +71,8 @@
 //! - The [`prelude`] has the names that most models need, and [`layers`] has all layers. What the file of a new layer needs is in
 //!   [`author`], and [`testing`] checks layers, the library's and a user's own: [`testing::gradcheck`] compares a gradient with
 //!   differences.
-//! - [`main`] trains on text, and [`main_with`] on a dataset of one's own, which implements [`data::Dataset`].
+//! - [`main`] trains on text, and [`main_with`] on a dataset of one's own, which implements [`data::Dataset`]. A device of one's own
+//!   implements [`Runs`].
 //! - [`device`] has the devices that a model computes on, and [`plan`] all that is constant about a run.
 //! - `run` is the work of [`main`], for all models alike: arguments, training, evaluation, samples, checkpoints when they are due,
 //!   and at the end the comparison with the plan. `error` has everything that can end it, `profile` reports how ranks spent their
@@ -90,18 +91,15 @@ pub mod author;
 mod choice;
 pub mod data;
 pub mod device;
-#[doc(hidden)]
-pub mod error;
+mod error;
 pub mod layers;
 mod profile;
-#[doc(hidden)]
-pub mod run;
-#[doc(hidden)]
-pub mod sampling;
+mod run;
+mod sampling;
 pub mod testing;
 
 pub use choice::chosen;
-pub use run::{main, main_from, main_with};
+pub use run::{Runs, main, main_from, main_with};
 #[doc(hidden)]
 pub use zero_core::__layer_items;
 pub use zero_plan as plan;
@@ -134,6 +132,14 @@ macro_rules! cuda_device {
 pub mod __private {
     pub use serde_json;
     pub use zero_core::{layer, model};
+}
+
+/// What the tests and the benchmark of this workspace call.
+#[doc(hidden)]
+pub mod __tests {
+    pub use crate::error::Error;
+    pub use crate::run::{compare, run_folder, summed_loss};
+    pub use crate::sampling::{Sampler, Sampling, Window};
 }
 
 /// The names that most models need. All other layers are in [`layers`].

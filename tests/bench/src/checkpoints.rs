@@ -39,12 +39,12 @@ type Train = fn(Vec<OsString>) -> ExitCode;
 
 /// The specs, by name.
 const SPECS: [(&str, Train); 6] = [
-    ("saved", zero_runtime::run::main_from::<models::saved::Gpt>),
-    ("waited", zero_runtime::run::main_from::<models::waited::Gpt>),
-    ("large_saved", zero_runtime::run::main_from::<models::large_saved::Gpt>),
-    ("large_waited", zero_runtime::run::main_from::<models::large_waited::Gpt>),
-    ("large_3", zero_runtime::run::main_from::<models::large_3::Gpt>),
-    ("large_4", zero_runtime::run::main_from::<models::large_4::Gpt>),
+    ("saved", zero_runtime::main_from::<models::saved::Gpt>),
+    ("waited", zero_runtime::main_from::<models::waited::Gpt>),
+    ("large_saved", zero_runtime::main_from::<models::large_saved::Gpt>),
+    ("large_waited", zero_runtime::main_from::<models::large_waited::Gpt>),
+    ("large_3", zero_runtime::main_from::<models::large_3::Gpt>),
+    ("large_4", zero_runtime::main_from::<models::large_4::Gpt>),
 ];
 
 /// Steps of a run that saves, and steps between saves: three saves run during training, and one at the end. Only the second counts:

@@ -82,7 +82,7 @@ macro_rules! row {
             what: $what,
             plan: $module::Gpt::PLAN,
             shape: ($module::LAYERS, $module::WIDTH),
-            train: zero_runtime::run::main_from::<$module::Gpt>,
+            train: zero_runtime::main_from::<$module::Gpt>,
             heads: $heads,
             vocab: $vocab,
             tokens_per_s: $tokens_per_s,

@@ -80,9 +80,7 @@ fn main() -> ExitCode {
             return hosts::run(&words);
         }
         if name == hosts::ZERO3 {
-            return zero_runtime::run::main_from::<models::hosts_zero3::Gpt>(
-                [program].into_iter().chain(rest).cloned(),
-            );
+            return zero_runtime::main_from::<models::hosts_zero3::Gpt>([program].into_iter().chain(rest).cloned());
         }
         if let Some(train) = name.to_str().and_then(checkpoints::spec) {
             return train([program].into_iter().chain(rest).cloned().collect());

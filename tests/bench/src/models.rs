@@ -188,7 +188,7 @@ macro_rules! row {
             size: $size,
             plan: $module::Gpt::PLAN,
             shape: ($module::LAYERS, $module::WIDTH),
-            train: zero_runtime::run::main_from::<$module::Gpt>,
+            train: zero_runtime::main_from::<$module::Gpt>,
         }
     };
 }

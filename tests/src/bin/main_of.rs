@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use zero_runtime::run::Runs;
+use zero_runtime::Runs;
 use zero_tests::specs::program;
 
 fn main() -> ExitCode {

@@ -11,7 +11,7 @@ use zero_ranks::launch::{
     EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_REPORTED, JobPlace, LaunchOptions, Role, asked_to_end, end_on_request,
     is_restart, launch, role,
 };
-use zero_runtime::run::run_folder;
+use zero_runtime::__tests::run_folder;
 
 const RANKS: usize = 3;
 

@@ -4,7 +4,7 @@
 use std::process::{Command, ExitCode};
 
 use zero_ranks::launch::{LaunchOptions, RESTART, launch_by};
-use zero_runtime::run::run_folder;
+use zero_runtime::__tests::run_folder;
 
 fn main() -> ExitCode {
     let line = std::env::args().nth(1).expect("a line");

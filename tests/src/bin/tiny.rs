@@ -19,5 +19,5 @@ fn main() -> std::process::ExitCode {
         let data = arguments.iter().position(|argument| argument == "--data").expect("a place of data");
         arguments[data + 1] = "/nowhere".into();
     }
-    zero_runtime::run::main_from::<Tiny>(arguments)
+    zero_runtime::main_from::<Tiny>(arguments)
 }

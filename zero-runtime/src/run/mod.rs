@@ -37,13 +37,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use arguments::{LrSchedule, RunArguments};
-pub use checkpoint_arguments::{CheckpointArguments, Every, Resume, run_folder};
+pub use arguments::RunArguments;
+pub use checkpoint_arguments::run_folder;
 pub use compare::compare;
 pub use evaluate::summed_loss;
-pub use learning_rate::{Fall, LearningRate};
-pub use output::{HeldOutLine, StepLine, peak_resident_bytes};
-pub use range::threads;
 pub use runs::Runs;
 pub use text_arguments::{Only, TextArguments};
 

@@ -10,8 +10,8 @@ use zero_engine::Engine;
 use zero_files::weights::{Export, Import};
 use zero_plan::{Config, Mesh, PlanBuf, Recompute, TransportKind};
 use zero_ranks::transport::{Shared, local};
+use zero_runtime::__tests::{Sampler, Sampling};
 use zero_runtime::device::Cpu;
-use zero_runtime::sampling::{Sampler, Sampling};
 use zero_tests::training::{CONFIG, mesh};
 
 use super::sized::*;

@@ -8,10 +8,10 @@ use zero_core::random::uniform;
 use zero_engine::Engine;
 use zero_plan::{Config, Kind, Order, PlanBuf, Precision, Recompute, TransportKind, Width};
 use zero_ranks::transport::{Shared, local};
+use zero_runtime::__tests::summed_loss;
+use zero_runtime::__tests::{Sampler, Sampling, Window};
 use zero_runtime::data::Text;
 use zero_runtime::device::Cpu;
-use zero_runtime::run::summed_loss;
-use zero_runtime::sampling::{Sampler, Sampling, Window};
 use zero_tests::tiny::{InBothWidths, Tied, Untied, VOCAB};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 

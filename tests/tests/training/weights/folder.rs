@@ -13,8 +13,8 @@ use zero_files::checkpoint::InitialCheckpoint;
 use zero_files::weights::{Export, Import, WeightType};
 use zero_plan::{Config, PlanBuf, Unit};
 use zero_ranks::transport::{Shared, local};
+use zero_runtime::__tests::Error;
 use zero_runtime::device::Device;
-use zero_runtime::error::Error;
 use zero_tests::training::{HYPER, noise};
 
 /// The source of parameters.
