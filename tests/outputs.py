@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 r"""Makes the outputs that README.md and docs/*.md show, or checks them.
 
-    tests/outputs.py            runs the commands, and writes anew each block that does not agree with what they print
+    tests/outputs.py            runs the commands, and writes anew each block that does not agree with what they print; empty a
+                                block to have its times anew as well
     tests/outputs.py --check    prints the differences, and fails if there are any
 
 Needs Rust, as the commands do, and builds what they need. A comment on the lines directly above a block says what it shows:
@@ -14,8 +15,8 @@ Needs Rust, as the commands do, and builds what they need. A comment on the line
       | kill 1 after /^step +40/ | ..., /^step +40/, /^error/+1
     -->
 
-Each line is a command of a shell at the root of the repository; a line that begins with `|` continues the one before it. After a command
-come the lines that are kept, from top to bottom: a line by its number or by `/REGEX/`, which is the first match from there on, or `$`,
+Each line is a command of a shell at the root of the repository; an indented line continues the one before it. After a command come
+the lines that are kept, from top to bottom: a line by its number or by `/REGEX/`, which is the first match from there on, or `$`,
 the last line; `FIRST-LAST`; `LINE+N`, with N more lines. Lines that are left out between them show as `...`; at an end, `...` is a part
 of the list. A command without a list is a preparation, which must succeed. `$ ` in front of a command shows it too. `kill RANK after
 /REGEX/` kills a rank once such a line is printed. $made is an empty folder with another one in it, `specs`; blocks do not show where it
@@ -92,7 +93,7 @@ def looks_like_output(block, lines):
 
 def commands(comment):
     """What a comment says, after `output:`."""
-    for line in re.sub(r"\s*\n\s*\|", " |", comment).strip().splitlines():
+    for line in re.sub(r"\n +", " ", comment).strip().splitlines():
         text, *parts = line.strip().split(" | ")
         kill = ()
         if parts and parts[0].startswith("kill "):
@@ -150,8 +151,7 @@ def kept(wanted, lines):
         first = place(match["first"], lines, after)
         last = first if first is None or not match["last"] else place(match["last"], lines, first)
         if last is None:
-            # Nothing that a block shows, so the difference says what is missing.
-            return shown + [f"no line `{item}` in this output:"] + lines
+            sys.exit("\n".join([f"no line `{item}` in this output:", *lines]))
         if shown and first > after and shown[-1] != "...":
             shown.append("...")
         after = last + 1 + int(match["more"] or 0)
@@ -187,37 +187,43 @@ def merged(shown, found, compares_losses):
     return [a if a is not None and agree(a, b, compares_losses) else b for a, b in pairs if b is not None]
 
 
+def without_comment(name, page):
+    """The outputs of a page that nobody says how to make."""
+    for block in blocks(page):
+        if looks_like_output(block, page[block.begin : block.end]) and not re.match(r"(output|not run):\s*\S", block.comment):
+            yield f"{name}:{block.begin + 1}: this output has no comment that says how it is made: see tests/outputs.py"
+
+
 def renewed(name, page, made):
-    """The page with the outputs of its commands, and what differs or is missing."""
-    new, wrong = list(page), []
+    """The page with the outputs of its commands, and the differences."""
+    new, differences = list(page), []
     # From the bottom, so that the places of blocks above stay what they are.
     for block in reversed(list(blocks(page))):
-        shown, at = page[block.begin : block.end], f"{name}:{block.begin + 1}"
         if block.comment.startswith("output:"):
+            shown = page[block.begin : block.end]
             lines = merged(shown, output(block, made), "--data " in block.comment)
             if lines != shown:
-                wrong.append("\n".join(difflib.unified_diff(shown, lines, at, "found", lineterm="", n=1)))
                 new[block.begin : block.end] = lines
-        elif not re.match(r"not run: \S", block.comment) and looks_like_output(block, shown):
-            wrong.append(f"{at}: this output has no comment that says how it is made: see tests/outputs.py")
-    return new, wrong[::-1]
+                differences += difflib.unified_diff(shown, lines, f"{name}:{block.begin + 1}", "found", lineterm="", n=1)
+    return new, differences
 
 
 def main(is_check):
-    failed = False
+    paths = [path for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))) if path.name not in ELSEWHERE]
+    pages = {path: path.read_text().split("\n") for path in paths}
+    if missing := [line for path in paths for line in without_comment(path.relative_to(ROOT), pages[path])]:
+        sys.exit("\n".join(missing))
+    differs = False
     with tempfile.TemporaryDirectory(prefix="outputs-") as made:
         Path(made, "specs").mkdir()
-        for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]:
-            if path.name in ELSEWHERE:
-                continue
-            page = path.read_text().split("\n")
-            new, wrong = renewed(path.relative_to(ROOT), page, made)
-            print(*wrong, sep="\n", end="\n" if wrong else "", flush=True)
-            # Writing mends all but a missing comment.
-            failed |= any(is_check or "has no comment" in one for one in wrong)
-            if not is_check and new != page:
-                path.write_text("\n".join(new))
-    sys.exit(failed)
+        for path, page in pages.items():
+            new, differences = renewed(path.relative_to(ROOT), page, made)
+            if differences:
+                differs = True
+                print(*differences, sep="\n", flush=True)
+                if not is_check:
+                    path.write_text("\n".join(new))
+    sys.exit(is_check and differs)
 
 
 if __name__ == "__main__":
