@@ -15,12 +15,12 @@ Needs Rust, as the commands do, and builds what they need. A comment on the line
       | kill 1 after /^step +40/ | ..., /^step +40/, /^error/+1
     -->
 
-Each line is a command of a shell at the root of the repository; an indented line continues the one before it. After a command come
-the lines that are kept, from top to bottom: a line by its number or by `/REGEX/`, which is the first match from there on, or `$`,
-the last line; `FIRST-LAST`; `LINE+N`, with N more lines. Lines that are left out between them show as `...`; at an end, `...` is a part
-of the list. A command without a list is a preparation, which must succeed. `$ ` in front of a command shows it too. `kill RANK after
-/REGEX/` kills a rank once such a line is printed. $made is an empty folder with another one in it, `specs`; blocks do not show where it
-is. Equal commands run once, whichever blocks they are for.
+Each line is a command of a shell at the root of the repository; an indented line continues the one before it. After a command come the
+lines that are kept, from top to bottom: a line by its number or by `/REGEX/`, which is the first match from there on, or `$`, the last
+line; `FIRST-LAST`; `LINE+N`, with N more lines. No REGEX has a comma and a space. Lines that are left out between them show as `...`; at
+an end, `...` is a part of the list. A command without a list is a preparation, which must succeed. `$ ` in front of a command shows it
+too. `kill RANK after /REGEX/` kills a rank once such a line is printed. $made is an empty folder with another one in it, `specs`; blocks
+do not show where it is. Equal commands run once, whichever blocks they are for.
 
 An output that cannot be made here has the comment `<!-- not run: WHY -->`. A block of `text` needs one of these comments, except where
 each of its lines is a command; so does Rust that begins indented, because it is a part of something longer.
@@ -88,7 +88,7 @@ def blocks(page):
 def looks_like_output(block, lines):
     if block.language == "text":
         return not all(re.match(r"(cargo|cd|sbatch|ZERO_\w+=\S+) ", line) for line in lines)
-    return block.language.startswith("rust") and lines[0].startswith(" ")
+    return block.language.startswith("rust") and "".join(lines).startswith(" ")
 
 
 def commands(comment):
@@ -138,20 +138,20 @@ def place(point, lines, after):
     return index if after <= index < len(lines) else None
 
 
-def kept(wanted, lines):
-    """The lines of an output that a list keeps, with `...` for others."""
+def kept(command, lines):
+    """The lines of an output that a command's list keeps, with `...` for others."""
     shown, after = [], 0
-    for item in wanted.split(", "):
+    for item in command.kept.split(", "):
         match = KEPT.fullmatch(item)
         if not match:
-            sys.exit(f"not a list of lines: {wanted}")
+            sys.exit(f"not a list of lines: {command.kept}")
         if match["dots"]:
             shown.append("...")
             continue
         first = place(match["first"], lines, after)
         last = first if first is None or not match["last"] else place(match["last"], lines, first)
         if last is None:
-            sys.exit("\n".join([f"no line `{item}` in this output:", *lines]))
+            sys.exit("\n".join([f"no line `{item}` in what `{command.text}` prints:", *lines]))
         if shown and first > after and shown[-1] != "...":
             shown.append("...")
         after = last + 1 + int(match["more"] or 0)
@@ -167,7 +167,7 @@ def output(block, made):
         if not command.kept and status != 0:
             sys.exit("\n".join([f"a preparation has failed: {command.text}", *printed]))
         lines += [f"$ {command.text}".replace("$made/", "")] * command.is_shown
-        lines += kept(command.kept, printed) if command.kept else []
+        lines += kept(command, printed) if command.kept else []
     return lines
 
 
