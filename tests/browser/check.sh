@@ -1,7 +1,8 @@
 #!/bin/sh
 # check.sh [PAGE.html...]: opens pages of `cargo zero view` in a headless Chromium and uses them: pointer, keyboard, slider, dark,
 # narrow, 64 ranks. If pages are given, by absolute paths, it compares their figures with the data that they are drawn from. Needs
-# chromium, node and npm; says so and stops where one is missing, and fails then with CI=true. Screenshots lie in target/browser/.
+# chromium, node and npm; says so and stops where one is missing, and fails then with CI=true. Look at the screenshots
+# in target/browser/ afterwards.
 set -eu
 cd "$(dirname "$0")/../.."
 skipped() {

@@ -9,6 +9,9 @@
 # device, unless ZERO_CUDA_DEVICES names others. Further arguments are filters of tests. Needs driver 580 or newer, and
 # NVRTC and cublasLt of CUDA 13, for which PyTorch's will do: those of the python3 on the PATH, or in the folders that
 # ZERO_CUDA_LIBRARIES names.
+#
+# Sets ZERO_TEST_GPU=1, with which tests of the pretend libraries, of orders and of failures do nothing, and say so. NCCL
+# connects ranks that share a GPU only if NCCL_MULTI_RANK_GPU_ENABLE is 1, which NCCL 2.30 and later read.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 from=$PWD

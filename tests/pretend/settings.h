@@ -1,5 +1,22 @@
 // The settings of a run for the pretend libraries: failures, seeds and sizes, from the environment or from a test. Each
-// of the three libraries counts its own calls. Never decides what a failure looks like.
+// of the libraries counts its own calls. Never decides what a failure looks like.
+//
+// PRETEND_SEED=3           draws another order of work
+// PRETEND_FAIL=memory:3    makes the third allocation fail. Several failures are separated by commas:
+//     memory, host_memory, launch, compile, module, heuristic, product, or the name of any call of the driver and of most
+//     of NCCL's: that call fails; `async`: an error that shows later; `look`: an error of a communicator that has
+//     nothing to do
+//     symbol:cuMemCreate   the library lacks this function
+//     nccl:22703, driver:12000   the version of NCCL, and of CUDA that the driver supports
+//     device:none          there is no device
+//     way:1                another choice of matrix products
+// PRETEND_RANK=1           makes failures happen only in the process of rank 1
+// PRETEND_DEVICES, PRETEND_MEMORY, PRETEND_CAPABILITY, PRETEND_GRANULARITY
+//                          number of devices, bytes of each, compute capability (90), unit in which memory is given
+// PRETEND_POISON=0         fills fresh memory with zeros
+// PRETEND_SANITIZE=1       compiles kernels for a sanitizer
+// PRETEND_KEEP=FOLDER      keeps kernels there, as sources and compiled
+// PRETEND_CXX              names a compiler other than g++
 #pragma once
 #include <cstdint>
 #include <cstdio>

@@ -1,17 +1,17 @@
 //! Numbers in the memory of any device, and the outputs and gradients of a layer in any width. Never compares.
 
 use bytemuck::Pod;
-use zero_runtime::device::{Buffer, Device, Element, Write, bf16};
-use zero_runtime::layer::{Activation, Backward, Context, ElementOf, Forward, Grads, Layer, Shape};
+use zero_core::device::{Buffer, Device, Element, Write, bf16};
+use zero_core::layer::{Activation, Backward, Context, ElementOf, Forward, Grads, Layer, Shape};
+use zero_core::view::View;
 use zero_runtime::testing::Sample;
-use zero_runtime::view::View;
 
 /// The tensors that a device has written, by name.
 pub type Written = Vec<(&'static str, Vec<f32>)>;
 
 /// `len` reproducible values, spread evenly over (-2, 2).
 pub fn noise(len: usize, seed: u64) -> Vec<f32> {
-    (0..len as u64).map(|i| 4.0 * zero_runtime::random::uniform(seed, i) as f32 - 2.0).collect()
+    (0..len as u64).map(|i| 4.0 * zero_core::random::uniform(seed, i) as f32 - 2.0).collect()
 }
 
 /// These values, in memory of the device.

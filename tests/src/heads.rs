@@ -1,5 +1,6 @@
 //! Heads: attentions of every kind, on shapes with no more divisors than they need. Never computes.
 
+use zero_runtime::layers::{Bias, Projections};
 use zero_runtime::prelude::*;
 
 /// Rotary positions without scaling.

@@ -12,7 +12,6 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use libloading::Library;
-use zero_runtime::device::cuda;
 
 use crate::long::is_left_out;
 
@@ -45,8 +44,8 @@ const SHARED_BY_NCCL: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
 
 /// Variables that locate libraries and devices. On a GPU, a process that is started with an empty environment needs them.
 const PASSED_ON: [&str; 10] = [
-    cuda::FOLDERS_VARIABLE,
-    cuda::DEVICES_VARIABLE,
+    zero_cuda::FOLDERS_VARIABLE,
+    zero_cuda::DEVICES_VARIABLE,
     "CUDA_VISIBLE_DEVICES",
     SHARED_BY_NCCL,
     "LD_LIBRARY_PATH",
@@ -88,8 +87,8 @@ pub fn is_cuda() -> bool {
         return true;
     }
     let Some(folder) = libraries() else { return false };
-    cuda::use_libraries(folder);
-    cuda::use_kernels(&cache(folder).join("zero").join("kernels"));
+    zero_cuda::use_libraries(folder);
+    zero_cuda::use_kernels(&cache(folder).join("zero").join("kernels"));
     true
 }
 
@@ -103,7 +102,7 @@ pub fn variables() -> Option<Vec<(&'static str, OsString)>> {
         return Some(PASSED_ON.iter().filter_map(|&name| Some((name, std::env::var_os(name)?))).collect());
     }
     let folder = libraries()?;
-    Some(vec![(cuda::FOLDERS_VARIABLE, folder.into()), ("XDG_CACHE_HOME", cache(folder).into())])
+    Some(vec![(zero_cuda::FOLDERS_VARIABLE, folder.into()), ("XDG_CACHE_HOME", cache(folder).into())])
 }
 
 /// The path of a program or a file that tests were built with; on a machine that they were copied to, the path of the file of the
@@ -289,7 +288,7 @@ pub fn driver() -> &'static Library {
     static DRIVER: OnceLock<Library> = OnceLock::new();
     DRIVER.get_or_init(|| {
         let name = "libcuda.so.1";
-        let named = std::env::var_os(cuda::FOLDERS_VARIABLE).unwrap_or_default();
+        let named = std::env::var_os(zero_cuda::FOLDERS_VARIABLE).unwrap_or_default();
         let path = if is_hardware() {
             let found = std::env::split_paths(&named).map(|folder| folder.join(name)).find(|path| path.exists());
             found.unwrap_or(name.into())

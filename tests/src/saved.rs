@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use zero_plan::place::State;
-use zero_runtime::checkpoint::{
+use zero_core::model::Program;
+use zero_engine::Engine;
+use zero_files::checkpoint::{
     Checkpoint, Elements, FORMAT, Manifest, Shard, ShardWriter, Store, System, entries, tensors_of,
 };
+use zero_plan::place::State;
+use zero_ranks::transport::Transport;
 use zero_runtime::device::Device;
-use zero_runtime::engine::Engine;
-use zero_runtime::model::Program;
-use zero_runtime::transport::Transport;
 
 /// A manifest that records only the tensors and the step.
 pub fn manifest<D>(program: &Program<D>, step: u64) -> Manifest {

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use zero_runtime::layer::Tokens;
-use zero_runtime::model::{DeviceOf, Model};
+use zero_core::layer::Tokens;
+use zero_core::model::{DeviceOf, Model};
 use zero_runtime::run::{Runs, main, main_from};
 
 /// The smallest model of text whose training uses every part of the runtime, under the spec that its attribute names.

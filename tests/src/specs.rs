@@ -1,7 +1,7 @@
 //! Each file of `specs/`, compiled with a tiny GPT in place of the named model: equally deep, so that every layout fits, and with a
 //! tied head, so that ties are tested under every spec.
 
-use zero_runtime::model::Program;
+use zero_core::model::Program;
 use zero_runtime::prelude::*;
 
 use crate::tiny::{DIM, TinyBlock, VOCAB};

@@ -1,7 +1,7 @@
 //! Tiny models with the sizes of the golden files. No number of ranks divides their parameter counts.
 
+use zero_core::model::Model;
 use zero_plan::{Unit, Width};
-use zero_runtime::model::Model;
 use zero_runtime::prelude::*;
 
 /// The number of different ids.

@@ -2,13 +2,13 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use zero_core::model::Program;
+use zero_core::random::mix;
+use zero_engine::{Engine, Hyper, RunError};
 use zero_plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
 use zero_plan::{Config, Mesh, Moved, Plan, PlanBuf, Traffic, TransportKind};
+use zero_ranks::transport::{Crossed, Transport, local};
 use zero_runtime::device::Device;
-use zero_runtime::engine::{Engine, Hyper, RunError};
-use zero_runtime::model::Program;
-use zero_runtime::random::mix;
-use zero_runtime::transport::{Crossed, Transport, local};
 
 /// The default optimizer of the tests, with all of its parts enabled.
 pub const HYPER: Hyper =

@@ -7,14 +7,15 @@ use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use zero_core::device::Device;
+use zero_core::device::Write;
+use zero_core::model::{Model, Program};
+use zero_cpu::Cpu;
+use zero_cpu::{MatrixMut, StridedMatrix, inside_gemm, matmul};
+use zero_engine::Engine;
 use zero_plan::footprint::{PACKED_BYTES, PACKED_ROWS};
 use zero_plan::{Config, OptimizerKind, PlanBuf, Recompute, TransportKind, Width};
-use zero_runtime::device::Write;
-use zero_runtime::device::cpu::{MatrixMut, StridedMatrix, inside_gemm, matmul};
-use zero_runtime::device::{Cpu, Device};
-use zero_runtime::engine::Engine;
-use zero_runtime::model::{Model, Program};
-use zero_runtime::transport::{Shared, local};
+use zero_ranks::transport::{Shared, local};
 use zero_tests::tiny::{Tall, Tied, VOCAB, narrow};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
@@ -80,7 +81,7 @@ fn has_wide_registers() -> bool {
 }
 
 /// Three steps, an evaluation, and a prompt with two tokens after it.
-fn steps<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>) {
+fn steps<'p>(engine: &mut Engine<'p, Cpu, Shared<'p, Cpu>>) {
     let config = engine.plan().config;
     let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
     for step in 0..3 {
@@ -103,7 +104,7 @@ fn added(counts: impl Fn() -> [usize; 2], work: impl FnOnce()) -> [usize; 2] {
 }
 
 /// Allocations of one rank: its own, and gemm's.
-fn allocations(program: &'static Program<Cpu>, transport: Shared, is_profiled: bool) -> [usize; 2] {
+fn allocations(program: &'static Program<Cpu>, transport: Shared<Cpu>, is_profiled: bool) -> [usize; 2] {
     let mut engine = Engine::new(program, transport);
     engine.initialize(1);
     if is_profiled {
@@ -115,7 +116,7 @@ fn allocations(program: &'static Program<Cpu>, transport: Shared, is_profiled: b
 }
 
 /// The same for all threads of the only rank, which share even the smallest work, after each of them has done some.
-fn allocations_on_threads(program: &'static Program<Cpu>, transport: Shared) -> [usize; 2] {
+fn allocations_on_threads(program: &'static Program<Cpu>, transport: Shared<Cpu>) -> [usize; 2] {
     let work = |device: Cpu| {
         let mut engine = Engine::with_device(program, transport, device.eager());
         engine.initialize(1);
@@ -131,7 +132,7 @@ fn allocations_on_threads(program: &'static Program<Cpu>, transport: Shared) -> 
 fn assert_no_step_allocates(
     program: &'static Program<Cpu>,
     config: Config,
-    rank: impl Fn(&'static Program<Cpu>, Shared) -> [usize; 2] + Sync,
+    rank: impl Fn(&'static Program<Cpu>, Shared<Cpu>) -> [usize; 2] + Sync,
 ) {
     let counts = PlanBuf::new("", config, program.plan.units).with(|plan| {
         local::run(plan, |_| false, |transport| rank(program, transport)).expect("the memory of a tiny model")

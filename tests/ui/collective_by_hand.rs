@@ -1,8 +1,8 @@
-use zero_runtime::engine::Engine;
-use zero_runtime::model::DeviceOf;
+use zero_engine::Engine;
+use zero_core::model::DeviceOf;
 use zero_runtime::plan::place::Place;
 use zero_runtime::prelude::*;
-use zero_runtime::transport::Transport;
+use zero_ranks::transport::Transport;
 
 fn peek<'p, M: Model, T: Transport<'p, DeviceOf<M>>>(engine: &Engine<'p, DeviceOf<M>, T>, place: Place) -> usize {
     engine.transport().peer(0, place).len()

@@ -1,8 +1,8 @@
 //! Parameters are released when the call ends.
-use zero_runtime::prelude::*;
+use zero_runtime::{author::{Activation, Backward, Context, Device, Forward, Init, Shape, Tensors}, prelude::*};
 
 use std::cell::Cell;
-use zero_runtime::view::View;
+use zero_core::view::View;
 
 thread_local!(static KEPT: Cell<Option<View<'static, Cpu, f32>>> = const { Cell::new(None) });
 

@@ -1,6 +1,6 @@
 //! A head of one's own that returns features.
-use zero_runtime::prelude::*;
-use zero_runtime::view::{View, ViewMut};
+use zero_runtime::{author::{Backward, Context, Device, Forward, Head, Shape, Tensors}, prelude::*};
+use zero_core::view::{View, ViewMut};
 
 struct Pairs;
 

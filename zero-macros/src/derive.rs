@@ -24,17 +24,17 @@ pub fn layers(layers: &Layers) -> TokenStream {
     quote! {
         const _: () = {
             #[automatically_derived]
-            impl #entry_parameters ::zero_runtime::layer::Entry for #name #arguments #entry_bounds {
-                type Input = <#first as ::zero_runtime::layer::Entry>::Input;
+            impl #entry_parameters ::zero_runtime::__private::layer::Entry for #name #arguments #entry_bounds {
+                type Input = <#first as ::zero_runtime::__private::layer::Entry>::Input;
                 const VOCABULARY: ::core::option::Option<usize> =
-                    <#first as ::zero_runtime::layer::Entry>::VOCABULARY;
+                    <#first as ::zero_runtime::__private::layer::Entry>::VOCABULARY;
             }
 
             #[automatically_derived]
-            impl #parameters ::zero_runtime::layer::Layer<S, X> for #name #arguments #bounds {
+            impl #parameters ::zero_runtime::__private::layer::Layer<S, X> for #name #arguments #bounds {
                 ::zero_runtime::__layer_items!(#chain);
 
-                fn tensors(__out: &mut ::zero_runtime::layer::Tensors) {
+                fn tensors(__out: &mut ::zero_runtime::__private::layer::Tensors) {
                     #(#tensors)*
                 }
             }
@@ -47,14 +47,18 @@ pub fn layers(layers: &Layers) -> TokenStream {
 /// The layer of a field, with its residual connection. Has the span of the field's type, where errors are shown.
 fn layer(part: &LayerPart) -> TokenStream {
     let layer = &part.layer;
-    if part.residual { quote_spanned!(layer.span()=> ::zero_runtime::layer::Residual<#layer>) } else { quote!(#layer) }
+    if part.residual {
+        quote_spanned!(layer.span()=> ::zero_runtime::__private::layer::Residual<#layer>)
+    } else {
+        quote!(#layer)
+    }
 }
 
 /// A statement for a field, which names its tensors.
 fn tensors(part: &LayerPart, layer: &TokenStream, input: &TokenStream) -> TokenStream {
     let Notes { weights, init } = &part.notes;
     let title = part.name.unraw().to_string();
-    let tensors = quote!(<#layer as ::zero_runtime::layer::Layer<S, #input>>::tensors);
+    let tensors = quote!(<#layer as ::zero_runtime::__private::layer::Layer<S, #input>>::tensors);
     let tensors = match init.as_ref().map(notes::init) {
         Some(init) => quote!(|__out| __out.initial(#init, #tensors)),
         None => tensors,
@@ -70,13 +74,13 @@ fn tensors(part: &LayerPart, layer: &TokenStream, input: &TokenStream) -> TokenS
 fn chain(types: &[TokenStream]) -> TokenStream {
     let mut types = types.iter().cloned();
     let first = types.next().unwrap_or_default();
-    types.fold(first, |before, next| quote!(::zero_runtime::layer::Chain<#before, #next>))
+    types.fold(first, |before, next| quote!(::zero_runtime::__private::layer::Chain<#before, #next>))
 }
 
 /// The type that each field takes.
 fn inputs(types: &[TokenStream]) -> Vec<TokenStream> {
     let input = |input: &mut TokenStream, layer: &TokenStream| {
-        let output = quote!(<#layer as ::zero_runtime::layer::Layer<S, #input>>::Output);
+        let output = quote!(<#layer as ::zero_runtime::__private::layer::Layer<S, #input>>::Output);
         Some(std::mem::replace(input, output))
     };
     types.iter().scan(quote!(X), input).collect()
@@ -86,18 +90,21 @@ fn inputs(types: &[TokenStream]) -> Vec<TokenStream> {
 /// without parameters would be an error if it did not hold.
 fn entry(generics: &Generics, first: &TokenStream) -> Generics {
     let mut generics = generics.clone();
-    generics.make_where_clause().predicates.push(parse_quote!(for<'__a> #first: ::zero_runtime::layer::Entry));
+    generics
+        .make_where_clause()
+        .predicates
+        .push(parse_quote!(for<'__a> #first: ::zero_runtime::__private::layer::Entry));
     generics
 }
 
 /// Generics of the `Layer` impl: each field is a layer that takes the output of the previous field.
 fn bounded(generics: &Generics, types: &[TokenStream], inputs: &[TokenStream]) -> Generics {
     let mut generics = generics.clone();
-    generics.params.push(parse_quote!(S: ::zero_runtime::layer::Shape));
-    generics.params.push(parse_quote!(X: ::zero_runtime::layer::Activation));
+    generics.params.push(parse_quote!(S: ::zero_runtime::__private::layer::Shape));
+    generics.params.push(parse_quote!(X: ::zero_runtime::__private::layer::Activation));
     let bounds = &mut generics.make_where_clause().predicates;
     for (layer, input) in types.iter().zip(inputs) {
-        let bound = quote_spanned!(layer.span()=> ::zero_runtime::layer::Layer<S, #input>);
+        let bound = quote_spanned!(layer.span()=> ::zero_runtime::__private::layer::Layer<S, #input>);
         bounds.push(parse_quote!(#layer: #bound));
     }
     generics
@@ -128,40 +135,40 @@ mod tests {
             struct Block<const W: usize> { #[residual] mix: (Norm<W>, Mix<W>), act: Act, map: Linear<W, W> }
         };
         let expanded = layers(&valid::layers(&item).ok().unwrap()).to_string();
-        let mix = quote!(::zero_runtime::layer::Residual<(Norm<W>, Mix<W>)>);
-        let mixed = quote!(<#mix as ::zero_runtime::layer::Layer<S, X>>::Output);
-        let acted = quote!(<Act as ::zero_runtime::layer::Layer<S, #mixed>>::Output);
+        let mix = quote!(::zero_runtime::__private::layer::Residual<(Norm<W>, Mix<W>)>);
+        let mixed = quote!(<#mix as ::zero_runtime::__private::layer::Layer<S, X>>::Output);
+        let acted = quote!(<Act as ::zero_runtime::__private::layer::Layer<S, #mixed>>::Output);
         let expected = quote! {
             const _: () = {
                 #[automatically_derived]
-                impl<const W: usize> ::zero_runtime::layer::Entry for Block<W>
+                impl<const W: usize> ::zero_runtime::__private::layer::Entry for Block<W>
                 where
-                    for<'__a> #mix: ::zero_runtime::layer::Entry
+                    for<'__a> #mix: ::zero_runtime::__private::layer::Entry
                 {
-                    type Input = <#mix as ::zero_runtime::layer::Entry>::Input;
+                    type Input = <#mix as ::zero_runtime::__private::layer::Entry>::Input;
                     const VOCABULARY: ::core::option::Option<usize> =
-                        <#mix as ::zero_runtime::layer::Entry>::VOCABULARY;
+                        <#mix as ::zero_runtime::__private::layer::Entry>::VOCABULARY;
                 }
 
                 #[automatically_derived]
                 impl<
                     const W: usize,
-                    S: ::zero_runtime::layer::Shape,
-                    X: ::zero_runtime::layer::Activation
-                > ::zero_runtime::layer::Layer<S, X> for Block<W>
+                    S: ::zero_runtime::__private::layer::Shape,
+                    X: ::zero_runtime::__private::layer::Activation
+                > ::zero_runtime::__private::layer::Layer<S, X> for Block<W>
                 where
-                    #mix: ::zero_runtime::layer::Layer<S, X>,
-                    Act: ::zero_runtime::layer::Layer<S, #mixed>,
-                    Linear<W, W>: ::zero_runtime::layer::Layer<S, #acted>
+                    #mix: ::zero_runtime::__private::layer::Layer<S, X>,
+                    Act: ::zero_runtime::__private::layer::Layer<S, #mixed>,
+                    Linear<W, W>: ::zero_runtime::__private::layer::Layer<S, #acted>
                 {
                     ::zero_runtime::__layer_items!(
-                        ::zero_runtime::layer::Chain<::zero_runtime::layer::Chain<#mix, Act>, Linear<W, W> >
+                        ::zero_runtime::__private::layer::Chain<::zero_runtime::__private::layer::Chain<#mix, Act>, Linear<W, W> >
                     );
 
-                    fn tensors(__out: &mut ::zero_runtime::layer::Tensors) {
-                        __out.scope("mix", <#mix as ::zero_runtime::layer::Layer<S, X>>::tensors);
-                        __out.scope("act", <Act as ::zero_runtime::layer::Layer<S, #mixed>>::tensors);
-                        __out.scope("map", <Linear<W, W> as ::zero_runtime::layer::Layer<S, #acted>>::tensors);
+                    fn tensors(__out: &mut ::zero_runtime::__private::layer::Tensors) {
+                        __out.scope("mix", <#mix as ::zero_runtime::__private::layer::Layer<S, X>>::tensors);
+                        __out.scope("act", <Act as ::zero_runtime::__private::layer::Layer<S, #mixed>>::tensors);
+                        __out.scope("map", <Linear<W, W> as ::zero_runtime::__private::layer::Layer<S, #acted>>::tensors);
                     }
                 }
 
@@ -189,21 +196,21 @@ mod tests {
             }
         };
         let expanded = layers(&valid::layers(&item).ok().unwrap()).to_string();
-        let second = quote!(<A as ::zero_runtime::layer::Layer<S, X>>::Output);
-        let third = quote!(<B as ::zero_runtime::layer::Layer<S, #second>>::Output);
+        let second = quote!(<A as ::zero_runtime::__private::layer::Layer<S, X>>::Output);
+        let third = quote!(<B as ::zero_runtime::__private::layer::Layer<S, #second>>::Output);
         let expected = quote! {
-            fn tensors(__out: &mut ::zero_runtime::layer::Tensors) {
+            fn tensors(__out: &mut ::zero_runtime::__private::layer::Tensors) {
                 __out.field(
                     "a",
                     &[
-                        ::zero_runtime::layer::PublishedPart::Named("norm"),
-                        ::zero_runtime::layer::PublishedPart::Transposed("map"),
-                        ::zero_runtime::layer::PublishedPart::Unnamed
+                        ::zero_runtime::__private::layer::PublishedPart::Named("norm"),
+                        ::zero_runtime::__private::layer::PublishedPart::Transposed("map"),
+                        ::zero_runtime::__private::layer::PublishedPart::Unnamed
                     ],
                     |__out| __out.initial(
                         0.5,
                         ::core::option::Option::Some(STD),
-                        <A as ::zero_runtime::layer::Layer<S, X>>::tensors
+                        <A as ::zero_runtime::__private::layer::Layer<S, X>>::tensors
                     )
                 );
                 __out.scope(
@@ -211,13 +218,13 @@ mod tests {
                     |__out| __out.initial(
                         2.0 * STD,
                         ::core::option::Option::None,
-                        <B as ::zero_runtime::layer::Layer<S, #second>>::tensors
+                        <B as ::zero_runtime::__private::layer::Layer<S, #second>>::tensors
                     )
                 );
                 __out.field(
                     "c",
-                    &[::zero_runtime::layer::PublishedPart::Named("c.{}")],
-                    <C as ::zero_runtime::layer::Layer<S, #third>>::tensors
+                    &[::zero_runtime::__private::layer::PublishedPart::Named("c.{}")],
+                    <C as ::zero_runtime::__private::layer::Layer<S, #third>>::tensors
                 );
             }
         };

@@ -20,11 +20,11 @@ pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environme
     let item = stripped(item);
     let ModelStruct { name, fields, .. } = model;
     let first = &fields[0].layer;
-    let input = quote_spanned!(first.span()=> <#first as ::zero_runtime::layer::Entry>::Input);
+    let input = quote_spanned!(first.span()=> <#first as ::zero_runtime::__private::layer::Entry>::Input);
     let head = &fields[fields.len() - 1].layer;
     // From the layer's first token to its last, so that a layer that is not a head is reported at these tokens, and once.
     let end = head.to_token_stream().into_iter().last().map_or(head.span(), |token| token.span());
-    let mut target = quote_spanned!(head.span()=> <#head as ::zero_runtime::layer::Head<#name>>);
+    let mut target = quote_spanned!(head.span()=> <#head as ::zero_runtime::__private::layer::Head<#name>>);
     target.extend(quote_spanned!(end=> ::Target));
     let chain = chain(model, name);
     let (title, count) = (name.unraw().to_string(), number(first_entry(fields)));
@@ -42,18 +42,18 @@ pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environme
 
             #shape
 
-            const __WHOLE: ::zero_runtime::model::Whole<#name, #count> = { #chain };
+            const __WHOLE: ::zero_runtime::__private::model::Whole<#name, #count> = { #chain };
 
             static __PLAN: ::zero_runtime::plan::Plan<'static> =
                 ::zero_runtime::plan::static_plan!(
                     #title,
                     #config,
                     &__WHOLE.fields.sizes,
-                    <#name as ::zero_runtime::layer::Shape>::ORIGIN
+                    <#name as ::zero_runtime::__private::layer::Shape>::ORIGIN
                 );
 
-            static __PROGRAM: ::zero_runtime::model::Program<::zero_runtime::model::DeviceOf<#name>> =
-                ::zero_runtime::model::Program {
+            static __PROGRAM: ::zero_runtime::__private::model::Program<::zero_runtime::__private::model::DeviceOf<#name>> =
+                ::zero_runtime::__private::model::Program {
                     name: ::core::concat!(::core::module_path!(), "::", #title),
                     directory: ::core::env!("CARGO_MANIFEST_DIR"),
                     spec: #spec,
@@ -64,11 +64,11 @@ pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environme
                     ..__WHOLE.program(&__PLAN)
                 };
 
-            impl ::zero_runtime::model::Model for #name {
+            impl ::zero_runtime::__private::model::Model for #name {
                 type Input = #input;
                 type Target = #target;
                 type Shape = Self;
-                const PROGRAM: &'static ::zero_runtime::model::Program<::zero_runtime::model::DeviceOf<Self>> = &__PROGRAM;
+                const PROGRAM: &'static ::zero_runtime::__private::model::Program<::zero_runtime::__private::model::DeviceOf<Self>> = &__PROGRAM;
             }
         };
     }
@@ -96,15 +96,15 @@ fn probes(model: &ModelStruct, choice: &Choice, environment: &Environment) -> Op
         let width = format_ident!("{width:?}");
         quote!({
             struct #shape;
-            impl ::zero_runtime::layer::Shape for #shape {
+            impl ::zero_runtime::__private::layer::Shape for #shape {
                 type Device = #device;
                 type Compute = #compute;
                 const SEQUENCES: usize = #sequences;
                 const LENGTH: usize = #length;
             }
-            const __WHOLE: ::zero_runtime::model::Whole<#shape, #count> = { #chain };
+            const __WHOLE: ::zero_runtime::__private::model::Whole<#shape, #count> = { #chain };
             const __SIZES: [::zero_runtime::plan::Field; #count] = __WHOLE.fields.sizes;
-            ::zero_runtime::model::ShapeSizes {
+            ::zero_runtime::__private::model::ShapeSizes {
                 compute: ::zero_runtime::plan::Width::#width,
                 sequences: #sequences,
                 length: #length,
@@ -126,9 +126,9 @@ fn statement(model: &ModelStruct, shape: &Ident, position: usize) -> TokenStream
     let init = notes.init.as_ref().map(notes::init);
     let init = init.map(|init| quote_spanned!(place=> let __fields = __fields.init(|| (#init));));
     let end = (position + 1 == fields.len()).then(|| {
-        let code = quote_spanned!(place=> <#layer as ::zero_runtime::layer::Head<#shape>>::CODE);
+        let code = quote_spanned!(place=> <#layer as ::zero_runtime::__private::layer::Head<#shape>>::CODE);
         // Not a method: the compiler would then report a layer that is not a head twice.
-        quote_spanned!(place=> ::zero_runtime::model::Fields::end(__fields, #code))
+        quote_spanned!(place=> ::zero_runtime::__private::model::Fields::end(__fields, #code))
     });
     quote!(#added #weights #init #end)
 }
@@ -142,7 +142,7 @@ fn first(model: &ModelStruct, shape: &Ident) -> TokenStream {
         (Some(count), layers) => alternating(quote!(first_alternating), &title, count, layers),
         (None, _) => quote_spanned!(place=> first::<#layer>(#title)),
     };
-    quote_spanned!(place=> let __fields = ::zero_runtime::model::Fields::<#shape, (), #entries>::#first;)
+    quote_spanned!(place=> let __fields = ::zero_runtime::__private::model::Fields::<#shape, (), #entries>::#first;)
 }
 
 /// A field after the first, with the span of its type.
@@ -185,7 +185,7 @@ fn shape(name: &Ident, choice: &Choice) -> TokenStream {
     let (sequences, length) = (number(choice.config.sequences), number(choice.config.length));
     let (device, compute, origin) = (device(choice), compute(choice.config.precision.compute), origin(choice));
     quote! {
-        impl ::zero_runtime::layer::Shape for #name {
+        impl ::zero_runtime::__private::layer::Shape for #name {
             type Device = #device;
             type Compute = #compute;
             const SEQUENCES: usize = #sequences;

@@ -22,18 +22,18 @@ pub fn model(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
         #stripped
 
         const _: () = {
-            impl #parameters ::zero_runtime::layer::Shape for #name #arguments #bounds {
+            impl #parameters ::zero_runtime::__private::layer::Shape for #name #arguments #bounds {
                 type Device = ::zero_runtime::device::Cpu;
                 type Compute = f32;
                 const SEQUENCES: usize = 1;
                 const LENGTH: usize = 1;
             }
 
-            impl #parameters ::zero_runtime::model::Model for #name #arguments #bounds {
+            impl #parameters ::zero_runtime::__private::model::Model for #name #arguments #bounds {
                 type Input = #input;
                 type Target = #target;
                 type Shape = Self;
-                const PROGRAM: &'static ::zero_runtime::model::Program<::zero_runtime::model::DeviceOf<Self>> =
+                const PROGRAM: &'static ::zero_runtime::__private::model::Program<::zero_runtime::__private::model::DeviceOf<Self>> =
                     { #(#mistakes)* };
             }
         };
@@ -50,9 +50,10 @@ fn ends(item: &DeriveInput) -> (TokenStream, TokenStream) {
         [first, .., last] => (Some(first).filter(|ty| can_begin(ty)), Some(last).filter(|ty| can_end(ty))),
         _ => (None, None),
     };
-    let or_tokens = |of: Option<TokenStream>| of.unwrap_or_else(|| quote!(::zero_runtime::layer::Tokens));
-    let input = first.map(|ty| elements(ty).0).map(|layer| quote!(<#layer as ::zero_runtime::layer::Entry>::Input));
-    let target = last.map(|layer| quote!(<#layer as ::zero_runtime::layer::Head<Self>>::Target));
+    let or_tokens = |of: Option<TokenStream>| of.unwrap_or_else(|| quote!(::zero_runtime::__private::layer::Tokens));
+    let input =
+        first.map(|ty| elements(ty).0).map(|layer| quote!(<#layer as ::zero_runtime::__private::layer::Entry>::Input));
+    let target = last.map(|layer| quote!(<#layer as ::zero_runtime::__private::layer::Head<Self>>::Target));
     (or_tokens(input), or_tokens(target))
 }
 
@@ -61,27 +62,27 @@ pub fn layers(item: &DeriveInput, mistakes: &[Mistake]) -> TokenStream {
     let name = &item.ident;
     let (_, arguments, bounds) = item.generics.split_for_impl();
     let generics = with(&item.generics, |generics| {
-        generics.params.push(parse_quote!(__S: ::zero_runtime::layer::Shape));
-        generics.params.push(parse_quote!(__X: ::zero_runtime::layer::Activation));
+        generics.params.push(parse_quote!(__S: ::zero_runtime::__private::layer::Shape));
+        generics.params.push(parse_quote!(__X: ::zero_runtime::__private::layer::Activation));
     });
     let (parameters, _, _) = generics.split_for_impl();
     quote! {
         #(#mistakes)*
 
         const _: () = {
-            impl #parameters ::zero_runtime::layer::Layer<__S, __X> for #name #arguments #bounds {
+            impl #parameters ::zero_runtime::__private::layer::Layer<__S, __X> for #name #arguments #bounds {
                 type Output = __X;
                 const PARAMS: usize = 0;
                 const SAVED: usize = 0;
                 const WORKSPACE: usize = 0;
-                fn tensors(_: &mut ::zero_runtime::layer::Tensors) {}
+                fn tensors(_: &mut ::zero_runtime::__private::layer::Tensors) {}
                 fn forward(
-                    _: &::zero_runtime::layer::Context<__S::Device>,
-                    _: ::zero_runtime::layer::Forward<__S, __X>,
+                    _: &::zero_runtime::__private::layer::Context<__S::Device>,
+                    _: ::zero_runtime::__private::layer::Forward<__S, __X>,
                 ) {}
                 fn backward(
-                    _: &::zero_runtime::layer::Context<__S::Device>,
-                    _: ::zero_runtime::layer::Backward<__S, __X>,
+                    _: &::zero_runtime::__private::layer::Context<__S::Device>,
+                    _: ::zero_runtime::__private::layer::Backward<__S, __X>,
                 ) {}
             }
         };

@@ -12,7 +12,7 @@ pub fn weights(names: &[PublishedName]) -> TokenStream {
         PublishedName::Transposed(name) => quote!(Transposed(#name)),
         PublishedName::Unnamed => quote!(Unnamed),
     });
-    quote!(&[#(::zero_runtime::layer::PublishedPart::#parts),*])
+    quote!(&[#(::zero_runtime::__private::layer::PublishedPart::#parts),*])
 }
 
 /// The deviation of all matrices, and the deviation of the last matrix.

@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use crate::checkpoint::{CheckpointError, PublishError};
-use crate::data::DataError;
-use crate::device::DeviceError;
-use crate::engine::RunError;
-use crate::launch::{EXIT_AGAIN, EXIT_REPORTED, LaunchError};
-use crate::model::NamesError;
-use crate::plan::{Bytes, Flaw};
-use crate::transport::Lost;
-use crate::weights::{ExportError, WeightsError};
+use zero_core::device::DeviceError;
+use zero_core::lost::Lost;
+use zero_core::model::NamesError;
+use zero_engine::RunError;
+use zero_files::checkpoint::{CheckpointError, PublishError};
+use zero_files::data::DataError;
+use zero_files::weights::{ExportError, WeightsError};
+use zero_plan::{Bytes, Flaw};
+use zero_ranks::launch::{EXIT_AGAIN, EXIT_REPORTED, LaunchError};
 
 /// Why a run has ended early.
 #[derive(Debug, thiserror::Error)]

@@ -27,7 +27,7 @@
 //! configuration contains:
 //!
 //! ```
-//! use zero_runtime::model::published;
+//! use zero_runtime::author::*;
 //! use zero_runtime::prelude::*;
 //!
 //! const DIM: usize = 8;
@@ -66,46 +66,45 @@
 //! assert_eq!((Named::PROGRAM.config)()["hidden_size"], 8);
 //! ```
 //!
-//! How data flows: [`main`] reads arguments, [`launch`] makes ranks of processes and [`transport`] connects them.
-//! [`engine`] walks the plan's schedule over an [`arena`] and calls the [`layer`]s of a [`model`] on a [`device`], with
-//! sequences that [`data`] draws. [`orthogonal`] is the operation of the optimizer Muon on matrices.
-//!
 //! # What is in it
 //!
-//! - The [`prelude`] has the names that a model's file needs: devices, layers, and the names for authors of layers.
-//! - [`run`] is the work of [`main`]: arguments, training, evaluation, samples, checkpoints when they are due, and at the end the
-//!   comparison with the plan. [`error`] has everything that can end it, as text for a person.
-//! - `profile` reports how ranks spent their time, and [`sampling`] chooses the next token.
-//! - [`testing`] checks layers, the library's and a user's own: [`testing::gradcheck`] compares a gradient with differences.
-//! - All other items come from the crates below, under names that programs use: [`layer`], [`device`], [`engine`], [`data`] and so on.
+//! - The [`prelude`] has the names that most models need, and [`layers`] has all layers. What the file of a new layer needs is in
+//!   [`author`], and [`testing`] checks layers, the library's and a user's own: [`testing::gradcheck`] compares a gradient with
+//!   differences.
+//! - [`main`] trains on text, and [`main_with`] on a dataset of one's own, which implements [`data::Dataset`].
+//! - [`device`] has the devices that a model computes on, and [`plan`] all that is constant about a run.
+//! - `run` is the work of [`main`], for all models alike: arguments, training, evaluation, samples, checkpoints when they are due,
+//!   and at the end the comparison with the plan. `error` has everything that can end it, `profile` reports how ranks spent their
+//!   time, and `sampling` chooses the next token.
+//!
+//! The parts that a run consists of are crates below this one: `zero-core`, `zero-engine`, `zero-ranks` and `zero-files`.
 //!
 //! # What is always true
 //!
-//! - A model's type ends at [`main`]: the functions that it calls take a [`model::Program`], so that they are compiled once, here.
+//! - A model's type ends at [`main`]: the functions that it calls take a `Program`, so that they are compiled once, here.
 //! - No layout, kernel, transport or file format is here. A new one goes into the crate of its kind, and no such crate imports
 //!   this one.
 //! - Only measured figures are called measured.
 
+pub mod author;
 mod choice;
+pub mod data;
 pub mod device;
+#[doc(hidden)]
 pub mod error;
-pub mod layer;
+pub mod layers;
 mod profile;
+#[doc(hidden)]
 pub mod run;
+#[doc(hidden)]
 pub mod sampling;
 pub mod testing;
-pub mod transport;
 
 pub use choice::chosen;
-pub use run::{main, main_with};
+pub use run::{main, main_from, main_with};
 #[doc(hidden)]
 pub use zero_core::__layer_items;
-pub use zero_core::{arena, model, orthogonal, random, view};
-pub use zero_engine as engine;
-pub use zero_files::{checkpoint, data, weights};
 pub use zero_plan as plan;
-use zero_ranks::processors;
-pub use zero_ranks::{launch, terminal};
 
 /// The device that a spec calls `Cuda`.
 #[cfg(feature = "cuda")]
@@ -134,13 +133,17 @@ macro_rules! cuda_device {
 #[doc(hidden)]
 pub mod __private {
     pub use serde_json;
+    pub use zero_core::{layer, model};
 }
 
-/// The names that the file of a model needs.
+/// The names that most models need. All other layers are in [`layers`].
 pub mod prelude {
+    pub use crate::author::{Features, Layer, Model, Tokens};
     pub use crate::chosen;
-    pub use crate::device::{Cpu, Device, Kernels, Rotary, Scaling};
-    pub use crate::layer::*;
-    pub use crate::model::Model;
+    pub use crate::device::Cpu;
+    pub use crate::layers::{
+        Attention, CausalSelfAttention, E5, E6, Embedding, Epsilon, Gelu, Heads, LayerNorm, Linear, LmHead, MseHead,
+        QueryKeyNorm, Relu, RmsNorm, Rotary, Scaling, Silu, SwiGlu, TokenEmbedding,
+    };
     pub use zero_macros::{Layer, zero};
 }

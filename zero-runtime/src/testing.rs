@@ -7,11 +7,12 @@ mod trial;
 pub use sample::Sample;
 pub use zero_files::testing::{FailingDisk, SampleCheckpoint};
 
-use crate::device::{Cpu, Kernels, Then, Write};
-use crate::layer::{Layer, Shape, Tokens};
-use crate::random::uniform;
 use names::LayerNames;
 use trial::{Along, DX, GRADS, Trial, Y};
+use zero_core::device::{Kernels, Then, Write};
+use zero_core::layer::{Layer, Shape, Tokens};
+use zero_core::random::uniform;
+use zero_cpu::Cpu;
 
 /// Relative error that [`gradcheck`] admits: a few times the rounding error of a central difference in f32.
 const TOLERANCE: f64 = 5e-3;

@@ -1,5 +1,6 @@
 //! GPT-2: pre-norm blocks, learned positions, biases everywhere, and matrices that are published transposed.
 
+use zero_runtime::layers::{Bias, Projections};
 use zero_runtime::prelude::*;
 
 /// The dimensions that differ between the published models.

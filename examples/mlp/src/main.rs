@@ -1,8 +1,8 @@
 //! A classifier of points on three interleaved spirals: a model of features instead of tokens, with its own dataset.
 
-use zero_runtime::data::{Dataset, Draw};
+use zero_runtime::data::{Dataset, Draw, normal, uniform};
+use zero_runtime::layers::Classifier;
 use zero_runtime::prelude::*;
-use zero_runtime::random::{normal, uniform};
 
 const CLASSES: usize = 3;
 

@@ -5,17 +5,17 @@ use std::time::Duration;
 use bench::claims::size;
 use bench::collectives::{BYTES, Collective};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use zero_engine::Collectives;
+use zero_ranks::transport::{Lost, Shared, local};
 use zero_runtime::device::Cpu;
-use zero_runtime::engine::Collectives;
 use zero_runtime::plan::Plan;
-use zero_runtime::transport::{Lost, Shared, local};
 
 mod quick;
 
 /// Time of `iterations` collectives on the first rank. If gradients are reduced, an all-reduce first writes all memory that is
 /// read: memory that was never written is one page of zeros, which is faster to read.
 fn time(plan: &Plan, collective: Collective, iterations: u64) -> Duration {
-    let ranks = local::run(plan, Result::is_err, |transport: Shared<'_>| {
+    let ranks = local::run(plan, Result::is_err, |transport: Shared<'_, Cpu>| {
         let mut ranks = Collectives::new(transport, Cpu::default());
         let reduces = matches!(collective, Collective::ReduceScatter | Collective::AllReduce);
         if reduces {

@@ -4,14 +4,15 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use zero_runtime::device::cpu::tree_sum;
-use zero_runtime::device::{
-    AdamW, AttentionShape, Cpu, Element, Kernels, Matrix, Nonlinearity, Rotary, Scaling, Strided, StridedMut, Then,
-    Write, bf16,
+use zero_core::device::{
+    AdamW, AttentionShape, Element, Kernels, Matrix, Nonlinearity, Rotary, Scaling, Strided, StridedMut, Then, Write,
+    bf16,
 };
-use zero_runtime::orthogonal::{operations, orthogonalize, room_bytes};
-use zero_runtime::random::mix;
-use zero_runtime::view::{View, ViewMut};
+use zero_core::orthogonal::{operations, orthogonalize, room_bytes};
+use zero_core::random::mix;
+use zero_core::view::{View, ViewMut};
+use zero_cpu::Cpu;
+use zero_cpu::tree_sum;
 
 mod quick;
 

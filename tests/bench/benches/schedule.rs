@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bench::schedule::{Bare, Tiny, plan, time};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use zero_core::model::{Model, Program};
 use zero_runtime::device::Device;
-use zero_runtime::model::{Model, Program};
 
 mod quick;
 

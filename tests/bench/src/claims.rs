@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use zero_runtime::device::cpu::instructions;
-use zero_runtime::model::Model;
+use zero_core::model::Model;
+use zero_cpu::instructions;
 use zero_runtime::plan::{Kind, Width};
 
 use crate::collectives::{BYTES, Collective};

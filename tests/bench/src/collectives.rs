@@ -5,11 +5,11 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use zero_engine::Collectives;
+use zero_ranks::launch::{self, JobPlace, LaunchOptions, Role};
+use zero_ranks::transport::{Lost, Shared, shm};
 use zero_runtime::device::Cpu;
-use zero_runtime::engine::Collectives;
-use zero_runtime::launch::{self, JobPlace, LaunchOptions, Role};
 use zero_runtime::plan::{Axis, Config, Kind, Mesh, Op, PlanBuf, TransportKind, Unit};
-use zero_runtime::transport::{Lost, Shared, shm};
 
 use crate::Outcome;
 use crate::figures::median;
@@ -127,7 +127,7 @@ impl Collective {
 }
 
 /// A rank of a measurement.
-pub type Ranks<'p> = Collectives<'p, Cpu, Shared<'p>>;
+pub type Ranks<'p> = Collectives<'p, Cpu, Shared<'p, Cpu>>;
 
 /// Iterations that are timed together: as many as the peer's, and enough to hide the cost of starting. A gather that is a view
 /// takes equally long at any size.
@@ -188,7 +188,7 @@ pub fn time_between_processes(collective: Collective, bytes: usize, plan: &PlanB
 
 #[cfg(test)]
 mod tests {
-    use zero_runtime::transport::local;
+    use zero_ranks::transport::local;
 
     use super::*;
 
@@ -197,7 +197,7 @@ mod tests {
         for collective in Collective::ALL {
             let sent = collective.plan(BYTES[0]).with(|plan| {
                 assert_eq!(plan.check(), Ok(()), "{collective:?}");
-                local::run(plan, Result::is_err, |transport: Shared<'_>| {
+                local::run(plan, Result::is_err, |transport: Shared<'_, Cpu>| {
                     let mut ranks = Collectives::new(transport, Cpu::default());
                     collective.time(&mut ranks, 3)?;
                     Ok::<_, Lost>(ranks.moved().all())

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use zero_runtime::arena::Arena;
+use zero_core::arena::Arena;
+use zero_core::view::{View, ViewMut};
+use zero_core::watchdog::Watchdog;
+use zero_ranks::transport::{Lost, Transport};
 use zero_runtime::device::Device;
 use zero_runtime::plan::place::{Place, Position};
 use zero_runtime::plan::{Moved, Op, Plan, Traffic};
-use zero_runtime::transport::{Lost, Transport, Watchdog};
-use zero_runtime::view::{View, ViewMut};
 
 /// The link of every rank.
 #[derive(Clone, Copy, Debug, PartialEq)]

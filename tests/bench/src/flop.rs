@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use zero_runtime::device::{Cpu, Element, Kernels, Matrix, Write, bf16};
+use zero_core::device::{Element, Kernels, Matrix, Write, bf16};
+use zero_cpu::Cpu;
 use zero_runtime::plan::{Plan, Width};
 
 /// The sizes from which the operations of a step of a GPT are counted.

@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use zero_runtime::model::Model;
+use zero_core::model::Model;
+use zero_core::random::mix;
 use zero_runtime::plan::Plan;
-use zero_runtime::random::mix;
 
 use crate::Outcome;
 use crate::figures::{Round, Spread};

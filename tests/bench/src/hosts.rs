@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use zero_runtime::launch::{self, Role};
-use zero_runtime::model::Model;
+use zero_core::model::Model;
+use zero_ranks::launch::{self, Role};
+use zero_ranks::transport::cluster;
 use zero_runtime::plan::{Mesh, TransportKind};
-use zero_runtime::transport::cluster;
 
 use crate::Outcome;
 use crate::collectives::{BYTES, Collective, time_between_processes};

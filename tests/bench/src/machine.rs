@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use zero_runtime::device::cpu::instructions;
+use zero_cpu::instructions;
 
 /// A few lines: date, processor, kernel, compiler, our version.
 pub fn describe() -> String {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitCode;
 
-use zero_runtime::model::Model;
+use zero_core::model::Model;
 use zero_runtime::plan::{Plan, Width};
 
 use crate::flop;

@@ -2,11 +2,11 @@
 //! from an earlier measured description of this machine. Ranks are threads and the link is a clock, so this measures the schedule,
 //! not a network.
 
-use zero_runtime::engine::Engine;
-use zero_runtime::model::Model;
+use zero_core::model::Model;
+use zero_core::random::mix;
+use zero_engine::Engine;
+use zero_ranks::transport::{Transport, local};
 use zero_runtime::plan::{Bytes, Config, PlanBuf, Traffic};
-use zero_runtime::random::mix;
-use zero_runtime::transport::{Transport, local};
 use zero_study::hardware::{self, Hardware};
 use zero_study::simulate::simulate_with;
 
@@ -98,7 +98,7 @@ fn run(link: Link, plan: &PlanBuf, steps: u32) -> Outcome<Sample> {
             let a_step = |time: std::time::Duration| 1e3 * time.as_secs_f64() / f64::from(steps);
             let exposed_ms = a_step(engine.transport().exposed());
             let step_ms = a_step(start.elapsed());
-            Ok::<_, zero_runtime::engine::RunError>(Sample { step_ms, exposed_ms })
+            Ok::<_, zero_engine::RunError>(Sample { step_ms, exposed_ms })
         })
     })?;
     Ok(ranks.into_iter().next().expect("a plan has a rank")?)

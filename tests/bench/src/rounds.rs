@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
+use zero_core::model::{Model, Program};
 use zero_runtime::device::Device;
-use zero_runtime::model::{Model, Program};
 use zero_runtime::plan::Width;
 
 use crate::Outcome;

@@ -2,12 +2,13 @@
 
 use std::time::Instant;
 
-use zero_runtime::engine::{Engine, Hyper, RunError};
-use zero_runtime::model::Program;
+use zero_core::model::Program;
+use zero_core::view::{View, ViewMut};
+use zero_engine::{Engine, Hyper, RunError};
+use zero_ranks::transport::local;
+use zero_runtime::author::{Backward, Context, Device, Entry, Forward, Head, Init, Loss, Shape, Tensors};
 use zero_runtime::plan::{Config, PlanBuf};
 use zero_runtime::prelude::*;
-use zero_runtime::transport::local;
-use zero_runtime::view::{View, ViewMut};
 
 use crate::Outcome;
 

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use zero_runtime::device::{AttentionShape, Element, Strided};
+use zero_core::device::{AttentionShape, Element, Strided};
 
 use super::Naive;
 use super::numbers::{dot, log_sum_exp, wide};

@@ -14,12 +14,12 @@ mod rotary;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use zero_runtime::device::{
+use zero_core::device::{
     AdamW, Agreement, AttentionShape, DecayRun, Device, DeviceError, Element, HyperBlock, Kernels, Matrix,
     Nonlinearity, Queues, ReportBlock, Rotary, Segment, SharedParts, Storage, Stored, StoredMut, Strided, StridedMut,
     Then, Weights, Write,
 };
-use zero_runtime::view::{View, ViewMut};
+use zero_core::view::{View, ViewMut};
 
 pub use memory::{Hidden, Touch, note_touches, take_touches};
 use memory::{hold, look};

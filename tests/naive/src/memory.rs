@@ -4,9 +4,9 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use zero_runtime::device::DeviceMemory;
-use zero_runtime::device::Segment;
-use zero_runtime::view::{View, ViewMut};
+use zero_core::device::DeviceMemory;
+use zero_core::device::Segment;
+use zero_core::view::{View, ViewMut};
 
 use super::Naive;
 

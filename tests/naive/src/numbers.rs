@@ -1,8 +1,8 @@
 //! Numbers of the naive device: read and changed in f32, and rounded when they are stored; and the few formulas that ops share.
 //! Contains no op.
 
-use zero_runtime::device::{Element, Matrix, Nonlinearity, Stored, StoredMut, Write};
-use zero_runtime::view::{View, ViewMut};
+use zero_core::device::{Element, Matrix, Nonlinearity, Stored, StoredMut, Write};
+use zero_core::view::{View, ViewMut};
 
 use super::Naive;
 use super::memory::{hold, look};

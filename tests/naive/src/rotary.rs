@@ -1,6 +1,6 @@
 //! Rotary positions of the naive device: angles in f64, pair by pair. Shares no sums with the processor's device.
 
-use zero_runtime::device::Rotary;
+use zero_core::device::Rotary;
 
 /// Cosines, then sines, of each position from `first` on.
 pub(super) fn table(rotary: &Rotary, first: usize, head_dim: usize, table: &mut [f32]) {

@@ -7,6 +7,7 @@ use std::process::{ExitCode, exit};
 use std::thread::sleep;
 use std::time::Duration;
 
+use zero_runtime::author::{Backward, Context, Entry, Forward, Init, Shape, Tensors};
 use zero_runtime::data::{Dataset, Draw};
 use zero_runtime::prelude::*;
 

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use zero_runtime::transport::cluster::{NetworkSpeed, measure_network};
+use zero_ranks::transport::cluster::{NetworkSpeed, measure_network};
 
 fn main() -> ExitCode {
     match measure_network() {

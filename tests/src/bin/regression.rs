@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
+use zero_core::random::uniform;
 use zero_runtime::data::{Dataset, Draw};
 use zero_runtime::prelude::*;
-use zero_runtime::random::uniform;
 
 #[zero(stage = 2, ranks = 2, sequences = 4, length = 3)]
 struct Sine {

@@ -7,7 +7,7 @@ use std::process::{ExitCode, abort};
 use std::thread::sleep;
 use std::time::Duration;
 
-use zero_runtime::launch::{
+use zero_ranks::launch::{
     EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_REPORTED, JobPlace, LaunchOptions, Role, asked_to_end, end_on_request,
     is_restart, launch, role,
 };

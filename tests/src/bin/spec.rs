@@ -5,11 +5,11 @@
 
 use std::process::ExitCode;
 
+use zero_core::model::{Model, Program};
 use zero_plan::PlanBuf;
+use zero_ranks::launch::{self, LaunchOptions, Role};
+use zero_ranks::transport::{cluster, shm};
 use zero_runtime::device::Device;
-use zero_runtime::launch::{self, LaunchOptions, Role};
-use zero_runtime::model::{Model, Program};
-use zero_runtime::transport::{cluster, shm};
 use zero_tests::layout::{CUDA, changed};
 use zero_tests::specs::{Wide, cuda_program, program};
 use zero_tests::training::{

@@ -3,7 +3,7 @@
 
 use std::process::{Command, ExitCode};
 
-use zero_runtime::launch::{LaunchOptions, RESTART, launch_by};
+use zero_ranks::launch::{LaunchOptions, RESTART, launch_by};
 use zero_runtime::run::run_folder;
 
 fn main() -> ExitCode {

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, getpid, kill_process};
+use zero_runtime::author::{Backward, Context, Forward, Init, Shape, Tensors};
 use zero_runtime::prelude::*;
 
 /// Counted from 1, and from the start of the process. There are checkpoints before it.

@@ -3,13 +3,13 @@
 
 use std::process::ExitCode;
 
+use zero_engine::Engine;
 use zero_plan::Moved;
 use zero_plan::footprint::RunSize;
-use zero_runtime::engine::Engine;
+use zero_ranks::transport::{Crossed, local};
 use zero_runtime::error::Error;
 use zero_runtime::prelude::*;
 use zero_runtime::run::compare;
-use zero_runtime::transport::{Crossed, local};
 use zero_tests::training::HYPER;
 
 const STEPS: u64 = 2;

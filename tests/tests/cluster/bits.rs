@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use zero_core::model::{Model, Program};
 use zero_plan::{Config, Width};
 use zero_runtime::device::Device;
-use zero_runtime::model::{Model, Program};
 use zero_tests::layout::changed;
 use zero_tests::specs::{NAMES, Wide, program};
 use zero_tests::training::{HYPER, STEPS, Start, Told, noise, train};

@@ -1,9 +1,9 @@
 //! The network carries the planned bytes: bytes on a host's card are compared with those that its ranks send to other hosts.
 
 use serde_json::Value;
+use zero_core::model::Program;
 use zero_plan::{Plan, PlanBuf, Traffic};
 use zero_runtime::device::Device;
-use zero_runtime::model::Program;
 use zero_tests::layout::changed;
 use zero_tests::specs::program;
 

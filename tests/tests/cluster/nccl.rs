@@ -2,8 +2,8 @@
 //! that are reported as on processors.
 
 use rustix::process::Signal;
+use zero_core::model::Program;
 use zero_runtime::device::Device;
-use zero_runtime::model::Program;
 use zero_tests::layout::{CUDA, changed};
 use zero_tests::pretend;
 use zero_tests::specs::cuda_program;

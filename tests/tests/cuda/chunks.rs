@@ -1,6 +1,7 @@
 //! Chunks: a head whose logits do not all exist at one time trains as on the processor, which has other chunks.
 
-use zero_runtime::model::Program;
+use zero_core::model::Program;
+use zero_runtime::author::Device;
 use zero_runtime::prelude::*;
 use zero_tests::pretend;
 use zero_tests::training::{HYPER, Outcome, Start, noise, train};

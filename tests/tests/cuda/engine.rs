@@ -1,9 +1,9 @@
 //! Training on CUDA devices: every spec agrees with the processor to rounding, and stages and meshes give the same
 //! bits, in whatever order a device runs its queues.
 
+use zero_core::model::Program;
 use zero_plan::{Config, DeviceKind, Precision, TransportKind};
 use zero_runtime::device::Device;
-use zero_runtime::model::Program;
 use zero_tests::layout::{CUDA, changed};
 use zero_tests::pretend;
 use zero_tests::specs::{NAMES, cuda_program, program};

@@ -1,10 +1,10 @@
 //! Events: a plan needs each of its events. Without any one of them, the proof rejects the plan, and a step has wrong results in
 //! some order of the pretend devices' work. So these devices would also reveal a missing event that the proof does not require.
 
+use zero_engine::{Engine, RunError};
 use zero_plan::{Config, DeviceKind, Op, OptimizerKind, Plan, PlanBuf, TransportKind, prove_streams};
-use zero_runtime::engine::{Engine, RunError};
+use zero_ranks::transport::local;
 use zero_runtime::prelude::*;
-use zero_runtime::transport::local;
 use zero_tests::pretend;
 use zero_tests::training::{HYPER, mesh, noise};
 

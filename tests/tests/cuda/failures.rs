@@ -1,12 +1,13 @@
 //! Failures on ranks that are threads: one rank reports what failed and in which op, the others report its end, and all resources
 //! of the driver are released. Each failure has its own process, because failures are set for a process.
 
+use zero_core::device::Device;
+use zero_core::model::Program;
+use zero_cuda::Cuda;
+use zero_engine::{Engine, RunError};
 use zero_plan::PlanBuf;
-use zero_runtime::device::{Cuda, Device};
-use zero_runtime::engine::{Engine, RunError};
-use zero_runtime::launch::LaunchError;
-use zero_runtime::model::Program;
-use zero_runtime::transport::{Broken, Lost, Shared, local};
+use zero_ranks::launch::LaunchError;
+use zero_ranks::transport::{Broken, Lost, Shared, local};
 use zero_tests::layout::{CUDA, changed};
 use zero_tests::pretend;
 use zero_tests::specs::cuda_program;

@@ -1,11 +1,11 @@
 //! Steps as graphs: they have the bits of steps that run op by op, in whatever order a device works, and after their capture each
 //! is one launch. A failure of a graph is one error, and other ranks end too.
 
+use zero_core::model::Program;
+use zero_engine::{Engine, Hyper, RunError};
 use zero_plan::{Config, DeviceKind, Mesh, PlanBuf, Stream, TransportKind};
+use zero_ranks::transport::{Lost, Transport, local};
 use zero_runtime::device::Device;
-use zero_runtime::engine::{Engine, Hyper, RunError};
-use zero_runtime::model::Program;
-use zero_runtime::transport::{Lost, Transport, local};
 use zero_tests::pretend;
 use zero_tests::specs::cuda_program;
 use zero_tests::training::{HYPER, mesh, noise};

@@ -1,10 +1,11 @@
 //! Launches: the number of kernels that a layer of a transformer queues, which predictions of steps on GPUs use.
 
+use zero_core::model::Program;
+use zero_engine::Engine;
 use zero_plan::{Config, PlanBuf};
-use zero_runtime::engine::Engine;
-use zero_runtime::model::Program;
+use zero_ranks::transport::local;
+use zero_runtime::author::Device;
 use zero_runtime::prelude::*;
-use zero_runtime::transport::local;
 use zero_study::simulate::{LAYER_KERNELS, PassKernels};
 use zero_tests::pretend;
 use zero_tests::training::{HYPER, noise};

@@ -1,12 +1,12 @@
 //! NCCL in place of devices that reach one another's memory: the same bits, the planned bytes, and one error with a code if NCCL is
 //! missing, too old or fails.
 
+use zero_core::device::Device;
+use zero_core::model::Program;
+use zero_engine::RunError;
 use zero_plan::{Config, DeviceKind, PlanBuf, TransportKind};
-use zero_runtime::device::{Device, cuda};
-use zero_runtime::engine::RunError;
-use zero_runtime::launch::LaunchError;
-use zero_runtime::model::Program;
-use zero_runtime::transport::{Lost, local};
+use zero_ranks::launch::LaunchError;
+use zero_ranks::transport::{Lost, local};
 use zero_tests::pretend;
 use zero_tests::specs::cuda_program;
 use zero_tests::training::{HYPER, Outcome, STEPS, Start, assert_as_planned, mesh, noise, train_rank};
@@ -119,7 +119,7 @@ fn z0430_without_the_library_nothing_carries_instead() {
         for name in ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"] {
             std::os::unix::fs::symlink(pretend::libraries().unwrap().join(name), folder.path().join(name)).unwrap();
         }
-        cuda::use_libraries(folder.path());
+        zero_cuda::use_libraries(folder.path());
         let error = attempt("zero3", |config| config).unwrap_err();
         assert!(error.code() == "Z0430" && error.report().contains("libnccl.so.2"), "{}", error.report());
     });

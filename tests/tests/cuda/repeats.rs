@@ -1,8 +1,8 @@
 //! Repeats: a device that repeats its work produces the same bits, in the next step and in another run.
 
+use zero_core::model::Program;
+use zero_engine::Hyper;
 use zero_runtime::device::Device;
-use zero_runtime::engine::Hyper;
-use zero_runtime::model::Program;
 use zero_tests::pretend;
 use zero_tests::specs::cuda_program;
 use zero_tests::training::{HYPER, Outcome, Start, noise, train};

@@ -1,10 +1,13 @@
 //! Layers of published models against their formulas in f64, written the obvious way: gradients are only checked against `forward`,
 //! so these tests show that `forward` is right.
 
-use zero_runtime::device::{Cpu, Nonlinearity};
-use zero_runtime::model::Model;
+use zero_core::device::Nonlinearity;
+use zero_core::model::Model;
+use zero_core::view::ViewMut;
+use zero_cpu::Cpu;
+use zero_runtime::author::{Activation, Context, Forward, Shape, Tensor, Tensors};
+use zero_runtime::layers::{Gated, Nonlinear};
 use zero_runtime::prelude::*;
-use zero_runtime::view::ViewMut;
 use zero_tests::buffers::noise;
 use zero_tests::heads::*;
 use zero_tests::tiny;
@@ -29,11 +32,11 @@ impl Trial {
             sequences: Small::SEQUENCES,
             length: Small::LENGTH,
             before: 0,
-            targets: zero_runtime::view::View::empty(),
+            targets: zero_core::view::View::empty(),
         };
         let pass = Forward {
             params: params.as_slice().into(),
-            x: zero_runtime::view::View::from(x.as_slice()).cast(),
+            x: zero_core::view::View::from(x.as_slice()).cast(),
             y: ViewMut::from(y.as_mut_slice()).cast(),
             saved: ViewMut::from(saved.as_mut_slice()).cast(),
             work: ViewMut::from(work.as_mut_slice()).cast(),
@@ -204,7 +207,7 @@ fn a_norm_has_the_epsilon_that_it_is_told() {
         let (params, x, mut y) =
             (vec![1.0; L::PARAMS], vec![1e-10; 2 * Small::TOKENS], vec![0.0f32; 2 * Small::TOKENS]);
         let mut saved = vec![0.0f32; L::SAVED / size_of::<f32>()];
-        let targets = zero_runtime::view::View::empty();
+        let targets = zero_core::view::View::empty();
         let cx = Context { device: &Cpu::ONE_THREAD, sequences: 2, length: 5, before: 0, targets };
         let pass = Forward {
             params: params.as_slice().into(),

@@ -1,5 +1,8 @@
-//! Layers: each against finite differences, on awkward shapes, and against a second device.
+//! Layers: each against finite differences, on awkward shapes, and against a second device. A layer has a line here,
+//! one in `narrow` for bf16, and one in `naive::layers`; its formula in f64 is in `formulas`.
 
+use zero_runtime::author::Shape;
+use zero_runtime::layers::{Chain, Gated, GeGlu, Residual};
 use zero_runtime::prelude::*;
 use zero_runtime::testing::{gradcheck, gradcheck_towards};
 use zero_tests::heads::*;

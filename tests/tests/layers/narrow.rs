@@ -3,7 +3,9 @@
 
 use std::marker::PhantomData;
 
-use zero_runtime::device::{Element, bf16};
+use zero_core::device::{Element, bf16};
+use zero_runtime::author::Shape;
+use zero_runtime::layers::{GeGlu, Residual};
 use zero_runtime::prelude::*;
 use zero_runtime::testing::Sample;
 use zero_tests::buffers::run;

@@ -1,10 +1,11 @@
 //! A user's own layer that is more than a chain, written only with operations of the device: as fast as the library's layers, on as
 //! many threads, on any device.
 
-use zero_runtime::device::{Element, Matrix, Nonlinearity, Write};
-use zero_runtime::layer::cost::{bytes, product, sum};
+use zero_core::device::{Element, Kernels, Matrix, Nonlinearity, Write};
+use zero_core::layer::cost::{bytes, product, sum};
+use zero_core::view::{View, ViewMut};
+use zero_runtime::author::{Backward, Context, Device, Forward, Init, Shape, Tensors};
 use zero_runtime::prelude::*;
-use zero_runtime::view::{View, ViewMut};
 
 /// (tokens, W) to (tokens, W): `down` (silu(`gate` x) * `up` x), elementwise; Shazeer, "GLU Variants Improve Transformer",
 /// 2020. All three are without bias; `H` is the width between.

@@ -1,7 +1,7 @@
 //! Widths: a program uses the kernels that the runtime has compiled. Never computes.
 
+use zero_cpu::widths::{kernels_of_width, kernels_of_widths};
 use zero_runtime::device::bf16;
-use zero_runtime::device::cpu::widths::{kernels_of_width, kernels_of_widths};
 
 /// A kernel that was compiled again here would have another address.
 #[test]

@@ -1,10 +1,11 @@
 //! Layers with one mistake each: the message of the check names the layer, the tensor and the element.
 
-use zero_runtime::device::Nonlinearity;
-use zero_runtime::layer::cost::bytes;
+use zero_core::device::{Kernels, Nonlinearity};
+use zero_core::layer::cost::bytes;
+use zero_core::view::{View, ViewMut};
+use zero_runtime::author::{Backward, Context, Forward, Init, Loss, OrthogonalCost, Tensors, cost};
 use zero_runtime::prelude::*;
 use zero_runtime::testing::gradcheck;
-use zero_runtime::view::{View, ViewMut};
 
 use crate::Small;
 
@@ -149,7 +150,7 @@ wrong! { ForgetsPlus:
 wrong! { ForgetsThen:
     fn tensors(out: &mut Tensors) { gain(out) }
     fn forward(_: &Context<Cpu>, pass: Forward<Small, Features<3>>) { forward(pass) }
-    fn forward_then(_: &Context<Cpu>, pass: Forward<Small, Features<3>>, _: zero_runtime::device::Then<Cpu, f32>) { forward(pass) }
+    fn forward_then(_: &Context<Cpu>, pass: Forward<Small, Features<3>>, _: zero_core::device::Then<Cpu, f32>) { forward(pass) }
     fn backward(cx: &Context<Cpu>, mut pass: Backward<Small, Features<3>>) {
         let grads = grads(&pass);
         dx(&mut pass, 1.0);

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::{Value, json};
+use zero_core::model::Model;
 use zero_plan::{Config, Sizes, own_core, prove};
-use zero_runtime::model::Model;
 use zero_tests::tiny::Piped;
 
 use crate::run::{End, RANKS, Run, TEXT, endless, faults, new_job, program, start_ranks, tiny, wait_until};

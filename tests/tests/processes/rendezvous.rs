@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use zero_runtime::launch::{JobPlace, Joined, LaunchError, Watch, fail, join};
+use zero_ranks::launch::{JobPlace, Joined, LaunchError, Watch, fail, join};
 
 const BYTES: usize = 1 << 16;
 

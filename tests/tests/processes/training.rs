@@ -4,13 +4,13 @@
 use std::fs;
 use std::str::FromStr;
 
+use zero_core::model::Model;
+use zero_core::random::uniform;
+use zero_engine::{Engine, Hyper, RunError};
 use zero_plan::{Config, PlanBuf, TransportKind};
+use zero_ranks::transport::{Shared, local};
 use zero_runtime::data::{Dataset, Draw, Text};
 use zero_runtime::device::Cpu;
-use zero_runtime::engine::{Engine, Hyper, RunError};
-use zero_runtime::model::Model;
-use zero_runtime::random::uniform;
-use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::{BYTES, Piped};
 
 use crate::run::program;
@@ -57,7 +57,7 @@ fn place(config: &Config, micro_batch: usize, data_rank: usize, sequence: usize)
 }
 
 /// Trains one rank by hand.
-fn rank_main(transport: Shared, text: &Text) -> Result<(Told, Vec<u8>), RunError> {
+fn rank_main(transport: Shared<Cpu>, text: &Text) -> Result<(Told, Vec<u8>), RunError> {
     let mut engine = Engine::new(Piped::PROGRAM, transport);
     let config = engine.plan().config;
     let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
@@ -83,7 +83,7 @@ fn rank_main(transport: Shared, text: &Text) -> Result<(Told, Vec<u8>), RunError
     Ok((told, sample(&mut engine)?))
 }
 
-fn held_out<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>, text: &Text, data_rank: usize) -> Result<f64, RunError> {
+fn held_out<'p>(engine: &mut Engine<'p, Cpu, Shared<'p, Cpu>>, text: &Text, data_rank: usize) -> Result<f64, RunError> {
     let config = engine.plan().config;
     let mut losses = Vec::new();
     for micro_batch in 0..HELD_OUT {
@@ -98,7 +98,7 @@ fn held_out<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>, text: &Text, data_rank
 }
 
 /// Prompt and sample.
-fn sample<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>) -> Result<Vec<u8>, RunError> {
+fn sample<'p>(engine: &mut Engine<'p, Cpu, Shared<'p, Cpu>>) -> Result<Vec<u8>, RunError> {
     let length = engine.plan().config.length;
     let mut bytes = PROMPT.as_bytes().to_vec();
     let mut first = bytes.len().saturating_sub(length);

@@ -2,10 +2,10 @@
 //! this; benchmarks measure the saved time.
 
 use bench::emulated::{Emulated, Link};
+use zero_core::model::Model;
+use zero_engine::Engine;
 use zero_plan::{Config, Mesh, PlanBuf};
-use zero_runtime::engine::Engine;
-use zero_runtime::model::Model;
-use zero_runtime::transport::{Transport, local};
+use zero_ranks::transport::{Transport, local};
 use zero_tests::tiny::Untied;
 use zero_tests::training::{CONFIG, HYPER, STEPS, Start, merged, mesh, noise, train, train_rank};
 

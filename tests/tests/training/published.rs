@@ -3,8 +3,9 @@
 
 use std::process::ExitCode;
 
-use zero_runtime::layer::TensorNames;
-use zero_runtime::model::{Program, published, require_names};
+use zero_core::layer::TensorNames;
+use zero_core::model::{Program, published, require_names};
+use zero_runtime::author::{Device, Init, Tensor};
 use zero_runtime::plan::Unit;
 use zero_runtime::prelude::*;
 use zero_runtime::run::main_from;

@@ -1,6 +1,9 @@
 //! Ui: rustc's error for a model with one mistake, word for word, and only once; and, in `expansions`, the results for structs
 //! without a mistake. Never trains.
 //!
+//! A case is a file of `ui/` with one mistake, named after its code if it has one. An error that only a build finds is
+//! a doctest instead, like that of `zero_runtime::main`.
+//!
 //! `TRYBUILD=overwrite cargo test -p zero-tests --test ui` writes rustc's current output; read it before you keep it.
 
 mod expanded;

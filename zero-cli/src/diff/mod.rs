@@ -111,8 +111,9 @@ fn of_specs(arguments: &DiffArguments) -> Result<bool, CommandError> {
 fn code(before: &SizedSpec, after: &SizedSpec, names: &[String; 2]) -> String {
     let [first, second] =
         [(before, &names[0]), (after, &names[1])].map(|(sized, name)| expanded::text(&sized.plan(), name));
-    let difference = similar::TextDiff::from_lines(&first, &second);
-    difference.unified_diff().header(&names[0], &names[1]).to_string().trim_end().to_owned()
+    let mut options = diffy::DiffOptions::new();
+    options.set_original_filename(names[0].clone()).set_modified_filename(names[1].clone());
+    options.create_patch(&first, &second).to_string().trim_end().to_owned()
 }
 
 fn compare(

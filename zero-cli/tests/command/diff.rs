@@ -53,6 +53,37 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
+fn two_steps_differ_as_code() {
+    let workspace = workspace();
+    let run = |line: &str| workspace.command(line).output().expect("the command");
+    let code_of = |spec: &str| text(&run(&format!("expand {spec}")).stdout).to_owned();
+    let (first, second) = (code_of("a.ron"), code_of("b.ron"));
+    assert!(first.starts_with("// `Tiny` under a.ron, as `cargo zero expand` writes it.\n"), "{first}");
+    let different = run("diff a.ron b.ron --code");
+    assert_eq!(code(&different), Some(1), "{}", text(&different.stderr));
+    let shown = text(&different.stdout);
+    assert!(shown.starts_with("--- a.ron\n+++ b.ron\n@@ "), "{shown}");
+    for (sign, lines, others) in [('-', &first, &second), ('+', &second, &first)] {
+        let changed: Vec<&str> = shown.lines().skip(2).filter_map(|line| line.strip_prefix(sign)).collect();
+        assert!(!changed.is_empty() && changed.iter().all(|line| lines.contains(line)), "{shown}");
+        // Stage 2 keeps parameters, and stage 3 releases them.
+        let releases = |text: &str| text.contains("rank.release(EMBED, ");
+        assert_eq!(releases(lines) && !releases(others), sign == '+', "{lines}");
+    }
+    assert!(code(&run("diff a.ron b.ron --code --json")) == Some(2));
+
+    let written = run("expand a.ron --out a.rs");
+    assert_eq!((code(&written), text(&written.stdout)), (Some(0), ""));
+    assert_eq!(workspace.read("a.rs").trim_end(), first.trim_end());
+    let refused = run("expand a.ron --out none/a.rs");
+    assert!(text(&refused.stderr).contains("error[Z0172]: cannot write none/a.rs: "), "{}", text(&refused.stderr));
+    // Every build keeps it.
+    assert_eq!(code(&run("build b.ron")), Some(0));
+    let kept = workspace.read("target/zero/expanded/b.rs");
+    assert_eq!(kept.trim_end(), second.trim_end());
+}
+
+#[test]
 fn two_specs_differ_by_their_plans() {
     let workspace = workspace();
     let run = |line: &str| workspace.command(line).output().expect("the command");

@@ -10,6 +10,20 @@ pub struct Workspace {
     pub root: PathBuf,
 }
 
+/// Makes a program that says no sizes say those of a model of one unit, as the command asks for them after each build.
+const SIZES: &str = r##"
+fn main() {
+    if std::env::args().nth(1).as_deref() != Some("--sizes") {
+        return given();
+    }
+    let spec = format!("{:?}", include_str!(env!("ZERO_SPEC")));
+    print!(r#"{{"model":"Tiny","spec":{spec},"probes":[{{"compute":"F32","sequences":1,"length":1,"units":["#);
+    print!(r#"{{"field":"only","position":0,"index":null,"params":8,"takes":8,"source":0,"saved_bytes":64,"#);
+    print!(r#""workspace_bytes":0,"input_bytes":64,"output_bytes":64,"operations":1,"attending":0,"given_bytes":0,"#);
+    print!(r#""targets_bytes":64,"cache_bytes":0}}]}}]}}"#);
+}
+"##;
+
 impl Workspace {
     /// With `program` as the source of all binaries.
     pub fn new(program: &str) -> Self {
@@ -26,7 +40,9 @@ impl Workspace {
             workspace.root.join("target"),
         );
         workspace.write("metadata.json", &metadata);
-        workspace.write("program.rs", program);
+        let has_sizes = program.contains("--sizes");
+        let program = if has_sizes { program.into() } else { program.replace("fn main()", "fn given()") + SIZES };
+        workspace.write("program.rs", &program);
         workspace.write("Cargo.toml", "[workspace]\n");
         fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cargo.sh"), workspace.root.join("cargo"))
             .expect("a script");
@@ -37,6 +53,10 @@ impl Workspace {
         let path = self.root.join(name);
         fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
         fs::write(path, content).expect("a file");
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.root.join(name)).expect("a file")
     }
 
     /// A spec that can be told from others.

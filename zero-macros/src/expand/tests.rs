@@ -36,7 +36,7 @@ fn a_model_is_one_chain_and_one_plan() {
             const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_TEXT");
             const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_PROBE");
 
-            impl ::zero_runtime::layer::Shape for Gpt {
+            impl ::zero_runtime::__private::layer::Shape for Gpt {
                 type Device = ::zero_runtime::device::Cpu;
                 type Compute = f32;
                 const SEQUENCES: usize = 4;
@@ -47,13 +47,13 @@ fn a_model_is_one_chain_and_one_plan() {
                 };
             }
 
-            const __WHOLE: ::zero_runtime::model::Whole<Gpt, 4> = {
+            const __WHOLE: ::zero_runtime::__private::model::Whole<Gpt, 4> = {
                 let __fields =
-                    ::zero_runtime::model::Fields::<Gpt, (), 4>::first::<Embedding<65, 8, 4> >("embed");
+                    ::zero_runtime::__private::model::Fields::<Gpt, (), 4>::first::<Embedding<65, 8, 4> >("embed");
                 let __fields = __fields.repeated::<Block>("blocks", 6);
                 let __fields = __fields.then::<Norm>("final");
                 let __fields = __fields.tied::<Head<4>, Embedding<65, 8, 4> >("head", 0, true);
-                ::zero_runtime::model::Fields::end(__fields, <Head<4> as ::zero_runtime::layer::Head<Gpt> >::CODE)
+                ::zero_runtime::__private::model::Fields::end(__fields, <Head<4> as ::zero_runtime::__private::layer::Head<Gpt> >::CODE)
             };
 
             static __PLAN: ::zero_runtime::plan::Plan<'static> = ::zero_runtime::plan::static_plan!(
@@ -68,11 +68,11 @@ fn a_model_is_one_chain_and_one_plan() {
                     ..::zero_runtime::plan::Config::PLAIN
                 },
                 &__WHOLE.fields.sizes,
-                <Gpt as ::zero_runtime::layer::Shape>::ORIGIN
+                <Gpt as ::zero_runtime::__private::layer::Shape>::ORIGIN
             );
 
-            static __PROGRAM: ::zero_runtime::model::Program<::zero_runtime::model::DeviceOf<Gpt> > =
-                ::zero_runtime::model::Program {
+            static __PROGRAM: ::zero_runtime::__private::model::Program<::zero_runtime::__private::model::DeviceOf<Gpt> > =
+                ::zero_runtime::__private::model::Program {
                     name: ::core::concat!(::core::module_path!(), "::", "Gpt"),
                     directory: ::core::env!("CARGO_MANIFEST_DIR"),
                     spec: "#[zero]",
@@ -80,11 +80,11 @@ fn a_model_is_one_chain_and_one_plan() {
                     ..__WHOLE.program(&__PLAN)
                 };
 
-            impl ::zero_runtime::model::Model for Gpt {
-                type Input = <Embedding<65, 8, 4> as ::zero_runtime::layer::Entry>::Input;
-                type Target = <Head<4> as ::zero_runtime::layer::Head<Gpt> >::Target;
+            impl ::zero_runtime::__private::model::Model for Gpt {
+                type Input = <Embedding<65, 8, 4> as ::zero_runtime::__private::layer::Entry>::Input;
+                type Target = <Head<4> as ::zero_runtime::__private::layer::Head<Gpt> >::Target;
                 type Shape = Self;
-                const PROGRAM: &'static ::zero_runtime::model::Program<::zero_runtime::model::DeviceOf<Self> > = &__PROGRAM;
+                const PROGRAM: &'static ::zero_runtime::__private::model::Program<::zero_runtime::__private::model::DeviceOf<Self> > = &__PROGRAM;
             }
         };
     };
@@ -101,7 +101,7 @@ fn a_first_array_and_a_head_of_its_own() {
     );
     let expanded = packed(&expanded(&item, &choice(None), false));
     assert!(expanded.contains(&packed(r#"first_repeated::<Linear<8, 8>>("hidden", N)"#)));
-    assert!(expanded.contains(&packed(r#"let __fields = __fields.then::<Head<8>>("head"); ::zero_runtime::model::Fields::end(__fields, <Head<8> as ::zero_runtime::layer::Head<Mlp> >::CODE)"#)));
+    assert!(expanded.contains(&packed(r#"let __fields = __fields.then::<Head<8>>("head"); ::zero_runtime::__private::model::Fields::end(__fields, <Head<8> as ::zero_runtime::__private::layer::Head<Mlp> >::CODE)"#)));
     assert!(expanded.contains(&packed("type Input = <Linear<8, 8> as")));
 }
 
@@ -124,17 +124,17 @@ fn what_attributes_say_is_written_after_their_fields() {
     };
     let expanded = packed(&expanded(&item, &choice(None), false));
     let statements = quote! {
-        const __WHOLE: ::zero_runtime::model::Whole<Gpt, 7> = {
-            let __fields = ::zero_runtime::model::Fields::<Gpt, (), 7>::first_alternating::<A>("first", 2, 3)
+        const __WHOLE: ::zero_runtime::__private::model::Whole<Gpt, 7> = {
+            let __fields = ::zero_runtime::__private::model::Fields::<Gpt, (), 7>::first_alternating::<A>("first", 2, 3)
                 .then::<B>()
                 .last::<C>();
-            let __fields = __fields.weights(&[::zero_runtime::layer::PublishedPart::Named("first.{}")]);
+            let __fields = __fields.weights(&[::zero_runtime::__private::layer::PublishedPart::Named("first.{}")]);
             let __fields = __fields.alternating::<A>("blocks", N, 2).last::<B>();
             let __fields = __fields.init(|| (0.5, ::core::option::Option::Some(STD)));
             let __fields = __fields.then::<T>("table");
             let __fields = __fields.tied::<Head<4>, T>("head", 5, D == 2);
-            let __fields = __fields.weights(&[::zero_runtime::layer::PublishedPart::Named("head")]);
-            ::zero_runtime::model::Fields::end(__fields, <Head<4> as ::zero_runtime::layer::Head<Gpt> >::CODE)
+            let __fields = __fields.weights(&[::zero_runtime::__private::layer::PublishedPart::Named("head")]);
+            ::zero_runtime::__private::model::Fields::end(__fields, <Head<4> as ::zero_runtime::__private::layer::Head<Gpt> >::CODE)
         };
     };
     assert!(expanded.contains(&packed(&statements.to_string())), "{expanded}");
@@ -180,7 +180,7 @@ fn other_shapes_have_sizes_and_no_code() {
     assert_eq!(expanded.matches("struct__Probe;").count(), 2);
     for part in [
         "typeCompute=::zero_runtime::device::bf16;constSEQUENCES:usize=2;constLENGTH:usize=16;",
-        "<Head<8>as::zero_runtime::layer::Head<__Probe>>::CODE",
+        "<Head<8>as::zero_runtime::__private::layer::Head<__Probe>>::CODE",
         "compute:::zero_runtime::plan::Width::BF16,sequences:2,length:16,fields:&__SIZES,",
         "compute:::zero_runtime::plan::Width::F32,sequences:4,length:16,fields:&__SIZES,",
     ] {

@@ -1,7 +1,7 @@
 //! Clocks: converts times of one host to the clock of rank 0's host, from two looks at the offset between the two clocks.
 //! Never looks itself.
 
-use crate::transport::ClockLook;
+use zero_core::transport::ClockLook;
 
 /// The clock of a host relative to that of rank 0's host, looked at before the first step and after the last one. Two
 /// clocks that are not set meanwhile drift apart evenly, so the offset in between lies on a line (as in J. Doleschal et al.,

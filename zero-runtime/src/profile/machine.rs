@@ -1,11 +1,11 @@
 //! Machine: the best speed of this machine, measured on all ranks at once, because they compute at once in training.
 //! Never looks at a plan.
 
-use crate::device::{Device, bf16};
-use crate::engine::Engine;
 use crate::error::Error;
-use crate::plan::{DeviceKind, Width};
-use crate::transport::Transport;
+use zero_core::device::{Device, bf16};
+use zero_core::transport::Transport;
+use zero_engine::Engine;
+use zero_plan::{DeviceKind, Width};
 
 use super::gather;
 use zero_core::speed::{bytes_max, copied_per_s, multiplied_per_s};

@@ -3,7 +3,7 @@
 use zero_plan::{Op, Plan};
 
 use super::Work;
-use crate::engine::Record;
+use zero_engine::Record;
 
 /// The time and work of some ops of a step.
 #[derive(Clone, Copy, Default)]

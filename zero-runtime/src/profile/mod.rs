@@ -14,10 +14,11 @@ pub use table::ProfileTables;
 pub use trace::Trace;
 pub use zero_plan::Work;
 
-use crate::device::Device;
-use crate::engine::{Engine, Record, Span};
-use crate::plan::Plan;
-use crate::transport::{ClockLook, Lost, Transport};
+use zero_core::device::Device;
+use zero_core::lost::Lost;
+use zero_core::transport::{ClockLook, Transport};
+use zero_engine::{Engine, Record, Span};
+use zero_plan::Plan;
 
 /// The clock of each host relative to that of rank 0's, if there are several. Every rank must call it, with the look at
 /// its own clock before the first step.

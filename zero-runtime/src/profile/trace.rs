@@ -174,7 +174,7 @@ mod tests {
     use zero_plan::{Config, Mesh, PlanBuf, Unit};
 
     use super::*;
-    use crate::engine::Record;
+    use zero_engine::Record;
 
     #[test]
     fn an_event_says_what_its_op_computes_and_moves() {

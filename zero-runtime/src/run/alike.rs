@@ -2,15 +2,15 @@
 //! Never chooses a device.
 
 use super::train::RankEngine;
-use crate::device::{Device, Mark};
 use crate::error::Error;
-use crate::plan::Plan;
 use crate::profile::gather;
+use zero_core::device::{Device, Mark};
+use zero_plan::Plan;
 
 /// Prepares devices, and compares their marks with one another. Every rank must call it.
 ///
 /// # Errors
-/// Z0447, the same on all ranks, if one has another device than most; [`crate::transport::Lost`].
+/// Z0447, the same on all ranks, if one has another device than most; [`zero_core::lost::Lost`].
 pub fn ready<D: Device>(engine: &mut RankEngine<D>) -> Result<(), Error> {
     engine.rehearse()?;
     let marks = engine.device().marks();
@@ -54,7 +54,7 @@ fn odd(plan: &Plan, mark: &Mark, values: &[u64]) -> Option<OddRank> {
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::{Config, Mesh, PlanBuf, Unit};
+    use zero_plan::{Config, Mesh, PlanBuf, Unit};
 
     use super::*;
 

@@ -12,9 +12,9 @@ use zero_plan::{Config, DeviceKind};
 use super::checkpoint_arguments::{CheckpointArguments, Resume};
 use super::learning_rate::{Fall, LearningRate};
 use super::range::{at_least_one, below_one, not_negative, positive, share, threads, whole};
-use crate::engine::Hyper;
 use crate::error::Error;
-use crate::weights::WeightType;
+use zero_engine::Hyper;
+use zero_files::weights::WeightType;
 
 /// Steps before the first one that is profiled. They are left out because they touch memory for the first time. The
 /// help of `--profile` says so.

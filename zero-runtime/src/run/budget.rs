@@ -4,9 +4,9 @@
 use super::arguments::RunArguments;
 use super::threads::Threads;
 use crate::error::Error;
-use crate::plan::footprint::RunSize;
-use crate::plan::{Home, Plan};
 use crate::profile::Machine;
+use zero_plan::footprint::RunSize;
+use zero_plan::{Home, Plan};
 
 /// The size of a run with these arguments, on data that holds `data_bytes` in memory.
 pub fn run_size(plan: &Plan, arguments: &RunArguments, data_bytes: usize) -> RunSize {

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::arguments::as_text;
 use super::range::{at_least_one, duration, every, resume, seconds, whole};
-use crate::checkpoint::Store;
-use crate::launch::{LaunchAnswer, LaunchOptions, RunFolder};
+use zero_files::checkpoint::Store;
+use zero_ranks::launch::{LaunchAnswer, LaunchOptions, RunFolder};
 
 const CHECKPOINTS: &str = "Checkpoints";
 const RETURN: &str = "Recovery";

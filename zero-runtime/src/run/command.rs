@@ -7,7 +7,7 @@ use clap::{Arg, Error, Parser};
 
 use super::arguments::RunArguments;
 use super::text_arguments::TextArguments;
-use crate::terminal::write_error;
+use zero_ranks::terminal::write_error;
 
 /// Trains this binary's model. Started alone, it starts its own ranks on this host; started by a launcher that sets
 /// RANK and WORLD_SIZE (torchrun), or the variables of Slurm or Open MPI, it is one rank.

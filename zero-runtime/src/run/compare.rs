@@ -2,13 +2,13 @@
 //! Never changes a result.
 
 use super::output::{peak_resident_bytes, resident_shared_bytes, say};
-use crate::device::Device;
-use crate::engine::Engine;
 use crate::error::Error;
-use crate::plan::footprint::{RunSize, private_mapping_bytes, segment_mapping_bytes};
-use crate::plan::{Bytes, Config, Home, Moved, Plan, Traffic, TransportKind};
 use crate::profile::gather;
-use crate::transport::{Crossed, Transport};
+use zero_core::device::Device;
+use zero_core::transport::{Crossed, Transport};
+use zero_engine::Engine;
+use zero_plan::footprint::{RunSize, private_mapping_bytes, segment_mapping_bytes};
+use zero_plan::{Bytes, Config, Home, Moved, Plan, Traffic, TransportKind};
 
 /// A figure that is compared.
 struct ComparedRow {

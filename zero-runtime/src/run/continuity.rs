@@ -4,8 +4,8 @@
 use serde_json::{Map, Value};
 use zero_plan::OptimizerKind;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, Manifest, PlanInfo};
-use crate::weights::FirstTen;
+use zero_files::checkpoint::{Checkpoint, CheckpointError, Manifest, PlanInfo};
+use zero_files::weights::FirstTen;
 
 /// The effect that a change of an argument has on a run that resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 
 use super::output::{EvaluationLine, Output};
 use super::train::{RankEngine, for_each_sequence};
-use crate::data::Text;
-use crate::device::Device;
 use crate::error::Error;
+use zero_core::device::Device;
+use zero_files::data::Text;
 
 /// Computes the loss and prints it.
 ///

@@ -9,8 +9,8 @@ use super::Job;
 use super::arguments::RunArguments;
 use super::text_arguments::TextArguments;
 use super::threads::Threads;
-use crate::data::Contents;
-use crate::device::Device;
+use zero_core::device::Device;
+use zero_files::data::Contents;
 
 /// The first line of the metrics of a run.
 #[derive(Serialize)]

@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 use super::header::{GivenArguments, target};
 use super::output::StepLine;
 use super::train::Job;
-use crate::checkpoint::{DataPosition, FORMAT, Manifest, PlanInfo, SpecInfo, TensorInfo, WriterVersions};
-use crate::device::Device;
-use crate::plan::Plan;
+use zero_core::device::Device;
+use zero_files::checkpoint::{DataPosition, FORMAT, Manifest, PlanInfo, SpecInfo, TensorInfo, WriterVersions};
+use zero_plan::Plan;
 
 /// The part of the manifest that all checkpoints of a run share; [`Manifest::after`] adds the step.
 pub fn manifest<D: Device>(job: &Job<D>, tensors: Vec<TensorInfo>) -> Manifest {

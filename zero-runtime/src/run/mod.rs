@@ -47,14 +47,7 @@ pub use range::threads;
 pub use runs::Runs;
 pub use text_arguments::{Only, TextArguments};
 
-use crate::arena::job_bytes;
-use crate::data::{DataAs, Dataset, Draw, Sequences, Tokenizer};
-use crate::device::{Device, check_available};
 use crate::error::Error;
-use crate::launch::{self, JobPlace, LaunchError, Role};
-use crate::layer::{Tensors, Tokens};
-use crate::model::{DeviceOf, Model, Program, ShapeSizes, require_names, require_vocabulary};
-use crate::plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
 use crate::profile::Machine;
 use budget::run_size;
 use command::{DataCommand, TextCommand};
@@ -64,6 +57,13 @@ use sample::SampledText;
 use threads::Threads;
 use train::{Finale, Job};
 use weights::WeightFolders;
+use zero_core::arena::job_bytes;
+use zero_core::device::{Device, check_available};
+use zero_core::layer::{Tensors, Tokens};
+use zero_core::model::{DeviceOf, Model, Program, ShapeSizes, require_names, require_vocabulary};
+use zero_files::data::{DataAs, Dataset, Draw, Sequences, Tokenizer};
+use zero_plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
+use zero_ranks::launch::{self, JobPlace, LaunchError, Role};
 
 /// `main` of a program that trains a model of tokens on the text of `--data`. Without that, a binary that `cargo zero` has
 /// built trains on the text beside it, and any other on the sources of the workspace that the model is defined in.
@@ -386,7 +386,7 @@ fn role(plan: &Plan) -> Result<Role, Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::{Config, Mesh, Op, PipelineStage, PlanBuf, Unit};
+    use zero_plan::{Config, Mesh, Op, PipelineStage, PlanBuf, Unit};
 
     use super::*;
 

@@ -10,10 +10,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::launch;
-use crate::plan::Bytes;
-use crate::terminal;
-use crate::transport::cluster;
+use zero_plan::Bytes;
+use zero_ranks::launch;
+use zero_ranks::terminal;
+use zero_ranks::transport::cluster;
 
 /// The figures of a step that are printed and recorded.
 #[derive(Clone, Copy, Debug, Serialize)]

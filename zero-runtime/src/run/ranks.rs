@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use super::budget::{require_budget, run_size};
 use super::processes;
 use super::train::{Ending, Job, train};
-use crate::device::Device;
 use crate::error::Error;
-use crate::launch::{self, LaunchError, Role, Watch};
-use crate::transport::{cluster, local, shm};
+use zero_core::device::Device;
+use zero_ranks::launch::{self, LaunchError, Role, Watch};
+use zero_ranks::transport::{cluster, local, shm};
 
 /// Prints `error`, if this rank is to print one, and returns the exit code of a rank that has failed with `code`.
 fn reported(error: Option<String>, code: u8) -> ExitCode {

@@ -10,12 +10,12 @@ use super::manifest::{arguments, data_fingerprint, plan_info};
 use super::output::say;
 use super::threads::Threads;
 use super::train::{Job, RankEngine};
-use crate::checkpoint::{Checkpoint, CheckpointError, Store, read_manifest};
-use crate::device::Device;
 use crate::error::Error;
-use crate::launch;
-use crate::transport::Lost;
-use crate::weights::NamedTensor;
+use zero_core::device::Device;
+use zero_core::lost::Lost;
+use zero_files::checkpoint::{Checkpoint, CheckpointError, Store, read_manifest};
+use zero_files::weights::NamedTensor;
+use zero_ranks::launch;
 
 /// Where a run is asked to continue.
 enum ResumedFrom<'a> {

@@ -4,11 +4,11 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::data::Sequences;
 #[cfg(feature = "cuda")]
 use crate::device::Cuda;
 use crate::device::{Cpu, Device};
-use crate::model::Program;
+use zero_core::model::Program;
+use zero_files::data::Sequences;
 
 /// A device that programs run on. Your own device needs `impl Runs for Mine {}`.
 pub trait Runs: Device {

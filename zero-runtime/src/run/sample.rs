@@ -6,11 +6,11 @@ use super::output::{Output, say, tokens_per_s};
 use super::speech::{Speech, Stops, prompt};
 use super::text_arguments::TextArguments;
 use super::train::RankEngine;
-use crate::data::{Tokenizer, require_fit};
-use crate::device::Device;
 use crate::error::Error;
-use crate::random::uniform;
 use crate::sampling::{Sampler, Sampling, Window};
+use zero_core::device::Device;
+use zero_core::random::uniform;
+use zero_files::data::{Tokenizer, require_fit};
 
 /// The text that a model writes after a prompt.
 pub struct SampledText<'a> {

@@ -11,14 +11,15 @@ use super::checkpoint_arguments::{CheckpointArguments, Every};
 use super::manifest::{after, manifest};
 use super::output::{Output, SaveLine, StepLine, say};
 use super::train::{Job, RankEngine};
-use crate::checkpoint::{
+use crate::error::Error;
+use zero_core::device::Device;
+use zero_core::lost::Lost;
+use zero_core::watchdog::Watchdog;
+use zero_files::checkpoint::{
     CheckpointError, Manifest, Shard, ShardWriter, Store, System, TensorInfo, entries, tensors_of,
 };
-use crate::device::Device;
-use crate::error::Error;
-use crate::launch;
-use crate::plan::Plan;
-use crate::transport::{Lost, Watchdog};
+use zero_plan::Plan;
+use zero_ranks::launch;
 
 /// Words that each rank sends to the others after each step: whether it was asked to end, whether it is time for a
 /// checkpoint, which counts only on rank 0, and whether it has written what it was writing.

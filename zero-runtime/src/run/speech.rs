@@ -1,8 +1,8 @@
 //! Speech: turns token ids into text and text into token ids, by a tokenizer or as bytes; and says where a sample ends.
 //! Never prints.
 
-use crate::data::{TokenStream, Tokenizer};
 use crate::error::Error;
+use zero_files::data::{TokenStream, Tokenizer};
 
 /// The number of ids that can stand for bytes. A larger vocabulary needs a tokenizer.
 const BYTES: usize = 256;

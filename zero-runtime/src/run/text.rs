@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use super::arguments::RunArguments;
 use super::resume::resumed_data;
 use super::text_arguments::TextArguments;
-use crate::data::{DataError, Text, Tokenizer, text_beside, texts_beside, workspace_text};
 use crate::error::Error;
-use crate::model::Program;
+use zero_core::model::Program;
+use zero_files::data::{DataError, Text, Tokenizer, text_beside, texts_beside, workspace_text};
 
 /// Opens the text of a run.
 ///
@@ -81,7 +81,7 @@ fn binary() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::put_text_beside;
+    use zero_files::data::put_text_beside;
 
     #[test]
     fn a_run_that_resumes_takes_the_text_that_it_began_with() {

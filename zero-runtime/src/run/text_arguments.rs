@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use super::arguments::{PLAN, RunArguments, as_text};
 use super::range::{at_least_one, not_negative, share_above_zero, whole};
-use crate::data::DataAs;
 use crate::error::Error;
 use crate::sampling::Sampling;
+use zero_files::data::DataAs;
 
 const DATA: &str = "Data";
 const SAMPLE: &str = "Sample of what was learned";

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 
-use crate::plan::footprint::RunSize;
-use crate::plan::{Plan, own_core};
-use crate::processors;
+use zero_plan::footprint::RunSize;
+use zero_plan::{Plan, own_core};
+use zero_ranks::processors;
 
 /// How the cores of a host are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

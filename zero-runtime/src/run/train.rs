@@ -20,15 +20,16 @@ use super::saving::Saving;
 use super::text_arguments::TextArguments;
 use super::threads::{Threads, keep_to_own_core};
 use super::weights::WeightFolders;
-use crate::data::{Draw, Sequences, Text};
-use crate::device::Device;
-use crate::engine::Engine;
 use crate::error::Error;
-use crate::launch::{self, EXIT_ASKED, EXIT_NOT_SAVED};
-use crate::model::Program;
-use crate::plan::{Config, Moved};
 use crate::profile::{Machine, ProfileTables, RecordedRun, Trace, gather_clocks, gather_records};
-use crate::transport::{ClockLook, Crossed, Shared, Transport};
+use zero_core::device::Device;
+use zero_core::model::Program;
+use zero_core::transport::{ClockLook, Crossed, Transport};
+use zero_engine::Engine;
+use zero_files::data::{Draw, Sequences, Text};
+use zero_plan::{Config, Moved};
+use zero_ranks::launch::{self, EXIT_ASKED, EXIT_NOT_SAVED};
+use zero_ranks::transport::Shared;
 
 /// One rank of a run, on the transport that ranks of runs have.
 pub type RankEngine<'p, D> = Engine<'p, D, Shared<'p, D>>;

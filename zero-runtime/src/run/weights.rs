@@ -5,11 +5,11 @@ use std::num::NonZeroUsize;
 use super::arguments::RunArguments;
 use super::output::say;
 use super::train::RankEngine;
-use crate::checkpoint::InitialCheckpoint;
-use crate::device::Device;
 use crate::error::Error;
-use crate::model::Program;
-use crate::weights::{Export, Import};
+use zero_core::device::Device;
+use zero_core::model::Program;
+use zero_files::checkpoint::InitialCheckpoint;
+use zero_files::weights::{Export, Import};
 
 /// The folders that `--init` and `--export` name.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! Names: how errors name an element that a check objects to: its layer, its tensor, and its position in that.
 
 use super::trial::{ALL, DX, Unwritten, Y};
-use crate::layer::{Activation, HiddenMatrix, Layer, OrthogonalCost, Shape, Tensor, Tensors, cost};
+use zero_core::layer::{Activation, HiddenMatrix, Layer, OrthogonalCost, Shape, Tensor, Tensors, cost};
 
 /// A layer as errors name it.
 pub(super) struct LayerNames {

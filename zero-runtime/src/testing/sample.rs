@@ -1,8 +1,8 @@
 //! Sample: inputs and targets for a trial of a layer.
 
 use super::away_from_zero;
-use crate::layer::{Activation, Features, Tokens};
-use crate::random::mix;
+use zero_core::layer::{Activation, Features, Tokens};
+use zero_core::random::mix;
 
 /// A type of which [`super::gradcheck`] can make inputs and targets.
 pub trait Sample: Activation {

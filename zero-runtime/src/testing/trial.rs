@@ -3,9 +3,10 @@
 
 use super::away_from_zero;
 use super::sample::Sample;
-use crate::device::{Cpu, Then, Write};
-use crate::layer::{Activation, Backward, Context, Forward, Grads, Layer, Shape};
-use crate::view::{View, ViewMut};
+use zero_core::device::{Then, Write};
+use zero_core::layer::{Activation, Backward, Context, Forward, Grads, Layer, Shape};
+use zero_core::view::{View, ViewMut};
+use zero_cpu::Cpu;
 
 /// Buffers that a layer writes.
 pub(super) const Y: Unwritten = Unwritten { name: "`y`", bits: 0x7fc0_0a01 };

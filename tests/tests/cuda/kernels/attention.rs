@@ -1,8 +1,9 @@
 //! Attention, forward and backward: heads of awkward widths, sequences that end within a tile, windows, shared keys, and
 //! queries after cached keys.
 
+use zero_core::device::{AttentionShape, Device, Element, Kernels, Strided, bf16};
+use zero_cuda::Cuda;
 use zero_plan::Width;
-use zero_runtime::device::{AttentionShape, Cuda, Device, Element, Kernels, Strided, bf16};
 
 use super::{Case, How, Results, SUMS, Tensor, check, check_in, cuda, noise};
 

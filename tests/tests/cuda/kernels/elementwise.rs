@@ -1,6 +1,6 @@
 //! Nonlinearities, gates and rotations: the processor's bits.
 
-use zero_runtime::device::{Device, Element, Nonlinearity, Rotary, Scaling, StridedMut};
+use zero_core::device::{Device, Element, Nonlinearity, Rotary, Scaling, StridedMut};
 
 use super::{Case, How, MARGIN, Results, Tensor, check, check_in, noise};
 

@@ -1,7 +1,7 @@
 //! Embeddings: the processor's bits, even for gradients, because each row's tokens are summed in order.
 
-use zero_runtime::device::{Device, Element, Kernels, Write, bf16};
-use zero_runtime::random::uniform;
+use zero_core::device::{Device, Element, Kernels, Write, bf16};
+use zero_core::random::uniform;
 
 use super::{Case, How, MARGIN, Results, Tensor, check, check_in, cuda, ids, noise};
 

@@ -1,6 +1,7 @@
 //! Losses and their gradients.
 
-use zero_runtime::device::{Cuda, Device, Element, Kernels, bf16};
+use zero_core::device::{Device, Element, Kernels, bf16};
+use zero_cuda::Cuda;
 
 use super::{Case, How, MARGIN, Results, SUMS, Tensor, check, cuda, ids, noise};
 

@@ -8,9 +8,11 @@ mod losses;
 mod norms;
 mod sums;
 
+use zero_core::device::{Buffer, Device, Element, bf16};
+use zero_core::view::{View, ViewMut};
+use zero_cpu::Cpu;
+use zero_cuda::Cuda;
 use zero_plan::Width;
-use zero_runtime::device::{Buffer, Cpu, Cuda, Device, Element, bf16};
-use zero_runtime::view::{View, ViewMut};
 use zero_tests::buffers::{noise, numbers, of, stored};
 use zero_tests::pretend;
 

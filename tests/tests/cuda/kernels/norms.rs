@@ -1,6 +1,6 @@
 //! Norms of rows and of heads, and their gradients.
 
-use zero_runtime::device::{Device, Element, Kernels, Strided, StridedMut, Write, bf16};
+use zero_core::device::{Device, Element, Kernels, Strided, StridedMut, Write, bf16};
 
 use super::{Case, How, MARGIN, Results, SUMS, Tensor, check, check_in, cuda, noise};
 

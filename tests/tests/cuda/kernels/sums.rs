@@ -1,6 +1,6 @@
 //! Sums of rows.
 
-use zero_runtime::device::{Device, Element, Write};
+use zero_core::device::{Device, Element, Write};
 
 use super::{Case, How, MARGIN, Results, Tensor, check, noise};
 

@@ -1,5 +1,6 @@
-//! The pretend libraries themselves: they notice mistakes that a GPU would punish only by chance. They are called here
-//! as the runtime calls CUDA's, by name.
+//! The pretend libraries themselves: they notice mistakes that a GPU would punish only by chance, such as a missing
+//! event, a missed barrier, or the end of a process while a thread uses the driver. They are called here as the runtime
+//! calls CUDA's, by name.
 
 mod failures;
 mod graphs;

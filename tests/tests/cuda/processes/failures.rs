@@ -5,7 +5,7 @@ use std::process::Command;
 
 use rustix::process::{Signal, kill_process};
 
-use zero_runtime::device::cuda::FOLDERS_VARIABLE;
+use zero_cuda::FOLDERS_VARIABLE;
 use zero_tests::pretend;
 
 use super::on_cuda;

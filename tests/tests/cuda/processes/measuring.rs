@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
+use zero_cuda::DEVICES_VARIABLE;
 use zero_plan::GpuFigures;
-use zero_runtime::device::cuda::DEVICES_VARIABLE;
 use zero_study::hardware::{Hardware, Processor};
 use zero_tests::pretend;
 

@@ -1,9 +1,9 @@
 //! Ranks that are processes train to the bits of ranks that are threads, in whatever order each of their devices works. The program
 //! asserts that each rank maps and moves the planned bytes.
 
+use zero_core::model::Program;
+use zero_cuda::DEVICES_VARIABLE;
 use zero_runtime::device::Device;
-use zero_runtime::device::cuda::DEVICES_VARIABLE;
-use zero_runtime::model::Program;
 use zero_tests::layout::{CUDA, NCCL, changed};
 use zero_tests::pretend;
 use zero_tests::specs::cuda_program;

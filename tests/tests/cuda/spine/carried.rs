@@ -1,7 +1,8 @@
 //! NCCL in passes that repeat: each launch makes the same transfers, of new bytes. One rank is a group as well.
 #![allow(unsafe_code)]
 
-use zero_runtime::device::{Buffer, Carried, Communicator, Cuda, Device, Group, GroupPart, Queues, Storage};
+use zero_core::device::{Buffer, Carried, Communicator, Device, Group, GroupPart, Queues, Storage};
+use zero_cuda::Cuda;
 use zero_tests::buffers::{of, values};
 use zero_tests::pretend;
 

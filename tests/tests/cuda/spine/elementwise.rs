@@ -1,6 +1,6 @@
 //! Copies, fills, conversions, sums and products of elements: to the bit, at every alignment, with nothing written outside.
 
-use zero_runtime::device::{Device, Element, Kernels, bf16};
+use zero_core::device::{Device, Element, Kernels, bf16};
 use zero_tests::buffers::{numbers, of};
 
 use super::{CPU, Shifted, alike, bytes, device};

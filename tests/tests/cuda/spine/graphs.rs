@@ -1,6 +1,7 @@
 //! Passes that repeat, on one device: which parts stay the same each time, which may differ, and which are refused.
 
-use zero_runtime::device::{Buffer, Cuda, Device, Kernels, Queues, Storage};
+use zero_core::device::{Buffer, Device, Kernels, Queues, Storage};
+use zero_cuda::Cuda;
 use zero_tests::buffers::{of, values};
 use zero_tests::pretend;
 

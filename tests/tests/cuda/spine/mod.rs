@@ -14,8 +14,10 @@ mod sums;
 use std::fmt::Debug;
 
 use bytemuck::Pod;
-use zero_runtime::device::{Buffer, Cpu, Cuda, Device, Element, HyperBlock, ReportBlock};
-use zero_runtime::view::{View, ViewMut};
+use zero_core::device::{Buffer, Device, Element, HyperBlock, ReportBlock};
+use zero_core::view::{View, ViewMut};
+use zero_cpu::Cpu;
+use zero_cuda::Cuda;
 use zero_tests::buffers::{noise, of, values};
 use zero_tests::pretend;
 

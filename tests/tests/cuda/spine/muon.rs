@@ -1,8 +1,8 @@
 //! A step of Muon: its updates of each element, in every mix of widths, to the bit; and the products by which it orthogonalizes.
 
-use zero_runtime::device::{Device, Element, ReportBlock, Stored, StoredMut, Weights, bf16};
-use zero_runtime::orthogonal::{orthogonalize, room_bytes};
-use zero_runtime::view::{View, ViewMut};
+use zero_core::device::{Device, Element, ReportBlock, Stored, StoredMut, Weights, bf16};
+use zero_core::orthogonal::{orthogonalize, room_bytes};
+use zero_core::view::{View, ViewMut};
 use zero_tests::buffers::of;
 
 use super::{CPU, HYPER, REPORT, Shifted, device, steps_alike};

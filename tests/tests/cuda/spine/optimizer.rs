@@ -1,7 +1,7 @@
 //! A step of the optimizer in every mix of widths, to the bit; and whether numbers are finite.
 
-use zero_runtime::device::{AdamW, DecayRun, Device, Element, Kernels, ReportBlock, Stored, StoredMut, Weights, bf16};
-use zero_runtime::view::{View, ViewMut};
+use zero_core::device::{AdamW, DecayRun, Device, Element, Kernels, ReportBlock, Stored, StoredMut, Weights, bf16};
+use zero_core::view::{View, ViewMut};
 use zero_tests::buffers::of;
 
 use super::{HYPER, REPORT, Shifted, device, steps_alike};

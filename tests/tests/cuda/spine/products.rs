@@ -1,6 +1,7 @@
 //! Matrix products: they agree with the processor's to rounding, and products of one shape always use the same algorithm.
 
-use zero_runtime::device::{Cuda, Device, Element, Kernels, Matrix, Then, Write, bf16};
+use zero_core::device::{Device, Element, Kernels, Matrix, Then, Write, bf16};
+use zero_cuda::Cuda;
 use zero_tests::buffers::{noise, of};
 
 use super::{CPU, Shifted, bytes, device};
@@ -160,7 +161,7 @@ fn a_bias_has_the_same_bits_wherever_it_lies() {
 fn no_depth_is_a_sum_of_nothing() {
     let Some(cuda) = device() else { return };
     let (nothing, mut c) = (of::<_, f32>(&cuda, &[]), of(&cuda, &[1.0f32, 2.0]));
-    let multiply = |c: &mut zero_runtime::device::Buffer<Cuda, f32>, write| {
+    let multiply = |c: &mut zero_core::device::Buffer<Cuda, f32>, write| {
         cuda.matmul(c.view_mut(), Matrix::new(nothing.view(), 2, 0), Matrix::new(nothing.view(), 0, 1), write);
         widened::<f32>(&bytes(&cuda, c), 0)
     };

@@ -3,9 +3,10 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Barrier, Mutex};
 
-use zero_runtime::device::{Cuda, Device, DeviceMemory, SharedParts};
-use zero_runtime::device::{Kernels, Queues, Segment, Storage};
-use zero_runtime::view::{View, ViewMut};
+use zero_core::device::{Device, DeviceMemory, SharedParts};
+use zero_core::device::{Kernels, Queues, Segment, Storage};
+use zero_core::view::{View, ViewMut};
+use zero_cuda::Cuda;
 use zero_tests::buffers::{noise, of, values};
 use zero_tests::pretend;
 

@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
-use zero_runtime::device::cuda::{CudaError, DEVICES_VARIABLE, FOLDERS_VARIABLE, use_libraries};
-use zero_runtime::device::{Cuda, Device};
-use zero_runtime::device::{DeviceError, Kernels, Storage};
+use zero_core::device::Device;
+use zero_core::device::{DeviceError, Kernels, Storage};
+use zero_cuda::Cuda;
+use zero_cuda::{CudaError, DEVICES_VARIABLE, FOLDERS_VARIABLE, use_libraries};
 use zero_tests::buffers::{of, values};
 use zero_tests::pretend;
 
@@ -208,7 +209,7 @@ fn z0437_a_kernel_does_not_compile() {
         let cuda = device().expect("a device");
         // A new folder, because kernels that were compiled before are not compiled again.
         let folder = tempfile::tempdir().expect("a folder");
-        zero_runtime::device::cuda::use_kernels(folder.path());
+        zero_cuda::use_kernels(folder.path());
         let (x, mut y) = (of(&cuda, &[1.0f32]), of(&cuda, &[1.0f32]));
         cuda.mul(y.view_mut(), x.view());
         let failure = cuda.failure().expect("a kernel that does not compile");
@@ -220,7 +221,7 @@ fn z0437_a_kernel_does_not_compile() {
 
 #[test]
 fn z0439_there_is_no_way_to_a_product() {
-    use zero_runtime::device::{Matrix, Write, bf16};
+    use zero_core::device::{Matrix, Write, bf16};
     let Some(cuda) = device() else { return };
     let (x, mut c) = (of(&cuda, &[1.0f32]), of(&cuda, &[bf16::ONE]));
     // No library rounds sums of f32 operands to bf16.

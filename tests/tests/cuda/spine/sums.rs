@@ -1,10 +1,10 @@
 //! Sums over ranks, of losses and of squares, and the numbers that ranks agree on: to the bit.
 
-use zero_plan::{Axis, Config, Mesh, PlanBuf, Unit};
-use zero_runtime::device::{
+use zero_core::device::{
     Agreement, Buffer, Device, Element, HyperBlock, Kernels, ReportBlock, Stored, StoredMut, Write, bf16,
 };
-use zero_runtime::view::{View, ViewMut};
+use zero_core::view::{View, ViewMut};
+use zero_plan::{Axis, Config, Mesh, PlanBuf, Unit};
 use zero_tests::buffers::{noise, of, stored};
 
 use super::{CPU, Shifted, alike, bytes, device};

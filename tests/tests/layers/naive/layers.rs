@@ -2,8 +2,11 @@
 
 use std::marker::PhantomData;
 
+use zero_core::device::{Device, Element, bf16};
+use zero_cpu::Cpu;
 use zero_plan::Width;
-use zero_runtime::device::{Cpu, Device, Element, bf16};
+use zero_runtime::author::Shape;
+use zero_runtime::layers::Residual;
 use zero_runtime::prelude::*;
 use zero_runtime::testing::Sample;
 use zero_tests::buffers::run;

@@ -1,11 +1,12 @@
 //! Each op of the contract once, on awkward shapes.
 
-use zero_plan::Width;
-use zero_runtime::device::{
-    AdamW, Agreement, AttentionShape, Buffer, Cpu, DecayRun, Device, Element, HyperBlock, Matrix, Nonlinearity,
-    ReportBlock, Rotary, Scaling, Strided, StridedMut, Then, Weights, Write, bf16,
+use zero_core::device::{
+    AdamW, Agreement, AttentionShape, Buffer, DecayRun, Device, Element, HyperBlock, Matrix, Nonlinearity, ReportBlock,
+    Rotary, Scaling, Strided, StridedMut, Then, Weights, Write, bf16,
 };
-use zero_runtime::orthogonal::{orthogonalize, room_bytes};
+use zero_core::orthogonal::{orthogonalize, room_bytes};
+use zero_cpu::Cpu;
+use zero_plan::Width;
 use zero_tests::buffers::{Written, noise, numbers, of, stored, values};
 use zero_tests::naive::Naive;
 

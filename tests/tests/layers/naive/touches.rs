@@ -6,13 +6,14 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use zero_core::arena::Arena;
+use zero_core::model::Program;
+use zero_core::view::{View, ViewMut};
+use zero_core::watchdog::Watchdog;
 use zero_plan::place::{Access, Place, Position, accesses};
 use zero_plan::{Config, Kind, Moved, Op, Pass, Plan, PlanBuf, TransportKind};
-use zero_runtime::arena::Arena;
+use zero_ranks::transport::{Crossed, Lost, Transport, local};
 use zero_runtime::device::Device;
-use zero_runtime::model::Program;
-use zero_runtime::transport::{Crossed, Lost, Transport, Watchdog, local};
-use zero_runtime::view::{View, ViewMut};
 use zero_tests::naive::{Touch, note_touches, take_touches};
 use zero_tests::specs::{NAMES, naive_program};
 use zero_tests::training::{HYPER, Start, noise, train_rank};

@@ -1,9 +1,9 @@
 //! Every file of `specs/`, trained on the naive device as on the processor: the engine, the arena and the collectives
 //! look into memory only through the device that they are given.
 
+use zero_core::model::Program;
 use zero_plan::Precision;
 use zero_runtime::device::Device;
-use zero_runtime::model::Program;
 use zero_tests::specs::{NAMES, naive_program, program};
 use zero_tests::training::{HYPER, Outcome, STEPS, Start, noise, train};
 

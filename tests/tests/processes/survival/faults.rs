@@ -1,5 +1,6 @@
 //! Faults: a rank is killed, stopped or sent SIGSEGV, wherever it is in a step or in a save, or the launcher is killed. The run
 //! ends with the losses and the states of an undisturbed run, and nothing of it is left.
+//! `FAULTS=200` interrupts the last test more often.
 
 use std::time::{Duration, Instant};
 
@@ -99,7 +100,7 @@ struct Dice(u64);
 impl Dice {
     fn below(&mut self, end: u64) -> u64 {
         self.0 += 1;
-        (zero_runtime::random::uniform(7, self.0) * end as f64) as u64
+        (zero_core::random::uniform(7, self.0) * end as f64) as u64
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use zero_runtime::checkpoint::{Checkpoint, Store};
+use zero_files::checkpoint::{Checkpoint, Store};
 
 use crate::run::{TEXT, program};
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use zero_runtime::checkpoint::{Store, System};
+use zero_files::checkpoint::{Store, System};
 
 use super::disk::{Done, Noting, Tree, World, make, tree};
 use super::save::{SCENES, Scene, Sorted, save, whole};

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use zero_runtime::checkpoint::{Disk, Sink, System};
+use zero_files::checkpoint::{Disk, Sink, System};
 
 /// An operation that was done.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use zero_runtime::checkpoint::{Store, System};
+use zero_files::checkpoint::{Store, System};
 
 use super::crash::{check_next, check_whole};
 use super::disk::{Failure, Noting, tree};

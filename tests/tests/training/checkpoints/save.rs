@@ -6,12 +6,12 @@ use std::fs;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-use zero_plan::Width;
-use zero_plan::place::State;
-use zero_runtime::checkpoint::{
+use zero_files::checkpoint::{
     Checkpoint, CheckpointError, Disk, FORMAT, Manifest, PlanInfo, Shard, ShardWriter, Store, System, TensorInfo,
     TensorRun,
 };
+use zero_plan::Width;
+use zero_plan::place::State;
 
 use super::disk::Tree;
 

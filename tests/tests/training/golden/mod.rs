@@ -1,10 +1,11 @@
-//! Golden: the runtime against PyTorch and against the plain reference, at every stage.
+//! Golden: the runtime against PyTorch and against the plain reference, at every stage. `golden/make.py` made the
+//! golden files, and says how close to them an implementation can be.
 
+use zero_core::layer::Tensors;
+use zero_core::model::{Model, Program};
+use zero_engine::Hyper;
 use zero_plan::{Config, Mesh, TransportKind};
 use zero_runtime::device::Device;
-use zero_runtime::engine::Hyper;
-use zero_runtime::layer::Tensors;
-use zero_runtime::model::{Model, Program};
 use zero_tests::reference::golden::{Golden, Rounded};
 use zero_tests::reference::{Gpt, optimizer};
 use zero_tests::tiny::{Tied, Untied, narrow};

@@ -1,8 +1,9 @@
 //! Muon: its ops, one after another, against PyTorch's steps.
 
-use zero_runtime::device::{Cpu, Device, Element, HyperBlock, ReportBlock, bf16};
-use zero_runtime::orthogonal::{orthogonalize, room_bytes, step_factor};
-use zero_runtime::view::View;
+use zero_core::device::{Device, Element, HyperBlock, ReportBlock, bf16};
+use zero_core::orthogonal::{orthogonalize, room_bytes, step_factor};
+use zero_core::view::View;
+use zero_cpu::Cpu;
 use zero_tests::buffers::{numbers, of, stored};
 use zero_tests::naive::Naive;
 use zero_tests::reference::muon::MuonSteps;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use safetensors::{Dtype, SafeTensors};
+use zero_core::device::{Device, bf16};
+use zero_core::layer::{Tensor, Tensors};
+use zero_core::model::{Model, Program, published};
+use zero_engine::{Engine, Hyper};
 use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
-use zero_runtime::device::{Device, bf16};
-use zero_runtime::engine::{Engine, Hyper};
-use zero_runtime::layer::{Tensor, Tensors};
-use zero_runtime::model::{Model, Program, published};
-use zero_runtime::transport::{Shared, local};
+use zero_ranks::transport::{Shared, local};
 use zero_tests::training::{CONFIG, Outcome, Start, train};
 
 use super::sized::*;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use safetensors::{Dtype, SafeTensors};
+use zero_core::model::{Model, Program};
+use zero_engine::Engine;
+use zero_files::weights::{Export, Import};
 use zero_plan::{Config, Mesh, PlanBuf, Recompute, TransportKind};
+use zero_ranks::transport::{Shared, local};
 use zero_runtime::device::Cpu;
-use zero_runtime::engine::Engine;
-use zero_runtime::model::{Model, Program};
 use zero_runtime::sampling::{Sampler, Sampling};
-use zero_runtime::transport::{Shared, local};
-use zero_runtime::weights::{Export, Import};
 use zero_tests::training::{CONFIG, mesh};
 
 use super::sized::*;
@@ -52,7 +52,7 @@ fn ids(name: &str, tensor: &str) -> Vec<u32> {
 }
 
 /// The likeliest tokens after a prompt, with a cache or recomputed from all tokens.
-fn greedy<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>, prompt: &[u32], count: usize, caches: bool) -> Vec<u32> {
+fn greedy<'p>(engine: &mut Engine<'p, Cpu, Shared<'p, Cpu>>, prompt: &[u32], count: usize, caches: bool) -> Vec<u32> {
     let classes = engine.program().head.classes;
     let (mut sampler, mut logits) = (Sampler::new(Sampling::GREEDY, classes), vec![0.0; classes]);
     let (mut ids, mut before) = (prompt.to_vec(), 0);

@@ -1,8 +1,8 @@
 //! Parity: every kind of layout trains each architecture to the bits of plain data parallelism, in both widths.
 
+use zero_core::model::{Model, Program};
 use zero_plan::{Config, Mesh, Order, Recompute, TransportKind};
 use zero_runtime::device::Device;
-use zero_runtime::model::{Model, Program};
 use zero_tests::training::{CONFIG, HYPER, STEPS, Start, mesh, noise, train};
 
 use super::sized::*;

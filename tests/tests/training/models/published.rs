@@ -1,8 +1,10 @@
 //! Published: models of real sizes have the published numbers of parameters, and plans say in which layouts they fit.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p zero-tests --test training` renews their golden plans; read the diff.
 
+use zero_core::model::{Model, Program};
 use zero_plan::{Config, Kind, Mesh, Plan, PlanBuf, Precision, Recompute, Report, Width, prove};
 use zero_runtime::device::Device;
-use zero_runtime::model::{Model, Program};
 
 use super::sized::*;
 

@@ -1,7 +1,8 @@
 //! Alternating: units that take turns in an array train like units that are written one by one.
 
+use zero_core::model::Program;
 use zero_plan::{Config, Recompute, Split};
-use zero_runtime::model::Program;
+use zero_runtime::author::Device;
 use zero_runtime::prelude::*;
 use zero_tests::training::{CONFIG, HYPER, Start, mesh, noise, train};
 

@@ -6,14 +6,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use zero_core::arena::Arena;
+use zero_core::model::{Model, Program};
+use zero_core::view::{View, ViewMut};
+use zero_core::watchdog::Watchdog;
+use zero_engine::Engine;
 use zero_plan::place::{Place, Position};
 use zero_plan::{Config, Moved, Often, Op, Parcel, PlanBuf, Precision, TransportKind, Width};
-use zero_runtime::arena::Arena;
+use zero_ranks::transport::{Lost, Shared, Transport, local};
 use zero_runtime::device::Cpu;
-use zero_runtime::engine::Engine;
-use zero_runtime::model::{Model, Program};
-use zero_runtime::transport::{Lost, Shared, Transport, Watchdog, local};
-use zero_runtime::view::{View, ViewMut};
 use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
@@ -103,7 +104,7 @@ fn told_ended(ops: &[Op]) -> Vec<Op> {
 
 /// Two steps, an evaluation, and a read of all parameters: each against its table.
 fn asks_as_planned(program: &'static Program<Cpu>, config: Config) {
-    let main = |transport: Shared<'_>| {
+    let main = |transport: Shared<'_, Cpu>| {
         let mut engine = Engine::new(program, Noting::new(transport));
         let (plan, rank) = (engine.plan(), engine.arena().rank());
         let (data_rank, table) = (engine.arena().coordinates().data_rank(&config.mesh), plan.of_rank(rank));
@@ -135,7 +136,7 @@ fn asks_as_planned(program: &'static Program<Cpu>, config: Config) {
 /// Otherwise a rank would meet one that is a step behind.
 #[test]
 fn the_same_call_after_another_step_has_another_reason() {
-    let main = |transport: Shared<'_>| {
+    let main = |transport: Shared<'_, Cpu>| {
         let mut engine = Engine::new(Untied::PROGRAM, Noting::new(transport));
         engine.initialize(7);
         for step in 0..3 {

@@ -1,10 +1,11 @@
 //! Decay: the parameters to which weight decay applies.
 
+use zero_core::model::Program;
+use zero_engine::{Engine, Hyper};
 use zero_plan::PlanBuf;
-use zero_runtime::engine::{Engine, Hyper};
-use zero_runtime::model::Program;
+use zero_ranks::transport::local;
+use zero_runtime::author::Device;
 use zero_runtime::prelude::*;
-use zero_runtime::transport::local;
 use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::{CONFIG, HYPER, noise};
 

@@ -3,15 +3,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use zero_core::model::{Model, Program};
+use zero_core::random::uniform;
+use zero_engine::Engine;
 use zero_plan::{Config, Kind, Order, PlanBuf, Precision, Recompute, TransportKind, Width};
+use zero_ranks::transport::{Shared, local};
 use zero_runtime::data::Text;
 use zero_runtime::device::Cpu;
-use zero_runtime::engine::Engine;
-use zero_runtime::model::{Model, Program};
-use zero_runtime::random::uniform;
 use zero_runtime::run::summed_loss;
 use zero_runtime::sampling::{Sampler, Sampling, Window};
-use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::{InBothWidths, Tied, Untied, VOCAB};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
@@ -26,7 +26,7 @@ const GENERATED: usize = 25;
 type Generated = (Vec<u32>, Vec<Vec<f32>>);
 
 /// An engine with parameters that distinguish tokens.
-fn loaded<'p>(program: &'static Program<Cpu>, transport: Shared<'p>) -> Engine<'p, Cpu, Shared<'p>> {
+fn loaded<'p>(program: &'static Program<Cpu>, transport: Shared<'p, Cpu>) -> Engine<'p, Cpu, Shared<'p, Cpu>> {
     let mut engine = Engine::new(program, transport);
     for (unit, sizes) in engine.plan().units.iter().enumerate() {
         let flat: Vec<f32> = (0..sizes.params as u64).map(|i| uniform(unit as u64, i) as f32 - 0.5).collect();
@@ -36,7 +36,7 @@ fn loaded<'p>(program: &'static Program<Cpu>, transport: Shared<'p>) -> Engine<'
 }
 
 /// The likeliest tokens after the prompt, with a cache or without.
-fn greedy<'p>(engine: &mut Engine<'p, Cpu, Shared<'p>>, caches: bool) -> Generated {
+fn greedy<'p>(engine: &mut Engine<'p, Cpu, Shared<'p, Cpu>>, caches: bool) -> Generated {
     let mut window = Window::new(&PROMPT, engine.plan().config.length);
     let (mut sampler, mut logits) = (Sampler::new(Sampling::GREEDY, VOCAB), vec![f32::NAN; VOCAB]);
     let (mut tokens, mut all) = (Vec::new(), Vec::new());
@@ -125,7 +125,7 @@ fn logits_in_bf16_are_the_same_to_rounding() {
     for (pipeline, zero) in [(1, 1), (1, 2), (2, 1)] {
         let micro_batches = if pipeline > 1 { 2 } else { 1 };
         let config = Config { mesh: mesh(pipeline, 1, zero), micro_batches, precision, ..CONFIG.at_stage(3) };
-        let main = |transport: Shared<'_>| {
+        let main = |transport: Shared<'_, Cpu>| {
             let mut engine = loaded(Narrow::PROGRAM, transport);
             let (mut decoded, mut predicted) = (vec![0.0; VOCAB], vec![0.0; VOCAB]);
             let ids: Vec<u32> = (0..11).map(|i| 7 * i % VOCAB as u32).collect();
@@ -151,7 +151,7 @@ fn logits_in_bf16_are_the_same_to_rounding() {
 /// For any number of calls that supply its tokens, and also if it continues from fewer of them.
 #[test]
 fn a_sequence_is_decoded_in_any_number_of_calls() {
-    let main = |transport: Shared<'_>| {
+    let main = |transport: Shared<'_, Cpu>| {
         let mut engine = loaded(Untied::PROGRAM, transport);
         let ids: Vec<u32> = (0..11).map(|i| 5 * i % VOCAB as u32).collect();
         let mut expected = vec![0.0; VOCAB];
@@ -194,8 +194,8 @@ fn caches_have_room_where_activations_have_none() {
 /// A step, an evaluation or a prediction may use the memory of caches.
 #[test]
 fn caches_end_with_any_other_walk() {
-    let panics = |other: &(dyn for<'p> Fn(&mut Engine<'p, Cpu, Shared<'p>>) + Sync)| {
-        let main = |transport: Shared<'_>| {
+    let panics = |other: &(dyn for<'p> Fn(&mut Engine<'p, Cpu, Shared<'p, Cpu>>) + Sync)| {
+        let main = |transport: Shared<'_, Cpu>| {
             let (mut engine, mut logits) = (loaded(Untied::PROGRAM, transport), vec![0.0; VOCAB]);
             engine.decode(&PROMPT, 0, &mut logits).expect("logits");
             other(&mut engine);
@@ -222,8 +222,9 @@ fn the_loss_of_a_text_is_that_of_its_tokens() {
         let text = |length| Text::in_memory(bytes.clone(), "a test", length, VOCAB).expect("a text");
         let of = |config: Config| {
             let text = text(config.length);
-            let main =
-                |transport: Shared<'_>| summed_loss(&mut loaded(Untied::PROGRAM, transport), &text).expect("a loss");
+            let main = |transport: Shared<'_, Cpu>| {
+                summed_loss(&mut loaded(Untied::PROGRAM, transport), &text).expect("a loss")
+            };
             let plan = PlanBuf::new("", config, Untied::PLAN.units);
             let ranks = plan.with(|plan| local::run(plan, |_| false, main)).expect("the memory of a tiny model");
             assert!(ranks.iter().all(|rank| *rank == ranks[0]), "ranks find other losses");
@@ -245,7 +246,7 @@ fn the_loss_of_a_text_is_that_of_its_tokens() {
 
 /// The same sum from predictions of each token.
 fn one_by_one(text: &Text, tokens: usize) -> f64 {
-    let main = |transport: Shared<'_>| {
+    let main = |transport: Shared<'_, Cpu>| {
         let (mut engine, mut logits, mut sum) = (loaded(Untied::PROGRAM, transport), vec![0.0; VOCAB], 0.0);
         let (mut input, mut targets) = ([0; 11], [0; 11]);
         for window in 0..(tokens - 1).div_ceil(11) {

@@ -1,9 +1,10 @@
 //! Diagnosis: if any rank finds a number that is not finite, all ranks name the unit where it appeared and its first rank.
 
+use zero_engine::{Engine, FaultyPhase, NonFinite, RunError};
 use zero_plan::{Config, PlanBuf};
-use zero_runtime::engine::{Engine, FaultyPhase, NonFinite, RunError};
+use zero_ranks::transport::{Shared, local};
+use zero_runtime::author::{Backward, Context, Forward, Init, Shape, Tensors};
 use zero_runtime::prelude::*;
-use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::{DIM, VOCAB};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
@@ -46,7 +47,7 @@ struct Chain {
 }
 
 /// The error of a rank in a step, or else in an evaluation, if the parameters of `broken` are `health`.
-fn rank_main(transport: Shared, config: &Config, broken: usize, health: f32, trains: bool) -> NonFinite {
+fn rank_main(transport: Shared<Cpu>, config: &Config, broken: usize, health: f32, trains: bool) -> NonFinite {
     let mut engine = Engine::new(Chain::PROGRAM, transport);
     let data_rank = engine.arena().coordinates().data_rank(&config.mesh);
     for (unit, sizes) in Chain::PLAN.units.iter().enumerate() {
@@ -83,7 +84,7 @@ fn all_ranks_name_the_unit_that_went_wrong_first() {
                         (0..config.mesh.ranks()).find(|&rank| config.mesh.coordinates(rank).pipeline == pipeline);
                     let (rank, unit) = (rank.expect("a rank"), plan.units[broken].to_string());
                     let expected = NonFinite { step: u64::from(trained), trained, rank, unit, phase };
-                    let main = |transport: Shared<'_>| rank_main(transport, &config, broken, health, trained);
+                    let main = |transport: Shared<'_, Cpu>| rank_main(transport, &config, broken, health, trained);
                     let found = local::run(plan, |_| false, main).expect("the memory of a tiny model");
                     assert!(found.iter().all(|found| *found == expected), "{config:?}: {found:?}, not {expected:?}");
                 });
@@ -99,7 +100,7 @@ fn gradients_that_go_wrong_in_their_sum_are_found_in_it() {
         for stage in 0..4 {
             let config = Config { mesh, ..CONFIG.at_stage(stage) };
             PlanBuf::new(Chain::PLAN.model, config, Chain::PLAN.units).with(|plan| {
-                let main = |transport: Shared<'_>| rank_main(transport, &config, BROKEN, f32::MAX, true);
+                let main = |transport: Shared<'_, Cpu>| rank_main(transport, &config, BROKEN, f32::MAX, true);
                 let found = local::run(plan, |_| false, main).expect("the memory of a tiny model");
                 let unit = plan.units[BROKEN].to_string();
                 let at =

@@ -1,11 +1,11 @@
 //! Evaluation: held-out losses and predictions are those of plain data parallelism on every mesh and at every stage, before
 //! training and between its steps. They must not change the steps.
 
+use zero_core::model::{Model, Program};
+use zero_engine::{Engine, RunError};
 use zero_plan::{Axis, Config, Mesh, Often, PlanBuf, Precision, Width};
+use zero_ranks::transport::{Shared, local};
 use zero_runtime::device::Cpu;
-use zero_runtime::engine::{Engine, RunError};
-use zero_runtime::model::{Model, Program};
-use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::{Tied, Untied, VOCAB};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
@@ -29,7 +29,7 @@ struct Told {
 }
 
 /// Evaluates and predicts before, between and after two steps. Two evaluations in a row are exchanges of equal length.
-fn rank_main(program: &'static Program<Cpu>, transport: Shared, config: &Config) -> Result<Told, RunError> {
+fn rank_main(program: &'static Program<Cpu>, transport: Shared<Cpu>, config: &Config) -> Result<Told, RunError> {
     let mut engine = Engine::new(program, transport);
     let at = engine.arena().coordinates();
     let data_rank = at.data_rank(&config.mesh);
@@ -134,7 +134,7 @@ fn widened_parameters_evaluate_as_plain_data_parallelism_does() {
 #[test]
 fn the_loss_is_the_mean_over_the_ranks_with_data_of_their_own() {
     let losses = |config: Config, data_ranks: core::ops::Range<usize>| {
-        let main = |transport: Shared<'_>| {
+        let main = |transport: Shared<'_, Cpu>| {
             let mut engine = Engine::new(Untied::PROGRAM, transport);
             let data_rank = data_ranks.start + engine.arena().coordinates().data_rank(&config.mesh);
             engine.initialize(7);

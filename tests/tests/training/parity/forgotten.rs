@@ -1,12 +1,13 @@
 //! Forgotten: in a debug build, outputs that a layer does not write are NaN, so a step ends in an error that names its unit,
 //! whatever the memory held before.
 
+use zero_core::layer::cost::bytes;
+use zero_core::model::Program;
+use zero_engine::{Engine, FaultyPhase, RunError};
 use zero_plan::PlanBuf;
-use zero_runtime::engine::{Engine, FaultyPhase, RunError};
-use zero_runtime::layer::cost::bytes;
-use zero_runtime::model::Program;
+use zero_ranks::transport::local;
+use zero_runtime::author::{Backward, Context, Device, Forward, Init, Shape, Tensors};
 use zero_runtime::prelude::*;
-use zero_runtime::transport::local;
 use zero_tests::tiny::{DIM, VOCAB};
 use zero_tests::training::{CONFIG, HYPER, noise};
 

@@ -1,9 +1,9 @@
 //! Initial parameters: each is drawn from the seed and its own place in the model, so no two units are initially equal.
 
+use zero_core::layer::{Init, Tensors};
+use zero_core::model::Model;
+use zero_core::random::normal;
 use zero_plan::Config;
-use zero_runtime::layer::{Init, Tensors};
-use zero_runtime::model::Model;
-use zero_runtime::random::normal;
 use zero_tests::tiny::Untied;
 use zero_tests::training::{CONFIG, HYPER, Start, mesh, noise, train};
 

@@ -1,9 +1,10 @@
 //! Misfits: an id outside of the vocabulary is one error with its place, the same on all ranks, and no rank learns from it.
 
+use zero_core::model::Model;
+use zero_cpu::Cpu;
+use zero_engine::{BatchPlace, Engine, Ids, OutOfRange, RunError};
 use zero_plan::{Config, PlanBuf};
-use zero_runtime::engine::{BatchPlace, Engine, Ids, OutOfRange, RunError};
-use zero_runtime::model::Model;
-use zero_runtime::transport::{Shared, local};
+use zero_ranks::transport::{Shared, local};
 use zero_tests::tiny::{Untied, VOCAB};
 use zero_tests::training::{CONFIG, HYPER, noise};
 
@@ -14,7 +15,7 @@ const LENGTH: usize = CONFIG.length;
 
 /// The error of a rank in a step, or else in an evaluation, whose data have misfits; and the loss of a step after it.
 fn rank_main(
-    transport: Shared,
+    transport: Shared<Cpu>,
     config: &Config,
     misfits: &[(usize, BatchPlace, u32)],
     trains: bool,
@@ -58,7 +59,7 @@ fn assert_told(config: Config, misfits: &[(usize, BatchPlace, u32)], trained: bo
     let expected = OutOfRange { step: u64::from(trained), trained, rank, place, id, bound: VOCAB };
     let loss = run::<Untied>(config, 1).losses[0];
     let told = PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
-        local::run(plan, |_| false, |transport: Shared<'_>| rank_main(transport, &config, misfits, trained))
+        local::run(plan, |_| false, |transport: Shared<'_, Cpu>| rank_main(transport, &config, misfits, trained))
     });
     for told in told.expect("the memory of a tiny model") {
         assert!(told == (expected.clone(), loss), "{config:?}: {told:?}, not {expected:?}");

@@ -22,8 +22,8 @@ mod threads;
 mod turns;
 mod widths;
 
+use zero_core::model::Model;
 use zero_plan::{Config, Precision, Width};
-use zero_runtime::model::Model;
 use zero_tests::tiny::InBothWidths;
 use zero_tests::training::{HYPER, Outcome, Start, noise, train};
 

@@ -1,8 +1,8 @@
 //! Muon: stages, meshes, schedules, transports and threads change no bit of its results, because each matrix is orthogonalized as a
 //! whole on every rank that updates some of it.
 
+use zero_core::model::Model;
 use zero_plan::{Config, Mesh, Often, OptimizerKind, Precision, TransportKind, Width};
-use zero_runtime::model::Model;
 use zero_tests::tiny::{Tall, Tied, Untied, Wide};
 use zero_tests::training::{CONFIG, HYPER, Start, mesh, noise, train};
 

@@ -1,10 +1,10 @@
 //! Regression: a model whose targets are numbers trains like any other, and its loss is correct.
 
+use zero_core::random::uniform;
+use zero_engine::{Engine, Hyper};
 use zero_plan::{Config, PlanBuf};
-use zero_runtime::engine::{Engine, Hyper};
+use zero_ranks::transport::{Shared, local};
 use zero_runtime::prelude::*;
-use zero_runtime::random::uniform;
-use zero_runtime::transport::{Shared, local};
 use zero_tests::training::{CONFIG, HYPER, mesh};
 
 const INPUTS: usize = 3;
@@ -106,7 +106,7 @@ fn the_loss_is_the_mean_squared_error_of_the_predictions() {
     let config = CONFIG.at_stage(0);
     let (mut inputs, mut targets) = (vec![0; config.tokens() * INPUTS], vec![0; config.tokens() * OUTPUTS]);
     batch(&config, 5, 0, 0, &mut inputs, &mut targets);
-    let main = |transport: Shared<'_>| {
+    let main = |transport: Shared<'_, Cpu>| {
         let mut engine = Engine::new(Numbers::PROGRAM, transport);
         engine.initialize(7);
         let mut sum = 0.0;

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use zero_core::model::{Model, Program};
+use zero_engine::Engine;
 use zero_plan::place::State;
 use zero_plan::{Config, OptimizerKind, Order, PlanBuf, Precision, Width};
+use zero_ranks::transport::{Transport, local};
 use zero_runtime::device::Device;
-use zero_runtime::engine::Engine;
-use zero_runtime::model::{Model, Program};
-use zero_runtime::transport::{Transport, local};
 use zero_tests::saved::{bits, resume, save};
 use zero_tests::specs::{NAMES, program};
 use zero_tests::tiny::{InBothWidths, Tied};

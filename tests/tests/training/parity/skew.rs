@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
+use zero_core::layer::Shape;
+use zero_core::model::Model;
+use zero_core::random::mix;
+use zero_engine::Engine;
 use zero_plan::{Config, Often, Order, PlanBuf, TransportKind};
+use zero_ranks::transport::{Shared, local};
 use zero_runtime::device::Cpu;
-use zero_runtime::engine::Engine;
-use zero_runtime::layer::Shape;
-use zero_runtime::model::Model;
-use zero_runtime::random::mix;
-use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::{InBothWidths, Tied, Untied};
 use zero_tests::training::{CONFIG, HYPER, Start, mesh, noise, train};
 
@@ -65,7 +65,7 @@ fn ranks_that_are_late_change_nothing() {
 }
 
 /// Exchanges numbers, alternately few and many; the last to enter continues to the next exchange before the others have woken up.
-fn exchange(transport: Shared, ranks: usize) {
+fn exchange(transport: Shared<Cpu>, ranks: usize) {
     let mut engine = Engine::new(Untied::PROGRAM, transport);
     let own = engine.arena().rank();
     let most = engine.plan().agreed_values();
@@ -87,7 +87,7 @@ fn ranks_exchange_the_numbers_of_one_round() {
     for ranks in [2, 3] {
         let config = Config { mesh: mesh(1, 1, ranks), ..CONFIG };
         PlanBuf::new("", config, Untied::PLAN.units)
-            .with(|plan| local::run(plan, |_| false, |transport: Shared<'_>| exchange(transport, ranks)))
+            .with(|plan| local::run(plan, |_| false, |transport: Shared<'_, Cpu>| exchange(transport, ranks)))
             .expect("the memory of a tiny model");
     }
 }

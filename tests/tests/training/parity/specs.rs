@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use zero_core::model::Program;
 use zero_plan::{Config, Mesh, Precision, TransportKind, Width};
 use zero_runtime::device::Device;
-use zero_runtime::model::Program;
 use zero_tests::specs::{NAMES, program};
 use zero_tests::tiny::Deep;
 use zero_tests::training::{HYPER, Outcome, STEPS, Start, Told, noise, train};

@@ -1,8 +1,8 @@
 //! Stages: the stage, the transport, the buckets, the prefetch and the number of ranks must not change results.
 
+use zero_core::model::Model;
+use zero_engine::Hyper;
 use zero_plan::{Config, Mesh, PlanBuf, TransportKind};
-use zero_runtime::engine::Hyper;
-use zero_runtime::model::Model;
 use zero_tests::tiny::{InBothWidths, Tied, Untied, Wide};
 use zero_tests::training::{CONFIG, HYPER, Outcome, Start, assert_as_planned, noise, train};
 

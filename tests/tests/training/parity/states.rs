@@ -2,16 +2,16 @@
 
 use std::convert::Infallible;
 
+use zero_core::model::Model;
+use zero_engine::Engine;
 use zero_plan::place::State;
 use zero_plan::{Config, Mesh, OptimizerKind, PlanBuf, Precision, TransportKind, Width};
+use zero_ranks::transport::{Shared, local};
 use zero_runtime::device::Cpu;
-use zero_runtime::engine::Engine;
-use zero_runtime::model::Model;
-use zero_runtime::transport::{Shared, local};
 use zero_tests::tiny::Tied;
 use zero_tests::training::{CONFIG, HYPER, noise};
 
-type Ranks<'p> = Engine<'p, Cpu, Shared<'p>>;
+type Ranks<'p> = Engine<'p, Cpu, Shared<'p, Cpu>>;
 
 /// A rank's data of a unit: all parameters, and each stored state with the element at which it begins.
 type Kept = (Vec<f32>, Vec<(State, usize, Vec<f32>)>);
@@ -46,14 +46,14 @@ fn a_run_is_taken_up_where_another_ended() {
         for (precision, transport) in [(Precision::default(), TransportKind::Shm), (narrow, TransportKind::Local)] {
             let config = Config { mesh: Mesh::of_zero(2), precision, transport, optimizer, ..CONFIG.at_stage(stage) };
             PlanBuf::new("", config, Tied::PLAN.units).with(|plan| {
-                let first = |transport: Shared<'_>| {
+                let first = |transport: Shared<'_, Cpu>| {
                     let mut engine = Ranks::new(Tied::PROGRAM, transport);
                     engine.initialize(7);
                     losses(&mut engine, config, 0..2);
                     (kept(&mut engine), losses(&mut engine, config, 2..4))
                 };
                 let first = local::run(plan, |_| false, first).expect("memory");
-                let second = |transport: Shared<'_>| {
+                let second = |transport: Shared<'_, Cpu>| {
                     let mut engine = Ranks::new(Tied::PROGRAM, transport);
                     let kept = &first[engine.arena().rank()].0;
                     (0..).zip(kept).for_each(|(unit, (parameters, _))| engine.load(unit, parameters));

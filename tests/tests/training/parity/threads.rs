@@ -2,12 +2,13 @@
 
 use std::num::NonZeroUsize;
 
+use zero_core::device::Device;
+use zero_core::layer::Shape;
+use zero_core::model::{Model, Program};
+use zero_cpu::Cpu;
+use zero_engine::Engine;
 use zero_plan::{Config, PlanBuf, Recompute, TransportKind, Width};
-use zero_runtime::device::{Cpu, Device};
-use zero_runtime::engine::Engine;
-use zero_runtime::layer::Shape;
-use zero_runtime::model::{Model, Program};
-use zero_runtime::transport::{Shared, local};
+use zero_ranks::transport::{Shared, local};
 use zero_tests::tiny::{InBothWidths, Tall, Tied, Untied};
 use zero_tests::training::{CONFIG, HYPER, Outcome, Start, merged, mesh, noise, train_engine};
 
@@ -16,7 +17,7 @@ use super::{WIDTHS, run};
 /// Trains with this many threads a rank, which share even the smallest work.
 fn run_on_threads(program: &'static Program<Cpu>, config: Config, threads: usize) -> Outcome {
     let (threads, batch) = (NonZeroUsize::new(threads).expect("threads"), noise(config));
-    let rank = |transport: Shared| {
+    let rank = |transport: Shared<Cpu>| {
         let train = |device: Cpu| {
             let engine = Engine::with_device(program, transport, device.eager());
             train_engine(engine, HYPER, 3, Start::Seed(7), &batch)

@@ -3,20 +3,20 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use zero_core::model::Model;
+use zero_engine::{Engine, Hyper, RunError};
 use zero_plan::{Axis, Config, Coordinates, Mesh, PlanBuf};
+use zero_ranks::transport::{Lost, Shared, local};
 use zero_runtime::device::Cpu;
-use zero_runtime::engine::{Engine, Hyper, RunError};
-use zero_runtime::model::Model;
-use zero_runtime::transport::{Lost, Shared, local};
 use zero_tests::tiny::Untied;
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
-type Untold<'p> = Engine<'p, Cpu, Shared<'p>>;
+type Untold<'p> = Engine<'p, Cpu, Shared<'p, Cpu>>;
 
 /// Runs ranks of a replicated model, with initial parameters on request.
 fn run(ranks: usize, initialized: bool, body: impl Fn(usize, &mut Untold) + Sync) {
     let config = Config { mesh: mesh(1, 1, ranks), ..CONFIG.at_stage(0) };
-    let main = |transport: Shared<'_>| {
+    let main = |transport: Shared<'_, Cpu>| {
         let mut engine = Engine::new(Untied::PROGRAM, transport);
         if initialized {
             engine.initialize(7);
@@ -84,7 +84,7 @@ fn all_are_told_what_the_first_rank_of_the_last_pipeline_stage_knows() {
     for mesh in
         [mesh(2, 1, 2), mesh(3, 2, 1), Mesh { order: [Axis::Pipeline, Axis::Zero, Axis::Replica], ..mesh(2, 1, 2) }]
     {
-        let main = |transport: Shared<'_>| {
+        let main = |transport: Shared<'_, Cpu>| {
             let mut engine = Engine::new(Untied::PROGRAM, transport);
             let known = engine.arena().rank() as f64;
             engine.from_last_pipeline_stage(known).expect("numbers")
@@ -115,7 +115,7 @@ fn an_engine_whose_data_panicked_does_no_more() {
 #[test]
 fn an_engine_that_lost_a_rank_does_no_more() {
     let config = Config { mesh: mesh(1, 1, 2), ..CONFIG.at_stage(0) };
-    let main = |transport: Shared<'_>| {
+    let main = |transport: Shared<'_, Cpu>| {
         let mut engine = Engine::new(Untied::PROGRAM, transport);
         engine.initialize(7);
         if engine.arena().rank() == 1 {

@@ -1,7 +1,7 @@
 //! Widths: values that are stored as bf16 are rounded, but identically at every stage.
 
+use zero_core::model::Model;
 use zero_plan::{Config, Mesh, Often, Order, PlanBuf, Precision, TransportKind, Width};
-use zero_runtime::model::Model;
 use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::{CONFIG, mesh};
 

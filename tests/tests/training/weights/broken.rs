@@ -6,9 +6,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use zero_core::model::Model;
+use zero_files::weights::{Import, WeightsError};
 use zero_plan::{Config, Mesh};
-use zero_runtime::model::Model;
-use zero_runtime::weights::{Import, WeightsError};
 use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::CONFIG;
 

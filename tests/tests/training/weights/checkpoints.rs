@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use zero_plan::place::State;
-use zero_plan::{Config, Mesh, Precision, Width};
-use zero_runtime::checkpoint::{
+use zero_core::model::{Model, Program};
+use zero_files::checkpoint::{
     Checkpoint, DataPosition, FORMAT, InitialCheckpoint, Manifest, PlanInfo, Shard, ShardWriter, SpecInfo, Store,
     System, TensorInfo, TensorRun, WriterVersions,
 };
+use zero_files::weights::model_tensors;
+use zero_plan::place::State;
+use zero_plan::{Config, Mesh, Precision, Width};
 use zero_runtime::device::Device;
-use zero_runtime::model::{Model, Program};
-use zero_runtime::weights::model_tensors;
 use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::{CONFIG, mesh};
 
@@ -96,7 +96,7 @@ fn goes_on<D: Device>(program: &'static Program<D>) {
     // The same without any engine.
     let again = root.path().join("again");
     let opened = Checkpoint::open(&checkpoint).expect("a checkpoint");
-    zero_runtime::checkpoint::export(&opened, &again, None, &|_| {}).expect("a folder");
+    zero_files::checkpoint::export(&opened, &again, None, &|_| {}).expect("a folder");
     assert!(files(&again) == files(&first));
 }
 

@@ -6,15 +6,15 @@ use std::path::Path;
 
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
+use zero_core::layer::{Tensor, Tensors};
+use zero_core::model::{Program, published};
+use zero_engine::Engine;
+use zero_files::checkpoint::InitialCheckpoint;
+use zero_files::weights::{Export, Import, WeightType};
 use zero_plan::{Config, PlanBuf, Unit};
-use zero_runtime::checkpoint::InitialCheckpoint;
+use zero_ranks::transport::{Shared, local};
 use zero_runtime::device::Device;
-use zero_runtime::engine::Engine;
 use zero_runtime::error::Error;
-use zero_runtime::layer::{Tensor, Tensors};
-use zero_runtime::model::{Program, published};
-use zero_runtime::transport::{Shared, local};
-use zero_runtime::weights::{Export, Import, WeightType};
 use zero_tests::training::{HYPER, noise};
 
 /// The source of parameters.

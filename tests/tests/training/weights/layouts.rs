@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use safetensors::tensor::Dtype;
+use zero_core::model::{Model, Program};
+use zero_files::weights::WeightType;
 use zero_plan::{Config, Mesh, Precision, Width};
 use zero_runtime::device::Device;
-use zero_runtime::model::{Model, Program};
-use zero_runtime::weights::WeightType;
 use zero_tests::tiny::{Tied, Untied};
 use zero_tests::training::{CONFIG, mesh};
 

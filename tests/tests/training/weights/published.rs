@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use zero_core::model::Model;
+use zero_files::weights::{Import, WeightType};
 use zero_plan::{Config, Mesh};
-use zero_runtime::model::Model;
-use zero_runtime::weights::{Import, WeightType};
 use zero_tests::published::Published;
 use zero_tests::training::{CONFIG, mesh};
 
@@ -64,7 +64,7 @@ fn matrices_lie_transposed_under_their_published_names() {
     assert_eq!((&config["n_embd"], &config["dtype"]), (&json!(24), &json!("float32")));
 }
 
-const PLAN_UNITS: &[zero_plan::Unit] = <Published as zero_runtime::model::Model>::PLAN.units;
+const PLAN_UNITS: &[zero_plan::Unit] = <Published as zero_core::model::Model>::PLAN.units;
 
 #[test]
 fn every_layout_imports_and_exports_transposed_matrices() {

@@ -1,5 +1,7 @@
 //! Layers that take turns in an array: each is a unit of its own.
-use zero_runtime::model::published;
+use zero_core::model::published;
+use zero_runtime::author::{Init, Tensors};
+use zero_runtime::layers::Classifier;
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3, recompute = Fields(["blocks"]))]

@@ -1,4 +1,5 @@
 //! A device that is a type of this crate, with a spec that names another device.
+use zero_runtime::author::Shape;
 use zero_runtime::prelude::*;
 
 mod own {

@@ -1,4 +1,5 @@
 //! A transformer with a tied head: derived blocks, an array of them, and a spec that the attribute agrees with.
+use zero_runtime::author::Tensors;
 use zero_runtime::prelude::*;
 
 const DIM: usize = 16;

@@ -1,5 +1,6 @@
 //! A perceptron: a derived layer that begins with an activation, one that begins the model, the longest tuple, and fields
 //! with attributes for the compiler.
+use zero_runtime::author::Shape;
 use zero_runtime::prelude::*;
 
 #[derive(Layer)]

@@ -1,5 +1,6 @@
 //! A model as it is published: names, deviations, a configuration, and a head that is tied by a constant.
-use zero_runtime::model::published;
+use zero_core::model::published;
+use zero_runtime::author::{Init, Tensors};
 use zero_runtime::prelude::*;
 
 const DIM: usize = 16;

@@ -1,5 +1,5 @@
 //! Vocabularies of a model: the ids that the head predicts and those that the embedding reads.
-use zero_runtime::model::vocabulary_fault;
+use zero_core::model::vocabulary_fault;
 use zero_runtime::prelude::*;
 
 #[zero(stage = 3)]

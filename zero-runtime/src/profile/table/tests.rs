@@ -1,7 +1,7 @@
 use zero_plan::{Config, Mesh, PlanBuf, Precision, Recompute, Unit, Width};
 
 use super::*;
-use crate::engine::{Record, Span};
+use zero_engine::{Record, Span};
 
 const MS: u64 = 1_000_000;
 
