@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_plan_is_that_of_the_spec() {
-        assert_eq!(Model::PLAN.config.stage, 3);
+        assert_eq!(<Model as zero_runtime::prelude::Model>::PLAN.config.stage, 3);
     }
 }
 END
