@@ -60,7 +60,7 @@ miri() {
     return
   fi
   MIRIFLAGS="-Zmiri-disable-isolation" CARGO_TARGET_DIR=$PWD/target/sanitize part "Miri: collectives, views and columns" \
-    cargo "+$nightly" miri test --package zero-runtime --lib -- engine::collectives::tests device::cpu::columns view::
+    cargo "+$nightly" miri test --package zero-engine --package zero-cpu --package zero-core --lib -- collectives::tests columns:: view::
 }
 
 # ThreadSanitizer must see the standard library too, otherwise it takes its locks and channels for races. The queues of

@@ -1,5 +1,5 @@
 //! Parameters are released when the call ends.
-use zero_runtime::{author::{Activation, Backward, Context, Device, Forward, Init, Shape, Tensors}, prelude::*};
+use zero_runtime::{author::{Activation, Backward, Context, Forward, Init, Shape, Tensors}, prelude::*};
 
 use std::cell::Cell;
 use zero_core::view::View;

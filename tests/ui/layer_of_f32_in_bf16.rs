@@ -1,5 +1,5 @@
 //! A layer of one's own that is written for f32, in a model that computes in bf16.
-use zero_runtime::{author::{Backward, Context, Device, Forward, Shape, Tensors}, prelude::*};
+use zero_runtime::{author::{Backward, Context, Forward, Shape, Tensors}, prelude::*};
 
 struct Twice;
 

@@ -1,5 +1,5 @@
 //! A layer of one's own that does not declare its input.
-use zero_runtime::{author::{Activation, Backward, Context, Device, Forward, Shape, Tensors}, prelude::*};
+use zero_runtime::{author::{Activation, Backward, Context, Forward, Shape, Tensors}, prelude::*};
 
 struct Twice;
 

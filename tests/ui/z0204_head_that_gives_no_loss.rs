@@ -1,5 +1,5 @@
 //! A head of one's own that returns features.
-use zero_runtime::{author::{Backward, Context, Device, Forward, Head, Shape, Tensors}, prelude::*};
+use zero_runtime::{author::{Backward, Context, Forward, Head, Shape, Tensors}, prelude::*};
 use zero_core::view::{View, ViewMut};
 
 struct Pairs;

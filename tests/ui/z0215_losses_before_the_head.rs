@@ -1,5 +1,5 @@
 //! A layer that declares, as only a head may, that its backward computes the losses.
-use zero_runtime::{author::{Backward, Context, Device, Forward, Shape, Tensors}, prelude::*};
+use zero_runtime::{author::{Backward, Context, Forward, Shape, Tensors}, prelude::*};
 
 struct Same;
 

@@ -138,7 +138,7 @@ pub mod __private {
 
 /// The names that most models need. All other layers are in [`layers`].
 pub mod prelude {
-    pub use crate::author::{Features, Layer, Model, Tokens};
+    pub use crate::author::{Features, Layer, Model, Shape, Tokens};
     pub use crate::chosen;
     pub use crate::device::Cpu;
     pub use crate::layers::{

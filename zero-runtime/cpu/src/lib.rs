@@ -11,7 +11,7 @@
 //! - `attention`, `norm`, `norm_heads`, `rotary`, `embedding`, `gate`, `activation`, `cross_entropy` and
 //!   `squared_error` are the ops of layers, a file for each family. `reduce`, `tree_sum`, `optimizer`, `muon` and
 //!   `stored` are the ops at the end of a step.
-//! - `compiled` lists the ops that this crate compiles in each width.
+//! - `widths` lists the ops that this crate compiles in each width.
 //!
 //! # What is always true
 //!
@@ -23,7 +23,7 @@
 //! # Where the next thing goes
 //!
 //! - A kernel: a file here, and in `device` the way in which it is cut into pieces. If it is generic in a width, it is
-//!   never inlined and has a line in `compiled`, so that no program compiles it again. It has a line in `all_ops` of
+//!   never inlined and has a line in `widths`, so that no program compiles it again. It has a line in `all_ops` of
 //!   `parallel/tests.rs`, a loop in `tests/naive/src/`, and a group in `tests/bench/benches/kernels.rs`.
 //! - A processor's own products: a tile in `product`, with loads, products and stores of one block, which is compared
 //!   with the plain tile wherever the processor has it. Work in the same pass as a product belongs in `linear` and
