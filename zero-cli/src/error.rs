@@ -80,7 +80,7 @@ pub enum CommandError {
         "error[Z0158]: cannot create the crate `{name}` here: {why}\n  = help: choose another name: letters, digits, `-` and `_`, for a folder that does not exist or is empty"
     )]
     NewCrate { name: String, why: String },
-    #[error("error[Z0159]: no zero-runtime in {}: {what}\n  = help: give a clone of zero's repository by `--zero PATH`; no registry has the runtime", path.display())]
+    #[error("error[Z0159]: no zero-runtime in {}: {what}\n  = help: give a clone of zero's repository by `--zero PATH`", path.display())]
     NoRuntime { path: PathBuf, what: String },
     #[error(
         "error[Z0160]: no {kind} `{asked}`: it is neither a known name nor a readable file: {source}\n  = help: {}the names are {names}; a path must be of a RON file",

@@ -1,5 +1,6 @@
 //! Hardware: descriptions of machines by name or path. The files of `hardware/` are embedded, so that their names work
-//! in every directory. Never judges a figure; `zero-study` does.
+//! in every directory. `zero-cli/hardware` is a link to that folder, so that the package of the command has the files. Never judges
+//! a figure; `zero-study` does.
 
 use std::path::Path;
 
@@ -44,7 +45,7 @@ type Embedded = (&'static str, &'static str);
 
 macro_rules! embedded {
     ($folder:literal: $($name:literal),+ $(,)?) => {
-        &[$(($name, include_str!(concat!("../../", $folder, "/", $name, ".ron")))),+]
+        &[$(($name, include_str!(concat!("../", $folder, "/", $name, ".ron")))),+]
     };
 }
 
@@ -100,7 +101,7 @@ mod tests {
 
     /// The names of the RON files in a folder of the repository, in order.
     fn files(folder: &str) -> Vec<String> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         let names = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let mut names: Vec<_> = names.filter_map(|name| name.strip_suffix(".ron").map(str::to_owned)).collect();
         names.sort();

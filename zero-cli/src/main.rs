@@ -8,7 +8,7 @@
 //!   draws them, as a page or as a figure, with one palette for both, and computes no number. A page is one file that
 //!   loads nothing.
 //! - `launch` starts ranks on several hosts; `measure` describes this machine; `tokenize` writes token files;
-//!   `checkpoint` reads checkpoints; `init` creates a crate.
+//!   `checkpoint` reads checkpoints; `init` creates a crate; `origin` knows whether the command is a clone's or a package's.
 //!
 //! The command depends on neither the engine nor `zero-runtime`: a built program itself reports the options for its
 //! launcher. Training always runs the program that was built and proven: the command starts it from the file that it
@@ -36,6 +36,7 @@ mod launch;
 mod measure;
 mod model;
 mod offers;
+mod origin;
 mod plan;
 mod probe;
 mod program;

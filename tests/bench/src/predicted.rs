@@ -208,7 +208,7 @@ fn name(path: &Path) -> String {
 /// The `cargo zero` command of this workspace.
 pub(crate) fn cargo_zero() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["run", "--release", "--quiet", "--locked", "--package", "zero-cli", "--", "zero"]);
+    command.args(["run", "--release", "--quiet", "--locked", "--package", "zero-command", "--", "zero"]);
     command
 }
 

@@ -1,8 +1,10 @@
 //! Sources: facts about the text of the workspace. Each code in it is in the catalogue, and each entry of the catalogue
 //! is used; public types have one path; modules form no circles. `budget` has the lines of each crate, `storeys` the dependencies
-//! of each, and `specs` the plans of all specs, and `surface` what a user sees. Never judges the explanation of a code.
+//! of each, `packages` what a registry asks of them, `specs` the plans of all specs, and `surface` what a user sees. Never judges the
+//! explanation of a code.
 
 mod budget;
+mod packages;
 mod specs;
 mod storeys;
 mod surface;

@@ -12,19 +12,20 @@ use clap::Args;
 
 use crate::error::CommandError;
 use crate::say;
-use runtime::Clone;
+use runtime::{Runtime, VERSION};
 
 /// The crate to create.
 #[derive(Args, Debug, PartialEq)]
 pub struct InitArguments {
     /// The name of the package, and of its folder
     pub name: String,
-    /// A clone of zero's repository to depend on; without it, the clone that this command was built from
+    /// A clone of zero's repository to depend on; without it, the clone that this command was built from, or its release
     #[arg(long, value_name = "PATH")]
     pub zero: Option<PathBuf>,
 }
 
-/// The files of a crate, with the placeholders `@NAME@`, `@CLONE@` and `@RUNTIME@`.
+/// The files of a crate, with the placeholders `@NAME@`, `@CLONE@` and `@VERSION@`. A line after `@clone|` is only for a crate that
+/// depends on a clone, and one after `@release|` for a crate that depends on a release.
 const FILES: [(&str, &str); 6] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
     ("src/main.rs", include_str!("template/main.rs.txt")),
@@ -41,22 +42,33 @@ const FILES: [(&str, &str); 6] = [
 pub fn init(arguments: &InitArguments) -> Result<(), CommandError> {
     let InitArguments { name, zero } = arguments;
     name::check(name).map_err(|why| CommandError::NewCrate { name: name.clone(), why })?;
-    let clone = Clone::find(zero.as_deref())?;
+    let runtime = Runtime::find(zero.as_deref())?;
     let folder = Path::new(name);
     require_empty(folder, name)?;
     for (path, template) in FILES {
-        let text = template.replace("@NAME@", name);
-        let text = text.replace("@CLONE@", &clone.root()).replace("@RUNTIME@", &clone.runtime());
-        write(&folder.join(path), text.as_bytes())?;
+        write(&folder.join(path), filled(template, name, &runtime).as_bytes())?;
     }
     // The versions that the runtime is tested with; cargo adds the new package to them.
-    if let Ok(lock) = fs::read(clone.path.join("Cargo.lock")) {
+    if let Runtime::Clone { path, .. } = &runtime
+        && let Ok(lock) = fs::read(path.join("Cargo.lock"))
+    {
         write(&folder.join("Cargo.lock"), &lock)?;
     }
     say::line(format_args!("{name}: a crate of your own, in {}", folder.join("").display()));
-    say::line(format_args!("zero-runtime: {}, {}", clone.runtime(), clone.origin.words()));
+    say::line(format_args!("zero-runtime: {}", runtime.words()));
     say::line(format_args!("next: cd {name} && cargo zero run spec.ron -- --steps 300"));
     Ok(())
+}
+
+/// A file of the crate `name`.
+fn filled(template: &str, name: &str, runtime: &Runtime) -> String {
+    let (kept, left_out, clone) = match runtime {
+        Runtime::Clone { path, .. } => ("@clone|", "@release|", path.display().to_string()),
+        Runtime::Release => ("@release|", "@clone|", String::new()),
+    };
+    let lines = template.split_inclusive('\n').filter(|line| !line.starts_with(left_out));
+    let text: String = lines.map(|line| line.strip_prefix(kept).unwrap_or(line)).collect();
+    text.replace("@NAME@", name).replace("@CLONE@", &clone).replace("@VERSION@", VERSION)
 }
 
 /// Refuses a folder that has files, because they are somebody's.
@@ -87,21 +99,47 @@ mod tests {
 
     use super::*;
 
+    /// The file of the template, for a crate that depends on a clone, and for one that depends on a release.
+    fn both(path: &str) -> [String; 2] {
+        let template = FILES.iter().find(|(name, _)| *name == path).expect("a file").1;
+        let clone = Runtime::Clone { path: "/at/zero".into(), origin: runtime::CloneChoice::Given };
+        [clone, Runtime::Release].map(|runtime| filled(template, "mine", &runtime))
+    }
+
     #[test]
-    fn each_file_says_what_it_stands_for() {
-        let spec = FILES.iter().find(|(path, _)| *path == "spec.ron").expect("a spec").1.replace("@NAME@", "mine");
+    fn no_file_has_a_placeholder_left() {
+        for (path, _) in FILES {
+            for text in both(path) {
+                let left = ["@NAME", "@CLONE", "@VERSION", "@clone", "@release"].map(|it| text.contains(it));
+                assert_eq!(left, [false; 5], "{path}: {text}");
+            }
+        }
+        let [spec, _] = both("spec.ron");
         let spec = parse(&spec).expect("a valid spec");
         assert_eq!(spec.model, Some(zero_plan::spec::ModelSource::Package("mine".to_owned())));
-        for (path, template) in FILES {
-            let rest =
-                ["@NAME@", "@CLONE@", "@RUNTIME@"].iter().fold(template.to_owned(), |text, it| text.replace(it, ""));
-            assert!(!rest.contains("@NAME") && !rest.contains("RUNTIME@"), "{path}");
+    }
+
+    #[test]
+    fn a_crate_depends_on_a_clone_or_on_a_release() {
+        let release = format!("zero-command@{VERSION}");
+        for (path, of_clone, of_release) in [
+            ("Cargo.toml", "path = \"/at/zero/zero-runtime\"", &*format!("zero-runtime = \"{VERSION}\"")),
+            (".github/workflows/ci.yml", "cargo install --locked --path \"/at/zero/zero-cli\"", &release),
+            ("README.md", "cargo install --locked --path /at/zero/zero-cli", &release),
+        ] {
+            let [clone, release] = both(path);
+            assert!(clone.contains(of_clone) && !clone.contains(of_release), "{clone}");
+            assert!(release.contains(of_release), "{release}");
+            assert!(
+                !["path", "at/zero", "clone", "ZERO_REPOSITORY"].iter().any(|it| release.contains(it)),
+                "{release}"
+            );
         }
     }
 
     #[test]
     fn ci_says_which_variable_is_missing_before_it_does_anything() {
-        let ci = FILES.iter().find(|(path, _)| path.ends_with("ci.yml")).expect("a workflow").1;
+        let [ci, of_release] = both(".github/workflows/ci.yml");
         let (_, steps) = ci.split_once("    steps:\n").expect("steps");
         let mut steps = steps.split("\n      - ").skip(1);
         let first = steps.next().expect("a step");
@@ -109,5 +147,11 @@ mod tests {
             assert!(first.contains(line), "{first}");
         }
         assert!(steps.any(|step| step.contains("git clone --depth 1 \"${{ vars.ZERO_REPOSITORY }}\"")), "{ci}");
+        // Everything else is the same, but for the source of the command.
+        let commands = |ci: &str| -> Vec<String> {
+            let commands = ci.lines().filter_map(|line| line.strip_prefix("      - run: "));
+            commands.filter(|command| !command.starts_with("cargo install")).map(str::to_owned).collect()
+        };
+        assert_eq!((commands(&ci).len(), commands(&of_release)), (5, commands(&ci)));
     }
 }

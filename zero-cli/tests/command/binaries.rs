@@ -187,7 +187,7 @@ fn the_command_and_a_program_are_built_on_the_same_crates() {
         }
         features
     };
-    let (command, program) = (features("zero-cli"), features("gpt"));
+    let (command, program) = (features("zero-command"), features("gpt"));
     let shared: Vec<_> = program.iter().filter_map(|(name, of)| Some((name, of, command.get(name)?))).collect();
     assert!(shared.len() > 100, "{shared:?}");
     for (name, of_program, of_command) in shared {

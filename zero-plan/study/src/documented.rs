@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-const PAGE: &str = include_str!("../../../docs/json.md");
-
 /// Compares the keys of an object with the section on its format.
 pub(crate) fn assert_documented(json: &Value) {
     let format = json["format"].as_str().expect("a format");
-    let sections = PAGE.split("\n## ").filter(|section| section.starts_with(&format!("`{format}`")));
+    let page = crate::repository::text("docs/json.md");
+    let sections = page.split("\n## ").filter(|section| section.starts_with(&format!("`{format}`")));
     let [section] = sections.collect::<Vec<_>>()[..] else { panic!("one section about {format}") };
     let prose: Vec<&str> = section.split("```").step_by(2).collect();
     let words: BTreeSet<&str> = prose.iter().flat_map(|part| part.split('`').skip(1).step_by(2)).collect();

@@ -27,5 +27,7 @@ pub mod glossary;
 pub mod hardware;
 pub mod import;
 pub mod picture;
+#[cfg(test)]
+mod repository;
 pub mod simulate;
 pub mod summary;

@@ -47,9 +47,9 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0159",
         title: "missing runtime",
-        explanation: "A new crate depends on `zero-runtime`, which no registry has: the dependency is a path into \
-            a clone of this project's repository. The command uses the clone that it was built from, or the one in \
-            `--zero`. That clone is gone, or has no `zero-runtime`.",
+        explanation: "A new crate depends on `zero-runtime`. A command that was built in a clone of this project's \
+            repository writes the path of that clone; one that was built from a package writes its own version. \
+            `--zero` names a clone for either. The clone is gone, or has no `zero-runtime`.",
         example: "cargo zero init mine --zero ../elsewhere # which is not a clone",
     },
 ];

@@ -76,7 +76,7 @@ pub(super) const CODES: &[Code] = &[
         explanation: "`cargo zero` compiled the package that the spec names, but nothing in its binary was built \
             from the spec: no struct in it has `#[zero]`, or none that the binary uses. Name a package with a \
             model, or write `#[zero]` on the model's struct. The binary was not started.",
-        example: "cargo zero build my.ron # my.ron has `model: Package(\"zero-cli\")`",
+        example: "cargo zero build my.ron # my.ron has `model: Package(\"zero-command\")`",
     },
     Code {
         code: "Z0150",

@@ -9,6 +9,7 @@ use super::transformer::{
     CODE_LLAMA_34B, GPT_1_7B, LLAMA_2_7B, LLAMA_2_13B, LLAMA_2_70B, LLAMA_3_8B, LLAMA_3_70B, LlamaSizes,
 };
 use crate::hardware::{Hardware, Network};
+use crate::repository::text;
 use crate::simulate::simulate;
 
 /// A published row.
@@ -128,24 +129,16 @@ const OPERATIONS_OF_GPT_1_7B: f64 =
 impl PublishedRow {
     fn hardware(&self) -> Hardware {
         let (node, network) = match self.source {
-            2 => (
-                include_str!("../../../../hardware/a100-80.ron"),
-                include_str!("../../../../hardware/networks/roce-4x100.ron"),
-            ),
-            3 => (
-                include_str!("../../../../hardware/h100.ron"),
-                include_str!("../../../../hardware/networks/ndr-8x400.ron"),
-            ),
-            _ => (
-                include_str!("../../../../hardware/a100-80.ron"),
-                include_str!("../../../../hardware/networks/hdr-8x200.ron"),
-            ),
+            2 => ("a100-80", "roce-4x100"),
+            3 => ("h100", "ndr-8x400"),
+            _ => ("a100-80", "hdr-8x200"),
         };
-        let mut hardware = Hardware::parse(node).unwrap();
+        let network = Network::parse(&text(&format!("hardware/networks/{network}.ron"))).unwrap();
+        let mut hardware = Hardware::parse(&text(&format!("hardware/{node}.ron"))).unwrap();
         if self.source == 3 {
             hardware.device.bandwidth = 2.4e12;
         }
-        Hardware { network: Some(Network::parse(network).unwrap()), ..hardware }
+        Hardware { network: Some(network), ..hardware }
     }
 
     fn config(&self, transport: TransportKind) -> Config {

@@ -7,13 +7,14 @@ use super::question::{Effort, Judge, NoAdvice, Question, Simulated};
 use super::transformer::{LLAMA_2_13B, LLAMA_3_70B};
 use super::*;
 use crate::hardware::Hardware;
+use crate::repository::text;
 
 pub(super) fn file(text: &str) -> Hardware {
     Hardware::parse(text).expect("a file of hardware")
 }
 
 pub(super) fn a100() -> Hardware {
-    file(include_str!("../../../../hardware/a100-80.ron"))
+    file(&text("hardware/a100-80.ron"))
 }
 
 pub(super) fn ask<'a>(
@@ -411,7 +412,7 @@ const MEMO_HEAD: &str = "\
 
 /// Checks that the README has the figures of the memo.
 fn assert_readme_tells(advice: &Advice) {
-    let readme = include_str!("../../../../README.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    let readme = text("README.md").split_whitespace().collect::<Vec<_>>().join(" ");
     let (pick, gb) = (&advice.picks[0], |bytes: usize| bytes as f64 / 1e9);
     let least = |stage: usize| advice.stages[stage].least_bytes.map_or(0.0, gb);
     let second = advice.rivals.iter().find(|rival| rival.value == "stage 2").expect("it fits");

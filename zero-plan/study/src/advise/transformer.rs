@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_plan_of_these_units_is_the_golden_plan_of_the_real_model() {
-        let golden = include_str!("../../../../tests/plans/llama-3.1-8B.txt");
+        let golden = crate::repository::text("tests/plans/llama-3.1-8B.txt");
         let config = Config {
             mesh: Mesh::of_zero(2),
             stage: 3,
