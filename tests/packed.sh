@@ -48,6 +48,7 @@ cargo zero simulate spec.ron --on a100-80 --network ndr-8x400 >/dev/null
 cargo zero run spec.ron -- --steps 2 --held-out 0 --sample 0
 
 say "tests it"
+cargo fmt --check
 cat >>src/main.rs <<'END'
 
 #[cfg(test)]
@@ -60,7 +61,6 @@ mod tests {
     }
 }
 END
-cargo fmt --check
 cargo test --quiet
 
 say "builds it for GPUs, and the program that measures these"
