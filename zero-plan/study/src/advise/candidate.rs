@@ -87,6 +87,12 @@ impl Dimension {
         Dimension::MicroBatches,
         Dimension::Widths,
     ];
+
+    /// Whether it distinguishes coarse layouts, and not only their settings.
+    pub(super) const fn is_coarse(self) -> bool {
+        use Dimension::{Bucket, Gather, Prefetch, Reduce, Split};
+        !matches!(self, Bucket | Gather | Prefetch | Reduce | Split)
+    }
 }
 
 /// The usual name of these widths, with the bytes of a parameter, its gradient and its optimizer state.

@@ -14,8 +14,8 @@ use crate::simulate::{Flow, LinkKind, Timeline, simulate};
 
 /// The number of layouts that are described in full.
 const PICKS: usize = 3;
-/// Times whose relative difference is smaller count as equal.
-const INDISTINCT: f64 = 1e-3;
+/// Times whose relative difference is smaller count as equal, and are printed as equal. Of these the lightest is taken.
+const INDISTINCT: f64 = 5e-4;
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,7 +96,7 @@ pub struct Rival {
 pub enum Price {
     /// The best layout with this choice takes this many times as long per token.
     Slower(f64),
-    /// No layout with this choice was timed, and each takes at least this many times as long.
+    /// Not all layouts with this choice were timed, and each takes at least this many times as long.
     AtLeast(f64),
     /// No layout with this choice was timed, and one might be faster: only this lower bound is known.
     Untimed(f64),
@@ -248,6 +248,8 @@ fn loss(question: &Question, found: &Findings, dimension: Dimension, value: &str
     let timed = found.timed.iter().find(|it| has(&it.candidate)).map(|it| it.token_s);
     let untimed = found.untimed.iter().filter(|it| has(&it.0)).map(|it| it.1).reduce(f64::min);
     match (timed, untimed) {
+        // An untimed layout with this choice may be faster than those that were timed, but not than the best.
+        (Some(token_s), Some(least_s)) if (best_s..token_s).contains(&least_s) => Price::AtLeast(least_s / best_s),
         (Some(token_s), _) => Price::Slower(token_s / best_s),
         (None, Some(least_s)) if least_s >= best_s => Price::AtLeast(least_s / best_s),
         (None, Some(least_s)) => Price::Untimed(least_s / best_s),

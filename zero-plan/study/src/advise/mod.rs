@@ -3,10 +3,11 @@
 //!
 //! The search has two levels. A coarse layout is a mesh, a stage, widths, recomputation, micro-batches and the order of
 //! a pipeline; each has fine settings: prefetch, buckets, how often it gathers and reduces, and the split. Memory needs
-//! no schedule, so the search first checks for each coarse layout whether its lightest fine setting fits. If [`Effort`]
-//! allows, it times all settings that fit. Otherwise it times one setting of each coarse layout, the layout with the
-//! fewest operations first, and then all settings of the best layouts. The answer says whether it is exhaustive: it is
-//! if each untimed layout must be slower, because its operations alone take longer.
+//! no schedule, so the search first checks for each coarse layout whether its lightest fine setting fits. A lower bound
+//! of each layout's time follows from sizes, without a plan. The search times one setting of each coarse layout, the
+//! lowest bound first, and then the settings of the best layouts, until no bound of what is left is below the best time,
+//! or [`Effort`] ends. The answer says whether it is exhaustive. Then it times some layouts for each value that the best
+//! one does not have, to say what that value costs.
 
 mod candidate;
 mod explain;
@@ -31,6 +32,8 @@ pub use question::{Effort, Judge, NoAdvice, Question, Simulated, probes};
 pub use search::{Findings, TimedLayout, search};
 pub use text::{answer, comment};
 
+#[cfg(test)]
+mod least_tests;
 #[cfg(test)]
 mod predictions;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use zero_plan::{Bytes, Config, Plan, Unit, Width};
 use super::pins::Pins;
 use super::space::{SEQUENCES, precisions};
 use crate::hardware::{Hardware, Processor};
-use crate::simulate::simulate;
+use crate::simulate::{least_s, simulate};
 
 /// A question to the search.
 pub struct Question<'a> {
@@ -44,7 +44,7 @@ pub struct Effort {
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { plans: 1200 }
+        Self { plans: 8000 }
     }
 }
 
@@ -53,7 +53,7 @@ pub trait Judge {
     /// Seconds of a step; `None` where the plan cannot run.
     fn step_s(&self, plan: &Plan) -> Option<f64>;
 
-    /// A lower bound, in seconds, for a step of any plan of this configuration.
+    /// A lower bound, in seconds, for a step of any plan of this configuration, whatever its prefetch and buckets.
     fn least_s(&self, _config: &Config, _units: &[Unit]) -> f64 {
         0.0
     }
@@ -67,11 +67,15 @@ impl Judge for Simulated<'_> {
         simulate(plan, self.0).ok().map(|timeline| timeline.step_s)
     }
 
-    /// The operations of all ranks, divided equally among all devices: no pipeline is balanced better. Measured times
-    /// replace the operations of units, so there is no bound if the hardware has measured times.
+    /// On GPUs, [`least_s`]. Otherwise the operations of all ranks, divided equally among all devices: no pipeline is
+    /// balanced better. Measured times replace the operations of units, so there is no bound if the hardware has measured
+    /// times.
     fn least_s(&self, config: &Config, units: &[Unit]) -> f64 {
         if !self.0.measured.is_empty() {
             return 0.0;
+        }
+        if let Some(least_s) = least_s(config, units, self.0) {
+            return least_s;
         }
         let again = |i: usize| usize::from(config.recomputes(units, i)) * units[i].forward_passes();
         let passes = |unit: usize| (3 + again(unit)) as f64;

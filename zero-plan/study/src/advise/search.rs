@@ -6,7 +6,10 @@ use zero_plan::{Axis, Kind, Mesh, Often, PlanBuf, TransportKind, Unit, Width};
 use super::candidate::{Candidate, Dimension};
 use super::fit::Demand;
 use super::question::{Judge, NoAdvice, Question, gb};
-use super::space::{coarse, fine, with_nodes};
+use super::space::{bounded_alike, coarse, fine, with_nodes};
+
+/// The most plans that are timed to find the cost of a value that the best layout does not have.
+const RIVAL_PLANS: usize = 16;
 
 /// A layout that fits, and was timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,14 +43,23 @@ pub struct Findings {
 /// A coarse layout that fits.
 struct CoarseLayout {
     coarse: Candidate,
-    /// A lower bound of its time, in seconds per token.
+    /// A lower bound of its time in any setting, in seconds per token.
     least_s: f64,
     /// The least memory that it needs, in bytes.
     bytes: usize,
-    /// Settings that fit and have not been timed. The setting that is likely fastest comes last.
-    left: Vec<Candidate>,
+    /// Settings that fit and have not been timed, each with a lower bound of its time. The setting with the lowest bound
+    /// comes last, and of several the one that is likely fastest. None until the first of them is timed.
+    left: Option<Vec<(f64, Candidate)>>,
     /// The best time so far, in seconds per token.
     best_s: f64,
+}
+
+impl CoarseLayout {
+    /// A lower bound of the settings that have not been timed; infinite if all have.
+    fn left_s(&self) -> f64 {
+        let last = self.left.as_ref().map(|left| left.last().map_or(f64::INFINITY, |(least_s, _)| *least_s));
+        last.unwrap_or(self.least_s)
+    }
 }
 
 /// A width and the sequences of a micro-batch, with the units if they are known.
@@ -100,42 +112,17 @@ pub fn search(question: &Question, judge: &dyn Judge) -> Result<Findings, NoAdvi
         return Err(nothing_fits(question, &found.unfit));
     }
     groups.sort_by(|a, b| a.least_s.total_cmp(&b.least_s));
-    let mut known = 0;
-    for group in &mut groups {
-        if known <= question.effort.plans {
-            group.left = settings(question, &mut shapes, group.coarse);
-            known += group.left.len();
-        }
-    }
-    let is_small = known <= question.effort.plans;
-    let mut timing = Stopwatch { question, judge, best_s: f64::INFINITY, found: &mut found, plans: 0 };
-    let first = if is_small { usize::MAX } else { question.effort.plans.div_ceil(2) };
-    // One setting of each coarse layout, or all of them if the effort allows.
-    for group in &mut groups {
-        if !is_small && (timing.plans >= first || group.least_s >= timing.best_s) {
-            continue;
-        }
-        if group.left.is_empty() {
-            group.left = settings(question, &mut shapes, group.coarse);
-        }
-        timing.time(group, &mut shapes, if is_small { usize::MAX } else { 1 });
-    }
-    groups.sort_by(|a, b| a.best_s.total_cmp(&b.best_s).then(a.least_s.total_cmp(&b.least_s)));
-    for group in groups.iter_mut().filter(|group| group.best_s.is_finite()) {
-        if group.least_s >= timing.best_s {
-            continue;
-        }
-        let left = question.effort.plans.saturating_sub(timing.plans);
-        timing.time(group, &mut shapes, if is_small { 0 } else { left });
-    }
-    let best_s = timing.best_s;
-    let is_open = |group: &&CoarseLayout| group.best_s.is_infinite() || !group.left.is_empty();
-    found.untimed = groups.iter().filter(is_open).map(|group| (group.coarse, group.least_s, group.bytes)).collect();
-    found.is_exhaustive = found.refused == 0 && found.untimed.iter().all(|&(_, least_s, _)| least_s >= best_s);
+    let mut timing = Stopwatch { question, judge, shapes, found: &mut found, plans: 0 };
+    let all: Vec<usize> = (0..groups.len()).collect();
+    timing.find_best(&mut groups, &all, question.effort.plans);
+    timing.time_rivals(&mut groups);
     found.timed.sort_by(|a, b| a.token_s.total_cmp(&b.token_s));
-    if found.timed.is_empty() {
+    let Some(best_s) = found.timed.first().map(|timed| timed.token_s) else {
         return Err(NoAdvice::Nothing("no layout that fits can run on this hardware".to_owned()));
-    }
+    };
+    let open = groups.iter().filter(|group| group.left_s().is_finite());
+    found.untimed = open.map(|group| (group.coarse, group.left_s(), group.bytes)).collect();
+    found.is_exhaustive = found.refused == 0 && found.untimed.iter().all(|&(_, least_s, _)| least_s >= best_s);
     Ok(found)
 }
 
@@ -176,9 +163,9 @@ fn fitting(question: &Question, shapes: &mut UnitShapes, judge: &dyn Judge) -> R
             unfit.push((coarse, bytes));
             continue;
         }
-        let config = coarse.config(question);
-        let least_s = judge.least_s(&config, units) / config.tokens_per_step() as f64;
-        groups.push(CoarseLayout { coarse, least_s, bytes, left: Vec::new(), best_s: f64::INFINITY });
+        let settings = bounded_alike(question, coarse, units).into_iter();
+        let least_s = settings.map(|it| least_token_s(question, judge, &it, units)).fold(f64::INFINITY, f64::min);
+        groups.push(CoarseLayout { coarse, least_s, bytes, left: None, best_s: f64::INFINITY });
     }
     if groups.is_empty() && unfit.is_empty() {
         return Err(NoAdvice::Nothing("no plan can be made of any layout with the values that are given".to_owned()));
@@ -186,43 +173,104 @@ fn fitting(question: &Question, shapes: &mut UnitShapes, judge: &dyn Judge) -> R
     Ok((groups, unfit))
 }
 
-/// The settings of a coarse layout that fit. The setting that is likely fastest comes last.
-fn settings(question: &Question, shapes: &mut UnitShapes, coarse: Candidate) -> Vec<Candidate> {
+/// The settings of a coarse layout that fit, with their bounds, the most promising last.
+fn settings(question: &Question, judge: &dyn Judge, coarse: Candidate, units: &[Unit]) -> Vec<(f64, Candidate)> {
     let budget = question.budget(coarse.mesh.ranks_per_node());
-    let Some(units) = shapes.of(&coarse) else { return Vec::new() };
     let all = fine(question, coarse, units).into_iter().rev();
-    all.filter(|it| Demand::of(&it.config(question), units).is_some_and(|need| need.bytes <= budget)).collect()
+    let fit = all.filter(|it| Demand::of(&it.config(question), units).is_some_and(|need| need.bytes <= budget));
+    let mut fit: Vec<_> = fit.map(|it| (least_token_s(question, judge, &it, units), it)).collect();
+    fit.sort_by(|a, b| b.0.total_cmp(&a.0));
+    fit
+}
+
+/// A lower bound of the seconds per token of a layout.
+fn least_token_s(question: &Question, judge: &dyn Judge, candidate: &Candidate, units: &[Unit]) -> f64 {
+    let config = candidate.config(question);
+    judge.least_s(&config, units) / config.tokens_per_step() as f64
 }
 
 /// Times layouts, and keeps count.
 struct Stopwatch<'t, 'a> {
     question: &'t Question<'a>,
     judge: &'t dyn Judge,
-    best_s: f64,
+    shapes: UnitShapes<'t, 'a>,
     found: &'t mut Findings,
     plans: usize,
 }
 
 impl Stopwatch<'_, '_> {
-    /// Times at most this many settings of a group.
-    fn time(&mut self, group: &mut CoarseLayout, shapes: &mut UnitShapes, most: usize) {
-        for _ in 0..most {
-            let Some(candidate) = group.left.pop() else { return };
-            let Some(units) = shapes.of(&candidate) else { return };
-            self.plans += 1;
-            // Reading the spec checks that it is allowed.
-            let Ok(spec) = parse(&candidate.text(self.question, &[])) else {
-                self.found.refused += 1;
-                continue;
-            };
-            let config = spec.config();
-            let Some(need) = Demand::of(&config, units) else { continue };
-            let step_s = PlanBuf::new(self.question.name, config, units).with(|plan| self.judge.step_s(plan));
-            let Some(step_s) = step_s else { continue };
-            let token_s = step_s / config.tokens_per_step() as f64;
-            self.found.timed.push(TimedLayout { candidate, bytes: need.bytes, step_s, token_s });
-            group.best_s = group.best_s.min(token_s);
-            self.best_s = self.best_s.min(token_s);
+    /// Looks for the best layout among the groups with these indices, whose bounds ascend, and stops once no layout that
+    /// is left can be better, or after this many plans: first times a setting of each group, then the settings of the best
+    /// groups.
+    fn find_best(&mut self, groups: &mut [CoarseLayout], chosen: &[usize], plans: usize) {
+        let end = self.plans.saturating_add(plans).min(self.question.effort.plans);
+        let mut best_s = chosen.iter().map(|&i| groups[i].best_s).fold(f64::INFINITY, f64::min);
+        loop {
+            let before = self.plans;
+            let half = before + (end - before).div_ceil(2);
+            for &i in chosen {
+                let group = &mut groups[i];
+                if group.least_s >= best_s || self.plans >= half {
+                    break;
+                }
+                if group.best_s.is_infinite() {
+                    best_s = best_s.min(self.time_one(group, best_s));
+                }
+            }
+            let mut timed: Vec<usize> = chosen.iter().copied().filter(|&i| groups[i].best_s.is_finite()).collect();
+            timed.sort_by(|&a, &b| groups[a].best_s.total_cmp(&groups[b].best_s));
+            for i in timed {
+                while self.plans < end && groups[i].left_s() < best_s {
+                    best_s = best_s.min(self.time_one(&mut groups[i], best_s));
+                }
+            }
+            if self.plans == before || self.plans >= end {
+                return;
+            }
+        }
+    }
+
+    /// Times the next setting of a group, if its bound is below a time. Returns its time, in seconds per token; infinite if
+    /// it has none.
+    fn time_one(&mut self, group: &mut CoarseLayout, below_s: f64) -> f64 {
+        let (question, judge) = (self.question, self.judge);
+        let Some(units) = self.shapes.of(&group.coarse) else { return f64::INFINITY };
+        let left = group.left.get_or_insert_with(|| settings(question, judge, group.coarse, units));
+        let Some((_, candidate)) = left.pop_if(|(least_s, _)| *least_s < below_s) else { return f64::INFINITY };
+        self.plans += 1;
+        // Reading the spec checks that it is allowed.
+        let Ok(spec) = parse(&candidate.text(question, &[])) else {
+            self.found.refused += 1;
+            return f64::INFINITY;
+        };
+        let config = spec.config();
+        let Some(need) = Demand::of(&config, units) else { return f64::INFINITY };
+        let step_s = PlanBuf::new(question.name, config, units).with(|plan| judge.step_s(plan));
+        let Some(step_s) = step_s else { return f64::INFINITY };
+        let token_s = step_s / config.tokens_per_step() as f64;
+        self.found.timed.push(TimedLayout { candidate, bytes: need.bytes, step_s, token_s });
+        group.best_s = group.best_s.min(token_s);
+        token_s
+    }
+
+    /// Times all settings of the best group, and for each value of each dimension of coarse layouts some layouts that have
+    /// it, so that the answer can say what that value costs.
+    fn time_rivals(&mut self, groups: &mut [CoarseLayout]) {
+        let Some(best) = (0..groups.len()).min_by(|&a, &b| groups[a].best_s.total_cmp(&groups[b].best_s)) else {
+            return;
+        };
+        while self.plans < self.question.effort.plans && groups[best].left_s().is_finite() {
+            self.time_one(&mut groups[best], f64::INFINITY);
+        }
+        for dimension in Dimension::ALL.into_iter().filter(|dimension| dimension.is_coarse()) {
+            let values: Vec<Option<String>> = groups.iter().map(|group| group.coarse.value(dimension)).collect();
+            let mut distinct: Vec<&String> = values.iter().flatten().collect();
+            distinct.sort();
+            distinct.dedup();
+            for value in distinct.into_iter().filter(|value| Some(*value) != values[best].as_ref()) {
+                let having: Vec<usize> = (0..groups.len()).filter(|&i| values[i].as_ref() == Some(value)).collect();
+                self.find_best(groups, &having, RIVAL_PLANS);
+            }
         }
     }
 }

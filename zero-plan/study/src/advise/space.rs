@@ -238,6 +238,23 @@ pub(super) fn fine(question: &Question, coarse: Candidate, units: &[Unit]) -> Ve
     found
 }
 
+/// One setting of a coarse layout for each choice that changes the bound of its time; prefetch and buckets do not. The
+/// even split is included only if there is one.
+pub(super) fn bounded_alike(question: &Question, coarse: Candidate, units: &[Unit]) -> Vec<Candidate> {
+    let pins = &question.pins;
+    let gathers = coarse.stage == 3 && coarse.mesh.zero > 1;
+    let gather = if gathers { pins.often("zero.gather") } else { vec![Often::PerMicroBatch] };
+    let reduce = if coarse.micro_batches > 1 { pins.often("zero.reduce") } else { vec![Often::PerMicroBatch] };
+    let is_even = coarse.mesh.pipeline > 1 && units.len().is_multiple_of(coarse.config(question).chunks());
+    let mut found = Vec::new();
+    for &even in if is_even { &[false, true][..] } else { &[false] } {
+        for &gather in &gather {
+            found.extend(reduce.iter().map(|&reduce| Candidate { even, gather, reduce, ..coarse }));
+        }
+    }
+    found
+}
+
 /// The sizes of buckets, except those that form the same buckets as an earlier size.
 fn distinct_buckets(question: &Question, coarse: Candidate, units: &[Unit]) -> Vec<Size> {
     let config = coarse.config(question);

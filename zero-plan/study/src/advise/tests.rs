@@ -43,7 +43,7 @@ pub(super) fn pinned<'a>(question: Question<'a>, pins: &[&str]) -> Question<'a> 
 }
 
 /// A small model: five units of unequal sizes. A bucket of 25 MiB holds one of them, and one of 100 MiB several.
-fn small(_: Width, sequences: usize) -> Option<Vec<Unit>> {
+pub(super) fn small(_: Width, sequences: usize) -> Option<Vec<Unit>> {
     let unit = |i: usize| Unit {
         field: "layers",
         index: Some(i),
@@ -61,7 +61,7 @@ fn small(_: Width, sequences: usize) -> Option<Vec<Unit>> {
 }
 
 /// Nodes with two devices each, whose memory holds only a part of what the small model needs.
-fn tiny(memory_kib: u64) -> Hardware {
+pub(super) fn tiny(memory_kib: u64) -> Hardware {
     file(&format!(
         "(name: \"tiny\", device: (name: \"d\", kind: Gpu, memory: KiB({memory_kib}), matmul: (f32: 1e12, bf16: 4e12), \
          bandwidth: 1e11, op: 1e-6), node: (devices: 2, link: (bandwidth: 2e10, latency: 2e-6)), \

@@ -33,6 +33,9 @@ pub(super) fn cost(loss: Price) -> String {
         Price::AtLeast(factor) if factor < 1.0005 => "no faster".to_owned(),
         Price::AtLeast(factor) if factor < 2.0 => format!("at least {} slower", percent(factor)),
         Price::AtLeast(factor) => format!("at least {factor:.1} times as long"),
+        Price::Untimed(factor) if factor > 0.0 => {
+            format!("not timed, at best {:.1} % faster", (1.0 - factor) * 100.0)
+        }
         Price::Untimed(_) => "not timed".to_owned(),
         Price::TooLarge(bytes) => format!("does not fit: {} too much", gb(bytes)),
     }

@@ -111,7 +111,11 @@ impl<'a> Costs<'a> {
     }
 
     fn kernels(&self, unit: usize) -> PassKernels {
-        if self.plan.units[unit].attending > 0 { LAYER_KERNELS } else { OTHER_KERNELS }
+        kernels(&self.plan.units[unit])
+    }
+
+    fn rates(&self) -> Rates<'a> {
+        Rates { config: &self.plan.config, hardware: self.hardware, threads: self.threads }
     }
 
     /// Seconds to start an op of a unit: on a GPU, to start each of its kernels, unless its time was measured.
@@ -123,39 +127,22 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// Seconds of moving bytes. A GPU's bandwidth is that of its whole memory; a processor's is a core's share.
     fn moving(&self, bytes: usize) -> f64 {
-        bytes as f64 / (self.hardware.device.bandwidth * self.threads as f64)
+        self.rates().moving(bytes)
     }
 
-    fn computing(&self, operations: usize, attending: usize) -> f64 {
-        let compute = self.plan.config.precision.compute;
-        self.hardware.computing_s(compute, operations as f64, attending as f64) / self.threads as f64
-    }
-
-    /// Seconds of this many passes through the operations of a unit.
-    fn passes(&self, unit: &Unit, passes: usize) -> f64 {
-        self.computing(passes * unit.operations, passes * unit.attending)
-    }
-
-    /// Matrix products, and the bytes between them that a unit reads, saves and outputs.
     fn forward(&self, unit: usize) -> f64 {
         if let Some(measured) = self.measured(unit, forward) {
             return measured * self.plan.config.tokens() as f64;
         }
-        let it = &self.plan.units[unit];
-        let bytes = if it.losses_in_backward { 0 } else { touched(&self.plan.config, it) };
-        self.passes(it, it.forward_passes()) + self.moving(bytes)
+        self.rates().forward(&self.plan.units[unit])
     }
 
-    /// The products, twice the bytes of a forward pass, and the gradients, which are summed in f32.
     fn backward(&self, unit: usize) -> f64 {
         if let Some(measured) = self.measured(unit, backward) {
             return measured * self.plan.config.tokens() as f64;
         }
-        let it = &self.plan.units[unit];
-        let bytes = 2 * touched(&self.plan.config, it) + it.takes * size_of::<f32>();
-        self.passes(it, it.backward_passes()) + self.moving(bytes)
+        self.rates().backward(&self.plan.units[unit])
     }
 
     /// The measured time is AdamW's pass over memory. Products that make matrices orthogonal are added to it, on all
@@ -169,8 +156,61 @@ impl<'a> Costs<'a> {
             }
             None => self.moving(bytes),
         };
-        [moving, self.computing(operations, 0)]
+        [moving, self.rates().computing(operations, 0)]
     }
+}
+
+/// The costs of units that follow from rates alone, without a plan.
+#[derive(Clone, Copy)]
+pub(super) struct Rates<'a> {
+    pub config: &'a Config,
+    pub hardware: &'a Hardware,
+    /// Threads of a rank.
+    pub threads: usize,
+}
+
+impl Rates<'_> {
+    /// Seconds of moving bytes. A GPU's bandwidth is that of its whole memory; a processor's is a core's share.
+    pub fn moving(&self, bytes: usize) -> f64 {
+        bytes as f64 / (self.hardware.device.bandwidth * self.threads as f64)
+    }
+
+    fn computing(&self, operations: usize, attending: usize) -> f64 {
+        let compute = self.config.precision.compute;
+        self.hardware.computing_s(compute, operations as f64, attending as f64) / self.threads as f64
+    }
+
+    /// Seconds of this many passes through the operations of a unit.
+    fn passes(&self, unit: &Unit, passes: usize) -> f64 {
+        self.computing(passes * unit.operations, passes * unit.attending)
+    }
+
+    /// Matrix products, and the bytes between them that a unit reads, saves and outputs.
+    pub fn forward(&self, unit: &Unit) -> f64 {
+        let bytes = if unit.losses_in_backward { 0 } else { touched(self.config, unit) };
+        self.passes(unit, unit.forward_passes()) + self.moving(bytes)
+    }
+
+    /// The products, twice the bytes of a forward pass, and the gradients, which are summed in f32.
+    pub fn backward(&self, unit: &Unit) -> f64 {
+        let bytes = 2 * touched(self.config, unit) + unit.takes * size_of::<f32>();
+        self.passes(unit, unit.backward_passes()) + self.moving(bytes)
+    }
+
+    /// Seconds that a forward op of a GPU takes, with the start of its kernels.
+    pub fn forward_op(&self, unit: &Unit) -> f64 {
+        let kernels = kernels(unit).forward * unit.forward_passes();
+        self.hardware.device.op * kernels as f64 + self.forward(unit)
+    }
+
+    /// The same for a backward op.
+    pub fn backward_op(&self, unit: &Unit) -> f64 {
+        self.hardware.device.op * kernels(unit).backward as f64 + self.backward(unit)
+    }
+}
+
+fn kernels(unit: &Unit) -> PassKernels {
+    if unit.attending > 0 { LAYER_KERNELS } else { OTHER_KERNELS }
 }
 
 /// The time for each token of a micro-batch, because measured times are assumed to be proportional to tokens; or for

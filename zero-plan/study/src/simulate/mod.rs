@@ -3,6 +3,7 @@
 mod cores;
 mod cost;
 mod critical;
+mod least;
 mod links;
 mod parts;
 mod prediction;
@@ -18,6 +19,7 @@ use crate::hardware::{Hardware, Processor};
 
 pub use cost::{Costs, LAYER_KERNELS, OTHER_KERNELS, PassKernels};
 pub use critical::CriticalStretch;
+pub use least::least_s;
 pub use links::{MessageOrder, Route, Routes};
 pub use parts::{StepPart, StepParts};
 pub(crate) use prediction::{BETTER, compute_faster};
