@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use zero_files::data::{DataError, Tokenizer, text_files};
+use zero_files::data::{DataError, TakenFiles, Tokenizer, text_files};
 
 use super::encode::BATCH_BYTES;
 use super::{TokenizeArguments, table};
@@ -23,6 +23,8 @@ pub struct DocumentPart {
 /// A reader of files of documents.
 pub struct DocumentsReader {
     files: Vec<PathBuf>,
+    /// The directories among the inputs, and what was taken of them.
+    directories: Vec<(PathBuf, TakenFiles)>,
     bytes: u64,
     field: String,
     column: String,
@@ -32,15 +34,28 @@ pub struct DocumentsReader {
 impl DocumentsReader {
     /// A reader of `arguments.inputs`. If `cuts`, it cuts files of text at positions where a cut changes no token.
     pub fn new(arguments: &TokenizeArguments, cuts: bool) -> Result<Self, CommandError> {
-        let (mut files, mut bytes) = (Vec::new(), 0);
+        let (mut files, mut directories, mut bytes) = (Vec::new(), Vec::new(), 0);
         for input in &arguments.inputs {
             let found = fs::metadata(input).map_err(unreadable(input))?;
-            if found.is_dir() { files.extend(text_files(input)?) } else { files.push(input.clone()) }
+            if found.is_dir() {
+                let (below, taken) = text_files(input)?;
+                files.extend(below);
+                directories.push((input.clone(), taken));
+            } else {
+                files.push(input.clone());
+            }
         }
         for file in &files {
             bytes += fs::metadata(file).map_err(unreadable(file))?.len();
         }
-        Ok(Self { files, bytes, field: arguments.field.clone(), column: arguments.column.clone(), cuts })
+        let (field, column) = (arguments.field.clone(), arguments.column.clone());
+        Ok(Self { files, directories, bytes, field, column, cuts })
+    }
+
+    /// A line for each directory of which something was left out.
+    pub fn skipped(&self) -> impl Iterator<Item = String> {
+        let not_all = self.directories.iter().filter(|(_, taken)| !taken.skipped.is_empty());
+        not_all.map(|(path, taken)| format!("data: `{}`, {taken}", path.display()))
     }
 
     /// Bytes of all files.

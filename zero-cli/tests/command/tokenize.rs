@@ -5,6 +5,7 @@
 mod tiny_tokenizer;
 
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -144,6 +145,39 @@ fn a_long_text_is_read_in_stretches() {
     let line = place.tokenizer.encode(&text[..text.len() / LINES]).expect("ids");
     assert_eq!(ids.len(), line.len() * LINES + 1, "a line ends where a word does");
     assert!(ids[..line.len()] == line && ids[ids.len() - 1 - line.len()..ids.len() - 1] == line);
+}
+
+/// What is left out of a directory is told, as a run tells it. A file that would be an error by its own path is one there.
+#[test]
+fn what_is_left_out_of_a_directory_is_told() {
+    let place = Place::new();
+    let file = |name: &str, content: &[u8]| {
+        let path = place.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, content).expect("a file");
+    };
+    file("data/a.jsonl", b"{\"text\": \"the thing\"}\n");
+    file("elsewhere", b"in the end");
+    symlink("../elsewhere", place.path().join("data/b-link")).expect("a link");
+    symlink(".", place.path().join("data/circle")).expect("a link");
+    for name in ["data/c.jsonl.gz", "data/target/d.jsonl", "data/.e"] {
+        file(name, b"text");
+    }
+    file("data/f", b"\xff");
+    let told = place.tokenize(&["data", "--out", "a.bin"]).expect("ids");
+    assert_eq!(place.read("a.bin"), place.expected(&["the thing", "in the end"], Some(END)));
+    let skipped = "data: `data`, 2 files\n  skipped: .gz (an archive): 1, binary files: 1, generated directories: 1, hidden \
+                   entries: 1, links and special files: 1\n2 documents, ";
+    assert!(told.starts_with(skipped), "{told}");
+
+    file("data/z.jsonl", b"{\"text\": \"caf\xe9\"}\n");
+    refused(&place, &["data"], "error[Z0375]: data/z.jsonl:1 is no JSON: ");
+    fs::remove_file(place.path().join("data/z.jsonl")).expect("the file");
+    file("data/z.TXT", b"caf\xe9");
+    refused(&place, &["data"], "error[Z0375]: data/z.TXT is no UTF-8 at byte 3");
+    fs::remove_file(place.path().join("data/z.TXT")).expect("the file");
+    symlink("nowhere.parquet", place.path().join("data/z.parquet")).expect("a link");
+    refused(&place, &["data"], "error[Z0340]: cannot read `data/z.parquet`");
 }
 
 /// Checks that the command refuses with these words, and that it leaves nothing behind.

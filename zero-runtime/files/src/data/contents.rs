@@ -25,6 +25,7 @@ impl TakenFiles {
         Self { files: 1, skipped: Skipped::new() }
     }
 
+    /// One more entry was passed over.
     pub(super) fn skip(&mut self, reason: &str) {
         *self.skipped.entry(reason.to_owned()).or_default() += 1;
     }
@@ -33,6 +34,13 @@ impl TakenFiles {
     pub(super) fn list(&self) -> String {
         let reasons: Vec<String> = self.skipped.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
         if reasons.is_empty() { "nothing".to_owned() } else { reasons.join(", ") }
+    }
+}
+
+impl fmt::Display for TakenFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&counted(self.files, "file", "files"))?;
+        if self.skipped.is_empty() { Ok(()) } else { write!(f, "\n  skipped: {}", self.list()) }
     }
 }
 

@@ -238,20 +238,14 @@ fn changed(path: &Path, error: &io::Error) -> ! {
     panic!("the data changed while it was in use: {} can no longer be read: {error}", origin(path))
 }
 
-/// Z0349, for a file that is something other than text.
-fn not_text(path: &Path, what: String, help: &'static str) -> DataError {
-    DataError::NotText { path: path.to_owned(), what, help }
-}
-
 /// Opens and scans the file at `path`, which must be text.
 pub(super) fn scan_text(path: &Path, vocabulary: usize) -> Result<(File, Scan), DataError> {
     if let Some((kind, end)) = kind::of(path) {
-        return Err(not_text(path, format!("is {}, by its name (.{end})", kind.name), kind.remedy));
+        return Err(DataError::not_text(path, format!("is {}, by its name (.{end})", kind.name), kind.remedy));
     }
     let mut file = File::open(path).map_err(DataError::unreadable(path))?;
     let text = Scan::text(&mut file, vocabulary).map_err(DataError::unreadable(path))?;
-    let no_text = |byte| not_text(path, format!("is not text: its byte {byte} is zero, or not UTF-8"), kind::WRITE);
-    Ok((file, text.map_err(no_text)?))
+    Ok((file, text.map_err(|byte| DataError::no_text_at(path, byte))?))
 }
 
 /// How errors name a file.

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::kind;
+
 /// An error of opening a dataset. [`DataError::report`] is its text for a person.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant's message names its fields")]
@@ -73,6 +75,16 @@ impl DataError {
     /// For `map_err`.
     pub(super) fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| DataError::Unwritable { path: path.to_owned(), source }
+    }
+
+    /// A file that is something other than text.
+    pub(super) fn not_text(path: &Path, what: String, help: &'static str) -> Self {
+        DataError::NotText { path: path.to_owned(), what, help }
+    }
+
+    /// A file whose name says that it is text, but whose byte `byte` is none.
+    pub(super) fn no_text_at(path: &Path, byte: usize) -> Self {
+        Self::not_text(path, format!("is not text: its byte {byte} is zero, or not UTF-8"), kind::WRITE)
     }
 
     /// The stable code.

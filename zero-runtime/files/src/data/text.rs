@@ -34,8 +34,9 @@ impl Text {
     ///
     /// - a file of text: each byte is a token id;
     /// - a directory: the text files below it, joined in the order of their paths, each byte a token id. Hidden
-    ///   entries, `target`, `node_modules`, symbolic links, binary files (not UTF-8, or with zero bytes) and those
-    ///   whose names say that they are something other than text (`.parquet`, `.npy`, `.zip`, ...) are passed over;
+    ///   entries, `target`, `node_modules`, links to directories, binary files (not UTF-8, or with zero bytes) and those
+    ///   whose names say that they are something other than text (`.parquet`, `.npy`, `.zip`, ...) are passed over. A file
+    ///   `*.txt` or `*.jsonl` that is not text is an error;
     /// - a file of token ids with a header: one of [`TokenFileWriter`](super::TokenFileWriter), or of llm.c;
     /// - any other file `*.bin`: little-endian u16 token ids, as nanoGPT has them.
     ///
