@@ -94,7 +94,7 @@ pub enum CommandError {
     #[error("{0}")]
     Pin(#[from] zero_study::advise::BadPin),
     #[error(
-        "error[Z0375]: {place} {what}\n  = help: correct it, or leave the file out; the end of its name decides how a file is read: .jsonl, .parquet, and otherwise text"
+        "error[Z0375]: {place} {what}\n  = help: correct it, or leave the file out, or pass over bad lines and rows by `--skip-bad`; the end of its name decides how a file is read: .jsonl, .parquet, and otherwise text"
     )]
     Input { place: String, what: String },
     #[error("error[Z0376]: {place} has {what} `{name}`\n  = help: {}", has_help(has))]
@@ -212,8 +212,11 @@ fn meant(nearest: &Option<String>) -> String {
 
 fn has_help(has: &[String]) -> String {
     match has {
-        [] => "every document must have text: leave out those without".to_owned(),
-        some => format!("name another by `--field` or `--column`; it has {}", some.join(", ")),
+        [] => "every document must have text: leave out those without, or pass over them by `--skip-bad`".to_owned(),
+        some => format!(
+            "name another by `--field` or `--column`, or pass over such records by `--skip-bad`; it has {}",
+            some.join(", ")
+        ),
     }
 }
 

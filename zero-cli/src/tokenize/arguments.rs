@@ -25,6 +25,10 @@ pub struct TokenizeArguments {
     /// The column of .parquet files with the text
     #[arg(long, value_name = "NAME", default_value = "text")]
     pub column: String,
+    /// Pass over bad lines of .jsonl files and bad rows of .parquet files, and count them. Without it, the first one ends
+    /// the command
+    #[arg(long)]
+    pub skip_bad: bool,
     /// The token after each document, or `none`; without it, the first of `<|endoftext|>`, `<|end_of_text|>`,
     /// `</s>` and `<|im_end|>` that the tokenizer has
     #[arg(long, value_name = "TOKEN")]

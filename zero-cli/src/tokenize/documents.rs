@@ -4,12 +4,16 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
 use zero_files::data::{DataError, TakenFiles, Tokenizer, text_files};
 
 use super::encode::BATCH_BYTES;
+use super::passed::PassedRecords;
+use super::record::{self, Fault};
 use super::{TokenizeArguments, table};
 use crate::error::CommandError;
+
+/// What some programs write before the text of a file.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Text of a document: all of it, or a stretch.
 pub struct DocumentPart {
@@ -63,12 +67,16 @@ impl DocumentsReader {
         self.bytes
     }
 
-    /// Calls `each` with all parts of all documents, until it returns `false`.
-    pub fn for_each(&self, mut each: impl FnMut(DocumentPart) -> bool) -> Result<(), CommandError> {
+    /// Calls `each` with all parts of all documents, until it returns `false`. Lines and rows that are none go to `passed`.
+    pub fn for_each(
+        &self,
+        passed: &mut PassedRecords,
+        mut each: impl FnMut(DocumentPart) -> bool,
+    ) -> Result<(), CommandError> {
         for file in &self.files {
             let goes_on = match extension(file).as_deref() {
-                Some("jsonl" | "ndjson") => lines(file, &self.field, &mut each),
-                Some("parquet") => table::rows(file, &self.column, &mut each),
+                Some("jsonl" | "ndjson") => lines(file, &self.field, passed, &mut each),
+                Some("parquet") => table::rows(file, &self.column, passed, &mut each),
                 _ if self.cuts => stretches(file, &mut each),
                 _ => whole(file, &mut each),
             }?;
@@ -86,7 +94,12 @@ fn extension(file: &Path) -> Option<String> {
 }
 
 /// Reads a document from each line, in a field of its JSON.
-fn lines(path: &Path, field: &str, each: &mut impl FnMut(DocumentPart) -> bool) -> Result<bool, CommandError> {
+fn lines(
+    path: &Path,
+    field: &str,
+    passed: &mut PassedRecords,
+    each: &mut impl FnMut(DocumentPart) -> bool,
+) -> Result<bool, CommandError> {
     let mut file = BufReader::new(File::open(path).map_err(unreadable(path))?);
     let mut line = Vec::new();
     for number in 1u64.. {
@@ -95,29 +108,33 @@ fn lines(path: &Path, field: &str, each: &mut impl FnMut(DocumentPart) -> bool) 
         if read_bytes == 0 {
             break;
         }
-        if line.trim_ascii().is_empty() {
+        let json = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| number == 1).unwrap_or(&line);
+        if json.trim_ascii().is_empty() {
             continue;
         }
-        let place = || format!("{}:{number}", path.display());
-        let json: Value = serde_json::from_slice(&line)
-            .map_err(|error| CommandError::Input { place: place(), what: format!("is no JSON: {error}") })?;
-        let Value::Object(mut fields) = json else {
-            return Err(CommandError::Input { place: place(), what: "is no JSON object".to_owned() });
+        let goes_on = match record::text(json, field) {
+            Ok(text) => each(DocumentPart { text, ends: true, read_bytes }),
+            Err(fault) => {
+                passed.pass_over(bad(format!("{}:{number}", path.display()), fault, field))?;
+                true
+            }
         };
-        match fields.remove(field) {
-            Some(Value::String(text)) => {
-                if !each(DocumentPart { text, ends: true, read_bytes }) {
-                    return Ok(false);
-                }
-            }
-            found => {
-                let has = fields.keys().cloned().collect();
-                let what = if found.is_some() { "no text in the field" } else { "no field" };
-                return Err(CommandError::NoText { place: place(), what, name: field.to_owned(), has });
-            }
+        if !goes_on {
+            return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// The error of a line of JSON at `place`.
+fn bad(place: String, fault: Fault, field: &str) -> CommandError {
+    let (what, has) = match fault {
+        Fault::Syntax(why) => return CommandError::Input { place, what: format!("is no JSON: {why}") },
+        Fault::NoObject => return CommandError::Input { place, what: "is no JSON object".to_owned() },
+        Fault::NoField(has) => ("no field", has),
+        Fault::NoText(has) => ("no text in the field", has),
+    };
+    CommandError::NoText { place, what, name: field.to_owned(), has }
 }
 
 /// A file of text as one part.

@@ -6,6 +6,10 @@ mod documents;
 #[cfg(feature = "tokenize")]
 mod encode;
 #[cfg(feature = "tokenize")]
+mod passed;
+#[cfg(feature = "tokenize")]
+mod record;
+#[cfg(feature = "tokenize")]
 mod table;
 #[cfg(not(feature = "tokenize"))]
 mod whole;

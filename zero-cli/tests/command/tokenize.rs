@@ -218,6 +218,32 @@ fn z0376_documents_without_text() {
     refused(&place, &["a.parquet", "--column", "id"], "error[Z0376]: a.parquet, row 0 has no text in the column `id`");
 }
 
+/// Bad in all ways: cut off, of another kind, without text, not Unicode, zeros.
+#[test]
+fn bad_records_are_passed_over_on_request_and_counted() {
+    let place = Place::new();
+    let write = |name: &str, content: &[u8]| fs::write(place.path().join(name), content).expect("a file");
+    let bad =
+        b"{\"text\": \"the thing\"}\n[1]\n{\"text\": null}\n\0\0\n{\"text\": \"\xe9\"}\n{\"text\": \"\\ud83d\"}\n\
+                {\"body\": \"\"}\n{\"text\": \"in\", \"score\": 1e999, \"title\": \"\\ud83d\"}\n{\"text\": \"cut o";
+    write("bad.jsonl", bad);
+    refused(&place, &["bad.jsonl"], "error[Z0375]: bad.jsonl:2 is no JSON object");
+    let told = place.tokenize(&["bad.jsonl", "--skip-bad", "--out", "a.bin"]).expect("ids");
+    assert_eq!(place.read("a.bin"), place.expected(&["the thing", "in"], Some(END)));
+    let words = "  bad records: cannot be read: 5, without text: 2; the first is bad.jsonl:2\n2 documents, ";
+    assert!(told.starts_with(words), "{told}");
+
+    // All of them are bad if another field is meant.
+    refused(&place, &["bad.jsonl", "--skip-bad", "--field", "other"], "error[Z0376]: bad.jsonl:1 has no field `other`");
+    write("marked.jsonl", "\u{feff}{\"text\": \"in\"}\n".as_bytes());
+    let told = place.tokenize(&["marked.jsonl", "--skip-bad", "--out", "b.bin"]).expect("ids");
+    assert_eq!(place.read("b.bin"), place.expected(&["in"], Some(END)));
+    assert!(told.starts_with("1 documents"), "nothing is bad: {told}");
+    // A file that cannot be read at all is no record.
+    write("bad.parquet", b"PAR1 and no more");
+    refused(&place, &["bad.parquet", "--skip-bad"], "error[Z0375]: bad.parquet is no Parquet file");
+}
+
 #[test]
 fn z0378_separator_that_is_not_known() {
     let place = Place::new();

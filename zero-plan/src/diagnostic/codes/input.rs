@@ -226,14 +226,16 @@ pub(super) const CODES: &[Code] = &[
         title: "documents that cannot be read",
         explanation: "A file does not match the ending of its name: a line of a `.jsonl` file is not a JSON \
             object, a `.parquet` file is not a table, or text is not UTF-8. The message has the file and the line, \
-            row or byte. No token file was written.",
+            row or byte. No token file was written. `--skip-bad` passes over bad lines and rows, and counts them. Of the \
+            fields that were not asked for, only the syntax matters.",
         example: "cargo zero tokenize --tokenizer gpt2 broken.jsonl --out ids.bin",
     },
     Code {
         code: "Z0376",
         title: "documents without text",
         explanation: "A line of a `.jsonl` file lacks the field with the text, or a `.parquet` file lacks the column, or its \
-            value is not text. `--field` and `--column` name the field and the column; the message lists those that exist.",
+            value is not text. `--field` and `--column` name the field and the column; the message lists those that exist. \
+            `--skip-bad` passes over such lines and rows, and counts them.",
         example: "cargo zero tokenize --tokenizer gpt2 --field body pages.jsonl --out ids.bin",
     },
     Code {

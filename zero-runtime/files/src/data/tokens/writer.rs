@@ -75,6 +75,11 @@ impl TokenFileWriter {
         written.map_err(DataError::unwritable(&self.path))
     }
 
+    /// Documents that have ended.
+    pub fn documents(&self) -> u64 {
+        self.documents
+    }
+
     /// Ends the current document.
     ///
     /// # Errors
