@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use zero_core::device::DeviceError;
 use zero_files::checkpoint::{CheckpointError, PublishError};
+use zero_files::data::Structure;
 use zero_files::weights::WeightsError;
 use zero_plan::Flaw;
 use zero_plan::diagnostic::{self, Diagnostic};
@@ -97,6 +98,8 @@ pub enum CommandError {
         "error[Z0375]: {place} {what}\n  = help: correct it, or leave the file out, or pass over bad lines and rows by `--skip-bad`; the end of its name decides how a file is read: .jsonl, .parquet, and otherwise text"
     )]
     Input { place: String, what: String },
+    #[error("error[Z0347]: `{}` begins like {}, and a model would learn its marks and the names of its fields\n  = help: {}", path.display(), structure.name(), structured_help(*structure))]
+    Structured { path: PathBuf, structure: Structure },
     #[error("error[Z0376]: {place} has {what} `{name}`\n  = help: {}", has_help(has))]
     NoText { place: String, what: &'static str, name: String, has: Vec<String> },
     #[error("error[Z0378]: the tokenizer `{}` {what}\n  = help: name the token after each document by `--separator TOKEN`, or give `--separator none`", tokenizer.display())]
@@ -217,6 +220,15 @@ fn has_help(has: &[String]) -> String {
             "name another by `--field` or `--column`, or pass over such records by `--skip-bad`; it has {}",
             some.join(", ")
         ),
+    }
+}
+
+fn structured_help(structure: Structure) -> String {
+    match structure {
+        Structure::Lines => {
+            "`--as jsonl` takes the text in a field of each line, `--as text` the file as it is".to_owned()
+        }
+        other => format!("{}; `--as text` takes the file as it is", other.remedy()),
     }
 }
 

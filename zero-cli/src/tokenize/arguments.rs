@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// The tokenizer, the documents to encode, and the token file.
 #[derive(Args, Debug, PartialEq)]
@@ -19,6 +19,9 @@ pub struct TokenizeArguments {
     /// The new token file
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// Read every file as this, whatever its name and content say
+    #[arg(long = "as", value_name = "WHAT")]
+    pub read_as: Option<ReadAs>,
     /// The field of .jsonl lines with the text
     #[arg(long, value_name = "NAME", default_value = "text")]
     pub field: String,
@@ -36,4 +39,12 @@ pub struct TokenizeArguments {
     /// Threads that encode; without it, one for each core
     #[arg(long, value_name = "N")]
     pub threads: Option<std::num::NonZeroUsize>,
+}
+
+/// How a file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReadAs {
+    Text,
+    Jsonl,
+    Parquet,
 }

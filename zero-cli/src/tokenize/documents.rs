@@ -1,15 +1,15 @@
 //! Documents: the text of files, one after another in the order in which they were named. Never encodes.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use zero_files::data::{DataError, TakenFiles, Tokenizer, text_files};
+use zero_files::data::{BEGINNING_BYTES, DataError, Structure, TakenFiles, Tokenizer, text_files};
 
 use super::encode::BATCH_BYTES;
 use super::passed::PassedRecords;
 use super::record::{self, Fault};
-use super::{TokenizeArguments, table};
+use super::{ReadAs, TokenizeArguments, table};
 use crate::error::CommandError;
 
 /// What some programs write before the text of a file.
@@ -30,6 +30,7 @@ pub struct DocumentsReader {
     /// The directories among the inputs, and what was taken of them.
     directories: Vec<(PathBuf, TakenFiles)>,
     bytes: u64,
+    read_as: Option<ReadAs>,
     field: String,
     column: String,
     cuts: bool,
@@ -50,10 +51,15 @@ impl DocumentsReader {
             }
         }
         for file in &files {
-            bytes += fs::metadata(file).map_err(unreadable(file))?.len();
+            let found = fs::metadata(file).map_err(unreadable(file))?;
+            bytes += found.len();
+            // A pipe is looked at when it is read.
+            if found.is_file() && arguments.read_as.is_none() && kind(file) == ReadAs::Text {
+                open_text(file, None)?;
+            }
         }
-        let (field, column) = (arguments.field.clone(), arguments.column.clone());
-        Ok(Self { files, directories, bytes, field, column, cuts })
+        let (read_as, field, column) = (arguments.read_as, arguments.field.clone(), arguments.column.clone());
+        Ok(Self { files, directories, bytes, read_as, field, column, cuts })
     }
 
     /// A line for each directory of which something was left out.
@@ -74,11 +80,11 @@ impl DocumentsReader {
         mut each: impl FnMut(DocumentPart) -> bool,
     ) -> Result<(), CommandError> {
         for file in &self.files {
-            let goes_on = match extension(file).as_deref() {
-                Some("jsonl" | "ndjson") => lines(file, &self.field, passed, &mut each),
-                Some("parquet") => table::rows(file, &self.column, passed, &mut each),
-                _ if self.cuts => stretches(file, &mut each),
-                _ => whole(file, &mut each),
+            let goes_on = match self.read_as.unwrap_or_else(|| kind(file)) {
+                ReadAs::Jsonl => lines(file, &self.field, passed, &mut each),
+                ReadAs::Parquet => table::rows(file, &self.column, passed, &mut each),
+                ReadAs::Text if self.cuts => stretches(file, open_text(file, self.read_as)?, &mut each),
+                ReadAs::Text => whole(file, open_text(file, self.read_as)?, &mut each),
             }?;
             if !goes_on {
                 break;
@@ -88,9 +94,24 @@ impl DocumentsReader {
     }
 }
 
-/// The extension of a file's name, in lower case.
-fn extension(file: &Path) -> Option<String> {
-    file.extension().map(|end| end.to_ascii_lowercase().to_string_lossy().into_owned())
+/// How a file is read, by its name.
+fn kind(file: &Path) -> ReadAs {
+    let end = file.extension().map(|end| end.to_ascii_lowercase());
+    match end.as_ref().and_then(|end| end.to_str()) {
+        Some("jsonl" | "ndjson") => ReadAs::Jsonl,
+        Some("parquet") => ReadAs::Parquet,
+        _ => ReadAs::Text,
+    }
+}
+
+/// Opens a file of text, which must not begin like structured data, unless it is to be read as text.
+fn open_text(path: &Path, read_as: Option<ReadAs>) -> Result<impl Read + use<>, CommandError> {
+    let (mut file, mut beginning) = (File::open(path).map_err(unreadable(path))?, Vec::new());
+    (&mut file).take(BEGINNING_BYTES as u64).read_to_end(&mut beginning).map_err(unreadable(path))?;
+    match Structure::of(path, &beginning) {
+        Some(structure) if read_as.is_none() => Err(CommandError::Structured { path: path.to_owned(), structure }),
+        _ => Ok(Cursor::new(beginning).chain(file)),
+    }
 }
 
 /// Reads a document from each line, in a field of its JSON.
@@ -138,16 +159,20 @@ fn bad(place: String, fault: Fault, field: &str) -> CommandError {
 }
 
 /// A file of text as one part.
-fn whole(path: &Path, each: &mut impl FnMut(DocumentPart) -> bool) -> Result<bool, CommandError> {
-    let bytes = fs::read(path).map_err(unreadable(path))?;
+fn whole(path: &Path, mut file: impl Read, each: &mut impl FnMut(DocumentPart) -> bool) -> Result<bool, CommandError> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(unreadable(path))?;
     let read_bytes = bytes.len() as u64;
     let text = String::from_utf8(bytes).map_err(|error| not_utf8(path, error.utf8_error().valid_up_to()))?;
     Ok(each(DocumentPart { text, ends: true, read_bytes }))
 }
 
 /// A file of text in parts that can be encoded one by one.
-fn stretches(path: &Path, each: &mut impl FnMut(DocumentPart) -> bool) -> Result<bool, CommandError> {
-    let mut file = File::open(path).map_err(unreadable(path))?;
+fn stretches(
+    path: &Path,
+    mut file: impl Read,
+    each: &mut impl FnMut(DocumentPart) -> bool,
+) -> Result<bool, CommandError> {
     let (mut bytes, mut before) = (Vec::new(), 0);
     loop {
         let read = (&mut file).take(BATCH_BYTES as u64).read_to_end(&mut bytes).map_err(unreadable(path))?;

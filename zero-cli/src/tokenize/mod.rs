@@ -14,7 +14,7 @@ mod table;
 #[cfg(not(feature = "tokenize"))]
 mod whole;
 
-pub use arguments::TokenizeArguments;
+pub use arguments::{ReadAs, TokenizeArguments};
 #[cfg(feature = "tokenize")]
 pub use encode::tokenize;
 #[cfg(not(feature = "tokenize"))]

@@ -218,6 +218,38 @@ fn z0376_documents_without_text() {
     refused(&place, &["a.parquet", "--column", "id"], "error[Z0376]: a.parquet, row 0 has no text in the column `id`");
 }
 
+/// As files and through a pipe. What is read as lines is the same text by any name.
+#[test]
+fn z0347_structured_data_is_read_as_it_is_on_request_alone() {
+    let place = Place::new();
+    let lines = json_lines(&TEXTS, "text");
+    let write = |name: &str, content: &str| fs::write(place.path().join(name), content).expect("a file");
+    write("lines.json", &lines);
+    write("array.json", "[\n{\"text\": \"one\"}\n]\n");
+    write("table.csv", "id,text\n1,one\n");
+    refused(&place, &["lines.json"], "error[Z0347]: `lines.json` begins like lines of JSON");
+    refused(&place, &["lines.json"], "`--as jsonl` takes the text in a field of each line");
+    refused(&place, &["array.json"], "by `jq -c '.[]' IN > OUT.jsonl`; `--as text` takes the file as it is");
+    refused(&place, &["."], "error[Z0347]: `./array.json` begins like an array of JSON");
+    refused(&place, &["table.csv"], "error[Z0347]: `table.csv` begins like a table of CSV");
+    place.tokenize(&["lines.json", "--as", "jsonl", "--out", "a.bin"]).expect("ids");
+    assert_eq!(place.read("a.bin"), place.expected(&TEXTS, Some(END)));
+    place.tokenize(&["lines.json", "--as", "text", "--out", "b.bin"]).expect("ids");
+    assert_eq!(place.read("b.bin"), place.expected(&[&lines], Some(END)));
+
+    let piped = |arguments: &[&str]| {
+        let script =
+            format!("cat lines.json | \"$0\" zero tokenize --tokenizer tokenizer.json {}", arguments.join(" "));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_cargo-zero")]).current_dir(place.path());
+        shell.output().expect("a shell")
+    };
+    let told = String::from_utf8(piped(&["/dev/stdin", "--out", "c.bin"]).stderr).expect("text");
+    assert!(told.contains("error[Z0347]: `/dev/stdin` begins like lines of JSON"), "{told}");
+    assert!(piped(&["/dev/stdin", "--as", "jsonl", "--out", "c.bin"]).status.success());
+    assert_eq!(place.read("c.bin"), place.expected(&TEXTS, Some(END)));
+}
+
 /// Bad in all ways: cut off, of another kind, without text, not Unicode, zeros.
 #[test]
 fn bad_records_are_passed_over_on_request_and_counted() {

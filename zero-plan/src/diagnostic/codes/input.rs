@@ -56,6 +56,24 @@ pub(super) const CODES: &[Code] = &[
         example: "echo '[z-a]' >> .gitignore && cargo zero build specs/zero3.ron",
     },
     Code {
+        code: "Z0347",
+        title: "structured data instead of text",
+        explanation: "A file is to be read as text, but begins like lines of JSON, an array of JSON or a table of CSV, or its \
+            name says so. A model would learn braces, commas and the names of fields. `cargo zero tokenize` reads a field \
+            of each line of a `.jsonl` file, or of any file with `--as jsonl`, and writes a token file for `--data`. A \
+            run does not read fields. `--as text` of `tokenize` and `--data-as text` of a run take a file as it is.",
+        example: "./zero3 --data pages.jsonl",
+    },
+    Code {
+        code: "Z0348",
+        title: "token ids of another width",
+        explanation: "A file without a known header is read as little-endian token ids of two bytes, or of four if the \
+            model's vocabulary has more than 65,536. This file has ids of another width, or something else: every second \
+            id would be zero, as in wider numbers, or its first bytes are those of another format or of text. \
+            `--data-as ids16` or `--data-as ids32` says the width. Write ids of eight bytes anew.",
+        example: "./zero3 --data ids.bin # of i64",
+    },
+    Code {
         code: "Z0349",
         title: "data that is not text",
         explanation: "The name or the first bytes of a file say that it holds something other than text: a table, an \

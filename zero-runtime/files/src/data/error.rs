@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::kind;
+use super::structured::Structure;
 
 /// An error of opening a dataset. [`DataError::report`] is its text for a person.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,8 @@ pub enum DataError {
     TooManyFiles { directory: PathBuf, files: usize },
     #[error("`{}` {what}, and the bytes of such a file are not text to learn", path.display())]
     NotText { path: PathBuf, what: String, help: &'static str },
+    #[error("`{}` begins like {}, and a model would learn its marks and the names of its fields", path.display(), structure.name())]
+    Structured { path: PathBuf, structure: Structure },
     #[error("`{}` is a directory, but token ids must be one file", directory.display())]
     IdsOfDirectory { directory: PathBuf },
     #[error("no Cargo.toml in `{}` or above it, so there is no workspace to take text from", start.display())]
@@ -99,6 +102,7 @@ impl DataError {
             DataError::NoText { .. } => "Z0344",
             DataError::NoWorkspace { .. } => "Z0345",
             DataError::IgnoreFile { .. } => "Z0346",
+            DataError::Structured { .. } => "Z0347",
             DataError::NotText { .. } => "Z0349",
             DataError::IdsOfDirectory { .. } => "Z0355",
             DataError::Tokenizer { .. } | DataError::NoTokenizers { .. } => "Z0370",
@@ -142,6 +146,18 @@ impl DataError {
             DataError::TooManyFiles { .. } => "join them to fewer, larger files",
             DataError::NotText { help, .. } => {
                 return format!("{help}; `--data-as bytes` learns its bytes as they are");
+            }
+            DataError::Structured { structure: Structure::Lines, .. } => {
+                "write the token ids of a field of it to a file, by `cargo zero tokenize --tokenizer .. --as jsonl IN --out \
+                 OUT.bin`, and give that; or write the text in it to a file, by `jq -r .text IN > OUT.txt`; `--data-as \
+                 text` learns the file as it is"
+            }
+            DataError::Structured { structure, .. } => {
+                return format!(
+                    "{}, and the token ids of that to a file, by `cargo zero tokenize`; `--data-as text` learns the file \
+                     as it is",
+                    structure.remedy()
+                );
             }
             DataError::IdsOfDirectory { .. } => "name one file of it, or join them into one",
             DataError::Tokenizer { .. } => {

@@ -48,7 +48,7 @@ impl Text {
     /// # Errors
     /// Z0335 if a directory has more files than fit an index, Z0340 if something cannot be read, Z0341 if there is too
     /// little of it, Z0342 if a token id is not in the vocabulary (all are checked), Z0343 if a file of ids ends in
-    /// half a token, Z0344 if a directory has no text, Z0349 if a file is something other than text, Z0355 for a
+    /// half a token, Z0344 if a directory has no text, Z0347 if text begins like JSON or CSV, Z0349 if a file is something other than text, Z0355 for a
     /// directory as ids, Z0371 if a header does not fit its file, Z0372 if it is of a larger vocabulary.
     pub fn open(path: &Path, data_as: Option<DataAs>, length: usize, vocabulary: usize) -> Result<Self, DataError> {
         let (corpus, taken) = Corpus::open(path, data_as, None, vocabulary)?;

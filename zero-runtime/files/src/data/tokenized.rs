@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use zero_plan::footprint::DATA_BYTES;
 
+use super::DataAs;
 use super::contents::TakenFiles;
 use super::corpus::{Corpus, origin, scan_text};
 use super::error::DataError;
@@ -82,9 +83,9 @@ impl<'t> Documents<'t> {
 ///
 /// # Errors
 /// Those of [`scan_text`] and [`Documents::add`].
-pub(super) fn file(path: &Path, tokenizer: &Tokenizer) -> Result<Corpus, DataError> {
+pub(super) fn file(path: &Path, data_as: Option<DataAs>, tokenizer: &Tokenizer) -> Result<Corpus, DataError> {
     let mut documents = Documents::new(tokenizer, origin(path));
-    let (_, scan) = scan_text(path, BYTES)?;
+    let (_, scan) = scan_text(path, data_as, BYTES)?;
     documents.file(path, &scan)?;
     Ok(documents.into_corpus())
 }
@@ -93,9 +94,13 @@ pub(super) fn file(path: &Path, tokenizer: &Tokenizer) -> Result<Corpus, DataErr
 ///
 /// # Errors
 /// Those of [`for_each_text`] and [`Documents::add`].
-pub(super) fn directory(directory: &Path, tokenizer: &Tokenizer) -> Result<(Corpus, TakenFiles), DataError> {
+pub(super) fn directory(
+    directory: &Path,
+    files: Files,
+    tokenizer: &Tokenizer,
+) -> Result<(Corpus, TakenFiles), DataError> {
     let mut documents = Documents::new(tokenizer, format!("the text below {}", origin(directory)));
     let add = |path: PathBuf, scan: Scan| documents.file(&path, &scan);
-    let taken = for_each_text(directory, Files::All, |_| true, BYTES, add)?;
+    let taken = for_each_text(directory, files, |_| true, BYTES, add)?;
     Ok((documents.into_corpus(), taken))
 }

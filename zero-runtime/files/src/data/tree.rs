@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,6 +16,7 @@ use super::contents::TakenFiles;
 use super::error::DataError;
 use super::kind;
 use super::scan::{Encoding, Scan};
+use super::structured::{BEGINNING_BYTES, Structure};
 
 /// The files of a tree that are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +24,11 @@ pub(super) enum Files {
     /// Files that people write and share: all but those that ignore files name (`.gitignore` and `.ignore`, here and
     /// above, and the user's own for git) and those in a directory that is tagged as a cache.
     Shared,
-    /// All files, for a directory that a user names as data, because git often ignores data.
+    /// All files, for a directory that a user names as data, because git often ignores data. Files that begin like
+    /// structured data are errors.
     All,
+    /// All files, even those that begin like structured data.
+    AsText,
 }
 
 /// Directories that tools fill, not people.
@@ -40,12 +44,12 @@ const ENTRY_BYTES: usize = 192;
 /// Calls `visit` with the path and the scan of each text file below `root`, in the order of paths, if it is one of
 /// `files` and its path is `wanted`. Text is UTF-8 without zero bytes, in a file whose name does not say that it is
 /// something else. Hidden entries and generated directories are passed over. Returns the files that were taken.
-/// A link to a file counts as that file among [`Files::All`].
+/// A link to a file counts as that file, unless only [`Files::Shared`] are taken.
 ///
 /// # Errors
 /// Z0335 if there are too many files, Z0340 if an entry cannot be read, Z0344 if there was no text, Z0346 if an ignore
-/// file is not understood, Z0349 if a file among [`Files::All`] is not the text that its name promises, and those of
-/// `visit`.
+/// file is not understood, Z0347 if one of [`Files::All`] begins like structured data, Z0349 if one of them is not the
+/// text that its name promises, and those of `visit`.
 pub(super) fn for_each_text(
     root: &Path,
     files: Files,
@@ -66,10 +70,13 @@ pub(super) fn for_each_text(
         let scan = File::open(&path).and_then(|mut file| Scan::text(&mut file, vocabulary));
         match scan.map_err(DataError::unreadable(&path))? {
             Ok(scan) => {
+                if files == Files::All {
+                    require_text(&path)?;
+                }
                 taken.files += 1;
                 visit(path, scan)?;
             }
-            Err(byte) if files == Files::All && kind::promises_documents(&path) => {
+            Err(byte) if files != Files::Shared && kind::promises_documents(&path) => {
                 return Err(DataError::no_text_at(&path, byte));
             }
             Err(_) => taken.skip("binary files"),
@@ -123,6 +130,17 @@ pub fn text_files(directory: &Path) -> Result<(Vec<PathBuf>, TakenFiles), DataEr
     Ok((files, found(directory, Files::All, taken)?))
 }
 
+/// Z0347 if the file at `path` begins like structured data.
+pub(super) fn require_text(path: &Path) -> Result<(), DataError> {
+    let mut beginning = Vec::new();
+    let file = File::open(path).map_err(DataError::unreadable(path))?;
+    file.take(BEGINNING_BYTES as u64).read_to_end(&mut beginning).map_err(DataError::unreadable(path))?;
+    match Structure::of(path, &beginning) {
+        None => Ok(()),
+        Some(structure) => Err(DataError::Structured { path: path.to_owned(), structure }),
+    }
+}
+
 fn found(root: &Path, files: Files, taken: TakenFiles) -> Result<TakenFiles, DataError> {
     if taken.files > 0 {
         return Ok(taken);
@@ -162,7 +180,7 @@ fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, Ta
             continue;
         } else if is_ignore_file(entry.file_name(), files) {
             check_ignore_file(entry.path())?;
-        } else if kind.is_some_and(|kind| kind.is_file()) || files == Files::All && leads_to_a_file(entry.path())? {
+        } else if kind.is_some_and(|kind| kind.is_file()) || files != Files::Shared && leads_to_a_file(entry.path())? {
             let path = entry.into_path();
             bytes += path.as_os_str().len() + ENTRY_BYTES;
             paths.push(path);
