@@ -8,7 +8,7 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0340",
         title: "data that cannot be read",
         explanation: "The file or directory of data does not exist, or this user cannot read it. Data is a text \
-            file, a directory of text, or a `.bin` file of little-endian u16 token ids.",
+            file, a directory of text, or a `.bin` file of little-endian token ids.",
         example: "./zero3 --data nowhere.txt",
     },
     Code {
@@ -22,15 +22,17 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0342",
         title: "token id beyond the vocabulary",
         explanation: "A token id is not less than the number of rows of the model's embedding. In a `.bin` file \
-            every two bytes are an id, in any other file every byte is. Build the model with a larger vocabulary, \
-            or encode the text for the vocabulary that it has.",
+            every two bytes are an id, or every four if the vocabulary has more than 65,536; in any other file \
+            every byte is. Build the model with a larger vocabulary, or encode the text for the vocabulary that it \
+            has.",
         example: "./zero3 --data words.bin # with ids up to 50256, and a vocabulary of 256",
     },
     Code {
         code: "Z0343",
-        title: "token file of an odd size",
-        explanation: "A `.bin` file is little-endian u16 token ids without a header, so its size is even. Check \
-            whether it was cut off; if it is text, give it another name.",
+        title: "token file that ends within an id",
+        explanation: "A `.bin` file is little-endian token ids without a header, of two bytes each, or of four if the \
+            model's vocabulary has more than 65,536, so its size is a multiple of that. Check whether it \
+            was cut off; if it is text, give it another name.",
         example: "./zero3 --data text.bin # of 101 bytes",
     },
     Code {
@@ -78,7 +80,7 @@ pub(super) const CODES: &[Code] = &[
         title: "data that is not text",
         explanation: "The name or the first bytes of a file say that it holds something other than text: a table, an \
             array, a checkpoint, an archive, an image. A model would learn how such a file is encoded. Write the text \
-            in it to a text file, or its token ids to a `.bin` file of little-endian u16, or say `--data-as bytes` to \
+            in it to a text file, or its token ids to a `.bin` file of little-endian u16 or u32, or say `--data-as bytes` to \
             learn the bytes as they are. In a directory such files are skipped, and counted at the start of a run.",
         example: "./zero3 --data corpus.parquet",
     },

@@ -10,6 +10,7 @@ use zero_plan::Fingerprint;
 use zero_plan::footprint::DATA_BYTES;
 
 use super::DataAs;
+use super::bare::scan_ids;
 use super::contents::TakenFiles;
 use super::error::DataError;
 use super::kind;
@@ -144,25 +145,15 @@ impl Corpus {
             return Ok(ids);
         }
         let is_ids = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bin"));
-        let encoding = match data_as {
-            Some(DataAs::Ids | DataAs::Ids16) => Encoding::Pair,
-            Some(DataAs::Ids32) => Encoding::Quad,
-            None if is_ids => Encoding::Pair,
-            _ => Encoding::Byte,
-        };
         let is_text = data_as == Some(DataAs::Text) || data_as.is_none() && !is_ids;
-        let (file, scan) = match (is_text, tokenizer) {
+        let (file, scan, encoding) = match (is_text, tokenizer) {
             (true, Some(tokenizer)) => return tokenized::file(path, data_as, tokenizer),
-            (true, None) => scan_text(path, data_as, vocabulary)?,
-            (false, _) => {
-                let mut file = File::open(path).map_err(DataError::unreadable(path))?;
-                let scan = Scan::file(&mut file, encoding, vocabulary).map_err(DataError::unreadable(path))?;
-                (file, scan)
+            (true, None) => {
+                let (file, scan) = scan_text(path, data_as, vocabulary)?;
+                (file, scan, Encoding::Byte)
             }
+            (false, _) => scan_ids(path, data_as, vocabulary)?,
         };
-        if !scan.bytes.is_multiple_of(encoding.bytes()) {
-            return Err(DataError::OddSize { path: path.to_owned(), bytes: scan.bytes });
-        }
         check(&scan, encoding, 0, &origin(path), vocabulary)?;
         let source = CorpusSource::File { file, path: path.to_owned(), encoding, base: 0 };
         Ok(Self { source, tokens: scan.bytes / encoding.bytes(), fingerprint: scan.hash(), resident_bytes: 0 })

@@ -30,8 +30,13 @@ pub enum DataError {
         vocabulary: usize,
         vocabulary_min: usize,
     },
-    #[error("`{}` has {bytes} bytes, expected an even number: two for each token id", path.display())]
-    OddSize { path: PathBuf, bytes: usize },
+    #[error(
+        "`{}` has {bytes} bytes, expected a multiple of {width}, the bytes of a token id: the last one begins at byte {}",
+        path.display(), bytes - bytes % width
+    )]
+    OddSize { path: PathBuf, bytes: usize, width: usize },
+    #[error("`{}` {what}, but is to be read as token ids of {width} bytes", path.display())]
+    NoIds { path: PathBuf, what: String, width: usize },
     #[error("no text below `{}` (skipped: {skipped})", directory.display())]
     NoText { directory: PathBuf, skipped: String },
     #[error("{origin} is {bytes} bytes, expected at most {bytes_max} to be held in memory")]
@@ -103,6 +108,7 @@ impl DataError {
             DataError::NoWorkspace { .. } => "Z0345",
             DataError::IgnoreFile { .. } => "Z0346",
             DataError::Structured { .. } => "Z0347",
+            DataError::NoIds { .. } => "Z0348",
             DataError::NotText { .. } => "Z0349",
             DataError::IdsOfDirectory { .. } => "Z0355",
             DataError::Tokenizer { .. } | DataError::NoTokenizers { .. } => "Z0370",
@@ -130,13 +136,19 @@ impl DataError {
             DataError::TokenBeyondVocabulary { vocabulary_min, .. } => {
                 return format!(
                     "build the model with a vocabulary of at least {vocabulary_min}, or encode the text for the \
-                     vocabulary it has; a `.bin` file without a known header is little-endian u16 token ids, of text \
+                     vocabulary it has; a `.bin` file without a known header is little-endian token ids, of 2 bytes, or \
+                     of 4 if the vocabulary has more than 65,536 (`--data-as ids16` or `ids32` says otherwise), of text \
                      each byte is a token id"
                 );
             }
             DataError::OddSize { .. } => {
-                "a `.bin` file is little-endian u16 token ids without a header; check whether it was cut off, or give \
+                "a `.bin` file is little-endian token ids without a header, of 2 bytes, or of 4 if the vocabulary has more \
+                 than 65,536; check whether it was cut off, say another width by `--data-as ids16` or `ids32`, or give \
                  text another name"
+            }
+            DataError::NoIds { .. } => {
+                "say the width by `--data-as ids16` or `--data-as ids32`, or write the ids anew, as little-endian u16 or \
+                 u32 and nothing else"
             }
             DataError::NoText { .. } => {
                 "text is UTF-8 without zero bytes; a `.bin` file of token ids is given by its own path; `--data-as bytes` \

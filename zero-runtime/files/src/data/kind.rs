@@ -14,7 +14,8 @@ pub(super) struct FileKind {
 }
 
 /// The advice for most of them.
-pub(super) const WRITE: &str = "write its text to a text file, or its token ids to a `.bin` file as little-endian u16";
+pub(super) const WRITE: &str =
+    "write its text to a text file, or its token ids to a `.bin` file as little-endian u16 or u32";
 /// The advice for a table whose rows can be encoded.
 const TOKENIZE: &str = "write the token ids of its text to a file, by `cargo zero tokenize`";
 const UNPACK: &str = "unpack it, and give what was in it";

@@ -41,6 +41,7 @@
 //! assert_eq!(targets[2] == 1, input[5] > input[4]);
 //! ```
 
+mod bare;
 mod beside;
 mod contents;
 mod corpus;

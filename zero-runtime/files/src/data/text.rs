@@ -38,7 +38,8 @@ impl Text {
     ///   whose names say that they are something other than text (`.parquet`, `.npy`, `.zip`, ...) are passed over. A file
     ///   `*.txt` or `*.jsonl` that is not text is an error;
     /// - a file of token ids with a header: one of [`TokenFileWriter`](super::TokenFileWriter), or of llm.c;
-    /// - any other file `*.bin`: little-endian u16 token ids, as nanoGPT has them.
+    /// - any other file `*.bin`: little-endian token ids, as nanoGPT has them, each a u16, or a u32 if `vocabulary` is
+    ///   more than 65,536.
     ///
     /// Files are not held in memory. All of them are checked once, and each sequence is read when it is drawn, from the
     /// system's cache, which all processes of a host share. So they must not change while they are in use.
@@ -48,7 +49,8 @@ impl Text {
     /// # Errors
     /// Z0335 if a directory has more files than fit an index, Z0340 if something cannot be read, Z0341 if there is too
     /// little of it, Z0342 if a token id is not in the vocabulary (all are checked), Z0343 if a file of ids ends in
-    /// half a token, Z0344 if a directory has no text, Z0347 if text begins like JSON or CSV, Z0349 if a file is something other than text, Z0355 for a
+    /// half a token, Z0344 if a directory has no text, Z0347 if text begins like JSON or CSV, Z0348 if a file of ids has
+    /// another width or format, Z0349 if a file is something other than text, Z0355 for a
     /// directory as ids, Z0371 if a header does not fit its file, Z0372 if it is of a larger vocabulary.
     pub fn open(path: &Path, data_as: Option<DataAs>, length: usize, vocabulary: usize) -> Result<Self, DataError> {
         let (corpus, taken) = Corpus::open(path, data_as, None, vocabulary)?;

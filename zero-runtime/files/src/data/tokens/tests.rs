@@ -78,7 +78,7 @@ fn a_token_file_is_the_same_data_as_its_bare_ids() {
         assert_eq!(length, (72 + 43 * width).next_multiple_of(8) + 2 * 8);
         // Models are often padded to a larger vocabulary.
         let classes = tokenizer.vocabulary() + 50;
-        let expected = all(&Text::open(&bare(directory.path(), &ids), None, LENGTH, classes).unwrap());
+        let expected = all(&Text::open(&bare(directory.path(), &ids), Some(DataAs::Ids16), LENGTH, classes).unwrap());
         assert_eq!(all(&Text::open(&path, None, LENGTH, classes).unwrap()), expected);
         let with_it = Text::tokenized(&path, None, &tokenizer, LENGTH, classes).unwrap();
         assert_eq!((all(&with_it), with_it.resident_bytes()), (expected, tokenizer.resident_bytes()));
