@@ -3,12 +3,16 @@
 
 use std::io::IsTerminal;
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
-use zero_files::data::{TokenFileWriter, Tokenizer};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use zero_files::data::{DataError, TokenFileWriter, Tokenizer};
 
 use super::TokenizeArguments;
 use super::documents::{DocumentPart, DocumentsReader};
@@ -33,7 +37,7 @@ pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), CommandError> {
     reader.skipped().for_each(|line| say::line(line));
     let threads = arguments.threads.map_or(0, std::num::NonZeroUsize::get);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(CommandError::threads)?;
-    let mut writer = TokenFileWriter::create(&arguments.out, &tokenizer)?;
+    let mut writer = begin(&arguments.out, &tokenizer)?;
     let (bar, start) = (bar(reader.bytes()), Instant::now());
     let (reader, mut text_bytes) = (&reader, 0);
     let passed = std::thread::scope(|scope| {
@@ -59,6 +63,22 @@ pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), CommandError> {
     let (documents, tokens) = (written.documents, written.tokens);
     say::line(format_args!("{documents} documents, {text_bytes} bytes of text, {tokens} tokens, {per_s:.0} tokens/s"));
     Ok(())
+}
+
+/// Begins a token file. If this process is asked to end, the unfinished files are removed before it does.
+fn begin(out: &Path, tokenizer: &Tokenizer) -> Result<TokenFileWriter, CommandError> {
+    let unwritable = |source| CommandError::Text(DataError::Unwritable { path: out.to_owned(), source });
+    // From here on signals wait for the thread, which knows the files.
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(unwritable)?;
+    let writer = TokenFileWriter::create(out, tokenizer)?;
+    let files = writer.unfinished();
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            files.iter().for_each(|file| drop(std::fs::remove_file(file)));
+            let _ = emulate_default_handler(signal);
+        }
+    });
+    Ok(writer)
 }
 
 /// Encodes a batch by all threads, and writes its ids in order.

@@ -6,9 +6,11 @@ mod tiny_tokenizer;
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType};
@@ -274,6 +276,29 @@ fn bad_records_are_passed_over_on_request_and_counted() {
     // A file that cannot be read at all is no record.
     write("bad.parquet", b"PAR1 and no more");
     refused(&place, &["bad.parquet", "--skip-bad"], "error[Z0375]: bad.parquet is no Parquet file");
+}
+
+/// The command waits for its input while it has unfinished files.
+#[test]
+fn an_interruption_leaves_no_files() {
+    let place = Place::new();
+    let hidden = || {
+        let names = fs::read_dir(place.path()).expect("entries").map(|entry| entry.expect("an entry").file_name());
+        names.filter(|name| name.as_encoded_bytes().starts_with(b".")).count()
+    };
+    for (name, number) in [("INT", 2), ("TERM", 15)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
+        command.args(["zero", "tokenize", "--tokenizer", "tokenizer.json", "/dev/stdin", "--as=text", "--out=new.bin"]);
+        let mut child = command.current_dir(place.path()).stdin(Stdio::piped()).spawn().expect("the command");
+        while hidden() < 2 {
+            assert!(child.try_wait().expect("a state").is_none(), "it waits");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let kill = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+        assert!(kill.expect("a kill").success());
+        let end = child.wait().expect("an end");
+        assert_eq!((end.signal(), hidden()), (Some(number), 0));
+    }
 }
 
 #[test]

@@ -234,6 +234,24 @@ fn z0379_a_file_that_is_there_is_not_overwritten() {
     assert_eq!(left(&directory), ["new.bin", "tokenizer.json"], "nothing else stays");
 }
 
+/// A process that is killed leaves its files, which no longer have its lock.
+#[test]
+fn what_a_killed_process_left_is_removed_and_what_is_in_use_stays() {
+    let directory = tempdir().unwrap();
+    let tokenizer = tokenizer(directory.path(), |_| {});
+    let file = |name: &str| fs::File::create(directory.path().join(name)).unwrap();
+    [".new.bin.1.partial", ".new.bin.1.ends", ".new.bin.20.ends"].into_iter().for_each(|name| drop(file(name)));
+    let kept = [".old.bin.1.partial", ".new.bin.x.ends", ".new.bin.2", "new.bin.2.ends"];
+    kept.into_iter().for_each(|name| drop(file(name)));
+    let used = file(".new.bin.3.partial");
+    rustix::fs::flock(&used, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let writer = TokenFileWriter::create(&directory.path().join("new.bin"), &tokenizer).unwrap();
+    assert!(writer.unfinished().iter().all(|path| path.exists()) && writer.unfinished().len() == 2);
+    drop(writer);
+    let expected = [".new.bin.2", ".new.bin.3.partial", ".new.bin.x.ends", ".old.bin.1.partial", "new.bin.2.ends"];
+    assert_eq!(left(&directory)[..5], expected);
+}
+
 fn left(directory: &TempDir) -> Vec<String> {
     let entries = fs::read_dir(directory.path()).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
