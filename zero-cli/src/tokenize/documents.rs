@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use zero_files::data::{BEGINNING_BYTES, DataError, Structure, TakenFiles, Tokenizer, text_files};
 
@@ -18,10 +19,32 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Text of a document: all of it, or a stretch.
 pub struct DocumentPart {
     pub text: String,
+    pub place: PartPlace,
     /// Whether the document ends with this part.
     pub ends: bool,
     /// Bytes of the file that it was read from.
     pub read_bytes: u64,
+}
+
+/// Where a part begins.
+pub enum PartPlace {
+    /// At a byte of a file.
+    Byte(Arc<Path>, usize),
+    /// In a line of a file.
+    Line(Arc<Path>, u64),
+    /// In a row of a table.
+    Row(Arc<Path>, usize),
+}
+
+impl PartPlace {
+    /// The error of encoding the text from its byte `start` on, with this place.
+    pub fn locate(&self, error: DataError, start: usize) -> DataError {
+        match self {
+            Self::Byte(path, byte) => error.within(|| format!("`{}`", path.display()), byte + start),
+            Self::Line(path, line) => error.within(|| format!("the text of {}:{line}", path.display()), start),
+            Self::Row(path, row) => error.within(|| format!("the text of {}, row {row},", path.display()), start),
+        }
+    }
 }
 
 /// A reader of files of documents.
@@ -122,7 +145,7 @@ fn lines(
     each: &mut impl FnMut(DocumentPart) -> bool,
 ) -> Result<bool, CommandError> {
     let mut file = BufReader::new(File::open(path).map_err(unreadable(path))?);
-    let mut line = Vec::new();
+    let (mut line, shared) = (Vec::new(), Arc::from(path));
     for number in 1u64.. {
         line.clear();
         let read_bytes = file.read_until(b'\n', &mut line).map_err(unreadable(path))? as u64;
@@ -134,7 +157,10 @@ fn lines(
             continue;
         }
         let goes_on = match record::text(json, field) {
-            Ok(text) => each(DocumentPart { text, ends: true, read_bytes }),
+            Ok(text) => {
+                let place = PartPlace::Line(Arc::clone(&shared), number);
+                each(DocumentPart { text, place, ends: true, read_bytes })
+            }
             Err(fault) => {
                 passed.pass_over(bad(format!("{}:{number}", path.display()), fault, field))?;
                 true
@@ -164,7 +190,7 @@ fn whole(path: &Path, mut file: impl Read, each: &mut impl FnMut(DocumentPart) -
     file.read_to_end(&mut bytes).map_err(unreadable(path))?;
     let read_bytes = bytes.len() as u64;
     let text = String::from_utf8(bytes).map_err(|error| not_utf8(path, error.utf8_error().valid_up_to()))?;
-    Ok(each(DocumentPart { text, ends: true, read_bytes }))
+    Ok(each(DocumentPart { text, place: PartPlace::Byte(path.into(), 0), ends: true, read_bytes }))
 }
 
 /// A file of text in parts that can be encoded one by one.
@@ -188,8 +214,9 @@ fn stretches(
         if at > 0 || ends {
             let rest = bytes.split_off(at);
             let text = String::from_utf8(std::mem::replace(&mut bytes, rest)).expect("valid so far");
+            let place = PartPlace::Byte(path.into(), before);
             before += at;
-            let goes_on = each(DocumentPart { text, ends, read_bytes: at as u64 });
+            let goes_on = each(DocumentPart { text, place, ends, read_bytes: at as u64 });
             if !goes_on || ends {
                 return Ok(goes_on);
             }

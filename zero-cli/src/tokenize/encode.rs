@@ -90,10 +90,14 @@ fn encode(
 ) -> Result<(), CommandError> {
     let pieces: Vec<Vec<&str>> = batch.iter().map(|part| tokenizer.pieces(&part.text, PIECE_BYTES).collect()).collect();
     let flat: Vec<&str> = pieces.iter().flatten().copied().collect();
-    let encoded: Result<Vec<Vec<u32>>, _> = flat.par_iter().map(|piece| tokenizer.encode(piece)).collect();
-    let mut encoded = encoded?.into_iter();
+    let encoded: Vec<Result<Vec<u32>, _>> = flat.par_iter().map(|piece| tokenizer.encode(piece)).collect();
+    let mut encoded = encoded.into_iter();
     for (part, pieces) in batch.iter().zip(&pieces) {
-        encoded.by_ref().take(pieces.len()).try_for_each(|ids| writer.add(&ids))?;
+        let mut start = 0;
+        for (piece, ids) in pieces.iter().zip(encoded.by_ref()) {
+            writer.add(&ids.map_err(|error| part.place.locate(error, start))?)?;
+            start += piece.len();
+        }
         if part.ends {
             separator.map_or(Ok(()), |id| writer.add(&[id]))?;
             writer.end_document()?;

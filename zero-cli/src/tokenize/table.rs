@@ -9,7 +9,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use parquet::schema::types::Type;
 
-use super::documents::{DocumentPart, unreadable};
+use super::documents::{DocumentPart, PartPlace, unreadable};
 use super::passed::PassedRecords;
 use crate::error::CommandError;
 
@@ -35,6 +35,7 @@ pub fn rows(
     };
     let alone = Type::group_type_builder(schema.name()).with_fields(vec![Arc::clone(found)]).build().map_err(broken)?;
     let rows = reader.metadata().file_metadata().num_rows().max(1) as u64;
+    let shared: Arc<Path> = path.into();
     for (number, row) in reader.get_row_iter(Some(alone)).map_err(broken)?.enumerate() {
         let row = row.map_err(broken)?;
         let place = || format!("{}, row {number}", path.display());
@@ -51,7 +52,8 @@ pub fn rows(
                 continue;
             }
         };
-        if !each(DocumentPart { text, ends: true, read_bytes: bytes / rows }) {
+        let place = PartPlace::Row(Arc::clone(&shared), number);
+        if !each(DocumentPart { text, place, ends: true, read_bytes: bytes / rows }) {
             return Ok(false);
         }
     }

@@ -301,6 +301,24 @@ fn an_interruption_leaves_no_files() {
     }
 }
 
+/// With their place in the file, wherever the text lies in it.
+#[test]
+fn z0377_letters_without_ids_are_errors() {
+    let place = Place::new();
+    tiny_tokenizer::write(place.path(), |json| {
+        json["model"]["vocab"].as_object_mut().expect("a map").retain(|token, _| token != "Ã")
+    });
+    let write = |name: &str, content: &str| fs::write(place.path().join(name), content).expect("a file");
+    let text = format!("{}naïve\n", "the thing\n".repeat(20_000));
+    write("a.txt", &text);
+    write("a.jsonl", &json_lines(&["the", "naïve"], "text"));
+    place.table("a.parquet", &["the", "naïve"], Compression::UNCOMPRESSED);
+    let words = "cannot encode `a.txt` from byte 200002 on: its vocabulary has no id for \"ï\"";
+    refused(&place, &["a.txt"], &format!("error[Z0377]: the tokenizer `tokenizer.json` {words}"));
+    refused(&place, &["a.jsonl"], "cannot encode the text of a.jsonl:2 from byte 2 on");
+    refused(&place, &["a.parquet"], "cannot encode the text of a.parquet, row 1, from byte 2 on");
+}
+
 #[test]
 fn z0378_separator_that_is_not_known() {
     let place = Place::new();

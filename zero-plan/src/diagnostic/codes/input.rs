@@ -261,7 +261,8 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0377",
         title: "text that a tokenizer cannot encode",
-        explanation: "A vocabulary without an id for unknown words or for all bytes cannot encode every text. Use \
+        explanation: "A vocabulary without an id for unknown words or for all bytes cannot encode every text. The \
+            message has the first letter without an id and its place; without this error it would vanish. Use \
             another tokenizer, or leave that text out.",
         example: "cargo zero tokenize --tokenizer words text.txt --out ids.bin",
     },

@@ -198,6 +198,14 @@ impl Corpus {
         self.tokens
     }
 
+    /// Whether each of its tokens is a byte.
+    pub(super) fn is_bytes(&self) -> bool {
+        match &self.source {
+            CorpusSource::Memory(_, encoding) | CorpusSource::File { encoding, .. } => *encoding == Encoding::Byte,
+            CorpusSource::Files(_) => true,
+        }
+    }
+
     /// Copies the tokens from `start` on into all of `out`.
     ///
     /// # Panics

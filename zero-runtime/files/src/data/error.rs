@@ -70,8 +70,8 @@ pub enum DataError {
     TooLargeToEncode { origin: String, bytes: usize, bytes_max: usize },
     #[error("cannot write `{}`: {source}", path.display())]
     Unwritable { path: PathBuf, source: io::Error },
-    #[error("the tokenizer `{}` cannot encode a text: {what}", tokenizer.display())]
-    NotEncoded { tokenizer: PathBuf, what: String },
+    #[error("the tokenizer `{}` cannot encode {origin} from byte {byte} on: {what}", tokenizer.display())]
+    NotEncoded { tokenizer: PathBuf, origin: String, byte: usize, what: String },
 }
 
 impl DataError {
@@ -93,6 +93,17 @@ impl DataError {
     /// A file whose name says that it is text, but whose byte `byte` is none.
     pub(super) fn no_text_at(path: &Path, byte: usize) -> Self {
         Self::not_text(path, format!("is not text: its byte {byte} is zero, or not UTF-8"), kind::WRITE)
+    }
+
+    /// The same error of a text that begins at byte `start` of what is called `origin`.
+    #[must_use]
+    pub fn within(self, origin: impl FnOnce() -> String, start: usize) -> Self {
+        match self {
+            DataError::NotEncoded { tokenizer, byte, what, .. } => {
+                DataError::NotEncoded { tokenizer, origin: origin(), byte: start + byte, what }
+            }
+            other => other,
+        }
     }
 
     /// The stable code.

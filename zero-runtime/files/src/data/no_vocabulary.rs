@@ -5,6 +5,11 @@ pub(super) const IS_THERE: bool = false;
 
 pub(super) enum Vocabulary {}
 
+pub(super) struct Unencoded {
+    pub byte: usize,
+    pub what: String,
+}
+
 impl Vocabulary {
     pub(super) fn parse(_: &str) -> Result<Self, String> {
         Err("cannot be read by this program".to_owned())
@@ -14,7 +19,7 @@ impl Vocabulary {
         match *self {}
     }
 
-    pub(super) fn encode(&self, _: &str) -> Result<Vec<u32>, String> {
+    pub(super) fn encode(&self, _: &str) -> Result<Vec<u32>, Unencoded> {
         match *self {}
     }
 

@@ -27,7 +27,12 @@ pub struct Text {
     vocabulary: usize,
     /// Bytes of memory that its tokenizer takes.
     tokenizer_bytes: usize,
+    /// Whether bytes were asked for.
+    says_bytes: bool,
 }
+
+/// More ids than those of a model of bytes: 256, and a few for the beginning and the end of texts.
+const OF_BYTES_MAX: usize = 288;
 
 impl Text {
     /// The data at `path`, for sequences of `length` tokens and a model of `vocabulary` tokens. `path` is one of
@@ -54,7 +59,8 @@ impl Text {
     /// directory as ids, Z0371 if a header does not fit its file, Z0372 if it is of a larger vocabulary.
     pub fn open(path: &Path, data_as: Option<DataAs>, length: usize, vocabulary: usize) -> Result<Self, DataError> {
         let (corpus, taken) = Corpus::open(path, data_as, None, vocabulary)?;
-        Self::new(corpus, origin(path), Some(taken), length, vocabulary)
+        let text = Self::new(corpus, origin(path), Some(taken), length, vocabulary)?;
+        Ok(Self { says_bytes: data_as == Some(DataAs::Bytes), ..text })
     }
 
     /// [`Text::open`] for a model whose ids are those of `tokenizer`. Text becomes ids, which are held in memory: those
@@ -90,7 +96,7 @@ impl Text {
     ) -> Result<Self, DataError> {
         require_fit(tokenizer, vocabulary)?;
         let mut documents = Documents::new(tokenizer, origin.to_owned());
-        documents.add(text)?;
+        documents.add(text, origin)?;
         Ok(Self::new(documents.into_corpus(), origin.to_owned(), None, length, vocabulary)?.with(tokenizer))
     }
 
@@ -122,7 +128,9 @@ impl Text {
     ) -> Result<Self, DataError> {
         let tokens = corpus.tokens();
         match Periods::new(tokens, length) {
-            Some(split) => Ok(Text { corpus, origin, taken, split, length, vocabulary, tokenizer_bytes: 0 }),
+            Some(split) => {
+                Ok(Text { corpus, origin, taken, split, length, vocabulary, tokenizer_bytes: 0, says_bytes: false })
+            }
             None => {
                 let tokens_min = Periods::tokens_min(length);
                 Err(DataError::TooShort { origin, tokens, tokens_min, length })
@@ -215,6 +223,8 @@ impl Dataset for Text {
             tokens: self.corpus.tokens(),
             held_out_tokens: held_out_sequences * (self.length + 1),
             held_out_sequences,
+            bytes_of: Some(self.vocabulary)
+                .filter(|&ids| ids > OF_BYTES_MAX && self.corpus.is_bytes() && !self.says_bytes),
         })
     }
 }

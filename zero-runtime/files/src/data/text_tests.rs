@@ -267,6 +267,23 @@ fn z0347_structured_data_is_learned_on_request_alone() {
 }
 
 #[test]
+fn bytes_for_a_model_that_is_not_of_bytes_are_told() {
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("a.txt");
+    fs::write(&path, "twenty letters, or so").unwrap();
+    let told = |path: &Path, data_as, vocabulary| {
+        Text::open(path, data_as, LENGTH, vocabulary).unwrap().contents().unwrap().to_string()
+    };
+    let note = "\n  note: without --tokenizer each byte is a token id, and the model has 50257 of them";
+    for path in [&path, directory.path()] {
+        assert!(told(path, None, 50_257).ends_with(note));
+        assert!(!told(path, None, 264).contains("note") && !told(path, Some(DataAs::Bytes), 50_257).contains("note"));
+    }
+    let (_directory, ids) = numbered(100);
+    assert!(!told(&ids, None, 50_257).contains("note"));
+}
+
+#[test]
 fn what_a_directory_was_made_of_is_told() {
     let directory = tempdir().unwrap();
     let file = |name: &str, content: &[u8]| fs::write(directory.path().join(name), content).unwrap();

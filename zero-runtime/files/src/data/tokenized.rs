@@ -37,16 +37,18 @@ impl<'t> Documents<'t> {
         Self { tokenizer, origin, encoding, ids: Vec::new(), text_bytes: 0, longest_piece: 0 }
     }
 
-    /// Adds a document.
+    /// Adds a document, which errors call `origin`.
     ///
     /// # Errors
     /// Z0374 if there is too much text, Z0377 if it cannot be encoded.
-    pub(super) fn add(&mut self, text: &str) -> Result<(), DataError> {
+    pub(super) fn add(&mut self, text: &str, origin: &str) -> Result<(), DataError> {
         self.require_room(text.len())?;
         self.text_bytes += text.len();
+        let mut start = 0;
         for piece in self.tokenizer.pieces(text, PIECE_BYTES) {
             self.longest_piece = self.longest_piece.max(piece.len());
-            let ids = self.tokenizer.encode(piece)?;
+            let ids = self.tokenizer.encode(piece).map_err(|error| error.within(|| origin.to_owned(), start))?;
+            start += piece.len();
             ids.into_iter().for_each(|id| self.push(id));
         }
         self.tokenizer.end_of_text().into_iter().for_each(|(_, end)| self.push(end));
@@ -57,7 +59,7 @@ impl<'t> Documents<'t> {
     fn file(&mut self, path: &Path, scan: &Scan) -> Result<(), DataError> {
         self.require_room(scan.bytes)?;
         let text = fs::read_to_string(path).map_err(DataError::unreadable(path))?;
-        self.add(&text)
+        self.add(&text, &origin(path))
     }
 
     fn require_room(&self, bytes: usize) -> Result<(), DataError> {

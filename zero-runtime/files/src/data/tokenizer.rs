@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::DataError;
 use super::cut;
-use super::vocabulary::{self, Vocabulary};
+use super::vocabulary::{self, Unencoded, Vocabulary};
 
 /// The name of the file in a folder of a published model.
 const FILE: &str = "tokenizer.json";
@@ -79,7 +79,10 @@ impl Tokenizer {
     /// # Errors
     /// Z0377 if the vocabulary has no ids for something in it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
-        self.inner.encode(text).map_err(|what| DataError::NotEncoded { tokenizer: self.path.clone(), what })
+        self.inner.encode(text).map_err(|Unencoded { byte, what }| {
+            let (tokenizer, origin) = (self.path.clone(), "a text".to_owned());
+            DataError::NotEncoded { tokenizer, origin, byte, what }
+        })
     }
 
     /// The text in stretches of about `bytes` that can be encoded one by one: their ids, joined, are those of the

@@ -151,5 +151,44 @@ fn z0377_what_the_vocabulary_has_no_ids_for() {
     assert_eq!(tokenizer.encode("the the").unwrap(), [0, 0]);
     let refused = tokenizer.encode("the thing").unwrap_err();
     assert_eq!(refused.code(), "Z0377");
-    assert!(refused.to_string().contains("cannot encode a text"), "{refused}");
+    let words = "cannot encode a text from byte 4 on: its vocabulary has no id for";
+    assert!(refused.to_string().contains(words), "{refused}");
+}
+
+/// The library passes over letters that have no id, where nothing stands for what is unknown.
+#[test]
+fn z0377_letters_do_not_vanish() {
+    let letters = |json: &mut Value| {
+        let vocab: serde_json::Map<_, _> =
+            ('a'..='z').chain(['Ġ']).map(String::from).zip((0..).map(Value::from)).collect();
+        (json["model"]["vocab"], json["model"]["merges"]) = (Value::Object(vocab), json!([["i", "n"]]));
+        json["model"]["vocab"]["in"] = json!(27);
+    };
+    let text = "in naïve";
+    let byte_level = changed(letters);
+    assert_eq!(byte_level.encode("in a").unwrap(), [27, 26, 0]);
+    let plain = changed(|json| {
+        letters(json);
+        json["pre_tokenizer"] = json!(null);
+        json["model"]["vocab"][" "] = json!(28);
+    });
+    assert_eq!(plain.encode("in a").unwrap(), [27, 28, 0]);
+    let subwords = changed(|json| {
+        letters(json);
+        json["pre_tokenizer"] = json!({ "type": "Whitespace" });
+        json["model"]["end_of_word_suffix"] = json!("</w>");
+        json["model"]["vocab"]["e</w>"] = json!(28);
+        json["model"]["vocab"]["n</w>"] = json!(29);
+    });
+    assert_eq!(subwords.encode("in").unwrap(), [8, 29]);
+    for tokenizer in [byte_level, plain, subwords] {
+        let refused = tokenizer.encode(text).unwrap_err().within(|| "`x.txt`".to_owned(), 100).to_string();
+        assert!(refused.contains("cannot encode `x.txt` from byte 10"), "{refused}");
+        assert!(refused.contains("has no id for \""), "{refused}");
+    }
+    let unknown = changed(|json| {
+        letters(json);
+        json["model"]["unk_token"] = json!("q");
+    });
+    assert!(unknown.encode(text).unwrap().contains(&16), "a token stands for what is unknown");
 }
