@@ -11,9 +11,9 @@ pub struct TokenizeArguments {
     #[arg(long, value_name = "PATH")]
     pub tokenizer: PathBuf,
     /// Files of text, a document each, .jsonl (a document in each line), .parquet (a document in each row), and
-    /// directories of such files. If a tokenizer is known to end a token at a line's end between two letters, as those of
-    /// GPT-2, Llama 3, Qwen and OLMo, long documents are encoded in pieces that end there. With any other tokenizer a
-    /// document is encoded as a whole, which takes memory of many times its length
+    /// directories of such files. If the words of a tokenizer are those of GPT-2, Llama 3, Qwen or OLMo, long documents are
+    /// encoded in pieces that end where words do. With any other tokenizer a document is encoded as a whole, which takes
+    /// memory of many times its length
     #[arg(value_name = "IN", required = true)]
     pub inputs: Vec<PathBuf>,
     /// The new token file

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use zero_files::data::{BEGINNING_BYTES, DataError, Structure, TakenFiles, Tokenizer, text_files};
+use zero_files::data::{BEGINNING_BYTES, Cuts, DataError, Structure, TakenFiles, text_files};
 
 use super::encode::BATCH_BYTES;
 use super::passed::PassedRecords;
@@ -20,6 +20,8 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 pub struct DocumentPart {
     pub text: String,
     pub place: PartPlace,
+    /// Whether a long word goes on in the next part.
+    pub is_open: bool,
     /// Whether the document ends with this part.
     pub ends: bool,
     /// Bytes of the file that it was read from.
@@ -27,6 +29,7 @@ pub struct DocumentPart {
 }
 
 /// Where a part begins.
+#[derive(Clone)]
 pub enum PartPlace {
     /// At a byte of a file.
     Byte(Arc<Path>, usize),
@@ -37,6 +40,14 @@ pub enum PartPlace {
 }
 
 impl PartPlace {
+    /// The place some bytes of text later.
+    pub fn after(&self, bytes: usize) -> Self {
+        match self {
+            Self::Byte(path, byte) => Self::Byte(Arc::clone(path), byte + bytes),
+            other => other.clone(),
+        }
+    }
+
     /// The error of encoding the text from its byte `start` on, with this place.
     pub fn locate(&self, error: DataError, start: usize) -> DataError {
         match self {
@@ -56,12 +67,12 @@ pub struct DocumentsReader {
     read_as: Option<ReadAs>,
     field: String,
     column: String,
-    cuts: bool,
+    cuts: Option<Cuts>,
 }
 
 impl DocumentsReader {
-    /// A reader of `arguments.inputs`. If `cuts`, it cuts files of text at positions where a cut changes no token.
-    pub fn new(arguments: &TokenizeArguments, cuts: bool) -> Result<Self, CommandError> {
+    /// A reader of `arguments.inputs`. It cuts files of text at `cuts`, if there are any.
+    pub fn new(arguments: &TokenizeArguments, cuts: Option<Cuts>) -> Result<Self, CommandError> {
         let (mut files, mut directories, mut bytes) = (Vec::new(), Vec::new(), 0);
         for input in &arguments.inputs {
             let found = fs::metadata(input).map_err(unreadable(input))?;
@@ -106,8 +117,13 @@ impl DocumentsReader {
             let goes_on = match self.read_as.unwrap_or_else(|| kind(file)) {
                 ReadAs::Jsonl => lines(file, &self.field, passed, &mut each),
                 ReadAs::Parquet => table::rows(file, &self.column, passed, &mut each),
-                ReadAs::Text if self.cuts => stretches(file, open_text(file, self.read_as)?, &mut each),
-                ReadAs::Text => whole(file, open_text(file, self.read_as)?, &mut each),
+                ReadAs::Text => {
+                    let text = open_text(file, self.read_as)?;
+                    match self.cuts {
+                        Some(cuts) => stretches(file, text, cuts, &mut each),
+                        None => whole(file, text, &mut each),
+                    }
+                }
             }?;
             if !goes_on {
                 break;
@@ -159,7 +175,7 @@ fn lines(
         let goes_on = match record::text(json, field) {
             Ok(text) => {
                 let place = PartPlace::Line(Arc::clone(&shared), number);
-                each(DocumentPart { text, place, ends: true, read_bytes })
+                each(DocumentPart { text, place, is_open: false, ends: true, read_bytes })
             }
             Err(fault) => {
                 passed.pass_over(bad(format!("{}:{number}", path.display()), fault, field))?;
@@ -190,13 +206,14 @@ fn whole(path: &Path, mut file: impl Read, each: &mut impl FnMut(DocumentPart) -
     file.read_to_end(&mut bytes).map_err(unreadable(path))?;
     let read_bytes = bytes.len() as u64;
     let text = String::from_utf8(bytes).map_err(|error| not_utf8(path, error.utf8_error().valid_up_to()))?;
-    Ok(each(DocumentPart { text, place: PartPlace::Byte(path.into(), 0), ends: true, read_bytes }))
+    Ok(each(DocumentPart { text, place: PartPlace::Byte(path.into(), 0), is_open: false, ends: true, read_bytes }))
 }
 
-/// A file of text in parts that can be encoded one by one.
+/// A file of text in parts that can be encoded one by one, except for those that lie within a long word.
 fn stretches(
     path: &Path,
     mut file: impl Read,
+    cuts: Cuts,
     each: &mut impl FnMut(DocumentPart) -> bool,
 ) -> Result<bool, CommandError> {
     let (mut bytes, mut before) = (Vec::new(), 0);
@@ -210,13 +227,14 @@ fn stretches(
             Err(error) => return Err(not_utf8(path, before + error.valid_up_to())),
         };
         let text = str::from_utf8(&bytes[..valid]).expect("valid so far");
-        let at = if ends { valid } else { Tokenizer::last_cut(text).unwrap_or(0) };
+        let found = cuts.last(text);
+        let (at, is_open) = if ends { (valid, false) } else { (found.unwrap_or(valid), found.is_none()) };
         if at > 0 || ends {
             let rest = bytes.split_off(at);
             let text = String::from_utf8(std::mem::replace(&mut bytes, rest)).expect("valid so far");
             let place = PartPlace::Byte(path.into(), before);
             before += at;
-            let goes_on = each(DocumentPart { text, place, ends, read_bytes: at as u64 });
+            let goes_on = each(DocumentPart { text, place, is_open, ends, read_bytes: at as u64 });
             if !goes_on || ends {
                 return Ok(goes_on);
             }

@@ -1,5 +1,6 @@
-//! Encode: documents in, a token file out. Batches of a few MiB are read, encoded by all threads and written in order,
-//! so memory is bounded by the longest document. Never learns a vocabulary.
+//! Encode: documents in, a token file out. Batches of a few MiB are read, encoded by all threads and written in order, so
+//! memory is bounded: by a batch, or by the longest document if a tokenizer does not allow text to be cut. Never learns a
+//! vocabulary.
 
 use std::io::IsTerminal;
 use std::panic::resume_unwind;
@@ -8,20 +9,19 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use zero_files::data::{DataError, TokenFileWriter, Tokenizer};
 
 use super::TokenizeArguments;
-use super::documents::{DocumentPart, DocumentsReader};
+use super::documents::DocumentPart;
+use super::documents::DocumentsReader;
+use super::encoder::Encoder;
 use super::passed::PassedRecords;
 use crate::error::CommandError;
 use crate::say;
 
-/// Bytes of text that a thread encodes at a time, if the tokenizer allows text to be cut.
-const PIECE_BYTES: usize = 16 << 10;
 /// Bytes of text at which a batch is full. A longer document that is not cut makes a batch longer.
 pub const BATCH_BYTES: usize = 4 << 20;
 /// Batches that are read ahead.
@@ -37,7 +37,8 @@ pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), CommandError> {
     reader.skipped().for_each(|line| say::line(line));
     let threads = arguments.threads.map_or(0, std::num::NonZeroUsize::get);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(CommandError::threads)?;
-    let mut writer = begin(&arguments.out, &tokenizer)?;
+    let writer = begin(&arguments.out, &tokenizer)?;
+    let mut encoder = Encoder { tokenizer: &tokenizer, separator, writer, word: None };
     let (bar, start) = (bar(reader.bytes()), Instant::now());
     let (reader, mut text_bytes) = (&reader, 0);
     let passed = std::thread::scope(|scope| {
@@ -45,7 +46,7 @@ pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), CommandError> {
         let reading = scope.spawn(move || read(reader, arguments.skip_bad, sender));
         for batch in batches {
             let batch: Vec<DocumentPart> = batch?;
-            pool.install(|| encode(&batch, &tokenizer, separator, &mut writer))?;
+            pool.install(|| encoder.add(&batch))?;
             text_bytes += batch.iter().map(|part| part.text.len()).sum::<usize>();
             bar.inc(batch.iter().map(|part| part.read_bytes).sum());
         }
@@ -55,10 +56,10 @@ pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), CommandError> {
     let notes = passed.to_string();
     match passed.first() {
         // More likely the wrong field or the wrong kind of file than a file of bad records alone.
-        Some(bad) if writer.documents() == 0 => return Err(bad),
+        Some(bad) if encoder.writer.documents() == 0 => return Err(bad),
         bad => bad.iter().for_each(|_| say::line(&notes)),
     }
-    let written = writer.finish()?;
+    let written = encoder.writer.finish()?;
     let per_s = written.tokens as f64 / start.elapsed().as_secs_f64();
     let (documents, tokens) = (written.documents, written.tokens);
     say::line(format_args!("{documents} documents, {text_bytes} bytes of text, {tokens} tokens, {per_s:.0} tokens/s"));
@@ -79,31 +80,6 @@ fn begin(out: &Path, tokenizer: &Tokenizer) -> Result<TokenFileWriter, CommandEr
         }
     });
     Ok(writer)
-}
-
-/// Encodes a batch by all threads, and writes its ids in order.
-fn encode(
-    batch: &[DocumentPart],
-    tokenizer: &Tokenizer,
-    separator: Option<u32>,
-    writer: &mut TokenFileWriter,
-) -> Result<(), CommandError> {
-    let pieces: Vec<Vec<&str>> = batch.iter().map(|part| tokenizer.pieces(&part.text, PIECE_BYTES).collect()).collect();
-    let flat: Vec<&str> = pieces.iter().flatten().copied().collect();
-    let encoded: Vec<Result<Vec<u32>, _>> = flat.par_iter().map(|piece| tokenizer.encode(piece)).collect();
-    let mut encoded = encoded.into_iter();
-    for (part, pieces) in batch.iter().zip(&pieces) {
-        let mut start = 0;
-        for (piece, ids) in pieces.iter().zip(encoded.by_ref()) {
-            writer.add(&ids.map_err(|error| part.place.locate(error, start))?)?;
-            start += piece.len();
-        }
-        if part.ends {
-            separator.map_or(Ok(()), |id| writer.add(&[id]))?;
-            writer.end_document()?;
-        }
-    }
-    Ok(())
 }
 
 /// Sends batches until everything is read, an error occurs, or the receiver no longer waits for them. Returns the bad

@@ -6,6 +6,8 @@ mod documents;
 #[cfg(feature = "tokenize")]
 mod encode;
 #[cfg(feature = "tokenize")]
+mod encoder;
+#[cfg(feature = "tokenize")]
 mod passed;
 #[cfg(feature = "tokenize")]
 mod record;

@@ -53,7 +53,7 @@ pub fn rows(
             }
         };
         let place = PartPlace::Row(Arc::clone(&shared), number);
-        if !each(DocumentPart { text, place, ends: true, read_bytes: bytes / rows }) {
+        if !each(DocumentPart { text, place, is_open: false, ends: true, read_bytes: bytes / rows }) {
             return Ok(false);
         }
     }

@@ -182,6 +182,27 @@ fn what_is_left_out_of_a_directory_is_told() {
     refused(&place, &["data"], "error[Z0340]: cannot read `data/z.parquet`");
 }
 
+/// No word ends for longer than a batch; then one does. Letters before it, and behind it another long word.
+#[test]
+fn a_long_word_is_read_in_stretches() {
+    let place = Place::new();
+    let (word, other) = ("thein".repeat(900_000), "是".repeat(100_000));
+    fs::write(place.path().join("long.txt"), format!("in {word} the {other}")).expect("a text");
+    place.tokenize(&["long.txt", "--out", "long.bin"]).expect("ids");
+    let (ids, ends) = place.read("long.bin");
+    let encode = |text: &str| place.tokenizer.encode(text).expect("ids");
+    let expected = [
+        encode("in"),
+        encode(" the"),
+        encode("inthe").repeat(899_999),
+        encode("in the"),
+        encode(&format!(" {other}")),
+        vec![END],
+    ];
+    assert!(ids == expected.concat(), "a merge is within `the` and `in`");
+    assert_eq!(ends, [ids.len() as u64]);
+}
+
 /// Checks that the command refuses with these words, and that it leaves nothing behind.
 fn refused(place: &Place, arguments: &[&str], words: &str) {
     let told = place.tokenize(&[arguments, &["--out", "new.bin"]].concat()).expect_err(words);

@@ -262,7 +262,8 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0377",
         title: "text that a tokenizer cannot encode",
         explanation: "A vocabulary without an id for unknown words or for all bytes cannot encode every text. The \
-            message has the first letter without an id and its place; without this error it would vanish. Use \
+            message has the first letter without an id and its place; without this error it would vanish. A stretch of more \
+            than a MiB without the end of a word, of anything but letters, is not encoded either. Use \
             another tokenizer, or leave that text out.",
         example: "cargo zero tokenize --tokenizer words text.txt --out ids.bin",
     },

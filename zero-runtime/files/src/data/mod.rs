@@ -49,6 +49,7 @@ mod cut;
 mod draw;
 mod error;
 mod kind;
+mod long_word;
 mod scan;
 mod sequences;
 mod split;
@@ -83,8 +84,10 @@ mod workspace;
 
 pub use beside::{put_text_beside, text_beside, texts_beside};
 pub use contents::{Contents, Skipped, TakenFiles};
+pub use cut::Cuts;
 pub use draw::Draw;
 pub use error::DataError;
+pub use long_word::{LongWord, encode_piece};
 pub use sequences::Sequences;
 pub use structured::{BEGINNING_BYTES, Structure};
 pub use text::Text;

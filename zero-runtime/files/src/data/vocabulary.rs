@@ -9,6 +9,8 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::split::SplitPattern;
 use tokenizers::{Model, OffsetReferential, OffsetType, PreTokenizer, SplitDelimiterBehavior, Tokenizer};
 
+use super::cut::{Cuts, PlacedIds};
+
 /// Letters of a word without ids that a message shows.
 const SHOWN_CHARS: usize = 40;
 
@@ -70,6 +72,16 @@ impl Vocabulary {
         }
     }
 
+    /// The ids of a text that has ids, and for each the bytes that it stands for.
+    pub(super) fn encode_with_places(&self, text: &str) -> Result<PlacedIds, Unencoded> {
+        if self.may_lose {
+            self.lost(text).map_or(Ok(()), Err)?;
+        }
+        let encoding = self.inner.encode(text, false);
+        let encoding = encoding.map_err(|error| Unencoded { byte: 0, what: error.to_string() })?;
+        Ok((encoding.get_ids().to_vec(), encoding.get_offsets().to_vec()))
+    }
+
     /// The first letter of a text that has no id, or the word with it.
     fn lost(&self, text: &str) -> Option<Unencoded> {
         let (word, why) = self.lost_word(text)?;
@@ -111,12 +123,10 @@ impl Vocabulary {
         self.inner.token_to_id(token)
     }
 
-    /// Whether the ids of a text are those of its [pieces](super::cut::pieces), joined.
+    /// The places where a text can be cut: the ids of the [pieces](Cuts::pieces), joined, are those of the whole.
     ///
-    /// This holds if words are found by one of a few known patterns and nothing is put before a text. By each pattern, a
-    /// letter, a line break and a letter lie in three words: the word of the first letter ends because a line break is
-    /// not a letter, and the line break is a word of its own, whether or not the pattern sees what follows it.
-    pub(super) fn is_exact_when_cut(&self) -> bool {
+    /// There are some if words are found by one of a few known patterns and nothing is put before a text.
+    pub(super) fn cuts(&self) -> Option<Cuts> {
         let is_split = |step: &PreTokenizerWrapper| match step {
             PreTokenizerWrapper::ByteLevel(bytes) => bytes.use_regex && !bytes.add_prefix_space,
             PreTokenizerWrapper::Split(split) => {
@@ -135,10 +145,11 @@ impl Vocabulary {
             Some(step) => is_split(step),
             None => false,
         };
-        // NFC does not compose an ASCII letter with anything before it.
+        // NFC composes none of the letters after a cut with anything before them.
         let keeps = matches!(self.inner.get_normalizer(), None | Some(NormalizerWrapper::NFC(_)));
         let added = self.inner.get_added_tokens_decoder();
-        splits && keeps && added.values().all(|token| !token.content.contains('\n') && !token.lstrip && !token.rstrip)
+        let is_plain = added.values().all(|token| !token.single_word && !token.lstrip && !token.rstrip);
+        (splits && keeps && is_plain).then(|| Cuts::outside(added.values().map(|token| token.content.as_str())))
     }
 }
 
