@@ -34,7 +34,7 @@ pub fn tokenize(arguments: &TokenizeArguments) -> Result<(), CommandError> {
     let tokenizer = Tokenizer::open(&arguments.tokenizer)?;
     let separator = separator(arguments.separator.as_deref(), &tokenizer)?;
     let reader = DocumentsReader::new(arguments, tokenizer.cuts())?;
-    reader.skipped().for_each(|line| say::line(line));
+    reader.skipped().for_each(say::line);
     let threads = arguments.threads.map_or(0, std::num::NonZeroUsize::get);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(CommandError::threads)?;
     let writer = begin(&arguments.out, &tokenizer)?;
