@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use zero_core::device::DeviceError;
 use zero_files::checkpoint::{CheckpointError, PublishError};
+use zero_files::data::Structure;
 use zero_files::weights::WeightsError;
 use zero_plan::Flaw;
 use zero_plan::diagnostic::{self, Diagnostic};
@@ -94,9 +95,11 @@ pub enum CommandError {
     #[error("{0}")]
     Pin(#[from] zero_study::advise::BadPin),
     #[error(
-        "error[Z0375]: {place} {what}\n  = help: correct it, or leave the file out; the end of its name decides how a file is read: .jsonl, .parquet, and otherwise text"
+        "error[Z0375]: {place} {what}\n  = help: correct it, or leave the file out, or pass over bad lines and rows by `--skip-bad`; the end of its name decides how a file is read: .jsonl, .parquet, and otherwise text"
     )]
     Input { place: String, what: String },
+    #[error("error[Z0347]: `{}` begins like {}, and a model would learn its marks and the names of its fields\n  = help: {}", path.display(), structure.name(), structured_help(*structure))]
+    Structured { path: PathBuf, structure: Structure },
     #[error("error[Z0376]: {place} has {what} `{name}`\n  = help: {}", has_help(has))]
     NoText { place: String, what: &'static str, name: String, has: Vec<String> },
     #[error("error[Z0378]: the tokenizer `{}` {what}\n  = help: name the token after each document by `--separator TOKEN`, or give `--separator none`", tokenizer.display())]
@@ -212,8 +215,20 @@ fn meant(nearest: &Option<String>) -> String {
 
 fn has_help(has: &[String]) -> String {
     match has {
-        [] => "every document must have text: leave out those without".to_owned(),
-        some => format!("name another by `--field` or `--column`; it has {}", some.join(", ")),
+        [] => "every document must have text: leave out those without, or pass over them by `--skip-bad`".to_owned(),
+        some => format!(
+            "name another by `--field` or `--column`, or pass over such records by `--skip-bad`; it has {}",
+            some.join(", ")
+        ),
+    }
+}
+
+fn structured_help(structure: Structure) -> String {
+    match structure {
+        Structure::Lines => {
+            "`--as jsonl` takes the text in a field of each line, `--as text` the file as it is".to_owned()
+        }
+        other => format!("{}; `--as text` takes the file as it is", other.remedy()),
     }
 }
 

@@ -6,11 +6,17 @@ mod documents;
 #[cfg(feature = "tokenize")]
 mod encode;
 #[cfg(feature = "tokenize")]
+mod encoder;
+#[cfg(feature = "tokenize")]
+mod passed;
+#[cfg(feature = "tokenize")]
+mod record;
+#[cfg(feature = "tokenize")]
 mod table;
 #[cfg(not(feature = "tokenize"))]
 mod whole;
 
-pub use arguments::TokenizeArguments;
+pub use arguments::{ReadAs, TokenizeArguments};
 #[cfg(feature = "tokenize")]
 pub use encode::tokenize;
 #[cfg(not(feature = "tokenize"))]

@@ -9,11 +9,17 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use parquet::schema::types::Type;
 
-use super::documents::{DocumentPart, unreadable};
+use super::documents::{DocumentPart, PartPlace, unreadable};
+use super::passed::PassedRecords;
 use crate::error::CommandError;
 
-/// Calls `each` with the text of every row, until it returns `false`.
-pub fn rows(path: &Path, column: &str, each: &mut impl FnMut(DocumentPart) -> bool) -> Result<bool, CommandError> {
+/// Calls `each` with the text of every row, until it returns `false`. Rows without text go to `passed`.
+pub fn rows(
+    path: &Path,
+    column: &str,
+    passed: &mut PassedRecords,
+    each: &mut impl FnMut(DocumentPart) -> bool,
+) -> Result<bool, CommandError> {
     let file = File::open(path).map_err(unreadable(path))?;
     let bytes = file.metadata().map_err(unreadable(path))?.len();
     let broken = |error: ParquetError| CommandError::Input {
@@ -29,18 +35,25 @@ pub fn rows(path: &Path, column: &str, each: &mut impl FnMut(DocumentPart) -> bo
     };
     let alone = Type::group_type_builder(schema.name()).with_fields(vec![Arc::clone(found)]).build().map_err(broken)?;
     let rows = reader.metadata().file_metadata().num_rows().max(1) as u64;
+    let shared: Arc<Path> = path.into();
     for (number, row) in reader.get_row_iter(Some(alone)).map_err(broken)?.enumerate() {
         let row = row.map_err(broken)?;
         let place = || format!("{}, row {number}", path.display());
         let text = match row.get_column_iter().next() {
-            Some((_, Field::Str(text))) => text.clone(),
-            Some((_, Field::Bytes(bytes))) => match String::from_utf8(bytes.data().to_vec()) {
-                Ok(text) => text,
-                Err(_) => return Err(CommandError::Input { place: place(), what: "is no UTF-8".to_owned() }),
-            },
-            _ => return Err(missing(place(), "no text in the column", Vec::new())),
+            Some((_, Field::Str(text))) => Ok(text.clone()),
+            Some((_, Field::Bytes(bytes))) => String::from_utf8(bytes.data().to_vec())
+                .map_err(|_| CommandError::Input { place: place(), what: "is no UTF-8".to_owned() }),
+            _ => Err(missing(place(), "no text in the column", Vec::new())),
         };
-        if !each(DocumentPart { text, ends: true, read_bytes: bytes / rows }) {
+        let text = match text {
+            Ok(text) => text,
+            Err(bad) => {
+                passed.pass_over(bad)?;
+                continue;
+            }
+        };
+        let place = PartPlace::Row(Arc::clone(&shared), number);
+        if !each(DocumentPart { text, place, is_open: false, ends: true, read_bytes: bytes / rows }) {
             return Ok(false);
         }
     }

@@ -5,9 +5,12 @@
 mod tiny_tokenizer;
 
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType};
@@ -146,6 +149,60 @@ fn a_long_text_is_read_in_stretches() {
     assert!(ids[..line.len()] == line && ids[ids.len() - 1 - line.len()..ids.len() - 1] == line);
 }
 
+/// What is left out of a directory is told, as a run tells it. A file that would be an error by its own path is one there.
+#[test]
+fn what_is_left_out_of_a_directory_is_told() {
+    let place = Place::new();
+    let file = |name: &str, content: &[u8]| {
+        let path = place.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, content).expect("a file");
+    };
+    file("data/a.jsonl", b"{\"text\": \"the thing\"}\n");
+    file("elsewhere", b"in the end");
+    symlink("../elsewhere", place.path().join("data/b-link")).expect("a link");
+    symlink(".", place.path().join("data/circle")).expect("a link");
+    for name in ["data/c.jsonl.gz", "data/target/d.jsonl", "data/.e"] {
+        file(name, b"text");
+    }
+    file("data/f", b"\xff");
+    let told = place.tokenize(&["data", "--out", "a.bin"]).expect("ids");
+    assert_eq!(place.read("a.bin"), place.expected(&["the thing", "in the end"], Some(END)));
+    let skipped = "data: `data`, 2 files\n  skipped: .gz (an archive): 1, binary files: 1, generated directories: 1, hidden \
+                   entries: 1, links and special files: 1\n2 documents, ";
+    assert!(told.starts_with(skipped), "{told}");
+
+    file("data/z.jsonl", b"{\"text\": \"caf\xe9\"}\n");
+    refused(&place, &["data"], "error[Z0375]: data/z.jsonl:1 is no JSON: ");
+    fs::remove_file(place.path().join("data/z.jsonl")).expect("the file");
+    file("data/z.TXT", b"caf\xe9");
+    refused(&place, &["data"], "error[Z0375]: data/z.TXT is no UTF-8 at byte 3");
+    fs::remove_file(place.path().join("data/z.TXT")).expect("the file");
+    symlink("nowhere.parquet", place.path().join("data/z.parquet")).expect("a link");
+    refused(&place, &["data"], "error[Z0340]: cannot read `data/z.parquet`");
+}
+
+/// No word ends for longer than a batch; then one does. Letters before it, and behind it another long word.
+#[test]
+fn a_long_word_is_read_in_stretches() {
+    let place = Place::new();
+    let (word, other) = ("thein".repeat(900_000), "是".repeat(100_000));
+    fs::write(place.path().join("long.txt"), format!("in {word} the {other}")).expect("a text");
+    place.tokenize(&["long.txt", "--out", "long.bin"]).expect("ids");
+    let (ids, ends) = place.read("long.bin");
+    let encode = |text: &str| place.tokenizer.encode(text).expect("ids");
+    let expected = [
+        encode("in"),
+        encode(" the"),
+        encode("inthe").repeat(899_999),
+        encode("in the"),
+        encode(&format!(" {other}")),
+        vec![END],
+    ];
+    assert!(ids == expected.concat(), "a merge is within `the` and `in`");
+    assert_eq!(ends, [ids.len() as u64]);
+}
+
 /// Checks that the command refuses with these words, and that it leaves nothing behind.
 fn refused(place: &Place, arguments: &[&str], words: &str) {
     let told = place.tokenize(&[arguments, &["--out", "new.bin"]].concat()).expect_err(words);
@@ -182,6 +239,105 @@ fn z0376_documents_without_text() {
     place.table("a.parquet", &TEXTS, Compression::UNCOMPRESSED);
     refused(&place, &["a.parquet", "--column", "body"], "error[Z0376]: a.parquet has no column `body`");
     refused(&place, &["a.parquet", "--column", "id"], "error[Z0376]: a.parquet, row 0 has no text in the column `id`");
+}
+
+/// As files and through a pipe. What is read as lines is the same text by any name.
+#[test]
+fn z0347_structured_data_is_read_as_it_is_on_request_alone() {
+    let place = Place::new();
+    let lines = json_lines(&TEXTS, "text");
+    let write = |name: &str, content: &str| fs::write(place.path().join(name), content).expect("a file");
+    write("lines.json", &lines);
+    write("array.json", "[\n{\"text\": \"one\"}\n]\n");
+    write("table.csv", "id,text\n1,one\n");
+    refused(&place, &["lines.json"], "error[Z0347]: `lines.json` begins like lines of JSON");
+    refused(&place, &["lines.json"], "`--as jsonl` takes the text in a field of each line");
+    refused(&place, &["array.json"], "by `jq -c '.[]' IN > OUT.jsonl`; `--as text` takes the file as it is");
+    refused(&place, &["."], "error[Z0347]: `./array.json` begins like an array of JSON");
+    refused(&place, &["table.csv"], "error[Z0347]: `table.csv` begins like a table of CSV");
+    place.tokenize(&["lines.json", "--as", "jsonl", "--out", "a.bin"]).expect("ids");
+    assert_eq!(place.read("a.bin"), place.expected(&TEXTS, Some(END)));
+    place.tokenize(&["lines.json", "--as", "text", "--out", "b.bin"]).expect("ids");
+    assert_eq!(place.read("b.bin"), place.expected(&[&lines], Some(END)));
+
+    let piped = |arguments: &[&str]| {
+        let script =
+            format!("cat lines.json | \"$0\" zero tokenize --tokenizer tokenizer.json {}", arguments.join(" "));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_cargo-zero")]).current_dir(place.path());
+        shell.output().expect("a shell")
+    };
+    let told = String::from_utf8(piped(&["/dev/stdin", "--out", "c.bin"]).stderr).expect("text");
+    assert!(told.contains("error[Z0347]: `/dev/stdin` begins like lines of JSON"), "{told}");
+    assert!(piped(&["/dev/stdin", "--as", "jsonl", "--out", "c.bin"]).status.success());
+    assert_eq!(place.read("c.bin"), place.expected(&TEXTS, Some(END)));
+}
+
+/// Bad in all ways: cut off, of another kind, without text, not Unicode, zeros.
+#[test]
+fn bad_records_are_passed_over_on_request_and_counted() {
+    let place = Place::new();
+    let write = |name: &str, content: &[u8]| fs::write(place.path().join(name), content).expect("a file");
+    let bad =
+        b"{\"text\": \"the thing\"}\n[1]\n{\"text\": null}\n\0\0\n{\"text\": \"\xe9\"}\n{\"text\": \"\\ud83d\"}\n\
+                {\"body\": \"\"}\n{\"text\": \"in\", \"score\": 1e999, \"title\": \"\\ud83d\"}\n{\"text\": \"cut o";
+    write("bad.jsonl", bad);
+    refused(&place, &["bad.jsonl"], "error[Z0375]: bad.jsonl:2 is no JSON object");
+    let told = place.tokenize(&["bad.jsonl", "--skip-bad", "--out", "a.bin"]).expect("ids");
+    assert_eq!(place.read("a.bin"), place.expected(&["the thing", "in"], Some(END)));
+    let words = "  bad records: cannot be read: 5, without text: 2; the first is bad.jsonl:2\n2 documents, ";
+    assert!(told.starts_with(words), "{told}");
+
+    // All of them are bad if another field is meant.
+    refused(&place, &["bad.jsonl", "--skip-bad", "--field", "other"], "error[Z0376]: bad.jsonl:1 has no field `other`");
+    write("marked.jsonl", "\u{feff}{\"text\": \"in\"}\n".as_bytes());
+    let told = place.tokenize(&["marked.jsonl", "--skip-bad", "--out", "b.bin"]).expect("ids");
+    assert_eq!(place.read("b.bin"), place.expected(&["in"], Some(END)));
+    assert!(told.starts_with("1 documents"), "nothing is bad: {told}");
+    // A file that cannot be read at all is no record.
+    write("bad.parquet", b"PAR1 and no more");
+    refused(&place, &["bad.parquet", "--skip-bad"], "error[Z0375]: bad.parquet is no Parquet file");
+}
+
+/// The command waits for its input while it has unfinished files.
+#[test]
+fn an_interruption_leaves_no_files() {
+    let place = Place::new();
+    let hidden = || {
+        let names = fs::read_dir(place.path()).expect("entries").map(|entry| entry.expect("an entry").file_name());
+        names.filter(|name| name.as_encoded_bytes().starts_with(b".")).count()
+    };
+    for (name, number) in [("INT", 2), ("TERM", 15)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
+        command.args(["zero", "tokenize", "--tokenizer", "tokenizer.json", "/dev/stdin", "--as=text", "--out=new.bin"]);
+        let mut child = command.current_dir(place.path()).stdin(Stdio::piped()).spawn().expect("the command");
+        while hidden() < 2 {
+            assert!(child.try_wait().expect("a state").is_none(), "it waits");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let kill = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+        assert!(kill.expect("a kill").success());
+        let end = child.wait().expect("an end");
+        assert_eq!((end.signal(), hidden()), (Some(number), 0));
+    }
+}
+
+/// With their place in the file, wherever the text lies in it.
+#[test]
+fn z0377_letters_without_ids_are_errors() {
+    let place = Place::new();
+    tiny_tokenizer::write(place.path(), |json| {
+        json["model"]["vocab"].as_object_mut().expect("a map").retain(|token, _| token != "Ã")
+    });
+    let write = |name: &str, content: &str| fs::write(place.path().join(name), content).expect("a file");
+    let text = format!("{}naïve\n", "the thing\n".repeat(20_000));
+    write("a.txt", &text);
+    write("a.jsonl", &json_lines(&["the", "naïve"], "text"));
+    place.table("a.parquet", &["the", "naïve"], Compression::UNCOMPRESSED);
+    let words = "cannot encode `a.txt` from byte 200002 on: its vocabulary has no id for \"ï\"";
+    refused(&place, &["a.txt"], &format!("error[Z0377]: the tokenizer `tokenizer.json` {words}"));
+    refused(&place, &["a.jsonl"], "cannot encode the text of a.jsonl:2 from byte 2 on");
+    refused(&place, &["a.parquet"], "cannot encode the text of a.parquet, row 1, from byte 2 on");
 }
 
 #[test]

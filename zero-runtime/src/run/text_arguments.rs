@@ -23,7 +23,8 @@ pub struct TextArguments {
     #[arg(long, value_name = "PATH", help_heading = DATA)]
     #[serde(serialize_with = "as_text")]
     pub data: Option<PathBuf>,
-    /// Read --data as token ids, whatever its name and content say: one for each byte, or one for each two bytes
+    /// Read --data as text, bytes, or token ids of 2 or 4 bytes, whatever its name and content say; `ids` have 4 bytes if the
+    /// vocabulary has more than 65,536
     #[arg(long, value_name = "WHAT", requires = "data", help_heading = DATA)]
     pub data_as: Option<DataAs>,
     /// Converts text to token ids and back: a tokenizer.json, or the folder of a model with one; without it, the tokenizer of

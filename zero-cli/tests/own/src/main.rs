@@ -1,5 +1,6 @@
 //! A language model with a layer of its own, in a crate of its own.
 
+use zero_runtime::author::*;
 use zero_runtime::prelude::*;
 
 /// Multiplies every feature by one learned factor.

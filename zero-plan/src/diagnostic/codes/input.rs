@@ -8,7 +8,7 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0340",
         title: "data that cannot be read",
         explanation: "The file or directory of data does not exist, or this user cannot read it. Data is a text \
-            file, a directory of text, or a `.bin` file of little-endian u16 token ids.",
+            file, a directory of text, or a `.bin` file of little-endian token ids.",
         example: "./zero3 --data nowhere.txt",
     },
     Code {
@@ -22,15 +22,17 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0342",
         title: "token id beyond the vocabulary",
         explanation: "A token id is not less than the number of rows of the model's embedding. In a `.bin` file \
-            every two bytes are an id, in any other file every byte is. Build the model with a larger vocabulary, \
-            or encode the text for the vocabulary that it has.",
+            every two bytes are an id, or every four if the vocabulary has more than 65,536; in any other file \
+            every byte is. Build the model with a larger vocabulary, or encode the text for the vocabulary that it \
+            has.",
         example: "./zero3 --data words.bin # with ids up to 50256, and a vocabulary of 256",
     },
     Code {
         code: "Z0343",
-        title: "token file of an odd size",
-        explanation: "A `.bin` file is little-endian u16 token ids without a header, so its size is even. Check \
-            whether it was cut off; if it is text, give it another name.",
+        title: "token file that ends within an id",
+        explanation: "A `.bin` file is little-endian token ids without a header, of two bytes each, or of four if the \
+            model's vocabulary has more than 65,536, so its size is a multiple of that. Check whether it \
+            was cut off; if it is text, give it another name.",
         example: "./zero3 --data text.bin # of 101 bytes",
     },
     Code {
@@ -56,11 +58,29 @@ pub(super) const CODES: &[Code] = &[
         example: "echo '[z-a]' >> .gitignore && cargo zero build specs/zero3.ron",
     },
     Code {
+        code: "Z0347",
+        title: "structured data instead of text",
+        explanation: "A file is to be read as text, but begins like lines of JSON, an array of JSON or a table of CSV, or its \
+            name says so. A model would learn braces, commas and the names of fields. `cargo zero tokenize` reads a field \
+            of each line of a `.jsonl` file, or of any file with `--as jsonl`, and writes a token file for `--data`. A \
+            run does not read fields. `--as text` of `tokenize` and `--data-as text` of a run take a file as it is.",
+        example: "./zero3 --data pages.jsonl",
+    },
+    Code {
+        code: "Z0348",
+        title: "token ids of another width",
+        explanation: "A file without a known header is read as little-endian token ids of two bytes, or of four if the \
+            model's vocabulary has more than 65,536. This file has ids of another width, or something else: every second \
+            id would be zero, as in wider numbers, or its first bytes are those of another format or of text. \
+            `--data-as ids16` or `--data-as ids32` says the width. Write ids of eight bytes anew.",
+        example: "./zero3 --data ids.bin # of i64",
+    },
+    Code {
         code: "Z0349",
         title: "data that is not text",
         explanation: "The name or the first bytes of a file say that it holds something other than text: a table, an \
             array, a checkpoint, an archive, an image. A model would learn how such a file is encoded. Write the text \
-            in it to a text file, or its token ids to a `.bin` file of little-endian u16, or say `--data-as bytes` to \
+            in it to a text file, or its token ids to a `.bin` file of little-endian u16 or u32, or say `--data-as bytes` to \
             learn the bytes as they are. In a directory such files are skipped, and counted at the start of a run.",
         example: "./zero3 --data corpus.parquet",
     },
@@ -226,20 +246,24 @@ pub(super) const CODES: &[Code] = &[
         title: "documents that cannot be read",
         explanation: "A file does not match the ending of its name: a line of a `.jsonl` file is not a JSON \
             object, a `.parquet` file is not a table, or text is not UTF-8. The message has the file and the line, \
-            row or byte. No token file was written.",
+            row or byte. No token file was written. `--skip-bad` passes over bad lines and rows, and counts them. Of the \
+            fields that were not asked for, only the syntax matters.",
         example: "cargo zero tokenize --tokenizer gpt2 broken.jsonl --out ids.bin",
     },
     Code {
         code: "Z0376",
         title: "documents without text",
         explanation: "A line of a `.jsonl` file lacks the field with the text, or a `.parquet` file lacks the column, or its \
-            value is not text. `--field` and `--column` name the field and the column; the message lists those that exist.",
+            value is not text. `--field` and `--column` name the field and the column; the message lists those that exist. \
+            `--skip-bad` passes over such lines and rows, and counts them.",
         example: "cargo zero tokenize --tokenizer gpt2 --field body pages.jsonl --out ids.bin",
     },
     Code {
         code: "Z0377",
         title: "text that a tokenizer cannot encode",
-        explanation: "A vocabulary without an id for unknown words or for all bytes cannot encode every text. Use \
+        explanation: "A vocabulary without an id for unknown words or for all bytes cannot encode every text. The \
+            message has the first letter without an id and its place; without this error it would vanish. A stretch of more \
+            than a MiB without the end of a word, of anything but letters, is not encoded either. Use \
             another tokenizer, or leave that text out.",
         example: "cargo zero tokenize --tokenizer words text.txt --out ids.bin",
     },

@@ -25,6 +25,7 @@ impl TakenFiles {
         Self { files: 1, skipped: Skipped::new() }
     }
 
+    /// One more entry was passed over.
     pub(super) fn skip(&mut self, reason: &str) {
         *self.skipped.entry(reason.to_owned()).or_default() += 1;
     }
@@ -33,6 +34,13 @@ impl TakenFiles {
     pub(super) fn list(&self) -> String {
         let reasons: Vec<String> = self.skipped.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
         if reasons.is_empty() { "nothing".to_owned() } else { reasons.join(", ") }
+    }
+}
+
+impl fmt::Display for TakenFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&counted(self.files, "file", "files"))?;
+        if self.skipped.is_empty() { Ok(()) } else { write!(f, "\n  skipped: {}", self.list()) }
     }
 }
 
@@ -50,6 +58,9 @@ pub struct Contents {
     pub held_out_tokens: usize,
     /// Sequences that are held out.
     pub held_out_sequences: usize,
+    /// The ids of the model, if bytes are taken for ids and the model has many more.
+    #[serde(skip)]
+    pub bytes_of: Option<usize>,
 }
 
 impl fmt::Display for Contents {
@@ -60,10 +71,12 @@ impl fmt::Display for Contents {
         }
         let sequences = counted(self.held_out_sequences, "sequence", "sequences");
         write!(f, ", {} tokens, {} of them held out as {sequences}", self.tokens, self.held_out_tokens)?;
-        match &self.taken {
-            Some(taken) if !taken.skipped.is_empty() => write!(f, "\n  skipped: {}", taken.list()),
-            _ => Ok(()),
+        if let Some(taken) = self.taken.as_ref().filter(|taken| !taken.skipped.is_empty()) {
+            write!(f, "\n  skipped: {}", taken.list())?;
         }
+        let note =
+            |ids| write!(f, "\n  note: without --tokenizer each byte is a token id, and the model has {ids} of them");
+        self.bytes_of.map_or(Ok(()), note)
     }
 }
 
@@ -80,6 +93,7 @@ mod tests {
             tokens: 100,
             held_out_tokens: 17,
             held_out_sequences: 1,
+            bytes_of: None,
         };
         let told = |taken: &TakenFiles| held_out(Some(taken.clone())).to_string();
         assert_eq!(told(&taken), "data: `text`, 1 file, 100 tokens, 17 of them held out as 1 sequence");

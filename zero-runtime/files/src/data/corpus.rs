@@ -10,6 +10,7 @@ use zero_plan::Fingerprint;
 use zero_plan::footprint::DATA_BYTES;
 
 use super::DataAs;
+use super::bare::scan_ids;
 use super::contents::TakenFiles;
 use super::error::DataError;
 use super::kind;
@@ -17,7 +18,7 @@ use super::scan::{Encoding, Scan};
 use super::tokenized;
 use super::tokenizer::Tokenizer;
 use super::tokens::{self, TokenHeader};
-use super::tree::{Files, for_each_file, for_each_text};
+use super::tree::{Files, for_each_file, for_each_text, require_text};
 
 /// Token ids, all of them less than the vocabulary they were opened with.
 pub(super) struct Corpus {
@@ -56,10 +57,10 @@ impl Corpus {
     ) -> Result<(Self, TakenFiles), DataError> {
         let found = fs::metadata(path).map_err(DataError::unreadable(path))?;
         if found.is_dir() {
-            if let (None, Some(tokenizer)) = (data_as, tokenizer) {
-                return tokenized::directory(path, tokenizer);
-            }
-            return Self::directory(path, data_as, vocabulary);
+            return match (text_files(data_as), tokenizer) {
+                (Some(files), Some(tokenizer)) => tokenized::directory(path, files, tokenizer),
+                (files, _) => Self::directory(path, files, data_as, vocabulary),
+            };
         }
         if !found.is_file() {
             // A pipe can be read only once, so each rank would get a part of it. A device may never end.
@@ -144,31 +145,24 @@ impl Corpus {
             return Ok(ids);
         }
         let is_ids = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bin"));
-        let encoding = match data_as {
-            Some(DataAs::Ids) => Encoding::Pair,
-            None if is_ids => Encoding::Pair,
-            _ => Encoding::Byte,
-        };
-        let (file, scan) = match (data_as.is_none() && !is_ids, tokenizer) {
-            (true, Some(tokenizer)) => return tokenized::file(path, tokenizer),
-            (true, None) => scan_text(path, vocabulary)?,
-            (false, _) => {
-                let mut file = File::open(path).map_err(DataError::unreadable(path))?;
-                let scan = Scan::file(&mut file, encoding, vocabulary).map_err(DataError::unreadable(path))?;
-                (file, scan)
+        let is_text = data_as == Some(DataAs::Text) || data_as.is_none() && !is_ids;
+        let (file, scan, encoding) = match (is_text, tokenizer) {
+            (true, Some(tokenizer)) => return tokenized::file(path, data_as, tokenizer),
+            (true, None) => {
+                let (file, scan) = scan_text(path, data_as, vocabulary)?;
+                (file, scan, Encoding::Byte)
             }
+            (false, _) => scan_ids(path, data_as, vocabulary)?,
         };
-        if !scan.bytes.is_multiple_of(encoding.bytes()) {
-            return Err(DataError::OddSize { path: path.to_owned(), bytes: scan.bytes });
-        }
         check(&scan, encoding, 0, &origin(path), vocabulary)?;
         let source = CorpusSource::File { file, path: path.to_owned(), encoding, base: 0 };
         Ok(Self { source, tokens: scan.bytes / encoding.bytes(), fingerprint: scan.hash(), resident_bytes: 0 })
     }
 
-    /// All text files below `directory`, or all files for [`DataAs::Bytes`], joined in the order of their paths.
+    /// The text `files` below `directory`, or all files for [`DataAs::Bytes`], joined in the order of their paths.
     fn directory(
         directory: &Path,
+        files: Option<Files>,
         data_as: Option<DataAs>,
         vocabulary: usize,
     ) -> Result<(Self, TakenFiles), DataError> {
@@ -180,10 +174,10 @@ impl Corpus {
             pieces.push(CorpusFile { path, end });
             Ok(())
         };
-        let taken = match data_as {
-            None => for_each_text(directory, Files::All, |_| true, vocabulary, add)?,
-            Some(DataAs::Bytes) => for_each_file(directory, vocabulary, add)?,
-            Some(DataAs::Ids) => return Err(DataError::IdsOfDirectory { directory: directory.to_owned() }),
+        let taken = match files {
+            Some(files) => for_each_text(directory, files, |_| true, vocabulary, add)?,
+            None if data_as == Some(DataAs::Bytes) => for_each_file(directory, vocabulary, add)?,
+            None => return Err(DataError::IdsOfDirectory { directory: directory.to_owned() }),
         };
         let (source, fingerprint) = (CorpusSource::Files(pieces), fingerprint.finish());
         Ok((Self { source, tokens: end, fingerprint, resident_bytes: 0 }, taken))
@@ -202,6 +196,14 @@ impl Corpus {
     /// Number of tokens.
     pub(super) fn tokens(&self) -> usize {
         self.tokens
+    }
+
+    /// Whether each of its tokens is a byte.
+    pub(super) fn is_bytes(&self) -> bool {
+        match &self.source {
+            CorpusSource::Memory(_, encoding) | CorpusSource::File { encoding, .. } => *encoding == Encoding::Byte,
+            CorpusSource::Files(_) => true,
+        }
     }
 
     /// Copies the tokens from `start` on into all of `out`.
@@ -234,24 +236,32 @@ fn copy_pieces(pieces: &[CorpusFile], mut start: usize, mut out: &mut [u32]) {
     }
 }
 
+/// The files of a directory that are text, if that is what it is read as.
+fn text_files(data_as: Option<DataAs>) -> Option<Files> {
+    match data_as {
+        None => Some(Files::All),
+        Some(DataAs::Text) => Some(Files::AsText),
+        Some(DataAs::Bytes | DataAs::Ids | DataAs::Ids16 | DataAs::Ids32) => None,
+    }
+}
+
 fn changed(path: &Path, error: &io::Error) -> ! {
     panic!("the data changed while it was in use: {} can no longer be read: {error}", origin(path))
 }
 
-/// Z0349, for a file that is something other than text.
-fn not_text(path: &Path, what: String, help: &'static str) -> DataError {
-    DataError::NotText { path: path.to_owned(), what, help }
-}
-
-/// Opens and scans the file at `path`, which must be text.
-pub(super) fn scan_text(path: &Path, vocabulary: usize) -> Result<(File, Scan), DataError> {
-    if let Some((kind, end)) = kind::of(path) {
-        return Err(not_text(path, format!("is {}, by its name (.{end})", kind.name), kind.remedy));
+/// Opens and scans the file at `path`, which must be text, and no other kind of file unless `data_as` says so.
+pub(super) fn scan_text(path: &Path, data_as: Option<DataAs>, vocabulary: usize) -> Result<(File, Scan), DataError> {
+    let is_known = || if data_as.is_none() { kind::of(path) } else { None };
+    if let Some((kind, end)) = is_known() {
+        return Err(DataError::not_text(path, format!("is {}, by its name (.{end})", kind.name), kind.remedy));
     }
     let mut file = File::open(path).map_err(DataError::unreadable(path))?;
     let text = Scan::text(&mut file, vocabulary).map_err(DataError::unreadable(path))?;
-    let no_text = |byte| not_text(path, format!("is not text: its byte {byte} is zero, or not UTF-8"), kind::WRITE);
-    Ok((file, text.map_err(no_text)?))
+    let scan = text.map_err(|byte| DataError::no_text_at(path, byte))?;
+    if data_as.is_none() {
+        require_text(path)?;
+    }
+    Ok((file, scan))
 }
 
 /// How errors name a file.

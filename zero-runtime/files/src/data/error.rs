@@ -3,6 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::kind;
+use super::structured::Structure;
+
 /// An error of opening a dataset. [`DataError::report`] is its text for a person.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant's message names its fields")]
@@ -27,8 +30,13 @@ pub enum DataError {
         vocabulary: usize,
         vocabulary_min: usize,
     },
-    #[error("`{}` has {bytes} bytes, expected an even number: two for each token id", path.display())]
-    OddSize { path: PathBuf, bytes: usize },
+    #[error(
+        "`{}` has {bytes} bytes, expected a multiple of {width}, the bytes of a token id: the last one begins at byte {}",
+        path.display(), bytes - bytes % width
+    )]
+    OddSize { path: PathBuf, bytes: usize, width: usize },
+    #[error("`{}` {what}, but is to be read as token ids of {width} bytes", path.display())]
+    NoIds { path: PathBuf, what: String, width: usize },
     #[error("no text below `{}` (skipped: {skipped})", directory.display())]
     NoText { directory: PathBuf, skipped: String },
     #[error("{origin} is {bytes} bytes, expected at most {bytes_max} to be held in memory")]
@@ -37,6 +45,8 @@ pub enum DataError {
     TooManyFiles { directory: PathBuf, files: usize },
     #[error("`{}` {what}, and the bytes of such a file are not text to learn", path.display())]
     NotText { path: PathBuf, what: String, help: &'static str },
+    #[error("`{}` begins like {}, and a model would learn its marks and the names of its fields", path.display(), structure.name())]
+    Structured { path: PathBuf, structure: Structure },
     #[error("`{}` is a directory, but token ids must be one file", directory.display())]
     IdsOfDirectory { directory: PathBuf },
     #[error("no Cargo.toml in `{}` or above it, so there is no workspace to take text from", start.display())]
@@ -60,8 +70,8 @@ pub enum DataError {
     TooLargeToEncode { origin: String, bytes: usize, bytes_max: usize },
     #[error("cannot write `{}`: {source}", path.display())]
     Unwritable { path: PathBuf, source: io::Error },
-    #[error("the tokenizer `{}` cannot encode a text: {what}", tokenizer.display())]
-    NotEncoded { tokenizer: PathBuf, what: String },
+    #[error("the tokenizer `{}` cannot encode {origin} from byte {byte} on: {what}", tokenizer.display())]
+    NotEncoded { tokenizer: PathBuf, origin: String, byte: usize, what: String },
 }
 
 impl DataError {
@@ -73,6 +83,27 @@ impl DataError {
     /// For `map_err`.
     pub(super) fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| DataError::Unwritable { path: path.to_owned(), source }
+    }
+
+    /// A file that is something other than text.
+    pub(super) fn not_text(path: &Path, what: String, help: &'static str) -> Self {
+        DataError::NotText { path: path.to_owned(), what, help }
+    }
+
+    /// A file whose name says that it is text, but whose byte `byte` is none.
+    pub(super) fn no_text_at(path: &Path, byte: usize) -> Self {
+        Self::not_text(path, format!("is not text: its byte {byte} is zero, or not UTF-8"), kind::WRITE)
+    }
+
+    /// The same error of a text that begins at byte `start` of what is called `origin`.
+    #[must_use]
+    pub fn within(self, origin: impl FnOnce() -> String, start: usize) -> Self {
+        match self {
+            DataError::NotEncoded { tokenizer, byte, what, .. } => {
+                DataError::NotEncoded { tokenizer, origin: origin(), byte: start + byte, what }
+            }
+            other => other,
+        }
     }
 
     /// The stable code.
@@ -87,6 +118,8 @@ impl DataError {
             DataError::NoText { .. } => "Z0344",
             DataError::NoWorkspace { .. } => "Z0345",
             DataError::IgnoreFile { .. } => "Z0346",
+            DataError::Structured { .. } => "Z0347",
+            DataError::NoIds { .. } => "Z0348",
             DataError::NotText { .. } => "Z0349",
             DataError::IdsOfDirectory { .. } => "Z0355",
             DataError::Tokenizer { .. } | DataError::NoTokenizers { .. } => "Z0370",
@@ -114,13 +147,19 @@ impl DataError {
             DataError::TokenBeyondVocabulary { vocabulary_min, .. } => {
                 return format!(
                     "build the model with a vocabulary of at least {vocabulary_min}, or encode the text for the \
-                     vocabulary it has; a `.bin` file without a known header is little-endian u16 token ids, of text \
+                     vocabulary it has; a `.bin` file without a known header is little-endian token ids, of 2 bytes, or \
+                     of 4 if the vocabulary has more than 65,536 (`--data-as ids16` or `ids32` says otherwise), of text \
                      each byte is a token id"
                 );
             }
             DataError::OddSize { .. } => {
-                "a `.bin` file is little-endian u16 token ids without a header; check whether it was cut off, or give \
+                "a `.bin` file is little-endian token ids without a header, of 2 bytes, or of 4 if the vocabulary has more \
+                 than 65,536; check whether it was cut off, say another width by `--data-as ids16` or `ids32`, or give \
                  text another name"
+            }
+            DataError::NoIds { .. } => {
+                "say the width by `--data-as ids16` or `--data-as ids32`, or write the ids anew, as little-endian u16 or \
+                 u32 and nothing else"
             }
             DataError::NoText { .. } => {
                 "text is UTF-8 without zero bytes; a `.bin` file of token ids is given by its own path; `--data-as bytes` \
@@ -130,6 +169,18 @@ impl DataError {
             DataError::TooManyFiles { .. } => "join them to fewer, larger files",
             DataError::NotText { help, .. } => {
                 return format!("{help}; `--data-as bytes` learns its bytes as they are");
+            }
+            DataError::Structured { structure: Structure::Lines, .. } => {
+                "write the token ids of a field of it to a file, by `cargo zero tokenize --tokenizer .. --as jsonl IN --out \
+                 OUT.bin`, and give that; or write the text in it to a file, by `jq -r .text IN > OUT.txt`; `--data-as \
+                 text` learns the file as it is"
+            }
+            DataError::Structured { structure, .. } => {
+                return format!(
+                    "{}, and the token ids of that to a file, by `cargo zero tokenize`; `--data-as text` learns the file \
+                     as it is",
+                    structure.remedy()
+                );
             }
             DataError::IdsOfDirectory { .. } => "name one file of it, or join them into one",
             DataError::Tokenizer { .. } => {

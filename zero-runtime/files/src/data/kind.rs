@@ -14,7 +14,8 @@ pub(super) struct FileKind {
 }
 
 /// The advice for most of them.
-pub(super) const WRITE: &str = "write its text to a text file, or its token ids to a `.bin` file as little-endian u16";
+pub(super) const WRITE: &str =
+    "write its text to a text file, or its token ids to a `.bin` file as little-endian u16 or u32";
 /// The advice for a table whose rows can be encoded.
 const TOKENIZE: &str = "write the token ids of its text to a file, by `cargo zero tokenize`";
 const UNPACK: &str = "unpack it, and give what was in it";
@@ -57,6 +58,14 @@ const KINDS: &[(FileKind, &[&str])] = &[
     ),
     (FileKind { name: "a font", remedy: NOT_DATA }, &["ttf", "otf", "woff", "woff2"]),
 ];
+
+/// The ends of names that promise documents. Such a file is never passed over as one that may hold anything.
+const DOCUMENTS: [&str; 4] = ["txt", "jsonl", "ndjson", "parquet"];
+
+/// Whether the name of a file says that it holds documents.
+pub(super) fn promises_documents(path: &Path) -> bool {
+    path.extension().is_some_and(|end| DOCUMENTS.iter().any(|it| end.eq_ignore_ascii_case(it)))
+}
 
 /// The kind and the extension of a file, if the extension says that it is not text.
 pub(super) fn of(path: &Path) -> Option<(FileKind, &'static str)> {

@@ -41,6 +41,7 @@
 //! assert_eq!(targets[2] == 1, input[5] > input[4]);
 //! ```
 
+mod bare;
 mod beside;
 mod contents;
 mod corpus;
@@ -48,20 +49,25 @@ mod cut;
 mod draw;
 mod error;
 mod kind;
+mod long_word;
 mod scan;
 mod sequences;
 mod split;
+mod structured;
 mod text;
 // Not derived, because clap would take the docs of the variants, and show the whole help in its long form.
 impl ValueEnum for DataAs {
     fn value_variants<'a>() -> &'a [Self] {
-        &[DataAs::Bytes, DataAs::Ids]
+        &[DataAs::Text, DataAs::Bytes, DataAs::Ids, DataAs::Ids16, DataAs::Ids32]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(PossibleValue::new(match self {
+            DataAs::Text => "text",
             DataAs::Bytes => "bytes",
             DataAs::Ids => "ids",
+            DataAs::Ids16 => "ids16",
+            DataAs::Ids32 => "ids32",
         }))
     }
 }
@@ -78,9 +84,12 @@ mod workspace;
 
 pub use beside::{put_text_beside, text_beside, texts_beside};
 pub use contents::{Contents, Skipped, TakenFiles};
+pub use cut::Cuts;
 pub use draw::Draw;
 pub use error::DataError;
+pub use long_word::{LongWord, encode_piece};
 pub use sequences::Sequences;
+pub use structured::{BEGINNING_BYTES, Structure};
 pub use text::Text;
 pub use text::require_fit;
 pub use tokenizer::{TokenStream, Tokenizer};
@@ -139,8 +148,14 @@ pub trait Dataset: Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataAs {
+    /// Text, even if it begins like JSON or CSV. In a directory, files that are not text are passed over.
+    Text,
     /// Each byte is a token id; for a directory, each byte of all its files.
     Bytes,
-    /// Each two bytes are a token id, little-endian.
+    /// Little-endian token ids, each of two bytes, or of four if the vocabulary has more than 65,536.
     Ids,
+    /// Each two bytes are a token id, little-endian.
+    Ids16,
+    /// Each four bytes are a token id, little-endian.
+    Ids32,
 }

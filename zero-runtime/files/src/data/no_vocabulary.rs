@@ -1,9 +1,16 @@
 //! No vocabulary: the same calls in a program without the library, whose values cannot exist. Never returns from one.
 
+use super::cut::{Cuts, PlacedIds};
+
 /// Whether this program can read a `tokenizer.json`.
 pub(super) const IS_THERE: bool = false;
 
 pub(super) enum Vocabulary {}
+
+pub(super) struct Unencoded {
+    pub byte: usize,
+    pub what: String,
+}
 
 impl Vocabulary {
     pub(super) fn parse(_: &str) -> Result<Self, String> {
@@ -14,7 +21,7 @@ impl Vocabulary {
         match *self {}
     }
 
-    pub(super) fn encode(&self, _: &str) -> Result<Vec<u32>, String> {
+    pub(super) fn encode(&self, _: &str) -> Result<Vec<u32>, Unencoded> {
         match *self {}
     }
 
@@ -26,7 +33,11 @@ impl Vocabulary {
         match *self {}
     }
 
-    pub(super) fn is_exact_when_cut(&self) -> bool {
+    pub(super) fn encode_with_places(&self, _: &str) -> Result<PlacedIds, Unencoded> {
+        match *self {}
+    }
+
+    pub(super) fn cuts(&self) -> Option<Cuts> {
         match *self {}
     }
 }

@@ -77,13 +77,16 @@ pub(super) struct Scan {
     pub bytes: usize,
     /// The largest id.
     pub largest: u32,
+    /// All bits of the ids at the first, second, third and fourth place of every four.
+    pub by_place: [u32; 4],
     /// The first token whose id is not less than the vocabulary: its number, and its id.
     pub beyond: Option<(usize, u32)>,
 }
 
 impl Scan {
     pub fn new(encoding: Encoding, vocabulary: usize) -> Self {
-        Self { encoding, vocabulary, fingerprint: Fingerprint::default(), bytes: 0, largest: 0, beyond: None }
+        let fingerprint = Fingerprint::default();
+        Self { encoding, vocabulary, fingerprint, bytes: 0, largest: 0, by_place: [0; 4], beyond: None }
     }
 
     /// A hash of all bytes so far.
@@ -102,6 +105,7 @@ impl Scan {
         }
         self.encoding.decode(bytes, |i, id| {
             self.largest = self.largest.max(id);
+            self.by_place[(first + i) % 4] |= id;
             if id as usize >= self.vocabulary && self.beyond.is_none() {
                 self.beyond = Some((first + i, id));
             }

@@ -27,17 +27,24 @@ pub struct Text {
     vocabulary: usize,
     /// Bytes of memory that its tokenizer takes.
     tokenizer_bytes: usize,
+    /// Whether bytes were asked for.
+    says_bytes: bool,
 }
+
+/// More ids than those of a model of bytes: 256, and a few for the beginning and the end of texts.
+const OF_BYTES_MAX: usize = 288;
 
 impl Text {
     /// The data at `path`, for sequences of `length` tokens and a model of `vocabulary` tokens. `path` is one of
     ///
     /// - a file of text: each byte is a token id;
     /// - a directory: the text files below it, joined in the order of their paths, each byte a token id. Hidden
-    ///   entries, `target`, `node_modules`, symbolic links, binary files (not UTF-8, or with zero bytes) and those
-    ///   whose names say that they are something other than text (`.parquet`, `.npy`, `.zip`, ...) are passed over;
+    ///   entries, `target`, `node_modules`, links to directories, binary files (not UTF-8, or with zero bytes) and those
+    ///   whose names say that they are something other than text (`.parquet`, `.npy`, `.zip`, ...) are passed over. A file
+    ///   `*.txt` or `*.jsonl` that is not text is an error;
     /// - a file of token ids with a header: one of [`TokenFileWriter`](super::TokenFileWriter), or of llm.c;
-    /// - any other file `*.bin`: little-endian u16 token ids, as nanoGPT has them.
+    /// - any other file `*.bin`: little-endian token ids, as nanoGPT has them, each a u16, or a u32 if `vocabulary` is
+    ///   more than 65,536.
     ///
     /// Files are not held in memory. All of them are checked once, and each sequence is read when it is drawn, from the
     /// system's cache, which all processes of a host share. So they must not change while they are in use.
@@ -47,11 +54,13 @@ impl Text {
     /// # Errors
     /// Z0335 if a directory has more files than fit an index, Z0340 if something cannot be read, Z0341 if there is too
     /// little of it, Z0342 if a token id is not in the vocabulary (all are checked), Z0343 if a file of ids ends in
-    /// half a token, Z0344 if a directory has no text, Z0349 if a file is something other than text, Z0355 for a
+    /// half a token, Z0344 if a directory has no text, Z0347 if text begins like JSON or CSV, Z0348 if a file of ids has
+    /// another width or format, Z0349 if a file is something other than text, Z0355 for a
     /// directory as ids, Z0371 if a header does not fit its file, Z0372 if it is of a larger vocabulary.
     pub fn open(path: &Path, data_as: Option<DataAs>, length: usize, vocabulary: usize) -> Result<Self, DataError> {
         let (corpus, taken) = Corpus::open(path, data_as, None, vocabulary)?;
-        Self::new(corpus, origin(path), Some(taken), length, vocabulary)
+        let text = Self::new(corpus, origin(path), Some(taken), length, vocabulary)?;
+        Ok(Self { says_bytes: data_as == Some(DataAs::Bytes), ..text })
     }
 
     /// [`Text::open`] for a model whose ids are those of `tokenizer`. Text becomes ids, which are held in memory: those
@@ -87,7 +96,7 @@ impl Text {
     ) -> Result<Self, DataError> {
         require_fit(tokenizer, vocabulary)?;
         let mut documents = Documents::new(tokenizer, origin.to_owned());
-        documents.add(text)?;
+        documents.add(text, origin)?;
         Ok(Self::new(documents.into_corpus(), origin.to_owned(), None, length, vocabulary)?.with(tokenizer))
     }
 
@@ -119,7 +128,9 @@ impl Text {
     ) -> Result<Self, DataError> {
         let tokens = corpus.tokens();
         match Periods::new(tokens, length) {
-            Some(split) => Ok(Text { corpus, origin, taken, split, length, vocabulary, tokenizer_bytes: 0 }),
+            Some(split) => {
+                Ok(Text { corpus, origin, taken, split, length, vocabulary, tokenizer_bytes: 0, says_bytes: false })
+            }
             None => {
                 let tokens_min = Periods::tokens_min(length);
                 Err(DataError::TooShort { origin, tokens, tokens_min, length })
@@ -212,6 +223,8 @@ impl Dataset for Text {
             tokens: self.corpus.tokens(),
             held_out_tokens: held_out_sequences * (self.length + 1),
             held_out_sequences,
+            bytes_of: Some(self.vocabulary)
+                .filter(|&ids| ids > OF_BYTES_MAX && self.corpus.is_bytes() && !self.says_bytes),
         })
     }
 }

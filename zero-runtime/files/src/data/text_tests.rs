@@ -228,6 +228,61 @@ fn z0349_a_file_that_is_no_text_is_learned_on_request_alone() {
     assert_eq!(error(Text::open(directory.path(), Some(DataAs::Ids), LENGTH, 256)).code(), "Z0355");
 }
 
+/// By its content or by its name, alone or in a directory, with a tokenizer or without.
+#[test]
+fn z0347_structured_data_is_learned_on_request_alone() {
+    let lines = "{\"text\": \"one two three\"}\n{\"text\": \"four five\"}\n";
+    for (name, content, words, remedy) in [
+        (
+            "x.jsonl",
+            lines,
+            "begins like lines of JSON",
+            "cargo zero tokenize --tokenizer .. --as jsonl IN --out OUT.bin",
+        ),
+        ("x.json", lines, "begins like lines of JSON", "--as jsonl"),
+        ("x", "[{\"text\": \"one two three\"}]", "begins like an array of JSON", "jq -c '.[]' IN > OUT.jsonl"),
+        ("x.csv", "id,text\n1,one two three\n", "begins like a table of CSV", "to a `.jsonl` file"),
+        ("x.txt", "{\n \"text\": \"one two\"\n}", "begins like an object of JSON", "to a `.jsonl` file"),
+    ] {
+        let directory = tempdir().unwrap();
+        let path = directory.path().join(name);
+        fs::write(&path, content).unwrap();
+        for path in [&path, directory.path()] {
+            let refused = error(Text::open(path, None, LENGTH, 256));
+            assert_eq!(refused.code(), "Z0347", "{name}");
+            assert!(refused.to_string().contains(words), "{refused}");
+            let help = refused.help();
+            assert!(help.contains(remedy) && help.ends_with("`--data-as text` learns the file as it is"), "{help}");
+            let text = Text::open(path, Some(DataAs::Text), LENGTH, 256).unwrap();
+            assert_eq!(text.contents().unwrap().tokens, content.len());
+        }
+        let folder = tempdir().unwrap();
+        let tokenizer = Tokenizer::open(&super::super::tiny_tokenizer::write(folder.path(), |_| {})).unwrap();
+        let tokenized = |path: &Path, data_as| Text::tokenized(path, data_as, &tokenizer, 2, tokenizer.vocabulary());
+        for path in [&path, directory.path()] {
+            assert_eq!(error(tokenized(path, None)).code(), "Z0347", "{name}");
+            assert!(tokenized(path, Some(DataAs::Text)).is_ok(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn bytes_for_a_model_that_is_not_of_bytes_are_told() {
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("a.txt");
+    fs::write(&path, "twenty letters, or so").unwrap();
+    let told = |path: &Path, data_as, vocabulary| {
+        Text::open(path, data_as, LENGTH, vocabulary).unwrap().contents().unwrap().to_string()
+    };
+    let note = "\n  note: without --tokenizer each byte is a token id, and the model has 50257 of them";
+    for path in [&path, directory.path()] {
+        assert!(told(path, None, 50_257).ends_with(note));
+        assert!(!told(path, None, 264).contains("note") && !told(path, Some(DataAs::Bytes), 50_257).contains("note"));
+    }
+    let (_directory, ids) = numbered(100);
+    assert!(!told(&ids, None, 50_257).contains("note"));
+}
+
 #[test]
 fn what_a_directory_was_made_of_is_told() {
     let directory = tempdir().unwrap();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use zero_plan::footprint::DATA_BYTES;
 
+use super::DataAs;
 use super::contents::TakenFiles;
 use super::corpus::{Corpus, origin, scan_text};
 use super::error::DataError;
@@ -36,16 +37,18 @@ impl<'t> Documents<'t> {
         Self { tokenizer, origin, encoding, ids: Vec::new(), text_bytes: 0, longest_piece: 0 }
     }
 
-    /// Adds a document.
+    /// Adds a document, which errors call `origin`.
     ///
     /// # Errors
     /// Z0374 if there is too much text, Z0377 if it cannot be encoded.
-    pub(super) fn add(&mut self, text: &str) -> Result<(), DataError> {
+    pub(super) fn add(&mut self, text: &str, origin: &str) -> Result<(), DataError> {
         self.require_room(text.len())?;
         self.text_bytes += text.len();
+        let mut start = 0;
         for piece in self.tokenizer.pieces(text, PIECE_BYTES) {
             self.longest_piece = self.longest_piece.max(piece.len());
-            let ids = self.tokenizer.encode(piece)?;
+            let ids = self.tokenizer.encode(piece).map_err(|error| error.within(|| origin.to_owned(), start))?;
+            start += piece.len();
             ids.into_iter().for_each(|id| self.push(id));
         }
         self.tokenizer.end_of_text().into_iter().for_each(|(_, end)| self.push(end));
@@ -56,7 +59,7 @@ impl<'t> Documents<'t> {
     fn file(&mut self, path: &Path, scan: &Scan) -> Result<(), DataError> {
         self.require_room(scan.bytes)?;
         let text = fs::read_to_string(path).map_err(DataError::unreadable(path))?;
-        self.add(&text)
+        self.add(&text, &origin(path))
     }
 
     fn require_room(&self, bytes: usize) -> Result<(), DataError> {
@@ -82,9 +85,9 @@ impl<'t> Documents<'t> {
 ///
 /// # Errors
 /// Those of [`scan_text`] and [`Documents::add`].
-pub(super) fn file(path: &Path, tokenizer: &Tokenizer) -> Result<Corpus, DataError> {
+pub(super) fn file(path: &Path, data_as: Option<DataAs>, tokenizer: &Tokenizer) -> Result<Corpus, DataError> {
     let mut documents = Documents::new(tokenizer, origin(path));
-    let (_, scan) = scan_text(path, BYTES)?;
+    let (_, scan) = scan_text(path, data_as, BYTES)?;
     documents.file(path, &scan)?;
     Ok(documents.into_corpus())
 }
@@ -93,9 +96,13 @@ pub(super) fn file(path: &Path, tokenizer: &Tokenizer) -> Result<Corpus, DataErr
 ///
 /// # Errors
 /// Those of [`for_each_text`] and [`Documents::add`].
-pub(super) fn directory(directory: &Path, tokenizer: &Tokenizer) -> Result<(Corpus, TakenFiles), DataError> {
+pub(super) fn directory(
+    directory: &Path,
+    files: Files,
+    tokenizer: &Tokenizer,
+) -> Result<(Corpus, TakenFiles), DataError> {
     let mut documents = Documents::new(tokenizer, format!("the text below {}", origin(directory)));
     let add = |path: PathBuf, scan: Scan| documents.file(&path, &scan);
-    let taken = for_each_text(directory, Files::All, |_| true, BYTES, add)?;
+    let taken = for_each_text(directory, files, |_| true, BYTES, add)?;
     Ok((documents.into_corpus(), taken))
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::DataError;
-use super::cut;
-use super::vocabulary::{self, Vocabulary};
+use super::cut::{Cuts, PlacedIds};
+use super::vocabulary::{self, Unencoded, Vocabulary};
 
 /// The name of the file in a folder of a published model.
 const FILE: &str = "tokenizer.json";
@@ -34,7 +34,7 @@ pub struct Tokenizer {
     hash: [u8; 32],
     file_bytes: usize,
     vocabulary: usize,
-    cuts: bool,
+    cuts: Option<Cuts>,
 }
 
 impl Tokenizer {
@@ -55,7 +55,7 @@ impl Tokenizer {
         if vocabulary == 0 {
             return Err(refused("has no tokens".to_owned()));
         }
-        let (hash, cuts) = (Sha256::digest(&content).into(), inner.is_exact_when_cut());
+        let (hash, cuts) = (Sha256::digest(&content).into(), inner.cuts());
         Ok(Self { inner, hash, file_bytes: content.len(), vocabulary, cuts, path })
     }
 
@@ -79,23 +79,34 @@ impl Tokenizer {
     /// # Errors
     /// Z0377 if the vocabulary has no ids for something in it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
-        self.inner.encode(text).map_err(|what| DataError::NotEncoded { tokenizer: self.path.clone(), what })
+        self.inner.encode(text).map_err(|unencoded| self.not_encoded(unencoded))
     }
 
     /// The text in stretches of about `bytes` that can be encoded one by one: their ids, joined, are those of the
     /// whole. If the tokenizer is not known to allow it, the whole text is one stretch.
     pub fn pieces<'t>(&self, text: &'t str, bytes: usize) -> impl Iterator<Item = &'t str> + use<'t> {
-        cut::pieces(text, if self.cuts { bytes } else { usize::MAX })
+        let bytes = if self.cuts.is_some() { bytes } else { usize::MAX };
+        self.cuts.unwrap_or(Cuts::NONE).pieces(text, bytes)
     }
 
-    /// Whether [`Tokenizer::pieces`] cuts.
-    pub fn cuts(&self) -> bool {
+    /// The places where [`Tokenizer::pieces`] cuts, if it does.
+    pub fn cuts(&self) -> Option<Cuts> {
         self.cuts
     }
 
-    /// The last place in a text where [`Tokenizer::pieces`] may cut it, if it cuts.
-    pub fn last_cut(text: &str) -> Option<usize> {
-        cut::last(text)
+    /// [`Tokenizer::encode`], and for each id the bytes that it stands for.
+    pub(super) fn encode_with_places(&self, text: &str) -> Result<PlacedIds, DataError> {
+        self.inner.encode_with_places(text).map_err(|unencoded| self.not_encoded(unencoded))
+    }
+
+    /// The error of a stretch from byte `byte` on that has no place where it can be cut, or encoded in windows.
+    pub(super) fn too_long(&self, byte: usize, bytes: usize) -> DataError {
+        let what = format!("for {bytes} bytes no word ends, and they are not all letters");
+        self.not_encoded(Unencoded { byte, what })
+    }
+
+    fn not_encoded(&self, Unencoded { byte, what }: Unencoded) -> DataError {
+        DataError::NotEncoded { tokenizer: self.path.clone(), origin: "a text".to_owned(), byte, what }
     }
 
     /// The id of a token of the vocabulary.

@@ -94,25 +94,57 @@ fn bytes_that_are_no_character_are_shown_in_the_end() {
     assert!(shown[3].starts_with(char::REPLACEMENT_CHARACTER), "{shown:?}");
 }
 
-/// For all ways in which two lines can meet, with every kind of character before and after.
+/// For all ways in which words can meet, with every kind of character before and after.
 #[test]
 fn pieces_have_the_ids_of_the_whole() {
     let gpt2 = |json: &mut Value| {
         json["pre_tokenizer"] =
             json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": true });
     };
-    let parts =
-        ["the", "thing", " ", "  ", "\n", "\n\n", "\t", "12", ".", "'s", "é", "<|endoftext|>", "\r\n", "S", "/"];
-    for tokenizer in [tiny(), changed(gpt2)] {
+    let qwen = |json: &mut Value| {
+        let pattern = json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"].as_str().unwrap();
+        let pattern = pattern.replace(r"\p{N}{1,3}", r"\p{N}");
+        json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = json!(pattern);
+        json["normalizer"] = json!({ "type": "NFC" });
+    };
+    let parts = [
+        "the",
+        " ",
+        "  ",
+        "\n",
+        "\n\n",
+        "\t",
+        "12",
+        ".",
+        "'s",
+        "é",
+        "e\u{301}",
+        "<|endoftext|>",
+        "\r\n",
+        "S",
+        "是",
+        "，",
+        "한",
+        "\u{1112}\u{1161}",
+        "ин",
+        "\u{93f}",
+        "क",
+        "\u{200b}",
+        "\u{a0}",
+        "…",
+        "²",
+        "\u{1f600}",
+    ];
+    for tokenizer in [tiny(), changed(gpt2), changed(qwen)] {
+        assert!(tokenizer.cuts().is_some());
         let mut text = String::new();
-        // Every part after every other, with a line break between two letters nearby.
         for one in parts {
             for other in parts {
-                text += &format!("{one}{other}a\nthe{other}{one}\nin{one}\n");
+                parts.iter().for_each(|third| text += &format!("{one}{other}{third}"));
             }
         }
         let pieces: Vec<&str> = tokenizer.pieces(&text, 1).collect();
-        assert!(pieces.len() > 300 && pieces.concat() == text, "{}", pieces.len());
+        assert!(pieces.len() > 2000 && pieces.concat() == text, "{}", pieces.len());
         let joined: Vec<u32> = pieces.iter().flat_map(|piece| tokenizer.encode(piece).unwrap()).collect();
         assert!(joined == tokenizer.encode(&text).unwrap());
     }
@@ -127,7 +159,7 @@ fn a_text_is_not_cut_for_a_tokenizer_that_is_not_known() {
     let normalizer = |json: &mut Value| json["normalizer"] = json!({ "type": "Prepend", "prepend": "_" });
     let strips = |json: &mut Value| json["added_tokens"][0]["rstrip"] = json!(true);
     let text = "one\ntwo\nthree";
-    assert_eq!(tiny().pieces(text, 1).count(), 3);
+    assert_eq!(tiny().pieces(text, 1).count(), 3, "before line breaks");
     for tokenizer in [changed(prefix), changed(pattern), changed(normalizer), changed(strips)] {
         assert_eq!(tokenizer.pieces(text, 1).collect::<Vec<_>>(), [text]);
     }
@@ -151,5 +183,44 @@ fn z0377_what_the_vocabulary_has_no_ids_for() {
     assert_eq!(tokenizer.encode("the the").unwrap(), [0, 0]);
     let refused = tokenizer.encode("the thing").unwrap_err();
     assert_eq!(refused.code(), "Z0377");
-    assert!(refused.to_string().contains("cannot encode a text"), "{refused}");
+    let words = "cannot encode a text from byte 4 on: its vocabulary has no id for";
+    assert!(refused.to_string().contains(words), "{refused}");
+}
+
+/// The library passes over letters that have no id, where nothing stands for what is unknown.
+#[test]
+fn z0377_letters_do_not_vanish() {
+    let letters = |json: &mut Value| {
+        let vocab: serde_json::Map<_, _> =
+            ('a'..='z').chain(['Ġ']).map(String::from).zip((0..).map(Value::from)).collect();
+        (json["model"]["vocab"], json["model"]["merges"]) = (Value::Object(vocab), json!([["i", "n"]]));
+        json["model"]["vocab"]["in"] = json!(27);
+    };
+    let text = "in naïve";
+    let byte_level = changed(letters);
+    assert_eq!(byte_level.encode("in a").unwrap(), [27, 26, 0]);
+    let plain = changed(|json| {
+        letters(json);
+        json["pre_tokenizer"] = json!(null);
+        json["model"]["vocab"][" "] = json!(28);
+    });
+    assert_eq!(plain.encode("in a").unwrap(), [27, 28, 0]);
+    let subwords = changed(|json| {
+        letters(json);
+        json["pre_tokenizer"] = json!({ "type": "Whitespace" });
+        json["model"]["end_of_word_suffix"] = json!("</w>");
+        json["model"]["vocab"]["e</w>"] = json!(28);
+        json["model"]["vocab"]["n</w>"] = json!(29);
+    });
+    assert_eq!(subwords.encode("in").unwrap(), [8, 29]);
+    for tokenizer in [byte_level, plain, subwords] {
+        let refused = tokenizer.encode(text).unwrap_err().within(|| "`x.txt`".to_owned(), 100).to_string();
+        assert!(refused.contains("cannot encode `x.txt` from byte 10"), "{refused}");
+        assert!(refused.contains("has no id for \""), "{refused}");
+    }
+    let unknown = changed(|json| {
+        letters(json);
+        json["model"]["unk_token"] = json!("q");
+    });
+    assert!(unknown.encode(text).unwrap().contains(&16), "a token stands for what is unknown");
 }

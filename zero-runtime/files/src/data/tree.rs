@@ -1,9 +1,9 @@
-//! Tree: the text files below a directory, in the same order on every host. Never follows a symbolic link below it.
+//! Tree: the text files below a directory, in the same order on every host. Never follows a symbolic link to a directory.
 
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,6 +16,7 @@ use super::contents::TakenFiles;
 use super::error::DataError;
 use super::kind;
 use super::scan::{Encoding, Scan};
+use super::structured::{BEGINNING_BYTES, Structure};
 
 /// The files of a tree that are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +24,11 @@ pub(super) enum Files {
     /// Files that people write and share: all but those that ignore files name (`.gitignore` and `.ignore`, here and
     /// above, and the user's own for git) and those in a directory that is tagged as a cache.
     Shared,
-    /// All files, for a directory that a user names as data, because git often ignores data.
+    /// All files, for a directory that a user names as data, because git often ignores data. Files that begin like
+    /// structured data are errors.
     All,
+    /// All files, even those that begin like structured data.
+    AsText,
 }
 
 /// Directories that tools fill, not people.
@@ -40,10 +44,12 @@ const ENTRY_BYTES: usize = 192;
 /// Calls `visit` with the path and the scan of each text file below `root`, in the order of paths, if it is one of
 /// `files` and its path is `wanted`. Text is UTF-8 without zero bytes, in a file whose name does not say that it is
 /// something else. Hidden entries and generated directories are passed over. Returns the files that were taken.
+/// A link to a file counts as that file, unless only [`Files::Shared`] are taken.
 ///
 /// # Errors
 /// Z0335 if there are too many files, Z0340 if an entry cannot be read, Z0344 if there was no text, Z0346 if an ignore
-/// file is not understood, and those of `visit`.
+/// file is not understood, Z0347 if one of [`Files::All`] begins like structured data, Z0349 if one of them is not the
+/// text that its name promises, and those of `visit`.
 pub(super) fn for_each_text(
     root: &Path,
     files: Files,
@@ -64,8 +70,14 @@ pub(super) fn for_each_text(
         let scan = File::open(&path).and_then(|mut file| Scan::text(&mut file, vocabulary));
         match scan.map_err(DataError::unreadable(&path))? {
             Ok(scan) => {
+                if files == Files::All {
+                    require_text(&path)?;
+                }
                 taken.files += 1;
                 visit(path, scan)?;
+            }
+            Err(byte) if files != Files::Shared && kind::promises_documents(&path) => {
+                return Err(DataError::no_text_at(&path, byte));
             }
             Err(_) => taken.skip("binary files"),
         }
@@ -91,27 +103,42 @@ pub(super) fn for_each_file(
     found(root, Files::All, taken)
 }
 
-/// The files with documents below `directory`, in the order of their paths: text files, as a run takes them, and
-/// Parquet tables.
+/// The files with documents below `directory`, in the order of their paths: text files, as a run takes them, and those
+/// whose names promise documents (`.txt`, `.jsonl`, `.ndjson`, `.parquet`), whatever they hold. Also returns what was
+/// passed over.
 ///
 /// # Errors
 /// Z0335 if there are too many files, Z0340 if an entry cannot be read, Z0344 if there was none.
-pub fn text_files(directory: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let is_table = |path: &Path| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("parquet"));
-    let (paths, taken) = walk(directory, Files::All, DATA_BYTES)?;
+pub fn text_files(directory: &Path) -> Result<(Vec<PathBuf>, TakenFiles), DataError> {
+    let (paths, mut taken) = walk(directory, Files::All, DATA_BYTES)?;
     let mut files: Vec<PathBuf> = Vec::new();
     for path in paths {
-        let is_wanted = is_table(&path)
-            || kind::of(&path).is_none() && {
-                let scan = File::open(&path).and_then(|mut file| Scan::text(&mut file, usize::from(u8::MAX) + 1));
-                scan.map_err(DataError::unreadable(&path))?.is_ok()
-            };
-        if is_wanted {
-            files.push(path);
+        if !kind::promises_documents(&path) {
+            if let Some((kind, end)) = kind::of(&path) {
+                taken.skip(&format!(".{end} ({})", kind.name));
+                continue;
+            }
+            let scan = File::open(&path).and_then(|mut file| Scan::text(&mut file, usize::from(u8::MAX) + 1));
+            if scan.map_err(DataError::unreadable(&path))?.is_err() {
+                taken.skip("binary files");
+                continue;
+            }
         }
+        taken.files += 1;
+        files.push(path);
     }
-    found(directory, Files::All, TakenFiles { files: files.len(), ..taken })?;
-    Ok(files)
+    Ok((files, found(directory, Files::All, taken)?))
+}
+
+/// Z0347 if the file at `path` begins like structured data.
+pub(super) fn require_text(path: &Path) -> Result<(), DataError> {
+    let mut beginning = Vec::new();
+    let file = File::open(path).map_err(DataError::unreadable(path))?;
+    file.take(BEGINNING_BYTES as u64).read_to_end(&mut beginning).map_err(DataError::unreadable(path))?;
+    match Structure::of(path, &beginning) {
+        None => Ok(()),
+        Some(structure) => Err(DataError::Structured { path: path.to_owned(), structure }),
+    }
 }
 
 fn found(root: &Path, files: Files, taken: TakenFiles) -> Result<TakenFiles, DataError> {
@@ -153,7 +180,7 @@ fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, Ta
             continue;
         } else if is_ignore_file(entry.file_name(), files) {
             check_ignore_file(entry.path())?;
-        } else if kind.is_some_and(|kind| kind.is_file()) {
+        } else if kind.is_some_and(|kind| kind.is_file()) || files != Files::Shared && leads_to_a_file(entry.path())? {
             let path = entry.into_path();
             bytes += path.as_os_str().len() + ENTRY_BYTES;
             paths.push(path);
@@ -161,13 +188,22 @@ fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, Ta
                 return Err(DataError::TooManyFiles { directory: root.to_owned(), files: paths.len() });
             }
         } else {
-            // A link could lead in a circle or out of the tree, and pipes and devices have no content of their own.
+            // A link to a directory could lead in a circle, and pipes and devices have no content of their own.
             count(&skipped, "links and special files");
         }
     }
     paths.sort();
     let skipped = std::mem::take(&mut *skipped.lock().unwrap_or_else(PoisonError::into_inner));
     Ok((paths, skipped))
+}
+
+/// Whether a link leads to a file, as those of caches do. One whose name promises documents must lead somewhere.
+fn leads_to_a_file(path: &Path) -> Result<bool, DataError> {
+    match fs::metadata(path) {
+        Ok(found) => Ok(found.is_file()),
+        Err(source) if kind::promises_documents(path) => Err(DataError::Unreadable { path: path.to_owned(), source }),
+        Err(_) => Ok(false),
+    }
 }
 
 fn count(skipped: &Mutex<TakenFiles>, reason: &str) {
@@ -268,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_in_order_and_only_text_is_visited() {
+    fn paths_are_in_order_and_only_text_and_links_to_it_are_visited() {
         let root = tempfile::tempdir().unwrap();
         for name in ["b.txt", "a/z", "a/b/c.md", "a-b", "a/target.rs", "empty"] {
             write(root.path(), name, b"text");
@@ -280,7 +316,27 @@ mod tests {
         write(root.path(), "zeros", b"a\0b");
         symlink(root.path().join("b.txt"), root.path().join("link")).unwrap();
         symlink(root.path(), root.path().join("circle")).unwrap();
-        assert_eq!(names(root.path()).unwrap(), ["a/b/c.md", "a/target.rs", "a/z", "a-b", "b.txt", "empty"]);
+        assert_eq!(names(root.path()).unwrap(), ["a/b/c.md", "a/target.rs", "a/z", "a-b", "b.txt", "empty", "link"]);
+        assert!(
+            !names_of(root.path(), Files::Shared).unwrap().contains(&"link".to_owned()),
+            "it could lead to a secret"
+        );
+    }
+
+    /// By their own paths they are errors, so they are not passed over in a directory.
+    #[test]
+    fn z0349_and_z0340_files_that_do_not_hold_what_their_names_promise() {
+        for name in ["latin1.txt", "a/b.jsonl", "c.NDJSON"] {
+            let root = tempfile::tempdir().unwrap();
+            write(root.path(), "text", b"text");
+            write(root.path(), name, b"caf\xe9");
+            let refused = names(root.path()).unwrap_err();
+            assert_eq!(refused.code(), "Z0349", "{name}");
+            assert!(refused.to_string().contains("is not text: its byte 3 is zero, or not UTF-8"), "{refused}");
+            fs::remove_file(root.path().join(name)).unwrap();
+            symlink("nowhere", root.path().join(name)).unwrap();
+            assert_eq!(names(root.path()).unwrap_err().code(), "Z0340", "{name}");
+        }
     }
 
     #[test]

@@ -1,10 +1,18 @@
 //! Vocabulary: the few calls that a tokenizer makes to the library `tokenizers`. Never reads a file.
 
+use std::ops::Range;
+
 use tokenizers::models::ModelWrapper;
 use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::split::SplitPattern;
-use tokenizers::{SplitDelimiterBehavior, Tokenizer};
+use tokenizers::{Model, OffsetReferential, OffsetType, PreTokenizer, SplitDelimiterBehavior, Tokenizer};
+
+use super::cut::{Cuts, PlacedIds};
+
+/// Letters of a word without ids that a message shows.
+const SHOWN_CHARS: usize = 40;
 
 /// Whether this program can read a `tokenizer.json`.
 pub(super) const IS_THERE: bool = true;
@@ -17,7 +25,18 @@ const PATTERNS: [&str; 2] = [
 ];
 
 /// A vocabulary with its rules, as the library reads it.
-pub(super) struct Vocabulary(Tokenizer);
+pub(super) struct Vocabulary {
+    inner: Tokenizer,
+    /// Whether the library may pass over letters without a word.
+    may_lose: bool,
+}
+
+/// Something in a text that has no ids: where it begins, and why.
+#[derive(Debug)]
+pub(super) struct Unencoded {
+    pub byte: usize,
+    pub what: String,
+}
 
 impl Vocabulary {
     /// The vocabulary in the content of a `tokenizer.json`.
@@ -33,37 +52,81 @@ impl Vocabulary {
         }
         // Some files limit the length of a text. Text to train on is never cut or padded.
         inner.with_padding(None).with_truncation(None).map_err(|error| error.to_string())?;
-        Ok(Self(inner))
+        Ok(Self { may_lose: may_lose(&inner), inner })
     }
 
     /// One more than the largest id.
     pub(super) fn ids(&self) -> usize {
-        self.0.get_vocab(true).into_values().max().map_or(0, |last| last as usize + 1)
+        self.inner.get_vocab(true).into_values().max().map_or(0, |last| last as usize + 1)
     }
 
-    /// The ids of a text, or why it has none.
-    pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
+    /// The ids of a text, or what in it has none.
+    pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, Unencoded> {
+        if self.may_lose {
+            self.lost(text).map_or(Ok(()), Err)?;
+        }
         // The fast variant does not compute the places of tokens in the text.
-        let encoding = self.0.encode_fast(text, false).map_err(|error| error.to_string())?;
-        Ok(encoding.get_ids().to_vec())
+        match self.inner.encode_fast(text, false) {
+            Ok(encoding) => Ok(encoding.get_ids().to_vec()),
+            Err(error) => Err(self.lost(text).unwrap_or_else(|| Unencoded { byte: 0, what: error.to_string() })),
+        }
+    }
+
+    /// The ids of a text that has ids, and for each the bytes that it stands for.
+    pub(super) fn encode_with_places(&self, text: &str) -> Result<PlacedIds, Unencoded> {
+        if self.may_lose {
+            self.lost(text).map_or(Ok(()), Err)?;
+        }
+        let encoding = self.inner.encode(text, false);
+        let encoding = encoding.map_err(|error| Unencoded { byte: 0, what: error.to_string() })?;
+        Ok((encoding.get_ids().to_vec(), encoding.get_offsets().to_vec()))
+    }
+
+    /// The first letter of a text that has no id, or the word with it.
+    fn lost(&self, text: &str) -> Option<Unencoded> {
+        let (word, why) = self.lost_word(text)?;
+        let is_lost = |letter: &str| self.lost_word(letter).is_some();
+        let letters = text[word.clone()].char_indices();
+        let mut places = letters.map(|(at, letter)| word.start + at..word.start + at + letter.len_utf8());
+        // The whole word, if its letters have ids by themselves, as in a vocabulary of words.
+        let place = places.find(|place| is_lost(&text[place.clone()])).unwrap_or(word);
+        let lost: String = text[place.clone()].chars().take(SHOWN_CHARS).collect();
+        let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+        Some(Unencoded { byte: place.start, what: format!("its vocabulary has no id for {lost:?}{why}") })
+    }
+
+    /// The first word of a text whose ids are not for all of its bytes, and the library's reason, if it says one.
+    fn lost_word(&self, text: &str) -> Option<(Range<usize>, Option<String>)> {
+        let mut words = self.inner.get_added_vocabulary().extract_and_normalize(self.inner.get_normalizer(), text);
+        if let Some(splitter) = self.inner.get_pre_tokenizer()
+            && let Err(error) = splitter.pre_tokenize(&mut words)
+        {
+            return Some((0..text.len(), Some(error.to_string())));
+        }
+        let words = words.get_splits(OffsetReferential::Original, OffsetType::Byte);
+        words.into_iter().filter(|(_, _, added)| added.is_none()).find_map(|(word, (start, end), _)| {
+            match self.inner.get_model().tokenize(word) {
+                Ok(tokens) if tokens.last().map_or(0, |token| token.offsets.1) < word.len() => Some((start..end, None)),
+                Ok(_) => None,
+                Err(error) => Some((start..end, Some(error.to_string()))),
+            }
+        })
     }
 
     /// The text of ids, without those that the vocabulary lacks.
     pub(super) fn decode(&self, ids: &[u32]) -> String {
-        self.0.decode(ids, false).unwrap_or_default()
+        self.inner.decode(ids, false).unwrap_or_default()
     }
 
     /// The id of a token.
     pub(super) fn id(&self, token: &str) -> Option<u32> {
-        self.0.token_to_id(token)
+        self.inner.token_to_id(token)
     }
 
-    /// Whether the ids of a text are those of its [pieces](super::cut::pieces), joined.
+    /// The places where a text can be cut: the ids of the [pieces](Cuts::pieces), joined, are those of the whole.
     ///
-    /// This holds if words are found by one of a few known patterns and nothing is put before a text. By each pattern, a
-    /// letter, a line break and a letter lie in three words: the word of the first letter ends because a line break is
-    /// not a letter, and the line break is a word of its own, whether or not the pattern sees what follows it.
-    pub(super) fn is_exact_when_cut(&self) -> bool {
+    /// There are some if words are found by one of a few known patterns and nothing is put before a text.
+    pub(super) fn cuts(&self) -> Option<Cuts> {
         let is_split = |step: &PreTokenizerWrapper| match step {
             PreTokenizerWrapper::ByteLevel(bytes) => bytes.use_regex && !bytes.add_prefix_space,
             PreTokenizerWrapper::Split(split) => {
@@ -74,7 +137,7 @@ impl Vocabulary {
             _ => false,
         };
         let only_encodes = |step: &PreTokenizerWrapper| matches!(step, PreTokenizerWrapper::ByteLevel(bytes) if !bytes.add_prefix_space);
-        let splits = match self.0.get_pre_tokenizer() {
+        let splits = match self.inner.get_pre_tokenizer() {
             Some(PreTokenizerWrapper::Sequence(steps)) => match steps.as_ref() {
                 [first, rest @ ..] => is_split(first) && rest.iter().all(only_encodes),
                 [] => false,
@@ -82,9 +145,27 @@ impl Vocabulary {
             Some(step) => is_split(step),
             None => false,
         };
-        // NFC does not compose an ASCII letter with anything before it.
-        let keeps = matches!(self.0.get_normalizer(), None | Some(NormalizerWrapper::NFC(_)));
-        let added = self.0.get_added_tokens_decoder();
-        splits && keeps && added.values().all(|token| !token.content.contains('\n') && !token.lstrip && !token.rstrip)
+        // NFC composes none of the letters after a cut with anything before them.
+        let keeps = matches!(self.inner.get_normalizer(), None | Some(NormalizerWrapper::NFC(_)));
+        let added = self.inner.get_added_tokens_decoder();
+        let is_plain = added.values().all(|token| !token.single_word && !token.lstrip && !token.rstrip);
+        (splits && keeps && is_plain).then(|| Cuts::outside(added.values().map(|token| token.content.as_str())))
     }
+}
+
+/// Whether letters that the vocabulary lacks vanish: pairs of bytes or letters are merged, there is no token for what is
+/// unknown, and not every byte has one.
+fn may_lose(inner: &Tokenizer) -> bool {
+    let ModelWrapper::BPE(model) = inner.get_model() else { return false };
+    let has = |token: String| model.token_to_id(&token).is_some();
+    let is_bytes = |step: &PreTokenizerWrapper| matches!(step, PreTokenizerWrapper::ByteLevel(_));
+    let ends_with_bytes = match inner.get_pre_tokenizer() {
+        Some(PreTokenizerWrapper::Sequence(steps)) => steps.as_ref().last().is_some_and(is_bytes),
+        Some(step) => is_bytes(step),
+        None => false,
+    };
+    let is_plain = model.continuing_subword_prefix.is_none() && model.end_of_word_suffix.is_none();
+    let has_bytes = ends_with_bytes && is_plain && ByteLevel::alphabet().iter().all(|letter| has(letter.to_string()));
+    let falls_back = model.byte_fallback && (0..=u8::MAX).all(|byte| has(format!("<{byte:#04X}>")));
+    model.unk_token.is_none() && !has_bytes && !falls_back
 }

@@ -78,7 +78,7 @@ fn a_token_file_is_the_same_data_as_its_bare_ids() {
         assert_eq!(length, (72 + 43 * width).next_multiple_of(8) + 2 * 8);
         // Models are often padded to a larger vocabulary.
         let classes = tokenizer.vocabulary() + 50;
-        let expected = all(&Text::open(&bare(directory.path(), &ids), None, LENGTH, classes).unwrap());
+        let expected = all(&Text::open(&bare(directory.path(), &ids), Some(DataAs::Ids16), LENGTH, classes).unwrap());
         assert_eq!(all(&Text::open(&path, None, LENGTH, classes).unwrap()), expected);
         let with_it = Text::tokenized(&path, None, &tokenizer, LENGTH, classes).unwrap();
         assert_eq!((all(&with_it), with_it.resident_bytes()), (expected, tokenizer.resident_bytes()));
@@ -232,6 +232,24 @@ fn z0379_a_file_that_is_there_is_not_overwritten() {
     let absent = TokenFileWriter::create(&directory.path().join("absent/new.bin"), &tokenizer).err().unwrap();
     assert_eq!(absent.code(), "Z0379");
     assert_eq!(left(&directory), ["new.bin", "tokenizer.json"], "nothing else stays");
+}
+
+/// A process that is killed leaves its files, which no longer have its lock.
+#[test]
+fn what_a_killed_process_left_is_removed_and_what_is_in_use_stays() {
+    let directory = tempdir().unwrap();
+    let tokenizer = tokenizer(directory.path(), |_| {});
+    let file = |name: &str| fs::File::create(directory.path().join(name)).unwrap();
+    [".new.bin.1.partial", ".new.bin.1.ends", ".new.bin.20.ends"].into_iter().for_each(|name| drop(file(name)));
+    let kept = [".old.bin.1.partial", ".new.bin.x.ends", ".new.bin.2", "new.bin.2.ends"];
+    kept.into_iter().for_each(|name| drop(file(name)));
+    let used = file(".new.bin.3.partial");
+    rustix::fs::flock(&used, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let writer = TokenFileWriter::create(&directory.path().join("new.bin"), &tokenizer).unwrap();
+    assert!(writer.unfinished().iter().all(|path| path.exists()) && writer.unfinished().len() == 2);
+    drop(writer);
+    let expected = [".new.bin.2", ".new.bin.3.partial", ".new.bin.x.ends", ".old.bin.1.partial", "new.bin.2.ends"];
+    assert_eq!(left(&directory)[..5], expected);
 }
 
 fn left(directory: &TempDir) -> Vec<String> {

@@ -3,9 +3,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 
 use super::super::{DataError, Tokenizer};
@@ -15,7 +16,11 @@ use crate::data::scan::Encoding;
 /// Bytes that are written at a time.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A token file that is being written. Without [`TokenFileWriter::finish`], all of it is removed.
+/// The ends of the names of unfinished files.
+const ENDS: [&str; 2] = ["partial", "ends"];
+
+/// A token file that is being written. Without [`TokenFileWriter::finish`], all of it is removed. What a process left that
+/// was killed is removed when a file of the same name is begun again.
 pub struct TokenFileWriter {
     path: PathBuf,
     /// The ids, under another name.
@@ -53,14 +58,21 @@ impl TokenFileWriter {
         if fs::symlink_metadata(path).is_ok() {
             return Err(unwritable()(io::ErrorKind::AlreadyExists.into()));
         }
-        let mut ids = UnfinishedFile::create(path, "partial").map_err(unwritable())?;
-        let ends = UnfinishedFile::create(path, "ends").map_err(unwritable())?;
+        remove_left_files(path);
+        let [partial, ends] = ENDS;
+        let mut ids = UnfinishedFile::create(path, partial).map_err(unwritable())?;
+        let ends = UnfinishedFile::create(path, ends).map_err(unwritable())?;
         // Room for the header, which says how many ids there are and so is written last.
         ids.file.write_all(&[0; HEADER_BYTES]).map_err(unwritable())?;
         let vocabulary = tokenizer.vocabulary();
         let (encoding, tokenizer) = (Encoding::of(vocabulary), tokenizer.hash());
         let path = path.to_owned();
         Ok(Self { path, ids, ends, encoding, vocabulary, tokenizer, tokens: 0, documents: 0, ended: 0 })
+    }
+
+    /// The files that exist until this one is finished, for a process that must end at once.
+    pub fn unfinished(&self) -> Vec<PathBuf> {
+        [&self.ids, &self.ends].iter().filter_map(|file| file.name.clone()).collect()
     }
 
     /// Adds ids to the current document.
@@ -73,6 +85,11 @@ impl TokenFileWriter {
         let written = ids.iter().try_for_each(|id| file.write_all(&id.to_le_bytes()[..self.encoding.bytes()]));
         self.tokens += ids.len() as u64;
         written.map_err(DataError::unwritable(&self.path))
+    }
+
+    /// Documents that have ended.
+    pub fn documents(&self) -> u64 {
+        self.documents
     }
 
     /// Ends the current document.
@@ -124,6 +141,27 @@ impl TokenFileWriter {
     }
 }
 
+/// Removes the unfinished files that ended processes left beside `path`: those that can be locked. Where files cannot be
+/// locked, they stay.
+fn remove_left_files(path: &Path) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let is_unfinished = |found: &str| {
+        let rest = found.strip_prefix('.').and_then(|rest| rest.strip_prefix(&name)?.strip_prefix('.'));
+        rest.and_then(|rest| rest.split_once('.')).is_some_and(|(process, end)| {
+            !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit()) && ENDS.contains(&end)
+        })
+    };
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(is_unfinished)) {
+        let is_left = |file: File| flock(&file, FlockOperation::NonBlockingLockExclusive).map(|()| file);
+        if let Ok(Ok(_locked)) = File::open(entry.path()).map(is_left) {
+            // A file that cannot be removed takes space, and harms nothing else.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// A file that is removed unless it is renamed.
 struct UnfinishedFile {
     file: BufWriter<File>,
@@ -138,7 +176,14 @@ impl UnfinishedFile {
         partial.push(name);
         partial.push(format!(".{}.{end}", std::process::id()));
         let name = path.with_file_name(partial);
-        let file = File::options().read(true).write(true).create_new(true).open(&name)?;
+        let file = loop {
+            let file = File::options().read(true).write(true).create_new(true).open(&name)?;
+            // The lock says that the file is in use. Another process may have removed it before it was locked.
+            let is_seen = flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
+            if !is_seen && file.metadata()?.nlink() > 0 {
+                break file;
+            }
+        };
         Ok(Self { file: BufWriter::with_capacity(BUFFER_BYTES, file), name: Some(name) })
     }
 
