@@ -217,7 +217,7 @@ fn a_checkpoint_that_cannot_be_written_costs_only_itself() {
     fs::write(place.folder().join(".partial-step-000000004"), "").unwrap();
     let end = Run::start(&mut place.command(6, &["--resume", "--every=2"])).end();
     assert_eq!(end.code, Some(0), "{}", end.errors);
-    assert!(end.errors.starts_with("error[Z0392]: ") && end.errors.contains("training goes on"), "{}", end.errors);
+    assert!(end.errors.starts_with("error[Z0392]: ") && end.errors.contains("training continues"), "{}", end.errors);
     assert_eq!(end.errors.matches("error[").count(), 1, "{}", end.errors);
     assert_eq!(place.listed(), [".partial-step-000000004", "lock", "step-000000002", "step-000000006"]);
     fs::rename(place.folder().join(".partial-step-000000004"), place.folder().join(".partial-step-000000008")).unwrap();
@@ -225,7 +225,7 @@ fn a_checkpoint_that_cannot_be_written_costs_only_itself() {
     assert_eq!(end.code, Some(74), "the last one is missing: {}", end.errors);
     let end = Run::start(&mut place.command(9, &["--resume", "--every=2", "--checkpoint-or-stop"])).end();
     assert_eq!(end.code, Some(2), "{}", end.errors);
-    assert!(end.errors.starts_with("error[Z0392]: ") && !end.errors.contains("training goes on"), "{}", end.errors);
+    assert!(end.errors.starts_with("error[Z0392]: ") && !end.errors.contains("training continues"), "{}", end.errors);
     assert!(!end.lines.iter().any(|line| line.starts_with("step    9")), "it has stopped");
 }
 
@@ -280,7 +280,7 @@ fn a_full_disk_costs_what_did_not_fit_and_a_read_only_one_is_told_at_the_start()
     let Some(disk) = Disk::new(&place.folder(), 240 << 10) else { return };
     let end = Run::start(&mut place.command(6, &["--every=2"])).end();
     assert_eq!(end.code, Some(74), "{}", end.errors);
-    assert!(end.errors.starts_with("error[Z0391]: ") && end.errors.contains("training goes on"), "{}", end.errors);
+    assert!(end.errors.starts_with("error[Z0391]: ") && end.errors.contains("training continues"), "{}", end.errors);
     assert_eq!(end.errors.matches("error[").count(), 1, "{}", end.errors);
     assert_eq!(place.listed(), ["lock", "step-000000002", "step-000000004"]);
     assert!(Disk::mount(&disk.0, &["-o", "remount,ro"]));
