@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use zero_files::data::{BEGINNING_BYTES, Cuts, DataError, Structure, TakenFiles, text_files};
 
+use super::arguments::ReadAs;
 use super::encode::BATCH_BYTES;
 use super::passed::PassedRecords;
 use super::record::{self, Fault};
-use super::{ReadAs, TokenizeArguments, table};
+use super::{TokenizeArguments, table};
 use crate::error::CommandError;
 
 /// What some programs write before the text of a file.

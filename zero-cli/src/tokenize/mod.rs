@@ -16,7 +16,7 @@ mod table;
 #[cfg(not(feature = "tokenize"))]
 mod whole;
 
-pub use arguments::{ReadAs, TokenizeArguments};
+pub use arguments::TokenizeArguments;
 #[cfg(feature = "tokenize")]
 pub use encode::tokenize;
 #[cfg(not(feature = "tokenize"))]

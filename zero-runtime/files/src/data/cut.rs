@@ -28,6 +28,8 @@ impl Cuts {
     pub(super) const NONE: Self = Self([false; KINDS.len()]);
 
     /// The kinds of places that are within none of the words that a tokenizer takes as they are.
+    // Without tokenizers there are no such words.
+    #[cfg_attr(not(feature = "tokenizers"), allow(dead_code))]
     pub(super) fn outside<'w>(words: impl Iterator<Item = &'w str>) -> Self {
         let mut cuts = Self([true; KINDS.len()]);
         for word in words {
