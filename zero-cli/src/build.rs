@@ -38,8 +38,8 @@ pub fn sizes_of_spec(request: &Request) -> Result<SizedSpec, CommandError> {
     sizes::of_binary(request, &build_unproven(request, Purpose::Questions)?)
 }
 
-/// The same for a program that is only asked for its sizes: its plan is not proven, because a proof takes long for
-/// thousands of ranks.
+/// The program of a spec without a proof of its plan, because a proof takes long for thousands of ranks: for questions about
+/// its sizes.
 pub fn build_unproven(request: &Request, purpose: Purpose) -> Result<Binary, CommandError> {
     match program(request, None, purpose)? {
         Some(binary) => Ok(binary),

@@ -149,8 +149,16 @@ impl Places<'_> {
         if !config.uses_slots() {
             return self.flat(unit);
         }
-        let start = if config.holds_parameters() { placement.start } else { slot * self.memory.gathered_slot };
-        self.place(Kind::Gathered, start, placement.padded)
+        if config.holds_parameters() {
+            return self.place(Kind::Gathered, placement.start, placement.padded);
+        }
+        Place { len_bytes: Kind::Gathered.bytes(config, placement.padded), ..self.gathered_slot(slot) }
+    }
+
+    /// A whole slot for gathered parameters, if units take turns with slots.
+    pub const fn gathered_slot(&self, slot: usize) -> Place {
+        let elements = self.memory.gathered_slot;
+        self.place(Kind::Gathered, slot * elements, elements)
     }
 
     /// This rank's share of a unit's flat buffer, when it is sharded along `zero`.
@@ -261,6 +269,12 @@ impl Places<'_> {
         let placement = self.placement(unit);
         let bucket = &self.tables.buckets[placement.bucket];
         self.place(Kind::Gradients, bucket.staging + placement.start - bucket.start, placement.padded)
+    }
+
+    /// The same of all units of a bucket, which lie one after another.
+    pub const fn bucket_gradients(&self, bucket: usize) -> Place {
+        let bucket = &self.tables.buckets[bucket];
+        self.place(Kind::Gradients, bucket.staging, bucket.elements)
     }
 
     /// The gradients of the unit in backward, before they are narrowed.

@@ -139,7 +139,7 @@ fn unit_buffers(lines: &mut Lines, plan: &Plan, names: &Names, own: Places, unit
 fn buckets(lines: &mut Lines, plan: &Plan, names: &Names, own: Places, pipeline: usize) {
     for (number, bucket) in plan.buckets.iter().enumerate().filter(|(_, bucket)| bucket.pipeline_stage == pipeline) {
         lines.line(&format!("/// {} to {}.", names.unit(bucket.first), names.unit(bucket.last)));
-        let arguments = [number.to_string(), at(bytes::gradients(plan, own, number))];
+        let arguments = [number.to_string(), at(own.bucket_gradients(number))];
         lines.call(&format!("pub const BUCKET_{number}: BucketBuffer = "), "BucketBuffer::new", &arguments);
     }
 }
@@ -155,10 +155,7 @@ fn slots(lines: &mut Lines, plan: &Plan, own: Places, pipeline: usize) {
     for slot in 0..gathered {
         let before = format!("pub const SLOT_{slot}: SlotBuffer = ");
         if config.uses_slots() && !config.holds_parameters() {
-            let elements = own.memory.gathered_slot;
-            let bytes = Kind::Gathered.bytes(config, elements);
-            let place = Place { region: Kind::Gathered, offset_bytes: slot * bytes, len_bytes: bytes };
-            lines.call(&before, "SlotBuffer::new", &[slot.to_string(), at(place)]);
+            lines.call(&before, "SlotBuffer::new", &[slot.to_string(), at(own.gathered_slot(slot))]);
         } else {
             lines.call(&before, "SlotBuffer::in_place", &[slot.to_string()]);
         }

@@ -23,7 +23,7 @@ pub(super) fn of_op(plan: &Plan, pipeline: usize, pass: Pass, op: Op, position: 
             let input = own.input_gradient(unit, position.outgoing(Parcel::Gradients));
             input.map_or(0, |place| place.len_bytes) + own.local_gradients(unit).len_bytes
         }
-        Op::Claim { bucket } | Op::Reduce { bucket, .. } => gradients(plan, own, bucket).len_bytes,
+        Op::Claim { bucket } | Op::Reduce { bucket, .. } => own.bucket_gradients(bucket).len_bytes,
         Op::Subtotal { .. } | Op::Settle { .. } | Op::Combine { .. } | Op::Fold { .. } => {
             written(plan, own, pass, op, position)
         }
@@ -40,13 +40,6 @@ pub(super) fn of_op(plan: &Plan, pipeline: usize, pass: Pass, op: Op, position: 
             own.updated(unit).len_bytes + others.sum::<usize>()
         }
     }
-}
-
-/// The gradients of all units of a bucket, which follow one another.
-pub(super) fn gradients(plan: &Plan, own: Places, bucket: usize) -> Place {
-    let units = plan.buckets[bucket].first..plan.buckets[bucket].last + 1;
-    let first = own.local_gradients(units.start);
-    Place { len_bytes: units.map(|unit| own.local_gradients(unit).len_bytes).sum(), ..first }
 }
 
 /// The bytes of content that an op writes on its own rank.
