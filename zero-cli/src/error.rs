@@ -16,8 +16,6 @@ use zero_study::simulate::Impossible;
 
 /// Why the command failed.
 #[derive(Debug, thiserror::Error)]
-// A command that writes no token files never reports mistakes in documents.
-#[cfg_attr(not(feature = "tokenize"), allow(dead_code))]
 pub enum CommandError {
     #[error("error[Z0120]: cannot read the spec {}: {source}\n  = help: {}", path.display(), spec_help(path, source))]
     Unreadable { path: PathBuf, source: io::Error },

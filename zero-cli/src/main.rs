@@ -8,7 +8,8 @@
 //!   draws them, as a page or as a figure, with one palette for both, and computes no number. A page is one file that
 //!   loads nothing.
 //! - `launch` starts ranks on several hosts; `measure` describes this machine; `tokenize` writes token files;
-//!   `checkpoint` reads checkpoints; `init` creates a crate; `origin` knows whether the command is a clone's or a package's.
+//!   `checkpoint` reads checkpoints; `init` creates a crate; `origin` knows whether the command is a clone's or a package's;
+//!   `rebuild` builds a clone's command with the libraries that a verb needs.
 //!
 //! The command depends on neither the engine nor `zero-runtime`: a built program itself reports the options for its
 //! launcher. Training always runs the program that was built and proven: the command starts it from the file that it
@@ -16,6 +17,9 @@
 //!
 //! A new command is a variant of `arguments::Verb` and a file here; its JSON has its own `format`, and a section in
 //! `docs/json.md`.
+
+// What serves only verbs that this command was built without stays, unused.
+#![cfg_attr(not(all(feature = "tokenize", feature = "view")), allow(dead_code, unused_imports))]
 
 mod advise;
 mod arguments;
@@ -40,6 +44,8 @@ mod origin;
 mod plan;
 mod probe;
 mod program;
+#[cfg(not(all(feature = "tokenize", feature = "view")))]
+mod rebuild;
 mod request;
 mod saving;
 mod say;

@@ -13,11 +13,13 @@ mod passed;
 mod record;
 #[cfg(feature = "tokenize")]
 mod table;
-#[cfg(not(feature = "tokenize"))]
-mod whole;
 
 pub use arguments::TokenizeArguments;
 #[cfg(feature = "tokenize")]
 pub use encode::tokenize;
+
+/// Tokenizes with a command that can.
 #[cfg(not(feature = "tokenize"))]
-pub use whole::tokenize;
+pub fn tokenize(_: &TokenizeArguments) -> Result<(), crate::error::CommandError> {
+    crate::rebuild::rebuild_with("tokenize", "tokenizers and Parquet")
+}
