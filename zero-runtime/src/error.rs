@@ -44,6 +44,16 @@ pub enum Error {
         /// The way out.
         help: String,
     },
+    /// The model predicts no numbers.
+    #[error(
+        "error[Z0401]: logits after {} of the sample are infinite or NaN\n  = help: take the parameters of an earlier step; \
+         `evaluate`, with a text, names the unit whose output goes wrong",
+        zero_plan::counted(*tokens, "token", "tokens")
+    )]
+    Logits {
+        /// Tokens before them, those of the prompt included.
+        tokens: usize,
+    },
     /// Names that `#[weights]` gives do not fit the layers, or are not unique.
     #[error(transparent)]
     Names(#[from] NamesError),
@@ -152,6 +162,7 @@ impl Error {
         matches!(
             self,
             Error::Run(RunError::NonFinite(_) | RunError::OutOfRange(_))
+                | Error::Logits { .. }
                 | Error::NotAsPlanned { .. }
                 | Error::DeviceDiffers { .. }
                 | Error::OfAll(_)

@@ -36,12 +36,15 @@ impl Sampler {
 
     /// Draws an id with probability softmax(logits / temperature), among those that may be drawn: they divide [0, 1)
     /// among themselves in the order of ids, and the one whose part contains `draw` is chosen. Of equal logits, the
-    /// lower id counts as likelier.
-    pub fn choose(&mut self, logits: &[f32], draw: f64) -> u32 {
+    /// lower id counts as likelier. `None` if a logit is infinite or NaN.
+    pub fn choose(&mut self, logits: &[f32], draw: f64) -> Option<u32> {
         let Sampling { temperature, top_k, top_p } = self.sampling;
+        if !logits.iter().all(|logit| logit.is_finite()) {
+            return None;
+        }
         let best = likeliest(logits);
         if temperature == 0.0 {
-            return best;
+            return Some(best);
         }
         let largest = f64::from(logits[best as usize]);
         let weighed = |(id, &logit): (usize, &f32)| (id as u32, ((f64::from(logit) - largest) / temperature).exp());
@@ -72,7 +75,7 @@ impl Sampler {
             left -= weight;
             left < 0.0
         });
-        drawn.map_or(best, |&(id, _)| id)
+        Some(drawn.map_or(best, |&(id, _)| id))
     }
 }
 
@@ -155,7 +158,7 @@ mod tests {
 
     /// The ids that draws just below and above each edge choose.
     fn chosen<const N: usize>(sampler: &mut Sampler, logits: &[f32], edges: [f64; N]) -> [[u32; 2]; N] {
-        edges.map(|edge| [edge - 1e-6, edge + 1e-6].map(|draw| sampler.choose(logits, draw)))
+        edges.map(|edge| [edge - 1e-6, edge + 1e-6].map(|draw| sampler.choose(logits, draw).expect("finite logits")))
     }
 
     #[test]
@@ -165,15 +168,24 @@ mod tests {
         // Squares: 1/10, 9/10. Roots: 1 / (1 + 3^0.5).
         assert_eq!(chosen(&mut sampler(0.5, 0, 1.0), &of_four, [0.1]), [[0, 1]]);
         assert_eq!(chosen(&mut sampler(2.0, 0, 1.0), &of_four, [1.0 / (1.0 + 3f64.sqrt())]), [[0, 1]]);
-        assert_eq!(sampler(1.0, 0, 1.0).choose(&of_four, 1.0 - 1e-16), 1);
+        assert_eq!(sampler(1.0, 0, 1.0).choose(&of_four, 1.0 - 1e-16), Some(1));
         // Far below the smallest weight, and above the largest.
-        assert_eq!(sampler(1.0, 0, 1.0).choose(&[-3e38, 0.0, 3e38], 0.9), 2);
+        assert_eq!(sampler(1.0, 0, 1.0).choose(&[-3e38, 0.0, 3e38], 0.9), Some(2));
     }
 
     #[test]
     fn no_temperature_takes_the_likeliest_and_of_equals_the_lowest() {
-        assert_eq!(Sampler::new(Sampling::GREEDY, 3).choose(&[1.0, 2.0, 2.0], 0.99), 1);
-        assert_eq!(Sampler::new(Sampling::GREEDY, 3).choose(&[-1.0, -1.0, -2.0], 0.99), 0);
+        assert_eq!(Sampler::new(Sampling::GREEDY, 3).choose(&[1.0, 2.0, 2.0], 0.99), Some(1));
+        assert_eq!(Sampler::new(Sampling::GREEDY, 3).choose(&[-1.0, -1.0, -2.0], 0.99), Some(0));
+    }
+
+    #[test]
+    fn nothing_is_drawn_from_what_is_not_finite() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for temperature in [0.0, 1.0] {
+                assert_eq!(sampler(temperature, 2, 0.5).choose(&[0.0, bad, 1.0], 0.5), None);
+            }
+        }
     }
 
     #[test]

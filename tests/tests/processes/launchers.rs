@@ -10,6 +10,7 @@ use rustix::process::{Signal, kill_process};
 
 use crate::run::{End, RANKS, Run, TEXT, faults, new_job, program, start_ranks, tiny};
 use crate::system::thread_names;
+use zero_tests::long::report_skipped;
 
 fn end_all(ranks: Vec<Run>) -> Vec<End> {
     ranks.into_iter().map(Run::end).collect()
@@ -175,4 +176,22 @@ fn a_rank_whose_launcher_has_gone_does_not_start() {
     // Process 1 is not the one that starts it.
     let place = [("RANK", "0"), ("WORLD_SIZE", "3"), ("ZERO_LAUNCHER_PID", "1"), ("ZERO_JOB", &new_job())];
     Run::start(tiny(4).envs(place)).end().assert_error(2, "error[Z0313]: the launcher (pid 1) has ended");
+}
+
+/// As in two containers of one pod: they share the network, by which ranks meet, but no process ids.
+#[test]
+fn z0337_ranks_that_cannot_watch_one_another_say_so() {
+    let apart = || {
+        let mut command = program("unshare");
+        command.args(["--pid", "--fork", "--kill-child", env!("CARGO_BIN_EXE_faults"), "--steps", "6"]);
+        command
+    };
+    if !Command::new("unshare").args(["--pid", "--fork", "true"]).status().is_ok_and(|status| status.success()) {
+        return report_skipped("ranks in process namespaces of their own", "this user cannot make namespaces");
+    }
+    let ends = end_all(start_ranks(apart, &[("ZERO_JOB", &new_job())]));
+    assert!(ends.iter().all(|end| end.code != Some(0) && end.code.is_some()));
+    let errors: String = ends.iter().map(|end| &end.errors[..]).collect();
+    assert!(errors.contains("error[Z0337]: a rank of this host is in a process namespace"), "{errors}");
+    assert!(!errors.contains("Success"), "{errors}");
 }

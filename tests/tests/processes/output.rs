@@ -278,7 +278,7 @@ fn metrics_are_a_line_of_json_for_each_step() {
     assert_eq!(picked(&header, &expected), expected);
     let arguments = json!({
         "steps": 5, "lr": 0.003, "lr_min_ratio": 0.1, "warmup": null, "beta1": 0.9, "beta2": 0.95, "momentum": null, "epsilon": 1e-8,
-        "weight_decay": 0.1, "clip": 1.0, "threads": 2, "held_out": 16, "held_out_every": null, "log_every": 1,
+        "weight_decay": 0.1, "clip": 1.0, "threads": 2, "held_out": 128, "held_out_every": null, "log_every": 1,
         "data": TEXT, "data_as": null, "sample": 20, "prompt": null, "temperature": 0.7, "metrics": path,
     });
     assert_eq!(picked(&header["arguments"], &arguments), arguments);

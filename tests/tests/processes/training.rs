@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use zero_core::model::Model;
 use zero_core::random::uniform;
-use zero_engine::{Engine, Hyper, RunError};
+use zero_engine::{Engine, Evaluated, Hyper, RunError};
 use zero_plan::{Config, PlanBuf, TransportKind};
 use zero_ranks::transport::{Shared, local};
 use zero_runtime::data::{Dataset, Draw, Text};
@@ -26,12 +26,12 @@ const TEMPERATURE: f64 = 0.9;
 /// Longer than a sequence, so that its first bytes are dropped.
 const PROMPT: &str = "pub fn sample(";
 const SAMPLED: u64 = 24;
-/// Micro-batches of a rank for a held-out loss, which is their mean, and the steps between two held-out losses.
-const HELD_OUT: usize = 2;
+/// Sequences for a held-out loss, which fill no whole number of micro-batches, and the steps between two held-out losses.
+const HELD_OUT: usize = 7;
 const HELD_OUT_EVERY: u64 = 3;
 
 const ARGUMENTS: &str = "--steps 7 --warmup 3 --lr 0.02 --lr-min-ratio 0.3 --beta1 0.8 --beta2 0.7 --epsilon 1e-3 \
-    --weight-decay 0.5 --clip 0.05 --seed 11 --temperature 0.9 --sample 24 --held-out 2 --held-out-every 3 --log-every 5";
+    --weight-decay 0.5 --clip 0.05 --seed 11 --temperature 0.9 --sample 24 --held-out 7 --held-out-every 3 --log-every 5";
 
 /// A straight rise that reaches its top with the last step of the warm-up, then half a turn of a cosine.
 fn learning_rate(step: u64) -> f64 {
@@ -83,18 +83,22 @@ fn rank_main(transport: Shared<Cpu>, text: &Text) -> Result<(Told, Vec<u8>), Run
     Ok((told, sample(&mut engine)?))
 }
 
+/// The loss of a sequence in each micro-batch; the others in it are padding.
 fn held_out<'p>(engine: &mut Engine<'p, Cpu, Shared<'p, Cpu>>, text: &Text, data_rank: usize) -> Result<f64, RunError> {
     let config = engine.plan().config;
-    let mut losses = Vec::new();
-    for micro_batch in 0..HELD_OUT {
-        losses.push(engine.evaluate(|_, ids, targets| {
-            let sequences = ids.chunks_mut(config.length).zip(targets.chunks_mut(config.length));
-            for (sequence, (ids, targets)) in sequences.enumerate() {
-                text.held_out(place(&config, micro_batch, data_rank, sequence), ids, targets);
+    let (mut so_far, mut summed) = (Evaluated::default(), (0.0, 0));
+    for turn in 0..HELD_OUT.div_ceil(config.mesh.data_ranks()) {
+        let index = turn * config.mesh.data_ranks() + data_rank;
+        let counted = if index < HELD_OUT { config.length } else { 0 };
+        summed = engine.evaluate_first(&mut so_far, counted, |_, ids, targets| {
+            for (ids, targets) in ids.chunks_mut(config.length).zip(targets.chunks_mut(config.length)) {
+                text.held_out(index, ids, targets);
             }
-        })?);
+        })?;
     }
-    Ok(losses.iter().sum::<f64>() / HELD_OUT as f64)
+    let (sum, tokens) = summed;
+    assert_eq!(tokens, HELD_OUT * config.length);
+    Ok(sum / tokens as f64)
 }
 
 /// Prompt and sample.
@@ -142,7 +146,7 @@ fn main_trains_to_the_bits_of_the_engine() {
     let config = Config { transport: TransportKind::Local, ..Piped::PLAN.config };
     assert!((config.mesh.pipeline, config.mesh.data_ranks(), config.micro_batches) == (2, 2, 3));
     let text = Text::open(TEXT.as_ref(), None, config.length, BYTES).unwrap();
-    assert!(text.held_out_count() >= HELD_OUT * config.mesh.data_ranks() * config.sequences);
+    assert!(text.held_out_count() > HELD_OUT && !HELD_OUT.is_multiple_of(config.mesh.data_ranks() * config.sequences));
     let ranks = PlanBuf::new(Piped::PLAN.model, config, Piped::PLAN.units)
         .with(|plan| local::run(plan, Result::is_err, |transport| rank_main(transport, &text)))
         .expect("the memory of a tiny model");

@@ -66,6 +66,29 @@ fn a_run_that_does_no_step_says_which_weights_it_has() {
     assert!(line.ends_with(&format!(" tensors of {folder}")), "{line}");
 }
 
+/// Such weights would generate the same token for ever.
+#[test]
+fn z0401_weights_that_are_not_finite_generate_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("folder");
+    assert_eq!(Run::start(tiny(0).arg("--export").arg(&folder)).end().code, Some(0));
+    let weights = folder.join("model.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    let last = bytes.len() - 4;
+    bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(&weights, bytes).unwrap();
+    for temperature in ["0", "1"] {
+        let mut command = program(env!("CARGO_BIN_EXE_tiny"));
+        command.args(["--only=sample", "--sample", "2", "--temperature", temperature, "--init"]).arg(&folder);
+        let end = refused(&mut command, "Z0401");
+        assert!(
+            end.errors.starts_with("error[Z0401]: logits after 1 token of the sample are infinite or NaN"),
+            "{}",
+            end.errors
+        );
+    }
+}
+
 fn refused(command: &mut Command, code: &str) -> End {
     let end = Run::start(command).end();
     assert_eq!(end.code, Some(2), "{}", end.errors);

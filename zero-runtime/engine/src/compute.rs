@@ -75,10 +75,14 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         }
     }
 
-    /// Adds the mean of the losses of a micro-batch to the loss of the pass.
+    /// Adds the mean of the losses of a micro-batch to the loss of the step. In an evaluation, adds the mean of each sequence that counts,
+    /// so that the sum depends only on the order of the sequences; the mean of one that is cut is the next number.
     fn count_losses(&self, losses: View<D, f32>, walk: &WalkState) {
-        if walk.counted > 0 {
-            self.ranks.device.add_mean(losses.part(0, walk.counted), self.arena.own_words_mut(1));
+        let at_once = if walk.learns { losses.len() } else { walk.shape.1 };
+        for start in (0..walk.counted).step_by(at_once) {
+            let tokens = at_once.min(walk.counted - start);
+            let number = self.arena.own_words_mut(2).part(usize::from(tokens < at_once), 1);
+            self.ranks.device.add_mean(losses.part(start, tokens), number);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Evaluation: walks that only go forward: the loss of data that the model does not learn from, and predictions, also
 //! token by token. Never changes a parameter.
 
-use zero_plan::{Op, Pass};
+use zero_plan::{Config, Op, Pass};
 
 use super::calls::ExchangeReason;
 use super::words::StepWords;
@@ -10,51 +10,57 @@ use zero_core::device::Device;
 use zero_core::lost::Lost;
 use zero_core::transport::Transport;
 
+/// The losses of a rank in an evaluation of several micro-batches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Evaluated {
+    /// Sum of the mean losses of whole sequences, in their order.
+    of_sequences: f64,
+    /// Sum of the losses of the tokens of sequences that were cut.
+    of_cut: f64,
+    tokens: usize,
+}
+
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Mean loss of one micro-batch on each rank, over all ranks, without learning from it.
     ///
     /// # Errors
     /// [`RunError`].
-    pub fn evaluate(&mut self, mut batch: impl FnMut(usize, &mut [u32], &mut [u32])) -> Result<f64, RunError> {
-        self.begin_walk();
-        let result = self.run_evaluation(&mut batch);
-        self.end(result)
+    pub fn evaluate(&mut self, batch: impl FnMut(usize, &mut [u32], &mut [u32])) -> Result<f64, RunError> {
+        let Config { sequences, length, .. } = self.plan.config;
+        let (sum, tokens) = self.evaluate_first(&mut Evaluated::default(), sequences * length, batch)?;
+        Ok(sum / tokens as f64)
     }
 
-    fn run_evaluation(&mut self, batch: Fill) -> Result<f64, RunError> {
-        let walk = self.new_walk();
-        self.walk_evaluation(walk, batch)?;
-        self.exchange_words(ExchangeReason::Evaluate, 1)?;
-        let loss = self.agreement.summed_loss(self.exchanged_of(1), 1) / self.plan.config.mesh.data_ranks() as f64;
-        if !loss.is_finite() {
-            return Err(self.diagnose(Pass::Evaluate, batch)?);
-        }
-        Ok(loss)
-    }
-
-    /// Sum of the losses of the first `counted` tokens of each rank's micro-batch, over all ranks, and the number of
-    /// these tokens. `counted` may differ between ranks and may be 0; the rest of a micro-batch is padding. Every rank
-    /// must call it.
+    /// Adds to `so_far` the losses of the first `counted` tokens of this rank's micro-batch; the rest of it is padding. Returns the sum
+    /// of what all ranks have added so far, and the number of those tokens: equal bits, however the sequences of a rank are divided into
+    /// micro-batches. `counted` may differ between ranks and may be 0. Every rank must call it.
     ///
     /// # Errors
     /// [`RunError`].
     pub fn evaluate_first(
         &mut self,
+        so_far: &mut Evaluated,
         counted: usize,
         mut batch: impl FnMut(usize, &mut [u32], &mut [u32]),
     ) -> Result<(f64, usize), RunError> {
         self.begin_walk();
-        let result = self.run_first(counted, &mut batch);
+        let result = self.run_first(so_far, counted, &mut batch);
         self.end(result)
     }
 
-    fn run_first(&mut self, counted: usize, batch: Fill) -> Result<(f64, usize), RunError> {
+    fn run_first(&mut self, so_far: &mut Evaluated, counted: usize, batch: Fill) -> Result<(f64, usize), RunError> {
         let walk = WalkState { counted, ..self.new_walk() };
+        self.ranks.device.stage(self.arena.own_words_mut(1), |words| words[0] = so_far.of_sequences);
         self.walk_evaluation(walk, batch)?;
-        let mut mean = [0.0];
+        let mut means = [0.0; 2];
         self.ranks.finish()?;
-        self.ranks.device.read(self.arena.own_words(1), &mut mean);
-        self.exchange(ExchangeReason::Evaluate, &[mean[0] * counted as f64, counted as f64])?;
+        self.ranks.device.read(self.arena.own_words(2), &mut means);
+        let length = self.plan.config.length;
+        so_far.of_sequences = means[0];
+        so_far.of_cut += means[1] * (counted % length) as f64;
+        so_far.tokens += counted;
+        let sum = so_far.of_sequences * length as f64 + so_far.of_cut;
+        self.exchange(ExchangeReason::Evaluate, &[sum, so_far.tokens as f64])?;
         let of_rank = |&rank: &usize| [self.exchanged[2 * rank], self.exchanged[2 * rank + 1]];
         let all = self.agreement.ranks_by_data().iter().map(of_rank);
         let [sum, tokens] = all.fold([0.0; 2], |all, of_rank| [all[0] + of_rank[0], all[1] + of_rank[1]]);

@@ -61,6 +61,7 @@ pub use batch::{BatchPlace, Ids, OutOfRange};
 pub use checkpoint::Snapshot;
 pub use collectives::Collectives;
 pub use diagnose::{FaultyPhase, NonFinite};
+pub use evaluation::Evaluated;
 pub use record::{Record, Span};
 pub use update::Hyper;
 

@@ -98,8 +98,8 @@ pub struct RunArguments {
     /// Norm to which longer gradients are scaled down; 0 turns clipping off
     #[arg(long, default_value_t = 1.0, value_name = "NORM", value_parser = not_negative, help_heading = OPTIMIZER)]
     pub clip: f64,
-    /// Micro-batches of each rank for the held-out loss; 0 skips it
-    #[arg(long, default_value_t = 16, value_name = "N", value_parser = whole, help_heading = OUTPUT)]
+    /// Sequences for the held-out loss, of all that are held out; 0 skips it
+    #[arg(long, default_value_t = 128, value_name = "N", value_parser = whole, help_heading = OUTPUT)]
     pub held_out: u64,
     /// Print the held-out loss after every N steps, and not only at the end
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = OUTPUT)]

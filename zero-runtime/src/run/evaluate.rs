@@ -5,7 +5,8 @@ use super::output::{EvaluationLine, Output};
 use super::train::{RankEngine, for_each_sequence};
 use crate::error::Error;
 use zero_core::device::Device;
-use zero_files::data::Text;
+use zero_engine::Evaluated;
+use zero_files::data::{Sequences, Text};
 
 /// Computes the loss and prints it.
 ///
@@ -23,21 +24,48 @@ pub fn evaluate<D: Device>(engine: &mut RankEngine<D>, text: &Text, output: Opti
 /// # Errors
 /// Any error that ends an evaluation early.
 pub fn summed_loss<D: Device>(engine: &mut RankEngine<D>, text: &Text) -> Result<(f64, usize), Error> {
+    let fill = |index, input: &mut [u32], targets: &mut [u32]| text.window(index, input, targets);
+    // All windows before the last one are whole, so the tokens that count come first in a rank's last micro-batch.
+    summed(engine, text.windows(), |index| text.window_tokens(index), fill)
+}
+
+/// The mean loss over the first `asked` held-out sequences, or over all if there are fewer; `None` if there are none.
+///
+/// # Errors
+/// Any error that ends an evaluation early.
+pub fn held_out_loss<D: Device>(
+    engine: &mut RankEngine<D>,
+    asked: u64,
+    data: &dyn Sequences,
+) -> Result<Option<f64>, Error> {
+    let (length, held_out) = (engine.plan().config.length, data.held_out_count());
+    let count = usize::try_from(asked).map_or(held_out, |asked| asked.min(held_out));
+    let fill = |index, input: &mut [u32], targets: &mut [u32]| data.held_out_words(index, input, targets);
+    let (sum, tokens) = summed(engine, count, |_| length, fill)?;
+    Ok((tokens > 0).then(|| sum / tokens as f64))
+}
+
+/// The sum of the losses of `count` sequences that `fill` writes, the first `tokens_of` tokens of each, and the number of those tokens.
+/// Ranks with data of their own take sequences in turn, so the order of a rank's sequences does not depend on the micro-batch.
+fn summed<D: Device>(
+    engine: &mut RankEngine<D>,
+    count: usize,
+    tokens_of: impl Fn(usize) -> usize,
+    fill: impl Fn(usize, &mut [u32], &mut [u32]),
+) -> Result<(f64, usize), Error> {
     let config = &engine.plan().config;
     let (data_ranks, data_rank) = (config.mesh.data_ranks(), engine.arena().coordinates().data_rank(&config.mesh));
     let program = engine.program();
-    let (mut sum, mut tokens) = (0.0, 0);
-    for micro_batch in 0..text.windows().div_ceil(data_ranks * config.sequences) {
-        let first = (micro_batch * data_ranks + data_rank) * config.sequences;
-        // All windows before the last one are whole, so these tokens come first in the micro-batch.
-        let counted = (first..first + config.sequences).map(|index| text.window_tokens(index)).sum();
-        let (of_batch, counted) = engine.evaluate_first(counted, |_, inputs, targets| {
+    let (mut so_far, mut summed) = (Evaluated::default(), (0.0, 0));
+    for micro_batch in 0..count.div_ceil(data_ranks * config.sequences) {
+        let index = |sequence| (micro_batch * config.sequences + sequence) * data_ranks + data_rank;
+        let counted = (0..config.sequences).map(index).filter(|&index| index < count).map(&tokens_of).sum();
+        summed = engine.evaluate_first(&mut so_far, counted, |_, inputs, targets| {
             for_each_sequence(program, config.length, (inputs, targets), |sequence, input, targets| {
-                text.window(first + sequence, input, targets);
+                // Padding is a sequence of the data too, because a dataset promises nothing else.
+                fill(index(sequence).min(count - 1), input, targets);
             });
         })?;
-        sum += of_batch;
-        tokens += counted;
     }
-    Ok((sum, tokens))
+    Ok(summed)
 }

@@ -52,7 +52,7 @@ impl<'a> SampledText<'a> {
     /// Prints the sample. Every rank must call this, and rank 0 has an output.
     ///
     /// # Errors
-    /// That another rank has ended.
+    /// Z0401 if logits are not finite; that another rank has ended.
     pub fn run<D: Device>(&self, engine: &mut RankEngine<D>, output: Option<&mut Output>) -> Result<(), Error> {
         if self.arguments.sample == 0 {
             return Ok(());
@@ -82,8 +82,12 @@ impl<'a> SampledText<'a> {
             let start = Instant::now();
             let has_logits = engine.decode(window.uncached(), window.cached(), &mut logits)?;
             window.is_cached();
-            let choice = if has_logits { sampler.choose(&logits, uniform(self.seed, i)) } else { 0 };
-            let id = engine.from_last_pipeline_stage(f64::from(choice))? as u32;
+            let choice = if has_logits { sampler.choose(&logits, uniform(self.seed, i)) } else { Some(0) };
+            let id = engine.from_last_pipeline_stage(choice.map_or(f64::NAN, f64::from))?;
+            if id.is_nan() {
+                return Err(Error::Logits { tokens: self.prompt.len() + i as usize });
+            }
+            let id = id as u32;
             took.add(start.elapsed());
             if self.stops.before(id) {
                 break;

@@ -9,7 +9,7 @@ use super::alike;
 use super::arguments::{RunArguments, UNPROFILED_STEPS};
 use super::budget::run_size;
 use super::compare::compare;
-use super::evaluate::evaluate;
+use super::evaluate::{evaluate, held_out_loss};
 use super::header::RunHeader;
 use super::output::{
     HeldOutLine, NewFile, Output, StepLine, peak_resident_bytes, reset_peak_resident, say, say_table, tokens_per_s,
@@ -311,28 +311,4 @@ pub fn for_each_sequence<D>(
     for (sequence, (input, targets)) in inputs.zip(targets).enumerate() {
         each(sequence, input, targets);
     }
-}
-
-/// The mean loss over the held-out sequences of `micro_batches` micro-batches a rank, or over all if there are fewer.
-fn held_out_loss<D: Device>(
-    engine: &mut RankEngine<D>,
-    micro_batches: u64,
-    data: &dyn Sequences,
-) -> Result<Option<f64>, Error> {
-    let config = &engine.plan().config;
-    let (data_ranks, data_rank) = (config.mesh.data_ranks(), engine.arena().coordinates().data_rank(&config.mesh));
-    let count = data.held_out_count();
-    let enough = count.div_ceil(data_ranks * config.sequences);
-    let micro_batches = usize::try_from(micro_batches).map_or(enough, |asked| asked.min(enough));
-    let (program, mut sum) = (engine.program(), 0.0);
-    for micro_batch in 0..micro_batches {
-        let first = (micro_batch * data_ranks + data_rank) * config.sequences;
-        sum += engine.evaluate(|_, inputs, targets| {
-            for_each_sequence(program, config.length, (inputs, targets), |sequence, input, targets| {
-                // The last micro-batch is filled up with sequences from the start.
-                data.held_out_words((first + sequence) % count, input, targets);
-            });
-        })?;
-    }
-    Ok((micro_batches > 0).then(|| sum / micro_batches as f64))
 }

@@ -60,7 +60,8 @@ fn greedy<'p>(engine: &mut Engine<'p, Cpu, Shared<'p, Cpu>>, prompt: &[u32], cou
         let has_logits =
             if caches { engine.decode(&ids[before..], before, &mut logits) } else { engine.predict(&ids, &mut logits) };
         before = ids.len();
-        let choice = if has_logits.expect("a prediction") { sampler.choose(&logits, 0.5) } else { 0 };
+        let choice =
+            if has_logits.expect("a prediction") { sampler.choose(&logits, 0.5).expect("finite logits") } else { 0 };
         ids.push(engine.from_last_pipeline_stage(f64::from(choice)).expect("a number") as u32);
     }
     ids.split_off(prompt.len())

@@ -52,7 +52,7 @@ fn greedy<'p>(engine: &mut Ranks<'p>, caches: bool) -> Generated {
             engine.predict(window.ids(), &mut logits)
         };
         let has_logits = has_logits.expect("a prediction");
-        let choice = if has_logits { sampler.choose(&logits, 0.5) } else { 0 };
+        let choice = if has_logits { sampler.choose(&logits, 0.5).expect("finite logits") } else { 0 };
         let id = engine.from_last_pipeline_stage(f64::from(choice)).expect("a number") as u32;
         window.push(id);
         tokens.push(id);

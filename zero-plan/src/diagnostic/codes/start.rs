@@ -35,7 +35,9 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0305",
         title: "number of ranks differs from the plan",
         explanation: "The number of ranks is compiled into the binary, because layout and schedule depend on it. \
-            Start that many ranks, or build from a spec whose mesh has as many ranks as you start.",
+            Start that many ranks, or build from a spec whose mesh has as many ranks as you start. A shell that a \
+            launcher started as its only task, or a pod with WORLD_SIZE=1, says that there is one rank: the message \
+            names the variables to unset.",
         example: "torchrun --nproc-per-node 4 --no-python ./zero3 # whose mesh has 2 ranks",
     },
     Code {
@@ -249,5 +251,13 @@ pub(super) const CODES: &[Code] = &[
             checkpoint of the last step. Open MPI 5 does so when it has lost a host, or its own helper there. See \
             its output; with `--restarts` this counts as a loss.",
         example: "cargo zero launch SPEC --hosts a,b -- --checkpoint runs/a --restarts 1 # and b loses its power",
+    },
+    Code {
+        code: "Z0337",
+        title: "ranks that cannot watch one another",
+        explanation: "The ranks of a host met, but the kernel has no process id of one for the other, because each \
+            container or pod has process ids of its own. Ranks need these to notice at once when another one ends. \
+            Start them in one container, or let their containers share process ids.",
+        example: "two containers on one host, each with a rank and without `--pid=host`",
     },
 ];

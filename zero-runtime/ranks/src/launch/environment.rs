@@ -191,7 +191,8 @@ pub fn role_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> 
         return Ok(Role::Launcher);
     };
     if seat.world != plan_ranks {
-        return Err(LaunchError::WorldNotPlanned { size_name, world: seat.world, plan_ranks });
+        let numbered = if seat.world == 1 { variables.numbering() } else { Vec::new() };
+        return Err(LaunchError::WorldNotPlanned { size_name, world: seat.world, plan_ranks, numbered });
     }
     let join_timeout = variables.join_timeout()?;
     Ok(Role::Rank(JobPlace {
@@ -283,6 +284,16 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
             PMI_RANK => !self.pmi_is_of_slurm(),
             _ => true,
         })
+    }
+
+    /// The variables that make this process a rank. Without them, it starts ranks of its own.
+    fn numbering(&self) -> Vec<&'static str> {
+        let launchers = [&PLAIN].into_iter().chain(&FOREIGN).chain([&PRRTE]);
+        let names = launchers.flat_map(|launcher| [launcher.rank, launcher.world, launcher.local_rank]);
+        let mut set: Vec<_> = names.filter(|name| (self.lookup)(name).is_some()).collect();
+        set.sort_unstable();
+        set.dedup();
+        set
     }
 
     /// Whether srun has set the variables of MPICH's launcher, as with --mpi=pmi2. They then do not describe hosts; Slurm's

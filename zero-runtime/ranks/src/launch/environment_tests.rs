@@ -155,6 +155,32 @@ fn several_hosts_are_seen() {
 }
 
 #[test]
+fn z0305_a_shell_that_is_one_task_of_a_launcher_names_what_makes_it_a_rank() {
+    let slurm = [
+        ("SLURM_JOB_ID", "7"),
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_PROCID", "0"),
+        ("SLURM_NTASKS", "1"),
+        ("SLURM_LOCALID", "0"),
+    ];
+    let pmi = [("PMI_RANK", "0"), ("PMI_SIZE", "1")];
+    let mpirun = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1"), ("OMPI_COMM_WORLD_LOCAL_RANK", "0")];
+    let pod = [("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "pod")];
+    let of_both = [&slurm[..], &pmi].concat();
+    for variables in [&slurm[..], &pmi, &mpirun, &[&mpirun[..], &[("PMIX_RANK", "0")]].concat(), &pod, &of_both] {
+        let error = role(4, variables).unwrap_err();
+        assert_eq!(error.code(), "Z0305");
+        let help = error.help();
+        let (_, unset) = help.trim_end_matches('`').split_once("`unset ").expect("what to unset");
+        let unset: Vec<_> = unset.split(' ').collect();
+        let (gone, left): (Vec<_>, Vec<_>) = variables.iter().partition(|(name, _)| unset.contains(name));
+        assert_eq!(gone.len(), unset.len(), "{help}");
+        assert_eq!(role(4, &left).unwrap(), Role::Launcher, "{help}");
+    }
+    assert!(!role(4, &[("RANK", "0"), ("WORLD_SIZE", "2")]).unwrap_err().help().contains("unset"));
+}
+
+#[test]
 fn contradictions_are_errors() {
     assert_eq!(code(&[("RANK", "0")]), "Z0301");
     assert_eq!(code(&[("WORLD_SIZE", "4")]), "Z0301");

@@ -29,7 +29,7 @@ pub enum LaunchError {
         "the environment has `{size_name}` = {world} on {}, but the plan in this binary is for {plan_ranks} ranks",
         host()
     )]
-    WorldNotPlanned { size_name: &'static str, world: usize, plan_ranks: usize },
+    WorldNotPlanned { size_name: &'static str, world: usize, plan_ranks: usize, numbered: Vec<&'static str> },
     #[error("the environment has `{name}` = {value}, expected 1 to {max} seconds")]
     TimeoutOutOfRange { name: &'static str, value: usize, max: usize },
     #[error("nothing in the environment names this job, so its ranks cannot find one another")]
@@ -86,6 +86,8 @@ pub enum LaunchError {
     DuplicateRank { rank: usize, first_pid: u32, second_pid: u32 },
     #[error("the job's socket belongs to user {found}, expected user {expected} (job `{job}`)")]
     Stranger { job: String, expected: u32, found: u32 },
+    #[error("a rank of this host is in a process namespace that another one cannot look into")]
+    Unseen,
     #[error("rank {rank} (pid {pid}) ended before all ranks had joined")]
     LostAtStart { rank: usize, pid: u32 },
     #[error("another rank stopped the start: {reason}")]
@@ -147,6 +149,7 @@ impl LaunchError {
             LaunchError::LostAtStart { .. } => "Z0329",
             LaunchError::Dismissed { .. } => "Z0330",
             LaunchError::CutShort { .. } => "Z0336",
+            LaunchError::Unseen => "Z0337",
             LaunchError::Device(error) => error.code(),
             LaunchError::Mpi(failure) => failure.code,
             LaunchError::Misplaced { .. } => "Z0453",
@@ -171,6 +174,13 @@ impl LaunchError {
             }
             LaunchError::LaunchersDisagree { .. } => {
                 "unset the variables of the launcher that did not start this process"
+            }
+            LaunchError::WorldNotPlanned { plan_ranks, numbered, .. } if !numbered.is_empty() => {
+                return format!(
+                    "start {plan_ranks} ranks; if these variables were set for a shell or a pod that is one task, unset them, and the \
+                     binary starts its own ranks: `unset {}`",
+                    numbered.join(" ")
+                );
             }
             LaunchError::WorldNotPlanned { plan_ranks, .. } => {
                 return format!("start {plan_ranks} ranks, or build the binary from a spec whose mesh has this many");
@@ -205,6 +215,10 @@ impl LaunchError {
                 "give each rank its own number; two runs with the same ZERO_JOB would look like this too"
             }
             LaunchError::Stranger { .. } => "give this run another ZERO_JOB on all its ranks",
+            LaunchError::Unseen => {
+                "ranks of a host watch one another by process id: start them in one container, or let their containers share \
+                 process ids (`--pid=host`, or `shareProcessNamespace` in a pod)"
+            }
             LaunchError::LostAtStart { .. } => "its own message, if it had one, says why",
             LaunchError::Failed(_) => "correct the errors that these ranks report",
             LaunchError::NoProgress { .. } => {
