@@ -38,12 +38,12 @@ cd "$made/empty"
 
 say "installs the command"
 cargo install --quiet --locked zero-command --root "$made/installed"
-cargo zero explain zero.prefetch >/dev/null
+zero explain zero.prefetch >/dev/null
 
 say "makes a crate, builds it and trains"
-cargo zero init mine
+zero init mine
 cd mine
-grep '^zero-runtime = "[0-9.]*"$' Cargo.toml
+grep '^zero-runtime = { version = "[0-9.]*"' Cargo.toml
 cargo zero simulate spec.ron --on a100-80 --network ndr-8x400 >/dev/null
 cargo zero run spec.ron -- --steps 2 --held-out 0 --sample 0
 

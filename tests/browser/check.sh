@@ -17,7 +17,7 @@ chromium=$(command -v chromium || command -v chromium-browser || command -v goog
   skipped "chromium (apt-get install chromium)"
 pages=$PWD/target/browser
 mkdir -p "$pages"
-ZERO_PAGES=$pages cargo test --workspace --bin cargo-zero pages_for_a_browser -- --ignored
+ZERO_PAGES=$pages cargo test --workspace --bin zero pages_for_a_browser -- --ignored
 [ -d "$pages/node_modules/playwright-core" ] || npm install --silent --no-save --prefix "$pages" playwright-core
 cp tests/browser/check.mjs "$pages/check.mjs"
 exec node "$pages/check.mjs" "$pages" "$chromium" "$@"

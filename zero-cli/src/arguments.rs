@@ -118,7 +118,7 @@ pub fn command() -> clap::Command {
 
 /// Reads the command line. If it asks for help or is wrong, prints the help or an error and ends the process.
 pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Verb {
-    let arguments = without_subcommand(arguments);
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
     match CommandLine::try_parse_from(&arguments) {
         Ok(CommandLine { verb }) => verb,
         Err(error) if is_help(&error) => error.exit(),
@@ -129,15 +129,6 @@ pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Verb {
             std::process::exit(exit_code)
         }
     }
-}
-
-/// Removes the subcommand that cargo adds, as in `cargo-zero zero run`. Aliases and people do not add it.
-fn without_subcommand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
-    if arguments.get(1).is_some_and(|first| first == "zero") {
-        arguments.remove(1);
-    }
-    arguments
 }
 
 fn is_help(error: &clap::Error) -> bool {
@@ -229,22 +220,20 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Verb, String> {
-        let words = line.split(' ').map(OsString::from);
-        let arguments = without_subcommand([OsString::from("cargo-zero")].into_iter().chain(words));
+        let arguments: Vec<_> = ["zero"].into_iter().chain(line.split(' ')).map(OsString::from).collect();
         let parsed = CommandLine::try_parse_from(&arguments);
         let told = |error| with_code(&with_tip(error, &arguments).render().to_string());
         parsed.map(|arguments| arguments.verb).map_err(told)
     }
 
     #[test]
-    fn the_command_is_cargos_an_alias_or_a_persons() {
+    fn what_follows_two_dashes_is_for_the_binary() {
         let run = parsed("run x.ron --bin b --size 4B -- --steps 5").expect("a command");
         let request = Request {
             spec: "x.ron".into(),
             program: ModelRequest { bin: Some("b".to_owned()), size: Some("4B".to_owned()) },
         };
         assert_eq!(run, Verb::Run { request, arguments: vec!["--steps".into(), "5".into()] });
-        assert_eq!(parsed("zero run x.ron --bin b --size 4B -- --steps 5").expect("a command"), run);
         assert!(
             parsed("run zero")
                 .is_ok_and(|verb| matches!(verb, Verb::Run { request, .. } if request.spec == Path::new("zero")))
@@ -269,7 +258,7 @@ mod tests {
             ("plan x.ron --json --schedule", "cannot be used with"),
             ("import a.json --ranks 0", "invalid value '0'"),
             ("import a.json --micro-batches 8193", "invalid value '8193'"),
-            ("completions csh", "[possible values: bash, elvish, fish, powershell, zsh]"),
+            ("completions csh", "[possible values: bash, elvish, fish, powershell, zsh, cargo]"),
             ("init", "<NAME>"),
             ("verify a --threads 0", "invalid value '0'"),
             ("sample x.ron --prompt a", "come after `--`: `cargo zero sample x.ron -- --prompt a`"),

@@ -19,6 +19,6 @@ pub fn rebuild_with(feature: &str, what: &str) -> Result<(), CommandError> {
     let mut command = cargo();
     command.args(["run", "--release", "--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
     command.args(["--no-default-features", "--features", feature]);
-    command.args(["--bin", "cargo-zero", "--"]).args(std::env::args_os().skip(1));
+    command.args(["--bin", "zero", "--"]).args(std::env::args_os().skip(1));
     Err(CommandError::Cargo { source: command.exec() })
 }

@@ -10,7 +10,7 @@ _cargo_zero_of_cargo() {
     if ((at < COMP_CWORD)) && [[ "${COMP_WORDS[at]}" == zero ]]; then
         COMP_WORDS=("${COMP_WORDS[@]:at}")
         COMP_CWORD=$((COMP_CWORD - at))
-        _cargo_zero zero "$2" "$3"
+        _zero zero "$2" "$3"
     elif [[ -n "${_cargo_zero_others:-}" ]]; then
         "$_cargo_zero_others" "$@"
     fi

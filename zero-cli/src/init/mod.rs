@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::completions::ALIAS;
 use crate::error::CommandError;
 use crate::say;
 use runtime::{Runtime, VERSION};
@@ -26,11 +27,12 @@ pub struct InitArguments {
 
 /// The files of a crate, with the placeholders `@NAME@`, `@CLONE@` and `@VERSION@`. A line after `@clone|` is only for a crate that
 /// depends on a clone, and one after `@release|` for a crate that depends on a release.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
     ("src/main.rs", include_str!("template/main.rs.txt")),
     ("spec.ron", include_str!("template/spec.ron.txt")),
     (".github/workflows/ci.yml", include_str!("template/ci.yml.txt")),
+    (".cargo/config.toml", ALIAS),
     (".gitignore", include_str!("template/gitignore.txt")),
     ("README.md", include_str!("template/README.md.txt")),
 ];
@@ -123,7 +125,7 @@ mod tests {
     fn a_crate_depends_on_a_clone_or_on_a_release() {
         let release = format!("zero-command@{VERSION}");
         for (path, of_clone, of_release) in [
-            ("Cargo.toml", "path = \"/at/zero/zero-runtime\"", &*format!("zero-runtime = \"{VERSION}\"")),
+            ("Cargo.toml", "path = \"/at/zero/zero-runtime\"", &*format!("zero-runtime = {{ version = \"{VERSION}\"")),
             (".github/workflows/ci.yml", "cargo install --locked --path \"/at/zero/zero-cli\"", &release),
             ("README.md", "cargo install --locked --path /at/zero/zero-cli", &release),
         ] {

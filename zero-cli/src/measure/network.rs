@@ -21,7 +21,7 @@ pub fn measure(reach: &Reach) -> Result<Network, CommandError> {
     hosts.truncate(2);
     eprintln!("measuring the network between {} and {}", hosts[0], hosts[1]);
     let mut command = reach.command(&own, &hosts)?;
-    command.args(["zero", "measure", "--network-rank"]).stderr(Stdio::inherit());
+    command.args(["measure", "--network-rank"]).stderr(Stdio::inherit());
     let output =
         command.output().map_err(|source| CommandError::NoLauncher { launcher: reach.launcher.clone(), source })?;
     if !output.status.success() {

@@ -155,16 +155,32 @@ fn a_package_of_several_binaries_has_one_place_for_each() {
     assert!(workspace.built("x.ron --bin other").ends_with("x.ron/other"));
 }
 
-/// Cargo finds `cargo-zero` on the path, in any directory, and starts it with its own subcommand first.
+/// Cargo finds the command by the alias that `init` and `completions` write, and warns of nothing: not in a workspace with an alias of its
+/// own, as a clone has, either.
 #[test]
 fn cargo_finds_the_command() {
     let workspace = Workspace::new(PROGRAM);
     workspace.spec("x.ron");
-    let installed = Path::new(env!("CARGO_BIN_EXE_cargo-zero")).parent().expect("a directory");
-    let path = std::env::join_paths([installed.to_owned()].into_iter().chain(std::env::split_paths(env!("PATH"))));
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["zero", "explain", "Z0107"]).current_dir(&workspace.root).env("PATH", path.expect("a path"));
-    assert!(said(cargo.output().expect("cargo")).starts_with("Z0107: unknown key\n"));
+    let installed = workspace.root.join("installed");
+    fs::create_dir(&installed).expect("a directory");
+    for binary in [env!("CARGO_BIN_EXE_zero"), env!("CARGO_BIN_EXE_cargo-zero-installed")] {
+        let name = Path::new(binary).file_name().expect("a name");
+        std::os::unix::fs::symlink(binary, installed.join(name)).expect("a link");
+    }
+    let path = std::env::join_paths([installed].into_iter().chain(std::env::split_paths(env!("PATH"))));
+    let path = path.expect("a path");
+    let cargo = |words: &[&str]| {
+        let mut cargo = Command::new(env!("CARGO"));
+        let output = cargo.args(words).current_dir(&workspace.root).env("PATH", &path).output().expect("cargo");
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("warning"), "{output:?}");
+        said(output)
+    };
+    let alias = cargo(&["zero-installed", "completions", "cargo"]);
+    fs::create_dir(workspace.root.join(".cargo")).expect("a directory");
+    fs::write(workspace.root.join(".cargo/config.toml"), alias).expect("a file");
+    assert!(cargo(&["zero", "explain", "Z0107"]).starts_with("Z0107: unknown key\n"));
+    fs::write(workspace.root.join(".cargo/config.toml"), "[alias]\nzero = \"version\"\n").expect("a file");
+    assert!(cargo(&["zero"]).starts_with("cargo "));
 }
 
 /// If the command and a program asked for different features of a crate, it and all crates that depend on it would

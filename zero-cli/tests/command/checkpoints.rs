@@ -15,8 +15,8 @@ use zero_plan::place::State;
 
 /// The exit code, and what is said on standard output and on standard error.
 fn zero(arguments: &[&str], paths: &[&Path]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
-    let output = command.arg("zero").arg(arguments[0]).args(paths).args(&arguments[1..]).output().expect("the command");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zero"));
+    let output = command.arg(arguments[0]).args(paths).args(&arguments[1..]).output().expect("the command");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
 }

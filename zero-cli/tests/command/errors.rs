@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use zero_plan::diagnostic::CODES;
 
-/// Writes `spec` to a directory of its own, runs `cargo-zero build` on it, and gives what that says on standard error.
+/// Writes `spec` to a directory of its own, runs `zero build` on it, and gives what that says on standard error.
 fn errors_of(name: &str, spec: &str) -> String {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&directory).expect("a directory");
@@ -22,7 +22,7 @@ fn build(directory: &Path, spec: &str) -> String {
     refused(directory, &["build", spec])
 }
 
-/// Runs `cargo-zero` with arguments that it must refuse, and gives what it says on standard error.
+/// Runs `zero` with arguments that it must refuse, and gives what it says on standard error.
 fn refused(directory: &Path, arguments: &[&str]) -> String {
     let output = zero(directory, arguments);
     assert_eq!(output.status.code(), Some(1));
@@ -35,12 +35,12 @@ fn zero(directory: &Path, arguments: &[&str]) -> Output {
 }
 
 fn command(directory: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zero"));
     command.args(arguments).current_dir(directory).env_remove("NO_COLOR");
     command
 }
 
-/// Runs `cargo-zero explain` with arguments that it must take, and gives what it says on standard output.
+/// Runs `zero explain` with arguments that it must take, and gives what it says on standard output.
 fn explained(arguments: &[&str]) -> String {
     let output = zero(Path::new("."), &[&["explain"], arguments].concat());
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
@@ -199,7 +199,7 @@ fn z0133_path_that_is_not_utf8() {
     let name = OsStr::from_bytes(b"\xff.ron");
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     std::fs::write(directory.join(name), "(model: Package(\"gpt\"), zero: (stage: 1))").expect("a spec");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zero"));
     let output = command.arg("build").arg(name).current_dir(directory).output().expect("the command");
     let errors = String::from_utf8(output.stderr).expect("text");
     assert!(errors.starts_with("error[Z0133]: ") && errors.contains("is not UTF-8"), "{errors}");
@@ -249,7 +249,7 @@ fn each_error_is_red_on_a_terminal_alone() {
 fn a_command_that_nobody_reads_any_more_ends_without_a_word() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let command = Command::new(env!("CARGO_BIN_EXE_cargo-zero")).arg("explain").stdout(writer).output();
+    let command = Command::new(env!("CARGO_BIN_EXE_zero")).arg("explain").stdout(writer).output();
     let command = command.expect("the command");
     assert_eq!((command.status.code(), String::from_utf8_lossy(&command.stderr).as_ref()), (Some(2), ""));
 }

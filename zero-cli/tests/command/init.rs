@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn zero(directory: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zero"));
     command.args(arguments).current_dir(directory).env_remove("ZERO_SPEC").env_remove("ZERO_TEXT");
     command
 }

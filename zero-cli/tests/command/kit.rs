@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use zero_plan::spec::parse;
 
 fn zero(directory: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zero"));
     command.args(arguments).current_dir(directory).output().expect("the command")
 }
 
@@ -81,7 +81,7 @@ fn each_shell_gets_a_script_that_names_all_commands() {
         let output = zero(Path::new("."), &["completions", shell]);
         let script = text(&output.stdout);
         assert!(output.status.success() && output.stderr.is_empty(), "{shell}");
-        for word in ["cargo-zero", "simulate", "import", "completions", "--ranks"] {
+        for word in ["zero", "simulate", "import", "completions", "--ranks"] {
             // Some shells write options without their dashes.
             assert!(script.contains(word.trim_start_matches('-')), "{shell}: {word}");
         }
@@ -109,7 +109,7 @@ fn bash_completes_cargo_zero_and_leaves_the_rest_of_cargo_alone() {
         ("cargo zero sim", "simulate\n"),
         ("cargo +nightly -q zero plan --sch", "--schedule\n"),
         ("cargo zero completions fi", "fish\n"),
-        ("cargo-zero advise --no", "--nodes\n"),
+        ("zero advise --no", "--nodes\n"),
         ("cargo bui", "cargo, bui and cargo\n"),
         ("cargo build ze", "cargo, ze and build\n"),
         ("cargo ze", "cargo, ze and cargo\n"),
@@ -127,6 +127,6 @@ fn scripts_that_do_not_complete_cargo_zero_say_so() {
     for (shell, says) in [("elvish", true), ("powershell", true), ("bash", false), ("fish", false)] {
         let output = zero(Path::new("."), &["completions", shell]);
         let first = text(&output.stdout).lines().next().unwrap_or_default().to_owned();
-        assert_eq!(first.starts_with("# This completes `cargo-zero`"), says, "{shell}: {first}");
+        assert_eq!(first.starts_with("# This completes `zero`"), says, "{shell}: {first}");
     }
 }

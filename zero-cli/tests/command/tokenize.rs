@@ -41,8 +41,8 @@ impl Place {
 
     /// Runs the command, and gives what it says on standard output, or on standard error if it refuses.
     fn tokenize(&self, arguments: &[&str]) -> Result<String, String> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
-        command.args(["zero", "tokenize", "--tokenizer", "tokenizer.json"]).args(arguments).current_dir(self.path());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zero"));
+        command.args(["tokenize", "--tokenizer", "tokenizer.json"]).args(arguments).current_dir(self.path());
         let output = command.output().expect("the command");
         let text = |bytes| String::from_utf8(bytes).expect("text");
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
@@ -261,10 +261,9 @@ fn z0347_structured_data_is_read_as_it_is_on_request_alone() {
     assert_eq!(place.read("b.bin"), place.expected(&[&lines], Some(END)));
 
     let piped = |arguments: &[&str]| {
-        let script =
-            format!("cat lines.json | \"$0\" zero tokenize --tokenizer tokenizer.json {}", arguments.join(" "));
+        let script = format!("cat lines.json | \"$0\" tokenize --tokenizer tokenizer.json {}", arguments.join(" "));
         let mut shell = Command::new("sh");
-        shell.args(["-c", &script, env!("CARGO_BIN_EXE_cargo-zero")]).current_dir(place.path());
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_zero")]).current_dir(place.path());
         shell.output().expect("a shell")
     };
     let told = String::from_utf8(piped(&["/dev/stdin", "--out", "c.bin"]).stderr).expect("text");
@@ -308,8 +307,8 @@ fn an_interruption_leaves_no_files() {
         names.filter(|name| name.as_encoded_bytes().starts_with(b".")).count()
     };
     for (name, number) in [("INT", 2), ("TERM", 15)] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
-        command.args(["zero", "tokenize", "--tokenizer", "tokenizer.json", "/dev/stdin", "--as=text", "--out=new.bin"]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zero"));
+        command.args(["tokenize", "--tokenizer", "tokenizer.json", "/dev/stdin", "--as=text", "--out=new.bin"]);
         let mut child = command.current_dir(place.path()).stdin(Stdio::piped()).spawn().expect("the command");
         while hidden() < 2 {
             assert!(child.try_wait().expect("a state").is_none(), "it waits");

@@ -66,7 +66,7 @@ impl Workspace {
     }
 
     pub fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-zero"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zero"));
         command.args(line.split(' ')).current_dir(&self.root).env("CARGO", self.root.join("cargo"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
