@@ -38,6 +38,7 @@ pub use parse::parse;
 pub use parse::ron as ron_options;
 pub use parse::ron_text;
 pub use pipeline::{Pipeline, Schedule, Units};
+pub use report::key_called;
 pub use sections::{Batch, CheckpointKeys, ModelSource, RecomputedUnits, Stage, ZeroKeys};
 pub use size::Size;
 pub use table::{keys_table, options_table};

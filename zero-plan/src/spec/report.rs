@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use ron::error::{Error, Position, SpannedError};
 
-use super::keys::{Form, KEYS, Key, former, join, keys_in, options, split};
+use super::keys::{Form, KEYS, Key, former, join, keys_in, options, row, split};
 use super::locate::{KeySpans, KeyValue, Section};
 use super::slip::{self, Slip};
 use super::tokens::{TokenKind, tokens};
@@ -157,10 +157,23 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("world_size", "mesh.zero"),
     ("batch.size", "batch.sequences"),
     ("batch_size", "batch.sequences"),
+    ("micro_batch_size", "batch.sequences"),
+    ("train_batch_size", "batch.sequences"),
+    ("per_device_train_batch_size", "batch.sequences"),
     ("seq_len", "batch.length"),
+    ("seq_length", "batch.length"),
+    ("max_seq_length", "batch.length"),
+    ("block_size", "batch.length"),
     ("gradient_accumulation_steps", "batch.micro_batches"),
     ("activation_checkpointing", "recompute"),
+    ("gradient_checkpointing", "recompute"),
     ("dtype", "precision.params"),
+    ("bf16", "precision.compute"),
+    ("mixed_precision", "precision.compute"),
+    ("num_processes", "mesh.zero"),
+    ("nproc_per_node", "mesh.zero"),
+    ("nnodes", "mesh.nodes"),
+    ("num_nodes", "mesh.nodes"),
 ];
 
 /// Arguments of the binary, which are not keys because they shape neither memory nor order.
@@ -178,6 +191,14 @@ const ARGUMENTS: &[&str] = &[
     "momentum",
     "threads",
 ];
+
+/// The key that other tools, the attribute or a spec call `name`, in which `-` is as good as `_`.
+pub fn key_called(name: &str) -> Option<&'static Key> {
+    let name = name.replace('-', "_");
+    let of_other = OTHER_NAMES.iter().find(|(other, _)| *other == name).and_then(|(_, path)| row(path));
+    let is_called = |key: &&Key| split(key.path).1 == name || key.option == Some(&name);
+    of_other.or_else(|| KEYS.iter().find(is_called))
+}
 
 /// The key that an unknown `path` was meant for, if the key is in another section or `path` is its option's name.
 fn elsewhere(path: &str) -> Option<&'static str> {

@@ -4,6 +4,7 @@
 mod deepspeed;
 mod field;
 mod fsdp;
+mod training;
 
 use core::fmt;
 
@@ -30,6 +31,8 @@ pub struct Word {
 pub enum WordOrigin {
     /// A word of the field, as this project uses it.
     Field,
+    /// A word of training that no key of a spec is about.
+    Training,
     /// A name of PyTorch's FSDP, first or second version, or of accelerate's settings for it.
     Fsdp,
     /// A key of DeepSpeed's configuration, or of accelerate's settings for it.
@@ -38,12 +41,13 @@ pub enum WordOrigin {
 
 impl WordOrigin {
     /// All origins, in the order of lists.
-    pub const ALL: [Self; 3] = [Self::Field, Self::Fsdp, Self::DeepSpeed];
+    pub const ALL: [Self; 4] = [Self::Field, Self::Training, Self::Fsdp, Self::DeepSpeed];
 
     /// A heading for its words.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Field => "words",
+            Self::Training => "words of training",
             Self::Fsdp => "names of FSDP",
             Self::DeepSpeed => "names of DeepSpeed",
         }
@@ -52,7 +56,7 @@ impl WordOrigin {
 
 /// All words, grouped by origin.
 pub fn words() -> impl Iterator<Item = &'static Word> {
-    [field::WORDS, fsdp::WORDS, deepspeed::WORDS].into_iter().flatten()
+    [field::WORDS, training::WORDS, fsdp::WORDS, deepspeed::WORDS].into_iter().flatten()
 }
 
 /// The entries of a word: one for each of its meanings, because frameworks use one word for several things. Empty if no
@@ -98,7 +102,7 @@ fn bare(word: &str) -> String {
 impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = match self.of {
-            WordOrigin::Field => "",
+            WordOrigin::Field | WordOrigin::Training => "",
             WordOrigin::Fsdp => " (FSDP)",
             WordOrigin::DeepSpeed => " (DeepSpeed)",
         };

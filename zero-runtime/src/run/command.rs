@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Error, Parser};
 
 use super::arguments::RunArguments;
 use super::text_arguments::TextArguments;
+use zero_plan::spec::key_called;
 use zero_ranks::terminal::write_error;
 
 /// Trains this binary's model. Started alone, it starts its own ranks on this host; started by a launcher that sets
@@ -38,8 +39,23 @@ pub struct DataCommand {
 /// The error, or the requested text: [`tell`] prints both.
 pub fn read<C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<C, Error> {
     let mut command = C::command().mut_args(takes_negative_numbers);
-    let matches = command.try_get_matches_from_mut(arguments)?;
+    let matches = command.try_get_matches_from_mut(arguments).map_err(with_key)?;
     C::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Says of an unknown argument that it is a key of the spec, if it is one.
+fn with_key(mut error: Error) -> Error {
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return error };
+    let name = argument.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument);
+    if let Some(key) = name.and_then(key_called) {
+        let tip = format!(
+            "`{}` in the spec decides this when the program is built: {}. `cargo zero explain {0}` says more",
+            key.path, key.expects
+        );
+        error.remove(ContextKind::SuggestedArg);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// The names of numbers in the help.
@@ -157,6 +173,27 @@ mod tests {
             let told = told(arguments);
             assert!(told.starts_with("error[Z0354]: ") && told.contains(words), "{told}");
         }
+    }
+
+    #[test]
+    fn z0354_an_argument_that_is_a_key_of_the_spec_says_so() {
+        for (argument, key) in [
+            ("--stage", "zero.stage"),
+            ("--batch-size=8", "batch.sequences"),
+            ("--per_device_train_batch_size", "batch.sequences"),
+            ("--bf16", "precision.compute"),
+            ("--gradient-checkpointing", "recompute"),
+            ("--micro-batches", "batch.micro_batches"),
+            ("--optimizer", "optimizer"),
+        ] {
+            let told = told(&[argument]);
+            assert!(
+                told.starts_with("error[Z0354]: ") && told.contains(&format!("tip: `{key}` in the spec")),
+                "{told}"
+            );
+            assert_eq!(told.matches("tip:").count(), 1, "{told}");
+        }
+        assert!(told(&["--step", "3"]).contains("a similar argument exists: '--steps'"));
     }
 
     #[test]

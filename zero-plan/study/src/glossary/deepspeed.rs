@@ -71,7 +71,7 @@ pub(super) const WORDS: &[Word] = &[
     ),
     word(
         "offload_optimizer",
-        &["offload_param", "cpu_offload", "ZeRO-Offload", "ZeRO-Infinity"],
+        &["offload_param", "cpu_offload", "ZeRO-Offload", "ZeRO-Infinity", "offload", "offloading"],
         &[],
         "Keeps states in the host's memory or on a disk. It has no counterpart: states stay in the memory of the device.",
     ),

@@ -200,7 +200,7 @@ pub(super) const WORDS: &[Word] = &[
     ),
     word(
         "stage",
-        &["ZeRO stage", "ZeRO"],
+        &["ZeRO stage", "ZeRO", "ZeRO-1", "ZeRO-2", "ZeRO-3", "stage 3"],
         &["zero.stage"],
         "The states that ranks along `zero` shard: at 1 the optimizer's state, at 2 also the gradients, at 3 also the \
          parameters; at 0 nothing. In a step of one micro-batch, stages 0 to 2 send twice the parameters, stage 3 three \
@@ -214,7 +214,7 @@ pub(super) const WORDS: &[Word] = &[
     ),
     word(
         "tensor parallel",
-        &["TP", "tensor parallelism"],
+        &["TP", "tensor parallelism", "Megatron"],
         &[],
         "Ranks share the matrices of one layer. There is no such axis: ranks lie along `replica`, `pipeline` and `zero`.",
     ),

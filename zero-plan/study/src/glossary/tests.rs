@@ -12,6 +12,10 @@ fn names_are_found_however_they_are_written() {
         ("zero stage", "stage"),
         ("microbatch", "micro-batch"),
         ("mics", "MiCS"),
+        ("ZeRO-3", "stage"),
+        ("offload", "offload_optimizer"),
+        ("lora", "LoRA"),
+        ("warmup steps", "warmup"),
     ] {
         assert!(find(asked).iter().any(|word| word.name == expected), "{asked}");
     }
@@ -75,8 +79,10 @@ fn within_one_origin_a_name_is_used_once() {
         bared.dedup();
         assert_eq!(bared.len(), count, "{origin:?}");
     }
-    let of_the_field: Vec<_> = field::WORDS.iter().map(|word| bare(word.name)).collect();
-    assert!(of_the_field.is_sorted(), "{of_the_field:?}");
+    for words in [field::WORDS, training::WORDS] {
+        let names: Vec<_> = words.iter().map(|word| bare(word.name)).collect();
+        assert!(names.is_sorted(), "{names:?}");
+    }
 }
 
 #[test]
