@@ -113,7 +113,7 @@ fn write(path: &Path, text: &str) -> Result<(), CommandError> {
     let failed = |source| CommandError::Advice { path: path.to_owned(), source };
     let mut file = File::create_new(path).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
-    eprintln!("wrote {}", path.display());
+    say::note(format_args!("wrote {}", path.display()));
     Ok(())
 }
 

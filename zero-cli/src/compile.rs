@@ -10,6 +10,7 @@ use zero_plan::DeviceKind;
 
 use crate::error::CommandError;
 use crate::request::Purpose;
+use crate::say;
 use crate::workspace::{Program, Workspace, cargo};
 
 /// The result of a build.
@@ -76,7 +77,7 @@ fn compiled(mut cargo: Command, name: &str) -> Result<Compiled, CommandError> {
     let (mut built, mut is_over_budget) = (None, false);
     for line in messages.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
         if let Some(message) = rendered(&line) {
-            eprint!("{message}");
+            say::note(message.trim_end());
             is_over_budget |= message.contains(OVER_BUDGET);
         }
         if let Some(path) = executable(&line, name) {

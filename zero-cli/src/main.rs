@@ -18,6 +18,8 @@
 //! A new command is a variant of `arguments::Verb` and a file here; its JSON has its own `format`, and a section in
 //! `docs/json.md`.
 
+// `say` is the only door, because these panic where nothing can be written.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 // What serves only verbs that this command was built without stays, unused.
 #![cfg_attr(not(all(feature = "tokenize", feature = "view")), allow(dead_code, unused_imports))]
 

@@ -9,6 +9,7 @@ use zero_study::advise::{offered_shapes, offers as search, offers_text};
 use crate::hardware;
 use crate::probe;
 use crate::request::ModelRequest;
+use crate::say;
 
 /// The machine on which layouts for a device are timed. Any machine with the device would do, because layouts are only
 /// compared with one another.
@@ -22,7 +23,7 @@ const fn like(device: DeviceKind) -> &'static str {
 /// The text to add to the error.
 pub fn offers(spec: &Spec, program: &ModelRequest) -> String {
     let Some(model) = &spec.model else { return String::new() };
-    eprintln!("looking for layouts that fit");
+    say::note("looking for layouts that fit");
     let Ok(like) = hardware::find(like(spec.device)) else { return String::new() };
     let shapes = offered_shapes(spec, &like);
     let Ok(sizes) = probe::of_model(model, program, &shapes) else { return String::new() };

@@ -12,6 +12,7 @@ use crate::compile::{Compiled, compile};
 use crate::error::CommandError;
 use crate::model;
 use crate::request::{ModelRequest, Purpose, Request};
+use crate::say;
 use crate::workspace::Workspace;
 
 /// Compiles a spec with its model, and puts the text of the workspace beside a binary that trains. With `shapes`, in the form
@@ -56,16 +57,16 @@ fn put_text(root: &Path, at: &Path) -> Result<(), CommandError> {
     let found = match WorkspaceText::below(root) {
         Ok(found) => found,
         Err(error) => {
-            eprintln!("note: {} is left as it is: {error}; --data chooses another text", path.display());
+            say::note(format_args!("note: {} is left as it is: {error}; --data chooses another text", path.display()));
             return Ok(());
         }
     };
     put_text_beside(at, &found.text).map_err(|source| CommandError::Write { path: path.clone(), source })?;
     let (files, bytes, path) = (found.files.len(), found.text.len(), path.display());
     let beyond = if found.beyond > 0 { format!("; {} more do not fit", found.beyond) } else { String::new() };
-    eprintln!(
+    say::note(format_args!(
         "{path}: {files} files of the workspace, {bytes} bytes of text: `cargo zero build --list` names them{beyond}"
-    );
+    ));
     Ok(())
 }
 
@@ -75,7 +76,7 @@ fn lock(path: PathBuf) -> Result<File, CommandError> {
         let file = File::create(&path)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
-                eprintln!("waiting for another `cargo zero` to build");
+                say::note("waiting for another `cargo zero` to build");
                 file.lock()?;
             }
             Err(TryLockError::Error(error)) => return Err(error),

@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 
 use crate::error::CommandError;
 use crate::origin::IN_CLONE;
+use crate::say;
 use crate::workspace::cargo;
 
 const _: () = assert!(
@@ -15,7 +16,7 @@ const _: () = assert!(
 /// Runs the command that also has `feature`, and so can make `what`, with the same arguments in place of this process. Returns only if
 /// cargo cannot be started.
 pub fn rebuild_with(feature: &str, what: &str) -> Result<(), CommandError> {
-    eprintln!("building `cargo zero` once more, for {what}");
+    say::note(format_args!("building `cargo zero` once more, for {what}"));
     let mut command = cargo();
     command.args(["run", "--release", "--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
     command.args(["--no-default-features", "--features", feature]);

@@ -16,7 +16,7 @@ use crate::say;
 pub fn inspect(path: &Path) -> Result<(), CommandError> {
     let paths = named_by(path)?;
     if path.join(MANIFEST).exists() {
-        print!("{}", page(&Checkpoint::open(path)?));
+        say::line(page(&Checkpoint::open(path)?).trim_end());
         return Ok(());
     }
     let mut faults = Vec::new();

@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 use std::time::Instant;
 
+use crate::say;
 use rustix::fs::{Advice, fadvise};
 use zero_core::random::mix;
 use zero_study::hardware::{DiskRates, median, rounded};
@@ -21,11 +22,13 @@ const ROUNDS: usize = 3;
 /// Measures the disk of a folder. If the file cannot be written there, prints this and returns none, because only times
 /// of checkpoints need the rates.
 pub fn measure(folder: &Path) -> Option<DiskRates> {
-    eprintln!("measuring the disk of {}", folder.display());
+    say::note(format_args!("measuring the disk of {}", folder.display()));
     let measured = measure_blocks(folder, BLOCKS);
     let untold = |error: &io::Error| {
         let (file, folder) = ((BLOCK * BLOCKS) >> 20, folder.display());
-        eprintln!("the disk is not measured: a file of {file} MiB cannot be written and read in {folder}: {error}");
+        say::note(format_args!(
+            "the disk is not measured: a file of {file} MiB cannot be written and read in {folder}: {error}"
+        ));
     };
     measured.inspect_err(untold).ok()
 }

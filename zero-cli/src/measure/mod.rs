@@ -132,9 +132,9 @@ fn device(specs: &[(&PathBuf, Spec)], threads: &[NonZeroUsize]) -> Result<Device
 
 /// The processor as a device, without its disk.
 fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
-    eprintln!("measuring products, copies and sums on {cores} cores");
+    say::note(format_args!("measuring products, copies and sums on {cores} cores"));
     let rates = Cores::measure(cores)?;
-    eprintln!("measuring how soon a rank continues after another rank wakes it");
+    say::note("measuring how soon a rank continues after another rank wakes it");
     let [apart, turns] = wake_latency::measure()?.map(|seconds| rounded(median(seconds)));
     let handover = Handover { apart, turns };
     let memory = memory()?;
@@ -160,10 +160,10 @@ fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
 
 /// The GPUs of this machine, measured by a program for GPUs, without the disk.
 fn of_gpus(program: &units::MeasuredProgram) -> Result<Hardware, CommandError> {
-    eprintln!("measuring products, copies and links of the GPUs");
+    say::note("measuring products, copies and links of the GPUs");
     let gpus = program.gpus()?;
     if let Some(Err(why)) = &gpus.link {
-        eprintln!("note: these GPUs do not reach one another, so the file has no `link`: {why}");
+        say::note(format_args!("note: these GPUs do not reach one another, so the file has no `link`: {why}"));
     }
     Ok(Hardware::of_gpus(&gpus, Some(memory()?)))
 }

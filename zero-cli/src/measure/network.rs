@@ -19,7 +19,7 @@ pub fn measure(reach: &Reach) -> Result<Network, CommandError> {
         return Err(failed(format!("it needs two hosts, but {} is named", hosts.len())));
     }
     hosts.truncate(2);
-    eprintln!("measuring the network between {} and {}", hosts[0], hosts[1]);
+    say::note(format_args!("measuring the network between {} and {}", hosts[0], hosts[1]));
     let mut command = reach.command(&own, &hosts)?;
     command.args(["measure", "--network-rank"]).stderr(Stdio::inherit());
     let output =

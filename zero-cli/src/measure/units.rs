@@ -16,6 +16,7 @@ use crate::compile::compile_gpus;
 use crate::error::CommandError;
 use crate::program::write_if_changed;
 use crate::request::{ModelRequest, Request};
+use crate::say;
 use crate::sizes::SizedSpec;
 use crate::workspace::Workspace;
 
@@ -69,7 +70,7 @@ impl MeasuredProgram<'_> {
     pub fn run(&mut self) -> Result<(), CommandError> {
         let Measurement { path, threads, .. } = self.of;
         let (ranks, each) = (counted(self.ranks(), "rank", "ranks"), counted(threads.get(), "thread", "threads"));
-        eprintln!("measuring the units of {} by {ranks} with {each}", path.display());
+        say::note(format_args!("measuring the units of {} by {ranks} with {each}", path.display()));
         let _ = std::fs::remove_file(&self.profile);
         let mut command = self.binary.command();
         command.args(["--steps", STEPS, "--held-out", "0", "--sample", "0", "--threads", &threads.to_string()]);

@@ -5,9 +5,11 @@ mod pty;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use signal_hook::consts::SIGPIPE;
 use zero_plan::diagnostic::CODES;
 
 /// Writes `spec` to a directory of its own, runs `zero build` on it, and gives what that says on standard error.
@@ -251,7 +253,32 @@ fn a_command_that_nobody_reads_any_more_ends_without_a_word() {
     drop(reader);
     let command = Command::new(env!("CARGO_BIN_EXE_zero")).arg("explain").stdout(writer).output();
     let command = command.expect("the command");
-    assert_eq!((command.status.code(), String::from_utf8_lossy(&command.stderr).as_ref()), (Some(2), ""));
+    assert_eq!((command.status.signal(), String::from_utf8_lossy(&command.stderr).as_ref()), (Some(SIGPIPE), ""));
+}
+
+/// A full disk, and a closed one, under either output.
+#[test]
+fn output_that_cannot_be_written_is_no_panic() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    let place = tempfile::tempdir().expect("a directory");
+    std::fs::write(place.path().join("ds.json"), "{\"train_batch_size\": 8, \"fp16\": {\"enabled\": true}}")
+        .expect("a file");
+    for arguments in
+        [&["explain", "Z0107"][..], &["import", "ds.json", "--ranks", "2"], &["explain", "nothing"], &["run"]]
+    {
+        let ordinary = zero(place.path(), arguments).status.code();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zero"));
+        command.args(arguments).current_dir(place.path());
+        assert_eq!(command.stderr(full()).output().expect("the command").status.code(), ordinary, "{arguments:?}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "\"$0\" \"$@\" 2>&-", env!("CARGO_BIN_EXE_zero")]).args(arguments).current_dir(place.path());
+        assert_eq!(shell.output().expect("a shell").status.code(), ordinary, "{arguments:?}");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zero"));
+    let output = command.args(["explain", "Z0107"]).stdout(full()).output().expect("the command");
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.starts_with("error[Z0352]: cannot write to standard output"), "{errors}");
 }
 
 #[test]
