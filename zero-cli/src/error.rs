@@ -65,6 +65,10 @@ pub enum CommandError {
     UnknownBinary { model: String, bin: String, binaries: Vec<String> },
     #[error("error[Z0133]: the path {} is not UTF-8, but the compiler requires UTF-8\n  = help: rename the file or the directory", path.display())]
     NotUnicode { path: PathBuf },
+    #[error(
+        "error[Z0133]: the variable {name} is not UTF-8, so it cannot be given to ranks on other hosts\n  = help: correct it or unset it"
+    )]
+    NotUnicodeVariable { name: String },
     #[error("error[Z0134]: several packages have an example `{example}`: {}\n  = help: rename all but one of them", packages.join(", "))]
     SeveralExamples { example: String, packages: Vec<String> },
     #[error(
@@ -113,6 +117,8 @@ pub enum CommandError {
     OneHost { spec: PathBuf, transport: String },
     #[error("error[Z0459]: cannot read the hosts in {}: {source}\n  = help: give a file with a host in each line", path.display())]
     NoHostfile { path: PathBuf, source: io::Error },
+    #[error("error[Z0459]: {place} names the host `{name}`\n  = help: {why}")]
+    NoHost { place: String, name: String, why: &'static str },
     #[error(
         "error[Z0459]: cannot copy the binary to {host}: {why}\n  = help: check that `ssh {host} true` works without a prompt, and that the folder of `--folder` is writable there"
     )]

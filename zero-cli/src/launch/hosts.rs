@@ -9,19 +9,62 @@ use zero_files::data::texts_beside;
 use super::Reach;
 use crate::error::CommandError;
 
-/// The hosts that were named.
+/// The hosts that were named, each once. They become words of command lines, so what is no name is refused.
 pub fn of(reach: &Reach) -> Result<Vec<String>, CommandError> {
-    let Some(file) = &reach.hostfile else { return Ok(reach.hosts.clone()) };
+    let Some(file) = &reach.hostfile else {
+        return checked(reach.hosts.iter().map(|name| ("--hosts".to_owned(), name.trim())));
+    };
     let text =
         std::fs::read_to_string(file).map_err(|source| CommandError::NoHostfile { path: file.clone(), source })?;
-    Ok(listed(&text))
+    checked(listed(&text).map(|(line, name)| (format!("{}:{line}", file.display()), name)))
 }
 
-/// The hosts of a file: the first word of each line except comments, without the slots that MPICH writes after a colon.
-fn listed(text: &str) -> Vec<String> {
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
-    let names = lines.filter_map(|line| line.split_whitespace().next());
-    names.map(|name| name.split(':').next().unwrap_or(name).to_owned()).collect()
+/// The hosts of a file, with the numbers of their lines: the first word of each line except comments, without the slots that MPICH
+/// writes after a colon.
+fn listed(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.trim_start_matches('\u{feff}').lines().zip(1..);
+    lines.filter_map(|(line, number)| {
+        let name = line.split('#').next()?.split_whitespace().next()?;
+        let slots = |slots: &str| slots.bytes().all(|byte| byte.is_ascii_digit());
+        // The colons of an address with brackets or with several of them are no slots.
+        let name = match name.rsplit_once(':') {
+            Some((host, after)) if slots(after) && (!host.contains(':') || host.ends_with(']')) => host,
+            _ => name,
+        };
+        Some((number, name))
+    })
+}
+
+/// The hosts, unless one is no name of a host or occurs twice. Each comes with its place.
+fn checked<'a>(hosts: impl Iterator<Item = (String, &'a str)>) -> Result<Vec<String>, CommandError> {
+    let mut names: Vec<String> = Vec::new();
+    for (place, name) in hosts {
+        if let Some(why) = fault(name).or_else(|| names.iter().any(|known| known == name).then_some(TWICE)) {
+            return Err(CommandError::NoHost { place, name: name.to_owned(), why });
+        }
+        names.push(name.to_owned());
+    }
+    Ok(names)
+}
+
+const TWICE: &str = "it occurs twice";
+
+/// Why a word is not the name of a host.
+fn fault(name: &str) -> Option<&'static str> {
+    let is_usual = |c: char| c.is_ascii_alphanumeric() || "-._@".contains(c);
+    if name.is_empty() {
+        Some("there is nothing between two commas")
+    } else if name.starts_with('-') {
+        Some("ssh and mpirun would take it for an option")
+    } else if name.trim_matches(['[', ']']).parse::<std::net::Ipv6Addr>().is_ok() {
+        Some(
+            "mpirun and mpiexec read what follows a colon as a number of ranks, so they take no address of IPv6: give the host a name",
+        )
+    } else if !name.chars().all(is_usual) {
+        Some("a name has letters, digits, `-`, `.` and `_`, and may begin with `user@`")
+    } else {
+        None
+    }
 }
 
 /// Copies the program at `path` to each host that lacks it, under the name of `named`, with the texts that lie beside
@@ -87,7 +130,43 @@ mod tests {
 
     #[test]
     fn files_of_open_mpi_and_of_mpich_name_hosts() {
-        assert_eq!(listed("# ours\nnode1 slots=4\n\n  node2:4 # the new one\nnode3\n"), ["node1", "node2", "node3"]);
+        let text = "\u{feff}# ours\nnode1 slots=4\n\n  node2:4 # the new one\nnode3\nfd00::1 slots=4\n[fd00::2]:4\n";
+        let expected = [(2, "node1"), (4, "node2"), (5, "node3"), (6, "fd00::1"), (7, "[fd00::2]")];
+        assert_eq!(listed(text).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn z0459_a_word_that_is_no_host_is_refused_at_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hosts");
+        let read =
+            |line: &[&str]| of(&Line::parse_from([&["reach"], line].concat()).reach).map_err(|error| error.to_string());
+        assert_eq!(
+            read(&["--hosts", "a, b ,ann@node-1.site_2,10.0.0.1"]).unwrap(),
+            ["a", "b", "ann@node-1.site_2", "10.0.0.1"]
+        );
+        for (name, why) in [
+            ("-oProxyCommand=touch${IFS}x", "ssh and mpirun would take it for an option"),
+            ("b;reboot", "a name has letters"),
+            ("b'c", "a name has letters"),
+            ("$(reboot)", "a name has letters"),
+            ("fd00::1", "no address of IPv6"),
+            ("[fd00::1]", "no address of IPv6"),
+            ("a", "it occurs twice"),
+        ] {
+            let error = read(&[&format!("--hosts=a,{name}")]).unwrap_err();
+            assert!(error.starts_with(&format!("error[Z0459]: --hosts names the host `{name}`")), "{error}");
+            assert!(error.contains(why), "{error}");
+            std::fs::write(&file, format!("a\n\n{name}\n")).unwrap();
+            let error = read(&["--hostfile", file.to_str().unwrap()]).unwrap_err();
+            assert!(
+                error.starts_with(&format!("error[Z0459]: {}:3 names the host `{name}`", file.display())),
+                "{error}"
+            );
+        }
+        for empty in ["a,,b", "a,", "a, ,b"] {
+            assert!(read(&["--hosts", empty]).unwrap_err().contains("nothing between two commas"), "{empty}");
+        }
     }
 
     #[test]

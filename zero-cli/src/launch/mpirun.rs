@@ -1,5 +1,6 @@
 //! Mpirun: the line that starts ranks, in the dialect of the given launcher.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
@@ -43,19 +44,22 @@ pub struct LaunchLine<'a> {
     each: usize,
     /// Whether NCCL sends the bytes between the devices of ranks.
     by_nccl: bool,
+    /// The variables that are set here and are meant for ranks.
+    set: Vec<(String, String)>,
 }
 
 impl<'a> LaunchLine<'a> {
     /// Asks the launcher for its version, to determine its dialect.
     pub fn of(reach: &'a Reach, hosts: &'a [String], each: usize, by_nccl: bool) -> Result<Self, CommandError> {
-        Ok(Self { reach, dialect: dialect_of(&reach.launcher)?, hosts, each, by_nccl })
+        let set = meant_for_ranks(std::env::vars_os())?;
+        Ok(Self { reach, dialect: dialect_of(&reach.launcher)?, hosts, each, by_nccl, set })
     }
 
     /// The line for a program. With `restarts`, it passes to the ranks how often they were restarted.
     pub fn command(&self, program: &Path, restarts: Option<u64>) -> Command {
         let mut command = Command::new(&self.reach.launcher);
         let card = self.reach.interface.as_deref().filter(|_| self.by_nccl);
-        let variables = variables(std::env::vars(), restarts, card);
+        let variables = variables(&self.set, restarts, card);
         command.args(self.words(&variables, rustix::process::geteuid().is_root())).arg(program);
         command
     }
@@ -129,11 +133,22 @@ struct Variable {
 /// The variable for the network card over which NCCL connects to other hosts, and over which it sends if it uses sockets.
 const NCCL_CARD: &str = "NCCL_SOCKET_IFNAME";
 
+/// Those of these variables that are of ranks or of NCCL.
+fn meant_for_ranks(here: impl Iterator<Item = (OsString, OsString)>) -> Result<Vec<(String, String)>, CommandError> {
+    let is_theirs = |name: &str| (name.starts_with("ZERO_") && name != RESTART) || name.starts_with("NCCL_");
+    let named = here.filter_map(|(name, value)| Some((name.into_string().ok().filter(|name| is_theirs(name))?, value)));
+    named
+        .map(|(name, value)| match value.into_string() {
+            Ok(value) => Ok((name, value)),
+            Err(_) => Err(CommandError::NotUnicodeVariable { name }),
+        })
+        .collect()
+}
+
 /// The variables of ranks and of NCCL that are set in this process; how often all ranks were restarted; and the network
 /// card, unless one is set.
-fn variables(here: impl Iterator<Item = (String, String)>, restarts: Option<u64>, card: Option<&str>) -> Vec<Variable> {
-    let is_theirs = |name: &str| (name.starts_with("ZERO_") && name != RESTART) || name.starts_with("NCCL_");
-    let set = here.filter(|(name, _)| is_theirs(name)).map(|(name, value)| Variable { name, value, is_set: true });
+fn variables(set: &[(String, String)], restarts: Option<u64>, card: Option<&str>) -> Vec<Variable> {
+    let set = set.iter().cloned().map(|(name, value)| Variable { name, value, is_set: true });
     let mut variables: Vec<Variable> = set.collect();
     let new = |name: &str, value| Variable { name: name.to_owned(), value, is_set: false };
     variables.extend(restarts.map(|restarts| new(RESTART, restarts.to_string())));
@@ -158,6 +173,8 @@ pub fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use clap::Parser;
 
     use super::*;
@@ -188,7 +205,9 @@ mod tests {
         let reach = Options::parse_from(given).reach;
         let hosts = ["a".to_owned(), "b".to_owned()];
         let line = |dialect| {
-            LaunchLine { reach: &reach, dialect, hosts: &hosts, each: 2, by_nccl: false }.words(&[], true).join(" ")
+            LaunchLine { reach: &reach, dialect, hosts: &hosts, each: 2, by_nccl: false, set: Vec::new() }
+                .words(&[], true)
+                .join(" ")
         };
         let orte = line(Dialect::Orte);
         assert!(orte.starts_with("--host a:2,b:2 --map-by slot --bind-to none -n 4 --allow-run-as-root"), "{orte}");
@@ -210,20 +229,35 @@ mod tests {
         let Options { reach } = Options::parse_from(["launch", "--hosts", "a"]);
         let set = [("ZERO_MPI", "libmpi.so.40"), (RESTART, "7"), ("HOME", "/root")];
         let told = |dialect, restarts| {
-            let here = set.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter();
-            let line = LaunchLine { reach: &reach, dialect, hosts: &reach.hosts, each: 2, by_nccl: false };
-            line.words(&variables(here, restarts, None), false).join(" ")
+            let set = meant(&set).expect("variables");
+            let line = LaunchLine { reach: &reach, dialect, hosts: &reach.hosts, each: 2, by_nccl: false, set };
+            line.words(&variables(&line.set, restarts, None), false).join(" ")
         };
         assert!(told(Dialect::Orte, Some(0)).ends_with("-x ZERO_MPI -x ZERO_RESTART=0"));
         assert!(told(Dialect::Prrte, None).ends_with("-n 2 -x ZERO_MPI"));
         assert!(told(Dialect::Hydra, Some(1)).ends_with("-genv ZERO_MPI libmpi.so.40 -genv ZERO_RESTART 1"));
     }
 
+    fn meant(set: &[(&str, &str)]) -> Result<Vec<(String, String)>, CommandError> {
+        meant_for_ranks(set.iter().map(|(name, value)| (name.into(), value.into())))
+    }
+
+    #[test]
+    fn z0133_a_variable_that_is_no_text_matters_only_if_ranks_are_given_it() {
+        let set = |name: &str| meant_for_ranks([(name.into(), OsString::from_vec(vec![0xff]))].into_iter());
+        assert!(set("FOO").expect("variables").is_empty());
+        for name in ["NCCL_TOPO_FILE", "ZERO_MPI"] {
+            let error = set(name).expect_err("no text").to_string();
+            assert!(error.starts_with(&format!("error[Z0133]: the variable {name} is not UTF-8")), "{error}");
+        }
+        let name = OsString::from_vec(vec![0xff]);
+        assert!(meant_for_ranks([(name, "x".into())].into_iter()).expect("variables").is_empty());
+    }
+
     #[test]
     fn nccl_is_told_what_a_person_has_set_and_the_card() {
         let told = |set: &[(&str, &str)], card| {
-            let here = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            let told = variables(here, None, card).into_iter();
+            let told = variables(&meant(set).expect("variables"), None, card).into_iter();
             told.map(|variable| format!("{}={}", variable.name, variable.value)).collect::<Vec<_>>()
         };
         assert_eq!(told(&[("NCCL_DEBUG", "INFO")], Some("eth0")), ["NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME==eth0"]);

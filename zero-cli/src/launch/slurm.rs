@@ -23,14 +23,23 @@ pub fn script(job: &Job, binary: &Path) -> String {
     let mut command = Command::new(binary);
     command.args(arguments);
     let own = [
-        ("@SPEC@", (*spec).to_owned()),
+        ("@SPEC@", spec.replace(|c: char| !c.is_ascii_alphanumeric() && !"-._".contains(c), "-")),
         ("@NODES@", mesh.nodes.to_string()),
         ("@RANKS@", ranks.to_string()),
         ("@GPUS@\n", gpus),
         ("@FOLDER@", quoted(folder(arguments).unwrap_or_default())),
         ("@COMMAND@", shown(&command)),
     ];
-    own.iter().fold(SCRIPT.to_owned(), |script, (name, value)| script.replace(name, value))
+    filled(SCRIPT, &own)
+}
+
+/// The text with the values of its placeholders, whose own text is taken as it is.
+fn filled(text: &str, values: &[(&str, String)]) -> String {
+    let first = values.iter().filter_map(|(name, value)| Some((text.find(name)?, *name, value))).min();
+    match first {
+        Some((at, name, value)) => text[..at].to_owned() + value + &filled(&text[at + name.len()..], values),
+        None => text.to_owned(),
+    }
 }
 
 /// The folder of checkpoints that a run is given.
@@ -69,6 +78,27 @@ mod tests {
         assert!(script.lines().all(|line| line.matches('@').count() < 2), "a placeholder remains: {script}");
         let bash = std::process::Command::new("bash").args(["-n", "-c", &script]).output().expect("bash");
         assert!(bash.status.success(), "{}", String::from_utf8_lossy(&bash.stderr));
+    }
+
+    #[test]
+    fn no_name_becomes_a_line_of_the_script() {
+        let spec = "my run\ntouch x; 'quoted' $(touch y)";
+        let folder = "@COMMAND@ it's\n$(touch z)";
+        let arguments = vec!["--checkpoint".to_owned(), folder.to_owned()];
+        let script = script(&Job { spec, arguments, ..job() }, Path::new("/shared/my zero"));
+        assert!(script.contains("#SBATCH --job-name=zero-my-run-touch-x---quoted----touch-y-\n"), "{script}");
+        let shown = r"'/shared/my zero' --checkpoint '@COMMAND@ it'\''s";
+        assert!(script.contains(shown) && script.contains(r"folder='@COMMAND@ it'\''s"), "{script}");
+        let place = tempfile::tempdir().expect("a directory");
+        let bash = |script: &str| {
+            let mut bash = std::process::Command::new("bash");
+            bash.args(["-c", script]).current_dir(place.path()).output().expect("bash")
+        };
+        // As far as the folder's name, which the shell must read as one word.
+        let (before, _) = script.split_once("newest()").expect("a function");
+        let told = bash(&format!("{before}printf %s \"$folder\""));
+        assert_eq!(String::from_utf8_lossy(&told.stdout), folder);
+        assert_eq!(std::fs::read_dir(place.path()).expect("a directory").count(), 0);
     }
 
     #[test]

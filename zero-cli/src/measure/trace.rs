@@ -1,5 +1,6 @@
 //! Trace: the profile that a binary wrote of a run, as spans of the ops of each rank and step. Never interprets an op.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -76,26 +77,27 @@ impl RecordedProfile {
 
     fn parse(text: &str) -> Result<Self, String> {
         let file: File = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let mut ranks: Vec<Vec<RecordedStep>> = Vec::new();
-        // Processes are numbered from 1, and the event of a step comes before the events of its ops.
+        let mut processes: BTreeMap<usize, Vec<RecordedStep>> = BTreeMap::new();
+        // The event of a step comes before the events of its ops.
         for event in file.events.into_iter().filter(|event| event.ph == "X") {
-            let rank = event.pid.checked_sub(1).ok_or("an event of process 0")?;
-            if ranks.len() <= rank {
-                ranks.resize(rank + 1, Vec::new());
-            }
+            let steps = processes.entry(event.pid).or_default();
             let (start_s, seconds) = (event.ts * 1e-6, event.dur * 1e-6);
             if event.name.starts_with("step ") {
-                ranks[rank].push(RecordedStep { span: (start_s, seconds), ops: Vec::new() });
+                steps.push(RecordedStep { span: (start_s, seconds), ops: Vec::new() });
             } else {
-                let step = ranks[rank].last_mut().ok_or("an op before the first step")?;
+                let step = steps.last_mut().ok_or("an op before the first step")?;
                 let core_seconds = event.args.core_us.map(|us| us * 1e-6);
                 step.ops.push(RecordedOp { name: event.name, start_s, seconds, core_seconds });
             }
         }
-        if ranks.iter().all(Vec::is_empty) {
+        if processes.is_empty() {
             return Err("it has no step".to_owned());
         }
-        Ok(Self { ranks })
+        // Ranks are the processes from 1 on.
+        if let Some((pid, expected)) = processes.keys().zip(1..).find(|(pid, expected)| *pid != expected) {
+            return Err(format!("it has process {pid}, but no process {expected}"));
+        }
+        Ok(Self { ranks: processes.into_values().collect() })
     }
 }
 

@@ -19,6 +19,9 @@ const JOIN_TIMEOUT_S_DEFAULT: usize = 60;
 /// A day: a job that has not started by then should be restarted.
 const JOIN_TIMEOUT_S_MAX: usize = 24 * 60 * 60;
 
+/// The most ranks that meet on a host: Linux gives out no more process ids unless it is told to.
+const RANKS_MAX: usize = 1 << 15;
+
 /// The role of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
@@ -209,7 +212,8 @@ pub fn role_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> 
 }
 
 /// The place of a process, as far as these variables show it, even if they contradict one another. Ranks that cannot
-/// start use it to find one another, so that an error is reported once. None if no launcher has numbered the process.
+/// start use it to find one another, so that an error is reported once. None if no launcher has numbered the process, or if it
+/// says that there are more ranks than any host has.
 pub fn company_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) -> Option<JobPlace> {
     let variables = Variables { lookup };
     let number = |name| variables.number(name).ok().flatten();
@@ -226,7 +230,8 @@ pub fn company_from(plan_ranks: usize, lookup: impl Fn(&str) -> Option<String>) 
             Spread::Hosts(_) => variables.ranks_of_node(),
         };
     }
-    (rank < world).then_some(place)
+    let most = world.max(place.local_world.unwrap_or(0));
+    (rank < world && most <= RANKS_MAX).then_some(place)
 }
 
 /// The place that one launcher assigns to this process.

@@ -258,6 +258,11 @@ fn ranks_with_an_error_in_their_environment_find_one_another_all_the_same() {
     assert_eq!(company(&[("RANK", "one"), ("WORLD_SIZE", "4"), job]), None);
     assert_eq!(company(&[("RANK", "4"), ("WORLD_SIZE", "4"), job]), None);
     assert_eq!(company(&[("RANK", "1"), ("WORLD_SIZE", "4")]), None);
+    assert_eq!(company(&[("RANK", "0"), ("WORLD_SIZE", "18446744073709551615"), job]), None);
+    assert_eq!(
+        company(&[("RANK", "0"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "99999999999"), job]),
+        None
+    );
 }
 
 #[test]
