@@ -19,6 +19,8 @@ pub fn of(reach: &Reach) -> Result<Vec<String>, CommandError> {
 
 /// The hosts of a file: the first word of each line except comments, without the slots that MPICH writes after a colon.
 fn listed(text: &str) -> Vec<String> {
+    // Some editors put a mark in front of a text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     let names = lines.filter_map(|line| line.split_whitespace().next());
     names.map(|name| name.split(':').next().unwrap_or(name).to_owned()).collect()
@@ -87,7 +89,10 @@ mod tests {
 
     #[test]
     fn files_of_open_mpi_and_of_mpich_name_hosts() {
-        assert_eq!(listed("# ours\nnode1 slots=4\n\n  node2:4 # the new one\nnode3\n"), ["node1", "node2", "node3"]);
+        assert_eq!(
+            listed("\u{feff}# ours\nnode1 slots=4\n\n  node2:4 # the new one\nnode3\n"),
+            ["node1", "node2", "node3"]
+        );
     }
 
     #[test]

@@ -155,6 +155,9 @@ fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>
             return become_ranks(role, agreement, &job(data, None, Finale::Sample(sample)));
         }
         let data = &text::open(program, arguments, text, tokenizer)?;
+        if run.steps > 0 || run.held_out > 0 {
+            data.require_sequences()?;
+        }
         let fingerprint = data.fingerprint();
         let agreement = Fingerprint::of(&(agreement, fingerprint));
         let is_evaluated = text.only == Some(Only::Evaluate);

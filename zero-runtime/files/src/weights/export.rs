@@ -15,6 +15,7 @@ use super::folder::{CONFIG, Folder, INDEX};
 use super::import::Import;
 use super::layout::{Exported, FILE_BYTES_MAX, Layout, Target};
 use super::names;
+use super::python_json;
 use super::runs::runs;
 use zero_core::lost::Lost;
 use zero_core::model::Program;
@@ -264,5 +265,5 @@ fn adapted(folder: &Folder, kind: Option<WeightType>, is_asked: bool) -> Option<
     for key in keys {
         config.insert(key.to_owned(), kind.config_name().into());
     }
-    Some(serde_json::to_vec_pretty(&config).expect("JSON"))
+    Some(python_json::unnamed(serde_json::to_string_pretty(&config).expect("JSON")).into_bytes())
 }

@@ -15,6 +15,7 @@ use zero_plan::Fingerprint;
 
 use super::error::WeightsError;
 use super::header::{self, HeaderError};
+use super::python_json;
 
 /// The file that describes the model.
 pub const CONFIG: &str = "config.json";
@@ -54,7 +55,7 @@ impl Folder {
     /// Opens a folder.
     ///
     /// # Errors
-    /// Z0360 if something is missing or cannot be read, Z0361 if a file is malformed, Z0362 if one lies elsewhere.
+    /// Z0360 if something is missing or cannot be read, Z0361 if a file is malformed, Z0362 if an index names one elsewhere.
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
         let metadata = fs::metadata(path).map_err(WeightsError::unreadable(path))?;
         if !metadata.is_dir() {
@@ -79,7 +80,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// A regular file of this folder; none if it is not there.
+    /// A regular file of this folder, or the one that a link there leads to, as in Hugging Face's caches; none if there is
+    /// none.
     pub(crate) fn open_inside(&self, name: &str) -> Result<Option<(File, u64)>, WeightsError> {
         let path = self.path.join(name);
         let mut parts = Path::new(name).components();
@@ -87,30 +89,18 @@ impl Folder {
             let what = format!("names `{name}`, expected the name of a file beside it");
             return Err(WeightsError::Outside { path: self.path.join(INDEX), what });
         }
-        let real = match fs::canonicalize(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            real => real.map_err(WeightsError::unreadable(&path))?,
+        let metadata = match fs::metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(&path).is_err() => {
+                return Ok(None);
+            }
+            metadata => metadata.map_err(WeightsError::unreadable(&path))?,
         };
-        if !self.holds(&real)? {
-            let what = format!("is a link out of its folder, to `{}`", real.display());
-            return Err(WeightsError::Outside { path, what });
-        }
         // Opening a pipe could take forever.
-        let metadata = fs::metadata(&real).map_err(WeightsError::unreadable(&path))?;
         if !metadata.is_file() {
             return Err(WeightsError::malformed(&path, "is not a file"));
         }
-        let file = File::open(&real).map_err(WeightsError::unreadable(&path))?;
+        let file = File::open(&path).map_err(WeightsError::unreadable(&path))?;
         Ok(Some((file, metadata.len())))
-    }
-
-    /// Whether a file lies in this folder, or in the folder of a Hugging Face cache to which `snapshots/REVISION`
-    /// links.
-    fn holds(&self, real: &Path) -> Result<bool, WeightsError> {
-        let folder = fs::canonicalize(&self.path).map_err(WeightsError::unreadable(&self.path))?;
-        let snapshots = folder.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "snapshots"));
-        let blobs = snapshots.and_then(Path::parent).map(|model| model.join("blobs"));
-        Ok(real.parent() == Some(&folder) || blobs.is_some_and(|blobs| real.parent() == Some(&blobs)))
     }
 
     /// The bytes of a file that is held in memory; none if it is not there.
@@ -127,7 +117,9 @@ impl Folder {
 
     fn json<T: for<'de> Deserialize<'de>>(&self, name: &str, bytes: &[u8]) -> Result<T, WeightsError> {
         let told = |error| WeightsError::malformed(&self.path.join(name), format!("is not understood: {error}"));
-        serde_json::from_slice(bytes).map_err(told)
+        // Some editors put a mark in front of a text.
+        let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+        serde_json::from_slice(&python_json::named(bytes)).map_err(told)
     }
 
     /// Adds all tensors of a file, and returns their names.

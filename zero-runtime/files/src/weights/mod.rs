@@ -14,6 +14,7 @@ pub(crate) mod header;
 mod import;
 pub(crate) mod layout;
 mod names;
+mod python_json;
 mod rotary;
 mod runs;
 
