@@ -9,10 +9,11 @@ use super::output::StepLine;
 use super::train::Job;
 use zero_core::device::Device;
 use zero_files::checkpoint::{DataPosition, FORMAT, Manifest, PlanInfo, SpecInfo, TensorInfo, WriterVersions};
+use zero_files::weights::Publication;
 use zero_plan::Plan;
 
 /// The part of the manifest that all checkpoints of a run share; [`Manifest::after`] adds the step.
-pub fn manifest<D: Device>(job: &Job<D>, tensors: Vec<TensorInfo>) -> Manifest {
+pub fn manifest<D: Device>(job: &Job<D>, tensors: Vec<TensorInfo>, publication: &Publication) -> Manifest {
     let description = job.data.contents().map_or_else(|| "the program's own".to_owned(), |data| data.origin);
     Manifest {
         format: FORMAT,
@@ -30,6 +31,7 @@ pub fn manifest<D: Device>(job: &Job<D>, tensors: Vec<TensorInfo>) -> Manifest {
         versions: WriterVersions { zero: env!("CARGO_PKG_VERSION").to_owned(), format: FORMAT, target: target() },
         written_at: String::new(),
         files: Vec::new(),
+        published: publication.tensors.clone(),
     }
 }
 

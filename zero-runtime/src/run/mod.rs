@@ -50,6 +50,7 @@ use budget::run_size;
 use command::{DataCommand, TextCommand};
 use output::{say, say_table};
 use ranks::become_ranks;
+use resume::resumed;
 use sample::SampledText;
 use threads::Threads;
 use train::{Finale, Job};
@@ -114,7 +115,7 @@ fn run<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: 
 fn run_on<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: &dyn Sequences) -> ExitCode {
     let DataCommand { run } = parse(program.plan, arguments);
     start(program, &run, |role, speaks| {
-        let weights = &WeightFolders::open(program, &run)?;
+        let weights = &WeightFolders::open(program, &run, None)?;
         let agreement = Fingerprint::of(&(agreement(program, &run), weights.fingerprint()));
         let (arguments, finale) = (&run, Finale::None);
         let job = Job { program, arguments, text: None, data, data_fingerprint: None, weights, finale };
@@ -128,11 +129,12 @@ fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>
     start(program, &run, |role, speaks| {
         let run = text.without_steps(run.clone())?;
         text.check()?;
-        let beside = || tokenizer_of(run.init.as_deref()?).filter(|_| text.data_as != Some(DataAs::Bytes));
-        let tokenizer = text.tokenizer.clone().or_else(beside);
+        let beside =
+            || [run.init.clone(), resumed(&run)].into_iter().flatten().find_map(|folder| tokenizer_of(&folder));
+        let tokenizer = text.tokenizer.clone().or_else(|| beside().filter(|_| text.data_as != Some(DataAs::Bytes)));
         let tokenizer = tokenizer.as_deref().map(Tokenizer::open).transpose()?;
         let tokenizer = tokenizer.as_ref();
-        let weights = &WeightFolders::open(program, &run)?;
+        let weights = &WeightFolders::open(program, &run, tokenizer)?;
         let chosen = format!("{:?}", TextArguments { data: None, tokenizer: None, ..text.clone() });
         let agreement = (agreement(program, &run), chosen, tokenizer.map(Tokenizer::hash), weights.fingerprint());
         let agreement = Fingerprint::of(&agreement);
@@ -195,7 +197,7 @@ impl Dataset for NoText {
     }
 }
 
-/// The tokenizer beside published weights, if there is one.
+/// The tokenizer beside published weights or in a checkpoint, if there is one.
 fn tokenizer_of(weights: &Path) -> Option<PathBuf> {
     Some(weights.join("tokenizer.json")).filter(|path| path.exists())
 }

@@ -73,6 +73,13 @@ pub struct Job<'a, D: Device> {
     pub finale: Finale<'a>,
 }
 
+impl<D: Device> Job<'_, D> {
+    /// Bytes that data and published files hold in memory, on each rank.
+    pub fn resident_bytes(&self) -> usize {
+        self.data.resident_bytes() + self.weights.resident_bytes()
+    }
+}
+
 /// How a run has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -153,8 +160,8 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
     engine.decay_embeddings(!arguments.no_decay_embeddings);
     engine.run_eagerly(arguments.eager);
     alike::ready(&mut engine)?;
-    let done = resume(&mut engine, job)?;
-    let mut saving = Saving::new(scope, job, &mut engine, store);
+    let (done, publication) = resume(&mut engine, job)?;
+    let mut saving = Saving::new(scope, job, &mut engine, store, &publication);
     if let Some(output) = &mut output {
         output.begin(&RunHeader::new(job, done))?;
     }
@@ -193,9 +200,9 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
         output.finish();
     }
     held_out(&mut engine, job, arguments.steps, output.as_mut())?;
-    job.weights.export(&mut engine)?;
+    job.weights.export(&mut engine, &publication)?;
     job.finale.run(&mut engine, output.as_mut())?;
-    let size = run_size(engine.plan(), arguments, job.data.resident_bytes());
+    let size = run_size(engine.plan(), arguments, job.resident_bytes());
     compare(&mut engine, &moved, crossed, arguments.steps - done, &size)?;
     profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))?;
     Ok(if saving.is_some_and(|saving| saving.has_failed()) { Ending::NotSaved } else { Ending::Done })

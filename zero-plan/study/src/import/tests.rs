@@ -342,7 +342,8 @@ fn rows_are_unique_and_lie_in_sections() {
         for (i, row) in rows.iter().enumerate() {
             assert!(rows[..i].iter().all(|other| other.path != row.path), "{}", row.path);
             if let Some((section, _)) = row.path.rsplit_once('.') {
-                let is_section = |row: &&keys::KeyRow| matches!(row.expects, keys::Expects::Section);
+                let is_section =
+                    |row: &&keys::KeyRow| matches!(row.expects, keys::Expects::Section | keys::Expects::Switch);
                 assert!(rows.iter().filter(is_section).any(|row| row.path == section), "{}", row.path);
             }
         }

@@ -96,7 +96,7 @@ const IGNORED: &[&str] = &[
 ];
 
 /// Keys that say how many tokens a sequence may have.
-const LENGTHS: [&str; 3] = ["max_position_embeddings", "n_positions", "n_ctx"];
+pub const LENGTHS: [&str; 3] = ["max_position_embeddings", "n_positions", "n_ctx"];
 /// The name of the architecture.
 const MODEL_TYPE: &str = "model_type";
 /// The classes of `transformers` that a folder was written from.

@@ -23,7 +23,9 @@ pub const CONFIG: &str = "config.json";
 pub const SINGLE: &str = "model.safetensors";
 /// The file that says in which of several files each tensor is.
 pub const INDEX: &str = "model.safetensors.index.json";
-/// The longest config or index.
+/// The mark that a text may begin with.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+/// The longest file that is held in memory.
 const JSON_BYTES_MAX: u64 = 64 << 20;
 
 /// A folder whose headers match their files.
@@ -82,7 +84,7 @@ impl Folder {
 
     /// A regular file of this folder, or the one that a link there leads to, as in Hugging Face's caches; none if there is
     /// none.
-    pub(crate) fn open_inside(&self, name: &str) -> Result<Option<(File, u64)>, WeightsError> {
+    fn open_inside(&self, name: &str) -> Result<Option<(File, u64)>, WeightsError> {
         let path = self.path.join(name);
         let mut parts = Path::new(name).components();
         if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
@@ -104,7 +106,7 @@ impl Folder {
     }
 
     /// The bytes of a file that is held in memory; none if it is not there.
-    fn small_file(&self, name: &str) -> Result<Option<Vec<u8>>, WeightsError> {
+    pub(super) fn small_file(&self, name: &str) -> Result<Option<Vec<u8>>, WeightsError> {
         let Some((file, len)) = self.open_inside(name)? else { return Ok(None) };
         let path = self.path.join(name);
         if len > JSON_BYTES_MAX {
@@ -112,13 +114,15 @@ impl Folder {
         }
         let mut bytes = Vec::new();
         file.take(JSON_BYTES_MAX).read_to_end(&mut bytes).map_err(WeightsError::unreadable(&path))?;
+        // Some editors put a mark in front of a text, which `transformers` does not read.
+        if bytes.starts_with(MARK) {
+            bytes.drain(..MARK.len());
+        }
         Ok(Some(bytes))
     }
 
     fn json<T: for<'de> Deserialize<'de>>(&self, name: &str, bytes: &[u8]) -> Result<T, WeightsError> {
         let told = |error| WeightsError::malformed(&self.path.join(name), format!("is not understood: {error}"));
-        // Some editors put a mark in front of a text.
-        let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
         serde_json::from_slice(&python_json::named(bytes)).map_err(told)
     }
 

@@ -165,7 +165,7 @@ fn ranks_that_have_not_finished_are_told() {
     let store = Store::open(root.path()).expect("a folder");
     let sample = SampleCheckpoint::of_step(1);
     store.begin(&System, 1, 0).expect("a folder");
-    let error = store.publish(&System, 1, sample.manifest(), 2, None).expect_err("no sums").report();
+    let error = store.publish(&System, 1, sample.manifest(), &[], 2, None).expect_err("no sums").report();
     assert!(error.contains("rank-00000.sums"), "{error}");
     assert_eq!(Store::checkpoints(root.path()).expect("a folder"), []);
 }
