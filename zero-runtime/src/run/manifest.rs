@@ -42,7 +42,7 @@ pub fn data_fingerprint<D: Device>(job: &Job<D>) -> String {
 
 /// All arguments of a run by name, as metrics have them.
 pub fn arguments<D: Device>(job: &Job<D>) -> Map<String, Value> {
-    match serde_json::to_value(GivenArguments { run: job.arguments, text: job.text }) {
+    match serde_json::to_value(GivenArguments { run: job.arguments, of_data: job.of_data }) {
         Ok(Value::Object(arguments)) => arguments,
         _ => unreachable!("arguments are an object"),
     }

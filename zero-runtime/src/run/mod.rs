@@ -27,12 +27,13 @@ mod speech;
 mod text;
 mod text_arguments;
 mod threads;
+mod token_arguments;
 mod train;
 mod weights;
 
 use std::ffi::OsString;
 use std::iter;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -42,12 +43,14 @@ pub use checkpoint_arguments::run_folder;
 pub use compare::compare;
 pub use evaluate::summed_loss;
 pub use runs::Runs;
-pub use text_arguments::{Only, TextArguments};
+pub use text_arguments::TextArguments;
+pub use token_arguments::{Only, TokenArguments};
 
 use crate::error::Error;
 use crate::profile::Machine;
 use budget::run_size;
-use command::{DataCommand, TextCommand};
+use command::{DataCommand, TextCommand, TokensCommand};
+use header::DataArguments;
 use output::{say, say_table};
 use ranks::become_ranks;
 use resume::resumed;
@@ -59,7 +62,7 @@ use zero_core::arena::job_bytes;
 use zero_core::device::{Device, check_available};
 use zero_core::layer::{Tensors, Tokens};
 use zero_core::model::{DeviceOf, Model, Program, ShapeSizes, require_names, require_vocabulary};
-use zero_files::data::{DataAs, Dataset, Draw, Sequences, Tokenizer};
+use zero_files::data::{DataAs, Dataset, Draw, Ids, Sequences, Tokenizer};
 use zero_plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
 use zero_ranks::launch::{self, JobPlace, LaunchError, Role};
 
@@ -107,7 +110,8 @@ where
 /// Runs a program on its own data or, without any, on text.
 fn run<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: Option<&dyn Sequences>) -> ExitCode {
     match data {
-        Some(data) => run_on(program, arguments, data),
+        Some(data) if matches!(data.ids(), Ids::Other) => run_on(program, arguments, data),
+        Some(data) => run_on_tokens(program, arguments, data),
         None => run_on_text(program, arguments),
     }
 }
@@ -117,39 +121,79 @@ fn run_on<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, dat
     start(program, &run, |role, speaks| {
         let weights = &WeightFolders::open(program, &run, None)?;
         let agreement = Fingerprint::of(&(agreement(program, &run), weights.fingerprint()));
-        let (arguments, finale) = (&run, Finale::None);
-        let job = Job { program, arguments, text: None, data, data_fingerprint: None, weights, finale };
+        let job = Job {
+            program,
+            arguments: &run,
+            of_data: None,
+            data,
+            data_fingerprint: None,
+            weights,
+            tokenizer_bytes: 0,
+            finale: Finale::None,
+        };
         introduce_data(&job, speaks)?;
         become_ranks(role, agreement, &job)
+    })
+}
+
+fn run_on_tokens<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: &dyn Sequences) -> ExitCode {
+    let TokensCommand { run, tokens } = parse(program.plan, arguments);
+    start(program, &run, |role, speaks| {
+        let run = tokens.without_steps(run.clone())?;
+        text::require_own_tokens(program, &tokens)?;
+        let given = match (data.ids(), &tokens.tokenizer) {
+            (Ids::TokensOf(_), None) => None,
+            _ => tokenizer(&run, &tokens, true)?,
+        };
+        let tokenizer = text::own_tokenizer(data.ids(), given.as_ref())?;
+        let weights = &WeightFolders::open(program, &run, tokenizer)?;
+        let chosen = format!("{:?}", TokenArguments { tokenizer: None, ..tokens.clone() });
+        let agreement = (agreement(program, &run), chosen, tokenizer.map(Tokenizer::hash), weights.fingerprint());
+        let job = Job {
+            program,
+            arguments: &run,
+            of_data: Some(DataArguments::Tokens(&tokens)),
+            data,
+            data_fingerprint: None,
+            weights,
+            tokenizer_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes),
+            finale: Finale::Sample(SampledText::new(&tokens, tokenizer, run.seed, program.head.classes)?),
+        };
+        if tokens.only.is_none() {
+            introduce_data(&job, speaks)?;
+        } else if speaks {
+            weights.introduce(&run);
+        }
+        become_ranks(role, Fingerprint::of(&agreement), &job)
     })
 }
 
 fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>) -> ExitCode {
     let TextCommand { run, text } = parse(program.plan, arguments);
     start(program, &run, |role, speaks| {
-        let run = text.without_steps(run.clone())?;
+        let tokens = &text.tokens;
+        let run = tokens.without_steps(run.clone())?;
         text.check()?;
-        let beside =
-            || [run.init.clone(), resumed(&run)].into_iter().flatten().find_map(|folder| tokenizer_of(&folder));
-        let tokenizer = text.tokenizer.clone().or_else(|| beside().filter(|_| text.data_as != Some(DataAs::Bytes)));
-        let tokenizer = tokenizer.as_deref().map(Tokenizer::open).transpose()?;
+        let tokenizer = &tokenizer(&run, tokens, text.data_as != Some(DataAs::Bytes))?;
         let tokenizer = tokenizer.as_ref();
         let weights = &WeightFolders::open(program, &run, tokenizer)?;
-        let chosen = format!("{:?}", TextArguments { data: None, tokenizer: None, ..text.clone() });
+        let chosen = TokenArguments { tokenizer: None, ..tokens.clone() };
+        let chosen = format!("{:?}", TextArguments { data: None, data_as: text.data_as, tokens: chosen });
         let agreement = (agreement(program, &run), chosen, tokenizer.map(Tokenizer::hash), weights.fingerprint());
         let agreement = Fingerprint::of(&agreement);
-        let sample = SampledText::new(&text, tokenizer, run.seed, program.head.classes)?;
+        let sample = SampledText::new(tokens, tokenizer, run.seed, program.head.classes)?;
         let (arguments, text) = (&run, &text);
         let job = |data, data_fingerprint, finale| Job {
             program,
             arguments,
-            text: Some(text),
+            of_data: Some(DataArguments::Text(text)),
             data,
             data_fingerprint,
             weights,
+            tokenizer_bytes: 0,
             finale,
         };
-        if text.only == Some(Only::Sample) {
+        if tokens.only == Some(Only::Sample) {
             if speaks {
                 weights.introduce(arguments);
             }
@@ -162,7 +206,7 @@ fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>
         }
         let fingerprint = data.fingerprint();
         let agreement = Fingerprint::of(&(agreement, fingerprint));
-        let is_evaluated = text.only == Some(Only::Evaluate);
+        let is_evaluated = tokens.only == Some(Only::Evaluate);
         let finale = if is_evaluated { Finale::Evaluation(data) } else { Finale::Sample(sample) };
         let job = job(data, Some(fingerprint), finale);
         introduce_data(&job, speaks)?;
@@ -197,9 +241,15 @@ impl Dataset for NoText {
     }
 }
 
-/// The tokenizer beside published weights or in a checkpoint, if there is one.
-fn tokenizer_of(weights: &Path) -> Option<PathBuf> {
-    Some(weights.join("tokenizer.json")).filter(|path| path.exists())
+/// The tokenizer that a run is given or, if one `may_be_beside`, that lies with the weights of `--init`, or in the
+/// checkpoint that it continues from.
+fn tokenizer(run: &RunArguments, tokens: &TokenArguments, may_be_beside: bool) -> Result<Option<Tokenizer>, Error> {
+    let beside = || {
+        let folders = [run.init.clone(), resumed(run)].into_iter().flatten();
+        folders.map(|folder| folder.join("tokenizer.json")).find(|path| path.exists())
+    };
+    let path = tokens.tokenizer.clone().or_else(|| beside().filter(|_| may_be_beside));
+    Ok(path.as_deref().map(Tokenizer::open).transpose()?)
 }
 
 /// Reads the arguments. If they ask for help, or are wrong, prints the help or the error once for all ranks and ends the

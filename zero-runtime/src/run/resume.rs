@@ -104,7 +104,8 @@ pub fn resume<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>) -> Result<(u6
         return Err(Error::OfAll(Box::new(Error::Argument { what, help })));
     }
     checkpoint.load(&tensors, engine)?;
-    let publication = checkpoint.publication()?.map(|recorded| recorded.for_length(engine.plan().config.length));
+    let recorded = checkpoint.publication_of(&tensors)?;
+    let publication = recorded.map(|it| job.weights.continued(it, engine.plan().config.length)).transpose()?;
     if engine.arena().rank() == 0 {
         say(&format!("resumed: {step} steps are done, by `{}`\n", checkpoint.path.display()));
         say(&format!("  verified and read in {:.3} s\n", began.elapsed().as_secs_f64()));

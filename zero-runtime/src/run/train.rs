@@ -10,14 +10,13 @@ use super::arguments::{RunArguments, UNPROFILED_STEPS};
 use super::budget::run_size;
 use super::compare::compare;
 use super::evaluate::evaluate;
-use super::header::RunHeader;
+use super::header::{DataArguments, RunHeader};
 use super::output::{
     HeldOutLine, NewFile, Output, StepLine, peak_resident_bytes, reset_peak_resident, say, say_table, tokens_per_s,
 };
 use super::resume::{resume, take_folder};
 use super::sample::SampledText;
 use super::saving::Saving;
-use super::text_arguments::TextArguments;
 use super::threads::{Threads, keep_to_own_core};
 use super::weights::WeightFolders;
 use crate::error::Error;
@@ -61,22 +60,24 @@ pub struct Job<'a, D: Device> {
     pub program: &'static Program<D>,
     /// Arguments of every model.
     pub arguments: &'a RunArguments,
-    /// Those of a model of text.
-    pub text: Option<&'a TextArguments>,
+    /// Those of a model of text or of tokens.
+    pub of_data: Option<DataArguments<'a>>,
     /// The data on which it trains.
     pub data: &'a dyn Sequences,
     /// A hash of that data; none for the program's own data, which has none.
     pub data_fingerprint: Option<u64>,
     /// The weights that it starts from and exports.
     pub weights: &'a WeightFolders,
+    /// Bytes that a tokenizer takes in memory, unless the data counts them.
+    pub tokenizer_bytes: usize,
     /// What comes after training.
     pub finale: Finale<'a>,
 }
 
 impl<D: Device> Job<'_, D> {
-    /// Bytes that data and published files hold in memory, on each rank.
+    /// Bytes that data, a tokenizer and published files hold in memory, on each rank.
     pub fn resident_bytes(&self) -> usize {
-        self.data.resident_bytes() + self.weights.resident_bytes()
+        self.data.resident_bytes() + self.tokenizer_bytes + self.weights.resident_bytes()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Weights: the published weights that a run starts from, and those that it exports. Never reads or writes a tensor.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::arguments::RunArguments;
@@ -11,7 +12,7 @@ use zero_core::device::Device;
 use zero_core::model::Program;
 use zero_files::checkpoint::InitialCheckpoint;
 use zero_files::data::Tokenizer;
-use zero_files::weights::{Export, Import, Publication, model_tensors};
+use zero_files::weights::{Export, Import, Publication, WeightsError, model_tensors};
 
 /// Published files that are not counted.
 const SMALL_BYTES: usize = 64 << 10;
@@ -23,6 +24,8 @@ pub struct WeightFolders {
     export: Option<Export>,
     /// How the model is published, unless the run continues from a checkpoint that says it.
     pub publication: Arc<Publication>,
+    /// The run's tokenizer.
+    tokenizer: Option<PathBuf>,
 }
 
 /// The source of the first parameters.
@@ -64,16 +67,28 @@ impl WeightFolders {
             FirstWeights::Seed => own(),
             FirstWeights::Published(import) => Publication::of_import(import)?,
             FirstWeights::Checkpoint(initial) => {
-                initial.checkpoint.publication()?.map_or_else(own, |publication| publication.for_length(length))
+                initial.checkpoint.publication_of(&initial.tensors)?.unwrap_or_else(own)
             }
         };
-        let publication = match tokenizer {
-            Some(tokenizer) => publication.with_tokenizer(tokenizer.path())?,
-            None => publication,
-        };
+        let tokenizer = tokenizer.map(|tokenizer| tokenizer.path().to_owned());
+        let mut weights = Self { origin, export: None, publication: Arc::default(), tokenizer };
+        let publication = weights.continued(publication, length)?;
         let new = |path| Export::new(path, &publication, arguments.export_dtype);
-        let export = arguments.export.as_deref().map(new).transpose()?;
-        Ok(Self { origin, export, publication: Arc::new(publication) })
+        weights.export = arguments.export.as_deref().map(new).transpose()?;
+        weights.publication = Arc::new(publication);
+        Ok(weights)
+    }
+
+    /// A publication with the run's tokenizer, for its sequences.
+    ///
+    /// # Errors
+    /// Z0360 if the tokenizer cannot be read any more.
+    pub fn continued(&self, publication: Publication, length: usize) -> Result<Publication, WeightsError> {
+        let publication = publication.for_length(length);
+        match &self.tokenizer {
+            Some(path) => publication.with_tokenizer(path),
+            None => Ok(publication),
+        }
     }
 
     /// A hash, on which ranks must agree, of everything that is imported except its numbers.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use zero_plan::OptimizerKind;
 
-use crate::weights::Exported;
+use crate::weights::{Exported, NamedTensor};
 
 /// Its name in the folder of a checkpoint.
 pub const MANIFEST: &str = "manifest.jsonl";
@@ -81,6 +81,11 @@ impl TensorInfo {
     /// Number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// Whether a tensor of a model has the same elements.
+    pub(super) fn is_at(&self, named: &NamedTensor) -> bool {
+        (self.unit, self.start, self.elements()) == (named.unit, named.start, named.elements())
     }
 }
 

@@ -17,7 +17,7 @@ use super::sealed::unseal;
 use super::shard::told;
 use super::verify::HashedChunk;
 use crate::weights::header::{self, HeaderError, LENGTH_BYTES};
-use crate::weights::{BesideFile, Publication, is_beside};
+use crate::weights::{BesideFile, NamedTensor, Publication, is_beside};
 use zero_plan::Width;
 use zero_plan::place::State;
 use zero_plan::reshard::RunSource;
@@ -128,6 +128,20 @@ impl Checkpoint {
         Ok(Some(publication))
     }
 
+    /// [`Checkpoint::publication`] by the places of a model, whose tensors [`Checkpoint::require_model`] returns.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoint::publication`].
+    pub fn publication_of(&self, tensors: &[(NamedTensor, usize)]) -> Result<Option<Publication>, CheckpointError> {
+        let Some(mut publication) = self.publication()? else { return Ok(None) };
+        let place = |named: &NamedTensor| self.manifest.tensors.iter().position(|it| it.is_at(named));
+        for named in publication.tensors.iter_mut().map(|tensor| &mut tensor.named) {
+            let own = tensors.iter().find(|(_, number)| place(named) == Some(*number));
+            (named.unit, named.start) = own.map_or((named.unit, named.start), |(own, _)| (own.unit, own.start));
+        }
+        Ok(Some(publication))
+    }
+
     /// Reads bytes of a file, and does not check them.
     ///
     /// # Errors
@@ -201,6 +215,10 @@ fn check(manifest: &Manifest) -> Result<(), String> {
         if !names.insert(name) {
             return Err(format!("has `{name}` twice"));
         }
+    }
+    if let Some(unknown) = manifest.published.iter().find(|it| !manifest.tensors.iter().any(|own| own.is_at(&it.named)))
+    {
+        return Err(format!("publishes `{}`, which is none of its tensors", unknown.name));
     }
     Ok(())
 }

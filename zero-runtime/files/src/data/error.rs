@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use zero_plan::counted;
+
 use super::kind;
 use super::structured::Structure;
 
@@ -17,7 +19,7 @@ pub enum DataError {
          sequence of {length} tokens, each with one more to predict"
     )]
     TooShort { origin: String, tokens: usize, tokens_min: usize, length: usize },
-    #[error("{origin} has {tokens} tokens, expected at least 2: a token, and the next one to predict")]
+    #[error("{origin} has {}, expected at least 2: one, and the next one to predict", counted(*tokens, "token", "tokens"))]
     NothingToPredict { origin: String, tokens: usize },
     /// `vocabulary_min` would be enough for the whole file.
     #[error(

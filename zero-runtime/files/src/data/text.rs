@@ -10,7 +10,7 @@ use super::error::DataError;
 use super::split::Periods;
 use super::tokenized::Documents;
 use super::tokenizer::Tokenizer;
-use super::{DataAs, Dataset, Draw};
+use super::{DataAs, Dataset, Draw, Ids};
 use zero_core::layer::Tokens;
 
 /// A corpus of tokens, where each token's target is the next one.
@@ -228,6 +228,10 @@ impl Dataset for Text {
 
     fn resident_bytes(&self) -> usize {
         self.corpus.resident_bytes() + self.tokenizer_bytes
+    }
+
+    fn ids(&self) -> Ids<'_> {
+        Ids::Tokens
     }
 
     fn contents(&self) -> Option<Contents> {

@@ -119,7 +119,7 @@ fn too_little_data_is_z0341() {
     let (_directory, empty) = bin(&[]);
     assert_eq!(error(Text::open(&empty, None, LENGTH, 256)).code(), "Z0341");
     let one = error(Text::in_memory(b"a", "the test", LENGTH, 256));
-    assert!(one.to_string().contains("has 1 tokens, expected at least 2"), "{one}");
+    assert!(one.to_string().contains("has 1 token, expected at least 2"), "{one}");
 }
 
 /// An evaluation takes windows, and trains on nothing.

@@ -15,6 +15,7 @@ use super::import::Import;
 use super::layout::Exported;
 use super::names::NamedTensor;
 use super::python_json;
+use super::rotary;
 
 /// The file that a tokenizer is read from.
 const TOKENIZER: &str = "tokenizer.json";
@@ -91,6 +92,7 @@ impl Publication {
                     config.entry(key).or_insert_with(|| end(key));
                 }
                 if LENGTHS.iter().all(|key| !config.contains_key(*key)) {
+                    let length = rotary::scaled_length(&config).unwrap_or(0).max(length as u64);
                     config.insert(LENGTHS[0].to_owned(), length.into());
                 }
             }
@@ -217,6 +219,12 @@ mod tests {
         let said = ["bos_token_id", "eos_token_id", "n_positions", "max_position_embeddings"];
         let config_of = config(&declared);
         assert_eq!(said.map(|key| &config_of[key]), [&json!(3), &json!(7), &json!(64), &Value::Null]);
+        // Positions that are scaled for more tokens are for as many.
+        let scaled = |original: u64| json!({ "factor": 8.0, "original_max_position_embeddings": original });
+        for (original, length) in [(8, 128), (32, 256)] {
+            let scaled = own(json!({ "model_type": "olmo3", "rope_scaling": scaled(original) }), None);
+            assert_eq!(config(&scaled)["max_position_embeddings"], length);
+        }
         // A config that is not of `transformers` gets no key of it, and without one there is none.
         assert_eq!(config(&own(json!({ "size": 3 }), None)), json!({ "size": 3, "dtype": "float32" }));
         assert_eq!(own(Value::Null, None).files, []);
