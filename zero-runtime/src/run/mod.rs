@@ -53,7 +53,7 @@ use command::{DataCommand, TextCommand, TokensCommand};
 use header::DataArguments;
 use output::{say, say_table};
 use ranks::become_ranks;
-use resume::resumed;
+use resume::resumed_tokenizer;
 use sample::SampledText;
 use threads::Threads;
 use train::{Finale, Job};
@@ -62,7 +62,7 @@ use zero_core::arena::job_bytes;
 use zero_core::device::{Device, check_available};
 use zero_core::layer::{Tensors, Tokens};
 use zero_core::model::{DeviceOf, Model, Program, ShapeSizes, require_names, require_vocabulary};
-use zero_files::data::{DataAs, Dataset, Draw, Ids, Sequences, Tokenizer};
+use zero_files::data::{DataAs, Dataset, Draw, Ids, Sequences, TOKENIZER, Tokenizer};
 use zero_plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
 use zero_ranks::launch::{self, JobPlace, LaunchError, Role};
 
@@ -197,8 +197,9 @@ fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>
             if speaks {
                 weights.introduce(arguments);
             }
-            let data = &NoText { resident_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes) };
-            return become_ranks(role, agreement, &job(data, None, Finale::Sample(sample)));
+            let tokenizer_bytes = tokenizer.map_or(0, Tokenizer::resident_bytes);
+            let job = Job { tokenizer_bytes, ..job(&NoText, None, Finale::Sample(sample)) };
+            return become_ranks(role, agreement, &job);
         }
         let data = &text::open(program, arguments, text, tokenizer)?;
         if run.steps > 0 || run.held_out > 0 {
@@ -215,10 +216,7 @@ fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>
 }
 
 /// A dataset without sequences, for a run that only samples.
-struct NoText {
-    /// Bytes that its tokenizer takes.
-    resident_bytes: usize,
-}
+struct NoText;
 
 impl Dataset for NoText {
     type Input = Tokens;
@@ -235,20 +233,14 @@ impl Dataset for NoText {
     fn held_out_count(&self) -> usize {
         0
     }
-
-    fn resident_bytes(&self) -> usize {
-        self.resident_bytes
-    }
 }
 
 /// The tokenizer that a run is given or, if one `may_be_beside`, that lies with the weights of `--init`, or in the
 /// checkpoint that it continues from.
 fn tokenizer(run: &RunArguments, tokens: &TokenArguments, may_be_beside: bool) -> Result<Option<Tokenizer>, Error> {
-    let beside = || {
-        let folders = [run.init.clone(), resumed(run)].into_iter().flatten();
-        folders.map(|folder| folder.join("tokenizer.json")).find(|path| path.exists())
-    };
-    let path = tokens.tokenizer.clone().or_else(|| beside().filter(|_| may_be_beside));
+    let of_weights = || run.init.as_ref().map(|folder| folder.join(TOKENIZER)).filter(|path| path.exists());
+    let beside = || of_weights().or_else(|| resumed_tokenizer(run));
+    let path = tokens.tokenizer.clone().or_else(|| if may_be_beside { beside() } else { None });
     Ok(path.as_deref().map(Tokenizer::open).transpose()?)
 }
 

@@ -15,6 +15,7 @@ use crate::error::Error;
 use zero_core::device::Device;
 use zero_core::lost::Lost;
 use zero_files::checkpoint::{Checkpoint, CheckpointError, Store, UNRECORDED, read_manifest};
+use zero_files::data::TOKENIZER;
 use zero_files::weights::{NamedTensor, Publication};
 use zero_ranks::launch;
 
@@ -38,18 +39,27 @@ impl<'a> ResumedFrom<'a> {
     }
 }
 
-/// The checkpoint that a run is asked to resume from, if there is one.
-pub fn resumed(arguments: &RunArguments) -> Option<PathBuf> {
+/// The checkpoints that a run may be asked to resume from, the newest first.
+fn resumed(arguments: &RunArguments) -> Vec<PathBuf> {
     match ResumedFrom::of(arguments) {
-        ResumedFrom::Beginning => None,
-        ResumedFrom::From(path) => Some(path.to_owned()),
-        ResumedFrom::Newest(folder) => Some(Store::checkpoints(folder).ok()?.into_iter().next()?.path),
+        ResumedFrom::Beginning => Vec::new(),
+        ResumedFrom::From(path) => vec![path.to_owned()],
+        ResumedFrom::Newest(folder) => {
+            Store::checkpoints(folder).unwrap_or_default().into_iter().map(|found| found.path).collect()
+        }
     }
 }
 
-/// The fingerprint of the data of that checkpoint, if it can be read.
+/// The fingerprint of the data of the checkpoint that a run is asked to resume from, if there is one that can be read.
 pub fn resumed_data(arguments: &RunArguments) -> Option<String> {
-    Some(read_manifest(&resumed(arguments)?).ok()?.data.fingerprint)
+    Some(read_manifest(resumed(arguments).first()?).ok()?.data.fingerprint)
+}
+
+/// The tokenizer of the newest of these checkpoints whose files beside tensors are whole, if it has one.
+pub fn resumed_tokenizer(arguments: &RunArguments) -> Option<PathBuf> {
+    let is_whole = |path: &&PathBuf| Checkpoint::open(path).is_ok_and(|it| it.publication().is_ok());
+    let path = resumed(arguments).iter().find(is_whole)?.join(TOKENIZER);
+    path.exists().then_some(path)
 }
 
 /// Locks the folder of `--checkpoint` for this run, on rank 0. If there are checkpoints in it, the run must continue from

@@ -92,7 +92,7 @@ pub use sequences::Sequences;
 pub use structured::{BEGINNING_BYTES, Structure};
 pub use text::Text;
 pub use text::require_fit;
-pub use tokenizer::{TokenStream, Tokenizer};
+pub use tokenizer::{TOKENIZER, TokenStream, Tokenizer};
 pub use tokens::{TokenFileWriter, WrittenFile};
 pub use tree::text_files;
 pub use workspace::{WorkspaceText, workspace_text};

@@ -16,9 +16,8 @@ use super::layout::Exported;
 use super::names::NamedTensor;
 use super::python_json;
 use super::rotary;
+use crate::data::TOKENIZER;
 
-/// The file that a tokenizer is read from.
-const TOKENIZER: &str = "tokenizer.json";
 /// The files of a tokenizer.
 const OF_TOKENIZER: [&str; 7] = [
     TOKENIZER,

@@ -175,7 +175,9 @@ fn z0384_a_manifest_of_another_format_or_with_less_than_it_must_have() {
 #[test]
 fn z0389_a_header_that_says_what_cannot_be() {
     let (_root, path) = saved(3);
-    let manifest = Checkpoint::open(&path).expect("a checkpoint").manifest;
+    // Its record of an export would be the first to contradict.
+    let whole = Checkpoint::open(&path).expect("a checkpoint").manifest;
+    let manifest = Manifest { published: Vec::new(), ..whole };
     let with = |change: &dyn Fn(&mut Manifest)| {
         let mut changed = manifest.clone();
         change(&mut changed);
