@@ -166,7 +166,7 @@ fn compare_declared(key: &str, own: &Value, config: &ConfigObject, compared: &mu
 
 fn compare_undeclared(key: &str, found: &Value, declared: &ConfigObject, length: usize, compared: &mut Compared) {
     if LENGTHS.contains(&key) {
-        if found.as_u64().is_none_or(|longest| longest < length as u64) {
+        if found.as_f64().is_none_or(|longest| longest < length as f64) {
             compared
                 .differences
                 .push(format!("`{key}`: expected at least {length}, the length of sequences, found {found}"));

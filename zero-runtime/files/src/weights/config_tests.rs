@@ -102,6 +102,7 @@ fn a_key_that_changes_what_is_computed_is_neutral_or_an_error() {
         ("partial_rotary_factor", json!(1.0)),
         ("hidden_act", json!("swish")),
         ("max_position_embeddings", json!(16)),
+        ("max_position_embeddings", json!(16.0)),
     ];
     for (key, value) in neutral {
         let mut config = old();
