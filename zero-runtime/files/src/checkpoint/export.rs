@@ -65,7 +65,7 @@ fn in_files(
     let publication = match checkpoint.publication()? {
         Some(publication) => publication,
         None => {
-            notes.push(UNRECORDED.to_owned());
+            notes.push(format!("{UNRECORDED}; a run that resumes from it, with `--init`, exports those of a folder"));
             unrecorded(manifest)
         }
     };
