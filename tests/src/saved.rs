@@ -46,7 +46,7 @@ pub fn save<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p, D, T>, f
     writer.finish().expect("room");
     engine.gather_numbers(&[0.0]).expect("no rank fails");
     let ranks = engine.plan().config.mesh.ranks();
-    let published = store.map(|store| store.publish(&System, step, manifest, ranks, None).expect("a checkpoint"));
+    let published = store.map(|store| store.publish(&System, step, manifest, &[], ranks, None).expect("a checkpoint"));
     engine.gather_numbers(&[0.0]).expect("no rank fails");
     published.unwrap_or_else(|| Store::checkpoints(folder).expect("a folder")[0].path.clone())
 }

@@ -52,7 +52,8 @@ impl SizedSpec {
 pub fn of_binary(request: &Request, binary: &Binary) -> Result<SizedSpec, CommandError> {
     let sizes = ask(binary)?;
     // The text that was built; another process may have changed the file since.
-    let text = sizes.spec.clone();
+    let text = spec::decode(sizes.spec.as_bytes());
+    let text = text.map_err(|error| CommandError::mistakes(&[*error], &request.spec, ""))?.to_owned();
     let spec = spec::parse(&text).map_err(|errors| CommandError::mistakes(&errors, &request.spec, &text))?;
     Ok(SizedSpec { path: request.spec.clone(), spec, text, sizes })
 }

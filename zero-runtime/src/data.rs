@@ -42,4 +42,4 @@
 //! ```
 
 pub use zero_core::random::{mix, normal, uniform};
-pub use zero_files::data::{DataAs, DataError, Dataset, Draw, Sequences, Text, Tokenizer};
+pub use zero_files::data::{DataAs, DataError, Dataset, Draw, Ids, Sequences, Text, Tokenizer};

@@ -18,6 +18,7 @@ mod survival;
 mod system;
 mod teardown;
 mod terminal;
+mod tokens;
 mod training;
 mod waits;
 mod weights;

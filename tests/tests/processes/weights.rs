@@ -1,10 +1,13 @@
 //! Published weights of a run: a run starts from the weights that another has exported, and errors are reported before training.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+
+use zero_files::checkpoint::{Checkpoint, export};
 
 use crate::run::{End, Run, TEXT, program, tiny};
 
@@ -39,6 +42,77 @@ fn a_run_goes_on_from_what_another_exported() {
     let bytes = |name: &str| fs::metadata(Path::new(name).join("model.safetensors")).expect("a file").len();
     assert!(bytes(again) < bytes(first) * 2 / 3, "half the bits, and a header");
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 5, "a part of an export is left");
+}
+
+/// A run of the model that is published, which finishes; returns its output.
+fn published(root: &Path, arguments: &[&str]) -> Vec<String> {
+    let text = root.join("text");
+    fs::write(&text, [1, 2, 3].repeat(1000)).unwrap();
+    let mut command = program(env!("CARGO_BIN_EXE_main_of"));
+    command.args(["published", "--held-out=0", "--sample=0", "--data-as=bytes", "--data"]).arg(text);
+    let end = Run::start(command.current_dir(root).args(arguments)).end();
+    assert_eq!((end.code, end.errors.as_str()), (Some(0), ""), "{arguments:?}");
+    end.lines
+}
+
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    entries.map(|it| (it.file_name().into_string().unwrap(), fs::read(it.path()).unwrap())).collect()
+}
+
+/// Makes a checkpoint one of a program that did not record how its model is published.
+fn forget(checkpoint: &Path) {
+    let path = checkpoint.join("manifest.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut manifest: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    manifest.as_object_mut().unwrap().remove("published").expect("a record");
+    manifest["files"].as_array_mut().unwrap().retain(|file| file["name"].as_str().unwrap().starts_with("rank-"));
+    let line = manifest.to_string();
+    let hash = blake3::hash(line.as_bytes()).to_hex();
+    fs::write(path, format!("{line}\n{{\"blake3\":\"{hash}\"}}\n")).unwrap();
+}
+
+#[test]
+fn every_export_of_a_run_is_the_same_folder() {
+    let root = tempfile::tempdir().unwrap();
+    let path = |name: &str| root.path().join(name);
+    published(root.path(), &["--steps=0", "--export=plain", "--export-dtype=bf16"]);
+    let mut plain: Value = serde_json::from_slice(&fs::read(path("plain/config.json")).unwrap()).unwrap();
+    // What only the folder says, and a run must not lose.
+    plain["eos_token_id"] = 7.into();
+    plain["resid_pdrop"] = 0.1.into();
+    fs::write(path("plain/config.json"), plain.to_string()).unwrap();
+    for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+        fs::write(path("plain").join(name), format!("{{\"name\": {name:?}}}")).unwrap();
+    }
+    let first = ["--init=plain", "--steps=2", "--checkpoint=ck", "--every=1", "--export=a"];
+    published(root.path(), &first);
+    let expected = files(&path("a"));
+    let (plain, model) = (files(&path("plain")), "model.safetensors");
+    assert_eq!(expected.len(), 5);
+    for (name, content) in &plain {
+        assert_eq!(name == model, expected[name] != *content, "{name} is as it was, unless it was trained");
+    }
+    assert_eq!(expected[model].len(), plain[model].len(), "bf16 is half as long as f32");
+    // Whatever a later run is told of the folder.
+    fs::rename(path("plain"), path("moved")).unwrap();
+    let (one, two) = ("ck/step-000000001", "ck/step-000000002");
+    let resume = format!("--resume={one}");
+    let init = format!("--init={two}");
+    published(root.path(), &["--steps=2", &resume, "--export=b"]);
+    published(root.path(), &["--steps=2", &resume, "--export=c", "--init=moved"]);
+    published(root.path(), &["--steps=0", &init, "--export=d"]);
+    export(&Checkpoint::open(&path(two)).unwrap(), &path("e"), None, &|_| {}).unwrap();
+    for name in ["b", "c", "d", "e"] {
+        assert!(files(&path(name)) == expected, "{name}");
+    }
+    // A checkpoint of an older program has no such record.
+    forget(&path(one));
+    let said = published(root.path(), &["--steps=2", &resume, "--export=f"]);
+    assert!(said.iter().any(|line| line.contains("does not record how its model is published")), "{said:?}");
+    assert_eq!(files(&path("f")).into_keys().collect::<Vec<_>>(), ["config.json", model]);
+    published(root.path(), &["--steps=2", &resume, "--export=g", "--init=moved"]);
+    assert!(files(&path("g")) == expected, "the folder says it");
 }
 
 /// So the output of an untrained model is not mistaken for that of a trained one.

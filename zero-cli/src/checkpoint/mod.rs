@@ -33,9 +33,9 @@ pub struct ExportArguments {
     pub checkpoint: PathBuf,
     /// The new folder, in Hugging Face's format
     pub folder: PathBuf,
-    /// Type of the exported numbers
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
-    pub dtype: WeightType,
+    /// Type of the exported numbers; without it, those of the folder that the run began with, or f32
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<WeightType>,
 }
 
 /// The checkpoints that a path names: a single checkpoint, or the checkpoints of a run's folder, the oldest first.
@@ -111,8 +111,8 @@ pub fn export(arguments: &ExportArguments) -> Result<(), CommandError> {
     let checkpoint = Checkpoint::open(&arguments.checkpoint)?;
     let elements: usize = checkpoint.lens().iter().sum();
     let bar = bar(elements as u64, "{bar:20} {percent}% {eta}");
-    let (folder, kind) = (&arguments.folder, Some(arguments.dtype));
-    let written = zero_files::checkpoint::export(&checkpoint, folder, kind, &|elements| bar.inc(elements))?;
+    let folder = &arguments.folder;
+    let written = zero_files::checkpoint::export(&checkpoint, folder, arguments.dtype, &|elements| bar.inc(elements))?;
     bar.finish_and_clear();
     say::line(format_args!("{} tensors of step {} to {}", written.tensors, checkpoint.manifest.step, folder.display()));
     written.notes.iter().for_each(|note| say::line(format_args!("  {note}")));

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 use zero_files::checkpoint::{Store, System};
 use zero_files::testing::SampleCheckpoint;
+use zero_files::weights::WeightType;
 use zero_plan::Width;
 use zero_plan::place::State;
 
@@ -122,7 +123,9 @@ fn export_makes_a_folder_as_published_from_files_alone() {
     let plain = first.saved(&root.path().join("plain"));
     let (code, said, errors) = zero(&["export"], &[&plain, &init]);
     assert_eq!((code, errors.as_str()), (0, ""));
-    assert_eq!(said, format!("3 tensors of step 4 to {}\n", init.display()));
+    let [line, note] = &said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+    assert_eq!(*line, format!("3 tensors of step 4 to {}", init.display()));
+    assert!(note.starts_with("  it does not record how its model is published: "), "{said}");
     let bytes = fs::read(init.join("model.safetensors")).expect("a file");
     let tensors = SafeTensors::deserialize(&bytes).expect("tensors");
     let up = tensors.tensor("up.weight").expect("a tensor");
@@ -134,20 +137,24 @@ fn export_makes_a_folder_as_published_from_files_alone() {
         .collect();
     assert_eq!(up.data(), expected);
     let config: Value = serde_json::from_slice(&fs::read(init.join("config.json")).expect("a file")).expect("JSON");
-    assert_eq!(config, json!({ "model_type": "sample", "hidden_size": 3, "dtype": "float32" }));
+    let ids = json!({ "bos_token_id": null, "eos_token_id": null, "pad_token_id": null });
+    let sizes = json!({ "model_type": "sample", "hidden_size": 3, "max_position_embeddings": 0, "dtype": "float32" });
+    assert!([ids, sizes].iter().all(|part| part.as_object().expect("keys").iter().all(|(key, it)| config[key] == *it)));
 
-    // Files beside the weights that a run started from are exported, too.
-    fs::write(init.join("tokenizer.json"), "{}").expect("a file");
-    let mut second = first.clone();
-    second.arguments.insert("init".to_owned(), json!(init));
+    // The type of the numbers, and the files beside them, are those that the checkpoint records.
+    let second = SampleCheckpoint { published: Some(WeightType::BF16), ..first };
     let path = second.saved(&root.path().join("second"));
     let out = root.path().join("out");
-    let (code, said, _) = zero(&["export", "--dtype", "bf16"], &[&path, &out]);
-    assert!(code == 0 && said.contains("tokenizer.json of "), "{said}");
-    assert_eq!(fs::read(out.join("tokenizer.json")).expect("a file"), b"{}");
-    let bytes = fs::read(out.join("model.safetensors")).expect("a file");
-    let tensors = SafeTensors::deserialize(&bytes).expect("tensors");
-    assert_eq!(tensors.tensor("up.bias").expect("a tensor").dtype(), Dtype::BF16);
+    for (dtype, expected) in [("", Dtype::BF16), ("--dtype=f32", Dtype::F32)] {
+        let _ = fs::remove_dir_all(&out);
+        let arguments: &[&str] = if dtype.is_empty() { &["export"] } else { &["export", dtype] };
+        let (code, said, _) = zero(arguments, &[&path, &out]);
+        assert!(code == 0 && said.contains("  with tokenizer.json\n"), "{said}");
+        assert_eq!(fs::read(out.join("tokenizer.json")).expect("a file"), b"{}");
+        let bytes = fs::read(out.join("model.safetensors")).expect("a file");
+        let tensors = SafeTensors::deserialize(&bytes).expect("tensors");
+        assert_eq!(tensors.tensor("up.bias").expect("a tensor").dtype(), expected);
+    }
     let (code, _, errors) = zero(&["export"], &[&path, &out]);
     assert!(code == 1 && errors.starts_with("error[Z0368]: "), "{errors}");
 

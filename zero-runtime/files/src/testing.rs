@@ -14,6 +14,7 @@ use crate::checkpoint::{
     CheckpointError, DataPosition, Disk, FORMAT, Manifest, PlanInfo, Shard, ShardWriter, Sink, SpecInfo, Store, System,
     TensorInfo, TensorRun, WriterVersions,
 };
+use crate::weights::{BesideFile, Exported, NamedTensor, Publication, WeightType};
 use zero_core::device::{Element, bf16};
 use zero_plan::Width;
 use zero_plan::place::State;
@@ -31,12 +32,14 @@ pub struct SampleCheckpoint {
     pub shift: f32,
     /// Arguments of its run.
     pub arguments: Map<String, serde_json::Value>,
+    /// The type of its export; none in a checkpoint that does not record how the model is published.
+    pub published: Option<WeightType>,
 }
 
 impl SampleCheckpoint {
     /// A checkpoint of two ranks, with a master copy.
     pub fn of_step(step: u64) -> Self {
-        Self { step, ranks: 2, params: Width::BF16, shift: 0.0, arguments: Map::new() }
+        Self { step, ranks: 2, params: Width::BF16, shift: 0.0, arguments: Map::new(), published: None }
     }
 
     /// The tensors of the made-up model.
@@ -102,7 +105,19 @@ impl SampleCheckpoint {
             versions: WriterVersions { format: FORMAT, ..WriterVersions::default() },
             written_at: "2026-01-01T00:00:00Z".to_owned(),
             files: Vec::new(),
+            published: self.publication().tensors,
         }
+    }
+
+    /// How the model is published, if that is recorded: with a tokenizer, and without a config.
+    fn publication(&self) -> Publication {
+        let Some(kind) = self.published else { return Publication::default() };
+        let exported = |TensorInfo { name, shape, transposed, unit, start }| {
+            let named = NamedTensor { name: name.clone(), shape, transposed, unit, start, is_alias: false };
+            Exported { named, name, kind }
+        };
+        let tokenizer = BesideFile::new("tokenizer.json", b"{}".to_vec());
+        Publication { tensors: Self::tensors().into_iter().map(exported).collect(), files: vec![tokenizer] }
     }
 
     /// Saves it in the folder of a run, all ranks one after another.
@@ -128,7 +143,7 @@ impl SampleCheckpoint {
             }
             writer.finish()?;
         }
-        store.publish(disk, self.step, self.manifest(), self.ranks, keep)
+        store.publish(disk, self.step, self.manifest(), &self.publication().files, self.ranks, keep)
     }
 
     fn bytes(&self, entry: &TensorRun) -> Vec<u8> {

@@ -7,6 +7,7 @@ use clap::{Arg, Error, Parser};
 
 use super::arguments::RunArguments;
 use super::text_arguments::TextArguments;
+use super::token_arguments::TokenArguments;
 use zero_plan::spec::key_called;
 use zero_ranks::terminal::write_error;
 
@@ -31,6 +32,19 @@ pub struct DataCommand {
     /// Those of every model.
     #[command(flatten)]
     pub run: RunArguments,
+}
+
+/// Trains this binary's model. Started alone, it starts its own ranks on this host; started by a launcher that sets
+/// RANK and WORLD_SIZE (torchrun), or the variables of Slurm or Open MPI, it is one rank.
+#[derive(Parser, Clone, Debug)]
+#[command(version, max_term_width = 100)]
+pub struct TokensCommand {
+    /// Those of every model.
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// Those of models of tokens.
+    #[command(flatten)]
+    pub tokens: TokenArguments,
 }
 
 /// Reads arguments. The first one is the program's name.

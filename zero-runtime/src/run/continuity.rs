@@ -143,12 +143,12 @@ mod tests {
     use clap::Parser;
 
     use super::super::command::TextCommand;
-    use super::super::header::GivenArguments;
+    use super::super::header::{DataArguments, GivenArguments};
     use super::*;
 
     fn arguments(given: &[&str]) -> Map<String, Value> {
         let TextCommand { run, text } = TextCommand::parse_from(["train"].iter().chain(given));
-        match serde_json::to_value(GivenArguments { run: &run, text: Some(&text) }) {
+        match serde_json::to_value(GivenArguments { run: &run, of_data: Some(DataArguments::Text(&text)) }) {
             Ok(Value::Object(arguments)) => arguments,
             other => panic!("{other:?}"),
         }

@@ -9,6 +9,7 @@ use super::Job;
 use super::arguments::RunArguments;
 use super::text_arguments::TextArguments;
 use super::threads::Threads;
+use super::token_arguments::TokenArguments;
 use zero_core::device::Device;
 use zero_files::data::Contents;
 
@@ -41,9 +42,19 @@ pub struct GivenArguments<'a> {
     /// Those of every model.
     #[serde(flatten)]
     pub run: &'a RunArguments,
-    /// Those of a model of text.
+    /// Those of a model of text or of tokens.
     #[serde(flatten)]
-    pub text: Option<&'a TextArguments>,
+    pub of_data: Option<DataArguments<'a>>,
+}
+
+/// The arguments that depend on the data.
+#[derive(Clone, Copy, Serialize)]
+#[serde(untagged)]
+pub enum DataArguments<'a> {
+    /// It is a text.
+    Text(&'a TextArguments),
+    /// It is the program's own, whose ids are tokens.
+    Tokens(&'a TokenArguments),
 }
 
 #[derive(Serialize)]
@@ -69,7 +80,7 @@ impl<'a> RunHeader<'a> {
             tokens_per_step: plan.config.tokens_per_step(),
             seed: arguments.seed,
             steps_done,
-            arguments: GivenArguments { run: arguments, text: job.text },
+            arguments: GivenArguments { run: arguments, of_data: job.of_data },
             data: job.data.contents(),
             versions: Versions {
                 zero: env!("CARGO_PKG_VERSION"),

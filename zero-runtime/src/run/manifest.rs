@@ -9,10 +9,11 @@ use super::output::StepLine;
 use super::train::Job;
 use zero_core::device::Device;
 use zero_files::checkpoint::{DataPosition, FORMAT, Manifest, PlanInfo, SpecInfo, TensorInfo, WriterVersions};
+use zero_files::weights::Publication;
 use zero_plan::Plan;
 
 /// The part of the manifest that all checkpoints of a run share; [`Manifest::after`] adds the step.
-pub fn manifest<D: Device>(job: &Job<D>, tensors: Vec<TensorInfo>) -> Manifest {
+pub fn manifest<D: Device>(job: &Job<D>, tensors: Vec<TensorInfo>, publication: &Publication) -> Manifest {
     let description = job.data.contents().map_or_else(|| "the program's own".to_owned(), |data| data.origin);
     Manifest {
         format: FORMAT,
@@ -30,6 +31,7 @@ pub fn manifest<D: Device>(job: &Job<D>, tensors: Vec<TensorInfo>) -> Manifest {
         versions: WriterVersions { zero: env!("CARGO_PKG_VERSION").to_owned(), format: FORMAT, target: target() },
         written_at: String::new(),
         files: Vec::new(),
+        published: publication.tensors.clone(),
     }
 }
 
@@ -40,7 +42,7 @@ pub fn data_fingerprint<D: Device>(job: &Job<D>) -> String {
 
 /// All arguments of a run by name, as metrics have them.
 pub fn arguments<D: Device>(job: &Job<D>) -> Map<String, Value> {
-    match serde_json::to_value(GivenArguments { run: job.arguments, text: job.text }) {
+    match serde_json::to_value(GivenArguments { run: job.arguments, of_data: job.of_data }) {
         Ok(Value::Object(arguments)) => arguments,
         _ => unreachable!("arguments are an object"),
     }

@@ -27,12 +27,13 @@ mod speech;
 mod text;
 mod text_arguments;
 mod threads;
+mod token_arguments;
 mod train;
 mod weights;
 
 use std::ffi::OsString;
 use std::iter;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -42,14 +43,17 @@ pub use checkpoint_arguments::run_folder;
 pub use compare::compare;
 pub use evaluate::summed_loss;
 pub use runs::Runs;
-pub use text_arguments::{Only, TextArguments};
+pub use text_arguments::TextArguments;
+pub use token_arguments::{Only, TokenArguments};
 
 use crate::error::Error;
 use crate::profile::Machine;
 use budget::run_size;
-use command::{DataCommand, TextCommand};
+use command::{DataCommand, TextCommand, TokensCommand};
+use header::DataArguments;
 use output::{say, say_table};
 use ranks::become_ranks;
+use resume::resumed_tokenizer;
 use sample::SampledText;
 use threads::Threads;
 use train::{Finale, Job};
@@ -58,7 +62,7 @@ use zero_core::arena::job_bytes;
 use zero_core::device::{Device, check_available};
 use zero_core::layer::{Tensors, Tokens};
 use zero_core::model::{DeviceOf, Model, Program, ShapeSizes, require_names, require_vocabulary};
-use zero_files::data::{DataAs, Dataset, Draw, Sequences, Tokenizer};
+use zero_files::data::{DataAs, Dataset, Draw, Ids, Sequences, TOKENIZER, Tokenizer};
 use zero_plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
 use zero_ranks::launch::{self, JobPlace, LaunchError, Role};
 
@@ -106,7 +110,8 @@ where
 /// Runs a program on its own data or, without any, on text.
 fn run<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: Option<&dyn Sequences>) -> ExitCode {
     match data {
-        Some(data) => run_on(program, arguments, data),
+        Some(data) if matches!(data.ids(), Ids::Other) => run_on(program, arguments, data),
+        Some(data) => run_on_tokens(program, arguments, data),
         None => run_on_text(program, arguments),
     }
 }
@@ -114,50 +119,95 @@ fn run<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: 
 fn run_on<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: &dyn Sequences) -> ExitCode {
     let DataCommand { run } = parse(program.plan, arguments);
     start(program, &run, |role, speaks| {
-        let weights = &WeightFolders::open(program, &run)?;
+        let weights = &WeightFolders::open(program, &run, None)?;
         let agreement = Fingerprint::of(&(agreement(program, &run), weights.fingerprint()));
-        let (arguments, finale) = (&run, Finale::None);
-        let job = Job { program, arguments, text: None, data, data_fingerprint: None, weights, finale };
+        let job = Job {
+            program,
+            arguments: &run,
+            of_data: None,
+            data,
+            data_fingerprint: None,
+            weights,
+            tokenizer_bytes: 0,
+            finale: Finale::None,
+        };
         introduce_data(&job, speaks)?;
         become_ranks(role, agreement, &job)
+    })
+}
+
+fn run_on_tokens<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: &dyn Sequences) -> ExitCode {
+    let TokensCommand { run, tokens } = parse(program.plan, arguments);
+    start(program, &run, |role, speaks| {
+        let run = tokens.without_steps(run.clone())?;
+        text::require_own_tokens(program, &tokens)?;
+        let given = match (data.ids(), &tokens.tokenizer) {
+            (Ids::TokensOf(_), None) => None,
+            _ => tokenizer(&run, &tokens, true)?,
+        };
+        let tokenizer = text::own_tokenizer(data.ids(), given.as_ref())?;
+        let weights = &WeightFolders::open(program, &run, tokenizer)?;
+        let chosen = format!("{:?}", TokenArguments { tokenizer: None, ..tokens.clone() });
+        let agreement = (agreement(program, &run), chosen, tokenizer.map(Tokenizer::hash), weights.fingerprint());
+        let job = Job {
+            program,
+            arguments: &run,
+            of_data: Some(DataArguments::Tokens(&tokens)),
+            data,
+            data_fingerprint: None,
+            weights,
+            tokenizer_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes),
+            finale: Finale::Sample(SampledText::new(&tokens, tokenizer, run.seed, program.head.classes)?),
+        };
+        if tokens.only.is_none() {
+            introduce_data(&job, speaks)?;
+        } else if speaks {
+            weights.introduce(&run);
+        }
+        become_ranks(role, Fingerprint::of(&agreement), &job)
     })
 }
 
 fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>) -> ExitCode {
     let TextCommand { run, text } = parse(program.plan, arguments);
     start(program, &run, |role, speaks| {
-        let run = text.without_steps(run.clone())?;
+        let tokens = &text.tokens;
+        let run = tokens.without_steps(run.clone())?;
         text.check()?;
-        let beside = || tokenizer_of(run.init.as_deref()?).filter(|_| text.data_as != Some(DataAs::Bytes));
-        let tokenizer = text.tokenizer.clone().or_else(beside);
-        let tokenizer = tokenizer.as_deref().map(Tokenizer::open).transpose()?;
+        let tokenizer = &tokenizer(&run, tokens, text.data_as != Some(DataAs::Bytes))?;
         let tokenizer = tokenizer.as_ref();
-        let weights = &WeightFolders::open(program, &run)?;
-        let chosen = format!("{:?}", TextArguments { data: None, tokenizer: None, ..text.clone() });
+        let weights = &WeightFolders::open(program, &run, tokenizer)?;
+        let chosen = TokenArguments { tokenizer: None, ..tokens.clone() };
+        let chosen = format!("{:?}", TextArguments { data: None, data_as: text.data_as, tokens: chosen });
         let agreement = (agreement(program, &run), chosen, tokenizer.map(Tokenizer::hash), weights.fingerprint());
         let agreement = Fingerprint::of(&agreement);
-        let sample = SampledText::new(&text, tokenizer, run.seed, program.head.classes)?;
+        let sample = SampledText::new(tokens, tokenizer, run.seed, program.head.classes)?;
         let (arguments, text) = (&run, &text);
         let job = |data, data_fingerprint, finale| Job {
             program,
             arguments,
-            text: Some(text),
+            of_data: Some(DataArguments::Text(text)),
             data,
             data_fingerprint,
             weights,
+            tokenizer_bytes: 0,
             finale,
         };
-        if text.only == Some(Only::Sample) {
+        if tokens.only == Some(Only::Sample) {
             if speaks {
                 weights.introduce(arguments);
             }
-            let data = &NoText { resident_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes) };
-            return become_ranks(role, agreement, &job(data, None, Finale::Sample(sample)));
+            let tokenizer_bytes = tokenizer.map_or(0, Tokenizer::resident_bytes);
+            let job = Job { tokenizer_bytes, ..job(&NoText, None, Finale::Sample(sample)) };
+            return become_ranks(role, agreement, &job);
         }
         let data = &text::open(program, arguments, text, tokenizer)?;
+        if run.steps > 0 || run.held_out > 0 {
+            data.require_sequences()?;
+        }
         let fingerprint = data.fingerprint();
         let agreement = Fingerprint::of(&(agreement, fingerprint));
-        let is_evaluated = text.only == Some(Only::Evaluate);
+        let is_evaluated = tokens.only == Some(Only::Evaluate);
         let finale = if is_evaluated { Finale::Evaluation(data) } else { Finale::Sample(sample) };
         let job = job(data, Some(fingerprint), finale);
         introduce_data(&job, speaks)?;
@@ -166,10 +216,7 @@ fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>
 }
 
 /// A dataset without sequences, for a run that only samples.
-struct NoText {
-    /// Bytes that its tokenizer takes.
-    resident_bytes: usize,
-}
+struct NoText;
 
 impl Dataset for NoText {
     type Input = Tokens;
@@ -186,15 +233,15 @@ impl Dataset for NoText {
     fn held_out_count(&self) -> usize {
         0
     }
-
-    fn resident_bytes(&self) -> usize {
-        self.resident_bytes
-    }
 }
 
-/// The tokenizer beside published weights, if there is one.
-fn tokenizer_of(weights: &Path) -> Option<PathBuf> {
-    Some(weights.join("tokenizer.json")).filter(|path| path.exists())
+/// The tokenizer that a run is given or, if one `may_be_beside`, that lies with the weights of `--init`, or in the
+/// checkpoint that it continues from.
+fn tokenizer(run: &RunArguments, tokens: &TokenArguments, may_be_beside: bool) -> Result<Option<Tokenizer>, Error> {
+    let of_weights = || run.init.as_ref().map(|folder| folder.join(TOKENIZER)).filter(|path| path.exists());
+    let beside = || of_weights().or_else(|| resumed_tokenizer(run));
+    let path = tokens.tokenizer.clone().or_else(|| if may_be_beside { beside() } else { None });
+    Ok(path.as_deref().map(Tokenizer::open).transpose()?)
 }
 
 /// Reads the arguments. If they ask for help, or are wrong, prints the help or the error once for all ranks and ends the

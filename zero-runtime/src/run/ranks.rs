@@ -52,7 +52,7 @@ fn end_with_silence(error: &Error) {
 /// An error that no rank has printed.
 pub fn become_ranks<D: Device>(role: Role, agreement: u64, job: &Job<D>) -> Result<ExitCode, Error> {
     let plan = job.program.plan;
-    require_budget(plan, &run_size(plan, job.arguments, job.data.resident_bytes()))?;
+    require_budget(plan, &run_size(plan, job.arguments, job.resident_bytes()))?;
     let (processes, checkpoints) = (processes(plan), &job.arguments.checkpoints);
     match role {
         // A single process cannot restart itself.

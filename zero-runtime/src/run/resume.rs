@@ -1,6 +1,7 @@
 //! Resume: where a run continues: at a checkpoint that all ranks have verified, or at the beginning. Never writes a file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::arguments::RunArguments;
@@ -13,8 +14,9 @@ use super::train::{Job, RankEngine};
 use crate::error::Error;
 use zero_core::device::Device;
 use zero_core::lost::Lost;
-use zero_files::checkpoint::{Checkpoint, CheckpointError, Store, read_manifest};
-use zero_files::weights::NamedTensor;
+use zero_files::checkpoint::{Checkpoint, CheckpointError, Store, UNRECORDED, read_manifest};
+use zero_files::data::TOKENIZER;
+use zero_files::weights::{NamedTensor, Publication};
 use zero_ranks::launch;
 
 /// Where a run is asked to continue.
@@ -37,14 +39,27 @@ impl<'a> ResumedFrom<'a> {
     }
 }
 
+/// The checkpoints that a run may be asked to resume from, the newest first.
+fn resumed(arguments: &RunArguments) -> Vec<PathBuf> {
+    match ResumedFrom::of(arguments) {
+        ResumedFrom::Beginning => Vec::new(),
+        ResumedFrom::From(path) => vec![path.to_owned()],
+        ResumedFrom::Newest(folder) => {
+            Store::checkpoints(folder).unwrap_or_default().into_iter().map(|found| found.path).collect()
+        }
+    }
+}
+
 /// The fingerprint of the data of the checkpoint that a run is asked to resume from, if there is one that can be read.
 pub fn resumed_data(arguments: &RunArguments) -> Option<String> {
-    let path = match ResumedFrom::of(arguments) {
-        ResumedFrom::Beginning => return None,
-        ResumedFrom::From(path) => path.to_owned(),
-        ResumedFrom::Newest(folder) => Store::checkpoints(folder).ok()?.into_iter().next()?.path,
-    };
-    Some(read_manifest(&path).ok()?.data.fingerprint)
+    Some(read_manifest(resumed(arguments).first()?).ok()?.data.fingerprint)
+}
+
+/// The tokenizer of the newest of these checkpoints whose files beside tensors are whole, if it has one.
+pub fn resumed_tokenizer(arguments: &RunArguments) -> Option<PathBuf> {
+    let is_whole = |path: &&PathBuf| Checkpoint::open(path).is_ok_and(|it| it.publication().is_ok());
+    let path = resumed(arguments).iter().find(is_whole)?.join(TOKENIZER);
+    path.exists().then_some(path)
 }
 
 /// Locks the folder of `--checkpoint` for this run, on rank 0. If there are checkpoints in it, the run must continue from
@@ -73,11 +88,11 @@ pub fn take_folder<D: Device>(job: &Job<D>) -> Result<Option<Store>, CheckpointE
 type OpenedCheckpoint = (Checkpoint, Vec<(NamedTensor, usize)>);
 
 /// Fills an engine with its states: those of a checkpoint, if the run continues from one, and the initial ones otherwise.
-/// Returns the number of steps that were done. Every rank must call it.
+/// Returns the number of steps that were done, and how the model is published. Every rank must call it.
 ///
 /// # Errors
 /// The fault of the checkpoint, on the ranks that find it; on the others, the end of one of these ranks.
-pub fn resume<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>) -> Result<u64, Error> {
+pub fn resume<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>) -> Result<(u64, Arc<Publication>), Error> {
     let began = Instant::now();
     let opened = match ResumedFrom::of(job.arguments) {
         ResumedFrom::Beginning => None,
@@ -90,7 +105,7 @@ pub fn resume<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>) -> Result<u64
     let Some((checkpoint, tensors)) = opened else {
         let threads = Threads::new(job.arguments.threads, engine.plan()).per_rank;
         job.weights.fill(engine, job.arguments.seed, threads)?;
-        return Ok(0);
+        return Ok((0, Arc::clone(&job.weights.publication)));
     };
     let step = checkpoint.manifest.step;
     if step > job.arguments.steps {
@@ -99,14 +114,19 @@ pub fn resume<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>) -> Result<u64
         return Err(Error::OfAll(Box::new(Error::Argument { what, help })));
     }
     checkpoint.load(&tensors, engine)?;
+    let recorded = checkpoint.publication_of(&tensors)?;
+    let publication = recorded.map(|it| job.weights.continued(it, engine.plan().config.length)).transpose()?;
     if engine.arena().rank() == 0 {
         say(&format!("resumed: {step} steps are done, by `{}`\n", checkpoint.path.display()));
         say(&format!("  verified and read in {:.3} s\n", began.elapsed().as_secs_f64()));
         let told = continuity::told(&checkpoint.manifest, &arguments(job), &plan_info(job.program.plan));
         told.iter().for_each(|line| say(&format!("  {line}\n")));
+        if publication.is_none() {
+            say(&format!("  {UNRECORDED}, unless this run's arguments name them\n"));
+        }
         say("\n");
     }
-    Ok(step)
+    Ok((step, publication.map_or_else(|| Arc::clone(&job.weights.publication), Arc::new)))
 }
 
 /// The newest checkpoint in a folder that all ranks find whole; none if there is no checkpoint.

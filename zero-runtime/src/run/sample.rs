@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::output::{Output, say, tokens_per_s};
 use super::speech::{Speech, Stops, prompt};
-use super::text_arguments::TextArguments;
+use super::token_arguments::TokenArguments;
 use super::train::RankEngine;
 use crate::error::Error;
 use crate::sampling::{Sampler, Sampling, Window};
@@ -18,7 +18,7 @@ pub struct SampledText<'a> {
     prompt: Vec<u32>,
     stops: Stops,
     sampling: Sampling,
-    arguments: &'a TextArguments,
+    arguments: &'a TokenArguments,
     /// The seed of draws.
     seed: u64,
     /// The number of ids that the model predicts.
@@ -32,7 +32,7 @@ impl<'a> SampledText<'a> {
     /// Z0350 if the vocabulary has no ids for the prompt or for a stop, Z0372 if the tokenizer's vocabulary is larger than
     /// the model's, Z0377 if the tokenizer cannot encode the prompt.
     pub fn new(
-        arguments: &'a TextArguments,
+        arguments: &'a TokenArguments,
         tokenizer: Option<&'a Tokenizer>,
         seed: u64,
         classes: usize,

@@ -18,6 +18,7 @@ use zero_core::watchdog::Watchdog;
 use zero_files::checkpoint::{
     CheckpointError, Manifest, Shard, ShardWriter, Store, System, TensorInfo, entries, tensors_of,
 };
+use zero_files::weights::Publication;
 use zero_plan::Plan;
 use zero_ranks::launch;
 
@@ -37,6 +38,7 @@ pub struct Saving<'scope, 'env> {
     shard: Arc<Shard>,
     /// The part that all manifests of this run share. Only rank 0 has it.
     manifest: Option<Manifest>,
+    publication: Arc<Publication>,
     /// Bytes of all states, which all files together hold.
     bytes: u64,
     writing: Option<Writing<'scope>>,
@@ -101,6 +103,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         job: &'env Job<'_, D>,
         engine: &mut RankEngine<'p, D>,
         store: Option<Store>,
+        publication: &Arc<Publication>,
     ) -> Option<Self> {
         let arguments = &job.arguments.checkpoints;
         let folder = arguments.checkpoint.as_deref()?;
@@ -112,9 +115,10 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         let shard = Arc::new(Shard::new(rank, &tensors, entries(engine, &tensors)));
         let plan = engine.plan();
         let bytes = (plan.params() * plan.config.precision.state_bytes()) as u64;
-        let manifest = (rank == 0).then(|| manifest(job, tensors));
+        let manifest = (rank == 0).then(|| manifest(job, tensors, publication));
         let (store, last, writing, failed) = (store.map(Arc::new), Instant::now(), None, false);
-        Some(Self { scope, arguments, folder, store, shard, manifest, bytes, writing, last, failed })
+        let publication = Arc::clone(publication);
+        Some(Self { scope, arguments, folder, store, shard, manifest, publication, bytes, writing, last, failed })
     }
 
     /// Advances the checkpoint that is being written, if all ranks have done their part, and begins the one that is
@@ -175,7 +179,10 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         let began = Instant::now();
         self.last = began;
         let number = step.step;
-        let made = self.store.as_ref().map_or(Ok(()), |store| store.begin(&System, number, self.bytes));
+        let made = self
+            .store
+            .as_ref()
+            .map_or(Ok(()), |store| store.begin(&System, number, self.bytes + self.publication.bytes() as u64));
         if !self.agree(engine, made)? {
             return Ok(());
         }
@@ -225,7 +232,8 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         let (Some(store), Some(manifest)) = (&self.store, &self.manifest) else { return Own::Done(Ok(())) };
         let (store, manifest, number) = (Arc::clone(store), after(manifest, step), step.step);
         let (ranks, keep) = (plan.config.mesh.ranks(), self.arguments.keep);
-        self.beside(move || match store.publish(&System, number, manifest, ranks, keep) {
+        let publication = Arc::clone(&self.publication);
+        self.beside(move || match store.publish(&System, number, manifest, &publication.files, ranks, keep) {
             // The checkpoint is there, but an older one could not be removed.
             Err(error @ CheckpointError::NotRemoved { .. }) => {
                 launch::print(&error.report());

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use super::arguments::RunArguments;
 use super::resume::resumed_data;
 use super::text_arguments::TextArguments;
+use super::token_arguments::{Only, TokenArguments};
 use crate::error::Error;
-use zero_core::model::Program;
-use zero_files::data::{DataError, Text, Tokenizer, text_beside, texts_beside, workspace_text};
+use zero_core::layer::{TokenWords, WordKind};
+use zero_core::model::{Program, vocabulary_fault};
+use zero_files::data::{DataError, Ids, Text, Tokenizer, text_beside, texts_beside, workspace_text};
 
 /// Opens the text of a run.
 ///
@@ -45,6 +47,40 @@ pub fn open<D>(
         Some(tokenizer) => Text::tokenized_in_memory(&found.text, origin, tokenizer, length, classes),
     };
     Ok(text?.of(taken))
+}
+
+/// Refuses data of the program's own whose ids are said to be tokens if the model does not predict the next of them, and an
+/// argument that needs a text.
+///
+/// # Errors
+/// Z0350.
+pub fn require_own_tokens<D>(program: &Program<D>, arguments: &TokenArguments) -> Result<(), Error> {
+    let refused = |what: &str, help: &str| Err(Error::Argument { what: what.to_owned(), help: help.to_owned() });
+    let is_id = |words: TokenWords| words == TokenWords { count: 1, kind: WordKind::Id };
+    if !is_id(program.inputs.words) || !is_id(program.head.targets) || vocabulary_fault(program).is_some() {
+        let what = "this program's data says that its ids are tokens, and its model does not predict the next token";
+        return refused(what, "have `ids` of the dataset return `Ids::Other`");
+    }
+    if arguments.only == Some(Only::Evaluate) {
+        return refused("--only evaluate is about a text, and this program has data of its own", "leave it out");
+    }
+    Ok(())
+}
+
+/// The tokenizer of ids: that of the data, or the one that the run is `given`.
+///
+/// # Errors
+/// Z0350 if both are there and differ.
+pub fn own_tokenizer<'a>(ids: Ids<'a>, given: Option<&'a Tokenizer>) -> Result<Option<&'a Tokenizer>, Error> {
+    match (ids, given) {
+        (Ids::TokensOf(own), Some(given)) if own.hash() != given.hash() => {
+            let (own, given) = (own.path().display(), given.path().display());
+            let what = format!("--tokenizer `{given}` is not that of this program's data, `{own}`");
+            Err(Error::Argument { what, help: "leave it out".to_owned() })
+        }
+        (Ids::TokensOf(own), _) => Ok(Some(own)),
+        _ => Ok(given),
+    }
 }
 
 /// The text beside a binary: the newest or, for a run that resumes, the one that it began with, whose fingerprint is

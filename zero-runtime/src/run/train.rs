@@ -10,14 +10,13 @@ use super::arguments::{RunArguments, UNPROFILED_STEPS};
 use super::budget::run_size;
 use super::compare::compare;
 use super::evaluate::{evaluate, held_out_loss};
-use super::header::RunHeader;
+use super::header::{DataArguments, RunHeader};
 use super::output::{
     HeldOutLine, NewFile, Output, StepLine, peak_resident_bytes, reset_peak_resident, say, say_table, tokens_per_s,
 };
 use super::resume::{resume, take_folder};
 use super::sample::SampledText;
 use super::saving::Saving;
-use super::text_arguments::TextArguments;
 use super::threads::{Threads, keep_to_own_core};
 use super::weights::WeightFolders;
 use crate::error::Error;
@@ -61,16 +60,25 @@ pub struct Job<'a, D: Device> {
     pub program: &'static Program<D>,
     /// Arguments of every model.
     pub arguments: &'a RunArguments,
-    /// Those of a model of text.
-    pub text: Option<&'a TextArguments>,
+    /// Those of a model of text or of tokens.
+    pub of_data: Option<DataArguments<'a>>,
     /// The data on which it trains.
     pub data: &'a dyn Sequences,
     /// A hash of that data; none for the program's own data, which has none.
     pub data_fingerprint: Option<u64>,
     /// The weights that it starts from and exports.
     pub weights: &'a WeightFolders,
+    /// Bytes that a tokenizer takes in memory, unless the data counts them.
+    pub tokenizer_bytes: usize,
     /// What comes after training.
     pub finale: Finale<'a>,
+}
+
+impl<D: Device> Job<'_, D> {
+    /// Bytes that data, a tokenizer and published files hold in memory, on each rank.
+    pub fn resident_bytes(&self) -> usize {
+        self.data.resident_bytes() + self.tokenizer_bytes + self.weights.resident_bytes()
+    }
 }
 
 /// How a run has ended.
@@ -153,8 +161,8 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
     engine.decay_embeddings(!arguments.no_decay_embeddings);
     engine.run_eagerly(arguments.eager);
     alike::ready(&mut engine)?;
-    let done = resume(&mut engine, job)?;
-    let mut saving = Saving::new(scope, job, &mut engine, store);
+    let (done, publication) = resume(&mut engine, job)?;
+    let mut saving = Saving::new(scope, job, &mut engine, store, &publication);
     if let Some(output) = &mut output {
         output.begin(&RunHeader::new(job, done))?;
     }
@@ -193,9 +201,9 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
         output.finish();
     }
     held_out(&mut engine, job, arguments.steps, output.as_mut())?;
-    job.weights.export(&mut engine)?;
+    job.weights.export(&mut engine, &publication)?;
     job.finale.run(&mut engine, output.as_mut())?;
-    let size = run_size(engine.plan(), arguments, job.data.resident_bytes());
+    let size = run_size(engine.plan(), arguments, job.resident_bytes());
     compare(&mut engine, &moved, crossed, arguments.steps - done, &size)?;
     profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))?;
     Ok(if saving.is_some_and(|saving| saving.has_failed()) { Ending::NotSaved } else { Ending::Done })

@@ -1,6 +1,8 @@
 //! Weights: the published weights that a run starts from, and those that it exports. Never reads or writes a tensor.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::arguments::RunArguments;
 use super::output::say;
@@ -9,13 +11,21 @@ use crate::error::Error;
 use zero_core::device::Device;
 use zero_core::model::Program;
 use zero_files::checkpoint::InitialCheckpoint;
-use zero_files::weights::{Export, Import};
+use zero_files::data::Tokenizer;
+use zero_files::weights::{Export, Import, Publication, WeightsError, model_tensors};
+
+/// Published files that are not counted.
+const SMALL_BYTES: usize = 64 << 10;
 
 /// The folders that `--init` and `--export` name.
 #[derive(Debug, Default)]
 pub struct WeightFolders {
     origin: FirstWeights,
     export: Option<Export>,
+    /// How the model is published, unless the run continues from a checkpoint that says it.
+    pub publication: Arc<Publication>,
+    /// The run's tokenizer.
+    tokenizer: Option<PathBuf>,
 }
 
 /// The source of the first parameters.
@@ -31,11 +41,16 @@ enum FirstWeights {
 }
 
 impl WeightFolders {
-    /// Opens the folder of `--init`, and checks whether that of `--export` can be made, before anything is trained.
+    /// Opens the folder of `--init`, and checks whether that of `--export` can be made, before anything is trained. The
+    /// run's `tokenizer`, if it has one, is published with the model.
     ///
     /// # Errors
-    /// Z0360 to Z0368.
-    pub fn open<D>(program: &Program<D>, arguments: &RunArguments) -> Result<Self, Error> {
+    /// Z0360 to Z0368; those of [`InitialCheckpoint::open`] for a checkpoint.
+    pub fn open<D>(
+        program: &Program<D>,
+        arguments: &RunArguments,
+        tokenizer: Option<&Tokenizer>,
+    ) -> Result<Self, Error> {
         let origin = match arguments.init.as_deref() {
             None => FirstWeights::Seed,
             Some(path) if InitialCheckpoint::is_one(path) => {
@@ -43,10 +58,37 @@ impl WeightFolders {
             }
             Some(path) => FirstWeights::Published(Import::open(program, path)?),
         };
-        let mut weights = Self { origin, export: None };
-        let new = |path| Export::new(program, path, weights.import(), arguments.export_dtype);
+        let length = program.plan.config.length;
+        let own = || {
+            let end = tokenizer.and_then(Tokenizer::end_of_text).map(|(_, id)| id);
+            Publication::own(model_tensors(program).into_iter(), (program.config)(), length, end)
+        };
+        let publication = match &origin {
+            FirstWeights::Seed => own(),
+            FirstWeights::Published(import) => Publication::of_import(import)?,
+            FirstWeights::Checkpoint(initial) => {
+                initial.checkpoint.publication_of(&initial.tensors)?.unwrap_or_else(own)
+            }
+        };
+        let tokenizer = tokenizer.map(|tokenizer| tokenizer.path().to_owned());
+        let mut weights = Self { origin, export: None, publication: Arc::default(), tokenizer };
+        let publication = weights.continued(publication, length)?;
+        let new = |path| Export::new(path, &publication, arguments.export_dtype);
         weights.export = arguments.export.as_deref().map(new).transpose()?;
+        weights.publication = Arc::new(publication);
         Ok(weights)
+    }
+
+    /// A publication with the run's tokenizer, for its sequences.
+    ///
+    /// # Errors
+    /// Z0360 if the tokenizer cannot be read any more.
+    pub fn continued(&self, publication: Publication, length: usize) -> Result<Publication, WeightsError> {
+        let publication = publication.for_length(length);
+        match &self.tokenizer {
+            Some(path) => publication.with_tokenizer(path),
+            None => Ok(publication),
+        }
     }
 
     /// A hash, on which ranks must agree, of everything that is imported except its numbers.
@@ -58,11 +100,9 @@ impl WeightFolders {
         }
     }
 
-    fn import(&self) -> Option<&Import> {
-        match &self.origin {
-            FirstWeights::Published(import) => Some(import),
-            FirstWeights::Seed | FirstWeights::Checkpoint(_) => None,
-        }
+    /// Bytes that it holds in memory beyond a few KiB: the files of a tokenizer, which a checkpoint may have again.
+    pub fn resident_bytes(&self) -> usize {
+        (2 * self.publication.bytes()).saturating_sub(SMALL_BYTES)
     }
 
     /// Fills an engine with the parameters that a run starts from; `threads` threads draw those that are random.
@@ -94,13 +134,13 @@ impl WeightFolders {
         say(&format!("weights: {tensors} tensors of {}\n{notes}\n", path.display()));
     }
 
-    /// Exports the trained weights, if that is asked for. Every rank must call it.
+    /// Exports the trained weights, if that is asked for, as they are published. Every rank must call it.
     ///
     /// # Errors
     /// Z0368, or that another rank has ended.
-    pub fn export<D: Device>(&self, engine: &mut RankEngine<D>) -> Result<(), Error> {
+    pub fn export<D: Device>(&self, engine: &mut RankEngine<D>, publication: &Publication) -> Result<(), Error> {
         let Some(export) = &self.export else { return Ok(()) };
-        export.write(engine, self.import())?;
+        export.write(engine, publication)?;
         if engine.arena().rank() == 0 {
             say(&format!("weights: exported to {}\n", export.path().display()));
         }

@@ -121,7 +121,7 @@ pub fn save(
         }
         writer.finish()?;
     }
-    store.publish(disk, step, manifest(step), RANKS, keep.map(|keep| NonZeroU64::new(keep).unwrap()))
+    store.publish(disk, step, manifest(step), &[], RANKS, keep.map(|keep| NonZeroU64::new(keep).unwrap()))
 }
 
 /// The steps and contents of all checkpoints in a folder, after a check that each is whole.

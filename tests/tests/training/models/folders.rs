@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use safetensors::{Dtype, SafeTensors};
 use zero_core::model::{Model, Program};
 use zero_engine::Engine;
-use zero_files::weights::{Export, Import};
+use zero_files::weights::{Export, Import, Publication};
 use zero_plan::{Config, Mesh, PlanBuf, Recompute, TransportKind};
 use zero_ranks::transport::{Shared, local};
 use zero_runtime::__tests::{Sampler, Sampling};
@@ -74,7 +74,8 @@ fn goes_in_and_out(program: &'static Program<Cpu>, name: &str) {
     for (number, config) in layouts().into_iter().enumerate() {
         let directory = tempfile::tempdir().expect("a directory");
         let out = directory.path().join("out");
-        let export = Export::new(program, &out, Some(&import), None).unwrap_or_else(|e| panic!("{}", e.report()));
+        let publication = Publication::of_import(&import).expect("files of the folder");
+        let export = Export::new(&out, &publication, None).unwrap_or_else(|e| panic!("{}", e.report()));
         let samples = PlanBuf::new("", config, program.plan.units).with(|plan| {
             local::run(
                 plan,
@@ -83,7 +84,7 @@ fn goes_in_and_out(program: &'static Program<Cpu>, name: &str) {
                     let mut engine = Engine::new(program, transport);
                     import.load(&mut engine).expect("whole weights");
                     let samples = [false, true].map(|caches| greedy(&mut engine, &prompt, said.len(), caches));
-                    export.write(&mut engine, Some(&import)).expect("a writable directory");
+                    export.write(&mut engine, &publication).expect("a writable directory");
                     samples
                 },
             )

@@ -68,8 +68,9 @@ fn save<D: Device>(program: &'static Program<D>, root: &Path, units: &[Vec<f32>]
         versions: WriterVersions::default(),
         written_at: String::new(),
         files: Vec::new(),
+        published: Vec::new(),
     };
-    store.publish(&System, 9, manifest, RANKS, None).expect("a checkpoint")
+    store.publish(&System, 9, manifest, &[], RANKS, None).expect("a checkpoint")
 }
 
 fn goes_on<D: Device>(program: &'static Program<D>) {

@@ -10,7 +10,7 @@ use zero_core::layer::{Tensor, Tensors};
 use zero_core::model::{Program, published};
 use zero_engine::Engine;
 use zero_files::checkpoint::InitialCheckpoint;
-use zero_files::weights::{Export, Import, WeightType};
+use zero_files::weights::{Export, Import, Publication, WeightType, model_tensors};
 use zero_plan::{Config, PlanBuf, Unit};
 use zero_ranks::transport::{Shared, local};
 use zero_runtime::__tests::Error;
@@ -49,7 +49,13 @@ pub fn export<D: Device>(
         From::Seed(_) | From::Checkpoint(_) => None,
         From::Folder(folder) => Some(Import::open(program, folder)?),
     };
-    let export = Export::in_files(program, path, import.as_ref(), job.kind, job.file_bytes_max)?;
+    let publication = match &import {
+        Some(import) => Publication::of_import(import)?,
+        None => {
+            Publication::own(model_tensors(program).into_iter(), (program.config)(), program.plan.config.length, None)
+        }
+    };
+    let export = Export::in_files(path, &publication, job.kind, job.file_bytes_max)?;
     let batch = noise(config);
     PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
         assert_eq!(plan.check(), Ok(()), "{config:?}");
@@ -65,7 +71,7 @@ pub fn export<D: Device>(
             for step in 0..job.steps {
                 engine.step(&HYPER, |part, ids, targets| batch(step, data_rank, part, ids, targets))?;
             }
-            export.write(&mut engine, import.as_ref())?;
+            export.write(&mut engine, &publication)?;
             let units = 0..plan.units.len();
             let parameters = units.map(|unit| Ok(engine.parameters(unit)?.unwrap_or_default()));
             parameters.collect::<Result<Vec<_>, Error>>()

@@ -130,6 +130,55 @@ fn a_repeated_head_is_exported_again() {
     assert!(tensors(&path.join(FILE)) == tensors(&again.join(FILE)));
 }
 
+/// As `safetensors.torch.save_model` writes a tied model.
+#[test]
+fn a_tied_matrix_may_have_the_name_of_the_head_alone() {
+    let (root, path) = folder();
+    let sound = tensors(&path.join(FILE));
+    for prefix in ["transformer.", ""] {
+        write(&path.join(FILE), &sound);
+        change_tensors(&path, |mut all| {
+            let tied = all.remove("transformer.wte.weight").expect("it");
+            let renamed = all.into_iter().map(|(name, it)| (name.replace("transformer.", prefix), it));
+            renamed.chain([("lm_head.weight".to_owned(), tied)]).collect()
+        });
+        let again = root.path().join(format!("again {prefix}"));
+        let job = Job { from: From::Folder(&path), ..Job::default() };
+        export(Published::PROGRAM, CONFIG.at_stage(3), &job, &again).unwrap();
+        assert!(tensors(&path.join(FILE)) == tensors(&again.join(FILE)));
+    }
+    change_tensors(&path, |mut all| {
+        all.remove("lm_head.weight").expect("it");
+        all
+    });
+    let error = Import::open(Published::PROGRAM, &path).unwrap_err();
+    assert_eq!(error.code(), "Z0363");
+    assert!(error.report().contains("`wte.weight` ["), "{}", error.report());
+}
+
+/// Python writes numbers that JSON does not have, and editors a mark in front of a text.
+#[test]
+fn a_config_as_python_and_editors_write_it() {
+    let (root, path) = folder();
+    let file = path.join("config.json");
+    let sound = fs::read_to_string(&file).unwrap();
+    let other = |more: &str| format!("\u{feff}{}, {more}}}", sound.trim_end().strip_suffix('}').unwrap());
+    fs::write(&file, other(r#""time_step_limit": [0.0, Infinity], "initializer_range": NaN"#)).unwrap();
+    let notes = Import::open(Published::PROGRAM, &path).unwrap().notes;
+    assert!(notes.len() == 1 && notes[0].contains("`time_step_limit`"), "{notes:?}");
+    // They are written again as they were, with another type beside them.
+    let again = root.path().join("again");
+    let job = Job { from: From::Folder(&path), kind: Some(WeightType::BF16), ..Job::default() };
+    export(Published::PROGRAM, ALONE, &job, &again).unwrap();
+    let written = fs::read_to_string(again.join("config.json")).unwrap();
+    for part in ["Infinity\n", "\"initializer_range\": NaN", "\"bfloat16\""] {
+        assert!(written.contains(part), "{written}");
+    }
+    fs::write(&file, sound.replace("\"n_head\": 3", "\"n_head\": -Infinity")).unwrap();
+    let error = Import::open(Published::PROGRAM, &path).unwrap_err().report();
+    assert!(error.starts_with("error[Z0366]") && error.contains("`n_head`: expected 3, found \"-Infinity"), "{error}");
+}
+
 #[test]
 fn z0366_a_config_of_another_model() {
     let (_root, path) = folder();

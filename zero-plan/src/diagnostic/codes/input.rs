@@ -14,8 +14,8 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0341",
         title: "data too short",
-        explanation: "There must be enough tokens for one sequence to train on and one to hold out, each with one \
-            more to predict. Use more text, or build with shorter sequences.",
+        explanation: "A run that trains needs enough tokens for one sequence to train on and one to hold out, each \
+            with one more to predict. An evaluation needs two tokens. Use more text, or build with shorter sequences.",
         example: "./zero3 --data short.txt # with sequences of 256 tokens",
     },
     Code {
@@ -149,8 +149,8 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0362",
         title: "weights outside of their folder",
         explanation: "An index may name only files beside it, so that a downloaded model cannot make this program \
-            read other files. It names a file elsewhere, or a link to one elsewhere. Links from `snapshots` to \
-            `blobs` in a cache of Hugging Face are followed.",
+            read other files. It names a file elsewhere. The files beside it may be links to anywhere, as those of \
+            caches are.",
         example: r#"{"weight_map": {"wte.weight": "../../secret.safetensors"}}"#,
     },
     Code {

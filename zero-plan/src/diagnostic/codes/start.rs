@@ -238,13 +238,6 @@ pub(super) const CODES: &[Code] = &[
         example: "cargo zero build # in a workspace with 20 MiB of sources",
     },
     Code {
-        code: "Z0335",
-        title: "directory of too many files",
-        explanation: "Every rank keeps the path and the length of each file of a directory, and the plan has room \
-            for 16 MiB of them: some 60,000 files. Join the files into fewer, larger ones.",
-        example: "./zero3 --data a-directory-of-a-million-files",
-    },
-    Code {
         code: "Z0336",
         title: "launcher that reports success too early",
         explanation: "The launcher of the ranks, such as mpirun, has ended with exit code 0, but there is no \

@@ -32,7 +32,9 @@ pub(super) struct ZeroSettings {
 pub(super) fn draft(settings: &mut Settings, options: &ImportOptions) -> Result<Draft, Box<Diagnostic>> {
     note_auto(settings);
     let whole = |settings: &mut Settings, path: &str| settings.whole(path).map(|(number, _)| number);
-    let stage = whole(settings, "zero_optimization.stage").unwrap_or(0) as u8;
+    // A flag instead of the section is stage 1 with its defaults, or stage 0.
+    let of_flag = u64::from(settings.is_set("zero_optimization"));
+    let stage = whole(settings, "zero_optimization.stage").unwrap_or(of_flag) as u8;
     let ahead = ["zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.prefetch_bucket_size"];
     let ahead = ahead.map(|path| (path, whole(settings, path)));
     let prefetch = ahead.iter().find_map(|(path, elements)| Some((*path, (*elements)?)));

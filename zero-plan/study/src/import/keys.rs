@@ -13,11 +13,13 @@ pub(super) struct KeyRow {
     pub meaning: Meaning,
 }
 
-/// The values of a key. An empty value is allowed for every key, and `"auto"` for every key that is not a section.
+/// The values of a key. An empty value is allowed for every key, and `"auto"` for every key that has no keys of its own.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Expects {
     /// Keys with rows of their own.
     Section,
+    /// A section or, as in older files, a flag.
+    Switch,
     /// A whole number in a range.
     Whole(u64, u64),
     /// A number of ranks; 0 and -1 mean no group.

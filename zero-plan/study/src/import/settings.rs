@@ -59,7 +59,9 @@ impl Settings {
                 continue;
             };
             match (row.expects, &entry.node.value) {
-                (Expects::Section, DocumentValue::Map(_)) => self.section(&entry.node, row.path, rows, problems),
+                (Expects::Section | Expects::Switch, DocumentValue::Map(_)) => {
+                    self.section(&entry.node, row.path, rows, problems)
+                }
                 (_, DocumentValue::Null) => {}
                 (expects, _) => match expects.read(&entry.node.value) {
                     Some(value) => self.take(row, entry, value),
@@ -173,7 +175,8 @@ impl Expects {
     fn read(self, value: &DocumentValue) -> Option<SettingValue> {
         match (self, value) {
             (Self::Anything, _) => Some(SettingValue::Anything),
-            (Self::Section, _) => None,
+            (Self::Switch, DocumentValue::Flag(flag)) => Some(SettingValue::Flag(*flag)),
+            (Self::Section | Self::Switch, _) => None,
             (Self::Name, DocumentValue::Text(text)) if text != "auto" => Some(SettingValue::Word(text.clone())),
             (_, DocumentValue::Text(text)) if text == "auto" => Some(SettingValue::Auto),
             (Self::Flag, DocumentValue::Flag(flag)) => Some(SettingValue::Flag(*flag)),
@@ -204,6 +207,7 @@ impl Expects {
         match self {
             Self::Anything => "a value".to_owned(),
             Self::Section => "a section with keys".to_owned(),
+            Self::Switch => "a section with keys, or true or false".to_owned(),
             Self::Name => "a name".to_owned(),
             Self::Flag => "true or false".to_owned(),
             Self::Whole(least, most) => format!("a whole number from {least} to {most}"),

@@ -47,7 +47,7 @@ const BF16: Precision = Precision {
 #[test]
 fn each_deepspeed_configuration_gives_its_config() {
     let at_3 = Config { prefetch: 1, bucket_bytes: 2_000_000_000, sequences: 2, ..base(8, 3) };
-    let table: [(&str, u32, Config); 10] = [
+    let table: [(&str, u32, Config); 12] = [
         (r#"{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}"#, 8, at_3),
         (
             r#"{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
@@ -59,6 +59,17 @@ fn each_deepspeed_configuration_gives_its_config() {
             r#"{"train_batch_size": 64, "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 1}}"#,
             8,
             Config { prefetch: 0, stage: 1, sequences: 4, micro_batches: 2, reduce: Often::PerStep, ..at_3 },
+        ),
+        // As stage 1 with its defaults, and as no section.
+        (
+            r#"{"train_batch_size": 64, "gradient_accumulation_steps": 2, "zero_optimization": true}"#,
+            8,
+            Config { prefetch: 0, stage: 1, sequences: 4, micro_batches: 2, reduce: Often::PerStep, ..at_3 },
+        ),
+        (
+            r#"{"train_batch_size": 64, "zero_optimization": false}"#,
+            8,
+            Config { prefetch: 0, stage: 0, sequences: 8, ..at_3 },
         ),
         // The size of a bucket is not read at stage 0.
         (
@@ -266,7 +277,7 @@ fn all_mistakes_of_keys_come_at_once() {
 fn z0156_value_that_a_key_cannot_have() {
     for (text, at, label) in [
         ("{\"zero_optimization\": {\"stage\": 4}}", (1, 33), "expected a whole number from 0 to 3"),
-        ("{\"zero_optimization\": true}", (1, 23), "expected a section with keys"),
+        ("{\"zero_optimization\": 1}", (1, 23), "expected a section with keys, or true or false"),
         ("{\"train_batch_size\": 2.5}", (1, 22), "expected a whole number from 1 to 4294967295"),
         ("{\"train_batch_size\": 0}", (1, 22), "expected a whole number from 1 to 4294967295"),
         ("distributed_type: TPU\n", (1, 19), "expected one of NO, "),
@@ -331,7 +342,8 @@ fn rows_are_unique_and_lie_in_sections() {
         for (i, row) in rows.iter().enumerate() {
             assert!(rows[..i].iter().all(|other| other.path != row.path), "{}", row.path);
             if let Some((section, _)) = row.path.rsplit_once('.') {
-                let is_section = |row: &&keys::KeyRow| matches!(row.expects, keys::Expects::Section);
+                let is_section =
+                    |row: &&keys::KeyRow| matches!(row.expects, keys::Expects::Section | keys::Expects::Switch);
                 assert!(rows.iter().filter(is_section).any(|row| row.path == section), "{}", row.path);
             }
         }

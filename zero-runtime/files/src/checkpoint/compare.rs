@@ -146,7 +146,13 @@ impl StateDifference {
 /// How two manifests differ, except in tensors, files and the time.
 fn about(a: &Manifest, b: &Manifest) -> Vec<String> {
     let plain = |manifest: &Manifest| {
-        let small = Manifest { tensors: Vec::new(), files: Vec::new(), written_at: String::new(), ..manifest.clone() };
+        let small = Manifest {
+            tensors: Vec::new(),
+            files: Vec::new(),
+            published: Vec::new(),
+            written_at: String::new(),
+            ..manifest.clone()
+        };
         serde_json::to_value(small).expect("names, numbers and text")
     };
     let mut told = Vec::new();

@@ -4,15 +4,14 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use serde_json::Value;
-
 use super::elements::Elements;
 use super::error::CheckpointError;
+use super::manifest::{Manifest, TensorInfo};
 use super::open::Checkpoint;
-use crate::weights::directory::{Directory, UnfinishedFolder};
-use crate::weights::export::{CARRIED, Writer, begin, own_config};
-use crate::weights::layout::{self, FILE_BYTES_MAX, Layout};
-use crate::weights::{Folder, NamedTensor, WeightType, WeightsError};
+use crate::weights::directory::Directory;
+use crate::weights::export::{Writer, begin, typed};
+use crate::weights::layout::{FILE_BYTES_MAX, Layout};
+use crate::weights::{CONFIG, NamedTensor, Publication, WeightType, WeightsError};
 use zero_core::states::PIECE_ELEMENTS;
 
 /// Why a checkpoint could not be exported.
@@ -37,9 +36,9 @@ pub struct Published {
     pub notes: Vec<String>,
 }
 
-/// Writes the parameters of a checkpoint, or their master copy if there is one, to the new folder `path`, as they are
-/// published, in f32 unless `kind` says otherwise. Files beside the tensors, such as a tokenizer, come from the folder
-/// of the run's `--init`, if it is still there. `progress` is told how many more elements were written.
+/// Writes the parameters of a checkpoint, or their master copy if there is one, to the new folder `path`, as its run
+/// would, in the types that it records unless `kind` names another. `progress` is told how many more elements were
+/// written.
 ///
 /// # Errors
 /// Z0368 if the folder cannot be made or written, or if a number has no value in `kind`; Z0385, Z0387 or Z0389 if the
@@ -62,31 +61,36 @@ fn in_files(
     progress: &dyn Fn(u64),
 ) -> Result<Published, PublishError> {
     let manifest = &checkpoint.manifest;
-    let kind = kind.unwrap_or(WeightType::F32);
-    let exported = manifest.tensors.iter().map(|it| {
-        let (name, shape) = (it.name.clone(), it.shape.clone());
-        let named =
-            NamedTensor { name, shape, transposed: it.transposed, unit: it.unit, start: it.start, is_alias: false };
-        layout::Exported { name: named.name.clone(), named, kind }
-    });
-    let layout = Layout::new(exported.collect(), file_bytes_max);
-    let directory = Directory::new(path, layout.file_bytes())?;
-    let config = own_config(manifest.config.clone(), layout.kind());
     let mut notes = Vec::new();
-    if config.is_none() {
+    let publication = match checkpoint.publication()? {
+        Some(publication) => publication,
+        None => {
+            notes.push(format!("{UNRECORDED}; a run that resumes from it, with `--init`, exports those of a folder"));
+            unrecorded(manifest)
+        }
+    };
+    let Publication { tensors, files } = typed(&publication, kind);
+    if files.iter().all(|file| file.name != CONFIG) {
         notes.push("the model declares no configuration, so there is no config.json".to_owned());
     }
+    let others: Vec<&str> = files.iter().map(|file| &*file.name).filter(|name| *name != CONFIG).collect();
+    if !others.is_empty() {
+        notes.push(format!("with {}", others.join(", ")));
+    }
+    let layout = Layout::new(tensors, file_bytes_max);
+    let directory = Directory::new(path, layout.file_bytes() + publication.bytes() as u64)?;
     let mut elements = Elements::all(checkpoint, checkpoint.best_parameters())?;
-    let mut partial = begin(&directory, &layout, config.as_deref())?;
-    notes.extend(carry(manifest.arguments.get("init"), &mut partial)?);
+    let partial = begin(&directory, &layout, &files)?;
     let mut writer = Writer::open(&layout, &directory.partial(std::process::id()))?;
-    let numbers: HashMap<&str, usize> = manifest.tensors.iter().zip(0..).map(|(it, i)| (it.name.as_str(), i)).collect();
+    // A tied tensor is where its owner is.
+    let places = manifest.tensors.iter().zip(0..).map(|(it, number)| ((it.unit, it.start), number));
+    let numbers: HashMap<(usize, usize), usize> = places.collect();
     let mut values = Vec::new();
     for target in &layout.targets {
         let named = &target.tensor.named;
         for first in (0..named.elements()).step_by(PIECE_ELEMENTS) {
             values.resize(PIECE_ELEMENTS.min(named.elements() - first), 0.0);
-            elements.read(numbers[named.name.as_str()], first, &mut values)?;
+            elements.read(numbers[&(named.unit, named.start)], first, &mut values)?;
             writer.write_tensor(target, first, &values)?;
             progress(values.len() as u64);
         }
@@ -95,19 +99,15 @@ fn in_files(
     Ok(Published { tensors: layout.targets.len(), bytes: layout.file_bytes(), notes })
 }
 
-/// Copies the files that lie beside the run's initial weights, and returns remarks about them.
-fn carry(init: Option<&Value>, partial: &mut UnfinishedFolder) -> Result<Vec<String>, WeightsError> {
-    let Some(init) = init.and_then(Value::as_str) else { return Ok(Vec::new()) };
-    let folder = match Folder::open(Path::new(init)) {
-        Ok(folder) => folder,
-        Err(error) => return Ok(vec![format!("without a tokenizer, as the run's --init has changed: {error}")]),
+/// What is not known of a checkpoint that does not record how its model is published.
+pub const UNRECORDED: &str = "it does not record how its model is published: names are those of the struct, numbers are f32, \
+                              and there is no tokenizer";
+
+/// How the model of a manifest that does not say so is published.
+fn unrecorded(manifest: &Manifest) -> Publication {
+    let named = |it: &TensorInfo| {
+        let TensorInfo { name, shape, transposed, unit, start } = it.clone();
+        NamedTensor { name, shape, transposed, unit, start, is_alias: false }
     };
-    let mut notes = Vec::new();
-    for name in CARRIED {
-        if let Some((mut file, _)) = folder.open_inside(name)? {
-            partial.add_copy(name, &mut file)?;
-            notes.push(format!("{name} of {init}"));
-        }
-    }
-    Ok(notes)
+    Publication::own(manifest.tensors.iter().map(named), manifest.config.clone(), manifest.plan.length, None)
 }

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use zero_plan::OptimizerKind;
 
+use crate::weights::{Exported, NamedTensor};
+
 /// Its name in the folder of a checkpoint.
 pub const MANIFEST: &str = "manifest.jsonl";
 /// The version of the format that is written and read.
@@ -45,8 +47,18 @@ pub struct Manifest {
     pub versions: WriterVersions,
     /// When it was written: RFC 3339, in UTC.
     pub written_at: String,
-    /// The files of the ranks, in their order.
+    /// The files of the ranks, in their order, and those that lie beside the tensors of an export.
     pub files: Vec<FileSums>,
+    /// The tensors of an export; none in a checkpoint of a program that did not record them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Exported>,
+}
+
+impl Manifest {
+    /// The number of files that ranks wrote.
+    pub fn rank_files(&self) -> usize {
+        self.files.iter().zip(0..).take_while(|(sums, rank)| sums.name == shard_name(*rank)).count()
+    }
 }
 
 /// A tensor of the model.
@@ -69,6 +81,11 @@ impl TensorInfo {
     /// Number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// Whether a tensor of a model has the same elements.
+    pub(super) fn is_at(&self, named: &NamedTensor) -> bool {
+        (self.unit, self.start, self.elements()) == (named.unit, named.start, named.elements())
     }
 }
 

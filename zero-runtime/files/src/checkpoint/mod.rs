@@ -31,7 +31,7 @@ pub use disk::{Disk, Sink, System};
 pub use elements::Elements;
 pub use entry::{TensorRun, state_name};
 pub use error::CheckpointError;
-pub use export::{PublishError, Published, export};
+pub use export::{PublishError, Published, UNRECORDED, export};
 pub use initial::InitialCheckpoint;
 pub use manifest::{
     CHUNK_BYTES, DataPosition, FORMAT, FileSums, MANIFEST, Manifest, PlanInfo, SpecInfo, TensorInfo, WriterVersions,

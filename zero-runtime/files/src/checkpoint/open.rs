@@ -15,7 +15,9 @@ use super::error::CheckpointError;
 use super::manifest::{CHUNK_BYTES, FORMAT, FileSums, MANIFEST, Manifest, TensorInfo, shard_name};
 use super::sealed::unseal;
 use super::shard::told;
+use super::verify::HashedChunk;
 use crate::weights::header::{self, HeaderError, LENGTH_BYTES};
+use crate::weights::{BesideFile, NamedTensor, Publication, is_beside};
 use zero_plan::Width;
 use zero_plan::place::State;
 use zero_plan::reshard::RunSource;
@@ -105,6 +107,41 @@ impl Checkpoint {
         self.files.iter().any(|file| file.entries.iter().any(|(entry, _)| entry.state == state))
     }
 
+    /// How its model is published, if it records that.
+    ///
+    /// # Errors
+    /// Z0385 if a file cannot be read, Z0387 if it was changed.
+    pub fn publication(&self) -> Result<Option<Publication>, CheckpointError> {
+        if self.manifest.published.is_empty() {
+            return Ok(None);
+        }
+        let mut publication = Publication { tensors: self.manifest.published.clone(), files: Vec::new() };
+        let mut chunk = Vec::new();
+        for (file, sums) in self.manifest.files.iter().enumerate().skip(self.manifest.rank_files()) {
+            let mut content = Vec::new();
+            for index in 0..sums.chunks.len() {
+                self.read_chunk(HashedChunk { file, index }, &mut chunk)?;
+                content.extend_from_slice(&chunk);
+            }
+            publication.files.push(BesideFile::new(&sums.name, content));
+        }
+        Ok(Some(publication))
+    }
+
+    /// [`Checkpoint::publication`] by the places of a model, whose tensors [`Checkpoint::require_model`] returns.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoint::publication`].
+    pub fn publication_of(&self, tensors: &[(NamedTensor, usize)]) -> Result<Option<Publication>, CheckpointError> {
+        let Some(mut publication) = self.publication()? else { return Ok(None) };
+        let place = |named: &NamedTensor| self.manifest.tensors.iter().position(|it| it.is_at(named));
+        for named in publication.tensors.iter_mut().map(|tensor| &mut tensor.named) {
+            let own = tensors.iter().find(|(_, number)| place(named) == Some(*number));
+            (named.unit, named.start) = own.map_or((named.unit, named.start), |(own, _)| (own.unit, own.start));
+        }
+        Ok(Some(publication))
+    }
+
     /// Reads bytes of a file, and does not check them.
     ///
     /// # Errors
@@ -157,12 +194,15 @@ fn check(manifest: &Manifest) -> Result<(), String> {
     if manifest.files.is_empty() {
         return Err("names no file".to_owned());
     }
-    for (rank, sums) in manifest.files.iter().enumerate() {
+    let ranks = manifest.rank_files();
+    for (number, sums) in manifest.files.iter().enumerate() {
         let FileSums { name, bytes, chunks } = sums;
-        if *name != shard_name(rank) {
-            return Err(format!("names file {rank} `{name}`, expected `{}`", shard_name(rank)));
+        let is_again = manifest.files[..number].iter().any(|before| before.name == *name);
+        if number >= ranks && (ranks == 0 || is_again || !is_beside(name)) {
+            return Err(format!("names file {number} `{name}`, expected `{}`", shard_name(number)));
         }
-        if bytes.div_ceil(CHUNK_BYTES as u64) != chunks.len() as u64 || *bytes < LENGTH_BYTES {
+        let bytes_min = if number < ranks { LENGTH_BYTES } else { 0 };
+        if bytes.div_ceil(CHUNK_BYTES as u64) != chunks.len() as u64 || *bytes < bytes_min {
             return Err(format!("has {} hashes of `{name}` with {bytes} bytes", chunks.len()));
         }
     }
@@ -175,6 +215,10 @@ fn check(manifest: &Manifest) -> Result<(), String> {
         if !names.insert(name) {
             return Err(format!("has `{name}` twice"));
         }
+    }
+    if let Some(unknown) = manifest.published.iter().find(|it| !manifest.tensors.iter().any(|own| own.is_at(&it.named)))
+    {
+        return Err(format!("publishes `{}`, which is none of its tensors", unknown.name));
     }
     Ok(())
 }
@@ -199,6 +243,9 @@ impl ShardFile {
         }
         let file = File::open(&path).map_err(CheckpointError::unreadable(&path))?;
         let mut shard = Self { path, file: Some(file), entries: Vec::new() };
+        if is_beside(&sums.name) {
+            return Ok(shard);
+        }
         let (head, fault) = shard.head(sums)?;
         // A changed file is checked, too, because an error that shows which file it is helps more. Its header may not show
         // that.

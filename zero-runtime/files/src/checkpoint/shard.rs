@@ -10,6 +10,7 @@ use super::entry::TensorRun;
 use super::error::CheckpointError;
 use super::manifest::{CHUNK_BYTES, FileSums, TensorInfo, shard_name, sums_name};
 use super::sealed::seal;
+use crate::weights::BesideFile;
 use zero_plan::Width;
 
 /// The name of the format in the header.
@@ -203,6 +204,13 @@ impl<'a> ShardWriter<'a> {
         let sums = FileSums { name: shard_name(self.rank), bytes: self.total, chunks: self.chunks };
         write_whole(self.disk, &self.partial.join(sums_name(self.rank)), &seal(&sums))
     }
+}
+
+/// Writes a file that lies beside the tensors of an export, and returns its sums.
+pub(super) fn write_beside(disk: &dyn Disk, folder: &Path, file: &BesideFile) -> Result<FileSums, CheckpointError> {
+    write_whole(disk, &folder.join(&file.name), &file.content)?;
+    let chunks = file.content.chunks(CHUNK_BYTES).map(|chunk| blake3::hash(chunk).to_hex().to_string());
+    Ok(FileSums { name: file.name.clone(), bytes: file.content.len() as u64, chunks: chunks.collect() })
 }
 
 /// Writes a small file, and waits until it is on its disk.

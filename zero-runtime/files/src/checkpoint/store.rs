@@ -14,8 +14,9 @@ use super::error::CheckpointError;
 use super::lock;
 use super::manifest::{FileSums, MANIFEST, Manifest, shard_name, sums_name};
 use super::sealed::{seal, unseal};
-use super::shard::write_whole;
+use super::shard::{write_beside, write_whole};
 use crate::room::free_bytes;
+use crate::weights::BesideFile;
 
 /// The name of a whole checkpoint begins with this.
 const WHOLE: &str = "step-";
@@ -160,7 +161,7 @@ impl Store {
 
     /// Gives the checkpoint of a step its name, once all `ranks` have finished their files, and removes older ones, so
     /// that at most `keep` are left, this one included. The manifest's list of files is made from the sums that ranks
-    /// have left beside their files.
+    /// have left beside their files, and from the files `beside` the tensors of an export.
     ///
     /// # Errors
     /// Z0385 or Z0384 if the sums of a rank are missing or damaged; Z0392 if something cannot be written, and the new
@@ -170,6 +171,7 @@ impl Store {
         disk: &dyn Disk,
         step: u64,
         mut manifest: Manifest,
+        beside: &[BesideFile],
         ranks: usize,
         keep: Option<NonZeroU64>,
     ) -> Result<PathBuf, CheckpointError> {
@@ -178,6 +180,9 @@ impl Store {
         for rank in 0..ranks {
             let path = partial.join(sums_name(rank));
             disk.remove_file(&path).map_err(CheckpointError::unwritable(&path))?;
+        }
+        for file in beside {
+            manifest.files.push(write_beside(disk, &partial, file)?);
         }
         write_whole(disk, &partial.join(MANIFEST), &seal(&manifest))?;
         disk.sync_dir(&partial).map_err(CheckpointError::unwritable(&partial))?;

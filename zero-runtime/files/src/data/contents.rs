@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::Serialize;
 use zero_plan::counted;
+use zero_plan::footprint::DATA_BYTES;
 
 /// Number of entries that were passed over, by reason.
 pub type Skipped = BTreeMap<String, usize>;
@@ -17,12 +18,20 @@ pub struct TakenFiles {
     pub files: usize,
     /// The files that were passed over.
     pub skipped: Skipped,
+    /// Bytes of memory that a list of the files takes.
+    #[serde(skip)]
+    pub(super) index_bytes: usize,
 }
 
 impl TakenFiles {
     /// One file that was given by its own path.
     pub(super) fn one() -> Self {
-        Self { files: 1, skipped: Skipped::new() }
+        Self { files: 1, ..Self::default() }
+    }
+
+    /// Bytes of its list of files beyond the room that a plan has for data.
+    pub(super) fn resident_bytes(&self) -> usize {
+        self.index_bytes.saturating_sub(DATA_BYTES)
     }
 
     /// One more entry was passed over.

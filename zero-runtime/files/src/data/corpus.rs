@@ -180,7 +180,8 @@ impl Corpus {
             None => return Err(DataError::IdsOfDirectory { directory: directory.to_owned() }),
         };
         let (source, fingerprint) = (CorpusSource::Files(pieces), fingerprint.finish());
-        Ok((Self { source, tokens: end, fingerprint, resident_bytes: 0 }, taken))
+        let resident_bytes = taken.resident_bytes();
+        Ok((Self { source, tokens: end, fingerprint, resident_bytes }, taken))
     }
 
     /// A hash of all tokens.

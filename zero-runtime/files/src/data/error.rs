@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use zero_plan::counted;
+
 use super::kind;
 use super::structured::Structure;
 
@@ -17,6 +19,8 @@ pub enum DataError {
          sequence of {length} tokens, each with one more to predict"
     )]
     TooShort { origin: String, tokens: usize, tokens_min: usize, length: usize },
+    #[error("{origin} has {}, expected at least 2: one, and the next one to predict", counted(*tokens, "token", "tokens"))]
+    NothingToPredict { origin: String, tokens: usize },
     /// `vocabulary_min` would be enough for the whole file.
     #[error(
         "{origin} has token id {id} at token {token_offset} (byte {byte_offset}), expected less than the model's \
@@ -41,8 +45,6 @@ pub enum DataError {
     NoText { directory: PathBuf, skipped: String },
     #[error("{origin} is {bytes} bytes, expected at most {bytes_max} to be held in memory")]
     TooLarge { origin: String, bytes: usize, bytes_max: usize },
-    #[error("`{}` has more files than a rank keeps an index of: {files} took all of its memory", directory.display())]
-    TooManyFiles { directory: PathBuf, files: usize },
     #[error("`{}` {what}, and the bytes of such a file are not text to learn", path.display())]
     NotText { path: PathBuf, what: String, help: &'static str },
     #[error("`{}` begins like {}, and a model would learn its marks and the names of its fields", path.display(), structure.name())]
@@ -110,9 +112,8 @@ impl DataError {
     pub fn code(&self) -> &'static str {
         match self {
             DataError::TooLarge { .. } => "Z0334",
-            DataError::TooManyFiles { .. } => "Z0335",
             DataError::Unreadable { .. } => "Z0340",
-            DataError::TooShort { .. } => "Z0341",
+            DataError::TooShort { .. } | DataError::NothingToPredict { .. } => "Z0341",
             DataError::TokenBeyondVocabulary { .. } => "Z0342",
             DataError::OddSize { .. } => "Z0343",
             DataError::NoText { .. } => "Z0344",
@@ -140,7 +141,7 @@ impl DataError {
             }
             DataError::Unreadable { .. } => "data is a text file, a directory of text, or a `.bin` file of token ids",
             // The shortest sequence has one token, and needs a text of four.
-            DataError::TooShort { tokens: 0..4, .. } => "give more text",
+            DataError::TooShort { tokens: 0..4, .. } | DataError::NothingToPredict { .. } => "give more text",
             DataError::TooShort { tokens, .. } => {
                 return format!("give more text, or build with sequences of {} tokens or less", tokens / 2 - 1);
             }
@@ -166,7 +167,6 @@ impl DataError {
                  takes every file as it is"
             }
             DataError::TooLarge { .. } => "give it as a file, with --data: files are read where they lie",
-            DataError::TooManyFiles { .. } => "join them to fewer, larger files",
             DataError::NotText { help, .. } => {
                 return format!("{help}; `--data-as bytes` learns its bytes as they are");
             }

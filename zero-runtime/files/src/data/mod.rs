@@ -92,7 +92,7 @@ pub use sequences::Sequences;
 pub use structured::{BEGINNING_BYTES, Structure};
 pub use text::Text;
 pub use text::require_fit;
-pub use tokenizer::{TokenStream, Tokenizer};
+pub use tokenizer::{TOKENIZER, TokenStream, Tokenizer};
 pub use tokens::{TokenFileWriter, WrittenFile};
 pub use tree::text_files;
 pub use workspace::{WorkspaceText, workspace_text};
@@ -142,6 +142,23 @@ pub trait Dataset: Sync {
     fn contents(&self) -> Option<Contents> {
         None
     }
+
+    /// What its ids stand for. If they are tokens, a run takes `--sample`, `--prompt` and `--tokenizer`, as it does for text.
+    fn ids(&self) -> Ids<'_> {
+        Ids::Other
+    }
+}
+
+/// What the ids of a dataset stand for.
+#[derive(Clone, Copy)]
+pub enum Ids<'a> {
+    /// Something other than tokens of a text; or there are no ids.
+    Other,
+    /// Tokens of a text, where each target is the next token: those of the tokenizer that the run is given or, without one,
+    /// bytes.
+    Tokens,
+    /// Tokens of this tokenizer, whose memory the run counts.
+    TokensOf(&'a Tokenizer),
 }
 
 /// How to read a file, whatever its name and content say.

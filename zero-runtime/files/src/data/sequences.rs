@@ -1,7 +1,7 @@
 //! Sequences: a dataset whose elements are words, whatever they mean, so that a run need not know its type. Never copies
 //! one.
 
-use super::{Contents, Dataset, Draw};
+use super::{Contents, Dataset, Draw, Ids};
 use zero_core::layer::Activation;
 
 /// A [`Dataset`] as a run uses it: an element is a u32, or the bits of an f32.
@@ -20,6 +20,9 @@ pub trait Sequences: Sync {
 
     /// [`Dataset::contents`]
     fn contents(&self) -> Option<Contents>;
+
+    /// [`Dataset::ids`]
+    fn ids(&self) -> Ids<'_>;
 }
 
 /// Words as elements of an activation.
@@ -46,5 +49,9 @@ impl<D: Dataset> Sequences for D {
 
     fn contents(&self) -> Option<Contents> {
         Dataset::contents(self)
+    }
+
+    fn ids(&self) -> Ids<'_> {
+        Dataset::ids(self)
     }
 }

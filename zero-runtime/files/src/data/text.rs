@@ -10,7 +10,7 @@ use super::error::DataError;
 use super::split::Periods;
 use super::tokenized::Documents;
 use super::tokenizer::Tokenizer;
-use super::{DataAs, Dataset, Draw};
+use super::{DataAs, Dataset, Draw, Ids};
 use zero_core::layer::Tokens;
 
 /// A corpus of tokens, where each token's target is the next one.
@@ -18,11 +18,14 @@ use zero_core::layer::Tokens;
 /// The corpus is cut into blocks, and every tenth block is held out. Training sequences are drawn uniformly, with
 /// replacement, from all places where they and their targets fit between held-out blocks. Held-out sequences follow one
 /// another in the held-out blocks. Drawing costs the same for a corpus of any size.
+///
+/// A text that is too short for both has windows only, for an evaluation: see [`Text::require_sequences`].
 pub struct Text {
     corpus: Corpus,
     origin: String,
     taken: Option<TakenFiles>,
-    split: Periods,
+    /// None of a text that is too short to train on.
+    split: Option<Periods>,
     length: usize,
     vocabulary: usize,
     /// Bytes of memory that its tokenizer takes.
@@ -52,8 +55,7 @@ impl Text {
     /// With `data_as`, the name and the content of a file do not matter.
     ///
     /// # Errors
-    /// Z0335 if a directory has more files than fit an index, Z0340 if something cannot be read, Z0341 if there is too
-    /// little of it, Z0342 if a token id is not in the vocabulary (all are checked), Z0343 if a file of ids ends in
+    /// Z0340 if something cannot be read, Z0341 if there is nothing to predict in it, Z0342 if a token id is not in the vocabulary (all are checked), Z0343 if a file of ids ends in
     /// half a token, Z0344 if a directory has no text, Z0347 if text begins like JSON or CSV, Z0348 if a file of ids has
     /// another width or format, Z0349 if a file is something other than text, Z0355 for a
     /// directory as ids, Z0371 if a header does not fit its file, Z0372 if it is of a larger vocabulary.
@@ -85,7 +87,7 @@ impl Text {
     /// A text, which errors call `origin`, as ids of `tokenizer`, followed by its end-of-text token, if it has one.
     ///
     /// # Errors
-    /// Z0341 if there is too little of it, Z0372 if the tokenizer's vocabulary is larger than the model's, Z0374 if the text
+    /// Z0341 if there is nothing to predict in it, Z0372 if the tokenizer's vocabulary is larger than the model's, Z0374 if the text
     /// is too large to be encoded here, Z0377 if it cannot be encoded.
     pub fn tokenized_in_memory(
         text: &str,
@@ -97,7 +99,8 @@ impl Text {
         require_fit(tokenizer, vocabulary)?;
         let mut documents = Documents::new(tokenizer, origin.to_owned());
         documents.add(text, origin)?;
-        Ok(Self::new(documents.into_corpus(), origin.to_owned(), None, length, vocabulary)?.with(tokenizer))
+        Ok(Self::new(documents.into_corpus(&TakenFiles::one()), origin.to_owned(), None, length, vocabulary)?
+            .with(tokenizer))
     }
 
     /// Counts its tokenizer's memory.
@@ -108,8 +111,8 @@ impl Text {
     /// Text in memory, which errors call `origin`. Each byte is a token id.
     ///
     /// # Errors
-    /// Z0334 if it is more than is held in memory, Z0341 if there is too little of it, Z0342 if a byte is not in the
-    /// vocabulary.
+    /// Z0334 if it is more than is held in memory, Z0341 if there is nothing to predict in it, Z0342 if a byte is not in
+    /// the vocabulary.
     pub fn in_memory(
         bytes: impl Into<Cow<'static, [u8]>>,
         origin: &str,
@@ -127,15 +130,27 @@ impl Text {
         vocabulary: usize,
     ) -> Result<Self, DataError> {
         let tokens = corpus.tokens();
-        match Periods::new(tokens, length) {
-            Some(split) => {
-                Ok(Text { corpus, origin, taken, split, length, vocabulary, tokenizer_bytes: 0, says_bytes: false })
-            }
-            None => {
-                let tokens_min = Periods::tokens_min(length);
-                Err(DataError::TooShort { origin, tokens, tokens_min, length })
-            }
+        if tokens < 2 {
+            return Err(DataError::NothingToPredict { origin, tokens });
         }
+        let split = Periods::new(tokens, length);
+        Ok(Text { corpus, origin, taken, split, length, vocabulary, tokenizer_bytes: 0, says_bytes: false })
+    }
+
+    /// Refuses a text that only its windows can be taken from.
+    ///
+    /// # Errors
+    /// Z0341 if it has no training sequence, or none to hold out.
+    pub fn require_sequences(&self) -> Result<(), DataError> {
+        if self.split.is_some() {
+            return Ok(());
+        }
+        let (origin, tokens, length) = (self.origin.clone(), self.corpus.tokens(), self.length);
+        Err(DataError::TooShort { origin, tokens, tokens_min: Periods::tokens_min(length), length })
+    }
+
+    fn split(&self) -> &Periods {
+        self.split.as_ref().expect("a text with sequences, as `Text::require_sequences` says")
     }
 
     /// Adds the files that it was made of.
@@ -200,19 +215,23 @@ impl Dataset for Text {
     type Target = Tokens;
 
     fn training(&self, draw: Draw, input: &mut [u32], targets: &mut [u32]) {
-        self.copy(self.split.training_start(draw.below(self.split.training_count())), input, targets);
+        self.copy(self.split().training_start(draw.below(self.split().training_count())), input, targets);
     }
 
     fn held_out(&self, index: usize, input: &mut [u32], targets: &mut [u32]) {
-        self.copy(self.split.held_out_start(index), input, targets);
+        self.copy(self.split().held_out_start(index), input, targets);
     }
 
     fn held_out_count(&self) -> usize {
-        self.split.held_out_count()
+        self.split.map_or(0, |split| split.held_out_count())
     }
 
     fn resident_bytes(&self) -> usize {
         self.corpus.resident_bytes() + self.tokenizer_bytes
+    }
+
+    fn ids(&self) -> Ids<'_> {
+        Ids::Tokens
     }
 
     fn contents(&self) -> Option<Contents> {

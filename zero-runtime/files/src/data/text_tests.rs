@@ -110,13 +110,26 @@ fn an_unreadable_path_is_z0340() {
 
 #[test]
 fn too_little_data_is_z0341() {
-    let short = error(Text::in_memory(b"fifteen letters", "the test", LENGTH, 256));
+    let text = Text::in_memory(b"fifteen letters", "the test", LENGTH, 256).unwrap();
+    let short = text.require_sequences().unwrap_err();
     assert_eq!(short.code(), "Z0341");
     assert!(short.to_string().contains("has 15 tokens, expected at least 16"), "{short}");
     assert!(short.help().contains("sequences of 6 tokens or less"), "{}", short.help());
-    assert!(Text::in_memory(b"fifteen letters", "the test", 6, 256).is_ok());
+    assert!(Text::in_memory(b"fifteen letters", "the test", 6, 256).unwrap().require_sequences().is_ok());
     let (_directory, empty) = bin(&[]);
     assert_eq!(error(Text::open(&empty, None, LENGTH, 256)).code(), "Z0341");
+    let one = error(Text::in_memory(b"a", "the test", LENGTH, 256));
+    assert!(one.to_string().contains("has 1 token, expected at least 2"), "{one}");
+}
+
+/// An evaluation takes windows, and trains on nothing.
+#[test]
+fn a_text_too_short_to_train_on_has_windows() {
+    let text = Text::in_memory(b"to", "the test", LENGTH, 256).unwrap();
+    assert_eq!((text.windows(), text.window_tokens(0), text.held_out_count()), (1, 1, 0));
+    let (mut input, mut targets) = ([u32::MAX; LENGTH], [u32::MAX; LENGTH]);
+    text.window(0, &mut input, &mut targets);
+    assert_eq!((input, targets), ([116, 0, 0, 0, 0, 0, 0], [111, 0, 0, 0, 0, 0, 0]));
 }
 
 #[test]

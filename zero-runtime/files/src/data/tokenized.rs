@@ -75,8 +75,11 @@ impl<'t> Documents<'t> {
     }
 
     /// All documents as a corpus.
-    pub(super) fn into_corpus(self) -> Corpus {
-        let resident_bytes = self.ids.capacity() + Tokenizer::encoding_bytes(self.longest_piece);
+    ///
+    /// `taken` are the files that they came from.
+    pub(super) fn into_corpus(self, taken: &TakenFiles) -> Corpus {
+        let encoding_bytes = Tokenizer::encoding_bytes(self.longest_piece);
+        let resident_bytes = self.ids.capacity() + encoding_bytes + taken.resident_bytes();
         Corpus::ids(self.ids, self.encoding, resident_bytes)
     }
 }
@@ -89,7 +92,7 @@ pub(super) fn file(path: &Path, data_as: Option<DataAs>, tokenizer: &Tokenizer) 
     let mut documents = Documents::new(tokenizer, origin(path));
     let (_, scan) = scan_text(path, data_as, BYTES)?;
     documents.file(path, &scan)?;
-    Ok(documents.into_corpus())
+    Ok(documents.into_corpus(&TakenFiles::one()))
 }
 
 /// The text files below `directory`, each a document, in the order of their paths.
@@ -104,5 +107,5 @@ pub(super) fn directory(
     let mut documents = Documents::new(tokenizer, format!("the text below {}", origin(directory)));
     let add = |path: PathBuf, scan: Scan| documents.file(&path, &scan);
     let taken = for_each_text(directory, files, |_| true, BYTES, add)?;
-    Ok((documents.into_corpus(), taken))
+    Ok((documents.into_corpus(&taken), taken))
 }

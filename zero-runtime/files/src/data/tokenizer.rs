@@ -11,7 +11,7 @@ use super::cut::{Cuts, PlacedIds};
 use super::vocabulary::{self, Unencoded, Vocabulary};
 
 /// The name of the file in a folder of a published model.
-const FILE: &str = "tokenizer.json";
+pub const TOKENIZER: &str = "tokenizer.json";
 
 /// The tokens by which published vocabularies end a document, in the order in which they are looked for.
 const ENDS: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>"];
@@ -44,7 +44,7 @@ impl Tokenizer {
     /// Z0370 if there is none, if the library does not understand it, if its encoding is random (`dropout`), so that
     /// ranks would not agree, or if this program was built without the library.
     pub fn open(path: &Path) -> Result<Self, DataError> {
-        let path = if path.is_dir() { path.join(FILE) } else { path.to_owned() };
+        let path = if path.is_dir() { path.join(TOKENIZER) } else { path.to_owned() };
         if !vocabulary::IS_THERE {
             return Err(DataError::NoTokenizers { path });
         }

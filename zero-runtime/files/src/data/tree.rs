@@ -10,8 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ignore::gitignore::{Gitignore, gitconfig_excludes_path};
 use ignore::{DirEntry, WalkBuilder};
 
-use zero_plan::footprint::DATA_BYTES;
-
 use super::contents::TakenFiles;
 use super::error::DataError;
 use super::kind;
@@ -47,8 +45,7 @@ const ENTRY_BYTES: usize = 192;
 /// A link to a file counts as that file, unless only [`Files::Shared`] are taken.
 ///
 /// # Errors
-/// Z0335 if there are too many files, Z0340 if an entry cannot be read, Z0344 if there was no text, Z0346 if an ignore
-/// file is not understood, Z0347 if one of [`Files::All`] begins like structured data, Z0349 if one of them is not the
+/// Z0340 if an entry cannot be read, Z0344 if there was no text, Z0346 if an ignore file is not understood, Z0347 if one of [`Files::All`] begins like structured data, Z0349 if one of them is not the
 /// text that its name promises, and those of `visit`.
 pub(super) fn for_each_text(
     root: &Path,
@@ -57,7 +54,7 @@ pub(super) fn for_each_text(
     vocabulary: usize,
     mut visit: impl FnMut(PathBuf, Scan) -> Result<(), DataError>,
 ) -> Result<TakenFiles, DataError> {
-    let (paths, mut taken) = walk(root, files, DATA_BYTES)?;
+    let (paths, mut taken) = walk(root, files)?;
     for path in paths {
         if let Some((kind, end)) = kind::of(&path) {
             taken.skip(&format!(".{end} ({})", kind.name));
@@ -94,7 +91,7 @@ pub(super) fn for_each_file(
     vocabulary: usize,
     mut visit: impl FnMut(PathBuf, Scan) -> Result<(), DataError>,
 ) -> Result<TakenFiles, DataError> {
-    let (paths, mut taken) = walk(root, Files::All, DATA_BYTES)?;
+    let (paths, mut taken) = walk(root, Files::All)?;
     for path in paths {
         let scan = File::open(&path).and_then(|mut file| Scan::file(&mut file, Encoding::Byte, vocabulary));
         taken.files += 1;
@@ -108,9 +105,9 @@ pub(super) fn for_each_file(
 /// passed over.
 ///
 /// # Errors
-/// Z0335 if there are too many files, Z0340 if an entry cannot be read, Z0344 if there was none.
+/// Z0340 if an entry cannot be read, Z0344 if there was none.
 pub fn text_files(directory: &Path) -> Result<(Vec<PathBuf>, TakenFiles), DataError> {
-    let (paths, mut taken) = walk(directory, Files::All, DATA_BYTES)?;
+    let (paths, mut taken) = walk(directory, Files::All)?;
     let mut files: Vec<PathBuf> = Vec::new();
     for path in paths {
         if !kind::promises_documents(&path) {
@@ -152,9 +149,8 @@ fn found(root: &Path, files: Files, taken: TakenFiles) -> Result<TakenFiles, Dat
     Err(DataError::NoText { directory: root.to_owned(), skipped })
 }
 
-/// The sorted paths of `files` below `root`, if a list of them takes no more than `bytes_max`, and the entries that
-/// were passed over.
-fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, TakenFiles), DataError> {
+/// The sorted paths of `files` below `root`, and the entries that were passed over.
+fn walk(root: &Path, files: Files) -> Result<(Vec<PathBuf>, TakenFiles), DataError> {
     // The walker owns its filter, so the filter and this function count in one shared place.
     let skipped = Arc::new(Mutex::new(TakenFiles::default()));
     let mut walker = WalkBuilder::new(root);
@@ -168,7 +164,7 @@ fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, Ta
         reason.into_iter().for_each(|reason| count(&by_filter, reason));
         reason.is_none()
     });
-    let (mut paths, mut bytes) = (Vec::new(), 0);
+    let (mut paths, mut index_bytes) = (Vec::new(), 0);
     for entry in walker.build() {
         let entry = entry.map_err(unusable)?;
         // A line that is not understood could let through a file that it was meant to keep back.
@@ -182,19 +178,16 @@ fn walk(root: &Path, files: Files, bytes_max: usize) -> Result<(Vec<PathBuf>, Ta
             check_ignore_file(entry.path())?;
         } else if kind.is_some_and(|kind| kind.is_file()) || files != Files::Shared && leads_to_a_file(entry.path())? {
             let path = entry.into_path();
-            bytes += path.as_os_str().len() + ENTRY_BYTES;
+            index_bytes += path.as_os_str().len() + ENTRY_BYTES;
             paths.push(path);
-            if bytes > bytes_max {
-                return Err(DataError::TooManyFiles { directory: root.to_owned(), files: paths.len() });
-            }
         } else {
             // A link to a directory could lead in a circle, and pipes and devices have no content of their own.
             count(&skipped, "links and special files");
         }
     }
     paths.sort();
-    let skipped = std::mem::take(&mut *skipped.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok((paths, skipped))
+    let taken = std::mem::take(&mut *skipped.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((paths, TakenFiles { index_bytes, ..taken }))
 }
 
 /// Whether a link leads to a file, as those of caches do. One whose name promises documents must lead somewhere.
@@ -279,6 +272,8 @@ fn plain(error: io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+
+    use zero_plan::footprint::DATA_BYTES;
 
     use super::*;
 
@@ -366,16 +361,16 @@ mod tests {
     }
 
     #[test]
-    fn z0335_more_files_than_there_is_room_for_an_index_of() {
+    fn the_index_of_many_files_is_counted() {
         let root = tempfile::tempdir().unwrap();
         let bytes = |name: &str| root.path().join(name).as_os_str().len() + ENTRY_BYTES;
         ["a", "b/c"].iter().for_each(|name| write(root.path(), name, b"text"));
-        let list = |bytes_max| walk(root.path(), Files::All, bytes_max).map(|(paths, _)| paths);
-        let room = bytes("a") + bytes("b/c");
-        assert_eq!(list(room).unwrap().len(), 2);
-        let error = list(room - 1).unwrap_err();
-        assert_eq!(error.code(), "Z0335");
-        assert!(error.to_string().contains("more files than a rank keeps an index of"), "{error}");
+        let (_, taken) = walk(root.path(), Files::All).unwrap();
+        assert_eq!(taken.index_bytes, bytes("a") + bytes("b/c"));
+        // The plan has room for an index of this size.
+        assert_eq!(taken.resident_bytes(), 0);
+        let many = TakenFiles { index_bytes: DATA_BYTES + 7, ..taken };
+        assert_eq!(many.resident_bytes(), 7);
     }
 
     #[test]

@@ -41,8 +41,7 @@ impl WorkspaceText {
     /// wherever they lie.
     ///
     /// # Errors
-    /// Z0335 if there are too many files, Z0340 if something cannot be read, Z0344 if there is no text, Z0346 if an ignore
-    /// file is not understood.
+    /// Z0340 if something cannot be read, Z0344 if there is no text, Z0346 if an ignore file is not understood.
     pub fn below(root: &Path) -> Result<Self, DataError> {
         let root = root.canonicalize().map_err(DataError::unreadable(root))?;
         let written_by_people = |path: &Path| EXTENSIONS.iter().any(|&it| path.extension().is_some_and(|e| e == it));
@@ -75,7 +74,7 @@ impl WorkspaceText {
         if self.beyond > 0 {
             skipped.insert(format!("beyond {} of text", Bytes(DATA_BYTES)), self.beyond);
         }
-        TakenFiles { files: self.files.len(), skipped }
+        TakenFiles { files: self.files.len(), skipped, ..TakenFiles::default() }
     }
 }
 

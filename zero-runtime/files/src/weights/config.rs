@@ -39,7 +39,7 @@ const COMPUTES: &[(&str, Neutral)] = &[
     ("logit_scale", Neutral::One),
     ("logits_scaling", Neutral::One),
     ("mlp_bias", Neutral::False),
-    ("model_type", Neutral::Unknown),
+    (MODEL_TYPE, Neutral::Unknown),
     ("n_embd", Neutral::Unknown),
     ("n_head", Neutral::Unknown),
     ("n_inner", Neutral::FourTimes("n_embd")),
@@ -68,7 +68,7 @@ const COMPUTES: &[(&str, Neutral)] = &[
 const IGNORED: &[&str] = &[
     "_attn_implementation",
     "_name_or_path",
-    "architectures",
+    ARCHITECTURES,
     "auto_map",
     "bos_token_id",
     "chunk_size_feed_forward",
@@ -96,7 +96,11 @@ const IGNORED: &[&str] = &[
 ];
 
 /// Keys that say how many tokens a sequence may have.
-const LENGTHS: [&str; 3] = ["max_position_embeddings", "n_positions", "n_ctx"];
+pub const LENGTHS: [&str; 3] = ["max_position_embeddings", "n_positions", "n_ctx"];
+/// The name of the architecture.
+const MODEL_TYPE: &str = "model_type";
+/// The classes of `transformers` that a folder was written from.
+const ARCHITECTURES: &str = "architectures";
 /// Whether the head has the embedding's weights.
 const TIED: &str = "tie_word_embeddings";
 
@@ -131,7 +135,9 @@ pub fn compare(declared: &ConfigObject, config: &ConfigObject, is_tied: bool, le
     keys.sort();
     keys.dedup();
     for key in keys.into_iter().map(String::as_str).filter(|key| !rotary::KEYS.contains(key)) {
-        if key == TIED {
+        if key == ARCHITECTURES && said(declared, MODEL_TYPE).is_some() {
+            // It may be absent, or name the model without its head: the type says which model it is.
+        } else if key == TIED {
             compare_tied(declared, config, is_tied, &mut compared);
         } else if let Some(own) = said(declared, key) {
             compare_declared(key, own, config, &mut compared);
@@ -160,7 +166,7 @@ fn compare_declared(key: &str, own: &Value, config: &ConfigObject, compared: &mu
 
 fn compare_undeclared(key: &str, found: &Value, declared: &ConfigObject, length: usize, compared: &mut Compared) {
     if LENGTHS.contains(&key) {
-        if found.as_u64().is_some_and(|longest| longest < length as u64) {
+        if found.as_f64().is_none_or(|longest| longest < length as f64) {
             compared
                 .differences
                 .push(format!("`{key}`: expected at least {length}, the length of sequences, found {found}"));

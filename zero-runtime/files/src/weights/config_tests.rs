@@ -85,6 +85,8 @@ fn a_key_that_changes_what_is_computed_is_neutral_or_an_error() {
         ("logit_scale", json!(0.0625)),
         ("head_dim", json!(32)),
         ("max_position_embeddings", json!(15)),
+        ("max_position_embeddings", json!("Infinity")),
+        ("rms_norm_eps", json!("NaN")),
     ];
     for (key, value) in cases {
         let mut config = old();
@@ -100,12 +102,33 @@ fn a_key_that_changes_what_is_computed_is_neutral_or_an_error() {
         ("partial_rotary_factor", json!(1.0)),
         ("hidden_act", json!("swish")),
         ("max_position_embeddings", json!(16)),
+        ("max_position_embeddings", json!(16.0)),
     ];
     for (key, value) in neutral {
         let mut config = old();
         config.insert(key.to_owned(), value);
         assert_eq!(compare(&declared(), &config, false, 16), Compared::default(), "{key}");
     }
+}
+
+/// `LlamaConfig(..).save_pretrained` writes none, and `LlamaModel` its own name.
+#[test]
+fn the_type_decides_whatever_architectures_say() {
+    let mut own = declared();
+    own.insert("architectures".to_owned(), json!(["LlamaForCausalLM"]));
+    for architectures in [json!(null), json!([]), json!(["LlamaModel"]), json!(["LlamaForCausalLM"])] {
+        let mut config = old();
+        config.insert("architectures".to_owned(), architectures.clone());
+        assert_eq!(compare(&own, &config, false, 16), Compared::default(), "{architectures}");
+        config.insert("model_type".to_owned(), "mistral".into());
+        assert_eq!(differences(&own, &config), ["`model_type`: expected \"llama\", found \"mistral\""]);
+    }
+    // Without a type, nothing else says which model it is.
+    own.remove("model_type");
+    let mut config = old();
+    config.remove("model_type");
+    config.insert("architectures".to_owned(), json!(["LlamaModel"]));
+    assert_eq!(differences(&own, &config).len(), 1);
 }
 
 #[test]

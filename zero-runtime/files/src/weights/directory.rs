@@ -119,16 +119,6 @@ impl UnfinishedFolder<'_> {
         self.add(name, content, content.len() as u64)
     }
 
-    /// Adds a copy of a file.
-    ///
-    /// # Errors
-    /// Z0368.
-    pub fn add_copy(&mut self, name: &str, from: &mut File) -> Result<(), WeightsError> {
-        self.add(name, &[], 0)?;
-        let Some((path, file)) = self.files.last_mut() else { return Ok(()) };
-        std::io::copy(from, file).map_err(WeightsError::unwritable(path)).map(drop)
-    }
-
     /// Renames it to its own name, once everything in it is on its disk.
     ///
     /// # Errors

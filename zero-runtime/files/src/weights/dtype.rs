@@ -5,12 +5,12 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use half::{bf16, f16};
 use safetensors::Dtype;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use zero_core::device::Element;
 
 /// A type that parameters are published in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WeightType {
     /// The upper half of an f32.

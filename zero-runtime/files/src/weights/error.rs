@@ -107,7 +107,7 @@ impl WeightsError {
                  files that it names"
             }
             WeightsError::Malformed { .. } => "the file was cut off or changed: fetch it again",
-            WeightsError::Outside { .. } => "put all files of a model into its folder",
+            WeightsError::Outside { .. } => "put all files of a model, or links to them, into its folder",
             WeightsError::Missing { .. } | WeightsError::LeftOver { .. } => {
                 "start the binary of the model that these weights belong to, or correct `#[weights(...)]` in its struct"
             }

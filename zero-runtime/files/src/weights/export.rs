@@ -6,32 +6,16 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
-
 use super::directory::{Directory, UnfinishedFolder};
 use super::dtype::WeightType;
 use super::error::WeightsError;
-use super::folder::{CONFIG, Folder, INDEX};
-use super::import::Import;
+use super::folder::INDEX;
 use super::layout::{Exported, FILE_BYTES_MAX, Layout, Target};
-use super::names;
+use super::publication::{BesideFile, Publication};
 use super::runs::runs;
 use zero_core::lost::Lost;
-use zero_core::model::Program;
 use zero_core::states::RankStates;
 use zero_plan::place::State;
-
-/// Files besides the tensors that are carried over from an imported model.
-pub(crate) const CARRIED: [&str; 8] = [
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "added_tokens.json",
-];
 
 /// Why a run could not export its model.
 #[derive(Debug, thiserror::Error)]
@@ -48,62 +32,33 @@ pub enum ExportError {
 #[derive(Debug)]
 pub struct Export {
     directory: Directory,
-    layout: Layout,
-    /// The files of the imported folder that are carried over.
-    carried: Vec<&'static str>,
-    /// The config to write, unless an imported one is carried over.
-    config: Option<Vec<u8>>,
+    /// The type of all numbers, if it is not that of the publication.
+    kind: Option<WeightType>,
+    file_bytes_max: u64,
 }
 
 impl Export {
-    /// An export to `path`, in the types of the imported tensors, or in f32 if none were imported, unless `kind` names
-    /// another type. Writes nothing yet.
+    /// An export to `path`, of about what `expected` says. Writes nothing yet.
     ///
     /// # Errors
     /// Z0368 if the folder cannot be made.
-    pub fn new<D>(
-        program: &Program<D>,
-        path: &Path,
-        import: Option<&Import>,
-        kind: Option<WeightType>,
-    ) -> Result<Self, WeightsError> {
-        Self::in_files(program, path, import, kind, FILE_BYTES_MAX)
+    pub fn new(path: &Path, expected: &Publication, kind: Option<WeightType>) -> Result<Self, WeightsError> {
+        Self::in_files(path, expected, kind, FILE_BYTES_MAX)
     }
 
     /// [`Export::new`], in files of up to `file_bytes_max` bytes of tensors.
     ///
     /// # Errors
     /// Those of [`Export::new`].
-    pub fn in_files<D>(
-        program: &Program<D>,
+    pub fn in_files(
         path: &Path,
-        import: Option<&Import>,
+        expected: &Publication,
         kind: Option<WeightType>,
         file_bytes_max: u64,
     ) -> Result<Self, WeightsError> {
-        let tensors = match import {
-            Some(import) => {
-                let of = |it: &super::ImportedTensor| (it.named.clone(), it.name.clone(), it.kind);
-                import.tensors.iter().map(of).collect()
-            }
-            None => {
-                let own = names::of_model(program).into_iter().filter(|named| !named.is_alias);
-                own.map(|named| (named.clone(), named.name, WeightType::F32)).collect::<Vec<_>>()
-            }
-        };
-        let tensors =
-            tensors.into_iter().map(|(named, name, own)| Exported { named, name, kind: kind.unwrap_or(own) }).collect();
-        let layout = Layout::new(tensors, file_bytes_max);
-        let directory = Directory::new(path, layout.file_bytes())?;
-        let (config, carried) = match import {
-            None => (own_config((program.config)(), layout.kind()), Vec::new()),
-            Some(import) => {
-                let config = adapted(&import.folder, layout.kind(), kind.is_some());
-                let keeps = if config.is_none() { Some(CONFIG) } else { None };
-                (config, CARRIED.into_iter().chain(keeps).collect())
-            }
-        };
-        Ok(Self { directory, layout, carried, config })
+        let layout = Layout::new(typed(expected, kind).tensors, file_bytes_max);
+        let directory = Directory::new(path, layout.file_bytes() + expected.bytes() as u64)?;
+        Ok(Self { directory, kind, file_bytes_max })
     }
 
     /// The folder that it goes to.
@@ -111,68 +66,66 @@ impl Export {
         self.directory.path()
     }
 
-    /// Writes the model of an engine. Every rank must call it.
+    /// Writes the model of an engine as it is published. Every rank must call it.
     ///
     /// # Errors
     /// Z0368, or that another rank has ended. No files remain then, unless rank 0 was killed; the name of the folder that it
     /// leaves shows that it is partial.
-    pub fn write(&self, engine: &mut impl RankStates, import: Option<&Import>) -> Result<(), ExportError> {
+    pub fn write(&self, engine: &mut impl RankStates, publication: &Publication) -> Result<(), ExportError> {
+        let Publication { tensors, files } = typed(publication, self.kind);
+        let layout = Layout::new(tensors, self.file_bytes_max);
         let makes = engine.rank() == 0;
-        let partial = makes.then(|| self.begin(import)).transpose()?;
+        let partial = makes.then(|| begin(&self.directory, &layout, &files)).transpose()?;
         // From here on, the files are there for all ranks.
         let process = engine.gather_numbers(&[f64::from(std::process::id())])?[0] as u32;
-        self.write_owned(engine, &self.directory.partial(process))?;
+        write_owned(engine, &layout, &self.directory.partial(process))?;
         // From here on, they are whole.
         engine.gather_numbers(&[0.0])?;
         Ok(partial.map_or(Ok(()), UnfinishedFolder::finish)?)
     }
+}
 
-    /// Makes all files, with room for tensors.
-    fn begin(&self, import: Option<&Import>) -> Result<UnfinishedFolder<'_>, WeightsError> {
-        let mut partial = begin(&self.directory, &self.layout, self.config.as_deref())?;
-        let Some(import) = import else { return Ok(partial) };
-        for name in &self.carried {
-            if let Some((mut file, _)) = import.folder.open_inside(name)? {
-                partial.add_copy(name, &mut file)?;
-            }
-        }
-        Ok(partial)
-    }
-
-    /// Writes what this rank owns, unless an earlier rank owns the same.
-    fn write_owned(&self, engine: &impl RankStates, partial: &Path) -> Result<(), WeightsError> {
-        let plan = engine.plan();
-        let at = plan.config.mesh.coordinates(engine.rank());
-        let places = plan.places(at);
-        if at.replica > 0 {
-            return Ok(());
-        }
-        let mut writer = Writer::open(&self.layout, partial)?;
-        for unit in (0..plan.units.len()).filter(|&unit| plan.units[unit].params > 0) {
-            // Parameters are rounded from the master copy.
-            let states = [State::Master, State::Parameters];
-            let Some(state) = states.into_iter().find(|&state| places.state(state, unit).is_some()) else { continue };
-            let is_shared_out = places.state(state, unit).is_some_and(|(owned, _)| owned == places.shared_out(unit));
-            if !is_shared_out && at.zero > 0 {
-                continue;
-            }
-            let mut result = Ok(());
-            engine.read_state(state, unit, |start, values| {
-                if result.is_ok() {
-                    result = writer.write(unit, start, values);
-                }
-            });
-            result?;
-        }
-        Ok(())
+/// A publication in the type that is asked for.
+pub(crate) fn typed(publication: &Publication, kind: Option<WeightType>) -> Publication {
+    match kind {
+        Some(kind) => publication.clone().in_type(kind),
+        None => publication.clone(),
     }
 }
 
-/// Makes the files of tensors with room for them, their index and the config.
+/// Writes what this rank owns, unless an earlier rank owns the same.
+fn write_owned(engine: &impl RankStates, layout: &Layout, partial: &Path) -> Result<(), WeightsError> {
+    let plan = engine.plan();
+    let at = plan.config.mesh.coordinates(engine.rank());
+    let places = plan.places(at);
+    if at.replica > 0 {
+        return Ok(());
+    }
+    let mut writer = Writer::open(layout, partial)?;
+    for unit in (0..plan.units.len()).filter(|&unit| plan.units[unit].params > 0) {
+        // Parameters are rounded from the master copy.
+        let states = [State::Master, State::Parameters];
+        let Some(state) = states.into_iter().find(|&state| places.state(state, unit).is_some()) else { continue };
+        let is_shared_out = places.state(state, unit).is_some_and(|(owned, _)| owned == places.shared_out(unit));
+        if !is_shared_out && at.zero > 0 {
+            continue;
+        }
+        let mut result = Ok(());
+        engine.read_state(state, unit, |start, values| {
+            if result.is_ok() {
+                result = writer.write(unit, start, values);
+            }
+        });
+        result?;
+    }
+    Ok(())
+}
+
+/// Makes the files of tensors with room for them, their index, and the files beside them.
 pub(crate) fn begin<'a>(
     directory: &'a Directory,
     layout: &Layout,
-    config: Option<&[u8]>,
+    files: &[BesideFile],
 ) -> Result<UnfinishedFolder<'a>, WeightsError> {
     let mut partial = directory.begin()?;
     for file in &layout.files {
@@ -181,8 +134,8 @@ pub(crate) fn begin<'a>(
     if let Some(index) = layout.index() {
         partial.add_whole(INDEX, &index)?;
     }
-    if let Some(config) = config {
-        partial.add_whole(CONFIG, config)?;
+    for file in files {
+        partial.add_whole(&file.name, &file.content)?;
     }
     Ok(partial)
 }
@@ -238,31 +191,4 @@ impl<'a> Writer<'a> {
         }
         Ok(())
     }
-}
-
-/// The config that a model declares, with the type of its tensors.
-pub(crate) fn own_config(declared: Value, kind: Option<WeightType>) -> Option<Vec<u8>> {
-    let Value::Object(mut config) = declared else { return None };
-    if let Some(kind) = kind {
-        config.entry("dtype").or_insert_with(|| kind.config_name().into());
-    }
-    Some(serde_json::to_vec_pretty(&config).expect("JSON"))
-}
-
-/// The config of an imported model with another type in it; none if it can stay as it is.
-fn adapted(folder: &Folder, kind: Option<WeightType>, is_asked: bool) -> Option<Vec<u8>> {
-    let (mut config, kind) = (folder.config.clone()?, kind?);
-    let says = |config: &Map<String, Value>, key: &&str| config.get(*key).is_some_and(|own| !own.is_null());
-    // Up to version 4, and since version 5, of `transformers`.
-    let mut keys: Vec<&str> = ["torch_dtype", "dtype"].into_iter().filter(|key| says(&config, key)).collect();
-    if keys.is_empty() {
-        keys.push("dtype");
-    }
-    if !is_asked || keys.iter().all(|&key| config.get(key).is_some_and(|own| own == kind.config_name())) {
-        return None;
-    }
-    for key in keys {
-        config.insert(key.to_owned(), kind.config_name().into());
-    }
-    Some(serde_json::to_vec_pretty(&config).expect("JSON"))
 }

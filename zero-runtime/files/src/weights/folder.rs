@@ -15,6 +15,7 @@ use zero_plan::Fingerprint;
 
 use super::error::WeightsError;
 use super::header::{self, HeaderError};
+use super::python_json;
 
 /// The file that describes the model.
 pub const CONFIG: &str = "config.json";
@@ -22,7 +23,9 @@ pub const CONFIG: &str = "config.json";
 pub const SINGLE: &str = "model.safetensors";
 /// The file that says in which of several files each tensor is.
 pub const INDEX: &str = "model.safetensors.index.json";
-/// The longest config or index.
+/// The mark that a text may begin with.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+/// The longest file that is held in memory.
 const JSON_BYTES_MAX: u64 = 64 << 20;
 
 /// A folder whose headers match their files.
@@ -54,7 +57,7 @@ impl Folder {
     /// Opens a folder.
     ///
     /// # Errors
-    /// Z0360 if something is missing or cannot be read, Z0361 if a file is malformed, Z0362 if one lies elsewhere.
+    /// Z0360 if something is missing or cannot be read, Z0361 if a file is malformed, Z0362 if an index names one elsewhere.
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
         let metadata = fs::metadata(path).map_err(WeightsError::unreadable(path))?;
         if !metadata.is_dir() {
@@ -79,42 +82,31 @@ impl Folder {
         Ok(folder)
     }
 
-    /// A regular file of this folder; none if it is not there.
-    pub(crate) fn open_inside(&self, name: &str) -> Result<Option<(File, u64)>, WeightsError> {
+    /// A regular file of this folder, or the one that a link there leads to, as in Hugging Face's caches; none if there is
+    /// none.
+    fn open_inside(&self, name: &str) -> Result<Option<(File, u64)>, WeightsError> {
         let path = self.path.join(name);
         let mut parts = Path::new(name).components();
         if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
             let what = format!("names `{name}`, expected the name of a file beside it");
             return Err(WeightsError::Outside { path: self.path.join(INDEX), what });
         }
-        let real = match fs::canonicalize(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            real => real.map_err(WeightsError::unreadable(&path))?,
+        let metadata = match fs::metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(&path).is_err() => {
+                return Ok(None);
+            }
+            metadata => metadata.map_err(WeightsError::unreadable(&path))?,
         };
-        if !self.holds(&real)? {
-            let what = format!("is a link out of its folder, to `{}`", real.display());
-            return Err(WeightsError::Outside { path, what });
-        }
         // Opening a pipe could take forever.
-        let metadata = fs::metadata(&real).map_err(WeightsError::unreadable(&path))?;
         if !metadata.is_file() {
             return Err(WeightsError::malformed(&path, "is not a file"));
         }
-        let file = File::open(&real).map_err(WeightsError::unreadable(&path))?;
+        let file = File::open(&path).map_err(WeightsError::unreadable(&path))?;
         Ok(Some((file, metadata.len())))
     }
 
-    /// Whether a file lies in this folder, or in the folder of a Hugging Face cache to which `snapshots/REVISION`
-    /// links.
-    fn holds(&self, real: &Path) -> Result<bool, WeightsError> {
-        let folder = fs::canonicalize(&self.path).map_err(WeightsError::unreadable(&self.path))?;
-        let snapshots = folder.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "snapshots"));
-        let blobs = snapshots.and_then(Path::parent).map(|model| model.join("blobs"));
-        Ok(real.parent() == Some(&folder) || blobs.is_some_and(|blobs| real.parent() == Some(&blobs)))
-    }
-
     /// The bytes of a file that is held in memory; none if it is not there.
-    fn small_file(&self, name: &str) -> Result<Option<Vec<u8>>, WeightsError> {
+    pub(super) fn small_file(&self, name: &str) -> Result<Option<Vec<u8>>, WeightsError> {
         let Some((file, len)) = self.open_inside(name)? else { return Ok(None) };
         let path = self.path.join(name);
         if len > JSON_BYTES_MAX {
@@ -122,12 +114,16 @@ impl Folder {
         }
         let mut bytes = Vec::new();
         file.take(JSON_BYTES_MAX).read_to_end(&mut bytes).map_err(WeightsError::unreadable(&path))?;
+        // Some editors put a mark in front of a text, which `transformers` does not read.
+        if bytes.starts_with(MARK) {
+            bytes.drain(..MARK.len());
+        }
         Ok(Some(bytes))
     }
 
     fn json<T: for<'de> Deserialize<'de>>(&self, name: &str, bytes: &[u8]) -> Result<T, WeightsError> {
         let told = |error| WeightsError::malformed(&self.path.join(name), format!("is not understood: {error}"));
-        serde_json::from_slice(bytes).map_err(told)
+        serde_json::from_slice(&python_json::named(bytes)).map_err(told)
     }
 
     /// Adds all tensors of a file, and returns their names.

@@ -52,6 +52,7 @@ impl Import {
     pub(super) fn of(model: Vec<NamedTensor>, folder: Folder, mut notes: Vec<String>) -> Result<Self, WeightsError> {
         let model = with_tied_head(model, &folder);
         let renaming = Renaming::between(&model, &folder.tensors);
+        let model = by_kept_name(model, |named| folder.tensors.contains_key(&renaming.of(&named.name)));
         notes.extend(renaming.told());
         let (mut missing, mut differences, mut tensors) = (FirstTen::default(), FirstTen::default(), Vec::new());
         let mut taken = BTreeSet::new();
@@ -170,6 +171,23 @@ fn with_tied_head(mut model: Vec<NamedTensor>, folder: &Folder) -> Vec<NamedTens
     let mut aliases = model.iter_mut().filter(|named| named.is_alias && !folder.tensors.contains_key(&named.name));
     if let (true, Some(alias), None) = (is_free, aliases.next(), aliases.next()) {
         alias.name = TIED_HEAD.to_owned();
+    }
+    model
+}
+
+/// Exchanges the names of two tied tensors if a folder has them under the name of the second alone, as
+/// `safetensors.torch.save_model` writes them.
+fn by_kept_name(mut model: Vec<NamedTensor>, has: impl Fn(&NamedTensor) -> bool) -> Vec<NamedTensor> {
+    let place = |named: &NamedTensor| (named.unit, named.start, named.elements());
+    for i in 0..model.len() {
+        let owner = &model[i];
+        if owner.is_alias || has(owner) {
+            continue;
+        }
+        if let Some(kept) = model.iter().position(|it| it.is_alias && place(it) == place(owner) && has(it)) {
+            model.swap(i, kept);
+            (model[i].is_alias, model[kept].is_alias) = (false, true);
+        }
     }
     model
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use safetensors::tensor::{Metadata, TensorInfo};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::dtype::WeightType;
@@ -14,7 +15,8 @@ use super::names::NamedTensor;
 pub const FILE_BYTES_MAX: u64 = 5_000_000_000;
 
 /// A tensor that is exported.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Exported {
     /// The model's tensor.
     pub named: NamedTensor,
@@ -131,13 +133,6 @@ impl Layout {
     pub fn file_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
-
-    /// The type of all tensors, if they have the same.
-    pub fn kind(&self) -> Option<WeightType> {
-        let mut kinds = self.targets.iter().map(|target| target.tensor.kind);
-        let first = kinds.next()?;
-        kinds.all(|kind| kind == first).then_some(first)
-    }
 }
 
 #[cfg(test)]
@@ -157,7 +152,7 @@ mod tests {
             vec![narrow, tensor("b", 2, 3, WeightType::F32), tensor("c", 1, 5, WeightType::F32)]
         };
         let one = Layout::new(tensors(), 18);
-        assert_eq!((one.files.len(), one.index(), one.kind()), (1, None, None));
+        assert_eq!((one.files.len(), one.index()), (1, None));
         assert_eq!(one.files[0].name, "model.safetensors");
         let head = one.files[0].head.len() as u64;
         assert!(head.is_multiple_of(8) && one.file_bytes() == head + 18, "{head}");

@@ -2,7 +2,7 @@
 //! Never holds a model: numbers go between files and the engine in pieces.
 //!
 //! `folder` opens files and `header` checks them; `names` says how a model's tensors are published; `config` compares a
-//! config with the struct. [`Import`] fills the parameters of an engine, [`Export`] writes them.
+//! config with the struct. [`Import`] fills the parameters of an engine, [`Export`] writes them as a [`Publication`] says.
 
 mod config;
 pub(crate) mod directory;
@@ -14,12 +14,17 @@ pub(crate) mod header;
 mod import;
 pub(crate) mod layout;
 mod names;
+mod publication;
+mod python_json;
 mod rotary;
 mod runs;
 
 pub use dtype::WeightType;
 pub use error::{FirstTen, WeightsError};
 pub use export::{Export, ExportError};
-pub use folder::Folder;
+pub use folder::{CONFIG, Folder};
 pub use import::{Import, ImportedTensor};
+pub use layout::Exported;
 pub use names::{NamedTensor, of_model as model_tensors};
+pub(crate) use publication::is_beside;
+pub use publication::{BesideFile, Publication};

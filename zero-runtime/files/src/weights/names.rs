@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use zero_core::layer::Tensors;
 use zero_core::model::{Program, published};
 
 /// A tensor of a model as it is published.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NamedTensor {
     /// Its name.
     pub name: String,

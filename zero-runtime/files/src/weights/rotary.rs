@@ -48,6 +48,13 @@ pub fn compare(declared: &RotaryObject, config: &RotaryObject) -> Vec<String> {
     layers.into_iter().flat_map(of).collect()
 }
 
+/// The number of tokens for which scaled positions are made, if there are some.
+pub fn scaled_length(object: &RotaryObject) -> Option<u64> {
+    let number = |part: &RotaryObject, key: &str| part.get(key).and_then(Value::as_f64);
+    let of = |part: &RotaryObject| Some(number(part, "factor")? * number(part, "original_max_position_embeddings")?);
+    normal(object).values().filter_map(of).map(|tokens| tokens as u64).max()
+}
+
 /// The parameters of an object, in one form.
 fn normal(object: &RotaryObject) -> ByLayer {
     let said = |key: &str| object.get(key).filter(|value| !value.is_null());

@@ -1,7 +1,7 @@
 //! DeepSpeed: the keys of its JSON. Names are from its documentation and sources, version 0.18; the reasons are our
 //! own.
 
-use super::Expects::{Anything, Flag, Group, Name, Section, Whole};
+use super::Expects::{Anything, Flag, Group, Name, Section, Switch, Whole};
 use super::Meaning::{Always, Argument, Lost, Used};
 use super::*;
 
@@ -48,7 +48,7 @@ pub(in crate::import) const DEEPSPEED: &[KeyRow] = &[
     row("fp16.fp16_master_weights_and_grads", Flag, SCALING),
     row("amp", Anything, Lost("Apex decides types op by op; `precision` decides them by state")),
     row("torch_autocast", Anything, Lost("autocast decides types op by op; `precision: (compute: BF16)` is nearest")),
-    row("zero_optimization", Section, Used),
+    row("zero_optimization", Switch, Used),
     row("zero_optimization.stage", Whole(0, 3), Used),
     row("zero_optimization.reduce_bucket_size", Whole(1, MANY), Used),
     row("zero_optimization.stage3_prefetch_bucket_size", Whole(0, MANY), Used),
@@ -121,6 +121,7 @@ pub(in crate::import) const DEEPSPEED: &[KeyRow] = &[
         Flag,
         Always(true, "momentum lies in the arena, as all states of the optimizer do"),
     ),
+    row("allgather_size", Anything, Lost("parameters are gathered unit by unit")),
     row("zero_allow_untested_optimizer", Flag, OF_THE_OPTIMIZER),
     row("zero_force_ds_cpu_optimizer", Flag, OFFLOAD),
     row("activation_checkpointing", Anything, CHECKPOINTING),

@@ -4,6 +4,7 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::testing::FailingDisk;
+use crate::weights::WeightType;
 
 /// The errors that make a save fail here.
 const ERRORS: [Errno; 3] = [Errno::NOSPC, Errno::IO, Errno::ROFS];
@@ -21,7 +22,9 @@ fn z0392_z0393_each_operation_that_fails_is_told_and_loses_nothing() {
                 fs::create_dir(root.path().join(".partial-step-000000002")).expect("a folder");
                 fs::write(root.path().join(".partial-step-000000002/rank-00000.sums"), "x").expect("a file");
                 let disk = FailingDisk::new(first, error.raw_os_error(), persists);
-                let result = SampleCheckpoint::of_step(2).save(&store, &disk, Some(1));
+                let published = Some(WeightType::F32);
+                let second = SampleCheckpoint { published, ..SampleCheckpoint::of_step(2) };
+                let result = second.save(&store, &disk, Some(1));
                 if result.is_ok() {
                     assert!(disk.operations() <= first && first > 30, "{first} operations");
                     assert_eq!(names(root.path()), ["lock", "step-000000002"]);
@@ -165,7 +168,7 @@ fn ranks_that_have_not_finished_are_told() {
     let store = Store::open(root.path()).expect("a folder");
     let sample = SampleCheckpoint::of_step(1);
     store.begin(&System, 1, 0).expect("a folder");
-    let error = store.publish(&System, 1, sample.manifest(), 2, None).expect_err("no sums").report();
+    let error = store.publish(&System, 1, sample.manifest(), &[], 2, None).expect_err("no sums").report();
     assert!(error.contains("rank-00000.sums"), "{error}");
     assert_eq!(Store::checkpoints(root.path()).expect("a folder"), []);
 }
