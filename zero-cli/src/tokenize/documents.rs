@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use zero_files::Pointer;
 use zero_files::data::{BEGINNING_BYTES, Cuts, DataError, Structure, TakenFiles, text_files};
 
 use super::arguments::ReadAs;
@@ -88,6 +89,11 @@ impl DocumentsReader {
         for file in &files {
             let found = fs::metadata(file).map_err(unreadable(file))?;
             bytes += found.len();
+            if found.is_file()
+                && let Some(pointer) = Pointer::at(file).map_err(unreadable(file))?
+            {
+                return Err(DataError::from(pointer).into());
+            }
             // A pipe is looked at when it is read.
             if found.is_file() && arguments.read_as.is_none() && kind(file) == ReadAs::Text {
                 open_text(file, None)?;

@@ -241,6 +241,19 @@ fn z0376_documents_without_text() {
     refused(&place, &["a.parquet", "--column", "id"], "error[Z0376]: a.parquet, row 0 has no text in the column `id`");
 }
 
+#[test]
+fn z0356_a_pointer_of_git_lfs_is_no_document() {
+    let place = Place::new();
+    for name in ["a.txt", "a.jsonl", "a.parquet"] {
+        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 151234567\n";
+        fs::write(place.path().join(name), pointer).expect("a file");
+        for input in [name, "."] {
+            refused(&place, &[input], &format!("{name}` is a pointer of Git LFS"));
+        }
+        fs::remove_file(place.path().join(name)).expect("a file");
+    }
+}
+
 /// As files and through a pipe. What is read as lines is the same text by any name.
 #[test]
 fn z0347_structured_data_is_read_as_it_is_on_request_alone() {

@@ -30,6 +30,10 @@
 
 pub mod checkpoint;
 pub mod data;
+mod hub;
+mod pointer;
 mod room;
 pub mod testing;
 pub mod weights;
+
+pub use pointer::Pointer;

@@ -69,6 +69,27 @@ fn z0360_what_is_not_there() {
     has(&refused(&path, "Z0360"), &["model.safetensors`: "]);
 }
 
+/// People give the name that other tools download.
+#[test]
+fn z0360_a_name_of_the_hub_is_no_folder() {
+    for name in ["Qwen/Qwen3-4B", "gpt2"] {
+        has(
+            &refused(Path::new(name), "Z0360"),
+            &[&format!("there is no folder `{name}`"), "`hf download NAME --local-dir"],
+        );
+    }
+}
+
+#[test]
+fn z0356_a_pointer_of_git_lfs_is_no_file_of_weights() {
+    for name in ["model.safetensors", "config.json"] {
+        let (_root, path) = sound(u64::MAX);
+        fs::write(path.join(name), "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 151234567\n")
+            .unwrap();
+        has(&refused(&path, "Z0356"), &[&format!("{name}` is a pointer of Git LFS"), "git lfs pull"]);
+    }
+}
+
 #[test]
 fn z0361_files_that_are_cut_off_or_lie() {
     let (_root, path) = sound(u64::MAX);

@@ -130,6 +130,13 @@ pub(super) const CODES: &[Code] = &[
         example: "./zero3 --data shards --data-as ids",
     },
     Code {
+        code: "Z0356",
+        title: "pointer of Git LFS",
+        explanation: "A repository keeps large files with Git LFS, and a clone without it has small texts in their place, \
+            which name the files. Install git-lfs and run `git lfs pull` in the clone, or download the file by another tool.",
+        example: "git clone a repository without git-lfs; ./qwen3 --init its-folder",
+    },
+    Code {
         code: "Z0360",
         title: "weights that cannot be read",
         explanation: "`--init` names a folder in the form of Hugging Face: config.json, and model.safetensors or \

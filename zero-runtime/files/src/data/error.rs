@@ -7,6 +7,7 @@ use zero_plan::counted;
 
 use super::kind;
 use super::structured::Structure;
+use crate::{Pointer, hub};
 
 /// An error of opening a dataset. [`DataError::report`] is its text for a person.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,8 @@ pub enum DataError {
     TooLarge { origin: String, bytes: usize, bytes_max: usize },
     #[error("`{}` {what}, and the bytes of such a file are not text to learn", path.display())]
     NotText { path: PathBuf, what: String, help: &'static str },
+    #[error(transparent)]
+    Pointer(#[from] Pointer),
     #[error("`{}` begins like {}, and a model would learn its marks and the names of its fields", path.display(), structure.name())]
     Structured { path: PathBuf, structure: Structure },
     #[error("`{}` is a directory, but token ids must be one file", directory.display())]
@@ -55,6 +58,8 @@ pub enum DataError {
     NoWorkspace { start: PathBuf },
     #[error("an ignore file is not understood: {source}")]
     IgnoreFile { source: ignore::Error },
+    #[error("there is no tokenizer `{}`", path.display())]
+    NoTokenizerFolder { path: PathBuf },
     #[error("the tokenizer `{}` {what}", path.display())]
     Tokenizer { path: PathBuf, what: String },
     #[error("the tokenizer `{}` is not read: this program was built without tokenizers", path.display())]
@@ -123,7 +128,10 @@ impl DataError {
             DataError::NoIds { .. } => "Z0348",
             DataError::NotText { .. } => "Z0349",
             DataError::IdsOfDirectory { .. } => "Z0355",
-            DataError::Tokenizer { .. } | DataError::NoTokenizers { .. } => "Z0370",
+            DataError::Pointer(_) => Pointer::CODE,
+            DataError::Tokenizer { .. } | DataError::NoTokenizerFolder { .. } | DataError::NoTokenizers { .. } => {
+                "Z0370"
+            }
             DataError::TokenFile { .. } => "Z0371",
             DataError::VocabularyTooLarge { .. } => "Z0372",
             DataError::OtherTokenizer { .. } => "Z0373",
@@ -182,6 +190,8 @@ impl DataError {
                     structure.remedy()
                 );
             }
+            DataError::Pointer(_) => Pointer::HELP,
+            DataError::NoTokenizerFolder { .. } => hub::HELP,
             DataError::IdsOfDirectory { .. } => "name one file of it, or join them into one",
             DataError::Tokenizer { .. } => {
                 "give a `tokenizer.json` as the library `tokenizers` writes it, or the folder of a model that has one"

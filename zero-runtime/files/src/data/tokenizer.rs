@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use super::DataError;
 use super::cut::{Cuts, PlacedIds};
 use super::vocabulary::{self, Unencoded, Vocabulary};
+use crate::{Pointer, hub};
 
 /// The name of the file in a folder of a published model.
 pub const TOKENIZER: &str = "tokenizer.json";
@@ -48,8 +49,12 @@ impl Tokenizer {
         if !vocabulary::IS_THERE {
             return Err(DataError::NoTokenizers { path });
         }
+        if hub::may_have(&path) {
+            return Err(DataError::NoTokenizerFolder { path });
+        }
         let refused = |what: String| DataError::Tokenizer { path: path.clone(), what };
         let content = fs::read_to_string(&path).map_err(|error| refused(format!("cannot be read: {error}")))?;
+        Pointer::of(&path, content.as_bytes()).map_or(Ok(()), Err)?;
         let inner = Vocabulary::parse(&content).map_err(refused)?;
         let vocabulary = inner.ids();
         if vocabulary == 0 {

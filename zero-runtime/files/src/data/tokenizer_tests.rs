@@ -52,6 +52,9 @@ fn z0370_what_is_no_tokenizer_is_refused() {
         std::fs::write(&path, content).unwrap();
         assert!(refused(&path).to_string().contains("is not understood: "), "{content}");
     }
+    std::fs::write(&path, "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 7031645\n").unwrap();
+    assert_eq!(refused(&path).code(), "Z0356");
+    assert!(refused(Path::new("Qwen/Qwen3-4B")).report().contains("`hf download NAME --local-dir"));
     let chance = write(directory.path(), |json| json["model"]["dropout"] = json!(0.1));
     assert!(refused(&chance).to_string().contains("by chance"));
 }

@@ -15,6 +15,7 @@ use super::error::DataError;
 use super::kind;
 use super::scan::{Encoding, Scan};
 use super::structured::{BEGINNING_BYTES, Structure};
+use crate::Pointer;
 
 /// The files of a tree that are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +133,7 @@ pub(super) fn require_text(path: &Path) -> Result<(), DataError> {
     let mut beginning = Vec::new();
     let file = File::open(path).map_err(DataError::unreadable(path))?;
     file.take(BEGINNING_BYTES as u64).read_to_end(&mut beginning).map_err(DataError::unreadable(path))?;
+    Pointer::of(path, &beginning).map_or(Ok(()), Err)?;
     match Structure::of(path, &beginning) {
         None => Ok(()),
         Some(structure) => Err(DataError::Structured { path: path.to_owned(), structure }),

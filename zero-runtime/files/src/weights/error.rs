@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use zero_plan::Bytes;
 
+use crate::{Pointer, hub};
+
 /// This many things of one kind are named, and the rest counted.
 const NAMED_MAX: usize = 10;
 
@@ -31,8 +33,12 @@ impl fmt::Display for FirstTen {
 pub enum WeightsError {
     #[error("cannot read `{}`: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
+    #[error("there is no folder `{}`", path.display())]
+    NoFolder { path: PathBuf },
     #[error("`{}` {what}", path.display())]
     Malformed { path: PathBuf, what: String },
+    #[error(transparent)]
+    Pointer(#[from] Pointer),
     #[error("`{}` {what}", path.display())]
     Outside { path: PathBuf, what: String },
     #[error("`{}` lacks {} of the model's tensors:\n      {missing}{}", path.display(), missing.0.len(), left_over(extra))]
@@ -84,8 +90,9 @@ impl WeightsError {
     /// The stable code.
     pub fn code(&self) -> &'static str {
         match self {
-            WeightsError::Unreadable { .. } => "Z0360",
+            WeightsError::Unreadable { .. } | WeightsError::NoFolder { .. } => "Z0360",
             WeightsError::Malformed { .. } => "Z0361",
+            WeightsError::Pointer(_) => Pointer::CODE,
             WeightsError::Outside { .. } => "Z0362",
             WeightsError::Missing { .. } => "Z0363",
             WeightsError::LeftOver { .. } => "Z0364",
@@ -106,7 +113,11 @@ impl WeightsError {
                 "--init takes a folder with config.json and model.safetensors, or model.safetensors.index.json and the \
                  files that it names"
             }
-            WeightsError::Malformed { .. } => "the file was cut off or changed: fetch it again",
+            WeightsError::NoFolder { .. } => hub::HELP,
+            WeightsError::Malformed { .. } => {
+                "the file was cut off or changed, or is of another kind; if it was downloaded, do so again"
+            }
+            WeightsError::Pointer(_) => Pointer::HELP,
             WeightsError::Outside { .. } => "put all files of a model, or links to them, into its folder",
             WeightsError::Missing { .. } | WeightsError::LeftOver { .. } => {
                 "start the binary of the model that these weights belong to, or correct `#[weights(...)]` in its struct"

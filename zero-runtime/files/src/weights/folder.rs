@@ -16,6 +16,7 @@ use zero_plan::Fingerprint;
 use super::error::WeightsError;
 use super::header::{self, HeaderError};
 use super::python_json;
+use crate::{Pointer, hub};
 
 /// The file that describes the model.
 pub const CONFIG: &str = "config.json";
@@ -59,6 +60,9 @@ impl Folder {
     /// # Errors
     /// Z0360 if something is missing or cannot be read, Z0361 if a file is malformed, Z0362 if an index names one elsewhere.
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
+        if hub::may_have(path) {
+            return Err(WeightsError::NoFolder { path: path.to_owned() });
+        }
         let metadata = fs::metadata(path).map_err(WeightsError::unreadable(path))?;
         if !metadata.is_dir() {
             return Err(WeightsError::unreadable(path)(ErrorKind::NotADirectory.into()));
@@ -100,6 +104,9 @@ impl Folder {
         // Opening a pipe could take forever.
         if !metadata.is_file() {
             return Err(WeightsError::malformed(&path, "is not a file"));
+        }
+        if let Some(pointer) = Pointer::at(&path).map_err(WeightsError::unreadable(&path))? {
+            return Err(pointer.into());
         }
         let file = File::open(&path).map_err(WeightsError::unreadable(&path))?;
         Ok(Some((file, metadata.len())))
