@@ -19,24 +19,21 @@ pub fn require(built: &Path, spec: &Path, model: &str) -> Result<(), CommandErro
 /// Checks that the binary at `built` was built in the size that was asked for; otherwise the size would be ignored. Returns the
 /// size in words; none for a model that comes in one size.
 pub fn require_size(built: &Path, model: &str, size: &ModelSize) -> Result<Option<String>, CommandError> {
-    let [sizes, parts] = size.variables();
+    let [name, parts] = size.variables().map(|(variable, value)| (value, reads(built, variable)));
     let told = size.parts().map(|(part, n)| format!("{part} {n}")).collect::<Vec<_>>().join(", ");
-    if let (Some(size), false) = (&sizes.1, reads(built, sizes.0).unwrap_or(true)) {
-        return Err(CommandError::OneSize { model: model.to_owned(), size: size.clone() });
+    match (name, parts) {
+        ((Some(size), Some(false)), _) => Err(CommandError::OneSize { model: model.to_owned(), size }),
+        (_, (Some(_), Some(false))) => Err(CommandError::FixedParts { model: model.to_owned(), parts: told }),
+        ((None, None | Some(false)), _) => Ok(None),
+        ((name, _), _) => {
+            let name = name.unwrap_or_else(|| "the first of the model's sizes".to_owned());
+            Ok(Some(if told.is_empty() { name } else { format!("{name}, with {told}") }))
+        }
     }
-    if parts.1.is_some() && reads(built, parts.0) == Some(false) {
-        return Err(CommandError::FixedParts { model: model.to_owned(), parts: told });
-    }
-    let name = size
-        .size
-        .clone()
-        .or_else(|| (reads(built, sizes.0) == Some(true)).then(|| "the first of the model's sizes".to_owned()));
-    Ok(name.map(|name| if told.is_empty() { name } else { format!("{name}, with {told}") }))
 }
 
 /// Whether the crate of the binary at `built` reads a variable when it is compiled. Beside its output, to which cargo's binary
-/// is a hard link, the compiler writes a list of the variables;
-/// none if it is not there.
+/// is a hard link, the compiler writes a list of the variables; none if it is not there.
 fn reads(built: &Path, variable: &str) -> Option<bool> {
     let inode = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.ino()).ok();
     let entries = std::fs::read_dir(built.with_file_name("deps")).into_iter().flatten().flatten();

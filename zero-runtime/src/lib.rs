@@ -151,6 +151,6 @@ pub mod prelude {
         Attention, CausalSelfAttention, E5, E6, Embedding, Epsilon, Gelu, Heads, LayerNorm, Linear, LmHead, MseHead,
         QueryKeyNorm, Relu, RmsNorm, Rotary, Scaling, Silu, SwiGlu, TokenEmbedding,
     };
-    pub use crate::{chosen, divided, resized};
+    pub use crate::{chosen, resized};
     pub use zero_macros::{Layer, zero};
 }

@@ -30,7 +30,7 @@ struct Mix;
 
 impl Heads for Mix {
     const HEADS: usize = SIZE.heads;
-    const HEAD_DIM: usize = divided(DIM, SIZE.heads);
+    const HEAD_DIM: usize = zero_runtime::divided(DIM, SIZE.heads);
     const BIAS: Bias = Bias::All;
     const NAMES: Projections = Projections::fused("c_attn", "c_proj");
 }

@@ -40,7 +40,7 @@ struct Mix;
 impl Heads for Mix {
     const HEADS: usize = SIZE.heads;
     const KEY_HEADS: usize = SIZE.key_heads;
-    const HEAD_DIM: usize = divided(DIM, SIZE.heads);
+    const HEAD_DIM: usize = zero_runtime::divided(DIM, SIZE.heads);
     const ROTARY: Option<Rotary> = Some(Rotary {
         base: SIZE.base,
         scaling: if STRETCHED {

@@ -23,7 +23,7 @@ const SIZES: &[(&str, Size)] = &[
 ];
 
 const SIZE: Size = resized!(chosen(SIZES, option_env!("ZERO_SIZE")); layers, width, heads, key_heads, inner, vocab);
-const FOURS: usize = divided(SIZE.layers, 4);
+const FOURS: usize = zero_runtime::divided(SIZE.layers, 4);
 const VOCAB: usize = SIZE.vocab;
 const DIM: usize = SIZE.width;
 const HIDDEN: usize = SIZE.inner;
@@ -37,7 +37,7 @@ struct Window;
 impl Heads for Window {
     const HEADS: usize = SIZE.heads;
     const KEY_HEADS: usize = SIZE.key_heads;
-    const HEAD_DIM: usize = divided(DIM, SIZE.heads);
+    const HEAD_DIM: usize = zero_runtime::divided(DIM, SIZE.heads);
     const WINDOW: Option<usize> = Some(SIZE.window);
     const NORM: QueryKeyNorm = QueryKeyNorm::Whole(E6::EPSILON);
     const ROTARY: Option<Rotary> = Some(Rotary { base: BASE, scaling: Scaling::None });
