@@ -6,7 +6,7 @@ use std::path::Path;
 /// Example, name of its struct, sizes that are trained, and published sizes that are only planned.
 const MODELS: &[(&str, &str, &[&str], &[&str])] = &[
     ("gpt2", "Gpt2", &["tiny"], &["124M", "1.5B"]),
-    ("llama", "Llama", &["tiny", "tiny-tied"], &["3.2-1B", "3.1-8B", "3.1-70B"]),
+    ("llama", "Llama", &["tiny", "tiny-tied"], &["3.2-1B", "3.1-8B", "3.1-70B", "13B"]),
     ("qwen3", "Qwen3", &["tiny", "tiny-untied"], &["0.6B", "4B", "8B"]),
     ("olmo3", "Olmo3", &["tiny"], &["7B"]),
 ];

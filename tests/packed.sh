@@ -26,7 +26,7 @@ done
 export CARGO_HOME=$made/home CARGO_TARGET_DIR=$made/target CARGO_NET_OFFLINE=true PATH=$made/installed/bin:$PATH
 # Nothing here is about speed, and optimising would take half the time.
 export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
-unset ZERO_SPEC ZERO_TEXT ZERO_SIZE
+unset ZERO_SPEC ZERO_TEXT ZERO_SIZE ZERO_PARTS
 mkdir "$CARGO_HOME" "$made/empty"
 cat >"$CARGO_HOME/config.toml" <<END
 [source.crates-io]

@@ -65,6 +65,7 @@ pub fn advise(arguments: &AdviseArguments) -> Result<(), CommandError> {
     let unknown = |_: Width, _: usize| None;
     let mut question = Question {
         model: ModelSource::Example(arguments.model.clone()),
+        size: arguments.program.size.given(),
         name: &arguments.model,
         hardware: &hardware,
         nodes: arguments.nodes,
@@ -78,7 +79,7 @@ pub fn advise(arguments: &AdviseArguments) -> Result<(), CommandError> {
     // Impossible questions are rejected before anything is built.
     question.require_machines()?;
     let shapes = probes(&question);
-    let sizes = probe::of_model(&question.model, &arguments.program, &shapes)?;
+    let sizes = probe::of_model(&question.model, &question.size, arguments.program.bin.as_ref(), &shapes)?;
     let units = |width, sequences| sizes.units(width, sequences, arguments.length as usize).map(<[_]>::to_vec);
     question.name = &sizes.model;
     question.units = &units;

@@ -65,7 +65,7 @@ pub enum Verb {
         #[command(flatten)]
         program: ModelRequest,
         /// Only print the files of this workspace whose text would be put beside the binary, with their sizes in bytes
-        #[arg(long, conflicts_with_all = ["spec", "bin", "size"])]
+        #[arg(long, conflicts_with_all = ["spec", "ModelRequest", "SizeArguments"])]
         list: bool,
     },
     /// Build the binary, copy it to several hosts and start its ranks there by mpirun; or write a Slurm job
@@ -218,6 +218,7 @@ fn with_code(rendered: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::SizeArguments;
 
     fn parsed(line: &str) -> Result<Verb, String> {
         let arguments: Vec<_> = ["zero"].into_iter().chain(line.split(' ')).map(OsString::from).collect();
@@ -228,11 +229,9 @@ mod tests {
 
     #[test]
     fn what_follows_two_dashes_is_for_the_binary() {
-        let run = parsed("run x.ron --bin b --size 4B -- --steps 5").expect("a command");
-        let request = Request {
-            spec: "x.ron".into(),
-            program: ModelRequest { bin: Some("b".to_owned()), size: Some("4B".to_owned()) },
-        };
+        let run = parsed("run x.ron --bin b --size 4B --key-heads 2 -- --steps 5").expect("a command");
+        let size = SizeArguments { size: Some("4B".to_owned()), key_heads: Some(2), ..SizeArguments::default() };
+        let request = Request { spec: "x.ron".into(), program: ModelRequest { bin: Some("b".to_owned()), size } };
         assert_eq!(run, Verb::Run { request, arguments: vec!["--steps".into(), "5".into()] });
         assert!(
             parsed("run zero")
@@ -270,6 +269,8 @@ mod tests {
             ("run", "<SPEC>"),
             ("build", "SPEC"),
             ("build x.ron --list", "cannot be used with"),
+            ("build --list --layers 3", "cannot be used with"),
+            ("plan x.ron --layers 0", "invalid value '0'"),
             ("plan x.ron --schedul", "--schedule"),
             ("plan x.ron --steps 5", "unexpected argument '--steps'"),
             ("view x.ron --network hdr-8x200", "--on <HARDWARE>"),
@@ -285,7 +286,7 @@ mod tests {
             assert!(matches!(parsed(line), Ok(Verb::View(_))), "{line}");
         }
         let build = |line: &str| match parsed(line) {
-            Ok(Verb::Build { spec, program: ModelRequest { bin, size }, list }) => Some((spec, bin, size, list)),
+            Ok(Verb::Build { spec, program: ModelRequest { bin, size }, list }) => Some((spec, bin, size.size, list)),
             _ => None,
         };
         assert_eq!(build("build --list"), Some((None, None, None, true)));

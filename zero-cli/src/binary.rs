@@ -14,6 +14,8 @@ use crate::error::CommandError;
 pub struct Binary {
     path: PathBuf,
     file: File,
+    /// The size of its model in words, if it has several.
+    pub size: Option<String>,
 }
 
 impl Binary {
@@ -32,9 +34,14 @@ impl Binary {
             fs::rename(fresh, &path).map(|()| file)
         };
         match replace() {
-            Ok(file) => Ok(Self { path, file }),
+            Ok(file) => Ok(Self { path, file, size: None }),
             Err(source) => Err(CommandError::Write { path, source }),
         }
+    }
+
+    /// The binary, whose model has this size.
+    pub fn in_size(self, size: Option<String>) -> Self {
+        Self { size, ..self }
     }
 
     /// The binary's path, until another build of the same spec replaces the file.

@@ -23,7 +23,7 @@ pub fn build(request: &Request, purpose: Purpose) -> Result<Binary, CommandError
 pub fn build_with_sizes(request: &Request) -> Result<(Binary, SizedSpec), CommandError> {
     let binary = build_proven(request, Purpose::Training)?;
     let sized = sizes::of_binary(request, &binary)?;
-    expanded::keep(request, &sized.plan())?;
+    expanded::keep(request, &sized)?;
     Ok((binary, sized))
 }
 
@@ -44,7 +44,7 @@ pub fn build_unproven(request: &Request, purpose: Purpose) -> Result<Binary, Com
     match program(request, None, purpose)? {
         Some(binary) => Ok(binary),
         None => {
-            let offers = read(&request.spec).map(|spec| offers(&spec, &request.program));
+            let offers = read(&request.spec).map(|spec| offers(&spec, &request.spec, &request.program));
             Err(CommandError::Build { spec: request.spec.clone(), offers: offers.unwrap_or_default() })
         }
     }

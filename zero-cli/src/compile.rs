@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use zero_plan::DeviceKind;
+use zero_plan::spec::ModelSize;
 
 use crate::error::CommandError;
 use crate::request::Purpose;
@@ -17,24 +18,27 @@ use crate::workspace::{Program, Workspace, cargo};
 pub enum Compiled {
     /// A binary, open, and its path.
     Binary(File, PathBuf),
+    /// Nothing, because a rank would need more than the budget of the spec; cargo has printed this.
+    OverBudget,
+    /// Nothing, because the model does not come in this size. The message of the compiler, which has not been printed.
+    NotInSize(String),
     /// Nothing; cargo has printed why.
-    Nothing {
-        /// Whether a rank would need more than the budget of the spec.
-        is_over_budget: bool,
-    },
+    Nothing,
 }
 
 /// The program that measures GPUs.
 const GPUS: &str = "zero-gpus";
 /// The beginning of the compiler's message about a budget.
 const OVER_BUDGET: &str = "[Z0201] a rank";
+/// The beginnings of its messages about a size: one that the model does not have, and parts that it lacks or that do not fit.
+const NOT_IN_SIZE: [&str; 3] = ["[Z0214]", "[Z0216]", "[Z0217]"];
 
 /// Runs cargo. Environment variables tell the macro the spec and whether a text will lie beside the binary, and the model its
 /// size. The binary is opened as soon as cargo names it, so that another build to the same path does not replace it.
 pub fn compile(
     program: &Program,
     spec: &Path,
-    size: Option<&str>,
+    size: &ModelSize,
     shapes: Option<&str>,
     device: DeviceKind,
     purpose: Purpose,
@@ -51,12 +55,12 @@ pub fn compile(
         Purpose::Questions => &["--config", &unoptimised],
     };
     let mut cargo = cargo();
-    match shapes {
-        Some(shapes) => cargo.env("ZERO_PROBE", shapes),
-        None => cargo.env_remove("ZERO_PROBE"),
-    };
-    if let Some(size) = size {
-        cargo.env("ZERO_SIZE", size);
+    let variables = size.variables().into_iter().chain([("ZERO_PROBE", shapes.map(str::to_owned))]);
+    for (variable, value) in variables {
+        match value {
+            Some(value) => cargo.env(variable, value),
+            None => cargo.env_remove(variable),
+        };
     }
     // The compiler's messages are read as JSON, so that they can be examined, and then shown as cargo would show them.
     let format = if std::io::stderr().is_terminal() { "json,json-diagnostic-rendered-ansi" } else { "json" };
@@ -74,9 +78,11 @@ pub fn compile(
 fn compiled(mut cargo: Command, name: &str) -> Result<Compiled, CommandError> {
     let mut child = cargo.stdout(Stdio::piped()).spawn().map_err(|source| CommandError::Cargo { source })?;
     let messages = child.stdout.take().map(BufReader::new);
-    let (mut built, mut is_over_budget) = (None, false);
+    let (mut built, mut is_over_budget, mut not_in_size) = (None, false, None);
     for line in messages.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
-        if let Some(message) = rendered(&line) {
+        // Each use of the size fails too, which says nothing more.
+        not_in_size = not_in_size.or_else(|| about_size(&line));
+        if let Some(message) = rendered(&line).filter(|_| not_in_size.is_none()) {
             say::note(message.trim_end());
             is_over_budget |= message.contains(OVER_BUDGET);
         }
@@ -90,7 +96,12 @@ fn compiled(mut cargo: Command, name: &str) -> Result<Compiled, CommandError> {
         }
     }
     let status = child.wait().map_err(|source| CommandError::Cargo { source })?;
-    built.filter(|_| status.success()).unwrap_or(Ok(Compiled::Nothing { is_over_budget }))
+    let nothing = match not_in_size {
+        Some(message) => Compiled::NotInSize(message),
+        None if is_over_budget => Compiled::OverBudget,
+        None => Compiled::Nothing,
+    };
+    built.filter(|_| status.success()).unwrap_or(Ok(nothing))
 }
 
 /// Lets cargo compile the program that measures GPUs, from the `zero-cuda` on which the program of a model depends. Cargo
@@ -103,7 +114,7 @@ pub fn compile_gpus(workspace: &Workspace, program: &Program) -> Result<Option<P
     command.arg("--target-dir").arg(&workspace.target).args(["--bin", GPUS]);
     match compiled(command, GPUS)? {
         Compiled::Binary(_, path) => Ok(Some(path)),
-        Compiled::Nothing { .. } => Ok(None),
+        _ => Ok(None),
     }
 }
 
@@ -111,6 +122,13 @@ pub fn compile_gpus(workspace: &Workspace, program: &Program) -> Result<Option<P
 fn rendered(line: &str) -> Option<String> {
     let message: Value = serde_json::from_str(line).ok()?;
     message["message"]["rendered"].as_str().filter(|_| message["reason"] == "compiler-message").map(str::to_owned)
+}
+
+/// What the compiler says about a size in a message from cargo, from its code on.
+fn about_size(line: &str) -> Option<String> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let text = message["message"]["message"].as_str()?;
+    NOT_IN_SIZE.iter().find_map(|code| text.find(code)).map(|start| text[start..].to_owned())
 }
 
 /// The path of the executable `name`, if a message from cargo names it.

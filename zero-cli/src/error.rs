@@ -76,9 +76,21 @@ pub enum CommandError {
     )]
     BadWorkspace { message: String },
     #[error(
-        "error[Z0136]: `--size {size}` was given, but the model `{model}` comes in one size\n  = help: leave it out, or choose the size of the model by `zero_runtime::chosen`"
+        "error[Z0136]: the size {size} was asked for, but the model `{model}` comes in one size\n  = help: leave it out, or choose the size of the model by `zero_runtime::chosen`"
     )]
     OneSize { model: String, size: String },
+    #[error(
+        "error[Z0136]: {parts} was asked for, but no part of the sizes of the model `{model}` can be changed\n  = help: leave it out, or list the parts that can be changed in `zero_runtime::resized`"
+    )]
+    FixedParts { model: String, parts: String },
+    #[error(
+        "error[Z0137]: `{asked}` was given, but {} has `model: {model}`\n  = help: leave `{asked}` out, or change the size in the spec",
+        spec.display()
+    )]
+    OtherSize { asked: String, spec: PathBuf, model: String },
+    /// What the compiler says about a size, in the form of an error of the command.
+    #[error("error{}", .message.replacen("\n  fix: ", "\n  = help: ", 1).replacen("] ", "]: ", 1))]
+    NoSize { message: String },
     #[error(
         "error[Z0158]: cannot create the crate `{name}` here: {why}\n  = help: choose another name: letters, digits, `-` and `_`, for a folder that does not exist or is empty"
     )]

@@ -4,6 +4,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use zero_plan::spec::ModelSize;
+
 use crate::error::CommandError;
 
 /// Checks that something in the binary at `built` is under `#[zero]`. The attribute makes the spec one of the program's
@@ -14,19 +16,31 @@ pub fn require(built: &Path, spec: &Path, model: &str) -> Result<(), CommandErro
     if found { Ok(()) } else { Err(CommandError::WithoutModel { spec: spec.to_owned(), model: model.to_owned() }) }
 }
 
-/// If a size was given, checks that the binary at `built` chooses by `ZERO_SIZE`; otherwise the size would be ignored.
-/// Beside its output, to which cargo's binary is a hard link, the compiler writes a list of the variables that the crate
-/// read.
-pub fn require_size(built: &Path, model: &str, size: Option<&str>) -> Result<(), CommandError> {
-    let Some(size) = size else { return Ok(()) };
+/// Checks that the binary at `built` was built in the size that was asked for; otherwise the size would be ignored. Returns the
+/// size in words; none for a model that comes in one size.
+pub fn require_size(built: &Path, model: &str, size: &ModelSize) -> Result<Option<String>, CommandError> {
+    let [name, parts] = size.variables().map(|(variable, value)| (value, reads(built, variable)));
+    let told = size.parts().map(|(part, n)| format!("{part} {n}")).collect::<Vec<_>>().join(", ");
+    match (name, parts) {
+        ((Some(size), Some(false)), _) => Err(CommandError::OneSize { model: model.to_owned(), size }),
+        (_, (Some(_), Some(false))) => Err(CommandError::FixedParts { model: model.to_owned(), parts: told }),
+        ((None, None | Some(false)), _) => Ok(None),
+        ((name, _), _) => {
+            let name = name.unwrap_or_else(|| "the first of the model's sizes".to_owned());
+            Ok(Some(if told.is_empty() { name } else { format!("{name}, with {told}") }))
+        }
+    }
+}
+
+/// Whether the crate of the binary at `built` reads a variable when it is compiled. Beside its output, to which cargo's binary
+/// is a hard link, the compiler writes a list of the variables; none if it is not there.
+fn reads(built: &Path, variable: &str) -> Option<bool> {
     let inode = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.ino()).ok();
     let entries = std::fs::read_dir(built.with_file_name("deps")).into_iter().flatten().flatten();
     let mut same = entries.map(|entry| entry.path()).filter(|path| inode(path) == inode(built));
     let listed = same.next().and_then(|path| std::fs::read_to_string(path.with_extension("d")).ok());
-    match listed.is_none_or(|listed| listed.lines().any(|line| line.starts_with("# env-dep:ZERO_SIZE"))) {
-        true => Ok(()),
-        false => Err(CommandError::OneSize { model: model.to_owned(), size: size.to_owned() }),
-    }
+    let start = format!("# env-dep:{variable}");
+    listed.map(|listed| listed.lines().any(|line| line.starts_with(&start)))
 }
 
 /// Whether a list of sources, `binary: source source`, contains a file. A space in a name has a backslash before it.

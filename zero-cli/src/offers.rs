@@ -2,6 +2,8 @@
 //! for its sizes. Never fails: if something goes wrong here it offers nothing, because the error of the spec is reported
 //! anyway.
 
+use std::path::Path;
+
 use zero_plan::DeviceKind;
 use zero_plan::spec::Spec;
 use zero_study::advise::{offered_shapes, offers as search, offers_text};
@@ -21,12 +23,12 @@ const fn like(device: DeviceKind) -> &'static str {
 }
 
 /// The text to add to the error.
-pub fn offers(spec: &Spec, program: &ModelRequest) -> String {
-    let Some(model) = &spec.model else { return String::new() };
+pub fn offers(spec: &Spec, path: &Path, program: &ModelRequest) -> String {
+    let (Some(model), Ok(size)) = (&spec.model, program.size.agreed(spec, path)) else { return String::new() };
     say::note("looking for layouts that fit");
     let Ok(like) = hardware::find(like(spec.device)) else { return String::new() };
     let shapes = offered_shapes(spec, &like);
-    let Ok(sizes) = probe::of_model(model, program, &shapes) else { return String::new() };
+    let Ok(sizes) = probe::of_model(model, &size, program.bin.as_ref(), &shapes) else { return String::new() };
     let length = spec.config().length;
     let units = |width, sequences| sizes.units(width, sequences, length).map(<[_]>::to_vec);
     match search(spec, &like, &units) {

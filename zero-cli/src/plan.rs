@@ -1,11 +1,13 @@
 //! Plan: prints the plan of a spec, as its binary prints it or as JSON. Never trains.
 
+use std::os::unix::process::CommandExt;
+
 use clap::Args;
 use zero_study::summary::Summary;
 
 use crate::error::CommandError;
 use crate::request::{Purpose, Request};
-use crate::{become_binary, build, hardware, say};
+use crate::{build, hardware, say};
 
 /// The plan to print, and the format.
 #[derive(Args, Debug, PartialEq)]
@@ -24,11 +26,12 @@ pub struct PlanArguments {
 pub fn plan(arguments: &PlanArguments) -> Result<(), CommandError> {
     let request = &arguments.request;
     if !arguments.json {
-        return become_binary(
-            request,
-            Purpose::Questions,
-            &[if arguments.schedule { "--schedule" } else { "--plan" }.into()],
-        );
+        let binary = build::build(request, Purpose::Questions)?;
+        if let Some(size) = &binary.size {
+            say::line(format_args!("size: {size}"));
+        }
+        let what = if arguments.schedule { "--schedule" } else { "--plan" };
+        return Err(binary.not_started(binary.command().arg(what).exec()));
     }
     let summary = build::sizes_of_spec(request)?.plan().with(Summary::of);
     let summary = summary.map_err(|flaw| CommandError::Flawed { spec: request.spec.clone(), flaw })?;

@@ -11,7 +11,7 @@ use crate::binary::{Binary, place};
 use crate::compile::{Compiled, compile};
 use crate::error::CommandError;
 use crate::model;
-use crate::request::{ModelRequest, Purpose, Request};
+use crate::request::{ModelRequest, Purpose, Request, size_suffix};
 use crate::say;
 use crate::workspace::Workspace;
 
@@ -21,6 +21,7 @@ use crate::workspace::Workspace;
 pub fn program(request: &Request, shapes: Option<&str>, purpose: Purpose) -> Result<Option<Binary>, CommandError> {
     let Request { spec: path, program: ModelRequest { bin, size } } = request;
     let spec = read(path)?;
+    let size = size.agreed(&spec, path)?;
     let model = spec.model.clone().ok_or_else(|| CommandError::NoModel { spec: path.clone() })?;
     let workspace = Workspace::find()?;
     let program = workspace.program(&model, bin.as_deref(), path)?;
@@ -32,21 +33,22 @@ pub fn program(request: &Request, shapes: Option<&str>, purpose: Purpose) -> Res
     let own = workspace.target.join("zero").join("build");
     std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
     let lock = lock(own.join("lock"))?;
-    let (built, at) = match compile(&program, &absolute, size.as_deref(), shapes, spec.device, purpose)? {
+    let (built, at) = match compile(&program, &absolute, &size, shapes, spec.device, purpose)? {
         Compiled::Binary(built, at) => (built, at),
-        Compiled::Nothing { is_over_budget: true } => return Ok(None),
-        Compiled::Nothing { .. } => return Err(CommandError::not_built(path)),
+        Compiled::OverBudget => return Ok(None),
+        Compiled::NotInSize(message) => return Err(CommandError::NoSize { message }),
+        Compiled::Nothing => return Err(CommandError::not_built(path)),
     };
     model::require(&at, path, &program.name)?;
-    model::require_size(&at, &program.name, size.as_deref())?;
+    let told = model::require_size(&at, &program.name, &size)?;
     let target = workspace.target.canonicalize().unwrap_or(workspace.target);
-    let name = size.as_ref().map_or(program.name.clone(), |size| format!("{}-{size}", program.name));
+    let name = program.name.clone() + &size_suffix(&size);
     let name = if purpose == Purpose::Questions { format!("asked/{name}") } else { name };
     let at = place(&target, &absolute, &name);
     if purpose == Purpose::Training {
         put_text(&workspace.root, &at)?;
     }
-    let binary = Binary::keep(built, at, &own.join("fresh"))?;
+    let binary = Binary::keep(built, at, &own.join("fresh"))?.in_size(told);
     drop(lock);
     Ok(Some(binary))
 }

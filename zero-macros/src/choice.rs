@@ -8,7 +8,7 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use zero_plan::diagnostic::{Diagnostic, line_column};
-use zero_plan::spec::{Spec, decode, disagreements, locate, parse, parse_inline, unknown_fields};
+use zero_plan::spec::{Spec, decode, disagreements, locate, other_size, parse, parse_inline, unknown_fields};
 use zero_plan::{Config, NAMED};
 
 use crate::ast::ModelStruct;
@@ -82,6 +82,9 @@ fn from_file(path: &Path, options: &AttributeOptions, environment: &Environment)
     let text = decode(&bytes).map_err(|problem| vec![Mistake::in_spec(options.place(), &problem, &shown, "")])?;
     let file = SpecFile { text: text.to_owned(), path, shown };
     let spec = parse(&file.text).map_err(|problems| file.mistakes(options, &problems))?;
+    if let Some(problem) = other_size(&spec, &file.text, &environment.size) {
+        return Err(file.mistakes(options, &[problem]));
+    }
     let disagreements = disagreements(&spec, &file.text, &options.pairs()).into_iter().map(|mut problem| {
         if problem.code == "Z0109" {
             problem.label = format!("the spec is {}", file.shown);
@@ -143,6 +146,7 @@ mod tests {
     use std::path::PathBuf;
 
     use quote::quote;
+    use zero_plan::spec::ModelSize;
 
     use super::*;
 
@@ -154,7 +158,14 @@ mod tests {
         fs::write(package.join("bad.ron"), "(zero: (stage: 4, prefech: 1))").unwrap();
         fs::write(package.join("fields.ron"), "(zero: (stage: 1), recompute: Fields([\"block\", \"head\"]))").unwrap();
         let package = package.canonicalize().unwrap();
-        Environment { directory: package.clone(), package, spec: None, has_text: false, shapes: vec![] }
+        Environment {
+            directory: package.clone(),
+            package,
+            spec: None,
+            has_text: false,
+            size: ModelSize::default().variables(),
+            shapes: vec![],
+        }
     }
 
     fn chosen(options: TokenStream, environment: &Environment) -> Checked<Choice> {
@@ -172,6 +183,7 @@ mod tests {
             directory: PathBuf::new(),
             spec: None,
             has_text: false,
+            size: ModelSize::default().variables(),
             shapes: vec![],
         };
         let choice = chosen(quote!(stage = 3, prefetch = 2, memory = MiB(1)), &environment).unwrap();
@@ -229,6 +241,21 @@ mod tests {
         }
         assert!(chosen(quote!(spec = "three.ron", device = Cpu), &package).unwrap().device.is_none());
         assert!(chosen(quote!(stage = 3, device = Naive), &package).unwrap().device.is_some());
+        fs::remove_dir_all(package.package).unwrap();
+    }
+
+    #[test]
+    fn z0137_spec_in_another_size_than_the_build() {
+        let mut package = package("size");
+        let text = "(model: Example(\"a\", size: \"8B\"), zero: (stage: 1))";
+        fs::write(package.package.join("sized.ron"), text).unwrap();
+        let found = mistakes(quote!(spec = "sized.ron"), &package);
+        let start = "[Z0137] the model is built in another size than that of its spec\n --> sized.ron:1:9\n";
+        assert!(found.len() == 1 && found[0].starts_with(start), "{found:#?}");
+        package.size = ModelSize { size: Some("8B".to_owned()), ..ModelSize::default() }.variables();
+        for spec in ["sized.ron", "three.ron"] {
+            assert!(chosen(quote!(spec = #spec), &package).is_ok(), "{spec}");
+        }
         fs::remove_dir_all(package.package).unwrap();
     }
 

@@ -3,6 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use zero_plan::spec::{ModelSize, SizeVariables};
 use zero_plan::{Width, shapes};
 
 /// The settings of an expansion from cargo and the command line.
@@ -15,6 +16,8 @@ pub struct Environment {
     pub spec: Option<PathBuf>,
     /// `ZERO_TEXT`: whether text will lie beside the binary.
     pub has_text: bool,
+    /// `ZERO_SIZE` and `ZERO_PARTS`: the size of the model.
+    pub size: SizeVariables,
     /// `ZERO_PROBE`: other shapes of a micro-batch whose sizes the binary can report.
     pub shapes: Vec<(Width, usize, usize)>,
 }
@@ -31,6 +34,8 @@ impl Environment {
             directory,
             spec: asked_for("ZERO_SPEC"),
             has_text: asked_for("ZERO_TEXT").is_some(),
+            // `option_env!` reads these in every package.
+            size: ModelSize::default().variables().map(|(name, _)| (name, env::var(name).ok())),
             shapes: asked_for("ZERO_PROBE").map_or(Vec::new(), |text| probed(&text)),
         }
     }

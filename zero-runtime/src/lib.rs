@@ -98,7 +98,7 @@ mod run;
 mod sampling;
 pub mod testing;
 
-pub use choice::chosen;
+pub use choice::{chosen, divided};
 pub use run::{Runs, main, main_from, main_with};
 #[doc(hidden)]
 pub use zero_core::__layer_items;
@@ -130,6 +130,7 @@ macro_rules! cuda_device {
 /// Items of other crates that generated code names.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::choice::{part, require_parts};
     pub use serde_json;
     pub use zero_core::{layer, model};
 }
@@ -145,11 +146,11 @@ pub mod __tests {
 /// The names that most models need. All other layers are in [`layers`].
 pub mod prelude {
     pub use crate::author::{Features, Layer, Model, Shape, Tokens};
-    pub use crate::chosen;
     pub use crate::device::Cpu;
     pub use crate::layers::{
         Attention, CausalSelfAttention, E5, E6, Embedding, Epsilon, Gelu, Heads, LayerNorm, Linear, LmHead, MseHead,
         QueryKeyNorm, Relu, RmsNorm, Rotary, Scaling, Silu, SwiGlu, TokenEmbedding,
     };
+    pub use crate::{chosen, resized};
     pub use zero_macros::{Layer, zero};
 }

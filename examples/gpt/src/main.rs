@@ -8,22 +8,22 @@ struct Size {
     vocab: usize,
     context: usize,
     layers: usize,
-    dim: usize,
+    width: usize,
     heads: usize,
 }
 
 /// The first is small enough to learn on two cores while you watch; the others are the benchmark's.
 const SIZES: &[(&str, Size)] = &[
-    ("2M", Size { vocab: 256, context: 256, layers: 4, dim: 192, heads: 6 }),
-    ("11M", Size { vocab: 512, context: 256, layers: 6, dim: 384, heads: 6 }),
-    ("11M-512", Size { vocab: 512, context: 512, layers: 6, dim: 384, heads: 6 }),
-    ("0.7M", Size { vocab: 512, context: 64, layers: 12, dim: 64, heads: 4 }),
+    ("2M", Size { vocab: 256, context: 256, layers: 4, width: 192, heads: 6 }),
+    ("11M", Size { vocab: 512, context: 256, layers: 6, width: 384, heads: 6 }),
+    ("11M-512", Size { vocab: 512, context: 512, layers: 6, width: 384, heads: 6 }),
+    ("0.7M", Size { vocab: 512, context: 64, layers: 12, width: 64, heads: 4 }),
 ];
 
-const SIZE: Size = chosen(SIZES, option_env!("ZERO_SIZE"));
+const SIZE: Size = resized!(chosen(SIZES, option_env!("ZERO_SIZE")); layers, width, heads, vocab);
 const VOCAB: usize = SIZE.vocab;
 const CONTEXT: usize = SIZE.context;
-const DIM: usize = SIZE.dim;
+const DIM: usize = SIZE.width;
 const HEADS: usize = SIZE.heads;
 
 #[derive(Layer)]

@@ -9,28 +9,28 @@ struct Size {
     vocab: usize,
     context: usize,
     layers: usize,
-    dim: usize,
+    width: usize,
     heads: usize,
 }
 
 const SIZES: &[(&str, Size)] = &[
-    ("tiny", Size { vocab: 320, context: 64, layers: 2, dim: 36, heads: 3 }),
-    ("124M", Size { vocab: 50_257, context: 1024, layers: 12, dim: 768, heads: 12 }),
-    ("355M", Size { vocab: 50_257, context: 1024, layers: 24, dim: 1024, heads: 16 }),
-    ("774M", Size { vocab: 50_257, context: 1024, layers: 36, dim: 1280, heads: 20 }),
-    ("1.5B", Size { vocab: 50_257, context: 1024, layers: 48, dim: 1600, heads: 25 }),
+    ("tiny", Size { vocab: 320, context: 64, layers: 2, width: 36, heads: 3 }),
+    ("124M", Size { vocab: 50_257, context: 1024, layers: 12, width: 768, heads: 12 }),
+    ("355M", Size { vocab: 50_257, context: 1024, layers: 24, width: 1024, heads: 16 }),
+    ("774M", Size { vocab: 50_257, context: 1024, layers: 36, width: 1280, heads: 20 }),
+    ("1.5B", Size { vocab: 50_257, context: 1024, layers: 48, width: 1600, heads: 25 }),
 ];
 
-const SIZE: Size = chosen(SIZES, option_env!("ZERO_SIZE"));
+const SIZE: Size = resized!(chosen(SIZES, option_env!("ZERO_SIZE")); layers, width, heads, vocab);
 const VOCAB: usize = SIZE.vocab;
 const CONTEXT: usize = SIZE.context;
-const DIM: usize = SIZE.dim;
+const DIM: usize = SIZE.width;
 
 struct Mix;
 
 impl Heads for Mix {
     const HEADS: usize = SIZE.heads;
-    const HEAD_DIM: usize = DIM / SIZE.heads;
+    const HEAD_DIM: usize = zero_runtime::divided(DIM, SIZE.heads);
     const BIAS: Bias = Bias::All;
     const NAMES: Projections = Projections::fused("c_attn", "c_proj");
 }

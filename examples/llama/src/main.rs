@@ -1,16 +1,18 @@
-//! Llama 3: pre-norm blocks, grouped-query attention with stretched rotary positions, SwiGLU.
+//! Llama 2 and 3: pre-norm blocks, grouped-query attention with rotary positions, which Llama 3 stretches, SwiGLU.
 
 use zero_runtime::prelude::*;
 
-/// The dimensions that differ between models; 28M is the benchmark's. `factor` and `original` scale the rotary positions.
+/// The dimensions that differ between models; 28M is the benchmark's, and 13B that of Llama 2. `base` is that of the rotary
+/// positions, `factor` and `original` stretch them; by a factor of 1 they are as they are.
 #[derive(Clone, Copy)]
 struct Size {
     vocab: usize,
     layers: usize,
-    dim: usize,
+    width: usize,
     heads: usize,
     key_heads: usize,
-    hidden: usize,
+    inner: usize,
+    base: f64,
     factor: f64,
     original: usize,
     tied: bool,
@@ -18,33 +20,38 @@ struct Size {
 
 #[rustfmt::skip]
 const SIZES: &[(&str, Size)] = &[
-    ("tiny", Size { vocab: 320, layers: 2, dim: 48, heads: 6, key_heads: 3, hidden: 88, factor: 8.0, original: 16, tied: false }),
-    ("tiny-tied", Size { vocab: 320, layers: 2, dim: 36, heads: 3, key_heads: 1, hidden: 100, factor: 4.0, original: 8, tied: true }),
-    ("28M", Size { vocab: 4096, layers: 8, dim: 512, heads: 8, key_heads: 2, hidden: 1536, factor: 8.0, original: 512, tied: false }),
-    ("3.2-1B", Size { vocab: 128_256, layers: 16, dim: 2048, heads: 32, key_heads: 8, hidden: 8192, factor: 32.0, original: 8192, tied: true }),
-    ("3.1-8B", Size { vocab: 128_256, layers: 32, dim: 4096, heads: 32, key_heads: 8, hidden: 14_336, factor: 8.0, original: 8192, tied: false }),
-    ("3.1-70B", Size { vocab: 128_256, layers: 80, dim: 8192, heads: 64, key_heads: 8, hidden: 28_672, factor: 8.0, original: 8192, tied: false }),
+    ("tiny", Size { vocab: 320, layers: 2, width: 48, heads: 6, key_heads: 3, inner: 88, base: 5e5, factor: 8.0, original: 16, tied: false }),
+    ("tiny-tied", Size { vocab: 320, layers: 2, width: 36, heads: 3, key_heads: 1, inner: 100, base: 5e5, factor: 4.0, original: 8, tied: true }),
+    ("28M", Size { vocab: 4096, layers: 8, width: 512, heads: 8, key_heads: 2, inner: 1536, base: 5e5, factor: 8.0, original: 512, tied: false }),
+    ("3.2-1B", Size { vocab: 128_256, layers: 16, width: 2048, heads: 32, key_heads: 8, inner: 8192, base: 5e5, factor: 32.0, original: 8192, tied: true }),
+    ("3.1-8B", Size { vocab: 128_256, layers: 32, width: 4096, heads: 32, key_heads: 8, inner: 14_336, base: 5e5, factor: 8.0, original: 8192, tied: false }),
+    ("3.1-70B", Size { vocab: 128_256, layers: 80, width: 8192, heads: 64, key_heads: 8, inner: 28_672, base: 5e5, factor: 8.0, original: 8192, tied: false }),
+    ("13B", Size { vocab: 32_000, layers: 40, width: 5120, heads: 40, key_heads: 40, inner: 13_824, base: 1e4, factor: 1.0, original: 4096, tied: false }),
 ];
 
-const SIZE: Size = chosen(SIZES, option_env!("ZERO_SIZE"));
+const SIZE: Size = resized!(chosen(SIZES, option_env!("ZERO_SIZE")); layers, width, heads, key_heads, inner, vocab);
 const VOCAB: usize = SIZE.vocab;
-const DIM: usize = SIZE.dim;
-const HIDDEN: usize = SIZE.hidden;
-const BASE: f64 = 5e5;
+const DIM: usize = SIZE.width;
+const HIDDEN: usize = SIZE.inner;
+const STRETCHED: bool = SIZE.factor != 1.0;
 
 struct Mix;
 
 impl Heads for Mix {
     const HEADS: usize = SIZE.heads;
     const KEY_HEADS: usize = SIZE.key_heads;
-    const HEAD_DIM: usize = DIM / SIZE.heads;
+    const HEAD_DIM: usize = zero_runtime::divided(DIM, SIZE.heads);
     const ROTARY: Option<Rotary> = Some(Rotary {
-        base: BASE,
-        scaling: Scaling::Llama3 {
-            factor: SIZE.factor,
-            low_frequency_factor: 1.0,
-            high_frequency_factor: 4.0,
-            original_length: SIZE.original,
+        base: SIZE.base,
+        scaling: if STRETCHED {
+            Scaling::Llama3 {
+                factor: SIZE.factor,
+                low_frequency_factor: 1.0,
+                high_frequency_factor: 4.0,
+                original_length: SIZE.original,
+            }
+        } else {
+            Scaling::None
         },
     });
 }
@@ -71,13 +78,13 @@ struct Block {
     "num_key_value_heads": SIZE.key_heads,
     "hidden_act": "silu",
     "rms_norm_eps": 1e-5,
-    "rope_theta": BASE,
+    "rope_theta": SIZE.base,
     "rope_scaling": {
-        "rope_type": "llama3",
-        "factor": SIZE.factor,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": SIZE.original
+        "rope_type": if STRETCHED { "llama3" } else { "default" },
+        "factor": STRETCHED.then_some(SIZE.factor),
+        "low_freq_factor": STRETCHED.then_some(1.0),
+        "high_freq_factor": STRETCHED.then_some(4.0),
+        "original_max_position_embeddings": STRETCHED.then_some(SIZE.original)
     },
     "tie_word_embeddings": SIZE.tied
 })]

@@ -8,24 +8,25 @@ use zero_runtime::prelude::*;
 struct Size {
     vocab: usize,
     layers: usize,
-    dim: usize,
+    width: usize,
     heads: usize,
     key_heads: usize,
-    hidden: usize,
+    inner: usize,
     window: usize,
     original: usize,
 }
 
 #[rustfmt::skip]
 const SIZES: &[(&str, Size)] = &[
-    ("tiny", Size { vocab: 320, layers: 8, dim: 36, heads: 6, key_heads: 3, hidden: 40, window: 5, original: 8 }),
-    ("7B", Size { vocab: 100_278, layers: 32, dim: 4096, heads: 32, key_heads: 32, hidden: 11_008, window: 4096, original: 8192 }),
+    ("tiny", Size { vocab: 320, layers: 8, width: 36, heads: 6, key_heads: 3, inner: 40, window: 5, original: 8 }),
+    ("7B", Size { vocab: 100_278, layers: 32, width: 4096, heads: 32, key_heads: 32, inner: 11_008, window: 4096, original: 8192 }),
 ];
 
-const SIZE: Size = chosen(SIZES, option_env!("ZERO_SIZE"));
+const SIZE: Size = resized!(chosen(SIZES, option_env!("ZERO_SIZE")); layers, width, heads, key_heads, inner, vocab);
+const FOURS: usize = zero_runtime::divided(SIZE.layers, 4);
 const VOCAB: usize = SIZE.vocab;
-const DIM: usize = SIZE.dim;
-const HIDDEN: usize = SIZE.hidden;
+const DIM: usize = SIZE.width;
+const HIDDEN: usize = SIZE.inner;
 const BASE: f64 = 5e5;
 const FACTOR: f64 = 8.0;
 /// 0.1 ln(`FACTOR`) + 1.
@@ -36,7 +37,7 @@ struct Window;
 impl Heads for Window {
     const HEADS: usize = SIZE.heads;
     const KEY_HEADS: usize = SIZE.key_heads;
-    const HEAD_DIM: usize = DIM / SIZE.heads;
+    const HEAD_DIM: usize = zero_runtime::divided(DIM, SIZE.heads);
     const WINDOW: Option<usize> = Some(SIZE.window);
     const NORM: QueryKeyNorm = QueryKeyNorm::Whole(E6::EPSILON);
     const ROTARY: Option<Rotary> = Some(Rotary { base: BASE, scaling: Scaling::None });
@@ -75,7 +76,7 @@ struct Block<H: Heads> {
 
 /// The types of the layers, as `config.json` names them.
 fn layer_types() -> Vec<&'static str> {
-    ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"].repeat(SIZE.layers / 4)
+    ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"].repeat(FOURS)
 }
 
 #[zero(spec = "../../specs/olmo3.ron")]
@@ -110,7 +111,7 @@ struct Olmo3 {
     #[alternating]
     #[weights("model.layers.{}")]
     #[init(0.02)]
-    blocks: [(Block<Window>, Block<Window>, Block<Window>, Block<Full>); SIZE.layers / 4],
+    blocks: [(Block<Window>, Block<Window>, Block<Window>, Block<Full>); FOURS],
     #[weights("model.norm")]
     norm: RmsNorm<DIM, E6>,
     #[weights("lm_head")]

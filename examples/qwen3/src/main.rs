@@ -7,27 +7,27 @@ use zero_runtime::prelude::*;
 struct Size {
     vocab: usize,
     layers: usize,
-    dim: usize,
+    width: usize,
     heads: usize,
     key_heads: usize,
     head_dim: usize,
-    hidden: usize,
+    inner: usize,
     tied: bool,
 }
 
 #[rustfmt::skip]
 const SIZES: &[(&str, Size)] = &[
-    ("tiny", Size { vocab: 320, layers: 2, dim: 40, heads: 6, key_heads: 3, head_dim: 8, hidden: 88, tied: true }),
-    ("tiny-untied", Size { vocab: 320, layers: 3, dim: 40, heads: 3, key_heads: 1, head_dim: 16, hidden: 88, tied: false }),
-    ("0.6B", Size { vocab: 151_936, layers: 28, dim: 1024, heads: 16, key_heads: 8, head_dim: 128, hidden: 3072, tied: true }),
-    ("4B", Size { vocab: 151_936, layers: 36, dim: 2560, heads: 32, key_heads: 8, head_dim: 128, hidden: 9728, tied: true }),
-    ("8B", Size { vocab: 151_936, layers: 36, dim: 4096, heads: 32, key_heads: 8, head_dim: 128, hidden: 12_288, tied: false }),
+    ("tiny", Size { vocab: 320, layers: 2, width: 40, heads: 6, key_heads: 3, head_dim: 8, inner: 88, tied: true }),
+    ("tiny-untied", Size { vocab: 320, layers: 3, width: 40, heads: 3, key_heads: 1, head_dim: 16, inner: 88, tied: false }),
+    ("0.6B", Size { vocab: 151_936, layers: 28, width: 1024, heads: 16, key_heads: 8, head_dim: 128, inner: 3072, tied: true }),
+    ("4B", Size { vocab: 151_936, layers: 36, width: 2560, heads: 32, key_heads: 8, head_dim: 128, inner: 9728, tied: true }),
+    ("8B", Size { vocab: 151_936, layers: 36, width: 4096, heads: 32, key_heads: 8, head_dim: 128, inner: 12_288, tied: false }),
 ];
 
-const SIZE: Size = chosen(SIZES, option_env!("ZERO_SIZE"));
+const SIZE: Size = resized!(chosen(SIZES, option_env!("ZERO_SIZE")); layers, width, heads, key_heads, inner, vocab);
 const VOCAB: usize = SIZE.vocab;
-const DIM: usize = SIZE.dim;
-const HIDDEN: usize = SIZE.hidden;
+const DIM: usize = SIZE.width;
+const HIDDEN: usize = SIZE.inner;
 const BASE: f64 = 1e6;
 
 struct Mix;

@@ -26,6 +26,7 @@ use zero_study::hardware::{DeviceFigures, Handover, Hardware, Node, Processor, R
 use crate::error::CommandError;
 use crate::launch::Reach;
 use crate::program;
+use crate::request::SizeArguments;
 use crate::say;
 
 pub use trace::{RecordedOp, RecordedProfile, RecordedStep};
@@ -38,9 +39,8 @@ const ROUNDS: usize = 3;
 pub struct MeasureArguments {
     /// Specs whose models' units are also measured: each is built for all cores, and trains for some steps. Specs with `device: Cuda` measure the GPUs of this machine instead of its processor
     pub specs: Vec<PathBuf>,
-    /// The size of their models, if they have several; without it, the smallest
-    #[arg(long, value_name = "NAME")]
-    pub size: Option<String>,
+    #[command(flatten)]
+    pub size: SizeArguments,
     /// Threads of a rank, for which units are measured; several are separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = threads, default_value = "1")]
     pub threads: Vec<NonZeroUsize>,
@@ -89,16 +89,15 @@ fn description(arguments: &MeasureArguments) -> Result<String, CommandError> {
     // Specs that differ only in their layout have the same units.
     let mut wanted = BTreeMap::new();
     for &(path, ref spec) in &specs {
+        let size = arguments.size.agreed(spec, path)?;
         for &threads in &arguments.threads {
             for ranks in units::ranks(spec, threads, cores) {
-                wanted.entry((units::alone(spec, path, ranks)?, threads)).or_insert(path);
+                wanted.entry((units::alone(spec, path, &size, ranks)?, threads)).or_insert(path);
             }
         }
     }
-    let size = arguments.size.as_deref();
-    let programs = wanted
-        .iter()
-        .map(|((alone, threads), path)| units::Measurement { path, alone, size, threads: *threads }.build());
+    let programs =
+        wanted.iter().map(|((alone, threads), path)| units::Measurement { path, alone, threads: *threads }.build());
     let mut measured = programs.collect::<Result<Vec<_>, CommandError>>()?;
     let mut hardware = match (device, measured.first()) {
         (DeviceKind::Cuda, Some(program)) => of_gpus(program)?,

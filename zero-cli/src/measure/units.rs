@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use zero_plan::spec::{Batch, Spec, ron_text};
+use zero_plan::spec::{Batch, ModelSize, Spec, ron_text};
 use zero_plan::{DeviceKind, GpuFigures, Plan, counted};
 use zero_study::hardware::{MeasuredOp, MeasuredUnit, measured_units};
 
@@ -29,8 +29,6 @@ pub struct Measurement<'a> {
     pub path: &'a Path,
     /// The spec that [`alone`] derives from it.
     pub alone: &'a str,
-    /// The size of its model.
-    pub size: Option<&'a str>,
     /// Threads of a rank.
     pub threads: NonZeroUsize,
 }
@@ -58,8 +56,7 @@ impl<'a> Measurement<'a> {
         std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
         let (derived, profile) = (own.join("measure.ron"), own.join("measure.json"));
         write_if_changed(&derived, self.alone.as_bytes())?;
-        let request =
-            Request { spec: derived, program: ModelRequest { bin: None, size: self.size.map(str::to_owned) } };
+        let request = Request { spec: derived, program: ModelRequest::default() };
         let (binary, sized) = build::build_with_sizes(&request)?;
         Ok(MeasuredProgram { of: self, binary, sized, profile, steps: Vec::new() })
     }
@@ -127,13 +124,14 @@ pub fn ranks(spec: &Spec, threads: NonZeroUsize, cores: NonZeroUsize) -> Vec<usi
 }
 
 /// A spec of the same model, with the same widths and micro-batches, in which each rank has the whole model.
-pub fn alone(spec: &Spec, path: &Path, ranks: usize) -> Result<String, CommandError> {
+pub fn alone(spec: &Spec, path: &Path, size: &ModelSize, ranks: usize) -> Result<String, CommandError> {
     let Spec { model: Some(model), batch: Batch { sequences, length, .. }, precision, .. } = spec else {
         return Err(CommandError::NoModel { spec: path.to_owned() });
     };
+    let model = size.entry(model);
     let (precision, device) = (ron_text(precision), ron_text(&spec.device));
     Ok(format!(
-        "(model: {model:?}, mesh: (zero: {ranks}), zero: (stage: 0), precision: {precision}, device: {device}, \
+        "(model: {model}, mesh: (zero: {ranks}), zero: (stage: 0), precision: {precision}, device: {device}, \
          batch: (sequences: {sequences}, length: {length}))\n"
     ))
 }

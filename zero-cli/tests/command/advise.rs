@@ -68,6 +68,12 @@ fn the_best_layouts_are_told_and_written() {
     for part in ["## Memory", "2Ψ + 2Ψ/N + 12Ψ/N", "## Traffic and time", "## What would change it", "```ron\n"] {
         assert!(memo.contains(part), "no `{part}` in {memo}");
     }
+    // The size that was asked for is a part of each spec, so that it is planned in this size.
+    workspace.said(&format!("{line} --size 8B --layers 5 --write sized"));
+    let written = workspace.read("sized/best-1.ron");
+    assert!(written.contains("    model: Example(\"model\", size: \"8B\", layers: 5),\n"), "{written}");
+    let size = spec::parse(&written).expect("a spec that is read").size;
+    assert_eq!((size.size.as_deref(), size.layers), (Some("8B"), Some(5)));
     let json: Value = serde_json::from_str(&workspace.said(&format!("{line} --json"))).expect("JSON");
     assert_eq!((&json["format"], &json["model"]), (&"zero-advise-1".into(), &"Layers".into()));
     let pinned = workspace.said(&format!("{line} --json --pin zero.stage=3 --pin precision.compute=F32"));
@@ -96,5 +102,7 @@ fn a_model_that_fits_nowhere_says_what_would_help() {
     let workspace = workspace(1 << 29);
     let error = refused(&workspace, "advise --model model --on a10g-2 --length 8");
     assert!(error.starts_with("error[Z0162]: no layout fits: "), "{error}");
-    assert!(error.contains("it fits if a rank has ") && error.contains("nodes ("), "{error}");
+    for way in ["it fits with `--pure-bf16`", "or with `--nodes ", "or if a rank has "] {
+        assert!(error.contains(way), "no `{way}` in {error}");
+    }
 }

@@ -12,5 +12,6 @@ mod launch;
 mod offers;
 mod own;
 mod predictions;
+mod sizes;
 mod tokenize;
 mod workspace;

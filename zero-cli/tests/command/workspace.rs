@@ -10,14 +10,17 @@ pub struct Workspace {
     pub root: PathBuf,
 }
 
-/// Makes a program that says no sizes say those of a model of one unit, as the command asks for them after each build.
+/// Makes a program that says no sizes say those of a model of one unit, as the command asks for them after each build. The name of
+/// the model has the size that was asked for.
 const SIZES: &str = r##"
 fn main() {
     if std::env::args().nth(1).as_deref() != Some("--sizes") {
         return given();
     }
     let spec = format!("{:?}", include_str!(env!("ZERO_SPEC")));
-    print!(r#"{{"model":"Tiny","spec":{spec},"probes":[{{"compute":"F32","sequences":1,"length":1,"units":["#);
+    let size = [option_env!("ZERO_SIZE"), option_env!("ZERO_PARTS")].iter().flatten();
+    let size: String = size.map(|part| format!(" {part}")).collect();
+    print!(r#"{{"model":"Tiny{size}","spec":{spec},"probes":[{{"compute":"F32","sequences":1,"length":1,"units":["#);
     print!(r#"{{"field":"only","position":0,"index":null,"params":8,"takes":8,"source":0,"saved_bytes":64,"#);
     print!(r#""workspace_bytes":0,"input_bytes":64,"output_bytes":64,"operations":1,"attending":0,"given_bytes":0,"#);
     print!(r#""targets_bytes":64,"cache_bytes":0}}]}}]}}"#);

@@ -3,14 +3,21 @@
 use std::path::PathBuf;
 
 use syn::parse_quote;
+use zero_plan::spec::ModelSize;
 
 use super::*;
 use crate::choice::SpecFile;
 use crate::valid;
 
 fn expanded(item: &DeriveInput, choice: &Choice, has_text: bool) -> String {
-    let environment =
-        Environment { package: PathBuf::new(), directory: PathBuf::new(), spec: None, has_text, shapes: vec![] };
+    let environment = Environment {
+        package: PathBuf::new(),
+        directory: PathBuf::new(),
+        spec: None,
+        has_text,
+        size: ModelSize::default().variables(),
+        shapes: vec![],
+    };
     model(item, &valid::model(item).unwrap(), choice, &environment).to_string()
 }
 
@@ -174,6 +181,7 @@ fn other_shapes_have_sizes_and_no_code() {
         directory: PathBuf::new(),
         spec: None,
         has_text: false,
+        size: ModelSize::default().variables(),
         shapes: vec![(Width::BF16, 2, 16), (Width::F32, 4, 16)],
     };
     let expanded = packed(&model(&item, &valid::model(&item).unwrap(), &choice(None), &environment).to_string());

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Spec;
-use super::keys::{KEYS, Key, keys_in, row};
+use super::keys::{KEYS, Key, row, split};
 
 /// A key that has different values in two specs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -31,9 +31,9 @@ impl KeyChange {
 /// The keys that have different values in two specs, in the order of [`KEYS`]. Another spelling of the same value, such
 /// as `MiB(1024)` and `GiB(1)`, is not a difference, nor is a default that is written down.
 pub fn changes(first: &Spec, second: &Spec) -> Vec<KeyChange> {
-    // A section differs if its keys do, and the chunks of a schedule are shown with the schedule.
-    let is_section = |key: &Key| keys_in(key.path).next().is_some() && key.path != "pipeline.schedule";
-    let values = KEYS.iter().filter(|key| !is_section(key) && !key.path.starts_with("pipeline.schedule."));
+    // A section differs if its keys do. Keys within a value are shown with it: the chunks of a schedule, the size of a model.
+    let is_within = |key: &Key| row(split(key.path).0).is_some_and(|around| !around.is_section());
+    let values = KEYS.iter().filter(|key| !key.is_section() && !is_within(key));
     let differing = values.filter(|key| !key.agree(first, second));
     differing.map(|key| KeyChange { key: key.path, first: key.value_in(first), second: key.value_in(second) }).collect()
 }
@@ -72,6 +72,18 @@ mod tests {
         let second = "(zero: (stage: 2, bucket: KiB(25600)), memory: MiB(1024), batch: (sequences: 4))";
         assert_eq!(told("(zero: (stage: 2), memory: GiB(1))", second), []);
         assert_eq!(told(second, second), []);
+    }
+
+    #[test]
+    fn a_model_is_told_with_its_size() {
+        let with = |keys: &str| format!("(model: Example(\"gpt\"{keys}), zero: (stage: 0))");
+        let own = |first: &str, second: &str| vec![("model", first.to_owned(), second.to_owned())];
+        let sized = ", size: \"11M\", layers: 3";
+        assert_eq!(
+            told(&with(""), &with(sized)),
+            own("Example(\"gpt\")", "Example(\"gpt\", size: \"11M\", layers: 3)")
+        );
+        assert_eq!(told(&with(sized), &with(", layers: 3, size: \"11M\"")), []);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Key {
     pub(super) follows: Option<fn(&Spec) -> String>,
     /// The name in front of the parentheses around keys within its value.
     opening: Option<&'static str>,
+    /// Whether its value can be followed by keys within the same parentheses.
+    leads: bool,
 }
 
 /// The default of a key.
@@ -100,14 +102,40 @@ macro_rules! key {
     };
 }
 
+/// The row of a part of the model's size.
+macro_rules! part {
+    ($part:ident, $unit:literal, $about:literal) => {
+        key(concat!("model.", stringify!($part)), number!($unit from 1 to 4294967295), Absent("as in the size"))
+            .at(|spec| &mut spec.size.$part)
+            .about($about)
+    };
+}
+
 /// All keys, sections included.
 ///
 /// A file can have all of them. Keys that are not options of an attribute are only for files: the model, which is the
 /// struct itself, and keys whose names are only clear within a section.
 pub const KEYS: &[Key] = &[
-    key!(model, any("`Example(\"name\")` or `Package(\"name\")`"), Absent("the struct under `#[zero]`"))
-        .only_in_files()
-        .about("The package that `cargo zero` builds with this spec."),
+    key!(
+        model,
+        any("`Example(\"name\")` or `Package(\"name\")`, with `size` and its parts after the name"),
+        Absent("the struct under `#[zero]`")
+    )
+    .only_in_files()
+    .leads()
+    .about(
+        "The package that `cargo zero` builds with this spec, `Example(\"name\")` or `Package(\"name\")`. The size of its \
+            model follows the name: `Example(\"llama\", size: \"3.1-8B\")`.",
+    ),
+    key("model.size", any("the name of a size, such as `\"3.1-8B\"`"), Absent("the first size of the model"))
+        .at(|spec| &mut spec.size.size)
+        .about("Which of the model's sizes is built."),
+    part!(layers, "layers", "Layers, instead of those of the size; so are the next keys."),
+    part!(width, "elements", "Elements of the residual stream."),
+    part!(heads, "heads", "Heads of an attention."),
+    part!(key_heads, "heads", "Heads of keys and values, where queries share them."),
+    part!(inner, "elements", "Elements between the two matrices of an MLP, where the model lets it be chosen."),
+    part!(vocab, "ids", "Ids of the vocabulary."),
     section("zero", "Zero", "a section such as `(stage: 3)`", Required).about("What is sharded, and how it is sent."),
     key!(zero.stage, any("0, 1, 2 or 3"), Required)
         .about("The ZeRO stage: 0 shards nothing, 1 the optimizer state, 2 the gradients too, 3 the parameters too."),
@@ -212,7 +240,19 @@ pub const KEYS: &[Key] = &[
 
 const fn key(path: &'static str, expected: Expected, default: KeyDefault) -> Key {
     let Expected { words: expects, unit, range } = expected;
-    Key { path, option: None, expects, unit, default, about: "", range, at: None, follows: None, opening: None }
+    Key {
+        path,
+        option: None,
+        expects,
+        unit,
+        default,
+        about: "",
+        range,
+        at: None,
+        follows: None,
+        opening: None,
+        leads: false,
+    }
 }
 
 const fn section(path: &'static str, opening: &'static str, expects: &'static str, default: KeyDefault) -> Key {
@@ -230,6 +270,10 @@ impl Key {
 
     const fn opening(self, opening: &'static str) -> Self {
         Self { opening: Some(opening), ..self }
+    }
+
+    const fn leads(self) -> Self {
+        Self { leads: true, ..self }
     }
 
     const fn option(self, option: &'static str) -> Self {
@@ -258,12 +302,18 @@ impl Key {
         }
     }
 
-    /// Whether a section begins like one with keys of this one: without a name, or with `opening`.
+    /// Whether a section begins like one with keys of this one: without a name, or with `opening`, or with a value.
     pub(super) fn opens(&self, section: &Section) -> bool {
         match section.name.as_deref() {
+            _ if section.leading.is_some() => self.leads,
             None => self.at.is_none(),
             name => name == self.opening,
         }
+    }
+
+    /// Whether it has no value but those of its keys.
+    pub(super) fn is_section(&self) -> bool {
+        self.at.is_none()
     }
 
     /// The value in `spec` as it would be written; none if it is neither given nor has a default.

@@ -37,6 +37,8 @@ pub(super) struct Section {
     pub name: Option<String>,
     /// From the opening to the closing parenthesis, both included.
     pub span: Range<usize>,
+    /// The quoted text in front of the entries, as in `Example("gpt", size: "2M")`, without the comma.
+    pub leading: Option<Range<usize>>,
     pub entries: Vec<KeyValue>,
 }
 
@@ -113,7 +115,10 @@ impl<'t> TokenCursor<'t> {
         let start = self.rest.first()?.span.start;
         let named = self.peek(0) == Some(TokenKind::Word) && self.peek(1) == Some(TokenKind::Mark(b'('));
         let name = self.next_if(named).map(|name| self.text[name.span.clone()].to_owned());
-        let keyed = self.peek(1) == Some(TokenKind::Word) && self.peek(2) == Some(TokenKind::Mark(b':'));
+        let keyed_from =
+            |at: usize| [at, at + 1].map(|at| self.peek(at)) == [TokenKind::Word, TokenKind::Mark(b':')].map(Some);
+        let led = [1, 2].map(|at| self.peek(at)) == [TokenKind::Quoted, TokenKind::Mark(b',')].map(Some);
+        let keyed = keyed_from(1) || led && keyed_from(3);
         let empty = self.peek(1) == Some(TokenKind::Mark(b')'));
         if self.peek(0) == Some(TokenKind::Mark(b'(')) && (keyed || empty) {
             let section = Section { name, ..self.section()? };
@@ -143,6 +148,8 @@ impl<'t> TokenCursor<'t> {
             return None;
         }
         let start = self.next()?.span.start;
+        let leading = self.next_if(self.peek(0) == Some(TokenKind::Quoted)).map(|text| text.span.clone());
+        self.next_if(leading.is_some());
         let mut entries = Vec::new();
         while self.peek(0) == Some(TokenKind::Word) {
             entries.push(self.entry()?);
@@ -150,7 +157,7 @@ impl<'t> TokenCursor<'t> {
         self.depth -= 1;
         let close = self.next()?;
         let span = start..close.span.end;
-        (close.kind == TokenKind::Mark(b')')).then_some(Section { name: None, span, entries })
+        (close.kind == TokenKind::Mark(b')')).then_some(Section { name: None, span, leading, entries })
     }
 
     fn entry(&mut self) -> Option<KeyValue> {

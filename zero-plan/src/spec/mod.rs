@@ -11,6 +11,7 @@ mod inline;
 mod keys;
 mod locate;
 mod mesh;
+mod model;
 mod parse;
 mod pipeline;
 mod report;
@@ -29,17 +30,18 @@ use serde::Serialize;
 use crate::config::{self, Config, DeviceKind, OptimizerKind, Precision, TransportKind};
 
 pub use changes::{KeyChange, changes};
-pub use check::unknown_fields;
+pub use check::{SizeVariables, other_size, unknown_fields};
 pub use inline::{disagreements, parse_inline};
 pub use keys::{KEYS, Key, KeyDefault, options};
 pub use locate::{KeySpans, locate};
 pub use mesh::MeshKeys;
+pub use model::{ModelSize, ModelSource};
 pub use parse::parse;
 pub use parse::ron as ron_options;
 pub use parse::ron_text;
 pub use pipeline::{Pipeline, Schedule, Units};
 pub use report::key_called;
-pub use sections::{Batch, CheckpointKeys, ModelSource, RecomputedUnits, Stage, ZeroKeys};
+pub use sections::{Batch, CheckpointKeys, RecomputedUnits, Stage, ZeroKeys};
 pub use size::Size;
 pub use table::{keys_table, options_table};
 pub use text::decode;
@@ -54,8 +56,11 @@ pub const RANKS_MAX: u32 = 4096;
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Spec {
     /// The model that the command line builds with this spec.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     pub model: Option<ModelSource>,
+    /// The size of that model, which is written in the same entry.
+    #[serde(skip)]
+    pub size: ModelSize,
     /// The ranks along each axis, and how they lie on nodes.
     pub mesh: MeshKeys,
     /// What is sharded and how it is sent.
@@ -129,6 +134,11 @@ impl Spec {
 /// RON, with every key and its value.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&parse::ron().to_string(self).expect("a spec can be written"))
+        let others = parse::ron().to_string(self).expect("a spec can be written");
+        match &self.model {
+            // `serde` knows no value that is followed by keys.
+            Some(model) => write!(f, "(model:{},{}", self.size.entry(model), &others[1..]),
+            None => f.write_str(&others),
+        }
     }
 }

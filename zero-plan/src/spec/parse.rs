@@ -10,6 +10,7 @@ use super::check::check;
 use super::keys::{Form, Key, KeyDefault, join, keys_in, row, within};
 use super::locate::{KeyValue, Section, root};
 use super::report::SpecDiagnostics;
+use super::tokens::tokens;
 use crate::diagnostic::Diagnostic;
 
 /// Reads and checks a spec.
@@ -53,12 +54,30 @@ struct Outline {}
 
 /// The entries of a text, or the reason why it has none.
 pub(super) fn outline(report: SpecDiagnostics) -> Result<Section, Box<Diagnostic>> {
-    let is_ron = ron().from_str::<IgnoredAny>(report.text);
-    match is_ron.and_then(|_| ron().from_str::<Outline>(report.text)) {
+    let root = root(report.text);
+    let text = root.as_ref().map_or(report.text.to_owned(), |root| without_leading(report.text, root));
+    let is_ron = ron().from_str::<IgnoredAny>(&text);
+    match is_ron.and_then(|_| ron().from_str::<Outline>(&text)) {
         // A text that `ron` reads as a struct has entries, or is empty.
-        Ok(_) => Ok(root(report.text).unwrap_or_default()),
+        Ok(_) => Ok(root.unwrap_or_default()),
         Err(error) => Err(Box::new(report.syntax(&error))),
     }
+}
+
+/// The text with blanks instead of each quoted text in front of keys, because `ron` has no such values. All else keeps
+/// its line and column.
+fn without_leading(text: &str, root: &Section) -> String {
+    let sections = root.entries.iter().filter_map(|entry| entry.section.as_ref());
+    let mut text = text.to_owned();
+    // From the last to the first, because a character of several bytes becomes one blank.
+    for section in sections.collect::<Vec<_>>().into_iter().rev() {
+        let Some(leading) = &section.leading else { continue };
+        let comma = tokens(&text[leading.end..]).first().map_or(0, |comma| comma.span.end);
+        let with_comma = leading.start..leading.end + comma;
+        let blank: String = text[with_comma.clone()].chars().map(|c| if c == '\n' { c } else { ' ' }).collect();
+        text.replace_range(with_comma, &blank);
+    }
+    text
 }
 
 /// The result of reading a text.
@@ -105,9 +124,18 @@ impl Reading<'_> {
     /// Reads the value of an entry, as the row of its key says.
     fn entry(&mut self, row: &'static Key, entry: &KeyValue) {
         if let Some(section) = entry.section.as_ref().filter(|section| row.opens(section)) {
+            if let Some(leading) = &section.leading {
+                let name = section.name.as_deref().unwrap_or_default();
+                self.value(row, entry, &format!("{name}({})", &self.report.text[leading.clone()]));
+            }
             return self.section(section, row.path, Some(entry));
         }
-        if let Err(error) = row.read(&mut self.spec, &self.report.text[entry.spans.value.clone()]) {
+        self.value(row, entry, &self.report.text[entry.spans.value.clone()]);
+    }
+
+    /// Reads `text` as the value of an entry.
+    fn value(&mut self, row: &'static Key, entry: &KeyValue, text: &str) {
+        if let Err(error) = row.read(&mut self.spec, text) {
             self.note(self.report.value(&error, row, &entry.spans.value));
         }
     }

@@ -5,15 +5,6 @@ use serde::{Deserialize, Serialize};
 use super::Size;
 use crate::config::{self, Often};
 
-/// Where the command line finds the model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ModelSource {
-    /// An example of this workspace, by name.
-    Example(String),
-    /// A package of the user's workspace, by name.
-    Package(String),
-}
-
 /// What the ranks along the `zero` axis shard, and how it is sent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ZeroKeys {

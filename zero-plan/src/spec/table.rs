@@ -23,6 +23,7 @@ pub fn options_table() -> String {
     table("option", options())
 }
 
+/// Whether it has a table of its own: `pipeline.schedule.chunks` stands in that of `pipeline`.
 fn is_section(key: &Key) -> bool {
     KEYS.iter().any(|other| split(other.path).0 == key.path) && !key.path.contains('.')
 }
@@ -50,7 +51,6 @@ fn table<'k>(name: &str, rows: impl Iterator<Item = (&'k str, &'k Key)>) -> Stri
 mod tests {
     use super::super::{locate, parse};
     use super::*;
-    use crate::spec::parse::ron;
 
     /// `UPDATE_EXPECT=1` rewrites the file.
     #[test]
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn defaults_are_those_of_a_spec_that_gives_none() {
         let spec = parse(MINIMAL).unwrap();
-        let written = ron().to_string(&spec).unwrap();
+        let written = spec.to_string();
         for key in KEYS {
             let path = key.path;
             match key.default {

@@ -42,6 +42,7 @@ impl Number for Often {}
 impl Number for OptimizerKind {}
 impl Number for Schedule {}
 impl Number for Stage {}
+impl Number for String {}
 impl Number for TransportKind {}
 impl Number for Units {}
 impl Number for Width {}

@@ -20,6 +20,7 @@ fn numbers_of_parameters_are_those_published() {
     assert_eq!(parameters(llama_3_2_1B::Model::PROGRAM), 1_235_814_400);
     assert_eq!(parameters(llama_3_1_8B::Model::PROGRAM), 8_030_261_248);
     assert_eq!(parameters(llama_3_1_70B::Model::PROGRAM), 70_553_706_496);
+    assert_eq!(parameters(llama_13B::Model::PROGRAM), 13_015_864_320);
     assert_eq!(parameters(qwen3_0_6B::Model::PROGRAM), 596_049_920);
     assert_eq!(parameters(qwen3_4B::Model::PROGRAM), 4_022_468_096);
     assert_eq!(parameters(qwen3_8B::Model::PROGRAM), 8_190_735_360);

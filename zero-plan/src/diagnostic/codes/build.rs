@@ -110,8 +110,9 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0214",
         title: "size that the model does not have",
-        explanation: "An architecture can have several sizes. `--size` or the variable `ZERO_SIZE` chooses one by \
-            its name when the model is built. No size has this name: the message lists all of them.",
+        explanation: "An architecture can have several sizes. The `size` of a spec or `--size` chooses one by its name when \
+            the model is built; for a build by cargo itself, the variable `ZERO_SIZE` does. No size has this name: the \
+            message lists all of them.",
         example: "cargo zero plan specs/qwen3.ron --size 5B",
     },
     Code {
@@ -121,6 +122,21 @@ pub(super) const CODES: &[Code] = &[
             calls `forward`. Only the last layer of a model computes losses. Training needs the `forward` of every \
             other layer, whose output is the input of the next layer. Remove the constant there.",
         example: "const LOSSES_IN_BACKWARD: bool = true; // in a layer whose `Output` is `Features<8>`",
+    },
+    Code {
+        code: "Z0216",
+        title: "part that the sizes of a model do not have",
+        explanation: "`--layers`, `--width` and the like, or the keys of `model` with these names, change parts of a size. The \
+            model lists the parts that can change in `zero_runtime::resized`, and this one is not among them: it may follow \
+            from the others, as in GPT-2 the inner width of an MLP is 4 times the width.",
+        example: "cargo zero plan specs/gpt2.ron --inner 4096",
+    },
+    Code {
+        code: "Z0217",
+        title: "part of a size that cannot be divided",
+        explanation: "All heads of an attention are equally wide, and layers that alternate come in whole groups, so the parts of \
+            a size must divide without a remainder. Change one of the two.",
+        example: "cargo zero plan specs/llama.ron --heads 7 # of a width of 48",
     },
     Code {
         code: "Z0219",

@@ -23,8 +23,8 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0162",
         title: "model that fits nowhere",
         explanation: "No layout that was tried fits the memory of a device, not even at stage 3 with everything \
-            recomputed. The message names the layout that needs least, and the changes that would make it fit: a \
-            device with more memory, more nodes, smaller micro-batches or shorter sequences.",
+            recomputed. The message names the layout that needs least, and the changes after which a layout fits, the \
+            cheapest first: everything in bf16, the fewest nodes, a device with more memory.",
         example: "cargo zero advise --model llama --size 3.1-70B --on a10g-2 --length 4096",
     },
     Code {

@@ -126,9 +126,18 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0136",
         title: "size of a model that has one size",
-        explanation: "`--size` chooses among the sizes of a model: it sets the variable `ZERO_SIZE` for the \
-            compiler, but this model never reads it. Leave `--size` out, or write the sizes of the model as a list \
-            from which `zero_runtime::chosen` picks one.",
-        example: "cargo zero run specs/zero3.ron --size 4B",
+        explanation: "`size` in a spec or `--size` chooses among the sizes of a model, and `layers`, `width` and the like \
+            change parts of it: they set the variables `ZERO_SIZE` and `ZERO_PARTS` for the compiler, but this model never \
+            reads them. Leave them out, or write the sizes of the model as a list from which `zero_runtime::chosen` picks \
+            one, and list the parts that may change in `zero_runtime::resized`.",
+        example: "cargo zero run my.ron --size 4B",
+    },
+    Code {
+        code: "Z0137",
+        title: "size that is not that of the spec",
+        explanation: "The spec gives the size of its model, `model: Example(\"llama\", size: \"3.1-8B\")`, and the command \
+            line, or the variables `ZERO_SIZE` and `ZERO_PARTS` of a build by cargo itself, give another one. A plan is for \
+            one size. Leave the arguments out, or change the spec.",
+        example: "cargo zero plan my.ron --size 28M # of a spec with size: \"3.1-8B\"",
     },
 ];

@@ -7,6 +7,7 @@ mod fields;
 mod mesh;
 mod pipeline;
 mod range;
+mod size;
 
 use super::Spec;
 use super::keys::within;
@@ -15,6 +16,7 @@ use super::report::SpecDiagnostics;
 use crate::diagnostic::Diagnostic;
 
 pub use fields::unknown_fields;
+pub use size::{SizeVariables, other_size};
 
 /// A spec and the text that it was read from.
 struct CheckedSpec<'s> {

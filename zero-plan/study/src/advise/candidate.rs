@@ -172,7 +172,8 @@ impl Candidate {
         if !self.within.is_empty() {
             mesh.push(format!("within_node: {:?}", self.within));
         }
-        let _ = writeln!(text, "(\n    model: {:?},\n    mesh: ({}),", question.model, mesh.join(", "));
+        let _ =
+            writeln!(text, "(\n    model: {},\n    mesh: ({}),", question.size.entry(&question.model), mesh.join(", "));
         let _ = writeln!(text, "    zero: ({}),", self.zero_keys().join(", "));
         if pipeline > 1 {
             let units = if self.even { ", units: Even" } else { "" };
@@ -238,4 +239,10 @@ fn transport(question: &Question) -> TransportKind {
         _ if question.pins.has("transport") => question.pins.spec.transport(),
         device => device.transport_of_hosts(question.nodes),
     }
+}
+
+/// A layout in one line.
+pub(super) fn sketch(candidate: &Candidate) -> String {
+    let words = Dimension::ALL.iter().filter_map(|&dimension| candidate.value(dimension));
+    words.collect::<Vec<_>>().join(", ")
 }

@@ -8,9 +8,10 @@ use zero_plan::{Plan, PlanBuf};
 
 use super::candidate::{Candidate, Dimension};
 use super::fit::Demand;
+use super::least::UnitShapes;
 use super::question::{NoAdvice, Question, Simulated};
-use super::search::{Findings, TimedLayout, UnitShapes, search};
-use crate::simulate::{Flow, LinkKind, Timeline, simulate};
+use super::search::{Findings, TimedLayout, search};
+use crate::simulate::{Flow, FlowBytes, LinkKind, Timeline, simulate};
 
 /// The number of layouts that are described in full.
 const PICKS: usize = 3;
@@ -55,7 +56,9 @@ pub struct Pick {
     pub need: Demand,
     /// The memory that a rank may take, in bytes.
     pub budget_bytes: usize,
-    /// The bytes that the rank that sends most sends, by flow and link.
+    /// What a rank sends, by purpose.
+    pub flows: Vec<FlowBytes>,
+    /// What links carry of it, by purpose and link.
     pub sent: Vec<LinkUse>,
     /// Seconds that ranks of the busiest pipeline stage compute.
     pub compute_s: f64,
@@ -181,6 +184,7 @@ fn pick(question: &Question, shapes: &mut UnitShapes, timed: &TimedLayout) -> Op
             mfu: timeline.mfu(plan, question.hardware),
             need,
             budget_bytes: question.budget(config.mesh.ranks_per_node()),
+            flows: FlowBytes::of(plan),
             sent: sent(plan, &timeline),
             compute_s: most(&|i| timeline.step_s - parts[i].exposed_s() - parts[i].bubble_s()),
             bubble_s: most(&|i| parts[i].bubble_s()),

@@ -3,8 +3,9 @@
 use zero_plan::spec::Size;
 use zero_plan::{PlanBuf, Unit, Width};
 
+use super::least::UnitShapes;
 use super::question::{Judge, Question, Simulated};
-use super::search::{UnitShapes, search};
+use super::search::search;
 use super::space::{coarse, fine};
 use super::tests::{a100, ask, file, pinned, small, tiny};
 use super::transformer::{LLAMA_3_8B, LlamaSizes};

@@ -3,13 +3,13 @@
 
 use core::fmt::Write;
 
-use zero_plan::Kind;
 use zero_plan::spec::Size;
 use zero_plan::states::StateBytes;
+use zero_plan::{Bytes, Kind};
 
+use super::candidate::sketch;
 use super::explain::{Advice, Pick, advise};
-use super::question::{Effort, Question, gb};
-use super::search::sketch;
+use super::question::{Effort, Question};
 use super::space::with_nodes;
 use super::text::{BATCH, cost, decision, rivals, searched, time};
 use crate::hardware::{Hardware, Processor};
@@ -81,8 +81,8 @@ fn head(question: &Question, pick: &Pick) -> String {
         time(pick.step_s),
         pick.tokens_per_s,
         pick.mfu * 100.0,
-        gb(pick.need.bytes),
-        gb(pick.budget_bytes),
+        Bytes(pick.need.bytes),
+        Bytes(pick.budget_bytes),
     )
 }
 
@@ -98,11 +98,11 @@ fn memory(question: &Question, advice: &Advice, pick: &Pick) -> String {
     let StateBytes { params_bytes: p, gradients_bytes: g, optimizer_bytes: k } = of;
     let mut text = format!(
         "\n## Memory\n\nA parameter takes {p} bytes, its gradient {g}, its optimizer state {k}. With Ψ = {:.3} billion parameters \
-         and N = {ranks} ranks that share (ZeRO paper, table 1), in GB a rank:\n\n\
+         and N = {ranks} ranks that share (ZeRO paper, table 1), for a rank:\n\n\
          | stage | formula | parameters | gradients | optimizer | sum | without a pipeline, with micro-batches, at least | of {} |\n\
          |---|---|---|---|---|---|---|---|\n",
         params as f64 / 1e9,
-        gb(pick.budget_bytes),
+        Bytes(pick.budget_bytes),
     );
     for stage in &advice.stages {
         let share =
@@ -110,8 +110,8 @@ fn memory(question: &Question, advice: &Advice, pick: &Pick) -> String {
         let formula = [share(p, 3), share(g, 2), share(k, 1)].join(" + ");
         let StateBytes { params_bytes, gradients_bytes, optimizer_bytes } = stage.states;
         let cells = [params_bytes, gradients_bytes, optimizer_bytes, stage.states.total()];
-        let cells = cells.map(|bytes| format!("{:.1}", bytes as f64 / 1e9)).join(" | ");
-        let least = stage.least_bytes.map_or("not tried".to_owned(), |bytes| format!("{:.1}", bytes as f64 / 1e9));
+        let cells = cells.map(|bytes| Bytes(bytes).to_string()).join(" | ");
+        let least = stage.least_bytes.map_or("not tried".to_owned(), |bytes| Bytes(bytes).to_string());
         let fits = if stage.fits { "fits" } else { "does not fit" };
         let _ = writeln!(text, "| {} | {formula} | {cells} | {least} | {fits} |", stage.stage);
     }
@@ -122,11 +122,11 @@ fn memory(question: &Question, advice: &Advice, pick: &Pick) -> String {
     for kind in Kind::ALL {
         let bytes = pick.need.memory.region(kind).bytes;
         if bytes > 0 {
-            let _ = writeln!(text, "| {} | {} |", kind.name(), gb(bytes));
+            let _ = writeln!(text, "| {} | {} |", kind.name(), Bytes(bytes));
         }
     }
     let batch = pick.need.of_kinds(&BATCH);
-    let _ = writeln!(text, "\nMicro-batches take {} of the arena, and no ZeRO stage reduces this part.", gb(batch));
+    let _ = writeln!(text, "\nMicro-batches take {} of the arena, and no ZeRO stage reduces this part.", Bytes(batch));
     text
 }
 
@@ -137,13 +137,18 @@ fn traffic(pick: &Pick) -> String {
         return text;
     }
     text += "Communication takes bytes over bandwidth, plus latencies; the part that computation hides costs nothing.\n\n\
-             | what | on | a rank sends | bytes / bandwidth | with latencies | of it exposed |\n|---|---|---|---|---|---|\n";
-    for sent in &pick.sent {
+             | what | on | a rank sends | over the link | bytes / bandwidth | with latencies | of it exposed |\n\
+             |---|---|---|---|---|---|---|\n";
+    for (at, sent) in pick.sent.iter().enumerate() {
         let (flow, link) = (sent.flow.name(), sent.link.name());
+        // On the first of its links, because all together carry it.
+        let is_first = !pick.sent[..at].iter().any(|other| other.flow == sent.flow);
+        let all = pick.flows.iter().find(|all| all.flow == sent.flow && is_first);
         let _ = writeln!(
             text,
-            "| {flow} | {link} | {} | {} | {} | {} |",
-            gb(sent.bytes),
+            "| {flow} | {link} | {} | {} | {} | {} | {} |",
+            all.map_or(String::new(), |all| Bytes(all.bytes).to_string()),
+            Bytes(sent.bytes),
             time(sent.busy_s),
             time(sent.link_s),
             time(sent.exposed_s)

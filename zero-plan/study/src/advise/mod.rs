@@ -13,6 +13,7 @@ mod candidate;
 mod explain;
 mod fit;
 mod json;
+mod least;
 mod memo;
 mod offers;
 mod pins;
@@ -20,6 +21,7 @@ mod question;
 mod search;
 mod space;
 mod text;
+mod ways;
 
 pub use candidate::{Candidate, Dimension};
 pub use explain::{Advice, Pick, Price, Rival, StageFit, advise};

@@ -61,6 +61,7 @@ fn question<'a>(
     let config = spec.config();
     Question {
         model: spec.model.clone().unwrap_or(ModelSource::Example(String::new())),
+        size: spec.size.clone(),
         name: "the model",
         hardware: machine,
         nodes: config.mesh.nodes,

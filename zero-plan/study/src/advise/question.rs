@@ -3,8 +3,8 @@
 use core::fmt;
 
 use zero_plan::bounds::MICRO_BATCHES_MAX;
-use zero_plan::spec::{ModelSource, RANKS_MAX};
-use zero_plan::{Bytes, Config, Plan, Unit, Width};
+use zero_plan::spec::{ModelSize, ModelSource, RANKS_MAX};
+use zero_plan::{Config, Plan, Unit, Width};
 
 use super::pins::Pins;
 use super::space::{SEQUENCES, precisions};
@@ -15,6 +15,8 @@ use crate::simulate::{least_s, simulate};
 pub struct Question<'a> {
     /// The model, as specs name it and the command line finds it.
     pub model: ModelSource,
+    /// Its size, which specs say too.
+    pub size: ModelSize,
     /// Its name in plans.
     pub name: &'a str,
     /// The machines.
@@ -214,9 +216,4 @@ impl Question<'_> {
             _ => Ok(()),
         }
     }
-}
-
-/// A size in decimal GB, as data sheets have it, and in GiB where it is small.
-pub(super) fn gb(bytes: usize) -> String {
-    if bytes < 100_000_000 { Bytes(bytes).to_string() } else { format!("{:.1} GB", bytes as f64 / 1e9) }
 }

@@ -1,12 +1,14 @@
 //! Search: finds the layouts that fit, and times some of them. Never explains the result.
 
-use zero_plan::spec::{RANKS_MAX, parse};
-use zero_plan::{Axis, Kind, Mesh, Often, PlanBuf, TransportKind, Unit, Width};
+use zero_plan::spec::parse;
+use zero_plan::{PlanBuf, Unit};
 
 use super::candidate::{Candidate, Dimension};
 use super::fit::Demand;
-use super::question::{Judge, NoAdvice, Question, gb};
-use super::space::{bounded_alike, coarse, fine, with_nodes};
+use super::least::{LeastBytes, UnitShapes};
+use super::question::{Judge, NoAdvice, Question};
+use super::space::{bounded_alike, coarse, fine};
+use super::ways::nothing_fits;
 
 /// The most plans that are timed to find the cost of a value that the best layout does not have.
 const RIVAL_PLANS: usize = 16;
@@ -62,42 +64,6 @@ impl CoarseLayout {
     }
 }
 
-/// A width and the sequences of a micro-batch, with the units if they are known.
-type KnownUnits = ((Width, usize), Option<Vec<Unit>>);
-
-/// Units by width and sequences. Each shape is asked for once.
-pub(super) struct UnitShapes<'q, 'a> {
-    question: &'q Question<'a>,
-    known: Vec<KnownUnits>,
-}
-
-impl<'q, 'a> UnitShapes<'q, 'a> {
-    pub(super) fn new(question: &'q Question<'a>) -> Self {
-        Self { question, known: Vec::new() }
-    }
-
-    pub(super) fn of(&mut self, candidate: &Candidate) -> Option<&[Unit]> {
-        let shape = (candidate.precision.compute, candidate.sequences);
-        if !self.known.iter().any(|(known, _)| *known == shape) {
-            self.known.push((shape, (self.question.units)(shape.0, shape.1)));
-        }
-        self.known.iter().find(|(known, _)| *known == shape)?.1.as_deref()
-    }
-}
-
-/// The fine settings of a coarse layout that need the least memory: one if it reduces in every micro-batch, and one if
-/// it reduces once a step.
-fn lightest(question: &Question, coarse: Candidate) -> Vec<Candidate> {
-    let (pins, given) = (&question.pins, &question.pins.spec.zero);
-    let shares = coarse.stage == 3 && coarse.mesh.zero > 1;
-    let prefetch = if shares { pins.numbers("zero.prefetch", &[0])[0] } else { 1 };
-    let bucket = pins.or("zero.bucket", given.bucket, &[coarse.bucket])[0];
-    let gather = if shares { pins.or("zero.gather", given.gather, &[Often::PerMicroBatch])[0] } else { coarse.gather };
-    let reduce = if coarse.micro_batches > 1 { pins.often("zero.reduce") } else { vec![Often::PerMicroBatch] };
-    let light = Candidate { prefetch: coarse.prefetch.map(|_| prefetch), bucket, gather, ..coarse };
-    reduce.into_iter().map(|reduce| Candidate { reduce, ..light }).collect()
-}
-
 /// Looks for the layouts with the fewest seconds per token.
 ///
 /// # Errors
@@ -141,24 +107,10 @@ fn fitting(question: &Question, shapes: &mut UnitShapes, judge: &dyn Judge) -> R
         });
     }
     let (mut groups, mut unfit) = (Vec::new(), Vec::new());
-    // If every rank can read every other rank's memory, numbering changes no size, so neighbouring layouts that differ
-    // only in numbering share a result.
-    let mut last: Option<(Candidate, Option<usize>)> = None;
+    let mut least = LeastBytes::default();
     for coarse in all {
         let Some(units) = shapes.of(&coarse) else { continue };
-        let alike = match coarse.config(question).transport {
-            TransportKind::Cluster => coarse,
-            _ => Candidate { mesh: Mesh { order: Axis::ALL, ..coarse.mesh }, within: &[], ..coarse },
-        };
-        let bytes = match last {
-            Some((other, bytes)) if other == alike => bytes,
-            _ => {
-                let light = lightest(question, coarse).into_iter();
-                light.filter_map(|light| Demand::of(&light.config(question), units)).map(|need| need.bytes).min()
-            }
-        };
-        last = Some((alike, bytes));
-        let Some(bytes) = bytes else { continue };
+        let Some(bytes) = least.of(question, coarse, units) else { continue };
         if bytes > question.budget(coarse.mesh.ranks_per_node()) {
             unfit.push((coarse, bytes));
             continue;
@@ -271,88 +223,6 @@ impl Stopwatch<'_, '_> {
                 let having: Vec<usize> = (0..groups.len()).filter(|&i| values[i].as_ref() == Some(value)).collect();
                 self.find_best(groups, &having, RIVAL_PLANS);
             }
-        }
-    }
-}
-
-/// The error if nothing fits: the layout that needs the least memory, and what would make it fit.
-fn nothing_fits(question: &Question, unfit: &[(Candidate, usize)]) -> NoAdvice {
-    let over = |&(candidate, bytes): &(Candidate, usize)| bytes - question.budget(candidate.mesh.ranks_per_node());
-    let least = unfit.iter().min_by_key(|it| over(it)).expect("nothing fits, so something does not");
-    let (candidate, bytes) = *least;
-    let per_node = candidate.mesh.ranks_per_node();
-    let budget = question.budget(per_node);
-    let told = format!(
-        "the smallest layout needs {} a rank, and a rank has {} ({} less {} reserved): {}",
-        gb(bytes),
-        gb(budget),
-        question.hardware.device.name,
-        gb(question.hardware.device.reserved.bytes() as usize),
-        sketch(&candidate),
-    );
-    let needed = bytes + question.hardware.device.reserved.bytes() as usize;
-    let mut would = vec![format!("it fits if a rank has {} of memory", gb(needed))];
-    let is_given = ["mesh.zero", "mesh.replica", "mesh.pipeline"].iter().all(|key| question.pins.has(key));
-    match more_nodes(question) {
-        MoreNodes::Help(nodes, candidate) => {
-            let ranks = nodes * candidate.mesh.ranks_per_node();
-            let network = if question.hardware.network.is_none() { " with a network between them" } else { "" };
-            would.push(format!("or on {nodes} nodes{network} ({ranks} ranks): {}", sketch(&candidate)));
-        }
-        MoreNodes::Unknown => {}
-        MoreNodes::DoNotHelp if is_given => {}
-        MoreNodes::DoNotHelp => would.push(format!("no number of nodes up to {RANKS_MAX} ranks helps: one unit, gathered and with its gradients, is too large by itself")),
-    }
-    let mut shapes = UnitShapes::new(question);
-    if let Some(need) = shapes.of(&candidate).and_then(|units| Demand::of(&candidate.config(question), units)) {
-        let kinds = [Kind::Activations, Kind::Recomputed, Kind::ActivationGradients, Kind::Workspace];
-        let kept = need.of_kinds(&kinds);
-        let how = match (candidate.recompute, candidate.sequences) {
-            (Some(1), 1) => "shorter sequences reduce them",
-            (Some(1), _) => "smaller micro-batches or shorter sequences reduce them",
-            _ => "`recompute: Every(1)`, smaller micro-batches or shorter sequences reduce them",
-        };
-        would.push(format!("activations and workspace are {} of it: {how}", gb(kept)));
-    }
-    NoAdvice::NothingFits { least: told, would }
-}
-
-/// A layout in one line.
-pub(super) fn sketch(candidate: &Candidate) -> String {
-    let words = Dimension::ALL.iter().filter_map(|&dimension| candidate.value(dimension));
-    words.collect::<Vec<_>>().join(", ")
-}
-
-/// The effect of more nodes.
-enum MoreNodes {
-    /// The smallest number of nodes, by doubling, on which a layout fits.
-    Help(usize, Candidate),
-    DoNotHelp,
-    /// For some numbers of nodes, no layout has the given values.
-    Unknown,
-}
-
-fn more_nodes(question: &Question) -> MoreNodes {
-    let (mut nodes, mut none) = (question.nodes, MoreNodes::DoNotHelp);
-    loop {
-        nodes *= 2;
-        if nodes * question.hardware.node.devices > RANKS_MAX as usize {
-            return none;
-        }
-        let more = with_nodes(question, nodes);
-        let mut shapes = UnitShapes::new(&more);
-        let least = |coarse: Candidate| {
-            let units = shapes.of(&coarse)?;
-            let needs = lightest(&more, coarse).into_iter().filter_map(|it| Demand::of(&it.config(&more), units));
-            let bytes = needs.map(|need| need.bytes).min()?;
-            (bytes <= more.budget(coarse.mesh.ranks_per_node())).then_some((bytes, coarse))
-        };
-        let all = coarse(&more);
-        if all.is_empty() {
-            none = MoreNodes::Unknown;
-        }
-        if let Some((_, candidate)) = all.into_iter().filter_map(least).min_by_key(|(bytes, _)| *bytes) {
-            return MoreNodes::Help(nodes, candidate);
         }
     }
 }

@@ -274,6 +274,13 @@ fn distinct_buckets(question: &Question, coarse: Candidate, units: &[Unit]) -> V
 
 /// The same question with more nodes. Tokens per step grow with the nodes, so that a rank's work stays the same.
 pub(super) fn with_nodes<'a>(question: &Question<'a>, nodes: usize) -> Question<'a> {
-    let tokens_per_step = question.tokens_per_step.map(|tokens| tokens.saturating_mul(nodes / question.nodes));
-    Question { nodes, tokens_per_step, model: question.model.clone(), pins: question.pins.clone(), ..*question }
+    let tokens_per_step = question.tokens_per_step.map(|tokens| tokens.saturating_mul(nodes) / question.nodes);
+    Question {
+        nodes,
+        tokens_per_step,
+        model: question.model.clone(),
+        size: question.size.clone(),
+        pins: question.pins.clone(),
+        ..*question
+    }
 }

@@ -1,20 +1,26 @@
 //! Compares the search with brute force over all specs, and checks the answers for published models.
 
-use zero_plan::spec::{ModelSource, parse};
-use zero_plan::{Axis, Config, Plan, PlanBuf, Precision, Recompute, Traffic, Unit, Width};
+use zero_plan::spec::{ModelSize, ModelSource, Size, parse};
+use zero_plan::{Axis, Bytes, Config, Plan, PlanBuf, Precision, Recompute, Traffic, Unit, Width};
 
 use super::question::{Effort, Judge, NoAdvice, Question, Simulated};
-use super::transformer::{LLAMA_2_13B, LLAMA_3_70B};
+use super::transformer::{LLAMA_2_13B, LLAMA_3_8B, LLAMA_3_70B};
 use super::*;
 use crate::hardware::Hardware;
+use crate::picture::{Picture, TimeAxis, Timed};
 use crate::repository::text;
+use crate::simulate::{Prediction, PredictionText, ShownTime, simulate};
 
 pub(super) fn file(text: &str) -> Hardware {
     Hardware::parse(text).expect("a file of hardware")
 }
 
+fn named(name: &str) -> Hardware {
+    file(&text(&format!("hardware/{name}.ron")))
+}
+
 pub(super) fn a100() -> Hardware {
-    file(&text("hardware/a100-80.ron"))
+    named("a100-80")
 }
 
 pub(super) fn ask<'a>(
@@ -26,6 +32,7 @@ pub(super) fn ask<'a>(
 ) -> Question<'a> {
     Question {
         model: ModelSource::Example("llama".to_owned()),
+        size: ModelSize::default(),
         name: "Llama",
         hardware,
         nodes,
@@ -359,21 +366,66 @@ fn z0162_nothing_fits() {
     assert!(matches!(error, NoAdvice::NothingFits { .. }), "{error}");
     let text = error.to_string();
     assert!(text.starts_with("error[Z0162]: no layout fits: the smallest layout needs "), "{text}");
-    for expected in ["stage 3", "it fits if a rank has ", "on 4 nodes (32 ranks)", "activations and workspace are "] {
+    for expected in ["stage 3", "activations and workspace are "] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
-    // The suggested number of nodes helps.
-    let fits = search(&ask(&hardware, 4, 4096, None, &units), &Artificial(1));
-    assert!(fits.is_ok(), "{fits:?}");
-    // More ranks mean more tokens a step. The error does not mention nodes on which no layout has the given values.
-    let asked = advise(&ask(&hardware, 1, 4096, Some(8 * 4096), &units)).unwrap_err().to_string();
-    assert!(asked.contains("on 4 nodes (32 ranks)"), "{asked}");
-    let given = pinned(ask(&hardware, 1, 4096, None, &units), &["mesh.zero=8", "mesh.replica=1"]);
+    // More ranks may need more tokens a step, which the way says.
+    let asked = pinned(ask(&hardware, 1, 4096, Some(8 * 4096), &units), &["mesh.pipeline=1"]);
+    assert_ways_lead_out(&asked, &advise(&asked).unwrap_err().to_string());
+    let given = pinned(ask(&hardware, 1, 4096, None, &units), &["mesh.zero=8", "mesh.replica=1", "mesh.pipeline=1"]);
     let given = advise(&given).unwrap_err().to_string();
-    assert!(!given.contains("no number of nodes"), "{given}");
+    assert!(!given.contains("--nodes"), "{given}");
     let alone = Hardware { network: None, ..hardware };
-    let alone = advise(&ask(&alone, 1, 4096, None, &units)).unwrap_err().to_string();
-    assert!(alone.contains("on 4 nodes with a network between them (32 ranks)"), "{alone}");
+    let alone = pinned(ask(&alone, 1, 4096, None, &units), &["mesh.pipeline=1"]);
+    let alone = advise(&alone).unwrap_err().to_string();
+    assert!(alone.contains("` and a network between them (") && alone.contains("with `--nodes "), "{alone}");
+}
+
+/// 70 billion parameters on two nodes of eight H100: everything in two bytes fits, and so do three nodes.
+#[test]
+fn what_fits_nowhere_has_ways_out() {
+    let units = |width, sequences| Some(LLAMA_3_70B.units(width, sequences, 4096));
+    let hardware = named("h100");
+    let of_nodes = |nodes| pinned(ask(&hardware, nodes, 4096, None, &units), &["mesh.pipeline=1"]);
+    let question = of_nodes(2);
+    let text = advise(&question).unwrap_err().to_string();
+    assert!(text.contains("it fits with `--pure-bf16`") && text.contains("or with `--nodes 3` (24 ranks): "), "{text}");
+    assert_ways_lead_out(&question, &text);
+    // What is asked for already is no way out.
+    let everything = Question { pure_bf16: true, ..of_nodes(1) };
+    let text = advise(&everything).unwrap_err().to_string();
+    assert!(!text.contains("--pure-bf16"), "{text}");
+    assert_ways_lead_out(&everything, &text);
+}
+
+/// Asks again with each change that an error names: a layout fits then, and none on one node less.
+fn assert_ways_lead_out(question: &Question, error: &str) {
+    let word = |after: &str| {
+        let rest = error.split(after).nth(1)?;
+        Some(rest.split([' ', '`']).next()?.to_owned())
+    };
+    let same = || super::space::with_nodes(question, question.nodes);
+    let fits = |other: &Question| {
+        search(
+            &Question { effort: Effort { plans: 1 }, ..super::space::with_nodes(other, other.nodes) },
+            &Artificial(1),
+        )
+        .is_ok()
+    };
+    if error.contains("--pure-bf16") {
+        assert!(fits(&Question { pure_bf16: true, ..same() }), "{error}");
+    }
+    if let Some(nodes) = word("--nodes ") {
+        let nodes: usize = nodes.parse().unwrap();
+        let tokens_per_step =
+            word("--tokens-per-step ").map(|tokens| tokens.parse().unwrap()).or(question.tokens_per_step);
+        let on = |nodes| Question { nodes, tokens_per_step, ..same() };
+        assert!(fits(&on(nodes)) && !fits(&on(nodes - 1)), "{error}");
+    }
+    let memory: f64 = word("if a rank has ").expect("memory always helps").parse().unwrap();
+    let mut hardware = question.hardware.clone();
+    hardware.device.memory = Size::B((memory * f64::from(1 << 30)) as u64);
+    assert!(fits(&Question { hardware: &hardware, ..same() }), "{error}");
 }
 
 #[test]
@@ -403,25 +455,60 @@ fn z0164_no_layout_with_these_values() {
     assert_eq!(error.code(), "Z0164");
 }
 
+/// What `advise`, `simulate` and `view` say about one spec, on two nodes, where a collective uses two kinds of links.
+#[test]
+fn one_figure_has_one_value_in_all_commands() {
+    let units = |width, sequences| Some(LLAMA_3_8B.units(width, sequences, 1024));
+    let hardware = named("h100");
+    let question = pinned(ask(&hardware, 2, 1024, None, &units), &["zero.stage=3", "mesh.zero=16"]);
+    let advice = advise(&question).unwrap();
+    let (pick, page) = (&advice.picks[0], memo(&question, &advice));
+    let config = parse(&pick.candidate.text(&question, &[])).unwrap().config();
+    let units = units(config.precision.compute, config.sequences).unwrap();
+    PlanBuf::new("Llama", config, &units).with(|plan| {
+        let prediction = Prediction::of(plan, &hardware, None).unwrap();
+        let simulated = PredictionText(&prediction).to_string();
+        let timeline = simulate(plan, &hardware).unwrap();
+        let timed = Timed { timeline: &timeline, clock: TimeAxis::Nanoseconds, hardware: None, memory_bytes: None };
+        let picture = Picture::of(plan, timed, "a.ron", "()");
+        let stage = &picture.pipeline_stages[0];
+        let row = |name: &str| simulated.lines().find(|line| line.trim_start().starts_with(name)).expect("a row");
+        for (drawn, flow) in [("gradient reduce-scatter", "reduce-scatter"), ("parameter all-gather", "all-gather")] {
+            let sent = stage.traffic.iter().find(|part| part.name == drawn).expect("it is sent").bytes;
+            let shown = Bytes(sent).to_string();
+            assert!(page.contains(&format!("| {flow} | network | {shown} | ")), "{flow} {shown}: {page}");
+            assert!(row(&format!("{flow}, network")).contains(&format!(" {shown} ")), "{flow} {shown}: {simulated}");
+        }
+        let taken = picture.outside_bytes + stage.memory.arena_bytes;
+        assert_eq!((taken, taken), (pick.need.bytes, prediction.pipeline_stages[0].memory_bytes));
+        let all: usize = stage.traffic.iter().map(|part| part.bytes).sum();
+        let told = answer(&question, &advice);
+        for shown in [Bytes(taken).to_string(), ShownTime(timeline.step_s).to_string()] {
+            assert!(simulated.contains(&shown) && page.contains(&shown) && told.contains(&shown), "{shown}: {told}");
+        }
+        assert!(told.contains(&format!("sends {},", Bytes(all))), "{all}: {told}");
+    });
+}
+
 /// The text of the page before the memo.
 const MEMO_HEAD: &str = "\
 <!-- Written by a test: UPDATE_EXPECT=1 cargo test -p zero-study --lib thirteen -->
-<!-- As `cargo zero advise --model MODEL --on a100-80 --length 4096 --tokens-per-step 131072 --memo FILE.md` writes it. -->
+<!-- As `cargo zero advise --model llama --size 13B --on a100-80 --length 4096 --tokens-per-step 131072 --memo FILE.md` writes it. -->
 
 ";
 
 /// Checks that the README has the figures of the memo.
 fn assert_readme_tells(advice: &Advice) {
     let readme = text("README.md").split_whitespace().collect::<Vec<_>>().join(" ");
-    let (pick, gb) = (&advice.picks[0], |bytes: usize| bytes as f64 / 1e9);
-    let least = |stage: usize| advice.stages[stage].least_bytes.map_or(0.0, gb);
+    let (pick, shown) = (&advice.picks[0], |bytes: usize| Bytes(bytes).to_string());
+    let least = |stage: usize| advice.stages[stage].least_bytes.map_or(String::new(), shown);
     let second = advice.rivals.iter().find(|rival| rival.value == "stage 2").expect("it fits");
     let Price::Slower(factor) = second.loss else { panic!("{second:?}") };
-    let [need, budget, count] = [gb(pick.need.bytes), gb(pick.budget_bytes), pick.candidate.micro_batches as f64];
+    let (need, budget, count) = (shown(pick.need.bytes), shown(pick.budget_bytes), pick.candidate.micro_batches);
     for told in [
-        format!("takes stage {}, {need:.1} of {budget:.0} GB a rank with {count} micro-batches", pick.candidate.stage),
+        format!("takes stage {}, {need} of {budget} a rank with {count} micro-batches", pick.candidate.stage),
         format!("Stage 2 fits as well and is {:.1} % slower;", 100.0 * (factor - 1.0)),
-        format!("stages 0 and 1 need {:.1} and {:.1} GB.", least(0), least(1)),
+        format!("stages 0 and 1 need {} and {}.", least(0), least(1)),
     ] {
         assert!(readme.contains(&told), "README.md does not say {told:?}");
     }

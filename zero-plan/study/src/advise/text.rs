@@ -3,21 +3,21 @@
 
 use core::fmt::Write;
 
-use zero_plan::{Axis, Kind, Recompute};
+use zero_plan::{Axis, Bytes, Kind, Recompute};
 
-use super::candidate::{Dimension, widths};
+use super::candidate::{Dimension, sketch, widths};
 use super::explain::{Advice, Pick, Price, Rival, StageFit};
 use super::fit::Demand;
-use super::question::{Question, gb};
-use super::search::sketch;
+use super::question::Question;
+use crate::simulate::ShownTime;
 
 /// Kinds of memory that micro-batches take.
 pub(super) const BATCH: [Kind; 5] =
     [Kind::Activations, Kind::Recomputed, Kind::ActivationGradients, Kind::Outgoing, Kind::Workspace];
 
-/// Seconds, in a unit that people read.
+/// Seconds, as all commands print them.
 pub(super) fn time(seconds: f64) -> String {
-    if seconds >= 1.0 { format!("{seconds:.2} s") } else { format!("{:.1} ms", seconds * 1e3) }
+    ShownTime(seconds).to_string()
 }
 
 fn percent(factor: f64) -> String {
@@ -37,7 +37,7 @@ pub(super) fn cost(loss: Price) -> String {
             format!("not timed, at best {:.1} % faster", (1.0 - factor) * 100.0)
         }
         Price::Untimed(_) => "not timed".to_owned(),
-        Price::TooLarge(bytes) => format!("does not fit: {} too much", gb(bytes)),
+        Price::TooLarge(bytes) => format!("does not fit: {} too much", Bytes(bytes)),
     }
 }
 
@@ -65,12 +65,12 @@ pub fn answer(question: &Question, advice: &Advice) -> String {
 /// The figures of a layout, in a few lines.
 pub(super) fn figures(pick: &Pick) -> Vec<String> {
     let Pick { step_s, tokens, tokens_per_s, mfu, budget_bytes, .. } = pick;
-    let memory = format!("memory {} of {} a rank", gb(pick.need.bytes), gb(*budget_bytes));
-    let sent: usize = pick.sent.iter().map(|sent| sent.bytes).sum();
+    let memory = format!("memory {} of {} a rank", Bytes(pick.need.bytes), Bytes(*budget_bytes));
+    let sent: usize = pick.flows.iter().map(|sent| sent.bytes).sum();
     let (link_s, exposed_s) = pick.sent.iter().fold((0.0, 0.0), |(l, e), sent| (l + sent.link_s, e + sent.exposed_s));
     vec![
         format!("step {} of {tokens} tokens, {tokens_per_s:.0} tokens/s, MFU {:.1} %", time(*step_s), mfu * 100.0),
-        format!("{memory}; sends {}, {} on links, of which {} exposed", gb(sent), time(link_s), time(exposed_s)),
+        format!("{memory}; sends {}, {} on links, of which {} exposed", Bytes(sent), time(link_s), time(exposed_s)),
     ]
 }
 
@@ -124,9 +124,9 @@ fn asked(question: &Question, advice: &Advice, stage: &StageFit) -> String {
     let budget = question.budget(*question.ranks_per_node().last().unwrap_or(&1));
     let states = stage.states.total();
     let verdict = match (stage.fits, stage.least_bytes) {
-        (true, Some(least)) => format!("yes: at least {} with the rest", gb(least)),
+        (true, Some(least)) => format!("yes: at least {} with the rest", Bytes(least)),
         (false, Some(least)) => {
-            format!("no: at least {} with the rest, {} too much", gb(least), gb(least.saturating_sub(budget)))
+            format!("no: at least {} with the rest, {} too much", Bytes(least), Bytes(least.saturating_sub(budget)))
         }
         _ => "not tried".to_owned(),
     };
@@ -136,7 +136,7 @@ fn asked(question: &Question, advice: &Advice, stage: &StageFit) -> String {
         Some(rival) if stage.fits => format!("; its best layout: {}", cost(rival.loss)),
         _ => String::new(),
     };
-    format!("{what} model states are {} of {}: {verdict}{slower}", gb(states), gb(budget))
+    format!("{what} model states are {} of {}: {verdict}{slower}", Bytes(states), Bytes(budget))
 }
 
 /// The decision tree, applied.
@@ -177,11 +177,11 @@ fn activations(question: &Question, pick: &Pick) -> Option<String> {
         Some(need.of_kinds(&BATCH))
     };
     let (kept, again) = (of(Recompute::None)?, of(Recompute::Every(1)));
-    let again = again.map_or(String::new(), |again| format!(", {} if every unit is recomputed", gb(again)));
+    let again = again.map_or(String::new(), |again| format!(", {} if every unit is recomputed", Bytes(again)));
     let (n, length) = (pick.candidate.sequences, question.length);
     Some(format!(
         "no ZeRO stage shrinks activations: micro-batches of {n} x {length} tokens take {} if kept{again}",
-        gb(kept)
+        Bytes(kept)
     ))
 }
 

@@ -28,7 +28,7 @@ pub use prediction::{
 };
 pub(crate) use text::label;
 pub use text::{PredictionText, ShownTime};
-pub use timeline::{Cause, Flow, Lane, LinkKind, OpSpan, Timeline, Transfer};
+pub use timeline::{Cause, Flow, FlowBytes, Lane, LinkKind, OpSpan, Timeline, Transfer};
 
 /// Why a plan cannot run on some hardware. Z0177.
 #[derive(Clone, Debug, PartialEq, Eq)]

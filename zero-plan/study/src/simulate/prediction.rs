@@ -5,7 +5,7 @@ use serde::Serialize;
 use zero_plan::{Axis, DeviceKind, Op, Plan, TransportKind};
 
 use super::{CriticalStretch, Impossible, LinkKind, Route, Routes, StepPart, Timeline, threads_of_rank};
-use super::{cost::Costs, run::SimulatedRun, run::is_straight, timeline::Cause, timeline::Flow};
+use super::{cost::Costs, run::SimulatedRun, run::is_straight, timeline::Cause, timeline::Flow, timeline::FlowBytes};
 use crate::hardware::{Handover, Hardware, OpTime};
 
 /// The name of the JSON's shape. A changed shape gets a new name.
@@ -40,7 +40,9 @@ pub struct Prediction {
     pub mfu: f64,
     /// Time and memory of a rank of each pipeline stage.
     pub pipeline_stages: Vec<PipelineStagePrediction>,
-    /// Traffic, by kind and link.
+    /// What a rank sends, by kind.
+    pub sent: Vec<FlowBytes>,
+    /// What links carry of it, by kind and link, with times.
     pub traffic: Vec<FlowPrediction>,
     /// The critical path by kind of op or transfer, the longest first.
     pub critical: Vec<Critical>,
@@ -87,7 +89,7 @@ pub struct FlowPrediction {
     pub flow: Flow,
     /// The kind of link.
     pub link: LinkKind,
-    /// Bytes that a rank sends in a step.
+    /// Bytes of a step that a rank sends over the link.
     pub bytes: usize,
     /// Bytes a second of the rank's share of the link.
     pub bandwidth: f64,
@@ -186,6 +188,7 @@ impl Prediction {
             tokens_per_step: plan.config.tokens_per_step(),
             tokens_per_s: timeline.tokens_per_s(plan),
             mfu: timeline.mfu(plan, hardware),
+            sent: FlowBytes::of(plan),
             traffic: traffic(plan, hardware, &timeline, &pipeline_stages),
             pipeline_stages,
             critical: critical(&path),

@@ -138,9 +138,14 @@ fn most_in_use(in_use: &[(f64, usize)], start_s: f64, end_s: f64) -> usize {
 }
 
 fn traffic(it: &Prediction) -> Table {
-    let headings = ["a rank sends", "bandwidth", "bytes / bandwidth", "hidden", "exposed", "ring", "tree"];
+    let headings =
+        ["a rank sends", "over the link", "bandwidth", "bytes / bandwidth", "hidden", "exposed", "ring", "tree"];
     let mut table = Table::new("transfers of a step", headings.map(str::to_owned).to_vec());
-    for FlowPrediction { flow, link, bytes, bandwidth, busy_s, latency_s, exposed_s, ring_s, tree_s } in &it.traffic {
+    for (row, part) in it.traffic.iter().enumerate() {
+        let FlowPrediction { flow, link, bytes, bandwidth, busy_s, latency_s, exposed_s, ring_s, tree_s } = part;
+        // On the first of its links, because all together carry it.
+        let is_first = !it.traffic[..row].iter().any(|other| other.flow == *flow);
+        let sent = it.sent.iter().find(|sent| sent.flow == *flow && is_first);
         let time = |seconds: Option<f64>| {
             seconds.filter(|_| *link != LinkKind::Memory).map_or(String::new(), |s| ShownTime(s).to_string())
         };
@@ -153,6 +158,7 @@ fn traffic(it: &Prediction) -> Table {
             _ => format!("{:.2} GB/s", bandwidth * 1e-9),
         };
         let figures = vec![
+            sent.map_or(String::new(), |sent| Bytes(sent.bytes).to_string()),
             Bytes(*bytes).to_string(),
             rate,
             time(Some(*busy_s)),

@@ -1,6 +1,7 @@
 //! Timeline: when ops of a step run and transfers travel, in seconds since the step began. Never computes a time.
 
 use serde::Serialize;
+use zero_plan::{Plan, Traffic};
 
 /// A step on some hardware.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -122,6 +123,40 @@ impl Flow {
             Flow::Parcel => "parcels",
             Flow::Agreement => "agreement",
         }
+    }
+
+    /// Its bytes in what a rank sends.
+    const fn bytes(self, traffic: &Traffic) -> usize {
+        match self {
+            Flow::Gather => traffic.gather_bytes,
+            Flow::Reduce => traffic.reduce_bytes,
+            Flow::ReplicaReduce => traffic.replica_reduce_bytes,
+            Flow::Spread => traffic.spread_bytes + traffic.replica_spread_bytes,
+            Flow::Parcel => traffic.activation_bytes + traffic.gradient_bytes + traffic.tied_bytes,
+            Flow::Agreement => traffic.agree_bytes,
+        }
+    }
+}
+
+/// What a rank sends for a purpose, as the plan counts it. A link may carry a part of it: where ranks send directly to those of
+/// other hosts, the network carries only what goes there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FlowBytes {
+    /// The purpose.
+    pub flow: Flow,
+    /// The bytes of a step, of a rank of the pipeline stage that sends most.
+    pub bytes: usize,
+}
+
+impl FlowBytes {
+    /// Those of a plan, for all purposes for which it sends something.
+    pub fn of(plan: &Plan) -> Vec<Self> {
+        let stages = plan.pipeline_stages.iter().enumerate();
+        let of_stages = stages.map(|(pipeline, stage)| Traffic::of(plan, plan.busiest_rank(pipeline), stage.step));
+        let of_stages: Vec<Traffic> = of_stages.collect();
+        let most = |flow: Flow| of_stages.iter().map(|traffic| flow.bytes(traffic)).max().unwrap_or(0);
+        let all = Flow::ALL.into_iter().map(|flow| Self { flow, bytes: most(flow) });
+        all.filter(|sent| sent.bytes > 0).collect()
     }
 }
 
