@@ -30,6 +30,7 @@
 
 pub mod checkpoint;
 pub mod data;
+mod flush;
 mod room;
 pub mod testing;
 pub mod weights;

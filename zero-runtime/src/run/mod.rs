@@ -17,6 +17,7 @@ mod header;
 mod learning_rate;
 mod manifest;
 mod output;
+mod outputs;
 mod range;
 mod ranks;
 mod resume;
@@ -48,7 +49,7 @@ use crate::error::Error;
 use crate::profile::Machine;
 use budget::run_size;
 use command::{DataCommand, TextCommand};
-use output::{say, say_table};
+use output::{outlive_output, say, say_table};
 use ranks::become_ranks;
 use sample::SampledText;
 use threads::Threads;
@@ -113,19 +114,19 @@ fn run<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: 
 
 fn run_on<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: &dyn Sequences) -> ExitCode {
     let DataCommand { run } = parse(program.plan, arguments);
-    start(program, &run, |role, speaks| {
+    start(program, &run, run.steps > 0, |role, speaks| {
         let weights = &WeightFolders::open(program, &run)?;
         let agreement = Fingerprint::of(&(agreement(program, &run), weights.fingerprint()));
         let (arguments, finale) = (&run, Finale::None);
         let job = Job { program, arguments, text: None, data, data_fingerprint: None, weights, finale };
         introduce_data(&job, speaks)?;
-        become_ranks(role, agreement, &job)
+        become_ranks(role, speaks, agreement, &job)
     })
 }
 
 fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>) -> ExitCode {
     let TextCommand { run, text } = parse(program.plan, arguments);
-    start(program, &run, |role, speaks| {
+    start(program, &run, text.only.is_none() && run.steps > 0, |role, speaks| {
         let run = text.without_steps(run.clone())?;
         text.check()?;
         let beside = || tokenizer_of(run.init.as_deref()?).filter(|_| text.data_as != Some(DataAs::Bytes));
@@ -152,7 +153,7 @@ fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>
                 weights.introduce(arguments);
             }
             let data = &NoText { resident_bytes: tokenizer.map_or(0, Tokenizer::resident_bytes) };
-            return become_ranks(role, agreement, &job(data, None, Finale::Sample(sample)));
+            return become_ranks(role, speaks, agreement, &job(data, None, Finale::Sample(sample)));
         }
         let data = &text::open(program, arguments, text, tokenizer)?;
         let fingerprint = data.fingerprint();
@@ -161,7 +162,7 @@ fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>
         let finale = if is_evaluated { Finale::Evaluation(data) } else { Finale::Sample(sample) };
         let job = job(data, Some(fingerprint), finale);
         introduce_data(&job, speaks)?;
-        become_ranks(role, agreement, &job)
+        become_ranks(role, speaks, agreement, &job)
     })
 }
 
@@ -237,10 +238,11 @@ fn agreement<D>(program: &Program<D>, arguments: &RunArguments) -> u64 {
     Fingerprint::of(&(program.name, format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
 }
 
-/// Determines the role of this process, runs `body`, and prints an error once, whichever ranks find it.
+/// Determines the role of this process, runs `body`, which trains or not, and prints an error once, whichever ranks find it.
 fn start<D: Device>(
     program: &Program<D>,
     arguments: &RunArguments,
+    trains: bool,
     body: impl FnOnce(Role, bool) -> Result<ExitCode, Error>,
 ) -> ExitCode {
     let plan = program.plan;
@@ -250,6 +252,11 @@ fn start<D: Device>(
     }
     // Before there are ranks, one process prints for all.
     let speaks = !matches!(&role, Ok(Role::Rank(place)) if place.rank > 0 || place.launcher_pid.is_some());
+    if trains && !arguments.only_shows() {
+        let restarts = arguments.checkpoints.restarts;
+        let has_ranks = matches!(&role, Ok(Role::Launcher)) && (processes(plan) > 1 || restarts > 0);
+        outlive_output(arguments.leaves_files(), !has_ranks);
+    }
     let result = if arguments.only_shows() {
         // No rank will start, so what the environment says about ranks does not matter.
         let shown = if speaks { show(program, arguments) } else { Ok(()) };

@@ -155,6 +155,9 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
     alike::ready(&mut engine)?;
     let done = resume(&mut engine, job)?;
     let mut saving = Saving::new(scope, job, &mut engine, store);
+    if let (Some(saving), true) = (&saving, done < arguments.steps) {
+        saving.require_room()?;
+    }
     if let Some(output) = &mut output {
         output.begin(&RunHeader::new(job, done))?;
     }
@@ -176,7 +179,7 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
         line.within_host_bytes = within_host_bytes(&engine.plan().config, &moved_now, crossed_now);
         line.between_hosts_bytes = engine.plan().config.spans_hosts().then_some(crossed_now.sent_bytes);
         if let Some(output) = &mut output {
-            output.step(&line, arguments.tells_of(number) || number == done + 1)?;
+            output.step(&line, arguments.tells_of(number) || number == done + 1);
         }
         let is_last = number == arguments.steps;
         if let Some(saving) = &mut saving
@@ -193,7 +196,8 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
         output.finish();
     }
     held_out(&mut engine, job, arguments.steps, output.as_mut())?;
-    job.weights.export(&mut engine)?;
+    let saved = saving.as_ref().filter(|saving| done < arguments.steps && !saving.has_failed());
+    job.weights.export(&mut engine, saved.map(|saving| saving.checkpoint_of(arguments.steps)).as_deref())?;
     job.finale.run(&mut engine, output.as_mut())?;
     let size = run_size(engine.plan(), arguments, job.data.resident_bytes());
     compare(&mut engine, &moved, crossed, arguments.steps - done, &size)?;
@@ -257,12 +261,10 @@ fn held_out<D: Device>(
     output: Option<&mut Output>,
 ) -> Result<(), Error> {
     let loss = held_out_loss(engine, job.arguments.held_out, job.data)?;
-    match (loss, output) {
-        (Some(held_out_loss), Some(output)) => {
-            output.held_out(&HeldOutLine { step, held_out_loss, unit: job.program.head.unit })
-        }
-        _ => Ok(()),
+    if let (Some(held_out_loss), Some(output)) = (loss, output) {
+        output.held_out(&HeldOutLine { step, held_out_loss, unit: job.program.head.unit });
     }
+    Ok(())
 }
 
 /// The work for a profile before the first step and after the last one.

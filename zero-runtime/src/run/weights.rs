@@ -1,6 +1,7 @@
 //! Weights: the published weights that a run starts from, and those that it exports. Never reads or writes a tensor.
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 use super::arguments::RunArguments;
 use super::output::say;
@@ -94,13 +95,21 @@ impl WeightFolders {
         say(&format!("weights: {tensors} tensors of {}\n{notes}\n", path.display()));
     }
 
-    /// Exports the trained weights, if that is asked for. Every rank must call it.
+    /// Tries whether the trained weights can be exported, if that is asked for.
+    ///
+    /// # Errors
+    /// Z0368.
+    pub fn try_export(&self) -> Result<(), Error> {
+        Ok(self.export.as_ref().map_or(Ok(()), Export::try_out)?)
+    }
+
+    /// Exports the trained weights, if that is asked for. Every rank must call it. `checkpoint` has them too, if there is one.
     ///
     /// # Errors
     /// Z0368, or that another rank has ended.
-    pub fn export<D: Device>(&self, engine: &mut RankEngine<D>) -> Result<(), Error> {
+    pub fn export<D: Device>(&self, engine: &mut RankEngine<D>, checkpoint: Option<&Path>) -> Result<(), Error> {
         let Some(export) = &self.export else { return Ok(()) };
-        export.write(engine, self.import())?;
+        export.write(engine, self.import(), checkpoint)?;
         if engine.arena().rank() == 0 {
             say(&format!("weights: exported to {}\n", export.path().display()));
         }

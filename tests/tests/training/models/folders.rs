@@ -82,7 +82,7 @@ fn goes_in_and_out(program: &'static Program<Cpu>, name: &str) {
                     let mut engine = Engine::new(program, transport);
                     import.load(&mut engine).expect("whole weights");
                     let samples = [false, true].map(|caches| greedy(&mut engine, &prompt, said.len(), caches));
-                    export.write(&mut engine, Some(&import)).expect("a writable directory");
+                    export.write(&mut engine, Some(&import), None).expect("a writable directory");
                     samples
                 },
             )

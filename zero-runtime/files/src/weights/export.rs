@@ -48,6 +48,14 @@ pub enum ExportError {
 #[derive(Debug)]
 pub struct Export {
     directory: Directory,
+    form: Form,
+    /// The form in f32, which has a number for every value: in it nothing is lost if the other cannot be written.
+    spare: Form,
+}
+
+/// The files of an export.
+#[derive(Debug)]
+struct Form {
     layout: Layout,
     /// The files of the imported folder that are carried over.
     carried: Vec<&'static str>,
@@ -55,9 +63,54 @@ pub struct Export {
     config: Option<Vec<u8>>,
 }
 
+/// A failure on which all ranks agree.
+struct Failed {
+    /// The first rank that has failed.
+    first: usize,
+    kind: FailureKind,
+    /// The error of this rank.
+    own: Option<WeightsError>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FailureKind {
+    /// The files are whole, but under another name.
+    Unnamed = 1,
+    /// A number has no value in the type to write.
+    TooLarge,
+    Other,
+}
+
+impl FailureKind {
+    const ALL: [Self; 3] = [Self::Unnamed, Self::TooLarge, Self::Other];
+
+    fn of(error: &WeightsError) -> Self {
+        match error {
+            WeightsError::Unnamed { .. } => Self::Unnamed,
+            WeightsError::TooLarge { .. } => Self::TooLarge,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What all ranks have made, or the failure of the first one that failed.
+fn agreed<T>(engine: &mut impl RankStates, own: Result<T, WeightsError>) -> Result<Result<T, Failed>, Lost> {
+    let mine = own.as_ref().map_or_else(|error| FailureKind::of(error) as u8, |_| 0);
+    let all = engine.gather_numbers(&[f64::from(mine)])?;
+    let first = all.iter().position(|&kind| kind > 0.0);
+    Ok(match own {
+        Ok(made) if first.is_none() => Ok(made),
+        own => {
+            let first = first.expect("this rank, at least");
+            let kind = FailureKind::ALL.into_iter().find(|&kind| f64::from(kind as u8) == all[first]);
+            Err(Failed { first, kind: kind.expect("a kind of failure"), own: own.err() })
+        }
+    })
+}
+
 impl Export {
     /// An export to `path`, in the types of the imported tensors, or in f32 if none were imported, unless `kind` names
-    /// another type. Writes nothing yet.
+    /// another type. Writes nothing yet. For f16 there must be room for f32, in case that a number has no value in f16.
     ///
     /// # Errors
     /// Z0368 if the folder cannot be made.
@@ -81,29 +134,35 @@ impl Export {
         kind: Option<WeightType>,
         file_bytes_max: u64,
     ) -> Result<Self, WeightsError> {
-        let tensors = match import {
+        let tensors: Vec<_> = match import {
             Some(import) => {
                 let of = |it: &super::ImportedTensor| (it.named.clone(), it.name.clone(), it.kind);
                 import.tensors.iter().map(of).collect()
             }
             None => {
                 let own = names::of_model(program).into_iter().filter(|named| !named.is_alias);
-                own.map(|named| (named.clone(), named.name, WeightType::F32)).collect::<Vec<_>>()
+                own.map(|named| (named.clone(), named.name, WeightType::F32)).collect()
             }
         };
-        let tensors =
-            tensors.into_iter().map(|(named, name, own)| Exported { named, name, kind: kind.unwrap_or(own) }).collect();
-        let layout = Layout::new(tensors, file_bytes_max);
-        let directory = Directory::new(path, layout.file_bytes())?;
-        let (config, carried) = match import {
-            None => (own_config((program.config)(), layout.kind()), Vec::new()),
-            Some(import) => {
-                let config = adapted(&import.folder, layout.kind(), kind.is_some());
-                let keeps = if config.is_none() { Some(CONFIG) } else { None };
-                (config, CARRIED.into_iter().chain(keeps).collect())
-            }
+        let form = |kind: Option<WeightType>| {
+            let exported =
+                tensors.iter().cloned().map(|(named, name, own)| Exported { named, name, kind: kind.unwrap_or(own) });
+            let layout = Layout::new(exported.collect(), file_bytes_max);
+            let (config, carried) = match import {
+                None => (own_config((program.config)(), layout.kind()), Vec::new()),
+                Some(import) => {
+                    let config = adapted(&import.folder, layout.kind(), kind.is_some());
+                    let keeps = if config.is_none() { Some(CONFIG) } else { None };
+                    (config, CARRIED.into_iter().chain(keeps).collect())
+                }
+            };
+            Form { layout, carried, config }
         };
-        Ok(Self { directory, layout, carried, config })
+        let (form, spare) = (form(kind), form(Some(WeightType::F32)));
+        let is_half = |target: &Target| target.tensor.kind == WeightType::F16;
+        let roomiest = if form.layout.targets.iter().any(is_half) { &spare } else { &form };
+        let directory = Directory::new(path, roomiest.layout.file_bytes())?;
+        Ok(Self { directory, form, spare })
     }
 
     /// The folder that it goes to.
@@ -111,25 +170,103 @@ impl Export {
         self.directory.path()
     }
 
-    /// Writes the model of an engine. Every rank must call it.
+    /// Tries whether the folder can be made, filled, flushed and named, before there is anything to lose.
     ///
     /// # Errors
-    /// Z0368, or that another rank has ended. No files remain then, unless rank 0 was killed; the name of the folder that it
-    /// leaves shows that it is partial.
-    pub fn write(&self, engine: &mut impl RankStates, import: Option<&Import>) -> Result<(), ExportError> {
-        let makes = engine.rank() == 0;
-        let partial = makes.then(|| self.begin(import)).transpose()?;
-        // From here on, the files are there for all ranks.
+    /// Z0368.
+    pub fn try_out(&self) -> Result<(), WeightsError> {
+        self.directory.try_out()
+    }
+
+    /// Writes the model of an engine. Every rank must call it. `checkpoint` has the same parameters, if there is one.
+    ///
+    /// # Errors
+    /// Z0368, which names a folder that has the weights, unless no other one can be written either; or that another rank has ended:
+    /// then no files remain, unless rank 0 was killed. The name of the folder that it leaves shows that it is partial.
+    pub fn write(
+        &self,
+        engine: &mut impl RankStates,
+        import: Option<&Import>,
+        checkpoint: Option<&Path>,
+    ) -> Result<(), ExportError> {
+        let Err(failed) = self.form.write(&self.directory, engine, import)? else { return Ok(()) };
+        let rescued = match (failed.kind, checkpoint) {
+            (FailureKind::Unnamed, _) => None,
+            (_, Some(path)) => {
+                Some(Ok(format!("the checkpoint `{}`, from which `cargo zero export` makes a folder", path.display())))
+            }
+            (kind, None) => Some(self.rescue(kind, engine, import)?),
+        };
+        let Some(cause) = failed.own.filter(|_| engine.rank() == failed.first) else {
+            return Err(Lost::Ended { rank: failed.first }.into());
+        };
+        let boxed = Box::new;
+        Err(match rescued {
+            None => cause,
+            Some(Ok(place)) => WeightsError::Rescued { cause: boxed(cause), place },
+            Some(Err(elsewhere)) => WeightsError::NotRescued { cause: boxed(cause), elsewhere },
+        }
+        .into())
+    }
+
+    /// Writes all weights in f32 to another folder: beside the other one if only a number was in the way, or else among temporary
+    /// files. Returns the place, or why there is none.
+    fn rescue(
+        &self,
+        kind: FailureKind,
+        engine: &mut impl RankStates,
+        import: Option<&Import>,
+    ) -> Result<Result<String, String>, Lost> {
         let process = engine.gather_numbers(&[f64::from(std::process::id())])?[0] as u32;
-        self.write_owned(engine, &self.directory.partial(process))?;
+        let mut why = Vec::new();
+        for is_temporary in [false, true].into_iter().skip(usize::from(kind != FailureKind::TooLarge)) {
+            let bytes = self.spare.layout.file_bytes();
+            let written = match agreed(engine, self.directory.elsewhere(is_temporary, process, bytes))? {
+                Ok(directory) => match self.spare.write(&directory, engine, import)? {
+                    Ok(()) => return Ok(Ok(format!("`{}`, in f32", directory.path().display()))),
+                    failed => failed,
+                },
+                Err(failed) => Err(failed),
+            };
+            why.extend(written.err().map(|failed| match failed.own {
+                Some(error) => error.to_string(),
+                None => format!("rank {} could not write them", failed.first),
+            }));
+        }
+        Ok(Err(why.join("; ")))
+    }
+}
+
+impl Form {
+    /// Makes a folder of this form on all ranks.
+    fn write(
+        &self,
+        directory: &Directory,
+        engine: &mut impl RankStates,
+        import: Option<&Import>,
+    ) -> Result<Result<(), Failed>, Lost> {
+        let made = (engine.rank() == 0).then(|| self.begin(directory, import)).transpose();
+        let partial = match agreed(engine, made)? {
+            // From here on, the files are there for all ranks.
+            Ok(partial) => partial,
+            Err(failed) => return Ok(Err(failed)),
+        };
+        let process = engine.gather_numbers(&[f64::from(std::process::id())])?[0] as u32;
+        let written = self.write_owned(engine, &directory.partial(process));
+        if let Err(failed) = agreed(engine, written)? {
+            return Ok(Err(failed));
+        }
         // From here on, they are whole.
-        engine.gather_numbers(&[0.0])?;
-        Ok(partial.map_or(Ok(()), UnfinishedFolder::finish)?)
+        agreed(engine, partial.map_or(Ok(()), UnfinishedFolder::finish))
     }
 
     /// Makes all files, with room for tensors.
-    fn begin(&self, import: Option<&Import>) -> Result<UnfinishedFolder<'_>, WeightsError> {
-        let mut partial = begin(&self.directory, &self.layout, self.config.as_deref())?;
+    fn begin<'a>(
+        &self,
+        directory: &'a Directory,
+        import: Option<&Import>,
+    ) -> Result<UnfinishedFolder<'a>, WeightsError> {
+        let mut partial = begin(directory, &self.layout, self.config.as_deref())?;
         let Some(import) = import else { return Ok(partial) };
         for name in &self.carried {
             if let Some((mut file, _)) = import.folder.open_inside(name)? {
