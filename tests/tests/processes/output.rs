@@ -458,6 +458,11 @@ fn metrics_on_a_full_disk_do_not_end_training() {
     assert_eq!((end.code, end.errors.matches("error[").count()), (Some(75), 1), "{}", end.errors);
     let lines = json_lines(&metrics);
     assert!(lines.len() > 10 && lines.iter().all(|line| line["kind"].is_string()), "whole lines alone");
+    // Before the first step, there is nothing to lose.
+    let another = small.join("another.jsonl");
+    let end = Run::start(tiny(4).arg("--metrics").arg(&another)).end();
+    end.assert_error(2, "error[Z0351]: cannot write metrics to ");
+    assert!(end.steps().is_empty() && !another.exists(), "{:?}", end.lines);
 }
 
 #[test]

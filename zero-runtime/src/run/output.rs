@@ -48,6 +48,8 @@ pub struct NewFile {
     file: File,
     /// Bytes of what was written as a whole.
     bytes: u64,
+    /// Whether this process has made it.
+    is_new: bool,
 }
 
 impl NewFile {
@@ -59,7 +61,7 @@ impl NewFile {
         let help = "name a new file in a directory that exists and can be written";
         let error = |source| Error::Results { what, path: path.to_owned(), source, help };
         let file = File::options().append(true).create_new(true).open(path).map_err(error)?;
-        Ok(Self { what, path: path.to_owned(), file, bytes: 0 })
+        Ok(Self { what, path: path.to_owned(), file, bytes: 0, is_new: true })
     }
 
     /// Adds to a file that holds `what` already, or makes it.
@@ -71,7 +73,7 @@ impl NewFile {
         let error = |source| Error::Results { what, path: path.to_owned(), source, help };
         let mut file = File::options().read(true).append(true).create(true).open(path).map_err(error)?;
         let bytes = end_last_line(&mut file).map_err(error)?;
-        Ok(Self { what, path: path.to_owned(), file, bytes })
+        Ok(Self { what, path: path.to_owned(), file, bytes, is_new: false })
     }
 
     /// Adds what `write` writes.
@@ -122,6 +124,8 @@ pub struct Output {
     metrics: Option<NewFile>,
     /// Whether lines of metrics are missing, which was reported.
     is_lossy: bool,
+    /// Whether there is a header in it.
+    has_begun: bool,
     steps: u64,
     start: Instant,
 }
@@ -191,7 +195,8 @@ impl Output {
                 ProgressStyle::with_template("{bar:20} {pos}/{len} {wide_msg} {eta}").expect("a valid template");
             ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stdout()).with_style(style)
         });
-        Ok(Self { bar, metrics: metrics.transpose()?, is_lossy: false, steps, start: Instant::now() })
+        let (is_lossy, has_begun) = (false, false);
+        Ok(Self { bar, metrics: metrics.transpose()?, is_lossy, has_begun, steps, start: Instant::now() })
     }
 
     /// Begins to count time, and writes the header to the metrics file.
@@ -200,7 +205,9 @@ impl Output {
     /// Z0351 if the metrics file cannot be written.
     pub fn begin(&mut self, header: &impl Serialize) -> Result<(), Error> {
         self.start = Instant::now();
-        self.write(header)
+        self.write(header)?;
+        self.has_begun = true;
+        Ok(())
     }
 
     /// Records a step, and prints it if `told`.
@@ -286,10 +293,15 @@ impl Output {
     }
 }
 
-/// Ends the bar, so that an error that ends a run early is printed below it.
+/// Ends the bar, so that an error that ends a run early is printed below it. If the run has not even begun, its metrics file would be
+/// in the way of the next attempt.
 impl Drop for Output {
     fn drop(&mut self) {
         self.finish();
+        if let Some(metrics) = self.metrics.as_ref().filter(|metrics| metrics.is_new && !self.has_begun) {
+            // If it cannot be removed, the error is still that which ends the run.
+            let _ = std::fs::remove_file(&metrics.path);
+        }
     }
 }
 

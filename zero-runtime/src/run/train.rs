@@ -143,13 +143,7 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
         // it.
         let _ = std::fs::remove_file(profile);
     }
-    let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose();
-    if let (Err(_), Some(_), Some(metrics), false) = (&profiler, &output, &arguments.metrics, goes_on) {
-        // An empty metrics file would be in the way of the next attempt. If it cannot be removed, the error is still
-        // that of the profile.
-        let _ = std::fs::remove_file(metrics);
-    }
-    let profiler = profiler?;
+    let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose()?;
     engine.decay_embeddings(!arguments.no_decay_embeddings);
     engine.run_eagerly(arguments.eager);
     alike::ready(&mut engine)?;
