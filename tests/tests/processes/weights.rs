@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::disk::Disk;
 use crate::run::{End, Run, TEXT, program, tiny};
 
 /// Runs the model of text for this many steps, with further arguments, and returns its losses to the last bit.
@@ -155,4 +156,20 @@ fn z0368_weights_stay_where_they_are_whole_if_their_name_is_taken_meanwhile() {
     end.assert_error(2, "error[Z0368]: cannot name `");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
     losses(1, &root.path().join("a"), &["--init", named_folder(&end.errors).to_str().unwrap()]);
+}
+
+#[test]
+fn z0368_weights_go_elsewhere_if_their_disk_is_full_meanwhile() {
+    let root = tempfile::tempdir().unwrap();
+    let [small, temporary] = ["small", "temporary"].map(|name| root.path().join(name));
+    let Some(_disk) = Disk::new(&small, 100 << 10) else { return };
+    fs::create_dir(&temporary).unwrap();
+    let mut run = Run::start(tiny(200).env("TMPDIR", &temporary).arg("--export").arg(small.join("folder")));
+    run.wait_for_step(1);
+    fs::write(small.join("fill"), vec![0; 1 << 20]).expect_err("no room");
+    let end = run.end();
+    end.assert_error(2, "error[Z0368]: cannot write `");
+    assert_eq!(named_folder(&end.errors).parent(), Some(&*temporary), "{}", end.errors);
+    losses(1, &root.path().join("a"), &["--init", named_folder(&end.errors).to_str().unwrap()]);
+    assert_eq!(fs::read_dir(&small).unwrap().count(), 1, "only what fills it");
 }

@@ -63,7 +63,7 @@ impl Store {
     ///
     /// # Errors
     /// Z0380 if the path is not a folder, or if it cannot be written or a folder in it cannot be renamed; Z0381 if another run uses
-    /// it; Z0385 or Z0392 if the remains of earlier saves cannot be removed.
+    /// it.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let refused = |what: String| Err(CheckpointError::Folder { path: path.to_owned(), what });
         match fs::symlink_metadata(path) {
@@ -81,7 +81,6 @@ impl Store {
             return refused(format!("it cannot be written: {error}"));
         }
         let store = Self { path: path.to_owned(), lock: Lock::take(path)? };
-        store.remove_remains(&System)?;
         match store.try_out() {
             Ok(()) => Ok(store),
             Err(what) => refused(what),
@@ -92,6 +91,9 @@ impl Store {
     fn try_out(&self) -> Result<(), String> {
         let (partial, old) = (Self::partial(&self.path, 0), folder(&self.path, OLD, 0));
         let failed = |what: &'static str| move |error: io::Error| format!("a folder in it cannot be {what}: {error}");
+        let remove = |path: &Path| remove(&System, path).map_err(|(_, error)| failed("removed")(error));
+        // A run that was killed in its trial has left them. Other remains are for the first save to remove.
+        [&partial, &old].into_iter().filter(|path| is_folder(path)).try_for_each(|path| remove(path))?;
         System.create_dir(&partial).map_err(failed("made"))?;
         let written = write_whole(&System, &partial.join(shard_name(0)), b"0").map_err(|error| error.to_string());
         let tried = written
@@ -99,7 +101,7 @@ impl Store {
             .and_then(|()| System.rename(&partial, &old).map_err(failed("renamed")))
             .and_then(|()| System.sync_dir(&self.path).map_err(failed("flushed")));
         let left = if is_folder(&old) { &old } else { &partial };
-        tried.and(remove(&System, left).map_err(|(_, error)| failed("removed")(error)))
+        tried.and(remove(left))
     }
 
     /// Whether a name in the folder of a run is the run's own.
