@@ -317,7 +317,11 @@ fn what_a_first_try_finds_is_told_before_anything_is_trained() {
         refused(tiny(4).args(arguments).current_dir(place.root.path()), code, &[words]);
     }
     assert_eq!(fs::read_dir(place.root.path()).unwrap().count(), 0, "nothing is left");
-    // Room for the lock, and for no checkpoint.
-    let Some(_disk) = Disk::new(&place.folder(), 40 << 10) else { return };
-    refused(&mut place.command(4, &[]), "Z0391", &["expected at least"]);
+    // Room for the lock, and for no checkpoint; then for one, but not for the weights beside it.
+    for (kilobytes, arguments) in [(40, &[][..]), (100, &["--export", "weights"])] {
+        let Some(disk) = Disk::new(&place.folder(), kilobytes << 10) else { return };
+        let mut command = place.command(4, arguments);
+        refused(command.current_dir(place.folder()), "Z0391", &["expected at least"]);
+        drop((command, disk));
+    }
 }

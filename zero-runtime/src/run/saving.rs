@@ -11,6 +11,7 @@ use super::checkpoint_arguments::{CheckpointArguments, Every};
 use super::manifest::{after, manifest};
 use super::output::{Output, SaveLine, StepLine, say};
 use super::train::{Job, RankEngine};
+use super::weights::WeightFolders;
 use crate::error::Error;
 use zero_core::device::Device;
 use zero_core::lost::Lost;
@@ -165,12 +166,13 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         Ok(())
     }
 
-    /// Refuses a disk that has no room for the first checkpoint.
+    /// Refuses a disk that has no room for the first checkpoint, and for an export if that goes to the same disk.
     ///
     /// # Errors
     /// Z0391, on rank 0.
-    pub fn require_room(&self) -> Result<(), CheckpointError> {
-        self.store.as_ref().map_or(Ok(()), |store| store.require_room(self.bytes))
+    pub fn require_room(&self, weights: &WeightFolders) -> Result<(), CheckpointError> {
+        let bytes = self.bytes.saturating_add(weights.export_bytes_on_disk_of(self.folder));
+        self.store.as_ref().map_or(Ok(()), |store| store.require_room(bytes))
     }
 
     /// The path of the checkpoint of a step.

@@ -150,7 +150,7 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
     let done = resume(&mut engine, job)?;
     let mut saving = Saving::new(scope, job, &mut engine, store);
     if let (Some(saving), true) = (&saving, done < arguments.steps) {
-        saving.require_room()?;
+        saving.require_room(job.weights)?;
     }
     if let Some(output) = &mut output {
         output.begin(&RunHeader::new(job, done))?;

@@ -95,6 +95,11 @@ impl WeightFolders {
         say(&format!("weights: {tensors} tensors of {}\n{notes}\n", path.display()));
     }
 
+    /// The bytes that an export takes on the disk of what lies at `path`.
+    pub fn export_bytes_on_disk_of(&self, path: &Path) -> u64 {
+        self.export.as_ref().map_or(0, |export| export.bytes_on_disk_of(path))
+    }
+
     /// Tries whether the trained weights can be exported, if that is asked for.
     ///
     /// # Errors

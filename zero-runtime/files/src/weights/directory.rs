@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
@@ -18,6 +19,8 @@ pub struct Directory {
     /// The directory that is to hold it.
     parent: PathBuf,
     name: OsString,
+    /// For which its disk must have room.
+    bytes: u64,
 }
 
 const HELP: &str = "name a folder that does not exist yet, or is empty, in a directory that can be written";
@@ -53,8 +56,8 @@ impl Directory {
         if let Err(error) = access(parent, Access::WRITE_OK | Access::EXEC_OK) {
             return refused(&format!("`{}` cannot be written: {error}", parent.display()));
         }
-        let directory = Self { path: path.to_owned(), parent: parent.to_owned(), name: name.to_owned() };
-        directory.require_room(bytes)?;
+        let directory = Self { path: path.to_owned(), parent: parent.to_owned(), name: name.to_owned(), bytes };
+        directory.require_room()?;
         Ok(directory)
     }
 
@@ -63,10 +66,16 @@ impl Directory {
         &self.path
     }
 
-    fn require_room(&self, bytes: u64) -> Result<(), WeightsError> {
+    fn require_room(&self) -> Result<(), WeightsError> {
         // If the file system does not say, nothing is checked.
-        let Some(free) = free_bytes(&self.parent).filter(|&free| free < bytes) else { return Ok(()) };
-        Err(WeightsError::NoRoom { path: self.parent.clone(), free: free as usize, needed: bytes as usize })
+        let Some(free) = free_bytes(&self.parent).filter(|&free| free < self.bytes) else { return Ok(()) };
+        Err(WeightsError::NoRoom { path: self.parent.clone(), free: free as usize, needed: self.bytes as usize })
+    }
+
+    /// The bytes that it takes on the disk of what lies at `path`.
+    pub fn bytes_on_disk_of(&self, path: &Path) -> u64 {
+        let disk = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
+        if disk(path) == disk(&self.parent) { self.bytes } else { 0 }
     }
 
     /// The path at which the process of rank 0 makes it. It is equally long for all processes, so that a name that is too long for

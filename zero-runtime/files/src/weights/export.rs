@@ -170,6 +170,11 @@ impl Export {
         self.directory.path()
     }
 
+    /// The bytes that it takes on the disk of what lies at `path`.
+    pub fn bytes_on_disk_of(&self, path: &Path) -> u64 {
+        self.directory.bytes_on_disk_of(path)
+    }
+
     /// Tries whether the folder can be made, filled, flushed and named, before there is anything to lose.
     ///
     /// # Errors
