@@ -112,8 +112,8 @@ impl LaunchOptions {
     fn ask(&self, local: &LocalRanks, signal: i32) -> Wish {
         local.ask();
         print(&format!(
-            "note: asked to end by {}: the ranks finish their step and write a checkpoint, in at most {} s; a second \
-             SIGTERM or SIGINT ends them at once",
+            "note: asked to end by {}: the ranks finish their step and write a checkpoint, in at most {} s; \
+             SIGTERM or SIGINT, sent twice, ends them at once",
             name_of(signal),
             self.grace.as_secs_f64()
         ));
