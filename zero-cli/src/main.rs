@@ -62,6 +62,7 @@ use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use zero_files::data::WorkspaceText;
+use zero_ranks::launch::take_signals;
 use zero_ranks::terminal;
 
 use arguments::Verb;
@@ -70,7 +71,9 @@ use request::{Purpose, Request};
 use workspace::Workspace;
 
 fn main() -> ExitCode {
-    match execute(arguments::read(std::env::args_os())) {
+    // First, so that all programs that this one starts are told of signals, and can be ended by them.
+    let taken = take_signals().map_err(CommandError::from);
+    match taken.and_then(|()| execute(arguments::read(std::env::args_os()))) {
         Ok(code) => code,
         Err(error) => {
             terminal::tell(&error);

@@ -1,5 +1,5 @@
 //! Starts the ranks of other hosts by a shell command, and restarts them as `cargo zero launch` does. `ZERO_RESTART` passes the
-//! number of earlier starts to the command. `RESTARTS`, `FOLDER` and `LAST_STEP` are the launcher's options.
+//! number of earlier starts to the command. `RESTARTS`, `FOLDER`, `LAST_STEP` and `FINISHES` are the launcher's options.
 
 use std::process::{Command, ExitCode};
 
@@ -11,9 +11,13 @@ fn main() -> ExitCode {
     let restarts = std::env::var("RESTARTS").map_or(0, |value| value.parse().expect("a number"));
     let folder = std::env::var_os("FOLDER").map(|folder| run_folder(folder.into()));
     let last_step = std::env::var("LAST_STEP").ok().map(|value| value.parse().expect("a number"));
-    launch_by(&LaunchOptions { restarts, folder, last_step, ..LaunchOptions::default() }, |restarts| {
-        let mut command = Command::new("sh");
-        command.args(["-c", &line]).env(RESTART, restarts.to_string());
-        command
-    })
+    let finishes_on_signal = std::env::var_os("FINISHES").is_some();
+    launch_by(
+        &LaunchOptions { restarts, folder, last_step, finishes_on_signal, ..LaunchOptions::default() },
+        |restarts| {
+            let mut command = Command::new("sh");
+            command.args(["-c", &line]).env(RESTART, restarts.to_string());
+            command
+        },
+    )
 }

@@ -70,6 +70,24 @@ fn a_job_comes_back_from_the_loss_of_a_rank_and_of_its_launcher() {
     }
 }
 
+/// `cargo zero launch` asks them so: on SIGTERM, Open MPI's launcher would not give them the time.
+#[test]
+fn ranks_of_all_hosts_save_if_their_launcher_gets_sigusr1() {
+    let Some(net) = Net::of(2) else { return };
+    for mpi in Mpi::all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = format!("{} --checkpoint {}", PAIRS.endless(), folder.path().display());
+        let mut job = Job::of(net.launch(mpi, 2, 2, &[("ZERO_MPI", &*mpi.library())], &program));
+        job.wait_for_steps(&net);
+        let launcher = net.processes(|name| name.starts_with("mpi")).into_iter().find(|(host, _)| *host == 0);
+        kill_process(launcher.expect("a launcher").1, Signal::USR1).unwrap();
+        let end = job.end(&net);
+        assert!(end.errors.contains("asked to end: stopped after step "), "{mpi:?}: {}", end.errors);
+        assert!(newest(folder.path()).is_some(), "{mpi:?}: {}", end.errors);
+        assert_nothing_left(&net);
+    }
+}
+
 /// The last states that a job of this many steps has saved: a file for each rank.
 fn states(folder: &Path, steps: u64) -> Vec<Vec<u8>> {
     let file = |rank: usize| folder.join(format!("step-{steps:09}/rank-{rank:05}.safetensors"));

@@ -336,7 +336,7 @@ fn a_rank_that_ends_by_itself_ends_all_hosts() {
     let Some(net) = Net::of(3) else { return };
     for mpi in Mpi::all() {
         for layout in [PAIRS, LONE] {
-            end_rank(&net, Job::start_on(&net, mpi, layout), mpi, layout, Signal::USR1);
+            end_rank(&net, Job::start_on(&net, mpi, layout), mpi, layout, Signal::ALARM);
         }
     }
 }

@@ -125,7 +125,7 @@ fn z0402_a_rank_that_is_stopped_is_named_with_its_node() {
 fn a_rank_that_ends_by_itself_ends_all_nodes() {
     let Some(slurm) = Slurm::start() else { return };
     for mpi in Mpi::DEBIAN {
-        end_rank(&slurm.net, slurm.endless(mpi), mpi, PAIRS, Signal::USR1);
+        end_rank(&slurm.net, slurm.endless(mpi), mpi, PAIRS, Signal::ALARM);
     }
 }
 

@@ -5,9 +5,11 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
+use zero_files::checkpoint::Store;
 
+use crate::disk::Disk;
 use crate::run::{End, RANKS, Run, faults, tiny, wait_until};
 
 /// The folder of a run and its metrics, in a directory that is removed at the end.
@@ -247,32 +249,6 @@ fn a_run_saves_as_time_goes_by_and_comes_back_after_it_was_killed() {
     );
 }
 
-/// A separate file system in memory.
-struct Disk(PathBuf);
-
-impl Disk {
-    /// None, with a message, if this user may not mount one.
-    fn new(path: &Path, bytes: usize) -> Option<Self> {
-        fs::create_dir_all(path).unwrap();
-        let disk = Self::mount(path, &["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]);
-        if !disk {
-            eprintln!("not run: this user may not mount a file system");
-        }
-        disk.then(|| Self(path.to_owned()))
-    }
-
-    fn mount(path: &Path, arguments: &[&str]) -> bool {
-        let mount = Command::new("mount").args(arguments).arg(path).output();
-        mount.is_ok_and(|mount| mount.status.success())
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).output();
-    }
-}
-
 #[test]
 fn a_full_disk_costs_what_did_not_fit_and_a_read_only_one_is_told_at_the_start() {
     let place = Place::new();
@@ -283,9 +259,69 @@ fn a_full_disk_costs_what_did_not_fit_and_a_read_only_one_is_told_at_the_start()
     assert!(end.errors.starts_with("error[Z0391]: ") && end.errors.contains("training continues"), "{}", end.errors);
     assert_eq!(end.errors.matches("error[").count(), 1, "{}", end.errors);
     assert_eq!(place.listed(), ["lock", "step-000000002", "step-000000004"]);
-    assert!(Disk::mount(&disk.0, &["-o", "remount,ro"]));
+    assert!(disk.remount("ro"));
     refused(&mut place.command(6, &["--resume"]), "Z0380", &["cannot be written"]);
-    assert!(Disk::mount(&disk.0, &["-o", "remount,rw"]));
+    assert!(disk.remount("rw"));
     fs::remove_dir_all(place.checkpoint(2)).unwrap();
     place.run(6, &["--resume"]);
+}
+
+/// Runs that do not see one another's lock would remove one another's checkpoints.
+#[test]
+fn a_folder_that_is_renamed_is_left_alone() {
+    let place = Place::new();
+    let newest = |folder: &Path| Store::checkpoints(folder).unwrap().first().map(|newest| newest.step);
+    let mut first = Run::start(&mut place.command(1 << 40, &["--warmup=1", "--every=5", "--keep=1"]));
+    wait_until("no checkpoint was written", || newest(&place.folder()).is_some());
+    fs::rename(place.folder(), place.path("moved")).unwrap();
+    let second = place.run(4, &[]);
+    assert!(second.lines.iter().any(|line| line.starts_with("step    4")), "{:?}", second.lines);
+    // A save that was underway may find files missing.
+    while !first.next_complaint().starts_with("error[Z0395]: `") {}
+    kill_process(first.launcher(), Signal::TERM).unwrap();
+    assert_eq!(first.end().code, Some(74), "the last one is missing");
+    assert_eq!(place.listed(), ["lock", "step-000000004"]);
+    assert!(newest(&place.path("moved")).is_some());
+}
+
+/// As with `ulimit -f`.
+#[test]
+fn a_file_that_may_not_grow_costs_only_its_checkpoint() {
+    let place = Place::new();
+    let mut run = Run::start(&mut place.command(1 << 40, &["--warmup=1", "--every=5"]));
+    run.wait_for_step(1);
+    let ranks = run.ranks(RANKS);
+    let limit = |current| {
+        for &rank in &ranks {
+            prlimit(Some(rank), Resource::Fsize, Rlimit { current, maximum: None }).unwrap();
+        }
+    };
+    limit(Some(1000));
+    let complaint = run.next_complaint();
+    assert!(complaint.starts_with("error[Z0392]: ") && complaint.contains("File too large"), "{complaint}");
+    limit(None);
+    run.goes_on_after(|| ());
+    kill_process(run.launcher(), Signal::TERM).unwrap();
+    let end = run.end();
+    assert_eq!(end.code, Some(75), "{}", end.errors);
+}
+
+#[test]
+fn what_a_first_try_finds_is_told_before_anything_is_trained() {
+    let place = Place::new();
+    for (arguments, code, words) in [
+        (["--checkpoint", "x", "--export", "x"], "Z0350", "--checkpoint and --export name the same path"),
+        (["--metrics", "x", "--export", "x"], "Z0350", "--export and --metrics name the same path"),
+        (["--checkpoint", "x", "--export", &"n".repeat(250)], "Z0368", "a first try failed"),
+    ] {
+        refused(tiny(4).args(arguments).current_dir(place.root.path()), code, &[words]);
+    }
+    assert_eq!(fs::read_dir(place.root.path()).unwrap().count(), 0, "nothing is left");
+    // Room for the lock, and for no checkpoint; then for one, but not for the weights beside it.
+    for (kilobytes, arguments) in [(40, &[][..]), (100, &["--export", "weights"])] {
+        let Some(disk) = Disk::new(&place.folder(), kilobytes << 10) else { return };
+        let mut command = place.command(4, arguments);
+        refused(command.current_dir(place.folder()), "Z0391", &["expected at least"]);
+        drop((command, disk));
+    }
 }

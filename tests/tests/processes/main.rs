@@ -3,6 +3,7 @@
 
 mod checkpoints;
 mod deadlines;
+mod disk;
 mod faults;
 mod findings;
 mod launchers;

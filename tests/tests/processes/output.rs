@@ -3,13 +3,16 @@
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
+use rustix::process::{Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::{Value, json};
 use zero_core::model::Model;
 use zero_plan::{Config, Sizes, own_core, prove};
 use zero_tests::tiny::Piped;
 
+use crate::disk::Disk;
 use crate::run::{End, RANKS, Run, TEXT, endless, faults, new_job, program, start_ranks, tiny, wait_until};
 use crate::system::thread_names;
 
@@ -405,12 +408,61 @@ fn an_output_that_nobody_reads_ends_the_run_quietly() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_an_error() {
-    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = tiny(4).stdout(full).output().unwrap();
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(errors.starts_with("error[Z0352]: ") && errors.matches("error").count() == 2, "{errors}");
+fn a_run_with_files_to_write_goes_on_when_nobody_reads_its_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let mut run = Run::start(tiny(u64::MAX).args(["--every", "20", "--checkpoint"]).arg(&path));
+    run.wait_for_step(3);
+    run.stop_reading();
+    assert_eq!(run.next_complaint(), "note: nobody reads standard output any more");
+    let is_saved = || fs::read_dir(&path).unwrap().count() > 2;
+    wait_until("it does not go on", is_saved);
+    kill_process(run.launcher(), Signal::TERM).unwrap();
+    let end = run.end();
+    assert_eq!((end.code, end.errors.matches("note: nobody").count()), (Some(75), 1), "{}", end.errors);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_does_not_end_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let errors_of = |command: &mut Command, code| {
+        let output = command.stdout(full()).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{errors}");
+        assert!(errors.starts_with("error[Z0352]: ") && errors.matches("error[").count() == 1, "{errors}");
+        errors
+    };
+    let path = folder.path().join("run");
+    let errors = errors_of(tiny(4).arg("--checkpoint").arg(&path), 0);
+    assert!(errors.contains("the run goes on") && path.join("step-000000004").is_dir(), "{errors}");
+    // The output of other runs is their only result.
+    errors_of(program(env!("CARGO_BIN_EXE_tiny")).args(["--only=sample", "--sample", "2"]), 2);
+    errors_of(program(env!("CARGO_BIN_EXE_tiny")).arg("--plan"), 2);
+}
+
+#[test]
+fn metrics_on_a_full_disk_do_not_end_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = folder.path().join("small");
+    let Some(_disk) = Disk::new(&small, 32 << 10) else { return };
+    let [run_folder, metrics] = [folder.path().join("run"), small.join("metrics.jsonl")];
+    let mut command = tiny(u64::MAX);
+    command.arg("--checkpoint").arg(&run_folder).arg("--metrics").arg(&metrics);
+    let mut run = Run::start(&mut command);
+    let complaint = run.next_complaint();
+    assert!(complaint.starts_with("error[Z0351]: cannot write metrics to "), "{complaint}");
+    run.goes_on_after(|| ());
+    kill_process(run.launcher(), Signal::TERM).unwrap();
+    let end = run.end();
+    assert_eq!((end.code, end.errors.matches("error[").count()), (Some(75), 1), "{}", end.errors);
+    let lines = json_lines(&metrics);
+    assert!(lines.len() > 10 && lines.iter().all(|line| line["kind"].is_string()), "whole lines alone");
+    // Before the first step, there is nothing to lose.
+    let another = small.join("another.jsonl");
+    let end = Run::start(tiny(4).arg("--metrics").arg(&another)).end();
+    end.assert_error(2, "error[Z0351]: cannot write metrics to ");
+    assert!(end.steps().is_empty() && !another.exists(), "{:?}", end.lines);
 }
 
 #[test]

@@ -1,8 +1,20 @@
 //! A run that is asked to end finishes its work in time, or is ended, whatever started it.
 
+use std::process::Command;
+
+use nix::sys::signal::{SigSet, Signal as Nix};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::run::{End, RANKS, Run, new_job, program, scripted, start_ranks, tiny};
+
+/// The signals that ask a run to end.
+const REQUESTS: [(Signal, &str); 5] = [
+    (Signal::TERM, "SIGTERM"),
+    (Signal::INT, "SIGINT"),
+    (Signal::HUP, "SIGHUP"),
+    (Signal::USR1, "SIGUSR1"),
+    (Signal::USR2, "SIGUSR2"),
+];
 
 const FINISHES: (&str, &str) = ("FINISHES", "1");
 
@@ -22,7 +34,7 @@ fn assert_asked(end: &End, name: &str) {
 
 #[test]
 fn a_signal_is_passed_on_and_the_ranks_finish() {
-    for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT")] {
+    for (signal, name) in REQUESTS {
         // To the launcher alone, like `kill`, and to the whole group, like a terminal or a scheduler.
         for ask in [kill_process, kill_process_group] {
             let run = listening("finish", &[FINISHES]);
@@ -86,6 +98,61 @@ fn ranks_that_do_not_listen_yet_are_ended() {
     }
 }
 
+/// As Slurm sends SIGTERM some time after SIGUSR1, and a shell SIGHUP after its terminal has.
+#[test]
+fn a_signal_of_another_kind_cuts_nothing_short() {
+    let mut run = listening("finish", &[FINISHES]);
+    let ranks = run.ranks(RANKS);
+    // A rank that is stopped does not end meanwhile.
+    ranks.iter().for_each(|rank| kill_process(*rank, Signal::STOP).unwrap());
+    for signal in [Signal::HUP, Signal::HUP, Signal::USR1, Signal::USR1, Signal::TERM, Signal::INT] {
+        kill_process(run.launcher(), signal).unwrap();
+        if signal == Signal::HUP {
+            continue;
+        }
+        // Signals that have not been taken yet count as one.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    ranks.iter().for_each(|rank| kill_process(*rank, Signal::CONT).unwrap());
+    run.wait_for(RANKS, " was asked");
+    let end = run.end();
+    assert_eq!((end.code, end.errors.matches("note: asked to end by SIGHUP").count()), (Some(75), 1), "{}", end.errors);
+}
+
+/// `nohup` starts a run like this.
+#[test]
+fn a_sighup_that_is_ignored_stays_ignored() {
+    let mut command = program("/bin/sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\"", env!("CARGO_BIN_EXE_scripted")]);
+    command.env("DO", "finish").envs([FINISHES]);
+    let mut run = Run::start(&mut command);
+    run.wait_for(RANKS, " listens");
+    kill_process_group(run.launcher(), Signal::HUP).unwrap();
+    kill_process(run.launcher(), Signal::TERM).unwrap();
+    assert_asked(&run.end(), "SIGTERM");
+}
+
+/// Some supervisors block signals, and programs that they start inherit that.
+#[test]
+fn signals_that_were_blocked_are_heard() {
+    let start = |command: &mut Command| {
+        let blocked: SigSet = [Nix::SIGCHLD, Nix::SIGTERM, Nix::SIGINT].into_iter().collect();
+        // In a thread of its own, because signals are blocked for a thread and the processes that it starts.
+        std::thread::scope(|scope| {
+            let blocked = scope.spawn(|| blocked.thread_block().map(|()| Run::start(command)));
+            blocked.join().unwrap().unwrap()
+        })
+    };
+    let end = start(&mut scripted("done", &[])).end_at_once();
+    assert_eq!((end.code, end.errors.as_str()), (Some(0), ""));
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut run = start(&mut scripted("finish", &[FINISHES]));
+        run.wait_for(RANKS, " listens");
+        kill_process(run.launcher(), signal).unwrap();
+        assert_eq!(run.end_at_once().code, Some(75));
+    }
+}
+
 /// All ranks may agree to end if one of them was asked, so the launcher waits for them.
 #[test]
 fn a_single_rank_can_be_asked() {
@@ -127,7 +194,7 @@ fn foreign(told: &str, variables: &[(&str, &str)]) -> Vec<Run> {
 
 #[test]
 fn under_a_foreign_launcher_each_rank_is_asked_by_itself() {
-    for signal in [Signal::TERM, Signal::INT] {
+    for (signal, _) in REQUESTS {
         for rank in foreign("finish", &[]) {
             kill_process(rank.launcher(), signal).unwrap();
             let end = rank.end_at_once();
@@ -139,17 +206,30 @@ fn under_a_foreign_launcher_each_rank_is_asked_by_itself() {
 #[test]
 fn under_a_foreign_launcher_a_second_signal_ends_a_rank() {
     let ask = |rank: Pid, signal| kill_process(rank, signal).unwrap();
-    for (first, second, code) in
-        [(Signal::TERM, Signal::TERM, 143), (Signal::INT, Signal::INT, 130), (Signal::INT, Signal::TERM, 143)]
-    {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         for mut rank in foreign("deaf", &[]) {
-            ask(rank.launcher(), first);
+            ask(rank.launcher(), signal);
             rank.wait_for(1, " was asked");
-            ask(rank.launcher(), second);
+            ask(rank.launcher(), signal);
             let end = rank.end_at_once();
             assert_eq!((end.code, end.errors.as_str()), (Some(code), ""));
         }
     }
+}
+
+#[test]
+fn under_a_foreign_launcher_a_signal_of_another_kind_cuts_nothing_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = program(env!("CARGO_BIN_EXE_faults"));
+    command.args(saving(&folder)).args(["--steps", "1000000000", "--log-every", "1"]);
+    let mut run = Run::start(command.env("THREADS", "1"));
+    run.wait_for_step(3);
+    for signal in [Signal::USR1, Signal::USR1, Signal::TERM, Signal::INT, Signal::HUP] {
+        // Fails if it has ended.
+        let _ = kill_process(run.launcher(), signal);
+    }
+    let end = run.end();
+    assert_eq!((end.code, end.errors.as_str(), checkpoints(&folder)), (Some(75), "", 1));
 }
 
 #[test]

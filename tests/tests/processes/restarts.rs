@@ -230,17 +230,40 @@ fn another_launcher_whose_end_is_settled_is_the_last() {
     }
 }
 
+/// A launcher that says by which signal it is ended.
+const ENDED: &str = "trap 'echo got TERM; exit 9' TERM; trap 'echo got INT; exit 9' INT; trap 'echo got USR1' USR1; echo ready; \
+                     while :; do sleep 0.05; done";
+
 #[test]
 fn a_signal_reaches_another_launcher_and_no_restart_follows() {
-    for signal in [Signal::TERM, Signal::INT] {
-        let line = "trap 'echo got TERM; exit 9' TERM; trap 'echo got INT; exit 9' INT; echo ready; while :; do sleep 0.05; done";
-        let mut run = started_by(&folder(), line);
+    for (signal, got) in [(Signal::TERM, "got TERM"), (Signal::INT, "got INT"), (Signal::HUP, "got TERM")] {
+        let mut run = started_by(&folder(), ENDED);
         run.wait_for(1, "ready");
         kill_process(run.launcher(), signal).unwrap();
         let end = run.end_at_once();
-        let got = format!("got {}", if signal == Signal::TERM { "TERM" } else { "INT" });
         assert_eq!((end.code, &*end.errors), (Some(9), ""));
-        assert_eq!(end.lines.last(), Some(&got));
+        assert_eq!(end.lines.last().map(String::as_str), Some(got));
+    }
+}
+
+/// So they finish their step and save. On other signals, Open MPI's launcher would not give them the time.
+#[test]
+fn another_launcher_passes_on_to_ranks_that_they_are_to_finish() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::USR1, Signal::USR2] {
+        let folder = folder();
+        let mut command = program(env!("CARGO_BIN_EXE_starter"));
+        let mut run = Run::start(command.arg(ENDED).env("FINISHES", "1").env("FOLDER", folder.path()));
+        run.wait_for(1, "ready");
+        // Only what a person repeats ends them at once.
+        let again = match signal {
+            Signal::TERM => "got TERM",
+            Signal::INT => "got INT",
+            _ => "got USR1",
+        };
+        for got in ["got USR1", again] {
+            kill_process(run.launcher(), signal).unwrap();
+            run.wait_for(1, got);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use zero_files::checkpoint::{Checkpoint, export};
 
+use crate::disk::Disk;
 use crate::run::{End, Run, TEXT, program, tiny};
 
 /// Runs the model of text for this many steps, with further arguments, and returns its losses to the last bit.
@@ -200,4 +201,72 @@ fn z0368_a_folder_that_is_there_is_not_overwritten() {
     let end = refused(tiny(3).arg("--export").arg(root.path()), "Z0368");
     assert!(end.errors.contains("it exists, and is not empty"), "{}", end.errors);
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+}
+
+/// The folder that an error names, which is the last path in it.
+fn named_folder(errors: &str) -> &Path {
+    let line = errors.lines().find(|line| line.contains("are whole in")).expect("a place");
+    Path::new(line.split('`').nth(1).expect("a path"))
+}
+
+/// Sets the first element of a published tensor, in f32.
+fn set_first(folder: &Path, tensor: &str, value: f32) {
+    let path = folder.join("model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let (length, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    let start = 8 + length + header.info(tensor).expect("a tensor").data_offsets.0;
+    bytes[start..start + 4].copy_from_slice(&value.to_le_bytes());
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn z0368_what_f16_has_no_number_for_is_not_lost() {
+    let root = tempfile::tempdir().unwrap();
+    let path = |name: &str| root.path().join(name);
+    let [first, half] = ["first", "half"].map(path);
+    let [first, half] = [first.to_str().unwrap(), half.to_str().unwrap()];
+    losses(0, &path("a"), &["--export", first]);
+    // Of a token that is not drawn: with it, numbers would not be finite.
+    set_first(Path::new(first), "mlp.bias", 1e6);
+    let trained = ["--seed=5", "--lr=1e-9", "--init", first, "--export", half, "--export-dtype", "f16"];
+    let end = Run::start(tiny(2).args(trained)).end();
+    end.assert_error(2, "error[Z0368]: `mlp.bias` has 1e6 at element 0, which f16 has no finite number for");
+    assert!(!Path::new(half).exists());
+    let rescued = named_folder(&end.errors);
+    assert_eq!(rescued.parent(), Some(root.path()), "{}", end.errors);
+    losses(1, &path("b"), &["--init", rescued.to_str().unwrap()]);
+    // A checkpoint has them too.
+    let end = Run::start(tiny(2).args(trained).arg("--checkpoint").arg(path("run"))).end();
+    end.assert_error(2, "error[Z0368]: ");
+    assert_eq!(named_folder(&end.errors), path("run/step-000000002"));
+}
+
+#[test]
+fn z0368_weights_stay_where_they_are_whole_if_their_name_is_taken_meanwhile() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("folder");
+    let mut run = Run::start(tiny(200).arg("--export").arg(&folder));
+    run.wait_for_step(1);
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("mine"), "x").unwrap();
+    let end = run.end();
+    end.assert_error(2, "error[Z0368]: cannot name `");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+    losses(1, &root.path().join("a"), &["--init", named_folder(&end.errors).to_str().unwrap()]);
+}
+
+#[test]
+fn z0368_weights_go_elsewhere_if_their_disk_is_full_meanwhile() {
+    let root = tempfile::tempdir().unwrap();
+    let [small, temporary] = ["small", "temporary"].map(|name| root.path().join(name));
+    let Some(_disk) = Disk::new(&small, 100 << 10) else { return };
+    fs::create_dir(&temporary).unwrap();
+    let mut run = Run::start(tiny(200).env("TMPDIR", &temporary).arg("--export").arg(small.join("folder")));
+    run.wait_for_step(1);
+    fs::write(small.join("fill"), vec![0; 1 << 20]).expect_err("no room");
+    let end = run.end();
+    end.assert_error(2, "error[Z0368]: cannot write `");
+    assert_eq!(named_folder(&end.errors).parent(), Some(&*temporary), "{}", end.errors);
+    losses(1, &root.path().join("a"), &["--init", named_folder(&end.errors).to_str().unwrap()]);
+    assert_eq!(fs::read_dir(&small).unwrap().count(), 1, "only what fills it");
 }

@@ -1,5 +1,5 @@
 //! Launch: starts the ranks of a spec on several hosts: copies the binary there and becomes the mpirun of this machine, or
-//! writes a script for Slurm. Waits for mpirun only if it may have to start it again.
+//! writes a script for Slurm. Waits for mpirun only if it may have to start it again, or to pass on that the ranks are to save.
 
 mod hosts;
 mod mpirun;
@@ -101,19 +101,21 @@ pub fn launch(arguments: &LaunchArguments) -> Result<ExitCode, CommandError> {
         command.args(&arguments.arguments);
         command
     };
-    let Some(options) = options(&binary, &arguments.arguments).filter(|options| options.restarts > 0) else {
+    let is_awaited = |options: &LaunchOptions| options.restarts > 0 || options.finishes_on_signal;
+    let Some(options) = options(&binary, &arguments.arguments).filter(is_awaited) else {
         let mut command = command(None);
         say::line(mpirun::shown(&command));
         return Err(CommandError::NoLauncher { launcher: reach.launcher.clone(), source: command.exec() });
     };
-    say::line(mpirun::shown(&command(Some(0))));
+    let counted = |restarts| (options.restarts > 0).then_some(restarts);
+    say::line(mpirun::shown(&command(counted(0))));
     Ok(launch_by(&options, |restarts| {
         if restarts > 0 {
             // A host that was restarted may have lost the copy. If a host cannot be reached, the launcher also reports
             // it.
             let _ = copy().inspect_err(terminal::tell);
         }
-        command(Some(restarts))
+        command(counted(restarts))
     }))
 }
 

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::workspace::{Workspace, said};
 
 /// The program in place of a model. It says what its launcher needs to know, as far as these tests ask for it.
@@ -123,4 +125,33 @@ fn a_job_that_has_lost_a_rank_is_started_again_with_the_program_on_all_hosts() {
     let told: Vec<_> = calls.iter().map(|words| words.iter().find(|it| it.starts_with("ZERO_RESTART"))).collect();
     assert_eq!(told, [Some(&"ZERO_RESTART=0".to_owned()), Some(&"ZERO_RESTART=1".to_owned())]);
     assert_eq!(fs::read_to_string(workspace.root.join("ends")).expect("what is left"), "0\n");
+}
+
+/// A launcher that runs until it gets a signal, and says which.
+const WAITING: &str = "#!/bin/sh
+[ \"$1\" = --version ] && exec cat version
+trap 'exit 75' USR1
+trap 'exit 143' TERM
+touch started
+while :; do sleep 0.05; done
+";
+
+/// The launchers of MPI pass SIGUSR1 on to the ranks, and give them the time to save.
+#[test]
+fn ranks_that_leave_checkpoints_are_asked_to_and_others_are_ended() {
+    let run = |arguments: &[&str], signal| {
+        let workspace = workspace("mpirun (Open MPI) 4.1.4\n");
+        workspace.write("mpirun", WAITING);
+        let mut command = launch(&workspace, "--hosts a,b", arguments).spawn().expect("the command");
+        while !workspace.root.join("started").exists() {
+            assert!(command.try_wait().expect("a child").is_none(), "it has ended");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        kill_process(Pid::from_child(&command), signal).expect("a process");
+        command.wait().expect("an end").code()
+    };
+    for signal in [Signal::TERM, Signal::HUP, Signal::USR1] {
+        assert_eq!(run(&["--checkpoint", "runs/a"], signal), Some(75), "{signal:?}");
+    }
+    assert_eq!(run(&[], Signal::TERM), Some(143));
 }

@@ -30,6 +30,7 @@
 
 pub mod checkpoint;
 pub mod data;
+mod flush;
 mod hub;
 mod pointer;
 mod room;

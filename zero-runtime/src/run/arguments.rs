@@ -186,6 +186,11 @@ impl RunArguments {
         self.plan || self.schedule || self.prove || self.sizes || self.launch_options
     }
 
+    /// Whether the run is to leave anything but its output.
+    pub fn leaves_files(&self) -> bool {
+        [&self.checkpoints.checkpoint, &self.export, &self.metrics, &self.profile].into_iter().any(Option::is_some)
+    }
+
     /// Rejects arguments that contradict one another, or the configuration that the program is built for.
     ///
     /// # Errors
@@ -212,10 +217,6 @@ impl RunArguments {
                 let first = UNPROFILED_STEPS + 1;
                 let what = format!("--profile begins at step {first}, but the run has --steps {}", self.steps);
                 (what, "raise --steps, or leave --profile out")
-            }),
-            (self.profile.is_some() && self.profile == self.metrics).then(|| {
-                let what = "--profile and --metrics name the same file".to_owned();
-                (what, "name two files")
             }),
             (self.checkpoints.resume == Some(Resume::Newest) && self.checkpoints.checkpoint.is_none()).then(|| {
                 let what = "--resume asks for the newest checkpoint, but there is no --checkpoint".to_owned();
@@ -395,7 +396,6 @@ mod tests {
             (&["--warmup=18446744073709551615"], "--warmup 18446744073709551615 is not shorter than the run"),
             (&["--steps=2", "--profile"], "--profile begins at step 3, but the run has --steps 2"),
             (&["--lr=10", "--weight-decay=0.1"], "--lr 10 times --weight-decay 0.1 is 1 or more"),
-            (&["--metrics=a", "--profile=a"], "--profile and --metrics name the same file"),
             (&["--decay=3"], "--decay 3 is about the last steps of --lr-schedule wsd, which was not asked for"),
             (&["--lr-schedule=linear", "--decay=3"], "--decay 3 is about the last steps of --lr-schedule wsd"),
             (&["--lr-schedule=constant", "--lr-min-ratio=0.2"], "--lr-min-ratio 0.2 is the end of a falling rate"),

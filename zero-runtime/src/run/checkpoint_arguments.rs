@@ -56,7 +56,7 @@ pub struct CheckpointArguments {
     /// End the run if a checkpoint cannot be written, instead of continuing to the next one
     #[arg(long, requires = "checkpoint", help_heading = CHECKPOINTS)]
     pub checkpoint_or_stop: bool,
-    /// After SIGTERM or SIGINT, end without the checkpoint if it takes longer than this
+    /// After a signal that asks the run to end, end without the checkpoint if it takes longer than this
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = duration, help_heading = RETURN)]
     #[serde(serialize_with = "seconds")]
     pub grace: Duration,

@@ -17,6 +17,7 @@ mod header;
 mod learning_rate;
 mod manifest;
 mod output;
+mod outputs;
 mod range;
 mod ranks;
 mod resume;
@@ -51,7 +52,7 @@ use crate::profile::Machine;
 use budget::run_size;
 use command::{DataCommand, TextCommand, TokensCommand};
 use header::DataArguments;
-use output::{say, say_table};
+use output::{outlive_output, say, say_table};
 use ranks::become_ranks;
 use resume::resumed_tokenizer;
 use sample::SampledText;
@@ -118,7 +119,7 @@ fn run<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: 
 
 fn run_on<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: &dyn Sequences) -> ExitCode {
     let DataCommand { run } = parse(program.plan, arguments);
-    start(program, &run, |role, speaks| {
+    start(program, &run, run.steps > 0, |role, speaks| {
         let weights = &WeightFolders::open(program, &run, None)?;
         let agreement = Fingerprint::of(&(agreement(program, &run), weights.fingerprint()));
         let job = Job {
@@ -132,13 +133,13 @@ fn run_on<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, dat
             finale: Finale::None,
         };
         introduce_data(&job, speaks)?;
-        become_ranks(role, agreement, &job)
+        become_ranks(role, speaks, agreement, &job)
     })
 }
 
 fn run_on_tokens<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: &dyn Sequences) -> ExitCode {
     let TokensCommand { run, tokens } = parse(program.plan, arguments);
-    start(program, &run, |role, speaks| {
+    start(program, &run, tokens.only.is_none() && run.steps > 0, |role, speaks| {
         let run = tokens.without_steps(run.clone())?;
         text::require_own_tokens(program, &tokens)?;
         let given = match (data.ids(), &tokens.tokenizer) {
@@ -164,13 +165,13 @@ fn run_on_tokens<D: Device>(program: &'static Program<D>, arguments: Vec<OsStrin
         } else if speaks {
             weights.introduce(&run);
         }
-        become_ranks(role, Fingerprint::of(&agreement), &job)
+        become_ranks(role, speaks, Fingerprint::of(&agreement), &job)
     })
 }
 
 fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>) -> ExitCode {
     let TextCommand { run, text } = parse(program.plan, arguments);
-    start(program, &run, |role, speaks| {
+    start(program, &run, text.tokens.only.is_none() && run.steps > 0, |role, speaks| {
         let tokens = &text.tokens;
         let run = tokens.without_steps(run.clone())?;
         text.check()?;
@@ -199,7 +200,7 @@ fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>
             }
             let tokenizer_bytes = tokenizer.map_or(0, Tokenizer::resident_bytes);
             let job = Job { tokenizer_bytes, ..job(&NoText, None, Finale::Sample(sample)) };
-            return become_ranks(role, agreement, &job);
+            return become_ranks(role, speaks, agreement, &job);
         }
         let data = &text::open(program, arguments, text, tokenizer)?;
         if run.steps > 0 || run.held_out > 0 {
@@ -211,7 +212,7 @@ fn run_on_text<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>
         let finale = if is_evaluated { Finale::Evaluation(data) } else { Finale::Sample(sample) };
         let job = job(data, Some(fingerprint), finale);
         introduce_data(&job, speaks)?;
-        become_ranks(role, agreement, &job)
+        become_ranks(role, speaks, agreement, &job)
     })
 }
 
@@ -284,10 +285,11 @@ fn agreement<D>(program: &Program<D>, arguments: &RunArguments) -> u64 {
     Fingerprint::of(&(program.name, format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
 }
 
-/// Determines the role of this process, runs `body`, and prints an error once, whichever ranks find it.
+/// Determines the role of this process, runs `body`, which trains or not, and prints an error once, whichever ranks find it.
 fn start<D: Device>(
     program: &Program<D>,
     arguments: &RunArguments,
+    trains: bool,
     body: impl FnOnce(Role, bool) -> Result<ExitCode, Error>,
 ) -> ExitCode {
     let plan = program.plan;
@@ -297,6 +299,11 @@ fn start<D: Device>(
     }
     // Before there are ranks, one process prints for all.
     let speaks = !matches!(&role, Ok(Role::Rank(place)) if place.rank > 0 || place.launcher_pid.is_some());
+    if trains && !arguments.only_shows() {
+        let restarts = arguments.checkpoints.restarts;
+        let has_ranks = matches!(&role, Ok(Role::Launcher)) && (processes(plan) > 1 || restarts > 0);
+        outlive_output(arguments.leaves_files(), !has_ranks);
+    }
     let result = if arguments.only_shows() {
         // No rank will start, so what the environment says about ranks does not matter.
         let shown = if speaks { show(program, arguments) } else { Ok(()) };

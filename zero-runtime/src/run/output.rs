@@ -2,8 +2,10 @@
 //! Never on any rank but rank 0.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -43,7 +45,11 @@ pub struct StepLine {
 pub struct NewFile {
     what: &'static str,
     path: PathBuf,
-    file: BufWriter<File>,
+    file: File,
+    /// Bytes of what was written as a whole.
+    bytes: u64,
+    /// Whether this process has made it.
+    is_new: bool,
 }
 
 impl NewFile {
@@ -54,7 +60,8 @@ impl NewFile {
     pub fn create(what: &'static str, path: &Path) -> Result<Self, Error> {
         let help = "name a new file in a directory that exists and can be written";
         let error = |source| Error::Results { what, path: path.to_owned(), source, help };
-        Ok(Self { what, path: path.to_owned(), file: BufWriter::new(File::create_new(path).map_err(error)?) })
+        let file = File::options().append(true).create_new(true).open(path).map_err(error)?;
+        Ok(Self { what, path: path.to_owned(), file, bytes: 0, is_new: true })
     }
 
     /// Adds to a file that holds `what` already, or makes it.
@@ -65,36 +72,60 @@ impl NewFile {
         let help = "name a file that can be written";
         let error = |source| Error::Results { what, path: path.to_owned(), source, help };
         let mut file = File::options().read(true).append(true).create(true).open(path).map_err(error)?;
-        end_last_line(&mut file).map_err(error)?;
-        Ok(Self { what, path: path.to_owned(), file: BufWriter::new(file) })
+        let bytes = end_last_line(&mut file).map_err(error)?;
+        Ok(Self { what, path: path.to_owned(), file, bytes, is_new: false })
     }
 
     /// Adds what `write` writes.
     ///
     /// # Errors
     /// Z0351 if the file cannot be written.
-    pub fn write(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), Error> {
-        write(&mut self.file).and_then(|()| self.file.flush()).map_err(|source| Error::Results {
-            what: self.what,
-            path: self.path.clone(),
-            source,
-            help: "free space on its disk, or name another file",
-        })
+    pub fn write(&mut self, write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> Result<(), Error> {
+        let mut file = BufWriter::new(&self.file);
+        let written = write(&mut file).and_then(|()| file.flush());
+        written.map_err(|source| self.error(source))
+    }
+
+    /// Adds a line of JSON, or nothing: if a part of it was written, that is removed.
+    ///
+    /// # Errors
+    /// Z0351 if the file cannot be written.
+    fn add(&mut self, line: &impl Serialize) -> Result<(), Error> {
+        let text = serde_json::to_vec(line).map(|text| [&text[..], b"\n"].concat()).map_err(io::Error::from);
+        let added = text.and_then(|text| self.file.write_all(&text).map(|()| text.len() as u64));
+        self.bytes += added.map_err(|source| {
+            // If this fails too, the next line of a run that goes on begins after the part.
+            let _ = self.file.set_len(self.bytes);
+            self.error(source)
+        })?;
+        Ok(())
+    }
+
+    fn error(&self, source: io::Error) -> Error {
+        let help = "free space on its disk, or name another file";
+        Error::Results { what: self.what, path: self.path.clone(), source, help }
     }
 }
 
-/// Removes a last line that a killed run left unfinished.
-fn end_last_line(file: &mut File) -> io::Result<()> {
+/// Removes a last line that a killed run left unfinished. Returns the length of what stays.
+fn end_last_line(file: &mut File) -> io::Result<u64> {
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
     let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-    if whole < text.len() { file.set_len(whole as u64) } else { Ok(()) }
+    if whole < text.len() {
+        file.set_len(whole as u64)?;
+    }
+    Ok(whole as u64)
 }
 
 /// Shows and records progress.
 pub struct Output {
     bar: Option<ProgressBar>,
     metrics: Option<NewFile>,
+    /// Whether lines of metrics are missing, which was reported.
+    is_lossy: bool,
+    /// Whether there is a header in it.
+    has_begun: bool,
     steps: u64,
     start: Instant,
 }
@@ -164,7 +195,8 @@ impl Output {
                 ProgressStyle::with_template("{bar:20} {pos}/{len} {wide_msg} {eta}").expect("a valid template");
             ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stdout()).with_style(style)
         });
-        Ok(Self { bar, metrics: metrics.transpose()?, steps, start: Instant::now() })
+        let (is_lossy, has_begun) = (false, false);
+        Ok(Self { bar, metrics: metrics.transpose()?, is_lossy, has_begun, steps, start: Instant::now() })
     }
 
     /// Begins to count time, and writes the header to the metrics file.
@@ -173,14 +205,13 @@ impl Output {
     /// Z0351 if the metrics file cannot be written.
     pub fn begin(&mut self, header: &impl Serialize) -> Result<(), Error> {
         self.start = Instant::now();
-        self.write(header)
+        self.write(header)?;
+        self.has_begun = true;
+        Ok(())
     }
 
     /// Records a step, and prints it if `told`.
-    ///
-    /// # Errors
-    /// Z0351 if the metrics file cannot be written.
-    pub fn step(&mut self, line: &StepLine, told: bool) -> Result<(), Error> {
+    pub fn step(&mut self, line: &StepLine, told: bool) {
         let text = format!(
             "loss {:.4}  norm {:.3}  lr {:.2e}  {:.0} tokens/s  {}",
             line.loss,
@@ -196,30 +227,24 @@ impl Output {
             bar.set_position(line.step);
             bar.set_message(text);
         }
-        self.record("step", line)
+        self.record("step", line);
     }
 
     /// Records and prints a loss on held-out data.
-    ///
-    /// # Errors
-    /// Z0351 if the metrics file cannot be written.
-    pub fn held_out(&mut self, line: &HeldOutLine) -> Result<(), Error> {
+    pub fn held_out(&mut self, line: &HeldOutLine) {
         let after = if line.step < self.steps { format!(" after step {}", line.step) } else { String::new() };
         self.tell(&format!("held-out loss {:.4} {}{after}", line.held_out_loss, line.unit));
-        self.record("held_out", line)
+        self.record("held_out", line);
     }
 
     /// Records and prints that a checkpoint was written.
-    ///
-    /// # Errors
-    /// Z0351 if the metrics file cannot be written.
-    pub fn saved(&mut self, line: &SaveLine) -> Result<(), Error> {
+    pub fn saved(&mut self, line: &SaveLine) {
         let SaveLine { step, bytes, took_s, waited_s } = line;
         let bytes = Bytes(*bytes as usize);
         self.tell(&format!(
             "checkpoint of step {step}: {bytes} in {took_s:.3} s, for which training waited {waited_s:.3} s"
         ));
-        self.record("checkpoint", line)
+        self.record("checkpoint", line);
     }
 
     /// Records and prints the loss on all of a text.
@@ -229,7 +254,7 @@ impl Output {
     pub fn evaluation(&mut self, line: &EvaluationLine) -> Result<(), Error> {
         let EvaluationLine { tokens, loss, perplexity, unit } = line;
         self.tell(&format!("loss {loss:.4} {unit}, perplexity {perplexity:.4}, over {tokens} tokens"));
-        self.record("evaluation", line)
+        self.write(&self.timed("evaluation", line))
     }
 
     /// Prints a line, above the bar if there is one.
@@ -240,18 +265,23 @@ impl Output {
         }
     }
 
-    fn record(&mut self, kind: &'static str, told: &impl Serialize) -> Result<(), Error> {
-        let time_s = self.start.elapsed().as_secs_f64();
-        self.write(&MetricsLine { kind, time_s, told })
+    /// Adds a line about training to the metrics file. A line that cannot be written is dropped, because what is trained is worth
+    /// more; the first is reported.
+    fn record(&mut self, kind: &'static str, told: &impl Serialize) {
+        if let Err(error) = self.write(&self.timed(kind, told))
+            && !std::mem::replace(&mut self.is_lossy, true)
+        {
+            launch::print(&format!("{error}\n  = note: the run goes on, without the lines that cannot be written"));
+        }
     }
 
-    /// Writes a line of JSON to the metrics file.
+    fn timed<'a, T>(&self, kind: &'static str, told: &'a T) -> MetricsLine<'a, T> {
+        MetricsLine { kind, time_s: self.start.elapsed().as_secs_f64(), told }
+    }
+
+    /// Adds a line of JSON to the metrics file.
     fn write(&mut self, line: &impl Serialize) -> Result<(), Error> {
-        let Some(metrics) = &mut self.metrics else { return Ok(()) };
-        metrics.write(|file| {
-            serde_json::to_writer(&mut *file, line)?;
-            file.write_all(b"\n")
-        })
+        self.metrics.as_mut().map_or(Ok(()), |metrics| metrics.add(line))
     }
 
     /// Ends the progress bar.
@@ -263,10 +293,15 @@ impl Output {
     }
 }
 
-/// Ends the bar, so that an error that ends a run early is printed below it.
+/// Ends the bar, so that an error that ends a run early is printed below it. If the run has not even begun, its metrics file would be
+/// in the way of the next attempt.
 impl Drop for Output {
     fn drop(&mut self) {
         self.finish();
+        if let Some(metrics) = self.metrics.as_ref().filter(|metrics| metrics.is_new && !self.has_begun) {
+            // If it cannot be removed, the error is still that which ends the run.
+            let _ = std::fs::remove_file(&metrics.path);
+        }
     }
 }
 
@@ -275,16 +310,46 @@ pub fn say_table(text: &str) {
     say(&terminal::table(text));
 }
 
-/// Writes to standard output. If nobody reads it any more, as after `| head`, the run ends without a message. If it
-/// cannot be written for another reason, the run ends with an error.
+/// What a run is worth if its output cannot be written.
+struct Worth {
+    /// Whether it has files to write, for which it goes on even if nobody will read its output any more.
+    leaves_files: bool,
+    /// Whether it was reported that output is missing, or another process of the run does that.
+    is_told: AtomicBool,
+}
+
+/// None for a run that does not train, whose output is its only result.
+static WORTH: OnceLock<Worth> = OnceLock::new();
+
+/// Has this process go on without its output. The output of a run that trains is only its log, which may fit on its disk again
+/// later; and if nobody reads it any more, there may be files to write. Reports missing output if this process `reports`.
+pub fn outlive_output(leaves_files: bool, reports: bool) {
+    let _ = WORTH.set(Worth { leaves_files, is_told: AtomicBool::new(!reports) });
+}
+
+/// Writes to standard output. If that cannot be done, a run that trains reports it once and goes on without this text, unless
+/// nobody reads its output any more, as after `| head`, and it leaves no files: then it ends without a message. Any other run ends,
+/// too, with an error if its output could be read.
 pub fn say(text: &str) {
     let mut stdout = std::io::stdout().lock();
-    if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        if error.kind() != std::io::ErrorKind::BrokenPipe {
-            let error = format!("error[Z0352]: cannot write to standard output: {error}");
-            terminal::tell(&format!("{error}\n  = help: free space where it goes"));
+    let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) else { return };
+    let is_read = error.kind() != ErrorKind::BrokenPipe;
+    let worth = WORTH.get().filter(|worth| is_read || worth.leaves_files);
+    let told = match is_read {
+        true => format!("error[Z0352]: cannot write to standard output: {error}\n  = help: free space where it goes"),
+        false => "note: nobody reads standard output any more".to_owned(),
+    };
+    match worth {
+        Some(worth) if worth.is_told.swap(true, Ordering::Relaxed) => {}
+        Some(_) => {
+            launch::print(&format!("{told}\n  = note: the run goes on, without the output that cannot be written"))
         }
-        launch::leave(cluster::abort);
+        None => {
+            if is_read {
+                terminal::tell(&told);
+            }
+            launch::leave(cluster::abort);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use super::budget::{require_budget, run_size};
+use super::outputs::try_outputs;
 use super::processes;
 use super::train::{Ending, Job, train};
 use crate::error::Error;
@@ -46,13 +47,17 @@ fn end_with_silence(error: &Error) {
     }
 }
 
-/// Starts the ranks of a run, or is one of them, and returns the exit code of the process.
+/// Starts the ranks of a run, or is one of them, and returns the exit code of the process. One process `speaks` for all before
+/// there are ranks.
 ///
 /// # Errors
 /// An error that no rank has printed.
-pub fn become_ranks<D: Device>(role: Role, agreement: u64, job: &Job<D>) -> Result<ExitCode, Error> {
+pub fn become_ranks<D: Device>(role: Role, speaks: bool, agreement: u64, job: &Job<D>) -> Result<ExitCode, Error> {
     let plan = job.program.plan;
     require_budget(plan, &run_size(plan, job.arguments, job.resident_bytes()))?;
+    if speaks {
+        try_outputs(job.arguments, job.weights)?;
+    }
     let (processes, checkpoints) = (processes(plan), &job.arguments.checkpoints);
     match role {
         // A single process cannot restart itself.

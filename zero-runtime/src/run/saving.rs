@@ -1,7 +1,7 @@
 //! Saving: decides when a checkpoint of a run is due, and writes it on all ranks together, while the run continues if the plan
 //! has room for a copy. Never reads one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -11,6 +11,7 @@ use super::checkpoint_arguments::{CheckpointArguments, Every};
 use super::manifest::{after, manifest};
 use super::output::{Output, SaveLine, StepLine, say};
 use super::train::{Job, RankEngine};
+use super::weights::WeightFolders;
 use crate::error::Error;
 use zero_core::device::Device;
 use zero_core::lost::Lost;
@@ -169,6 +170,20 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         Ok(())
     }
 
+    /// Refuses a disk that has no room for the first checkpoint, and for an export if that goes to the same disk.
+    ///
+    /// # Errors
+    /// Z0391, on rank 0.
+    pub fn require_room(&self, weights: &WeightFolders) -> Result<(), CheckpointError> {
+        let bytes = self.bytes.saturating_add(weights.export_bytes_on_disk_of(self.folder));
+        self.store.as_ref().map_or(Ok(()), |store| store.require_room(bytes))
+    }
+
+    /// The path of the checkpoint of a step.
+    pub fn checkpoint_of(&self, step: u64) -> PathBuf {
+        Store::whole(self.folder, step)
+    }
+
     /// Whether the last checkpoint that was due could not be written.
     pub fn has_failed(&self) -> bool {
         self.failed
@@ -219,7 +234,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
             }
             (SavingPhase::Name, Some(output)) if is_there => {
                 let (took_s, waited_s) = (began.elapsed().as_secs_f64(), (waited + waits.elapsed()).as_secs_f64());
-                output.saved(&SaveLine { step: step.step, bytes: self.bytes, took_s, waited_s })?;
+                output.saved(&SaveLine { step: step.step, bytes: self.bytes, took_s, waited_s });
             }
             _ if is_there => {}
             _ => self.store.iter().for_each(|store| store.abandon(&System, step.step)),

@@ -151,18 +151,15 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
         // it.
         let _ = std::fs::remove_file(profile);
     }
-    let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose();
-    if let (Err(_), Some(_), Some(metrics), false) = (&profiler, &output, &arguments.metrics, goes_on) {
-        // An empty metrics file would be in the way of the next attempt. If it cannot be removed, the error is still
-        // that of the profile.
-        let _ = std::fs::remove_file(metrics);
-    }
-    let profiler = profiler?;
+    let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose()?;
     engine.decay_embeddings(!arguments.no_decay_embeddings);
     engine.run_eagerly(arguments.eager);
     alike::ready(&mut engine)?;
     let (done, publication) = resume(&mut engine, job)?;
     let mut saving = Saving::new(scope, job, &mut engine, store, &publication);
+    if let (Some(saving), true) = (&saving, done < arguments.steps) {
+        saving.require_room(job.weights)?;
+    }
     if let Some(output) = &mut output {
         output.begin(&RunHeader::new(job, done))?;
     }
@@ -184,7 +181,7 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
         line.within_host_bytes = within_host_bytes(&engine.plan().config, &moved_now, crossed_now);
         line.between_hosts_bytes = engine.plan().config.spans_hosts().then_some(crossed_now.sent_bytes);
         if let Some(output) = &mut output {
-            output.step(&line, arguments.tells_of(number) || number == done + 1)?;
+            output.step(&line, arguments.tells_of(number) || number == done + 1);
         }
         let is_last = number == arguments.steps;
         if let Some(saving) = &mut saving
@@ -201,7 +198,12 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
         output.finish();
     }
     held_out(&mut engine, job, arguments.steps, output.as_mut())?;
-    job.weights.export(&mut engine, &publication)?;
+    let saved = saving.as_ref().filter(|saving| done < arguments.steps && !saving.has_failed());
+    job.weights.export(
+        &mut engine,
+        &publication,
+        saved.map(|saving| saving.checkpoint_of(arguments.steps)).as_deref(),
+    )?;
     job.finale.run(&mut engine, output.as_mut())?;
     let size = run_size(engine.plan(), arguments, job.resident_bytes());
     compare(&mut engine, &moved, crossed, arguments.steps - done, &size)?;
@@ -265,12 +267,10 @@ fn held_out<D: Device>(
     output: Option<&mut Output>,
 ) -> Result<(), Error> {
     let loss = held_out_loss(engine, job.arguments.held_out, job.data)?;
-    match (loss, output) {
-        (Some(held_out_loss), Some(output)) => {
-            output.held_out(&HeldOutLine { step, held_out_loss, unit: job.program.head.unit })
-        }
-        _ => Ok(()),
+    if let (Some(held_out_loss), Some(output)) = (loss, output) {
+        output.held_out(&HeldOutLine { step, held_out_loss, unit: job.program.head.unit });
     }
+    Ok(())
 }
 
 /// The work for a profile before the first step and after the last one.

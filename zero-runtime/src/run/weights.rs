@@ -1,7 +1,7 @@
 //! Weights: the published weights that a run starts from, and those that it exports. Never reads or writes a tensor.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::arguments::RunArguments;
@@ -134,13 +134,32 @@ impl WeightFolders {
         say(&format!("weights: {tensors} tensors of {}\n{notes}\n", path.display()));
     }
 
-    /// Exports the trained weights, if that is asked for, as they are published. Every rank must call it.
+    /// The bytes that an export takes on the disk of what lies at `path`.
+    pub fn export_bytes_on_disk_of(&self, path: &Path) -> u64 {
+        self.export.as_ref().map_or(0, |export| export.bytes_on_disk_of(path))
+    }
+
+    /// Tries whether the trained weights can be exported, if that is asked for.
+    ///
+    /// # Errors
+    /// Z0368.
+    pub fn try_export(&self) -> Result<(), Error> {
+        Ok(self.export.as_ref().map_or(Ok(()), Export::try_out)?)
+    }
+
+    /// Exports the trained weights, if that is asked for, as they are published. Every rank must call it. `checkpoint` has them too, if
+    /// there is one.
     ///
     /// # Errors
     /// Z0368, or that another rank has ended.
-    pub fn export<D: Device>(&self, engine: &mut RankEngine<D>, publication: &Publication) -> Result<(), Error> {
+    pub fn export<D: Device>(
+        &self,
+        engine: &mut RankEngine<D>,
+        publication: &Publication,
+        checkpoint: Option<&Path>,
+    ) -> Result<(), Error> {
         let Some(export) = &self.export else { return Ok(()) };
-        export.write(engine, publication)?;
+        export.write(engine, publication, checkpoint)?;
         if engine.arena().rank() == 0 {
             say(&format!("weights: exported to {}\n", export.path().display()));
         }

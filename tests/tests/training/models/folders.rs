@@ -84,7 +84,7 @@ fn goes_in_and_out(program: &'static Program<Cpu>, name: &str) {
                     let mut engine = Engine::new(program, transport);
                     import.load(&mut engine).expect("whole weights");
                     let samples = [false, true].map(|caches| greedy(&mut engine, &prompt, said.len(), caches));
-                    export.write(&mut engine, &publication).expect("a writable directory");
+                    export.write(&mut engine, &publication, None).expect("a writable directory");
                     samples
                 },
             )

@@ -71,7 +71,7 @@ pub fn export<D: Device>(
             for step in 0..job.steps {
                 engine.step(&HYPER, |part, ids, targets| batch(step, data_rank, part, ids, targets))?;
             }
-            export.write(&mut engine, &publication)?;
+            export.write(&mut engine, &publication, None)?;
             let units = 0..plan.units.len();
             let parameters = units.map(|unit| Ok(engine.parameters(unit)?.unwrap_or_default()));
             parameters.collect::<Result<Vec<_>, Error>>()

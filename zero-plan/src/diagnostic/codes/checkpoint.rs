@@ -9,7 +9,7 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0380",
         title: "folder that cannot keep checkpoints",
         explanation: "The path of --checkpoint is a file or a link, or the run may not write there, or its file \
-            system cannot lock a file. A link is refused because it could point elsewhere at the next save. Name a \
+            system cannot rename a folder, which is tried before training. A link is refused because it could point elsewhere at the next save. Name a \
             writable folder, or one that does not exist yet.",
         example: "touch notes; ./zero3 --checkpoint notes",
     },
@@ -18,7 +18,9 @@ pub(super) const CODES: &[Code] = &[
         title: "folder in use by another run",
         explanation: "Two runs that write to one folder would remove one another's files, so a run locks its \
             folder for as long as its process lives. The system frees the lock when the process ends, in whatever \
-            way: there is nothing to remove by hand.",
+            way: there is nothing to remove by hand. Only where a file system has no locks, words in the file `lock` are \
+            the lock, and a host that cannot see the process which they name cannot know whether it has ended. If it has, \
+            remove the file.",
         example: "./zero3 --checkpoint runs/a & ./zero3 --checkpoint runs/a",
     },
     Code {
@@ -115,5 +117,14 @@ pub(super) const CODES: &[Code] = &[
             differences. Learning rates, steps and the optimizer's numbers may change, which is reported. To train \
             the same parameters on other data, begin a new run with `--init`.",
         example: "./zero3 --checkpoint runs/a --resume --seed 1",
+    },
+    Code {
+        code: "Z0395",
+        title: "folder that is no longer that of the run",
+        explanation: "The folder of --checkpoint was renamed, removed or replaced while the run was writing to it, so the \
+            lock at its path is not the run's own any more. Another run may use this path by now, so nothing is written or \
+            removed there. The checkpoints so far are in the folder, wherever it is. If it gets its name back, the next \
+            save finds it.",
+        example: "./zero3 --checkpoint runs/a --every 100 & sleep 60; mv runs/a runs/b",
     },
 ];

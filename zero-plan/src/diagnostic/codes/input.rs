@@ -98,14 +98,16 @@ pub(super) const CODES: &[Code] = &[
         title: "results that cannot be written",
         explanation: "The files for metrics and for a profile are always new, so that no file of another run is \
             overwritten. One exists already, or cannot be created or extended. Name a new file in a writable \
-            directory with space.",
+            directory with space. If the disk is full later, a run goes on without the lines of metrics that do not fit.",
         example: "./zero3 --metrics steps.jsonl # twice",
     },
     Code {
         code: "Z0352",
         title: "standard output that cannot be written",
-        explanation: "Progress is written to standard output, and the write failed, most often because a disk is full.",
-        example: "./zero3 > /dev/full",
+        explanation: "Progress is written to standard output, and the write failed, most often because a disk is full. \
+            A run that trains says so once, and goes on without the lines that do not fit. Any other run ends, because \
+            its output is its only result.",
+        example: "./zero3 --plan > /dev/full",
     },
     Code {
         code: "Z0353",
@@ -202,9 +204,10 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0368",
         title: "weights that cannot be exported",
         explanation: "`--export` names a folder that does not exist yet, or is empty, in a directory that can be \
-            written and has room for the model; this is checked before training. The folder is written under a \
+            written and has room for the model; this is tried before training. The folder is written under a \
             name with `.partial-` in it, and renamed when all of it is on the disk. A number that f16 cannot \
-            express is an error, too.",
+            express is an error, too. The error names a folder in which the trained weights are whole: a checkpoint, or \
+            one in f32 beside the other one or among temporary files.",
         example: "./gpt2 --export a-folder-with-files",
     },
     Code {

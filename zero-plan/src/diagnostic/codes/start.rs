@@ -114,8 +114,8 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0318",
         title: "end without a checkpoint",
-        explanation: "With --checkpoint, a run that gets SIGTERM or SIGINT finishes its step, writes a checkpoint \
-            and ends. It had not ended after the time of --grace, and was killed. All steps since the newest \
+        explanation: "With --checkpoint, a run that gets SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2 finishes its step, \
+            writes a checkpoint and ends. It had not ended after the time of --grace, and was killed. All steps since the newest \
             checkpoint are lost.",
         example: "kill the launcher, with --grace 1s and steps that take longer",
     },

@@ -9,6 +9,8 @@ use std::path::Path;
 
 use rustix::fs::{Advice, CWD, RenameFlags, fadvise, renameat_with};
 
+use crate::flush;
+
 /// The operations that a save needs from a file system.
 pub trait Disk: Send + Sync {
     /// Makes a folder, whose parent exists.
@@ -99,7 +101,7 @@ impl Disk for System {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        flush::sync_dir(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -15,6 +15,10 @@ pub enum CheckpointError {
     Folder { path: PathBuf, what: String },
     #[error("`{}` is in use by another run: {holder}", path.display())]
     Locked { path: PathBuf, holder: String },
+    #[error("`{}` says that the folder is in use by {holder}, which cannot be seen from here", lock.display())]
+    Held { lock: PathBuf, holder: String },
+    #[error("`{}` is no longer the folder that this run has locked: it was renamed, removed or replaced", path.display())]
+    NotOwn { path: PathBuf },
     #[error("`{}` has checkpoints of a run already, the newest of step {step}", path.display())]
     Taken { path: PathBuf, step: u64 },
     #[error("`{}` is not a checkpoint: {what}", path.display())]
@@ -66,7 +70,7 @@ impl CheckpointError {
     pub fn code(&self) -> &'static str {
         match self {
             CheckpointError::Folder { .. } => "Z0380",
-            CheckpointError::Locked { .. } => "Z0381",
+            CheckpointError::Locked { .. } | CheckpointError::Held { .. } => "Z0381",
             CheckpointError::Taken { .. } => "Z0382",
             CheckpointError::NoCheckpoint { .. } => "Z0383",
             CheckpointError::Manifest { .. } => "Z0384",
@@ -80,6 +84,7 @@ impl CheckpointError {
             CheckpointError::Unwritable { .. } => "Z0392",
             CheckpointError::NotRemoved { .. } => "Z0393",
             CheckpointError::OtherRun { .. } => "Z0394",
+            CheckpointError::NotOwn { .. } => "Z0395",
         }
     }
 
@@ -102,6 +107,12 @@ impl CheckpointError {
         match self {
             CheckpointError::Folder { .. } => "name a folder that can be written, or one that does not exist yet",
             CheckpointError::Locked { .. } => "wait until that run has ended, or name another folder",
+            CheckpointError::Held { .. } => {
+                "if that process has ended, remove this file; otherwise wait until it has, or name another folder"
+            }
+            CheckpointError::NotOwn { .. } => {
+                "give the folder its name back: the next save finds it; the checkpoints so far are in it, whatever its name"
+            }
             CheckpointError::Taken { .. } => "continue from them with --resume, or name another folder",
             CheckpointError::NoCheckpoint { .. } => {
                 "name the folder of a run, or one of the folders `step-...` in it, which has manifest.jsonl"

@@ -42,7 +42,7 @@ pub struct Published {
 ///
 /// # Errors
 /// Z0368 if the folder cannot be made or written, or if a number has no value in `kind`; Z0385, Z0387 or Z0389 if the
-/// checkpoint is not whole. Nothing is left behind then.
+/// checkpoint is not whole. Nothing is left behind then, unless all is written and only its name is taken, which the error says.
 pub fn export(
     checkpoint: &Checkpoint,
     path: &Path,

@@ -2,16 +2,16 @@
 //! not a checkpoint of the run, and never removes a whole one before a newer one is whole.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::disk::Disk;
+use super::disk::{Disk, System};
 use super::error::CheckpointError;
-use super::lock;
+use super::lock::{self, LOCK, Lock};
 use super::manifest::{FileSums, MANIFEST, Manifest, shard_name, sums_name};
 use super::sealed::{seal, unseal};
 use super::shard::{write_beside, write_whole};
@@ -31,8 +31,7 @@ const STEP_DIGITS: usize = 9;
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
-    /// Holds the lock.
-    _lock: File,
+    lock: Lock,
 }
 
 /// A checkpoint in the folder of a run.
@@ -60,10 +59,12 @@ fn is_folder(path: &Path) -> bool {
 }
 
 impl Store {
-    /// Locks a folder for a run, and makes it if it is not there.
+    /// Locks a folder for a run, and makes it if it is not there. Then tries what a save does, in place of the checkpoint of step
+    /// 0, which is never saved.
     ///
     /// # Errors
-    /// Z0380 if the path is not a folder or cannot be written, Z0381 if another run uses it.
+    /// Z0380 if the path is not a folder, or if it cannot be written or a folder in it cannot be renamed; Z0381 if another run uses
+    /// it.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let refused = |what: String| Err(CheckpointError::Folder { path: path.to_owned(), what });
         match fs::symlink_metadata(path) {
@@ -80,7 +81,49 @@ impl Store {
         if let Err(error) = access(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
             return refused(format!("it cannot be written: {error}"));
         }
-        Ok(Self { path: path.to_owned(), _lock: lock::take(path)? })
+        let store = Self { path: path.to_owned(), lock: Lock::take(path)? };
+        match store.try_out() {
+            Ok(()) => Ok(store),
+            Err(what) => refused(what),
+        }
+    }
+
+    /// Makes, flushes, renames and removes a folder with a file, as a save does.
+    fn try_out(&self) -> Result<(), String> {
+        let (partial, old) = (Self::partial(&self.path, 0), folder(&self.path, OLD, 0));
+        let failed = |what: &'static str| move |error: io::Error| format!("a folder in it cannot be {what}: {error}");
+        let remove = |path: &Path| remove(&System, path).map_err(|(_, error)| failed("removed")(error));
+        // A run that was killed in its trial has left them. Other remains are for the first save to remove.
+        [&partial, &old].into_iter().filter(|path| is_folder(path)).try_for_each(|path| remove(path))?;
+        System.create_dir(&partial).map_err(failed("made"))?;
+        let written = write_whole(&System, &partial.join(shard_name(0)), b"0").map_err(|error| error.to_string());
+        let tried = written
+            .and_then(|()| System.sync_dir(&partial).map_err(failed("flushed")))
+            .and_then(|()| System.rename(&partial, &old).map_err(failed("renamed")))
+            .and_then(|()| System.sync_dir(&self.path).map_err(failed("flushed")));
+        let left = if is_folder(&old) { &old } else { &partial };
+        tried.and(remove(left))
+    }
+
+    /// Whether a name in the folder of a run is the run's own.
+    pub fn is_own_name(name: &OsStr) -> bool {
+        name == LOCK || [WHOLE, PARTIAL, OLD].iter().any(|prefix| step_of(name, prefix).is_some())
+    }
+
+    /// Refuses a folder that is no longer the one that this run has locked, because another run may have locked that one.
+    fn require_own(&self) -> Result<(), CheckpointError> {
+        if self.lock.is_own() { Ok(()) } else { Err(CheckpointError::NotOwn { path: self.path.clone() }) }
+    }
+
+    /// Refuses a disk that has no room for `bytes`.
+    ///
+    /// # Errors
+    /// Z0391.
+    pub fn require_room(&self, bytes: u64) -> Result<(), CheckpointError> {
+        match free_bytes(&self.path).filter(|&free| free < bytes) {
+            Some(free) => Err(CheckpointError::NoRoom { path: self.path.clone(), free, needed: bytes }),
+            None => Ok(()),
+        }
     }
 
     /// Whether a run uses this folder. False if that cannot be found out.
@@ -143,8 +186,18 @@ impl Store {
     /// Removes the remains of earlier saves, and makes the folder that ranks write to.
     ///
     /// # Errors
-    /// Z0385 if the folder cannot be read, Z0391 if its disk has no room for `bytes`, Z0392 if it cannot be written.
+    /// Z0385 if the folder cannot be read, Z0391 if its disk has no room for `bytes`, Z0392 if it cannot be written, Z0395 if it is no
+    /// longer this run's.
     pub fn begin(&self, disk: &dyn Disk, step: u64, bytes: u64) -> Result<(), CheckpointError> {
+        self.require_own()?;
+        self.remove_remains(disk)?;
+        self.require_room(bytes)?;
+        let partial = Self::partial(&self.path, step);
+        disk.create_dir(&partial).map_err(CheckpointError::unwritable(&partial))
+    }
+
+    /// Removes the remains of earlier saves.
+    fn remove_remains(&self, disk: &dyn Disk) -> Result<(), CheckpointError> {
         for name in disk.list(&self.path).map_err(CheckpointError::unreadable(&self.path))? {
             let is_left_over = [PARTIAL, OLD].iter().any(|prefix| step_of(&name, prefix).is_some());
             let path = self.path.join(name);
@@ -152,11 +205,7 @@ impl Store {
                 remove(disk, &path).map_err(|(path, source)| CheckpointError::Unwritable { path, source })?;
             }
         }
-        if let Some(free) = free_bytes(&self.path).filter(|&free| free < bytes) {
-            return Err(CheckpointError::NoRoom { path: self.path.clone(), free, needed: bytes });
-        }
-        let partial = Self::partial(&self.path, step);
-        disk.create_dir(&partial).map_err(CheckpointError::unwritable(&partial))
+        Ok(())
     }
 
     /// Gives the checkpoint of a step its name, once all `ranks` have finished their files, and removes older ones, so
@@ -165,7 +214,8 @@ impl Store {
     ///
     /// # Errors
     /// Z0385 or Z0384 if the sums of a rank are missing or damaged; Z0392 if something cannot be written, and the new
-    /// checkpoint may then be missing; Z0393 if it is there, but an older one could not be removed.
+    /// checkpoint may then be missing; Z0393 if it is there, but an older one could not be removed; Z0395 if the folder is no
+    /// longer this run's.
     pub fn publish(
         &self,
         disk: &dyn Disk,
@@ -175,6 +225,7 @@ impl Store {
         ranks: usize,
         keep: Option<NonZeroU64>,
     ) -> Result<PathBuf, CheckpointError> {
+        self.require_own()?;
         let partial = Self::partial(&self.path, step);
         manifest.files = (0..ranks).map(|rank| sums(disk, &partial, rank)).collect::<Result<_, _>>()?;
         for rank in 0..ranks {
@@ -187,6 +238,8 @@ impl Store {
         write_whole(disk, &partial.join(MANIFEST), &seal(&manifest))?;
         disk.sync_dir(&partial).map_err(CheckpointError::unwritable(&partial))?;
         let whole = folder(&self.path, WHOLE, step);
+        // Once more, because files take a while to be flushed.
+        self.require_own()?;
         // A run that continued from an older one may have reached this step again. The two are exchanged, because a crash
         // could leave no checkpoint of this step if the old one were moved away first.
         let is_again = is_folder(&whole);
@@ -231,7 +284,9 @@ impl Store {
 
     /// Gives up the checkpoint of a step. The next save removes what cannot be removed now.
     pub fn abandon(&self, disk: &dyn Disk, step: u64) {
-        let _ = remove(disk, &Self::partial(&self.path, step));
+        if self.lock.is_own() {
+            let _ = remove(disk, &Self::partial(&self.path, step));
+        }
     }
 }
 

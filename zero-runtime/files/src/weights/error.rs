@@ -61,6 +61,12 @@ pub enum WeightsError {
     NoRoom { path: PathBuf, free: usize, needed: usize },
     #[error("cannot write `{}`: {source}", path.display())]
     Unwritable { path: PathBuf, source: io::Error },
+    #[error("cannot name `{}`: {source}\n  = note: the trained weights are whole in `{}`", path.display(), whole.display())]
+    Unnamed { path: PathBuf, whole: PathBuf, source: io::Error },
+    #[error("{cause}\n  = note: the trained weights are whole in {place}")]
+    Rescued { cause: Box<WeightsError>, place: String },
+    #[error("{cause}\n  = note: the trained weights could not be kept elsewhere either: {elsewhere}")]
+    NotRescued { cause: Box<WeightsError>, elsewhere: String },
     #[error("`{tensor}` has {value:e} at element {element}, which {dtype} has no finite number for")]
     TooLarge { tensor: String, element: usize, value: f32, dtype: &'static str },
 }
@@ -102,6 +108,9 @@ impl WeightsError {
             WeightsError::Directory { .. }
             | WeightsError::NoRoom { .. }
             | WeightsError::Unwritable { .. }
+            | WeightsError::Unnamed { .. }
+            | WeightsError::Rescued { .. }
+            | WeightsError::NotRescued { .. }
             | WeightsError::TooLarge { .. } => "Z0368",
         }
     }
@@ -129,6 +138,8 @@ impl WeightsError {
             WeightsError::NotTied { .. } => "leave one of them out of the file, or give the model a head of its own",
             WeightsError::Directory { help, .. } => help,
             WeightsError::NoRoom { .. } => "free space on its disk, or name a folder on another one",
+            WeightsError::Unnamed { .. } => "give that folder the name that you want",
+            WeightsError::Rescued { cause, .. } | WeightsError::NotRescued { cause, .. } => cause.help(),
             WeightsError::Unwritable { .. } => "free space on its disk, or name a folder that can be written",
             WeightsError::TooLarge { .. } => "export as another type: --export-dtype bf16 or f32",
         }

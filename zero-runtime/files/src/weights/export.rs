@@ -37,8 +37,60 @@ pub struct Export {
     file_bytes_max: u64,
 }
 
+/// The files of an export.
+struct Form {
+    layout: Layout,
+    files: Vec<BesideFile>,
+}
+
+/// A failure on which all ranks agree.
+struct Failed {
+    /// The first rank that has failed.
+    first: usize,
+    kind: FailureKind,
+    /// The error of this rank.
+    own: Option<WeightsError>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FailureKind {
+    /// The files are whole, but under another name.
+    Unnamed = 1,
+    /// A number has no value in the type to write.
+    TooLarge,
+    Other,
+}
+
+impl FailureKind {
+    const ALL: [Self; 3] = [Self::Unnamed, Self::TooLarge, Self::Other];
+
+    fn of(error: &WeightsError) -> Self {
+        match error {
+            WeightsError::Unnamed { .. } => Self::Unnamed,
+            WeightsError::TooLarge { .. } => Self::TooLarge,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What all ranks have made, or the failure of the first one that failed.
+fn agreed<T>(engine: &mut impl RankStates, own: Result<T, WeightsError>) -> Result<Result<T, Failed>, Lost> {
+    let mine = own.as_ref().map_or_else(|error| FailureKind::of(error) as u8, |_| 0);
+    let all = engine.gather_numbers(&[f64::from(mine)])?;
+    let first = all.iter().position(|&kind| kind > 0.0);
+    Ok(match own {
+        Ok(made) if first.is_none() => Ok(made),
+        own => {
+            let first = first.expect("this rank, at least");
+            let kind = FailureKind::ALL.into_iter().find(|&kind| f64::from(kind as u8) == all[first]);
+            Err(Failed { first, kind: kind.expect("a kind of failure"), own: own.err() })
+        }
+    })
+}
+
 impl Export {
-    /// An export to `path`, of about what `expected` says. Writes nothing yet.
+    /// An export to `path`, of about what `expected` says. Writes nothing yet. For f16 there must be room for f32, in case that a number
+    /// has no value in f16.
     ///
     /// # Errors
     /// Z0368 if the folder cannot be made.
@@ -56,8 +108,10 @@ impl Export {
         kind: Option<WeightType>,
         file_bytes_max: u64,
     ) -> Result<Self, WeightsError> {
-        let layout = Layout::new(typed(expected, kind).tensors, file_bytes_max);
-        let directory = Directory::new(path, layout.file_bytes() + expected.bytes() as u64)?;
+        let (form, spare) = (Form::of(typed(expected, kind), file_bytes_max), Form::spare(expected, file_bytes_max));
+        let is_half = |target: &Target| target.tensor.kind == WeightType::F16;
+        let roomiest = if form.layout.targets.iter().any(is_half) { &spare } else { &form };
+        let directory = Directory::new(path, roomiest.layout.file_bytes() + expected.bytes() as u64)?;
         Ok(Self { directory, kind, file_bytes_max })
     }
 
@@ -66,22 +120,105 @@ impl Export {
         self.directory.path()
     }
 
-    /// Writes the model of an engine as it is published. Every rank must call it.
+    /// The bytes that it takes on the disk of what lies at `path`.
+    pub fn bytes_on_disk_of(&self, path: &Path) -> u64 {
+        self.directory.bytes_on_disk_of(path)
+    }
+
+    /// Tries whether the folder can be made, filled, flushed and named, before there is anything to lose.
     ///
     /// # Errors
-    /// Z0368, or that another rank has ended. No files remain then, unless rank 0 was killed; the name of the folder that it
-    /// leaves shows that it is partial.
-    pub fn write(&self, engine: &mut impl RankStates, publication: &Publication) -> Result<(), ExportError> {
-        let Publication { tensors, files } = typed(publication, self.kind);
-        let layout = Layout::new(tensors, self.file_bytes_max);
-        let makes = engine.rank() == 0;
-        let partial = makes.then(|| begin(&self.directory, &layout, &files)).transpose()?;
-        // From here on, the files are there for all ranks.
+    /// Z0368.
+    pub fn try_out(&self) -> Result<(), WeightsError> {
+        self.directory.try_out()
+    }
+
+    /// Writes the model of an engine as it is published. Every rank must call it. `checkpoint` has the same parameters, if there is one.
+    ///
+    /// # Errors
+    /// Z0368, which names a folder that has the weights, unless no other one can be written either; or that another rank has ended:
+    /// then no files remain, unless rank 0 was killed. The name of the folder that it leaves shows that it is partial.
+    pub fn write(
+        &self,
+        engine: &mut impl RankStates,
+        publication: &Publication,
+        checkpoint: Option<&Path>,
+    ) -> Result<(), ExportError> {
+        let form = Form::of(typed(publication, self.kind), self.file_bytes_max);
+        let Err(failed) = form.write(&self.directory, engine)? else { return Ok(()) };
+        let rescued = match (failed.kind, checkpoint) {
+            (FailureKind::Unnamed, _) => None,
+            (_, Some(path)) => {
+                Some(Ok(format!("the checkpoint `{}`, from which `cargo zero export` makes a folder", path.display())))
+            }
+            (kind, None) => Some(self.rescue(kind, engine, publication)?),
+        };
+        let Some(cause) = failed.own.filter(|_| engine.rank() == failed.first) else {
+            return Err(Lost::Ended { rank: failed.first }.into());
+        };
+        let boxed = Box::new;
+        Err(match rescued {
+            None => cause,
+            Some(Ok(place)) => WeightsError::Rescued { cause: boxed(cause), place },
+            Some(Err(elsewhere)) => WeightsError::NotRescued { cause: boxed(cause), elsewhere },
+        }
+        .into())
+    }
+
+    /// Writes all weights in f32 to another folder: beside the other one if only a number was in the way, or else among temporary
+    /// files. Returns the place, or why there is none.
+    fn rescue(
+        &self,
+        kind: FailureKind,
+        engine: &mut impl RankStates,
+        publication: &Publication,
+    ) -> Result<Result<String, String>, Lost> {
         let process = engine.gather_numbers(&[f64::from(std::process::id())])?[0] as u32;
-        write_owned(engine, &layout, &self.directory.partial(process))?;
+        let spare = Form::spare(publication, self.file_bytes_max);
+        let mut why = Vec::new();
+        for is_temporary in [false, true].into_iter().skip(usize::from(kind != FailureKind::TooLarge)) {
+            let bytes = spare.layout.file_bytes();
+            let written = match agreed(engine, self.directory.elsewhere(is_temporary, process, bytes))? {
+                Ok(directory) => match spare.write(&directory, engine)? {
+                    Ok(()) => return Ok(Ok(format!("`{}`, in f32", directory.path().display()))),
+                    failed => failed,
+                },
+                Err(failed) => Err(failed),
+            };
+            why.extend(written.err().map(|failed| match failed.own {
+                Some(error) => error.to_string(),
+                None => format!("rank {} could not write them", failed.first),
+            }));
+        }
+        Ok(Err(why.join("; ")))
+    }
+}
+
+impl Form {
+    fn of(publication: Publication, file_bytes_max: u64) -> Self {
+        Self { layout: Layout::new(publication.tensors, file_bytes_max), files: publication.files }
+    }
+
+    /// The form in f32, which has a number for every value: in it nothing is lost if another cannot be written.
+    fn spare(publication: &Publication, file_bytes_max: u64) -> Self {
+        Self::of(publication.clone().in_type(WeightType::F32), file_bytes_max)
+    }
+
+    /// Makes a folder of this form on all ranks.
+    fn write(&self, directory: &Directory, engine: &mut impl RankStates) -> Result<Result<(), Failed>, Lost> {
+        let made = (engine.rank() == 0).then(|| begin(directory, &self.layout, &self.files)).transpose();
+        let partial = match agreed(engine, made)? {
+            // From here on, the files are there for all ranks.
+            Ok(partial) => partial,
+            Err(failed) => return Ok(Err(failed)),
+        };
+        let process = engine.gather_numbers(&[f64::from(std::process::id())])?[0] as u32;
+        let written = write_owned(engine, &self.layout, &directory.partial(process));
+        if let Err(failed) = agreed(engine, written)? {
+            return Ok(Err(failed));
+        }
         // From here on, they are whole.
-        engine.gather_numbers(&[0.0])?;
-        Ok(partial.map_or(Ok(()), UnfinishedFolder::finish)?)
+        agreed(engine, partial.map_or(Ok(()), UnfinishedFolder::finish))
     }
 }
 

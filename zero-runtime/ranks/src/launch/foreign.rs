@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGINT};
 
 use super::error::LaunchError;
 use super::local_ranks::RunFailure;
 use super::options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_REPORTED, LaunchOptions};
 use super::print;
 use super::restarts::{EXIT_SIGNAL_BASE, EndCause, ended_by, name_of, repeat};
-use super::signals::Signals;
+use super::signals::{Requests, Signals, requests};
 
 /// The time between the end of a launcher and its next start. Ranks that it has left behind end by themselves after two
 /// seconds.
@@ -28,7 +28,9 @@ static IS_OF_TERMINAL: AtomicBool = AtomicBool::new(false);
 /// continue from the newest checkpoint.
 ///
 /// The exit code is that of the launcher. If it has failed, and no rank has reported that a restart would not help,
-/// `options` may ask for a restart, as for [`super::launch`]. SIGINT and SIGTERM go to the launcher, and no restart follows.
+/// `options` may ask for a restart, as for [`super::launch`]. A request to end goes to the launcher, and no restart follows. If
+/// ranks finish their step on a signal, it goes as SIGUSR1, which launchers pass on to the ranks: on all other signals, Open MPI's
+/// gives them a second.
 pub fn launch_by(options: &LaunchOptions, command: impl Fn(u64) -> Command) -> ExitCode {
     let mut code = 0;
     match run(options, &command, &mut code) {
@@ -45,9 +47,10 @@ pub fn launch_by(options: &LaunchOptions, command: impl Fn(u64) -> Command) -> E
 
 fn run(options: &LaunchOptions, command: &impl Fn(u64) -> Command, code: &mut u8) -> Result<u8, EndCause> {
     listen_for_terminal()?;
-    let mut signals = Signals::new(&[SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
+    let mut signals =
+        Signals::new(&[vec![SIGCHLD], requests()].concat()).map_err(LaunchError::system("watch for signals"))?;
     repeat(options, PAUSE, &mut signals, |restarts, signals| {
-        let (status, is_asked) = attempt(command(restarts), signals)?;
+        let (status, is_asked) = attempt(command(restarts), options.finishes_on_signal, signals)?;
         let may_pass = may_pass(status);
         *code = exit_code(status);
         match cut_short(options).filter(|_| status.success()) {
@@ -83,16 +86,17 @@ fn exit_code(status: ExitStatus) -> u8 {
 }
 
 /// Starts a launcher and waits for its end. Returns its status, and whether it was asked to end.
-fn attempt(mut command: Command, signals: &mut Signals) -> Result<(ExitStatus, bool), LaunchError> {
+fn attempt(mut command: Command, finishes: bool, signals: &mut Signals) -> Result<(ExitStatus, bool), LaunchError> {
     let mut launcher = command.spawn().map_err(LaunchError::system("start the launcher of the ranks"))?;
-    let mut is_asked = false;
+    let (mut is_asked, mut requests) = (false, Requests::default());
     loop {
         for signal in signals.wait(None).map_err(LaunchError::system("wait for signals"))? {
             let signal = match signal {
+                SIGCHLD => continue,
                 SIGINT if IS_OF_TERMINAL.load(Ordering::Acquire) => None,
+                signal if !requests.urges(signal) && finishes => Some(Signal::USR1),
                 SIGINT => Some(Signal::INT),
-                SIGTERM => Some(Signal::TERM),
-                _ => continue,
+                _ => Some(Signal::TERM),
             };
             is_asked = true;
             // Fails only if it has ended; its id is not reused before it is reaped.

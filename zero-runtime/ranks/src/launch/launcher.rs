@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+use signal_hook::consts::SIGCHLD;
 
 use super::error::LaunchError;
 use super::local_ranks::{LocalRanks, RunFailure};
 use super::options::LaunchOptions;
 use super::print;
 use super::restarts::{EndCause, ended_by, name_of, repeat};
-use super::signals::Signals;
+use super::signals::{Requests, Signals, is_request, requests};
 
 /// The time between the end of the ranks and their next start, in which the cause of the end can pass. It need not grow,
 /// because ranks are restarted only once from the same checkpoint.
@@ -25,12 +25,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// If all end by themselves, the exit code is 0, or 75 if they were asked to end, or 74 if they could not write their
 /// last checkpoint. If one fails, all ranks are killed and reaped, and the reason is printed to standard error, once.
 /// The exit code is then 1, or 2 if the rank printed its own error. If a restart may help (a rank was killed, has
-/// The exit code is then 1, or 2 if the rank printed its own error. If a restart may help (a rank was killed, has
 /// panicked, or has given up waiting for another one), `options` may ask for restarts: as many as they say, but only one
 /// from the same checkpoint.
-/// If this process is asked to end (SIGINT, SIGTERM), it asks the ranks to end, provided that `options` say that they
-/// finish their step. If not, or if it is asked again, or if they take too long, they are killed, and the exit code is
-/// 130 or 143.
+/// If this process is asked to end (SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2), it asks the ranks to end, provided that `options`
+/// say that they finish their step. If not, or if SIGTERM or SIGINT comes again, or if they take too long, they are killed, and
+/// the exit code is 128 plus the number of the signal.
 ///
 /// Call it from the main thread: ranks die with the thread that starts them.
 pub fn launch(ranks: usize, options: &LaunchOptions) -> ExitCode {
@@ -77,23 +76,24 @@ struct Wish {
 
 fn run(ranks: usize, options: &LaunchOptions) -> Result<u8, EndCause> {
     // Done before the first rank starts. Otherwise its end could go unnoticed.
-    let mut signals = Signals::new(&[SIGCHLD, SIGINT, SIGTERM]).map_err(LaunchError::system("watch for signals"))?;
+    let mut signals =
+        Signals::new(&[vec![SIGCHLD], requests()].concat()).map_err(LaunchError::system("watch for signals"))?;
     repeat(options, PAUSE, &mut signals, |restarts, signals| attempt(ranks, options, restarts, signals))
 }
 
 /// Starts all ranks and waits for them. Returns the exit code that they ask for.
 fn attempt(ranks: usize, options: &LaunchOptions, restarts: u64, signals: &mut Signals) -> Result<u8, EndCause> {
     let mut local = LocalRanks::start(ranks, restarts)?;
-    let mut wish: Option<Wish> = None;
+    let (mut wish, mut before) = (None::<Wish>, Requests::default());
     while local.runs() {
         let deadline = wish.as_ref().map(|wish| wish.deadline);
         let heard = signals.wait(deadline).map_err(LaunchError::system("wait for signals"))?;
         // Ctrl-C reaches the ranks, too. It arrives here before the news that they have ended, so check for it first.
         for signal in heard.into_iter().filter(|signal| *signal != SIGCHLD) {
-            if wish.is_some() || !options.finishes_on_signal {
+            if before.urges(signal) || !options.finishes_on_signal {
                 return Err(EndCause::Interrupted(signal));
             }
-            wish = Some(options.ask(&local, signal));
+            wish.get_or_insert_with(|| options.ask(&local, signal));
         }
         match (local.reap(), &wish) {
             (Ok(()), _) => {}
@@ -112,8 +112,8 @@ impl LaunchOptions {
     fn ask(&self, local: &LocalRanks, signal: i32) -> Wish {
         local.ask();
         print(&format!(
-            "note: asked to end by {}: the ranks finish their step and write a checkpoint, in at most {} s; a second \
-             signal ends them at once",
+            "note: asked to end by {}: the ranks finish their step and write a checkpoint, in at most {} s; \
+             SIGTERM or SIGINT, sent twice, ends them at once",
             name_of(signal),
             self.grace.as_secs_f64()
         ));
@@ -126,7 +126,7 @@ impl Wish {
     fn failed(&self, failure: RunFailure) -> EndCause {
         match failure.error {
             // It had not yet begun to listen for signals.
-            Some(LaunchError::RankKilled { signal: SIGINT | SIGTERM, .. }) => EndCause::Interrupted(self.signal),
+            Some(LaunchError::RankKilled { signal, .. }) if is_request(signal) => EndCause::Interrupted(self.signal),
             error => EndCause::Failed(RunFailure { error, may_pass: false }),
         }
     }

@@ -41,6 +41,7 @@ pub use options::{
 pub use order::keep_launch_order;
 pub use rendezvous::{Joined, fail, join};
 pub use request::{asked_to_end, end_on_request};
+pub use signals::take_signals;
 pub use watch::{Watch, leave};
 
 /// Reports that `rank` has waited for `periods` times [`NOTICE`], and for whom, if another report is due.
@@ -54,11 +55,13 @@ pub fn note(rank: usize, periods: u32, for_whom: impl FnOnce() -> String) {
 /// The role of this process, from its environment: the launcher of `plan_ranks` ranks, or one of them.
 ///
 /// From here on, a rank that our own launcher started is killed when that launcher dies, and the process is listed
-/// under its program's name.
+/// under its program's name. Signals are those of [`take_signals`].
 ///
 /// # Errors
-/// Z0301 to Z0306 and Z0315 if the environment contradicts itself or the plan; Z0313 if the launcher has already died.
+/// Z0301 to Z0306 and Z0315 if the environment contradicts itself or the plan; Z0313 if the launcher has already died; Z0332
+/// if the system refuses to change what this process does on signals.
 pub fn role(plan_ranks: usize) -> Result<Role, LaunchError> {
+    take_signals()?;
     launcher::take_program_name();
     let role = role_from(plan_ranks, variable)?;
     if let Role::Rank(JobPlace { launcher_pid: Some(pid), .. }) = &role {

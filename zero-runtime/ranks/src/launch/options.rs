@@ -52,8 +52,8 @@ impl LaunchAnswer {
 /// How a launcher handles a run that ends early.
 #[derive(Clone, Debug)]
 pub struct LaunchOptions {
-    /// Whether ranks that are asked to end finish their step and leave a checkpoint. If not, the first SIGTERM or SIGINT
-    /// kills them.
+    /// Whether ranks that are asked to end finish their step and leave a checkpoint. If not, the first request
+    /// to end kills them.
     pub finishes_on_signal: bool,
     /// How long they may take to finish.
     pub grace: Duration,

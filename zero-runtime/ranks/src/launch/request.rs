@@ -1,17 +1,18 @@
-//! Request: SIGTERM and SIGINT as a request to end, which a process checks for where it can end, up to a time limit.
+//! Request: signals as a request to end, which a process checks for where it can end, up to a time limit.
 //! Never ends anything but this process, and only if it was asked twice or has taken too long.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use super::error::LaunchError;
 use super::options::EXIT_REPORTED;
 use super::restarts::EXIT_SIGNAL_BASE;
+use super::signals::{URGENT, requests};
 use super::{end_process, has_own_launcher, print};
 
 /// How much longer than its launcher a rank waits before it ends itself, because the launcher ends all ranks and
@@ -21,11 +22,12 @@ const AFTER_LAUNCHER: Duration = Duration::from_secs(5);
 /// The signal by which this process was asked to end; 0 before.
 static ASKED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Turns SIGTERM and SIGINT into requests to end. From here on the first of them is only noted, for [`asked_to_end`].
-/// The second ends this process, and so does a request that is not fulfilled within `grace`. The exit code is 128 plus
-/// the number of the signal, as if it had not been caught.
+/// Turns SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 into requests to end, the last three unless the process was started with
+/// them ignored. From here on they are only noted, for [`asked_to_end`]. SIGTERM or SIGINT ends this process if it comes a second
+/// time, and so does a request that is not fulfilled within `grace`. The exit code is 128 plus the number of the signal, as if
+/// it had not been caught.
 ///
-/// A rank of our own launcher leaves the second signal to the launcher, ends with `EXIT_REPORTED` a little after
+/// A rank of our own launcher leaves a second signal to the launcher, ends with `EXIT_REPORTED` a little after
 /// `grace`, and does nothing on SIGINT, because a terminal sends SIGINT to both.
 ///
 /// # Errors
@@ -36,26 +38,28 @@ pub fn end_on_request(grace: Duration) -> Result<(), LaunchError> {
         return Ok(());
     }
     let listen = |signals: &[i32]| -> std::io::Result<Signals> {
-        let again = Arc::new(AtomicBool::new(false));
         for &signal in signals {
-            if !has_own_launcher() {
+            if !has_own_launcher() && URGENT.contains(&signal) {
+                let again = Arc::new(AtomicBool::new(false));
                 // Registered before the flag that notes the first signal, so that only the second finds it set.
                 flag::register_conditional_shutdown(signal, EXIT_SIGNAL_BASE + signal, Arc::clone(&again))?;
+                flag::register(signal, again)?;
             }
-            flag::register(signal, Arc::clone(&again))?;
             flag::register_usize(signal, Arc::clone(&asked), signal as usize)?;
         }
         Signals::new(signals)
     };
-    let (heard, grace) = if has_own_launcher() {
+    let mut heard = requests();
+    let grace = if has_own_launcher() {
         // A handler that does nothing: unlike an ignored signal, it is not inherited by the programs that this process
         // starts.
         flag::register(SIGINT, Arc::default()).map_err(LaunchError::system("watch for signals"))?;
-        (&[SIGTERM][..], grace.saturating_add(AFTER_LAUNCHER))
+        heard.retain(|&signal| signal != SIGINT);
+        grace.saturating_add(AFTER_LAUNCHER)
     } else {
-        (&[SIGTERM, SIGINT][..], grace)
+        grace
     };
-    let signals = listen(heard).map_err(LaunchError::system("watch for signals"))?;
+    let signals = listen(&heard).map_err(LaunchError::system("watch for signals"))?;
     let thread = std::thread::Builder::new().name("zero-grace".to_owned());
     thread.spawn(move || limit(signals, grace)).map_err(LaunchError::system("start a thread"))?;
     Ok(())

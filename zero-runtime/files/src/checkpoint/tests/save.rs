@@ -1,5 +1,7 @@
 //! Save: if anything fails in a save, older checkpoints stay whole, and the next save removes what was left.
 
+use std::num::NonZeroU64;
+
 use rustix::io::Errno;
 
 use super::*;
@@ -116,6 +118,41 @@ fn z0381_a_folder_is_of_one_run_at_a_time() {
     assert!(error.contains(&format!("in use by another run: process {} on ", std::process::id())), "{error}");
     drop(first);
     Store::open(&path).expect("a lock that nobody holds");
+}
+
+#[test]
+fn z0395_a_folder_that_was_renamed_is_not_written_to() {
+    let root = tempfile::tempdir().expect("a directory");
+    let [path, moved] = ["run", "moved"].map(|name| root.path().join(name));
+    let first = Store::open(&path).expect("a folder");
+    SampleCheckpoint::of_step(1).save(&first, &System, Some(1)).expect("a checkpoint");
+    fs::rename(&path, &moved).expect("a folder");
+    let error = SampleCheckpoint::of_step(2).save(&first, &System, Some(1)).expect_err("no folder").report();
+    assert!(error.starts_with("error[Z0395]: `"), "{error}");
+    let second = Store::open(&path).expect("a new folder");
+    SampleCheckpoint::of_step(1).save(&second, &System, Some(1)).expect("a checkpoint");
+    // One that had begun, too, does not get its name there, and the other run's is not removed.
+    second.begin(&System, 3, 0).expect("a folder");
+    let manifest = SampleCheckpoint::of_step(3).manifest();
+    let error = first.publish(&System, 3, manifest, &[], 0, Some(NonZeroU64::MIN)).expect_err("another's folder");
+    assert_eq!(error.code(), "Z0395");
+    first.abandon(&System, 3);
+    assert_eq!(names(&path), [".partial-step-000000003", "lock", "step-000000001"]);
+    fs::remove_dir_all(&path).expect("a folder");
+    fs::rename(&moved, &path).expect("a folder");
+    SampleCheckpoint::of_step(4).save(&first, &System, Some(1)).expect("its own folder again");
+    assert_eq!(names(&path), ["lock", "step-000000004"]);
+}
+
+#[test]
+fn what_a_killed_trial_leaves_is_removed() {
+    let root = tempfile::tempdir().expect("a directory");
+    for name in [".partial-step-000000000", ".old-step-000000000"] {
+        fs::create_dir(root.path().join(name)).expect("a folder");
+        fs::write(root.path().join(name).join("rank-00000.safetensors"), "0").expect("a file");
+    }
+    drop(Store::open(root.path()).expect("a folder"));
+    assert_eq!(names(root.path()), ["lock"]);
 }
 
 #[test]
