@@ -105,7 +105,9 @@ fn hosts_of_a_file_keep_their_order() {
 #[test]
 fn hosts_that_do_not_fit_the_spec_or_are_not_reached_start_nothing() {
     let workspace = workspace("mpirun (Open MPI) 4.1.4\n");
-    for (hosts, code) in [("--hosts a", "Z0458"), ("--hosts a,b,a", "Z0458"), ("--hosts a,nowhere", "Z0459")] {
+    for (hosts, code) in
+        [("--hosts a", "Z0458"), ("--hosts a,b,c", "Z0458"), ("--hosts a,a", "Z0459"), ("--hosts a,nowhere", "Z0459")]
+    {
         let output = launch(&workspace, hosts, &[]).output().expect("the command");
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && errors.contains(&format!("error[{code}]: ")), "{hosts}: {errors}");
