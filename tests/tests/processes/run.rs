@@ -6,11 +6,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use signal_hook::consts::SIGHUP;
+use signal_hook::flag;
 
 use crate::system::{members, rank_of, shared_memory_files};
 
@@ -99,6 +102,9 @@ pub struct End {
 
 impl Run {
     pub fn start(command: &mut Command) -> Self {
+        // A program that `nohup` starts ignores SIGHUP, and so do those that it starts, unless it has a handler.
+        static HEARD: LazyLock<bool> = LazyLock::new(|| flag::register(SIGHUP, Arc::default()).is_ok());
+        assert!(*HEARD);
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let lines = read_lines(child.stdout.take().unwrap());

@@ -3,8 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::SIGHUP;
+use signal_hook::flag;
 
 use crate::workspace::{Workspace, said};
 
@@ -129,6 +133,10 @@ fn a_job_that_has_lost_a_rank_is_started_again_with_the_program_on_all_hosts() {
     assert_eq!(fs::read_to_string(workspace.root.join("ends")).expect("what is left"), "0\n");
 }
 
+/// Far above what an end needs, and the time between two looks for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_millis(20);
+
 /// A launcher that runs until it gets a signal, and says which.
 const WAITING: &str = "#!/bin/sh
 [ \"$1\" = --version ] && exec cat version
@@ -141,16 +149,28 @@ while :; do sleep 0.05; done
 /// The launchers of MPI pass SIGUSR1 on to the ranks, and give them the time to save.
 #[test]
 fn ranks_that_leave_checkpoints_are_asked_to_and_others_are_ended() {
+    // A program that `nohup` starts ignores SIGHUP, and so do those that it starts, unless it has a handler.
+    flag::register(SIGHUP, Arc::default()).expect("a handler");
     let run = |arguments: &[&str], signal| {
         let workspace = workspace("mpirun (Open MPI) 4.1.4\n");
         workspace.write("mpirun", WAITING);
         let mut command = launch(&workspace, "--hosts a,b", arguments).spawn().expect("the command");
         while !workspace.root.join("started").exists() {
             assert!(command.try_wait().expect("a child").is_none(), "it has ended");
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(INTERVAL);
         }
         kill_process(Pid::from_child(&command), signal).expect("a process");
-        command.wait().expect("an end").code()
+        let since = Instant::now();
+        loop {
+            if let Some(status) = command.try_wait().expect("a child") {
+                return status.code();
+            }
+            if since.elapsed() > PATIENCE {
+                command.kill().expect("a child");
+                panic!("{signal:?} did not end it");
+            }
+            std::thread::sleep(INTERVAL);
+        }
     };
     for signal in [Signal::TERM, Signal::HUP, Signal::USR1] {
         assert_eq!(run(&["--checkpoint", "runs/a"], signal), Some(75), "{signal:?}");
