@@ -141,6 +141,24 @@ fn a_run_that_does_no_step_says_which_weights_it_has() {
     assert!(line.ends_with(&format!(" tensors of {folder}")), "{line}");
 }
 
+/// No step follows the last update, so nothing else would notice.
+#[test]
+fn z0401_a_last_update_that_overflows_is_neither_saved_nor_exported() {
+    let root = tempfile::tempdir().unwrap();
+    let [saved, exported] = ["saved", "exported"].map(|name| root.path().join(name));
+    let overflows =
+        ["--lr", "3.5e37", "--lr-schedule", "constant", "--weight-decay", "0", "--warmup", "0", "--held-out", "0"];
+    for (option, folder) in [("--checkpoint", &saved), ("--export", &exported)] {
+        let end = Run::start(tiny(1).args(overflows).arg(option).arg(folder)).end();
+        assert_eq!(end.code, Some(2), "{}", end.errors);
+        assert!(end.errors.starts_with("error[Z0401]: the parameters of unit `"), "{}", end.errors);
+        assert!(end.errors.contains("went infinite or NaN in step 1"), "{}", end.errors);
+    }
+    assert!(!exported.exists());
+    let left = fs::read_dir(&saved).into_iter().flatten().map(|entry| entry.unwrap().file_name());
+    assert!(!left.map(|name| name.into_string().unwrap()).any(|name| name.contains("step")), "a checkpoint");
+}
+
 /// Such weights would generate the same token for ever.
 #[test]
 fn z0401_weights_that_are_not_finite_generate_nothing() {

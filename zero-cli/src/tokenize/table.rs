@@ -9,6 +9,8 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use parquet::schema::types::Type;
 
+use zero_files::guarded;
+
 use super::documents::{DocumentPart, PartPlace, unreadable};
 use super::passed::PassedRecords;
 use crate::error::CommandError;
@@ -22,12 +24,10 @@ pub fn rows(
 ) -> Result<bool, CommandError> {
     let file = File::open(path).map_err(unreadable(path))?;
     let bytes = file.metadata().map_err(unreadable(path))?.len();
-    let broken = |error: ParquetError| CommandError::Input {
-        place: path.display().to_string(),
-        what: format!("is no Parquet file that can be read: {error}"),
-    };
+    let failed = |what: String| CommandError::Input { place: path.display().to_string(), what };
+    let broken = |error: ParquetError| failed(format!("is no Parquet file that can be read: {error}"));
     let missing = |place: String, what, has| CommandError::NoText { place, what, name: column.to_owned(), has };
-    let reader = SerializedFileReader::new(file).map_err(broken)?;
+    let reader = guarded(|| SerializedFileReader::new(file)).map_err(failed)?.map_err(broken)?;
     let schema = reader.metadata().file_metadata().schema();
     let Some(found) = schema.get_fields().iter().find(|field| field.name() == column) else {
         let has = schema.get_fields().iter().map(|field| field.name().to_owned()).collect();
@@ -36,7 +36,9 @@ pub fn rows(
     let alone = Type::group_type_builder(schema.name()).with_fields(vec![Arc::clone(found)]).build().map_err(broken)?;
     let rows = reader.metadata().file_metadata().num_rows().max(1) as u64;
     let shared: Arc<Path> = path.into();
-    for (number, row) in reader.get_row_iter(Some(alone)).map_err(broken)?.enumerate() {
+    let mut found = guarded(|| reader.get_row_iter(Some(alone))).map_err(failed)?.map_err(broken)?;
+    for number in 0.. {
+        let Some(row) = guarded(|| found.next()).map_err(failed)? else { break };
         let row = row.map_err(broken)?;
         let place = || format!("{}, row {number}", path.display());
         let text = match row.get_column_iter().next() {

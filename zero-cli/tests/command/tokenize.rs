@@ -254,6 +254,27 @@ fn z0356_a_pointer_of_git_lfs_is_no_document() {
     }
 }
 
+/// The libraries for these files panic on some that are damaged.
+#[test]
+fn a_damaged_file_is_an_error_and_no_panic() {
+    let place = Place::new();
+    place.table("a.parquet", &TEXTS, Compression::UNCOMPRESSED);
+    for name in ["a.parquet", "tokenizer.json"] {
+        let path = place.path().join(name);
+        let whole = fs::read(&path).expect("a file");
+        for byte in (0..whole.len()).step_by(whole.len() / 60 + 1) {
+            let mut damaged = whole.clone();
+            damaged[byte] ^= 1 << (byte % 8);
+            fs::write(&path, damaged).expect("a file");
+            let _ = fs::remove_file(place.path().join("o.bin"));
+            if let Err(error) = place.tokenize(&["a.parquet", "--out", "o.bin"]) {
+                assert!(error.starts_with("error[") && !error.contains("panicked"), "byte {byte} of {name}: {error}");
+            }
+        }
+        fs::write(&path, whole).expect("a file");
+    }
+}
+
 /// As files and through a pipe. What is read as lines is the same text by any name.
 #[test]
 fn z0347_structured_data_is_read_as_it_is_on_request_alone() {

@@ -5,6 +5,7 @@
 
 use core::fmt;
 
+use zero_plan::place::State;
 use zero_plan::{Op, Pass};
 
 use super::batch::{IdMisfit, Ids};
@@ -23,6 +24,8 @@ pub enum FaultyPhase {
     Backward,
     /// In the sum of gradients over ranks and micro-batches, each of which was finite.
     Sum,
+    /// In the parameters that the update of the step has written.
+    Update,
     /// Nowhere in a second run of the same step: its batch differs each time. Rank and unit mean nothing then.
     Nowhere,
 }
@@ -52,6 +55,7 @@ impl fmt::Display for NonFinite {
             FaultyPhase::Forward => "the output",
             FaultyPhase::Backward => "the gradients",
             FaultyPhase::Sum => "the summed gradients",
+            FaultyPhase::Update => "the parameters",
             FaultyPhase::Nowhere => {
                 return write!(
                     f,
@@ -89,6 +93,34 @@ impl Search {
 }
 
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
+    /// Looks at the parameters that ranks store, as an update may overflow. The next step would notice it; what is saved or exported after
+    /// a last step must be looked at. Every rank must call it.
+    ///
+    /// # Errors
+    /// [`RunError`]: the first unit with a parameter that is infinite or not a number, or that another rank has ended.
+    pub fn require_finite(&mut self) -> Result<(), RunError> {
+        self.begin();
+        let result = self.look_at_parameters();
+        self.end(result)
+    }
+
+    fn look_at_parameters(&mut self) -> Result<(), RunError> {
+        let places = self.arena.places();
+        let is_finite = |state, unit| {
+            // SAFETY: between steps nobody writes the numbers that this rank stores.
+            let stored = places.state(state, unit).map(|(_, place)| unsafe { self.arena.stored(place) });
+            stored.is_none_or(|stored| self.ranks.device.all_finite(stored))
+        };
+        let is_sound = |unit| [State::Master, State::Parameters].into_iter().all(|state| is_finite(state, unit));
+        let found = (0..self.plan.units.len()).find(|&unit| !is_sound(unit));
+        let (rank, [unit, ..]) = self.first_of([found.map_or(f64::INFINITY, |unit| unit as f64), 0.0, 0.0])?;
+        if unit.is_infinite() {
+            return Ok(());
+        }
+        let unit = self.plan.units[unit as usize].to_string();
+        Err(NonFinite { step: self.steps_done, trained: true, rank, unit, phase: FaultyPhase::Update }.into())
+    }
+
     /// Runs the computations of `pass` again, and agrees with all ranks on the first fault.
     pub(super) fn diagnose(&mut self, pass: Pass, batch: Fill) -> Result<RunError, Lost> {
         let trained = pass == Pass::Train;
@@ -118,8 +150,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         }
         // A sum spreads one rank's fault to all ranks, so faults in a rank's own results come first. A fault also
         // spreads to the next pipeline stage: forward, the first unit counts; backward, the last.
-        const PHASES: [FaultyPhase; 4] =
-            [FaultyPhase::Forward, FaultyPhase::Backward, FaultyPhase::Sum, FaultyPhase::Nowhere];
+        const PHASES: [FaultyPhase; 5] =
+            [FaultyPhase::Forward, FaultyPhase::Backward, FaultyPhase::Sum, FaultyPhase::Update, FaultyPhase::Nowhere];
         let (phase, unit) = search.0.unwrap_or((FaultyPhase::Nowhere, 0));
         let passed = if phase == FaultyPhase::Forward { unit } else { self.plan.units.len() - unit };
         let (rank, [phase, _, unit]) = self.first_of([f64::from(phase as u8), passed as f64, unit as f64])?;

@@ -31,10 +31,12 @@
 pub mod checkpoint;
 pub mod data;
 mod flush;
+mod guard;
 mod hub;
 mod pointer;
 mod room;
 pub mod testing;
 pub mod weights;
 
+pub use guard::guarded;
 pub use pointer::Pointer;

@@ -2,7 +2,8 @@
 //! Never on any rank but rank 0.
 
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,8 +72,8 @@ impl NewFile {
     pub fn extend(what: &'static str, path: &Path) -> Result<Self, Error> {
         let help = "name a file that can be written";
         let error = |source| Error::Results { what, path: path.to_owned(), source, help };
-        let mut file = File::options().read(true).append(true).create(true).open(path).map_err(error)?;
-        let bytes = end_last_line(&mut file).map_err(error)?;
+        let file = File::options().read(true).append(true).create(true).open(path).map_err(error)?;
+        let bytes = end_last_line(&file).map_err(error)?;
         Ok(Self { what, path: path.to_owned(), file, bytes, is_new: false })
     }
 
@@ -107,15 +108,28 @@ impl NewFile {
     }
 }
 
-/// Removes a last line that a killed run left unfinished. Returns the length of what stays.
-fn end_last_line(file: &mut File) -> io::Result<u64> {
-    let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
-    let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-    if whole < text.len() {
-        file.set_len(whole as u64)?;
+/// Removes a last line that a killed run left unfinished. Returns the length of what stays. Reads no more of the file than that line, and
+/// nothing of a pipe or a device, which may never end.
+fn end_last_line(file: &File) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Ok(0);
     }
-    Ok(whole as u64)
+    let (mut block, mut end) = ([0; 4096], metadata.len());
+    while end > 0 {
+        let start = end.saturating_sub(block.len() as u64);
+        let read = &mut block[..(end - start) as usize];
+        file.read_exact_at(read, start)?;
+        if let Some(at) = read.iter().rposition(|&byte| byte == b'\n') {
+            end = start + at as u64 + 1;
+            break;
+        }
+        end = start;
+    }
+    if end < metadata.len() {
+        file.set_len(end)?;
+    }
+    Ok(end)
 }
 
 /// Shows and records progress.
@@ -381,4 +395,40 @@ pub fn reset_peak_resident() {
 /// Tokens in a second.
 pub fn tokens_per_s(tokens: usize, took: Duration) -> f64 {
     tokens as f64 / took.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn only_an_unfinished_last_line_is_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("metrics");
+        let long = "x".repeat(10_000);
+        for (before, after) in [
+            (String::new(), String::new()),
+            ("a\n".to_owned(), "a\n".to_owned()),
+            ("unfinished".to_owned(), String::new()),
+            (format!("a\n{long}"), "a\n".to_owned()),
+            (format!("{long}\n{long}\n{long}"), format!("{long}\n{long}\n")),
+        ] {
+            fs::write(&path, &before).expect("a file");
+            let file = NewFile::extend("metrics", &path).expect("a file that can be written");
+            assert_eq!((file.bytes, fs::read_to_string(&path).expect("a file")), (after.len() as u64, after));
+        }
+    }
+
+    #[test]
+    fn a_pipe_and_a_device_are_not_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+        for path in [&*pipe, Path::new("/dev/full")] {
+            assert_eq!(NewFile::extend("metrics", path).expect("a file that can be written").bytes, 0);
+        }
+    }
 }

@@ -154,6 +154,8 @@ impl<'scope, 'env> Saving<'scope, 'env> {
                 say(&format!("checkpoint of step {} waits for that of step {}\n", step.step, writing.step.step));
             }
             self.end(engine, output.as_deref_mut())?;
+            // What is saved would otherwise be called whole, and an older checkpoint might go for it.
+            engine.require_finite()?;
             self.begin(engine, step)?;
             if asked || is_last || !engine.plan().config.snapshot {
                 self.end(engine, output)?;

@@ -159,6 +159,7 @@ impl WeightFolders {
         checkpoint: Option<&Path>,
     ) -> Result<(), Error> {
         let Some(export) = &self.export else { return Ok(()) };
+        engine.require_finite()?;
         export.write(engine, publication, checkpoint)?;
         if engine.arena().rank() == 0 {
             say(&format!("weights: exported to {}\n", export.path().display()));

@@ -15,6 +15,7 @@ use super::error::CheckpointError;
 use super::manifest::{CHUNK_BYTES, FORMAT, FileSums, MANIFEST, Manifest, TensorInfo, shard_name};
 use super::sealed::unseal;
 use super::shard::told;
+use super::store::named_step;
 use super::verify::HashedChunk;
 use crate::weights::header::{self, HeaderError, LENGTH_BYTES};
 use crate::weights::{BesideFile, NamedTensor, Publication, is_beside};
@@ -186,7 +187,13 @@ pub fn read_manifest(folder: &Path) -> Result<Manifest, CheckpointError> {
     let manifest: Manifest =
         serde_json::from_value(value).map_err(|error| refused(format!("is not understood: {error}")))?;
     check(&manifest).map_err(refused)?;
-    Ok(manifest)
+    // The newest checkpoint is found by its name.
+    match named_step(folder) {
+        Some(named) if named != manifest.step => {
+            Err(refused(format!("is of step {}, but its folder has the name of step {named}", manifest.step)))
+        }
+        _ => Ok(manifest),
+    }
 }
 
 /// Checks the properties of a manifest that other code relies on.

@@ -54,6 +54,11 @@ fn step_of(name: &OsStr, prefix: &str) -> Option<u64> {
     (format!("{step:0STEP_DIGITS$}") == digits).then_some(step)
 }
 
+/// The step in the name of a checkpoint's folder, if it has the form that a run gives it.
+pub(super) fn named_step(folder: &Path) -> Option<u64> {
+    step_of(folder.file_name()?, WHOLE)
+}
+
 fn is_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }

@@ -10,6 +10,7 @@ use tokenizers::pre_tokenizers::split::SplitPattern;
 use tokenizers::{Model, OffsetReferential, OffsetType, PreTokenizer, SplitDelimiterBehavior, Tokenizer};
 
 use super::cut::{Cuts, PlacedIds};
+use crate::guarded;
 
 /// Letters of a word without ids that a message shows.
 const SHOWN_CHARS: usize = 40;
@@ -38,6 +39,13 @@ pub(super) struct Unencoded {
     pub what: String,
 }
 
+impl Unencoded {
+    /// A text on which the library fails.
+    fn by(what: String) -> Self {
+        Self { byte: 0, what: format!("it {what}") }
+    }
+}
+
 impl Vocabulary {
     /// The vocabulary in the content of a `tokenizer.json`.
     ///
@@ -45,12 +53,13 @@ impl Vocabulary {
     /// Why it cannot be used, as a clause whose subject is the file.
     pub(super) fn parse(content: &str) -> Result<Self, String> {
         // The library has compiled this call. Its `from_bytes` and `from_file` would be compiled here once more.
-        let parsed: Result<Tokenizer, _> = content.parse();
+        let parsed = guarded(|| content.parse::<Tokenizer>())?;
         let mut inner = parsed.map_err(|error| format!("is not understood: {error}"))?;
         if matches!(inner.get_model(), ModelWrapper::BPE(model) if model.dropout.is_some_and(|share| share > 0.0)) {
             return Err("drops merges by chance (`dropout`)".to_owned());
         }
         // Some files limit the length of a text. Text to train on is never cut or padded.
+        guarded(|| inner.decode(&[0], false))?.map_err(|error| format!("cannot make text of ids: {error}"))?;
         inner.with_padding(None).with_truncation(None).map_err(|error| error.to_string())?;
         Ok(Self { may_lose: may_lose(&inner), inner })
     }
@@ -66,7 +75,7 @@ impl Vocabulary {
             self.lost(text).map_or(Ok(()), Err)?;
         }
         // The fast variant does not compute the places of tokens in the text.
-        match self.inner.encode_fast(text, false) {
+        match guarded(|| self.inner.encode_fast(text, false)).map_err(Unencoded::by)? {
             Ok(encoding) => Ok(encoding.get_ids().to_vec()),
             Err(error) => Err(self.lost(text).unwrap_or_else(|| Unencoded { byte: 0, what: error.to_string() })),
         }
@@ -77,7 +86,7 @@ impl Vocabulary {
         if self.may_lose {
             self.lost(text).map_or(Ok(()), Err)?;
         }
-        let encoding = self.inner.encode(text, false);
+        let encoding = guarded(|| self.inner.encode(text, false)).map_err(Unencoded::by)?;
         let encoding = encoding.map_err(|error| Unencoded { byte: 0, what: error.to_string() })?;
         Ok((encoding.get_ids().to_vec(), encoding.get_offsets().to_vec()))
     }
@@ -115,7 +124,7 @@ impl Vocabulary {
 
     /// The text of ids, without those that the vocabulary lacks.
     pub(super) fn decode(&self, ids: &[u32]) -> String {
-        self.inner.decode(ids, false).unwrap_or_default()
+        guarded(|| self.inner.decode(ids, false)).unwrap_or_else(|_| Ok("\u{fffd}".to_owned())).unwrap_or_default()
     }
 
     /// The id of a token.

@@ -67,6 +67,8 @@ pub enum WeightsError {
     Rescued { cause: Box<WeightsError>, place: String },
     #[error("{cause}\n  = note: the trained weights could not be kept elsewhere either: {elsewhere}")]
     NotRescued { cause: Box<WeightsError>, elsewhere: String },
+    #[error("`{tensor}` has {value} at element {element}, which is no finite number")]
+    NotFinite { tensor: String, element: usize, value: f32 },
     #[error("`{tensor}` has {value:e} at element {element}, which {dtype} has no finite number for")]
     TooLarge { tensor: String, element: usize, value: f32, dtype: &'static str },
 }
@@ -99,6 +101,7 @@ impl WeightsError {
             WeightsError::Unreadable { .. } | WeightsError::NoFolder { .. } => "Z0360",
             WeightsError::Malformed { .. } => "Z0361",
             WeightsError::Pointer(_) => Pointer::CODE,
+            WeightsError::NotFinite { .. } => "Z0401",
             WeightsError::Outside { .. } => "Z0362",
             WeightsError::Missing { .. } => "Z0363",
             WeightsError::LeftOver { .. } => "Z0364",
@@ -127,6 +130,9 @@ impl WeightsError {
                 "the file was cut off or changed, or is of another kind; if it was downloaded, do so again"
             }
             WeightsError::Pointer(_) => Pointer::HELP,
+            WeightsError::NotFinite { .. } => {
+                "export an earlier checkpoint, and train on with a lower --lr or with --clip"
+            }
             WeightsError::Outside { .. } => "put all files of a model, or links to them, into its folder",
             WeightsError::Missing { .. } | WeightsError::LeftOver { .. } => {
                 "start the binary of the model that these weights belong to, or correct `#[weights(...)]` in its struct"

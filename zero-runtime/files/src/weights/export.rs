@@ -317,6 +317,10 @@ impl<'a> Writer<'a> {
         for run in runs(first..first + values.len(), &named.shape, named.transposed) {
             self.bytes.clear();
             let numbers = values[run.own..].iter().copied().step_by(run.step).take(run.len);
+            if let Some(i) = numbers.clone().position(|value| !value.is_finite()) {
+                let (tensor, element, value) = (name.clone(), run.published + i, values[run.own + i * run.step]);
+                return Err(WeightsError::NotFinite { tensor, element, value });
+            }
             kind.encode(numbers, &mut self.bytes).map_err(|i| WeightsError::TooLarge {
                 tensor: name.clone(),
                 element: run.published + i,

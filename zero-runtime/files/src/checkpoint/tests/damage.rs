@@ -172,6 +172,20 @@ fn z0384_a_manifest_of_another_format_or_with_less_than_it_must_have() {
     }
 }
 
+/// A run that resumes would take the older of two for the newer.
+#[test]
+fn z0384_a_folder_with_the_name_of_another_step() {
+    let (root, path) = saved(7);
+    let other = Store::whole(root.path(), 8);
+    fs::rename(&path, &other).expect("a name");
+    let error = fault(&other).expect("a fault");
+    assert_eq!(error.code(), "Z0384");
+    assert!(error.to_string().ends_with("is of step 7, but its folder has the name of step 8"), "{error}");
+    let copy = root.path().join("best");
+    fs::rename(&other, &copy).expect("a name");
+    assert!(fault(&copy).is_none(), "any other name is a person's");
+}
+
 #[test]
 fn z0389_a_header_that_says_what_cannot_be() {
     let (_root, path) = saved(3);
