@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Signal, kill_process};
 
@@ -181,17 +181,26 @@ fn a_rank_whose_launcher_has_gone_does_not_start() {
 /// As in two containers of one pod: they share the network, by which ranks meet, but no process ids.
 #[test]
 fn z0337_ranks_that_cannot_watch_one_another_say_so() {
-    let apart = || {
-        let mut command = program("unshare");
-        command.args(["--pid", "--fork", "--kill-child", env!("CARGO_BIN_EXE_faults"), "--steps", "6"]);
-        command
-    };
     if !Command::new("unshare").args(["--pid", "--fork", "true"]).status().is_ok_and(|status| status.success()) {
         return report_skipped("ranks in process namespaces of their own", "this user cannot make namespaces");
     }
-    let ends = end_all(start_ranks(apart, &[("ZERO_JOB", &new_job())]));
-    assert!(ends.iter().all(|end| end.code != Some(0) && end.code.is_some()));
-    let errors: String = ends.iter().map(|end| &end.errors[..]).collect();
+    let job = new_job();
+    let start = |rank: usize| {
+        let mut command = program("unshare");
+        command.args(["--pid", "--fork", "--kill-child", env!("CARGO_BIN_EXE_faults"), "--steps", "6"]);
+        command.env("RANK", rank.to_string()).env("WORLD_SIZE", RANKS.to_string()).env("ZERO_JOB", &job);
+        command
+            .env("FAULT", "")
+            .env("ZERO_JOIN_TIMEOUT_S", "20")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let ranks: Vec<_> = (0..RANKS).map(start).collect();
+    let ends: Vec<_> = ranks.into_iter().map(|rank| rank.wait_with_output().unwrap()).collect();
+    assert!(ends.iter().all(|end| end.status.code().is_some_and(|code| code != 0)), "{ends:?}");
+    let errors: String = ends.iter().map(|end| String::from_utf8_lossy(&end.stderr)).collect();
     assert!(errors.contains("error[Z0337]: a rank of this host is in a process namespace"), "{errors}");
     assert!(!errors.contains("Success"), "{errors}");
 }
