@@ -87,7 +87,7 @@ def blocks(page):
 
 def looks_like_output(block, lines):
     if block.language == "text":
-        return not all(re.match(r"(cargo|cd|sbatch|ZERO_\w+=\S+) ", line) for line in lines)
+        return not all(re.match(r"(cargo|zero|cd|sbatch|ZERO_\w+=\S+) ", line) for line in lines)
     return block.language.startswith("rust") and "".join(lines).startswith(" ")
 
 
