@@ -59,7 +59,7 @@ def train(binary, data, threads):
     """The fingerprint of the plan, the hash of all states at the end, losses (the last is the held-out one) and norms."""
     with tempfile.TemporaryDirectory() as folder:
         metrics, saved = f"{folder}/metrics", f"{folder}/saved"
-        command = [binary, "--steps", str(STEPS), "--threads", str(threads), "--data", data, "--held-out", "16", "--sample", "0"]
+        command = [binary, "--steps", str(STEPS), "--threads", str(threads), "--data", data, "--held-out", "8", "--sample", "0"]
         command += ["--metrics", metrics, "--checkpoint", saved]
         done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:
