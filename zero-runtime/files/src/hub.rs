@@ -8,7 +8,7 @@ pub const HELP: &str =
 
 /// Whether a path to nothing may be a name on the Hub: `gpt2` or `Qwen/Qwen3-4B`.
 pub fn may_have(path: &Path) -> bool {
-    let mut words = path.components();
+    let words = path.components();
     let are_words = words.clone().all(|word| matches!(word, Component::Normal(_)));
-    are_words && (1..=2).contains(&words.by_ref().count()) && !path.exists()
+    are_words && (1..=2).contains(&words.count()) && !path.exists()
 }

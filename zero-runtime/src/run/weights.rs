@@ -159,7 +159,10 @@ impl WeightFolders {
         checkpoint: Option<&Path>,
     ) -> Result<(), Error> {
         let Some(export) = &self.export else { return Ok(()) };
-        engine.require_finite()?;
+        if checkpoint.is_none() {
+            // What is in a checkpoint was looked at.
+            engine.require_finite()?;
+        }
         export.write(engine, publication, checkpoint)?;
         if engine.arena().rank() == 0 {
             say(&format!("weights: exported to {}\n", export.path().display()));
