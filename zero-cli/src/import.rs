@@ -71,7 +71,7 @@ pub fn import(arguments: &ImportArguments) -> Result<(), CommandError> {
 
 fn tell(imported: &ImportedSpec) {
     for line in imported.remarks() {
-        say::note(format_args!("{line}"));
+        say::note(line);
     }
 }
 
