@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
-use crate::faults::{GUARD, Job, LAUNCHERS, PAIRS, TIMEOUT, assert_nothing_left, kill_launcher, ranks};
+use crate::faults::{GUARD, Job, LAUNCHERS, PAIRS, TIMEOUT, assert_nothing_left, kill_launcher, ranks, signal_launcher};
 use crate::net::{Mpi, Net, words};
 
 /// The command that restarts a job, with checkpoints in a folder. The shell of the first host inserts the number of earlier starts.
@@ -79,8 +79,7 @@ fn ranks_of_all_hosts_save_if_their_launcher_gets_sigusr1() {
         let program = format!("{} --checkpoint {}", PAIRS.endless(), folder.path().display());
         let mut job = Job::of(net.launch(mpi, 2, 2, &[("ZERO_MPI", &*mpi.library())], &program));
         job.wait_for_steps(&net);
-        let launcher = net.processes(|name| name.starts_with("mpi")).into_iter().find(|(host, _)| *host == 0);
-        kill_process(launcher.expect("a launcher").1, Signal::USR1).unwrap();
+        signal_launcher(&net, 0, LAUNCHERS, Signal::USR1);
         let end = job.end(&net);
         assert!(end.errors.contains("asked to end: stopped after step "), "{mpi:?}: {}", end.errors);
         assert!(newest(folder.path()).is_some(), "{mpi:?}: {}", end.errors);

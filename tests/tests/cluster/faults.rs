@@ -263,10 +263,15 @@ pub fn assert_nothing_left(net: &Net) {
 
 /// Kills the launcher on a host, or its helper there, which has one of these names.
 pub fn kill_launcher(net: &Net, host: usize, names: &[&str]) {
+    signal_launcher(net, host, names, Signal::KILL);
+}
+
+/// Sends a signal to the launcher on a host, or to its helper there, which has one of these names.
+pub fn signal_launcher(net: &Net, host: usize, names: &[&str], signal: Signal) {
     let such = net.processes(|name| names.iter().any(|it| name.starts_with(it)));
     // If a helper has moved to the background, its last process does the work.
-    let (_, victim) = such.into_iter().rfind(|(on, _)| *on == host).expect("a launcher or its helper");
-    kill_process(victim, Signal::KILL).unwrap();
+    let (_, launcher) = such.into_iter().rfind(|(on, _)| *on == host).expect("a launcher or its helper");
+    kill_process(launcher, signal).unwrap();
 }
 
 /// The report of ranks that have waited for a rank of this host, or of MPI if it has noticed first.
