@@ -66,11 +66,13 @@ pub struct RunSize {
     pub profiled_steps: usize,
     /// Bytes that a user-defined dataset reports to hold.
     pub data_bytes: usize,
+    /// Memory of its device in which a profile measures the speed of the machine, in bytes.
+    pub measuring_bytes: usize,
 }
 
 impl RunSize {
     /// The smallest run, for which a build checks the budget.
-    pub const LEAST: Self = Self { threads: 1, profiled_steps: 0, data_bytes: 0 };
+    pub const LEAST: Self = Self { threads: 1, profiled_steps: 0, data_bytes: 0, measuring_bytes: 0 };
 }
 
 /// Length of the mapping that holds a rank's private part.
@@ -123,13 +125,18 @@ pub const fn rank_bytes(tables: &Tables, memory: &Memory) -> usize {
 impl Plan<'_> {
     /// The most device memory that a rank uses outside its arena.
     pub const fn outside_bytes(&self, run: &RunSize) -> usize {
-        if self.config.device.is_host() { self.host_bytes(run) } else { outside_bytes(&self.tables(), run.threads) }
+        if self.config.device.is_host() {
+            self.host_bytes(run)
+        } else {
+            outside_bytes(&self.tables(), run.threads) + run.measuring_bytes
+        }
     }
 
     /// The most host memory that a rank uses outside its arena, without the libraries of a GPU.
     pub const fn host_bytes(&self, run: &RunSize) -> usize {
         let size = host_bytes(&self.config, self.agreed_values(), run.threads);
-        size + run.data_bytes + profile_bytes(self, run.profiled_steps)
+        let measuring = if self.config.device.is_host() { run.measuring_bytes } else { 0 };
+        size + run.data_bytes + measuring + profile_bytes(self, run.profiled_steps)
     }
 
     /// Scratch of each thread, in bytes, as far as it is in memory that a spec's budget limits.
@@ -232,9 +239,12 @@ mod tests {
         let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..Config::PLAIN };
         let config = Config { mesh: Mesh::of_zero(2), ..config };
         PlanBuf::new("Tiny", config, &[UNIT, Unit { source: 1, position: 1, ..UNIT }]).with(|plan| {
-            let run = RunSize { threads: 7, profiled_steps: 3, data_bytes: 1 << 30 };
+            let run = RunSize { threads: 7, profiled_steps: 3, data_bytes: 1 << 30, measuring_bytes: 0 };
             let outside = (13 + 3 * 3) * 8 + 3 * (2 << 20);
             assert_eq!([plan.outside_bytes(&RunSize::LEAST), plan.outside_bytes(&run)], [outside; 2]);
+            let measuring = RunSize { measuring_bytes: 5, ..run };
+            assert_eq!(plan.outside_bytes(&measuring), outside + 5);
+            assert_eq!(plan.host_bytes(&measuring), plan.host_bytes(&run));
             assert_eq!((plan.total_bytes_max(&run), plan.thread_bytes()), (plan.bytes_per_rank_max() + outside, 0));
             assert!(plan.host_bytes(&run) > (1 << 30) + 7 * thread_bytes(Width::F32));
         });
@@ -252,6 +262,7 @@ mod tests {
             let of = |run: RunSize| plan.outside_bytes(&run) - least;
             assert_eq!(of(RunSize { threads: 3, ..RunSize::LEAST }), 2 * thread_bytes(Width::F32));
             assert_eq!(of(RunSize { data_bytes: 7, ..RunSize::LEAST }), 7);
+            assert_eq!(of(RunSize { measuring_bytes: 5, ..RunSize::LEAST }), 5);
             let ops = plan.pipeline_stages[0].step.len();
             assert_eq!(of(RunSize { profiled_steps: 2, ..RunSize::LEAST }), 2 * (1 + ops) * 16 * 21);
             assert_eq!(plan.total_bytes_max(&RunSize::LEAST), plan.bytes_per_rank_max() + least);

@@ -114,6 +114,11 @@ pub fn product(width: &str) -> String {
     format!("product in {width}")
 }
 
+/// The name of that time in bf16, by the name of the instructions.
+pub fn product_by(instructions: &str) -> String {
+    format!("product in bf16 by {instructions}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use zero_core::device::{Element, Kernels, Matrix, Write, bf16};
-use zero_cpu::Cpu;
+use zero_core::device::{Element, Write, bf16};
+use zero_cpu::{Bf16Products, MatrixMut, StridedMatrix, matmul_with};
 use zero_runtime::plan::{Plan, Width};
 
 /// The sizes from which the operations of a step of a GPT are counted.
@@ -61,18 +61,23 @@ pub fn gemm_peak_per_s(width: Width) -> f64 {
 /// Seconds of the fastest of `products` products of square matrices of this width, on one thread.
 pub fn fastest_product_s(width: Width, products: usize) -> f64 {
     match width {
-        Width::F32 => fastest_s::<f32>(products),
-        Width::BF16 => fastest_s::<bf16>(products),
+        Width::F32 => fastest_s::<f32>(Bf16Products::chosen(), products),
+        Width::BF16 => fastest_bf16_product_s(Bf16Products::chosen(), products),
     }
 }
 
-fn fastest_s<E: Element>(products: usize) -> f64 {
+/// Seconds of the fastest of `products` products of square matrices of bf16 by these instructions, on one thread.
+pub fn fastest_bf16_product_s(instructions: Bf16Products, products: usize) -> f64 {
+    fastest_s::<bf16>(instructions, products)
+}
+
+fn fastest_s<E: Element>(instructions: Bf16Products, products: usize) -> f64 {
     let filled = |value| vec![E::narrow(value); SIDE * SIDE];
     let (a, b, mut c) = (filled(0.5), filled(0.25), filled(0.0));
     let mut product_s = || {
-        let (a, b) = (Matrix::new(a.as_slice().into(), SIDE, SIDE), Matrix::new(b.as_slice().into(), SIDE, SIDE));
+        let (a, b) = (StridedMatrix::new(&a, SIDE, SIDE), StridedMatrix::new(&b, SIDE, SIDE));
         let start = Instant::now();
-        Cpu::ONE_THREAD.matmul(c.as_mut_slice().into(), a, b, Write::Set);
+        matmul_with(instructions, MatrixMut::new(&mut c, SIDE, SIDE), a, b, Write::Set);
         start.elapsed().as_secs_f64()
     };
     (0..products).map(|_| product_s()).fold(f64::INFINITY, f64::min)

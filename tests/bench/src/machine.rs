@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use zero_cpu::instructions;
+use zero_cpu::Bf16Products;
 
 /// A few lines: date, processor, kernel, compiler, our version.
 pub fn describe() -> String {
@@ -41,7 +41,7 @@ fn bf16() -> String {
     let table = read("/proc/cpuinfo").unwrap_or_default();
     let flags = bf16_flags(&table).join(" ");
     let flags = if flags.is_empty() { "no flags" } else { &flags };
-    format!("{flags}; our products: {}", instructions())
+    format!("{flags}; our products: {}", Bf16Products::chosen().name())
 }
 
 /// The value of a key for the first processor of `/proc/cpuinfo`.

@@ -125,6 +125,6 @@ fn measure(arguments: Arguments) -> Outcome<()> {
     let machine = machine::describe();
     let measured = rounds::measure(&rounds::Choice { python, rounds, steps, names })?;
     println!("{machine}");
-    tables::print(&measured);
-    Ok(())
+    let short = tables::print(&measured);
+    if short.is_empty() { Ok(()) } else { Err(format!("bounds are not kept:\n  {}", short.join("\n  ")).into()) }
 }

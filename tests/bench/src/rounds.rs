@@ -4,13 +4,16 @@
 use std::path::PathBuf;
 
 use zero_core::model::{Model, Program};
+use zero_cpu::Bf16Products;
 use zero_runtime::device::Device;
 use zero_runtime::plan::Width;
 
 use crate::Outcome;
 use crate::checkpoints::{self, CHECKPOINT};
-use crate::figures::{COLLECTIVES, Measured, Round, collective, gemm, median, op, ours, peak, peers, product, step};
-use crate::flop::{fastest_product_s, gemm_peak_per_s};
+use crate::figures::{
+    COLLECTIVES, Measured, Round, collective, gemm, median, op, ours, peak, peers, product, product_by, step,
+};
+use crate::flop::{fastest_bf16_product_s, fastest_product_s, gemm_peak_per_s};
 use crate::models::{ROWS, Row};
 use crate::processes::{self, Peer, Timed};
 use crate::schedule::{self, Bare, Tiny};
@@ -91,6 +94,9 @@ fn measure_once(choice: &Choice, peer: Option<&Peer>) -> Outcome<Round> {
     if choice.has(PRODUCTS) {
         for width in WIDTHS {
             put(&mut round, &ours(&product(width.name())), fastest_product_s(width, PRODUCT_TIMES));
+        }
+        for one in Bf16Products::ALL.into_iter().filter(|one| one.is_there()) {
+            put(&mut round, &ours(&product_by(one.name())), fastest_bf16_product_s(one, PRODUCT_TIMES));
         }
         for (name, seconds) in peer.map(Peer::time_products).transpose()?.unwrap_or_default() {
             put(&mut round, &peers(&product(&name)), seconds);

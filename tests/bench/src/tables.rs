@@ -1,7 +1,7 @@
 //! Tables: the measurements as Markdown. Computes only what a cell needs.
 
 use crate::checkpoints;
-use crate::claims::{self, size};
+use crate::claims::{self, Claim, size};
 use crate::collectives::{BYTES, Collective};
 use crate::figures::{Measured, collective, ours, peak, peers, product, step};
 use crate::figures::{Round, Spread};
@@ -9,8 +9,8 @@ use crate::flop::SIDE;
 use crate::models::{ROWS, Row};
 use crate::rounds::WIDTHS;
 
-/// Prints all tables.
-pub fn print(measured: &Measured) {
+/// Prints all tables. Returns what falls short of its bound, in the median.
+pub fn print(measured: &Measured) -> Vec<String> {
     let Measured { peer, rounds } = measured;
     if let Some(peer) = peer {
         println!("peer: {peer}, one thread a rank");
@@ -37,15 +37,26 @@ pub fn print(measured: &Measured) {
         each.filter_map(|(one, bytes)| collective_row(one, bytes, rounds, has_peer)).collect(),
     );
     table(&["checkpoint", "median", "least to most"], &[], false, checkpoints::table(measured));
-    let claim = |claim: claims::Claim| {
+    let (claims, short) = claims_of(claims::all(), rounds);
+    table(&["what", "median", "least to most", "bound", "aim"], &[], false, claims);
+    short
+}
+
+/// The rows of the claims that were measured, and those of them that fall short of their bounds.
+fn claims_of(claims: Vec<Claim>, rounds: &[Round]) -> (Vec<Vec<String>>, Vec<String>) {
+    let mut short = Vec::new();
+    let row = |claim: Claim| {
         let spread = Spread::over(rounds, &claim.value)?;
         let median = format!("{:.*}", claim.digits, spread.median);
-        let bound = claim.bound.map(|bound| bound.to_string()).unwrap_or_default();
+        let mut bound = claim.bound.map(|bound| bound.to_string()).unwrap_or_default();
+        if claim.bound.is_some_and(|bound| !bound.is_kept_by(spread.median)) {
+            short.push(format!("{}: {median}, {bound}", claim.what));
+            bound += ": FALLS SHORT";
+        }
         let aim = claim.bound.and_then(|bound| bound.aim()).map(|aim| aim.to_string()).unwrap_or_default();
         Some(vec![claim.what, median, range(spread, claim.digits), bound, aim])
     };
-    let claims: Vec<_> = claims::all().into_iter().filter_map(claim).collect();
-    table(&["what", "median", "least to most", "bound", "aim"], &[], false, claims);
+    (claims.into_iter().filter_map(row).collect(), short)
 }
 
 fn step_row(row: &Row, rounds: &[Round], has_peer: bool) -> Option<Vec<String>> {
@@ -110,4 +121,34 @@ fn table(heads: &[&str], peer_heads: &[&str], has_peer: bool, rows: Vec<Vec<Stri
     println!("| {} |\n|{}", heads.join(" | "), "---|".repeat(heads.len()));
     rows.iter().for_each(|cells| println!("| {} |", cells.join(" | ")));
     println!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::Bound;
+
+    #[test]
+    fn a_median_beyond_its_bound_is_marked() {
+        let figure = |what: &str, bound| Claim {
+            what: what.to_owned(),
+            value: Box::new(|round| round.get("figure")),
+            digits: 2,
+            bound: Some(bound),
+        };
+        let rounds = [0.8, 0.92, 2.0].map(|value| {
+            let mut round = Round::default();
+            round.put("figure", value);
+            round
+        });
+        let claims = vec![
+            figure("kept", Bound::AtLeast(0.92)),
+            figure("less", Bound::AtLeastAndAim(0.93, 1.5)),
+            figure("more", Bound::AtMostAndAim(0.91, 0.5)),
+        ];
+        let (rows, short) = claims_of(claims, &rounds);
+        assert_eq!(short, ["less: 0.92, at least 0.93", "more: 0.92, at most 0.91"]);
+        let bounds: Vec<&str> = rows.iter().map(|row| row[3].as_str()).collect();
+        assert_eq!(bounds, ["at least 0.92", "at least 0.93: FALLS SHORT", "at most 0.91: FALLS SHORT"]);
+    }
 }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
-use crate::faults::{GUARD, Job, LAUNCHERS, PAIRS, TIMEOUT, assert_nothing_left, kill_launcher, ranks, signal_launcher};
+use crate::faults::{
+    GUARD, Job, LAUNCHERS, PAIRS, TIMEOUT, assert_nothing_left, kill_launcher, ranks, signal_launcher,
+};
 use crate::net::{Mpi, Net, words};
 
 /// The command that restarts a job, with checkpoints in a folder. The shell of the first host inserts the number of earlier starts.

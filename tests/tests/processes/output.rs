@@ -31,6 +31,7 @@ fn help_lists_every_argument() {
         "clip",
         "seed",
         "threads",
+        "bf16-products",
         "eager",
         "held-out",
         "held-out-every",

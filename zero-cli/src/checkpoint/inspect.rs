@@ -48,7 +48,7 @@ fn row(checkpoint: &Checkpoint) -> String {
 fn page(checkpoint: &Checkpoint) -> String {
     let manifest = &checkpoint.manifest;
     let PlanInfo { fingerprint, ranks, data_ranks, stage, mesh, sequences, length, micro_batches, .. } = &manifest.plan;
-    let WriterVersions { zero, format, target } = &manifest.versions;
+    let WriterVersions { zero, format, target, features } = &manifest.versions;
     let elements: usize = checkpoint.lens().iter().sum();
     let mut lines = vec![
         ("model", format!("{}, {elements} parameters in {} tensors", manifest.model, manifest.tensors.len())),
@@ -64,6 +64,10 @@ fn page(checkpoint: &Checkpoint) -> String {
         ("plan", fingerprint.clone()),
         ("spec", manifest.spec.path.clone()),
         ("written", format!("{} by zero {zero} for {target}, format {format}", manifest.written_at)),
+        (
+            "kernels",
+            if features.is_empty() { "not recorded".to_owned() } else { format!("for {}", features.join(" ")) },
+        ),
         ("files", format!("{}, {}", manifest.files.len(), Bytes(checkpoint.bytes() as usize))),
     ];
     lines

@@ -140,7 +140,7 @@ fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
     Ok(Hardware {
         name: format!("this machine, {cores} cores"),
         device: DeviceFigures {
-            name: format!("a core, {}", zero_cpu::instructions()),
+            name: format!("a core, bf16 products: {}", zero_cpu::Bf16Products::chosen().name()),
             kind: Processor::Cpu,
             memory,
             reserved: Size::B(0),

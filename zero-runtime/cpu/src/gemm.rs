@@ -6,13 +6,27 @@ use zero_plan::footprint::PACKED_ROWS;
 use super::matrix::{MatrixMut, StridedMatrix};
 use super::packing::making_room;
 use super::parallel::COLS_MIN;
-use super::product::product;
+use super::product::{Bf16Products, product_with};
 use super::simd::vectorised;
 use zero_core::device::{Element, Write};
 
 /// `c` (m, n) := `a` (m, k) * `b` (k, n), plus `c` when adding. Sums are f32, whatever the widths, and are rounded
 /// once, when they are stored.
-pub fn matmul<O: Element, E: Element>(mut c: MatrixMut<O>, a: StridedMatrix<E>, b: StridedMatrix<E>, write: Write) {
+pub fn matmul<O: Element, E: Element>(c: MatrixMut<O>, a: StridedMatrix<E>, b: StridedMatrix<E>, write: Write) {
+    matmul_with(Bf16Products::chosen(), c, a, b, write);
+}
+
+/// [`matmul`], with these instructions if the factors are bf16.
+///
+/// # Panics
+/// If they are not there.
+pub fn matmul_with<O: Element, E: Element>(
+    instructions: Bf16Products,
+    mut c: MatrixMut<O>,
+    a: StridedMatrix<E>,
+    b: StridedMatrix<E>,
+    write: Write,
+) {
     assert!(
         (a.rows, a.cols, b.cols) == (c.rows, b.rows, c.cols),
         "({}, {}) x ({}, {}) does not give ({}, {})",
@@ -26,7 +40,7 @@ pub fn matmul<O: Element, E: Element>(mut c: MatrixMut<O>, a: StridedMatrix<E>, 
     if let (Some(c), Some(a), Some(b)) = (c.known(), a.known(), b.known()) {
         return by_gemm(c, a, b, write);
     }
-    product(a, b, |sums| {
+    product_with(instructions, a, b, |sums| {
         vectorised(
             #[inline(always)]
             || {

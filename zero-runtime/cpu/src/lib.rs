@@ -77,7 +77,7 @@ pub use cross_entropy::{cross_entropy, cross_entropy_backward};
 pub use embedding::{embed, embed_backward};
 pub use few_rows::{are_few, few_rows};
 pub use gate::{gate, gate_backward};
-pub use gemm::matmul;
+pub use gemm::{matmul, matmul_with};
 pub use linear::{SliceThen, linear};
 pub use matrix::{MatrixMut, StridedMatrix};
 pub use norm::{
@@ -88,7 +88,7 @@ pub use norm_heads::{rms_norm_heads, rms_norm_heads_backward, rms_norm_heads_dga
 pub use optimizer::{adamw, all_finite, sum, sum_squares};
 pub use packing::inside_gemm;
 pub use processor::Cpu;
-pub use product::instructions;
+pub use product::Bf16Products;
 pub use reduce::reduce;
 pub use rotary::{rotary_table, rotate};
 pub use rows::{add, axpby, mul, scale, sum_columns, sum_rows};

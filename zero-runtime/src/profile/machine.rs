@@ -27,6 +27,9 @@ impl Machine {
 
     /// Measures it, for each rank. Every rank must call it.
     ///
+    /// A machine that others use too may be slow at any moment, so a run measures it several times, and takes
+    /// [`Machine::best`].
+    ///
     /// # Errors
     /// Z0331, Z0332 or Z0435 if the device lacks the memory for it, or an error that another rank has ended.
     pub fn measure<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p, D, T>) -> Result<Vec<Self>, Error> {
@@ -39,5 +42,10 @@ impl Machine {
         let copied_per_s = copied_per_s(engine.device())?;
         let ranks = gather(engine, &[multiplied_per_s * 1e-9, copied_per_s * 1e-9])?;
         Ok(ranks.iter().map(|rank| Self { gflop_per_s: rank[0], gb_per_s: rank[1] }).collect())
+    }
+
+    /// The higher of each speed.
+    pub fn best(self, other: Self) -> Self {
+        Self { gflop_per_s: self.gflop_per_s.max(other.gflop_per_s), gb_per_s: self.gb_per_s.max(other.gb_per_s) }
     }
 }

@@ -109,10 +109,11 @@ fn time(all: &OpSum, ranks: &[MeanRank], pipeline: usize) -> String {
 
 fn whole_step(plan: &Plan, ranks: &[MeanRank], machine: &Machine) -> String {
     let speed = mean(ranks.iter().map(|rank| rank.needed_operations as f64 / rank.median_ms * 1e-6));
+    let share = 100.0 * speed / machine.gflop_per_s;
+    let doubt = if share > 100.0 { " (this machine was slower whenever it was measured)" } else { "" };
     format!(
-        "whole step: {} a rank, {:.1} % of a matrix product in {} here; median {} ms",
+        "whole step: {} a rank, {share:.1} % of a matrix product in {} here{doubt}; median {} ms",
         rate(speed, "GFLOP/s"),
-        100.0 * speed / machine.gflop_per_s,
         width(plan),
         figure(mean(ranks.iter().map(|rank| rank.median_ms))),
     )

@@ -4,10 +4,11 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer};
-use zero_plan::{Config, DeviceKind};
+use zero_cpu::Bf16Products;
+use zero_plan::{Config, DeviceKind, Width};
 
 use super::checkpoint_arguments::{CheckpointArguments, Resume};
 use super::learning_rate::{Fall, LearningRate};
@@ -74,6 +75,10 @@ pub struct RunArguments {
     /// Threads of each rank, at most 1024; without it, ranks share the cores of this host
     #[arg(long, value_name = "N", value_parser = threads, help_heading = TRAINING)]
     pub threads: Option<NonZeroUsize>,
+    /// Instructions that multiply bf16 on a processor; without it, the fastest of its kind. Others give other bits
+    #[arg(long, value_name = "WHICH", value_parser = bf16_products(), help_heading = TRAINING)]
+    #[serde(serialize_with = "as_name")]
+    pub bf16_products: Option<Bf16Products>,
     /// On a GPU, launch each step op by op instead of as a graph: slower, with the same bits
     #[arg(long, help_heading = TRAINING)]
     pub eager: bool,
@@ -180,6 +185,16 @@ pub(super) fn as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> R
     path.as_deref().map(Path::to_string_lossy).serialize(serializer)
 }
 
+fn bf16_products() -> impl TypedValueParser<Value = Bf16Products> {
+    let all = Bf16Products::ALL;
+    PossibleValuesParser::new(all.map(Bf16Products::name))
+        .map(move |name| all.into_iter().find(|one| one.name() == name).expect("one of the possible values"))
+}
+
+fn as_name<S: Serializer>(products: &Option<Bf16Products>, serializer: S) -> Result<S::Ok, S::Error> {
+    products.map(Bf16Products::name).serialize(serializer)
+}
+
 impl RunArguments {
     /// Whether something is to be shown or proven instead of starting ranks.
     pub fn only_shows(&self) -> bool {
@@ -204,6 +219,19 @@ impl RunArguments {
             (self.eager && config.device != DeviceKind::Cuda).then(|| {
                 let what = "--eager is about steps on GPUs, and this program is built for the processor".to_owned();
                 (what, "leave it out")
+            }),
+            self.bf16_products.and_then(|products| {
+                let what = match config {
+                    Config { device: DeviceKind::Cuda, .. } => {
+                        "is about processors, and this program is built for GPUs"
+                    }
+                    _ if config.precision.compute != Width::BF16 => {
+                        "is about computing in bf16, and this program is built to compute in f32"
+                    }
+                    _ if !products.is_there() => "names instructions that this processor does not have",
+                    _ => return None,
+                };
+                Some((format!("--bf16-products {} {what}", products.name()), "leave it out"))
             }),
             self.warmup.filter(|&warmup| warmup >= self.steps && self.steps > 0).map(|warmup| {
                 let what = format!("--warmup {warmup} is not shorter than the run: --steps {}", self.steps);
@@ -299,7 +327,7 @@ impl RunArguments {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use zero_plan::OptimizerKind;
+    use zero_plan::{OptimizerKind, Precision};
 
     use super::*;
 
@@ -410,6 +438,10 @@ mod tests {
             (&["--held-out=0", "--held-out-every=3"], "--held-out-every 3 asks for a loss that --held-out 0 skips"),
             (&["--momentum=0.9"], "--momentum 0.9 is about Muon, and this program is built for AdamW"),
             (&["--eager"], "--eager is about steps on GPUs, and this program is built for the processor"),
+            (
+                &["--bf16-products=widened"],
+                "--bf16-products widened is about computing in bf16, and this program is built to compute in f32",
+            ),
         ] {
             let error = parsed(arguments).expect_err("a contradiction");
             assert!(error.starts_with(&format!("error[Z0350]: {words}")), "{error}");
@@ -428,6 +460,24 @@ mod tests {
             &["--lr-schedule=linear", "--lr-min-ratio=0"],
         ] {
             assert!(parsed(possible).is_ok(), "{possible:?}");
+        }
+    }
+
+    #[test]
+    fn z0350_instructions_must_be_there_and_have_products() {
+        let refused = |device, products: Bf16Products| {
+            let precision = Precision { compute: Width::BF16, ..Precision::default() };
+            let run = Command::parse_from(["train", "--bf16-products", products.name()]).run;
+            run.check(&Config { device, precision, ..Config::PLAIN }).err().map(|error| error.to_string())
+        };
+        for products in Bf16Products::ALL {
+            let error = refused(DeviceKind::Cpu, products);
+            assert_eq!(error.is_none(), products.is_there(), "{error:?}");
+            let what =
+                format!("--bf16-products {} names instructions that this processor does not have", products.name());
+            assert!(error.is_none_or(|error| error.contains(&what)));
+            let of_gpu = refused(DeviceKind::Cuda, products).expect("a contradiction");
+            assert!(of_gpu.contains("is about processors, and this program is built for GPUs"), "{of_gpu}");
         }
     }
 

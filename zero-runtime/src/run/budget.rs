@@ -5,15 +5,17 @@ use super::arguments::RunArguments;
 use super::threads::Threads;
 use crate::error::Error;
 use crate::profile::Machine;
+use zero_plan::Plan;
 use zero_plan::footprint::RunSize;
-use zero_plan::{Home, Plan};
 
 /// The size of a run with these arguments, on data that holds `data_bytes` in memory.
 pub fn run_size(plan: &Plan, arguments: &RunArguments, data_bytes: usize) -> RunSize {
+    let has_profile = arguments.profile.is_some();
     RunSize {
         threads: Threads::new(arguments.threads, plan).per_rank.get(),
-        profiled_steps: if arguments.profile.is_some() { arguments.profiled_steps() } else { 0 },
+        profiled_steps: if has_profile { arguments.profiled_steps() } else { 0 },
         data_bytes,
+        measuring_bytes: if has_profile { Machine::bytes(plan.config.device) } else { 0 },
     }
 }
 
@@ -23,17 +25,7 @@ pub fn run_size(plan: &Plan, arguments: &RunArguments, data_bytes: usize) -> Run
 /// Z0333.
 pub fn require_budget(plan: &Plan, size: &RunSize) -> Result<(), Error> {
     let Some(budget_bytes) = plan.config.memory_bytes else { return Ok(()) };
-    let total_bytes = plan.total_bytes_max(size);
-    // A profile measures the machine before the first step, when no private memory has been touched.
-    let private = plan
-        .pipeline_stages
-        .iter()
-        .map(|pipeline_stage| pipeline_stage.memory.bytes_of(Home::Private))
-        .max()
-        .unwrap_or(0);
-    let measuring =
-        if size.profiled_steps > 0 { Machine::bytes(plan.config.device).saturating_sub(private) } else { 0 };
-    let needed_bytes = total_bytes + measuring;
+    let needed_bytes = plan.total_bytes_max(size);
     if needed_bytes <= budget_bytes {
         return Ok(());
     }

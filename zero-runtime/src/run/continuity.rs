@@ -28,6 +28,8 @@ const CHANGES: &[(&str, Change)] = &[
     ("warmup", Change::Told),
     ("seed", Change::Refused),
     ("threads", Change::Free),
+    // The features of the processor are compared instead.
+    ("bf16_products", Change::Free),
     ("eager", Change::Free),
     ("weight_decay", Change::Told),
     ("no_decay_embeddings", Change::Told),
@@ -106,9 +108,16 @@ fn other_optimizer(own: OptimizerKind, theirs: OptimizerKind) -> Option<String> 
 }
 
 /// The changes since the checkpoint was written, in lines.
-pub fn told(manifest: &Manifest, own: &Map<String, Value>, plan: &PlanInfo) -> Vec<String> {
+///
+/// `features` are those of this processor by which kernels are chosen.
+pub fn told(manifest: &Manifest, own: &Map<String, Value>, plan: &PlanInfo, features: &[&str]) -> Vec<String> {
     let theirs = &manifest.plan;
     let mut lines = differing(Change::Told, own, &manifest.arguments);
+    let recorded = &manifest.versions.features;
+    if !recorded.is_empty() && recorded != features {
+        let (own, theirs) = (features.join(" "), recorded.join(" "));
+        lines.push(format!("kernels: those for {own} instead of {theirs}, which agree only to rounding"));
+    }
     let layout = |plan: &PlanInfo| format!("stage {}, {}", plan.stage, plan.mesh);
     if layout(plan) != layout(theirs) {
         lines.push(format!("layout: {} instead of {}", layout(plan), layout(theirs)));
@@ -145,6 +154,7 @@ mod tests {
     use super::super::command::TextCommand;
     use super::super::header::{DataArguments, GivenArguments};
     use super::*;
+    use zero_files::checkpoint::WriterVersions;
 
     fn arguments(given: &[&str]) -> Map<String, Value> {
         let TextCommand { run, text } = TextCommand::parse_from(["train"].iter().chain(given));
@@ -193,12 +203,29 @@ mod tests {
             PlanInfo { stage: 3, data_ranks: 2, sequences: 4, micro_batches: 1, length: 8, ..PlanInfo::default() };
         let of = |own: &PlanInfo| {
             let manifest = Manifest { plan: plan.clone(), ..Manifest::default() };
-            told(&manifest, &Map::new(), own)
+            told(&manifest, &Map::new(), own, &[])
         };
         assert_eq!(of(&plan), [""; 0]);
         assert_eq!(of(&PlanInfo { stage: 1, ..plan.clone() }), ["layout: stage 1,  instead of stage 3, "]);
         assert_eq!(of(&PlanInfo { moments_width: "bf16".to_owned(), ..plan.clone() }), ["moments: bf16 instead of "]);
         assert!(of(&PlanInfo { sequences: 2, ..plan.clone() })[0].starts_with("a step draws 4 sequences"));
         assert!(of(&PlanInfo { sequences: 8, data_ranks: 1, ..plan.clone() })[0].starts_with("1 ranks have data"));
+    }
+
+    /// Nothing is known of a checkpoint that has no features, as all had before they were recorded.
+    #[test]
+    fn another_processor_is_told() {
+        let of = |recorded: &[&str]| {
+            let features = recorded.iter().map(|&name| name.to_owned()).collect();
+            let versions = WriterVersions { features, ..WriterVersions::default() };
+            told(
+                &Manifest { versions, ..Manifest::default() },
+                &Map::new(),
+                &PlanInfo::default(),
+                &["fma", "avx512_bf16"],
+            )
+        };
+        assert_eq!((of(&[]), of(&["fma", "avx512_bf16"])), (vec![], vec![]));
+        assert_eq!(of(&["fma"]), ["kernels: those for fma avx512_bf16 instead of fma, which agree only to rounding"]);
     }
 }

@@ -28,7 +28,12 @@ pub fn manifest<D: Device>(job: &Job<D>, tensors: Vec<TensorInfo>, publication: 
         plan: plan_info(job.program.plan),
         loss: None,
         gradient_norm: None,
-        versions: WriterVersions { zero: env!("CARGO_PKG_VERSION").to_owned(), format: FORMAT, target: target() },
+        versions: WriterVersions {
+            zero: env!("CARGO_PKG_VERSION").to_owned(),
+            format: FORMAT,
+            target: target(),
+            features: D::feature_names().into_iter().map(str::to_owned).collect(),
+        },
         written_at: String::new(),
         files: Vec::new(),
         published: publication.tensors.clone(),

@@ -48,7 +48,6 @@ pub use text_arguments::TextArguments;
 pub use token_arguments::{Only, TokenArguments};
 
 use crate::error::Error;
-use crate::profile::Machine;
 use budget::run_size;
 use command::{DataCommand, TextCommand, TokensCommand};
 use header::DataArguments;
@@ -311,6 +310,7 @@ fn start<D: Device>(
     } else {
         role.and_then(|role| {
             arguments.check(&plan.config)?;
+            arguments.bf16_products.iter().for_each(|products| products.choose());
             require_restarts(&role, arguments.checkpoints.restarts)?;
             require_names(program)?;
             if speaks {
@@ -320,12 +320,7 @@ fn start<D: Device>(
                     say(DEBUG_BUILD);
                 }
                 // Each rank checks its own part again, but only here are all parts counted together.
-                let Config { device, .. } = plan.config;
-                let measures = arguments.profile.is_some() && device.is_host();
-                let measuring = if measures { Machine::bytes(device) } else { 0 };
-                let job = job_bytes(plan, 0, &run_size(plan, arguments, 0));
-                let (first, end) = plan.config.sharing(0);
-                check_available(job + (end - first) * measuring)?;
+                check_available(job_bytes(plan, 0, &run_size(plan, arguments, 0)))?;
             }
             body(role, speaks)
         })

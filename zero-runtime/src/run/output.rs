@@ -386,12 +386,6 @@ fn status_bytes(name: &str) -> usize {
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// Makes [`peak_resident_bytes`] forget memory that was freed before. If the kernel does not allow it, that memory
-/// still counts.
-pub fn reset_peak_resident() {
-    let _ = std::fs::write("/proc/self/clear_refs", "5");
-}
-
 /// Tokens in a second.
 pub fn tokens_per_s(tokens: usize, took: Duration) -> f64 {
     tokens as f64 / took.as_secs_f64()

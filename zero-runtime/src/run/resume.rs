@@ -119,7 +119,8 @@ pub fn resume<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>) -> Result<(u6
     if engine.arena().rank() == 0 {
         say(&format!("resumed: {step} steps are done, by `{}`\n", checkpoint.path.display()));
         say(&format!("  verified and read in {:.3} s\n", began.elapsed().as_secs_f64()));
-        let told = continuity::told(&checkpoint.manifest, &arguments(job), &plan_info(job.program.plan));
+        let told =
+            continuity::told(&checkpoint.manifest, &arguments(job), &plan_info(job.program.plan), &D::feature_names());
         told.iter().for_each(|line| say(&format!("  {line}\n")));
         if publication.is_none() {
             say(&format!("  {UNRECORDED}, unless this run's arguments name them\n"));

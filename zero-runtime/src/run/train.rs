@@ -11,9 +11,7 @@ use super::budget::run_size;
 use super::compare::compare;
 use super::evaluate::{evaluate, held_out_loss};
 use super::header::{DataArguments, RunHeader};
-use super::output::{
-    HeldOutLine, NewFile, Output, StepLine, peak_resident_bytes, reset_peak_resident, say, say_table, tokens_per_s,
-};
+use super::output::{HeldOutLine, NewFile, Output, StepLine, peak_resident_bytes, say, say_table, tokens_per_s};
 use super::resume::{resume, take_folder};
 use super::sample::SampledText;
 use super::saving::Saving;
@@ -151,7 +149,7 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
         // it.
         let _ = std::fs::remove_file(profile);
     }
-    let profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose()?;
+    let mut profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose()?;
     engine.decay_embeddings(!arguments.no_decay_embeddings);
     engine.run_eagerly(arguments.eager);
     alike::ready(&mut engine)?;
@@ -184,6 +182,11 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
             output.step(&line, arguments.tells_of(number) || number == done + 1);
         }
         let is_last = number == arguments.steps;
+        if let Some(profiler) = &mut profiler
+            && number == done + UNPROFILED_STEPS + arguments.profiled_steps() as u64
+        {
+            profiler.measure(&mut engine)?;
+        }
         if let Some(saving) = &mut saving
             && saving.after_step(&mut engine, &line, is_last, output.as_mut())?
             && !is_last
@@ -273,8 +276,9 @@ fn held_out<D: Device>(
     Ok(())
 }
 
-/// The work for a profile before the first step and after the last one.
+/// The work for a profile beside the steps that it records.
 struct Profiler {
+    /// What each rank reached at best, so far.
     machines: Vec<Machine>,
     /// How far the clock of this host was from that of rank 0's host, if this rank is the first of its host.
     clock: Option<ClockLook>,
@@ -289,13 +293,19 @@ impl Profiler {
         let file = writes.then(|| NewFile::create("a profile", path)).transpose()?;
         let machines = Machine::measure(engine)?;
         let clock = engine.compare_clocks()?;
-        // The memory for measuring does not belong to training.
-        reset_peak_resident();
         Ok(Self { machines, clock, file })
     }
 
+    /// Measures the machine again.
+    fn measure<D: Device>(&mut self, engine: &mut RankEngine<D>) -> Result<(), Error> {
+        let again = Machine::measure(engine)?;
+        self.machines.iter_mut().zip(again).for_each(|(best, again)| *best = best.best(again));
+        Ok(())
+    }
+
     /// Gathers what all ranks have recorded. Rank 0 prints it and writes the trace.
-    fn finish<D: Device>(self, engine: &mut RankEngine<D>) -> Result<(), Error> {
+    fn finish<D: Device>(mut self, engine: &mut RankEngine<D>) -> Result<(), Error> {
+        self.measure(engine)?;
         let Some(record) = engine.take_record() else { return Ok(()) };
         let clocks = gather_clocks(engine, self.clock)?;
         let ranks = gather_records(engine, &record, &clocks)?;

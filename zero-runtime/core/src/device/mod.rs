@@ -112,6 +112,11 @@ pub trait Device: Storage + Queues + Kernels + Send + 'static {
         0
     }
 
+    /// The names of [`Device::features`].
+    fn feature_names() -> Vec<&'static str> {
+        names_of(Self::FEATURES, Self::features())
+    }
+
     /// The properties of this device, and of everything that it has prepared, that decide bits: ranks with different
     /// marks would get different results.
     fn marks(&self) -> Vec<Mark> {
@@ -122,4 +127,9 @@ pub trait Device: Storage + Queues + Kernels + Send + 'static {
     fn communicator(&self) -> Option<&dyn Communicator<Self>> {
         None
     }
+}
+
+/// The names of the features whose bits are set in `found`: bit i stands for the feature with index i.
+pub fn names_of<'a>(features: &[&'a str], found: u64) -> Vec<&'a str> {
+    features.iter().enumerate().filter(|(bit, _)| found >> bit & 1 == 1).map(|(_, name)| *name).collect()
 }

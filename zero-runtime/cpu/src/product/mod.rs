@@ -6,6 +6,7 @@
 mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod choice;
 mod pack;
 mod scratch;
 #[cfg(test)]
@@ -14,7 +15,8 @@ mod tile;
 mod transpose;
 
 use std::ops::Range;
-use std::sync::LazyLock;
+
+pub use choice::Bf16Products;
 
 use super::StridedMatrix;
 use pack::{Cell, PackedSide, Packing, SIDE, Widened, cells_of, pack};
@@ -48,59 +50,33 @@ impl ProductPart<'_> {
     }
 }
 
-/// The instructions that multiply bf16 on this machine.
-#[derive(Clone, Copy)]
-enum Instructions {
-    #[cfg(target_arch = "x86_64")]
-    Amx,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    Widened,
-}
-
-impl Instructions {
-    /// The fastest instructions on this machine.
-    #[cfg(target_arch = "x86_64")]
-    fn found() -> Self {
-        match () {
-            () if amx::is_there() => Self::Amx,
-            () if avx512::is_there() => Self::Avx512,
-            () => Self::Widened,
-        }
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn found() -> Self {
-        Self::Widened
-    }
-}
-
-static INSTRUCTIONS: LazyLock<Instructions> = LazyLock::new(Instructions::found);
-
-/// The instructions that multiply bf16 on this machine, for reports.
-pub fn instructions() -> &'static str {
-    match *INSTRUCTIONS {
-        #[cfg(target_arch = "x86_64")]
-        Instructions::Amx => "amx_bf16",
-        #[cfg(target_arch = "x86_64")]
-        Instructions::Avx512 => "avx512_bf16",
-        Instructions::Widened => "widened to f32",
-    }
-}
-
 /// Calls `finish` for all sums of `a` (m, k) * `b` (k, n), block by block.
 ///
 /// A sum runs along k in an order that depends only on the instructions. So its bits differ from machine to machine,
 /// but do not depend on the rows and columns next to it. With instructions for bf16, subnormal numbers count as 0.
 pub fn product<E: Element>(a: StridedMatrix<E>, b: StridedMatrix<E>, finish: impl FnMut(ProductPart)) {
+    product_with(Bf16Products::chosen(), a, b, finish);
+}
+
+/// [`product`], with these instructions if the elements are bf16.
+///
+/// # Panics
+/// If they are not there.
+pub fn product_with<E: Element>(
+    instructions: Bf16Products,
+    a: StridedMatrix<E>,
+    b: StridedMatrix<E>,
+    finish: impl FnMut(ProductPart),
+) {
+    assert!(instructions.is_there(), "this processor has no `{}`", instructions.name());
     #[cfg(target_arch = "x86_64")]
     if let (Some(a), Some(b)) = (a.known(), b.known()) {
-        match *INSTRUCTIONS {
-            // SAFETY: the instructions were found.
-            Instructions::Amx => return unsafe { product_by::<amx::Amx>(a, b, finish) },
-            // SAFETY: the instructions were found.
-            Instructions::Avx512 => return unsafe { product_by::<avx512::Avx512>(a, b, finish) },
-            Instructions::Widened => {}
+        match instructions {
+            // SAFETY: the instructions are there.
+            Bf16Products::Amx => return unsafe { product_by::<amx::Amx>(a, b, finish) },
+            // SAFETY: the instructions are there.
+            Bf16Products::Avx512 => return unsafe { product_by::<avx512::Avx512>(a, b, finish) },
+            Bf16Products::Widened => {}
         }
     }
     // SAFETY: every machine widens.

@@ -158,6 +158,9 @@ pub struct WriterVersions {
     pub format: u32,
     /// The machine that the binary was compiled for.
     pub target: String,
+    /// The features of the processor by which kernels were chosen; none for a GPU, or a program that did not record them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
 }
 
 /// The length of a file, and the BLAKE3 of each of its chunks.

@@ -51,6 +51,25 @@ fn means_ranges_and_speeds_are_as_worked_out_by_hand() {
 }
 
 #[test]
+fn a_share_above_all_of_the_machine_is_explained() {
+    let unit = Unit { params: 100, takes: 100, operations: 4_000_000, ..Unit::NONE };
+    PlanBuf::new("", Config::PLAIN, &[unit]).with(|plan| {
+        let ranks = [profile(plan.pipeline_stages[0].step.len(), &[1])];
+        for (gflop_per_s, is_doubtful) in [(100.0, false), (1.0, true)] {
+            let machines = [Machine { gflop_per_s, gb_per_s: 1.0 }];
+            let text = ProfileTables(RecordedRun { plan, ranks: &ranks, machines: &machines, clocks: &[] }).to_string();
+            assert_eq!(
+                text.contains("here (this machine was slower whenever it was measured); median"),
+                is_doubtful,
+                "{text}"
+            );
+        }
+        let speeds = [(1.0, 5.0), (3.0, 2.0)].map(|(gflop_per_s, gb_per_s)| Machine { gflop_per_s, gb_per_s });
+        assert_eq!(speeds[0].best(speeds[1]), Machine { gflop_per_s: 3.0, gb_per_s: 5.0 });
+    });
+}
+
+#[test]
 fn the_whole_step_counts_no_outlier_and_nothing_that_is_recomputed() {
     let unit = |source| Unit { params: 100, takes: 100, operations: 4_000_000, source, ..Unit::NONE };
     let config = Config { recompute: Recompute::Every(1), ..Config::PLAIN };

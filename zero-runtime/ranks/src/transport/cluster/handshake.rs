@@ -6,7 +6,7 @@ use std::fmt::Write;
 use zero_plan::Mesh;
 
 use crate::launch;
-use zero_core::device::Failure;
+use zero_core::device::{Failure, names_of};
 
 /// The handshake of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,8 +122,7 @@ fn shown(index: usize, value: u64, features: &[&str]) -> String {
     if index != INSTRUCTIONS {
         return format!("{value:016x}");
     }
-    let names = features.iter().enumerate().filter(|(bit, _)| value >> bit & 1 == 1);
-    let names: Vec<&str> = names.map(|(_, name)| *name).collect();
+    let names = names_of(features, value);
     if names.is_empty() { "none of those that kernels are chosen by".to_owned() } else { names.join(" ") }
 }
 
