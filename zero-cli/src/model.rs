@@ -17,7 +17,7 @@ pub fn require(built: &Path, spec: &Path, model: &str) -> Result<(), CommandErro
 }
 
 /// Checks that the binary at `built` was built in the size that was asked for; otherwise the size would be ignored. Returns the
-/// size in words; none for a model that comes in one size.
+/// size in words, as far as it was asked for; none where nothing was.
 pub fn require_size(built: &Path, model: &str, size: &ModelSize) -> Result<Option<String>, CommandError> {
     let [name, parts] = size.variables().map(|(variable, value)| (value, reads(built, variable)));
     let told = size.parts().map(|(part, n)| format!("{part} {n}")).collect::<Vec<_>>().join(", ");
@@ -26,8 +26,8 @@ pub fn require_size(built: &Path, model: &str, size: &ModelSize) -> Result<Optio
         (_, (Some(_), Some(false))) => Err(CommandError::FixedParts { model: model.to_owned(), parts: told }),
         ((None, None | Some(false)), _) => Ok(None),
         ((name, _), _) => {
-            let name = name.unwrap_or_else(|| "the first of the model's sizes".to_owned());
-            Ok(Some(if told.is_empty() { name } else { format!("{name}, with {told}") }))
+            let said = [name, Some(told).filter(|told| !told.is_empty()).map(|told| format!("with {told}"))];
+            Ok(Some(said.into_iter().flatten().collect::<Vec<_>>().join(", ")).filter(|said| !said.is_empty()))
         }
     }
 }

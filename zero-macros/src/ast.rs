@@ -11,6 +11,8 @@ pub struct ModelStruct {
     pub tied: Option<Tied>,
     /// The JSON in `#[config({...})]`.
     pub config: Option<Json>,
+    /// The list in `#[sizes(...)]`.
+    pub sizes: Option<Expr>,
 }
 
 /// `#[tied(...)]` on the head.

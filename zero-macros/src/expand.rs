@@ -29,7 +29,7 @@ pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environme
     let chain = chain(model, name);
     let (title, count) = (name.unraw().to_string(), number(first_entry(fields)));
     let (shape, config) = (shape(name, choice), config(&choice.config));
-    let (rebuild, published) = (rebuild(), published(model));
+    let (rebuild, published, size) = (rebuild(), published(model), size(model));
     let has_text = environment.has_text.then(|| quote!(has_text: true,));
     let probes = probes(model, choice, environment);
     let spec = choice.file.as_ref().map_or("#[zero]", |file| &file.shown);
@@ -60,6 +60,7 @@ pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environme
                     spec_text: #spec_text,
                     #has_text
                     #published
+                    #size
                     #probes
                     ..__WHOLE.program(&__PLAN)
                 };
@@ -178,6 +179,14 @@ fn alternating(method: TokenStream, title: &str, count: &Expr, layers: &[Type]) 
 fn published(model: &ModelStruct) -> Option<TokenStream> {
     let config = notes::json(model.config.as_ref()?);
     Some(quote!(config: || #config,))
+}
+
+/// The name of the model's size, if nothing names one.
+fn size(model: &ModelStruct) -> Option<TokenStream> {
+    let sizes = model.sizes.as_ref()?;
+    let size =
+        quote_spanned!(sizes.span()=> ::zero_runtime::__private::unnamed(#sizes, ::core::option_env!("ZERO_SIZE")));
+    Some(quote!(size: #size,))
 }
 
 /// The constants that sizes of layers depend on, as constants of the struct, and where they are written.

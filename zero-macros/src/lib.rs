@@ -62,7 +62,10 @@ use mistake::both;
 ///   `#[init(0.02, last = 0.01)]` the last matrix has another deviation. An attribute on an inner field takes precedence.
 ///
 /// On the struct, below `#[zero]`, `#[config({ "n_embd": DIM })]` is JSON with Rust expressions as values: the content
-/// of the published model's `config.json`.
+/// of the published model's `config.json`. `#[sizes(SIZES)]` is the list from which [`chosen`] takes the size of a model that
+/// comes in several, so that a plan says which one it is of if nothing names one.
+///
+/// [`chosen`]: https://docs.rs/zero-runtime/latest/zero_runtime/prelude/fn.chosen.html
 ///
 /// These are the options other than `spec`. Values are written as in a spec, whose keys `zero_plan::spec` lists.
 ///
@@ -99,6 +102,7 @@ pub fn zero(options: TokenStream, item: TokenStream) -> TokenStream {
         tied,
         alternating,
         config,
+        sizes,
         resdual,
         residul,
         residuals,

@@ -36,6 +36,11 @@ pub const fn chosen<T: Copy>(choices: &[(&str, T)], name: Option<&str>) -> T {
     panic!("{}", message.as_str());
 }
 
+/// The name of the size that [`chosen`] takes if it is given none.
+pub const fn unnamed<T>(choices: &[(&'static str, T)], name: Option<&str>) -> Option<&'static str> {
+    if name.is_some() { None } else { Some(choices[0].0) }
+}
+
 /// A size, a struct, in which the listed fields have the values that a spec or the command line gives them, if they give any:
 /// `layers: 3`, or `--layers 3`. The names are those of the keys of `model`, and the fields are `usize`.
 ///

@@ -130,7 +130,7 @@ macro_rules! cuda_device {
 /// Items of other crates that generated code names.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::choice::{part, require_parts};
+    pub use crate::choice::{part, require_parts, unnamed};
     pub use serde_json;
     pub use zero_core::{layer, model};
 }

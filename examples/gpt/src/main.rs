@@ -35,6 +35,7 @@ struct Block {
 }
 
 #[zero(spec = "../../specs/zero3.ron")]
+#[sizes(SIZES)]
 struct Gpt {
     embed: Embedding<VOCAB, CONTEXT, DIM>,
     blocks: [Block; SIZE.layers],

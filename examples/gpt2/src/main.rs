@@ -53,6 +53,7 @@ struct Block {
 }
 
 #[zero(spec = "../../specs/gpt2.ron")]
+#[sizes(SIZES)]
 #[config({
     "architectures": ["GPT2LMHeadModel"],
     "model_type": "gpt2",

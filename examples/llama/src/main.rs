@@ -67,6 +67,7 @@ struct Block {
 }
 
 #[zero(spec = "../../specs/llama.ron")]
+#[sizes(SIZES)]
 #[config({
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",

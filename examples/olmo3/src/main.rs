@@ -80,6 +80,7 @@ fn layer_types() -> Vec<&'static str> {
 }
 
 #[zero(spec = "../../specs/olmo3.ron")]
+#[sizes(SIZES)]
 #[config({
     "architectures": ["Olmo3ForCausalLM"],
     "model_type": "olmo3",

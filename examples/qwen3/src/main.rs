@@ -51,6 +51,7 @@ struct Block {
 }
 
 #[zero(spec = "../../specs/qwen3.ron")]
+#[sizes(SIZES)]
 #[config({
     "architectures": ["Qwen3ForCausalLM"],
     "model_type": "qwen3",

@@ -16,7 +16,7 @@ const OF_MODELS: &[&str] = &["weights", "init", "alternating", "tied"];
 /// Attributes on fields of a layer.
 const OF_LAYERS: &[&str] = &["residual", "weights", "init"];
 /// Attributes on a model.
-const OF_STRUCTS: &[&str] = &["config"];
+const OF_STRUCTS: &[&str] = &["config", "sizes"];
 
 /// Likely misspellings. `#[derive(Layer)]` declares them too; otherwise the compiler would report them first.
 const SLIPS: &[&str] =

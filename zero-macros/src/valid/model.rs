@@ -1,6 +1,6 @@
 //! Model: whether a struct can be a model. Never sees a spec.
 
-use syn::{DeriveInput, Field, Ident};
+use syn::{DeriveInput, Expr, Field, Ident};
 use zero_plan::diagnostic::Diagnostic;
 
 use super::alternating::alternating;
@@ -8,7 +8,7 @@ use super::config::config;
 use super::notes::{FieldPlace, notes};
 use super::tied::{tied, tied_before_the_head};
 use super::types::{elements, of_unit, out_of_place};
-use super::{attributes, named_fields};
+use super::{at_most_one, attributes, named_fields};
 use crate::ast::{self, ModelStruct};
 use crate::attr::{is_zero, named};
 use crate::mistake::{Checked, Mistake, both, one, or_else};
@@ -29,11 +29,18 @@ pub fn model(item: &DeriveInput) -> Checked<ModelStruct> {
     mistakes.extend(tied_before_the_head(&fields));
     let tied = or_else(tied(&fields).map_err(one), &mut mistakes);
     let config = or_else(config(item).map_err(one), &mut mistakes);
+    let sizes = or_else(sizes(item).map_err(one), &mut mistakes);
     let fields: Vec<_> = fields.iter().filter_map(|field| or_else(field_of(field), &mut mistakes)).collect();
     if !mistakes.is_empty() {
         return Err(mistakes);
     }
-    Ok(ModelStruct { name: item.ident.clone(), fields, tied: tied.flatten(), config: config.flatten() })
+    Ok(ModelStruct {
+        name: item.ident.clone(),
+        fields,
+        tied: tied.flatten(),
+        config: config.flatten(),
+        sizes: sizes.flatten(),
+    })
 }
 
 fn field_of((name, field): &(&Ident, &Field)) -> Checked<ast::ModelField> {
@@ -43,6 +50,15 @@ fn field_of((name, field): &(&Ident, &Field)) -> Checked<ast::ModelField> {
     let (alternating, notes) = both(alternating, notes)?;
     let (layer, count) = elements(&field.ty);
     Ok(ast::ModelField { name: (*name).clone(), layer: layer.clone(), count: count.cloned(), alternating, notes })
+}
+
+/// The list of the attribute `#[sizes(...)]` on a model, if it has one.
+fn sizes(item: &DeriveInput) -> Result<Option<Expr>, Mistake> {
+    let Some(attribute) = at_most_one(named(&item.attrs, "sizes"))? else { return Ok(None) };
+    attribute.parse_args().map(Some).map_err(|error| {
+        let help = "write `#[sizes(SIZES)]`, the list from which `chosen` takes one";
+        Mistake::unusable(attribute, format!("`#[sizes]` takes the list of a model's sizes: {error}"), help)
+    })
 }
 
 /// Refuses a second `#[zero]`, which would otherwise make another model of the same struct.
@@ -175,6 +191,7 @@ mod tests {
                 "[Z0140] `#[confg]` on the struct `Gpt`, which has no such attribute\n = help: did you mean `#[config]`?",
             ),
             (quote!(#[config]), "[Z0152] "),
+            (quote!(#[sizes]), "[Z0110] `#[sizes]` takes the list of a model's sizes: "),
         ] {
             let found = on_struct(attribute);
             assert!(found.len() == 1 && found[0].starts_with(start), "{found:#?}");

@@ -73,6 +73,7 @@ impl<S: Shape, const N: usize> Whole<S, N> {
             has_text: false,
             probes: &[],
             config: || serde_json::Value::Null,
+            size: None,
         }
     }
 }

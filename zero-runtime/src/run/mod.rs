@@ -342,6 +342,9 @@ fn show<D: Device>(program: &Program<D>, arguments: &RunArguments) -> Result<(),
     } else if arguments.sizes {
         say(&format!("{}\n", sizes(program)));
     } else {
+        if let Some(size) = program.size.filter(|_| !arguments.prove) {
+            say(&format!("size: {size}, the first of the model's sizes\n"));
+        }
         introduce(program.plan, arguments)?;
     }
     Ok(())

@@ -31,6 +31,8 @@ pub struct Program<D: 'static> {
     pub probes: &'static [ShapeSizes],
     /// The value of `#[config({...})]` on the struct: the sizes of the model as it is published. Null without it.
     pub config: fn() -> serde_json::Value,
+    /// The name of the model's size, if it comes in several and the program was built without a name.
+    pub size: Option<&'static str>,
 }
 
 /// The input of the first field.

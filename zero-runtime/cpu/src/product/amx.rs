@@ -6,8 +6,8 @@ use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 use std::sync::LazyLock;
 
-use super::pack::{Cell, Pairs, SIDE};
-use super::tile::{BLOCK, STRIDE, Tile};
+use super::pack::{Cell, Order, Pairs, SIDE};
+use super::tile::{BLOCK, STRIDE, Tile, clear};
 
 /// Whether this process may use the instructions: the processor has them, and the system permits the memory in which it
 /// saves their registers. Asks the system once.
@@ -91,6 +91,7 @@ pub enum Amx {}
 
 impl Tile for Amx {
     type Packing = Pairs;
+    const LEFT: Order = Order::Rows;
     /// Tiles are read so fast that tiles of the right operand have to lie in a first-level cache.
     const NEAR_CELLS: usize = 16;
 
@@ -105,7 +106,15 @@ impl Tile for Amx {
     }
 
     #[inline(always)]
-    unsafe fn multiply([left, lower_left]: [&[Cell]; 2], [right, next_right]: [&[Cell]; 2], sums: &mut [f32]) {
+    unsafe fn multiply(
+        [left, lower_left]: [&[Cell]; 2],
+        [right, next_right]: [&[Cell]; 2],
+        is_first: bool,
+        sums: &mut [f32],
+    ) {
+        if is_first {
+            clear(sums);
+        }
         let cells = left.len();
         assert!([lower_left, right, next_right].map(<[Cell]>::len) == [cells; 3], "strips differ in length");
         let sums = &mut sums[..(BLOCK - 1) * STRIDE + BLOCK];

@@ -5,8 +5,8 @@ use core::arch::x86_64::{
     __m512, __m512bh, _mm512_dpbf16_ps, _mm512_load_ps, _mm512_load_si512, _mm512_set1_epi32, _mm512_store_ps,
 };
 
-use super::pack::{Cell, Pairs, SIDE};
-use super::tile::{BLOCK, STRIDE, Tile};
+use super::pack::{Cell, Order, Pairs, SIDE};
+use super::tile::{BLOCK, STRIDE, Tile, clear};
 
 /// Rows worked on at a time: with two vectors of columns, 16 sums hide the latency of an addition.
 const ROWS: usize = 8;
@@ -23,10 +23,14 @@ pub enum Avx512 {}
 
 impl Tile for Avx512 {
     type Packing = Pairs;
+    const LEFT: Order = Order::Rows;
     const NEAR_CELLS: usize = 32;
 
     #[inline(always)]
-    unsafe fn multiply(left: [&[Cell]; 2], right: [&[Cell]; 2], sums: &mut [f32]) {
+    unsafe fn multiply(left: [&[Cell]; 2], right: [&[Cell]; 2], is_first: bool, sums: &mut [f32]) {
+        if is_first {
+            clear(sums);
+        }
         // SAFETY: by the caller's promise the instructions are there.
         unsafe { multiply(left, right, sums) }
     }

@@ -19,7 +19,7 @@ use std::ops::Range;
 pub use choice::Bf16Products;
 
 use super::StridedMatrix;
-use pack::{Cell, PackedSide, Packing, SIDE, Widened, cells_of, pack};
+use pack::{Cell, Order, Packing, SIDE, Widened, cells_of, pack};
 use scratch::with_scratch;
 use tile::{BLOCK, STRIDE, Tile};
 use zero_core::device::Element;
@@ -106,9 +106,9 @@ unsafe fn product_by<T: Tile>(
                     let cells = cells_of::<T::Packing>(depth.len());
                     let left = &mut left[..strips(&rows) * cells];
                     let right = &mut right[..strips(&cols) * cells];
-                    pack::<T::Packing>(a.part(rows.clone(), depth.clone()), PackedSide::Left, left);
+                    pack::<T::Packing>(a.part(rows.clone(), depth.clone()), T::LEFT, left);
                     if !is_packed {
-                        pack::<T::Packing>(b.part(cols.clone(), depth.clone()), PackedSide::Right, right);
+                        pack::<T::Packing>(b.part(cols.clone(), depth.clone()), Order::Depth, right);
                     }
                     is_packed = depth.len() == a.cols();
                     let is_first = depth.start == 0;
@@ -133,15 +133,12 @@ unsafe fn multiply<T: Tile>(left: &[Cell], right: &[Cell], cells: usize, is_firs
         for (col, right) in right.chunks_exact(2 * cells).enumerate() {
             for (row, left) in left.chunks_exact(2 * cells).enumerate() {
                 let sums = &mut sums[row * BLOCK * STRIDE + col * BLOCK..];
-                if is_first && near.start == 0 {
-                    sums.chunks_mut(STRIDE).take(BLOCK).for_each(|row| row[..BLOCK].fill(0.0));
-                }
                 let [left, right] = [left, right].map(|strips| {
                     let (first, second) = strips.split_at(cells);
                     [&first[near.clone()], &second[near.clone()]]
                 });
                 // SAFETY: by the caller's promise.
-                unsafe { T::multiply(left, right, sums) };
+                unsafe { T::multiply(left, right, is_first && near.start == 0, sums) };
             }
         }
     }

@@ -10,9 +10,7 @@ use zero_core::device::{Element, bf16};
 /// Rows, or columns, of a strip, and words of the common dimension in a cell.
 pub const SIDE: usize = 16;
 
-/// A square of words of a strip. In a left operand, a row of the cell is one row of the matrix; in a right operand, it
-/// has the words at one index of the common dimension. Either way, a row fills a cache line, a vector, and a row of an
-/// AMX tile.
+/// A square of words of a strip, in either [`Order`]. A row fills a cache line, a vector, and a row of an AMX tile.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub struct Cell(pub [[u32; SIDE]; SIDE]);
@@ -89,16 +87,16 @@ fn padded<E: Element, const N: usize>(elements: &[E]) -> [E; N] {
 
 /// The meaning of the rows of a cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum PackedSide {
-    /// Rows of the matrix: a left operand.
-    Left,
-    /// Indices of the common dimension: a right operand.
-    Right,
+pub enum Order {
+    /// Rows of the matrix.
+    Rows,
+    /// Indices of the common dimension.
+    Depth,
 }
 
 /// Packs `matrix`, or the transpose of a right operand: its rows in strips, and within each strip its columns cell by
 /// cell. `to` may have more strips than there are rows.
-pub fn pack<P: Packing>(matrix: StridedMatrix<P::Element>, side: PackedSide, to: &mut [Cell]) {
+pub fn pack<P: Packing>(matrix: StridedMatrix<P::Element>, order: Order, to: &mut [Cell]) {
     let cells = cells_of::<P>(matrix.cols());
     let strips = to.len() / cells;
     vectorised(
@@ -107,13 +105,13 @@ pub fn pack<P: Packing>(matrix: StridedMatrix<P::Element>, side: PackedSide, to:
             // In the direction that is contiguous in memory, so that every cache line is read once.
             if matrix.has_rows() {
                 for (at, to) in to.iter_mut().enumerate() {
-                    pack_along::<P>(matrix, side, [at / cells, at % cells], to);
+                    pack_along::<P>(matrix, order, [at / cells, at % cells], to);
                 }
             } else {
                 let turned = matrix.transposed();
                 for at in 0..cells * strips {
                     let (cell, strip) = (at / strips, at % strips);
-                    pack_across::<P>(turned, side, [strip, cell], &mut to[strip * cells + cell]);
+                    pack_across::<P>(turned, order, [strip, cell], &mut to[strip * cells + cell]);
                 }
             }
         },
@@ -127,30 +125,20 @@ pub fn cells_of<P: Packing>(elements: usize) -> usize {
 
 /// Packs a cell of a strip whose rows are contiguous in memory.
 #[inline(always)]
-fn pack_along<P: Packing>(
-    matrix: StridedMatrix<P::Element>,
-    side: PackedSide,
-    [strip, cell]: [usize; 2],
-    to: &mut Cell,
-) {
+fn pack_along<P: Packing>(matrix: StridedMatrix<P::Element>, order: Order, [strip, cell]: [usize; 2], to: &mut Cell) {
     let (first, col) = (strip * SIDE, cell * SIDE * P::IN_WORD);
     let cols = (SIDE * P::IN_WORD).min(matrix.cols() - col);
     for (row, to) in (first..first + SIDE).zip(&mut to.0) {
         *to = if row < matrix.rows() { P::along(matrix.row(row, col, cols)) } else { [0; SIDE] };
     }
-    if side == PackedSide::Right {
+    if order == Order::Depth {
         transpose(&mut to.0);
     }
 }
 
 /// Packs a cell of a strip whose columns are contiguous in memory: they are rows of `turned`.
 #[inline(always)]
-fn pack_across<P: Packing>(
-    turned: StridedMatrix<P::Element>,
-    side: PackedSide,
-    [strip, cell]: [usize; 2],
-    to: &mut Cell,
-) {
+fn pack_across<P: Packing>(turned: StridedMatrix<P::Element>, order: Order, [strip, cell]: [usize; 2], to: &mut Cell) {
     let (col, first) = ((strip * SIDE).min(turned.cols()), cell * SIDE * P::IN_WORD);
     let cols = SIDE.min(turned.cols() - col);
     let places = |place: usize| if place < turned.rows() { turned.row(place, col, cols) } else { &[] };
@@ -158,7 +146,7 @@ fn pack_across<P: Packing>(
         let place = first + word * P::IN_WORD;
         *to = P::across([places(place), places(place + 1)]);
     }
-    if side == PackedSide::Left {
+    if order == Order::Rows {
         transpose(&mut to.0);
     }
 }

@@ -1,6 +1,12 @@
 //! Transpose of a square of words, to pack a matrix that is contiguous in the other direction. Never changes a word.
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+use core::arch::x86_64::{
+    __m256, _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_storeu_ps, _mm256_unpackhi_ps,
+    _mm256_unpacklo_ps,
+};
+
 use super::pack::SIDE;
 
 /// Exchanges rows and columns.
@@ -10,6 +16,11 @@ pub fn transpose(rows: &mut [[u32; SIDE]; SIDE]) {
     if std::is_x86_feature_detected!("avx512f") {
         // SAFETY: the instructions are there.
         return unsafe { by_vectors(rows) };
+    }
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx") {
+        // SAFETY: the instructions are there.
+        return unsafe { by_quarters(rows) };
     }
     one_by_one(rows);
 }
@@ -47,13 +58,60 @@ fn by_vectors(rows: &mut [[u32; SIDE]; SIDE]) {
     }
 }
 
+/// Transposes each quarter, and exchanges the two beside the diagonal.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+fn by_quarters(rows: &mut [[u32; SIDE]; SIDE]) {
+    const HALF: usize = SIDE / 2;
+    for (row, col) in [(0, 0), (0, HALF), (HALF, HALF)] {
+        // SAFETY: half a row is as long as a vector.
+        let quarter = |row: usize, col: usize| unsafe {
+            transposed(core::array::from_fn(|i| _mm256_loadu_ps(rows[row + i][col..].as_ptr().cast())))
+        };
+        let (one, other) = (quarter(row, col), quarter(col, row));
+        for i in 0..HALF {
+            // SAFETY: as above.
+            unsafe {
+                _mm256_storeu_ps(rows[col + i][row..].as_mut_ptr().cast(), one[i]);
+                _mm256_storeu_ps(rows[row + i][col..].as_mut_ptr().cast(), other[i]);
+            }
+        }
+    }
+}
+
+/// Interleaves neighbouring rows, then pairs of them, then halves.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+fn transposed(rows: [__m256; SIDE / 2]) -> [__m256; SIDE / 2] {
+    let neighbours = |i: usize| match i % 2 {
+        0 => _mm256_unpacklo_ps(rows[i], rows[i + 1]),
+        _ => _mm256_unpackhi_ps(rows[i - 1], rows[i]),
+    };
+    let neighbours: [_; SIDE / 2] = core::array::from_fn(neighbours);
+    let pairs: [_; SIDE / 2] = core::array::from_fn(|i| {
+        let from = i / 4 * 4 + i % 4 / 2;
+        let (one, other) = (neighbours[from], neighbours[from + 2]);
+        if i % 2 == 0 { _mm256_shuffle_ps::<0x44>(one, other) } else { _mm256_shuffle_ps::<0xee>(one, other) }
+    });
+    core::array::from_fn(|i| {
+        let (one, other) = (pairs[i % 4], pairs[i % 4 + 4]);
+        if i < 4 { _mm256_permute2f128_ps::<0x20>(one, other) } else { _mm256_permute2f128_ps::<0x31>(one, other) }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_word_finds_its_place() {
-        for transpose in [transpose, one_by_one] {
+        let mut all: Vec<fn(&mut [[u32; SIDE]; SIDE])> = vec![transpose, one_by_one];
+        #[cfg(target_arch = "x86_64")]
+        if std::is_x86_feature_detected!("avx") {
+            // SAFETY: the instructions are there.
+            all.push(|rows| unsafe { by_quarters(rows) });
+        }
+        for transpose in all {
             let mut words = core::array::from_fn(|row| core::array::from_fn(|col| (row * SIDE + col) as u32));
             transpose(&mut words);
             for (row, words) in words.into_iter().enumerate() {

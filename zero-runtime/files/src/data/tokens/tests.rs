@@ -148,6 +148,29 @@ fn z0371_a_broken_token_file_is_refused() {
     assert!(with_vocabulary(VOCABULARY as u64 + 1).contains("error[Z0372]"));
 }
 
+/// The ends of documents, each after the one before it.
+#[test]
+fn z0371_a_document_that_ends_before_the_one_before_it() {
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("ids.bin");
+    let mut writer = TokenFileWriter::create(&path, &tokenizer(directory.path(), |_| {})).unwrap();
+    for _ in 0..3 {
+        writer.add(&[1, 2, 3, 4]).unwrap();
+        writer.end_document().unwrap();
+    }
+    writer.finish().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let second = whole.len() - 2 * size_of::<u64>();
+    for (end, is_whole) in [(3_u64, false), (4, true), (12, true), (13, false)] {
+        let changed = [&whole[..second], &end.to_le_bytes(), &whole[second + 8..]].concat();
+        fs::write(&path, changed).unwrap();
+        let refused = Text::open(&path, None, LENGTH, VOCABULARY).err().map(|error| error.to_string());
+        assert_eq!(refused.is_none(), is_whole, "{refused:?}");
+        let what = format!("says that document 1 ends at id {end}, expected 4 to 12");
+        assert!(refused.is_none_or(|refused| refused.contains(&what)));
+    }
+}
+
 /// Bytes of the mark that a header begins with.
 const MAGIC_BYTES: usize = 8;
 
