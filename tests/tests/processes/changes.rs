@@ -75,8 +75,8 @@ fn cut(path: &Path, bytes: u64) {
 
 /// The last step that was printed.
 fn last(end: &End) -> u64 {
-    let steps = end.lines.iter().filter_map(|line| line.strip_prefix("step ")?.split('/').next()?.trim().parse().ok());
-    steps.last().expect("a step")
+    let number = |line: &String| line.strip_prefix("step ")?.split('/').next()?.trim().parse().ok();
+    end.lines.iter().rev().find_map(number).expect("a step")
 }
 
 #[test]
