@@ -63,6 +63,7 @@ use std::process::ExitCode;
 
 use zero_files::data::WorkspaceText;
 use zero_ranks::launch::take_signals;
+use zero_ranks::stack::with_room;
 use zero_ranks::terminal;
 
 use arguments::Verb;
@@ -73,7 +74,7 @@ use workspace::Workspace;
 fn main() -> ExitCode {
     // First, so that all programs that this one starts are told of signals, and can be ended by them.
     let taken = take_signals().map_err(CommandError::from);
-    match taken.and_then(|()| execute(arguments::read(std::env::args_os()))) {
+    match taken.and_then(|()| with_room(|| execute(arguments::read(std::env::args_os())))?) {
         Ok(code) => code,
         Err(error) => {
             terminal::tell(&error);

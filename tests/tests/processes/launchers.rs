@@ -44,6 +44,16 @@ fn a_binary_needs_nothing_around_it() {
     assert_eq!(left, ["copied", "text"]);
 }
 
+/// As with `ulimit -s 64`.
+#[test]
+fn a_small_stack_is_enough_for_a_launcher_and_its_ranks() {
+    for (arguments, expected) in [(&["--steps=2", "--sample=0"][..], 2), (&["--plan"], 0), (&["--help"], 0)] {
+        let mut command = program("bash");
+        command.args(["-c", "ulimit -s 64; exec \"$@\"", "bash", env!("CARGO_BIN_EXE_tiny"), "--data", TEXT]);
+        Run::start(command.args(arguments)).end().assert_success(expected);
+    }
+}
+
 #[test]
 fn ranks_are_copies_of_what_runs_whatever_lies_at_its_path() {
     let directory = tempfile::tempdir().unwrap();

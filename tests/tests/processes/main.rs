@@ -1,6 +1,7 @@
 //! Whole programs as a user starts them: their output, their exit codes, and that nothing of them is left. Each test runs real
 //! binaries, most of them on three ranks, and none uses their internals. Only in `rendezvous` are ranks threads.
 
+mod changes;
 mod checkpoints;
 mod deadlines;
 mod disk;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use zero_files::checkpoint::{Checkpoint, MANIFEST, Manifest, PlanInfo, WriterVersions, state_name};
+use zero_files::checkpoint::{Checkpoint, MANIFEST, Manifest, PlanInfo, Store, WriterVersions, state_name};
 use zero_plan::Bytes;
 use zero_plan::place::State;
 
@@ -27,6 +27,7 @@ pub fn inspect(path: &Path) -> Result<(), CommandError> {
     for path in paths {
         match Checkpoint::open(&path) {
             Ok(checkpoint) => say::line(row(&checkpoint)),
+            Err(_) if Store::has_removed(&path) => {}
             Err(error) => faults.push(error),
         }
     }

@@ -2,9 +2,13 @@
 //! their exit codes.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
@@ -58,6 +62,39 @@ fn verify_reads_all_of_a_run_and_names_every_fault() {
     let (code, said, _) = zero(&["verify"], &[&paths[0]]);
     assert_eq!((code, said), (0, format!("{}: whole\n", paths[0].display())));
     let (code, _, errors) = zero(&["verify"], &[&root.path().join("nowhere")]);
+    assert!(code == 1 && errors.starts_with("error[Z0383]: `"), "{errors}");
+}
+
+/// The command waits for whoever reads its lines, after it has listed the checkpoints, because its socket holds only a few lines.
+#[test]
+fn what_a_living_run_removes_meanwhile_is_no_fault() {
+    const STEPS: u64 = 30;
+    for (name, first_line) in [("verify", "step-000000001: whole\n"), ("inspect", "layout\n")] {
+        let (root, paths) = run(&(1..=STEPS).collect::<Vec<_>>());
+        let [.., gone, faulty] = &paths[..] else { unreachable!() };
+        let (read, write) = UnixStream::pair().expect("a socket");
+        set_socket_send_buffer_size(&write, 1).expect("a small socket");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zero"));
+        command.arg(name).arg(root.path()).stdout(OwnedFd::from(write)).stderr(Stdio::piped());
+        let child = command.spawn().expect("a command");
+        drop(command);
+        let (mut said, mut line, mut rest) = (BufReader::with_capacity(1, read), String::new(), String::new());
+        said.read_line(&mut line).expect("a line");
+        assert!(line.ends_with(first_line), "{line}");
+        fs::remove_dir_all(gone).expect("removed");
+        fs::remove_file(faulty.join("rank-00000.safetensors")).expect("removed");
+        said.read_to_string(&mut rest).expect("text");
+        let end = child.wait_with_output().expect("its end");
+        let errors = String::from_utf8(end.stderr).expect("text");
+        assert_eq!((end.status.code(), errors.matches("error[").count()), (Some(1), 1), "{errors}");
+        assert!(errors.contains(&format!("error[Z0385]: cannot read `{}/rank-00000", faulty.display())), "{errors}");
+        if name == "verify" {
+            assert!(rest.contains(&format!("{}: removed meanwhile\n", gone.display())), "{rest}");
+        }
+    }
+    // What was named is not there.
+    let (root, _) = run(&[1]);
+    let (code, _, errors) = zero(&["verify"], &[&root.path().join("step-000000002")]);
     assert!(code == 1 && errors.starts_with("error[Z0383]: `"), "{errors}");
 }
 

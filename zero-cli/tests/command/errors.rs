@@ -49,6 +49,22 @@ fn explained(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// As with `ulimit -s 64`.
+#[test]
+fn a_small_stack_is_enough() {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("my.ron"), "(mesh: (zero: 3), zero: (stage: 4))").expect("a spec");
+    std::fs::write(directory.path().join("ds.json"), r#"{"zero_optimization": {"stage": 3}}"#).expect("a config");
+    for arguments in [&["--help"][..], &["explain"], &["plan", "my.ron"], &["import", "ds.json"]] {
+        let whole = zero(directory.path(), arguments);
+        let mut small = Command::new("bash");
+        small.args(["-c", "ulimit -s 64; exec \"$@\"", "bash", env!("CARGO_BIN_EXE_zero")]).args(arguments);
+        let small = small.current_dir(directory.path()).env_remove("NO_COLOR").output().expect("the command");
+        assert_eq!(small, whole);
+        assert!(whole.status.code().is_some(), "{whole:?}");
+    }
+}
+
 #[test]
 fn z0107_misspelled_key_is_shown_where_it_stands() {
     let errors = errors_of("misspelled", "(\n    model: Example(\"gpt\"),\n    zero: (stage: 3, prefech: 2),\n)\n");

@@ -8,8 +8,8 @@
 //! - [`transport`] tells each rank when the bytes of other ranks are ready. Ranks of a host read them in place (`shared`,
 //!   with ranks as threads in `local` and as processes in `shm`). Bytes of other hosts arrive by MPI (`cluster`), or
 //!   through a device (`carried`). Where devices have queues, the queues wait and signal, and `queued` waits for the device.
-//! - [`terminal`] prints the reports of both, [`processors`] keeps threads to processors, and [`wake_latency`] measures
-//!   how long a rank that waits for another one takes to wake up.
+//! - [`terminal`] prints the reports of both, [`processors`] keeps threads to processors, [`stack`] gives the work of a
+//!   main thread room, and [`wake_latency`] measures how long a rank that waits for another one takes to wake up.
 //!
 //! # What is always true
 //!
@@ -34,6 +34,7 @@
 
 pub mod launch;
 pub mod processors;
+pub mod stack;
 pub mod terminal;
 pub mod transport;
 pub mod wake_latency;

@@ -1,12 +1,11 @@
 //! Header: the first line of a metrics file, with everything that distinguishes one run from another. Never repeats the
 //! contents of a step's line.
 
-use std::time::SystemTime;
-
 use serde::Serialize;
 
 use super::Job;
 use super::arguments::RunArguments;
+use super::date;
 use super::text_arguments::TextArguments;
 use super::threads::Threads;
 use super::token_arguments::TokenArguments;
@@ -87,7 +86,7 @@ impl<'a> RunHeader<'a> {
                 build: if cfg!(debug_assertions) { "debug" } else { "release" },
                 target: target(),
             },
-            started: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+            started: date::now(),
         }
     }
 }

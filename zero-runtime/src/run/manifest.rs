@@ -1,9 +1,8 @@
 //! Manifest: a checkpoint's description of the run that wrote it. Never writes or reads a file.
 
-use std::time::SystemTime;
-
 use serde_json::{Map, Value};
 
+use super::date;
 use super::header::{GivenArguments, target};
 use super::output::StepLine;
 use super::train::Job;
@@ -89,7 +88,7 @@ pub(super) fn after(manifest: &Manifest, line: &StepLine) -> Manifest {
         data,
         loss: Some(line.loss),
         gradient_norm: Some(line.gradient_norm),
-        written_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+        written_at: date::now(),
         ..manifest.clone()
     }
 }

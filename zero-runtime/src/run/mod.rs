@@ -12,6 +12,7 @@ mod checkpoint_arguments;
 mod command;
 mod compare;
 mod continuity;
+mod date;
 mod evaluate;
 mod header;
 mod learning_rate;
@@ -24,6 +25,7 @@ mod resume;
 mod runs;
 mod sample;
 mod saving;
+mod sources;
 mod speech;
 mod text;
 mod text_arguments;
@@ -65,6 +67,7 @@ use zero_core::model::{DeviceOf, Model, Program, ShapeSizes, require_names, requ
 use zero_files::data::{DataAs, Dataset, Draw, Ids, Sequences, TOKENIZER, Tokenizer};
 use zero_plan::{Config, Fingerprint, Plan, Probe, Report, ScheduleText, Sizes, TransportKind, prove, unit_list};
 use zero_ranks::launch::{self, JobPlace, LaunchError, Role};
+use zero_ranks::stack::with_room;
 
 /// `main` of a program that trains a model of tokens on the text of `--data`. Without that, a binary that `cargo zero` has
 /// built trains on the text beside it, and any other on the sources of the workspace that the model is defined in.
@@ -109,11 +112,15 @@ where
 
 /// Runs a program on its own data or, without any, on text.
 fn run<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: Option<&dyn Sequences>) -> ExitCode {
-    match data {
+    let ended = with_room(|| match data {
         Some(data) if matches!(data.ids(), Ids::Other) => run_on(program, arguments, data),
         Some(data) => run_on_tokens(program, arguments, data),
         None => run_on_text(program, arguments),
-    }
+    });
+    ended.unwrap_or_else(|error| {
+        launch::print(&error.report());
+        ExitCode::from(error.exit_code())
+    })
 }
 
 fn run_on<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: &dyn Sequences) -> ExitCode {

@@ -16,6 +16,7 @@ use crate::error::Error;
 use zero_core::device::Device;
 use zero_core::lost::Lost;
 use zero_core::watchdog::Watchdog;
+use zero_engine::RunError;
 use zero_files::checkpoint::{
     CheckpointError, Manifest, Shard, ShardWriter, Store, System, TensorInfo, entries, tensors_of,
 };
@@ -43,6 +44,10 @@ pub struct Saving<'scope, 'env> {
     /// Bytes of all states, which all files together hold.
     bytes: u64,
     writing: Option<Writing<'scope>>,
+    /// The last step that was done.
+    done: Option<StepLine>,
+    /// The step whose checkpoint was begun last.
+    begun: u64,
     /// When the last checkpoint was begun.
     last: Instant,
     /// Whether the last checkpoint that was due could not be written.
@@ -119,7 +124,22 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         let manifest = (rank == 0).then(|| manifest(job, tensors, publication));
         let (store, last, writing, failed) = (store.map(Arc::new), Instant::now(), None, false);
         let publication = Arc::clone(publication);
-        Some(Self { scope, arguments, folder, store, shard, manifest, publication, bytes, writing, last, failed })
+        let (done, begun) = (None, 0);
+        Some(Self {
+            scope,
+            arguments,
+            folder,
+            store,
+            shard,
+            manifest,
+            publication,
+            bytes,
+            writing,
+            done,
+            begun,
+            last,
+            failed,
+        })
     }
 
     /// Advances the checkpoint that is being written, if all ranks have done their part, and begins the one that is
@@ -136,6 +156,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         output: Option<&mut Output>,
     ) -> Result<bool, Error> {
         let mut output = output;
+        self.done = Some(*step);
         let is_time = matches!(self.arguments.every, Some(Every::Time(time)) if self.last.elapsed() >= time);
         let ended = self.writing.as_ref().is_some_and(|writing| writing.own.has_ended());
         let mine = [launch::asked_to_end().is_some(), is_time, ended].map(f64::from);
@@ -162,6 +183,31 @@ impl<'scope, 'env> Saving<'scope, 'env> {
             }
         }
         Ok(asked)
+    }
+
+    /// Whether the checkpoint of a step was begun, and could be.
+    pub fn has_begun(&self, step: u64) -> bool {
+        self.begun == step && !self.failed
+    }
+
+    /// Writes a checkpoint of the last step that was done, unless there is one, or its parameters are not finite. Every rank calls it
+    /// when a run ends with an error that leaves states as they were after that step.
+    ///
+    /// # Errors
+    /// Those of [`Saving::after_step`].
+    pub fn save_last<'p: 'scope, D: Device>(
+        &mut self,
+        engine: &mut RankEngine<'p, D>,
+        mut output: Option<&mut Output>,
+    ) -> Result<(), Error> {
+        self.end(engine, output.as_deref_mut())?;
+        let Some(step) = self.done.filter(|step| !self.has_begun(step.step)) else { return Ok(()) };
+        match engine.require_finite() {
+            Err(RunError::Lost(lost)) => return Err(lost.into()),
+            Err(_) => return Ok(()),
+            Ok(()) => self.begin(engine, &step)?,
+        }
+        self.end(engine, output)
     }
 
     /// Waits until the checkpoint that is being written, if there is one, is complete.
@@ -196,6 +242,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
         let began = Instant::now();
         self.last = began;
         let number = step.step;
+        self.begun = number;
         let made = self
             .store
             .as_ref()

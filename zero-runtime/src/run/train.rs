@@ -15,6 +15,7 @@ use super::output::{HeldOutLine, NewFile, Output, StepLine, peak_resident_bytes,
 use super::resume::{resume, take_folder};
 use super::sample::SampledText;
 use super::saving::Saving;
+use super::sources::{epoch_steps, explained, require_unchanged};
 use super::threads::{Threads, keep_to_own_core};
 use super::weights::WeightFolders;
 use crate::error::Error;
@@ -162,6 +163,7 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
         output.begin(&RunHeader::new(job, done))?;
     }
 
+    let epoch = epoch_steps(job);
     let (mut moved, mut crossed) = (Moved::default(), Crossed::default());
     for number in done + 1..=arguments.steps {
         if number == done + SLOW_STEPS + 1 {
@@ -172,7 +174,8 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
         }
         // Bytes that evaluations and checkpoints move do not belong to a step.
         let (moved_before, crossed_before) = (engine.moved(), engine.crossed());
-        let mut line = step(&mut engine, job, number)?;
+        let stepped = step(&mut engine, job, number);
+        let mut line = explained(stepped, &mut engine, job, saving.as_mut(), output.as_mut())?;
         let (moved_now, crossed_now) = (engine.moved() - moved_before, engine.crossed() - crossed_before);
         moved += moved_now;
         crossed = crossed + crossed_now;
@@ -193,21 +196,28 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
         {
             return asked(saving, number, output);
         }
+        let begins_epoch = !is_last && epoch.is_some_and(|steps| number.is_multiple_of(steps));
+        if begins_epoch || saving.as_ref().is_some_and(|saving| saving.has_begun(number)) {
+            require_unchanged(&mut engine, job, saving.as_mut(), output.as_mut())?;
+        }
         if arguments.evaluates_after(number) {
-            held_out(&mut engine, job, number, output.as_mut())?;
+            let evaluated = held_out(&mut engine, job, number, output.as_mut());
+            explained(evaluated, &mut engine, job, saving.as_mut(), output.as_mut())?;
         }
     }
     if let Some(output) = &mut output {
         output.finish();
     }
-    held_out(&mut engine, job, arguments.steps, output.as_mut())?;
+    let evaluated = held_out(&mut engine, job, arguments.steps, output.as_mut());
+    explained(evaluated, &mut engine, job, saving.as_mut(), output.as_mut())?;
     let saved = saving.as_ref().filter(|saving| done < arguments.steps && !saving.has_failed());
     job.weights.export(
         &mut engine,
         &publication,
         saved.map(|saving| saving.checkpoint_of(arguments.steps)).as_deref(),
     )?;
-    job.finale.run(&mut engine, output.as_mut())?;
+    let shown = job.finale.run(&mut engine, output.as_mut());
+    explained(shown, &mut engine, job, saving.as_mut(), output.as_mut())?;
     let size = run_size(engine.plan(), arguments, job.resident_bytes());
     compare(&mut engine, &moved, crossed, arguments.steps - done, &size)?;
     profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))?;

@@ -127,7 +127,7 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0355",
         title: "directory of token ids",
-        explanation: "Token ids are mapped from one file, but `--data-as ids` was given a directory. Name one of \
+        explanation: "Token ids are read from one file, but `--data-as ids` was given a directory. Name one of \
             its files, or join them into one.",
         example: "./zero3 --data shards --data-as ids",
     },
@@ -137,6 +137,15 @@ pub(super) const CODES: &[Code] = &[
         explanation: "A repository keeps large files with Git LFS, and a clone without it has small texts in their place, \
             which name the files. Install git-lfs and run `git lfs pull` in the clone, or download the file by another tool.",
         example: "git clone a repository without git-lfs; ./qwen3 --init its-folder",
+    },
+    Code {
+        code: "Z0357",
+        title: "data that changed while a run used it",
+        explanation: "A file of the data was cut off, written to in place or, where a folder has more files than a process may \
+            open, moved or replaced. A run notices it when it reads a sequence, and where an epoch or a checkpoint begins; \
+            with `--checkpoint` it saves the last step, and ends. Put the content back, and continue with `--resume`. \
+            Open files may be moved, removed, or replaced by new ones of the same name.",
+        example: "truncate -s 1M corpus.txt # while a run trains on it",
     },
     Code {
         code: "Z0360",

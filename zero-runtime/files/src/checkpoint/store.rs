@@ -110,6 +110,12 @@ impl Store {
         tried.and(remove(left))
     }
 
+    /// Whether a checkpoint that was in the folder of a run is gone: a run that keeps only its newest ones renames each older one as a
+    /// whole before it removes it.
+    pub fn has_removed(checkpoint: &Path) -> bool {
+        fs::symlink_metadata(checkpoint).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    }
+
     /// Whether a name in the folder of a run is the run's own.
     pub fn is_own_name(name: &OsStr) -> bool {
         name == LOCK || [WHOLE, PARTIAL, OLD].iter().any(|prefix| step_of(name, prefix).is_some())

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::DataAs;
 use super::error::DataError;
+use super::opened::OpenedFile;
 use super::scan::{Encoding, Scan};
 
 /// The first bytes of files of other formats, none of which begins bare ids in practice.
@@ -40,19 +41,21 @@ pub(super) fn scan_ids(
     path: &Path,
     data_as: Option<DataAs>,
     vocabulary: usize,
-) -> Result<(File, Scan, Encoding), DataError> {
+) -> Result<(OpenedFile, Scan, Encoding), DataError> {
     let (encoding, is_said) = match data_as {
         Some(DataAs::Ids16) => (Encoding::Pair, true),
         Some(DataAs::Ids32) => (Encoding::Quad, true),
         Some(DataAs::Bytes) => (Encoding::Byte, true),
         None | Some(DataAs::Ids | DataAs::Text) => (Encoding::of(vocabulary), false),
     };
-    let mut file = File::open(path).map_err(DataError::unreadable(path))?;
+    let file = OpenedFile::open(path)?;
     let no_ids = |what| DataError::NoIds { path: path.to_owned(), what, width: encoding.bytes() };
     if encoding != Encoding::Byte {
-        beginning(&file, is_said).map_err(DataError::unreadable(path))?.map_or(Ok(()), |what| Err(no_ids(what)))?;
+        beginning(file.file(), is_said)
+            .map_err(DataError::unreadable(path))?
+            .map_or(Ok(()), |what| Err(no_ids(what)))?;
     }
-    let scan = Scan::file(&mut file, encoding, vocabulary).map_err(DataError::unreadable(path))?;
+    let scan = Scan::file(&mut file.file(), encoding, vocabulary).map_err(DataError::unreadable(path))?;
     if !scan.bytes.is_multiple_of(encoding.bytes()) {
         return Err(DataError::OddSize { path: path.to_owned(), bytes: scan.bytes, width: encoding.bytes() });
     }

@@ -2,9 +2,11 @@
 //! drawn, so that they stay in the system's page cache, which all ranks of a host share. Never splits or draws.
 
 use std::borrow::Cow;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use zero_plan::Fingerprint;
 use zero_plan::footprint::DATA_BYTES;
@@ -14,15 +16,22 @@ use super::bare::scan_ids;
 use super::contents::TakenFiles;
 use super::error::DataError;
 use super::kind;
+use super::opened::{Changed, OpenedFile};
 use super::scan::{Encoding, Scan};
 use super::tokenized;
 use super::tokenizer::Tokenizer;
 use super::tokens::{self, TokenHeader};
 use super::tree::{Files, for_each_file, for_each_text, require_text};
 
+/// What is drawn in place of a token that cannot be read.
+const NO_TOKEN: u32 = u32::MAX;
+
 /// Token ids, all of them less than the vocabulary they were opened with.
 pub(super) struct Corpus {
     source: CorpusSource,
+    vocabulary: usize,
+    /// The first change that was found. From then on, nothing is read.
+    changed: OnceLock<Changed>,
     tokens: usize,
     fingerprint: u64,
     /// Bytes in memory beyond the room that a plan has for data.
@@ -32,16 +41,15 @@ pub(super) struct Corpus {
 enum CorpusSource {
     /// Encoded ids.
     Memory(Cow<'static, [u8]>, Encoding),
-    /// One file, which stays open, and where in it the ids begin.
-    File { file: File, path: PathBuf, encoding: Encoding, base: usize },
-    /// Text files one after another. Each is opened when something is drawn from it, because there may be more than a
-    /// process can have open.
+    /// One file, and what is in it before the ids.
+    File { file: OpenedFile, encoding: Encoding, header: Vec<u8> },
+    /// Text files one after another. As many of them stay open as a process can have.
     Files(Vec<CorpusFile>),
 }
 
 /// A text file of a directory.
 struct CorpusFile {
-    path: PathBuf,
+    file: OpenedFile,
     /// The first token after it.
     end: usize,
 }
@@ -79,7 +87,7 @@ impl Corpus {
         scan.add(&bytes);
         check(&scan, Encoding::Byte, 0, origin, vocabulary)?;
         let (tokens, fingerprint) = (bytes.len(), scan.hash());
-        Ok(Self { tokens, fingerprint, source: CorpusSource::Memory(bytes, Encoding::Byte), resident_bytes: 0 })
+        Ok(Self::new(CorpusSource::Memory(bytes, Encoding::Byte), tokens, fingerprint, vocabulary))
     }
 
     /// Ids in memory, encoded by `encoding`, which take `resident_bytes` there. They must be ids of a tokenizer whose
@@ -88,20 +96,21 @@ impl Corpus {
         let mut scan = Scan::new(Encoding::Byte, usize::MAX);
         scan.add(&bytes);
         let tokens = bytes.len() / encoding.bytes();
-        Self {
-            tokens,
-            fingerprint: scan.hash(),
-            source: CorpusSource::Memory(Cow::Owned(bytes), encoding),
-            resident_bytes,
-        }
+        let source = CorpusSource::Memory(Cow::Owned(bytes), encoding);
+        Self { resident_bytes, ..Self::new(source, tokens, scan.hash(), usize::MAX) }
+    }
+
+    fn new(source: CorpusSource, tokens: usize, fingerprint: u64, vocabulary: usize) -> Self {
+        Self { source, vocabulary, changed: OnceLock::new(), tokens, fingerprint, resident_bytes: 0 }
     }
 
     /// The token file at `path`; `None` if the file is not one. If `tokenizer` is known, the file must have been made with
     /// it.
     fn token_file(path: &Path, tokenizer: Option<&Tokenizer>, vocabulary: usize) -> Result<Option<Self>, DataError> {
         let unreadable = || DataError::unreadable(path);
-        let mut file = File::open(path).map_err(unreadable())?;
-        let Some(TokenHeader { encoding, start, tokens, made }) = tokens::recognise(&file, path)? else {
+        let opened = OpenedFile::open(path)?;
+        let mut file = opened.file();
+        let Some(TokenHeader { encoding, start, tokens, made }) = tokens::recognise(file, path)? else {
             return Ok(None);
         };
         if let Some(made) = made.filter(|made| made.vocabulary > vocabulary) {
@@ -119,8 +128,10 @@ impl Corpus {
                 given: tokens::short(&given.hash()),
             });
         }
+        let mut header = vec![0; start];
+        file.read_exact_at(&mut header, 0).map_err(unreadable())?;
         file.seek(SeekFrom::Start(start as u64)).map_err(unreadable())?;
-        let ids = &mut (&file).take((tokens * encoding.bytes()) as u64);
+        let ids = &mut file.take((tokens * encoding.bytes()) as u64);
         let scan = Scan::file(ids, encoding, made.map_or(vocabulary, |made| made.vocabulary)).map_err(unreadable())?;
         match (made, scan.beyond) {
             (Some(made), Some((at, id))) => {
@@ -129,8 +140,8 @@ impl Corpus {
             }
             _ => check(&scan, encoding, start, &origin(path), vocabulary)?,
         }
-        let source = CorpusSource::File { file, path: path.to_owned(), encoding, base: start };
-        Ok(Some(Self { source, tokens, fingerprint: scan.hash(), resident_bytes: 0 }))
+        let source = CorpusSource::File { file: opened, encoding, header };
+        Ok(Some(Self::new(source, tokens, scan.hash(), vocabulary)))
     }
 
     fn file(
@@ -155,8 +166,8 @@ impl Corpus {
             (false, _) => scan_ids(path, data_as, vocabulary)?,
         };
         check(&scan, encoding, 0, &origin(path), vocabulary)?;
-        let source = CorpusSource::File { file, path: path.to_owned(), encoding, base: 0 };
-        Ok(Self { source, tokens: scan.bytes / encoding.bytes(), fingerprint: scan.hash(), resident_bytes: 0 })
+        let source = CorpusSource::File { file, encoding, header: Vec::new() };
+        Ok(Self::new(source, scan.bytes / encoding.bytes(), scan.hash(), vocabulary))
     }
 
     /// The text `files` below `directory`, or all files for [`DataAs::Bytes`], joined in the order of their paths.
@@ -167,11 +178,14 @@ impl Corpus {
         vocabulary: usize,
     ) -> Result<(Self, TakenFiles), DataError> {
         let (mut pieces, mut end, mut fingerprint) = (Vec::new(), 0, Fingerprint::default());
+        let open_max = OpenedFile::count_max();
         let add = |path: PathBuf, scan: Scan| {
             check(&scan, Encoding::Byte, 0, &origin(&path), vocabulary)?;
             end += scan.bytes;
             fingerprint.add(&scan.hash().to_le_bytes());
-            pieces.push(CorpusFile { path, end });
+            let file = OpenedFile::open(&path)?;
+            file.require_bytes(scan.bytes)?;
+            pieces.push(CorpusFile { file: if pieces.len() < open_max { file } else { file.closed() }, end });
             Ok(())
         };
         let taken = match files {
@@ -181,7 +195,7 @@ impl Corpus {
         };
         let (source, fingerprint) = (CorpusSource::Files(pieces), fingerprint.finish());
         let resident_bytes = taken.resident_bytes();
-        Ok((Self { source, tokens: end, fingerprint, resident_bytes }, taken))
+        Ok((Self { resident_bytes, ..Self::new(source, end, fingerprint, vocabulary) }, taken))
     }
 
     /// A hash of all tokens.
@@ -207,33 +221,66 @@ impl Corpus {
         }
     }
 
-    /// Copies the tokens from `start` on into all of `out`.
-    ///
-    /// # Panics
-    /// If a file cannot be read any more.
+    /// Copies the tokens from `start` on into all of `out`. If a file has changed so that it cannot, fills `out` with [`NO_TOKEN`], which
+    /// no model takes, and [`Corpus::require_unchanged`] says why.
     pub(super) fn copy(&self, start: usize, out: &mut [u32]) {
+        if self.changed.get().is_none() {
+            match self.read(start, out) {
+                Ok(()) => return,
+                Err(changed) => drop(self.changed.set(changed)),
+            }
+        }
+        out.fill(NO_TOKEN);
+    }
+
+    fn read(&self, start: usize, out: &mut [u32]) -> Result<(), Changed> {
         match &self.source {
             CorpusSource::Memory(bytes, encoding) => {
                 let width = encoding.bytes();
                 encoding.decode(&bytes[start * width..(start + out.len()) * width], |i, id| out[i] = id);
+                Ok(())
             }
-            CorpusSource::File { file, path, encoding, base } => {
-                encoding.copy(file, *base, start, out).unwrap_or_else(|error| changed(path, &error));
-            }
-            CorpusSource::Files(pieces) => copy_pieces(pieces, start, out),
+            CorpusSource::File { file, encoding, header } => self.read_ids(file, *encoding, header.len(), start, out),
+            CorpusSource::Files(pieces) => self.read_pieces(pieces, start, out),
         }
     }
-}
 
-fn copy_pieces(pieces: &[CorpusFile], mut start: usize, mut out: &mut [u32]) {
-    let mut next = pieces.partition_point(|piece| piece.end <= start);
-    while !out.is_empty() {
-        let CorpusFile { path, end } = &pieces[next];
-        let first = next.checked_sub(1).map_or(0, |before| pieces[before].end);
-        let (here, rest) = out.split_at_mut(out.len().min(end - start));
-        let read = File::open(path).and_then(|file| Encoding::Byte.copy(&file, 0, start - first, here));
-        read.unwrap_or_else(|error| changed(path, &error));
-        (start, out, next) = (start + here.len(), rest, next + 1);
+    fn read_pieces(&self, pieces: &[CorpusFile], mut start: usize, mut out: &mut [u32]) -> Result<(), Changed> {
+        let mut next = pieces.partition_point(|piece| piece.end <= start);
+        while !out.is_empty() {
+            let CorpusFile { file, end } = &pieces[next];
+            let first = next.checked_sub(1).map_or(0, |before| pieces[before].end);
+            let (here, rest) = out.split_at_mut(out.len().min(end - start));
+            self.read_ids(file, Encoding::Byte, 0, start - first, here)?;
+            (start, out, next) = (start + here.len(), rest, next + 1);
+        }
+        Ok(())
+    }
+
+    fn read_ids(
+        &self,
+        file: &OpenedFile,
+        encoding: Encoding,
+        base: usize,
+        start: usize,
+        out: &mut [u32],
+    ) -> Result<(), Changed> {
+        file.read(|file| encoding.copy(file, base, start, out))?;
+        // All of them were less when they were first read.
+        let Some(at) = out.iter().position(|&id| id as usize >= self.vocabulary) else { return Ok(()) };
+        let byte = base + (start + at) * encoding.bytes();
+        Err(file.changed(format!("has token id {} at byte {byte}, and had none so large before", out[at])))
+    }
+
+    /// The first change of a file that was found, now or while it was read.
+    pub(super) fn require_unchanged(&self) -> Result<(), Changed> {
+        match &self.source {
+            _ if self.changed.get().is_some() => {}
+            CorpusSource::Memory(..) => {}
+            CorpusSource::File { file, header, .. } => file.look().and_then(|()| file.look_at(header))?,
+            CorpusSource::Files(pieces) => pieces.iter().try_for_each(|piece| piece.file.look())?,
+        }
+        self.changed.get().map_or(Ok(()), |changed| Err(changed.clone()))
     }
 }
 
@@ -246,18 +293,18 @@ fn text_files(data_as: Option<DataAs>) -> Option<Files> {
     }
 }
 
-fn changed(path: &Path, error: &io::Error) -> ! {
-    panic!("the data changed while it was in use: {} can no longer be read: {error}", origin(path))
-}
-
 /// Opens and scans the file at `path`, which must be text, and no other kind of file unless `data_as` says so.
-pub(super) fn scan_text(path: &Path, data_as: Option<DataAs>, vocabulary: usize) -> Result<(File, Scan), DataError> {
+pub(super) fn scan_text(
+    path: &Path,
+    data_as: Option<DataAs>,
+    vocabulary: usize,
+) -> Result<(OpenedFile, Scan), DataError> {
     let is_known = || if data_as.is_none() { kind::of(path) } else { None };
     if let Some((kind, end)) = is_known() {
         return Err(DataError::not_text(path, format!("is {}, by its name (.{end})", kind.name), kind.remedy));
     }
-    let mut file = File::open(path).map_err(DataError::unreadable(path))?;
-    let text = Scan::text(&mut file, vocabulary).map_err(DataError::unreadable(path))?;
+    let file = OpenedFile::open(path)?;
+    let text = Scan::text(&mut file.file(), vocabulary).map_err(DataError::unreadable(path))?;
     let scan = text.map_err(|byte| DataError::no_text_at(path, byte))?;
     if data_as.is_none() {
         require_text(path)?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use zero_plan::counted;
 
 use super::kind;
+use super::opened::Changed;
 use super::structured::Structure;
 use crate::{Pointer, hub};
 
@@ -50,6 +51,8 @@ pub enum DataError {
     NotText { path: PathBuf, what: String, help: &'static str },
     #[error(transparent)]
     Pointer(#[from] Pointer),
+    #[error(transparent)]
+    Changed(#[from] Changed),
     #[error("`{}` begins like {}, and a model would learn its marks and the names of its fields", path.display(), structure.name())]
     Structured { path: PathBuf, structure: Structure },
     #[error("`{}` is a directory, but token ids must be one file", directory.display())]
@@ -129,6 +132,7 @@ impl DataError {
             DataError::NotText { .. } => "Z0349",
             DataError::IdsOfDirectory { .. } => "Z0355",
             DataError::Pointer(_) => Pointer::CODE,
+            DataError::Changed(_) => "Z0357",
             DataError::Tokenizer { .. } | DataError::NoTokenizerFolder { .. } | DataError::NoTokenizers { .. } => {
                 "Z0370"
             }
@@ -191,6 +195,9 @@ impl DataError {
                 );
             }
             DataError::Pointer(_) => Pointer::HELP,
+            DataError::Changed(_) => {
+                "put back what was there, and go on with --resume from a checkpoint; to change data, write it to a new file"
+            }
             DataError::NoTokenizerFolder { .. } => hub::HELP,
             DataError::IdsOfDirectory { .. } => "name one file of it, or join them into one",
             DataError::Tokenizer { .. } => {

@@ -50,6 +50,7 @@ mod draw;
 mod error;
 mod kind;
 mod long_word;
+mod opened;
 mod scan;
 mod sequences;
 mod split;
@@ -88,6 +89,7 @@ pub use cut::Cuts;
 pub use draw::Draw;
 pub use error::DataError;
 pub use long_word::{LongWord, encode_piece};
+pub use opened::Changed;
 pub use sequences::Sequences;
 pub use structured::{BEGINNING_BYTES, Structure};
 pub use text::Text;
@@ -136,6 +138,16 @@ pub trait Dataset: Sync {
     /// more than was declared ends with an error. A few MiB need not be counted.
     fn resident_bytes(&self) -> usize {
         0
+    }
+
+    /// Whether its sources are what they were when it was made. A run asks at the beginning of an epoch and of a checkpoint, and
+    /// after a step that could not be done. So a dataset that can no longer read a sequence fills it with what no model takes,
+    /// `u32::MAX` or NaN, and says here why: then the run writes a checkpoint of the step before, and ends with this error.
+    ///
+    /// # Errors
+    /// The change.
+    fn require_unchanged(&self) -> Result<(), DataError> {
+        Ok(())
     }
 
     /// A description of its sources, which is printed before a run.

@@ -54,13 +54,14 @@ impl Encoding {
         }
     }
 
-    /// Copies the tokens from number `start` on into all of `out`, where the first one is at byte `base` of the file.
-    pub fn copy(self, file: &File, base: usize, start: usize, out: &mut [u32]) -> io::Result<()> {
+    /// Copies the tokens from number `start` on into all of `out`, where the first one is at byte `base` of the file. Fails with the byte
+    /// from which on it could not read.
+    pub fn copy(self, file: &File, base: usize, start: usize, out: &mut [u32]) -> Result<(), (u64, io::Error)> {
         let mut buffer = [0; DRAWN_BYTES];
         let mut at = base + start * self.bytes();
         for piece in out.chunks_mut(DRAWN_BYTES / self.bytes()) {
             let bytes = &mut buffer[..piece.len() * self.bytes()];
-            file.read_exact_at(bytes, at as u64)?;
+            file.read_exact_at(bytes, at as u64).map_err(|source| (at as u64, source))?;
             at += bytes.len();
             self.decode(bytes, |i, id| piece[i] = id);
         }
@@ -126,7 +127,7 @@ impl Scan {
 
     /// Scans a whole file if it is text, which is UTF-8 without zero bytes. Otherwise reads no further than it must,
     /// and returns the place of the first byte that is not text.
-    pub fn text(file: &mut File, vocabulary: usize) -> io::Result<Result<Self, usize>> {
+    pub fn text(file: &mut impl Read, vocabulary: usize) -> io::Result<Result<Self, usize>> {
         let mut scan = Self::new(Encoding::Byte, vocabulary);
         let mut buffer = vec![0; CUT_BYTES_MAX + BUFFER_BYTES];
         let mut cut = 0;

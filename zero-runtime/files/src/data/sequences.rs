@@ -1,7 +1,7 @@
 //! Sequences: a dataset whose elements are words, whatever they mean, so that a run need not know its type. Never copies
 //! one.
 
-use super::{Contents, Dataset, Draw, Ids};
+use super::{Contents, DataError, Dataset, Draw, Ids};
 use zero_core::layer::Activation;
 
 /// A [`Dataset`] as a run uses it: an element is a u32, or the bits of an f32.
@@ -17,6 +17,9 @@ pub trait Sequences: Sync {
 
     /// [`Dataset::resident_bytes`]
     fn resident_bytes(&self) -> usize;
+
+    /// [`Dataset::require_unchanged`]
+    fn require_unchanged(&self) -> Result<(), DataError>;
 
     /// [`Dataset::contents`]
     fn contents(&self) -> Option<Contents>;
@@ -45,6 +48,10 @@ impl<D: Dataset> Sequences for D {
 
     fn resident_bytes(&self) -> usize {
         Dataset::resident_bytes(self)
+    }
+
+    fn require_unchanged(&self) -> Result<(), DataError> {
+        Dataset::require_unchanged(self)
     }
 
     fn contents(&self) -> Option<Contents> {

@@ -38,7 +38,7 @@ const CACHE_TAG: &str = "CACHEDIR.TAG";
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 /// Memory for a file beside the bytes of its path: an entry in the list of all files and one in the index of text
 /// files, each in a vector with room for twice as many, and what the allocator adds to a path.
-const ENTRY_BYTES: usize = 192;
+const ENTRY_BYTES: usize = 256;
 
 /// Calls `visit` with the path and the scan of each text file below `root`, in the order of paths, if it is one of
 /// `files` and its path is `wanted`. Text is UTF-8 without zero bytes, in a file whose name does not say that it is
