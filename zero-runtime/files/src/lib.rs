@@ -34,6 +34,7 @@ mod flush;
 mod guard;
 mod hub;
 mod pointer;
+pub mod resident;
 mod room;
 pub mod testing;
 pub mod weights;
