@@ -174,6 +174,14 @@ mod tests {
             let handshake = handshake(host, [1, u64::MAX, 3, 4, 5]);
             assert_eq!(Handshake::decode(&handshake.encode()), Some(handshake));
         }
+        let sent = handshake("zh0", [1, u64::MAX, 3, 4, 5]).encode();
+        for (at, value) in (0..BYTES).flat_map(|at| [0, 0x7f, 0x80, 0xff].map(|value| (at, value))) {
+            assert_eq!(Handshake::decode(&sent[..at]), None, "cut off at {at}");
+            let mut changed = sent.clone();
+            changed[at] = value;
+            // The name of a host may become any bytes.
+            assert_eq!(Handshake::decode(&changed).is_none(), at < 8 && sent[at] != value, "byte {at}");
+        }
         let other = [b"zerocrd0".as_slice(), &[0; BYTES - 8]].concat();
         for bytes in [&[][..], &[0; BYTES], &other] {
             assert_eq!(Handshake::decode(bytes), None);
