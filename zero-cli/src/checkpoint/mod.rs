@@ -14,7 +14,7 @@ use zero_plan::place::State;
 
 use crate::error::CommandError;
 use crate::say;
-pub use inspect::inspect;
+pub use inspect::{inspect, page};
 
 /// What to verify.
 #[derive(Args, Debug, PartialEq)]
