@@ -48,6 +48,14 @@ fn specs() {
 }
 
 #[test]
+fn of_many_mistakes_the_first_are_told() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/readers/spec/many-mistakes.ron");
+    let error = told(program::read(&path).expect_err("mistakes"));
+    assert_eq!(error.matches("error[Z0").count(), 50, "{error}");
+    assert!(error.ends_with(&format!("more mistakes in {}", path.display())), "{error}");
+}
+
+#[test]
 fn descriptions_of_hardware() {
     let find = |path: &Path| hardware::find(&path.display().to_string()).map(drop).map_err(told);
     Reader::new("hardware", "a.ron", repository("hardware")).test(find);

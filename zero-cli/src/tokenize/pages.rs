@@ -41,7 +41,7 @@ impl ChunkReader for CheckedFile {
         let mut header = [0; 20];
         let read = self.0.read_at(&mut header, start)?;
         match sizes(&header[..read]) {
-            Some((whole, compressed)) if whole > LARGE_BYTES.max(SHORTER_MAX * compressed) => {
+            Some((whole, compressed)) if whole > LARGE_BYTES.max(compressed.saturating_mul(SHORTER_MAX)) => {
                 refused(format!("a page of {compressed} bytes claims to have {whole}"))
             }
             _ => self.0.get_read(start),
@@ -100,7 +100,7 @@ impl RowGroupReader for CheckedGroup<'_> {
         let levels = [column.max_rep_level(), column.max_def_level()];
         // The length of a text has four bytes.
         let value_bits = if column.physical_type() == PhysicalType::BYTE_ARRAY { 32 } else { 1 };
-        Ok(Box::new(CheckedPages { pages: self.0.get_column_page_reader(i)?, levels, value_bits }))
+        Ok(Box::new(CheckedPages { pages: self.0.get_column_page_reader(i)?, column: Column { levels, value_bits } }))
     }
 
     fn get_column_bloom_filter(&self, i: usize) -> Option<&Sbbf> {
@@ -114,13 +114,18 @@ impl RowGroupReader for CheckedGroup<'_> {
 
 struct CheckedPages {
     pages: Box<dyn PageReader>,
+    column: Column,
+}
+
+/// What bounds the values of a page.
+struct Column {
     /// The largest levels of repetition and of definition.
     levels: [i16; 2],
     /// The least that a value of a dictionary takes.
     value_bits: u64,
 }
 
-impl CheckedPages {
+impl Column {
     /// Refuses a page that claims more values than it can have.
     fn check(&self, page: &Page) -> Result<()> {
         let (bytes, values) = (page.buffer(), u64::from(page.num_values()));
@@ -160,7 +165,7 @@ impl Iterator for CheckedPages {
 impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
         let page = self.pages.get_next_page()?;
-        page.iter().try_for_each(|page| self.check(page))?;
+        page.iter().try_for_each(|page| self.column.check(page))?;
         Ok(page)
     }
 
@@ -215,4 +220,64 @@ fn lengths(mut rest: &[u8]) -> Option<(u64, &[u8])> {
         }
     }
     Some((count, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXTS: Column = Column { levels: [0, 1], value_bits: 32 };
+
+    #[test]
+    fn a_page_is_as_long_as_its_header_says_it_is_likely_to_be() {
+        let header = |whole: &[u8]| [&[0x15, 0, 0x15][..], whole, &[0x15, 0x44, 0x15, 0x08]].concat();
+        assert_eq!(sizes(&header(&[0x44])), Some((34, 34)));
+        assert_eq!(sizes(&header(&[0xfe, 0xff, 0xff, 0xff, 0x0f])), Some((i32::MAX as u64, 34)));
+        assert_eq!((sizes(b"\x15\x80"), sizes(b"\x01\x00\0\0PAR1"), number(&mut &[0xff; 12][..])), (None, None, None));
+        let file = tempfile::tempfile().expect("a file");
+        file.write_all_at(&header(&[0xfe, 0xff, 0xff, 0xff, 0x0f]), 0).expect("written");
+        let file = CheckedFile(file);
+        let refused = file.get_read(0).err().expect("a claim").to_string();
+        assert!(refused.contains("a page of 34 bytes claims to have 2147483647"), "{refused}");
+        assert!(file.get_read(3).is_ok() && file.get_bytes(0, 12).is_ok() && file.get_bytes(0, 99).is_err());
+    }
+
+    #[test]
+    fn a_dictionary_has_no_more_values_than_bytes() {
+        let check = |num_values| {
+            let buf = Bytes::from_static(b"\x03\0\0\0one");
+            TEXTS.check(&Page::DictionaryPage { buf, num_values, encoding: Encoding::PLAIN, is_sorted: false })
+        };
+        assert!(check(1).is_ok() && check(2).is_err() && check(u32::MAX).is_err());
+    }
+
+    /// Three lengths in a block of 128 with 4 parts, behind levels of a byte: the first as it is, then its differences, in no bits.
+    #[test]
+    fn a_page_has_no_more_lengths_than_values() {
+        let check = |encoding, claimed: &[u8], more: &[u8]| {
+            let levels = [1, 0, 0, 0, 7];
+            let packed = [&[0x80, 1, 4][..], claimed, &[6, 0, 0, 0, 0, 0]].concat();
+            let buf = Bytes::from([&levels, &packed[..], more, b"onetwosix"].concat());
+            let (def_level_encoding, rep_level_encoding) = (Encoding::RLE, Encoding::RLE);
+            let (num_values, statistics) = (3, None);
+            TEXTS.check(&Page::DataPage {
+                buf,
+                num_values,
+                encoding,
+                def_level_encoding,
+                rep_level_encoding,
+                statistics,
+            })
+        };
+        let claims = |encoding, more: &[u8]| {
+            assert!(check(encoding, &[3], more).is_ok());
+            assert!(check(encoding, &[4], more).is_err());
+            assert!(check(encoding, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], more).is_err());
+        };
+        claims(Encoding::DELTA_LENGTH_BYTE_ARRAY, &[]);
+        // Beginnings that are shared, and then the lengths of the rest.
+        claims(Encoding::DELTA_BYTE_ARRAY, &[0x80, 1, 4, 3, 6, 0, 0, 0, 0, 0]);
+        assert!(check(Encoding::DELTA_BYTE_ARRAY, &[3], &[0x80, 1, 4, 4, 6, 0, 0, 0, 0, 0]).is_err());
+        assert!(check(Encoding::PLAIN, &[4], &[]).is_ok());
+    }
 }
