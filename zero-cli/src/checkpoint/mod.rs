@@ -14,7 +14,9 @@ use zero_plan::place::State;
 
 use crate::error::CommandError;
 use crate::say;
-pub use inspect::{inspect, page};
+pub use inspect::inspect;
+#[cfg(test)]
+pub use inspect::page;
 
 /// What to verify.
 #[derive(Args, Debug, PartialEq)]
