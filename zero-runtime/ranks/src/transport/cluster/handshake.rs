@@ -57,7 +57,8 @@ impl Handshake {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (numbers, host) = bytes.split_at_checked(BYTES - HOST_BYTES)?;
+        let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
+        let (numbers, host) = bytes.split_at(BYTES - HOST_BYTES);
         let (numbers, _) = numbers.as_chunks::<8>();
         let [magic, pid, alike @ ..] = numbers else { return None };
         let host = host.split(|&byte| byte == 0).next()?;
