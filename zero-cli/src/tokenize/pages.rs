@@ -237,7 +237,7 @@ mod tests {
         let file = tempfile::tempfile().expect("a file");
         file.write_all_at(&header(&[0xfe, 0xff, 0xff, 0xff, 0x0f]), 0).expect("written");
         let file = CheckedFile(file);
-        let refused = file.get_read(0).err().expect("a claim").to_string();
+        let refused = file.get_read(0).expect_err("a claim").to_string();
         assert!(refused.contains("a page of 34 bytes claims to have 2147483647"), "{refused}");
         assert!(file.get_read(3).is_ok() && file.get_bytes(0, 12).is_ok() && file.get_bytes(0, 99).is_err());
     }
