@@ -14,6 +14,9 @@ use zero_study::glossary;
 use zero_study::hardware::Hardware;
 use zero_study::simulate::Impossible;
 
+/// The most mistakes of a file that are shown.
+const MISTAKES_MAX: usize = 50;
+
 /// Why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
@@ -204,10 +207,13 @@ impl CommandError {
         CommandError::Build { spec: spec.to_owned(), offers: String::new() }
     }
 
-    /// All mistakes in the text of a file, each with its place.
+    /// The mistakes in the text of a file, each with its place. A file of another kind may have thousands, of which nobody reads more
+    /// than the first.
     pub fn mistakes(mistakes: &[Diagnostic], path: &Path, text: &str) -> Self {
         let name = path.display().to_string();
-        CommandError::Spec(mistakes.iter().map(|mistake| mistake.render(&name, text)).collect())
+        let shown = mistakes.iter().take(MISTAKES_MAX).map(|mistake| mistake.render(&name, text));
+        let more = mistakes.len().saturating_sub(MISTAKES_MAX);
+        CommandError::Spec(shown.chain((more > 0).then(|| format!("and {more} more mistakes in {name}"))).collect())
     }
 
     /// Hardware cannot run a spec.

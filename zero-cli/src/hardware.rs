@@ -80,9 +80,7 @@ fn read<T>(
     parse: fn(&str) -> Result<T, Vec<Diagnostic>>,
 ) -> Result<T, CommandError> {
     let known = embedded.iter().find(|(name, _)| *name == asked);
-    let rendered = |text: &str, problems: Vec<Diagnostic>| {
-        CommandError::Spec(problems.iter().map(|problem| problem.render(asked, text)).collect())
-    };
+    let rendered = |text: &str, problems: Vec<Diagnostic>| CommandError::mistakes(&problems, Path::new(asked), text);
     if let Some((_, text)) = known {
         return parse(text).map_err(|problems| rendered(text, problems));
     }

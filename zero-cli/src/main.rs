@@ -46,6 +46,8 @@ mod origin;
 mod plan;
 mod probe;
 mod program;
+#[cfg(all(test, feature = "tokenize", feature = "view"))]
+mod reader_tests;
 #[cfg(not(all(feature = "tokenize", feature = "view")))]
 mod rebuild;
 mod request;

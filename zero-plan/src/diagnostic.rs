@@ -12,10 +12,13 @@ pub use codes::{CODES, Code, fill, find, nearest};
 /// The candidate that `found` most likely misspells. As in rustc, at most a third of it may be wrong; case is ignored.
 pub fn closest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let found = found.to_lowercase();
+    let (letters, most) = (found.chars().count(), |name: &str| name.len().max(3) / 3);
     candidates
         .into_iter()
+        // The time and the memory of a comparison grow with both lengths, and a file may have a word of any length.
+        .filter(|name| name.chars().count().abs_diff(letters) <= most(name))
         .map(|name| (strsim::damerau_levenshtein(&found, &name.to_lowercase()), name))
-        .filter(|&(distance, name)| distance <= name.len().max(3) / 3)
+        .filter(|&(distance, name)| distance <= most(name))
         .min_by_key(|&(distance, _)| distance)
         .map(|(_, name)| name)
 }

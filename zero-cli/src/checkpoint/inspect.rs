@@ -46,7 +46,7 @@ fn row(checkpoint: &Checkpoint) -> String {
 }
 
 /// A checkpoint as a page of text.
-fn page(checkpoint: &Checkpoint) -> String {
+pub fn page(checkpoint: &Checkpoint) -> String {
     let manifest = &checkpoint.manifest;
     let PlanInfo { fingerprint, ranks, data_ranks, stage, mesh, sequences, length, micro_batches, .. } = &manifest.plan;
     let WriterVersions { zero, format, target, features } = &manifest.versions;

@@ -15,6 +15,8 @@ use zero_plan::place::State;
 use crate::error::CommandError;
 use crate::say;
 pub use inspect::inspect;
+#[cfg(test)]
+pub use inspect::page;
 
 /// What to verify.
 #[derive(Args, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Launch: starts the ranks of a spec on several hosts: copies the binary there and becomes the mpirun of this machine, or
 //! writes a script for Slurm. Waits for mpirun only if it may have to start it again, or to pass on that the ranks are to save.
 
-mod hosts;
+pub mod hosts;
 mod mpirun;
 mod slurm;
 

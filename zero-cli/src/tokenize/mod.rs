@@ -8,6 +8,8 @@ mod encode;
 #[cfg(feature = "tokenize")]
 mod encoder;
 #[cfg(feature = "tokenize")]
+mod pages;
+#[cfg(feature = "tokenize")]
 mod passed;
 #[cfg(feature = "tokenize")]
 mod record;
@@ -17,6 +19,8 @@ mod table;
 pub use arguments::TokenizeArguments;
 #[cfg(feature = "tokenize")]
 pub use encode::tokenize;
+#[cfg(all(test, feature = "tokenize"))]
+pub use {documents::DocumentsReader, passed::PassedRecords};
 
 /// Tokenizes with a command that can.
 #[cfg(not(feature = "tokenize"))]

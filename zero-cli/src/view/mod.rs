@@ -9,7 +9,7 @@ mod page;
 #[cfg(feature = "view")]
 mod palette;
 #[cfg(feature = "view")]
-mod profile;
+pub mod profile;
 #[cfg(feature = "view")]
 mod svg;
 

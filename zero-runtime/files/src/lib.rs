@@ -8,6 +8,7 @@
 //! - [`weights`] reads and writes folders in Hugging Face's format, in pieces, by the rank that stores them.
 //! - [`checkpoint`] writes, finds, verifies, compares and exports checkpoints. A checkpoint is a run as it stood after a
 //!   step, which any layout of the same model can read.
+//! - [`resident`] tells how much memory this process has in use.
 //! - [`testing`] has small checkpoints and a disk that fails.
 //!
 //! # What is always true
@@ -34,6 +35,7 @@ mod flush;
 mod guard;
 mod hub;
 mod pointer;
+pub mod resident;
 mod room;
 pub mod testing;
 pub mod weights;

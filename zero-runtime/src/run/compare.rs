@@ -1,12 +1,13 @@
 //! Compare: the memory that a run took and the bytes that it moved, compared with its plan. A difference is an error.
 //! Never changes a result.
 
-use super::output::{peak_resident_bytes, resident_shared_bytes, say};
+use super::output::say;
 use crate::error::Error;
 use crate::profile::gather;
 use zero_core::device::Device;
 use zero_core::transport::{Crossed, Transport};
 use zero_engine::Engine;
+use zero_files::resident;
 use zero_plan::footprint::{RunSize, private_mapping_bytes, segment_mapping_bytes};
 use zero_plan::{Bytes, Config, Home, Moved, Plan, Traffic, TransportKind};
 
@@ -82,10 +83,10 @@ fn measured<'p, D: Device, T: Transport<'p, D>>(
         TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl | TransportKind::Cluster => {
             let memory = arena.memory();
             let own = memory.bytes_of(Home::Shared) + memory.bytes_of(Home::Common) / plan.config.in_common();
-            peak_resident_bytes().saturating_sub(resident_shared_bytes()) + own
+            resident::peak_bytes().saturating_sub(resident::shared_bytes()) + own
         }
         // One process holds all ranks.
-        TransportKind::Local => peak_resident_bytes(),
+        TransportKind::Local => resident::peak_bytes(),
     };
     let [copied, in_place] = [moved.copied, moved.in_place].map(|traffic| traffic.total_bytes());
     [private, segment, resident, copied, in_place, crossed.sent_bytes, crossed.taken_bytes]

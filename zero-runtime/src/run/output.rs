@@ -367,25 +367,6 @@ pub fn say(text: &str) {
     }
 }
 
-/// The most memory that this process has held, as the kernel counts it: `VmHWM`, which includes shared pages it
-/// touched.
-pub fn peak_resident_bytes() -> usize {
-    status_bytes("VmHWM:")
-}
-
-/// Shared memory that this process has touched, its own or another rank's: `RssShmem`.
-pub fn resident_shared_bytes() -> usize {
-    status_bytes("RssShmem:")
-}
-
-/// A size of this process in bytes, which the kernel reports in KiB.
-fn status_bytes(name: &str) -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
-    kilobytes.unwrap_or(0) * 1024
-}
-
 /// Tokens in a second.
 pub fn tokens_per_s(tokens: usize, took: Duration) -> f64 {
     tokens as f64 / took.as_secs_f64()

@@ -11,7 +11,7 @@ use super::budget::run_size;
 use super::compare::compare;
 use super::evaluate::{evaluate, held_out_loss};
 use super::header::{DataArguments, RunHeader};
-use super::output::{HeldOutLine, NewFile, Output, StepLine, peak_resident_bytes, say, say_table, tokens_per_s};
+use super::output::{HeldOutLine, NewFile, Output, StepLine, say, say_table, tokens_per_s};
 use super::resume::{resume, take_folder};
 use super::sample::SampledText;
 use super::saving::Saving;
@@ -25,6 +25,7 @@ use zero_core::model::Program;
 use zero_core::transport::{ClockLook, Crossed, Transport};
 use zero_engine::Engine;
 use zero_files::data::{Draw, Sequences, Text};
+use zero_files::resident;
 use zero_plan::{Config, Moved};
 use zero_ranks::launch::{self, EXIT_ASKED, EXIT_NOT_SAVED};
 use zero_ranks::transport::Shared;
@@ -258,7 +259,7 @@ fn step<D: Device>(engine: &mut RankEngine<D>, job: &Job<D>, number: u64) -> Res
         lr: hyper.lr,
         step_s: took.as_secs_f64(),
         tokens_per_s: tokens_per_s(config.tokens_per_step(), took),
-        peak_resident_bytes: peak_resident_bytes(),
+        peak_resident_bytes: resident::peak_bytes(),
         within_host_bytes: 0,
         between_hosts_bytes: None,
     })

@@ -213,12 +213,18 @@ fn check(manifest: &Manifest) -> Result<(), String> {
             return Err(format!("has {} hashes of `{name}` with {bytes} bytes", chunks.len()));
         }
     }
-    let mut names = HashSet::new();
-    for TensorInfo { name, shape, .. } in &manifest.tensors {
-        // Offsets are counted in bytes.
-        if shape.iter().try_fold(4usize, |bytes, &dim| bytes.checked_mul(dim)).is_none() {
-            return Err(format!("has `{name}` of the impossible shape {shape:?}"));
+    // No more than the manifest has hashes for.
+    let file_bytes: u64 = manifest.files.iter().map(|sums| sums.bytes).sum();
+    let of_tensors = manifest.tensors.iter().map(|it| (&it.name, &it.shape));
+    let of_published = manifest.published.iter().map(|it| (&it.named.name, &it.named.shape));
+    for (name, shape) in of_tensors.clone().chain(of_published) {
+        let elements = shape.iter().try_fold(1u64, |elements, &dim| elements.checked_mul(dim as u64));
+        if elements.is_none_or(|elements| elements > file_bytes) {
+            return Err(format!("has `{name}` of the shape {shape:?}, but its files have {file_bytes} bytes"));
         }
+    }
+    let mut names = HashSet::new();
+    for (name, _) in of_tensors {
         if !names.insert(name) {
             return Err(format!("has `{name}` twice"));
         }

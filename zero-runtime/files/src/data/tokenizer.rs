@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use super::DataError;
 use super::cut::{Cuts, PlacedIds};
 use super::vocabulary::{self, Unencoded, Vocabulary};
+use crate::resident::growth;
 use crate::{Pointer, hub};
 
 /// The name of the file in a folder of a published model.
@@ -16,10 +17,6 @@ pub const TOKENIZER: &str = "tokenizer.json";
 
 /// The tokens by which published vocabularies end a document, in the order in which they are looked for.
 const ENDS: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>"];
-
-/// Bytes that a tokenizer takes in memory for each byte of its file, while it is read and afterwards. 14 to 21 were
-/// measured for byte-level vocabularies of 4096 tokens, and 13 for one of 128000.
-const MEMORY_PER_BYTE: usize = 32;
 
 /// Bytes that are allocated while one byte of text is encoded, when all of it is encoded at once: an estimate that is meant
 /// as a bound.
@@ -33,7 +30,7 @@ pub struct Tokenizer {
     inner: Vocabulary,
     path: PathBuf,
     hash: [u8; 32],
-    file_bytes: usize,
+    resident_bytes: usize,
     vocabulary: usize,
     cuts: Option<Cuts>,
 }
@@ -53,15 +50,19 @@ impl Tokenizer {
             return Err(DataError::NoTokenizerFolder { path });
         }
         let refused = |what: String| DataError::Tokenizer { path: path.clone(), what };
-        let content = fs::read_to_string(&path).map_err(|error| refused(format!("cannot be read: {error}")))?;
-        Pointer::of(&path, content.as_bytes()).map_or(Ok(()), Err)?;
-        let inner = Vocabulary::parse(&content).map_err(refused)?;
-        let vocabulary = inner.ids();
-        if vocabulary == 0 {
-            return Err(refused("has no tokens".to_owned()));
-        }
-        let (hash, cuts) = (Sha256::digest(&content).into(), inner.cuts());
-        Ok(Self { inner, hash, file_bytes: content.len(), vocabulary, cuts, path })
+        // The kinds of vocabularies differ: one took 13 bytes for each byte of its file, and another 80.
+        let (tokenizer, resident_bytes) = growth(|| {
+            let content = fs::read_to_string(&path).map_err(|error| refused(format!("cannot be read: {error}")))?;
+            Pointer::of(&path, content.as_bytes()).map_or(Ok(()), Err)?;
+            let inner = Vocabulary::parse(&content).map_err(refused)?;
+            let vocabulary = inner.ids();
+            if vocabulary == 0 {
+                return Err(refused("has no tokens".to_owned()));
+            }
+            let (hash, cuts, path) = (Sha256::digest(&content).into(), inner.cuts(), path.clone());
+            Ok(Self { inner, hash, resident_bytes: 0, vocabulary, cuts, path })
+        });
+        Ok(Self { resident_bytes, ..tokenizer? })
     }
 
     /// The number of ids: one more than the largest.
@@ -135,9 +136,9 @@ impl Tokenizer {
         TokenStream { tokenizer: self, ids: Vec::new(), shown: 0 }
     }
 
-    /// An upper bound on the bytes that it takes in memory.
+    /// The bytes of memory that this process has taken to read it, as they were measured then.
     pub fn resident_bytes(&self) -> usize {
-        self.file_bytes * MEMORY_PER_BYTE
+        self.resident_bytes
     }
 
     /// An upper bound on the bytes that are allocated while a piece of `bytes` is encoded.

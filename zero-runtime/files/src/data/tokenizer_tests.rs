@@ -227,3 +227,13 @@ fn z0377_letters_do_not_vanish() {
     });
     assert!(unknown.encode(text).unwrap().contains(&16), "a token stands for what is unknown");
 }
+
+/// A vocabulary of pieces with scores is held as a tree of maps, in far more memory than its file has bytes.
+#[test]
+fn what_a_tokenizer_takes_is_measured() {
+    const PIECES: usize = 60_000;
+    let pieces: Vec<Value> = (0..PIECES).map(|piece| json!([format!("{piece:05x}"), -1])).collect();
+    let large = changed(|json| json["model"] = json!({"type": "Unigram", "unk_id": 0, "vocab": pieces}));
+    assert!(large.vocabulary() > PIECES);
+    assert!(large.resident_bytes() > 600 * PIECES, "{} bytes", large.resident_bytes());
+}

@@ -1,5 +1,8 @@
 //! Tests of published configs against declarations.
 
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use proptest::sample::select;
 use serde_json::json;
 
 use super::*;
@@ -185,4 +188,35 @@ fn layers_of_several_types_have_rotary_parameters_of_their_own() {
     let expected = "`rope_parameters.sliding_attention.rope_theta`: expected 500000.0, found 10000";
     assert_eq!(rotary::compare(&own, &other), [expected]);
     assert_eq!(rotary::compare(&own, &ConfigObject::new()).len(), 6);
+}
+
+/// Any values under the keys that are compared, also where another kind belongs.
+fn anything() -> impl Strategy<Value = ConfigObject> {
+    let of_rotary = ["rope_type", "type", "factor", "original_max_position_embeddings", "sliding_attention"];
+    let known = COMPUTES.iter().map(|(key, _)| *key).chain(rotary::KEYS).chain(LENGTHS).chain(of_rotary);
+    let key = select(known.chain([TIED, ARCHITECTURES, "other"]).map(str::to_owned).collect::<Vec<_>>());
+    let numbers = [json!(0), json!(-1), json!(u64::MAX), json!(i64::MIN), json!(1e308), json!(5e-324)];
+    let others = [json!(null), json!(true), json!(""), json!("llama"), json!("llama3"), json!("full_attention")];
+    let keys = key.clone();
+    let value = select([numbers, others].concat()).prop_recursive(3, 16, 4, move |inner| {
+        let object = btree_map(keys.clone(), inner.clone(), 0..4);
+        prop_oneof![
+            vec(inner, 0..4).prop_map(Value::Array),
+            object.prop_map(|it| Value::Object(it.into_iter().collect()))
+        ]
+    });
+    vec((key, value), 0..12).prop_map(|entries| entries.into_iter().collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_a_config_says_is_compared(config in anything()) {
+        let is_other = config.get(MODEL_TYPE) != Some(&json!("llama"));
+        let told = |compared: Compared| compared.differences.iter().any(|it| it.starts_with("`model_type`"));
+        prop_assert_eq!(told(compare(&declared(), &config, false, 64)), is_other);
+        compare(&config, &old(), true, usize::MAX);
+        rotary::scaled_length(&config);
+    }
 }

@@ -14,6 +14,9 @@ use super::finding::RankFindings;
 use super::watch::Watch;
 use super::wire::{self, Peer, WireMessage};
 
+/// The longest message of the first rank; the name of a group takes 128 bytes.
+const MESSAGE_BYTES_MAX: u64 = 16 << 20;
+
 impl Watch {
     /// The descriptors of all ranks, in rank order. All ranks call this before [`Watch::start`]; none waits longer than
     /// `patience`.
@@ -42,6 +45,9 @@ impl Watch {
         let (file, mut heard) = (File::from(of_first), Vec::new());
         // All ranks of a host read one file, so none may move its position.
         let len = file.metadata().map_err(LaunchError::system("read a message"))?.len();
+        if len > MESSAGE_BYTES_MAX {
+            return Err(LaunchError::system("read a message")(std::io::Error::from(std::io::ErrorKind::InvalidData)));
+        }
         heard.resize(len as usize, 0);
         file.read_exact_at(&mut heard, 0).map_err(LaunchError::system("read a message"))?;
         Ok(heard)

@@ -247,6 +247,31 @@ mod tests {
         }
     }
 
+    /// Every message with each byte changed to each value, cut off at each place, and with each byte after it.
+    #[test]
+    fn changed_packets_are_other_messages_or_none() {
+        let hello = Hello { rank: 3, world: 4, plan_hash: u64::MAX, segment_bytes: 1 << 40 };
+        for message in [
+            WireMessage::Hello(hello),
+            WireMessage::Failed(Finding { rank: 2, code: 76, error: "é".to_owned() }),
+            WireMessage::Waiting,
+            WireMessage::Refused("é".to_owned()),
+            WireMessage::Told(76),
+            WireMessage::Lost { rank: 2, pid: 77 },
+        ] {
+            let sent = message.encode();
+            for (at, value) in (0..=sent.len()).flat_map(|at| (0..=u8::MAX).map(move |value| (at, value))) {
+                let end = sent.len().min(at + 1);
+                for packet in
+                    [&sent[..at], &[&sent[..at], &[value]].concat(), &[&sent[..at], &[value], &sent[end..]].concat()]
+                {
+                    let Some(heard) = WireMessage::decode(packet) else { continue };
+                    assert_eq!(WireMessage::decode(&heard.encode()), Some(heard), "{packet:?}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn an_orderly_end_outlives_a_close_with_mail_unread() {
         let flags = SocketFlags::CLOEXEC;

@@ -57,7 +57,8 @@ impl Handshake {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (numbers, host) = bytes.split_at_checked(BYTES - HOST_BYTES)?;
+        let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
+        let (numbers, host) = bytes.split_at(BYTES - HOST_BYTES);
         let (numbers, _) = numbers.as_chunks::<8>();
         let [magic, pid, alike @ ..] = numbers else { return None };
         let host = host.split(|&byte| byte == 0).next()?;
@@ -172,6 +173,14 @@ mod tests {
         for host in ["zh0", "", &"x".repeat(HOST_BYTES)] {
             let handshake = handshake(host, [1, u64::MAX, 3, 4, 5]);
             assert_eq!(Handshake::decode(&handshake.encode()), Some(handshake));
+        }
+        let sent = handshake("zh0", [1, u64::MAX, 3, 4, 5]).encode();
+        for (at, value) in (0..BYTES).flat_map(|at| [0, 0x7f, 0x80, 0xff].map(|value| (at, value))) {
+            assert_eq!(Handshake::decode(&sent[..at]), None, "cut off at {at}");
+            let mut changed = sent.clone();
+            changed[at] = value;
+            // The name of a host may become any bytes.
+            assert_eq!(Handshake::decode(&changed).is_none(), at < 8 && sent[at] != value, "byte {at}");
         }
         let other = [b"zerocrd0".as_slice(), &[0; BYTES - 8]].concat();
         for bytes in [&[][..], &[0; BYTES], &other] {
