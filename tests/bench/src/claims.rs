@@ -8,7 +8,7 @@ use zero_runtime::plan::{Kind, Width};
 
 use crate::collectives::{BYTES, Collective};
 use crate::figures::Round;
-use crate::figures::{collective, gemm, op, ours, peak, peers, product, product_by, step};
+use crate::figures::{best, collective, gemm, op, ours, peak, peers, product, product_by, step};
 use crate::models::{ROWS, Row};
 use crate::schedule::Tiny;
 
@@ -86,11 +86,22 @@ pub fn all() -> Vec<Claim> {
             .asked(Some(Bound::AtLeastAndAim(1.4, 1.8))),
         beside_peer("a Llama, 2 ranks, stage 3, bf16: PyTorch's `fsdp` / ours", "llama_bf16")
             .asked((has_matrix_unit).then_some(Bound::AtLeastAndAim(1.4, 1.8))),
+        beside_peer("default size, 1 rank of 2 threads: PyTorch's `single` / ours", "single_2"),
+        beside_peer("default size, 1 rank of 2 threads, bf16: PyTorch's `single` / ours", "single_bf16_2"),
         claim("our stage 3 on 2 ranks / our 1 rank, same work a rank", 3, |round| {
             round.ratio(&ours(&step("zero3")), &ours(&step("single")))
         }),
     ];
     claims.extend(in_bf16(has_matrix_unit));
+    for (row, of_two) in [
+        ("single", "single_2"),
+        ("single_bf16", "single_bf16_2"),
+        ("llama_single", "llama_single_2"),
+        ("llama_single_bf16", "llama_single_bf16_2"),
+    ] {
+        claims.push(efficiency("ours", ours, row, of_two).asked(Some(Bound::AtLeast(0.94))));
+        claims.push(efficiency("PyTorch's", peers, row, of_two));
+    }
     claims.extend(Bf16Products::ALL.into_iter().filter(|one| one.is_there()).map(|one| {
         let what = format!("a product of bf16 matrices of 1024 rows: our time in f32 / by `{}`", one.name());
         claim(what, 2, move |round| round.ratio(&ours(&product(Width::F32.name())), &ours(&product_by(one.name()))))
@@ -175,6 +186,13 @@ fn claim(what: impl Into<String>, digits: usize, value: impl Fn(&Round) -> Optio
 
 fn beside_peer(what: &str, row: &'static str) -> Claim {
     claim(what, 2, move |round| round.ratio(&peers(&step(row)), &ours(&step(row))))
+}
+
+/// The shortest step with one thread over twice that with two.
+fn efficiency(whose: &str, side: fn(&str) -> String, row: &'static str, of_two: &'static str) -> Claim {
+    claim(format!("efficiency of two threads, `{row}`: {whose}"), 2, move |round| {
+        Some(round.ratio(&side(&best(row)), &side(&best(of_two)))? / 2.0)
+    })
 }
 
 fn per_op(stage: u8) -> Claim {
@@ -272,6 +290,17 @@ mod tests {
         assert_eq!(bounds(true), of_unit.map(|bound| Some(bound.to_owned())));
         let elsewhere = [Some("at least 1"), Some("at least 1"), Some("at least 0.9"), None, Some(most)];
         assert_eq!(bounds(false), elsewhere.map(|bound| bound.map(str::to_owned)));
+    }
+
+    #[test]
+    fn two_threads_that_take_half_the_time_are_efficient() {
+        let mut round = Round::default();
+        round.put(ours(&best("single")), 0.8);
+        round.put(ours(&best("single_2")), 0.4);
+        round.put(peers(&best("single")), 0.8);
+        round.put(peers(&best("single_2")), 0.5);
+        assert_eq!(value("`single`: ours", &round), Some(1.0));
+        assert_eq!(value("`single`: PyTorch's", &round), Some(0.8));
     }
 
     #[test]

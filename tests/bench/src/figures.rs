@@ -89,6 +89,11 @@ pub fn step(row: &str) -> String {
     format!("step of {row}")
 }
 
+/// The name of the shortest duration of a step of a row.
+pub fn best(row: &str) -> String {
+    format!("shortest step of {row}")
+}
+
 /// The name of the most memory that rank 0 of a row held.
 pub fn peak(row: &str) -> String {
     format!("peak of {row}")

@@ -141,7 +141,7 @@ pub fn measure(python: Option<PathBuf>, rounds: u32, steps: u32, names: &[String
             }
             round.put(row.name, ours.step_s);
             for (peer, mode) in peer.iter().flat_map(|peer| MODES.iter().map(move |mode| (peer, mode))) {
-                let sample = peer.train(mode, 1, &row.options(), row.plan.params(), steps)?;
+                let sample = peer.train(mode, [1, 1], &row.options(), row.plan.params(), steps)?;
                 round.put(row.of(mode), sample.step_s);
                 eprintln!("  {}: {:.1} ms a step", row.of(mode), 1e3 * sample.step_s);
             }

@@ -14,7 +14,7 @@ pub fn describe() -> String {
         ("kernel", read("/proc/sys/kernel/osrelease")),
         ("load before", read("/proc/loadavg").and_then(|load| Some(load.split_whitespace().next()?.to_owned()))),
         ("compiler", said("rustc", &["--version"])),
-        ("ours", Some(format!("zero {}, one thread a rank", env!("CARGO_PKG_VERSION")))),
+        ("ours", Some(format!("zero {}", env!("CARGO_PKG_VERSION")))),
     ];
     let known = lines.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}\n", value?)));
     known.collect()

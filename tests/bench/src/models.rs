@@ -115,11 +115,15 @@ macro_rules! llama {
 
 llama!(llama: stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8));
 llama!(llama_bf16: stage = 3, prefetch = 2, ranks = 2, bucket = MiB(8), compute = BF16);
+llama!(llama_single: stage = 0, ranks = 1);
+llama!(llama_single_bf16: stage = 0, ranks = 1, compute = BF16);
 
 /// One row of the table: a spec of ours and how the peer does the same.
 pub struct Row {
-    /// Name of our module.
+    /// Its name: that of our module, followed by the number of threads if there are several.
     pub ours: &'static str,
+    /// Threads of a rank, ours and the peer's.
+    pub threads: usize,
     /// How the peer does it. Without a peer, only our memory is measured, and one step is enough.
     pub peer: Option<Mode>,
     /// Options that give the peer's model the size of ours.
@@ -182,8 +186,12 @@ const fn mode(name: &'static str, precision: &'static str) -> Option<Mode> {
 
 macro_rules! row {
     ($module:ident, $peer:expr, $size:expr) => {
+        row!(stringify!($module), 1, $module, $peer, $size)
+    };
+    ($name:expr, $threads:literal, $module:ident, $peer:expr, $size:expr) => {
         Row {
-            ours: stringify!($module),
+            ours: $name,
+            threads: $threads,
             peer: $peer,
             size: $size,
             plan: $module::Gpt::PLAN,
@@ -200,8 +208,14 @@ pub const ROWS: &[Row] = &[
     row!(single_bf16, mode("single", "bf16"), &[]),
     row!(zero3_bf16, mode("fsdp", "bf16"), &[]),
     row!(single_bf16_params, mode("single", "bf16-pure"), &[]),
+    row!("single_2", 2, single, mode("single", F32), &[]),
+    row!("single_bf16_2", 2, single_bf16, mode("single", "bf16"), &[]),
     row!(llama, mode("fsdp", F32), LLAMA),
     row!(llama_bf16, mode("fsdp", "bf16"), LLAMA),
+    row!(llama_single, mode("single", F32), LLAMA),
+    row!("llama_single_2", 2, llama_single, mode("single", F32), LLAMA),
+    row!(llama_single_bf16, mode("single", "bf16"), LLAMA),
+    row!("llama_single_bf16_2", 2, llama_single_bf16, mode("single", "bf16"), LLAMA),
     row!(zero2, mode("fsdp2", F32), &[]),
     row!(zero1, mode("zero1", F32), &[]),
     row!(ddp, mode("ddp", F32), &[]),

@@ -30,6 +30,8 @@ const OURS: &[&str] = &["--sample", "0", "--held-out", "0"];
 pub struct Sample {
     /// Median duration of a step.
     pub step_s: f64,
+    /// The shortest duration of a step.
+    pub best_s: f64,
     /// The most memory that rank 0 held, in bytes.
     pub peak_bytes: f64,
 }
@@ -45,13 +47,12 @@ pub struct Timed {
     pub seconds: f64,
 }
 
-/// Trains our model of this name with one thread a rank, like the peer, with further arguments.
+/// Trains our model of this name with these threads of a rank.
 ///
 /// # Errors
 /// If it fails, with what it printed.
-pub fn train_ours(name: &str, steps: u32, arguments: &[&OsStr]) -> Outcome<Sample> {
-    let arguments = [&["--threads", "1"].map(OsStr::new), arguments].concat();
-    Ok(train_ours_said(name, steps, &arguments)?.0)
+pub fn train_ours(name: &str, threads: usize, steps: u32) -> Outcome<Sample> {
+    Ok(train_ours_said(name, steps, &["--threads", &threads.to_string()].map(OsStr::new))?.0)
 }
 
 /// Trains our model of this name, with further arguments; also returns its output.
@@ -99,20 +100,22 @@ impl Peer {
         Ok(finished(command, "the peer's version")?.trim().to_owned())
     }
 
-    /// Trains a model of the size that the options set, in a mode and on some ranks. It must have as many parameters as ours.
+    /// Trains a model of the size that the options set, in a mode and on some ranks with this many threads each. It must have as many
+    /// parameters as ours.
     ///
     /// # Errors
     /// If it fails, with what it printed.
     pub fn train(
         &self,
         mode: &Mode,
-        ranks: usize,
+        [ranks, threads]: [usize; 2],
         size: &[impl AsRef<OsStr>],
         params: usize,
         steps: u32,
     ) -> Outcome<Sample> {
         let mut command = self.command(mode.name, ranks);
         command.args(["--precision", mode.precision, "--steps", &steps.to_string()]).args(size);
+        command.env("OMP_NUM_THREADS", threads.to_string());
         read_peer(&finished(command, mode.name)?, params)
     }
 
@@ -173,7 +176,8 @@ pub(crate) fn read_ours(lines: &str) -> Outcome<Sample> {
         objects(lines)?.into_iter().filter(|line| line.get("kind").is_some_and(|kind| kind == "step")).collect();
     let times = lines.iter().skip(UNTIMED as usize).map(|line| number(line, "step_s")).collect::<Outcome<Vec<_>>>()?;
     let last = lines.last().filter(|_| !times.is_empty()).ok_or("our run has no timed steps")?;
-    Ok(Sample { peak_bytes: number(last, "peak_resident_bytes")?, step_s: median(times) })
+    let best_s = times.iter().copied().fold(f64::INFINITY, f64::min);
+    Ok(Sample { peak_bytes: number(last, "peak_resident_bytes")?, best_s, step_s: median(times) })
 }
 
 /// Reads the peer's line of JSON about its steps from its output. It must train a model as large as ours.
@@ -183,7 +187,8 @@ pub(crate) fn read_peer(output: &str, params: usize) -> Outcome<Sample> {
     if number(line, "params")? != params as f64 {
         return Err(format!("the peer trains {} parameters, ours {params}", line["params"]).into());
     }
-    Ok(Sample { step_s: number(line, "step_s_median")?, peak_bytes: number(line, "peak_rss_bytes")? })
+    let [step_s, best_s] = [number(line, "step_s_median")?, number(line, "step_s_min")?];
+    Ok(Sample { step_s, best_s, peak_bytes: number(line, "peak_rss_bytes")? })
 }
 
 /// Reads either side's lines of JSON about its collectives, one for each, from its output.
@@ -226,15 +231,16 @@ mod tests {
         };
         let header = "{\"kind\": \"header\"}\n".to_owned();
         let lines = [header, line(9.0, 1), line(8.0, 2), line(1.0, 3), line(3.0, 4), line(2.0, 5)].concat();
-        assert_eq!(read_ours(&lines).unwrap(), Sample { step_s: 2.0, peak_bytes: 5.0 });
+        assert_eq!(read_ours(&lines).unwrap(), Sample { step_s: 2.0, best_s: 1.0, peak_bytes: 5.0 });
         assert!(read_ours(&[line(9.0, 1), line(8.0, 2)].concat()).is_err());
         assert!(read_ours(&"{\"kind\": \"step\"}\n".repeat(3)).unwrap_err().to_string().contains("no number `step_s`"));
     }
 
     #[test]
     fn the_peer_prints_other_things_too() {
-        let output = "W1120 a warning\n{\"params\": 9, \"step_s_median\": 0.5, \"peak_rss_bytes\": 700}\n";
-        assert_eq!(read_peer(output, 9).unwrap(), Sample { step_s: 0.5, peak_bytes: 700.0 });
+        let output =
+            "W1120 a warning\n{\"params\": 9, \"step_s_median\": 0.5, \"step_s_min\": 0.4, \"peak_rss_bytes\": 700}\n";
+        assert_eq!(read_peer(output, 9).unwrap(), Sample { step_s: 0.5, best_s: 0.4, peak_bytes: 700.0 });
         assert!(read_peer(output, 8).unwrap_err().to_string().contains("trains 9 parameters, ours 8"));
         assert!(read_peer("nothing\n", 9).is_err());
     }

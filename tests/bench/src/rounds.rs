@@ -11,7 +11,7 @@ use zero_runtime::plan::Width;
 use crate::Outcome;
 use crate::checkpoints::{self, CHECKPOINT};
 use crate::figures::{
-    COLLECTIVES, Measured, Round, collective, gemm, median, op, ours, peak, peers, product, product_by, step,
+    COLLECTIVES, Measured, Round, best, collective, gemm, median, op, ours, peak, peers, product, product_by, step,
 };
 use crate::flop::{fastest_bf16_product_s, fastest_product_s, gemm_peak_per_s};
 use crate::models::{ROWS, Row};
@@ -80,8 +80,9 @@ fn measure_once(choice: &Choice, peer: Option<&Peer>) -> Outcome<Round> {
             train_ours(row, choice.steps, &mut round)?;
         }
         if let (Some(peer), Some(mode)) = (peer, &row.peer) {
-            let sample = peer.train(mode, row.ranks(), row.size, row.plan.params(), choice.steps)?;
+            let sample = peer.train(mode, [row.ranks(), row.threads], row.size, row.plan.params(), choice.steps)?;
             put(&mut round, &peers(&step(row.ours)), sample.step_s);
+            put(&mut round, &peers(&best(row.ours)), sample.best_s);
             put(&mut round, &peers(&peak(row.ours)), sample.peak_bytes);
         }
         if place % 2 == 0 {
@@ -120,13 +121,14 @@ fn measure_once(choice: &Choice, peer: Option<&Peer>) -> Outcome<Round> {
 }
 
 fn train_ours(row: &Row, steps: u32, round: &mut Round) -> Outcome<()> {
-    if row.ranks() == 1 && row.peer.is_some() {
+    if row.ranks() == 1 && row.threads == 1 && row.peer.is_some() {
         let gemm = gemm(row.width());
         let peak = gemm_peak_per_s(row.width()).max(round.get(&gemm).unwrap_or(0.0));
         put(round, &gemm, peak);
     }
-    let sample = processes::train_ours(row.ours, if row.peer.is_some() { steps } else { 1 }, &[])?;
+    let sample = processes::train_ours(row.ours, row.threads, if row.peer.is_some() { steps } else { 1 })?;
     put(round, &ours(&step(row.ours)), sample.step_s);
+    put(round, &ours(&best(row.ours)), sample.best_s);
     put(round, &ours(&peak(row.ours)), sample.peak_bytes);
     Ok(())
 }

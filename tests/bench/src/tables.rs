@@ -13,12 +13,12 @@ use crate::rounds::WIDTHS;
 pub fn print(measured: &Measured) -> Vec<String> {
     let Measured { peer, rounds } = measured;
     if let Some(peer) = peer {
-        println!("peer: {peer}, one thread a rank");
+        println!("peer: {peer}");
     }
     println!("rounds: {}; medians, least and most over them\n", rounds.len());
     let has_peer = peer.is_some();
     table(
-        &["ours", "ranks", "step, s", "peak MB a rank", "arena MB"],
+        &["ours", "ranks", "threads", "step, s", "peak MB a rank", "arena MB"],
         &["peer", "step, s", "peak MB", "peer / ours"],
         has_peer,
         ROWS.iter().filter_map(|row| step_row(row, rounds, has_peer)).collect(),
@@ -67,6 +67,7 @@ fn step_row(row: &Row, rounds: &[Round], has_peer: bool) -> Option<Vec<String>> 
     let mut cells = vec![
         row.ours.into(),
         row.ranks().to_string(),
+        row.threads.to_string(),
         seconds(ours(&step))?,
         megabytes(ours(&peak))?,
         format!("{arena_mb:.0}"),
