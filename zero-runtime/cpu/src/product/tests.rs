@@ -150,6 +150,19 @@ fn every_tile_is_exact_where_f32_is() {
     each_tile!(check);
 }
 
+/// So that no bit depends on the tile, the length of a vector, or where a block of the common dimension ends.
+#[test]
+fn a_widened_sum_adds_one_term_after_another() {
+    let [m, n, k] = [7, 37, DEPTH_CELLS * SIDE + 77];
+    let (a, b): (Vec<bf16>, Vec<bf16>) = (narrowed(&noise(m * k, 1)), narrowed(&noise(k * n, 2)));
+    let found = sums_by::<Widened<bf16>>(view(&a, m, k, false), view(&b, k, n, true));
+    for (place, found) in found.iter().enumerate() {
+        let (a, b) = (&a[place / n * k..][..k], &b[place % n * k..][..k]);
+        let sum = a.iter().zip(b).fold(0.0_f32, |sum, (a, b)| a.widen().mul_add(b.widen(), sum));
+        assert_eq!(found.to_bits(), sum.to_bits(), "{place}");
+    }
+}
+
 /// For every way to cut rows and columns.
 #[test]
 fn no_bit_depends_on_where_a_sum_is_computed() {
