@@ -26,7 +26,7 @@
 //!   never inlined and has a line in `widths`, so that no program compiles it again. It has a line in `all_ops` of
 //!   `parallel/tests.rs`, a loop in `tests/naive/src/`, and a group in `tests/bench/benches/kernels.rs`.
 //! - A processor's own products: a tile in `product`, with loads, products and stores of one block, which is compared
-//!   with the plain tile wherever the processor has it. Work in the same pass as a product belongs in `linear` and
+//!   with the plain tile wherever the processor has it, and its place in the table of `product/choice.rs`. Work in the same pass as a product belongs in `linear` and
 //!   `parallel`.
 
 mod activation;
