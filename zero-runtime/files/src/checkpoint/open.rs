@@ -223,17 +223,24 @@ fn check(manifest: &Manifest) -> Result<(), String> {
             return Err(format!("has `{name}` of the shape {shape:?}, but its files have {file_bytes} bytes"));
         }
     }
-    let mut names = HashSet::new();
-    for (name, _) in of_tensors {
-        if !names.insert(name) {
-            return Err(format!("has `{name}` twice"));
-        }
+    if let Some(name) = twice(of_tensors.map(|(name, _)| name)) {
+        return Err(format!("has `{name}` twice"));
+    }
+    // A file of weights has one tensor of a name.
+    if let Some(name) = twice(manifest.published.iter().map(|it| &it.name)) {
+        return Err(format!("publishes `{name}` twice"));
     }
     if let Some(unknown) = manifest.published.iter().find(|it| !manifest.tensors.iter().any(|own| own.is_at(&it.named)))
     {
         return Err(format!("publishes `{}`, which is none of its tensors", unknown.name));
     }
     Ok(())
+}
+
+/// The first of some names that is there before.
+fn twice<'a>(mut names: impl Iterator<Item = &'a String>) -> Option<&'a String> {
+    let mut before = HashSet::new();
+    names.find(|name| !before.insert(name.as_str()))
 }
 
 impl ShardFile {

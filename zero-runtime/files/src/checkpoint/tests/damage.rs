@@ -154,7 +154,7 @@ fn z0384_a_manifest_of_another_format_or_with_less_than_it_must_have() {
         fs::write(path.join(MANIFEST), sealed::seal(&changed)).expect("a file");
         fault(&path).expect("an error").report()
     };
-    let changes: [(Change, &str); 12] = [
+    let changes: [(Change, &str); 13] = [
         (&|it| it.format = 2, "is of format 2, expected 1"),
         (&|it| it.files.clear(), "names no file"),
         (&|it| it.files.swap(0, 1), "names file 0 `rank-00001.safetensors`"),
@@ -163,6 +163,7 @@ fn z0384_a_manifest_of_another_format_or_with_less_than_it_must_have() {
         (&|it| it.files.push(it.files[2].clone()), "names file 3 `tokenizer.json`"),
         (&|it| drop(it.files.drain(..2)), "names file 0 `tokenizer.json`"),
         (&|it| it.published[1].named.start = 1, "publishes `up.bias`, which is none of its tensors"),
+        (&|it| it.published[1].name = it.published[0].name.clone(), "publishes `up.weight` twice"),
         (&|it| it.tensors[1].name = "up.weight".to_owned(), "has `up.weight` twice"),
         (
             &|it| it.tensors[1].shape = vec![usize::MAX, 2],
