@@ -1,9 +1,12 @@
 //! Micro-benchmark: the kernels at the shapes of the default GPT on one thread. Throughput of matrix products and attention is in
-//! floating-point operations, of all other kernels in bytes that must be read and written.
+//! floating-point operations, of all other kernels in bytes that must be read and written. A run of all ends with a table of the
+//! times that these operations or bytes need at the rates of this machine.
 
 use std::hint::black_box;
+use std::path::Path;
+use std::time::SystemTime;
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use zero_core::device::{
     AdamW, AttentionShape, Element, Kernels, Matrix, Nonlinearity, Rotary, Scaling, Strided, StridedMut, Then, Write,
     bf16,
@@ -15,6 +18,10 @@ use zero_cpu::Cpu;
 use zero_cpu::tree_sum;
 
 mod quick;
+mod shares;
+
+/// The folder of results.
+const RESULTS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels");
 
 const DEVICE: Cpu = Cpu::ONE_THREAD;
 
@@ -31,6 +38,24 @@ fn numbers(len: usize) -> Vec<f32> {
 
 fn bytes(elements: usize) -> Throughput {
     Throughput::Bytes((elements * size_of::<f32>()) as u64)
+}
+
+/// The rates that the other kernels are compared with.
+fn machine(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group(shares::MACHINE);
+    let side = 1024;
+    let (a, b, mut c) = (numbers(side * side), numbers(side * side), numbers(side * side));
+    group.throughput(Throughput::Elements(2 * (side * side * side) as u64));
+    group.bench_function(shares::PRODUCT, |bencher| {
+        let square = |x| Matrix::new(View::from(x), side, side);
+        bencher.iter(|| DEVICE.matmul((&mut c[..]).into(), square(&a[..]), square(&b[..]), Write::Set));
+    });
+    let (from, mut to) = (numbers(4 * TOKENS * WIDTH), numbers(4 * TOKENS * WIDTH));
+    group.throughput(bytes(2 * from.len()));
+    group.bench_function(shares::COPY, |bencher| {
+        bencher.iter(|| DEVICE.copy(ViewMut::from(&mut to[..]), View::from(&from[..])));
+    });
+    group.finish();
 }
 
 /// The three products of a linear layer: forward, gradient of its input, gradient of its weight.
@@ -393,8 +418,13 @@ fn sums(criterion: &mut Criterion) {
 
 criterion_group!(
     name = benches;
-    config = quick::config();
-    targets = matmul, linear, few_rows, layer_norm, gelu, heads, gate, attention, attention_within_a_window,
+    config = quick::config().output_directory(Path::new(RESULTS));
+    targets = machine, matmul, linear, few_rows, layer_norm, gelu, heads, gate, attention, attention_within_a_window,
         attention_of_one_token, cross_entropy, adamw, muon, sums
 );
-criterion_main!(benches);
+fn main() {
+    let since = SystemTime::now();
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+    shares::print(Path::new(RESULTS), since);
+}

@@ -9,7 +9,7 @@ use bytemuck::Pod;
 use super as kernels;
 use super::scraps::keep_scraps;
 use super::simd::check_len;
-use super::{ColumnsMut, Cpu, MatrixMut, attention, features};
+use super::{Cpu, MatrixMut, attention, features};
 use zero_core::device::{
     AdamW, Agreement, AttentionShape, DecayRun, Device, DeviceError, Element, HyperBlock, Kernels, Matrix,
     Nonlinearity, Queues, ReportBlock, Rotary, STACK_BYTES, Segment, SharedParts, Storage, Stored, StoredMut, Strided,
@@ -130,16 +130,15 @@ impl Kernels for Cpu {
         write: Write,
     ) {
         let ([rows, depth], [_, cols]) = (a.size(), b.size());
-        let (c, a, b) = (c.into_slice(), matrix(&a), matrix(&b));
+        let (c, a, b) = (MatrixMut::new(c.into_slice(), rows, cols), matrix(&a), matrix(&b));
         if kernels::are_few(&a, &b) {
-            return self.by_columns(depth, cols, (ColumnsMut::new(c, cols), b.transposed()), |(c, b)| {
+            return self.by_columns(depth, cols, (c, b.transposed()), |(c, b)| {
                 kernels::few_rows(c, a, b.transposed(), |to, _, sum| {
                     *to = O::narrow(if write == Write::Add { to.widen() + sum } else { sum });
                 });
             });
         }
-        let c = MatrixMut::new(c, rows, cols);
-        self.by_products([rows, depth, cols], (c, a), |(c, a)| kernels::matmul(c, a, b, write));
+        self.by_products([rows, depth, cols], c, |c| kernels::matmul(c, a, b, write));
     }
 
     #[inline(never)]
@@ -153,25 +152,26 @@ impl Kernels for Cpu {
     ) {
         let (weight, bias) = (matrix(&weight), bias.map(View::as_slice));
         let (rows, depth, output) = (y.len() / weight.rows(), weight.cols(), weight.rows());
-        let x_rows = kernels::StridedMatrix::new(x.as_slice(), rows, depth);
-        if kernels::are_few(&x_rows, &weight.transposed()) {
+        let x = kernels::StridedMatrix::new(x.as_slice(), rows, depth);
+        if kernels::are_few(&x, &weight.transposed()) {
             check_len("bias", bias.map_or(output, <[E]>::len), output);
-            let columns = ColumnsMut::new(y.reborrow().into_slice(), output);
+            let columns = MatrixMut::new(y.reborrow().into_slice(), rows, output);
             self.by_columns(depth, output, (columns, weight), |(y, weight)| {
-                kernels::few_rows(y, x_rows, weight.transposed(), |to, column, sum| {
+                kernels::few_rows(y, x, weight.transposed(), |to, column, sum| {
                     *to = E::narrow(bias.map_or(sum, |bias| sum + bias[column].widen()));
                 });
             });
             return then.apply(self, y);
         }
         let then = match then {
-            Then::Nothing => kernels::SliceThen::Nothing,
-            Then::Activate(kind, to) => kernels::SliceThen::Activate(kind, to.into_slice()),
-            Then::Add(other) => kernels::SliceThen::Add(other.as_slice()),
+            Then::Nothing => kernels::ThenBlock::Nothing,
+            Then::Activate(kind, to) => {
+                kernels::ThenBlock::Activate(kind, MatrixMut::new(to.into_slice(), rows, output))
+            }
+            Then::Add(other) => kernels::ThenBlock::Add(kernels::StridedMatrix::new(other.as_slice(), rows, output)),
         };
-        self.by_products([rows, depth, output], (y.into_slice(), x.as_slice(), then), |(y, x, then)| {
-            kernels::linear(y, x, weight, bias, then);
-        });
+        let y = MatrixMut::new(y.into_slice(), rows, output);
+        self.by_products([rows, depth, output], (y, then), |(y, then)| kernels::linear(y, x, weight, bias, then));
     }
 
     #[inline(never)]
@@ -437,7 +437,8 @@ impl Kernels for Cpu {
                 self.by_elements(gradient.len(), gradient, |gradient| gradient.fill(0.0));
             }
         }
-        let parts = (ColumnsMut::new(dtable, width), dpositions.map(|gradient| ColumnsMut::new(gradient, width)));
+        let parts =
+            (MatrixMut::of_width(dtable, width), dpositions.map(|gradient| MatrixMut::of_width(gradient, width)));
         self.by_columns(ids.len(), width, parts, |(dtable, dpositions)| {
             kernels::embed_backward(ids, dout, dtable, dpositions, length);
         });

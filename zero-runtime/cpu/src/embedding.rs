@@ -1,7 +1,7 @@
 //! Token and position embedding: rows looked up and added. Never hides an id beyond the table.
 
-use super::columns::ColumnsMut;
 use super::elementwise::each;
+use super::matrix_mut::MatrixMut;
 use super::rows::accumulate;
 use super::simd::{check_len, divided, vectorised};
 use zero_core::device::Element;
@@ -33,13 +33,13 @@ pub fn embed<E: Element>(ids: &[u32], table: &[E], positions: Option<&[E]>, out:
 pub fn embed_backward<E: Element>(
     ids: &[u32],
     dout: &[E],
-    mut dtable: ColumnsMut<f32>,
-    mut dpositions: Option<ColumnsMut<f32>>,
+    mut dtable: MatrixMut<f32>,
+    mut dpositions: Option<MatrixMut<f32>>,
     length: usize,
 ) {
-    let (width, columns) = (dtable.width(), dtable.columns());
-    let context = dpositions.as_ref().map(|dpositions| dpositions.rows() * width);
-    check_shapes(ids, dtable.rows() * width, context, dout.len(), length);
+    let (width, columns) = (dtable.row_stride(), dtable.columns());
+    let context = dpositions.as_ref().map(|dpositions| dpositions.rows().len() * width);
+    check_shapes(ids, dtable.rows().len() * width, context, dout.len(), length);
     check_len("dout", dout.len(), ids.len() * width);
     vectorised(
         #[inline(always)]
@@ -90,8 +90,8 @@ mod tests {
 
     /// [`embed_backward`] of all columns.
     fn backward<E: Element>(ids: &[u32], dout: &[E], dtable: &mut [f32], dpositions: Option<&mut [f32]>, width: usize) {
-        let dpositions = dpositions.map(|dpositions| ColumnsMut::new(dpositions, width));
-        embed_backward(ids, dout, ColumnsMut::new(dtable, width), dpositions, LENGTH);
+        let dpositions = dpositions.map(|dpositions| MatrixMut::of_width(dpositions, width));
+        embed_backward(ids, dout, MatrixMut::of_width(dtable, width), dpositions, LENGTH);
     }
 
     fn sums_of_two<E: Element>() {

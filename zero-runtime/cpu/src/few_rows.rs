@@ -5,7 +5,7 @@ use pulp::{Simd, WithSimd};
 use zero_plan::Width;
 
 use super::simd::{dispatch, vector};
-use super::{ColumnsMut, StridedMatrix};
+use super::{MatrixMut, StridedMatrix};
 use zero_core::device::Element;
 
 /// The largest number of rows that counts as few.
@@ -26,27 +26,27 @@ pub fn are_few<E>(a: &StridedMatrix<E>, b: &StridedMatrix<E>) -> bool {
 /// # Panics
 /// If the shapes do not agree, or [`are_few`] is false.
 pub fn few_rows<O: Element, E: Element>(
-    c: ColumnsMut<O>,
+    c: MatrixMut<O>,
     a: StridedMatrix<E>,
     b: StridedMatrix<E>,
     finish: impl Fn(&mut O, usize, f32),
 ) {
     assert!(are_few(&a, &b), "{} rows, or a matrix in another layout", a.rows());
     assert!(
-        (a.rows(), a.cols(), b.cols()) == (c.rows(), b.rows(), c.columns().len()),
+        (a.rows(), a.cols(), b.cols()) == (c.rows().len(), b.rows(), c.columns().len()),
         "({}, {}) x ({}, {}) does not give ({}, {})",
         a.rows(),
         a.cols(),
         b.rows(),
         b.cols(),
-        c.rows(),
+        c.rows().len(),
         c.columns().len()
     );
     dispatch(FewRows { c, a, columns: b.transposed(), finish });
 }
 
 struct FewRows<'a, O, E, F> {
-    c: ColumnsMut<'a, O>,
+    c: MatrixMut<'a, O>,
     a: StridedMatrix<'a, E>,
     /// (n, k)
     columns: StridedMatrix<'a, E>,
@@ -178,7 +178,7 @@ mod tests {
     fn product<O: Element, E: Element>(a: &[E], b: &[E], [m, n, k]: [usize; 3]) -> Vec<O> {
         let mut c = vec![O::narrow(f32::NAN); m * n];
         let (a, b) = (StridedMatrix::new(a, m, k), StridedMatrix::new(b, n, k).transposed());
-        few_rows(ColumnsMut::new(&mut c, n), a, b, |to, _, sum| *to = O::narrow(sum));
+        few_rows(MatrixMut::new(&mut c, m, n), a, b, |to, _, sum| *to = O::narrow(sum));
         c
     }
 
@@ -225,6 +225,6 @@ mod tests {
     fn shapes_must_agree() {
         let (a, b) = ([0.0f32; 2], [0.0f32; 2]);
         let (a, b) = (StridedMatrix::new(&a, 1, 2), StridedMatrix::new(&b, 1, 2).transposed());
-        few_rows(ColumnsMut::new(&mut [0.0f32; 2], 2), a, b, |to, _, sum| *to = sum);
+        few_rows(MatrixMut::new(&mut [0.0f32; 2], 1, 2), a, b, |to, _, sum| *to = sum);
     }
 }

@@ -3,15 +3,16 @@
 
 use zero_plan::footprint::PACKED_ROWS;
 
-use super::matrix::{MatrixMut, StridedMatrix};
+use super::matrix::StridedMatrix;
+use super::matrix_mut::MatrixMut;
 use super::packing::making_room;
-use super::parallel::COLS_MIN;
+use super::parallel::{COLS_MIN, CutBlock};
 use super::product::{Bf16Products, product_with};
 use super::simd::vectorised;
 use zero_core::device::{Element, Write};
 
-/// `c` (m, n) := `a` (m, k) * `b` (k, n), plus `c` when adding. Sums are f32, whatever the widths, and are rounded
-/// once, when they are stored.
+/// `c` := these rows and columns of `a` (m, k) * `b` (k, n), plus `c` when adding. Sums are f32, whatever the widths, and
+/// are rounded once, when they are stored.
 pub fn matmul<O: Element, E: Element>(c: MatrixMut<O>, a: StridedMatrix<E>, b: StridedMatrix<E>, write: Write) {
     matmul_with(Bf16Products::chosen(), c, a, b, write);
 }
@@ -28,25 +29,27 @@ pub fn matmul_with<O: Element, E: Element>(
     write: Write,
 ) {
     assert!(
-        (a.rows, a.cols, b.cols) == (c.rows, b.rows, c.cols),
-        "({}, {}) x ({}, {}) does not give ({}, {})",
+        a.cols == b.rows && c.rows().end <= a.rows && c.columns().end <= b.cols,
+        "({}, {}) x ({}, {}) does not give rows {:?} and columns {:?}",
         a.rows,
         a.cols,
         b.rows,
         b.cols,
-        c.rows,
-        c.cols
+        c.rows(),
+        c.columns()
     );
+    let (a, b) = (a.part(c.rows(), 0..a.cols), b.part(0..b.rows, c.columns()));
     if let (Some(c), Some(a), Some(b)) = (c.known(), a.known(), b.known()) {
         return by_gemm(c, a, b, write);
     }
+    let (first_row, first_col) = (c.rows().start, c.columns().start);
     product_with(instructions, a, b, |sums| {
         vectorised(
             #[inline(always)]
             || {
+                let mut c = c.columns_mut(first_col + sums.cols.start..first_col + sums.cols.end);
                 for row in sums.rows.clone() {
-                    let to = &mut c.data[row * c.row_stride..][sums.cols.clone()];
-                    for (to, &sum) in to.iter_mut().zip(sums.row(row)) {
+                    for (to, &sum) in c.row(first_row + row).iter_mut().zip(sums.row(row)) {
                         *to = O::narrow(if write == Write::Add { to.widen() + sum } else { sum });
                     }
                 }
@@ -58,12 +61,12 @@ pub fn matmul_with<O: Element, E: Element>(
 /// Multiplies in pieces if `a` has so many rows that `gemm` would pack more than the plan reserves memory for.
 fn by_gemm(c: MatrixMut, a: StridedMatrix, b: StridedMatrix, write: Write) {
     // With very few columns, the order in which `gemm` sums a row depends on the number of rows, and nothing is packed.
-    let mut pieces = if c.cols < COLS_MIN { 1 } else { c.rows.div_ceil(PACKED_ROWS) };
+    let mut pieces = if b.cols < COLS_MIN { 1 } else { a.rows.div_ceil(PACKED_ROWS) };
     let (mut c, mut a) = (c, a);
     while pieces > 1 {
         // Pieces of this many rows are summed in the same order as the whole: see `by_products`.
-        let rows = c.rows / pieces;
-        let ((c_first, c_rest), (a_first, a_rest)) = (c.split_at(rows), a.split_at(rows));
+        let rows = a.rows / pieces;
+        let ((c_first, c_rest), (a_first, a_rest)) = (c.cut_rows(rows), a.split_at(rows));
         gemm_once(c_first, a_first, b, write);
         (c, a, pieces) = (c_rest, a_rest, pieces - 1);
     }
@@ -72,22 +75,21 @@ fn by_gemm(c: MatrixMut, a: StridedMatrix, b: StridedMatrix, write: Write) {
 
 /// One call of `gemm`, which packs at most as many rows as `a` has.
 #[expect(unsafe_code, reason = "gemm takes pointers and strides")]
-fn gemm_once(c: MatrixMut, a: StridedMatrix, b: StridedMatrix, write: Write) {
+fn gemm_once(mut c: MatrixMut, a: StridedMatrix, b: StridedMatrix, write: Write) {
     // `gemm` stores columns, and the rows of `c` are the columns of its transpose. A single column needs no other form.
-    let (lhs, rhs, [col_stride, row_stride]) = match c.row_stride {
-        0 | 1 => (a, b, [1, c.row_stride]),
+    let (lhs, rhs, [col_stride, row_stride]) = match c.row_stride() {
+        row_stride @ (0 | 1) => (a, b, [1, row_stride]),
         row_stride => (b.transposed(), a.transposed(), [row_stride, 1]),
     };
-    // SAFETY: the constructors proved that every (row, column) of each matrix lies within its slice, and the assertion
-    // of `matmul` proved that gemm visits no other elements: pieces have the same columns, and equally many rows in `c`
-    // and `a`. `c` is a unique borrow, so it overlaps neither `a` nor `b`, and its rows do not overlap each other.
+    // SAFETY: the constructors proved that every (row, column) of each matrix lies within its slice, and `matmul` passes
+    // parts that have the rows and columns of `c`, so gemm visits no other elements. `c` is a unique borrow, so it overlaps neither `a` nor `b`, and its rows do not overlap each other.
     // `Write::Set` never reads `c`.
     making_room(|| unsafe {
         gemm_f32::gemm::f32::get_gemm_fn()(
             lhs.rows,
             rhs.cols,
             lhs.cols,
-            c.data.as_mut_ptr(),
+            c.as_mut_ptr(),
             col_stride as isize,
             row_stride as isize,
             matches!(write, Write::Add),
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "(2, 3) x (2, 1) does not give (2, 1)")]
+    #[should_panic(expected = "(2, 3) x (2, 1) does not give rows 0..2 and columns 0..1")]
     fn shapes_must_agree() {
         let mut c = [0.0; 2];
         matmul(

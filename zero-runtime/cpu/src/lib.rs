@@ -31,7 +31,6 @@
 
 mod activation;
 mod attention;
-mod columns;
 mod convert;
 mod cross_entropy;
 mod device;
@@ -46,6 +45,7 @@ mod layer_tests;
 mod linear;
 mod math;
 mod matrix;
+mod matrix_mut;
 mod muon;
 mod norm;
 mod norm_heads;
@@ -71,15 +71,15 @@ pub mod widths;
 
 pub use activation::{activate, activate_backward};
 pub use attention::{attention, attention_backward};
-pub use columns::ColumnsMut;
 pub use convert::convert;
 pub use cross_entropy::{cross_entropy, cross_entropy_backward};
 pub use embedding::{embed, embed_backward};
 pub use few_rows::{are_few, few_rows};
 pub use gate::{gate, gate_backward};
 pub use gemm::{matmul, matmul_with};
-pub use linear::{SliceThen, linear};
-pub use matrix::{MatrixMut, StridedMatrix};
+pub use linear::{ThenBlock, linear};
+pub use matrix::StridedMatrix;
+pub use matrix_mut::MatrixMut;
 pub use norm::{
     layer_norm, layer_norm_backward, layer_norm_dparams, layer_norm_dx, rms_norm, rms_norm_backward, rms_norm_dgain,
     rms_norm_dx,

@@ -5,12 +5,14 @@ use std::ops::Range;
 
 use super::activation::{gelu, relu, silu};
 use super::gemm::matmul;
-use super::matrix::{MatrixMut, StridedMatrix};
-use super::parallel::Cut;
+use super::matrix::StridedMatrix;
+use super::matrix_mut::MatrixMut;
+use super::parallel::CutBlock;
 use super::product::product;
-use super::simd::{check_len, divided, vectorised};
+use super::rows::accumulate;
+use super::simd::{check_len, vectorised};
 use zero_core::device::{Element, Nonlinearity, Write};
-use zero_core::device::{known, known_mut};
+use zero_plan::Width;
 
 /// The most columns of the result worked on at a time. A few hundred rows of this width fit in a second-level cache,
 /// where the following ops find them. Narrower panels lose more than they save, in the product and in rows that are too
@@ -19,77 +21,96 @@ const PANEL: usize = 768;
 
 /// An op that follows the product in the same pass. It has the same bits as the op in a pass of its own on the stored
 /// result.
-pub enum SliceThen<'a, E = f32> {
+pub enum ThenBlock<'a, E = f32> {
     /// Nothing.
     Nothing,
-    /// The nonlinearity of the result, to another matrix of its shape.
-    Activate(Nonlinearity, &'a mut [E]),
+    /// The nonlinearity of the result, to the same block of another matrix of its shape.
+    Activate(Nonlinearity, MatrixMut<'a, E>),
     /// Another matrix of its shape is added to the result.
-    Add(&'a [E]),
+    Add(StridedMatrix<'a, E>),
 }
 
-/// By rows.
-impl<E: Element> Cut for SliceThen<'_, E> {
-    fn cut(self, at: usize, of: usize) -> (Self, Self) {
+impl<'a, E: Element> ThenBlock<'a, E> {
+    fn cut(self, cut: impl Fn(MatrixMut<'a, E>) -> (MatrixMut<'a, E>, MatrixMut<'a, E>)) -> (Self, Self) {
         match self {
             Self::Nothing => (Self::Nothing, Self::Nothing),
             Self::Activate(kind, to) => {
-                let (to, rest) = to.cut(at, of);
+                let (to, rest) = cut(to);
                 (Self::Activate(kind, to), Self::Activate(kind, rest))
             }
-            Self::Add(other) => {
-                let (other, rest) = other.cut(at, of);
-                (Self::Add(other), Self::Add(rest))
-            }
+            Self::Add(other) => (Self::Add(other), Self::Add(other)),
+        }
+    }
+
+    /// The op on the columns with these numbers.
+    fn columns_mut(&mut self, columns: Range<usize>) -> ThenBlock<'_, E> {
+        match self {
+            Self::Nothing => ThenBlock::Nothing,
+            Self::Activate(kind, to) => ThenBlock::Activate(*kind, to.columns_mut(columns)),
+            Self::Add(other) => ThenBlock::Add(*other),
         }
     }
 }
 
-/// `y` (rows, output) := `x` (rows, input) * `weight`^T, with `weight` (output, input), plus `bias` (output), if there
-/// is one, in every row; then applies `then`. Sums are f32, and are rounded once, with the bias, when they are stored.
-pub fn linear<E: Element>(y: &mut [E], x: &[E], weight: StridedMatrix<E>, bias: Option<&[E]>, mut then: SliceThen<E>) {
-    let [output, input] = [weight.rows(), weight.cols()];
-    let rows = divided("y", y.len(), output);
-    check_len("x", x.len(), rows * input);
-    check_len("bias", bias.map_or(output, <[E]>::len), output);
-    match &then {
-        SliceThen::Nothing => {}
-        SliceThen::Activate(_, z) => check_len("z", z.len(), y.len()),
-        SliceThen::Add(other) => check_len("other", other.len(), y.len()),
+impl<E: Element> CutBlock for ThenBlock<'_, E> {
+    fn cut_rows(self, at: usize) -> (Self, Self) {
+        self.cut(|to| to.cut_rows(at))
     }
-    if rows == 0 {
+
+    fn cut_columns(self, at: usize) -> (Self, Self) {
+        self.cut(|to| to.cut_columns(at))
+    }
+}
+
+/// `y` := these rows and columns of `x` (rows, input) * `weight`^T, with `weight` (output, input), plus `bias` (output),
+/// if there is one, in every row; then applies `then`. Sums are f32, and are rounded once, with the bias, when they are
+/// stored.
+pub fn linear<E: Element>(
+    mut y: MatrixMut<E>,
+    x: StridedMatrix<E>,
+    weight: StridedMatrix<E>,
+    bias: Option<&[E]>,
+    mut then: ThenBlock<E>,
+) {
+    check_len("bias", bias.map_or(weight.rows(), <[E]>::len), weight.rows());
+    match &then {
+        ThenBlock::Nothing => {}
+        ThenBlock::Activate(_, z) => {
+            assert!((z.rows(), z.columns()) == (y.rows(), y.columns()), "`z` is not the block that `y` is");
+        }
+        ThenBlock::Add(other) => {
+            assert!((other.rows(), other.cols()) == (x.rows(), weight.rows()), "`other` is not as large as `y`");
+        }
+    }
+    let (rows, columns) = (y.rows(), y.columns());
+    if rows.is_empty() || columns.is_empty() {
         return;
     }
-    let columns_of = |cols: &Range<usize>| bias.map(|bias| &bias[cols.clone()]);
-    let (Some(x_f32), Some(weight_f32)) = (known::<E, f32>(x), weight.known::<f32>()) else {
-        return product(StridedMatrix::new(x, rows, input), weight.transposed(), |sums| {
-            let bias = columns_of(&sums.cols);
+    if E::WIDTH != Width::F32 {
+        let (x, weight) = (x.part(rows.clone(), 0..x.cols()), weight.part(columns.clone(), 0..weight.cols()));
+        return product(x, weight.transposed(), |sums| {
+            let cols = columns.start + sums.cols.start..columns.start + sums.cols.end;
+            let bias = bias.map(|bias| &bias[cols.clone()]);
             finish(
-                y,
-                output,
-                sums.rows.clone(),
-                &sums.cols,
-                &mut then,
+                y.columns_mut(cols.clone()),
+                rows.start + sums.rows.start..rows.start + sums.rows.end,
+                then.columns_mut(cols),
                 #[inline(always)]
-                |y, row| store(y, sums.row(row), bias),
+                |y, row| store(y, sums.row(row - rows.start), bias),
             );
         });
-    };
+    }
     // Panels differ in width by at most one column, because `gemm` sums in another order if there are very few columns.
-    let panels = output.div_ceil(PANEL);
+    let panels = columns.len().div_ceil(PANEL);
     for panel in 0..panels {
-        let cols = output * panel / panels..output * (panel + 1) / panels;
-        let weight = weight_f32.split_at(cols.start).1.split_at(cols.len()).0.transposed();
-        let part: &mut [f32] = known_mut(&mut y[cols.start..]).expect("as wide as `x`");
-        let part = MatrixMut::strided(part, rows, cols.len(), output);
-        matmul(part, StridedMatrix::new(x_f32, rows, input), weight, Write::Set);
-        let bias = columns_of(&cols);
+        let at = |panel| columns.start + columns.len() * panel / panels;
+        let cols = at(panel)..at(panel + 1);
+        matmul(y.columns_mut(cols.clone()), x, weight.transposed(), Write::Set);
+        let bias = bias.map(|bias| &bias[cols.clone()]);
         finish(
-            y,
-            output,
-            0..rows,
-            &cols,
-            &mut then,
+            y.columns_mut(cols.clone()),
+            rows.clone(),
+            then.columns_mut(cols),
             #[inline(always)]
             |y, _| {
                 if let Some(bias) = bias {
@@ -109,42 +130,31 @@ fn store<E: Element>(y: &mut [E], sums: &[f32], bias: Option<&[E]>) {
     }
 }
 
-/// In these columns of these rows of `y`, whose rows are `width` long: does `begin` with each row and its number, and
-/// then applies `then`.
+/// In these rows of `y`: does `begin` with each row and its number, and then applies `then`.
 #[inline(always)]
 fn finish<E: Element>(
-    y: &mut [E],
-    width: usize,
+    mut y: MatrixMut<E>,
     rows: Range<usize>,
-    cols: &Range<usize>,
-    then: &mut SliceThen<E>,
+    mut then: ThenBlock<E>,
     begin: impl Fn(&mut [E], usize),
 ) {
+    let columns = y.columns();
     vectorised(
         #[inline(always)]
         || {
             for row in rows {
-                let part = row * width + cols.start..row * width + cols.end;
-                let y = &mut y[part.clone()];
+                let y = y.row(row);
                 begin(y, row);
-                match then {
-                    SliceThen::Nothing => {}
-                    SliceThen::Add(other) => accumulate(y, &other[part]),
-                    SliceThen::Activate(Nonlinearity::Gelu, z) => map(y, &mut z[part], gelu),
-                    SliceThen::Activate(Nonlinearity::Relu, z) => map(y, &mut z[part], relu),
-                    SliceThen::Activate(Nonlinearity::Silu, z) => map(y, &mut z[part], silu),
+                match &mut then {
+                    ThenBlock::Nothing => {}
+                    ThenBlock::Add(other) => accumulate(y, other.row(row, columns.start, columns.len())),
+                    ThenBlock::Activate(Nonlinearity::Gelu, z) => map(y, z.row(row), gelu),
+                    ThenBlock::Activate(Nonlinearity::Relu, z) => map(y, z.row(row), relu),
+                    ThenBlock::Activate(Nonlinearity::Silu, z) => map(y, z.row(row), silu),
                 }
             }
         },
     );
-}
-
-/// `y` += `x`.
-#[inline(always)]
-fn accumulate<E: Element>(y: &mut [E], x: &[E]) {
-    for (y, x) in y.iter_mut().zip(x) {
-        *y = E::narrow(y.widen() + x.widen());
-    }
 }
 
 /// `z` := f(`y`).
@@ -161,6 +171,25 @@ mod tests {
     use crate::testing::{assert_close, noise};
     use crate::{activate, add};
     use zero_core::device::bf16;
+
+    /// What follows, on whole matrices.
+    enum After<'a, E = f32> {
+        Nothing,
+        Activate(Nonlinearity, &'a mut [E]),
+        Add(&'a [E]),
+    }
+
+    /// [`linear`] of a whole matrix.
+    fn all<E: Element>(y: &mut [E], x: &[E], weight: StridedMatrix<E>, bias: Option<&[E]>, after: After<E>) {
+        let [output, input] = [weight.rows(), weight.cols()];
+        let rows = x.len() / input;
+        let then = match after {
+            After::Nothing => ThenBlock::Nothing,
+            After::Activate(kind, z) => ThenBlock::Activate(kind, MatrixMut::new(z, rows, output)),
+            After::Add(other) => ThenBlock::Add(StridedMatrix::new(other, rows, output)),
+        };
+        linear(MatrixMut::new(y, rows, output), StridedMatrix::new(x, rows, input), weight, bias, then);
+    }
 
     fn narrowed(x: &[f32]) -> Vec<bf16> {
         x.iter().map(|&x| bf16::narrow(x)).collect()
@@ -183,7 +212,7 @@ mod tests {
         for [rows, input, output] in [[1, 1, 1], [3, 5, 7], [4, 17, PANEL], [5, 3, 2 * PANEL + 9]] {
             let (x, weight, bias) = (noise(rows * input, 1), noise(output * input, 2), noise(output, 3));
             let mut y = vec![f32::NAN; rows * output];
-            linear(&mut y, &x, StridedMatrix::new(&weight, output, input), Some(&bias), SliceThen::Nothing);
+            all(&mut y, &x, StridedMatrix::new(&weight, output, input), Some(&bias), After::Nothing);
             assert_close("y", &y, &expected(&x, &weight, &bias, input), 1e-5);
         }
     }
@@ -195,7 +224,7 @@ mod tests {
             let [x, weight, bias] =
                 [(rows * input, 1), (output * input, 2), (output, 3)].map(|(len, seed)| narrowed(&noise(len, seed)));
             let mut y = vec![bf16::NAN; rows * output];
-            linear(&mut y, &x, StridedMatrix::new(&weight, output, input), Some(&bias), SliceThen::Nothing);
+            all(&mut y, &x, StridedMatrix::new(&weight, output, input), Some(&bias), After::Nothing);
             let expected = expected(&widened(&x), &widened(&weight), &widened(&bias), input);
             for (y, expected) in y.iter().zip(expected) {
                 // No term is larger than 4.
@@ -215,16 +244,16 @@ mod tests {
         let weight = StridedMatrix::new(&weight, output, input);
         for bias in [None, Some(&bias[..])] {
             let mut plain = vec![bf16::NAN; rows * output];
-            linear(&mut plain, &x, weight, bias, SliceThen::Nothing);
+            all(&mut plain, &x, weight, bias, After::Nothing);
             for kind in [Nonlinearity::Gelu, Nonlinearity::Relu, Nonlinearity::Silu] {
                 let (mut y, mut z) = (vec![bf16::NAN; plain.len()], vec![bf16::NAN; plain.len()]);
-                linear(&mut y, &x, weight, bias, SliceThen::Activate(kind, &mut z));
+                all(&mut y, &x, weight, bias, After::Activate(kind, &mut z));
                 let mut activated = vec![f32::NAN; plain.len()];
                 activate(kind, &widened(&plain), &mut activated);
                 assert!(y == plain && z == narrowed(&activated), "{kind:?}");
             }
             let mut y = vec![bf16::NAN; plain.len()];
-            linear(&mut y, &x, weight, bias, SliceThen::Add(&other));
+            all(&mut y, &x, weight, bias, After::Add(&other));
             let mut added = widened(&plain);
             add(&mut added, &widened(&other));
             assert!(y == narrowed(&added));
@@ -238,17 +267,17 @@ mod tests {
         let (x, weight, bias) = (noise(rows * input, 1), noise(output * input, 2), noise(output, 3));
         let weight = StridedMatrix::new(&weight, output, input);
         let mut plain = vec![f32::NAN; rows * output];
-        linear(&mut plain, &x, weight, Some(&bias), SliceThen::Nothing);
+        all(&mut plain, &x, weight, Some(&bias), After::Nothing);
         for kind in [Nonlinearity::Gelu, Nonlinearity::Relu, Nonlinearity::Silu] {
             let (mut y, mut z) = (vec![f32::NAN; plain.len()], vec![f32::NAN; plain.len()]);
-            linear(&mut y, &x, weight, Some(&bias), SliceThen::Activate(kind, &mut z));
+            all(&mut y, &x, weight, Some(&bias), After::Activate(kind, &mut z));
             let mut activated = vec![f32::NAN; plain.len()];
             activate(kind, &plain, &mut activated);
             assert_eq!((y, z), (plain.clone(), activated), "{kind:?}");
         }
         let other = noise(plain.len(), 4);
         let mut y = vec![f32::NAN; plain.len()];
-        linear(&mut y, &x, weight, Some(&bias), SliceThen::Add(&other));
+        all(&mut y, &x, weight, Some(&bias), After::Add(&other));
         add(&mut plain, &other);
         assert_eq!(y, plain);
     }
@@ -261,8 +290,8 @@ mod tests {
         let run = |bias: Option<&[f32]>, kind: Option<Nonlinearity>| {
             let (mut y, mut z) = (vec![f32::NAN; rows * output], noise(rows * output, 4));
             match kind {
-                None => linear(&mut y, &x, weight, bias, SliceThen::Add(&z)),
-                Some(kind) => linear(&mut y, &x, weight, bias, SliceThen::Activate(kind, &mut z)),
+                None => all(&mut y, &x, weight, bias, After::Add(&z)),
+                Some(kind) => all(&mut y, &x, weight, bias, After::Activate(kind, &mut z)),
             }
             [y, z]
         };
@@ -270,14 +299,16 @@ mod tests {
             assert_eq!(run(None, kind), run(Some(&zeros), kind));
         }
         let (mut without, mut with) = (vec![f32::NAN; rows * output], vec![f32::NAN; rows * output]);
-        linear(&mut without, &x, weight, None, SliceThen::Nothing);
-        linear(&mut with, &x, weight, Some(&zeros), SliceThen::Nothing);
+        all(&mut without, &x, weight, None, After::Nothing);
+        all(&mut with, &x, weight, Some(&zeros), After::Nothing);
         assert_eq!(without, with);
     }
 
     #[test]
-    #[should_panic(expected = "`other` has 1 elements, expected 2")]
+    #[should_panic(expected = "`other` is not as large as `y`")]
     fn shapes_must_agree() {
-        linear(&mut [0.0; 2], &[1.0], StridedMatrix::new(&[1.0; 2], 2, 1), None, SliceThen::Add(&[0.0]));
+        let (x, other) = (StridedMatrix::new(&[1.0], 1, 1), StridedMatrix::new(&[0.0], 1, 1));
+        let weight = StridedMatrix::new(&[1.0; 2], 2, 1);
+        linear(MatrixMut::new(&mut [0.0; 2], 1, 2), x, weight, None, ThenBlock::Add(other));
     }
 }

@@ -1,8 +1,8 @@
-//! Matrices addressed through strides, for all products. Never copies or transposes a matrix: a transpose is a swap of strides.
+//! Matrix to read, addressed through strides. Never copies or transposes it: a transpose is a swap of strides.
 
 use std::ops::Range;
 
-use zero_core::device::{Element, known, known_mut};
+use zero_core::device::{Element, known};
 
 /// A (rows, cols) matrix addressed through strides, in elements.
 #[derive(Clone, Copy, Debug)]
@@ -50,10 +50,11 @@ impl<'a, T> StridedMatrix<'a, T> {
         Self { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
     }
 
-    /// These rows and columns, neither of which is empty.
+    /// These rows and columns.
     pub(super) fn part(self, rows: Range<usize>, cols: Range<usize>) -> Self {
         assert!(rows.end <= self.rows && cols.end <= self.cols, "a part beyond its matrix");
-        let data = &self.data[rows.start * self.row_stride + cols.start * self.col_stride..];
+        // A part without elements may begin beyond the data.
+        let data = self.data.get(rows.start * self.row_stride + cols.start * self.col_stride..).unwrap_or_default();
         Self { data, rows: rows.len(), cols: cols.len(), ..self }
     }
 
@@ -83,50 +84,9 @@ impl<'a, T: Element> StridedMatrix<'a, T> {
     }
 }
 
-/// A (rows, cols) row-major matrix to write to; its rows do not overlap.
-#[derive(Debug)]
-pub struct MatrixMut<'a, T = f32> {
-    pub(super) data: &'a mut [T],
-    pub(super) rows: usize,
-    pub(super) cols: usize,
-    pub(super) row_stride: usize,
-}
-
-impl<'a, T> MatrixMut<'a, T> {
-    /// All of `data` as (rows, cols), row-major.
-    #[track_caller]
-    pub fn new(data: &'a mut [T], rows: usize, cols: usize) -> Self {
-        super::simd::check_len("matrix", data.len(), rows * cols);
-        Self::strided(data, rows, cols, cols)
-    }
-
-    /// (rows, cols) at the start of `data`, each row `row_stride` after the one before.
-    #[track_caller]
-    pub fn strided(data: &'a mut [T], rows: usize, cols: usize, row_stride: usize) -> Self {
-        assert!(row_stride >= cols, "rows of {cols} overlap at row stride {row_stride}");
-        check_extent(data.len(), rows, cols, row_stride);
-        Self { data, rows, cols, row_stride }
-    }
-
-    /// The first `at` rows, and the other rows.
-    pub fn split_at(self, at: usize) -> (Self, Self) {
-        let Self { data, rows, cols, row_stride } = self;
-        let (data, others) = data.split_at_mut(at * row_stride);
-        (Self { data, rows: at, cols, row_stride }, Self { data: others, rows: rows - at, cols, row_stride })
-    }
-}
-
-impl<T: Element> MatrixMut<'_, T> {
-    /// The same matrix, if it is of this type.
-    pub(super) fn known<To: Element>(&mut self) -> Option<MatrixMut<'_, To>> {
-        let Self { rows, cols, row_stride, .. } = *self;
-        known_mut(self.data).map(|data| MatrixMut { data, rows, cols, row_stride })
-    }
-}
-
 /// Panics unless the last element of the last row lies within `len`.
 #[track_caller]
-fn check_extent(len: usize, rows: usize, cols: usize, row_stride: usize) {
+pub(super) fn check_extent(len: usize, rows: usize, cols: usize, row_stride: usize) {
     if rows > 0 && cols > 0 {
         let extent = (rows - 1).checked_mul(row_stride).and_then(|n| n.checked_add(cols));
         assert!(

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use super::simd::{LANES, divided};
-use super::{Cpu, MatrixMut, StridedMatrix};
+use super::{Cpu, StridedMatrix};
 use zero_core::device::{Stored, StoredMut, Weights};
 
 /// Elements that are worth a thread: a few times as much work as waking the thread.
@@ -17,10 +17,14 @@ const COLUMNS: usize = 64;
 /// Multiplications of a matrix product that take as long as one element of another op.
 pub(super) const PRODUCTS_PER_ELEMENT: usize = 64;
 
-/// From this many rows and columns on, `gemm` sums every element of a product in the same order, whatever the rest of
-/// the shape; with fewer than 257 elements, or 65 rows and 65 columns, it sums differently.
-const ROWS_MIN: usize = 128;
+/// Where one side is at least as long as this, and the other has [`COLS_MIN`], `gemm` sums every element of a product in
+/// the same order, whatever the rest of the shape; with fewer than 257 elements, or 65 rows and 65 columns, it sums
+/// differently.
+const SIDE_MIN: usize = 128;
 pub(super) const COLS_MIN: usize = 3;
+
+/// Products are cut at multiples of this, which are multiples of their tiles.
+const ALIGNED: usize = 32;
 
 impl Cpu {
     /// This processor, with only the calling thread.
@@ -54,16 +58,12 @@ impl Cpu {
         for_each(self.threads, Items { count: len, min: self.elements_min, multiple: LANES }, parts, &run);
     }
 
-    /// Calls `run` on `parts`, which have the rows of a (rows, depth) (depth, cols) product: at once, or on some rows
-    /// at a time.
-    ///
-    /// A product of few rows, or of few columns, may be summed in another order than the same rows of a larger one, so
-    /// no piece is that small.
-    pub(super) fn by_products<P: Cut>(self, [rows, depth, cols]: [usize; 3], parts: P, run: impl Fn(P) + Sync) {
+    /// Calls `run` on `parts`, which have the rows and columns of a (rows, depth) (depth, cols) product: at once, or on
+    /// one block at a time.
+    pub(super) fn by_products<P: CutBlock>(self, [rows, depth, cols]: [usize; 3], parts: P, run: impl Fn(P) + Sync) {
         let products_min = PRODUCTS_PER_ELEMENT * self.elements_min;
-        let rows_min = products_min.div_ceil((depth * cols).max(1)).max(ROWS_MIN);
-        let threads = if cols < COLS_MIN { NonZeroUsize::MIN } else { self.threads };
-        for_each(threads, Items { count: rows, min: rows_min, multiple: 1 }, parts, &run);
+        let most = if cols < COLS_MIN { 1 } else { self.threads.get() };
+        share_blocks(most.min(rows * cols * depth / products_min), [rows, cols], parts, &run);
     }
 
     /// The sum of `of` over all blocks of `x`, which have `block` elements each except the last. The order is the tree
@@ -105,6 +105,23 @@ pub struct Items {
 pub fn for_each<P: Cut>(threads: NonZeroUsize, items: Items, parts: P, run: &(impl Fn(P) + Sync)) {
     let pieces = threads.get().min(items.count / items.min.max(items.multiple).max(1));
     share(pieces, items, parts, run);
+}
+
+/// Calls `run` on `parts`, in up to as many blocks. Whatever multiplies a block reads all operands of its rows and of its
+/// columns, so each cut is across the longer side.
+fn share_blocks<P: CutBlock>(blocks: usize, [rows, cols]: [usize; 2], parts: P, run: &(impl Fn(P) + Sync)) {
+    let longer = rows.max(cols);
+    if blocks <= 1 || longer < 2 * SIDE_MIN {
+        return run(parts);
+    }
+    let on_left = blocks / 2;
+    let at = (longer * on_left / blocks / ALIGNED * ALIGNED).clamp(SIDE_MIN, longer - SIDE_MIN);
+    let (sides, (left, right)) = if rows == longer {
+        ([[at, cols], [rows - at, cols]], parts.cut_rows(at))
+    } else {
+        ([[rows, at], [rows, cols - at]], parts.cut_columns(at))
+    };
+    rayon::join(|| share_blocks(on_left, sides[0], left, run), || share_blocks(blocks - on_left, sides[1], right, run));
 }
 
 fn share<P: Cut>(pieces: usize, items: Items, parts: P, run: &(impl Fn(P) + Sync)) {
@@ -152,13 +169,6 @@ impl<T: Sync> Cut for StridedMatrix<'_, T> {
     }
 }
 
-/// By rows.
-impl<T: Send> Cut for MatrixMut<'_, T> {
-    fn cut(self, at: usize, _: usize) -> (Self, Self) {
-        self.split_at(at)
-    }
-}
-
 impl Cut for Stored<'_, Cpu> {
     fn cut(self, at: usize, of: usize) -> (Self, Self) {
         self.split_at(at * divided("part", self.len(), of))
@@ -188,6 +198,26 @@ impl<P: Cut> Cut for Option<P> {
             }
             None => (None, None),
         }
+    }
+}
+
+/// A block of a matrix that can be cut into smaller ones.
+pub trait CutBlock: Send + Sized {
+    /// The first `at` rows of the block, and the other rows.
+    fn cut_rows(self, at: usize) -> (Self, Self);
+    /// The first `at` columns of the block, and the other columns.
+    fn cut_columns(self, at: usize) -> (Self, Self);
+}
+
+impl<A: CutBlock, B: CutBlock> CutBlock for (A, B) {
+    fn cut_rows(self, at: usize) -> (Self, Self) {
+        let ((a, a_rest), (b, b_rest)) = (self.0.cut_rows(at), self.1.cut_rows(at));
+        ((a, b), (a_rest, b_rest))
+    }
+
+    fn cut_columns(self, at: usize) -> (Self, Self) {
+        let ((a, a_rest), (b, b_rest)) = (self.0.cut_columns(at), self.1.cut_columns(at));
+        ((a, b), (a_rest, b_rest))
     }
 }
 

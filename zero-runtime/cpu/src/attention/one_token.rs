@@ -13,7 +13,7 @@ use super::stored::{store, sums};
 use super::{HEAD_DIM_MAX, Inputs, OneHead, Panel, QUERIES, QueryBlock, SCRATCH, key_blocks};
 use crate::few_rows::{ROWS, few_rows};
 use crate::simd::vectorised;
-use crate::{ColumnsMut, StridedMatrix};
+use crate::{MatrixMut, StridedMatrix};
 use zero_core::device::{AttentionShape, Element, Write};
 
 /// The most heads that use a block of keys before the next block is read.
@@ -116,7 +116,7 @@ impl<E: Element> TokenHeads<'_, E> {
         let key = StridedMatrix::strided(&self.inputs.key[head.key.at(keys.start)..], keys.len(), dim, head.key.stride);
         let scale = head.scale();
         few_rows(
-            ColumnsMut::new(scores, keys.len()),
+            MatrixMut::of_width(scores, keys.len()),
             queries,
             key.transposed(),
             #[inline(always)]

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use bytemuck::Zeroable;
 
 use super::*;
-use crate::matmul;
 use crate::testing::{STEP, noise};
+use crate::{MatrixMut, matmul};
 use zero_core::device::{
     AttentionShape, DecayRun, Device, Element, HyperBlock, Kernels, Nonlinearity, ReportBlock, Rotary, Scaling,
     Strided, StridedMut, Then, Write, bf16,
@@ -423,22 +423,24 @@ fn blocks_are_summed_whole_and_once() {
 fn large_products_are_shared_and_small_ones_are_not() {
     let share = |cpu: Cpu, [m, n, k]: [usize; 3]| {
         let (mut c, a, b) = (vec![0.0; m * n], vec![0.0; m * k], vec![0.0; k * n]);
-        let rows = Mutex::new(Vec::new());
+        let blocks = Mutex::new(Vec::new());
         let (c, a, b) = (MatrixMut::new(&mut c, m, n), StridedMatrix::new(&a, m, k), StridedMatrix::new(&b, k, n));
-        let note = |(c, a): (MatrixMut, StridedMatrix)| {
+        cpu.by_products([m, k, n], c, |c: MatrixMut| {
+            blocks.lock().unwrap().push([c.rows(), c.columns()]);
             matmul(c, a, b, Write::Set);
-            rows.lock().unwrap().push(a.rows());
-        };
-        cpu.by_products([m, k, n], (c, a), note);
-        let mut rows = rows.into_inner().unwrap();
-        rows.sort();
-        rows
+        });
+        let mut blocks = blocks.into_inner().unwrap();
+        blocks.sort_by_key(|[rows, columns]| [rows.start, columns.start]);
+        blocks
     };
-    let two = |sizes| Cpu::ONE_THREAD.on_threads(threads(2), "test", |cpu| share(cpu, sizes)).unwrap();
-    assert_eq!(two([1025, 64, 256]), [512, 513]);
-    assert_eq!(two([1025, 1, 4096]), [1025], "one column is summed in another order");
-    assert_eq!(two([130, 512, 512]), [130], "few rows may be, too");
-    assert_eq!(two([256, 16, 16]), [256], "not worth a thread");
+    let on = |count, sizes| Cpu::ONE_THREAD.on_threads(threads(count), "test", |cpu| share(cpu, sizes)).unwrap();
+    assert_eq!(on(2, [1025, 64, 256]), [[0..512, 0..64], [512..1025, 0..64]]);
+    assert_eq!(on(2, [100, 513, 1024]), [[0..100, 0..256], [0..100, 256..513]]);
+    let four = [[0..320, 0..256], [0..320, 256..513], [320..640, 0..256], [320..640, 256..513]];
+    assert_eq!(on(4, [640, 513, 256]), four);
+    assert_eq!(on(2, [1025, 1, 4096]), [[0..1025, 0..1]], "one column is summed in another order");
+    assert_eq!(on(2, [200, 250, 512]), [[0..200, 0..250]], "short sides may be, too");
+    assert_eq!(on(2, [256, 16, 16]), [[0..256, 0..16]], "not worth a thread");
 }
 
 #[test]
