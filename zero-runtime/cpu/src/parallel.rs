@@ -11,6 +11,10 @@ use zero_core::device::{Stored, StoredMut, Weights};
 /// Elements that are worth a thread: a few times as much work as waking the thread.
 const ELEMENTS_MIN: usize = 1 << 16;
 
+/// Pieces for each of several threads, so that a thread that is done early takes over from a slower one. Not of products:
+/// each piece of a product packs its operands again.
+const PIECES: usize = 4;
+
 /// Columns are shared in multiples of this, which is a few vectors of each row.
 const COLUMNS: usize = 64;
 
@@ -103,8 +107,8 @@ pub struct Items {
 
 /// Calls `run` on `parts`, at once or in pieces on up to `threads` threads of the pool that this thread is in.
 pub fn for_each<P: Cut>(threads: NonZeroUsize, items: Items, parts: P, run: &(impl Fn(P) + Sync)) {
-    let pieces = threads.get().min(items.count / items.min.max(items.multiple).max(1));
-    share(pieces, items, parts, run);
+    let most = if threads == NonZeroUsize::MIN { 1 } else { PIECES * threads.get() };
+    share(most.min(items.count / items.min.max(items.multiple).max(1)), items, parts, run);
 }
 
 /// Calls `run` on `parts`, in up to as many blocks. Whatever multiplies a block reads all operands of its rows and of its

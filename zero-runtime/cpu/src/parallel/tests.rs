@@ -386,11 +386,9 @@ fn every_item_is_in_one_piece() {
         for items in [0, 1, 2, 7, 64, 1000] {
             for (min, multiple) in [(1, 1), (3, 1), (1, 16), (40, 16)] {
                 let found = pieces(count, Items { count: items, min, multiple });
-                assert_eq!(
-                    found.len(),
-                    count.min(items / min.max(multiple)).max(1),
-                    "{items} items for {count} threads"
-                );
+                let most = if count == 1 { 1 } else { PIECES * count };
+                let expected = most.min(items / min.max(multiple)).max(1);
+                assert_eq!(found.len(), expected, "{items} items for {count} threads");
                 assert_eq!((found[0].start, found[found.len() - 1].end), (0, items));
                 for pair in found.windows(2) {
                     assert_eq!(pair[0].end, pair[1].start);
