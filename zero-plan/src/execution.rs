@@ -296,8 +296,8 @@ impl<'a> ExecutionWorld<'a> {
         let all_in = |scope| Some(ExecutionEvent::Begun { scope, nth: own.begun[scope as usize] - 1 });
         let need = match op {
             // With streams, the gather itself waits for the shards of other ranks.
-            Op::Gather { .. } if self.plan.config.has_streams() => all_in(Scope::Zero),
-            Op::Wait { .. } if self.plan.config.has_streams() => None,
+            Op::Gather { .. } if self.plan.config.gathers_early() => all_in(Scope::Zero),
+            Op::Wait { .. } if self.plan.config.gathers_early() => None,
             // Host peers may still read the slot.
             Op::Gather { .. } => own.released.map(|nth| ExecutionEvent::Done { scope: Scope::Zero, nth }),
             Op::Wait { unit } => Some(ExecutionEvent::Begun { scope: Scope::Zero, nth: own.gathers[unit] }),

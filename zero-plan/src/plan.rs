@@ -38,17 +38,17 @@ pub struct PipelineStage<'a> {
     pub step: &'a [Op],
     /// The ops of a forward pass without a backward pass.
     pub evaluation: &'a [Op],
-    /// Where each op of the step is queued; empty if the device has no streams.
+    /// Where each op of the step is queued; empty if the plan has no queues.
     #[serde(skip_serializing_if = "is_empty")]
     pub step_queue: &'a [Queued],
-    /// Where each op of the evaluation is queued; empty if the device has no streams.
+    /// Where each op of the evaluation is queued; empty if the plan has no queues.
     #[serde(skip_serializing_if = "is_empty")]
     pub evaluation_queue: &'a [Queued],
     /// The arena of each rank.
     pub memory: Memory,
 }
 
-/// Plans of devices without streams are written without queues.
+/// Plans without queues are written without these tables.
 fn is_empty(queue: &&[Queued]) -> bool {
     queue.is_empty()
 }
@@ -57,7 +57,7 @@ impl<'a> PipelineStage<'a> {
     /// Events by which streams meet between passes, one for each stream. The events of ops come after them.
     pub const JOINS: usize = Stream::ALL.len();
 
-    /// Events that a device needs for a pass; none if it has no streams.
+    /// Events that a device needs for a pass; none if the plan has no queues.
     pub fn events(&self) -> usize {
         let ops = self.step_queue.len().max(self.evaluation_queue.len());
         if ops > 0 { Self::JOINS + ops } else { 0 }
@@ -71,7 +71,7 @@ impl<'a> PipelineStage<'a> {
         }
     }
 
-    /// Where each op of a pass is queued; empty if the device has no streams.
+    /// Where each op of a pass is queued; empty if the plan has no queues.
     pub const fn queue(&self, pass: Pass) -> &'a [Queued] {
         match pass {
             Pass::Train => self.step_queue,

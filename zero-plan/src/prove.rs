@@ -172,7 +172,7 @@ pub fn prove_accesses(plan: &Plan, accesses: &Accesses) -> Result<(), Flaw> {
 }
 
 /// Proves that any two accesses to one byte, of which one writes it, are in order: by streams, by events, and by the
-/// counts that ranks send one another. For a device without streams there is nothing to prove.
+/// counts that ranks send one another. For a plan without queues there is nothing to prove.
 ///
 /// # Errors
 /// The first flaw that is found.

@@ -1,5 +1,5 @@
 //! Streams: the queue of a device in which each op of a pass lies, and the ops of other queues that it waits for, as
-//! tables of the plan. Only plans of devices with streams have such tables. Never knows what an op does.
+//! tables of the plan. Plans whose ops all run one after another have no such tables. Never knows what an op does.
 //!
 //! An op is queued as a whole in its stream: first the events that it waits for, then its waits for other ranks, its
 //! work, and last the counts that it signals to other ranks. `Spread` raises its count before it waits for the counts
@@ -8,7 +8,8 @@
 //!
 //! The streams of a rank meet between passes: a pass begins in any of them only after everything that was queued
 //! earlier is done in all. So no event reaches from one pass into the next, and a pass can be captured and launched
-//! again. Within a pass every other stream waits only for `Compute`, and `Compute` for each of them.
+//! again. Within a pass any stream may wait for any other. An op has no event if what its stream has waited for before
+//! already implies it, directly or through other streams.
 //!
 //! Conflicting accesses to one place must be in order: [`crate::prove()`] shows that from places alone, and shares
 //! nothing with the rules (`rules`) that make these tables.

@@ -60,7 +60,7 @@ impl PlanBuf {
         };
         let table = |pass, pipeline| {
             let ops = ops(pass, pipeline);
-            let queue = if config.has_streams() { queue(pass, &tables, pipeline, &ops) } else { Vec::new() };
+            let queue = if config.has_queues() { queue(pass, &tables, pipeline, &ops) } else { Vec::new() };
             (ops, queue)
         };
         let pipeline_stage = |pipeline| PipelineStageBuf {
@@ -105,6 +105,7 @@ fn queue(pass: Pass, tables: &Tables, pipeline: usize, ops: &[Op]) -> Vec<Queued
     let (units, buckets) = (tables.units.len(), tables.buckets.len());
     let mut queue = vec![Queued::of(Stream::Compute); ops.len()];
     let seen = Seen {
+        known: &mut vec![Default::default(); ops.len()],
         gathers: &mut vec![None; units],
         releases: &mut vec![None; units],
         slots: &mut vec![None; tables.activation_slots(pipeline)],

@@ -245,9 +245,9 @@ pub const fn schedules<const N: usize, const P: usize, const U: usize, const B: 
     schedules
 }
 
-/// The number of entries in the queues of this many ops: none if the device has no streams.
+/// The number of entries in the queues of this many ops: none if the plan has no queues.
 pub const fn queued(ops: usize, tables: &Tables) -> usize {
-    if tables.config.has_streams() { ops } else { 0 }
+    if tables.config.has_queues() { ops } else { 0 }
 }
 
 /// Where the ops of all pipeline stages are queued, one stage after the other. `N` is [`queued`].
@@ -270,6 +270,7 @@ pub const fn queues<const N: usize, const U: usize, const B: usize, const A: usi
     let (mut pipeline, mut start) = (0, 0);
     while N > 0 && pipeline < schedules.len() {
         let seen = Seen {
+            known: &mut [[0; Stream::ALL.len()]; N],
             gathers: &mut [None; U],
             releases: &mut [None; U],
             slots: &mut [None; A],

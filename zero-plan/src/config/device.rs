@@ -63,9 +63,14 @@ impl Config {
         round_up(bytes, self.device.line_bytes())
     }
 
-    /// Whether ops have streams. With streams, a gather copies as soon as its slot is free, and a wait only makes
-    /// layers wait for that copy; without streams, the wait copies.
-    pub const fn has_streams(&self) -> bool {
+    /// Whether the plan has queues: some ops run while a rank goes on with the next ones.
+    pub const fn has_queues(&self) -> bool {
+        self.device.has_streams()
+    }
+
+    /// Whether a gather copies as soon as its slot is free, and a wait only makes layers wait for that copy. Otherwise
+    /// the wait copies.
+    pub const fn gathers_early(&self) -> bool {
         self.device.has_streams()
     }
 }

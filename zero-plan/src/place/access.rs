@@ -155,11 +155,11 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
     // The bytes that it receives from other ranks arrive before they are read.
     let mut expected: Vec<Arrival> = Vec::new();
     let brought_by = match op {
-        Op::Wait { unit } if !plan.config.has_streams() => Op::Gather { unit, slot: position.slot(unit) },
+        Op::Wait { unit } if !plan.config.gathers_early() => Op::Gather { unit, slot: position.slot(unit) },
         op => op,
     };
     arrivals(plan, brought_by, position, &own, &mut |arrival| expected.push(arrival));
-    if let (Op::Gather { unit, slot }, false) = (op, plan.config.has_streams()) {
+    if let (Op::Gather { unit, slot }, false) = (op, plan.config.gathers_early()) {
         // These bytes may arrive from here on.
         let content =
             Content::Parameters { unit: plan.units[unit].source, is_updated: !plan.config.shards_parameters() };
@@ -199,8 +199,8 @@ impl OfOp<'_, '_> {
     fn visit_all(mut self, op: Op) {
         let at = self.own.at;
         match op {
-            Op::Gather { unit, slot } if self.plan.config.has_streams() => self.gather(unit, slot),
-            Op::Wait { unit } if !self.plan.config.has_streams() => self.gather(unit, self.position.slot(unit)),
+            Op::Gather { unit, slot } if self.plan.config.gathers_early() => self.gather(unit, slot),
+            Op::Wait { unit } if !self.plan.config.gathers_early() => self.gather(unit, self.position.slot(unit)),
             Op::Convert { unit, slot } => {
                 let flat = self.own.flat(unit);
                 self.parameters(at, unit, flat, 0, false);

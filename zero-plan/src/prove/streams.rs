@@ -28,10 +28,10 @@ use walk::StreamsWalk;
 /// Training steps and evaluations, so that each kind follows each.
 const PASSES: [Pass; 6] = [Pass::Train, Pass::Train, Pass::Evaluate, Pass::Train, Pass::Evaluate, Pass::Evaluate];
 
-/// Proves this for a plan. A device without streams has no queues, so there is nothing to prove.
+/// Proves this for a plan. Without queues, the ops of a rank run one after another, so there is nothing to prove.
 pub(super) fn streams(plan: &Plan) -> Result<(), Flaw> {
     well_formed(plan)?;
-    if !plan.config.has_streams() {
+    if !plan.config.has_queues() {
         return Ok(());
     }
     in_order(plan, &PASSES, &accesses)?;
@@ -52,7 +52,7 @@ fn well_formed(plan: &Plan) -> Result<(), Flaw> {
         for rank in 0..plan.config.mesh.ranks() {
             let pipeline_stage = plan.of_rank(rank);
             let (ops, queue) = (pipeline_stage.ops(pass), pipeline_stage.queue(pass));
-            let expected = if plan.config.has_streams() { ops.len() } else { 0 };
+            let expected = if plan.config.has_queues() { ops.len() } else { 0 };
             let flaw = |op, rule: &str| {
                 Err(Flaw { pass, rule: rule.to_owned(), places: vec![spot(plan, pass, rank, op, "")] })
             };

@@ -8,8 +8,13 @@ use crate::schedule::{Op, Parcel, Stream};
 /// The last op of some kind, by its place in the table, if there was one.
 type Last = Option<usize>;
 
-/// The ops that a walk over a table has seen: scratch, all `None` at first.
+/// For each stream, how many ops at the start of a table include all of its ops that are known to be done.
+pub type KnownStreams = [u32; Stream::ALL.len()];
+
+/// The ops that a walk over a table has seen: scratch, all `None` or 0 at first.
 pub struct Seen<'s> {
+    /// For each op, what is known to be done once it is done.
+    pub known: &'s mut [KnownStreams],
     /// For each unit, its last gather, with its slot.
     pub gathers: &'s mut [Option<(usize, usize)>],
     /// For each place for gathered parameters, its last release. Units have their own places, or take turns with fewer.
@@ -37,22 +42,31 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
         directed: None,
         arrived: [None; 2],
     };
-    let mut known = [[0; Stream::ALL.len()]; Stream::ALL.len()];
+    let mut streams: [KnownStreams; Stream::ALL.len()] = [[0; Stream::ALL.len()]; Stream::ALL.len()];
     let mut op = 0;
     while op < ops.len() {
         let stream = ops[op].traits().stream;
+        let known = &mut streams[stream as usize];
         out[op] = Queued::of(stream);
-        if let Some(before) = rules.need(ops[op]) {
-            let other = out[before].stream;
-            // The other streams wait only for `Compute`, so each knows about `Compute` only by its own waits, and never
-            // through a third stream.
-            if other as usize != stream as usize && known[stream as usize][other as usize] <= before {
-                known[stream as usize][other as usize] = before + 1;
-                out[op].after = Some(before as u32);
-            }
+        if let Some(before) = rules.need(ops[op])
+            && known[out[before].stream as usize] <= before as u32
+        {
+            // Otherwise an earlier wait of this stream implies it.
+            join(known, &rules.seen.known[before]);
+            out[op].after = Some(before as u32);
         }
+        known[stream as usize] = op as u32 + 1;
+        rules.seen.known[op] = *known;
         rules.pass(op, ops[op]);
         op += 1;
+    }
+}
+
+const fn join(known: &mut KnownStreams, other: &KnownStreams) {
+    let mut stream = 0;
+    while stream < known.len() {
+        known[stream] = if other[stream] > known[stream] { other[stream] } else { known[stream] };
+        stream += 1;
     }
 }
 

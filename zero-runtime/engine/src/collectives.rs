@@ -141,9 +141,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     pub(super) unsafe fn execute(&mut self, op: Op, share: Share) {
         match op {
             // A device with queues gathers in a queue as early as it can; otherwise the host gathers when it must.
-            Op::Gather { unit, slot } if self.plan.config.has_streams() => self.gather(unit, slot),
+            Op::Gather { unit, slot } if self.plan.config.gathers_early() => self.gather(unit, slot),
             Op::Gather { unit, slot } if self.plan.config.shares_slots() => self.give(unit, slot),
-            Op::Wait { unit } if !self.plan.config.has_streams() => self.gather(unit, self.position.slot(unit)),
+            Op::Wait { unit } if !self.plan.config.gathers_early() => self.gather(unit, self.position.slot(unit)),
             Op::Convert { unit, slot } => {
                 let places = self.places();
                 self.convert(places.computed_on(unit, slot), self.arena.rank(), places.flat(unit));

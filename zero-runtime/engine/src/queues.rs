@@ -29,7 +29,7 @@ impl AwaitedOps {
 
     /// Begins a pass: no queue continues before all queues have done all earlier work.
     pub fn begin_pass<D: Device>(&self, plan: &Plan, device: &D) {
-        if !plan.config.has_streams() {
+        if !plan.config.has_queues() {
             return;
         }
         // At the end of the last pass, this stream waited for all others.
@@ -44,7 +44,7 @@ impl AwaitedOps {
 
     /// Ends a pass: the compute stream continues after all of it.
     pub fn end_pass<D: Device>(&self, plan: &Plan, device: &D) {
-        if plan.config.has_streams() {
+        if plan.config.has_queues() {
             self.meet(device);
         }
     }

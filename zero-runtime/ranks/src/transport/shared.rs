@@ -297,7 +297,7 @@ impl<'p, D: Device> Shared<'p, D> {
             // One of the two gathers. The ranks along `zero` publish their units in the same order, so this rank's
             // count at the time holds for all.
             Op::Gather { unit, .. } | Op::Wait { unit }
-                if matches!(op, Op::Gather { .. }) == self.arena.plan().config.has_streams() =>
+                if matches!(op, Op::Gather { .. }) == self.arena.plan().config.gathers_early() =>
             {
                 self.await_shards(device, unit)
             }
