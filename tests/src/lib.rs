@@ -14,6 +14,7 @@ pub mod reference;
 pub mod saved;
 pub mod small;
 pub mod specs;
+pub mod tiers;
 pub mod tiny;
 pub mod training;
 

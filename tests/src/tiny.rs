@@ -115,3 +115,12 @@ pub struct Piped {
     norm: LayerNorm<DIM>,
     head: LmHead<DIM, BYTES>,
 }
+
+/// The same with optimizer states on disk, which the binary `offloaded` trains.
+#[zero(spec = "specs/offloaded.ron")]
+pub struct Offloaded {
+    embed: Embedding<BYTES, CONTEXT, DIM>,
+    blocks: [TinyBlock; 2],
+    norm: LayerNorm<DIM>,
+    head: LmHead<DIM, BYTES>,
+}

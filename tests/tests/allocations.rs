@@ -16,6 +16,7 @@ use zero_engine::Engine;
 use zero_plan::footprint::{PACKED_BYTES, PACKED_ROWS};
 use zero_plan::{Config, OptimizerKind, PlanBuf, Recompute, TransportKind, Width};
 use zero_ranks::transport::{Shared, local};
+use zero_tests::tiers::{disk_tier, offloaded};
 use zero_tests::tiny::{Tall, Tied, VOCAB, narrow};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
@@ -106,6 +107,10 @@ fn added(counts: impl Fn() -> [usize; 2], work: impl FnOnce()) -> [usize; 2] {
 /// Allocations of one rank: its own, and gemm's.
 fn allocations(program: &'static Program<Cpu>, transport: Shared<Cpu>, is_profiled: bool) -> [usize; 2] {
     let mut engine = Engine::new(program, transport);
+    if engine.plan().config.offloads_optimizer() {
+        let tier = disk_tier(env!("CARGO_TARGET_TMPDIR").as_ref(), engine.plan(), engine.arena().rank());
+        engine.keep_states_in(tier);
+    }
     engine.initialize(1);
     if is_profiled {
         engine.record(2);
@@ -164,6 +169,9 @@ fn no_step_allocates() {
                 allocations(program, transport, false)
             });
             assert_no_step_allocates(Tied::PROGRAM, config, |program, transport| allocations(program, transport, true));
+            assert_no_step_allocates(Tied::PROGRAM, offloaded(config, 1), |program, transport| {
+                allocations(program, transport, false)
+            });
             let config = Config { precision: narrow::Tied::PLAN.config.precision, ..config };
             assert_no_step_allocates(narrow::Tied::PROGRAM, config, |program, transport| {
                 allocations(program, transport, false)

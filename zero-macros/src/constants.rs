@@ -3,7 +3,7 @@
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
-use zero_plan::{Config, Mesh, Order, Precision, Recompute, Split};
+use zero_plan::{Config, Mesh, Offload, Order, Precision, Recompute, Split};
 
 /// An expression for `config`.
 pub fn config(config: &Config) -> TokenStream {
@@ -17,7 +17,7 @@ pub fn config(config: &Config) -> TokenStream {
         field(of(config) != of(plain), name, quote!(#value))
     };
     let stage = number(config.stage.into());
-    let memory_bytes = config.memory_bytes.map(number);
+    let [memory_bytes, disk_bytes] = [config.memory_bytes, config.disk_bytes].map(|bytes| bytes.map(number));
     let (gather, reduce) = (name("Often", config.gather), name("Often", config.reduce));
     let fields = [
         field(config.mesh != plain.mesh, "mesh", mesh(&config.mesh)),
@@ -45,6 +45,8 @@ pub fn config(config: &Config) -> TokenStream {
             "memory_bytes",
             quote!(::core::option::Option::Some(#memory_bytes)),
         ),
+        field(config.offload != plain.offload, "offload", offload(&config.offload)),
+        field(config.disk_bytes != plain.disk_bytes, "disk_bytes", quote!(::core::option::Option::Some(#disk_bytes))),
     ];
     let fields = fields.into_iter().flatten();
     quote! {
@@ -52,6 +54,14 @@ pub fn config(config: &Config) -> TokenStream {
             #(#fields)*
             ..::zero_runtime::plan::Config::PLAIN
         }
+    }
+}
+
+fn offload(offload: &Offload) -> TokenStream {
+    let optimizer = name("TierKind", offload.optimizer);
+    let [prefetch, piece_bytes] = [offload.prefetch, offload.piece_bytes].map(number);
+    quote! {
+        ::zero_runtime::plan::Offload { optimizer: #optimizer, prefetch: #prefetch, piece_bytes: #piece_bytes }
     }
 }
 
@@ -133,7 +143,7 @@ pub fn number(number: usize) -> Literal {
 
 #[cfg(test)]
 mod tests {
-    use zero_plan::{Axis, DeviceKind, Often, OptimizerKind, TransportKind, Width};
+    use zero_plan::{Axis, DeviceKind, Often, OptimizerKind, TierKind, TransportKind, Width};
 
     use super::*;
 
@@ -187,6 +197,8 @@ mod tests {
             transport: TransportKind::Local,
             optimizer: OptimizerKind::Muon,
             memory_bytes: Some(9),
+            offload: Offload { optimizer: TierKind::Disk, prefetch: 3, piece_bytes: 8192 },
+            disk_bytes: Some(10),
         };
         let expected = "Config{\
             mesh:Mesh{nodes:2,zero:4,replica:3,pipeline:2,order:[Axis::Replica,Axis::Zero,Axis::Pipeline],},\
@@ -196,7 +208,9 @@ mod tests {
             precision:Precision{compute:Width::BF16,params:Width::BF16,reduce:Width::BF16,master:Width::F32,\
             moments:Width::BF16,},\
             sequences:5,length:6,micro_batches:8,snapshot:true,transport:TransportKind::Local,\
-            optimizer:OptimizerKind::Muon,memory_bytes:Option::Some(9),..Config::PLAIN}";
+            optimizer:OptimizerKind::Muon,memory_bytes:Option::Some(9),\
+            offload:Offload{optimizer:TierKind::Disk,prefetch:3,piece_bytes:8192},disk_bytes:Option::Some(10),\
+            ..Config::PLAIN}";
         assert_eq!(short(&config), expected);
     }
 }

@@ -5,7 +5,7 @@
 mod peak;
 
 use crate::footprint::{outside_bytes, rank_bytes};
-use crate::layout::{Kind, Memory, Tables};
+use crate::layout::{Home, Kind, Memory, Tables};
 use crate::message::Message;
 use crate::origin::Origin;
 use crate::schedule::Op;
@@ -16,12 +16,38 @@ pub(crate) use peak::peak;
 /// Parts of a peak that a message names.
 const PARTS: usize = 3;
 
-/// Stops the build if a rank needs more than the budget of the spec. `steps` has the ops of each pipeline stage.
+/// Stops the build if a rank needs more than the budgets of the spec. `steps` has the ops of each pipeline stage.
 ///
 /// # Panics
-/// Z0201.
+/// Z0201 for memory, Z0230 for disk.
 #[track_caller]
 pub const fn require_budget(tables: &Tables, memories: &[Memory], steps: &[&[Op]], origin: &Origin) {
+    require_disk(tables, memories, origin);
+    require_memory(tables, memories, steps, origin);
+}
+
+#[track_caller]
+const fn require_disk(tables: &Tables, memories: &[Memory], origin: &Origin) {
+    let Some(budget) = tables.config.disk_bytes else { return };
+    let (mut needed, mut pipeline) = (0, 0);
+    while pipeline < memories.len() {
+        let bytes = memories[pipeline].bytes_of(Home::Disk);
+        needed = if bytes > needed { bytes } else { needed };
+        pipeline += 1;
+    }
+    if needed <= budget {
+        return;
+    }
+    let message = Message::new().text("[Z0230] a rank keeps ").bytes(needed).text(" on disk at stage ");
+    let message = message.number(tables.config.stage as usize).text(", but `disk` is ").bytes(budget).text(": ");
+    let message = origin.tell(message.bytes(needed - budget).text(" too much"), "disk", "none");
+    let message =
+        message.text("\n  fix: raise `disk`, or let more ranks share the optimizer state: a stage above 0, and");
+    panic!("{}", message.text(" more ranks along `zero`").as_str());
+}
+
+#[track_caller]
+const fn require_memory(tables: &Tables, memories: &[Memory], steps: &[&[Op]], origin: &Origin) {
     let Some(budget) = tables.config.memory_bytes else { return };
     let pipeline = largest(memories);
     let needed = rank_bytes(tables, &memories[pipeline]);

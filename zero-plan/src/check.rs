@@ -14,13 +14,17 @@ mod gradients;
 mod layout;
 mod parameters;
 mod parcels;
+mod pieces;
 mod plan;
+mod tiers;
 
+use crate::config::Offload;
 use crate::layout::{Bucket, Placement, Tables};
 use crate::pipeline::Pass;
 use crate::schedule::Op;
 
 pub use layout::check_layout;
+use tiers::WindowSlot;
 
 /// A flaw of a schedule, and the op that has it. An index of `ops.len()` means that something is missing at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +50,9 @@ pub struct UnitState {
     /// Whether the directions of its matrices have replaced its sums.
     directed: bool,
     updated: bool,
+    /// Pieces of its states that have been fetched and updated.
+    fetched: usize,
+    updated_pieces: usize,
     /// Whether the gradients of tied parameters have been added up here, or sent to the rank that adds them up.
     tied: bool,
     /// Whether tied parameters have been sent.
@@ -129,6 +136,8 @@ impl UnitState {
         backwards: 0,
         directed: false,
         updated: false,
+        fetched: 0,
+        updated_pieces: 0,
         tied: false,
         mirrored: false,
     };
@@ -190,6 +199,7 @@ pub const fn check(subject: CheckedTables, scratch: CheckScratch) -> Result<(), 
         buckets: scratch.buckets,
         slots: scratch.slots,
         gathered_slots: 0,
+        window: [WindowSlot::Free; Offload::SLOTS_MAX],
         activations_out: Outgoing::Unknown,
         gradients_out: Outgoing::Unknown,
         arrived: None,
@@ -254,6 +264,8 @@ struct Checker<'a, 's> {
     slots: &'s mut [SlotState],
     /// Slots for gathered parameters.
     gathered_slots: usize,
+    /// The content of each slot of the window.
+    window: [WindowSlot; Offload::SLOTS_MAX],
     activations_out: Outgoing,
     gradients_out: Outgoing,
     /// The input that was received last, if it has not been used.
@@ -341,7 +353,9 @@ impl<'a> Checker<'a, '_> {
             Op::Spread { bucket, axis } => self.spread(bucket, axis),
             Op::Agree => self.agree(),
             Op::Momentum { unit } => self.momentum(unit),
-            Op::Update { unit } => self.update(unit),
+            Op::Update { unit, piece } => self.update(unit, piece),
+            Op::Fetch { unit, piece } => self.fetch(unit, piece),
+            Op::Store { unit, piece } => self.store(unit, piece),
         }
     }
 
@@ -384,6 +398,7 @@ impl<'a> Checker<'a, '_> {
         rules! {
             self.agreed == trains => "no agreement in a training step",
             is_idle => "a result that is not sent",
+            self.is_window_free() => "a piece that is fetched, but not stored",
         }
         let mut unit = 0;
         while unit < self.units.len() {

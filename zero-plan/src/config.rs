@@ -2,10 +2,12 @@
 //! never does.
 
 mod device;
+mod offload;
 mod precision;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::offload::{Offload, TierKind};
 pub use self::precision::{Precision, Width};
 
 use crate::mesh::{Axis, Mesh};
@@ -204,6 +206,12 @@ pub struct Config {
     pub optimizer: OptimizerKind,
     /// The budget of a rank for the memory in its arena and outside it, if the spec sets one.
     pub memory_bytes: Option<usize>,
+    /// The states that are kept outside the device.
+    #[serde(skip_serializing_if = "Offload::is_none")]
+    pub offload: Offload,
+    /// The budget of a rank for its file, if the spec sets one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<usize>,
 }
 
 impl Config {
@@ -233,6 +241,8 @@ impl Config {
         transport: TransportKind::Shm,
         optimizer: OptimizerKind::AdamW,
         memory_bytes: None,
+        offload: Offload::NONE,
+        disk_bytes: None,
     };
 
     /// How ranks gather.

@@ -7,7 +7,7 @@ use crate::schedule::{Op, OpTraits, Parcel};
 
 impl Op {
     /// A sentence that says what the op does and why, and the path of the key of a spec that decides whether, when or how
-    /// it is done. `{unit}`, `{bucket}`, `{micro_batch}`, `{round}` and `{slot}` in the sentence stand for those of the
+    /// it is done. `{unit}`, `{bucket}`, `{micro_batch}`, `{round}`, `{slot}` and `{piece}` in the sentence stand for those of the
     /// op.
     pub const fn words(self, config: &Config) -> (&'static str, &'static str) {
         let turns = if config.mesh.pipeline > 1 { "pipeline.schedule" } else { "batch.micro_batches" };
@@ -100,6 +100,18 @@ impl Op {
                  the matrices once they are orthogonal.",
                 "optimizer",
             ),
+            Op::Update { piece: Some(_), .. } => (
+                "Updates piece {piece} of the parameters of {unit}, with its states in slot {slot} of the window.",
+                "offload.piece",
+            ),
+            Op::Fetch { .. } => (
+                "Starts to bring piece {piece} of the optimizer state of {unit} from its tier to slot {slot} of the window.",
+                "offload.prefetch",
+            ),
+            Op::Store { .. } => (
+                "Starts to take piece {piece} of the optimizer state of {unit} from slot {slot} of the window back to its tier.",
+                "offload.optimizer",
+            ),
             Op::Update { .. } if config.shards_optimizer() => {
                 ("Updates this rank's shard of the parameters of {unit}.", "zero.stage")
             }
@@ -161,6 +173,7 @@ impl Plan<'_> {
             ("{micro_batch}", number(op.micro_batch())),
             ("{round}", number(op.round())),
             ("{slot}", number(op.slot())),
+            ("{piece}", number(op.traits().piece)),
         ];
         for (name, value) in values {
             if let Some(value) = value {
@@ -175,10 +188,12 @@ impl Plan<'_> {
 mod tests {
     use super::*;
     use crate::build::PlanBuf;
-    use crate::config::{OptimizerKind, Precision, Recompute, TransportKind, Width};
+    use crate::config::{Offload, OptimizerKind, Precision, Recompute, TierKind, TransportKind, Width};
     use crate::mesh::Mesh;
     use crate::spec::KEYS;
     use crate::unit::{OrthogonalCost, Unit};
+
+    const ON_DISK: Offload = Offload { optimizer: TierKind::Disk, prefetch: 0, piece_bytes: 8192 };
 
     /// Plans that together have every kind of op.
     fn plans() -> Vec<PlanBuf> {
@@ -196,6 +211,7 @@ mod tests {
             (Config { optimizer: OptimizerKind::Muon, ..config.at_stage(1) }, false),
             (Config { precision: narrow, mesh: Mesh::of_zero(2), ..config.at_stage(2) }, true),
             (Config { transport: TransportKind::Local, ..config.at_stage(3) }, false),
+            (Config { offload: ON_DISK, ..config.at_stage(1) }, false),
         ]
         .map(|(config, tied)| PlanBuf::new("Four", config, &units(tied)))
         .into()
@@ -222,7 +238,7 @@ mod tests {
                 }
             });
         }
-        assert_eq!(names.len(), 19, "{names:?}");
+        assert_eq!(names.len(), 21, "{names:?}");
     }
 
     #[test]

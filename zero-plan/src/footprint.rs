@@ -54,6 +54,9 @@ const STACK_BYTES: usize = 2 << 20;
 /// The memory that an allocator keeps for a thread, rounded up to a huge page.
 const HEAP_BYTES: usize = 2 << 20;
 
+/// The threads that carry bytes between a file and memory: one for each direction.
+const TIER_THREADS: usize = 2;
+
 /// A span of a profile: two times of 8 bytes.
 const SPAN_BYTES: usize = 16;
 
@@ -114,7 +117,9 @@ pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
 
 /// The most host memory that it uses outside its arena.
 const fn host_bytes(config: &Config, agreed: usize, threads: usize) -> usize {
-    PROGRAM_BYTES + DATA_BYTES + threads * thread_bytes(config.precision.compute) + exchange_bytes(config, agreed)
+    let tiers = if config.offloads_optimizer() { TIER_THREADS * (STACK_BYTES + HEAP_BYTES) } else { 0 };
+    let working = threads * thread_bytes(config.precision.compute) + tiers;
+    PROGRAM_BYTES + DATA_BYTES + working + exchange_bytes(config, agreed)
 }
 
 /// The most device memory that a rank with this arena uses in the smallest run, inside and outside the arena.

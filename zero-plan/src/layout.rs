@@ -4,6 +4,7 @@
 mod decoding;
 mod inbox;
 mod memory;
+mod pieces;
 mod sizes;
 
 use serde::Serialize;

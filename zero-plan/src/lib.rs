@@ -50,8 +50,13 @@
 //! In a walk that decodes, units take turns with one place in the same region, and caches follow (`layout/decoding`).
 //! [`footprint`] bounds what lies outside the arena; the budget counts it.
 //!
+//! States that `offload` keeps in a tier have that home, and a window of the arena has slots for the pieces that are on
+//! their way or worked on. Flat buffers, and so the order of sums, are those of a plan without it.
+//!
 //! # Where the next thing goes
 //!
+//! - A state that is kept in a tier: its [`Kind`] gets that home in `layout/memory` and a window; the ops that move its
+//!   pieces go to `schedule/tier`, their places to `place/tier` and `place/access/tier`, their rules to `check/tiers`.
 //! - An op: a variant of [`Op`], and its row in `schedule/traits`: word, class, stream, subject. Its sentence and its
 //!   key in `explain`; its turn in `schedule`; its places in `place/access`, or in `place/access/sums` if it sums over
 //!   ranks; the op that it waits for in `streams/rules`; its rules in [`mod@check`]; what it moves in `work`. An op of
@@ -109,8 +114,8 @@ mod work;
 
 pub use build::PlanBuf;
 pub use config::{
-    Config, DeviceKind, Gather, Often, OptimizerKind, Order, Precision, Recompute, Split, TransportKind, Width,
-    is_same_text,
+    Config, DeviceKind, Gather, Offload, Often, OptimizerKind, Order, Precision, Recompute, Split, TierKind,
+    TransportKind, Width, is_same_text,
 };
 pub use cores::own_core;
 pub use fingerprint::Fingerprint;
@@ -123,11 +128,11 @@ pub use pipeline::{Chunk, Pass, fill_chunks};
 pub use plan::{PipelineStage, Plan};
 pub use prove::{Flaw, Proof, prove, prove_accesses, prove_decoding, prove_ranks, prove_streams};
 pub use report::{LineTurn, Ranges, Report, ScheduleText, Table, counted, op_text, turns, work_lines};
-pub use schedule::{Class, Op, OpTraits, Parcel, Stream, ops_max};
+pub use schedule::{Class, Op, OpTraits, Parcel, Piece, Stream, ops_max};
 pub use sizes::{GpuFigures, Probe, Sizes, shape_text, shapes};
 pub use streams::Queued;
 pub use subtrees::{Subtree, Subtrees};
-pub use traffic::{Moved, NamedBytes, Traffic};
+pub use traffic::{Moved, NamedBytes, TierBytes, Traffic};
 pub use unit::{Field, OrthogonalCost, Unit, gathered, smaller_than_shards, unit_count, unit_list, units};
 pub use work::Work;
 

@@ -14,3 +14,9 @@ pub const PAGE_BYTES: usize = 4096;
 pub const fn round_up(value: usize, multiple: usize) -> usize {
     value.div_ceil(multiple) * multiple
 }
+
+/// Transfers between a tier and memory begin and end at multiples of this many bytes, in both.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// The elements of a block in the narrowest width. In any width this many elements are whole blocks.
+pub const BLOCK_ELEMENTS: usize = BLOCK_BYTES / 2;

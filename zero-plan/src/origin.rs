@@ -19,6 +19,7 @@ pub const NAMED: &[&str] = &[
     "recompute",
     "optimizer",
     "memory",
+    "disk",
 ];
 
 /// The source in which a configuration was written.
@@ -94,13 +95,17 @@ impl Origin {
         let mut i = 0;
         while i < KEYS.len() {
             let whole = KEYS[i].path;
-            if let (Some(option), true) = (KEYS[i].option, is_same_text(whole, path)) {
+            if is_same_text(whole, path) {
                 let of_mesh = whole.as_bytes()[0] == b'm' && whole.as_bytes()[2] == b's';
-                return if of_mesh && !matches!(self.source, Source::Attribute) { whole } else { option };
+                return match KEYS[i].option {
+                    Some(option) if !of_mesh || matches!(self.source, Source::Attribute) => option,
+                    // Keys that only a file can have are clear enough by themselves.
+                    _ => whole,
+                };
             }
             i += 1;
         }
-        panic!("a key without an option")
+        panic!("no such key")
     }
 
     /// Begins a hint of what to write for keys of a section: a quote and, in a spec, `zero: (`.
@@ -153,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn every_named_key_has_an_option() {
+    fn every_named_key_has_a_name() {
         assert!(NAMED.iter().all(|path| !Origin::UNKNOWN.name(path).is_empty()));
     }
 }

@@ -6,11 +6,13 @@ mod arrival;
 mod position;
 mod stretch;
 mod subtotals;
+mod tier;
 
 pub use access::{Access, Accesses, Content, Gradients, Value, accesses, decoding_accesses};
 pub use arrival::{Arrival, are_counterparts, arrivals, arrivals_from, gathered, given_bytes};
 pub use position::Position;
 pub use stretch::{Place, Stretch};
+pub use tier::PieceOfState;
 
 use crate::layout::{Kind, Memory, OUTGOING_SLOTS, Placement, Tables};
 use crate::mesh::{Axis, Coordinates};
@@ -192,8 +194,8 @@ impl Places<'_> {
         if self.tables.config.shards_optimizer() { self.reduced(unit) } else { self.local_gradients(unit) }
     }
 
-    /// The stretch of a unit's flat buffer for which this rank has a state, and the place of that state; none if there
-    /// is no such state. For parameters, the stretch is all that the rank stores.
+    /// The stretch of a unit's flat buffer for which this rank has a state, and the place where that state is kept; none
+    /// if there is no such state. For parameters, the stretch is all that the rank stores.
     pub const fn state(&self, state: State, unit: usize) -> Option<(Stretch, Place)> {
         let config = self.tables.config;
         let placement = self.placement(unit);
@@ -211,6 +213,7 @@ impl Places<'_> {
         }
         let owned = self.owned(unit);
         let start = if config.shards_optimizer() { placement.start / config.mesh.zero } else { placement.start };
+        let start = if config.offloads_optimizer() { self.tables.kept_start(unit, start) } else { start };
         let place = match state {
             State::Master if config.precision.has_master_copy() => self.place(Kind::Master, start, owned.len),
             State::FirstMoment => self.place(Kind::Optimizer, start, owned.len),

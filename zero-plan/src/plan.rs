@@ -55,7 +55,7 @@ fn is_empty(queue: &&[Queued]) -> bool {
 
 impl<'a> PipelineStage<'a> {
     /// Events by which streams meet between passes, one for each stream. The events of ops come after them.
-    pub const JOINS: usize = Stream::ALL.len();
+    pub const JOINS: usize = Stream::OF_DEVICE.len();
 
     /// Events that a device needs for a pass; none if the plan has no queues.
     pub fn events(&self) -> usize {

@@ -11,6 +11,7 @@ mod directions;
 mod gradients;
 mod op;
 mod parameters;
+mod tier;
 mod traits;
 mod walk;
 
@@ -19,8 +20,9 @@ use crate::pipeline::{Chunk, Pass};
 
 use directions::Directions;
 use gradients::DueBucket;
-pub use op::{Op, Parcel};
+pub use op::{Op, Parcel, Piece};
 use parameters::Parameters;
+use tier::Window;
 pub use traits::{Class, OpTraits, Stream};
 use walk::{PipelineStageWalk, WalkStep};
 
@@ -56,6 +58,14 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
     }
     // Update, and the ops that bring replicas and mirrors up to date.
     ops += 4 * (end - first);
+    if config.offloads_optimizer() {
+        // Fetch, update and store.
+        let mut unit = first;
+        while unit < end {
+            ops += 3 * tables.pieces(unit);
+            unit += 1;
+        }
+    }
     if config.optimizer.orthogonalizes() {
         // Its momentum.
         ops += end - first;
@@ -85,6 +95,10 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
     let mut ops = Ops { out, len: 0 };
     let mut parameters = Parameters::new(&walk);
     let mut gradients = DueBucket::NEW;
+    let mut window = Window::new(&walk);
+    if let Pass::Train = pass {
+        window.fill(&walk, &mut ops);
+    }
     let (mut cursor, mut slot) = (walk.start(), 0);
     while let Some(step) = cursor.step {
         if walk.begins(step) {
@@ -106,7 +120,7 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
     if let Pass::Train = pass {
         gradients.finish(&walk, &mut ops);
         ops.push(Op::Agree);
-        update(&walk, &mut ops);
+        update(&walk, window, &mut ops);
     }
     ops.len
 }
@@ -185,7 +199,7 @@ const fn leave(walk: &PipelineStageWalk, step: WalkStep, ops: &mut Ops) {
 
 /// Updates the units of the pipeline stage. If parameters are replicated but optimizer state is not, all-gathers the
 /// parameters that peers have updated. Brings mirrors of tied parameters up to date.
-const fn update(walk: &PipelineStageWalk, ops: &mut Ops) {
+const fn update(walk: &PipelineStageWalk, mut window: Window, ops: &mut Ops) {
     let config = walk.tables.config;
     let gathers = config.shards_optimizer() && !config.shards_parameters();
     let mut directions = Directions::NEW;
@@ -194,7 +208,11 @@ const fn update(walk: &PipelineStageWalk, ops: &mut Ops) {
         if walk.has(unit) && walk.tables.placements[unit].holds {
             if walk.tables.units[unit].params > 0 {
                 directions.before(walk, unit, ops);
-                ops.push(Op::Update { unit });
+                if config.offloads_optimizer() {
+                    window.update(walk, unit, ops);
+                } else {
+                    ops.push(Op::Update { unit, piece: None });
+                }
                 if walk.mirror_of(unit).is_some() {
                     ops.push(Op::Send { parcel: Parcel::TiedParameters, unit, micro_batch: 0 });
                 }

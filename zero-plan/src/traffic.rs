@@ -71,6 +71,32 @@ impl Moved {
     }
 }
 
+/// Bytes that travel between a rank's tier and its window, whole blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TierBytes {
+    /// Bytes that are read from the tier.
+    pub read: usize,
+    /// Bytes that are written to it.
+    pub written: usize,
+}
+
+impl TierBytes {
+    /// Those of a training step.
+    pub fn of(plan: &Plan, rank: usize) -> Self {
+        let own = plan.places(plan.config.mesh.coordinates(rank));
+        let bytes = |unit, piece| own.states_of(unit, piece).map(|part| part.blocks().0.len_bytes).sum::<usize>();
+        let mut all = Self::default();
+        for &op in plan.of_rank(rank).step {
+            match op {
+                Op::Fetch { unit, piece } => all.read += bytes(unit, piece),
+                Op::Store { unit, piece } => all.written += bytes(unit, piece),
+                _ => {}
+            }
+        }
+        all
+    }
+}
+
 /// The bytes that a rank sends or receives in an op.
 struct Exchange<'a> {
     plan: &'a Plan<'a>,

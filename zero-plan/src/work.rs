@@ -6,7 +6,7 @@
 use crate::mesh::{Axis, Coordinates};
 use crate::place::Stretch;
 use crate::plan::Plan;
-use crate::schedule::{Op, Parcel};
+use crate::schedule::{Op, Parcel, Piece};
 use crate::unit::OrthogonalCost;
 
 /// The work of one op of one rank.
@@ -30,7 +30,7 @@ fn operations(plan: &Plan, op: Op) -> usize {
     match op {
         Op::Forward { unit, .. } | Op::Recompute { unit, .. } => plan.units[unit].forward_operations(),
         Op::Backward { unit, .. } => plan.units[unit].backward_operations(),
-        Op::Update { unit } if plan.tables().is_orthogonalized(unit) => orthogonalizing(plan, unit),
+        Op::Update { unit, .. } if plan.tables().is_orthogonalized(unit) => orthogonalizing(plan, unit),
         _ => 0,
     }
 }
@@ -125,18 +125,21 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
             let (s, t) = of_bucket(bucket);
             (s - t) * 2 * g
         }
-        Op::Momentum { unit } => updated(plan, at, unit) * (2 * g + 2 * m),
-        Op::Update { unit } => {
+        Op::Momentum { unit } => updated(plan, at, unit, None) * (2 * g + 2 * m),
+        Op::Update { unit, piece } => {
             let stored = if precision.has_master_copy() { p + 2 * precision.master.bytes() } else { 2 * p };
-            updated(plan, at, unit) * (g + 4 * m + stored)
+            updated(plan, at, unit, piece) * (g + 4 * m + stored)
         }
         _ => 0,
     }
 }
 
-/// Elements of a unit's flat buffer that a rank updates, without padding.
-fn updated(plan: &Plan, at: Coordinates, unit: usize) -> usize {
-    let Stretch { start, len } = plan.places(at).owned(unit);
+/// Elements of a unit's flat buffer that a rank updates, all or one piece of them, without padding.
+fn updated(plan: &Plan, at: Coordinates, unit: usize, piece: Option<Piece>) -> usize {
+    let own = plan.places(at);
+    let owned = own.owned(unit);
+    let part = piece.map_or(Stretch { start: 0, ..owned }, |piece| own.piece(unit, piece.index));
+    let Stretch { start, len } = Stretch { start: owned.start + part.start, ..part };
     plan.units[unit].params.saturating_sub(start).min(len)
 }
 

@@ -8,6 +8,7 @@ use zero_core::model::NamesError;
 use zero_engine::RunError;
 use zero_files::checkpoint::{CheckpointError, PublishError};
 use zero_files::data::DataError;
+use zero_files::tier::TierError;
 use zero_files::weights::{ExportError, WeightsError};
 use zero_plan::{Bytes, Flaw};
 use zero_ranks::launch::{EXIT_AGAIN, EXIT_REPORTED, LaunchError};
@@ -27,6 +28,9 @@ pub enum Error {
     /// A checkpoint cannot be read, or written.
     #[error("{}", .0.report())]
     Checkpoint(#[from] CheckpointError),
+    /// States cannot be kept in the folder of `--offload`.
+    #[error("{}", .0.report())]
+    Tier(#[from] TierError),
     /// All ranks have the same error.
     #[error(transparent)]
     OfAll(Box<Error>),

@@ -115,7 +115,7 @@ impl Collective {
         let is_there = |op: &&Op| sums_on_hosts || !matches!(op, Op::Subtotal { .. });
         let start = Instant::now();
         for _ in 0..iterations {
-            let new = self.publishes().then_some(&Op::Update { unit: 0 });
+            let new = self.publishes().then_some(&Op::Update { unit: 0, piece: None });
             for &op in new.into_iter().chain(self.ops()).filter(is_there) {
                 // SAFETY: all ranks have just agreed on the same ops and the same number of iterations; each op may follow the
                 // previous one, and no view is kept.

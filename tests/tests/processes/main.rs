@@ -9,6 +9,7 @@ mod faults;
 mod findings;
 mod launchers;
 mod memory;
+mod offload;
 mod output;
 mod profile;
 mod pty;

@@ -7,10 +7,13 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use expect_test::expect_file;
 use zero_plan::place::{Content, Place, Position, accesses};
-use zero_plan::{Axis, Kind, Op, Parcel, Pass, Plan, Traffic, Unit};
+use zero_plan::{
+    Axis, Config, Kind, Offload, Op, Parcel, Pass, Piece, Plan, PlanBuf, TierBytes, TierKind, Traffic, Unit,
+};
 use zero_study::expand::Expanded;
 use zero_study::expand::step::*;
 use zero_tests::specs;
@@ -50,7 +53,11 @@ goldens! {
     zero3:;
     hsdp:;
     hybrid: pipeline_stage_0 pipeline_stage_1;
+    offloaded:;
 }
+
+/// `zero1` with its optimizer states on disk.
+const OFFLOADED: &str = "offloaded";
 
 /// An op as it was called, with the places that its arguments name.
 #[derive(Debug)]
@@ -170,8 +177,29 @@ impl StepOps for Recorder {
     }
 
     fn update(&mut self, unit: UnitBuffers, bytes: usize) {
-        self.note(Op::Update { unit: unit.number }, Some(unit), &[], bytes);
+        self.note(Op::Update { unit: unit.number, piece: None }, Some(unit), &[], bytes);
     }
+
+    fn fetch(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize) {
+        self.note(Op::Fetch { unit: unit.number, piece: of(piece, slot) }, Some(unit), &states_in(slot), bytes);
+    }
+
+    fn update_piece(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize) {
+        let piece = Some(of(piece, slot));
+        self.note(Op::Update { unit: unit.number, piece }, Some(unit), &states_in(slot), bytes);
+    }
+
+    fn store(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize) {
+        self.note(Op::Store { unit: unit.number, piece: of(piece, slot) }, Some(unit), &states_in(slot), bytes);
+    }
+}
+
+fn of(piece: UnitPiece, slot: WindowBuffer) -> Piece {
+    Piece { index: piece.0, slot: slot.number }
+}
+
+fn states_in(slot: WindowBuffer) -> [Place; 3] {
+    [slot.master, slot.first_moment, slot.second_moment]
 }
 
 /// Compares what was recorded of one rank with the plan.
@@ -225,6 +253,7 @@ fn compare(plan: &Plan, rank: usize, pass: Pass, recorder: &Recorder) -> Result<
 /// Compares the bytes that were recorded with those that the rank sends, as `traffic` counts them.
 fn compare_bytes(plan: &Plan, rank: usize, pass: Pass, recorder: &Recorder) -> Result<(), String> {
     let sent = Traffic::of(plan, rank, plan.of_rank(rank).ops(pass));
+    let tier = TierBytes::of(plan, rank);
     let mesh = &plan.config.mesh;
     let sum = |which: &dyn Fn(Op) -> bool| -> usize {
         recorder.calls.iter().filter(|call| which(call.op)).map(|call| call.bytes).sum()
@@ -247,6 +276,8 @@ fn compare_bytes(plan: &Plan, rank: usize, pass: Pass, recorder: &Recorder) -> R
         ("gradients", parcels(Parcel::Gradients), sent.gradient_bytes),
         ("ties", parcels(Parcel::TiedGradients) + parcels(Parcel::TiedParameters), sent.tied_bytes),
         ("agree", sum(&|op| op == Op::Agree) * (mesh.ranks() - 1), sent.agree_bytes),
+        ("fetch", sum(&|op| matches!(op, Op::Fetch { .. })), if pass == Pass::Train { tier.read } else { 0 }),
+        ("store", sum(&|op| matches!(op, Op::Store { .. })), if pass == Pass::Train { tier.written } else { 0 }),
     ];
     match pairs.iter().find(|(_, expanded, sent)| expanded != sent) {
         Some((what, expanded, sent)) => {
@@ -257,11 +288,23 @@ fn compare_bytes(plan: &Plan, rank: usize, pass: Pass, recorder: &Recorder) -> R
 }
 
 fn plan_of(spec: &str) -> &'static Plan<'static> {
-    specs::program(spec).plan
+    if spec == OFFLOADED { offloaded_plan() } else { specs::program(spec).plan }
+}
+
+fn offloaded_plan() -> &'static Plan<'static> {
+    static PLAN: LazyLock<Plan> = LazyLock::new(|| {
+        let plan = specs::program("zero1").plan;
+        let offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 512 << 10 };
+        // As long as the test, like the plan of a program.
+        let made = Box::leak(Box::new(PlanBuf::new(plan.model, Config { offload, ..plan.config }, plan.units)));
+        made.as_plan(made.pipeline_stages().leak())
+    });
+    &PLAN
 }
 
 fn expanded(spec: &str) -> String {
-    Expanded { plan: plan_of(spec), spec: &format!("specs/{spec}.ron") }.to_string()
+    let name = if spec == OFFLOADED { "specs/zero1.ron with states on disk" } else { &format!("specs/{spec}.ron") };
+    Expanded { plan: plan_of(spec), spec: name }.to_string()
 }
 
 #[test]
@@ -318,7 +361,7 @@ fn another_op_place_or_length_is_noticed() {
 
 #[test]
 fn rustfmt_changes_nothing() {
-    for spec in specs::NAMES {
+    for spec in specs::NAMES.iter().copied().chain([OFFLOADED]) {
         let plan = plan_of(spec);
         // With a name so long that calls do not fit a line.
         let long = Unit { field: "a_field_with_a_name_that_nobody_would_want_to_read", ..plan.units[1] };

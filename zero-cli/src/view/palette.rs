@@ -40,6 +40,7 @@ const LEVEL: &[[i8; 4]] = &[[0, 2, 8, 2], [0, 6, 8, 6]];
 const UPRIGHT: &[[i8; 4]] = &[[2, 0, 2, 8], [6, 0, 6, 8]];
 const GRID: &[[i8; 4]] = &[[0, 4, 8, 4], [4, 0, 4, 8]];
 const DASHES: &[[i8; 4]] = &[[0, 2, 3, 2], [4, 6, 7, 6]];
+const CROSSED: &[[i8; 4]] = &[[0, 0, 8, 8], [0, 8, 8, 0]];
 const SPARSE: &[[i8; 4]] = &[[0, 8, 8, 0]];
 
 const fn paint(
@@ -62,6 +63,7 @@ pub const CLASSES: [Paint; Class::ALL.len()] = [
     paint("reduce", "gradients travel, sums", ORANGE, BLACK, FALLING),
     paint("parcel", "parcels between pipeline stages", YELLOW, BLACK, UPRIGHT),
     paint("agree", "agreement of all ranks", GREY, WHITE, PLAIN),
+    paint("tier", "states travel to and from a tier", BLACK, WHITE, CROSSED),
 ];
 
 /// Groups, in the order of [`MemoryGroup::ALL`].

@@ -6,7 +6,7 @@ mod mesh;
 mod timeline;
 
 use maud::{Markup, PreEscaped, html};
-use zero_plan::Bytes;
+use zero_plan::{Bytes, Class};
 use zero_study::picture::{Picture, PipelineStagePicture, TimeAxis};
 use zero_study::simulate::ShownTime;
 
@@ -44,6 +44,10 @@ pub fn figure(picture: &Picture) -> String {
         y += block.height;
         html! { g transform=(at) { (block.drawn) } }
     });
+    // Most plans have no tier, and their figures do without its pattern.
+    let has_tiers = picture.verbs.iter().any(|verb| verb.class == Class::Tier);
+    let classes = CLASSES.iter().filter(|paint| has_tiers || paint.name != CLASSES[Class::Tier as usize].name);
+    let paints = classes.chain(&GROUPS).chain([&WAIT, &OUTSIDE]);
     let figure = html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {WIDTH} {height}")) width=(WIDTH) height=(height)
             fill=(looks::INK) font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="12"
@@ -51,7 +55,7 @@ pub fn figure(picture: &Picture) -> String {
             title id="title" { (picture.source.name) }
             desc id="desc" { (facts_of(picture).join(" ")) }
             style { (PreEscaped(looks::dark())) }
-            defs { @for paint in CLASSES.iter().chain(&GROUPS).chain([&WAIT, &OUTSIDE]) { (pattern(paint)) } }
+            defs { @for paint in paints { (pattern(paint)) } }
             rect.back width="100%" height="100%" {}
             @for block in placed { (block) }
         }

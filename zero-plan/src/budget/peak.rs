@@ -42,7 +42,7 @@ impl Peak {
             Op::Forward { unit, micro_batch, .. } => ("the forward of ", unit, micro_batch),
             Op::Backward { unit, micro_batch, .. } => ("the backward of ", unit, micro_batch),
             Op::Recompute { unit, micro_batch, .. } => ("the recompute of ", unit, micro_batch),
-            Op::Update { unit } if tables.is_orthogonalized(unit) => {
+            Op::Update { unit, .. } if tables.is_orthogonalized(unit) => {
                 return tables.units[unit].name(message.text("the update of ").text(quote)).text(quote);
             }
             _ => return message.text("an op between computations"),
@@ -100,7 +100,7 @@ impl InUse {
         let mut bytes = [0; Kind::ALL.len()];
         let mut i = 0;
         while i < Kind::ALL.len() {
-            bytes[i] = memory.regions[i].bytes;
+            bytes[i] = if memory.regions[i].home.is_tier() { 0 } else { memory.regions[i].bytes };
             i += 1;
         }
         Self { slots: 0, gathered: 0, staged: 0, bytes }
@@ -135,7 +135,7 @@ impl InUse {
             Op::Settle { bucket, .. } if !tables.config.sums_on_hosts(Axis::Zero) => {
                 self.staged -= tables.buckets[bucket].elements;
             }
-            Op::Update { unit } if tables.config.shards_optimizer() && is_last_of_directions(tables, unit) => {
+            Op::Update { unit, .. } if tables.config.shards_optimizer() && is_last_of_directions(tables, unit) => {
                 self.staged -= tables.buckets[tables.placements[unit].bucket].elements;
             }
             _ => {}
@@ -158,7 +158,7 @@ impl InUse {
                 workspace = max(tables.units[unit].workspace_bytes, batch_bytes(tables, unit));
                 recomputed = recomputed_bytes(tables, unit);
             }
-            Op::Update { unit } if tables.is_orthogonalized(unit) => {
+            Op::Update { unit, .. } if tables.is_orthogonalized(unit) => {
                 workspace = tables.units[unit].matrices.room_bytes;
             }
             Op::Recompute { unit, .. } => {

@@ -50,7 +50,7 @@ fn updates_have_directions_and_a_matrix_in_use() {
                 Kind::ALL
                     .iter()
                     .for_each(|&kind| assert!(of(at, kind) <= memory.region(kind).bytes, "{op:?}: {kind:?}"));
-                if let Op::Update { unit } = op {
+                if let Op::Update { unit, .. } = op {
                     assert_eq!(of(at, Kind::Workspace), 5000);
                     // The next bucket is on its way, unless this is the last.
                     let staged = if *unit < 3 { 2 } else { 1 };
@@ -58,7 +58,7 @@ fn updates_have_directions_and_a_matrix_in_use() {
                     assert_eq!(of(at, Kind::Gradients), expected, "stage {stage}, unit {unit}");
                 }
             }
-            let peak = Peak { op: Op::Update { unit: 2 }, bytes: [0; Kind::ALL.len()] };
+            let peak = Peak { op: Op::Update { unit: 2, piece: None }, bytes: [0; Kind::ALL.len()] };
             assert_eq!(peak.name(Message::new(), &plan.tables(), "`").as_str(), "the update of ``");
         });
     }

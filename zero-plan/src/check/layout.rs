@@ -2,8 +2,10 @@
 //! of layouts, and allows room to spare.
 
 use super::BrokenRule;
-use crate::config::{Config, Gather};
-use crate::layout::{Bucket, Home, Kind, Memory, Tables};
+use super::pieces::check_pieces;
+use crate::config::{Config, Gather, TierKind};
+use crate::layout::{Bucket, Home, Kind, Memory, Region, Tables};
+use crate::lines::BLOCK_BYTES;
 use crate::mesh::Coordinates;
 use crate::place::{Place, Places, State};
 use crate::schedule::Parcel;
@@ -34,6 +36,9 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> BrokenRule {
             return Some(rule);
         }
         if let Some(rule) = check_decoding(&own.decoding()) {
+            return Some(rule);
+        }
+        if let Some(rule) = check_pieces(&own) {
             return Some(rule);
         }
         if let Some(rule) = check_regions(tables, memory) {
@@ -395,6 +400,8 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> BrokenRule {
             region.kind as usize == i => "regions in another order than their kinds",
             region.offset_bytes >= *end => "regions overlap",
             bytes_on_line(tables.config, region.offset_bytes) => "a region that does not start on a line",
+            !is_in_blocks(region) || region.offset_bytes.is_multiple_of(BLOCK_BYTES) =>
+                "a region of a tier or a window that does not start on a block",
             suits(tables, region.kind, region.home) => "a region in a home that its readers cannot reach, or do not need",
         }
         *end = region.offset_bytes + region.bytes * region.home.holders(tables.config);
@@ -406,13 +413,26 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> BrokenRule {
     None
 }
 
-/// Whether a region suits a home. Mapped gathers are views of contiguous shards, and ranks of a host share what they
+/// Whether transfers between a tier and the device begin or end in a region.
+const fn is_in_blocks(region: &Region) -> bool {
+    let is_window = matches!(region.kind, Kind::MasterWindow | Kind::OptimizerWindow);
+    region.home.is_tier() || is_window && region.bytes > 0
+}
+
+/// Whether a region suits a home. States are in their tier. Mapped gathers are views of contiguous shards, and ranks of a host share what they
 /// gather from other hosts, even before it is converted. Peers read local gradients, updated shards of replicas,
 /// parcels to another pipeline stage, and sums that an all-reduce spreads.
 const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let config = tables.config;
+    if let Kind::Master | Kind::Optimizer = kind {
+        return match config.offload.optimizer {
+            TierKind::Device => matches!(home, Home::Private),
+            TierKind::Host => matches!(home, Home::Host),
+            TierKind::Disk => matches!(home, Home::Disk),
+        };
+    }
     if config.transport.carries() {
-        return home.is_private();
+        return matches!(home, Home::Private);
     }
     let mesh = &config.mesh;
     let last = tables.units.len() - 1;
@@ -443,5 +463,6 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
             !is_mapped && (may_be_read || is_read)
         }
         Home::Private => !is_mapped && !is_read,
+        Home::Host | Home::Disk => false,
     }
 }

@@ -1,6 +1,7 @@
 //! Rules of parameters: nothing is used before its gather has been waited for, nor after its release.
 
 use super::{BrokenRule, Checker, Held};
+use crate::schedule::Piece;
 
 impl Checker<'_, '_> {
     pub(super) const fn gather(&mut self, unit: usize, slot: usize) -> BrokenRule {
@@ -67,11 +68,17 @@ impl Checker<'_, '_> {
             }
     }
 
-    pub(super) const fn update(&mut self, unit: usize) -> BrokenRule {
+    pub(super) const fn update(&mut self, unit: usize, piece: Option<Piece>) -> BrokenRule {
         rules! {
             self.agreed => "an update before the agreement",
             self.subject.tables.units[unit].params > 0 => "an update of a unit without parameters of its own",
             self.has_directions(unit) => "an update before the directions of its matrices are there",
+        }
+        if let Some(rule) = self.take_up(unit, piece) {
+            return Some(rule);
+        }
+        if !self.has_updated_pieces(unit) {
+            return None;
         }
         if let Some(rule) = self.renew(unit) {
             return Some(rule);

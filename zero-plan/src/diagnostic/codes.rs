@@ -14,6 +14,7 @@ mod see;
 mod spec;
 mod start;
 mod structs;
+mod tier;
 
 use std::fmt;
 
@@ -36,7 +37,7 @@ pub struct Code {
 /// All codes, in order.
 pub const CODES: &[Code] = &all();
 
-const PARTS: [&[Code]; 14] = [
+const PARTS: [&[Code]; 15] = [
     spec::CODES,
     command::CODES,
     structs::CODES,
@@ -48,6 +49,7 @@ const PARTS: [&[Code]; 14] = [
     start::CODES,
     input::CODES,
     checkpoint::CODES,
+    tier::CODES,
     run::CODES,
     cuda::CODES,
     cluster::CODES,

@@ -4,10 +4,11 @@ use serde::{Serialize, Serializer};
 
 use super::{Decoding, RegionSizes, Tables};
 use crate::config::{Config, Gather, Width};
+use crate::lines::{BLOCK_BYTES, round_up};
 use crate::mesh::Axis;
 
-/// The contents of a region of the arena.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+/// The contents of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Kind {
     /// Parameters: all of the pipeline stage, or the rank's shard of each unit.
     Parameters,
@@ -42,11 +43,15 @@ pub enum Kind {
     Subtotals,
     /// Bytes carried here from other ranks, to be summed or converted.
     Inbox,
+    /// Pieces of the parameters that the optimizer updates, if they are kept in a tier.
+    MasterWindow,
+    /// Pieces of both moments, if they are kept in a tier.
+    OptimizerWindow,
 }
 
 impl Kind {
     /// All kinds, in the order in which reports list them.
-    pub const ALL: [Kind; 16] = [
+    pub const ALL: [Kind; 18] = [
         Kind::Parameters,
         Kind::Gathered,
         Kind::Gradients,
@@ -63,6 +68,8 @@ impl Kind {
         Kind::Workspace,
         Kind::Subtotals,
         Kind::Inbox,
+        Kind::MasterWindow,
+        Kind::OptimizerWindow,
     ];
 
     /// Its name in reports.
@@ -84,6 +91,8 @@ impl Kind {
             Kind::Workspace => "workspace",
             Kind::Subtotals => "sums of the host",
             Kind::Inbox => "inbox",
+            Kind::MasterWindow => "master window",
+            Kind::OptimizerWindow => "optimizer window",
         }
     }
 
@@ -94,8 +103,8 @@ impl Kind {
             Kind::Gathered => Some(config.precision.compute),
             Kind::Gradients | Kind::Partial | Kind::Reduced => Some(config.precision.reduce),
             Kind::UnitGradients | Kind::Subtotals => Some(Width::F32),
-            Kind::Master => Some(config.precision.master),
-            Kind::Optimizer => Some(config.precision.moments),
+            Kind::Master | Kind::MasterWindow => Some(config.precision.master),
+            Kind::Optimizer | Kind::OptimizerWindow => Some(config.precision.moments),
             Kind::Snapshot | Kind::Activations | Kind::Recomputed => None,
             Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox => None,
         }
@@ -110,7 +119,7 @@ impl Kind {
     }
 }
 
-/// The mapping that a region lies in.
+/// The mapping or the tier that a region lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Home {
     /// The rank's own memory.
@@ -119,15 +128,24 @@ pub enum Home {
     Shared,
     /// Memory that ranks along `zero` have in common, in which their shards lie contiguous, unit by unit.
     Common,
+    /// The memory of the rank's host, if its device has a memory of its own.
+    Host,
+    /// The rank's file.
+    Disk,
 }
 
 impl Home {
     /// All homes: the lengths of an arena's mappings have this order.
-    pub const ALL: [Home; 3] = [Home::Private, Home::Shared, Home::Common];
+    pub const ALL: [Home; 5] = [Home::Private, Home::Shared, Home::Common, Home::Host, Home::Disk];
 
     /// Whether only the rank itself can reach it.
     pub const fn is_private(self) -> bool {
-        matches!(self, Home::Private)
+        matches!(self, Home::Private) || self.is_tier()
+    }
+
+    /// Whether it lies outside the memory of the device, so that its bytes are worked on in a window.
+    pub const fn is_tier(self) -> bool {
+        matches!(self, Home::Host | Home::Disk)
     }
 
     /// Whether ranks along `zero` share it.
@@ -146,6 +164,8 @@ impl Home {
             Home::Private => "private",
             Home::Shared => "shared",
             Home::Common => "common",
+            Home::Host => "host",
+            Home::Disk => "disk",
         }
     }
 }
@@ -155,7 +175,7 @@ impl Home {
 pub struct Region {
     /// Its contents.
     pub kind: Kind,
-    /// The mapping that it lies in.
+    /// The mapping or the tier that it lies in.
     pub home: Home,
     /// Start within its home.
     pub offset_bytes: usize,
@@ -174,6 +194,9 @@ pub struct Memory {
     pub home_bytes: [usize; Home::ALL.len()],
     /// Elements of one slot for gathered parameters.
     pub gathered_slot: usize,
+    /// Elements of one state in a slot of the window.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub window_slot: usize,
     /// Elements of the largest bucket.
     #[serde(skip)]
     pub bucket_slot: usize,
@@ -193,6 +216,7 @@ impl Memory {
         regions: [Region { kind: Kind::Parameters, home: Home::Private, offset_bytes: 0, bytes: 0 }; Kind::ALL.len()],
         home_bytes: [0; Home::ALL.len()],
         gathered_slot: 0,
+        window_slot: 0,
         bucket_slot: 0,
         activation_slot_bytes: 0,
         decoding: Decoding::NONE,
@@ -205,6 +229,7 @@ impl Memory {
         let sizes = RegionSizes::of(tables, pipeline);
         let mut memory = Memory {
             gathered_slot: sizes.flat_max,
+            window_slot: tables.window_slot(pipeline),
             bucket_slot: sizes.bucket_max,
             activation_slot_bytes: sizes.activation_slot_bytes,
             decoding: sizes.decoding,
@@ -217,8 +242,11 @@ impl Memory {
             let kind = Kind::ALL[i];
             let home = home(tables, kind);
             let bytes = tables.config.whole_lines(kind.bytes(tables.config, sizes.len(tables, kind)));
-            memory.regions[i] = Region { kind, home, offset_bytes: memory.bytes_of(home), bytes };
-            memory.home_bytes[home as usize] += bytes * home.holders(tables.config);
+            let is_window = matches!(kind, Kind::MasterWindow | Kind::OptimizerWindow) && bytes > 0;
+            let before = memory.bytes_of(home);
+            let offset_bytes = if is_window { round_up(before, BLOCK_BYTES) } else { before };
+            memory.regions[i] = Region { kind, home, offset_bytes, bytes };
+            memory.home_bytes[home as usize] = offset_bytes + bytes * home.holders(tables.config);
             i += 1;
         }
         memory
@@ -234,21 +262,20 @@ impl Memory {
         self.home_bytes[home as usize]
     }
 
-    /// Bytes of one rank's arena, including its share of common memory.
+    /// Bytes of one rank's arena, including its share of common memory. Tiers are not part of an arena.
     pub const fn bytes_per_rank(&self) -> usize {
         let (mut bytes, mut i) = (0, 0);
         while i < self.regions.len() {
-            bytes += self.regions[i].bytes;
+            bytes += if self.regions[i].home.is_tier() { 0 } else { self.regions[i].bytes };
             i += 1;
         }
         bytes
     }
 }
 
-/// Serializes regions, without empty ones of the two kinds that only transports use which carry bytes: other plans keep
-/// their old hash.
+/// Serializes regions, without empty ones of the kinds that were added later: plans without them keep their old hash.
 fn without_what_is_empty<S: Serializer>(regions: &[Region], serializer: S) -> Result<S::Ok, S::Error> {
-    let is_there = |region: &&Region| !matches!(region.kind, Kind::Subtotals | Kind::Inbox) || region.bytes > 0;
+    let is_there = |region: &&Region| region.kind < Kind::Subtotals || region.bytes > 0;
     serializer.collect_seq(regions.iter().filter(is_there))
 }
 
@@ -260,10 +287,18 @@ fn by_home<S: Serializer>(bytes: &[usize; Home::ALL.len()], serializer: S) -> Re
     serializer.collect_map(named.enumerate().filter(is_there).map(|(_, entry)| entry))
 }
 
-/// The home of a region: private if only its rank reads it, otherwise where peers can read it.
+/// Whether a number is 0: plans without such a number keep their old hash.
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// The home of a region: its tier, or private if only its rank reads it, otherwise where peers can read it.
 const fn home(tables: &Tables, kind: Kind) -> Home {
     let config = tables.config;
     let mesh = &config.mesh;
+    if let (Kind::Master | Kind::Optimizer, Some(tier)) = (kind, config.offload.optimizer.home()) {
+        return tier;
+    }
     if config.transport.carries() {
         return Home::Private;
     }

@@ -131,6 +131,11 @@ impl RegionSizes {
         if tables.config.holds_parameters() { self.held } else { self.slots(tables) * self.flat_max }
     }
 
+    /// Elements of one state in all slots of the window.
+    const fn window(&self, tables: &Tables) -> usize {
+        tables.window_slots(self.pipeline) * tables.window_slot(self.pipeline)
+    }
+
     /// Room for the terms that are added up here, and after it, slot by slot, for the shards of units that gathers
     /// convert.
     const fn inbox_bytes(&self, tables: &Tables) -> usize {
@@ -144,7 +149,8 @@ impl RegionSizes {
     pub(super) const fn len(&self, tables: &Tables, kind: Kind) -> usize {
         let config = tables.config;
         let zero = config.mesh.zero;
-        let states = if config.shards_optimizer() { self.owned / zero } else { self.owned };
+        let owned = if config.shards_optimizer() { self.owned / zero } else { self.owned };
+        let states = if config.offloads_optimizer() { tables.kept(owned) } else { owned };
         match kind {
             Kind::Parameters if config.shards_parameters() => self.held / zero,
             Kind::Parameters => self.held,
@@ -158,9 +164,11 @@ impl RegionSizes {
             Kind::Partial => 0,
             Kind::Reduced if config.reduces_in_place() => 0,
             Kind::Reduced => self.gradients / zero,
-            Kind::Master if config.precision.has_master_copy() => states,
-            Kind::Master => 0,
+            Kind::Master | Kind::MasterWindow if !config.precision.has_master_copy() => 0,
+            Kind::Master => states,
             Kind::Optimizer => 2 * states,
+            Kind::MasterWindow => self.window(tables),
+            Kind::OptimizerWindow => 2 * self.window(tables),
             Kind::Snapshot if config.snapshot => self.owned / config.mesh.data_ranks() * config.precision.state_bytes(),
             Kind::Snapshot => 0,
             Kind::Activations => max(self.activation_slots * self.activation_slot_bytes, self.decoding.bytes()),

@@ -2,6 +2,7 @@
 //! these accesses. Never says in which order ranks make them.
 
 mod sums;
+mod tier;
 
 use super::arrival::{Arrival, arrivals};
 use super::{Place, Places, Position, State, Stretch};
@@ -39,12 +40,14 @@ pub enum Content {
         /// Whether they are updated.
         is_updated: bool,
     },
-    /// Another state of such a flat buffer.
+    /// Another state of such a flat buffer, before or after the update of this step.
     State {
         /// The state.
         state: State,
         /// The owner.
         unit: usize,
+        /// Whether it is updated.
+        is_updated: bool,
     },
     /// Gradients of a flat buffer.
     Gradients {
@@ -222,7 +225,10 @@ impl OfOp<'_, '_> {
             Op::Spread { bucket, axis } => self.spread(bucket, axis),
             Op::Agree => self.agree(),
             Op::Momentum { unit } => self.momentum(unit),
-            Op::Update { unit } => self.update(unit),
+            Op::Update { unit, piece: None } => self.update(unit),
+            Op::Update { unit, piece: Some(piece) } => self.update_piece(unit, piece),
+            Op::Fetch { unit, piece } => self.fetch(unit, piece),
+            Op::Store { unit, piece } => self.store(unit, piece),
             Op::Gather { .. }
             | Op::Wait { .. }
             | Op::Release { .. }
@@ -442,18 +448,17 @@ impl OfOp<'_, '_> {
         let (start, sums) = (own.owned(unit).start, own.sums(unit));
         let from_byte = self.bytes(sums.region, start);
         self.note(own.at, sums, self.summed(unit), from_byte, false);
-        self.state(State::FirstMoment, unit);
+        self.state(State::FirstMoment, unit, false);
         self.note(own.at, sums, Content::Direction { unit }, from_byte, true);
     }
 
     /// Reads and writes a state of the elements that this rank updates, if there is such a state.
-    fn state(&mut self, state: State, unit: usize) {
+    fn state(&mut self, state: State, unit: usize, is_updated: bool) {
         let own = self.own;
         if let Some((Stretch { start, .. }, place)) = own.state(state, unit) {
-            let content = Content::State { state, unit };
             let from_byte = self.bytes(place.region, start);
-            self.note(own.at, place, content, from_byte, false);
-            self.note(own.at, place, content, from_byte, true);
+            self.note(own.at, place, Content::State { state, unit, is_updated: false }, from_byte, false);
+            self.note(own.at, place, Content::State { state, unit, is_updated }, from_byte, true);
         }
     }
 
@@ -479,7 +484,7 @@ impl OfOp<'_, '_> {
                 self.parameters(own.at, unit, own.updated(unit), from_byte, false);
                 self.write_parameters(unit, own.updated(unit), from_byte, true);
             } else {
-                self.state(state, unit);
+                self.state(state, unit, true);
             }
         }
     }

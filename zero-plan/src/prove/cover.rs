@@ -131,7 +131,9 @@ fn count(ranks: &Ranks, rank: usize, overlaps: &[Vec<usize>]) -> GradientCounts 
             Op::Fold { unit } => counts.tied[plan.units[unit].source] += 1,
             Op::Receive { parcel: Parcel::TiedGradients, unit, .. } => counts.tied[unit] += 1,
             Op::Momentum { unit } => counts.directed[unit] += 1,
-            Op::Update { unit } => counts.updated[unit] += 1,
+            Op::Update { unit, piece } => {
+                counts.updated[unit] += usize::from(ranks.plan.tables().completes(unit, piece))
+            }
             _ => {}
         }
     }

@@ -116,7 +116,7 @@ fn held(plan: &Plan, rank: usize, is_updated: bool) -> Vec<Access> {
             let (stretch, place) = places.state(state, unit)?;
             let content = match state {
                 State::Parameters => Content::Parameters { unit: plan.units[unit].source, is_updated },
-                state => Content::State { state, unit },
+                state => Content::State { state, unit, is_updated },
             };
             let from_byte = place.region.bytes(&plan.config, stretch.start);
             Some(Access { at, place, content, from_byte, writes: false })

@@ -4,11 +4,12 @@
 use super::percent;
 use super::table::Table;
 use crate::footprint::RunSize;
-use crate::layout::Kind;
+use crate::layout::{Home, Kind};
 use crate::mesh::Coordinates;
 use crate::message::{Bytes, Message};
 use crate::plan::Plan;
 use crate::states::StateBytes;
+use crate::traffic::TierBytes;
 
 /// The most columns. If there are more pipeline stages, those with the largest and the smallest arena stand for all.
 const PIPELINE_STAGES_MAX: usize = 8;
@@ -35,11 +36,10 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         _ => "memory per rank, most and least",
     };
     let mut lines = per_pipeline_stage(plan, title, |table, pipeline_stages| {
+        let regions = |kind| move |&pipeline: &usize| plan.pipeline_stages[pipeline].memory.region(kind);
         for kind in Kind::ALL {
-            let bytes: Vec<_> = pipeline_stages
-                .iter()
-                .map(|&pipeline| plan.pipeline_stages[pipeline].memory.region(kind).bytes)
-                .collect();
+            let of_kind = pipeline_stages.iter().map(regions(kind)).filter(|region| !region.home.is_tier());
+            let bytes: Vec<_> = of_kind.map(|region| region.bytes).collect();
             if bytes.iter().any(|&bytes| bytes > 0) {
                 table.row(kind.name(), figures(&bytes));
             }
@@ -54,7 +54,9 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         if let Some(budget) = plan.config.memory_bytes {
             table.row("budget", figures(&vec![budget; pipeline_stages.len()]));
         }
+        tiers(plan, table, pipeline_stages);
     });
+    lines.extend(offloaded(plan));
     lines.push(match plan.thread_bytes() {
         0 => "  outside: words of a step, and whole pages; not what the driver and its libraries take".to_owned(),
         thread => {
@@ -68,6 +70,31 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         lines.push("  gathered parameters: views of the shared mapping, no copies".to_owned());
     }
     lines
+}
+
+/// Rows of the bytes that ranks keep in tiers, and of the budget for them.
+fn tiers(plan: &Plan, table: &mut Table, pipeline_stages: &[usize]) {
+    let bytes_of = |home| pipeline_stages.iter().map(|&at| plan.pipeline_stages[at].memory.bytes_of(home)).collect();
+    for home in Home::ALL.into_iter().filter(|home| home.is_tier()) {
+        let bytes: Vec<usize> = bytes_of(home);
+        if bytes.iter().any(|&bytes| bytes > 0) {
+            table.row(&format!("on {}", home.name()), figures(&bytes));
+        }
+    }
+    if let Some(budget) = plan.config.disk_bytes {
+        table.row("budget on disk", figures(&vec![budget; pipeline_stages.len()]));
+    }
+}
+
+/// What travels between a tier and the device in a step, if anything does.
+fn offloaded(plan: &Plan) -> Option<String> {
+    let ranks = (0..plan.pipeline_stages.len()).map(|pipeline| TierBytes::of(plan, plan.first_rank(pipeline)));
+    let most = ranks.max_by_key(|bytes| bytes.read)?;
+    let text = |home: &str| {
+        let (read, written) = (Bytes(most.read), Bytes(most.written));
+        format!("  {home}: a rank reads up to {read} in a step, and writes up to {written}")
+    };
+    (most.read > 0).then(|| plan.config.offload.optimizer.home().map(|home| text(home.name()))).flatten()
 }
 
 pub fn figures(bytes: &[usize]) -> Vec<String> {

@@ -194,7 +194,7 @@ fn changed(op: Op) -> Vec<Op> {
         Op::Reduce { bucket, round } => vec![Op::Reduce { bucket, round: round + 1 }, Op::Settle { bucket, round }],
         Op::Settle { bucket, round } => vec![Op::Settle { bucket, round: round + 1 }, Op::Combine { bucket, round }],
         Op::Spread { bucket, .. } => Axis::ALL.map(|axis| Op::Spread { bucket, axis }).to_vec(),
-        Op::Wait { unit } => vec![Op::Wait { unit: unit + 1 }, Op::Release { unit }, Op::Update { unit }],
+        Op::Wait { unit } => vec![Op::Wait { unit: unit + 1 }, Op::Release { unit }, Op::Update { unit, piece: None }],
         _ => vec![Op::Agree],
     }
 }

@@ -47,7 +47,9 @@ fn memory(config: &Config, memory: &Memory) -> Vec<String> {
             region.bytes,
         ));
     }
-    let homes: Vec<String> = Home::ALL.map(|home| format!("{} {} B", home.name(), memory.bytes_of(home))).into();
+    let is_there = |home: &Home| !home.is_tier() || memory.bytes_of(*home) > 0;
+    let homes = Home::ALL.into_iter().filter(is_there);
+    let homes: Vec<String> = homes.map(|home| format!("{} {} B", home.name(), memory.bytes_of(home))).collect();
     lines.push(format!("  homes: {}", homes.join(", ")));
     let Memory { gathered_slot, activation_slot_bytes, outgoing_slot_bytes, returning_slot_bytes, .. } = memory;
     lines.push(format!(
@@ -176,6 +178,7 @@ fn prepares(op: Op) -> bool {
             | Op::Convert { .. }
             | Op::Claim { .. }
             | Op::Clear { .. }
+            | Op::Fetch { .. }
             | Op::Receive { parcel: Parcel::Activations | Parcel::Gradients, .. }
     )
 }
@@ -190,8 +193,9 @@ pub fn op_text(plan: &Plan, op: Op) -> String {
 
 /// An op, without the details that `turn` already has.
 fn text(plan: &Plan, op: Op, turn: Option<LineTurn>) -> String {
-    let OpTraits { name, class, unit, bucket, parcel, micro_batch, slot, round, axis, .. } = op.traits();
+    let OpTraits { name, class, unit, bucket, parcel, micro_batch, slot, piece, round, axis, .. } = op.traits();
     let unit = unit.map(|unit| plan.units[unit].to_string()).unwrap_or_default();
+    let unit = piece.map_or(unit.clone(), |piece| format!("{unit} piece {piece}"));
     let subject = match (parcel, micro_batch, bucket, round, axis) {
         (Some(parcel), Some(micro_batch), ..) => {
             let of = if slot.is_some() { "for" } else { "of" };
@@ -201,7 +205,7 @@ fn text(plan: &Plan, op: Op, turn: Option<LineTurn>) -> String {
         (_, _, Some(bucket), Some(round), _) => format!("{bucket} round {round}"),
         (_, _, Some(bucket), _, Some(axis)) => format!("{bucket} along {}", axis.name()),
         (_, _, Some(bucket), ..) => bucket.to_string(),
-        _ => match slot.filter(|_| class == Class::Gather) {
+        _ => match slot.filter(|_| class == Class::Gather || matches!(op, Op::Fetch { .. })) {
             Some(slot) => format!("{unit} -> {slot}"),
             None => unit,
         },

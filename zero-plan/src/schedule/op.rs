@@ -147,7 +147,33 @@ pub enum Op {
     Update {
         /// The unit.
         unit: usize,
+        /// The piece of them that it updates; none for all of them, if their state is on the device.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        piece: Option<Piece>,
     },
+    /// Starts to bring a piece of the optimizer state of a unit from its tier to the window.
+    Fetch {
+        /// The unit.
+        unit: usize,
+        /// The piece.
+        piece: Piece,
+    },
+    /// Starts to take an updated piece from the window back to its tier.
+    Store {
+        /// The unit.
+        unit: usize,
+        /// The piece.
+        piece: Piece,
+    },
+}
+
+/// A piece of the states of a unit, on its way between a tier and the window, or in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Piece {
+    /// Its number among the pieces of its unit.
+    pub index: usize,
+    /// The slot of the window.
+    pub slot: usize,
 }
 
 /// A kind of data between pipeline stages. Each kind has its own channel, which keeps the order.

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::{Op, Parcel};
+use super::{Op, Parcel, Piece};
 use crate::mesh::Axis;
 
 /// A class as which an op is counted and drawn.
@@ -27,11 +27,13 @@ pub enum Class {
     Parcel,
     /// The exchange of loss and norm among all ranks.
     Agree,
+    /// Pieces of states on their way between a tier and the device.
+    Tier,
 }
 
 impl Class {
     /// All of them, in the order of a legend.
-    pub const ALL: [Class; 8] = [
+    pub const ALL: [Class; 9] = [
         Class::Forward,
         Class::Recompute,
         Class::Backward,
@@ -40,6 +42,7 @@ impl Class {
         Class::Reduce,
         Class::Parcel,
         Class::Agree,
+        Class::Tier,
     ];
 
     /// Whether a device computes in an op of this class.
@@ -58,11 +61,12 @@ impl Class {
             Class::Reduce => "gradients",
             Class::Parcel => "parcels",
             Class::Agree => "agreement",
+            Class::Tier => "offload",
         }
     }
 }
 
-/// A queue of a device, in which ops run in order.
+/// A queue in which ops run in order: of a device, or of what carries bytes between a tier and the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum Stream {
     /// Layers and the optimizer; the ops that wait for their inputs; and the ops that offer or send their results,
@@ -74,11 +78,24 @@ pub enum Stream {
     Reduce,
     /// Parcels from other pipeline stages.
     Copy,
+    /// Pieces of states from a tier.
+    Fetch,
+    /// Pieces of states to a tier.
+    Store,
 }
 
 impl Stream {
     /// All of them.
-    pub const ALL: [Stream; 4] = [Stream::Compute, Stream::Gather, Stream::Reduce, Stream::Copy];
+    pub const ALL: [Stream; 6] =
+        [Stream::Compute, Stream::Gather, Stream::Reduce, Stream::Copy, Stream::Fetch, Stream::Store];
+
+    /// Those of a device that runs ops asynchronously.
+    pub const OF_DEVICE: [Stream; 4] = [Stream::Compute, Stream::Gather, Stream::Reduce, Stream::Copy];
+
+    /// Whether it carries bytes between a tier and the device.
+    pub const fn is_of_tier(self) -> bool {
+        matches!(self, Stream::Fetch | Stream::Store)
+    }
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
@@ -87,6 +104,8 @@ impl Stream {
             Stream::Gather => "gather",
             Stream::Reduce => "reduce",
             Stream::Copy => "copy",
+            Stream::Fetch => "fetch",
+            Stream::Store => "store",
         }
     }
 }
@@ -108,8 +127,10 @@ pub struct OpTraits {
     pub parcel: Option<Parcel>,
     /// The micro-batch that it works on, if it works on one.
     pub micro_batch: Option<usize>,
-    /// The slot for activations or for gathered parameters that it works in, if there is one.
+    /// The slot for activations, for gathered parameters or of the window that it works in, if there is one.
     pub slot: Option<usize>,
+    /// The number of the piece of its unit's states that it is about, if it is about one.
+    pub piece: Option<usize>,
     /// The number of its bucket's reduction that it belongs to, if it belongs to one.
     pub round: Option<usize>,
     /// The axis along which ranks send one another the bytes that it needs, if there is one.
@@ -141,6 +162,10 @@ impl OpTraits {
         Self { round: Some(round), ..self }
     }
 
+    const fn piece(self, piece: Piece) -> Self {
+        Self { piece: Some(piece.index), slot: Some(piece.slot), ..self }
+    }
+
     const fn axis(self, axis: Axis) -> Self {
         Self { axis: Some(axis), ..self }
     }
@@ -150,8 +175,9 @@ impl Op {
     /// The table.
     pub const fn traits(self) -> OpTraits {
         const fn it(name: &'static str, class: Class, stream: Stream) -> OpTraits {
-            let (unit, bucket, parcel, micro_batch, slot, round, axis) = (None, None, None, None, None, None, None);
-            OpTraits { name, class, stream, unit, bucket, parcel, micro_batch, slot, round, axis }
+            let (unit, bucket, parcel, micro_batch, slot) = (None, None, None, None, None);
+            let (piece, round, axis) = (None, None, None);
+            OpTraits { name, class, stream, unit, bucket, parcel, micro_batch, slot, piece, round, axis }
         }
         use Stream::Compute;
         match self {
@@ -194,7 +220,10 @@ impl Op {
             Op::Spread { bucket, axis } => it("spread", Class::Reduce, Stream::Reduce).bucket(bucket).axis(axis),
             Op::Agree => it("agree", Class::Agree, Compute),
             Op::Momentum { unit } => it("momentum", Class::Update, Compute).unit(unit),
-            Op::Update { unit } => it("update", Class::Update, Compute).unit(unit),
+            Op::Update { unit, piece: None } => it("update", Class::Update, Compute).unit(unit),
+            Op::Update { unit, piece: Some(piece) } => it("update", Class::Update, Compute).unit(unit).piece(piece),
+            Op::Fetch { unit, piece } => it("fetch", Class::Tier, Stream::Fetch).unit(unit).piece(piece),
+            Op::Store { unit, piece } => it("store", Class::Tier, Stream::Store).unit(unit).piece(piece),
         }
     }
 

@@ -77,6 +77,11 @@ const fn some(unit: &'static str, words: &'static str) -> Expected {
     Expected { words, unit, range: 1..=u64::MAX }
 }
 
+/// A size in a range.
+const fn sizes(words: &'static str, range: RangeInclusive<u64>) -> Expected {
+    Expected { words, unit: "bytes", range }
+}
+
 macro_rules! size {
     ($example:literal) => {
         some("bytes", concat!("a size from `B(1)` up, such as `", $example, "`"))
@@ -236,6 +241,21 @@ pub const KEYS: &[Key] = &[
     key!(memory, size!("GiB(1)"), Absent("no budget"))
         .unit("bytes per rank")
         .about("The memory budget of a rank: a plan that needs more does not compile."),
+    section("offload", "Offload", "a section such as `(optimizer: Disk)`", OfItsKeys)
+        .about("What is kept outside the memory of the device, and comes to it in pieces."),
+    key!(offload.optimizer, any("`Device`, `Host` or `Disk`"), Value("Device"))
+        .only_in_files()
+        .about("Where the moments of the optimizer and its copy of the parameters are kept."),
+    key!(offload.prefetch, number!("pieces" from 0 to 16), Value("1"))
+        .only_in_files()
+        .about("Pieces that are fetched ahead of the one that is updated. Memory has room for two more."),
+    key!(offload.piece, sizes("a size from `KiB(8)` to `GiB(1)`, such as `MiB(4)`", 8 << 10..=1 << 30), Value("MiB(4)"))
+        .only_in_files()
+        .about("How much of one state travels at once, in whole blocks of 2048 elements."),
+    key!(disk, size!("GB(40)"), Absent("no budget"))
+        .only_in_files()
+        .unit("bytes per rank")
+        .about("The budget of a rank for its file, in which it keeps what `offload` says: a plan that needs more does not compile."),
 ];
 
 const fn key(path: &'static str, expected: Expected, default: KeyDefault) -> Key {

@@ -27,7 +27,7 @@ use core::fmt;
 
 use serde::Serialize;
 
-use crate::config::{self, Config, DeviceKind, OptimizerKind, Precision, TransportKind};
+use crate::config::{self, Config, DeviceKind, Offload, OptimizerKind, Precision, TransportKind};
 
 pub use changes::{KeyChange, changes};
 pub use check::{SizeVariables, other_size, unknown_fields};
@@ -41,7 +41,7 @@ pub use parse::ron as ron_options;
 pub use parse::ron_text;
 pub use pipeline::{Pipeline, Schedule, Units};
 pub use report::key_called;
-pub use sections::{Batch, CheckpointKeys, RecomputedUnits, Stage, ZeroKeys};
+pub use sections::{Batch, CheckpointKeys, OffloadKeys, RecomputedUnits, Stage, ZeroKeys};
 pub use size::Size;
 pub use table::{keys_table, options_table};
 pub use text::decode;
@@ -86,6 +86,11 @@ pub struct Spec {
     /// The most memory a rank may plan for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
+    /// What is kept outside the memory of the device.
+    pub offload: OffloadKeys,
+    /// The most bytes that a rank may plan for its file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Size>,
 }
 
 impl Spec {
@@ -127,6 +132,8 @@ impl Spec {
             transport: self.transport(),
             optimizer: self.optimizer,
             memory_bytes: self.memory.map(|size| size.bytes() as usize),
+            offload: if self.offload.is_none() { Offload::NONE } else { self.offload.config() },
+            disk_bytes: self.disk.map(|size| size.bytes() as usize),
         }
     }
 }

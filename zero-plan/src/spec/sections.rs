@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Size;
-use crate::config::{self, Often};
+use crate::config::{self, Offload, Often, TierKind};
 
 /// What the ranks along the `zero` axis shard, and how it is sent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -78,6 +78,30 @@ pub struct Batch {
 pub struct CheckpointKeys {
     /// Whether ranks copy the states first, and train on while the copy is written.
     pub snapshot: bool,
+}
+
+/// What is kept outside the memory of the device, and how it travels.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct OffloadKeys {
+    /// Where the moments and the master copy are kept.
+    pub optimizer: TierKind,
+    /// Pieces that are fetched ahead of the one that is updated.
+    pub prefetch: u32,
+    /// How much of one state travels at once.
+    pub piece: Size,
+}
+
+impl OffloadKeys {
+    /// Whether nothing is kept elsewhere.
+    pub fn is_none(&self) -> bool {
+        self.optimizer == TierKind::Device
+    }
+
+    /// The constants that these keys stand for.
+    pub fn config(&self) -> Offload {
+        let Self { optimizer, prefetch, piece } = self;
+        Offload { optimizer: *optimizer, prefetch: *prefetch as usize, piece_bytes: piece.bytes() as usize }
+    }
 }
 
 /// The units that keep only their input for backward, and run forward again before it: [`config::Recompute`], as it is

@@ -1,9 +1,10 @@
 //! Rules: the events that ops of a schedule need, and why. They follow from how schedules are made, not from places.
 
 use super::Queued;
+use crate::config::{Config, Offload};
 use crate::layout::{Bucket, Tables};
 use crate::pipeline::Pass;
-use crate::schedule::{Op, Parcel, Stream};
+use crate::schedule::{Op, Parcel, Piece, Stream};
 
 /// The last op of some kind, by its place in the table, if there was one.
 type Last = Option<usize>;
@@ -41,11 +42,12 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
         reduced: None,
         directed: None,
         arrived: [None; 2],
+        window: [None; Offload::SLOTS_MAX],
     };
     let mut streams: [KnownStreams; Stream::ALL.len()] = [[0; Stream::ALL.len()]; Stream::ALL.len()];
     let mut op = 0;
     while op < ops.len() {
-        let stream = ops[op].traits().stream;
+        let stream = queue_of(tables.config, ops[op]);
         let known = &mut streams[stream as usize];
         out[op] = Queued::of(stream);
         if let Some(before) = rules.need(ops[op])
@@ -60,6 +62,12 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
         rules.pass(op, ops[op]);
         op += 1;
     }
+}
+
+/// The queue of an op. A rank whose device has no streams does its ops one after another, and only tiers work beside it.
+const fn queue_of(config: &Config, op: Op) -> Stream {
+    let stream = op.traits().stream;
+    if config.device.has_streams() || stream.is_of_tier() { stream } else { Stream::Compute }
 }
 
 const fn join(known: &mut KnownStreams, other: &KnownStreams) {
@@ -84,6 +92,8 @@ struct Rules<'a, 's> {
     directed: Last,
     /// The last activations and gradients that have arrived from another pipeline stage.
     arrived: [Last; 2],
+    /// The last op on each slot of the window.
+    window: [Last; Offload::SLOTS_MAX],
 }
 
 impl Rules<'_, '_> {
@@ -114,7 +124,11 @@ impl Rules<'_, '_> {
             Op::Agree => self.reduced,
             // The last momentum is after all updates that still read the place where directions go.
             Op::Spread { axis, .. } if self.tables.config.spreads_directions(axis) => self.directed,
-            Op::Update { unit } if self.tables.is_orthogonalized(unit) => {
+            // A piece is fetched after the store that made its slot free, updated after its fetch, and stored after that.
+            Op::Fetch { piece: Piece { slot, .. }, .. }
+            | Op::Update { piece: Some(Piece { slot, .. }), .. }
+            | Op::Store { piece: Piece { slot, .. }, .. } => self.window[slot],
+            Op::Update { unit, .. } if self.tables.is_orthogonalized(unit) => {
                 self.seen.spreads[self.tables.placements[unit].bucket]
             }
             _ => None,
@@ -149,6 +163,9 @@ impl Rules<'_, '_> {
             Op::Reduce { bucket, .. } => self.seen.offers[bucket] = self.backward,
             Op::Settle { bucket, .. } => self.seen.settles[self.staging_of(bucket)] = Some(at),
             _ => {}
+        }
+        if let Op::Fetch { piece, .. } | Op::Update { piece: Some(piece), .. } | Op::Store { piece, .. } = op {
+            self.window[piece.slot] = Some(at);
         }
         if let Stream::Reduce = op.traits().stream {
             self.reduced = Some(at);

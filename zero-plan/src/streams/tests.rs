@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::build::PlanBuf;
-use crate::config::{Config, DeviceKind, TransportKind};
+use crate::config::{Config, DeviceKind, Offload, TierKind, TransportKind};
 use crate::mesh::Mesh;
 use crate::pipeline::Pass;
 use crate::plan::Plan;
@@ -55,6 +55,33 @@ fn parcels_come_in_a_stream_of_their_own() {
         7 receive copy after 4, 8 forward after 7, 9 settle reduce after 4, 10 claim after 9, 11 clear, 12 backward, 13 send, \
         14 reduce, 15 settle reduce after 12, 16 spread reduce, 17 agree after 16, 18 update";
     assert_eq!(told(config, 2, 1), expected);
+}
+
+/// With one piece fetched ahead there are three slots. Units of 5000 and 100 elements have three pieces and one: the
+/// last fetch waits for the store that makes its slot free. All else runs on the rank's own thread.
+#[test]
+fn pieces_of_states_are_fetched_updated_and_stored_in_turn() {
+    let offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 8192 };
+    let config = Config { offload, ..Config::PLAIN };
+    let long = Unit { params: 5000, takes: 5000, ..UNIT };
+    PlanBuf::new("Small", config, &[long, Unit { source: 1, position: 1, ..UNIT }]).with(|plan| {
+        let stage = &plan.pipeline_stages[0];
+        let told = stage.step.iter().zip(stage.step_queue).enumerate().map(|(at, (&op, queued))| {
+            let stream = if queued.stream == Stream::Compute { "" } else { queued.stream.name() };
+            let after = queued.waits_for().map(|before| format!(" after {before}")).unwrap_or_default();
+            let slot = op.traits().piece.map(|piece| format!(" {piece} in {}", op.slot().expect("a slot")));
+            format!("{at} {}{} {stream}{after}", op.name(), slot.unwrap_or_default())
+                .replace("  ", " ")
+                .trim_end()
+                .to_owned()
+        });
+        let expected = "0 fetch 0 in 0 fetch, 1 fetch 1 in 1 fetch, 2 fetch 2 in 2 fetch, 3 forward, 4 forward, 5 claim, \
+            6 backward, 7 backward, 8 reduce, 9 settle, 10 spread, 11 agree, \
+            12 update 0 in 0 after 0, 13 store 0 in 0 store after 12, 14 fetch 0 in 0 fetch after 13, \
+            15 update 1 in 1 after 1, 16 store 1 in 1 store after 15, \
+            17 update 2 in 2 after 2, 18 store 2 in 2 store after 17, 19 update 0 in 0 after 14, 20 store 0 in 0 store after 19";
+        assert_eq!(told.collect::<Vec<_>>().join(", "), expected);
+    });
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn layers_compute_and_move_nothing() {
 #[test]
 fn bytes_are_those_of_each_source_and_destination() {
     let unit = 0;
-    let (wait, update) = (Op::Wait { unit }, Op::Update { unit });
+    let (wait, update) = (Op::Wait { unit }, Op::Update { unit, piece: None });
     let settle = |round| Op::Settle { bucket: 0, round };
     let combine = |round| Op::Combine { bucket: 0, round };
     let spread = |axis| Op::Spread { bucket: 0, axis };
@@ -116,7 +116,7 @@ fn bytes_are_those_of_each_source_and_destination() {
 fn muon_works_on_whole_matrices() {
     let unit = 0;
     let muon = |config: Config| Config { optimizer: OptimizerKind::Muon, ..config };
-    let (momentum, update) = (Op::Momentum { unit }, Op::Update { unit });
+    let (momentum, update) = (Op::Momentum { unit }, Op::Update { unit, piece: None });
     let spread = Op::Spread { bucket: 0, axis: Axis::Zero };
     for (config, op, operations, bytes) in [
         (config(0, 2, 1, 1, F32), momentum, 0, 100 * (2 * 4 + 2 * 4)),
@@ -135,8 +135,8 @@ fn muon_works_on_whole_matrices() {
 #[test]
 fn padding_is_not_updated() {
     let sharded = config(1, 2, 1, 1, F32);
-    assert_eq!(work(sharded, 1, Op::Update { unit: 0 }).bytes, 36 * 28);
+    assert_eq!(work(sharded, 1, Op::Update { unit: 0, piece: None }).bytes, 36 * 28);
     // Of eight shards of 16 elements, the seventh holds the last 4 of 100 parameters.
     let narrow = config(1, 8, 1, 1, F32);
-    assert_eq!([6, 7].map(|zero| work(narrow, zero, Op::Update { unit: 0 }).bytes), [4 * 28, 0]);
+    assert_eq!([6, 7].map(|zero| work(narrow, zero, Op::Update { unit: 0, piece: None }).bytes), [4 * 28, 0]);
 }

@@ -67,6 +67,7 @@ fn pipeline_stage(lines: &mut Lines, plan: &Plan, pipeline: usize) {
     lines.line("");
     buckets(lines, plan, &names, own, pipeline);
     slots(lines, plan, own, pipeline);
+    window(lines, plan, own, pipeline);
     for (name, says, pass) in
         [("step", "A training step.", Pass::Train), ("evaluation", "A forward without a backward.", Pass::Evaluate)]
     {
@@ -160,10 +161,30 @@ fn slots(lines: &mut Lines, plan: &Plan, own: Places, pipeline: usize) {
             lines.call(&before, "SlotBuffer::in_place", &[slot.to_string()]);
         }
     }
-    for slot in 0..most(|op| op.traits().slot.filter(|_| op.traits().class != Class::Gather)) {
+    for slot in 0..most(|op| op.traits().slot.filter(|_| op.traits().class != Class::Gather && !is_of_window(op))) {
         let before = format!("pub const ACTIVATIONS_{slot}: SlotBuffer = ");
         lines.call(&before, "SlotBuffer::new", &[slot.to_string(), at(own.slot(slot))]);
     }
+}
+
+/// The slots of the window, each with the places of a whole piece.
+fn window(lines: &mut Lines, plan: &Plan, own: Places, pipeline: usize) {
+    for slot in 0..plan.tables().window_slots(pipeline) {
+        lines.constant(&format!("pub const WINDOW_{slot}: WindowBuffer = WindowBuffer"), |lines| {
+            lines.line(&format!("number: {slot},"));
+            for (field, state) in ["master", "first_moment", "second_moment"].into_iter().zip(State::OF_OPTIMIZER) {
+                if let Some(place) = own.window_slot(state, slot) {
+                    lines.line(&format!("{field}: {},", at(place)));
+                }
+            }
+            lines.line("..WindowBuffer::NONE");
+        });
+    }
+}
+
+/// Whether the slot of an op is one of the window.
+fn is_of_window(op: Op) -> bool {
+    op.traits().piece.is_some()
 }
 
 fn ops(lines: &mut Lines, plan: &Plan, names: &Names, pipeline: usize, pass: Pass) {
@@ -190,24 +211,30 @@ fn heading(plan: &Plan, turn: LineTurn) -> String {
 fn name(op: Op) -> &'static str {
     match op {
         Op::Reduce { .. } => "reduce_scatter",
+        Op::Update { piece: Some(_), .. } => "update_piece",
         op => op.traits().name,
     }
 }
 
 fn arguments(names: &Names, op: Op, bytes: usize) -> Vec<String> {
-    let OpTraits { class, unit, bucket, parcel, micro_batch, slot, round, .. } = op.traits();
+    let OpTraits { class, unit, bucket, parcel, micro_batch, slot, piece, round, .. } = op.traits();
     // An op's own axis; that of the others follows from their names.
     let axis = match op {
         Op::Subtotal { axis, .. } | Op::Spread { axis, .. } => Some(axis),
         _ => None,
     };
-    let slots = if class == Class::Gather { "SLOT" } else { "ACTIVATIONS" };
+    let slots = match class {
+        Class::Gather => "SLOT",
+        _ if piece.is_some() => "WINDOW",
+        _ => "ACTIVATIONS",
+    };
     [
         parcel.map(|parcel| format!("Parcel::{parcel:?}")),
         unit.map(|unit| names.unit(unit).to_owned()),
         bucket.map(|bucket| format!("BUCKET_{bucket}")),
         micro_batch.map(|micro_batch| format!("MicroBatch({micro_batch})")),
         round.map(|round| format!("Reduction({round})")),
+        piece.map(|piece| format!("UnitPiece({piece})")),
         slot.map(|slot| format!("{slots}_{slot}")),
         axis.map(|axis| format!("Axis::{axis:?}")),
         Some(number(bytes)),

@@ -125,13 +125,14 @@ fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
         Op::Momentum { unit } => {
             vec![(Thing::Agreement, false), (sum(unit), false), (Thing::Direction(unit), true)]
         }
-        Op::Update { unit } => {
+        Op::Update { unit, .. } => {
             // An update reads whole directions from the place to which they were spread.
             let spread = (plan.tables().is_orthogonalized(unit) && plan.config.shards_optimizer())
                 .then(|| (staging(plan.placements[unit].bucket), false));
             let read = [(sum(unit), false), (Thing::Direction(unit), false)];
             updated(unit).into_iter().chain(read).chain(spread).collect()
         }
+        Op::Fetch { .. } | Op::Store { .. } => unreachable!("all states of these plans are on the device"),
     }
 }
 

@@ -44,8 +44,8 @@ fn width(plan: &Plan, kind: Kind) -> usize {
         Kind::Gathered => precision.compute,
         Kind::Gradients | Kind::Partial | Kind::Reduced => precision.reduce,
         Kind::UnitGradients | Kind::Subtotals => Width::F32,
-        Kind::Master => precision.master,
-        Kind::Optimizer => precision.moments,
+        Kind::Master | Kind::MasterWindow => precision.master,
+        Kind::Optimizer | Kind::OptimizerWindow => precision.moments,
         Kind::Snapshot | Kind::Activations | Kind::Recomputed => return 1,
         Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox => return 1,
     };

@@ -6,7 +6,8 @@
 //! an op looks at the wrong bytes. `reshard` cuts tensors at random; `relayout` moves the states of a plan to those of
 //! another and back. `orders` has schedules written out by hand and the published costs of pipelines. `traffic`,
 //! `traffic_by_op` and `prefetch` compare the schedule with formulas; `constants`, `bounds` and `budget` test constants
-//! and build errors, and `fingerprints` pins those of the plans of all specs.
+//! and build errors, `tiers` is about states that are kept outside the device, and `fingerprints` pins those of the plans of
+//! all specs.
 
 mod bounds;
 mod budget;
@@ -26,5 +27,6 @@ mod rules;
 mod simulator;
 mod spans;
 mod tables;
+mod tiers;
 mod traffic;
 mod traffic_by_op;

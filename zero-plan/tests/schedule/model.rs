@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use zero_plan::{
-    Axis, Config, DeviceKind, Mesh, Often, OptimizerKind, Order, OrthogonalCost, PlanBuf, Precision, Recompute, Split,
-    TransportKind, Unit, Width,
+    Axis, Config, DeviceKind, Mesh, Offload, Often, OptimizerKind, Order, OrthogonalCost, PlanBuf, Precision,
+    Recompute, Split, TierKind, TransportKind, Unit, Width,
 };
 
 /// A model and a configuration of it.
@@ -146,6 +146,30 @@ pub fn small_models() -> Vec<Model> {
         add(Config { mesh: mesh(2, 2, 1), micro_batches: 2, precision: all_narrow, ..muon }, &[4, 7, 0, 9], Some(1));
         let held = Config { micro_batches: 2, reduce: Often::PerStep, bucket_bytes: 300, ..muon };
         add(Config { mesh: mesh(1, 2, 2), transport: TransportKind::Shm, ..held }, &[9, 70, 20, 30], None);
+    }
+    models
+}
+
+/// Keeps moments and master copies on disk, in pieces of one block of the narrowest numbers.
+pub const ON_DISK: Offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 8192 };
+
+/// Small models whose optimizer states are on disk: units of several pieces and of one, with and without master copies,
+/// wide and narrow moments, at every stage, along every axis, and with more slots than pieces.
+pub fn offloaded_models() -> Vec<Model> {
+    let mut models = Vec::new();
+    for stage in 0..=3 {
+        let base = Config { offload: ON_DISK, ..config(stage) };
+        let ahead = |prefetch| Offload { prefetch, ..ON_DISK };
+        let mut add = |config: Config, params: &[usize], tied| models.push(Model::new(config, params, tied));
+        let copied = precision(Width::BF16, Width::F32);
+        let narrow = Precision { master: Width::BF16, moments: Width::BF16, ..precision(Width::BF16, Width::BF16) };
+        add(base, &[9000, 7, 5000], None);
+        add(Config { offload: ahead(0), transport: TransportKind::Shm, ..base }, &[0, 9000, 40, 0], Some(1));
+        add(Config { offload: ahead(16), micro_batches: 2, precision: copied, ..base }, &[4200, 70, 0], Some(0));
+        add(Config { mesh: mesh(1, 1, 2), precision: narrow, ..base }, &[4200, 9000], None);
+        let piped = Config { mesh: mesh(2, 2, 1), micro_batches: 2, bucket_bytes: usize::MAX, ..base };
+        add(Config { precision: copied, ..piped }, &[9000, 5000, 7, 0], Some(0));
+        add(Config { order: Order::Interleaved { chunks: 2 }, ..piped }, &[9000, 5000, 7, 4200, 90], None);
     }
     models
 }

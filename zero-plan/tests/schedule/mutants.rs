@@ -328,7 +328,7 @@ pub fn vocabulary(plan: &Plan) -> Vec<Op> {
     let slots =
         (0..plan.pipeline_stages.len()).map(|pipeline| plan.tables().activation_slots(pipeline)).max().unwrap_or(0);
     for unit in 0..=plan.units.len() {
-        ops.extend([Op::Wait { unit }, Op::Release { unit }, Op::Update { unit }, Op::Fold { unit }]);
+        ops.extend([Op::Wait { unit }, Op::Release { unit }, Op::Update { unit, piece: None }, Op::Fold { unit }]);
         ops.push(Op::Momentum { unit });
         for slot in 0..=config.prefetch.min(plan.units.len()) + 1 {
             ops.extend([Op::Gather { unit, slot }, Op::Convert { unit, slot }]);

@@ -88,7 +88,7 @@ fn what_crosses_leaves_as_soon_as_it_is_there() {
             Settle { bucket: 1, round: 1 },
             spread(1),
             Agree,
-            Update { unit: 0 },
+            Update { unit: 0, piece: None },
         ];
         let last = [
             Receive { parcel: Activations, unit: 1, micro_batch: 0, slot: 0 },
@@ -109,7 +109,7 @@ fn what_crosses_leaves_as_soon_as_it_is_there() {
             Settle { bucket: 0, round: 1 },
             spread(0),
             Agree,
-            Update { unit: 1 },
+            Update { unit: 1, piece: None },
         ];
         assert_eq!(plan.pipeline_stages[0].step, first);
         assert_eq!(plan.pipeline_stages[1].step, last);

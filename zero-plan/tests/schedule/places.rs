@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use zero_plan::place::{Access, Content, Gradients, Position, Value, accesses, decoding_accesses};
 use zero_plan::{Axis, Coordinates, Flaw, Home, Kind, Op, Pass, Placement, Plan, prove_accesses, prove_decoding};
 
-use crate::model::{Model, small_models};
+use crate::model::{Model, offloaded_models, small_models};
 
 /// A way in which the place of an access can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,6 +97,15 @@ fn a_place_that_is_wrong_once_is_found() {
     assert!(tried.len() > 80, "{tried:#?}");
 }
 
+/// The same where states are on disk: a piece that is read or written elsewhere, in the file or in the window.
+#[test]
+fn a_place_of_a_piece_that_is_wrong_once_is_found() {
+    let tried = go_wrong(offloaded_models(), accesses, prove_accesses);
+    for kind in ["fetch reads a state", "fetch writes a state", "store reads a state", "store writes a state"] {
+        assert!(tried.contains_key(&(kind.to_owned(), Wrong::Shifted)), "{kind}: {tried:#?}");
+    }
+}
+
 /// The same in decoding walks.
 #[test]
 fn a_place_of_a_decoding_walk_that_is_wrong_once_is_found() {
@@ -141,7 +150,7 @@ fn decoding_that_does_not_fit_is_refused() {
 /// [`Plan::in_use`], which explains a peak, counts each byte of its rank that an op touches.
 #[test]
 fn every_byte_that_an_op_touches_counts_as_in_use() {
-    for model in small_models() {
+    for model in small_models().into_iter().chain(offloaded_models()) {
         model.plan().with(|plan| {
             for (pipeline, stage) in plan.pipeline_stages.iter().enumerate() {
                 let (at, mut position) = (Coordinates { pipeline, ..ORIGIN }, Position::new(plan.units.len()));
@@ -154,7 +163,8 @@ fn every_byte_that_an_op_touches_counts_as_in_use() {
                             place.len_bytes = if pipeline == 0 { last.targets_bytes } else { first.input_bytes };
                         }
                         // Ranks share the regions that they hold in common.
-                        if whose == at && stage.memory.region(place.region).home != Home::Common {
+                        let home = stage.memory.region(place.region).home;
+                        if whose == at && home != Home::Common && !home.is_tier() {
                             let bytes = place.offset_bytes..place.offset_bytes + place.len_bytes;
                             touched.entry(place.region as usize).or_default().extend(bytes);
                         }

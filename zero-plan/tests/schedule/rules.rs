@@ -5,16 +5,18 @@ use std::collections::BTreeSet;
 
 use zero_plan::{Axis, Config, Op, Pass, Plan};
 
-use crate::model::{Model, config, mesh, small_models};
+use crate::model::{Model, ON_DISK, config, mesh, small_models};
 use crate::mutants::{Edit, Table, vocabulary, with_table};
+use crate::tiers;
 
 /// The sources of the rules of schedules.
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     include_str!("../../src/check.rs"),
     include_str!("../../src/check/compute.rs"),
     include_str!("../../src/check/gradients.rs"),
     include_str!("../../src/check/parameters.rs"),
     include_str!("../../src/check/parcels.rs"),
+    include_str!("../../src/check/tiers.rs"),
 ];
 
 /// The rules in a source: the texts after an arrow or in a `Some`.
@@ -38,7 +40,7 @@ fn subtotals(plan: &Plan) -> Vec<Op> {
 /// Every way to leave out, add, replace or exchange one op.
 fn edits(plan: &Plan, ops: usize) -> Vec<Edit> {
     let mut edits: Vec<Edit> = (0..ops).map(Edit::Delete).collect();
-    for op in vocabulary(plan).into_iter().chain(subtotals(plan)) {
+    for op in vocabulary(plan).into_iter().chain(subtotals(plan)).chain(tiers::vocabulary(plan)) {
         edits.extend((0..=ops).map(|at| Edit::Insert(at, op)));
         edits.extend((0..ops).map(|at| Edit::Replace(at, op)));
     }
@@ -54,8 +56,9 @@ fn every_rule_of_schedules_refuses_something() {
     let of_hosts = Model::new(of_hosts, &[40, 7, 90], None).on_hosts(2);
     let of_replicas = Config { mesh: mesh(1, 1, 4), ..of_hosts.config };
     let of_replicas = Model::new(of_replicas, &[40, 7, 90], None).on_hosts(2);
+    let on_disk = Model::new(Config { offload: ON_DISK, ..config(1) }, &[9000, 7], None);
     let mut met = BTreeSet::new();
-    for model in small_models().into_iter().chain([without_updates, of_hosts, of_replicas]) {
+    for model in small_models().into_iter().chain([without_updates, of_hosts, of_replicas, on_disk]) {
         model.plan().with(|plan| {
             for pipeline in 0..plan.pipeline_stages.len() {
                 for pass in [Pass::Train, Pass::Evaluate] {

@@ -245,7 +245,8 @@ impl World<'_> {
             Op::Spread { bucket, axis } => self.spread(rank, bucket, axis),
             Op::Agree => self.agree(rank),
             Op::Momentum { unit } => self.momentum(rank, unit),
-            Op::Update { unit } => self.update(rank, unit),
+            Op::Update { unit, .. } => self.update(rank, unit),
+            Op::Fetch { .. } | Op::Store { .. } => unreachable!("all states of these plans are on the device"),
         }
     }
 

@@ -229,6 +229,7 @@ impl<'p, D: Device> Arena<'p, D> {
             }
             Home::Shared => (&self.shared, self.map.shared[rank]),
             Home::Common => (&self.shared, self.map.commons[rank]),
+            Home::Host | Home::Disk => panic!("{} lies in a tier", place.region.name()),
         };
         let bytes = region.bytes * region.home.holders(&self.plan.config);
         assert!(place.end_bytes() <= bytes, "{place:?} of {bytes} bytes");

@@ -13,6 +13,7 @@
 //! - A [`transport`] says when the bytes of other ranks are ready. Ranks of a host wait for one another by [`control`]
 //!   blocks, and [`lost`] describes why a wait was in vain. A [`watchdog`] reports and ends waits, also in threads that
 //!   have no transport.
+//! - A [`tier`] keeps states outside the memory of a device.
 //! - [`states`] is a rank's part of a model as files read and fill it. [`random`], [`time`] and [`speed`] are draws,
 //!   clocks, and how fast a device is.
 //!
@@ -39,6 +40,7 @@ pub mod orthogonal;
 pub mod random;
 pub mod speed;
 pub mod states;
+pub mod tier;
 pub mod time;
 pub mod transport;
 pub mod view;

@@ -22,7 +22,7 @@ const DRIVER_MIN: i32 = 13_000;
 const CAPABILITY_MIN: [i32; 2] = [8, 0];
 
 /// Queues that a plan may put ops in.
-pub(super) const STREAMS: usize = Stream::ALL.len();
+pub(super) const STREAMS: usize = Stream::OF_DEVICE.len();
 
 /// All queues: those of plans, and the queues that send parcels to other ranks. A send waits until its receiver takes it,
 /// and that rank may wait for this one. A send changes no memory here, so only the end of a pass waits for these queues.

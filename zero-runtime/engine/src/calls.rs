@@ -31,6 +31,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     pub(super) fn begin_walk(&mut self) {
         let (loaded, units) = (self.loaded, self.plan.units.len());
         assert!(loaded == units, "`initialize` or `load` come first: {loaded} of {units} units have parameters");
+        self.tier();
         self.begin();
     }
 
@@ -43,6 +44,10 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
 
     /// Gathers the first `len` words of each rank, for the same reason on all of them; the host does not read them.
     pub(super) fn exchange_on_device(&mut self, reason: ExchangeReason, len: usize) -> Result<(), Lost> {
+        if let Some(tier) = &self.tier {
+            // Between steps, a failure is told here, before ranks agree on what comes next.
+            tier.require()?;
+        }
         let call = self.steps_done << 32 | (len as u64) << 8 | reason as u64;
         // SAFETY: an exchange changes no parameters, gradients or parcels; any code after it relies on all ranks having
         // made it for the same reason, which `call` says.

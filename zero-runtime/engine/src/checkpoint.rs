@@ -96,10 +96,15 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     ///
     /// # Errors
     /// The first error of `each`, which ends the call.
-    pub fn read_saved<E>(&self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        let places = saved(self.arena.places()).map(|(_, place, _)| place);
-        // SAFETY: between steps nobody writes the bytes that this rank stores.
-        unsafe { read((&self.arena, &self.ranks.device), places, each) }
+    pub fn read_saved<E>(&self, mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        saved(self.arena.places()).try_for_each(|(Saved { state, unit, stretch }, ..)| {
+            let here = |place, _| {
+                // SAFETY: between steps nobody writes the bytes that this rank stores.
+                unsafe { read((&self.arena, &self.ranks.device), core::iter::once(place), &mut each) }
+            };
+            // SAFETY: as above, and no pass is under way.
+            unsafe { self.in_memory((state, unit), stretch.elements(), false, here) }
+        })
     }
 
     /// Copies everything that [`Engine::saved`] lists to the place that the plan reserves for it; returns `None` if
@@ -142,13 +147,13 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         // Peers may read parameters as soon as they are loaded.
         assert_ne!(state, State::Parameters, "parameters are set by `load`");
         assert_eq!((loaded, self.steps_done), (units, 0), "states are set after all units and before the first step");
-        let Some((stretch, place)) = self.arena.places().state(state, unit) else { return Ok(()) };
+        let Some((stretch, _)) = self.arena.places().state(state, unit) else { return Ok(()) };
         let mut values = Vec::new();
         for piece in pieces(stretch.elements(), self.plan.units[unit].params) {
             values.resize(piece.len(), 0.0);
             source(piece.start, &mut values)?;
             // SAFETY: states of parameters are private to this rank, and no op is under way.
-            unsafe { self.write(place, piece.start - stretch.start, &values) };
+            unsafe { self.set((state, unit), piece, &values) };
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! for the search.
 #![allow(unsafe_code)]
 
+use core::convert::Infallible;
 use core::fmt;
 
 use zero_plan::place::State;
@@ -107,9 +108,17 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     fn look_at_parameters(&mut self) -> Result<(), RunError> {
         let places = self.arena.places();
         let is_finite = |state, unit| {
-            // SAFETY: between steps nobody writes the numbers that this rank stores.
-            let stored = places.state(state, unit).map(|(_, place)| unsafe { self.arena.stored(place) });
-            stored.is_none_or(|stored| self.ranks.device.all_finite(stored))
+            // Between steps nobody writes the numbers that this rank stores.
+            let all = places.state(state, unit).map_or(0..0, |(stretch, _)| stretch.elements());
+            let mut is_finite = true;
+            let look = |place, _| {
+                // SAFETY: as above.
+                is_finite &= self.ranks.device.all_finite(unsafe { self.arena.stored(place) });
+                Ok::<_, Infallible>(())
+            };
+            // SAFETY: as above, and no pass is under way.
+            unsafe { self.in_memory((state, unit), all, false, look) }.unwrap_or_else(|never| match never {});
+            is_finite
         };
         let is_sound = |unit| [State::Master, State::Parameters].into_iter().all(|state| is_finite(state, unit));
         let found = (0..self.plan.units.len()).find(|&unit| !is_sound(unit));
@@ -132,6 +141,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             self.execute((pass, index), op, &mut walk, batch)?;
         }
         self.end_pass();
+        self.tier.as_ref().map_or(Ok(()), |tier| tier.end_pass())?;
         self.ranks.finish()?;
         let mut search = walk.finding.unwrap_or_default();
         let at = self.arena.coordinates();

@@ -7,7 +7,7 @@
 //! numbers of a step. `parameters` fills and reads parameters and their states, `queues` follows the streams of a plan
 //! on a device that has queues, `checkpoint` reads states for writing and sets them again, `diagnose` finds where a
 //! number went wrong, `record` notes when ops begin and end, `rehearsal` prepares a device, `calls` makes sure that all
-//! ranks make the same calls.
+//! ranks make the same calls. `tier` follows the streams of a plan that keeps states outside the device.
 //!
 //! `Engine::execute` says what an op does; for ops that communicate, `collectives` does. An op that calls a function of
 //! a unit finds it in [`zero_core::layer::UnitCode`]. A new op is an arm of that match, on views of the places that
@@ -49,13 +49,14 @@ mod parameters;
 mod queues;
 mod record;
 mod rehearsal;
+mod tier;
 mod update;
 mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use zero_plan::{Moved, Op, Pass, Plan};
+use zero_plan::{Moved, Op, Pass, Plan, TierBytes};
 
 pub use batch::{BatchPlace, Ids, OutOfRange};
 pub use checkpoint::Snapshot;
@@ -69,6 +70,7 @@ use batch::IdMisfit;
 use calls::ExchangeReason;
 use collectives::Share;
 use queues::AwaitedOps;
+use tier::TierOfRank;
 use update::UpdatedStretch;
 use words::StepWords;
 use zero_core::arena::Arena;
@@ -113,6 +115,9 @@ pub struct Engine<'p, D: Device, T> {
     arena: Arc<Arena<'p, D>>,
     /// Memory, device and transport, and the position of this rank in its table.
     ranks: Collectives<'p, D, T>,
+    /// What keeps states outside the device, if the plan has some there, and the bytes that it has moved in steps.
+    tier: Option<TierOfRank<'p, D>>,
+    tier_moved: TierBytes,
     /// For each unit, the stretches that this rank updates.
     segments: Vec<Vec<UpdatedStretch>>,
     /// The ops that later ops of the same pass wait for.
@@ -182,6 +187,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             agreement: Agreement::of(plan),
             exchanged: vec![0.0; plan.agreed_values() * plan.config.mesh.ranks()],
             ranks: Collectives::new(transport, device),
+            tier: None,
+            tier_moved: TierBytes::default(),
             program,
             plan,
             arena,
@@ -210,6 +217,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// From here on, a wait for another rank ends after `timeout`, with an error that names the rank.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.ranks.transport.set_timeout(timeout);
+        self.tier.iter_mut().for_each(|tier| tier.timeout = timeout);
     }
 
     /// The watchdog that reports and ends waits of this rank.
@@ -317,6 +325,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             }
         }
         self.join_queues();
+        self.meet_tier()?;
         self.ranks.device.end_repeated();
         self.ranks.require_device()?;
         // The host needs the results of the step only here. Until they are ready, this rank is at its last op.
@@ -360,6 +369,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         (self.ranks.position.is_decoding, self.cached) = (false, 0);
         let words = self.arena.own_words_mut(self.plan.agreed_values());
         self.ranks.device.stage(words, |words| words.fill(0.0));
+        self.tier.iter().for_each(TierOfRank::begin_pass);
         let shape = (self.plan.config.sequences, self.plan.config.length);
         let counted = shape.0 * shape.1;
         WalkState { finding: None, misfit: None, shape, counted, learns: false, headless: false, before: None }
@@ -377,10 +387,23 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.ranks.transport.end_pass(&self.ranks.device);
     }
 
+    /// Waits until the tier has done everything that it was asked for in a step, and counts what it moved.
+    fn meet_tier(&mut self) -> Result<(), Lost> {
+        let Some(tier) = &self.tier else { return Ok(()) };
+        tier.end_pass()?;
+        let TierBytes { read, written } = tier.moved_in_pass();
+        self.tier_moved.read += read;
+        self.tier_moved.written += written;
+        Ok(())
+    }
+
     /// Runs the next op of this rank's table, which is number `index` of `pass`.
     fn execute(&mut self, (pass, index): (Pass, usize), op: Op, walk: &mut WalkState, batch: Fill) -> Result<(), Lost> {
         self.arena.begin(Some((pass, index)));
         self.awaited.enter(self.arena.pipeline_stage(), pass, index, &self.ranks.device);
+        if let Some(tier) = &self.tier {
+            tier.enter(pass, index)?;
+        }
         // SAFETY: `op` is the next of the table of this rank's pipeline stage, which has passed its check, and other ranks
         // are at theirs: see the argument at the top.
         unsafe { self.ranks.begin(op) }?;
@@ -393,7 +416,12 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot, walk),
             Op::Agree => self.agree()?,
             Op::Momentum { unit } => self.momentum(unit),
-            Op::Update { unit } => self.update(unit),
+            Op::Update { unit, piece } => self.update(unit, piece),
+            Op::Fetch { unit, piece } | Op::Store { unit, piece } => {
+                let tier = self.tier.as_ref().expect("a tier, without which no walk begins");
+                // SAFETY: as above; before a run, the streams of the plan are proven to order all accesses to its places.
+                unsafe { tier.order(index, unit, piece) };
+            }
             // SAFETY: as above.
             op => unsafe { self.ranks.execute(op, self.share(walk)) },
         }

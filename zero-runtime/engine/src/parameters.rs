@@ -84,25 +84,31 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             && let Some(held) = self.held_as(unit)
         {
             // Parameters include the elements of a master copy: they are the same shard, or the whole.
-            let states = [State::Parameters, State::Master].map(|state| places.state(state, held));
-            let stored = states[0].map_or(0..0, |(stretch, _)| stretch.elements());
+            let stretch = |state| places.state(state, held).map(|(stretch, _)| (state, stretch));
+            let states: Vec<(State, Stretch)> =
+                [State::Parameters, State::Master].into_iter().filter_map(stretch).collect();
+            let stored = states.first().map_or(0..0, |(_, stretch)| stretch.elements());
             let mut values = Vec::new();
             for piece in pieces(stored, params) {
                 values.resize(piece.len(), 0.0);
                 source(piece.start, &mut values)?;
-                for (stretch, place) in states.into_iter().flatten() {
+                for (state, stretch) in &states {
                     let elements = stretch.elements();
                     let common = piece.start.max(elements.start)..piece.end.min(elements.end);
                     if !common.is_empty() {
                         let of_piece = &values[common.start - piece.start..common.end - piece.start];
                         // SAFETY: only this rank writes its stored bytes, and peers read them only after they are published.
-                        unsafe { self.write(place, common.start - elements.start, of_piece) };
+                        unsafe { self.set((*state, held), common, of_piece) };
                     }
                 }
             }
             // SAFETY: it is whole, and not written again before all ranks have agreed on a step.
             unsafe {
-                self.ranks.transport.end(&self.ranks.device, Op::Update { unit: held }, &self.ranks.position);
+                self.ranks.transport.end(
+                    &self.ranks.device,
+                    Op::Update { unit: held, piece: None },
+                    &self.ranks.position,
+                );
             };
         }
         self.loaded += 1;
@@ -130,9 +136,15 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// The same in pieces of at most [`PIECE_ELEMENTS`], in order: `each(start, numbers)`, where `start` counts in the
     /// unit's flat buffer. Returns the whole stretch.
     pub fn read_state(&self, state: State, unit: usize, mut each: impl FnMut(usize, &[f32])) -> Option<Stretch> {
-        let (stretch, place) = self.arena.places().state(state, unit)?;
-        // SAFETY: between steps nobody writes the numbers that this rank stores.
-        self.for_each_piece(unsafe { self.arena.stored(place) }, stretch.start, &mut each);
+        let (stretch, _) = self.arena.places().state(state, unit)?;
+        let read = |place, elements: Range<usize>| {
+            // SAFETY: between steps nobody writes the numbers that this rank stores.
+            self.for_each_piece(unsafe { self.arena.stored(place) }, elements.start, &mut each);
+            Ok::<_, Infallible>(())
+        };
+        // SAFETY: as above, and no pass is under way.
+        unsafe { self.in_memory((state, unit), stretch.elements(), false, read) }
+            .unwrap_or_else(|never| match never {});
         Some(stretch)
     }
 
@@ -148,6 +160,21 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     pub fn set_steps_done(&mut self, steps: u64) {
         assert_eq!(self.steps_done, 0, "a step was done");
         self.steps_done = steps;
+    }
+
+    /// Sets some elements of a state that this rank stores.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes them meanwhile, and no pass is under way.
+    pub(super) unsafe fn set(&self, of: (State, usize), elements: Range<usize>, numbers: &[f32]) {
+        let start = elements.start;
+        let write = |place, part: Range<usize>| {
+            // SAFETY: by the caller's promise.
+            unsafe { self.write(place, 0, &numbers[part.start - start..part.end - start]) };
+            Ok::<_, Infallible>(())
+        };
+        // SAFETY: by the caller's promise.
+        unsafe { self.in_memory(of, elements, true, write) }.unwrap_or_else(|never| match never {});
     }
 
     /// Writes numbers from element `start` of a place on, in its width.

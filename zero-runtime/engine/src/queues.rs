@@ -35,7 +35,7 @@ impl AwaitedOps {
         // At the end of the last pass, this stream waited for all others.
         device.enter(Stream::Compute as usize);
         device.record(Stream::Compute as usize);
-        for stream in Stream::ALL.into_iter().skip(1) {
+        for stream in Stream::OF_DEVICE.into_iter().skip(1) {
             device.enter(stream as usize);
             device.wait(Stream::Compute as usize);
         }
@@ -51,7 +51,7 @@ impl AwaitedOps {
 
     /// Makes the compute stream wait for every other stream.
     fn meet<D: Device>(&self, device: &D) {
-        for stream in Stream::ALL.into_iter().skip(1) {
+        for stream in Stream::OF_DEVICE.into_iter().skip(1) {
             device.enter(stream as usize);
             device.record(stream as usize);
             device.enter(Stream::Compute as usize);

@@ -47,7 +47,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
                 self.conclude();
             }
             Op::Momentum { unit } => self.momentum(unit),
-            Op::Update { unit } => self.update(unit),
+            Op::Update { unit, piece } => self.update(unit, piece),
             // SAFETY: the device rehearses: it touches none of the bytes that this would read or write.
             op => unsafe { self.ranks.rehearse(op, self.share(walk)) },
         }

@@ -3,8 +3,8 @@
 //! follows the layout, never the stage.
 #![allow(unsafe_code)]
 
-use zero_plan::Width;
 use zero_plan::place::{Place, Places, State, Stretch};
+use zero_plan::{Piece, Width};
 
 use super::Engine;
 use super::calls::ExchangeReason;
@@ -85,41 +85,54 @@ impl UpdatedStretch {
     }
 }
 
-/// The stretches that a rank updates of each unit: all of it, or its shard, without the padding. Weight decay may leave
-/// out embeddings.
+/// The stretches that a rank updates of each unit: all of it, or its shard, without the padding. If they are updated
+/// piece by piece, each lies in one piece. Weight decay may leave out embeddings.
 pub(super) fn segments<D>(program: &Program<D>, places: &Places, decays_embeddings: bool) -> Vec<Vec<UpdatedStretch>> {
     let (units, placements) = (places.tables.units, places.tables.placements);
     let segments_of = |unit: usize| {
-        let Stretch { start, len } = places.owned(unit);
+        let start = places.owned(unit).start;
         let mut tensors = Tensors::default();
         if units[unit].params > 0 && placements[unit].pipeline_stage == places.at.pipeline {
             program.code[units[unit].position].tensors(&mut tensors);
         }
-        let cut = |part: Stretch, tensor: &Tensor, of_matrix: Option<HiddenMatrix>| {
-            let from = part.start.max(start);
-            let to = (part.start + part.len).min(start + len);
+        let cut = |within: Stretch, part: Stretch, tensor: &Tensor, of_matrix: Option<HiddenMatrix>| {
+            let from = part.start.max(start + within.start);
+            let to = (part.start + part.len).min(start + within.start + within.len);
             let decays = tensor.decays() && (decays_embeddings || !tensor.embeds);
             (from < to).then(|| {
                 let runs = vec![DecayRun { len: to - from, decays }];
                 UpdatedStretch { start: from - start, runs, of_matrix }
             })
         };
-        let of_tensor = |tensor: Tensor| -> Vec<UpdatedStretch> {
+        let of_tensor = |within: Stretch, tensor: &Tensor| -> Vec<UpdatedStretch> {
             let matrices = tensor.hidden_matrices().filter(|_| places.tables.is_orthogonalized(unit));
-            let of_matrices: Vec<_> = matrices.map(|matrix| cut(elements_of(&matrix), &tensor, Some(matrix))).collect();
+            let of_matrices: Vec<_> =
+                matrices.map(|matrix| cut(within, elements_of(&matrix), tensor, Some(matrix))).collect();
             let whole = Stretch { start: tensor.start, len: tensor.len() };
-            let parts = if of_matrices.is_empty() { vec![cut(whole, &tensor, None)] } else { of_matrices };
+            let parts = if of_matrices.is_empty() { vec![cut(within, whole, tensor, None)] } else { of_matrices };
             parts.into_iter().flatten().collect()
         };
-        let mut stretches: Vec<UpdatedStretch> = Vec::new();
-        for next in tensors.into_list().into_iter().flat_map(of_tensor) {
-            if !stretches.last_mut().is_some_and(|last| last.join(&next)) {
-                stretches.push(next);
+        let tensors = tensors.into_list();
+        let within = |within: Stretch| {
+            let mut stretches: Vec<UpdatedStretch> = Vec::new();
+            for next in tensors.iter().flat_map(|tensor| of_tensor(within, tensor)) {
+                if !stretches.last_mut().is_some_and(|last| last.join(&next)) {
+                    stretches.push(next);
+                }
             }
-        }
-        stretches
+            stretches
+        };
+        worked_parts(places, unit).into_iter().flat_map(within).collect()
     };
     (0..units.len()).map(segments_of).collect()
+}
+
+/// The parts of what a rank owns of a unit that are updated one after another, counted from its start.
+fn worked_parts(places: &Places, unit: usize) -> Vec<Stretch> {
+    if places.tables.config.offloads_optimizer() {
+        return (0..places.tables.pieces(unit)).map(|index| places.piece(unit, index)).collect();
+    }
+    vec![Stretch { start: 0, ..places.owned(unit) }]
 }
 
 /// The elements of a matrix in the flat buffer of its unit.
@@ -168,30 +181,35 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         for stretch in self.segments[unit].iter().filter(|stretch| stretch.of_matrix.is_some()) {
             // SAFETY: stretches of different regions. All ranks have agreed, so nobody reads this rank's sums any more,
             // and the directions only after this rank has published them.
-            let [sums, momentum] = [places.sums(unit), self.moment(State::FirstMoment, unit)]
-                .map(|place| unsafe { self.arena.stored_mut(self.cut(place, stretch)) });
+            let [sums, momentum] =
+                [self.cut(places.sums(unit), stretch), self.moment(State::FirstMoment, unit, stretch, None)]
+                    .map(|place| unsafe { self.arena.stored_mut(place) });
             device.momentum(self.arena.hyper(), self.arena.report(), sums, momentum);
         }
     }
 
-    /// Updates the parameters whose optimizer state this rank keeps.
-    pub(super) fn update(&mut self, unit: usize) {
-        for stretch in &self.segments[unit] {
+    /// Updates the parameters whose optimizer state this rank keeps: all of them, or the piece whose state is in the
+    /// window.
+    pub(super) fn update(&mut self, unit: usize, piece: Option<Piece>) {
+        let part = piece.map(|piece| self.arena.places().piece(unit, piece.index).elements());
+        let is_meant = |stretch: &&UpdatedStretch| part.as_ref().is_none_or(|part| part.contains(&stretch.start));
+        for stretch in self.segments[unit].iter().filter(is_meant) {
             match stretch.of_matrix {
                 Some(matrix) => self.step_along(unit, stretch, matrix),
-                None => self.step_by_moments(unit, stretch),
+                None => self.step_by_moments(unit, stretch, piece),
             }
         }
     }
 
     /// AdamW on a stretch of a unit.
-    fn step_by_moments(&self, unit: usize, stretch: &UpdatedStretch) {
+    fn step_by_moments(&self, unit: usize, stretch: &UpdatedStretch, piece: Option<Piece>) {
         // SAFETY: as in `weights`; the op reads and writes different regions.
         let gradients: Stored<_> = unsafe { self.arena.stored(self.cut(self.arena.places().sums(unit), stretch)) };
         // SAFETY: as in `weights`, and the two halves of the optimizer state.
         let [m, v] = [State::FirstMoment, State::SecondMoment]
-            .map(|state| unsafe { self.arena.stored_mut(self.cut(self.moment(state, unit), stretch)) });
-        let (hyper, report, weights) = (self.arena.hyper(), self.arena.report(), self.weights(unit, stretch));
+            .map(|state| unsafe { self.arena.stored_mut(self.moment(state, unit, stretch, piece)) });
+        let (hyper, report) = (self.arena.hyper(), self.arena.report());
+        let weights = self.weights(unit, stretch, piece);
         self.ranks.device.update(&stretch.runs, hyper, report, weights, gradients, m, v);
     }
 
@@ -214,7 +232,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         let shape = [matrix.rows, matrix.columns];
         let orthogonal: View<_, E> = orthogonalize(device, shape, from, room);
         let first = places.owned(unit).start + stretch.start - matrix.start;
-        let (hyper, report, weights) = (self.arena.hyper(), self.arena.report(), self.weights(unit, stretch));
+        let (hyper, report, weights) = (self.arena.hyper(), self.arena.report(), self.weights(unit, stretch, None));
         let DecayRun { len, decays } = stretch.runs[0];
         device.step_along(decays, step_factor(shape), hyper, report, weights, orthogonal.part(first, len));
     }
@@ -224,19 +242,27 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         elements(place, self.arena.width(place), Stretch { start: stretch.start, len: stretch.len() })
     }
 
-    /// The place of a moment of the part of a unit that this rank owns.
-    fn moment(&self, state: State, unit: usize) -> Place {
-        self.arena.places().state(state, unit).map(|(_, place)| place).expect("moments of what is updated")
+    /// The place of a stretch of a state: where the state is kept, or in the slot of the window that has its piece.
+    fn worked_on(&self, state: State, unit: usize, stretch: &UpdatedStretch, piece: Option<Piece>) -> Option<Place> {
+        let places = self.arena.places();
+        let Some(piece) = piece else { return places.state(state, unit).map(|(_, place)| self.cut(place, stretch)) };
+        let window = places.piece_of(state, unit, piece)?.window;
+        let start = stretch.start - places.piece(unit, piece.index).start;
+        Some(elements(window, self.arena.width(window), Stretch { start, len: stretch.len() }))
+    }
+
+    /// The place of a stretch of a moment.
+    fn moment(&self, state: State, unit: usize, stretch: &UpdatedStretch, piece: Option<Piece>) -> Place {
+        self.worked_on(state, unit, stretch, piece).expect("moments of what is updated")
     }
 
     /// The parameters of a stretch of a unit, to update.
-    fn weights(&self, unit: usize, stretch: &UpdatedStretch) -> Weights<'_, D> {
-        let places = self.arena.places();
+    fn weights(&self, unit: usize, stretch: &UpdatedStretch, piece: Option<Piece>) -> Weights<'_, D> {
         // SAFETY: stretches of different regions. All ranks have agreed, and they agree only after their last use of
         // the parameters, so nobody reads the bytes that are written here.
-        let state = |place: Place| -> StoredMut<_> { unsafe { self.arena.stored_mut(self.cut(place, stretch)) } };
-        let master = places.state(State::Master, unit).map(|(_, place)| state(place));
-        Weights { params: state(places.updated(unit)), master }
+        let state = |place: Place| -> StoredMut<_> { unsafe { self.arena.stored_mut(place) } };
+        let master = self.worked_on(State::Master, unit, stretch, piece).map(state);
+        Weights { params: state(self.cut(self.arena.places().updated(unit), stretch)), master }
     }
 }
 

@@ -8,6 +8,7 @@
 //! - [`weights`] reads and writes folders in Hugging Face's format, in pieces, by the rank that stores them.
 //! - [`checkpoint`] writes, finds, verifies, compares and exports checkpoints. A checkpoint is a run as it stood after a
 //!   step, which any layout of the same model can read.
+//! - [`mod@tier`] keeps states of a rank on a disk, by direct I/O.
 //! - [`resident`] tells how much memory this process has in use.
 //! - [`testing`] has small checkpoints and a disk that fails.
 //!
@@ -38,6 +39,7 @@ mod pointer;
 pub mod resident;
 mod room;
 pub mod testing;
+pub mod tier;
 pub mod weights;
 
 pub use guard::guarded;

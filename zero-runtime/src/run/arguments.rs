@@ -12,6 +12,7 @@ use zero_plan::{Config, DeviceKind, Width};
 
 use super::checkpoint_arguments::{CheckpointArguments, Resume};
 use super::learning_rate::{Fall, LearningRate};
+use super::offload::contradiction;
 use super::range::{at_least_one, below_one, not_negative, positive, share, threads, whole};
 use crate::error::Error;
 use zero_engine::Hyper;
@@ -82,6 +83,11 @@ pub struct RunArguments {
     /// On a GPU, launch each step op by op instead of as a graph: slower, with the same bits
     #[arg(long, help_heading = TRAINING)]
     pub eager: bool,
+    /// Folder on a disk in which each rank keeps the states that the spec's `offload` moves there; its file has no name, and
+    /// is gone when the run ends
+    #[arg(long, value_name = "FOLDER", help_heading = TRAINING)]
+    #[serde(serialize_with = "as_text")]
+    pub offload: Option<PathBuf>,
     /// Decoupled weight decay of matrices
     #[arg(long, default_value_t = 0.1, value_name = "RATE", value_parser = not_negative, help_heading = OPTIMIZER)]
     pub weight_decay: f64,
@@ -255,7 +261,8 @@ impl RunArguments {
                 (what, "leave one of them out")
             }),
         ];
-        match contradictions.into_iter().flatten().next().or_else(|| self.learning_rate_contradiction()) {
+        let others = || self.learning_rate_contradiction().or_else(|| contradiction(self.offload.as_deref(), config));
+        match contradictions.into_iter().flatten().next().or_else(others) {
             Some((what, help)) => Err(Error::Argument { what, help: help.to_owned() }),
             None => Ok(()),
         }
@@ -424,6 +431,7 @@ mod tests {
             (&["--warmup=18446744073709551615"], "--warmup 18446744073709551615 is not shorter than the run"),
             (&["--steps=2", "--profile"], "--profile begins at step 3, but the run has --steps 2"),
             (&["--lr=10", "--weight-decay=0.1"], "--lr 10 times --weight-decay 0.1 is 1 or more"),
+            (&["--offload=a"], "--offload a is for states on disk, and this program keeps all of them in memory"),
             (&["--decay=3"], "--decay 3 is about the last steps of --lr-schedule wsd, which was not asked for"),
             (&["--lr-schedule=linear", "--decay=3"], "--decay 3 is about the last steps of --lr-schedule wsd"),
             (&["--lr-schedule=constant", "--lr-min-ratio=0.2"], "--lr-min-ratio 0.2 is the end of a falling rate"),

@@ -9,7 +9,7 @@ use zero_core::transport::{Crossed, Transport};
 use zero_engine::Engine;
 use zero_files::resident;
 use zero_plan::footprint::{RunSize, private_mapping_bytes, segment_mapping_bytes};
-use zero_plan::{Bytes, Config, Home, Moved, Plan, Traffic, TransportKind};
+use zero_plan::{Bytes, Config, Home, Moved, Plan, TierBytes, Traffic, TransportKind};
 
 /// A figure that is compared.
 struct ComparedRow {
@@ -52,7 +52,11 @@ const BETWEEN_HOSTS: &str = "bytes between hosts per step";
 /// of sums.
 const FROM_HOSTS: &str = "bytes from other hosts";
 
-const ROWS: [ComparedRow; 7] = [
+/// Not in the table of a run that keeps nothing on disk.
+const FROM_DISK: &str = "bytes from disk per step";
+const TO_DISK: &str = "bytes to disk per step";
+
+const ROWS: [ComparedRow; 9] = [
     ComparedRow { name: "private memory of a rank", is_per_step: false, fault: &MAPPED },
     ComparedRow { name: "memory shared by all ranks", is_per_step: false, fault: &MAPPED },
     ComparedRow { name: RESIDENT, is_per_step: false, fault: &HELD },
@@ -60,11 +64,13 @@ const ROWS: [ComparedRow; 7] = [
     ComparedRow { name: "bytes read in place per step", is_per_step: true, fault: &MOVED },
     ComparedRow { name: BETWEEN_HOSTS, is_per_step: true, fault: &MOVED },
     ComparedRow { name: FROM_HOSTS, is_per_step: true, fault: &MOVED },
+    ComparedRow { name: FROM_DISK, is_per_step: true, fault: &MOVED },
+    ComparedRow { name: TO_DISK, is_per_step: true, fault: &MOVED },
 ];
 
 /// The figures of one rank, in the order of [`ROWS`]: the lengths of its two mappings, the most memory that its process
 /// has held, the bytes that it has copied from peers, read in their memory, sent to other hosts, and received from
-/// other hosts.
+/// other hosts, and those that it has read and written on disk.
 type RankFigures = [usize; ROWS.len()];
 
 /// The figures that this rank has measured. `moved` and `crossed` are the counts of its transport for the steps.
@@ -89,7 +95,8 @@ fn measured<'p, D: Device, T: Transport<'p, D>>(
         TransportKind::Local => resident::peak_bytes(),
     };
     let [copied, in_place] = [moved.copied, moved.in_place].map(|traffic| traffic.total_bytes());
-    [private, segment, resident, copied, in_place, crossed.sent_bytes, crossed.taken_bytes]
+    let TierBytes { read, written } = engine.moved_by_tier();
+    [private, segment, resident, copied, in_place, crossed.sent_bytes, crossed.taken_bytes, read, written]
 }
 
 /// The figures of the plan for `rank`, after `steps` steps.
@@ -101,6 +108,7 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> RankFigure
     };
     let pipeline_stage = plan.of_rank(rank);
     let moved = Moved::taken(plan, rank, pipeline_stage.step);
+    let tier = TierBytes::of(plan, rank);
     let [copied, in_place] = [moved.copied, moved.in_place].map(|traffic| steps * traffic.total_bytes());
     let (sent, taken) = match plan.config.spans_hosts() {
         true => (
@@ -118,6 +126,8 @@ fn planned(plan: &Plan, rank: usize, steps: usize, size: &RunSize) -> RankFigure
         steps * sent.total_bytes(),
         // The numbers that all ranks exchange are only counted where they are sent.
         steps * (taken.total_bytes() - taken.agree_bytes),
+        steps * tier.read,
+        steps * tier.written,
     ]
 }
 
@@ -167,11 +177,12 @@ fn table(
     others: Option<Others>,
 ) -> String {
     let mut table = format!("\n{:<28} {:>14} {:>14}\n", "", "planned", "measured");
-    let is_shown = |row: &ComparedRow| {
+    let is_shown = |i: usize, row: &ComparedRow| {
         let is_known = others == Some(Others::Mpi) || row.name != BETWEEN_HOSTS;
-        (!row.is_per_step || steps > 0) && is_known && row.name != FROM_HOSTS
+        let is_there = ![FROM_DISK, TO_DISK].contains(&row.name) || planned.iter().any(|figures| figures[i] > 0);
+        (!row.is_per_step || steps > 0) && is_known && is_there && row.name != FROM_HOSTS
     };
-    for (i, row) in ROWS.iter().enumerate().filter(|(_, row)| is_shown(row)) {
+    for (i, row) in ROWS.iter().enumerate().filter(|&(i, row)| is_shown(i, row)) {
         let most = |figures: &[RankFigures]| {
             let most = figures.iter().map(|figures| figures[i]).max().unwrap_or(0);
             if row.is_per_step { (most / steps).to_string() } else { Bytes(most).to_string() }
@@ -229,7 +240,7 @@ fn check(planned: &[RankFigures], measured: &[RankFigures], others: Option<Other
 mod tests {
     use super::*;
 
-    const PLANNED: RankFigures = [4096, 8192, 1 << 20, 30, 60, 12, 9];
+    const PLANNED: RankFigures = [4096, 8192, 1 << 20, 30, 60, 12, 9, 0, 0];
 
     /// The error if the second rank has another figure in row `row`.
     fn error(row: usize, measured: usize) -> Option<String> {
@@ -251,7 +262,7 @@ mod tests {
 
     #[test]
     fn z0411_a_byte_more_or_less_of_either_kind_is_an_error() {
-        for (row, bytes) in [(3, 29), (3, 31), (4, 59), (4, 61), (5, 11), (5, 13), (6, 8), (6, 10)] {
+        for (row, bytes) in [(3, 29), (3, 31), (4, 59), (4, 61), (5, 11), (5, 13), (6, 8), (6, 10), (7, 1), (8, 1)] {
             assert!(error(row, bytes).is_some_and(|error| error.contains("[Z0411]")), "{bytes}");
         }
     }
@@ -271,7 +282,7 @@ mod tests {
                 other[row] += 1;
                 check(&[PLANNED], &[other], Some(others))
             };
-            assert!(more(2).is_ok() && [0, 1, 3, 4, 5, 6].iter().all(|&row| more(row).is_err()));
+            assert!(more(2).is_ok() && [0, 1, 3, 4, 5, 6, 7, 8].iter().all(|&row| more(row).is_err()));
             let text = table(&[PLANNED], &[PLANNED], &[], 3, Some(others));
             let row: Vec<&str> = text.lines().nth(4).expect("a row").split_whitespace().collect();
             assert_eq!(row, ["peak", "resident,", "with", name, "not", "planned", "1.0", "MiB"]);
@@ -291,12 +302,22 @@ mod tests {
 
     #[test]
     fn the_table_shows_the_most_of_all_ranks_and_moved_bytes_of_one_step() {
-        let text =
-            table(&[PLANNED; 2], &[PLANNED, [4096, 8192, 1 << 10, 30, 60, 12, 9]], &[("pinned", 8 << 20)], 3, None);
+        let text = table(
+            &[PLANNED; 2],
+            &[PLANNED, [4096, 8192, 1 << 10, 30, 60, 12, 9, 0, 0]],
+            &[("pinned", 8 << 20)],
+            3,
+            None,
+        );
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[4], ["peak", "resident", "of", "a", "rank", "<=", "1.0", "MiB", "1.0", "MiB"]);
         assert_eq!(rows[5], ["bytes", "copied", "per", "step", "10", "10"]);
         assert_eq!(rows[7], ["pinned", "not", "planned", "8.0", "MiB"]);
         assert_eq!(table(&[PLANNED], &[PLANNED], &[], 0, None).lines().count(), 5);
+        let with_tier = PLANNED.map(|figure| if figure == 0 { 24 } else { figure });
+        let text = table(&[with_tier], &[with_tier], &[], 3, None);
+        let told: Vec<&str> = text.lines().filter(|line| line.contains("disk")).map(|line| line.trim_end()).collect();
+        let row = |name: &str| format!("{name:<28} {:>14} {:>14}", 8, 8);
+        assert_eq!(told, [row(FROM_DISK), row(TO_DISK)]);
     }
 }

@@ -31,6 +31,7 @@ const CHANGES: &[(&str, Change)] = &[
     // The features of the processor are compared instead.
     ("bf16_products", Change::Free),
     ("eager", Change::Free),
+    ("offload", Change::Free),
     ("weight_decay", Change::Told),
     ("no_decay_embeddings", Change::Told),
     ("beta1", Change::Told),

@@ -17,6 +17,7 @@ mod evaluate;
 mod header;
 mod learning_rate;
 mod manifest;
+mod offload;
 mod output;
 mod outputs;
 mod range;
@@ -287,7 +288,9 @@ fn agreement<D>(program: &Program<D>, arguments: &RunArguments) -> u64 {
     // Either all ranks profile or none, but only rank 0 needs the name of the file.
     let profile = arguments.profile.as_ref().map(|_| PathBuf::new());
     // Only rank 0 prints steps.
-    let arguments = RunArguments { metrics: None, profile, log_every: None, ..arguments.clone() };
+    // Hosts may keep states in folders of different names.
+    let offload = arguments.offload.as_ref().map(|_| PathBuf::new());
+    let arguments = RunArguments { metrics: None, profile, log_every: None, offload, ..arguments.clone() };
     Fingerprint::of(&(program.name, format!("{:?}", tensors.into_list()), format!("{arguments:?}")))
 }
 

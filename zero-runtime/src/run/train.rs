@@ -11,6 +11,7 @@ use super::budget::run_size;
 use super::compare::compare;
 use super::evaluate::{evaluate, held_out_loss};
 use super::header::{DataArguments, RunHeader};
+use super::offload::keep_states;
 use super::output::{HeldOutLine, NewFile, Output, StepLine, say, say_table, tokens_per_s};
 use super::resume::{resume, take_folder};
 use super::sample::SampledText;
@@ -154,6 +155,7 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
     let mut profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose()?;
     engine.decay_embeddings(!arguments.no_decay_embeddings);
     engine.run_eagerly(arguments.eager);
+    keep_states(&mut engine, arguments.offload.as_deref())?;
     alike::ready(&mut engine)?;
     let (done, publication) = resume(&mut engine, job)?;
     let mut saving = Saving::new(scope, job, &mut engine, store, &publication);

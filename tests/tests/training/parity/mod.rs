@@ -19,6 +19,7 @@ mod specs;
 mod stages;
 mod states;
 mod threads;
+mod tiers;
 mod turns;
 mod widths;
 

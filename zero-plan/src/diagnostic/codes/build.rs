@@ -202,6 +202,14 @@ pub(super) const CODES: &[Code] = &[
         example: "#[zero(stage = 1, optimizer = Muon)] // and a model of an `Embedding` and an `LmHead`",
     },
     Code {
+        code: "Z0230",
+        title: "disk budget exceeded",
+        explanation: "A rank keeps the states that `offload` moves to disk in a file, whose length is a constant of the plan: \
+            every state in whole blocks, unit by unit. It exceeds `disk` in the spec. Raise `disk`, choose a higher stage or \
+            more ranks along `zero`, so that a rank keeps less, or let fewer states be on disk.",
+        example: "a spec with `offload: (optimizer: Disk), disk: KiB(48)`, and a model that needs more",
+    },
+    Code {
         code: "Z0290",
         title: "unsound layout",
         explanation: "Every parameter must have one owner, and regions of the arena must be in bounds and apart. This \

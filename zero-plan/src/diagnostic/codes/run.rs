@@ -33,8 +33,9 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0411",
         title: "number of bytes moved differs from the plan",
         explanation: "At the end of a run the number of bytes that a rank has copied from its peers, and of those \
-            that it has read in place, is compared with the ops of the plan, to the byte. It differs. This is a \
-            fault of zero, or of a transport of your own that leaves out a copy or makes it twice.",
+            that it has read in place, is compared with the ops of the plan, to the byte; so are the bytes that it has \
+            read and written on disk. It differs. This is a fault of zero, or of a transport of your own that leaves out \
+            a copy or makes it twice.",
         example: "a transport whose `wait` copies each shard twice",
     },
     Code {
@@ -45,6 +46,15 @@ pub(super) const CODES: &[Code] = &[
             a dataset of your own allocates. Declare that in `WORKSPACE` or `SAVED` of the layer or in \
             `resident_bytes` of the dataset, so that the budget counts it.",
         example: "a dataset of 1 GiB in memory, without `resident_bytes`",
+    },
+    Code {
+        code: "Z0413",
+        title: "states that cannot be read or written on disk",
+        explanation: "A rank keeps states in a file in the folder of --offload, and the system could not read or write a part \
+            of it: the disk has failed, is full, or is gone. The message names the rank, the bytes of its file, the op and \
+            what the system said. All ranks end, and the run goes on from its last checkpoint, on another disk if it happens \
+            again.",
+        example: "a disk that is removed while a run keeps states on it",
     },
     Code {
         code: "Z0420",

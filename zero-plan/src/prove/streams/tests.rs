@@ -5,7 +5,9 @@ use super::clock::{OpNumber, StreamChain};
 use super::walk::is_done_by;
 use super::*;
 use crate::build::PlanBuf;
-use crate::config::{Config, DeviceKind, Often, OptimizerKind, Order, Precision, Recompute, TransportKind, Width};
+use crate::config::{
+    Config, DeviceKind, Offload, Often, OptimizerKind, Order, Precision, Recompute, TierKind, TransportKind, Width,
+};
 use crate::layout::Kind;
 use crate::mesh::{Coordinates, Mesh};
 use crate::place::{Access, Place, Position};
@@ -87,10 +89,39 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
         add(Config { recompute: Recompute::Every(1), mesh: mesh(3, 1, 1), ..piped }, &[4, 7, 9, 0], true);
         add(Config { mesh: mesh(2, 2, 1), gather: Often::PerStep, ..piped }, &[4, 7, 0], true);
         add(Config { mesh: mesh(2, 1, 2), reduce: Often::PerStep, ..piped }, &[4, 7, 9], true);
+        let tier = Offload { optimizer: TierKind::Host, prefetch: usize::from(stage), piece_bytes: 8192 };
+        add(Config { offload: tier, ..base }, &[9000, 7, 5000], false);
         add(Config { order: Order::Interleaved { chunks: 2 }, ..piped }, &[4, 7, 9, 5, 6], false);
         add(Config { order: Order::Interleaved { chunks: 3 }, ..piped }, &[4, 7, 9, 5, 6, 0], true);
     }
     plans
+}
+
+/// Plans of processors whose optimizer states are on disk: the only ops beside those of the rank's own thread are tiers'.
+fn offloaded() -> Vec<PlanBuf> {
+    let plan = |(stage, prefetch): (u8, usize)| {
+        let offload = Offload { optimizer: TierKind::Disk, prefetch, piece_bytes: 8192 };
+        let (device, transport) = (DeviceKind::Cpu, TransportKind::Shm);
+        let config = Config { stage, offload, device, transport, mesh: mesh(2, 2, 1), micro_batches: 2, ..CUDA };
+        PlanBuf::new("Offloaded", config, &units(&[9000, 7, 5000, 4200], false))
+    };
+    (0..=3).flat_map(|stage| [0, 1, 3].map(|prefetch| (stage, prefetch))).map(plan).collect()
+}
+
+/// Every event of a tier is needed: without it, a piece would be read before it is there, or overwritten before it is
+/// stored.
+#[test]
+fn an_event_of_a_tier_that_is_missing_is_found() {
+    let without = |_: &Ops, queue: &[Queued], at: usize| vec![changed(queue, at, Queued { after: None, ..queue[at] })];
+    let tally = tally(&offloaded(), without);
+    assert!(tally.objected > 100 && tally.implied + tally.harmless == 0, "{tally:?}");
+}
+
+#[test]
+fn plans_with_tiers_are_in_order() {
+    for plan in offloaded() {
+        plan.with(|plan| streams(plan).unwrap_or_else(|flaw| panic!("{flaw}")));
+    }
 }
 
 /// Calls back with the plan, in which a pass of a pipeline stage has another queue.

@@ -150,7 +150,10 @@ impl<'a> StreamsWalk<'a> {
         let own = &mut self.ranks[rank];
         let pipeline = self.plan.config.mesh.coordinates(rank).pipeline;
         let mut awaited = own.told.awaits(self.plan, pipeline, op, &own.position);
-        if self.plan.config.transport.carries() {
+        if !self.plan.config.device.has_streams() {
+            // Ranks are walked each for itself: see `is_done_by`.
+            awaited = [None; 2];
+        } else if self.plan.config.transport.carries() {
             // There are no counts along an axis: each rank's own op sends the bytes that other ranks receive.
             awaited = awaited.map(|awaited| awaited.filter(|awaited| !matches!(awaited.whose, CountedRanks::Along(_))));
         }
@@ -242,7 +245,13 @@ impl<'a> StreamsWalk<'a> {
 
 /// Whether the rank at `at` makes an access of an op itself. Bytes that the transport carries along an axis are read by
 /// their owner, in the same op.
+///
+/// On a device without streams, a rank makes one access after another, except those of tiers, whose places no other rank
+/// reaches. So the order of accesses of several ranks is as without tiers, and only accesses to a rank's own places count.
 pub(super) fn is_done_by(plan: &Plan, op: Op, at: Coordinates, access: &Access) -> bool {
+    if !plan.config.device.has_streams() {
+        return access.at == at;
+    }
     access.at == at || !plan.config.transport.carries() || op.traits().axis.is_none()
 }
 

@@ -5,6 +5,7 @@ mod contradiction;
 mod effect;
 mod fields;
 mod mesh;
+mod offload;
 mod pipeline;
 mod range;
 mod size;
@@ -50,7 +51,8 @@ struct Rule {
 }
 
 /// All rules, from the values of single keys to those of several keys together.
-const RULES: [&[Rule]; 5] = [range::RULES, contradiction::RULES, effect::RULES, mesh::RULES, pipeline::RULES];
+const RULES: [&[Rule]; 6] =
+    [range::RULES, contradiction::RULES, effect::RULES, offload::RULES, mesh::RULES, pipeline::RULES];
 
 /// All mistakes in the meaning of `spec`, which has been read from the entries of `root`: Z0106, Z0108 and Z0111 to
 /// Z0115. `settled` are the paths that already have a mistake.

@@ -3,7 +3,7 @@
 use super::super::tokens::tokens;
 use super::super::*;
 use super::*;
-use crate::config::{Often, OptimizerKind, Width};
+use crate::config::{Often, OptimizerKind, TierKind, Width};
 use crate::diagnostic::line_column;
 use crate::mesh::Axis;
 
@@ -36,11 +36,13 @@ const FULL: &str = r#"// A spec with every key.
     batch: (sequences: 2, length: 64, micro_batches: 4),
     precision: (compute: F32, params: BF16, reduce: BF16, master: F32, moments: BF16),
     recompute: Fields(["blocks"]),
-    checkpoint: (snapshot: true),
+    checkpoint: (snapshot: false),
     device: Cpu,
     transport: Local,
-    optimizer: Muon,
+    optimizer: AdamW,
     memory: GiB(1),
+    offload: (optimizer: Disk, prefetch: 3, piece: MiB(2)),
+    disk: GB(40),
 )
 "#;
 
@@ -81,11 +83,13 @@ fn full() -> Spec {
             moments: Width::BF16,
         },
         recompute: Some(RecomputedUnits::Fields(vec!["blocks".to_owned()])),
-        checkpoint: CheckpointKeys { snapshot: true },
+        checkpoint: CheckpointKeys { snapshot: false },
         device: DeviceKind::Cpu,
         transport: Some(TransportKind::Local),
-        optimizer: OptimizerKind::Muon,
+        optimizer: OptimizerKind::AdamW,
         memory: Some(Size::GiB(1)),
+        offload: OffloadKeys { optimizer: TierKind::Disk, prefetch: 3, piece: Size::MiB(2) },
+        disk: Some(Size::GB(40)),
     }
 }
 
@@ -133,6 +137,8 @@ fn a_spec_stands_for_constants() {
     assert_eq!(config.precision.moments, Width::BF16);
     assert_eq!((config.sequences, config.length, config.micro_batches), (2, 64, 4));
     assert_eq!((config.transport, config.memory_bytes), (TransportKind::Local, Some(1 << 30)));
+    let offload = Offload { optimizer: TierKind::Disk, prefetch: 3, piece_bytes: 2 << 20 };
+    assert_eq!((config.offload, config.disk_bytes), (offload, Some(40_000_000_000)));
     let plain =
         parse("(zero: (stage: 0, bucket: B(18446744073709551615)), mesh: (zero: 1), batch: (sequences: 1, length: 1))");
     assert_eq!(plain.unwrap().config(), config::Config::PLAIN);

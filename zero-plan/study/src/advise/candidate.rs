@@ -152,6 +152,7 @@ impl Candidate {
             transport: transport(question),
             optimizer: question.pins.spec.optimizer,
             memory_bytes: Some(question.budget(self.mesh.ranks_per_node())),
+            ..Config::PLAIN
         }
     }
 

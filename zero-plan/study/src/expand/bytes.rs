@@ -34,10 +34,17 @@ pub(super) fn of_op(plan: &Plan, pipeline: usize, pass: Pass, op: Op, position: 
         }
         Op::Agree => plan.agreed_values() * size_of::<f64>(),
         Op::Momentum { unit } => own.sums(unit).len_bytes,
-        Op::Update { unit } => {
+        Op::Update { unit, piece: None } => {
             let others = State::ALL.into_iter().filter(|&state| state != State::Parameters);
             let others = others.filter_map(|state| own.state(state, unit)).map(|(_, place)| place.len_bytes);
             own.updated(unit).len_bytes + others.sum::<usize>()
+        }
+        Op::Update { unit, piece: Some(piece) } => {
+            let others = own.states_of(unit, piece).map(|part| part.window.len_bytes);
+            own.of_piece(own.updated(unit), unit, piece.index).len_bytes + others.sum::<usize>()
+        }
+        Op::Fetch { unit, piece } | Op::Store { unit, piece } => {
+            own.states_of(unit, piece).map(|part| part.blocks().0.len_bytes).sum()
         }
     }
 }

@@ -99,6 +99,28 @@ impl SlotBuffer {
     }
 }
 
+/// A slot of the window: where a piece of the states of a unit is worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowBuffer {
+    /// Its number.
+    pub number: usize,
+    /// Parameters as the optimizer updates them, if they are a separate copy.
+    pub master: Place,
+    /// The optimizer's mean of gradients.
+    pub first_moment: Place,
+    /// The optimizer's mean of squares.
+    pub second_moment: Place,
+}
+
+impl WindowBuffer {
+    /// A slot without places.
+    pub const NONE: Self = Self { number: 0, master: NOWHERE, first_moment: NOWHERE, second_moment: NOWHERE };
+}
+
+/// The number of a piece of a unit's states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitPiece(pub usize);
+
 /// A bucket: consecutive units whose gradients travel together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketBuffer {
@@ -165,4 +187,10 @@ pub trait StepOps {
     fn momentum(&mut self, unit: UnitBuffers, bytes: usize);
     /// Updates `bytes` of a unit's parameters and optimizer states.
     fn update(&mut self, unit: UnitBuffers, bytes: usize);
+    /// Starts to bring `bytes` of a unit's optimizer states from their tier to the window.
+    fn fetch(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize);
+    /// Updates `bytes` of a unit's parameters, and of its optimizer states in the window.
+    fn update_piece(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize);
+    /// Starts to take `bytes` of a unit's optimizer states from the window back to their tier.
+    fn store(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize);
 }

@@ -121,7 +121,7 @@ mod tests {
         let step = |(disturbed, cores): (f64, Option<f64>)| {
             let ops =
                 [forward(0, 1.0), forward(1, 7.0), forward(2, 3.0 + disturbed), backward(2, 5.0), (Op::Agree, 9.0)];
-            let ops = ops.into_iter().chain([(Op::Update { unit: 1 }, 4.0)]);
+            let ops = ops.into_iter().chain([(Op::Update { unit: 1, piece: None }, 4.0)]);
             let measured = move |(op, seconds)| {
                 let core_seconds = cores.map(|cores: f64| cores * seconds);
                 MeasuredOp { op, seconds, core_seconds }

@@ -40,6 +40,7 @@ impl MemoryGroup {
             Kind::Gathered => MemoryGroup::Gathered,
             Kind::Gradients | Kind::UnitGradients | Kind::Partial | Kind::Reduced => MemoryGroup::Gradients,
             Kind::Master | Kind::Optimizer | Kind::Snapshot => MemoryGroup::Optimizer,
+            Kind::MasterWindow | Kind::OptimizerWindow => MemoryGroup::Optimizer,
             Kind::Activations | Kind::Recomputed | Kind::ActivationGradients => MemoryGroup::Activations,
             Kind::Outgoing | Kind::Workspace | Kind::Subtotals | Kind::Inbox => MemoryGroup::Workspace,
         }
@@ -101,6 +102,7 @@ impl Holding {
             Kind::Gradients if config.shards_gradients() => return Holding::Passing,
             Kind::UnitGradients | Kind::Partial | Kind::Outgoing => return Holding::Passing,
             Kind::Subtotals | Kind::Inbox => return Holding::Passing,
+            Kind::MasterWindow | Kind::OptimizerWindow => return Holding::Passing,
             Kind::Gradients | Kind::Activations | Kind::Recomputed => return Holding::Own,
             Kind::ActivationGradients | Kind::Workspace => return Holding::Own,
         };
@@ -120,7 +122,7 @@ const fn state_of(config: &Config, is_sharded: bool) -> (bool, bool) {
 /// The memory of a rank of a pipeline stage.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemoryPicture {
-    /// Bytes of each region of the arena, by [`Kind::ALL`].
+    /// Bytes of each region of the arena, by [`Kind::ALL`]: 0 for what is kept in a tier.
     pub regions: [usize; Kind::ALL.len()],
     /// How ranks share each region.
     pub holdings: [Holding; Kind::ALL.len()],
@@ -155,7 +157,7 @@ impl MemoryPicture {
             (0..curve.len()).filter(is_change).map(|op| (op, curve[op][kind])).collect()
         };
         Self {
-            regions: memory.regions.map(|region| region.bytes),
+            regions: memory.regions.map(|region| if region.home.is_tier() { 0 } else { region.bytes }),
             holdings: Kind::ALL.map(|kind| Holding::of(&plan.config, kind)),
             arena_bytes: memory.bytes_per_rank(),
             in_use: (0..Kind::ALL.len()).map(changes).collect(),

@@ -58,7 +58,7 @@ impl<'a> Costs<'a> {
                 self.start(unit, kernels) + self.forward(unit)
             }
             Op::Backward { unit, .. } => self.start(unit, self.kernels(unit).backward) + self.backward(unit),
-            Op::Update { unit } => start + self.update(at, unit, op).iter().sum::<f64>(),
+            Op::Update { unit, .. } => start + self.update(at, unit, op).iter().sum::<f64>(),
             Op::Release { .. } | Op::Clear { .. } | Op::Claim { .. } => 0.0,
             _ if self.is_moved_by_link(op) => start,
             Op::Settle { .. } | Op::Combine { .. } | Op::Subtotal { .. } | Op::Fold { .. } => {
@@ -73,7 +73,7 @@ impl<'a> Costs<'a> {
         match op {
             Op::Forward { unit, .. } | Op::Recompute { unit, .. } => self.busy(unit, forward),
             Op::Backward { unit, .. } => self.busy(unit, backward),
-            Op::Update { unit } => {
+            Op::Update { unit, .. } => {
                 let [moving, computing] = self.update(at, unit, op);
                 let work = moving * self.busy(unit, update) + computing * self.threads as f64;
                 if work > 0.0 { work / (moving + computing) } else { self.threads as f64 }

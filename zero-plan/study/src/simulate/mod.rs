@@ -50,6 +50,8 @@ pub enum Impossible {
         /// Ranks of a node.
         ranks: usize,
     },
+    /// States are kept on disk, whose rates are not part of a description of hardware.
+    Offload,
     /// An update would need whole matrices whose shards lie on several hosts that MPI connects.
     Directions,
 }
@@ -65,6 +67,9 @@ impl fmt::Display for Impossible {
             }
             Self::NoLink { ranks } => {
                 write!(f, "a node of the mesh has {ranks} ranks, but the hardware has no `node.link` between devices")
+            }
+            Self::Offload => {
+                f.write_str("the spec keeps states on disk, and nothing is known about the disk of the hardware")
             }
             Self::Directions => {
                 write!(
@@ -87,6 +92,7 @@ impl Impossible {
                 "choose a network with `--network`, or add the key `network` to the hardware file"
             }
             Self::NoLink { .. } => "add the key `node.link` to the hardware file",
+            Self::Offload => "remove `offload` from the spec: steps with it take longer, by an unknown time",
             Self::Directions => {
                 "let `mesh.zero` lie within a node, with `mesh.replica` across nodes; choose stage 0; or take hardware with GPUs"
             }
@@ -151,6 +157,14 @@ pub fn simulate(plan: &Plan, hardware: &Hardware) -> Result<Timeline, Impossible
 /// # Errors
 /// The errors of [`simulate`].
 pub fn simulate_with(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Timeline, Impossible> {
+    if plan.config.offloads_optimizer() {
+        return Err(Impossible::Offload);
+    }
+    timeline_without_tiers(plan, hardware, threads)
+}
+
+/// The same if nothing that travels to a tier or from it takes time.
+pub(crate) fn timeline_without_tiers(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Timeline, Impossible> {
     let (mesh, node) = (&plan.config.mesh, &hardware.node);
     let ranks = mesh.ranks_per_node();
     if hardware.device.kind == Processor::Gpu && ranks > node.devices {

@@ -62,7 +62,7 @@ const fn kind(op: Op) -> StepPart {
         Class::Backward => StepPart::Backward,
         Class::Recompute => StepPart::Recompute,
         Class::Update => StepPart::Update,
-        Class::Gather | Class::Reduce | Class::Parcel | Class::Agree => StepPart::Memory,
+        Class::Gather | Class::Reduce | Class::Parcel | Class::Agree | Class::Tier => StepPart::Memory,
     }
 }
 

@@ -17,7 +17,7 @@ impl<D: Device> Arena<'_, D> {
         unsafe { Control::of(self.segment_start(), rank) }
     }
 
-    /// The error for a failure of this rank's device.
+    /// The error for a failure of this rank's device or tier.
     pub fn broken(&self, failure: Failure) -> Broken {
         let doing = op_words(self.plan(), self.rank(), self.control(self.rank()).doing());
         Broken { failure, rank: self.rank(), doing }
@@ -48,6 +48,9 @@ pub fn op_words(plan: &Plan, rank: usize, doing: Doing) -> String {
 
 /// The name of an op, with its unit or bucket.
 fn name(plan: &Plan, op: Op) -> String {
+    if let (Some(unit), Some(piece)) = (op.unit(), op.traits().piece) {
+        return format!("{} {} piece {piece}", op.name(), plan.units[unit]);
+    }
     match (op.unit(), op.bucket()) {
         (Some(unit), _) => format!("{} {}", op.name(), plan.units[unit]),
         (None, Some(bucket)) => format!("{} bucket {bucket}", op.name()),

@@ -1,16 +1,16 @@
-//! Broken: describes a device that has failed in the middle of a run: what it could not do, and which op its rank was
-//! at. Never touches it.
+//! Broken: describes a device or a tier that has failed in the middle of a run: what it could not do, and which op its
+//! rank was at. Never touches it.
 
 use core::fmt;
 
 use crate::device::Failure;
 
-/// A device that no longer works.
+/// A device or a tier that no longer works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// What went wrong.
     pub failure: Failure,
-    /// The rank whose device it is.
+    /// The rank that it belongs to.
     pub rank: usize,
     /// The op that the host was at when it noticed. A device that is behind its host failed in this op or before.
     pub doing: String,

@@ -15,7 +15,7 @@ pub enum Lost {
         /// The rank that ended first, or is given up.
         rank: usize,
     },
-    /// The device of this rank no longer works.
+    /// The device of this rank no longer works, or its tier.
     #[error(transparent)]
     Device(#[from] Box<Broken>),
     /// Another rank has not arrived in time. Of all ranks that wait for it, this rank reports it.

@@ -50,7 +50,7 @@ fn does(ranks: &mut Ranks, ops: &[Op]) {
 /// Publishes this rank's parameters.
 fn publish(ranks: &mut Ranks) {
     // SAFETY: no rank reads them yet.
-    unsafe { ranks.transport.end(&ranks.device, Op::Update { unit: 0 }, &Position::new(2)) };
+    unsafe { ranks.transport.end(&ranks.device, Op::Update { unit: 0, piece: None }, &Position::new(2)) };
 }
 
 /// A gather of the first unit.

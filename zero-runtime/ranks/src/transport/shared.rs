@@ -327,7 +327,9 @@ impl<'p, D: Device> Shared<'p, D> {
     /// Signals to the other ranks that an op is done.
     fn tell_op(&mut self, device: &D, op: Op, position: &Position) {
         match op {
-            Op::Update { unit } => self.publish(device, unit),
+            Op::Update { unit, piece } if self.arena.plan().tables().completes(unit, piece) => {
+                self.publish(device, unit);
+            }
             Op::Gather { .. } if self.arena.plan().config.shares_slots() => {
                 self.tell(device, Count::Gathered);
             }

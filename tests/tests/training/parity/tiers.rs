@@ -1,0 +1,249 @@
+//! Tiers: states that are kept outside the device and updated piece by piece have the bits of a run without offload, however
+//! early or late a tier works, in memory and on a disk; and a tier that fails ends all ranks.
+
+use std::path::Path;
+use std::time::Duration;
+
+use zero_core::lost::Lost;
+use zero_core::model::{Model, Program};
+use zero_core::tier::{Direction, Tier};
+use zero_engine::{Engine, RunError};
+use zero_plan::place::State;
+use zero_plan::{Config, Op, Plan, PlanBuf, Precision, TierBytes, TransportKind, Width, prove};
+use zero_ranks::transport::{Shared, local};
+use zero_runtime::device::{Cpu, Device};
+use zero_tests::saved::{bits, resume, save};
+use zero_tests::tiers::{Flaw, Haste, MemoryTier, disk_tier, offloaded};
+use zero_tests::tiny::{InBothWidths, Tied, Untied};
+use zero_tests::training::{CONFIG, HYPER, mesh, noise};
+
+use super::WIDTHS;
+
+/// Losses and norms, and all states of all units, to the bit.
+type Bits = (Vec<u64>, Vec<(usize, Vec<u32>)>);
+
+const STEPS: u64 = 4;
+
+/// The tier of a rank, if its plan keeps states in one.
+type TierOf<'a> = &'a (dyn Fn(&Plan, usize) -> Box<dyn Tier> + Sync);
+
+fn steps<'p, D: Device>(
+    engine: &mut Engine<'p, D, Shared<'p, D>>,
+    config: &Config,
+    steps: u64,
+) -> Result<Vec<u64>, RunError> {
+    let (batch, rank) = (noise(*config), engine.arena().coordinates().data_rank(&config.mesh));
+    let mut numbers = Vec::new();
+    for step in engine.steps_done()..engine.steps_done() + steps {
+        let report = engine.step(&HYPER, |part, ids, targets| batch(step, rank, part, ids, targets))?;
+        numbers.extend([report.loss, report.gradient_norm].map(f64::to_bits));
+    }
+    Ok(numbers)
+}
+
+fn states<'p, D: Device>(engine: &Engine<'p, D, Shared<'p, D>>) -> Vec<(usize, Vec<u32>)> {
+    let units = 0..engine.plan().units.len();
+    let of_unit = |unit| State::ALL.into_iter().filter_map(move |state| engine.state(state, unit));
+    let bits = |numbers: Vec<f32>| numbers.into_iter().map(f32::to_bits).collect();
+    units.flat_map(of_unit).map(|(stretch, numbers)| (stretch.start, bits(numbers))).collect()
+}
+
+/// The engine of a rank, with its tier.
+fn engine<'p, D: Device>(
+    program: &'static Program<D>,
+    transport: Shared<'p, D>,
+    tier: TierOf,
+) -> Engine<'p, D, Shared<'p, D>> {
+    let mut engine = Engine::new(program, transport);
+    if engine.plan().config.offloads_optimizer() {
+        let tier = tier(engine.plan(), engine.arena().rank());
+        engine.keep_states_in(tier);
+    }
+    engine
+}
+
+/// Each rank's results of some steps.
+fn run<D: Device>(program: &'static Program<D>, config: Config, tier: TierOf) -> Vec<Bits> {
+    PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
+        prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {config:?}"));
+        let rank = |transport: Shared<'_, D>| {
+            let mut engine = engine(program, transport, tier);
+            engine.initialize(7);
+            let numbers = steps(&mut engine, &config, STEPS).expect("no rank fails");
+            let planned = if config.offloads_optimizer() {
+                TierBytes::of(plan, engine.arena().rank())
+            } else {
+                TierBytes::default()
+            };
+            let moved = engine.moved_by_tier();
+            assert_eq!((moved.read, moved.written), (planned.read * STEPS as usize, planned.written * STEPS as usize));
+            (numbers, states(&engine))
+        };
+        local::run(plan, |_| false, rank).expect("the memory of a tiny model")
+    })
+}
+
+fn in_memory(haste: Haste) -> impl Fn(&Plan, usize) -> Box<dyn Tier> + Sync {
+    move |plan, rank| Box::new(MemoryTier::new(plan, rank, haste))
+}
+
+fn on_disk(plan: &Plan, rank: usize) -> Box<dyn Tier> {
+    disk_tier(env!("CARGO_TARGET_TMPDIR").as_ref(), plan, rank)
+}
+
+/// Widths with and without a master copy, and narrow moments.
+fn widths() -> [Precision; 4] {
+    let copied = Precision { params: Width::BF16, ..Precision::default() };
+    let narrow = Precision { params: Width::BF16, moments: Width::BF16, reduce: Width::BF16, ..WIDTHS[1] };
+    [WIDTHS[0], copied, Precision { moments: Width::BF16, ..Precision::default() }, narrow]
+}
+
+/// Compares a plan with and without offload. `tier` makes the tiers.
+fn assert_same_bits(config: Config, prefetch: usize, tier: TierOf) {
+    fn of<D: Device>(program: &'static Program<D>, config: Config, prefetch: usize, tier: TierOf) {
+        let expected = run(program, config, tier);
+        assert!(run(program, offloaded(config, prefetch), tier) == expected, "{config:?}, prefetch {prefetch}");
+    }
+    match config.precision.compute {
+        Width::F32 => of(Tied::PROGRAM, config, prefetch, tier),
+        Width::BF16 => of(<Tied as InBothWidths>::Narrow::PROGRAM, config, prefetch, tier),
+    }
+}
+
+/// Clipping is on, and most steps are clipped. Blocks have two or three pieces, so slots rotate.
+#[test]
+fn offload_changes_no_bit_at_any_stage_in_any_width() {
+    for stage in 0..=3 {
+        for (at, precision) in widths().into_iter().enumerate() {
+            let config = Config { mesh: mesh(1, 1, 2), precision, micro_batches: 1 + at % 3, ..CONFIG.at_stage(stage) };
+            for haste in [Haste::AtOnce, Haste::AtLast] {
+                assert_same_bits(config, [0, 1, 3][(stage as usize + at) % 3], &in_memory(haste));
+            }
+        }
+    }
+}
+
+#[test]
+fn offload_changes_no_bit_along_any_axis() {
+    for (stage, mesh) in
+        [(0, mesh(2, 1, 1)), (1, mesh(1, 2, 1)), (2, mesh(2, 1, 2)), (3, mesh(1, 2, 2)), (3, mesh(1, 1, 1))]
+    {
+        let transport = TransportKind::Shm;
+        let config = Config { mesh, micro_batches: 2, transport, ..CONFIG.at_stage(stage) };
+        assert_same_bits(config, 1, &in_memory(Haste::AtLast));
+    }
+}
+
+#[test]
+fn offload_to_a_disk_changes_no_bit() {
+    for stage in 0..=3 {
+        let precision = widths()[usize::from(stage) % 2];
+        let config = Config { mesh: mesh(1, 1, 2), precision, micro_batches: 2, ..CONFIG.at_stage(stage) };
+        assert_same_bits(config, usize::from(stage), &on_disk);
+    }
+}
+
+/// Two steps and two more, each with states on disk or in memory, end like four without offload.
+#[test]
+fn a_run_goes_on_with_offload_switched_on_or_off() {
+    let root = tempfile::tempdir().expect("a directory");
+    for stage in [0, 3] {
+        let precision = widths()[1];
+        let config = Config { mesh: mesh(1, 1, 2), precision, ..CONFIG.at_stage(stage) };
+        let part = |config: Config, from: Option<&Path>, steps_each: u64, name: &str| {
+            PlanBuf::new("", config, Tied::PLAN.units).with(|plan| {
+                let rank = |transport: Shared<'_, Cpu>| {
+                    let mut engine = engine(Tied::PROGRAM, transport, &in_memory(Haste::AtLast));
+                    match from {
+                        Some(path) => resume(&mut engine, path),
+                        None => engine.initialize(7),
+                    }
+                    steps(&mut engine, &config, steps_each).expect("no rank fails");
+                    engine.require_finite().expect("finite parameters");
+                    save(&mut engine, &root.path().join(format!("{stage}-{name}")))
+                };
+                local::run(plan, |_| false, rank).expect("the memory of a tiny model").pop().expect("a rank")
+            })
+        };
+        let whole = part(config, None, 4, "whole");
+        let with = offloaded(config, 1);
+        for (first, second, name) in [(with, config, "off"), (config, with, "on"), (with, with, "both")] {
+            let begun = part(first, None, 2, &format!("{name}-begun"));
+            let ended = part(second, Some(&begun), 2, &format!("{name}-ended"));
+            for state in State::ALL {
+                let expected = bits(&whole, state);
+                assert!(expected.is_some() && bits(&ended, state) == expected, "stage {stage}, {name}: {state:?}");
+            }
+        }
+    }
+}
+
+/// A step whose loss is not finite changes no state, in the tier neither.
+#[test]
+fn a_step_that_is_not_finite_leaves_states_as_they_were() {
+    let config = offloaded(Config { mesh: mesh(1, 1, 2), ..CONFIG.at_stage(2) }, 1);
+    PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
+        let rank = |transport: Shared<'_, Cpu>| {
+            let mut engine = engine(Untied::PROGRAM, transport, &in_memory(Haste::AtLast));
+            for unit in 0..Untied::PLAN.units.len() {
+                engine.load(unit, &vec![1e30; Untied::PLAN.units[unit].params]);
+            }
+            let before = states(&engine);
+            for _ in 0..2 {
+                let error = steps(&mut engine, &config, 1).expect_err("an infinite loss");
+                assert!(matches!(error, RunError::NonFinite(_)), "{error}");
+                assert!(states(&engine) == before);
+            }
+        };
+        local::run(plan, |_| false, rank).expect("the memory of a tiny model");
+    });
+}
+
+/// The rank whose tier fails reports the op of the failed order; the others learn that it has ended.
+#[test]
+fn z0413_a_tier_that_fails_ends_all_ranks() {
+    let config = offloaded(Config { mesh: mesh(1, 1, 2), ..CONFIG.at_stage(1) }, 1);
+    let wrong = |direction, number, flaw| {
+        PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
+            let rank = |transport: Shared<'_, Cpu>| {
+                let mut engine = engine(Untied::PROGRAM, transport, &|plan, rank| {
+                    let tier = MemoryTier::new(plan, rank, Haste::AtLast);
+                    Box::new(if rank == 1 { tier.with_flaw(direction, number, flaw) } else { tier })
+                });
+                engine.initialize(7);
+                engine.set_timeout(Duration::from_millis(300));
+                steps(&mut engine, &config, 3)
+            };
+            let ranks = local::run(plan, Result::is_err, rank).expect("the memory of a tiny model");
+            ranks.into_iter().map(|rank| rank.expect_err("a failure")).collect::<Vec<_>>()
+        })
+    };
+    let pieces = PlanBuf::new("", config, Untied::PLAN.units)
+        .with(|plan| plan.pipeline_stages[0].step.iter().filter(|op| matches!(op, Op::Fetch { .. })).count() as u64);
+    for (direction, name) in [(Direction::Fetch, "fetch"), (Direction::Store, "store")] {
+        for number in [1, pieces, pieces + 2] {
+            let errors = wrong(direction, number, Flaw::Fails);
+            let RunError::Lost(Lost::Device(broken)) = &errors[1] else { panic!("{:?}", errors[1]) };
+            assert_eq!((broken.rank, broken.failure.code), (1, "Z0413"));
+            assert!(broken.doing.starts_with(&format!("`{name} ")) && broken.doing.contains("piece"), "{broken}");
+            assert_eq!(errors[0], RunError::Lost(Lost::Ended { rank: 1 }));
+        }
+        let errors = wrong(direction, pieces + 1, Flaw::Hangs);
+        let is_silent = |error: &RunError| matches!(error, RunError::Lost(Lost::Silent(silent)) if silent.rank == 1);
+        assert!(errors.iter().any(is_silent), "{errors:?}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "`keep_states_in` comes first: the plan keeps states in a tier")]
+fn an_engine_without_its_tier_is_refused() {
+    let config = offloaded(Config { mesh: mesh(1, 1, 1), ..CONFIG.at_stage(0) }, 1);
+    PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
+        let rank = |transport: Shared<'_, Cpu>| {
+            let mut engine = Engine::new(Untied::PROGRAM, transport);
+            engine.initialize(7);
+            drop(steps(&mut engine, &config, 1));
+        };
+        local::run(plan, |_| false, rank).expect("the memory of a tiny model");
+    });
+}

@@ -1,0 +1,64 @@
+//! Offload: which states of parameters are kept outside the memory of the device, and how they travel there. Never says
+//! where their bytes lie.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Config, Width};
+use crate::lines::BLOCK_ELEMENTS;
+
+/// Where a state is kept from one step to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TierKind {
+    /// In the memory of the device, where it is worked on.
+    #[default]
+    Device,
+    /// In the memory of the host of a device that has its own.
+    Host,
+    /// In a file.
+    Disk,
+}
+
+/// The states that are kept in a slower tier, and the pieces in which they travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Offload {
+    /// Where the moments and the master copy are kept.
+    pub optimizer: TierKind,
+    /// Pieces that are fetched ahead of the one that is updated.
+    pub prefetch: usize,
+    /// The most bytes of one state that travel at once.
+    pub piece_bytes: usize,
+}
+
+impl Offload {
+    /// Everything stays on the device.
+    pub const NONE: Self = Self { optimizer: TierKind::Device, prefetch: 0, piece_bytes: 0 };
+
+    /// The largest `prefetch`.
+    pub const PREFETCH_MAX: usize = 16;
+
+    /// The most slots of a window: one for each piece that is fetched ahead, one for the piece that is updated, and one
+    /// for the piece that is stored.
+    pub const SLOTS_MAX: usize = Self::PREFETCH_MAX + 2;
+
+    /// Whether everything stays on the device, as in plans of before there were tiers.
+    pub const fn is_none(&self) -> bool {
+        matches!(self.optimizer, TierKind::Device)
+    }
+}
+
+impl Config {
+    /// Whether moments and master copies are kept in a tier, and updated piece by piece.
+    pub const fn offloads_optimizer(&self) -> bool {
+        !self.offload.is_none()
+    }
+
+    /// The most elements of a piece: whole blocks of the widest state.
+    pub const fn piece_elements(&self) -> usize {
+        let precision = &self.precision;
+        let is_wide = matches!(precision.moments, Width::F32)
+            || precision.has_master_copy() && matches!(precision.master, Width::F32);
+        let width = if is_wide { Width::F32 } else { Width::BF16 };
+        let blocks = self.offload.piece_bytes / width.bytes() / BLOCK_ELEMENTS;
+        if blocks == 0 { BLOCK_ELEMENTS } else { blocks * BLOCK_ELEMENTS }
+    }
+}

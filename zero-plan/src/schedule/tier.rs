@@ -1,0 +1,74 @@
+//! Tier: the order in which pieces of the optimizer state come to the window, are updated, and go back. The slots of
+//! the window rotate: a slot gets its next piece once its last one is stored.
+//!
+//! The first fetches are the first ops of a step. The states do not change before the agreement, so these pieces are
+//! there when the norm of the gradients is known. From then on, each update is followed by the store of its piece and
+//! the fetch of the piece that gets its slot next.
+
+use super::walk::PipelineStageWalk;
+use super::{Op, Ops, Piece};
+use crate::layout::Tables;
+
+impl Tables<'_> {
+    /// Whether the parameters of a unit are all new after an update of this piece of them, or of all.
+    pub const fn completes(&self, unit: usize, piece: Option<Piece>) -> bool {
+        match piece {
+            None => true,
+            Some(Piece { index, .. }) => index + 1 == self.pieces(unit),
+        }
+    }
+}
+
+/// The pieces of a step, in the order of updates.
+pub(super) struct Window {
+    slots: usize,
+    /// The piece that is fetched next: its unit, and its number in that unit.
+    unit: usize,
+    index: usize,
+    /// Pieces fetched and updated so far.
+    fetched: usize,
+    updated: usize,
+}
+
+impl Window {
+    /// Before the first piece.
+    pub const fn new(walk: &PipelineStageWalk) -> Self {
+        let slots = walk.tables.window_slots(walk.pipeline);
+        Self { slots, unit: 0, index: 0, fetched: 0, updated: 0 }
+    }
+
+    /// Fetches a piece into each slot.
+    pub const fn fill(&mut self, walk: &PipelineStageWalk, ops: &mut Ops) {
+        while self.fetched < self.slots {
+            self.fetch(walk, ops);
+        }
+    }
+
+    /// Fetches the next piece, if there is one.
+    const fn fetch(&mut self, walk: &PipelineStageWalk, ops: &mut Ops) {
+        while self.unit < walk.tables.units.len()
+            && (!walk.has(self.unit) || self.index == walk.tables.pieces(self.unit))
+        {
+            (self.unit, self.index) = (self.unit + 1, 0);
+        }
+        if self.unit < walk.tables.units.len() {
+            let piece = Piece { index: self.index, slot: self.fetched % self.slots };
+            ops.push(Op::Fetch { unit: self.unit, piece });
+            self.index += 1;
+            self.fetched += 1;
+        }
+    }
+
+    /// Updates the pieces of a unit.
+    pub const fn update(&mut self, walk: &PipelineStageWalk, unit: usize, ops: &mut Ops) {
+        let mut index = 0;
+        while index < walk.tables.pieces(unit) {
+            let piece = Piece { index, slot: self.updated % self.slots };
+            ops.push(Op::Update { unit, piece: Some(piece) });
+            ops.push(Op::Store { unit, piece });
+            self.updated += 1;
+            self.fetch(walk, ops);
+            index += 1;
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Tier: the contract between the engine and what keeps states outside the memory of a device. A tier moves blocks
+//! between the memory of its rank and a store of its own, in two queues that run beside the rank. Never decides what
+//! travels, or when: the plan does.
+//!
+//! A new tier is an `unsafe impl` of [`Tier`]. `zero-files` has the one that keeps states in a file.
+#![allow(unsafe_code)]
+
+use std::time::Duration;
+
+use zero_plan::TierBytes;
+
+use crate::device::Failure;
+
+/// The most transfers of one order: one for each state of a piece.
+pub const TRANSFERS_MAX: usize = 3;
+
+/// A queue of a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the tier to memory.
+    Fetch,
+    /// From memory to the tier.
+    Store,
+}
+
+impl Direction {
+    /// Both.
+    pub const ALL: [Direction; 2] = [Direction::Fetch, Direction::Store];
+
+    /// The other queue.
+    pub const fn other(self) -> Self {
+        match self {
+            Direction::Fetch => Direction::Store,
+            Direction::Store => Direction::Fetch,
+        }
+    }
+}
+
+/// Whole blocks that travel between a tier and memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    /// Start in the tier, in bytes.
+    pub offset: usize,
+    /// Start in memory.
+    pub memory: *mut u8,
+    /// Length, in bytes.
+    pub len: usize,
+}
+
+// SAFETY: an address and its purpose; the caller that gives an order promises that another thread may read or write its
+// bytes.
+unsafe impl Send for Transfer {}
+
+/// Why an order could not be carried out. All later orders of its queue fail with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedOrder {
+    /// The queue.
+    pub direction: Direction,
+    /// The number of the order in its queue, from 1.
+    pub number: u64,
+    /// What went wrong, and the way out.
+    pub failure: Failure,
+}
+
+/// What keeps states outside the memory of a device. Its bytes are 0 until they are stored.
+///
+/// # Safety
+/// An implementation promises: from its start to its end, an order reads or writes no other bytes than those of its
+/// transfers, and an order has ended when [`Tier::is_done`] says so, or when [`Tier::quit`] has returned true.
+pub unsafe trait Tier {
+    /// Bytes that it keeps.
+    fn bytes(&self) -> usize;
+
+    /// Orders at most [`TRANSFERS_MAX`] transfers. Orders of a queue are carried out one after another; this one begins
+    /// once `after` orders of the other queue have ended, which were given before it.
+    ///
+    /// # Safety
+    /// Until the order ends, nobody writes the memory of its transfers, and nobody else reads what a fetch writes.
+    unsafe fn order(&mut self, direction: Direction, transfers: &[Transfer], after: u64);
+
+    /// Whether the first `count` orders of a queue have ended, all of them without a failure. Waits for that, up to
+    /// `patience`.
+    fn is_done(&mut self, direction: Direction, count: u64, patience: Duration) -> bool;
+
+    /// The first order that failed, if any has.
+    fn failed(&self) -> Option<FailedOrder>;
+
+    /// Bytes that have been read from the tier and written to it so far, counted when a transfer has ended.
+    fn moved(&self) -> TierBytes;
+
+    /// Carries out no further orders, and waits up to `patience` for the one that it is in. Returns whether that has
+    /// ended: otherwise the memory of its transfers must stay.
+    fn quit(&mut self, patience: Duration) -> bool;
+}

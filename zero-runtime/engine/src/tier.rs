@@ -1,0 +1,266 @@
+//! Tier: gives the fetches and stores of a plan to the tier of this rank, and waits for them where the plan says so.
+//! Between steps, brings the parts of states that are read or set to the window and takes them back. Never decides what
+//! travels in a step.
+#![allow(unsafe_code)]
+
+use core::cell::{Cell, RefCell};
+use core::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use zero_plan::lines::BLOCK_BYTES;
+use zero_plan::place::{PieceOfState, Place, State};
+use zero_plan::{Home, Op, Pass, Piece, PipelineStage, Stream, TierBytes};
+
+use super::Engine;
+use zero_core::arena::Arena;
+use zero_core::device::Device;
+use zero_core::lost::{Broken, Lost};
+use zero_core::tier::{Direction, TRANSFERS_MAX, Tier, Transfer};
+use zero_core::transport::{TIMEOUT, Transport};
+use zero_core::watchdog::Watchdog;
+
+/// How long a rank that ends waits for the transfer that its tier is in.
+const LAST_TRANSFER: Duration = Duration::from_secs(5);
+
+/// The tier of a rank.
+pub(super) struct TierOfRank<'p, D: Device> {
+    tier: RefCell<Box<dyn Tier>>,
+    /// Keeps the memory of transfers.
+    arena: Arc<Arena<'p, D>>,
+    watchdog: Arc<dyn Watchdog + 'p>,
+    pub timeout: Duration,
+    /// For each op of a step, how many ops of its stream there are up to it.
+    numbers: Vec<u64>,
+    /// Orders that have been given to each queue, and those of them that were given before this pass; and the bytes that
+    /// had travelled before it.
+    given: [Cell<u64>; 2],
+    given_before: [Cell<u64>; 2],
+    moved_before: Cell<TierBytes>,
+}
+
+/// The queue of a stream; none if the stream belongs to the device.
+fn direction(stream: Stream) -> Option<Direction> {
+    match stream {
+        Stream::Fetch => Some(Direction::Fetch),
+        Stream::Store => Some(Direction::Store),
+        _ => None,
+    }
+}
+
+/// For each op of a step, how many ops of its stream there are up to it.
+fn numbers(stage: &PipelineStage) -> Vec<u64> {
+    let mut counts = [0; Stream::ALL.len()];
+    let number = |stream: Stream| {
+        counts[stream as usize] += 1;
+        counts[stream as usize]
+    };
+    stage.step_queue.iter().map(|queued| queued.stream).map(number).collect()
+}
+
+impl<'p, D: Device> TierOfRank<'p, D> {
+    pub fn new(tier: Box<dyn Tier>, arena: Arc<Arena<'p, D>>, watchdog: Arc<dyn Watchdog + 'p>) -> Self {
+        let planned: usize = arena.memory().bytes_of(Home::Disk) + arena.memory().bytes_of(Home::Host);
+        assert_eq!(tier.bytes(), planned, "the tier does not have the planned size");
+        let numbers = numbers(arena.pipeline_stage());
+        let (given, given_before, moved_before) = Default::default();
+        let (tier, timeout) = (RefCell::new(tier), TIMEOUT);
+        Self { tier, arena, watchdog, timeout, numbers, given, given_before, moved_before }
+    }
+
+    /// Begins a pass, before which everything was awaited.
+    pub fn begin_pass(&self) {
+        self.given_before.iter().zip(&self.given).for_each(|(before, given)| before.set(given.get()));
+        self.moved_before.set(self.tier.borrow().moved());
+    }
+
+    /// Waits for everything that has been ordered.
+    pub fn end_pass(&self) -> Result<(), Lost> {
+        Direction::ALL.into_iter().try_for_each(|direction| self.wait(direction, self.given[direction as usize].get()))
+    }
+
+    /// Before an op of the rank's own thread: waits for the op of the tier that it needs, if it needs one.
+    pub fn enter(&self, pass: Pass, index: usize) -> Result<(), Lost> {
+        let queue = self.arena.pipeline_stage().queue(pass);
+        let (None, Some(before)) = (direction(queue[index].stream), queue[index].waits_for()) else { return Ok(()) };
+        let Some(direction) = direction(queue[before].stream) else { return Ok(()) };
+        self.wait(direction, self.given_before[direction as usize].get() + self.numbers[before])
+    }
+
+    /// Orders the fetch or store that is op `index` of a step.
+    ///
+    /// # Safety
+    /// The op is the next of this rank's table, which has been proven.
+    pub unsafe fn order(&self, index: usize, unit: usize, piece: Piece) {
+        let queue = self.arena.pipeline_stage().step_queue;
+        let direction = direction(queue[index].stream).expect("an op of a tier");
+        let other = direction.other();
+        let is_other = |before: &usize| self::direction(queue[*before].stream) == Some(other);
+        let after = queue[index].waits_for().filter(is_other).map_or(0, |before| self.numbers[before]);
+        let after = if after > 0 { self.given_before[other as usize].get() + after } else { 0 };
+        let mut transfers = [Transfer { offset: 0, memory: core::ptr::null_mut(), len: 0 }; TRANSFERS_MAX];
+        let mut states = 0;
+        for part in self.arena.places().states_of(unit, piece) {
+            transfers[states] = self.transfer(part.blocks());
+            states += 1;
+        }
+        // SAFETY: by the caller's promise, and the proof that ops that conflict with this one wait for it.
+        unsafe { self.give(direction, &transfers[..states], after) };
+    }
+
+    /// The transfer between a place in the tier and one in memory.
+    fn transfer(&self, (kept, window): (Place, Place)) -> Transfer {
+        let offset = self.arena.memory().region(kept.region).offset_bytes + kept.offset_bytes;
+        // SAFETY: nothing is read or written here.
+        let memory = unsafe { self.arena.bytes_mut(window) };
+        Transfer { offset, memory: memory.address(), len: window.len_bytes }
+    }
+
+    /// # Safety
+    /// As for [`Tier::order`].
+    unsafe fn give(&self, direction: Direction, transfers: &[Transfer], after: u64) {
+        let given = &self.given[direction as usize];
+        given.set(given.get() + 1);
+        // SAFETY: by the caller's promise.
+        unsafe { self.tier.borrow_mut().order(direction, transfers, after) };
+    }
+
+    /// Waits until the first `count` orders of a queue have ended.
+    fn wait(&self, direction: Direction, count: u64) -> Result<(), Lost> {
+        if !self.tier.borrow_mut().is_done(direction, count, Duration::ZERO) {
+            let work = match direction {
+                Direction::Fetch => "states from disk",
+                Direction::Store => "states on their way to disk",
+            };
+            self.watchdog.wait_for(work, Some(self.timeout), &mut |patience| {
+                let mut tier = self.tier.borrow_mut();
+                tier.is_done(direction, count, patience) || tier.failed().is_some()
+            })?;
+        }
+        self.require()
+    }
+
+    /// Checks that nothing is known to have failed.
+    pub fn require(&self) -> Result<(), Lost> {
+        let Some(failed) = self.tier.borrow().failed() else { return Ok(()) };
+        let mut broken = self.arena.broken(failed.failure);
+        let number = failed.number.checked_sub(self.given_before[failed.direction as usize].get());
+        if let Some(op) = number.and_then(|number| self.op(failed.direction, number)) {
+            let unit = op.unit().map(|unit| self.arena.plan().units[unit].to_string()).unwrap_or_default();
+            let piece = op.traits().piece.unwrap_or_default();
+            broken = Broken { doing: format!("`{} {unit}`, piece {piece},", op.name()), ..broken };
+        }
+        Err(Lost::Device(Box::new(broken)))
+    }
+
+    /// The op of a step that gave order `number` of a queue.
+    fn op(&self, wanted: Direction, number: u64) -> Option<Op> {
+        let stage = self.arena.pipeline_stage();
+        let is_it = |&at: &usize| direction(stage.step_queue[at].stream) == Some(wanted) && self.numbers[at] == number;
+        (0..stage.step.len()).find(is_it).map(|at| stage.step[at])
+    }
+
+    /// Bytes that have travelled since the last pass began, all of which have arrived.
+    pub fn moved_in_pass(&self) -> TierBytes {
+        let (now, before) = (self.tier.borrow().moved(), self.moved_before.get());
+        TierBytes { read: now.read - before.read, written: now.written - before.written }
+    }
+
+    /// Moves a part of a piece, from `start` to `end` in bytes of it, in whole blocks, and waits for it. After a failure it
+    /// does nothing: the next call that can tell of it does.
+    ///
+    /// # Safety
+    /// No pass is under way, and the window is not in use.
+    unsafe fn carry(&self, direction: Direction, part: &PieceOfState, bytes: Range<usize>) {
+        let start = bytes.start / BLOCK_BYTES * BLOCK_BYTES;
+        let len = bytes.end.next_multiple_of(BLOCK_BYTES) - start;
+        let (kept, window) = part.blocks();
+        if self.require().is_ok() {
+            // SAFETY: by the caller's promise; the order ends before anybody touches these bytes.
+            unsafe { self.give(direction, &[self.transfer((kept.cut(start, len), window.cut(start, len)))], 0) };
+            // A failure stays until it is told.
+            let _ = self.wait(direction, self.given[direction as usize].get());
+        }
+    }
+}
+
+impl<D: Device> Drop for TierOfRank<'_, D> {
+    fn drop(&mut self) {
+        if !self.tier.borrow_mut().quit(LAST_TRANSFER) {
+            // A thread that hangs in a transfer may still write there.
+            core::mem::forget(Arc::clone(&self.arena));
+        }
+    }
+}
+
+impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
+    /// Keeps the states that the plan has in a tier in this one, which has the planned size. It comes before parameters
+    /// are set.
+    ///
+    /// # Panics
+    /// If the plan has no states in a tier, or the device has queues.
+    pub fn keep_states_in(&mut self, tier: Box<dyn Tier>) {
+        assert!(self.plan.config.offloads_optimizer(), "a tier for a plan that keeps everything on the device");
+        assert!(!D::QUEUES, "the queues of a device do not wait for a tier");
+        assert_eq!(self.loaded, 0, "states lie elsewhere already");
+        let watchdog = self.ranks.transport.watchdog();
+        self.tier = Some(TierOfRank::new(tier, Arc::clone(&self.arena), watchdog));
+    }
+
+    /// Bytes that the tier has read and written in steps so far, counted when they had arrived.
+    pub fn moved_by_tier(&self) -> TierBytes {
+        self.tier_moved
+    }
+
+    /// The tier, if the plan has states in one.
+    ///
+    /// # Panics
+    /// If it has, but [`Engine::keep_states_in`] was not called.
+    pub(super) fn tier(&self) -> Option<&TierOfRank<'p, D>> {
+        let is_there = self.tier.is_some() || !self.plan.config.offloads_optimizer();
+        assert!(is_there, "`keep_states_in` comes first: the plan keeps states in a tier");
+        self.tier.as_ref()
+    }
+
+    /// Calls `each` with places in memory that together have some elements of a state that this rank stores, in order,
+    /// and with the elements in each. A state in a tier comes to the window part by part; if `each` `writes` them, they
+    /// are taken back.
+    ///
+    /// # Errors
+    /// The first error of `each`, which ends the call.
+    ///
+    /// # Safety
+    /// No pass is under way, and nobody else reads or writes the state.
+    pub(super) unsafe fn in_memory<E>(
+        &self,
+        (state, unit): (State, usize),
+        elements: Range<usize>,
+        writes: bool,
+        mut each: impl FnMut(Place, Range<usize>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let places = self.arena.places();
+        let Some((stretch, place)) = places.state(state, unit) else { return Ok(()) };
+        let element = place.len_bytes / stretch.len;
+        let Some(tier) = self.tier().filter(|_| self.arena.memory().region(place.region).home.is_tier()) else {
+            let start = elements.start - stretch.start;
+            return each(place.cut(start * element, elements.len() * element), elements);
+        };
+        for index in 0..self.plan.tables().pieces(unit) {
+            let part = places.piece_of(state, unit, Piece { index, slot: 0 }).expect("a piece of a state in a tier");
+            let own = part.stretch.elements();
+            let common = own.start.max(elements.start)..own.end.min(elements.end);
+            if common.is_empty() {
+                continue;
+            }
+            let bytes = (common.start - own.start) * element..(common.end - own.start) * element;
+            // SAFETY: by the caller's promise.
+            unsafe { tier.carry(Direction::Fetch, &part, bytes.clone()) };
+            each(part.window.cut(bytes.start, bytes.len()), common)?;
+            if writes {
+                // SAFETY: by the caller's promise.
+                unsafe { tier.carry(Direction::Store, &part, bytes) };
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! Offload: gives each rank the file in which it keeps the states that its plan has on disk. Never decides what is kept
+//! there.
+
+use std::path::Path;
+
+use super::output::say;
+use super::train::RankEngine;
+use crate::error::Error;
+use zero_core::device::Device;
+use zero_core::lost::Lost;
+use zero_files::tier::{StateFolder, TierError};
+use zero_plan::{Bytes, Config, Home, Plan};
+
+/// Makes the file of this rank in a folder, if the plan keeps states on disk. First all ranks look whether their host has
+/// room for all of its ranks, and only then allocate. Every rank must call it.
+///
+/// # Errors
+/// Z0396 to Z0399, of the first rank that has one; on other ranks, the end of that rank.
+pub fn keep_states<D: Device>(engine: &mut RankEngine<D>, folder: Option<&Path>) -> Result<(), Error> {
+    let (plan, rank) = (engine.plan(), engine.arena().rank());
+    let Some(path) = folder.filter(|_| plan.config.offloads_optimizer()) else { return Ok(()) };
+    let bytes = |rank: usize| bytes_on_disk(plan, rank);
+    let (first, end) = plan.config.sharing(rank);
+    let of_host = (first..end).map(bytes).sum();
+    let looked = StateFolder::open(path).and_then(|folder| folder.require_room(of_host).map(|()| folder));
+    let folder = agreed(engine, looked)?;
+    let file_system = folder.file_system();
+    let tier = agreed(engine, folder.allocate(bytes(rank), rank))?;
+    engine.keep_states_in(Box::new(tier));
+    if rank == 0 {
+        let most = (0..plan.config.mesh.ranks()).map(bytes).max().unwrap_or(0);
+        say(&format!("offload: up to {} a rank in `{}` ({file_system})\n\n", Bytes(most), path.display()));
+    }
+    Ok(())
+}
+
+/// What `--offload` and the plan contradict each other in, and the way out.
+pub fn contradiction(folder: Option<&Path>, config: &Config) -> Option<(String, &'static str)> {
+    match (folder, config.offloads_optimizer()) {
+        (None, true) => {
+            let what = "this program keeps states on disk, but there is no --offload".to_owned();
+            Some((what, "name a folder on a disk by --offload"))
+        }
+        (Some(folder), false) => {
+            let what = format!("--offload {} is for states on disk", folder.display());
+            let help = "leave it out, or build from a spec with `offload`";
+            Some((what + ", and this program keeps all of them in memory", help))
+        }
+        _ => None,
+    }
+}
+
+/// Bytes of the file of a rank.
+fn bytes_on_disk(plan: &Plan, rank: usize) -> usize {
+    plan.of_rank(rank).memory.bytes_of(Home::Disk)
+}
+
+/// What this rank has made, if all ranks have made theirs.
+fn agreed<D: Device, T>(engine: &mut RankEngine<D>, own: Result<T, TierError>) -> Result<T, Error> {
+    let failed = engine.gather_numbers(&[f64::from(own.is_err())])?.iter().position(|&failed| failed > 0.0);
+    match (own, failed) {
+        (Ok(made), None) => Ok(made),
+        (Err(error), Some(first)) if engine.arena().rank() == first => Err(error.into()),
+        (_, first) => Err(Lost::Ended { rank: first.unwrap_or(0) }.into()),
+    }
+}
