@@ -33,6 +33,7 @@ fn help_lists_every_argument() {
         "threads",
         "bf16-products",
         "eager",
+        "offload",
         "held-out",
         "held-out-every",
         "log-every",
