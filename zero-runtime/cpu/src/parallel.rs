@@ -21,13 +21,12 @@ const COLUMNS: usize = 64;
 /// Multiplications of a matrix product that take as long as one element of another op.
 pub(super) const PRODUCTS_PER_ELEMENT: usize = 64;
 
-/// Where one side is at least as long as this, and the other has [`COLS_MIN`], `gemm` sums every element of a product in
-/// the same order, whatever the rest of the shape; with fewer than 257 elements, or 65 rows and 65 columns, it sums
-/// differently.
+/// If one side of a product is at least this long, and the other at least [`COLS_MIN`], `gemm` sums each element in the same
+/// order, whatever the rest of the shape; with fewer than 257 elements, or 65 rows and 65 columns, it sums differently.
 const SIDE_MIN: usize = 128;
 pub(super) const COLS_MIN: usize = 3;
 
-/// Products are cut at multiples of this, which are multiples of their tiles.
+/// Products are cut at multiples of this many rows or columns, so that no tile is cut.
 const ALIGNED: usize = 32;
 
 impl Cpu {
@@ -66,7 +65,7 @@ impl Cpu {
     /// one block at a time.
     pub(super) fn by_products<P: CutBlock>(self, [rows, depth, cols]: [usize; 3], parts: P, run: impl Fn(P) + Sync) {
         let products_min = PRODUCTS_PER_ELEMENT * self.elements_min;
-        let most = if cols < COLS_MIN { 1 } else { self.threads.get() };
+        let most = if rows.min(cols) < COLS_MIN { 1 } else { self.threads.get() };
         share_blocks(most.min(rows * cols * depth / products_min), [rows, cols], parts, &run);
     }
 
