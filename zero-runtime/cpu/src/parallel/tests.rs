@@ -17,9 +17,20 @@ use zero_core::view::{View, ViewMut};
 const ROWS: usize = 35;
 const EPSILON: f32 = 1e-5;
 const WIDTHS: [usize; 4] = [1, 33, 64, 130];
-/// Matrix products: enough rows for five pieces, and more columns or products than `gemm` takes at a time.
-const PRODUCTS: [[usize; 3]; 6] =
-    [[641, 3, 65], [641, 4, 700], [705, 97, 700], [640, 64, 64], [700, 130, 513], [643, 2, 9]];
+/// Matrix products: enough rows or columns for five pieces, and more columns or products than `gemm` takes at a time. Some
+/// have sides that are too short to be cut.
+const PRODUCTS: [[usize; 3]; 10] = [
+    [641, 3, 65],
+    [641, 4, 700],
+    [705, 97, 700],
+    [640, 64, 64],
+    [700, 130, 513],
+    [643, 2, 9],
+    [2, 643, 9],
+    [1, 700, 130],
+    [5, 1300, 97],
+    [100, 700, 513],
+];
 /// Shared by columns.
 const FEW_ROWS: [[usize; 3]; 3] = [[1, 330, 33], [3, 200, 17], [4, 400, 70]];
 
