@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use zero_core::device::Failure;
 use zero_core::tier::{Direction, FailedOrder, Tier, Transfer};
-use zero_files::tier::StateFolder;
+use zero_files::tier::{StateFolder, TierError};
 use zero_plan::{Config, Home, Offload, Plan, TierBytes, TierKind};
+
+use crate::long::report_skipped;
 
 /// Optimizer states on disk, in the shortest pieces.
 pub const ON_DISK: Offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 8192 };
@@ -16,6 +18,21 @@ pub const ON_DISK: Offload = Offload { optimizer: TierKind::Disk, prefetch: 1, p
 /// A plan's configuration with optimizer states in a tier.
 pub const fn offloaded(config: Config, prefetch: usize) -> Config {
     Config { offload: Offload { prefetch, ..ON_DISK }, ..config }
+}
+
+/// Whether the file system of a folder can keep states. Otherwise reports that `what` is skipped.
+///
+/// # Panics
+/// If the folder cannot be used at all.
+pub fn can_keep_states(folder: &Path, what: &str) -> bool {
+    match StateFolder::open(folder) {
+        Ok(_) => true,
+        Err(error @ (TierError::Memory { .. } | TierError::NotDirect { .. })) => {
+            report_skipped(what, &error.to_string());
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// The file of a rank in a folder, which must be on a disk.
