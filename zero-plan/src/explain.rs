@@ -7,8 +7,8 @@ use crate::schedule::{Op, OpTraits, Parcel};
 
 impl Op {
     /// A sentence that says what the op does and why, and the path of the key of a spec that decides whether, when or how
-    /// it is done. `{unit}`, `{bucket}`, `{micro_batch}`, `{round}`, `{slot}` and `{piece}` in the sentence stand for those of the
-    /// op.
+    /// it is done. `{unit}`, `{bucket}`, `{micro_batch}`, `{round}`, `{slot}` and `{piece}` in the
+    /// sentence stand for those of the op.
     pub const fn words(self, config: &Config) -> (&'static str, &'static str) {
         let turns = if config.mesh.pipeline > 1 { "pipeline.schedule" } else { "batch.micro_batches" };
         let reduction = if config.holds_gradients() { "zero.reduce" } else { "zero.bucket" };

@@ -16,7 +16,7 @@
 //! # What is always true
 //!
 //! - An op is cut by rows, columns, elements or heads of its result, never within a sum; a product is cut only into
-//!   pieces that are summed in the same order as the whole. So the number of threads changes no bit.
+//!   blocks that are summed in the same order as the whole. So the number of threads changes no bit.
 //! - Work fused into the pass of an op gives the same bits as in a pass of its own.
 //! - Kernels widen inputs to f32, and round each result once, when they store it.
 //!
@@ -26,8 +26,8 @@
 //!   never inlined and has a line in `widths`, so that no program compiles it again. It has a line in `all_ops` of
 //!   `parallel/tests.rs`, a loop in `tests/naive/src/`, and a group in `tests/bench/benches/kernels.rs`.
 //! - A processor's own products: a tile in `product`, with loads, products and stores of one block, which is compared
-//!   with the plain tile wherever the processor has it, and its place in the table of `product/choice.rs`. Work in the same pass as a product belongs in `linear` and
-//!   `parallel`.
+//!   with the plain tile wherever the processor has it, and its place in the table of `product/choice.rs`. Work in the same pass
+//!   as a product belongs in `linear` and `parallel`.
 
 mod activation;
 mod attention;

@@ -94,8 +94,8 @@ impl Search {
 }
 
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
-    /// Looks at the parameters that ranks store, as an update may overflow. The next step would notice it; what is saved or exported after
-    /// a last step must be looked at. Every rank must call it.
+    /// Looks at the parameters that ranks store, as an update may overflow. The next step would notice it; what is saved or
+    /// exported after a last step must be looked at. Every rank must call it.
     ///
     /// # Errors
     /// [`RunError`]: the first unit with a parameter that is infinite or not a number, or that another rank has ended.

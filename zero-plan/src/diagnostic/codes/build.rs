@@ -206,7 +206,7 @@ pub(super) const CODES: &[Code] = &[
         title: "disk budget exceeded",
         explanation: "A rank keeps the states that `offload` moves to disk in a file, whose length is a constant of the plan: \
             every state in whole blocks, unit by unit. It exceeds `disk` in the spec. Raise `disk`, choose a higher stage or \
-            more ranks along `zero`, so that a rank keeps less, or let fewer states be on disk.",
+            more ranks along `zero`, so that a rank keeps less, or remove `offload`.",
         example: "a spec with `offload: (optimizer: Disk), disk: KiB(48)`, and a model that needs more",
     },
     Code {

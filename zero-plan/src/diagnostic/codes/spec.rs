@@ -66,8 +66,8 @@ pub(super) const CODES: &[Code] = &[
         explanation: "The option changes nothing in this spec, whatever its value. `prefetch` says how many units ahead \
             parameters are gathered, and only stage 3 gathers them unit by unit: remove `prefetch`, or choose stage 3. \
             The same is true of `prefetch` on one rank along `zero`, `gather` below stage 3, `reduce` with one \
-            micro-batch, `pipeline` with one pipeline stage, `within_node` on one node or for an axis of one rank, and `prefetch` and `piece` of \
-            `offload`, or `disk`, where all states are on the device.",
+            micro-batch, `pipeline` with one pipeline stage, `within_node` on one node or for an axis of one rank, \
+            and `disk`, and `prefetch` and `piece` of `offload`, where all states are on the device.",
         example: "(zero: (stage: 2, prefetch: 1))",
     },
     Code {

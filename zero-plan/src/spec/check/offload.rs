@@ -57,7 +57,7 @@ fn same_memory(subject: &CheckedSpec) -> Option<Diagnostic> {
         return None;
     }
     let why = "the memory that `device` Cpu computes in";
-    impossible(subject, why, "it would make room nowhere", "set it to Disk, or remove `offload`")
+    impossible(subject, why, "it would save no memory", "set it to Disk, or remove `offload`")
 }
 
 fn muon(subject: &CheckedSpec) -> Option<Diagnostic> {

@@ -44,7 +44,7 @@ impl TierError {
     fn help(&self) -> &'static str {
         match self {
             Self::Folder { .. } => "name a folder that exists and can be written to by `--offload`",
-            Self::Memory { .. } => "name a folder on a disk: states in memory would make room nowhere",
+            Self::Memory { .. } => "name a folder on a disk, because states in memory would save none",
             Self::NotDirect { .. } => "name a folder on another file system, such as ext4 or XFS on a local disk",
             Self::NoRoom { .. } => "make room, name a folder on another disk, or let more ranks share the states",
         }
