@@ -13,11 +13,16 @@ use zero_plan::{Config, Home, Offload, Plan, TierBytes, TierKind};
 use crate::long::report_skipped;
 
 /// Optimizer states on disk, in the shortest pieces.
-pub const ON_DISK: Offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 8192 };
+pub const ON_DISK: Offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 8192, ..Offload::NONE };
 
 /// A plan's configuration with optimizer states in a tier.
 pub const fn offloaded(config: Config, prefetch: usize) -> Config {
     Config { offload: Offload { prefetch, ..ON_DISK }, ..config }
+}
+
+/// A plan's configuration with summed gradients in a tier, alone or beside optimizer states.
+pub const fn offloaded_sums(config: Config, prefetch: usize, optimizer: TierKind) -> Config {
+    Config { offload: Offload { optimizer, gradients: TierKind::Disk, prefetch, ..ON_DISK }, ..config }
 }
 
 /// Whether the file system of a folder can keep states. Otherwise reports that `what` is skipped.

@@ -107,7 +107,7 @@ fn added(counts: impl Fn() -> [usize; 2], work: impl FnOnce()) -> [usize; 2] {
 /// Allocations of one rank: its own, and gemm's.
 fn allocations(program: &'static Program<Cpu>, transport: Shared<Cpu>, is_profiled: bool) -> [usize; 2] {
     let mut engine = Engine::new(program, transport);
-    if engine.plan().config.offloads_optimizer() {
+    if engine.plan().config.offloads() {
         let tier = disk_tier(env!("CARGO_TARGET_TMPDIR").as_ref(), engine.plan(), engine.arena().rank());
         engine.keep_states_in(tier);
     }

@@ -58,10 +58,12 @@ pub fn config(config: &Config) -> TokenStream {
 }
 
 fn offload(offload: &Offload) -> TokenStream {
-    let optimizer = name("TierKind", offload.optimizer);
+    let [optimizer, gradients] = [offload.optimizer, offload.gradients].map(|tier| name("TierKind", tier));
     let [prefetch, piece_bytes] = [offload.prefetch, offload.piece_bytes].map(number);
     quote! {
-        ::zero_runtime::plan::Offload { optimizer: #optimizer, prefetch: #prefetch, piece_bytes: #piece_bytes }
+        ::zero_runtime::plan::Offload {
+            optimizer: #optimizer, gradients: #gradients, prefetch: #prefetch, piece_bytes: #piece_bytes
+        }
     }
 }
 
@@ -197,7 +199,7 @@ mod tests {
             transport: TransportKind::Local,
             optimizer: OptimizerKind::Muon,
             memory_bytes: Some(9),
-            offload: Offload { optimizer: TierKind::Disk, prefetch: 3, piece_bytes: 8192 },
+            offload: Offload { optimizer: TierKind::Disk, gradients: TierKind::Device, prefetch: 3, piece_bytes: 8192 },
             disk_bytes: Some(10),
         };
         let expected = "Config{\
@@ -209,7 +211,7 @@ mod tests {
             moments:Width::BF16,},\
             sequences:5,length:6,micro_batches:8,snapshot:true,transport:TransportKind::Local,\
             optimizer:OptimizerKind::Muon,memory_bytes:Option::Some(9),\
-            offload:Offload{optimizer:TierKind::Disk,prefetch:3,piece_bytes:8192},disk_bytes:Option::Some(10),\
+            offload:Offload{optimizer:TierKind::Disk,gradients:TierKind::Device,prefetch:3,piece_bytes:8192},disk_bytes:Option::Some(10),\
             ..Config::PLAIN}";
         assert_eq!(short(&config), expected);
     }

@@ -24,7 +24,7 @@ use crate::pipeline::Pass;
 use crate::schedule::Op;
 
 pub use layout::check_layout;
-use tiers::WindowSlot;
+use tiers::{SumsSlot, WindowSlot};
 
 /// A flaw of a schedule, and the op that has it. An index of `ops.len()` means that something is missing at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,8 @@ pub struct BucketState {
     settle: usize,
     settled: usize,
     combined: usize,
+    /// Its reductions after which its sum was stored in its tier.
+    stored: usize,
     spread_replica: bool,
     spread_zero: bool,
     /// The bucket after this one in each [`BucketList`] that it is in.
@@ -154,6 +156,7 @@ impl BucketState {
         settle: 0,
         settled: 0,
         combined: 0,
+        stored: 0,
         spread_replica: false,
         spread_zero: false,
         next: [None; 3],
@@ -200,6 +203,7 @@ pub const fn check(subject: CheckedTables, scratch: CheckScratch) -> Result<(), 
         slots: scratch.slots,
         gathered_slots: 0,
         window: [WindowSlot::Free; Offload::SLOTS_MAX],
+        sums: [SumsSlot::Free; Offload::SUM_SLOTS_MAX],
         activations_out: Outgoing::Unknown,
         gradients_out: Outgoing::Unknown,
         arrived: None,
@@ -266,6 +270,8 @@ struct Checker<'a, 's> {
     gathered_slots: usize,
     /// The content of each slot of the window.
     window: [WindowSlot; Offload::SLOTS_MAX],
+    /// The content of each slot for sums that are kept in a tier.
+    sums: [SumsSlot; Offload::SUM_SLOTS_MAX],
     activations_out: Outgoing,
     gradients_out: Outgoing,
     /// The input that was received last, if it has not been used.
@@ -356,6 +362,8 @@ impl<'a> Checker<'a, '_> {
             Op::Update { unit, piece } => self.update(unit, piece),
             Op::Fetch { unit, piece } => self.fetch(unit, piece),
             Op::Store { unit, piece } => self.store(unit, piece),
+            Op::FetchSums { bucket, round } => self.fetch_sums(bucket, round),
+            Op::StoreSums { bucket, round } => self.store_sums(bucket, round),
         }
     }
 
@@ -369,6 +377,7 @@ impl<'a> Checker<'a, '_> {
                 !is_here || self.is_summed(bucket) =>
                     "an agreement before every gradient is reduced once for each of its rounds",
                 !is_here || self.is_spread(bucket) => "an agreement before every sum is spread",
+                !is_here || self.has_stored_sums(bucket) => "an agreement before every sum is stored",
             }
             bucket += 1;
         }

@@ -105,12 +105,20 @@ impl Op {
                 "offload.piece",
             ),
             Op::Fetch { .. } => (
-                "Starts to bring piece {piece} of the optimizer state of {unit} from its tier to slot {slot} of the window.",
+                "Starts to bring piece {piece} of the states of {unit} from their tier to slot {slot} of the window.",
                 "offload.prefetch",
             ),
             Op::Store { .. } => (
-                "Starts to take piece {piece} of the optimizer state of {unit} from slot {slot} of the window back to its tier.",
+                "Starts to take piece {piece} of the states of {unit} from slot {slot} of the window back to their tier.",
                 "offload.optimizer",
+            ),
+            Op::FetchSums { .. } => (
+                "Starts to bring the gradients of bucket {bucket} that are summed so far from their tier, to be added to.",
+                "offload.gradients",
+            ),
+            Op::StoreSums { .. } => (
+                "Starts to take the summed gradients of bucket {bucket} to their tier, until the update needs them.",
+                "offload.gradients",
             ),
             Op::Update { .. } if config.shards_optimizer() => {
                 ("Updates this rank's shard of the parameters of {unit}.", "zero.stage")
@@ -193,7 +201,7 @@ mod tests {
     use crate::spec::KEYS;
     use crate::unit::{OrthogonalCost, Unit};
 
-    const ON_DISK: Offload = Offload { optimizer: TierKind::Disk, prefetch: 0, piece_bytes: 8192 };
+    const ON_DISK: Offload = Offload { optimizer: TierKind::Disk, prefetch: 0, piece_bytes: 8192, ..Offload::NONE };
 
     /// Plans that together have every kind of op.
     fn plans() -> Vec<PlanBuf> {
@@ -212,6 +220,7 @@ mod tests {
             (Config { precision: narrow, mesh: Mesh::of_zero(2), ..config.at_stage(2) }, true),
             (Config { transport: TransportKind::Local, ..config.at_stage(3) }, false),
             (Config { offload: ON_DISK, ..config.at_stage(1) }, false),
+            (Config { offload: Offload { gradients: TierKind::Disk, ..ON_DISK }, ..config.at_stage(2) }, false),
         ]
         .map(|(config, tied)| PlanBuf::new("Four", config, &units(tied)))
         .into()

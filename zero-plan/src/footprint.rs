@@ -117,7 +117,7 @@ pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
 
 /// The most host memory that it uses outside its arena.
 const fn host_bytes(config: &Config, agreed: usize, threads: usize) -> usize {
-    let tiers = if config.offloads_optimizer() { TIER_THREADS * (STACK_BYTES + HEAP_BYTES) } else { 0 };
+    let tiers = if config.offloads() { TIER_THREADS * (STACK_BYTES + HEAP_BYTES) } else { 0 };
     let working = threads * thread_bytes(config.precision.compute) + tiers;
     PROGRAM_BYTES + DATA_BYTES + working + exchange_bytes(config, agreed)
 }

@@ -100,6 +100,9 @@ pub struct Bucket {
     pub slot: Option<usize>,
     /// Start of its sum over one replica in [`Kind::Partial`], if the plan has that region.
     pub partial: usize,
+    /// The slot of [`Kind::Reduced`] in which its sum is made, if sums are kept in a tier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sums: Option<usize>,
 }
 
 impl Bucket {
@@ -215,8 +218,17 @@ impl Tables<'_> {
 
 impl Bucket {
     /// An empty entry, for a table that is not yet filled.
-    pub(crate) const NONE: Self =
-        Self { first: 0, last: 0, pipeline_stage: 0, start: 0, elements: 0, staging: 0, slot: None, partial: 0 };
+    pub(crate) const NONE: Self = Self {
+        first: 0,
+        last: 0,
+        pipeline_stage: 0,
+        start: 0,
+        elements: 0,
+        staging: 0,
+        slot: None,
+        partial: 0,
+        sums: None,
+    };
 
     /// The bucket whose last unit is `last`. Units before it in its chunk join while all fit in `bucket_bytes`. A tied
     /// unit stays alone, because its gradients go to its owner.
@@ -273,6 +285,9 @@ const fn fill_staging(tables: &Tables, pipeline: usize, out: &mut [Bucket]) {
             bucket.staging = if tables.config.shards_gradients() { 0 } else { start };
             if bucket.elements > 0 {
                 // Buckets take turns, so that one is filled while the one before it is sent.
+                if tables.config.offloads_gradients() {
+                    bucket.sums = Some(staged % sizes.sum_slots(tables.config));
+                }
                 bucket.partial = staged % STAGING_SLOTS * (sizes.bucket_max / tables.config.mesh.zero);
                 if tables.config.shards_gradients() {
                     let slot = staged % sizes.staging_slots;

@@ -12,7 +12,7 @@ pub use access::{Access, Accesses, Content, Gradients, Value, accesses, decoding
 pub use arrival::{Arrival, are_counterparts, arrivals, arrivals_from, gathered, given_bytes};
 pub use position::Position;
 pub use stretch::{Place, Stretch};
-pub use tier::PieceOfState;
+pub use tier::{Kept, PieceOfState};
 
 use crate::layout::{Kind, Memory, OUTGOING_SLOTS, Placement, Tables};
 use crate::mesh::{Axis, Coordinates};
@@ -297,6 +297,13 @@ impl Places<'_> {
             return self.local_share(unit, self.at.zero);
         }
         let zero = config.mesh.zero;
+        if config.offloads_gradients() {
+            let span = self.sums_in_turn(placement.bucket);
+            let (start, own) =
+                (self.kept_sums_start(self.tables.buckets[placement.bucket].first), self.kept_sums_start(unit));
+            let offset_bytes = span.offset_bytes + Kind::Reduced.bytes(config, own - start);
+            return Place { offset_bytes, len_bytes: Kind::Reduced.bytes(config, placement.padded / zero), ..span };
+        }
         self.place(Kind::Reduced, placement.start / zero, placement.padded / zero)
     }
 

@@ -58,7 +58,7 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
     }
     // Update, and the ops that bring replicas and mirrors up to date.
     ops += 4 * (end - first);
-    if config.offloads_optimizer() {
+    if config.offloads() {
         // Fetch, update and store.
         let mut unit = first;
         while unit < end {
@@ -75,7 +75,8 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
         // Claim, reduce and settle, and phases of some layouts only; fold, two spreads, and send and receive for ties.
         let (combines, subtotals) = (config.mesh.replica > 1, config.subtotal_axis().is_some());
         let phases = 3 + combines as usize + subtotals as usize;
-        ops += if bucket.elements > 0 { phases * config.reductions() + 5 } else { 0 };
+        let trips = if config.offloads_gradients() { 2 } else { 0 };
+        ops += if bucket.elements > 0 { (phases + trips) * config.reductions() + 5 } else { 0 };
         unit = bucket.first;
     }
     ops
@@ -96,7 +97,10 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
     let mut parameters = Parameters::new(&walk);
     let mut gradients = DueBucket::NEW;
     let mut window = Window::new(&walk);
-    if let Pass::Train = pass {
+    let trains = matches!(pass, Pass::Train);
+    // Sums of gradients are there only after the backward.
+    let is_early = !tables.config.offloads_gradients();
+    if trains && is_early {
         window.fill(&walk, &mut ops);
     }
     let (mut cursor, mut slot) = (walk.start(), 0);
@@ -117,8 +121,11 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
         }
         cursor = walk.next(cursor);
     }
-    if let Pass::Train = pass {
+    if trains {
         gradients.finish(&walk, &mut ops);
+        if !is_early {
+            window.fill(&walk, &mut ops);
+        }
         ops.push(Op::Agree);
         update(&walk, window, &mut ops);
     }
@@ -208,7 +215,7 @@ const fn update(walk: &PipelineStageWalk, mut window: Window, ops: &mut Ops) {
         if walk.has(unit) && walk.tables.placements[unit].holds {
             if walk.tables.units[unit].params > 0 {
                 directions.before(walk, unit, ops);
-                if config.offloads_optimizer() {
+                if config.offloads() {
                     window.update(walk, unit, ops);
                 } else {
                     ops.push(Op::Update { unit, piece: None });

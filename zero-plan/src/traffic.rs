@@ -9,7 +9,7 @@ use crate::mesh::{Axis, Coordinates};
 use crate::place::{Places, given_bytes};
 use crate::plan::Plan;
 use crate::postings::{PostingBatch, each_peer};
-use crate::schedule::{Op, OpTraits, Parcel};
+use crate::schedule::{Op, OpTraits, Parcel, Stream};
 
 /// Bytes that one rank sends, by purpose. A ring, like any algorithm that sends no byte twice, moves (N-1)/N of a
 /// buffer for an all-gather and as much for a reduce-scatter; an all-reduce is one of each (ZeRO paper, section 7).
@@ -84,12 +84,12 @@ impl TierBytes {
     /// Those of a training step.
     pub fn of(plan: &Plan, rank: usize) -> Self {
         let own = plan.places(plan.config.mesh.coordinates(rank));
-        let bytes = |unit, piece| own.states_of(unit, piece).map(|part| part.blocks().0.len_bytes).sum::<usize>();
         let mut all = Self::default();
         for &op in plan.of_rank(rank).step {
-            match op {
-                Op::Fetch { unit, piece } => all.read += bytes(unit, piece),
-                Op::Store { unit, piece } => all.written += bytes(unit, piece),
+            let bytes = own.trips(op).map(|(kept, _)| kept.len_bytes).sum::<usize>();
+            match op.traits().stream {
+                Stream::Fetch => all.read += bytes,
+                Stream::Store => all.written += bytes,
                 _ => {}
             }
         }

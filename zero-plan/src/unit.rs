@@ -308,6 +308,21 @@ pub const fn require_units(config: &Config, units: &[Unit], origin: &Origin) {
     }
     require_recompute(config, units, origin);
     require_matrices(config, units, origin);
+    require_own_sums(config, units, origin);
+}
+
+/// Stops the build if sums of gradients are kept in a tier, but those of tied parameters are added to others (Z0231).
+#[track_caller]
+const fn require_own_sums(config: &Config, units: &[Unit], origin: &Origin) {
+    let last = units.len() - 1;
+    if config.offloads_gradients() && units[last].is_tied(last) && units[units[last].source].params > 0 {
+        let message = Message::new().text("[Z0231] gradients are kept in a tier, but those of `");
+        let message = message.text(units[last].field).text("` are added to those of `");
+        let message = message.text(units[units[last].source].field).text("`, to which it is tied");
+        let message = origin.tell(message, "offload.gradients", "Device");
+        let message = message.text("\n  fix: remove `gradients` of `offload`, or give the field parameters of its own");
+        panic!("{}", message.as_str());
+    }
 }
 
 /// Stops the build if the optimizer is for matrices of hidden layers, but there are none (Z0229).

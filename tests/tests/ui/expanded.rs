@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use expect_test::expect_file;
 use zero_plan::place::{Content, Place, Position, accesses};
 use zero_plan::{
-    Axis, Config, Kind, Offload, Op, Parcel, Pass, Piece, Plan, PlanBuf, TierBytes, TierKind, Traffic, Unit,
+    Axis, Config, Kind, Offload, Op, Parcel, Pass, Piece, Plan, PlanBuf, Stream, TierBytes, TierKind, Traffic, Unit,
 };
 use zero_study::expand::Expanded;
 use zero_study::expand::step::*;
@@ -82,7 +82,7 @@ impl Recorder {
             self.units.insert(unit.number, unit);
             let UnitBuffers { number: _, parameters, converted, gradients, partial, reduced, .. } = unit;
             places.extend([parameters, converted, gradients, partial, reduced, unit.master, unit.first_moment]);
-            places.extend([unit.second_moment, unit.saved, unit.output]);
+            places.extend([unit.second_moment, unit.sums, unit.saved, unit.output]);
             places.extend(self.slots.get(&unit.number).map(|slot| slot.place));
         }
         self.calls.push(Call { op, places, bytes });
@@ -180,6 +180,14 @@ impl StepOps for Recorder {
         self.note(Op::Update { unit: unit.number, piece: None }, Some(unit), &[], bytes);
     }
 
+    fn fetch_sums(&mut self, bucket: BucketBuffer, reduction: Reduction, bytes: usize) {
+        self.note(Op::FetchSums { bucket: bucket.number, round: reduction.0 }, None, &[], bytes);
+    }
+
+    fn store_sums(&mut self, bucket: BucketBuffer, reduction: Reduction, bytes: usize) {
+        self.note(Op::StoreSums { bucket: bucket.number, round: reduction.0 }, None, &[], bytes);
+    }
+
     fn fetch(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize) {
         self.note(Op::Fetch { unit: unit.number, piece: of(piece, slot) }, Some(unit), &states_in(slot), bytes);
     }
@@ -198,8 +206,8 @@ fn of(piece: UnitPiece, slot: WindowBuffer) -> Piece {
     Piece { index: piece.0, slot: slot.number }
 }
 
-fn states_in(slot: WindowBuffer) -> [Place; 3] {
-    [slot.master, slot.first_moment, slot.second_moment]
+fn states_in(slot: WindowBuffer) -> [Place; 4] {
+    [slot.master, slot.first_moment, slot.second_moment, slot.sums]
 }
 
 /// Compares what was recorded of one rank with the plan.
@@ -223,7 +231,7 @@ fn compare(plan: &Plan, rank: usize, pass: Pass, recorder: &Recorder) -> Result<
             named.extend(
                 recorder.units.get(&unit).iter().flat_map(|unit| [unit.parameters, unit.partial, unit.reduced]),
             );
-            named.extend(recorder.units.get(&unit).iter().flat_map(|unit| [unit.converted, unit.gradients]));
+            named.extend(recorder.units.get(&unit).iter().flat_map(|unit| [unit.converted, unit.gradients, unit.sums]));
             named.extend(recorder.slots.get(&unit).map(|slot| slot.place));
         }
         let mut apart = None;
@@ -276,8 +284,8 @@ fn compare_bytes(plan: &Plan, rank: usize, pass: Pass, recorder: &Recorder) -> R
         ("gradients", parcels(Parcel::Gradients), sent.gradient_bytes),
         ("ties", parcels(Parcel::TiedGradients) + parcels(Parcel::TiedParameters), sent.tied_bytes),
         ("agree", sum(&|op| op == Op::Agree) * (mesh.ranks() - 1), sent.agree_bytes),
-        ("fetch", sum(&|op| matches!(op, Op::Fetch { .. })), if pass == Pass::Train { tier.read } else { 0 }),
-        ("store", sum(&|op| matches!(op, Op::Store { .. })), if pass == Pass::Train { tier.written } else { 0 }),
+        ("fetch", sum(&|op| op.traits().stream == Stream::Fetch), if pass == Pass::Train { tier.read } else { 0 }),
+        ("store", sum(&|op| op.traits().stream == Stream::Store), if pass == Pass::Train { tier.written } else { 0 }),
     ];
     match pairs.iter().find(|(_, expanded, sent)| expanded != sent) {
         Some((what, expanded, sent)) => {
@@ -294,7 +302,7 @@ fn plan_of(spec: &str) -> &'static Plan<'static> {
 fn offloaded_plan() -> &'static Plan<'static> {
     static PLAN: LazyLock<Plan> = LazyLock::new(|| {
         let plan = specs::program("zero1").plan;
-        let offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 512 << 10 };
+        let offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 512 << 10, ..Offload::NONE };
         // As long as the test, like the plan of a program.
         let made = Box::leak(Box::new(PlanBuf::new(plan.model, Config { offload, ..plan.config }, plan.units)));
         made.as_plan(made.pipeline_stages().leak())

@@ -159,7 +159,7 @@ impl Checker<'_, '_> {
         self.buckets[bucket].settled += 1;
         self.buckets[bucket].settle = self.settled;
         self.settled += 1;
-        None
+        if self.has_replicas() { None } else { self.sum_in_slot(bucket, round) }
     }
 
     pub(super) const fn combine(&mut self, bucket: usize, round: usize) -> BrokenRule {
@@ -177,7 +177,7 @@ impl Checker<'_, '_> {
         }
         self.buckets[bucket].combined += 1;
         self.combined += 1;
-        None
+        self.sum_in_slot(bucket, round)
     }
 
     pub(super) const fn fold(&mut self, unit: usize) -> BrokenRule {
@@ -207,6 +207,7 @@ impl Checker<'_, '_> {
             self.is_summed(bucket) => "a spread before the last sum",
             !self.is_of_tied(bucket) => "a spread of gradients that go to an owner",
             self.has_joined(bucket) => "a spread before tied gradients are added",
+            self.has_sums(bucket) => "a spread of sums that are not in their slot",
         }
         if self.subject.tables.config.spreads_directions(axis) {
             return self.spread_directions(bucket);

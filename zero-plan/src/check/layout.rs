@@ -7,7 +7,7 @@ use crate::config::{Config, Gather, TierKind};
 use crate::layout::{Bucket, Home, Kind, Memory, Region, Tables};
 use crate::lines::BLOCK_BYTES;
 use crate::mesh::Coordinates;
-use crate::place::{Place, Places, State};
+use crate::place::{Kept, Place, Places, State};
 use crate::schedule::Parcel;
 
 /// The first rule that a layout breaks. `memories` has the arena of each pipeline stage.
@@ -235,6 +235,8 @@ const fn check_states(own: &Places, i: usize) -> BrokenRule {
     rules! {
         fits(own, own.partial(i)) => "partial sums that do not fit their region",
         fits(own, own.reduced(i)) => "reduced gradients that do not fit their region",
+        match own.kept(Kept::Sums, i) { Some((_, kept)) => fits(own, kept), None => true } =>
+            "sums that do not fit their region",
         !config.precision.reduce.is_narrow() || fits(own, own.wide_gradients(i)) =>
             "gradients of a unit that do not fit their region",
     }
@@ -400,7 +402,7 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> BrokenRule {
             region.kind as usize == i => "regions in another order than their kinds",
             region.offset_bytes >= *end => "regions overlap",
             bytes_on_line(tables.config, region.offset_bytes) => "a region that does not start on a line",
-            !is_in_blocks(region) || region.offset_bytes.is_multiple_of(BLOCK_BYTES) =>
+            !is_in_blocks(tables.config, region) || region.offset_bytes.is_multiple_of(BLOCK_BYTES) =>
                 "a region of a tier or a window that does not start on a block",
             suits(tables, region.kind, region.home) => "a region in a home that its readers cannot reach, or do not need",
         }
@@ -414,8 +416,12 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> BrokenRule {
 }
 
 /// Whether transfers between a tier and the device begin or end in a region.
-const fn is_in_blocks(region: &Region) -> bool {
-    let is_window = matches!(region.kind, Kind::MasterWindow | Kind::OptimizerWindow);
+const fn is_in_blocks(config: &Config, region: &Region) -> bool {
+    let is_window = match region.kind {
+        Kind::MasterWindow | Kind::OptimizerWindow | Kind::SumsWindow => true,
+        Kind::Reduced => config.offloads_gradients(),
+        _ => false,
+    };
     region.home.is_tier() || is_window && region.bytes > 0
 }
 
@@ -424,8 +430,13 @@ const fn is_in_blocks(region: &Region) -> bool {
 /// shards of replicas, parcels to another pipeline stage, and sums that an all-reduce spreads.
 const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let config = tables.config;
-    if let Kind::Master | Kind::Optimizer = kind {
-        return match config.offload.optimizer {
+    let tier = match kind {
+        Kind::Master | Kind::Optimizer => Some(config.offload.optimizer),
+        Kind::Sums => Some(config.offload.gradients),
+        _ => None,
+    };
+    if let Some(tier) = tier {
+        return match tier {
             TierKind::Device => matches!(home, Home::Private),
             TierKind::Host => matches!(home, Home::Host),
             TierKind::Disk => matches!(home, Home::Disk),

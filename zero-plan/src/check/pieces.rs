@@ -2,49 +2,86 @@
 //! of layouts.
 
 use super::BrokenRule;
+use crate::config::Offload;
+use crate::layout::{Bucket, Kind};
 use crate::lines::BLOCK_BYTES;
-use crate::place::{Places, State};
+use crate::place::{Kept, Places, State};
 use crate::schedule::Piece;
 
 /// Pieces of states in a tier begin on blocks and end within the room of their unit, and slots of the window lie apart.
 pub(super) const fn check_pieces(own: &Places) -> BrokenRule {
-    let (tables, mut state) = (&own.tables, 0);
-    while state < State::OF_OPTIMIZER.len() {
+    if let Some(rule) = check_sums(own) {
+        return Some(rule);
+    }
+    let (tables, mut kept) = (&own.tables, 0);
+    while kept < Kept::ALL.len() {
         let (mut end, mut unit) = (0, 0);
         while unit < tables.units.len() {
             let pieces =
                 if tables.placements[unit].pipeline_stage == own.at.pipeline { tables.pieces(unit) } else { 0 };
             let mut index = 0;
-            while tables.config.offloads_optimizer() && index < pieces {
+            while tables.config.offloads() && index < pieces {
                 let piece = Piece { index, slot: 0 };
-                let Some(part) = own.piece_of(State::OF_OPTIMIZER[state], unit, piece) else { break };
-                let (kept, _) = part.blocks();
+                let Some(part) = own.piece_of(Kept::ALL[kept], unit, piece) else { break };
+                let (blocks, _) = part.blocks();
                 rules! {
-                    kept.offset_bytes.is_multiple_of(BLOCK_BYTES) => "a piece that does not start on a block of its tier",
-                    end <= kept.offset_bytes => "pieces of a tier that overlap",
-                    kept.end_bytes() <= own.region_bytes(kept.region) => "a piece beyond the end of its tier",
+                    blocks.offset_bytes.is_multiple_of(BLOCK_BYTES) => "a piece that does not start on a block of its tier",
+                    end <= blocks.offset_bytes => "pieces of a tier that overlap",
+                    blocks.end_bytes() <= own.region_bytes(blocks.region) => "a piece beyond the end of its tier",
                 }
-                if let Some(rule) = check_window(own, State::OF_OPTIMIZER[state], unit, index) {
+                if let Some(rule) = check_window(own, Kept::ALL[kept], unit, index) {
                     return Some(rule);
                 }
-                end = kept.end_bytes();
+                end = blocks.end_bytes();
                 index += 1;
             }
             unit += 1;
         }
-        state += 1;
+        kept += 1;
+    }
+    None
+}
+
+/// Sums that are kept in a tier begin on blocks there and in the slots that buckets take in turn, and lie apart. Buckets
+/// are numbered in the order of backward, so later ones lie before.
+const fn check_sums(own: &Places) -> BrokenRule {
+    let (tables, mut before, mut bucket) = (&own.tables, own.region_bytes(Kind::Sums), 0);
+    while bucket < tables.buckets.len() {
+        let Bucket { pipeline_stage, elements, sums, .. } = tables.buckets[bucket];
+        if pipeline_stage == own.at.pipeline && elements > 0 {
+            rules! {
+                sums.is_some() == tables.config.offloads_gradients() => "a slot for sums that are kept on the device, or none",
+            }
+        }
+        if pipeline_stage == own.at.pipeline
+            && let Some(slot) = sums
+        {
+            let (kept, made) = (own.kept_sums(bucket), own.sums_in_turn(bucket));
+            let slot_bytes = made.region.bytes(tables.config, own.memory.sum_slot);
+            rules! {
+                slot < Offload::SUM_SLOTS_MAX && made.end_bytes() <= own.region_bytes(made.region) =>
+                    "sums beyond the end of their slots",
+                made.offset_bytes == slot * slot_bytes && made.len_bytes <= slot_bytes => "slots for sums that overlap",
+                kept.offset_bytes.is_multiple_of(BLOCK_BYTES) && slot_bytes.is_multiple_of(BLOCK_BYTES) =>
+                    "sums that do not start on a block",
+                kept.end_bytes() <= before => "sums of a tier that overlap",
+            }
+            before = kept.offset_bytes;
+        }
+        bucket += 1;
     }
     None
 }
 
 /// The places of a piece in all slots of the window.
-const fn check_window(own: &Places, state: State, unit: usize, index: usize) -> BrokenRule {
+const fn check_window(own: &Places, kept: Kept, unit: usize, index: usize) -> BrokenRule {
     let (slots, mut slot, mut end) = (own.tables.window_slots(own.at.pipeline), 0, 0);
     while slot < slots {
-        let Some(part) = own.piece_of(state, unit, Piece { index, slot }) else { return None };
+        let Some(part) = own.piece_of(kept, unit, Piece { index, slot }) else { return None };
         let (_, window) = part.blocks();
-        let half = own.region_bytes(window.region) / if matches!(state, State::Master) { 1 } else { 2 };
-        let limit = if matches!(state, State::SecondMoment) { 2 * half } else { half };
+        let states = if matches!(kept, Kept::State(State::FirstMoment | State::SecondMoment)) { 2 } else { 1 };
+        let half = own.region_bytes(window.region) / states;
+        let limit = if matches!(kept, Kept::State(State::SecondMoment)) { 2 * half } else { half };
         rules! {
             window.offset_bytes.is_multiple_of(BLOCK_BYTES) => "a piece that does not start on a block of the window",
             end <= window.offset_bytes && limit - half <= window.offset_bytes => "slots of the window that overlap",

@@ -12,15 +12,24 @@ pub(super) enum WindowSlot {
     Updated { unit: usize, index: usize },
 }
 
+/// The content of a slot for the sums of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SumsSlot {
+    Free,
+    Fetched { bucket: usize },
+    Summed { bucket: usize },
+}
+
 impl Checker<'_, '_> {
     pub(super) const fn fetch(&mut self, unit: usize, piece: Piece) -> BrokenRule {
         let tables = &self.subject.tables;
         rules! {
-            tables.config.offloads_optimizer() => "a fetch of states that are kept on the device",
+            tables.config.offloads() => "a fetch of states that are kept on the device",
             piece.slot < tables.window_slots(self.subject.pipeline) => "a fetch into a slot that does not exist",
             matches!(self.window[piece.slot], WindowSlot::Free) => "a fetch into a slot in use",
             piece.index < tables.pieces(unit) => "a fetch of a piece that does not exist",
             piece.index == self.units[unit].fetched => "a fetch of a piece out of turn",
+            self.has_stored_sums(self.at(unit).bucket) => "a fetch of sums that are not stored",
         }
         self.units[unit].fetched += 1;
         self.window[piece.slot] = WindowSlot::Fetched { unit, index: piece.index };
@@ -30,11 +39,11 @@ impl Checker<'_, '_> {
     /// Whether an update has the states that it needs: on the device, or in the window.
     pub(super) const fn take_up(&mut self, unit: usize, piece: Option<Piece>) -> BrokenRule {
         let Some(Piece { index, slot }) = piece else {
-            rules! { !self.subject.tables.config.offloads_optimizer() => "an update of states that are kept in a tier", }
+            rules! { !self.subject.tables.config.offloads() => "an update of states that are kept in a tier", }
             return None;
         };
         rules! {
-            self.subject.tables.config.offloads_optimizer() => "an update of a piece of states that are kept on the device",
+            self.subject.tables.config.offloads() => "an update of a piece of states that are kept on the device",
             slot < self.window.len() && self.holds(slot, unit, index) => "an update of a piece that is not fetched",
         }
         self.units[unit].updated_pieces += 1;
@@ -49,7 +58,7 @@ impl Checker<'_, '_> {
     /// Whether an update of a unit was the last: parameters are new once all their pieces are.
     pub(super) const fn has_updated_pieces(&self, unit: usize) -> bool {
         let tables = &self.subject.tables;
-        !tables.config.offloads_optimizer() || self.units[unit].updated_pieces == tables.pieces(unit)
+        !tables.config.offloads() || self.units[unit].updated_pieces == tables.pieces(unit)
     }
 
     pub(super) const fn store(&mut self, unit: usize, piece: Piece) -> BrokenRule {
@@ -58,6 +67,55 @@ impl Checker<'_, '_> {
         rules! { is_updated => "a store of a piece that is not updated", }
         self.window[piece.slot] = WindowSlot::Free;
         None
+    }
+
+    /// Notes that the sum of a bucket over all ranks is made, if it is made in a slot.
+    pub(super) const fn sum_in_slot(&mut self, bucket: usize, round: usize) -> BrokenRule {
+        let Some(slot) = self.bucket(bucket).sums else { return None };
+        rules! {
+            round > 0 || matches!(self.sums[slot], SumsSlot::Free) => "a sum in a slot in use",
+            round == 0 || matches!(self.sums[slot], SumsSlot::Fetched { bucket: other } if other == bucket) =>
+                "a sum that is added to one that is not fetched",
+        }
+        self.sums[slot] = SumsSlot::Summed { bucket };
+        None
+    }
+
+    pub(super) const fn fetch_sums(&mut self, bucket: usize, round: usize) -> BrokenRule {
+        let Some(slot) = self.bucket(bucket).sums else { return Some("a fetch of sums that are kept on the device") };
+        rules! {
+            round < self.subject.tables.config.reductions() => "a fetch of sums to which nothing is added",
+            round > 0 && self.buckets[bucket].stored == round => "a fetch of the sums of another round than the last",
+            matches!(self.sums[slot], SumsSlot::Free) => "a fetch of sums into a slot in use",
+        }
+        self.sums[slot] = SumsSlot::Fetched { bucket };
+        None
+    }
+
+    pub(super) const fn store_sums(&mut self, bucket: usize, round: usize) -> BrokenRule {
+        let Some(slot) = self.bucket(bucket).sums else { return Some("a store of sums that are kept on the device") };
+        let is_last = round + 1 == self.subject.tables.config.reductions();
+        rules! {
+            self.has_sums(bucket) => "a store of sums that are not made",
+            self.buckets[bucket].stored == round => "a store of the sums of another round than the next",
+            !is_last || self.is_spread(bucket) => "a store of sums of which replicas still have parts",
+        }
+        self.buckets[bucket].stored += 1;
+        self.sums[slot] = SumsSlot::Free;
+        None
+    }
+
+    /// Whether the sum of a bucket is in its slot, if it has one.
+    pub(super) const fn has_sums(&self, bucket: usize) -> bool {
+        match self.bucket(bucket).sums {
+            Some(slot) => matches!(self.sums[slot], SumsSlot::Summed { bucket: other } if other == bucket),
+            None => true,
+        }
+    }
+
+    /// Whether the last sum of a bucket has been stored, if sums are kept in a tier.
+    pub(super) const fn has_stored_sums(&self, bucket: usize) -> bool {
+        self.bucket(bucket).sums.is_none() || self.buckets[bucket].stored == self.subject.tables.config.reductions()
     }
 
     /// Whether every piece that was fetched has been stored.

@@ -65,7 +65,7 @@ impl Config {
 
     /// Whether the plan has queues: some ops run while a rank goes on with the next ones.
     pub const fn has_queues(&self) -> bool {
-        self.device.has_streams() || self.offloads_optimizer()
+        self.device.has_streams() || self.offloads()
     }
 
     /// Whether a gather copies as soon as its slot is free, and a wait only makes layers wait for that copy. Otherwise

@@ -23,6 +23,8 @@ pub enum TierKind {
 pub struct Offload {
     /// Where the moments and the master copy are kept.
     pub optimizer: TierKind,
+    /// Where sums of gradients are kept, from the backward to the update.
+    pub gradients: TierKind,
     /// Pieces that are fetched ahead of the one that is updated.
     pub prefetch: usize,
     /// The most bytes of one state that travel at once.
@@ -31,7 +33,8 @@ pub struct Offload {
 
 impl Offload {
     /// Everything stays on the device.
-    pub const NONE: Self = Self { optimizer: TierKind::Device, prefetch: 0, piece_bytes: 0 };
+    pub const NONE: Self =
+        Self { optimizer: TierKind::Device, gradients: TierKind::Device, prefetch: 0, piece_bytes: 0 };
 
     /// The largest `prefetch`.
     pub const PREFETCH_MAX: usize = 16;
@@ -40,23 +43,46 @@ impl Offload {
     /// for the piece that is stored.
     pub const SLOTS_MAX: usize = Self::PREFETCH_MAX + 2;
 
+    /// The most slots for sums.
+    pub const SUM_SLOTS_MAX: usize = 6;
+
     /// Whether everything stays on the device, as in plans of before there were tiers.
     pub const fn is_none(&self) -> bool {
-        matches!(self.optimizer, TierKind::Device)
+        matches!((self.optimizer, self.gradients), (TierKind::Device, TierKind::Device))
     }
 }
 
 impl Config {
-    /// Whether moments and master copies are kept in a tier, and updated piece by piece.
-    pub const fn offloads_optimizer(&self) -> bool {
+    /// Whether anything is kept in a tier, so that parameters are updated piece by piece.
+    pub const fn offloads(&self) -> bool {
         !self.offload.is_none()
+    }
+
+    /// Whether moments and master copies are kept in a tier.
+    pub const fn offloads_optimizer(&self) -> bool {
+        !matches!(self.offload.optimizer, TierKind::Device)
+    }
+
+    /// Whether sums of gradients are kept in a tier, so that buckets take turns with slots for theirs.
+    pub const fn offloads_gradients(&self) -> bool {
+        !matches!(self.offload.gradients, TierKind::Device)
+    }
+
+    /// Slots in which sums of buckets are made, if they are kept in a tier: for a bucket in backward, whose sum so far is
+    /// fetched; for one that waits for other ranks; for those between a sum within a host or a replica and the whole sum;
+    /// and for one that is stored.
+    pub const fn sum_slots(&self) -> usize {
+        let has_replicas = self.mesh.replica > 1;
+        3 + self.subtotal_axis().is_some() as usize + 2 * has_replicas as usize
     }
 
     /// The most elements of a piece: whole blocks of the widest state.
     pub const fn piece_elements(&self) -> usize {
         let precision = &self.precision;
-        let is_wide = matches!(precision.moments, Width::F32)
-            || precision.has_master_copy() && matches!(precision.master, Width::F32);
+        let is_wide = self.offloads_optimizer()
+            && (matches!(precision.moments, Width::F32)
+                || precision.has_master_copy() && matches!(precision.master, Width::F32))
+            || self.offloads_gradients() && matches!(precision.reduce, Width::F32);
         let width = if is_wide { Width::F32 } else { Width::BF16 };
         let blocks = self.offload.piece_bytes / width.bytes() / BLOCK_ELEMENTS;
         if blocks == 0 { BLOCK_ELEMENTS } else { blocks * BLOCK_ELEMENTS }

@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use super::{Decoding, RegionSizes, Tables};
-use crate::config::{Config, Gather, Width};
+use crate::config::{Config, Gather, TierKind, Width};
 use crate::lines::{BLOCK_BYTES, round_up};
 use crate::mesh::Axis;
 
@@ -47,11 +47,16 @@ pub enum Kind {
     MasterWindow,
     /// Pieces of both moments, if they are kept in a tier.
     OptimizerWindow,
+    /// The sums of gradients of every unit, if they are kept in a tier. Buckets take turns with slots of
+    /// [`Kind::Reduced`] then.
+    Sums,
+    /// Pieces of these sums.
+    SumsWindow,
 }
 
 impl Kind {
     /// All kinds, in the order in which reports list them.
-    pub const ALL: [Kind; 18] = [
+    pub const ALL: [Kind; 20] = [
         Kind::Parameters,
         Kind::Gathered,
         Kind::Gradients,
@@ -70,6 +75,8 @@ impl Kind {
         Kind::Inbox,
         Kind::MasterWindow,
         Kind::OptimizerWindow,
+        Kind::Sums,
+        Kind::SumsWindow,
     ];
 
     /// Its name in reports.
@@ -93,6 +100,8 @@ impl Kind {
             Kind::Inbox => "inbox",
             Kind::MasterWindow => "master window",
             Kind::OptimizerWindow => "optimizer window",
+            Kind::Sums => "sums of gradients",
+            Kind::SumsWindow => "window of sums",
         }
     }
 
@@ -101,12 +110,23 @@ impl Kind {
         match self {
             Kind::Parameters => Some(config.precision.params),
             Kind::Gathered => Some(config.precision.compute),
-            Kind::Gradients | Kind::Partial | Kind::Reduced => Some(config.precision.reduce),
+            Kind::Gradients | Kind::Partial | Kind::Reduced | Kind::Sums | Kind::SumsWindow => {
+                Some(config.precision.reduce)
+            }
             Kind::UnitGradients | Kind::Subtotals => Some(Width::F32),
             Kind::Master | Kind::MasterWindow => Some(config.precision.master),
             Kind::Optimizer | Kind::OptimizerWindow => Some(config.precision.moments),
             Kind::Snapshot | Kind::Activations | Kind::Recomputed => None,
             Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox => None,
+        }
+    }
+
+    /// Whether a tier reads and writes it, in whole blocks.
+    const fn is_window(self, config: &Config) -> bool {
+        match self {
+            Kind::MasterWindow | Kind::OptimizerWindow | Kind::SumsWindow => true,
+            Kind::Reduced => config.offloads_gradients(),
+            _ => false,
         }
     }
 
@@ -197,6 +217,9 @@ pub struct Memory {
     /// Elements of one state in a slot of the window.
     #[serde(skip_serializing_if = "is_zero")]
     pub window_slot: usize,
+    /// Elements of a slot for the sums of a bucket, if sums are kept in a tier.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub sum_slot: usize,
     /// Elements of the largest bucket.
     #[serde(skip)]
     pub bucket_slot: usize,
@@ -217,6 +240,7 @@ impl Memory {
         home_bytes: [0; Home::ALL.len()],
         gathered_slot: 0,
         window_slot: 0,
+        sum_slot: 0,
         bucket_slot: 0,
         activation_slot_bytes: 0,
         decoding: Decoding::NONE,
@@ -230,6 +254,7 @@ impl Memory {
         let mut memory = Memory {
             gathered_slot: sizes.flat_max,
             window_slot: tables.window_slot(pipeline),
+            sum_slot: if tables.config.offloads_gradients() { sizes.sum_slot(tables) } else { 0 },
             bucket_slot: sizes.bucket_max,
             activation_slot_bytes: sizes.activation_slot_bytes,
             decoding: sizes.decoding,
@@ -242,9 +267,9 @@ impl Memory {
             let kind = Kind::ALL[i];
             let home = home(tables, kind);
             let bytes = tables.config.whole_lines(kind.bytes(tables.config, sizes.len(tables, kind)));
-            let is_window = matches!(kind, Kind::MasterWindow | Kind::OptimizerWindow) && bytes > 0;
             let before = memory.bytes_of(home);
-            let offset_bytes = if is_window { round_up(before, BLOCK_BYTES) } else { before };
+            let is_in_blocks = kind.is_window(tables.config) && bytes > 0;
+            let offset_bytes = if is_in_blocks { round_up(before, BLOCK_BYTES) } else { before };
             memory.regions[i] = Region { kind, home, offset_bytes, bytes };
             memory.home_bytes[home as usize] = offset_bytes + bytes * home.holders(tables.config);
             i += 1;
@@ -296,7 +321,12 @@ fn is_zero(number: &usize) -> bool {
 const fn home(tables: &Tables, kind: Kind) -> Home {
     let config = tables.config;
     let mesh = &config.mesh;
-    if let (Kind::Master | Kind::Optimizer, Some(tier)) = (kind, config.offload.optimizer.home()) {
+    let tier = match kind {
+        Kind::Master | Kind::Optimizer => config.offload.optimizer,
+        Kind::Sums => config.offload.gradients,
+        _ => TierKind::Device,
+    };
+    if let Some(tier) = tier.home() {
         return tier;
     }
     if config.transport.carries() {

@@ -6,7 +6,7 @@
 //! in blocks: norms are summed in parts that follow from their alignment, so a coarser one would change bits.
 
 use super::{Tables, min};
-use crate::config::TierKind;
+use crate::config::{Offload, TierKind};
 use crate::layout::Home;
 use crate::lines::{BLOCK_ELEMENTS, round_up};
 use crate::unit::max;
@@ -19,6 +19,13 @@ impl TierKind {
             TierKind::Host => Some(Home::Host),
             TierKind::Disk => Some(Home::Disk),
         }
+    }
+}
+
+impl Offload {
+    /// The homes of what is kept in tiers.
+    pub fn homes(&self) -> impl Iterator<Item = Home> {
+        [self.optimizer, self.gradients].into_iter().filter_map(TierKind::home)
     }
 }
 
@@ -53,7 +60,7 @@ impl Tables<'_> {
             pieces += if self.pipeline_stage_of(unit) == pipeline { self.pieces(unit) } else { 0 };
             unit += 1;
         }
-        if self.config.offloads_optimizer() { min(self.config.offload.prefetch + 2, pieces) } else { 0 }
+        if self.config.offloads() { min(self.config.offload.prefetch + 2, pieces) } else { 0 }
     }
 
     /// Elements of one state in a slot of that window.
@@ -63,10 +70,6 @@ impl Tables<'_> {
             owned = if self.pipeline_stage_of(unit) == pipeline { max(owned, self.owned(unit)) } else { owned };
             unit += 1;
         }
-        if self.config.offloads_optimizer() {
-            min(self.config.piece_elements(), round_up(owned, BLOCK_ELEMENTS))
-        } else {
-            0
-        }
+        if self.config.offloads() { min(self.config.piece_elements(), round_up(owned, BLOCK_ELEMENTS)) } else { 0 }
     }
 }

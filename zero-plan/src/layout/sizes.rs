@@ -2,6 +2,8 @@
 //! gradients in elements, activations in bytes.
 
 use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, arriving_bytes, entering_bytes, min};
+use crate::config::Config;
+use crate::lines::{BLOCK_ELEMENTS, round_up};
 use crate::mesh::Axis;
 use crate::unit::max;
 
@@ -17,6 +19,9 @@ pub(super) struct RegionSizes {
     pub(super) flat_max: usize,
     holders: usize,
     pub(super) bucket_max: usize,
+    /// Buckets with parameters, and the most units of one.
+    buckets: usize,
+    bucket_units_max: usize,
     /// Staging slots that buckets take in turn (stages 2 and 3).
     pub(super) staging_slots: usize,
     /// One slot for the activations of one chunk of one micro-batch.
@@ -42,6 +47,8 @@ impl RegionSizes {
             flat_max: 0,
             holders: 0,
             bucket_max: 0,
+            buckets: 0,
+            bucket_units_max: 0,
             staging_slots: 0,
             activation_slot_bytes: 0,
             activation_slots: tables.activation_slots(pipeline),
@@ -78,9 +85,11 @@ impl RegionSizes {
             let bucket = Bucket::ending_at(tables, i - 1);
             self.bucket_max = max(self.bucket_max, bucket.elements);
             // A bucket without parameters has nothing to stage.
-            self.staging_slots = min(self.staging_slots + (bucket.elements > 0) as usize, STAGING_SLOTS);
+            self.buckets += (bucket.elements > 0) as usize;
+            self.bucket_units_max = max(self.bucket_units_max, i - bucket.first);
             i = bucket.first;
         }
+        self.staging_slots = min(self.buckets, STAGING_SLOTS);
     }
 
     /// Adds a unit, and returns the bytes that it needs in a slot for activations.
@@ -131,6 +140,17 @@ impl RegionSizes {
         if tables.config.holds_parameters() { self.held } else { self.slots(tables) * self.flat_max }
     }
 
+    /// Slots that buckets take in turn for sums that are kept in a tier.
+    pub(super) const fn sum_slots(&self, config: &Config) -> usize {
+        min(self.buckets, config.sum_slots())
+    }
+
+    /// Elements of such a slot. Its units begin on blocks.
+    pub(super) const fn sum_slot(&self, tables: &Tables) -> usize {
+        let blocks = self.bucket_units_max + 1;
+        round_up(self.bucket_max / tables.config.mesh.zero, BLOCK_ELEMENTS) + blocks * BLOCK_ELEMENTS
+    }
+
     /// Elements of one state in all slots of the window.
     const fn window(&self, tables: &Tables) -> usize {
         tables.window_slots(self.pipeline) * tables.window_slot(self.pipeline)
@@ -151,6 +171,7 @@ impl RegionSizes {
         let zero = config.mesh.zero;
         let owned = if config.shards_optimizer() { self.owned / zero } else { self.owned };
         let states = if config.offloads_optimizer() { tables.kept(owned) } else { owned };
+        let window = if config.offloads_optimizer() { self.window(tables) } else { 0 };
         match kind {
             Kind::Parameters if config.shards_parameters() => self.held / zero,
             Kind::Parameters => self.held,
@@ -163,12 +184,16 @@ impl RegionSizes {
             Kind::Partial if config.has_partials() => STAGING_SLOTS * (self.bucket_max / zero),
             Kind::Partial => 0,
             Kind::Reduced if config.reduces_in_place() => 0,
+            Kind::Reduced if config.offloads_gradients() => self.sum_slots(config) * self.sum_slot(tables),
             Kind::Reduced => self.gradients / zero,
             Kind::Master | Kind::MasterWindow if !config.precision.has_master_copy() => 0,
             Kind::Master => states,
             Kind::Optimizer => 2 * states,
-            Kind::MasterWindow => self.window(tables),
-            Kind::OptimizerWindow => 2 * self.window(tables),
+            Kind::MasterWindow => window,
+            Kind::OptimizerWindow => 2 * window,
+            Kind::Sums | Kind::SumsWindow if !config.offloads_gradients() => 0,
+            Kind::Sums => tables.kept(owned),
+            Kind::SumsWindow => self.window(tables),
             Kind::Snapshot if config.snapshot => self.owned / config.mesh.data_ranks() * config.precision.state_bytes(),
             Kind::Snapshot => 0,
             Kind::Activations => max(self.activation_slots * self.activation_slot_bytes, self.decoding.bytes()),

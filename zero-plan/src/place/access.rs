@@ -223,12 +223,16 @@ impl OfOp<'_, '_> {
             Op::Combine { bucket, round } => self.sum(Axis::Replica, bucket, round),
             Op::Fold { unit } => self.fold(unit, at),
             Op::Spread { bucket, axis } => self.spread(bucket, axis),
+            // The squares of sums that are kept in a tier are taken as soon as they are there.
+            Op::Agree if self.plan.config.offloads_gradients() => {}
             Op::Agree => self.agree(),
             Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit, piece: None } => self.update(unit),
             Op::Update { unit, piece: Some(piece) } => self.update_piece(unit, piece),
             Op::Fetch { unit, piece } => self.fetch(unit, piece),
             Op::Store { unit, piece } => self.store(unit, piece),
+            Op::FetchSums { bucket, round } => self.fetch_sums(bucket, round),
+            Op::StoreSums { bucket, round } => self.store_sums(bucket, round),
             Op::Gather { .. }
             | Op::Wait { .. }
             | Op::Release { .. }

@@ -1,20 +1,30 @@
 //! Tier: where pieces of states are kept, and where they are worked on. Never says when they travel.
 
 use super::{Place, Places, State, Stretch};
-use crate::layout::Kind;
-use crate::lines::{BLOCK_BYTES, round_up};
-use crate::schedule::Piece;
+use crate::layout::{Bucket, Kind};
+use crate::lines::{BLOCK_BYTES, BLOCK_ELEMENTS, round_up};
+use crate::schedule::{Op, Piece};
 
-impl State {
-    /// Those that the key `offload.optimizer` moves to a tier.
-    pub const OF_OPTIMIZER: [State; 3] = [State::Master, State::FirstMoment, State::SecondMoment];
+/// What can be kept in a tier, and travels in pieces. Each piece of a unit has its own part of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// A state that lasts from one step to the next.
+    State(State),
+    /// Summed gradients, which last from the backward to the update.
+    Sums,
 }
 
-/// A piece of one state: its elements, where it is kept, and where it is worked on.
+impl Kept {
+    /// All of it.
+    pub const ALL: [Kept; 4] =
+        [Kept::State(State::Master), Kept::State(State::FirstMoment), Kept::State(State::SecondMoment), Kept::Sums];
+}
+
+/// A piece of one of them: its elements, where it is kept, and where it is worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceOfState {
-    /// The state.
-    pub state: State,
+    /// What it is a part of.
+    pub of: Kept,
     /// Its elements, in the flat buffer of the unit.
     pub stretch: Stretch,
     /// Its place in the tier.
@@ -50,31 +60,93 @@ impl Places<'_> {
 
     /// The place of a state in a slot of the window; none if it is not worked on there. Like the moments themselves,
     /// all first moments lie before all second ones.
-    pub const fn window_slot(&self, state: State, slot: usize) -> Option<Place> {
-        let window = match state {
-            State::Parameters => return None,
-            State::Master => Kind::MasterWindow,
-            State::FirstMoment | State::SecondMoment => Kind::OptimizerWindow,
+    pub const fn window_slot(&self, kept: Kept, slot: usize) -> Option<Place> {
+        let window = match kept {
+            Kept::State(State::Parameters) => return None,
+            Kept::State(State::Master) => Kind::MasterWindow,
+            Kept::State(State::FirstMoment | State::SecondMoment) => Kind::OptimizerWindow,
+            Kept::Sums => Kind::SumsWindow,
         };
         let bytes = self.memory.region(window).bytes;
         let place = self.place(window, slot * self.memory.window_slot, self.memory.window_slot);
-        let before = if let State::SecondMoment = state { bytes / 2 } else { 0 };
+        let before = if let Kept::State(State::SecondMoment) = kept { bytes / 2 } else { 0 };
         if bytes > 0 { Some(Place { offset_bytes: before + place.offset_bytes, ..place }) } else { None }
     }
 
-    /// A piece of a state that is kept in a tier; none if this rank has no such state, or has it on the device.
-    pub const fn piece_of(&self, state: State, unit: usize, piece: Piece) -> Option<PieceOfState> {
-        let (Some((owned, place)), Some(slot)) = (self.state(state, unit), self.window_slot(state, piece.slot)) else {
+    /// The stretch of a unit's flat buffer of which this rank has a state or sums, and the place where they are kept; none
+    /// if there are none, or if sums stay on the device.
+    pub const fn kept(&self, kept: Kept, unit: usize) -> Option<(Stretch, Place)> {
+        let is_here =
+            self.tables.placements[unit].pipeline_stage == self.at.pipeline && self.tables.units[unit].params > 0;
+        match kept {
+            Kept::State(state) => self.state(state, unit),
+            Kept::Sums if is_here && self.tables.config.offloads_gradients() => {
+                let owned = self.owned(unit);
+                Some((owned, self.place(Kind::Sums, self.kept_sums_start(unit), owned.len)))
+            }
+            Kept::Sums => None,
+        }
+    }
+
+    /// A piece of what is kept in a tier; none if this rank has no such state, or has it on the device.
+    pub const fn piece_of(&self, of: Kept, unit: usize, piece: Piece) -> Option<PieceOfState> {
+        let (Some((owned, place)), Some(slot)) = (self.kept(of, unit), self.window_slot(of, piece.slot)) else {
             return None;
         };
         let part = self.piece(unit, piece.index);
         let stretch = Stretch { start: owned.start + part.start, len: part.len };
         let kept = self.of_piece(place, unit, piece.index);
-        Some(PieceOfState { state, stretch, kept, window: slot.first(kept.len_bytes) })
+        Some(PieceOfState { of, stretch, kept, window: slot.first(kept.len_bytes) })
     }
 
-    /// All states of a piece.
+    /// All states of a piece that are fetched.
     pub fn states_of(&self, unit: usize, piece: Piece) -> impl Iterator<Item = PieceOfState> {
-        State::OF_OPTIMIZER.into_iter().filter_map(move |state| self.piece_of(state, unit, piece))
+        Kept::ALL.into_iter().filter_map(move |of| self.piece_of(of, unit, piece))
+    }
+
+    /// Those that an update changes, so that they are stored.
+    pub fn updated_states_of(&self, unit: usize, piece: Piece) -> impl Iterator<Item = PieceOfState> {
+        self.states_of(unit, piece).filter(|part| part.of != Kept::Sums)
+    }
+
+    /// The places in the tier and on the device between which an op moves bytes, at most one for each state.
+    pub fn trips(&self, op: Op) -> impl Iterator<Item = (Place, Place)> {
+        let (piece, stores) = match op {
+            Op::Fetch { unit, piece } => (Some((unit, piece)), false),
+            Op::Store { unit, piece } => (Some((unit, piece)), true),
+            _ => (None, false),
+        };
+        let sums = match op {
+            Op::FetchSums { bucket, .. } | Op::StoreSums { bucket, .. } => Some(bucket),
+            _ => None,
+        };
+        let of_pieces = piece.into_iter().flat_map(move |(unit, piece)| self.states_of(unit, piece));
+        let of_pieces = of_pieces.filter(move |part| !stores || part.of != Kept::Sums);
+        let of_sums = sums.into_iter().map(|bucket| (self.kept_sums(bucket), self.sums_in_turn(bucket)));
+        of_pieces.map(|part| part.blocks()).chain(of_sums)
+    }
+
+    /// The sums of a bucket where they are kept, if that is in a tier: whole blocks, with gaps between units.
+    pub const fn kept_sums(&self, bucket: usize) -> Place {
+        let (start, len) = self.kept_sums_of(bucket);
+        self.place(Kind::Sums, start, len)
+    }
+
+    /// The same blocks in the slot in which these sums are made.
+    pub const fn sums_in_turn(&self, bucket: usize) -> Place {
+        let Some(slot) = self.tables.buckets[bucket].sums else { panic!("sums that are kept on the device") };
+        self.place(Kind::Reduced, slot * self.memory.sum_slot, self.kept_sums_of(bucket).1)
+    }
+
+    /// Where the sums of a bucket begin in their tier, and their length, in elements.
+    const fn kept_sums_of(&self, bucket: usize) -> (usize, usize) {
+        let Bucket { first, last, .. } = self.tables.buckets[bucket];
+        let (start, end) = (self.kept_sums_start(first), self.kept_sums_start(last) + self.owned(last).len);
+        (start, round_up(end, BLOCK_ELEMENTS) - start)
+    }
+
+    /// Where the sums of a unit begin in their tier, in elements.
+    pub(super) const fn kept_sums_start(&self, unit: usize) -> usize {
+        self.tables.kept_start(unit, self.tables.placements[unit].start / self.tables.config.mesh.zero)
     }
 }

@@ -94,7 +94,7 @@ fn offloaded(plan: &Plan) -> Option<String> {
         let (read, written) = (Bytes(most.read), Bytes(most.written));
         format!("  {home}: a rank reads up to {read} in a step, and writes up to {written}")
     };
-    (most.read > 0).then(|| plan.config.offload.optimizer.home().map(|home| text(home.name()))).flatten()
+    plan.config.offload.homes().next().filter(|_| most.read > 0).map(|home| text(home.name()))
 }
 
 pub fn figures(bytes: &[usize]) -> Vec<String> {

@@ -35,6 +35,11 @@ impl DueBucket {
         if walk.tables.buckets[bucket].last != step.unit || walk.tables.buckets[bucket].elements == 0 || held {
             return;
         }
+        if self.is_due_in_slot_of(walk, bucket) {
+            // If there are few buckets, its slot may still have a sum that is on its way.
+            self.finish(walk, ops);
+            *self = Self::NEW;
+        }
         if let Some(sum) = self.unsubtotalled
             && walk.tables.config.sums_on_hosts(Axis::Zero)
             && shares_staging(&walk.tables.buckets[sum.bucket], &walk.tables.buckets[bucket])
@@ -50,6 +55,26 @@ impl DueBucket {
             self.settle(walk, sum, ops);
         }
         ops.push(Op::Claim { bucket });
+        if walk.tables.config.offloads_gradients() && step.turn.micro_batch > 0 {
+            // The sum so far is there when the bucket is summed, which is one bucket later.
+            ops.push(Op::FetchSums { bucket, round: step.turn.micro_batch });
+        }
+    }
+
+    /// Whether the slot for the sums of a bucket has those of one that is due.
+    const fn is_due_in_slot_of(&self, walk: &PipelineStageWalk, bucket: usize) -> bool {
+        let Some(slot) = walk.tables.buckets[bucket].sums else { return false };
+        let due = [self.unsubtotalled, self.unsettled, self.uncombined];
+        let mut phase = 0;
+        while phase < due.len() {
+            if let Some(sum) = due[phase]
+                && has_slot(walk, sum.bucket, slot)
+            {
+                return true;
+            }
+            phase += 1;
+        }
+        matches!(self.unspread, Some(bucket) if has_slot(walk, bucket, slot))
     }
 
     /// Reduces the bucket that a step has completed, and settles the one before it.
@@ -184,10 +209,14 @@ impl DueBucket {
         self.summed(walk, sum, ops);
     }
 
-    /// After the last reduction of a bucket: adds up gradients of tied parameters, and spreads the bucket before.
+    /// Takes sums to their tier, if they are kept there. After the last reduction of a bucket: adds up gradients of tied parameters, and spreads the bucket before.
     const fn summed(&mut self, walk: &PipelineStageWalk, sum: Reduction, ops: &mut Ops) {
         let tables = walk.tables;
-        if sum.round + 1 < tables.config.reductions() {
+        let is_last = sum.round + 1 == tables.config.reductions();
+        if tables.config.offloads_gradients() && !(is_last && tables.config.mesh.replica > 1) {
+            ops.push(Op::StoreSums { bucket: sum.bucket, round: sum.round });
+        }
+        if !is_last {
             return;
         }
         let Bucket { first, last, .. } = tables.buckets[sum.bucket];
@@ -228,11 +257,21 @@ const fn shares_staging(a: &Bucket, b: &Bucket) -> bool {
     a.staging < b.staging + b.elements && b.staging < a.staging + a.elements
 }
 
+/// Whether the sums of a bucket are made in this slot.
+const fn has_slot(walk: &PipelineStageWalk, bucket: usize, slot: usize) -> bool {
+    matches!(walk.tables.buckets[bucket].sums, Some(other) if other == slot)
+}
+
 const fn spread(walk: &PipelineStageWalk, bucket: usize, ops: &mut Ops) {
-    if walk.tables.config.mesh.replica > 1 {
+    let config = walk.tables.config;
+    if config.mesh.replica > 1 {
         ops.push(Op::Spread { bucket, axis: Axis::Replica });
+        if config.offloads_gradients() {
+            // Only now is the shard whole.
+            ops.push(Op::StoreSums { bucket, round: config.reductions() - 1 });
+        }
     }
-    if !walk.tables.config.shards_optimizer() {
+    if !config.shards_optimizer() {
         ops.push(Op::Spread { bucket, axis: Axis::Zero });
     }
 }

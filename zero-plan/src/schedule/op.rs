@@ -165,6 +165,20 @@ pub enum Op {
         /// The piece.
         piece: Piece,
     },
+    /// Starts to bring the sums of a bucket so far from their tier to the slot in which they are added to.
+    FetchSums {
+        /// The bucket.
+        bucket: usize,
+        /// The number of the reduction that adds to them.
+        round: usize,
+    },
+    /// Starts to take the sums of a bucket from their slot to their tier.
+    StoreSums {
+        /// The bucket.
+        bucket: usize,
+        /// The number of the reduction that is the last in them.
+        round: usize,
+    },
 }
 
 /// A piece of the states of a unit, on its way between a tier and the window, or in the window.

@@ -224,6 +224,8 @@ impl Op {
             Op::Update { unit, piece: Some(piece) } => it("update", Class::Update, Compute).unit(unit).piece(piece),
             Op::Fetch { unit, piece } => it("fetch", Class::Tier, Stream::Fetch).unit(unit).piece(piece),
             Op::Store { unit, piece } => it("store", Class::Tier, Stream::Store).unit(unit).piece(piece),
+            Op::FetchSums { bucket, round } => it("fetch", Class::Tier, Stream::Fetch).bucket(bucket).round(round),
+            Op::StoreSums { bucket, round } => it("store", Class::Tier, Stream::Store).bucket(bucket).round(round),
         }
     }
 

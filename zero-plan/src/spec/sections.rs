@@ -85,6 +85,8 @@ pub struct CheckpointKeys {
 pub struct OffloadKeys {
     /// Where the moments and the master copy are kept.
     pub optimizer: TierKind,
+    /// Where summed gradients are kept.
+    pub gradients: TierKind,
     /// Pieces that are fetched ahead of the one that is updated.
     pub prefetch: u32,
     /// How much of one state travels at once.
@@ -94,13 +96,13 @@ pub struct OffloadKeys {
 impl OffloadKeys {
     /// Whether nothing is kept elsewhere.
     pub fn is_none(&self) -> bool {
-        self.optimizer == TierKind::Device
+        self.config().is_none()
     }
 
     /// The constants that these keys stand for.
     pub fn config(&self) -> Offload {
-        let Self { optimizer, prefetch, piece } = self;
-        Offload { optimizer: *optimizer, prefetch: *prefetch as usize, piece_bytes: piece.bytes() as usize }
+        let Self { optimizer, gradients, prefetch, piece } = *self;
+        Offload { optimizer, gradients, prefetch: prefetch as usize, piece_bytes: piece.bytes() as usize }
     }
 }
 

@@ -43,6 +43,8 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
         directed: None,
         arrived: [None; 2],
         window: [None; Offload::SLOTS_MAX],
+        sums: [None; Offload::SUM_SLOTS_MAX],
+        stored: None,
     };
     let mut streams: [KnownStreams; Stream::ALL.len()] = [[0; Stream::ALL.len()]; Stream::ALL.len()];
     let mut op = 0;
@@ -92,8 +94,11 @@ struct Rules<'a, 's> {
     directed: Last,
     /// The last activations and gradients that have arrived from another pipeline stage.
     arrived: [Last; 2],
-    /// The last op on each slot of the window.
+    /// The last op on each slot of the window, and on each slot for sums.
     window: [Last; Offload::SLOTS_MAX],
+    sums: [Last; Offload::SUM_SLOTS_MAX],
+    /// The last op that took sums to their tier.
+    stored: Last,
 }
 
 impl Rules<'_, '_> {
@@ -119,11 +124,19 @@ impl Rules<'_, '_> {
             Op::Backward { unit, .. } if self.tables.leaves(unit) => self.arrived[1],
             // Its staging may be written once this rank, like its peers, has summed the earlier content.
             Op::Claim { bucket } => self.seen.settles[self.staging_of(bucket)],
+            // The sum is made in a slot whose last sum has been stored, or that has the sum so far.
+            Op::Settle { bucket, .. } if self.is_summed_by(op, bucket) => self.slot_of(bucket),
+            Op::Combine { bucket, .. } if self.is_summed_by(op, bucket) => self.slot_of(bucket),
             Op::Settle { bucket, .. } => self.seen.offers[bucket],
+            // Stores come one after another, so the last one before this op stands for that of these sums, too.
+            Op::FetchSums { .. } => self.stored,
+            Op::StoreSums { bucket, .. } => self.slot_of(bucket),
             // Spreads come after their sums, in the same stream.
             Op::Agree => self.reduced,
             // The last momentum is after all updates that still read the place where directions go.
             Op::Spread { axis, .. } if self.tables.config.spreads_directions(axis) => self.directed,
+            // The first pieces are fetched once all sums are stored.
+            Op::Fetch { piece: Piece { slot, .. }, .. } if self.window[slot].is_none() => self.stored,
             // A piece is fetched after the store that made its slot free, updated after its fetch, and stored after that.
             Op::Fetch { piece: Piece { slot, .. }, .. }
             | Op::Update { piece: Some(Piece { slot, .. }), .. }
@@ -162,13 +175,42 @@ impl Rules<'_, '_> {
             Op::Receive { parcel: Parcel::Gradients, .. } => self.arrived[1] = Some(at),
             Op::Reduce { bucket, .. } => self.seen.offers[bucket] = self.backward,
             Op::Settle { bucket, .. } => self.seen.settles[self.staging_of(bucket)] = Some(at),
+            Op::StoreSums { .. } => self.stored = Some(at),
             _ => {}
+        }
+        if let Some(bucket) = op.bucket()
+            && let Some(slot) = self.tables.buckets[bucket].sums
+            && self.touches_sums(op, bucket)
+        {
+            self.sums[slot] = Some(at);
         }
         if let Op::Fetch { piece, .. } | Op::Update { piece: Some(piece), .. } | Op::Store { piece, .. } = op {
             self.window[piece.slot] = Some(at);
         }
         if let Stream::Reduce = op.traits().stream {
             self.reduced = Some(at);
+        }
+    }
+
+    /// Whether an op makes the sum of a bucket over all ranks, in the slot of sums that are kept in a tier.
+    const fn is_summed_by(&self, op: Op, bucket: usize) -> bool {
+        let is_whole = match op {
+            Op::Settle { .. } => self.tables.config.mesh.replica == 1,
+            Op::Combine { .. } => true,
+            _ => false,
+        };
+        is_whole && self.tables.buckets[bucket].sums.is_some()
+    }
+
+    const fn touches_sums(&self, op: Op, bucket: usize) -> bool {
+        self.is_summed_by(op, bucket) || matches!(op, Op::Spread { .. } | Op::FetchSums { .. } | Op::StoreSums { .. })
+    }
+
+    /// The last op on the slot in which the sum of a bucket is made.
+    const fn slot_of(&self, bucket: usize) -> Last {
+        match self.tables.buckets[bucket].sums {
+            Some(slot) => self.sums[slot],
+            None => None,
         }
     }
 

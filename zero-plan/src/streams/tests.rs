@@ -61,7 +61,7 @@ fn parcels_come_in_a_stream_of_their_own() {
 /// last fetch waits for the store that makes its slot free. All else runs on the rank's own thread.
 #[test]
 fn pieces_of_states_are_fetched_updated_and_stored_in_turn() {
-    let offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 8192 };
+    let offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 8192, ..Offload::NONE };
     let config = Config { offload, ..Config::PLAIN };
     let long = Unit { params: 5000, takes: 5000, ..UNIT };
     PlanBuf::new("Small", config, &[long, Unit { source: 1, position: 1, ..UNIT }]).with(|plan| {

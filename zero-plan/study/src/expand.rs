@@ -10,7 +10,7 @@ use core::fmt;
 
 use lines::Lines;
 use names::Names;
-use zero_plan::place::{Place, Places, Position, State};
+use zero_plan::place::{Kept, Place, Places, Position, State};
 use zero_plan::{Class, Config, Home, Kind, LineTurn, Op, OpTraits, Pass, Plan, turns};
 
 /// Writes a plan as Rust: `Display` gives the whole file, as rustfmt would format it, for `include!` or for reading. It calls
@@ -123,6 +123,7 @@ fn unit_buffers(lines: &mut Lines, plan: &Plan, names: &Names, own: Places, unit
         ("master", own.state(State::Master, unit).map(|(_, place)| place)),
         ("first_moment", own.state(State::FirstMoment, unit).map(|(_, place)| place)),
         ("second_moment", own.state(State::SecondMoment, unit).map(|(_, place)| place)),
+        ("sums", own.kept(Kept::Sums, unit).map(|(_, place)| place)),
         ("saved", Some(own.saved(unit, 0))),
         ("output", (!leaves).then(|| own.output(unit, 0, 0))),
     ];
@@ -172,8 +173,8 @@ fn window(lines: &mut Lines, plan: &Plan, own: Places, pipeline: usize) {
     for slot in 0..plan.tables().window_slots(pipeline) {
         lines.constant(&format!("pub const WINDOW_{slot}: WindowBuffer = WindowBuffer"), |lines| {
             lines.line(&format!("number: {slot},"));
-            for (field, state) in ["master", "first_moment", "second_moment"].into_iter().zip(State::OF_OPTIMIZER) {
-                if let Some(place) = own.window_slot(state, slot) {
+            for (field, kept) in ["master", "first_moment", "second_moment", "sums"].into_iter().zip(Kept::ALL) {
+                if let Some(place) = own.window_slot(kept, slot) {
                     lines.line(&format!("{field}: {},", at(place)));
                 }
             }
@@ -212,6 +213,8 @@ fn name(op: Op) -> &'static str {
     match op {
         Op::Reduce { .. } => "reduce_scatter",
         Op::Update { piece: Some(_), .. } => "update_piece",
+        Op::FetchSums { .. } => "fetch_sums",
+        Op::StoreSums { .. } => "store_sums",
         op => op.traits().name,
     }
 }

@@ -132,7 +132,9 @@ fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
             let read = [(sum(unit), false), (Thing::Direction(unit), false)];
             updated(unit).into_iter().chain(read).chain(spread).collect()
         }
-        Op::Fetch { .. } | Op::Store { .. } => unreachable!("all states of these plans are on the device"),
+        Op::Fetch { .. } | Op::Store { .. } | Op::FetchSums { .. } | Op::StoreSums { .. } => {
+            unreachable!("all states of these plans are on the device")
+        }
     }
 }
 

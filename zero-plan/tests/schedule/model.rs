@@ -151,7 +151,7 @@ pub fn small_models() -> Vec<Model> {
 }
 
 /// Keeps moments and master copies on disk, in pieces of one block of the narrowest numbers.
-pub const ON_DISK: Offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 8192 };
+pub const ON_DISK: Offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 8192, ..Offload::NONE };
 
 /// Small models whose optimizer states are on disk: units of several pieces and of one, with and without master copies,
 /// wide and narrow moments, at every stage, along every axis, and with more slots than pieces.
@@ -170,6 +170,41 @@ pub fn offloaded_models() -> Vec<Model> {
         let piped = Config { mesh: mesh(2, 2, 1), micro_batches: 2, bucket_bytes: usize::MAX, ..base };
         add(Config { precision: copied, ..piped }, &[9000, 5000, 7, 0], Some(0));
         add(Config { order: Order::Interleaved { chunks: 2 }, ..piped }, &[9000, 5000, 7, 4200, 90], None);
+    }
+    models
+}
+
+/// The same, with their sums of gradients on disk too, or only these: buckets of one unit and of several, more buckets than
+/// slots and fewer, sums of several micro-batches, and all axes.
+pub fn models_with_offloaded_sums() -> Vec<Model> {
+    let mut models = Vec::new();
+    for stage in [2, 3] {
+        let both = Offload { gradients: TierKind::Disk, ..ON_DISK };
+        let base = Config { offload: both, bucket_bytes: 300, ..config(stage) };
+        let mut add = |config: Config, params: &[usize]| models.push(Model::new(config, params, None));
+        let copied = precision(Width::BF16, Width::F32);
+        let narrow = Precision { reduce: Width::BF16, moments: Width::BF16, ..copied };
+        let sums = Offload { optimizer: TierKind::Device, prefetch: 0, ..both };
+        add(base, &[9000, 7, 5000, 0, 90]);
+        add(Config { offload: sums, micro_batches: 3, precision: copied, ..base }, &[4200, 7, 90, 80, 70, 60]);
+        add(Config { micro_batches: 3, bucket_bytes: usize::MAX, ..base }, &[4200, 7, 90]);
+        add(
+            Config { mesh: mesh(1, 2, 2), transport: TransportKind::Shm, precision: narrow, ..base },
+            &[4200, 7, 90, 80],
+        );
+        let many: Vec<usize> = (0..9).map(|unit| 60 + 500 * unit).collect();
+        add(Config { mesh: mesh(1, 2, 2), micro_batches: 3, ..base }, &many);
+        for (zero, replica) in [(4, 1), (2, 2), (1, 4)] {
+            let mesh = Mesh { nodes: 2, ..mesh(1, replica, zero) };
+            add(Config { mesh, transport: TransportKind::Cluster, micro_batches: 2, ..base }, &many);
+        }
+        let piped = Config { mesh: mesh(2, 2, 1), micro_batches: 3, ..base };
+        add(piped, &many);
+        add(Config { order: Order::Interleaved { chunks: 2 }, micro_batches: 4, ..piped }, &many);
+        add(
+            Config { order: Order::Interleaved { chunks: 2 }, micro_batches: 4, bucket_bytes: usize::MAX, ..piped },
+            &many,
+        );
     }
     models
 }

@@ -246,7 +246,9 @@ impl World<'_> {
             Op::Agree => self.agree(rank),
             Op::Momentum { unit } => self.momentum(rank, unit),
             Op::Update { unit, .. } => self.update(rank, unit),
-            Op::Fetch { .. } | Op::Store { .. } => unreachable!("all states of these plans are on the device"),
+            Op::Fetch { .. } | Op::Store { .. } | Op::FetchSums { .. } | Op::StoreSums { .. } => {
+                unreachable!("all states of these plans are on the device")
+            }
         }
     }
 

@@ -6,12 +6,13 @@ use std::ops::Range;
 use std::panic::catch_unwind;
 
 use zero_plan::budget::require_budget;
-use zero_plan::place::Place;
+use zero_plan::place::{Kept, Place};
 use zero_plan::{
-    Config, Home, Kind, Memory, Op, Origin, Pass, Piece, Plan, TierBytes, TierKind, TransportKind, prove, prove_ranks,
+    Config, Home, Kind, Memory, Offload, Op, Origin, Pass, Piece, Plan, TierBytes, TierKind, TransportKind, prove,
+    prove_ranks,
 };
 
-use crate::model::{Model, ON_DISK, config, mesh, offloaded_models};
+use crate::model::{Model, ON_DISK, config, mesh, models_with_offloaded_sums, offloaded_models};
 use crate::mutants::Edit;
 
 /// Every op on pieces, including one beyond the last unit, piece and slot of each.
@@ -26,11 +27,22 @@ pub fn vocabulary(plan: &Plan) -> Vec<Op> {
         };
         pieces.clone().flat_map(of_piece).chain([Op::Update { unit, piece: None }])
     };
-    (0..=plan.units.len()).flat_map(ops).collect()
+    let rounds = 0..=plan.config.reductions();
+    let sums = move |bucket| {
+        let of_round = move |round| [Op::FetchSums { bucket, round }, Op::StoreSums { bucket, round }];
+        rounds.clone().flat_map(of_round)
+    };
+    (0..=plan.units.len()).flat_map(ops).chain((0..=plan.buckets.len()).flat_map(sums)).collect()
 }
 
 #[test]
 fn plans_with_tiers_are_proven() {
+    for model in models_with_offloaded_sums() {
+        model.plan().with(|plan| {
+            assert_eq!(plan.check(), Ok(()), "{:?}", plan.config);
+            prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {:?}", plan.config));
+        });
+    }
     for model in offloaded_models() {
         model.plan().with(|plan| {
             assert_eq!(plan.check(), Ok(()), "{:?}", plan.config);
@@ -122,7 +134,11 @@ fn pieces_lie_apart_in_whole_blocks() {
                             kept.entry(0).or_default().push(range(in_tier));
                         }
                         let used = window
-                            .entry([in_window.region as usize, part.state as usize, slot])
+                            .entry([
+                                in_window.region as usize,
+                                Kept::ALL.iter().position(|&kept| kept == part.of).expect("one of all"),
+                                slot,
+                            ])
                             .or_insert(range(in_window));
                         used.end = used.end.max(range(in_window).end);
                     }
@@ -214,6 +230,107 @@ fn a_fault_in_a_trip_is_found() {
         });
     }
     assert!(refused > 3_000, "{refused}");
+}
+
+/// Every sum of every bucket goes to its tier, and comes back if another is added to it; none is fetched before it is stored.
+#[test]
+fn every_sum_makes_a_trip_for_each_micro_batch() {
+    for model in models_with_offloaded_sums() {
+        model.plan().with(|plan| {
+            for (pipeline, stage) in plan.pipeline_stages.iter().enumerate() {
+                for (bucket, it) in plan.buckets.iter().enumerate().filter(|(_, it)| it.pipeline_stage == pipeline) {
+                    let trips: Vec<Op> = stage
+                        .step
+                        .iter()
+                        .filter(|op| op.bucket() == Some(bucket) && op.traits().stream.is_of_tier())
+                        .copied()
+                        .collect();
+                    let store = |round| Op::StoreSums { bucket, round };
+                    let rounds = if it.elements > 0 { 0..plan.config.micro_batches } else { 0..0 };
+                    let expected: Vec<Op> = rounds
+                        .flat_map(|round| [Op::FetchSums { bucket, round }, store(round)])
+                        .filter(|&op| op != Op::FetchSums { bucket, round: 0 })
+                        .collect();
+                    assert_eq!(trips, expected, "{:?}", plan.config);
+                }
+                assert!(!stage.evaluation.iter().any(|op| op.traits().stream.is_of_tier()));
+            }
+        });
+    }
+}
+
+/// The room for sums on the device is that of a few buckets, in whole blocks, and all sums lie apart in the file.
+#[test]
+fn buckets_take_turns_with_slots_for_sums() {
+    let model = |offload| {
+        let config = Config { offload, bucket_bytes: 1, ..config(3) };
+        Model::new(config, &[20_000; 12], None).plan()
+    };
+    let sums = Offload { gradients: TierKind::Disk, ..ON_DISK };
+    let reduced = |offload| model(offload).with(|plan| plan.pipeline_stages[0].memory.region(Kind::Reduced).bytes);
+    // A rank has 10,000 elements of a unit, and some padding: 5 blocks of 2048. A slot has two more.
+    assert_eq!(reduced(sums), 3 * 7 * 2048 * 4);
+    assert!(reduced(ON_DISK) >= 12 * 10_000 * 4);
+    model(sums).with(|plan| {
+        let own = plan.places(plan.config.mesh.coordinates(1));
+        let kept: Vec<Range<usize>> = (0..plan.buckets.len())
+            .map(|bucket| own.kept_sums(bucket))
+            .map(|place| place.offset_bytes..place.end_bytes())
+            .collect();
+        assert!(kept.iter().all(|range| range.start.is_multiple_of(4096) && range.len() == 5 * 2048 * 4));
+        assert!(disjoint(kept));
+        // Sums are written once, and read once in the update.
+        let without = model(ON_DISK).with(|plan| TierBytes::of(plan, 1));
+        let with = TierBytes::of(plan, 1);
+        let blocks = 12 * 5 * 2048 * 4;
+        assert_eq!((with.written - without.written, with.read - without.read), (blocks, blocks));
+    });
+}
+
+/// A step without one op on sums, with one more, with another in its place, or with two exchanged.
+#[test]
+fn a_fault_in_a_trip_of_sums_is_found() {
+    let mut refused = 0;
+    for (replicas, micro_batches) in [(1, 2), (2, 1)] {
+        let offload = Offload { gradients: TierKind::Disk, ..ON_DISK };
+        let config = Config { mesh: mesh(1, replicas, 1), micro_batches, offload, bucket_bytes: 1, ..config(2) };
+        Model::new(config, &[90, 7, 70, 60, 50], None).plan().with(|plan| {
+            let ops = plan.pipeline_stages[0].step;
+            let steps: Vec<Vec<Op>> = vec![ops.to_vec(); replicas];
+            let is_of_sums = |op: &Op| matches!(op, Op::FetchSums { .. } | Op::StoreSums { .. });
+            let at: Vec<usize> = (0..ops.len()).filter(|&at| is_of_sums(&ops[at])).collect();
+            let swaps = at.iter().flat_map(|&a| (0..ops.len()).map(move |b| Edit::Swap(a.min(b), a.max(b))));
+            let deletes = at.iter().map(|&at| Edit::Delete(at));
+            let all: Vec<Op> = vocabulary(plan).into_iter().filter(is_of_sums).collect();
+            let replaces = at.iter().flat_map(|&at| all.iter().map(move |&op| Edit::Replace(at, op)));
+            let inserts = (0..=ops.len()).flat_map(|at| all.iter().map(move |&op| Edit::Insert(at, op)));
+            for edit in swaps.chain(deletes).chain(replaces).chain(inserts) {
+                let edited = edit.apply(ops);
+                if edited == ops {
+                    continue;
+                }
+                let edited: Vec<&[Op]> = steps.iter().map(|_| edited.as_slice()).collect();
+                let is_refused = prove_ranks(plan, Pass::Train, &edited).is_err();
+                let is_same = || by_sums_slot(plan, edited[0]) == by_sums_slot(plan, ops);
+                assert!(is_refused || is_same() && matches!(edit, Edit::Swap(..)), "{edit:?}: {ops:?}");
+                refused += usize::from(is_refused);
+            }
+        });
+    }
+    assert!(refused > 1_000, "{refused}");
+}
+
+/// The ops on each slot for sums, in order.
+fn by_sums_slot(plan: &Plan, ops: &[Op]) -> BTreeMap<usize, Vec<Op>> {
+    let mut slots: BTreeMap<usize, Vec<Op>> = BTreeMap::new();
+    for &op in ops {
+        let is_on_sums =
+            op.traits().stream.is_of_tier() || matches!(op, Op::Settle { .. } | Op::Combine { .. } | Op::Spread { .. });
+        if let Some(slot) = op.bucket().and_then(|bucket| plan.buckets[bucket].sums).filter(|_| is_on_sums) {
+            slots.entry(slot).or_default().push(op);
+        }
+    }
+    slots
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use zero_plan::Plan;
-use zero_plan::place::{Place, Places, State, Stretch};
+use zero_plan::place::{Kept, Place, Places, State, Stretch};
 
 use super::Engine;
 use super::parameters::pieces;
@@ -103,7 +103,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
                 unsafe { read((&self.arena, &self.ranks.device), core::iter::once(place), &mut each) }
             };
             // SAFETY: as above, and no pass is under way.
-            unsafe { self.in_memory((state, unit), stretch.elements(), false, here) }
+            unsafe { self.in_memory((Kept::State(state), unit), stretch.elements(), false, here) }
         })
     }
 

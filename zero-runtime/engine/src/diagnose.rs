@@ -3,10 +3,9 @@
 //! for the search.
 #![allow(unsafe_code)]
 
-use core::convert::Infallible;
 use core::fmt;
 
-use zero_plan::place::State;
+use zero_plan::place::{Kept, State};
 use zero_plan::{Op, Pass};
 
 use super::batch::{IdMisfit, Ids};
@@ -106,18 +105,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     }
 
     fn look_at_parameters(&mut self) -> Result<(), RunError> {
-        let places = self.arena.places();
         let is_finite = |state, unit| {
-            // Between steps nobody writes the numbers that this rank stores.
-            let all = places.state(state, unit).map_or(0..0, |(stretch, _)| stretch.elements());
             let mut is_finite = true;
-            let look = |place, _| {
-                // SAFETY: as above.
-                is_finite &= self.ranks.device.all_finite(unsafe { self.arena.stored(place) });
-                Ok::<_, Infallible>(())
-            };
-            // SAFETY: as above, and no pass is under way.
-            unsafe { self.in_memory((state, unit), all, false, look) }.unwrap_or_else(|never| match never {});
+            self.look_at(Kept::State(state), unit, |stored, _| is_finite &= self.ranks.device.all_finite(stored));
             is_finite
         };
         let is_sound = |unit| [State::Master, State::Parameters].into_iter().all(|state| is_finite(state, unit));
@@ -147,10 +137,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         let at = self.arena.coordinates();
         for unit in (0..self.plan.units.len()).filter(|_| trained) {
             if self.plan.placements[unit].pipeline_stage == at.pipeline {
-                let sums = self.arena.places().reduced(unit);
-                // SAFETY: every bucket is summed: nobody writes the sums before the next step.
-                let sums = unsafe { self.arena.stored(sums) };
-                let finite = self.ranks.device.all_finite(sums);
+                let mut finite = true;
+                self.each_sum(unit, |sums| finite &= self.ranks.device.all_finite(sums));
                 search.note(FaultyPhase::Sum, unit, finite);
             }
         }

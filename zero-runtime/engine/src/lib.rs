@@ -417,13 +417,16 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             Op::Agree => self.agree()?,
             Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit, piece } => self.update(unit, piece),
-            Op::Fetch { unit, piece } | Op::Store { unit, piece } => {
+            Op::Fetch { .. } | Op::Store { .. } | Op::FetchSums { .. } | Op::StoreSums { .. } => {
                 let tier = self.tier.as_ref().expect("a tier, without which no walk begins");
                 // SAFETY: as above; before a run, the streams of the plan are proven to order all accesses to its places.
-                unsafe { tier.order(index, unit, piece) };
+                unsafe { tier.order(index, op) };
             }
-            // SAFETY: as above.
-            op => unsafe { self.ranks.execute(op, self.share(walk)) },
+            op => {
+                // SAFETY: as above.
+                unsafe { self.ranks.execute(op, self.share(walk)) };
+                self.square_sums(op);
+            }
         }
         // SAFETY: as above.
         unsafe { self.ranks.end(op) };

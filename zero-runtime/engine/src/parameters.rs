@@ -7,7 +7,7 @@ use core::num::NonZeroUsize;
 use core::ops::Range;
 
 use bytemuck::Pod;
-use zero_plan::place::{Place, State, Stretch};
+use zero_plan::place::{Kept, Place, State, Stretch};
 use zero_plan::{Axis, Op};
 
 use super::Engine;
@@ -136,15 +136,20 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// The same in pieces of at most [`PIECE_ELEMENTS`], in order: `each(start, numbers)`, where `start` counts in the
     /// unit's flat buffer. Returns the whole stretch.
     pub fn read_state(&self, state: State, unit: usize, mut each: impl FnMut(usize, &[f32])) -> Option<Stretch> {
-        let (stretch, _) = self.arena.places().state(state, unit)?;
-        let read = |place, elements: Range<usize>| {
-            // SAFETY: between steps nobody writes the numbers that this rank stores.
-            self.for_each_piece(unsafe { self.arena.stored(place) }, elements.start, &mut each);
+        self.look_at(Kept::State(state), unit, |stored, start| self.for_each_piece(stored, start, &mut each))
+    }
+
+    /// Calls `each` with numbers that this rank stores, part by part if they are kept in a tier, and with the element of the
+    /// flat buffer at which each part begins. Returns the whole stretch, if there are any.
+    pub(super) fn look_at(&self, kept: Kept, unit: usize, mut each: impl FnMut(Stored<D>, usize)) -> Option<Stretch> {
+        let (stretch, _) = self.arena.places().kept(kept, unit)?;
+        let look = |place, elements: Range<usize>| {
+            // SAFETY: outside of a pass nobody writes the numbers that this rank stores.
+            each(unsafe { self.arena.stored(place) }, elements.start);
             Ok::<_, Infallible>(())
         };
-        // SAFETY: as above, and no pass is under way.
-        unsafe { self.in_memory((state, unit), stretch.elements(), false, read) }
-            .unwrap_or_else(|never| match never {});
+        // SAFETY: as above.
+        unsafe { self.in_memory((kept, unit), stretch.elements(), false, look) }.unwrap_or_else(|never| match never {});
         Some(stretch)
     }
 
@@ -166,7 +171,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     ///
     /// # Safety
     /// Nobody else reads or writes them meanwhile, and no pass is under way.
-    pub(super) unsafe fn set(&self, of: (State, usize), elements: Range<usize>, numbers: &[f32]) {
+    pub(super) unsafe fn set(&self, (state, unit): (State, usize), elements: Range<usize>, numbers: &[f32]) {
         let start = elements.start;
         let write = |place, part: Range<usize>| {
             // SAFETY: by the caller's promise.
@@ -174,7 +179,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             Ok::<_, Infallible>(())
         };
         // SAFETY: by the caller's promise.
-        unsafe { self.in_memory(of, elements, true, write) }.unwrap_or_else(|never| match never {});
+        unsafe { self.in_memory((Kept::State(state), unit), elements, true, write) }
+            .unwrap_or_else(|never| match never {});
     }
 
     /// Writes numbers from element `start` of a place on, in its width.
@@ -191,15 +197,6 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
                 to.iter_mut().zip(numbers).for_each(|(to, &number)| *to = bf16::narrow(number));
             }),
         }
-    }
-
-    /// # Safety
-    /// Nobody writes the place meanwhile.
-    unsafe fn read(&self, place: Place) -> Vec<f32> {
-        let mut numbers = Vec::new();
-        // SAFETY: by the caller's promise.
-        self.for_each_piece(unsafe { self.arena.stored(place) }, 0, &mut |_, piece: &[f32]| numbers.extend(piece));
-        numbers
     }
 
     /// Calls `each` with pieces of the stored numbers; the first begins at `start`.
@@ -296,8 +293,18 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         if self.plan.placements[unit].pipeline_stage != places.at.pipeline {
             return None;
         }
-        // SAFETY: between steps nobody writes this rank's sums.
-        Some((places.shared_out(unit).start, unsafe { self.read(places.reduced(unit)) }))
+        let mut numbers = Vec::new();
+        self.each_sum(unit, |sums| self.for_each_piece(sums, 0, &mut |_, piece: &[f32]| numbers.extend(piece)));
+        Some((places.shared_out(unit).start, numbers))
+    }
+
+    /// Calls `each` with this rank's sums of a unit on this pipeline stage, after a backward and outside of a pass: with all
+    /// of them, or part by part if they are kept in a tier.
+    pub(super) fn each_sum(&self, unit: usize, mut each: impl FnMut(Stored<D>)) {
+        if self.look_at(Kept::Sums, unit, |sums, _| each(sums)).is_none() {
+            // SAFETY: every bucket is summed: nobody writes the sums before the next step.
+            each(unsafe { self.arena.stored(self.arena.places().reduced(unit)) });
+        }
     }
 }
 

@@ -43,7 +43,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             Op::Recompute { unit, slot, .. } => self.recompute(unit, slot, walk),
             Op::Backward { unit, micro_batch, slot } => self.backward(unit, micro_batch, slot, walk),
             Op::Agree => {
-                self.square();
+                self.square(0..self.plan.units.len());
                 self.conclude();
             }
             Op::Momentum { unit } => self.momentum(unit),

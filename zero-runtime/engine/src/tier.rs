@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zero_plan::lines::BLOCK_BYTES;
-use zero_plan::place::{PieceOfState, Place, State};
+use zero_plan::place::{Kept, PieceOfState, Place};
 use zero_plan::{Home, Op, Pass, Piece, PipelineStage, Stream, TierBytes};
 
 use super::Engine;
@@ -91,7 +91,7 @@ impl<'p, D: Device> TierOfRank<'p, D> {
     ///
     /// # Safety
     /// The op is the next of this rank's table, which has been proven.
-    pub unsafe fn order(&self, index: usize, unit: usize, piece: Piece) {
+    pub unsafe fn order(&self, index: usize, op: Op) {
         let queue = self.arena.pipeline_stage().step_queue;
         let direction = direction(queue[index].stream).expect("an op of a tier");
         let other = direction.other();
@@ -100,8 +100,8 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         let after = if after > 0 { self.given_before[other as usize].get() + after } else { 0 };
         let mut transfers = [Transfer { offset: 0, memory: core::ptr::null_mut(), len: 0 }; TRANSFERS_MAX];
         let mut states = 0;
-        for part in self.arena.places().states_of(unit, piece) {
-            transfers[states] = self.transfer(part.blocks());
+        for trip in self.arena.places().trips(op) {
+            transfers[states] = self.transfer(trip);
             states += 1;
         }
         // SAFETY: by the caller's promise, and the proof that ops that conflict with this one wait for it.
@@ -200,7 +200,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// # Panics
     /// If the plan has no states in a tier, or the device has queues.
     pub fn keep_states_in(&mut self, tier: Box<dyn Tier>) {
-        assert!(self.plan.config.offloads_optimizer(), "a tier for a plan that keeps everything on the device");
+        assert!(self.plan.config.offloads(), "a tier for a plan that keeps everything on the device");
         assert!(!D::QUEUES, "the queues of a device do not wait for a tier");
         assert_eq!(self.loaded, 0, "states lie elsewhere already");
         let watchdog = self.ranks.transport.watchdog();
@@ -217,7 +217,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// # Panics
     /// If it has, but [`Engine::keep_states_in`] was not called.
     pub(super) fn tier(&self) -> Option<&TierOfRank<'p, D>> {
-        let is_there = self.tier.is_some() || !self.plan.config.offloads_optimizer();
+        let is_there = self.tier.is_some() || !self.plan.config.offloads();
         assert!(is_there, "`keep_states_in` comes first: the plan keeps states in a tier");
         self.tier.as_ref()
     }
@@ -233,20 +233,20 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// No pass is under way, and nobody else reads or writes the state.
     pub(super) unsafe fn in_memory<E>(
         &self,
-        (state, unit): (State, usize),
+        (kept, unit): (Kept, usize),
         elements: Range<usize>,
         writes: bool,
         mut each: impl FnMut(Place, Range<usize>) -> Result<(), E>,
     ) -> Result<(), E> {
         let places = self.arena.places();
-        let Some((stretch, place)) = places.state(state, unit) else { return Ok(()) };
+        let Some((stretch, place)) = places.kept(kept, unit) else { return Ok(()) };
         let element = place.len_bytes / stretch.len;
         let Some(tier) = self.tier().filter(|_| self.arena.memory().region(place.region).home.is_tier()) else {
             let start = elements.start - stretch.start;
             return each(place.cut(start * element, elements.len() * element), elements);
         };
         for index in 0..self.plan.tables().pieces(unit) {
-            let part = places.piece_of(state, unit, Piece { index, slot: 0 }).expect("a piece of a state in a tier");
+            let part = places.piece_of(kept, unit, Piece { index, slot: 0 }).expect("a piece of a state in a tier");
             let own = part.stretch.elements();
             let common = own.start.max(elements.start)..own.end.min(elements.end);
             if common.is_empty() {

@@ -3,8 +3,10 @@
 //! follows the layout, never the stage.
 #![allow(unsafe_code)]
 
-use zero_plan::place::{Place, Places, State, Stretch};
-use zero_plan::{Piece, Width};
+use core::ops::Range;
+
+use zero_plan::place::{Kept, Place, Places, State, Stretch};
+use zero_plan::{Op, Piece, Width};
 
 use super::Engine;
 use super::calls::ExchangeReason;
@@ -129,7 +131,7 @@ pub(super) fn segments<D>(program: &Program<D>, places: &Places, decays_embeddin
 
 /// The parts of what a rank owns of a unit that are updated one after another, counted from its start.
 fn worked_parts(places: &Places, unit: usize) -> Vec<Stretch> {
-    if places.tables.config.offloads_optimizer() {
+    if places.tables.config.offloads() {
         return (0..places.tables.pieces(unit)).map(|index| places.piece(unit, index)).collect();
     }
     vec![Stretch { start: 0, ..places.owned(unit) }]
@@ -149,20 +151,38 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Agrees with all ranks on the mean loss of the step and the norm of its mean gradient, and so on the factor that
     /// scales gradients, entirely on the device.
     pub(super) fn agree(&mut self) -> Result<(), Lost> {
-        self.square();
+        if !self.plan.config.offloads_gradients() {
+            self.square(0..self.plan.units.len());
+        }
         self.exchange_on_device(ExchangeReason::Agree, self.plan.agreed_values())?;
         self.conclude();
         Ok(())
     }
 
-    /// Writes the sums of squares of this rank's gradients for the other ranks.
-    pub(super) fn square(&self) {
+    /// After the op that ends the sum of a bucket: squares it, if it leaves for a tier.
+    pub(super) fn square_sums(&self, op: Op) {
+        let config = &self.plan.config;
+        let ends = match op {
+            Op::Settle { .. } => config.mesh.replica == 1,
+            Op::Combine { .. } => true,
+            _ => false,
+        };
+        if let (true, Some(bucket), Some(round)) = (ends && config.offloads_gradients(), op.bucket(), op.round())
+            && round + 1 == config.reductions()
+        {
+            self.square(self.plan.buckets[bucket].first..self.plan.buckets[bucket].last + 1);
+        }
+    }
+
+    /// Writes the sums of squares of this rank's gradients of some units for the other ranks.
+    pub(super) fn square(&self, units: Range<usize>) {
         let (places, device) = (self.arena.places(), &self.ranks.device);
-        for (unit, sizes) in self.plan.units.iter().enumerate() {
+        for unit in units {
+            let sizes = &self.plan.units[unit];
             if sizes.params > 0 && self.plan.placements[unit].pipeline_stage == places.at.pipeline {
                 let summed = places.part(places.reduced(unit), places.at.replica);
                 let square = self.arena.own_words_mut(self.plan.agreed_values()).part(1 + unit, 1);
-                // SAFETY: every bucket is summed: nobody writes this rank's parts before the next step.
+                // SAFETY: its bucket is summed: nobody writes this rank's parts before they are stored, or the next step.
                 device.squares(unsafe { self.arena.stored(summed) }, square);
             }
         }
@@ -204,7 +224,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// AdamW on a stretch of a unit.
     fn step_by_moments(&self, unit: usize, stretch: &UpdatedStretch, piece: Option<Piece>) {
         // SAFETY: as in `weights`; the op reads and writes different regions.
-        let gradients: Stored<_> = unsafe { self.arena.stored(self.cut(self.arena.places().sums(unit), stretch)) };
+        let gradients: Stored<_> = unsafe { self.arena.stored(self.summed(unit, stretch, piece)) };
         // SAFETY: as in `weights`, and the two halves of the optimizer state.
         let [m, v] = [State::FirstMoment, State::SecondMoment]
             .map(|state| unsafe { self.arena.stored_mut(self.moment(state, unit, stretch, piece)) });
@@ -243,17 +263,25 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     }
 
     /// The place of a stretch of a state: where the state is kept, or in the slot of the window that has its piece.
-    fn worked_on(&self, state: State, unit: usize, stretch: &UpdatedStretch, piece: Option<Piece>) -> Option<Place> {
+    fn worked_on(&self, kept: Kept, unit: usize, stretch: &UpdatedStretch, piece: Option<Piece>) -> Option<Place> {
         let places = self.arena.places();
-        let Some(piece) = piece else { return places.state(state, unit).map(|(_, place)| self.cut(place, stretch)) };
-        let window = places.piece_of(state, unit, piece)?.window;
+        let travels = piece.and_then(|piece| Some((piece, places.piece_of(kept, unit, piece)?.window)));
+        let Some((piece, window)) = travels else {
+            return places.kept(kept, unit).map(|(_, place)| self.cut(place, stretch));
+        };
         let start = stretch.start - places.piece(unit, piece.index).start;
         Some(elements(window, self.arena.width(window), Stretch { start, len: stretch.len() }))
     }
 
+    /// The place of the sums of a stretch.
+    fn summed(&self, unit: usize, stretch: &UpdatedStretch, piece: Option<Piece>) -> Place {
+        let in_window = self.worked_on(Kept::Sums, unit, stretch, piece);
+        in_window.unwrap_or_else(|| self.cut(self.arena.places().sums(unit), stretch))
+    }
+
     /// The place of a stretch of a moment.
     fn moment(&self, state: State, unit: usize, stretch: &UpdatedStretch, piece: Option<Piece>) -> Place {
-        self.worked_on(state, unit, stretch, piece).expect("moments of what is updated")
+        self.worked_on(Kept::State(state), unit, stretch, piece).expect("moments of what is updated")
     }
 
     /// The parameters of a stretch of a unit, to update.
@@ -261,7 +289,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         // SAFETY: stretches of different regions. All ranks have agreed, and they agree only after their last use of
         // the parameters, so nobody reads the bytes that are written here.
         let state = |place: Place| -> StoredMut<_> { unsafe { self.arena.stored_mut(place) } };
-        let master = self.worked_on(State::Master, unit, stretch, piece).map(state);
+        let master = self.worked_on(Kept::State(State::Master), unit, stretch, piece).map(state);
         Weights { params: state(self.cut(self.arena.places().updated(unit), stretch)), master }
     }
 }

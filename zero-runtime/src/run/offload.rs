@@ -18,7 +18,7 @@ use zero_plan::{Bytes, Config, Home, Plan};
 /// Z0396 to Z0399, of the first rank that has one; on other ranks, the end of that rank.
 pub fn keep_states<D: Device>(engine: &mut RankEngine<D>, folder: Option<&Path>) -> Result<(), Error> {
     let (plan, rank) = (engine.plan(), engine.arena().rank());
-    let Some(path) = folder.filter(|_| plan.config.offloads_optimizer()) else { return Ok(()) };
+    let Some(path) = folder.filter(|_| plan.config.offloads()) else { return Ok(()) };
     let bytes = |rank: usize| bytes_on_disk(plan, rank);
     let (first, end) = plan.config.sharing(rank);
     let of_host = (first..end).map(bytes).sum();
@@ -36,7 +36,7 @@ pub fn keep_states<D: Device>(engine: &mut RankEngine<D>, folder: Option<&Path>)
 
 /// What `--offload` and the plan contradict each other in, and the way out.
 pub fn contradiction(folder: Option<&Path>, config: &Config) -> Option<(String, &'static str)> {
-    match (folder, config.offloads_optimizer()) {
+    match (folder, config.offloads()) {
         (None, true) => {
             let what = "this program keeps states on disk, but there is no --offload".to_owned();
             Some((what, "name a folder on a disk by --offload"))

@@ -9,11 +9,11 @@ use zero_core::model::{Model, Program};
 use zero_core::tier::{Direction, Tier};
 use zero_engine::{Engine, RunError};
 use zero_plan::place::State;
-use zero_plan::{Config, Op, Plan, PlanBuf, Precision, TierBytes, TransportKind, Width, prove};
+use zero_plan::{Config, Op, Plan, PlanBuf, Precision, TierBytes, TierKind, TransportKind, Width, prove};
 use zero_ranks::transport::{Shared, local};
 use zero_runtime::device::{Cpu, Device};
 use zero_tests::saved::{bits, resume, save};
-use zero_tests::tiers::{Flaw, Haste, MemoryTier, can_keep_states, disk_tier, offloaded};
+use zero_tests::tiers::{Flaw, Haste, MemoryTier, can_keep_states, disk_tier, offloaded, offloaded_sums};
 use zero_tests::tiny::{InBothWidths, Tied, Untied};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
@@ -55,7 +55,7 @@ fn engine<'p, D: Device>(
     tier: TierOf,
 ) -> Engine<'p, D, Shared<'p, D>> {
     let mut engine = Engine::new(program, transport);
-    if engine.plan().config.offloads_optimizer() {
+    if engine.plan().config.offloads() {
         let tier = tier(engine.plan(), engine.arena().rank());
         engine.keep_states_in(tier);
     }
@@ -70,11 +70,8 @@ fn run<D: Device>(program: &'static Program<D>, config: Config, tier: TierOf) ->
             let mut engine = engine(program, transport, tier);
             engine.initialize(7);
             let numbers = steps(&mut engine, &config, STEPS).expect("no rank fails");
-            let planned = if config.offloads_optimizer() {
-                TierBytes::of(plan, engine.arena().rank())
-            } else {
-                TierBytes::default()
-            };
+            let planned =
+                if config.offloads() { TierBytes::of(plan, engine.arena().rank()) } else { TierBytes::default() };
             let moved = engine.moved_by_tier();
             assert_eq!((moved.read, moved.written), (planned.read * STEPS as usize, planned.written * STEPS as usize));
             (numbers, states(&engine))
@@ -146,6 +143,45 @@ fn offload_to_a_disk_changes_no_bit() {
     }
 }
 
+/// Compares a plan with and without offload of summed gradients, alone and beside optimizer states.
+fn assert_same_sums(config: Config, prefetch: usize, tier: TierOf) {
+    fn of<D: Device>(program: &'static Program<D>, config: Config, prefetch: usize, tier: TierOf) {
+        let expected = run(program, config, tier);
+        for optimizer in [TierKind::Device, TierKind::Disk] {
+            let offloaded = offloaded_sums(config, prefetch, optimizer);
+            assert!(run(program, offloaded, tier) == expected, "{offloaded:?}");
+        }
+    }
+    match config.precision.compute {
+        Width::F32 => of(Untied::PROGRAM, config, prefetch, tier),
+        Width::BF16 => of(<Untied as InBothWidths>::Narrow::PROGRAM, config, prefetch, tier),
+    }
+}
+
+/// Buckets of one unit, and of all: with several micro-batches sums come back to be added to.
+#[test]
+fn offload_of_sums_changes_no_bit() {
+    for (at, precision) in widths().into_iter().enumerate() {
+        for (mesh, bucket_bytes) in
+            [(mesh(1, 1, 2), 1), (mesh(1, 2, 1), usize::MAX), (mesh(1, 2, 2), 1), (mesh(2, 1, 2), 1)]
+        {
+            let transport = if at % 2 == 0 { TransportKind::Local } else { TransportKind::Shm };
+            let config = Config { mesh, precision, transport, bucket_bytes, micro_batches: 1 + at % 3, ..CONFIG };
+            for haste in [Haste::AtOnce, Haste::AtLast] {
+                assert_same_sums(config.at_stage(2 + at as u8 % 2), [0, 1, 3][at % 3], &in_memory(haste));
+            }
+        }
+    }
+}
+
+#[test]
+fn offload_of_sums_to_a_disk_changes_no_bit() {
+    if can_keep_states(env!("CARGO_TARGET_TMPDIR").as_ref(), "offload of sums to a disk") {
+        let config = Config { mesh: mesh(1, 1, 2), micro_batches: 3, bucket_bytes: 1, ..CONFIG };
+        [2, 3].into_iter().for_each(|stage| assert_same_sums(config.at_stage(stage), 1, &on_disk));
+    }
+}
+
 /// Two steps and two more, each with states on disk or in memory, end like four without offload.
 #[test]
 fn a_run_goes_on_with_offload_switched_on_or_off() {
@@ -184,7 +220,7 @@ fn a_run_goes_on_with_offload_switched_on_or_off() {
 /// A step whose loss is not finite changes no state, in the tier neither.
 #[test]
 fn a_step_that_is_not_finite_leaves_states_as_they_were() {
-    let config = offloaded(Config { mesh: mesh(1, 1, 2), ..CONFIG.at_stage(2) }, 1);
+    let config = offloaded_sums(Config { mesh: mesh(1, 1, 2), ..CONFIG.at_stage(2) }, 1, TierKind::Disk);
     PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
         let rank = |transport: Shared<'_, Cpu>| {
             let mut engine = engine(Untied::PROGRAM, transport, &in_memory(Haste::AtLast));

@@ -210,6 +210,14 @@ pub(super) const CODES: &[Code] = &[
         example: "a spec with `offload: (optimizer: Disk), disk: KiB(48)`, and a model that needs more",
     },
     Code {
+        code: "Z0231",
+        title: "gradients of tied parameters in a tier",
+        explanation: "With `offload: (gradients: ...)` the summed gradients of a bucket leave for their tier as soon as they are \
+            there. Those of tied parameters are summed first, and added to those of their owner at the end of the backward, \
+            so they would have to come back. Remove `gradients`, or use a model whose parameters are not tied.",
+        example: "a spec with `offload: (gradients: Disk)`, and a model with a field that has `#[tied(embed)]`",
+    },
+    Code {
         code: "Z0290",
         title: "unsound layout",
         explanation: "Every parameter must have one owner, and regions of the arena must be in bounds and apart. This \

@@ -8,7 +8,7 @@ use crate::subtrees::Subtree;
 impl OfOp<'_, '_> {
     /// The byte of a unit's flat buffer at which a shard of its gradients begins, or, if given, the part of the shard
     /// that the rank at `replica` sums.
-    fn gradient_bytes(&self, at: Coordinates, shard: Place, replica: Option<usize>) -> usize {
+    pub(super) fn gradient_bytes(&self, at: Coordinates, shard: Place, replica: Option<usize>) -> usize {
         let within = replica.map_or(0, |replica| self.own.part(shard, replica).offset_bytes - shard.offset_bytes);
         at.zero * shard.len_bytes + within
     }

@@ -1,8 +1,8 @@
 //! Tier: the accesses of ops that move pieces of states between a tier and the window, and of the update of a piece.
 
-use super::{Content, OfOp};
+use super::{Content, Gradients, OfOp};
 use crate::layout::Kind;
-use crate::place::{PieceOfState, Place};
+use crate::place::{Kept, PieceOfState, Place, State};
 use crate::schedule::Piece;
 
 impl OfOp<'_, '_> {
@@ -17,7 +17,7 @@ impl OfOp<'_, '_> {
 
     /// Reads an updated piece of each state in the window, and writes it to where it is kept.
     pub(super) fn store(&mut self, unit: usize, piece: Piece) {
-        for part in self.own.states_of(unit, piece).collect::<Vec<_>>() {
+        for part in self.own.updated_states_of(unit, piece).collect::<Vec<_>>() {
             self.note_piece(unit, &part, part.window, true, false);
             self.note_piece(unit, &part, part.kept, true, true);
             self.note(self.own.at, after(part.kept, part.blocks().0), Content::Nothing, 0, true);
@@ -28,22 +28,80 @@ impl OfOp<'_, '_> {
     pub(super) fn update_piece(&mut self, unit: usize, piece: Piece) {
         let own = self.own;
         let start = own.owned(unit).start + own.piece(unit, piece.index).start;
-        let (sums, params) = (own.sums(unit), own.updated(unit));
+        let params = own.updated(unit);
         let of_piece = |place| own.of_piece(place, unit, piece.index);
-        self.note(own.at, of_piece(sums), self.updates_by(unit), self.bytes(sums.region, start), false);
+        if !self.plan.config.offloads_gradients() {
+            let sums = own.sums(unit);
+            self.note(own.at, of_piece(sums), self.updates_by(unit), self.bytes(sums.region, start), false);
+        }
         for part in own.states_of(unit, piece).collect::<Vec<_>>() {
             self.note_piece(unit, &part, part.window, false, false);
+        }
+        for part in own.updated_states_of(unit, piece).collect::<Vec<_>>() {
             self.note_piece(unit, &part, part.window, true, true);
+        }
+        if !self.plan.config.offloads_optimizer() {
+            [State::Master, State::FirstMoment, State::SecondMoment]
+                .into_iter()
+                .for_each(|state| self.update_in_place(unit, piece, state));
         }
         let from_byte = self.bytes(Kind::Parameters, start);
         self.parameters(own.at, unit, of_piece(params), from_byte, false);
         self.write_parameters(unit, of_piece(params), from_byte, true);
     }
 
+    /// Reads and writes a piece of a state that is kept on the device, if there is such a state.
+    fn update_in_place(&mut self, unit: usize, piece: Piece, state: State) {
+        let own = self.own;
+        if let Some((owned, place)) = own.state(state, unit) {
+            let part = own.piece(unit, piece.index);
+            let from_byte = self.bytes(place.region, owned.start + part.start);
+            let place = own.of_piece(place, unit, piece.index);
+            self.note(own.at, place, Content::State { state, unit, is_updated: false }, from_byte, false);
+            self.note(own.at, place, Content::State { state, unit, is_updated: true }, from_byte, true);
+        }
+    }
+
+    /// Brings the sums of a bucket before reduction `round` to their slot.
+    pub(super) fn fetch_sums(&mut self, bucket: usize, round: usize) {
+        let Some(before) = round.checked_sub(1) else { return };
+        self.note(self.own.at, self.own.sums_in_turn(bucket), Content::Nothing, 0, true);
+        for unit in self.units_of(bucket) {
+            if let Some((_, kept)) = self.own.kept(Kept::Sums, unit) {
+                self.note_sum(unit, before, kept, false);
+                self.note_sum(unit, before, self.own.reduced(unit), true);
+            }
+        }
+    }
+
+    /// Takes the sums of a bucket up to reduction `round` from their slot to where they are kept.
+    pub(super) fn store_sums(&mut self, bucket: usize, round: usize) {
+        self.note(self.own.at, self.own.kept_sums(bucket), Content::Nothing, 0, true);
+        for unit in self.units_of(bucket) {
+            if let Some((_, kept)) = self.own.kept(Kept::Sums, unit) {
+                self.note_sum(unit, round, self.own.reduced(unit), false);
+                self.note_sum(unit, round, kept, true);
+            }
+        }
+    }
+
+    /// Reads or writes the sum of a unit: the part that this rank sums, or the whole shard, if all replicas have
+    /// exchanged their parts.
+    fn note_sum(&mut self, unit: usize, round: usize, shard: Place, writes: bool) {
+        let is_whole = round + 1 == self.plan.config.reductions();
+        let replica = (!is_whole).then_some(self.own.at.replica);
+        let start = self.gradient_bytes(self.own.at, shard, replica);
+        let place = replica.map_or(shard, |replica| self.own.part(shard, replica));
+        self.note(self.own.at, place, Content::Gradients { unit, round, of: Gradients::OfAll }, start, writes);
+    }
+
     /// Reads or writes a piece of a state at one of its places.
     fn note_piece(&mut self, unit: usize, part: &PieceOfState, place: Place, is_updated: bool, writes: bool) {
-        let PieceOfState { state, stretch, .. } = *part;
-        let content = Content::State { state, unit, is_updated };
+        let PieceOfState { of, stretch, .. } = *part;
+        let content = match of {
+            Kept::Sums => self.updates_by(unit),
+            Kept::State(state) => Content::State { state, unit, is_updated },
+        };
         self.note(self.own.at, place, content, self.bytes(place.region, stretch.start), writes);
     }
 }

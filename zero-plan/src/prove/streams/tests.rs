@@ -89,7 +89,8 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
         add(Config { recompute: Recompute::Every(1), mesh: mesh(3, 1, 1), ..piped }, &[4, 7, 9, 0], true);
         add(Config { mesh: mesh(2, 2, 1), gather: Often::PerStep, ..piped }, &[4, 7, 0], true);
         add(Config { mesh: mesh(2, 1, 2), reduce: Often::PerStep, ..piped }, &[4, 7, 9], true);
-        let tier = Offload { optimizer: TierKind::Host, prefetch: usize::from(stage), piece_bytes: 8192 };
+        let tier =
+            Offload { optimizer: TierKind::Host, prefetch: usize::from(stage), piece_bytes: 8192, ..Offload::NONE };
         add(Config { offload: tier, ..base }, &[9000, 7, 5000], false);
         add(Config { order: Order::Interleaved { chunks: 2 }, ..piped }, &[4, 7, 9, 5, 6], false);
         add(Config { order: Order::Interleaved { chunks: 3 }, ..piped }, &[4, 7, 9, 5, 6, 0], true);
@@ -99,13 +100,15 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
 
 /// Plans of processors whose optimizer states are on disk: the only ops beside those of the rank's own thread are tiers'.
 fn offloaded() -> Vec<PlanBuf> {
-    let plan = |(stage, prefetch): (u8, usize)| {
-        let offload = Offload { optimizer: TierKind::Disk, prefetch, piece_bytes: 8192 };
+    let plan = |(stage, prefetch, gradients): (u8, usize, TierKind)| {
+        let offload = Offload { optimizer: TierKind::Disk, gradients, prefetch, piece_bytes: 8192 };
         let (device, transport) = (DeviceKind::Cpu, TransportKind::Shm);
         let config = Config { stage, offload, device, transport, mesh: mesh(2, 2, 1), micro_batches: 2, ..CUDA };
         PlanBuf::new("Offloaded", config, &units(&[9000, 7, 5000, 4200], false))
     };
-    (0..=3).flat_map(|stage| [0, 1, 3].map(|prefetch| (stage, prefetch))).map(plan).collect()
+    let optimizer = (0..=3).flat_map(|stage| [0, 1, 3].map(|prefetch| (stage, prefetch, TierKind::Device)));
+    let sums = [2, 3].into_iter().flat_map(|stage| [0, 3].map(|prefetch| (stage, prefetch, TierKind::Disk)));
+    optimizer.chain(sums).map(plan).collect()
 }
 
 /// Every event of a tier is needed: without it, a piece would be read before it is there, or overwritten before it is

@@ -2,20 +2,34 @@
 //! kept there.
 
 use super::{CheckedSpec, Rule};
-use crate::config::{DeviceKind, OptimizerKind, TierKind};
+use crate::config::{DeviceKind, Often, OptimizerKind, TierKind};
 use crate::diagnostic::Diagnostic;
 
+/// The keys that say where a state is kept.
 const OPTIMIZER: &str = "offload.optimizer";
+const GRADIENTS: &str = "offload.gradients";
 
 pub const RULES: &[Rule] = &[
-    Rule { reads: &[OPTIMIZER, "offload.prefetch"], find: |subject| nothing_travels(subject, "offload.prefetch") },
-    Rule { reads: &[OPTIMIZER, "offload.piece"], find: |subject| nothing_travels(subject, "offload.piece") },
-    Rule { reads: &[OPTIMIZER, "disk"], find: nothing_on_disk },
-    Rule { reads: &[OPTIMIZER, "device"], find: gpu },
-    Rule { reads: &[OPTIMIZER, "device"], find: same_memory },
-    Rule { reads: &[OPTIMIZER, "optimizer"], find: muon },
-    Rule { reads: &[OPTIMIZER, "checkpoint.snapshot"], find: snapshot },
+    Rule { reads: &[OPTIMIZER, GRADIENTS, "offload.prefetch"], find: |it| nothing_travels(it, "offload.prefetch") },
+    Rule { reads: &[OPTIMIZER, GRADIENTS, "offload.piece"], find: |it| nothing_travels(it, "offload.piece") },
+    Rule { reads: &[OPTIMIZER, GRADIENTS, "disk"], find: nothing_on_disk },
+    Rule { reads: &[OPTIMIZER, "device"], find: |it| gpu(it, OPTIMIZER) },
+    Rule { reads: &[OPTIMIZER, "device"], find: |it| same_memory(it, OPTIMIZER) },
+    Rule { reads: &[OPTIMIZER, "optimizer"], find: |it| muon(it, OPTIMIZER) },
+    Rule { reads: &[OPTIMIZER, "checkpoint.snapshot"], find: |it| snapshot(it, OPTIMIZER) },
+    Rule { reads: &[GRADIENTS, "device"], find: |it| gpu(it, GRADIENTS) },
+    Rule { reads: &[GRADIENTS, "device"], find: |it| same_memory(it, GRADIENTS) },
+    Rule { reads: &[GRADIENTS, "optimizer"], find: |it| muon(it, GRADIENTS) },
+    Rule { reads: &[GRADIENTS, "checkpoint.snapshot"], find: |it| snapshot(it, GRADIENTS) },
+    Rule { reads: &[GRADIENTS, "zero.stage"], find: replicated_sums },
+    Rule { reads: &[GRADIENTS, "zero.reduce", "batch.micro_batches"], find: held_gradients },
 ];
+
+/// Where a key says that its state is kept.
+fn tier(subject: &CheckedSpec, path: &str) -> TierKind {
+    let offload = &subject.spec.offload;
+    if path == GRADIENTS { offload.gradients } else { offload.optimizer }
+}
 
 fn nothing_travels(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
     if !subject.spec.offload.is_none() {
@@ -28,7 +42,7 @@ fn nothing_travels(subject: &CheckedSpec, path: &'static str) -> Option<Diagnost
 }
 
 fn nothing_on_disk(subject: &CheckedSpec) -> Option<Diagnostic> {
-    if subject.spec.offload.optimizer == TierKind::Disk {
+    if [OPTIMIZER, GRADIENTS].iter().any(|path| tier(subject, path) == TierKind::Disk) {
         return None;
     }
     let problem = Diagnostic::new("Z0108", "disk", "`disk` has no effect without states on disk");
@@ -36,46 +50,67 @@ fn nothing_on_disk(subject: &CheckedSpec) -> Option<Diagnostic> {
     Some(problem.help("remove `disk`, or set `offload.optimizer` to Disk"))
 }
 
-/// A mistake at the key that says where states are kept.
-fn impossible(subject: &CheckedSpec, why: &str, label: &str, help: &str) -> Option<Diagnostic> {
-    let (name, tier) = (subject.name(OPTIMIZER), subject.spec.offload.optimizer);
-    let problem = Diagnostic::new("Z0114", OPTIMIZER, format!("`{name}` is {tier:?}, {why}"));
-    Some(problem.at(subject.given(OPTIMIZER)?.value, label).help(help))
+/// A mistake at the key that says where a state is kept, if it is kept in a tier.
+fn impossible(subject: &CheckedSpec, path: &'static str, why: &str, label: &str, help: &str) -> Option<Diagnostic> {
+    let (name, tier) = (subject.name(path), tier(subject, path));
+    if tier == TierKind::Device {
+        return None;
+    }
+    let problem = Diagnostic::new("Z0114", path, format!("`{name}` is {tier:?}, {why}"));
+    Some(problem.at(subject.given(path)?.value, label).help(help))
 }
 
-fn gpu(subject: &CheckedSpec) -> Option<Diagnostic> {
-    if subject.spec.offload.is_none() || subject.spec.device == DeviceKind::Cpu {
+fn gpu(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
+    if subject.spec.device == DeviceKind::Cpu {
         return None;
     }
     let why = "which ranks on a GPU cannot do yet";
     let help = "remove `offload`, or set `device` to Cpu";
-    impossible(subject, why, "nothing carries bytes from there to the memory of a GPU", help)
+    impossible(subject, path, why, "nothing carries bytes from there to the memory of a GPU", help)
 }
 
-fn same_memory(subject: &CheckedSpec) -> Option<Diagnostic> {
-    if subject.spec.offload.optimizer != TierKind::Host || subject.spec.device != DeviceKind::Cpu {
+fn same_memory(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
+    if tier(subject, path) != TierKind::Host || subject.spec.device != DeviceKind::Cpu {
         return None;
     }
     let why = "the memory that `device` Cpu computes in";
-    impossible(subject, why, "it would save no memory", "set it to Disk, or remove `offload`")
+    impossible(subject, path, why, "it would save no memory", "set it to Disk, or remove it")
 }
 
-fn muon(subject: &CheckedSpec) -> Option<Diagnostic> {
-    if subject.spec.offload.is_none() || subject.spec.optimizer == OptimizerKind::AdamW {
+fn muon(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
+    if subject.spec.optimizer == OptimizerKind::AdamW {
         return None;
     }
     let why = "which `optimizer` Muon cannot do";
     let label = "Muon needs momentum of whole matrices before any update, and pieces come one after another";
-    impossible(subject, why, label, "remove `optimizer`, or remove `offload`")
+    impossible(subject, path, why, label, "remove `optimizer`, or remove `offload`")
 }
 
-fn snapshot(subject: &CheckedSpec) -> Option<Diagnostic> {
-    if subject.spec.offload.is_none() || !subject.spec.checkpoint.snapshot {
+fn snapshot(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
+    if !subject.spec.checkpoint.snapshot {
         return None;
     }
     let why = "which `checkpoint.snapshot` contradicts";
     let label = "a copy in memory would need the room that offload saves";
-    impossible(subject, why, label, "remove `snapshot`, or remove `offload`")
+    impossible(subject, path, why, label, "remove `snapshot`, or remove `offload`")
+}
+
+fn replicated_sums(subject: &CheckedSpec) -> Option<Diagnostic> {
+    if subject.spec.zero.stage.get() >= 2 {
+        return None;
+    }
+    let why = "which a stage below 2 cannot do";
+    let label = "a rank has the gradients of all parameters until they are summed";
+    impossible(subject, GRADIENTS, why, label, "set `zero.stage` to 2 or 3, or remove `gradients`")
+}
+
+fn held_gradients(subject: &CheckedSpec) -> Option<Diagnostic> {
+    if subject.spec.zero.reduce != Often::PerStep || subject.spec.batch.micro_batches == 1 {
+        return None;
+    }
+    let why = "which `reduce` PerStep contradicts";
+    let label = "a rank has the gradients of all parameters until the last micro-batch";
+    impossible(subject, GRADIENTS, why, label, "remove `reduce`, or remove `gradients`")
 }
 
 #[cfg(test)]
@@ -118,6 +153,35 @@ mod tests {
             assert_eq!(found, [("Z0114", message)]);
         }
         assert_eq!(codes("(zero: (stage: 1), offload: (optimizer: Device), optimizer: Muon)"), [""; 0]);
+    }
+
+    #[test]
+    fn z0114_sums_that_cannot_be_kept_in_a_tier() {
+        for (keys, message) in [
+            (
+                "zero: (stage: 3), offload: (gradients: Host)",
+                "`offload.gradients` is Host, the memory that `device` Cpu computes in",
+            ),
+            (
+                "zero: (stage: 1), offload: (gradients: Disk)",
+                "`offload.gradients` is Disk, which a stage below 2 cannot do",
+            ),
+            (
+                "zero: (stage: 2, reduce: PerStep), batch: (micro_batches: 2), offload: (gradients: Disk)",
+                "`offload.gradients` is Disk, which `reduce` PerStep contradicts",
+            ),
+            (
+                "zero: (stage: 2), offload: (gradients: Disk), optimizer: Muon",
+                "`offload.gradients` is Disk, which `optimizer` Muon cannot do",
+            ),
+        ] {
+            let problems = crate::spec::parse(&format!("({keys})")).expect_err(keys);
+            let found: Vec<_> = problems.iter().map(|problem| (problem.code, problem.message.as_str())).collect();
+            assert_eq!(found, [("Z0114", message)]);
+        }
+        for stage in [2, 3] {
+            assert_eq!(codes(&format!("(zero: (stage: {stage}), offload: (gradients: Disk), disk: GB(1))")), [""; 0]);
+        }
     }
 
     #[test]

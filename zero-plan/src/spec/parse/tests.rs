@@ -88,7 +88,12 @@ fn full() -> Spec {
         transport: Some(TransportKind::Local),
         optimizer: OptimizerKind::AdamW,
         memory: Some(Size::GiB(1)),
-        offload: OffloadKeys { optimizer: TierKind::Disk, prefetch: 3, piece: Size::MiB(2) },
+        offload: OffloadKeys {
+            optimizer: TierKind::Disk,
+            gradients: TierKind::Device,
+            prefetch: 3,
+            piece: Size::MiB(2),
+        },
         disk: Some(Size::GB(40)),
     }
 }
@@ -137,7 +142,7 @@ fn a_spec_stands_for_constants() {
     assert_eq!(config.precision.moments, Width::BF16);
     assert_eq!((config.sequences, config.length, config.micro_batches), (2, 64, 4));
     assert_eq!((config.transport, config.memory_bytes), (TransportKind::Local, Some(1 << 30)));
-    let offload = Offload { optimizer: TierKind::Disk, prefetch: 3, piece_bytes: 2 << 20 };
+    let offload = Offload { optimizer: TierKind::Disk, prefetch: 3, piece_bytes: 2 << 20, ..Offload::NONE };
     assert_eq!((config.offload, config.disk_bytes), (offload, Some(40_000_000_000)));
     let plain =
         parse("(zero: (stage: 0, bucket: B(18446744073709551615)), mesh: (zero: 1), batch: (sequences: 1, length: 1))");

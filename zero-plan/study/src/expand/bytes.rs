@@ -40,11 +40,12 @@ pub(super) fn of_op(plan: &Plan, pipeline: usize, pass: Pass, op: Op, position: 
             own.updated(unit).len_bytes + others.sum::<usize>()
         }
         Op::Update { unit, piece: Some(piece) } => {
-            let others = own.states_of(unit, piece).map(|part| part.window.len_bytes);
-            own.of_piece(own.updated(unit), unit, piece.index).len_bytes + others.sum::<usize>()
+            let whole = State::ALL.into_iter().filter(|&state| state != State::Parameters);
+            let whole = whole.filter_map(|state| own.state(state, unit)).map(|(_, place)| place);
+            whole.chain([own.updated(unit)]).map(|place| own.of_piece(place, unit, piece.index).len_bytes).sum()
         }
-        Op::Fetch { unit, piece } | Op::Store { unit, piece } => {
-            own.states_of(unit, piece).map(|part| part.blocks().0.len_bytes).sum()
+        Op::Fetch { .. } | Op::Store { .. } | Op::FetchSums { .. } | Op::StoreSums { .. } => {
+            own.trips(op).map(|(kept, _)| kept.len_bytes).sum()
         }
     }
 }

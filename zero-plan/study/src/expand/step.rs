@@ -53,6 +53,8 @@ pub struct UnitBuffers {
     pub first_moment: Place,
     /// The optimizer's mean of squares.
     pub second_moment: Place,
+    /// The sums of gradients in their tier.
+    pub sums: Place,
     /// The values that forward saves for backward. In a slot for activations they are those of slot 0.
     pub saved: Place,
     /// Its output, likewise.
@@ -71,6 +73,7 @@ impl UnitBuffers {
         master: NOWHERE,
         first_moment: NOWHERE,
         second_moment: NOWHERE,
+        sums: NOWHERE,
         saved: NOWHERE,
         output: NOWHERE,
     };
@@ -110,11 +113,14 @@ pub struct WindowBuffer {
     pub first_moment: Place,
     /// The optimizer's mean of squares.
     pub second_moment: Place,
+    /// The sums of gradients, if they are kept in a tier.
+    pub sums: Place,
 }
 
 impl WindowBuffer {
     /// A slot without places.
-    pub const NONE: Self = Self { number: 0, master: NOWHERE, first_moment: NOWHERE, second_moment: NOWHERE };
+    pub const NONE: Self =
+        Self { number: 0, master: NOWHERE, first_moment: NOWHERE, second_moment: NOWHERE, sums: NOWHERE };
 }
 
 /// The number of a piece of a unit's states.
@@ -187,9 +193,13 @@ pub trait StepOps {
     fn momentum(&mut self, unit: UnitBuffers, bytes: usize);
     /// Updates `bytes` of a unit's parameters and optimizer states.
     fn update(&mut self, unit: UnitBuffers, bytes: usize);
-    /// Starts to bring `bytes` of a unit's optimizer states from their tier to the window.
+    /// Starts to bring `bytes` of a bucket's sums so far from their tier.
+    fn fetch_sums(&mut self, bucket: BucketBuffer, reduction: Reduction, bytes: usize);
+    /// Starts to take `bytes` of a bucket's sums to their tier.
+    fn store_sums(&mut self, bucket: BucketBuffer, reduction: Reduction, bytes: usize);
+    /// Starts to bring `bytes` of a unit's states from their tiers to the window.
     fn fetch(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize);
-    /// Updates `bytes` of a unit's parameters, and of its optimizer states in the window.
+    /// Updates `bytes` of a unit's parameters and optimizer states, with those that are in the window.
     fn update_piece(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize);
     /// Starts to take `bytes` of a unit's optimizer states from the window back to their tier.
     fn store(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize);

@@ -39,6 +39,7 @@ impl MemoryGroup {
             Kind::Parameters => MemoryGroup::Parameters,
             Kind::Gathered => MemoryGroup::Gathered,
             Kind::Gradients | Kind::UnitGradients | Kind::Partial | Kind::Reduced => MemoryGroup::Gradients,
+            Kind::Sums | Kind::SumsWindow => MemoryGroup::Gradients,
             Kind::Master | Kind::Optimizer | Kind::Snapshot => MemoryGroup::Optimizer,
             Kind::MasterWindow | Kind::OptimizerWindow => MemoryGroup::Optimizer,
             Kind::Activations | Kind::Recomputed | Kind::ActivationGradients => MemoryGroup::Activations,
@@ -97,12 +98,13 @@ impl Holding {
         let (is_sharded, is_replicated) = match kind {
             Kind::Parameters => state_of(config, config.shards_parameters()),
             Kind::Master | Kind::Optimizer => state_of(config, config.shards_optimizer()),
-            Kind::Reduced | Kind::Snapshot => state_of(config, true),
+            Kind::Reduced if config.offloads_gradients() => return Holding::Passing,
+            Kind::Reduced | Kind::Sums | Kind::Snapshot => state_of(config, true),
             Kind::Gathered => return Holding::Gathered,
             Kind::Gradients if config.shards_gradients() => return Holding::Passing,
             Kind::UnitGradients | Kind::Partial | Kind::Outgoing => return Holding::Passing,
             Kind::Subtotals | Kind::Inbox => return Holding::Passing,
-            Kind::MasterWindow | Kind::OptimizerWindow => return Holding::Passing,
+            Kind::MasterWindow | Kind::OptimizerWindow | Kind::SumsWindow => return Holding::Passing,
             Kind::Gradients | Kind::Activations | Kind::Recomputed => return Holding::Own,
             Kind::ActivationGradients | Kind::Workspace => return Holding::Own,
         };
