@@ -1,6 +1,6 @@
 //! Long: slow tests run only if `ZERO_TEST_FULL` is set, as `.ci/full` sets it; and skipped tests are reported. Never
 //! decides which tests are slow. Those are the tests of several hosts, Slurm and torchrun, long tests on pretend
-//! devices, and kills at each system call of a save.
+//! devices, and kills at each system call of a save or a tier.
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! Tiers in memory: they carry out orders as early or as late as the plan lets them, count, fail or fall silent.
+//! Tiers in memory: they carry out orders as early or as late as the plan lets them, or at random, count, fail, fall silent
+//! or lie.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -6,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use zero_core::device::Failure;
+use zero_core::random::mix;
 use zero_core::tier::{Direction, FailedOrder, Tier, Transfer};
 use zero_files::tier::{StateFolder, TierError};
 use zero_plan::{Config, Home, Offload, Plan, TierBytes, TierKind};
@@ -57,68 +59,119 @@ pub enum Haste {
     AtOnce,
     /// When somebody waits for it.
     AtLast,
+    /// At any moment, and in any order of the two queues that the orders allow. The number is a seed.
+    AtRandom(u64),
 }
 
-/// What a tier does with an order.
+/// What is wrong with a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// It fails.
-    Fails,
-    /// It never ends.
-    Hangs,
+    /// An order fails: its queue, and its number in it, from 1.
+    Fails(Direction, u64),
+    /// An order never ends.
+    Hangs(Direction, u64),
+    /// Orders do not wait for those of the other queue, as if the engine did not name any.
+    Overtakes,
+    /// It says at once that an order has ended, as if the engine did not wait.
+    SaysDone,
 }
 
-/// A tier in memory.
+/// A tier in memory. From the start of a fetch to its end, the memory that it writes is poisoned.
 pub struct MemoryTier {
     bytes: Vec<u8>,
     haste: Haste,
-    /// By direction: orders that are not carried out, and the number of those that are.
+    /// Random numbers drawn so far.
+    drawn: u64,
+    /// By direction: orders that have not ended, whether the first of them has begun, and the number of those that have ended.
     given: [VecDeque<(Vec<Transfer>, u64)>; 2],
+    is_begun: [bool; 2],
     ended: [u64; 2],
     moved: TierBytes,
-    /// The order that goes wrong.
-    wrong: Option<(Direction, u64, Flaw)>,
+    flaw: Option<Flaw>,
     failed: Option<FailedOrder>,
 }
 
 impl MemoryTier {
     /// The tier of a rank.
     pub fn new(plan: &Plan, rank: usize, haste: Haste) -> Self {
+        let haste = match haste {
+            Haste::AtRandom(seed) => Haste::AtRandom(mix(seed, rank as u64)),
+            other => other,
+        };
         let bytes = vec![0; plan.of_rank(rank).memory.bytes_of(Home::Disk)];
-        let (given, ended, moved) = Default::default();
-        Self { bytes, haste, given, ended, moved, wrong: None, failed: None }
+        let (drawn, given, is_begun, ended, moved) = Default::default();
+        Self { bytes, haste, drawn, given, is_begun, ended, moved, flaw: None, failed: None }
     }
 
-    /// The same, in which one order goes wrong: the queue and the number of the order in it, from 1.
-    pub fn with_flaw(mut self, direction: Direction, number: u64, flaw: Flaw) -> Self {
-        self.wrong = Some((direction, number, flaw));
+    /// The same with a flaw.
+    pub fn with_flaw(mut self, flaw: Flaw) -> Self {
+        self.flaw = Some(flaw);
         self
     }
 
-    /// Carries out orders of a queue, and of the other one before them, until `count` of them have ended.
-    fn carry_out(&mut self, direction: Direction, count: u64) {
-        while self.ended[direction as usize] < count && self.failed.is_none() {
-            let Some(&(_, after)) = self.given[direction as usize].front() else { return };
-            if self.ended[direction.other() as usize] < after {
-                self.carry_out(direction.other(), after);
-            }
-            let number = self.ended[direction as usize] + 1;
-            match self.wrong.filter(|wrong| (wrong.0, wrong.1) == (direction, number)) {
-                Some((.., Flaw::Hangs)) => return,
-                Some((.., Flaw::Fails)) => {
-                    let failure = Failure { code: "Z0413", what: "no disk".to_owned(), help: "none".to_owned() };
-                    self.failed = Some(FailedOrder { direction, number, failure });
-                    return;
+    /// Begins the first order of each queue, if it may.
+    fn begin(&mut self) {
+        for direction in Direction::ALL {
+            let queue = &self.given[direction as usize];
+            let may_begin = |&&(_, after): &&(Vec<Transfer>, u64)| after <= self.ended[direction.other() as usize];
+            let Some((transfers, _)) = queue.front().filter(may_begin) else { continue };
+            if !std::mem::replace(&mut self.is_begun[direction as usize], true) && direction == Direction::Fetch {
+                for Transfer { memory, len, .. } in transfers {
+                    // SAFETY: whoever gave the order promised that nobody else touches these bytes from here to its end. They
+                    // become numbers that are NaN in every width.
+                    unsafe { memory.write_bytes(0xff, *len) };
                 }
-                None => {}
             }
-            if self.ended[direction.other() as usize] < after {
+        }
+    }
+
+    /// Carries out the first order of a queue. Returns whether that was possible.
+    fn carry_out_one(&mut self, direction: Direction) -> bool {
+        let number = self.ended[direction as usize] + 1;
+        if !self.is_begun[direction as usize] || self.failed.is_some() {
+            return false;
+        }
+        if self.flaw == Some(Flaw::Fails(direction, number)) {
+            let failure = Failure { code: "Z0413", what: "no disk".to_owned(), help: "none".to_owned() };
+            self.failed = Some(FailedOrder { direction, number, failure });
+            return false;
+        }
+        if self.flaw == Some(Flaw::Hangs(direction, number)) {
+            return false;
+        }
+        let (transfers, _) = self.given[direction as usize].pop_front().expect("the order that has begun");
+        transfers.into_iter().for_each(|transfer| self.carry(direction, transfer));
+        (self.ended[direction as usize], self.is_begun[direction as usize]) = (number, false);
+        self.begin();
+        true
+    }
+
+    /// Carries out orders until `count` of a queue have ended, and no more of the other queue than they need; at random, any.
+    fn carry_out(&mut self, direction: Direction, count: u64) {
+        while self.ended[direction as usize] < count {
+            let first = if matches!(self.haste, Haste::AtRandom(_)) { self.any_direction() } else { direction };
+            if !self.carry_out_one(first) && !self.carry_out_one(first.other()) {
                 return;
             }
-            let (transfers, _) = self.given[direction as usize].pop_front().expect("the order that was looked at");
-            transfers.into_iter().for_each(|transfer| self.carry(direction, transfer));
-            self.ended[direction as usize] = number;
         }
+    }
+
+    /// Carries out some orders, as many as chance has it.
+    fn carry_out_some(&mut self) {
+        while self.draw().is_multiple_of(2) {
+            let direction = self.any_direction();
+            self.carry_out_one(direction);
+        }
+    }
+
+    fn any_direction(&mut self) -> Direction {
+        Direction::ALL[(self.draw() % 2) as usize]
+    }
+
+    fn draw(&mut self) -> u64 {
+        let Haste::AtRandom(seed) = self.haste else { return 1 };
+        self.drawn += 1;
+        mix(seed, self.drawn)
     }
 
     fn carry(&mut self, direction: Direction, Transfer { offset, memory, len }: Transfer) {
@@ -144,17 +197,24 @@ unsafe impl Tier for MemoryTier {
     }
 
     unsafe fn order(&mut self, direction: Direction, transfers: &[Transfer], after: u64) {
+        let after = if self.flaw == Some(Flaw::Overtakes) { 0 } else { after };
         self.given[direction as usize].push_back((transfers.to_vec(), after));
-        if self.haste == Haste::AtOnce {
-            Direction::ALL.into_iter().for_each(|direction| {
-                let last = self.ended[direction as usize] + self.given[direction as usize].len() as u64;
-                self.carry_out(direction, last);
-            });
+        self.begin();
+        match self.haste {
+            Haste::AtOnce => while Direction::ALL.into_iter().any(|direction| self.carry_out_one(direction)) {},
+            Haste::AtLast => {}
+            Haste::AtRandom(_) => self.carry_out_some(),
         }
     }
 
     fn is_done(&mut self, direction: Direction, count: u64, patience: Duration) -> bool {
-        self.carry_out(direction, count);
+        if self.flaw == Some(Flaw::SaysDone) {
+            return true;
+        }
+        match self.haste {
+            Haste::AtRandom(_) if patience.is_zero() => self.carry_out_some(),
+            _ => self.carry_out(direction, count),
+        }
         let is_done = self.ended[direction as usize] >= count;
         if !is_done {
             std::thread::sleep(patience);

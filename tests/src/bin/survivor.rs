@@ -1,5 +1,5 @@
 //! A model of text that is small enough to be killed and restarted many times. `KIND` chooses its ranks: threads that save in
-//! separate threads (`threads`), the same without a copy (`waiting`), or processes.
+//! separate threads (`threads`), the same without a copy (`waiting`), those with optimizer states on disk (`offloaded`), or processes.
 //!
 //! Processes signal themselves: with `STRIKE`, a moment and a signal such as `forward 9`, rank 1 gets that signal once, in its step
 //! [`STEP`]. The file `STRUCK` records that this has happened.
@@ -28,6 +28,13 @@ struct Threads {
 
 #[zero(sequences = 1, length = 4, stage = 1, ranks = 2, transport = Local)]
 struct Waiting {
+    embed: Embedding<256, 4, WIDTH>,
+    norm: LayerNorm<WIDTH>,
+    head: LmHead<WIDTH, 256>,
+}
+
+#[zero(spec = "specs/survivor.ron")]
+struct Offloaded {
     embed: Embedding<256, 4, WIDTH>,
     norm: LayerNorm<WIDTH>,
     head: LmHead<WIDTH, 256>,
@@ -140,6 +147,7 @@ fn main() -> ExitCode {
     match std::env::var("KIND").as_deref() {
         Ok("threads") => zero_runtime::main::<Threads>(),
         Ok("waiting") => zero_runtime::main::<Waiting>(),
+        Ok("offloaded") => zero_runtime::main::<Offloaded>(),
         _ => {
             strike_in_save();
             zero_runtime::main::<Processes>()

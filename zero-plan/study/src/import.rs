@@ -8,9 +8,11 @@ mod deepspeed;
 mod document;
 mod draft;
 mod keys;
+mod offload;
 mod settings;
 
 use document::DocumentNode;
+use draft::Draft;
 use settings::Settings;
 use zero_plan::diagnostic::Diagnostic;
 use zero_plan::spec::{ModelSource, Spec, parse};
@@ -58,6 +60,8 @@ pub enum SettingFate {
     Lost,
     /// The nearest equivalent was taken.
     Nearest,
+    /// It tunes what is a constant of the plan.
+    Planned,
     /// The file does not have it, and the spec uses a default instead.
     Missing,
     /// It is an argument of the binary, not part of a spec.
@@ -70,6 +74,7 @@ impl SettingFate {
         match self {
             Self::Lost => "without a counterpart",
             Self::Nearest => "replaced by the nearest equivalent",
+            Self::Planned => "decided by the plan",
             Self::Missing => "needs a value",
             Self::Argument => "arguments of the binary, after `--`",
         }
@@ -134,6 +139,14 @@ impl ImportedSpec {
 /// All mistakes that can be found at once, each with its place: Z0154 if the text cannot be read, Z0155 for unknown
 /// keys, Z0156 for values that a key cannot have, Z0157 if file and options do not determine ranks and batch.
 pub fn import(text: &str, options: &ImportOptions) -> Result<ImportedSpec, Vec<Diagnostic>> {
+    let (framework, draft, notes) = drafted(text, options)?;
+    let text = draft.to_string();
+    let spec = parse(&text)?;
+    Ok(ImportedSpec { framework, text, spec, notes })
+}
+
+/// The parts of a spec that a configuration sets, with the notes on everything else. The spec is not checked.
+fn drafted(text: &str, options: &ImportOptions) -> Result<(Framework, Draft, Vec<Note>), Vec<Diagnostic>> {
     let root = document::read(text).map_err(|problem| vec![*problem])?;
     let framework = framework(&root);
     let rows = match framework {
@@ -146,9 +159,7 @@ pub fn import(text: &str, options: &ImportOptions) -> Result<ImportedSpec, Vec<D
         Framework::Accelerate => accelerate::draft(&mut settings, options),
     };
     let draft = drafted.map_err(|problem| vec![*problem])?;
-    let text = draft.to_string();
-    let spec = parse(&text)?;
-    Ok(ImportedSpec { framework, text, spec, notes: settings.notes() })
+    Ok((framework, draft, settings.notes()))
 }
 
 /// Accelerate's files have keys about processes and machines at the top; DeepSpeed's files do not.

@@ -146,9 +146,9 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         let mut broken = self.arena.broken(failed.failure);
         let number = failed.number.checked_sub(self.given_before[failed.direction as usize].get());
         if let Some(op) = number.and_then(|number| self.op(failed.direction, number)) {
-            let unit = op.unit().map(|unit| self.arena.plan().units[unit].to_string()).unwrap_or_default();
-            let piece = op.traits().piece.unwrap_or_default();
-            broken = Broken { doing: format!("`{} {unit}`, piece {piece},", op.name()), ..broken };
+            let title = self.arena.plan().title(op);
+            let piece = op.traits().piece.map(|piece| format!(", piece {piece},")).unwrap_or_default();
+            broken = Broken { doing: format!("`{title}`{piece}"), ..broken };
         }
         Err(Lost::Device(Box::new(broken)))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -11,13 +11,18 @@ use zero_files::checkpoint::{Checkpoint, Store};
 
 use crate::run::{TEXT, program};
 
-/// A run with checkpoints, in its own folder.
+/// A run with checkpoints, in its own folder, which is in memory.
 pub struct Survivor {
     pub kind: &'static str,
     pub steps: u64,
     pub every: u64,
     folder: TempDir,
+    /// A folder on a disk, for the states that the kind [`OFFLOADED`] keeps there.
+    states: Option<TempDir>,
 }
+
+/// The kind with states on disk.
+pub const OFFLOADED: &str = "offloaded";
 
 /// The results of a run.
 #[derive(Debug, PartialEq)]
@@ -30,12 +35,18 @@ pub struct Outcome {
 
 impl Survivor {
     pub fn new(kind: &'static str, steps: u64, every: u64) -> Self {
-        Self { kind, steps, every, folder: tempfile::tempdir_in("/dev/shm").unwrap() }
+        let states = (kind == OFFLOADED).then(|| tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+        Self { kind, steps, every, folder: tempfile::tempdir_in("/dev/shm").unwrap(), states }
     }
 
     /// The folder of its checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
         self.path("checkpoints")
+    }
+
+    /// The folder of its states on disk.
+    pub fn states(&self) -> &Path {
+        self.states.as_ref().expect("a kind with states on disk").path()
     }
 
     fn metrics(&self) -> PathBuf {
@@ -58,6 +69,9 @@ impl Survivor {
         command.env("KIND", self.kind).args(["--data", TEXT, "--sample", "0", "--held-out", "0", "--keep", "1"]);
         command.args(["--threads", "1", "--steps", &self.steps.to_string(), "--every", &self.every.to_string()]);
         command.arg("--checkpoint").arg(self.checkpoints()).arg("--metrics").arg(self.metrics());
+        if let Some(states) = &self.states {
+            command.arg("--offload").arg(states.path());
+        }
         if resumes {
             command.arg("--resume");
         }
@@ -79,6 +93,13 @@ impl Survivor {
     pub fn assert_tidy(&self) {
         let names: Vec<_> = fs::read_dir(self.checkpoints()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "{names:?}");
+        self.assert_no_states();
+    }
+
+    /// Asserts that nothing is left of states on disk.
+    pub fn assert_no_states(&self) {
+        let left = self.states.as_ref().map_or(0, |states| fs::read_dir(states.path()).unwrap().count());
+        assert_eq!(left, 0, "states are left on disk");
     }
 
     /// Asserts that the newest checkpoint is whole; returns its step, if there is one.

@@ -24,6 +24,9 @@ pub struct Point {
     pub is_after: bool,
 }
 
+/// The path of every file without a name.
+pub const UNNAMED: &str = "#";
+
 /// How a program ended, and the points that it reached.
 pub struct Traced {
     pub code: Option<i32>,
@@ -38,7 +41,7 @@ enum By {
     File,
 }
 
-/// System calls that can change the contents of a disk, or that a save waits for.
+/// System calls that can change the contents of a disk, or that a save or a tier waits for.
 fn known(number: u64) -> Option<(&'static str, By)> {
     let by = match number as libc::c_long {
         libc::SYS_openat => ("openat", By::Path(1)),
@@ -47,6 +50,7 @@ fn known(number: u64) -> Option<(&'static str, By)> {
         libc::SYS_renameat2 => ("renameat2", By::Path(1)),
         libc::SYS_unlinkat => ("unlinkat", By::Path(1)),
         libc::SYS_write => ("write", By::File),
+        libc::SYS_pread64 => ("pread64", By::File),
         libc::SYS_pwrite64 => ("pwrite64", By::File),
         libc::SYS_writev => ("writev", By::File),
         libc::SYS_fsync => ("fsync", By::File),
@@ -157,7 +161,9 @@ impl Tracer {
             By::Path(index) => text_at(thread, arguments[index])?,
             By::File => std::fs::read_link(format!("/proc/{thread}/fd/{}", arguments[0] as i32)).ok()?,
         };
-        let path = path.strip_prefix(&self.folder).ok()?.to_owned();
+        let path = path.strip_prefix(&self.folder).ok()?;
+        // A file without a name is shown with a number, which is another one in each run.
+        let path = if path.to_string_lossy().starts_with('#') { PathBuf::from(UNNAMED) } else { path.to_owned() };
         let count = self.counts.entry((call, path.clone())).or_default();
         *count += 1;
         Some(Point { call, path, number: *count, is_after: false })

@@ -3,7 +3,9 @@
 //! `UPDATE_EXPECT=1 cargo test -p zero-tests --test training` renews their golden plans; read the diff.
 
 use zero_core::model::{Model, Program};
-use zero_plan::{Config, Kind, Mesh, Plan, PlanBuf, Precision, Recompute, Report, Width, prove};
+use zero_plan::{
+    Config, Home, Kind, Mesh, Offload, Plan, PlanBuf, Precision, Recompute, Report, TierKind, Width, prove,
+};
 use zero_runtime::device::Device;
 
 use super::sized::*;
@@ -69,8 +71,9 @@ fn qwen3_4b_on_two_devices_of_24_gb() {
     let mut table =
         String::from("| stage | parameters | gradients | optimizer state | all else | arena | of 24 GB |\n");
     table += "|---|---|---|---|---|---|---|\n";
-    for stage in 0..4 {
-        PlanBuf::new("Qwen3", on_two(stage), qwen3_4B::Model::PLAN.units).with(|plan| {
+    let on_disk = Config { offload: ON_DISK, ..on_two(2) };
+    for config in [on_two(0), on_two(1), on_two(2), on_disk, on_two(3)] {
+        PlanBuf::new("Qwen3", config, qwen3_4B::Model::PLAN.units).with(|plan| {
             assert_eq!(plan.check(), Ok(()));
             prove(plan).unwrap_or_else(|flaw| panic!("{flaw}"));
             table += &row(plan);
@@ -82,6 +85,9 @@ fn qwen3_4b_on_two_devices_of_24_gb() {
     golden("qwen3-4b-24gb", table);
 }
 
+/// The moments in files, in pieces of the default size.
+const ON_DISK: Offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 4 << 20 };
+
 /// Memory of a device, in bytes.
 const DEVICE: usize = 24_000_000_000;
 
@@ -91,7 +97,9 @@ fn row(plan: &Plan) -> String {
     let of = |kinds: &[Kind]| kinds.iter().map(|&kind| memory.region(kind).bytes).sum::<usize>();
     let parameters = of(&[Kind::Parameters, Kind::Gathered]);
     let gradients = of(&[Kind::Gradients, Kind::UnitGradients, Kind::Partial, Kind::Reduced]);
-    let optimizer = of(&[Kind::Master, Kind::Optimizer]);
+    // If the states are in files, there are windows in place of them.
+    let kept = memory.bytes_of(Home::Disk);
+    let optimizer = of(&[Kind::Master, Kind::Optimizer, Kind::MasterWindow, Kind::OptimizerWindow]) - kept;
     let arena = memory.bytes_per_rank();
     let gb = |bytes: usize| format!("{:.2} GB", bytes as f64 / 1e9);
     let verdict = match arena.checked_sub(DEVICE) {
@@ -100,5 +108,6 @@ fn row(plan: &Plan) -> String {
     };
     let cells =
         [parameters, gradients, optimizer, arena - parameters - gradients - optimizer, arena].map(gb).join(" | ");
-    format!("| {} | {cells} | {verdict} |\n", plan.config.stage)
+    let offload = if kept > 0 { format!(", {} on a disk", gb(kept)) } else { String::new() };
+    format!("| {}{offload} | {cells} | {verdict} |\n", plan.config.stage)
 }

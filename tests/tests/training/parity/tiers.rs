@@ -1,5 +1,6 @@
 //! Tiers: states that are kept outside the device and updated piece by piece have the bits of a run without offload, however
-//! early or late a tier works, in memory and on a disk; and a tier that fails ends all ranks.
+//! early or late a tier works, in memory and on a disk; and a tier that fails ends all ranks. A tier that lies shows that this
+//! would notice an engine that does not wait.
 
 use std::path::Path;
 use std::time::Duration;
@@ -62,22 +63,39 @@ fn engine<'p, D: Device>(
     engine
 }
 
-/// Each rank's results of some steps.
-fn run<D: Device>(program: &'static Program<D>, config: Config, tier: TierOf) -> Vec<Bits> {
+/// Each rank's results of some steps, and the bytes that its tier has moved in them.
+fn try_run<D: Device>(
+    program: &'static Program<D>,
+    config: Config,
+    tier: TierOf,
+) -> Vec<Result<(Bits, TierBytes), RunError>> {
     PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
         prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {config:?}"));
         let rank = |transport: Shared<'_, D>| {
             let mut engine = engine(program, transport, tier);
             engine.initialize(7);
-            let numbers = steps(&mut engine, &config, STEPS).expect("no rank fails");
-            let planned =
-                if config.offloads() { TierBytes::of(plan, engine.arena().rank()) } else { TierBytes::default() };
-            let moved = engine.moved_by_tier();
-            assert_eq!((moved.read, moved.written), (planned.read * STEPS as usize, planned.written * STEPS as usize));
-            (numbers, states(&engine))
+            let numbers = steps(&mut engine, &config, STEPS)?;
+            Ok(((numbers, states(&engine)), engine.moved_by_tier()))
         };
-        local::run(plan, |_| false, rank).expect("the memory of a tiny model")
+        local::run(plan, Result::is_err, rank).expect("the memory of a tiny model")
     })
+}
+
+/// Each rank's results of some steps, in which its tier has moved what is planned.
+fn run<D: Device>(program: &'static Program<D>, config: Config, tier: TierOf) -> Vec<Bits> {
+    let planned = |rank| {
+        let of_step =
+            |plan: &Plan| if config.offloads() { TierBytes::of(plan, rank) } else { Default::default() };
+        let TierBytes { read, written } = PlanBuf::new("", config, program.plan.units).with(of_step);
+        TierBytes { read: read * STEPS as usize, written: written * STEPS as usize }
+    };
+    let ranks = try_run(program, config, tier).into_iter().enumerate();
+    let results = ranks.map(|(rank, result)| {
+        let (bits, moved) = result.expect("no rank fails");
+        assert_eq!(moved, planned(rank), "rank {rank}");
+        bits
+    });
+    results.collect()
 }
 
 fn in_memory(haste: Haste) -> impl Fn(&Plan, usize) -> Box<dyn Tier> + Sync {
@@ -131,6 +149,36 @@ fn offload_changes_no_bit_along_any_axis() {
     }
 }
 
+/// Tiers that work whenever they please, whose fetches leave garbage until they end.
+#[test]
+fn offload_changes_no_bit_whenever_a_tier_works() {
+    for seed in 0..24 {
+        let stage = (seed % 4) as u8;
+        let precision = widths()[seed as usize / 4 % 4];
+        let config = Config { mesh: mesh(1, 1, 2), precision, micro_batches: 2, ..CONFIG.at_stage(stage) };
+        assert_same_bits(config, [0, 1, 3][seed as usize % 3], &in_memory(Haste::AtRandom(seed)));
+    }
+}
+
+/// The tests above would notice an engine that leaves out waits: a tier on which waits have no effect is one.
+#[test]
+fn waits_that_have_no_effect_are_noticed() {
+    let config = Config { mesh: mesh(1, 1, 2), ..CONFIG.at_stage(2) };
+    let expected = run(Tied::PROGRAM, config, &in_memory(Haste::AtLast));
+    for flaw in [Flaw::Overtakes, Flaw::SaysDone] {
+        for haste in [Haste::AtLast, Haste::AtRandom(1), Haste::AtRandom(2)] {
+            let tier = |plan: &Plan, rank: usize| -> Box<dyn Tier> {
+                Box::new(MemoryTier::new(plan, rank, haste).with_flaw(flaw))
+            };
+            let found = try_run(Tied::PROGRAM, offloaded(config, 0), &tier);
+            let is_same = |(found, expected): (Result<(Bits, TierBytes), RunError>, &Bits)| {
+                found.is_ok_and(|(bits, _)| bits == *expected)
+            };
+            assert!(!found.into_iter().zip(&expected).all(is_same), "{flaw:?} with {haste:?} is not noticed");
+        }
+    }
+}
+
 #[test]
 fn offload_to_a_disk_changes_no_bit() {
     if !can_keep_states(env!("CARGO_TARGET_TMPDIR").as_ref(), "offload to a disk") {
@@ -167,7 +215,7 @@ fn offload_of_sums_changes_no_bit() {
         {
             let transport = if at % 2 == 0 { TransportKind::Local } else { TransportKind::Shm };
             let config = Config { mesh, precision, transport, bucket_bytes, micro_batches: 1 + at % 3, ..CONFIG };
-            for haste in [Haste::AtOnce, Haste::AtLast] {
+            for haste in [Haste::AtOnce, Haste::AtLast, Haste::AtRandom(at as u64)] {
                 assert_same_sums(config.at_stage(2 + at as u8 % 2), [0, 1, 3][at % 3], &in_memory(haste));
             }
         }
@@ -242,12 +290,12 @@ fn a_step_that_is_not_finite_leaves_states_as_they_were() {
 #[test]
 fn z0413_a_tier_that_fails_ends_all_ranks() {
     let config = offloaded(Config { mesh: mesh(1, 1, 2), ..CONFIG.at_stage(1) }, 1);
-    let wrong = |direction, number, flaw| {
+    let wrong = |flaw| {
         PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
             let rank = |transport: Shared<'_, Cpu>| {
                 let mut engine = engine(Untied::PROGRAM, transport, &|plan, rank| {
                     let tier = MemoryTier::new(plan, rank, Haste::AtLast);
-                    Box::new(if rank == 1 { tier.with_flaw(direction, number, flaw) } else { tier })
+                    Box::new(if rank == 1 { tier.with_flaw(flaw) } else { tier })
                 });
                 engine.initialize(7);
                 engine.set_timeout(Duration::from_millis(300));
@@ -261,13 +309,13 @@ fn z0413_a_tier_that_fails_ends_all_ranks() {
         .with(|plan| plan.pipeline_stages[0].step.iter().filter(|op| matches!(op, Op::Fetch { .. })).count() as u64);
     for (direction, name) in [(Direction::Fetch, "fetch"), (Direction::Store, "store")] {
         for number in [1, pieces, pieces + 2] {
-            let errors = wrong(direction, number, Flaw::Fails);
+            let errors = wrong(Flaw::Fails(direction, number));
             let RunError::Lost(Lost::Device(broken)) = &errors[1] else { panic!("{:?}", errors[1]) };
             assert_eq!((broken.rank, broken.failure.code), (1, "Z0413"));
             assert!(broken.doing.starts_with(&format!("`{name} ")) && broken.doing.contains("piece"), "{broken}");
             assert_eq!(errors[0], RunError::Lost(Lost::Ended { rank: 1 }));
         }
-        let errors = wrong(direction, pieces + 1, Flaw::Hangs);
+        let errors = wrong(Flaw::Hangs(direction, pieces + 1));
         let is_silent = |error: &RunError| matches!(error, RunError::Lost(Lost::Silent(silent)) if silent.rank == 1);
         assert!(errors.iter().any(is_silent), "{errors:?}");
     }

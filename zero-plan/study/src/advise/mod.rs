@@ -39,6 +39,8 @@ mod least_tests;
 #[cfg(test)]
 mod predictions;
 #[cfg(test)]
+mod published;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod transformer;

@@ -71,9 +71,32 @@ pub(super) const WORDS: &[Word] = &[
     ),
     word(
         "offload_optimizer",
-        &["offload_param", "cpu_offload", "ZeRO-Offload", "ZeRO-Infinity", "offload", "offloading"],
+        &["cpu_offload", "ZeRO-Offload", "ZeRO-Infinity", "offload", "offloading", "nvme"],
+        &["offload.optimizer", "disk"],
+        "Keeps the optimizer's states in the host's memory or on a disk. `device: nvme` is `offload: (optimizer: Disk)`, \
+         and its `nvme_path` the argument `--offload`. DeepSpeed keeps gradients there too, and updates on the host's \
+         cores; here the device updates, to the bits of a run without offload.",
+    ),
+    word(
+        "offload_param",
+        &["cpu_offload_param", "cpu_offload_params", "max_in_cpu"],
         &[],
-        "Keeps states in the host's memory or on a disk. It has no counterpart: states stay in the memory of the device.",
+        "Keeps parameters in the host's memory or on a disk. It has no counterpart: parameters and gradients stay in \
+         the memory of the device.",
+    ),
+    word(
+        "aio",
+        &["buffer_count", "buffer_size", "pipeline_read", "pipeline_write", "pin_memory", "queue_depth"],
+        &["offload.prefetch", "offload.piece"],
+        "Sizes and numbers of the buffers and requests by which states travel, which are tuned by hand. Here they are \
+         constants of the plan: `prefetch` pieces of `piece` bytes are fetched ahead.",
+    ),
+    word(
+        "ZenFlow",
+        &["super_offload", "delayed parameter update", "DPU"],
+        &[],
+        "Updates from gradients of earlier steps, or before the norm of all gradients is known. It has no counterpart, \
+         because it gives other results.",
     ),
     word(
         "train_micro_batch_size_per_gpu",

@@ -114,6 +114,15 @@ pub(super) const WORDS: &[Word] = &[
         "Ranks that lie close together, usually one machine. All nodes have the same number of ranks.",
     ),
     word(
+        "offload",
+        &["offloading", "tier", "optimizer-cpu-offload", "HybridDeviceOptimizer", "optimizer-offload-fraction"],
+        &["offload.optimizer", "offload.prefetch", "offload.piece", "disk"],
+        "A state is kept outside the memory of the device, and comes to it piece by piece to be worked on: `fetch` brings \
+         a piece to a window, and `store` takes it back. Megatron's `--optimizer-cpu-offload` is `offload: (optimizer: \
+         Host)`, except that its optimizer runs on the host; its fraction has no counterpart, because a state is kept in \
+         one place as a whole.",
+    ),
+    word(
         "parcel",
         &[],
         &["mesh.pipeline"],

@@ -113,9 +113,9 @@ pub(super) const WORDS: &[Word] = &[
     word(
         "CPUOffload",
         &["CPUOffloadPolicy", "offload_params", "fsdp_offload_params", "OffloadPolicy"],
-        &[],
-        "Keeps shards in the host's memory while they are not used. It has no counterpart: states stay in the memory \
-         of the device.",
+        &["offload.optimizer"],
+        "Keeps shards of parameters and gradients in the host's memory while they are not used, and updates them there. \
+         It has no counterpart: of these, `offload` moves the optimizer's states alone.",
     ),
     word(
         "checkpoint_wrapper",

@@ -7,6 +7,7 @@ use zero_plan::{OptimizerKind, Precision, Width};
 use super::batch::{BatchSizes, PlacedNumber, contradiction, nodes, ranks};
 use super::draft::Draft;
 use super::keys::ARGUMENTS_OF_THE_OPTIMIZER;
+use super::offload;
 use super::settings::{Settings, wrong};
 use super::{ImportOptions, SettingFate};
 
@@ -99,6 +100,7 @@ impl ZeroSettings {
         draft.reduces_once = self.stage < 2;
         (draft.sequences, draft.micro_batches) = (sequences, micro_batches);
         draft.note_missing(settings);
+        offload::take_over(settings, &mut draft);
         Ok(draft)
     }
 }
@@ -112,6 +114,7 @@ fn note_auto(settings: &mut Settings) {
         ("zero_optimization.stage", "0 until then"),
         ("zero_optimization.reduce_bucket_size", "500 million elements until then, DeepSpeed's default"),
         ("zero_optimization.stage3_prefetch_bucket_size", "`prefetch: 1` until then"),
+        ("zero_optimization.offload_optimizer.device", "none until then"),
         ("bf16.enabled", "off until then"),
         ("bfloat16.enabled", "off until then"),
         ("fp16.enabled", "off until then"),

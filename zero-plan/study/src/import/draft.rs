@@ -4,7 +4,7 @@
 use core::fmt;
 
 use zero_plan::spec::ModelSource;
-use zero_plan::{DeviceKind, OptimizerKind, Precision, Width};
+use zero_plan::{DeviceKind, OptimizerKind, Precision, TierKind, Width};
 
 use super::settings::Settings;
 use super::{ImportOptions, SettingFate};
@@ -31,6 +31,8 @@ pub(super) struct Draft {
     pub precision: Precision,
     pub recompute: bool,
     pub optimizer: OptimizerKind,
+    /// Where the optimizer's states are kept.
+    pub kept: TierKind,
     pub device: DeviceKind,
 }
 
@@ -54,6 +56,7 @@ impl Draft {
             precision: Precision::default(),
             recompute: false,
             optimizer: OptimizerKind::AdamW,
+            kept: TierKind::Device,
             device: DeviceKind::Cuda,
         }
     }
@@ -103,6 +106,9 @@ impl fmt::Display for Draft {
         }
         if self.optimizer != OptimizerKind::AdamW {
             writeln!(f, "    optimizer: {:?},", self.optimizer)?;
+        }
+        if self.kept != TierKind::Device {
+            writeln!(f, "    offload: (optimizer: {:?}),", self.kept)?;
         }
         if self.device != DeviceKind::default() {
             writeln!(f, "    device: {:?},", self.device)?;

@@ -42,12 +42,14 @@ pub(super) enum Meaning {
     Lost(&'static str),
     /// The setting always has this value here. The other value has no counterpart, for this reason.
     Always(bool, &'static str),
+    /// It tunes what is a constant of the plan, which is this.
+    Planned(&'static str),
     /// It affects neither memory nor order, so it is an argument of the binary.
     Argument(&'static str),
 }
 
 use Expects::{Whole, Word};
-use Meaning::{Argument, Lost};
+use Meaning::{Argument, Lost, Planned};
 
 pub(super) use accelerate::ACCELERATE;
 pub(super) use deepspeed::DEEPSPEED;
@@ -63,7 +65,23 @@ const RANKS: Expects = Whole(1, zero_plan::spec::RANKS_MAX as u64);
 const STEPS: Expects = Whole(1, zero_plan::bounds::MICRO_BATCHES_MAX as u64);
 const DTYPE: Expects = Word(&["fp32", "bf16", "fp16"]);
 
-const OFFLOAD: Meaning = Lost("states stay in the memory of the device: nothing is offloaded");
+/// Where a state is kept, in DeepSpeed's words.
+const TIER: Expects = Word(&["none", "cpu", "nvme"]);
+const FOLDER_OF_STATES: Meaning = Argument("`--offload FOLDER`, where states are kept on a disk");
+const WINDOW: Meaning = Planned(
+    "states travel in pieces of `offload.piece` bytes, directly between their tier and `offload.prefetch` + 2 slots",
+);
+const OFFLOAD_PARAMETERS: Meaning =
+    Lost("parameters and gradients stay on the device: only `offload.optimizer` can be moved");
+const OFFLOAD_ALL: Meaning = Lost(
+    "it moves parameters and gradients with the optimizer; of these, only the optimizer can be moved, by `offload`",
+);
+const PARTLY: Meaning = Lost("a state is kept in one tier as a whole, which a ratio of 1 also means");
+const SPECULATIVE: Meaning =
+    Lost("it updates before the norm is known and takes updates back inexactly; here an update waits for the norm");
+const LATE: Meaning = Lost("it updates from gradients of earlier steps, which gives other results");
+const HOST_UPDATE: Meaning = Lost(ON_THE_DEVICE);
+const ON_THE_DEVICE: &str = "an update is an op of the device, on the pieces that are fetched";
 const LOGGING: Meaning = Lost("it configures logging; a run prints its plan, losses and times without it");
 const LAUNCHING: Meaning =
     Lost("it configures how processes start: the binary starts them, or torchrun, srun or mpirun does");

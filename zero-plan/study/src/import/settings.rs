@@ -78,8 +78,9 @@ impl Settings {
             Meaning::Always(what, reason) if value != SettingValue::Flag(what) && value != SettingValue::Auto => {
                 self.note(SettingFate::Lost, row.path, reason);
             }
+            Meaning::Planned(reason) if !is_off(&entry.node) => self.note(SettingFate::Planned, row.path, reason),
             Meaning::Argument(reason) => self.note(SettingFate::Argument, row.path, reason),
-            Meaning::Lost(_) | Meaning::Always(..) => {}
+            Meaning::Lost(_) | Meaning::Planned(_) | Meaning::Always(..) => {}
         }
     }
 
@@ -121,6 +122,14 @@ impl Settings {
             Some(note) => note.settings.push(setting.to_owned()),
             None => self.notes.push(Note { taken, settings: vec![setting.to_owned()], reason }),
         }
+    }
+
+    /// Drops what is noted about a setting and about the keys of its section.
+    pub fn forget(&mut self, path: &str) {
+        let is_of_it =
+            |setting: &str| setting.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        self.notes.iter_mut().for_each(|note| note.settings.retain(|setting| !is_of_it(setting)));
+        self.notes.retain(|note| !note.settings.is_empty());
     }
 
     /// All notes, ordered by fate.

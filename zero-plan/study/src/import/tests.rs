@@ -208,7 +208,7 @@ fn ranks_follow_from_the_batch_where_all_of_it_is_said() {
 fn what_has_no_counterpart_is_listed_with_the_reason() {
     let text = r#"{"train_micro_batch_size_per_gpu": "auto", "steps_per_print": 10, "wall_clock_breakdown": false,
         "gradient_clipping": 1.0, "zero_optimization": {"stage": 3, "overlap_comm": false, "contiguous_gradients": true,
-        "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "none"}, "stage3_max_live_parameters": 1e9}}"#;
+        "offload_optimizer": {"device": "nvme"}, "offload_param": {"device": "none"}, "stage3_max_live_parameters": 1e9}}"#;
     let imported = imported(text, &options(2));
     let told = |taken| {
         let notes = imported.notes.iter().filter(move |note| note.taken == taken);
@@ -219,8 +219,8 @@ fn what_has_no_counterpart_is_listed_with_the_reason() {
         [
             "steps_per_print",
             "zero_optimization.overlap_comm",
-            "zero_optimization.offload_optimizer",
             "zero_optimization.stage3_max_live_parameters",
+            "zero_optimization.offload_optimizer.device",
         ]
     );
     assert_eq!(told(SettingFate::Argument), ["gradient_clipping"]);

@@ -216,3 +216,6 @@ impl Drop for DiskTier {
         self.quit(Duration::ZERO);
     }
 }
+
+#[cfg(test)]
+mod tests;
