@@ -1,0 +1,82 @@
+//! Disk: how ranks that fetch and store states share the disk of their node: all that read share the rate of reads
+//! equally, and all that write that of writes. Never knows what travels.
+
+use zero_plan::Mesh;
+
+use super::cores::distinct_nodes;
+use crate::hardware::DirectRates;
+
+/// A way between a tier and memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// From the tier.
+    Fetch,
+    /// To the tier.
+    Store,
+}
+
+/// The disks of all nodes. Ranks of a pipeline stage read and write at the same time.
+pub(super) struct SharedDisks {
+    rates: DirectRates,
+    /// For each node that differs from the others, how many ranks of each pipeline stage it has.
+    nodes: Vec<Vec<usize>>,
+}
+
+impl SharedDisks {
+    /// The disks of nodes with these rates.
+    pub fn new(mesh: &Mesh, rates: DirectRates) -> Self {
+        let per_node = mesh.ranks_per_node();
+        let of_node = |node: usize| {
+            let mut ranks = vec![0; mesh.pipeline];
+            (0..per_node).for_each(|rank| ranks[mesh.coordinates(node * per_node + rank).pipeline] += 1);
+            ranks
+        };
+        Self { rates, nodes: distinct_nodes(mesh).into_iter().map(of_node).collect() }
+    }
+
+    /// Seconds that a read or a write takes in addition to its bytes.
+    pub const fn latency_s(&self) -> f64 {
+        self.rates.latency
+    }
+
+    /// Bytes a second of a rank of a pipeline stage on one way, while the ranks of the pipeline stages for which `is_busy`
+    /// holds are on that way.
+    pub fn rate(&self, pipeline: usize, way: Way, is_busy: impl Fn(usize, Way) -> bool) -> f64 {
+        let own = self.nodes.iter().filter(|ranks| ranks[pipeline] > 0);
+        let rates = own.map(|ranks| {
+            let on = |way| {
+                let busy = ranks.iter().enumerate().filter(|&(other, _)| is_busy(other, way));
+                busy.map(|(_, ranks)| ranks).sum::<usize>()
+            };
+            let [reads, writes] = match [on(Way::Fetch), on(Way::Store)] {
+                [_, 0] | [0, _] => [self.rates.read, self.rates.write],
+                _ => self.rates.at_once(),
+            };
+            let rate = if way == Way::Fetch { reads } else { writes };
+            rate / on(way) as f64
+        });
+        // The ranks of a pipeline stage wait for one another, so the slowest rank decides.
+        rates.fold(f64::INFINITY, f64::min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_share_the_disk_of_their_node_alone() {
+        let rates = DirectRates { read: 8.0, write: 6.0, both: Some(10.0), latency: 0.0 };
+        let mesh = |nodes| Mesh { nodes, pipeline: 2, ..Mesh::of_zero(2) };
+        let rate = |nodes, way, busy: &[(usize, Way)]| {
+            SharedDisks::new(&mesh(nodes), rates).rate(0, way, |pipeline, way| busy.contains(&(pipeline, way)))
+        };
+        let (fetch, store) = ((0, Way::Fetch), (0, Way::Store));
+        // Two ranks of pipeline stage 0 read, or read and write.
+        assert_eq!([1, 2].map(|nodes| rate(nodes, Way::Fetch, &[fetch])), [4.0, 4.0]);
+        assert_eq!([Way::Fetch, Way::Store].map(|way| rate(1, way, &[fetch, store])), [2.5, 2.5]);
+        // The two ranks of pipeline stage 1 also do, on the same node or on their own.
+        assert_eq!([1, 2].map(|nodes| rate(nodes, Way::Fetch, &[fetch, (1, Way::Fetch)])), [2.0, 4.0]);
+        assert_eq!([1, 2].map(|nodes| rate(nodes, Way::Fetch, &[fetch, (1, Way::Store)])), [2.5, 4.0]);
+    }
+}
