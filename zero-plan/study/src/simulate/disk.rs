@@ -15,23 +15,33 @@ pub(super) enum Way {
     Store,
 }
 
+/// For each node that differs from the others, how many ranks of each pipeline stage it has.
+fn ranks_of_nodes(mesh: &Mesh) -> Vec<Vec<usize>> {
+    let per_node = mesh.ranks_per_node();
+    let of_node = |node: usize| {
+        let mut ranks = vec![0; mesh.pipeline];
+        (0..per_node).for_each(|rank| ranks[mesh.coordinates(node * per_node + rank).pipeline] += 1);
+        ranks
+    };
+    distinct_nodes(mesh).into_iter().map(of_node).collect()
+}
+
+/// Bytes that the node that writes most writes to its disk in a step, if a rank of each pipeline stage writes this many.
+pub(super) fn written_of_node(mesh: &Mesh, written: impl Fn(usize) -> usize) -> usize {
+    let of_node = |ranks: Vec<usize>| ranks.iter().enumerate().map(|(stage, ranks)| ranks * written(stage)).sum();
+    ranks_of_nodes(mesh).into_iter().map(of_node).max().unwrap_or(0)
+}
+
 /// The disks of all nodes. Ranks of a pipeline stage read and write at the same time.
 pub(super) struct SharedDisks {
     rates: DirectRates,
-    /// For each node that differs from the others, how many ranks of each pipeline stage it has.
     nodes: Vec<Vec<usize>>,
 }
 
 impl SharedDisks {
     /// The disks of nodes with these rates.
     pub fn new(mesh: &Mesh, rates: DirectRates) -> Self {
-        let per_node = mesh.ranks_per_node();
-        let of_node = |node: usize| {
-            let mut ranks = vec![0; mesh.pipeline];
-            (0..per_node).for_each(|rank| ranks[mesh.coordinates(node * per_node + rank).pipeline] += 1);
-            ranks
-        };
-        Self { rates, nodes: distinct_nodes(mesh).into_iter().map(of_node).collect() }
+        Self { rates, nodes: ranks_of_nodes(mesh) }
     }
 
     /// Seconds that a read or a write takes in addition to its bytes.

@@ -6,6 +6,7 @@ mod critical;
 mod disk;
 mod least;
 mod links;
+mod offload;
 mod parts;
 mod prediction;
 mod run;
@@ -23,6 +24,7 @@ pub use cost::{Costs, LAYER_KERNELS, OTHER_KERNELS, PassKernels};
 pub use critical::CriticalStretch;
 pub use least::least_s;
 pub use links::{MessageOrder, Route, Routes};
+pub use offload::DiskPrediction;
 pub use parts::{StepPart, StepParts};
 pub(crate) use prediction::{BETTER, compute_faster};
 pub use prediction::{

@@ -127,6 +127,43 @@ fn on_a_disk_that_takes_no_time_a_step_takes_as_long_as_in_memory() {
     }
 }
 
+/// Four pieces of one rank on a disk of 1 MB/s: 6 of the 8 fetches and stores are exposed.
+#[test]
+fn a_prediction_says_what_states_on_disk_cost() {
+    let text = on_disk("read: 1e6, write: 1e6, both: 1e6").replace("write: 1e9, direct", "write: 1e9, endurance: MB(10), direct");
+    let mesh = Mesh { replica: 2, ..Mesh::of_zero(1) };
+    on_units(&text, offloaded(config(0, mesh), 0), &[unit(4, 3.0)], |plan, timeline, hardware| {
+        let prediction = Prediction::of(plan, hardware, None).unwrap();
+        crate::documented::assert_documented(&serde_json::to_value(&prediction).unwrap());
+        let DiskPrediction { read_bytes, written_bytes, exposed_s, bytes_per_s, .. } = *prediction.disk.as_ref().unwrap();
+        assert_eq!([read_bytes, written_bytes].map(|bytes| bytes as f64), [4.0 * PIECE_BYTES; 2]);
+        assert_eq!(bytes_per_s, 1e6);
+        assert_ms(exposed_s, 2.0 * 6.0 * PIECE_BYTES / 1e3);
+        let on_disk = prediction.traffic.iter().filter(|it| it.link == LinkKind::Disk);
+        let on_disk: Vec<_> = on_disk.map(|it| (it.flow, it.bytes)).collect();
+        assert_eq!(on_disk, [(Flow::Fetch, read_bytes), (Flow::Store, written_bytes)]);
+        let disk = prediction.disk.as_ref().unwrap();
+        let per_step = 2.0 * 4.0 * PIECE_BYTES;
+        assert!((disk.written_bytes_per_day / (per_step * 86_400.0 / timeline.step_s) - 1.0).abs() < 1e-9);
+        assert_eq!(disk.lasts_steps, Some((10e6 / per_step).floor()));
+        // Four threads a rank compute for 750 ms. A step may become 7.5 ms longer, so the exposed bytes may take that long.
+        let hidden = disk.hidden_at_bytes_per_s.unwrap() * 0.0075 / (2.0 * 6.0 * PIECE_BYTES);
+        assert!((0.99..1.03).contains(&hidden), "{hidden}");
+        let better = prediction.better.iter().find(|better| better.what == "disk").unwrap();
+        assert_ms(prediction.step_s - better.step_s, 2.0 * 6.0 * PIECE_BYTES / 1e3 * (1.0 - 1.0 / 1.1));
+        let text = PredictionText(&prediction).to_string();
+        assert!(text.contains("waits 197 ms for a disk of 0.00 GB/s") && text.contains("endures 76 steps"), "{text}");
+    });
+    on_units(&text, config(0, mesh), &[unit(4, 3.0)], |plan, _, hardware| {
+        let prediction = Prediction::of(plan, hardware, None).unwrap();
+        assert!(prediction.disk.is_none() && prediction.better.iter().all(|better| better.what != "disk"));
+    });
+    on_units(&on_disk("read: 1e18, write: 1e18"), offloaded(config(0, mesh), 0), &[unit(4, 3.0)], |plan, _, hardware| {
+        let disk = Prediction::of(plan, hardware, None).unwrap().disk.unwrap();
+        assert_eq!((disk.hidden_at_bytes_per_s, disk.lasts_steps), (None, None));
+    });
+}
+
 #[test]
 fn z0177_disks_without_rates_and_ranks_on_gpus() {
     let config = offloaded(config(1, Mesh::of_zero(2)), 1);
