@@ -102,6 +102,16 @@ fn hiding_factor(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Opt
     Ok(Some(high))
 }
 
+impl DiskPrediction {
+    /// The cost in one line, for someone who has yet to choose.
+    pub fn in_a_line(&self) -> String {
+        let moved = Bytes(self.read_bytes + self.written_bytes);
+        let (wait, rate) = (ShownTime(self.exposed_s), Rate(self.bytes_per_s));
+        let day = self.written_bytes_per_day / 1e12;
+        format!("disk: {moved} a rank and step, waits {wait} for it at {rate}; a node writes {day:.2} TB a day")
+    }
+}
+
 impl fmt::Display for DiskPrediction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (read, written) = (Bytes(self.read_bytes), Bytes(self.written_bytes));
