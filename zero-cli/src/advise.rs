@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use zero_plan::Width;
 use zero_plan::spec::{self, ModelSource};
-use zero_study::advise::{Advice, DiskUse, Effort, Pins, Question, advise as search, answer, comment, json, memo, probes};
+use zero_study::advise::{
+    Advice, DiskUse, Effort, Pins, Question, advise as search, answer, comment, json, memo, probes,
+};
 
 use crate::error::CommandError;
 use crate::hardware::OnHardware;

@@ -191,7 +191,8 @@ fn pick(question: &Question, shapes: &mut UnitShapes, timed: &TimedLayout) -> Op
             sent: sent(plan, &timeline),
             compute_s: most(&|i| timeline.step_s - parts[i].exposed_s() - parts[i].bubble_s()),
             bubble_s: most(&|i| parts[i].bubble_s()),
-            disk: DiskPrediction::of(plan, question.hardware, threads_of_rank(plan, question.hardware), &timeline).ok()?,
+            disk: DiskPrediction::of(plan, question.hardware, threads_of_rank(plan, question.hardware), &timeline)
+                .ok()?,
         })
     })
 }

@@ -4,7 +4,8 @@
 use zero_plan::bounds::{is_compilable, is_countable};
 use zero_plan::footprint::rank_bytes;
 use zero_plan::{
-    Bucket, Chunk, Config, Home, Kind, Memory, Recompute, Split, Tables, Unit, fill_chunks, gathered, smaller_than_shards,
+    Bucket, Chunk, Config, Home, Kind, Memory, Recompute, Split, Tables, Unit, fill_chunks, gathered,
+    smaller_than_shards,
 };
 
 /// The memory of a rank on the pipeline stage that needs most.

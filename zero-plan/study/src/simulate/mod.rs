@@ -77,9 +77,7 @@ impl fmt::Display for Impossible {
             Self::NoDirectRates => {
                 f.write_str("the spec keeps states on disk, but the hardware has no `node.disk.direct`")
             }
-            Self::DiskOfGpu => {
-                f.write_str("the spec keeps states on disk, which ranks on a GPU cannot do yet")
-            }
+            Self::DiskOfGpu => f.write_str("the spec keeps states on disk, which ranks on a GPU cannot do yet"),
             Self::Directions => {
                 write!(
                     f,

@@ -87,7 +87,11 @@ impl<'a> TierQueues<'a> {
 
     /// Gives an op to its queue.
     pub fn give(&mut self, lane: usize, op: usize, now_s: f64, timeline: &mut Timeline) {
-        let way = if self.plan.pipeline_stages[lane].step_queue[op].stream == Stream::Fetch { Way::Fetch } else { Way::Store };
+        let way = if self.plan.pipeline_stages[lane].step_queue[op].stream == Stream::Fetch {
+            Way::Fetch
+        } else {
+            Way::Store
+        };
         self.lanes[lane].queues[way as usize].given.push_back(Order { op, asked_s: now_s });
         self.begin(lane, now_s, timeline);
     }
@@ -96,7 +100,9 @@ impl<'a> TierQueues<'a> {
     fn begin(&mut self, lane: usize, now_s: f64, timeline: &mut Timeline) {
         for way in [Way::Fetch, Way::Store] {
             let queue = &self.lanes[lane].queues[way as usize];
-            let Some(&Order { op, asked_s }) = queue.given.front().filter(|_| queue.current.is_none()) else { continue };
+            let Some(&Order { op, asked_s }) = queue.given.front().filter(|_| queue.current.is_none()) else {
+                continue;
+            };
             let before = match self.need(lane, op) {
                 None => None,
                 Some(before) => match self.ended(lane, before) {
@@ -108,11 +114,22 @@ impl<'a> TierQueues<'a> {
             let latency_s = self.disks.as_ref().expect("rates of a disk on which states are kept").latency_s();
             let transfers = &mut timeline.lanes[lane].transfers;
             // Whichever ended last let it begin.
-            let cause = [queue.last, before].into_iter().flatten().find(|&it| transfers[it].end_s >= now_s && now_s > asked_s);
+            let cause =
+                [queue.last, before].into_iter().flatten().find(|&it| transfers[it].end_s >= now_s && now_s > asked_s);
             let cause = cause.map_or(Cause::Op { lane, op }, |transfer| Cause::Transfer { lane, transfer });
             let (flow, link) = (if way == Way::Fetch { Flow::Fetch } else { Flow::Store }, LinkKind::Disk);
             let number = transfers.len();
-            transfers.push(Transfer { op, flow, link, bytes, asked_s, start_s: now_s, free_s: now_s, end_s: now_s, cause });
+            transfers.push(Transfer {
+                op,
+                flow,
+                link,
+                bytes,
+                asked_s,
+                start_s: now_s,
+                free_s: now_s,
+                end_s: now_s,
+                cause,
+            });
             let travelling = Travelling {
                 op,
                 transfer: number,
@@ -129,18 +146,17 @@ impl<'a> TierQueues<'a> {
     fn bytes(&self, lane: usize, op: usize) -> (usize, usize) {
         let own = self.plan.places(self.plan.config.mesh.coordinates(self.plan.first_rank(lane)));
         match self.plan.pipeline_stages[lane].step[op] {
-            Op::Fetch { unit, piece } | Op::Store { unit, piece } => {
-                own.states_of(unit, piece).fold((0, 0), |(bytes, requests), part| {
-                    (bytes + part.blocks().0.len_bytes, requests + 1)
-                })
-            }
+            Op::Fetch { unit, piece } | Op::Store { unit, piece } => own
+                .states_of(unit, piece)
+                .fold((0, 0), |(bytes, requests), part| (bytes + part.blocks().0.len_bytes, requests + 1)),
             _ => (0, 0),
         }
     }
 
     /// The rate, in bytes a second, of what a queue is doing.
     fn rate(&self, lane: usize, way: Way) -> f64 {
-        let is_busy = |other: usize, way: Way| self.lanes[other].queues[way as usize].current.is_some_and(|it| it.moves());
+        let is_busy =
+            |other: usize, way: Way| self.lanes[other].queues[way as usize].current.is_some_and(|it| it.moves());
         self.disks.as_ref().map_or(f64::INFINITY, |disks| disks.rate(lane, way, is_busy))
     }
 

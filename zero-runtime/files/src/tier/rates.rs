@@ -91,7 +91,9 @@ impl TimedRanks {
         let start = Instant::now();
         let pieces = self.pieces;
         let first = self.ranks.iter_mut().take(1);
-        first.for_each(|rank| (0..BLOCKS).for_each(|block| rank.order(Direction::Fetch, block % pieces, BLOCK_BYTES, 0)));
+        first.for_each(|rank| {
+            (0..BLOCKS).for_each(|block| rank.order(Direction::Fetch, block % pieces, BLOCK_BYTES, 0))
+        });
         self.wait()?;
         Ok(start.elapsed().as_secs_f64() / BLOCKS as f64)
     }

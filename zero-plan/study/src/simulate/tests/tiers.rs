@@ -105,10 +105,10 @@ fn pipeline_stages_of_a_node_share_its_disk() {
 #[test]
 fn on_a_disk_that_takes_no_time_a_step_takes_as_long_as_in_memory() {
     let fast = on_disk("read: 1e18, write: 1e18").replace("bandwidth: 1e18", "bandwidth: 1e9");
-    for (stage, mesh) in [(0, Mesh::of_zero(1)), (1, Mesh::of_zero(4)), (3, Mesh::of_zero(2))].into_iter().chain([
-        (2, Mesh { pipeline: 2, ..Mesh::of_zero(2) }),
-        (3, Mesh { replica: 2, ..Mesh::of_zero(2) }),
-    ]) {
+    for (stage, mesh) in [(0, Mesh::of_zero(1)), (1, Mesh::of_zero(4)), (3, Mesh::of_zero(2))]
+        .into_iter()
+        .chain([(2, Mesh { pipeline: 2, ..Mesh::of_zero(2) }), (3, Mesh { replica: 2, ..Mesh::of_zero(2) })])
+    {
         let plain = config(stage, mesh);
         let units: Vec<Unit> =
             (0..4).map(|i| Unit { field: "a", index: Some(i), source: i, ..unit(5 + i, 1e-3) }).collect();
@@ -117,7 +117,8 @@ fn on_a_disk_that_takes_no_time_a_step_takes_as_long_as_in_memory() {
                 let mut hardware = Hardware::parse(&fast).unwrap();
                 PlanBuf::new("T", config, &units).with(|plan| {
                     let time = OpTime { seconds: 1e-3, core_seconds: 1e-3 };
-                    hardware.measured = super::timelines::measured(plan, [1, 1], time).filter(|_| is_measured).collect();
+                    hardware.measured =
+                        super::timelines::measured(plan, [1, 1], time).filter(|_| is_measured).collect();
                     hardware.measured.iter_mut().for_each(|unit| unit.update = time);
                     simulate_with(plan, &hardware, 1).unwrap().step_s
                 })
@@ -130,12 +131,14 @@ fn on_a_disk_that_takes_no_time_a_step_takes_as_long_as_in_memory() {
 /// Four pieces of one rank on a disk of 1 MB/s: 6 of the 8 fetches and stores are exposed.
 #[test]
 fn a_prediction_says_what_states_on_disk_cost() {
-    let text = on_disk("read: 1e6, write: 1e6, both: 1e6").replace("write: 1e9, direct", "write: 1e9, endurance: MB(10), direct");
+    let text = on_disk("read: 1e6, write: 1e6, both: 1e6")
+        .replace("write: 1e9, direct", "write: 1e9, endurance: MB(10), direct");
     let mesh = Mesh { replica: 2, ..Mesh::of_zero(1) };
     on_units(&text, offloaded(config(0, mesh), 0), &[unit(4, 3.0)], |plan, timeline, hardware| {
         let prediction = Prediction::of(plan, hardware, None).unwrap();
         crate::documented::assert_documented(&serde_json::to_value(&prediction).unwrap());
-        let DiskPrediction { read_bytes, written_bytes, exposed_s, bytes_per_s, .. } = *prediction.disk.as_ref().unwrap();
+        let DiskPrediction { read_bytes, written_bytes, exposed_s, bytes_per_s, .. } =
+            *prediction.disk.as_ref().unwrap();
         assert_eq!([read_bytes, written_bytes].map(|bytes| bytes as f64), [4.0 * PIECE_BYTES; 2]);
         assert_eq!(bytes_per_s, 1e6);
         assert_ms(exposed_s, 2.0 * 6.0 * PIECE_BYTES / 1e3);
@@ -158,10 +161,15 @@ fn a_prediction_says_what_states_on_disk_cost() {
         let prediction = Prediction::of(plan, hardware, None).unwrap();
         assert!(prediction.disk.is_none() && prediction.better.iter().all(|better| better.what != "disk"));
     });
-    on_units(&on_disk("read: 1e18, write: 1e18"), offloaded(config(0, mesh), 0), &[unit(4, 3.0)], |plan, _, hardware| {
-        let disk = Prediction::of(plan, hardware, None).unwrap().disk.unwrap();
-        assert_eq!((disk.hidden_at_bytes_per_s, disk.lasts_steps), (None, None));
-    });
+    on_units(
+        &on_disk("read: 1e18, write: 1e18"),
+        offloaded(config(0, mesh), 0),
+        &[unit(4, 3.0)],
+        |plan, _, hardware| {
+            let disk = Prediction::of(plan, hardware, None).unwrap().disk.unwrap();
+            assert_eq!((disk.hidden_at_bytes_per_s, disk.lasts_steps), (None, None));
+        },
+    );
 }
 
 #[test]
