@@ -6,13 +6,18 @@ use zero_plan::Mesh;
 use super::cores::distinct_nodes;
 use crate::hardware::DirectRates;
 
-/// A way between a tier and memory.
+/// The direction in which a piece travels between a tier and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// From the tier.
     Fetch,
     /// To the tier.
     Store,
+}
+
+impl Direction {
+    /// Both.
+    pub const ALL: [Direction; 2] = [Direction::Fetch, Direction::Store];
 }
 
 /// For each node that differs from the others, how many ranks of each pipeline stage it has.
@@ -49,21 +54,21 @@ impl SharedDisks {
         self.rates.latency
     }
 
-    /// Bytes a second of a rank of a pipeline stage on one way, while the ranks of the pipeline stages for which `is_busy`
-    /// holds are on that way.
-    pub fn rate(&self, pipeline: usize, way: Way, is_busy: impl Fn(usize, Way) -> bool) -> f64 {
+    /// Bytes a second of a rank of a pipeline stage in one direction, while the ranks of the pipeline stages for which
+    /// `is_busy` holds move bytes in that direction.
+    pub fn rate(&self, pipeline: usize, direction: Direction, is_busy: impl Fn(usize, Direction) -> bool) -> f64 {
         let own = self.nodes.iter().filter(|ranks| ranks[pipeline] > 0);
         let rates = own.map(|ranks| {
-            let on = |way| {
-                let busy = ranks.iter().enumerate().filter(|&(other, _)| is_busy(other, way));
+            let ranks_in = |direction| {
+                let busy = ranks.iter().enumerate().filter(|&(other, _)| is_busy(other, direction));
                 busy.map(|(_, ranks)| ranks).sum::<usize>()
             };
-            let [reads, writes] = match [on(Way::Fetch), on(Way::Store)] {
+            let [reads, writes] = match [ranks_in(Direction::Fetch), ranks_in(Direction::Store)] {
                 [_, 0] | [0, _] => [self.rates.read, self.rates.write],
                 _ => self.rates.at_once(),
             };
-            let rate = if way == Way::Fetch { reads } else { writes };
-            rate / on(way) as f64
+            let rate = if direction == Direction::Fetch { reads } else { writes };
+            rate / ranks_in(direction) as f64
         });
         // The ranks of a pipeline stage wait for one another, so the slowest rank decides.
         rates.fold(f64::INFINITY, f64::min)
@@ -78,15 +83,16 @@ mod tests {
     fn ranks_share_the_disk_of_their_node_alone() {
         let rates = DirectRates { read: 8.0, write: 6.0, both: Some(10.0), latency: 0.0 };
         let mesh = |nodes| Mesh { nodes, pipeline: 2, ..Mesh::of_zero(2) };
-        let rate = |nodes, way, busy: &[(usize, Way)]| {
-            SharedDisks::new(&mesh(nodes), rates).rate(0, way, |pipeline, way| busy.contains(&(pipeline, way)))
+        let rate = |nodes, direction, busy: &[(usize, Direction)]| {
+            SharedDisks::new(&mesh(nodes), rates)
+                .rate(0, direction, |pipeline, direction| busy.contains(&(pipeline, direction)))
         };
-        let (fetch, store) = ((0, Way::Fetch), (0, Way::Store));
+        let (fetch, store) = ((0, Direction::Fetch), (0, Direction::Store));
         // Two ranks of pipeline stage 0 read, or read and write.
-        assert_eq!([1, 2].map(|nodes| rate(nodes, Way::Fetch, &[fetch])), [4.0, 4.0]);
-        assert_eq!([Way::Fetch, Way::Store].map(|way| rate(1, way, &[fetch, store])), [2.5, 2.5]);
+        assert_eq!([1, 2].map(|nodes| rate(nodes, Direction::Fetch, &[fetch])), [4.0, 4.0]);
+        assert_eq!(Direction::ALL.map(|direction| rate(1, direction, &[fetch, store])), [2.5, 2.5]);
         // The two ranks of pipeline stage 1 also do, on the same node or on their own.
-        assert_eq!([1, 2].map(|nodes| rate(nodes, Way::Fetch, &[fetch, (1, Way::Fetch)])), [2.0, 4.0]);
-        assert_eq!([1, 2].map(|nodes| rate(nodes, Way::Fetch, &[fetch, (1, Way::Store)])), [2.5, 4.0]);
+        assert_eq!([1, 2].map(|nodes| rate(nodes, Direction::Fetch, &[fetch, (1, Direction::Fetch)])), [2.0, 4.0]);
+        assert_eq!([1, 2].map(|nodes| rate(nodes, Direction::Fetch, &[fetch, (1, Direction::Store)])), [2.5, 4.0]);
     }
 }

@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 
 use zero_plan::{Op, Plan, Stream};
 
-use super::disk::{SharedDisks, Way};
+use super::disk::{Direction, SharedDisks};
 use super::timeline::{Cause, Flow, LinkKind, Timeline, Transfer};
 use crate::hardware::Hardware;
 
 /// A fetch or a store that has been given to its queue.
 #[derive(Clone, Copy)]
-struct Order {
+struct GivenPiece {
     op: usize,
     asked_s: f64,
 }
@@ -36,7 +36,7 @@ impl Travelling {
 
 #[derive(Default)]
 struct TierQueue {
-    given: VecDeque<Order>,
+    given: VecDeque<GivenPiece>,
     current: Option<Travelling>,
     /// The last transfer.
     last: Option<usize>,
@@ -87,20 +87,20 @@ impl<'a> TierQueues<'a> {
 
     /// Gives an op to its queue.
     pub fn give(&mut self, lane: usize, op: usize, now_s: f64, timeline: &mut Timeline) {
-        let way = if self.plan.pipeline_stages[lane].step_queue[op].stream == Stream::Fetch {
-            Way::Fetch
+        let direction = if self.plan.pipeline_stages[lane].step_queue[op].stream == Stream::Fetch {
+            Direction::Fetch
         } else {
-            Way::Store
+            Direction::Store
         };
-        self.lanes[lane].queues[way as usize].given.push_back(Order { op, asked_s: now_s });
+        self.lanes[lane].queues[direction as usize].given.push_back(GivenPiece { op, asked_s: now_s });
         self.begin(lane, now_s, timeline);
     }
 
     /// Begins what can begin in the queues of a lane.
     fn begin(&mut self, lane: usize, now_s: f64, timeline: &mut Timeline) {
-        for way in [Way::Fetch, Way::Store] {
-            let queue = &self.lanes[lane].queues[way as usize];
-            let Some(&Order { op, asked_s }) = queue.given.front().filter(|_| queue.current.is_none()) else {
+        for direction in Direction::ALL {
+            let queue = &self.lanes[lane].queues[direction as usize];
+            let Some(&GivenPiece { op, asked_s }) = queue.given.front().filter(|_| queue.current.is_none()) else {
                 continue;
             };
             let before = match self.need(lane, op) {
@@ -117,7 +117,7 @@ impl<'a> TierQueues<'a> {
             let cause =
                 [queue.last, before].into_iter().flatten().find(|&it| transfers[it].end_s >= now_s && now_s > asked_s);
             let cause = cause.map_or(Cause::Op { lane, op }, |transfer| Cause::Transfer { lane, transfer });
-            let (flow, link) = (if way == Way::Fetch { Flow::Fetch } else { Flow::Store }, LinkKind::Disk);
+            let (flow, link) = (if direction == Direction::Fetch { Flow::Fetch } else { Flow::Store }, LinkKind::Disk);
             let number = transfers.len();
             transfers.push(Transfer {
                 op,
@@ -136,7 +136,7 @@ impl<'a> TierQueues<'a> {
                 left_bytes: bytes as f64,
                 left_latency_s: latency_s * requests as f64,
             };
-            let queue = &mut self.lanes[lane].queues[way as usize];
+            let queue = &mut self.lanes[lane].queues[direction as usize];
             queue.given.pop_front();
             (queue.current, queue.last) = (Some(travelling), Some(number));
         }
@@ -154,33 +154,37 @@ impl<'a> TierQueues<'a> {
     }
 
     /// The rate, in bytes a second, of what a queue is doing.
-    fn rate(&self, lane: usize, way: Way) -> f64 {
-        let is_busy =
-            |other: usize, way: Way| self.lanes[other].queues[way as usize].current.is_some_and(|it| it.moves());
-        self.disks.as_ref().map_or(f64::INFINITY, |disks| disks.rate(lane, way, is_busy))
+    fn rate(&self, lane: usize, direction: Direction) -> f64 {
+        let is_busy = |other: usize, direction: Direction| {
+            self.lanes[other].queues[direction as usize].current.is_some_and(|it| it.moves())
+        };
+        self.disks.as_ref().map_or(f64::INFINITY, |disks| disks.rate(lane, direction, is_busy))
     }
 
     /// When the next of the lanes' transfers has moved all its bytes, or ends; infinite if nothing travels.
     pub fn next_s(&self, now_s: f64) -> f64 {
-        self.each().map(|(lane, way, it)| now_s + self.left_s(lane, way, &it)).fold(f64::INFINITY, f64::min)
+        self.each().map(|(lane, direction, it)| now_s + self.left_s(lane, direction, &it)).fold(f64::INFINITY, f64::min)
     }
 
     /// Everything that travels.
-    fn each(&self) -> impl Iterator<Item = (usize, Way, Travelling)> {
-        let ways = |lane| [Way::Fetch, Way::Store].map(|way| (lane, way));
-        let all = (0..self.lanes.len()).flat_map(ways);
-        all.filter_map(|(lane, way)| Some((lane, way, self.lanes[lane].queues[way as usize].current?)))
+    fn each(&self) -> impl Iterator<Item = (usize, Direction, Travelling)> {
+        let queues = |lane| Direction::ALL.map(|direction| (lane, direction));
+        let all = (0..self.lanes.len()).flat_map(queues);
+        all.filter_map(|(lane, direction)| {
+            Some((lane, direction, self.lanes[lane].queues[direction as usize].current?))
+        })
     }
 
     /// Seconds until its bytes have moved, or its latencies have passed.
-    fn left_s(&self, lane: usize, way: Way, it: &Travelling) -> f64 {
-        if it.moves() { it.left_bytes / self.rate(lane, way) } else { it.left_latency_s }
+    fn left_s(&self, lane: usize, direction: Direction, it: &Travelling) -> f64 {
+        if it.moves() { it.left_bytes / self.rate(lane, direction) } else { it.left_latency_s }
     }
 
     /// Lets time pass from `now_s` to `next_s`, at which nothing is later than [`Self::next_s`].
     pub fn pass_time(&mut self, now_s: f64, next_s: f64, timeline: &mut Timeline) {
-        let all: Vec<_> = self.each().map(|(lane, way, it)| (lane, way, it, self.left_s(lane, way, &it))).collect();
-        for (lane, way, mut it, left_s) in all {
+        let all: Vec<_> =
+            self.each().map(|(lane, direction, it)| (lane, direction, it, self.left_s(lane, direction, &it))).collect();
+        for (lane, direction, mut it, left_s) in all {
             let (is_done, share) = (now_s + left_s <= next_s, (next_s - now_s) / left_s);
             let transfer = &mut timeline.lanes[lane].transfers[it.transfer];
             match (it.moves(), is_done) {
@@ -192,7 +196,7 @@ impl<'a> TierQueues<'a> {
             transfer.end_s = next_s + it.left_latency_s;
             let has_ended = !it.moves() && it.left_latency_s == 0.0;
             let lane = &mut self.lanes[lane];
-            lane.queues[way as usize].current = Some(it).filter(|_| !has_ended);
+            lane.queues[direction as usize].current = Some(it).filter(|_| !has_ended);
             if has_ended {
                 lane.ended[it.op] = Some(it.transfer);
             }
