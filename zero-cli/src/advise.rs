@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use zero_plan::Width;
 use zero_plan::spec::{self, ModelSource};
-use zero_study::advise::{Advice, Effort, Pins, Question, advise as search, answer, comment, json, memo, probes};
+use zero_study::advise::{
+    Advice, DiskUse, Effort, Pins, Question, advise as search, answer, comment, json, memo, probes,
+};
 
 use crate::error::CommandError;
 use crate::hardware::OnHardware;
@@ -44,6 +46,9 @@ pub struct AdviseArguments {
     /// Also try everything in bf16, including the optimizer's copy and moments, which changes the result of training
     #[arg(long)]
     pub pure_bf16: bool,
+    /// Also try to keep the optimizer's state on disk where layouts without that fit
+    #[arg(long)]
+    pub offload: bool,
     /// The most plans that are timed
     #[arg(long, value_name = "N", default_value_t = Effort::default().plans)]
     pub plans: usize,
@@ -74,6 +79,7 @@ pub fn advise(arguments: &AdviseArguments) -> Result<(), CommandError> {
         pins,
         pure_bf16: arguments.pure_bf16,
         effort: Effort { plans: arguments.plans.max(1) },
+        disk: if arguments.offload { DiskUse::Tried } else { DiskUse::IfNeeded },
         units: &unknown,
     };
     // Impossible questions are rejected before anything is built.

@@ -29,7 +29,7 @@ impl CheckpointTimes {
 
 impl fmt::Display for CheckpointTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bytes, disk: DiskRates { read, write } } = *self;
+        let Self { bytes, disk: DiskRates { read, write, .. } } = *self;
         let time = |rate: f64| ShownTime(bytes as f64 / rate);
         write!(
             f,
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn nodes_write_all_states_once_and_together() {
         let units = [Unit { params: 1024, takes: 1024, ..Unit::NONE }];
-        let disk = DiskRates { read: 4e3, write: 2e3 };
+        let disk = DiskRates { read: 4e3, write: 2e3, direct: None, endurance: None };
         let bytes = |mesh| {
             let config = Config { mesh, stage: 2, ..Config::PLAIN };
             PlanBuf::new("One", config, &units).with(|plan| CheckpointTimes::of(plan, disk)).bytes

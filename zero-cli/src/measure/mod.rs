@@ -44,7 +44,7 @@ pub struct MeasureArguments {
     /// Threads of a rank, for which units are measured; several are separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = threads, default_value = "1")]
     pub threads: Vec<NonZeroUsize>,
-    /// A folder on the disk for checkpoints, which is measured with a file that has no name; without it, the current folder
+    /// A folder on the disk for checkpoints and states, which is measured with files that have no names; without it, the current folder
     #[arg(long, value_name = "FOLDER", default_value = ".", hide_default_value = true)]
     pub disk: PathBuf,
     #[command(flatten)]
@@ -103,7 +103,7 @@ fn description(arguments: &MeasureArguments) -> Result<String, CommandError> {
         (DeviceKind::Cuda, Some(program)) => of_gpus(program)?,
         _ => of_cores(cores)?,
     };
-    hardware.node.disk = disk::measure(&arguments.disk);
+    hardware.node.disk = disk::measure(&arguments.disk, hardware.node.devices);
     hardware.network = network;
     for _ in 0..ROUNDS {
         measured.iter_mut().try_for_each(units::MeasuredProgram::run)?;

@@ -112,6 +112,27 @@ fn z0177_a_mesh_that_hardware_has_not() {
 }
 
 #[test]
+fn states_on_disk_take_the_time_of_a_disk_that_is_known() {
+    let workspace = workspace();
+    workspace.write("offload.ron", &SPEC.replacen('(', "(offload: (optimizer: Disk), ", 1));
+    let text = workspace.said("simulate offload.ron --on cpu-2");
+    for part in ["fetches, disk", "stores, disk", "disk: a rank reads ", "a node writes "] {
+        assert!(text.contains(part), "no `{part}` in {text}");
+    }
+    let known = std::fs::read_to_string("../hardware/cpu-2.ron").expect("a file of hardware");
+    let unknown: Vec<&str> = known.lines().filter(|line| !line.contains("direct: ")).collect();
+    workspace.write("unknown.ron", &unknown.join("\n"));
+    for (hardware, why, help) in [
+        ("unknown.ron", "but the hardware has no `node.disk.direct`", "add the key `node.disk.direct`"),
+        ("a10g-2", "which ranks on a GPU cannot do yet", "remove `offload`"),
+    ] {
+        let error = refused(&workspace, &format!("simulate offload.ron --on {hardware}"));
+        assert!(error.starts_with("error[Z0177]: offload.ron cannot run on "), "{error}");
+        assert!(error.contains(why) && error.contains(&format!("= help: {help}")), "{error}");
+    }
+}
+
+#[test]
 fn z0178_a_program_that_tells_no_sizes() {
     let workspace = workspace();
     workspace.write("sizes.json", "a program of another kind\n");

@@ -22,8 +22,10 @@
 //! ```
 
 mod check;
+mod disk;
 mod measured;
 
+pub use disk::{DirectRates, DiskRates};
 pub use measured::{MeasuredOp, measured_units, median, rounded};
 
 use serde::{Deserialize, Serialize};
@@ -114,7 +116,7 @@ pub struct Node {
     /// Memory of its processor: `device.memory` if ranks compute there. With GPUs, no part of a plan lies there yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
-    /// The disk to which checkpoints are written.
+    /// The disk to which checkpoints are written, and on which states are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskRates>,
     /// How soon a rank of a processor continues after waiting for another rank; `None` counts no time for this.
@@ -158,16 +160,6 @@ impl Network {
         let problems = check::network_problems(&network, text);
         if problems.is_empty() { Ok(network) } else { Err(problems) }
     }
-}
-
-/// A disk, in bytes per second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DiskRates {
-    /// Rate of reads.
-    pub read: f64,
-    /// Rate of writes, including the flush.
-    pub write: f64,
 }
 
 /// Seconds from a rank's signal until the signalled rank, which sleeps on the same node, continues.

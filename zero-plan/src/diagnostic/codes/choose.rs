@@ -16,14 +16,15 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0161",
         title: "machines that cannot be planned for",
         explanation: "A mesh has 1 to 4096 ranks, one for each device of all nodes, and several nodes need a \
-            network, from `--network NAME` or the hardware file.",
+            network, from `--network NAME` or the hardware file. `--offload` needs ranks on a processor, and the direct \
+            rates of their disk.",
         example: "cargo zero advise --model gpt --on h100 --nodes 1000",
     },
     Code {
         code: "Z0162",
         title: "model that fits nowhere",
         explanation: "No layout that was tried fits the memory of a device, not even at stage 3 with everything \
-            recomputed. The message names the layout that needs least, and the changes after which a layout fits, the \
+            recomputed, nor with the optimizer's state on disk, where the machines can do that. The message names the layout that needs least, and the changes after which a layout fits, the \
             cheapest first: everything in bf16, the fewest nodes, a device with more memory.",
         example: "cargo zero advise --model llama --size 3.1-70B --on a10g-2 --length 4096",
     },

@@ -23,7 +23,8 @@ pub(super) const CODES: &[Code] = &[
         title: "a plan that the hardware cannot run",
         explanation: "If devices have memory of their own, each rank needs a device, so a node cannot have more \
             ranks than devices; and ranks that send to one another need a link. Any number of ranks can share a \
-            processor's cores, but several nodes need a network.",
+            processor's cores, but several nodes need a network. States on disk need its direct rates, \
+            `node.disk.direct`, and ranks that compute on a processor.",
         example: "cargo zero simulate specs/hybrid.ron --on a10g-2, where the mesh has 4 ranks a node",
     },
     Code {

@@ -5,11 +5,10 @@ use core::fmt::Write;
 use serde::Serialize;
 use zero_plan::spec::{Schedule, Size};
 use zero_plan::{
-    Axis, Config, DeviceKind, Mesh, Often, OptimizerKind, Precision, Recompute, Split, TransportKind, Width,
+    Axis, Config, DeviceKind, Mesh, Offload, Often, OptimizerKind, Precision, Recompute, Split, TransportKind, Width,
 };
 
 use super::question::Question;
-use crate::hardware::Processor;
 
 /// One layout.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +39,8 @@ pub struct Candidate {
     pub sequences: usize,
     /// Micro-batches of a step.
     pub micro_batches: usize,
+    /// What is kept on disk.
+    pub offload: Offload,
 }
 
 /// A choice that distinguishes layouts.
@@ -69,11 +70,13 @@ pub enum Dimension {
     MicroBatches,
     /// The widths in which numbers are stored.
     Widths,
+    /// What is kept on disk.
+    Offload,
 }
 
 impl Dimension {
     /// All dimensions.
-    pub const ALL: [Dimension; 12] = [
+    pub const ALL: [Dimension; 13] = [
         Dimension::Mesh,
         Dimension::Nodes,
         Dimension::Stage,
@@ -86,6 +89,7 @@ impl Dimension {
         Dimension::Recompute,
         Dimension::MicroBatches,
         Dimension::Widths,
+        Dimension::Offload,
     ];
 
     /// Whether it distinguishes coarse layouts, and not only their settings.
@@ -127,6 +131,7 @@ impl Candidate {
             }
             Dimension::MicroBatches => format!("{} x {} sequences", self.micro_batches, self.sequences),
             Dimension::Widths => widths(&self.precision),
+            Dimension::Offload if !self.offload.is_none() => "optimizer state on disk".to_owned(),
             _ => return None,
         })
     }
@@ -148,9 +153,11 @@ impl Candidate {
             length: question.length,
             micro_batches: self.micro_batches,
             snapshot: question.pins.has("checkpoint.snapshot") && question.pins.spec.checkpoint.snapshot,
-            device: device(question),
+            device: question.device(),
             transport: transport(question),
             optimizer: question.pins.spec.optimizer,
+            offload: self.offload,
+            disk_bytes: question.pins.spec.disk.map(|budget| budget.bytes() as usize),
             memory_bytes: Some(question.budget(self.mesh.ranks_per_node())),
             ..Config::PLAIN
         }
@@ -207,6 +214,14 @@ impl Candidate {
         if optimizer != OptimizerKind::AdamW {
             let _ = writeln!(text, "    optimizer: {optimizer:?},");
         }
+        if !self.offload.is_none() {
+            let Offload { optimizer, prefetch, piece_bytes } = self.offload;
+            let _ = writeln!(
+                text,
+                "    offload: (optimizer: {optimizer:?}, prefetch: {prefetch}, piece: {:?}),",
+                in_units(piece_bytes)
+            );
+        }
         let _ = writeln!(text, "    memory: B({}),\n)", question.budget(self.mesh.ranks_per_node()));
         text
     }
@@ -225,20 +240,21 @@ impl Candidate {
     }
 }
 
-/// The pinned device; otherwise the device of the machines.
-fn device(question: &Question) -> DeviceKind {
-    match question.hardware.device.kind {
-        _ if question.pins.has("device") => question.pins.spec.device,
-        Processor::Gpu => DeviceKind::Cuda,
-        Processor::Cpu => DeviceKind::Cpu,
+/// The pinned transport; otherwise the device's default. Between several nodes, MPI or NCCL carries the bytes.
+fn transport(question: &Question) -> TransportKind {
+    match question.device() {
+        _ if question.pins.has("transport") => question.pins.spec.transport(),
+        device => device.transport_of_hosts(question.nodes),
     }
 }
 
-/// The pinned transport; otherwise the device's default. Between several nodes, MPI or NCCL carries the bytes.
-fn transport(question: &Question) -> TransportKind {
-    match device(question) {
-        _ if question.pins.has("transport") => question.pins.spec.transport(),
-        device => device.transport_of_hosts(question.nodes),
+/// A number of bytes as a size, in the largest unit that divides it.
+fn in_units(bytes: usize) -> Size {
+    let bytes = bytes as u64;
+    match bytes {
+        _ if bytes.is_multiple_of(1 << 20) => Size::MiB(bytes >> 20),
+        _ if bytes.is_multiple_of(1 << 10) => Size::KiB(bytes >> 10),
+        _ => Size::B(bytes),
     }
 }
 

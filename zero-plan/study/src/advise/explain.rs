@@ -11,7 +11,7 @@ use super::fit::Demand;
 use super::least::UnitShapes;
 use super::question::{NoAdvice, Question, Simulated};
 use super::search::{Findings, TimedLayout, search};
-use crate::simulate::{Flow, FlowBytes, LinkKind, Timeline, simulate};
+use crate::simulate::{DiskPrediction, Flow, FlowBytes, LinkKind, Timeline, simulate, threads_of_rank};
 
 /// The number of layouts that are described in full.
 const PICKS: usize = 3;
@@ -64,6 +64,8 @@ pub struct Pick {
     pub compute_s: f64,
     /// Seconds of waiting for other pipeline stages, on the pipeline stage that waits most.
     pub bubble_s: f64,
+    /// The cost of states on disk; `None` if there are none.
+    pub disk: Option<DiskPrediction>,
 }
 
 /// Bytes on one kind of link, and how long they take.
@@ -114,7 +116,8 @@ pub struct StageFit {
     pub stage: u8,
     /// Model states of a rank by the published formula, in the best layout's widths, with all devices along `zero`.
     pub states: StateBytes,
-    /// The least memory that a rank needs in any layout at this stage without a pipeline, in bytes; `None` if no such
+    /// The least memory that a rank needs in any layout at this stage without a pipeline, with everything in memory that
+    /// may be, in bytes; `None` if no such
     /// layout was tried.
     pub least_bytes: Option<usize>,
     /// Whether some layout at this stage without a pipeline fits.
@@ -160,8 +163,8 @@ fn lightest_of_the_fast<'f>(found: &'f Findings, timed: &'f TimedLayout) -> &'f 
 
 /// Whether two layouts differ only in fine settings.
 fn is_alike(a: &Candidate, b: &Candidate) -> bool {
-    use Dimension::{Mesh, MicroBatches, Nodes, Recompute, Stage, Widths};
-    [Mesh, Nodes, Stage, Recompute, MicroBatches, Widths]
+    use Dimension::{Mesh, MicroBatches, Nodes, Offload, Recompute, Stage, Widths};
+    [Mesh, Nodes, Stage, Recompute, MicroBatches, Widths, Offload]
         .iter()
         .all(|&dimension| a.value(dimension) == b.value(dimension))
 }
@@ -188,6 +191,8 @@ fn pick(question: &Question, shapes: &mut UnitShapes, timed: &TimedLayout) -> Op
             sent: sent(plan, &timeline),
             compute_s: most(&|i| timeline.step_s - parts[i].exposed_s() - parts[i].bubble_s()),
             bubble_s: most(&|i| parts[i].bubble_s()),
+            disk: DiskPrediction::of(plan, question.hardware, threads_of_rank(plan, question.hardware), &timeline)
+                .ok()?,
         })
     })
 }
@@ -267,7 +272,8 @@ fn loss(question: &Question, found: &Findings, dimension: Dimension, value: &str
 fn stage_fit(question: &Question, found: &Findings, params: usize, stage: u8) -> StageFit {
     let ranks = question.nodes * question.hardware.node.devices;
     let states = StateBytes::of_param(&found.timed[0].candidate.precision).per_rank(params, ranks, stage);
-    let is_it = |candidate: &Candidate| candidate.stage == stage && candidate.mesh.pipeline == 1;
+    let offload = question.offloads()[0][0];
+    let is_it = |it: &Candidate| it.stage == stage && it.mesh.pipeline == 1 && it.offload == offload;
     let timed = found.timed.iter().filter(|it| is_it(&it.candidate)).map(|it| it.bytes);
     let untimed = found.untimed.iter().filter(|it| is_it(&it.0)).map(|it| it.2);
     let unfit = found.unfit.iter().filter(|it| is_it(&it.0)).map(|it| it.1);

@@ -4,7 +4,8 @@
 use zero_plan::bounds::{is_compilable, is_countable};
 use zero_plan::footprint::rank_bytes;
 use zero_plan::{
-    Bucket, Chunk, Config, Kind, Memory, Recompute, Split, Tables, Unit, fill_chunks, gathered, smaller_than_shards,
+    Bucket, Chunk, Config, Home, Kind, Memory, Recompute, Split, Tables, Unit, fill_chunks, gathered,
+    smaller_than_shards,
 };
 
 /// The memory of a rank on the pipeline stage that needs most.
@@ -18,7 +19,8 @@ pub struct Demand {
 
 impl Demand {
     /// The demand of a configuration; `None` if it has no plan: a chunk would be empty, a rank would own nothing of
-    /// a unit, more units would be gathered ahead than there are, or the compiler would take too long.
+    /// a unit, more units would be gathered ahead than there are, more would be on disk than the budget allows, or the compiler would
+    /// take too long.
     pub fn of(config: &Config, units: &[Unit]) -> Option<Self> {
         let chunks = config.chunks();
         let is_split = match config.split {
@@ -38,7 +40,12 @@ impl Demand {
             return None;
         }
         let memories = (0..config.mesh.pipeline).map(|pipeline| Memory::of(&tables, pipeline));
-        let memory = memories.max_by_key(Memory::bytes_per_rank)?;
+        let memories: Vec<_> = memories.collect();
+        let disk_bytes = memories.iter().map(|memory| memory.bytes_of(Home::Disk)).max()?;
+        if config.disk_bytes.is_some_and(|budget| disk_bytes > budget) {
+            return None;
+        }
+        let memory = memories.into_iter().max_by_key(Memory::bytes_per_rank)?;
         Some(Self { bytes: rank_bytes(&tables, &memory), memory })
     }
 

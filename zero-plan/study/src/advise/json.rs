@@ -57,5 +57,6 @@ fn of_pick(question: &Question, pick: &Pick) -> Value {
         "compute_s": pick.compute_s,
         "bubble_s": pick.bubble_s,
         "sent": pick.sent,
+        "disk": pick.disk,
     })
 }

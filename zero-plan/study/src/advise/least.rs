@@ -29,8 +29,8 @@ impl<'q, 'a> UnitShapes<'q, 'a> {
     }
 }
 
-/// The fine settings of a coarse layout that need the least memory: one if it reduces in every micro-batch, and one if
-/// it reduces once a step.
+/// The fine settings of a coarse layout that may need the least memory: of each size of pieces on disk, one if it reduces in
+/// every micro-batch, and one if it reduces once a step.
 fn lightest(question: &Question, coarse: Candidate) -> Vec<Candidate> {
     let (pins, given) = (&question.pins, &question.pins.spec.zero);
     let shares = coarse.stage == 3 && coarse.mesh.zero > 1;
@@ -39,7 +39,9 @@ fn lightest(question: &Question, coarse: Candidate) -> Vec<Candidate> {
     let gather = if shares { pins.or("zero.gather", given.gather, &[Often::PerMicroBatch])[0] } else { coarse.gather };
     let reduce = if coarse.micro_batches > 1 { pins.often("zero.reduce") } else { vec![Often::PerMicroBatch] };
     let light = Candidate { prefetch: coarse.prefetch.map(|_| prefetch), bucket, gather, ..coarse };
-    reduce.into_iter().map(|reduce| Candidate { reduce, ..light }).collect()
+    let offloads = question.offload_settings(coarse.offload);
+    let of = |reduce| offloads.iter().map(move |&offload| Candidate { reduce, offload, ..light });
+    reduce.into_iter().flat_map(of).collect()
 }
 
 /// The fewest bytes that coarse layouts need. If every rank can read every other rank's memory, numbering changes no size, so

@@ -1,7 +1,7 @@
 //! The bound of a step's time, compared with simulated steps, and answers whose bounds show that they are the best.
 
 use zero_plan::spec::Size;
-use zero_plan::{PlanBuf, Unit, Width};
+use zero_plan::{Offload, PlanBuf, Unit, Width};
 
 use super::least::UnitShapes;
 use super::question::{Judge, Question, Simulated};
@@ -76,7 +76,8 @@ fn no_step_is_shorter_than_its_bound() {
             Question { pure_bf16: true, ..ask(&hardware, nodes, 128, None, units) },
             if numbers.below(8) == 0 { &["optimizer=Muon"] } else { &[] },
         );
-        let (judge, all, mut shapes) = (Simulated(&hardware), coarse(&question), UnitShapes::new(&question));
+        let (judge, all, mut shapes) =
+            (Simulated(&hardware), coarse(&question, &[Offload::NONE]), UnitShapes::new(&question));
         for _ in 0..40 {
             let coarse = all[numbers.below(all.len())];
             let Some(units) = shapes.of(&coarse) else { continue };

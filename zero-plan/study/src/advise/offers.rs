@@ -6,9 +6,10 @@ use zero_plan::{Bytes, Unit, Width};
 
 use super::explain::advise;
 use super::pins::Pins;
-use super::question::{Effort, NoAdvice, Question};
+use super::question::{DiskUse, Effort, NoAdvice, Question};
 use super::text::time;
 use crate::hardware::{Hardware, Processor};
+use crate::simulate::DiskPrediction;
 
 /// The keys that stay as the spec has them.
 const KEPT: &[&str] = &[
@@ -29,7 +30,7 @@ const KEPT: &[&str] = &[
 ];
 
 /// The keys that an offer may change: they affect memory, but not widths or ranks.
-const CHANGED: [&str; 4] = ["zero.", "batch.", "pipeline.", "recompute"];
+const CHANGED: [&str; 5] = ["zero.", "batch.", "pipeline.", "recompute", "offload."];
 
 /// A layout that fits.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,8 @@ pub struct Offer {
     pub bytes: usize,
     /// The time of a step on the machine in question, in seconds.
     pub step_s: f64,
+    /// What states on the disk of that machine cost; `None` if there are none.
+    pub disk: Option<DiskPrediction>,
 }
 
 /// The machine that offers are timed on: one device per rank of a node, each with the memory that the spec allows.
@@ -70,6 +73,7 @@ fn question<'a>(
         pins: Pins::of(spec, KEPT),
         pure_bf16: true,
         effort: Effort::default(),
+        disk: if config.offloads_optimizer() { DiskUse::Given(config.offload) } else { DiskUse::IfNeeded },
         units,
     }
 }
@@ -96,7 +100,7 @@ pub fn offers(
         let text = pick.candidate.text(&question, &[]);
         let of_pick = parse(&text).expect("the search writes specs that can be read");
         let changes = changes_to(spec, &of_pick);
-        Offer { changes, bytes: pick.need.bytes, step_s: pick.step_s }
+        Offer { changes, bytes: pick.need.bytes, step_s: pick.step_s, disk: pick.disk.clone() }
     };
     Ok(advice.picks.iter().map(offer).collect())
 }
@@ -122,7 +126,8 @@ pub fn offers_text(offers: &[Offer]) -> String {
     let one = |offer: &Offer| {
         let change = |change: &KeyChange| format!("{}: {}", change.key, change.second.as_deref().unwrap_or("without"));
         let changes: Vec<String> = offer.changes.iter().map(change).collect();
-        format!("    `{}`: {}, a step of {}", changes.join("`, `"), Bytes(offer.bytes), time(offer.step_s))
+        let disk = offer.disk.iter().map(|disk| format!("\n      {}", disk.in_a_line())).collect::<String>();
+        format!("    `{}`: {}, a step of {}{disk}", changes.join("`, `"), Bytes(offer.bytes), time(offer.step_s))
     };
     offers.iter().map(one).collect::<Vec<_>>().join("\n")
 }
@@ -155,7 +160,7 @@ mod tests {
 
     fn like() -> Hardware {
         let text = r#"(name: "like", device: (name: "d", kind: Cpu, memory: GiB(8), matmul: (f32: 1e11, bf16: 2e11),
-            bandwidth: 1e10), node: (devices: 4), network: (bandwidth: 1e9, latency: 1e-5))"#;
+            bandwidth: 1e10), node: (devices: 4, disk: (read: 1e9, write: 1e9, direct: (read: 1e9, write: 1e9))), network: (bandwidth: 1e9, latency: 1e-5))"#;
         Hardware::parse(text).unwrap()
     }
 
@@ -199,22 +204,28 @@ mod tests {
             ("mesh: (nodes: 2, zero: 4), device: Cuda, transport: Nccl", gpus()),
         ] {
             let needed = needs(&asked_with(1, keys));
-            let mut stages = Vec::new();
+            let (mut stages, mut on_disk) = (Vec::new(), false);
             // Less memory each time, until nothing fits.
-            for budget in [needed - 1, needed - 10 * MIB, needed - 20 * MIB, needed - 30 * MIB, needed - 40 * MIB] {
-                stages.extend(assert_offers(&asked_with(budget, keys), &like).unwrap_or_default());
+            for budget in (0..12).map(|less| needed - 1 - 4 * less * MIB) {
+                for changed in assert_offers(&asked_with(budget, keys), &like).unwrap_or_default() {
+                    stages.push(changed.config().stage);
+                    on_disk |= changed.config().offloads_optimizer();
+                }
             }
+            // Where there is no room for the optimizer's state, it is offered to keep it on disk, if that can be done.
+            let can_offload = !keys.contains("Cuda") && !keys.contains("snapshot");
+            assert_eq!(on_disk, can_offload, "{keys}");
             // Whether gathers need slots depends on device and transport; only stage 3 has gathers.
             assert!(stages.contains(&3), "{keys}: {stages:?}");
         }
     }
 
-    /// Compares the offers for a spec, if there are any, with the plans that they lead to. Returns their stages.
-    fn assert_offers(spec: &Spec, like: &Hardware) -> Option<Vec<u8>> {
+    /// Compares the offers for a spec, if there are any, with the plans that they lead to. Returns the specs that they make.
+    fn assert_offers(spec: &Spec, like: &Hardware) -> Option<Vec<Spec>> {
         let budget = spec.memory.unwrap().bytes() as usize;
         let offers = offers(spec, like, &units).ok()?;
         assert!(!offers.is_empty());
-        let mut stages = Vec::new();
+        let mut specs = Vec::new();
         for offer in &offers {
             assert!(offer.bytes <= budget && !offer.changes.is_empty(), "{offer:?}");
             let mut changed = spec.clone();
@@ -222,11 +233,13 @@ mod tests {
             let tokens = |spec: &Spec| spec.config().tokens() * spec.config().micro_batches;
             assert_eq!((tokens(&changed), &changed.mesh), (tokens(spec), &spec.mesh), "{offer:?}");
             assert_eq!(needs(&changed), offer.bytes, "{spec:?}: {offer:?}");
-            stages.push(changed.config().stage);
+            assert_eq!(offer.disk.is_some(), changed.config().offloads_optimizer(), "{offer:?}");
+            specs.push(changed);
         }
         assert!(offers.is_sorted_by(|a, b| a.step_s <= b.step_s), "fastest first");
-        assert_eq!(offers_text(&offers).lines().count(), offers.len());
-        Some(stages)
+        let lines = offers.len() + offers.iter().filter(|offer| offer.disk.is_some()).count();
+        assert_eq!(offers_text(&offers).lines().count(), lines);
+        Some(specs)
     }
 
     #[test]

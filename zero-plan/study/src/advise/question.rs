@@ -4,7 +4,7 @@ use core::fmt;
 
 use zero_plan::bounds::MICRO_BATCHES_MAX;
 use zero_plan::spec::{ModelSize, ModelSource, RANKS_MAX};
-use zero_plan::{Config, Plan, Unit, Width};
+use zero_plan::{Config, DeviceKind, Offload, OptimizerKind, Plan, TierKind, Unit, Width};
 
 use super::pins::Pins;
 use super::space::{SEQUENCES, precisions};
@@ -33,8 +33,30 @@ pub struct Question<'a> {
     pub pure_bf16: bool,
     /// The limit on what is timed.
     pub effort: Effort,
+    /// Whether the optimizer's state may be kept on disk.
+    pub disk: DiskUse,
     /// The units of the model for a width and the sequences of a micro-batch; `None` if they are not known.
     pub units: &'a dyn Fn(Width, usize) -> Option<Vec<Unit>>,
+}
+
+/// When layouts are tried that keep the optimizer's state on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiskUse {
+    /// Where nothing fits without, if the machines can do it.
+    #[default]
+    IfNeeded,
+    /// Beside the layouts without.
+    Tried,
+    /// In all layouts, with these settings.
+    Given(Offload),
+}
+
+/// Settings of the optimizer's state on disk. Settings that are likely fastest come first; small pieces need little memory,
+/// and large ones few ops.
+const ON_DISK: [Offload; 4] = [on_disk(1, 4 << 20), on_disk(1, 1 << 20), on_disk(0, 256 << 10), on_disk(1, 64 << 20)];
+
+const fn on_disk(prefetch: usize, piece_bytes: usize) -> Offload {
+    Offload { optimizer: TierKind::Disk, prefetch, piece_bytes }
 }
 
 /// The limit on timing before an answer is returned.
@@ -189,6 +211,50 @@ impl Question<'_> {
         }
     }
 
+    /// The pinned device; otherwise the device of the machines.
+    pub(super) fn device(&self) -> DeviceKind {
+        match self.hardware.device.kind {
+            _ if self.pins.has("device") => self.pins.spec.device,
+            Processor::Gpu => DeviceKind::Cuda,
+            Processor::Cpu => DeviceKind::Cpu,
+        }
+    }
+
+    /// Why nothing can be kept on disk, and how to change that; none if it can.
+    fn no_disk(&self) -> Option<(String, &'static str)> {
+        let spec = &self.pins.spec;
+        if !self.device().is_host() {
+            return Some(("ranks on a GPU cannot do that yet".to_owned(), "leave out `--offload`"));
+        }
+        if spec.optimizer != OptimizerKind::AdamW {
+            return Some((format!("`optimizer` {:?} cannot do that", spec.optimizer), "leave out `--offload`"));
+        }
+        if self.pins.has("checkpoint.snapshot") && spec.checkpoint.snapshot {
+            return Some(("`checkpoint.snapshot` contradicts it".to_owned(), "leave out `--offload`"));
+        }
+        let has_rates = self.hardware.node.disk.is_some_and(|disk| disk.direct.is_some());
+        let name = &self.hardware.name;
+        (!has_rates).then(|| {
+            let what = format!("`{name}` has no `node.disk.direct`, so it is not known how long that takes");
+            (what, "add the key `node.disk.direct` to the hardware file; `cargo zero measure` measures it")
+        })
+    }
+
+    /// What is kept on disk in the coarse layouts that are tried: first of all, and then if none of these fit.
+    pub(super) fn offloads(&self) -> [Vec<Offload>; 2] {
+        match self.disk {
+            DiskUse::Given(offload) => [vec![offload], Vec::new()],
+            DiskUse::Tried => [vec![Offload::NONE, ON_DISK[0]], Vec::new()],
+            DiskUse::IfNeeded if self.no_disk().is_none() => [vec![Offload::NONE], vec![ON_DISK[0]]],
+            DiskUse::IfNeeded => [vec![Offload::NONE], Vec::new()],
+        }
+    }
+
+    /// The settings of what a coarse layout keeps on disk.
+    pub(super) fn offload_settings(&self, offload: Offload) -> Vec<Offload> {
+        if offload.is_none() || matches!(self.disk, DiskUse::Given(_)) { vec![offload] } else { ON_DISK.to_vec() }
+    }
+
     /// Checks the question before the search starts.
     ///
     /// # Errors
@@ -208,6 +274,9 @@ impl Question<'_> {
         if device.kind == Processor::Gpu && devices > 1 && node.link.is_none() {
             let what = format!("{devices} devices need links, and `{name}` has no `node.link` between them");
             return Err(NoAdvice::Machines { what, help: "add the key `node.link` to the hardware file" });
+        }
+        if let (DiskUse::Tried, Some((what, help))) = (self.disk, self.no_disk()) {
+            return Err(NoAdvice::Machines { what: format!("nothing can be kept on disk: {what}"), help });
         }
         match self.tokens_per_step {
             Some(asked) if asked == 0 || !asked.is_multiple_of(self.length) => {

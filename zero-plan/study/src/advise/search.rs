@@ -1,7 +1,7 @@
 //! Search: finds the layouts that fit, and times some of them. Never explains the result.
 
 use zero_plan::spec::parse;
-use zero_plan::{PlanBuf, Unit};
+use zero_plan::{Offload, PlanBuf, Unit};
 
 use super::candidate::{Candidate, Dimension};
 use super::fit::Demand;
@@ -71,9 +71,17 @@ impl CoarseLayout {
 pub fn search(question: &Question, judge: &dyn Judge) -> Result<Findings, NoAdvice> {
     question.require_machines()?;
     let mut shapes = UnitShapes::new(question);
-    let (mut found, mut groups) = (Findings::default(), fitting(question, &mut shapes, judge)?);
-    found.unfit = std::mem::take(&mut groups.1);
-    let mut groups = groups.0;
+    let [first, otherwise] = question.offloads();
+    let (mut groups, unfit) = fitting(question, &first, &mut shapes, judge)?;
+    let mut found = Findings { unfit, ..Findings::default() };
+    // If none of these has a plan, the answer is about the others.
+    if groups.is_empty()
+        && !otherwise.is_empty()
+        && let Ok((fit, unfit)) = fitting(question, &otherwise, &mut shapes, judge)
+    {
+        found.unfit.extend(unfit);
+        groups = fit;
+    }
     if groups.is_empty() {
         return Err(nothing_fits(question, &found.unfit));
     }
@@ -95,8 +103,13 @@ pub fn search(question: &Question, judge: &dyn Judge) -> Result<Findings, NoAdvi
 /// Coarse layouts that fit, and coarse layouts that do not, each with the fewest bytes that it needs.
 type Sorted = (Vec<CoarseLayout>, Vec<(Candidate, usize)>);
 
-fn fitting(question: &Question, shapes: &mut UnitShapes, judge: &dyn Judge) -> Result<Sorted, NoAdvice> {
-    let all = coarse(question);
+fn fitting(
+    question: &Question,
+    offloads: &[Offload],
+    shapes: &mut UnitShapes,
+    judge: &dyn Judge,
+) -> Result<Sorted, NoAdvice> {
+    let all = coarse(question, offloads);
     if all.is_empty() {
         return Err(match question.tokens_per_step {
             Some(asked) => {

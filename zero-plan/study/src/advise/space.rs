@@ -7,7 +7,7 @@
 
 use zero_plan::bounds::MICRO_BATCHES_MAX;
 use zero_plan::spec::{RecomputedUnits, Schedule, Size};
-use zero_plan::{Axis, Config, Mesh, Often, Precision, Unit, Width};
+use zero_plan::{Axis, Config, Mesh, Offload, Often, Precision, Unit, Width};
 
 use super::candidate::Candidate;
 use super::fit::buckets;
@@ -157,9 +157,15 @@ fn schedules(question: &Question, mesh: &Mesh, count: usize) -> Vec<Schedule> {
     tried.into_iter().filter(fits).collect()
 }
 
-/// All coarse layouts, each with its lightest fine settings. Layouts that differ only in numbering ranks are
-/// neighbours.
-pub(super) fn coarse(question: &Question) -> Vec<Candidate> {
+/// All coarse layouts that keep on disk what `offloads` say, each with its lightest fine settings. Layouts that differ only
+/// in numbering ranks are neighbours.
+pub(super) fn coarse(question: &Question, offloads: &[Offload]) -> Vec<Candidate> {
+    let of = |&offload: &Offload| in_memory(question).into_iter().map(move |it| Candidate { offload, ..it });
+    offloads.iter().flat_map(of).collect()
+}
+
+/// All coarse layouts that keep everything in memory.
+fn in_memory(question: &Question) -> Vec<Candidate> {
     let pins = &question.pins;
     let given = match pins.spec.recompute {
         Some(RecomputedUnits::Every(k)) => Some(k as usize),
@@ -194,6 +200,7 @@ pub(super) fn coarse(question: &Question) -> Vec<Candidate> {
                         precision,
                         sequences,
                         micro_batches,
+                        offload: Offload::NONE,
                     };
                     // Such a spec would be refused.
                     if !candidate.config(question).sends_directions() {
@@ -222,15 +229,18 @@ pub(super) fn fine(question: &Question, coarse: Candidate, units: &[Unit]) -> Ve
         for bucket in distinct_buckets(question, Candidate { even: *even, ..coarse }, units) {
             for &gather in &gather {
                 for &reduce in &reduce {
-                    let all = prefetch.iter();
-                    found.extend(all.map(|&prefetch| Candidate {
-                        even: *even,
-                        bucket,
-                        gather,
-                        reduce,
-                        prefetch,
-                        ..coarse
-                    }));
+                    for offload in question.offload_settings(coarse.offload) {
+                        let all = prefetch.iter();
+                        found.extend(all.map(|&prefetch| Candidate {
+                            even: *even,
+                            bucket,
+                            gather,
+                            reduce,
+                            prefetch,
+                            offload,
+                            ..coarse
+                        }));
+                    }
                 }
             }
         }

@@ -41,6 +41,7 @@ pub(super) fn ask<'a>(
         pins: Pins::default(),
         pure_bf16: false,
         effort: Effort::default(),
+        disk: DiskUse::IfNeeded,
         units,
     }
 }

@@ -9,7 +9,7 @@ use super::candidate::{Dimension, sketch, widths};
 use super::explain::{Advice, Pick, Price, Rival, StageFit};
 use super::fit::Demand;
 use super::question::Question;
-use crate::simulate::ShownTime;
+use crate::simulate::{DiskPrediction, ShownTime};
 
 /// Kinds of memory that micro-batches take.
 pub(super) const BATCH: [Kind; 5] =
@@ -66,12 +66,15 @@ pub fn answer(question: &Question, advice: &Advice) -> String {
 pub(super) fn figures(pick: &Pick) -> Vec<String> {
     let Pick { step_s, tokens, tokens_per_s, mfu, budget_bytes, .. } = pick;
     let memory = format!("memory {} of {} a rank", Bytes(pick.need.bytes), Bytes(*budget_bytes));
-    let sent: usize = pick.flows.iter().map(|sent| sent.bytes).sum();
-    let (link_s, exposed_s) = pick.sent.iter().fold((0.0, 0.0), |(l, e), sent| (l + sent.link_s, e + sent.exposed_s));
-    vec![
+    let sent: usize = pick.flows.iter().filter(|it| !it.flow.is_of_tier()).map(|sent| sent.bytes).sum();
+    let to_ranks = pick.sent.iter().filter(|it| !it.flow.is_of_tier());
+    let (link_s, exposed_s) = to_ranks.fold((0.0, 0.0), |(l, e), sent| (l + sent.link_s, e + sent.exposed_s));
+    let mut lines = vec![
         format!("step {} of {tokens} tokens, {tokens_per_s:.0} tokens/s, MFU {:.1} %", time(*step_s), mfu * 100.0),
         format!("{memory}; sends {}, {} on links, of which {} exposed", Bytes(sent), time(link_s), time(exposed_s)),
-    ]
+    ];
+    lines.extend(pick.disk.iter().map(DiskPrediction::in_a_line));
+    lines
 }
 
 /// How many values of a dimension are listed: of those that fit, and of those that do not.
@@ -110,6 +113,7 @@ const fn name(dimension: Dimension) -> &'static str {
         Dimension::Recompute => "recomputation",
         Dimension::MicroBatches => "micro-batches",
         Dimension::Widths => "widths",
+        Dimension::Offload => "offload",
     }
 }
 
@@ -148,6 +152,8 @@ pub(super) fn decision(question: &Question, advice: &Advice) -> Vec<String> {
             break;
         }
     }
+    let disk = pick.disk.iter().map(DiskPrediction::in_a_line);
+    lines.extend(disk.map(|cost| format!("if the optimizer state is kept on disk (`offload`)? {cost}")));
     lines.extend(activations(question, pick));
     if question.nodes > 1 {
         let crosses = Axis::ALL.into_iter().filter(|axis| pick.candidate.mesh.crosses_nodes(*axis)).map(Axis::name);

@@ -119,5 +119,5 @@ fn least_fitting(question: &Question) -> Option<(usize, Candidate)> {
         let bytes = least_bytes.of(question, layout, shapes.of(&layout)?)?;
         (bytes <= question.budget(layout.mesh.ranks_per_node())).then_some((bytes, layout))
     };
-    coarse(question).into_iter().filter_map(least).min_by_key(|(bytes, _)| *bytes)
+    coarse(question, &question.offloads().concat()).into_iter().filter_map(least).min_by_key(|(bytes, _)| *bytes)
 }

@@ -3,7 +3,7 @@
 use zero_plan::diagnostic::Diagnostic;
 use zero_plan::spec::locate;
 
-use super::{Hardware, MeasuredUnit, Network, Processor};
+use super::{DirectRates, Hardware, MeasuredUnit, Network, Processor};
 
 /// The highest rate: 10^18 per second, a hundred times that of today's fastest device.
 const RATE_MAX: f64 = 1e18;
@@ -68,6 +68,13 @@ pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
     if let Some(disk) = &node.disk {
         checks.rate("node.disk.read", disk.read);
         checks.rate("node.disk.write", disk.write);
+        if let Some(direct) = &disk.direct {
+            checks.direct(direct);
+        }
+        if let Some(endurance) = disk.endurance {
+            let is_possible = endurance.checked_bytes().is_some_and(|bytes| bytes >= MEMORY_MIN);
+            checks.require("node.disk.endurance", is_possible, "at least MiB(1), and fewer than 2^64 bytes");
+        }
     }
     if let Some(handover) = &node.handover {
         checks.latency("node.handover.apart", handover.apart);
@@ -132,6 +139,18 @@ impl Checks<'_> {
         self.count(&format!("{section}links"), network.links);
     }
 
+    fn direct(&mut self, direct: &DirectRates) {
+        let before = self.problems.len();
+        self.rate("node.disk.direct.read", direct.read);
+        self.rate("node.disk.direct.write", direct.write);
+        // A sum is only compared with rates that are possible.
+        if let Some(both) = direct.both.filter(|_| self.problems.len() == before) {
+            let is_possible = (RATE_MIN..=direct.read + direct.write).contains(&both);
+            self.require("node.disk.direct.both", is_possible, "1e3 a second to the sum of `read` and `write`");
+        }
+        self.latency("node.disk.direct.latency", direct.latency);
+    }
+
     fn rate(&mut self, key: &str, value: f64) {
         self.require(key, (RATE_MIN..=RATE_MAX).contains(&value), "1e3 to 1e18 a second");
     }
@@ -151,7 +170,8 @@ mod tests {
 
     const GOOD: &str = "(name: \"x\", device: (name: \"d\", kind: Gpu, memory: GB(80), reserved: GB(2), \
         matmul: (f32: 19.5e12, bf16: 312e12), achieved: 0.75, attention: 0.5, bandwidth: 2e12, sums: 1e12, op: 5e-6), \
-        node: (devices: 8, link: (bandwidth: 300e9, latency: 3e-6), memory: GB(1000), disk: (read: 6e9, write: 3e9), \
+        node: (devices: 8, link: (bandwidth: 300e9, latency: 3e-6), memory: GB(1000), \
+        disk: (read: 6e9, write: 3e9, direct: (read: 5e9, write: 4e9, both: 7e9, latency: 1e-4), endurance: TB(7000)), \
         handover: (apart: 4e-5, turns: 7e-6)), \
         network: (bandwidth: 25e9, latency: 5e-6, links: 8))";
 
@@ -207,6 +227,12 @@ mod tests {
             ("latency: 3e-6", "latency: 30.0", "node.link.latency"),
             ("memory: GB(1000)", "memory: B(1)", "node.memory"),
             ("read: 6e9", "read: NaN", "node.disk.read"),
+            ("read: 5e9", "read: 0.0", "node.disk.direct.read"),
+            ("write: 4e9", "write: -4e9", "node.disk.direct.write"),
+            ("both: 7e9", "both: 9.1e9", "node.disk.direct.both"),
+            ("both: 7e9", "both: NaN", "node.disk.direct.both"),
+            ("latency: 1e-4", "latency: -1.0", "node.disk.direct.latency"),
+            ("endurance: TB(7000)", "endurance: B(1)", "node.disk.endurance"),
             ("apart: 4e-5", "apart: 40.0", "node.handover.apart"),
             ("turns: 7e-6", "turns: -7e-6", "node.handover.turns"),
             ("links: 8", "links: 5000", "network.links"),

@@ -10,6 +10,15 @@ struct Pool {
     ranks: Vec<usize>,
 }
 
+/// The first node of each pipeline stage, whose ranks have the same shares on all of their nodes.
+pub(super) fn distinct_nodes(mesh: &Mesh) -> Vec<usize> {
+    let first = |pipeline| mesh.node(mesh.rank(Coordinates { zero: 0, replica: 0, pipeline }));
+    let mut nodes: Vec<usize> = (0..mesh.pipeline).map(first).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
 /// The cores of all nodes. Ranks of a pipeline stage work at the same time.
 pub struct SharedCores(Vec<Pool>);
 
@@ -17,12 +26,7 @@ impl SharedCores {
     /// The cores of nodes with this many cores each.
     pub fn new(mesh: &Mesh, cores: usize) -> Self {
         let ranks = mesh.ranks_per_node();
-        // Ranks of a pipeline stage have the same shares on all of their nodes.
-        let first = |pipeline| mesh.node(mesh.rank(Coordinates { zero: 0, replica: 0, pipeline }));
-        let mut nodes: Vec<usize> = (0..mesh.pipeline).map(first).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        let pools = nodes.into_iter().flat_map(|node| {
+        let pools = distinct_nodes(mesh).into_iter().flat_map(|node| {
             let of_node = move |rank| mesh.coordinates(node * ranks + rank).pipeline;
             let pool = move |cores: usize, members: &mut dyn Iterator<Item = usize>| {
                 let mut pool = Pool { cores: cores as f64, ranks: vec![0; mesh.pipeline] };

@@ -1,7 +1,7 @@
 //! Cost: the seconds that the work of an op takes on one rank, by its operations and the bytes that it touches. Waiting
 //! and transfers are not work. Never knows when an op runs.
 
-use zero_plan::{Config, Coordinates, Op, Plan, Unit, Work};
+use zero_plan::{Config, Coordinates, Op, Piece, Plan, Unit, Work};
 
 use crate::hardware::{Hardware, MeasuredUnit, OpTime, Processor};
 
@@ -58,7 +58,7 @@ impl<'a> Costs<'a> {
                 self.start(unit, kernels) + self.forward(unit)
             }
             Op::Backward { unit, .. } => self.start(unit, self.kernels(unit).backward) + self.backward(unit),
-            Op::Update { unit, .. } => start + self.update(at, unit, op).iter().sum::<f64>(),
+            Op::Update { unit, piece } => start + self.update(at, unit, piece).iter().sum::<f64>(),
             Op::Release { .. } | Op::Clear { .. } | Op::Claim { .. } => 0.0,
             _ if self.is_moved_by_link(op) => start,
             Op::Settle { .. } | Op::Combine { .. } | Op::Subtotal { .. } | Op::Fold { .. } => {
@@ -73,8 +73,8 @@ impl<'a> Costs<'a> {
         match op {
             Op::Forward { unit, .. } | Op::Recompute { unit, .. } => self.busy(unit, forward),
             Op::Backward { unit, .. } => self.busy(unit, backward),
-            Op::Update { unit, .. } => {
-                let [moving, computing] = self.update(at, unit, op);
+            Op::Update { unit, piece } => {
+                let [moving, computing] = self.update(at, unit, piece);
                 let work = moving * self.busy(unit, update) + computing * self.threads as f64;
                 if work > 0.0 { work / (moving + computing) } else { self.threads as f64 }
             }
@@ -147,12 +147,13 @@ impl<'a> Costs<'a> {
 
     /// The measured time is AdamW's pass over memory. Products that make matrices orthogonal are added to it, on all
     /// threads.
-    fn update(&self, at: Coordinates, unit: usize, op: Op) -> [f64; 2] {
-        let Work { operations, bytes } = Work::of(self.plan, at, op);
+    fn update(&self, at: Coordinates, unit: usize, piece: Option<Piece>) -> [f64; 2] {
+        let Work { operations, bytes } = Work::of(self.plan, at, Op::Update { unit, piece });
         let moving = match self.measured(unit, update).filter(|&measured| measured > 0.0) {
             Some(measured) => {
-                let owned = self.plan.places(at).owned(unit).len.min(self.plan.units[unit].params);
-                measured * owned as f64
+                let places = self.plan.places(at);
+                let len = piece.map_or(places.owned(unit).len, |piece| places.piece(unit, piece.index).len);
+                measured * len.min(self.plan.units[unit].params) as f64
             }
             None => self.moving(bytes),
         };

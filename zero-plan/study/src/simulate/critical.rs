@@ -19,12 +19,15 @@ impl Timeline {
     /// The chain that is as long as the step, from start to end. If part of it were shorter, the step might be shorter.
     pub fn critical_path(&self) -> Vec<CriticalStretch> {
         let last = (0..self.lanes.len()).filter(|&lane| !self.lanes[lane].spans.is_empty());
-        let Some(lane) = last.max_by(|&a, &b| self.lanes[a].end_s().total_cmp(&self.lanes[b].end_s())) else {
+        let Some(lane) = last.max_by(|&a, &b| self.lanes[a].stored_s().total_cmp(&self.lanes[b].stored_s())) else {
             return Vec::new();
         };
         let mut path = Vec::new();
-        let mut what = Cause::Op { lane, op: self.lanes[lane].spans.len() - 1 };
-        let mut end_s = self.lanes[lane].end_s();
+        let mut end_s = self.lanes[lane].stored_s();
+        let mut what = match self.lanes[lane].last_store() {
+            Some(transfer) if end_s > self.lanes[lane].end_s() => Cause::Transfer { lane, transfer },
+            _ => Cause::Op { lane, op: self.lanes[lane].spans.len() - 1 },
+        };
         loop {
             let (start_s, cause) = match what {
                 Cause::Start => break,

@@ -193,7 +193,7 @@ impl Flow {
         match self {
             Flow::Gather | Flow::Reduce => Some(Axis::Zero),
             Flow::ReplicaReduce => Some(Axis::Replica),
-            Flow::Spread | Flow::Parcel | Flow::Agreement => None,
+            Flow::Spread | Flow::Parcel | Flow::Agreement | Flow::Fetch | Flow::Store => None,
         }
     }
 }

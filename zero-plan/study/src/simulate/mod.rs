@@ -3,12 +3,15 @@
 mod cores;
 mod cost;
 mod critical;
+mod disk;
 mod least;
 mod links;
+mod offload;
 mod parts;
 mod prediction;
 mod run;
 mod text;
+mod tier;
 mod timeline;
 
 use core::fmt;
@@ -21,6 +24,7 @@ pub use cost::{Costs, LAYER_KERNELS, OTHER_KERNELS, PassKernels};
 pub use critical::CriticalStretch;
 pub use least::least_s;
 pub use links::{MessageOrder, Route, Routes};
+pub use offload::DiskPrediction;
 pub use parts::{StepPart, StepParts};
 pub(crate) use prediction::{BETTER, compute_faster};
 pub use prediction::{
@@ -50,8 +54,10 @@ pub enum Impossible {
         /// Ranks of a node.
         ranks: usize,
     },
-    /// States are kept on disk, whose rates are not part of a description of hardware.
-    Offload,
+    /// States are kept on disk, and its rates are not known.
+    NoDirectRates,
+    /// States of ranks on GPUs would be kept on disk.
+    DiskOfGpu,
     /// An update would need whole matrices whose shards lie on several hosts that MPI connects.
     Directions,
 }
@@ -68,9 +74,10 @@ impl fmt::Display for Impossible {
             Self::NoLink { ranks } => {
                 write!(f, "a node of the mesh has {ranks} ranks, but the hardware has no `node.link` between devices")
             }
-            Self::Offload => {
-                f.write_str("the spec keeps states on disk, and nothing is known about the disk of the hardware")
+            Self::NoDirectRates => {
+                f.write_str("the spec keeps states on disk, but the hardware has no `node.disk.direct`")
             }
+            Self::DiskOfGpu => f.write_str("the spec keeps states on disk, which ranks on a GPU cannot do yet"),
             Self::Directions => {
                 write!(
                     f,
@@ -92,7 +99,11 @@ impl Impossible {
                 "choose a network with `--network`, or add the key `network` to the hardware file"
             }
             Self::NoLink { .. } => "add the key `node.link` to the hardware file",
-            Self::Offload => "remove `offload` from the spec: steps with it take longer, by an unknown time",
+            Self::NoDirectRates => {
+                "add the key `node.disk.direct` to the hardware file, such as `direct: (read: 7e9, write: 4e9)`; \
+                 `cargo zero measure` measures it"
+            }
+            Self::DiskOfGpu => "remove `offload` from the spec, or take hardware whose ranks compute on a processor",
             Self::Directions => {
                 "let `mesh.zero` lie within a node, with `mesh.replica` across nodes; choose stage 0; or take hardware with GPUs"
             }
@@ -113,7 +124,7 @@ pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
 /// each node is a host. A configuration with NCCL also keeps NCCL within a host.
 ///
 /// # Errors
-/// [`Impossible::Directions`].
+/// [`Impossible::Directions`], [`Impossible::DiskOfGpu`].
 pub fn on_hardware(config: Config, hardware: &Hardware) -> Result<Config, Impossible> {
     let device = match hardware.device.kind {
         Processor::Gpu => DeviceKind::Cuda,
@@ -124,7 +135,11 @@ pub fn on_hardware(config: Config, hardware: &Hardware) -> Result<Config, Imposs
         _ => device.transport_of_hosts(config.mesh.nodes),
     };
     let config = Config { device, transport, ..config };
-    if config.sends_directions() { Err(Impossible::Directions) } else { Ok(config) }
+    match config {
+        config if config.sends_directions() => Err(Impossible::Directions),
+        config if config.offloads_optimizer() && device == DeviceKind::Cuda => Err(Impossible::DiskOfGpu),
+        config => Ok(config),
+    }
 }
 
 /// Runs a training step of a plan, which must be provable, on some hardware. Each rank has [`threads_of_rank`]
@@ -157,14 +172,6 @@ pub fn simulate(plan: &Plan, hardware: &Hardware) -> Result<Timeline, Impossible
 /// # Errors
 /// The errors of [`simulate`].
 pub fn simulate_with(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Timeline, Impossible> {
-    if plan.config.offloads_optimizer() {
-        return Err(Impossible::Offload);
-    }
-    timeline_without_tiers(plan, hardware, threads)
-}
-
-/// The same if nothing that travels to a tier or from it takes time.
-pub(crate) fn timeline_without_tiers(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Timeline, Impossible> {
     let (mesh, node) = (&plan.config.mesh, &hardware.node);
     let ranks = mesh.ranks_per_node();
     if hardware.device.kind == Processor::Gpu && ranks > node.devices {
@@ -175,6 +182,9 @@ pub(crate) fn timeline_without_tiers(plan: &Plan, hardware: &Hardware, threads: 
     }
     if mesh.nodes > 1 && hardware.network.is_none() {
         return Err(Impossible::NoNetwork { nodes: mesh.nodes });
+    }
+    if plan.config.offloads_optimizer() && node.disk.is_none_or(|disk| disk.direct.is_none()) {
+        return Err(Impossible::NoDirectRates);
     }
     let costs = Costs::new(plan, hardware, threads);
     Ok(run::SimulatedRun::new(plan, hardware, &costs).end())

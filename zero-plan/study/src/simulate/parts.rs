@@ -74,7 +74,9 @@ impl Timeline {
             parts.add(kind(op), span.end_s - span.start_s);
             self.add_wait(span, &mut parts);
         }
-        parts.add(StepPart::Bubble, self.step_s - lane.end_s());
+        // The next step begins only when everything is stored.
+        parts.add(StepPart::Exposed(Flow::Store, LinkKind::Disk), lane.stored_s() - lane.end_s());
+        parts.add(StepPart::Bubble, self.step_s - lane.stored_s());
         parts.0.sort_by_key(|&(part, _)| part);
         parts
     }

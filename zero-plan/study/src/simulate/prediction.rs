@@ -4,6 +4,7 @@
 use serde::Serialize;
 use zero_plan::{Axis, DeviceKind, Op, Plan, TransportKind};
 
+use super::offload::{DiskPrediction, faster as faster_disk};
 use super::{CriticalStretch, Impossible, LinkKind, Route, Routes, StepPart, Timeline, threads_of_rank};
 use super::{cost::Costs, run::SimulatedRun, run::is_straight, timeline::Cause, timeline::Flow, timeline::FlowBytes};
 use crate::hardware::{Handover, Hardware, OpTime};
@@ -50,6 +51,8 @@ pub struct Prediction {
     pub path: Vec<PathSegment>,
     /// The effect of making one part of the hardware 10 % faster, the most helpful first.
     pub better: Vec<Better>,
+    /// The cost of states on disk; `None` if there are none.
+    pub disk: Option<DiskPrediction>,
 }
 
 /// A pipeline stage.
@@ -167,7 +170,7 @@ impl Prediction {
             }
         };
         let pipeline_stages: Vec<_> = (0..timeline.lanes.len()).map(pipeline_stage).collect();
-        let mut better: Vec<Better> = improved(hardware)
+        let mut better: Vec<Better> = improved(plan, hardware)
             .map(|(what, hardware)| {
                 let costs = Costs::new(plan, &hardware, threads);
                 Better { what, step_s: SimulatedRun::new(plan, &hardware, &costs).end().step_s }
@@ -194,6 +197,7 @@ impl Prediction {
             critical: critical(&path),
             path,
             better,
+            disk: DiskPrediction::of(plan, hardware, threads, &timeline)?,
         })
     }
 }
@@ -229,14 +233,14 @@ fn faster(time: &mut OpTime) {
     time.core_seconds /= BETTER;
 }
 
-/// The hardware with one improvement, for each possible improvement.
-fn improved(hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware)> {
+/// The hardware with one improvement, for each possible improvement that a plan could notice.
+fn improved(plan: &Plan, hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware)> {
     let with = |change: fn(&mut Hardware)| {
         let mut better = hardware.clone();
         change(&mut better);
         (better != *hardware).then_some(better)
     };
-    let all: [(&'static str, Option<Hardware>); 5] = [
+    let all: [(&'static str, Option<Hardware>); 6] = [
         ("computation", with(compute_faster)),
         (
             "memory bandwidth",
@@ -263,6 +267,7 @@ fn improved(hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware
                 }
             }),
         ),
+        ("disk", with(|it| faster_disk(it, BETTER)).filter(|_| plan.config.offloads_optimizer())),
         (
             "latencies",
             with(|it| {
@@ -272,6 +277,9 @@ fn improved(hardware: &Hardware) -> impl Iterator<Item = (&'static str, Hardware
                 }
                 if let Some(network) = &mut it.network {
                     network.latency /= BETTER;
+                }
+                if let Some(direct) = it.node.disk.as_mut().and_then(|disk| disk.direct.as_mut()) {
+                    direct.latency /= BETTER;
                 }
                 if let Some(Handover { apart, turns }) = &mut it.node.handover {
                     (*apart, *turns) = (*apart / BETTER, *turns / BETTER);

@@ -10,6 +10,7 @@ use zero_plan::{Axis, Config, Coordinates, OUTGOING_SLOTS, Op, Parcel, Plan, Tra
 use super::cores::SharedCores;
 use super::cost::Costs;
 use super::links::{Route, Routes};
+use super::tier::TierQueues;
 use super::timeline::{Cause, Flow, Lane, OpSpan, Timeline, Transfer};
 use crate::hardware::{Hardware, Processor};
 
@@ -72,6 +73,7 @@ pub struct SimulatedRun<'a> {
     now_s: f64,
     /// None if each rank has a device.
     cores: Option<SharedCores>,
+    tiers: TierQueues<'a>,
     /// Lanes that have reached the agreement.
     agreeing: usize,
 }
@@ -105,6 +107,7 @@ impl<'a> SimulatedRun<'a> {
             timeline: Timeline { lanes: vec![Lane::default(); pipeline_stages], step_s: 0.0 },
             now_s: 0.0,
             cores: (hardware.device.kind == Processor::Cpu).then(|| SharedCores::new(mesh, hardware.node.devices)),
+            tiers: TierQueues::new(plan, hardware),
             agreeing: 0,
         }
     }
@@ -117,12 +120,12 @@ impl<'a> SimulatedRun<'a> {
         loop {
             // One lane may let another continue at the same time.
             while (0..self.runners.len()).filter(|&lane| self.advance(lane)).count() > 0 {}
-            if self.runners.iter().all(|runner| runner.state == LaneState::Through) {
+            if self.runners.iter().all(|runner| runner.state == LaneState::Through) && self.tiers.are_idle() {
                 break;
             }
             self.pass_time();
         }
-        self.timeline.step_s = self.timeline.lanes.iter().map(Lane::end_s).fold(0.0, f64::max);
+        self.timeline.step_s = self.timeline.lanes.iter().map(Lane::stored_s).fold(0.0, f64::max);
         self.timeline
     }
 
@@ -247,6 +250,10 @@ impl<'a> SimulatedRun<'a> {
             Op::Settle { bucket, .. } => transfer(lane, runner.reductions[bucket]),
             Op::Combine { bucket, .. } => transfer(lane, runner.combinations[bucket]),
             Op::Spread { .. } => transfer(lane, runner.own),
+            Op::Update { .. } => match self.tiers.need(lane, runner.next).map(|fetch| self.tiers.ended(lane, fetch)) {
+                Some(None) => OpNeed::Unknown,
+                fetched => transfer(lane, fetched.flatten()),
+            },
             Op::Agree if self.agreeing < self.runners.len() => OpNeed::Unknown,
             Op::Agree => transfer(lane, runner.own),
             Op::Receive { parcel, .. } => {
@@ -291,6 +298,7 @@ impl<'a> SimulatedRun<'a> {
                 self.give_to_replicas(lane, bucket, round);
             }
             Op::Receive { parcel, .. } => self.runners[lane].taken[parcel as usize].push(index),
+            Op::Fetch { .. } | Op::Store { .. } => self.tiers.give(lane, index, end_s, &mut self.timeline),
             _ => {}
         }
     }
@@ -313,7 +321,7 @@ impl<'a> SimulatedRun<'a> {
         let Lane { transfers, .. } = &mut self.timeline.lanes[lane];
         let number = transfers.len();
         let queue = match route.link {
-            super::LinkKind::Memory => None,
+            super::LinkKind::Memory | super::LinkKind::Disk => None,
             super::LinkKind::Node => Some(0),
             super::LinkKind::Network => Some(1),
         };
@@ -351,7 +359,7 @@ impl<'a> SimulatedRun<'a> {
             })
             .collect();
         let rates: Vec<f64> = (0..self.runners.len()).map(|lane| self.rate(lane)).collect();
-        let next_s = ends.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+        let next_s = ends.iter().flatten().copied().fold(self.tiers.next_s(self.now_s), f64::min);
         assert!(next_s.is_finite(), "lanes wait for one another: the plan cannot be proven");
         for (lane, runner) in self.runners.iter_mut().enumerate() {
             if let LaneState::Working(left) = &mut runner.state {
@@ -359,6 +367,7 @@ impl<'a> SimulatedRun<'a> {
                 *left = if is_done { 0.0 } else { (*left - (next_s - self.now_s) * rates[lane]).max(0.0) };
             }
         }
+        self.tiers.pass_time(self.now_s, next_s, &mut self.timeline);
         self.now_s = next_s;
     }
 }

@@ -30,7 +30,8 @@ impl fmt::Display for PredictionText<'_> {
             writeln!(f, "\n{}", traffic(it).fitted().lines().join("\n"))?;
         }
         writeln!(f, "\n{}", critical(it).fitted().lines().join("\n"))?;
-        write!(f, "\n{}", better(it).fitted().lines().join("\n"))
+        write!(f, "\n{}", better(it).fitted().lines().join("\n"))?;
+        it.disk.iter().try_for_each(|disk| write!(f, "\n\n{disk}"))
     }
 }
 

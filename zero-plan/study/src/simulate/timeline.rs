@@ -1,7 +1,7 @@
 //! Timeline: when ops of a step run and transfers travel, in seconds since the step began. Never computes a time.
 
 use serde::Serialize;
-use zero_plan::{Plan, Traffic};
+use zero_plan::{Plan, TierBytes, Traffic};
 
 /// A step on some hardware.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -25,6 +25,16 @@ impl Lane {
     /// When its last op is over, in seconds.
     pub fn end_s(&self) -> f64 {
         self.spans.last().map_or(0.0, |span| span.end_s)
+    }
+
+    /// When its last op is over and its last store has ended, in seconds: then the next step can begin.
+    pub fn stored_s(&self) -> f64 {
+        self.last_store().map_or(0.0, |store| self.transfers[store].end_s).max(self.end_s())
+    }
+
+    /// The number of its last store.
+    pub(super) fn last_store(&self) -> Option<usize> {
+        self.transfers.iter().rposition(|transfer| transfer.flow == Flow::Store)
     }
 
     /// When the op before this one is over, in seconds.
@@ -106,12 +116,29 @@ pub enum Flow {
     Parcel,
     /// The numbers that all ranks agree on.
     Agreement,
+    /// Pieces of states, from the tier where they are kept.
+    Fetch,
+    /// Updated pieces, back to their tier.
+    Store,
 }
 
 impl Flow {
     /// All flows.
-    pub const ALL: [Flow; 6] =
-        [Flow::Gather, Flow::Reduce, Flow::ReplicaReduce, Flow::Spread, Flow::Parcel, Flow::Agreement];
+    pub const ALL: [Flow; 8] = [
+        Flow::Gather,
+        Flow::Reduce,
+        Flow::ReplicaReduce,
+        Flow::Spread,
+        Flow::Parcel,
+        Flow::Agreement,
+        Flow::Fetch,
+        Flow::Store,
+    ];
+
+    /// Whether it goes to a tier or comes from it, and not to another rank.
+    pub const fn is_of_tier(self) -> bool {
+        matches!(self, Flow::Fetch | Flow::Store)
+    }
 
     /// Its name, a word or two.
     pub const fn name(self) -> &'static str {
@@ -122,11 +149,13 @@ impl Flow {
             Flow::Spread => "all-gather of sums",
             Flow::Parcel => "parcels",
             Flow::Agreement => "agreement",
+            Flow::Fetch => "fetches",
+            Flow::Store => "stores",
         }
     }
 
-    /// Its bytes in what a rank sends.
-    const fn bytes(self, traffic: &Traffic) -> usize {
+    /// Its bytes in what a rank sends, or moves from and to its tier.
+    const fn bytes(self, (traffic, tier): &(Traffic, TierBytes)) -> usize {
         match self {
             Flow::Gather => traffic.gather_bytes,
             Flow::Reduce => traffic.reduce_bytes,
@@ -134,11 +163,13 @@ impl Flow {
             Flow::Spread => traffic.spread_bytes + traffic.replica_spread_bytes,
             Flow::Parcel => traffic.activation_bytes + traffic.gradient_bytes + traffic.tied_bytes,
             Flow::Agreement => traffic.agree_bytes,
+            Flow::Fetch => tier.read,
+            Flow::Store => tier.written,
         }
     }
 }
 
-/// What a rank sends for a purpose, as the plan counts it. A link may carry a part of it: where ranks send directly to those of
+/// What a rank sends for a purpose, or moves from or to its tier, as the plan counts it. A link may carry a part of it: where ranks send directly to those of
 /// other hosts, the network carries only what goes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FlowBytes {
@@ -152,9 +183,12 @@ impl FlowBytes {
     /// Those of a plan, for all purposes for which it sends something.
     pub fn of(plan: &Plan) -> Vec<Self> {
         let stages = plan.pipeline_stages.iter().enumerate();
-        let of_stages = stages.map(|(pipeline, stage)| Traffic::of(plan, plan.busiest_rank(pipeline), stage.step));
-        let of_stages: Vec<Traffic> = of_stages.collect();
-        let most = |flow: Flow| of_stages.iter().map(|traffic| flow.bytes(traffic)).max().unwrap_or(0);
+        let of_stages = stages.map(|(pipeline, stage)| {
+            let sent = Traffic::of(plan, plan.busiest_rank(pipeline), stage.step);
+            (sent, TierBytes::of(plan, plan.first_rank(pipeline)))
+        });
+        let of_stages: Vec<_> = of_stages.collect();
+        let most = |flow: Flow| of_stages.iter().map(|moved| flow.bytes(moved)).max().unwrap_or(0);
         let all = Flow::ALL.into_iter().map(|flow| Self { flow, bytes: most(flow) });
         all.filter(|sent| sent.bytes > 0).collect()
     }
@@ -169,11 +203,13 @@ pub enum LinkKind {
     Node,
     /// The network between nodes.
     Network,
+    /// The disk of a node, which its ranks share.
+    Disk,
 }
 
 impl LinkKind {
     /// All kinds of links.
-    pub const ALL: [LinkKind; 3] = [LinkKind::Memory, LinkKind::Node, LinkKind::Network];
+    pub const ALL: [LinkKind; 4] = [LinkKind::Memory, LinkKind::Node, LinkKind::Network, LinkKind::Disk];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -181,6 +217,7 @@ impl LinkKind {
             LinkKind::Memory => "shared memory",
             LinkKind::Node => "node",
             LinkKind::Network => "network",
+            LinkKind::Disk => "disk",
         }
     }
 }

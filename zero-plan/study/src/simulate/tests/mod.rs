@@ -1,5 +1,6 @@
 mod links;
 mod predictions;
+mod tiers;
 mod timelines;
 
 use std::collections::BTreeSet;

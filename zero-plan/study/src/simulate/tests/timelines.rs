@@ -151,7 +151,7 @@ fn ranks_share_the_cores_of_their_node() {
 }
 
 /// The measurements of a plan's units if each op takes this long, on ranks with this many threads.
-fn measured(plan: &Plan, [ranks, threads]: [usize; 2], time: OpTime) -> impl Iterator<Item = MeasuredUnit> {
+pub(super) fn measured(plan: &Plan, [ranks, threads]: [usize; 2], time: OpTime) -> impl Iterator<Item = MeasuredUnit> {
     let OpTime { seconds, core_seconds } = time;
     let op = |&op| MeasuredOp { op, seconds, core_seconds: Some(core_seconds) };
     let units = measured_units(plan, threads, [plan.pipeline_stages[0].step.iter().map(op)]);

@@ -1,0 +1,82 @@
+//! Answers that keep the optimizer's state on disk.
+
+use zero_plan::spec::parse;
+use zero_plan::{PlanBuf, prove};
+
+use super::question::{DiskUse, Effort, NoAdvice, Question};
+use super::tests::{ask, file, pinned, small, tiny};
+use super::*;
+use crate::hardware::Hardware;
+
+const DIRECT: &str = "direct: (read: 1.3e9, write: 1.8e9, both: 1.35e9),";
+
+/// A node with two cores and a disk.
+fn cores(memory_kib: u64, direct: &str) -> Hardware {
+    file(&format!(
+        "(name: \"cores\", device: (name: \"c\", kind: Cpu, memory: KiB({memory_kib}), matmul: (f32: 1e11, bf16: 1e11), \
+         bandwidth: 1e10, op: 1e-6), node: (devices: 2, disk: (read: 1e9, write: 1e9, {direct})))"
+    ))
+}
+
+fn question(hardware: &Hardware) -> Question<'_> {
+    Question { effort: Effort { plans: 200 }, ..ask(hardware, 1, 8, Some(64), &small) }
+}
+
+#[test]
+fn states_go_to_disk_only_where_nothing_fits_in_memory() {
+    let mut on_disk = Vec::new();
+    for memory_kib in [1_000_000, 600_000, 450_000, 350_000, 250_000, 50_000] {
+        let (hardware, unmeasured) = (cores(memory_kib, DIRECT), cores(memory_kib, ""));
+        let needs_disk = advise(&question(&unmeasured)).is_err();
+        let question = question(&hardware);
+        let Ok(advice) = advise(&question) else {
+            assert!(needs_disk, "{memory_kib}");
+            on_disk.push(None);
+            continue;
+        };
+        assert_eq!(advice.refused, 0, "{memory_kib}");
+        for pick in &advice.picks {
+            assert_eq!([pick.candidate.offload.is_none(), pick.disk.is_none()], [!needs_disk; 2], "{memory_kib}");
+            assert!(pick.need.bytes <= pick.budget_bytes);
+            let config = parse(&pick.candidate.text(&question, &[])).expect("a spec").config();
+            assert_eq!(config, pick.candidate.config(&question));
+            let units = small(config.precision.compute, config.sequences).expect("units");
+            PlanBuf::new("small", config, &units).with(|plan| prove(plan).map(|_| ())).expect("a plan that is proven");
+        }
+        let text = answer(&question, &advice);
+        let told = "if the optimizer state is kept on disk (`offload`)? disk: ";
+        assert_eq!(text.contains(told) && text.contains(" TB a day"), needs_disk, "{text}");
+        assert_eq!(json(&question, &advice)["best"][0]["disk"]["read_bytes"].is_u64(), needs_disk);
+        // The verdict on each stage is about memory alone.
+        assert_eq!(advice.stages.iter().all(|stage| !stage.fits), needs_disk, "{:?}", advice.stages);
+        on_disk.push(Some(needs_disk));
+    }
+    assert!([Some(false), Some(true), None].iter().all(|one| on_disk.contains(one)), "{on_disk:?}");
+}
+
+/// The disk takes its time, so its layouts are slower than those that fit without it.
+#[test]
+fn what_the_disk_would_cost_is_told_if_asked() {
+    let hardware = cores(1_000_000, DIRECT);
+    let advice = advise(&Question { disk: DiskUse::Tried, ..question(&hardware) }).expect("advice");
+    assert!(advice.picks[0].disk.is_none(), "{:?}", advice.picks[0]);
+    let on_disk: Vec<_> = advice.rivals.iter().filter(|rival| rival.dimension == Dimension::Offload).collect();
+    let [Rival { loss: Price::Slower(factor), value, .. }] = &on_disk[..] else { panic!("{on_disk:?}") };
+    assert!(*factor > 1.0 && value == "optimizer state on disk", "{on_disk:?}");
+    let unasked = advise(&question(&hardware)).expect("advice");
+    assert!(unasked.rivals.iter().all(|rival| rival.dimension != Dimension::Offload));
+}
+
+#[test]
+fn z0161_nothing_can_be_kept_on_disk() {
+    let (with, without, gpus) = (cores(1_000_000, DIRECT), cores(1_000_000, ""), tiny(900_000));
+    for (asked, expected) in [
+        (question(&without), "`cores` has no `node.disk.direct`, so it is not known how long that takes"),
+        (question(&gpus), "ranks on a GPU cannot do that yet"),
+        (pinned(question(&with), &["optimizer=Muon"]), "`optimizer` Muon cannot do that"),
+    ] {
+        let error = advise(&Question { disk: DiskUse::Tried, ..asked }).unwrap_err();
+        let NoAdvice::Machines { what, .. } = &error else { panic!("{error}") };
+        assert_eq!(what, &format!("nothing can be kept on disk: {expected}"));
+    }
+}

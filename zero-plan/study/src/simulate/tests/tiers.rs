@@ -1,0 +1,186 @@
+//! States on disk: a piece is 2048 elements of each of two moments, so 16384 bytes are fetched, and as many stored.
+
+use zero_plan::{Offload, TierKind};
+
+use super::*;
+
+const PIECE_BYTES: f64 = 16384.0;
+
+/// One rank a core, whose ops take no time but for operations, at 1 GFLOP/s.
+fn on_disk(direct: &str) -> String {
+    cpu(8).replace("devices: 8", &format!("devices: 8, disk: (read: 1e9, write: 1e9, direct: ({direct}))"))
+}
+
+fn offloaded(config: Config, prefetch: usize) -> Config {
+    Config { offload: Offload { optimizer: TierKind::Disk, prefetch, piece_bytes: 8192 }, ..config }
+}
+
+/// A unit of this many pieces on one rank, whose forward and backward take this many seconds.
+fn unit(pieces: usize, computing_s: f64) -> Unit {
+    Unit { params: 2048 * pieces, takes: 2048 * pieces, operations: (computing_s / 3.0 * 1e9) as usize, ..Unit::NONE }
+}
+
+/// Seconds by which a step takes longer than it computes.
+fn exposed_s(direct: &str, config: Config, unit: Unit) -> f64 {
+    let mut exposed_s = 0.0;
+    let config = Config { mesh: Mesh { order: Axis::ALL, ..config.mesh }, ..config };
+    on_units(&on_disk(direct), config, &[unit], |plan, timeline, _| {
+        let parts = timeline.parts(plan, 0);
+        let computing_s = parts.sum(|part| matches!(part, StepPart::Forward | StepPart::Backward));
+        exposed_s = timeline.step_s - computing_s;
+        let on_disk = |part| matches!(part, StepPart::Exposed(Flow::Fetch | Flow::Store, LinkKind::Disk));
+        assert!((parts.sum(on_disk) - exposed_s).abs() < 1e-9, "{parts:?}");
+        let path = timeline.critical_path();
+        assert_eq!(path.last().map(|last| last.end_s), Some(timeline.step_s));
+        assert!(path.windows(2).all(|pair| pair[0].end_s == pair[1].start_s));
+    });
+    exposed_s
+}
+
+fn assert_ms(found_s: f64, ms: f64) {
+    assert!((found_s * 1e3 - ms).abs() < 1e-6, "{} ms, expected {ms} ms", found_s * 1e3);
+}
+
+/// The disk never rests in the update, so all bytes but those of the first pieces are exposed at its rate.
+#[test]
+fn a_slow_disk_is_exposed_by_its_bytes_at_its_rate() {
+    for (prefetch, pieces) in [(0, 4), (1, 4), (3, 12)] {
+        let config = offloaded(config(0, Mesh::of_zero(1)), prefetch);
+        let bytes = PIECE_BYTES * (2 * pieces - (prefetch + 2)) as f64;
+        let exposed = |disk: &str, computing_s| exposed_s(disk, config, unit(pieces, computing_s));
+        let slow = "read: 1e6, write: 1e6, both: 1e6";
+        assert_ms(exposed(slow, 3.0), bytes / 1e3);
+        // Without computation, nothing hides the first pieces.
+        assert_ms(exposed(slow, 0.0), PIECE_BYTES * 2.0 * pieces as f64 / 1e3);
+        assert_ms(exposed("read: 4e6, write: 4e6, both: 4e6", 3.0), bytes / 4e3);
+    }
+}
+
+/// Two slots and three pieces: after the first store, the last fetch and the second store share the disk, and then the
+/// last store has it alone.
+#[test]
+fn reads_and_writes_share_a_disk() {
+    let config = offloaded(config(0, Mesh::of_zero(1)), 0);
+    let exposed = |disk: &str| exposed_s(disk, config, unit(3, 3.0));
+    assert_ms(exposed("read: 4e6, write: 2e6, both: 3e6"), PIECE_BYTES * (2.0 / 2e3 + 1.0 / 1.5e3));
+    // If it can do both at full rate, writes at 2 MB/s decide.
+    assert_ms(exposed("read: 4e6, write: 2e6, both: 6e6"), PIECE_BYTES * 3.0 / 2e3);
+    // Each fetch and store has a read or a write for each moment. Of the last fetch and the second store, the latencies
+    // pass after the bytes.
+    let late = "read: 4e6, write: 2e6, both: 3e6, latency: 1e-3";
+    assert_ms(exposed(late), PIECE_BYTES * (2.0 / 2e3 + 1.0 / 1.5e3) + 3.0 * 2.0);
+}
+
+/// Replicas keep the same states, so two on one node take twice as long, and two on their own nodes do not.
+#[test]
+fn ranks_of_a_node_share_its_disk() {
+    let disk = "read: 1e6, write: 1e6, both: 1e6";
+    for (nodes, replica, ranks_of_disk) in [(1, 1, 1.0), (1, 2, 2.0), (2, 2, 1.0), (2, 4, 2.0)] {
+        let mesh = Mesh { nodes, replica, ..Mesh::of_zero(1) };
+        let mut step_s = [0.0; 2];
+        for (step_s, direct) in step_s.iter_mut().zip([disk, "read: 1e18, write: 1e18"]) {
+            on_units(&on_disk(direct), offloaded(config(0, mesh), 0), &[unit(4, 3.0)], |_, timeline, _| {
+                *step_s = timeline.step_s;
+            });
+        }
+        assert_ms(step_s[0] - step_s[1], ranks_of_disk * PIECE_BYTES * 6.0 / 1e3);
+    }
+}
+
+/// Pipeline stages on one node share its disk too: two stages of one unit each move as much as one stage of both.
+#[test]
+fn pipeline_stages_of_a_node_share_its_disk() {
+    let disk = on_disk("read: 1e6, write: 1e6, both: 1e6");
+    let units = [0, 1].map(|index| Unit { field: "a", index: Some(index), source: index, ..unit(4, 0.0) });
+    for (nodes, shared) in [(1, 2.0), (2, 1.0)] {
+        let mesh = Mesh { nodes, pipeline: 2, ..Mesh::of_zero(1) };
+        let text = disk.replace("1e8, latency: 1e-3", "1e18, latency: 0.0");
+        on_units(&text, offloaded(config(0, mesh), 0), &units, |_, timeline, _| {
+            assert_ms(timeline.step_s, shared * PIECE_BYTES * 8.0 / 1e3);
+        });
+    }
+}
+
+/// With a disk that takes no time, a step takes as long as without offload, whether updates were measured or not.
+#[test]
+fn on_a_disk_that_takes_no_time_a_step_takes_as_long_as_in_memory() {
+    let fast = on_disk("read: 1e18, write: 1e18").replace("bandwidth: 1e18", "bandwidth: 1e9");
+    for (stage, mesh) in [(0, Mesh::of_zero(1)), (1, Mesh::of_zero(4)), (3, Mesh::of_zero(2))]
+        .into_iter()
+        .chain([(2, Mesh { pipeline: 2, ..Mesh::of_zero(2) }), (3, Mesh { replica: 2, ..Mesh::of_zero(2) })])
+    {
+        let plain = config(stage, mesh);
+        let units: Vec<Unit> =
+            (0..4).map(|i| Unit { field: "a", index: Some(i), source: i, ..unit(5 + i, 1e-3) }).collect();
+        for is_measured in [false, true] {
+            let step_s = [plain, offloaded(plain, 1)].map(|config| {
+                let mut hardware = Hardware::parse(&fast).unwrap();
+                PlanBuf::new("T", config, &units).with(|plan| {
+                    let time = OpTime { seconds: 1e-3, core_seconds: 1e-3 };
+                    hardware.measured =
+                        super::timelines::measured(plan, [1, 1], time).filter(|_| is_measured).collect();
+                    hardware.measured.iter_mut().for_each(|unit| unit.update = time);
+                    simulate_with(plan, &hardware, 1).unwrap().step_s
+                })
+            });
+            assert!((step_s[1] / step_s[0] - 1.0).abs() < 1e-9, "stage {stage}: {step_s:?}");
+        }
+    }
+}
+
+/// Four pieces of one rank on a disk of 1 MB/s: 6 of the 8 fetches and stores are exposed.
+#[test]
+fn a_prediction_says_what_states_on_disk_cost() {
+    let text = on_disk("read: 1e6, write: 1e6, both: 1e6")
+        .replace("write: 1e9, direct", "write: 1e9, endurance: MB(10), direct");
+    let mesh = Mesh { replica: 2, ..Mesh::of_zero(1) };
+    on_units(&text, offloaded(config(0, mesh), 0), &[unit(4, 3.0)], |plan, timeline, hardware| {
+        let prediction = Prediction::of(plan, hardware, None).unwrap();
+        crate::documented::assert_documented(&serde_json::to_value(&prediction).unwrap());
+        let DiskPrediction { read_bytes, written_bytes, exposed_s, bytes_per_s, .. } =
+            *prediction.disk.as_ref().unwrap();
+        assert_eq!([read_bytes, written_bytes].map(|bytes| bytes as f64), [4.0 * PIECE_BYTES; 2]);
+        assert_eq!(bytes_per_s, 1e6);
+        assert_ms(exposed_s, 2.0 * 6.0 * PIECE_BYTES / 1e3);
+        let on_disk = prediction.traffic.iter().filter(|it| it.link == LinkKind::Disk);
+        let on_disk: Vec<_> = on_disk.map(|it| (it.flow, it.bytes)).collect();
+        assert_eq!(on_disk, [(Flow::Fetch, read_bytes), (Flow::Store, written_bytes)]);
+        let disk = prediction.disk.as_ref().unwrap();
+        let per_step = 2.0 * 4.0 * PIECE_BYTES;
+        assert!((disk.written_bytes_per_day / (per_step * 86_400.0 / timeline.step_s) - 1.0).abs() < 1e-9);
+        assert_eq!(disk.lasts_steps, Some((10e6 / per_step).floor()));
+        // Four threads a rank compute for 750 ms. A step may become 7.5 ms longer, so the exposed bytes may take that long.
+        let hidden = disk.hidden_at_bytes_per_s.unwrap() * 0.0075 / (2.0 * 6.0 * PIECE_BYTES);
+        assert!((0.99..1.03).contains(&hidden), "{hidden}");
+        let better = prediction.better.iter().find(|better| better.what == "disk").unwrap();
+        assert_ms(prediction.step_s - better.step_s, 2.0 * 6.0 * PIECE_BYTES / 1e3 * (1.0 - 1.0 / 1.1));
+        let text = PredictionText(&prediction).to_string();
+        assert!(text.contains("waits 197 ms for a disk of 0.00 GB/s") && text.contains("endures 76 steps"), "{text}");
+    });
+    on_units(&text, config(0, mesh), &[unit(4, 3.0)], |plan, _, hardware| {
+        let prediction = Prediction::of(plan, hardware, None).unwrap();
+        assert!(prediction.disk.is_none() && prediction.better.iter().all(|better| better.what != "disk"));
+    });
+    on_units(
+        &on_disk("read: 1e18, write: 1e18"),
+        offloaded(config(0, mesh), 0),
+        &[unit(4, 3.0)],
+        |plan, _, hardware| {
+            let disk = Prediction::of(plan, hardware, None).unwrap().disk.unwrap();
+            assert_eq!((disk.hidden_at_bytes_per_s, disk.lasts_steps), (None, None));
+        },
+    );
+}
+
+#[test]
+fn z0177_disks_without_rates_and_ranks_on_gpus() {
+    let config = offloaded(config(1, Mesh::of_zero(2)), 1);
+    let plan = PlanBuf::new("T", config, &[unit(4, 1.0)]);
+    for text in [cpu(2), cpu(2).replace("devices: 2", "devices: 2, disk: (read: 1e9, write: 1e9)")] {
+        let refused = plan.with(|plan| simulate(plan, &Hardware::parse(&text).unwrap()).unwrap_err());
+        assert_eq!(refused, Impossible::NoDirectRates);
+        assert!(refused.to_string().contains("`node.disk.direct`") && refused.help().contains("cargo zero measure"));
+        assert!(Hardware::parse(&on_disk("read: 7e9, write: 4e9")).is_ok(), "what the help shows can be read");
+    }
+    assert_eq!(on_hardware(config, &Hardware::parse(GPU).unwrap()), Err(Impossible::DiskOfGpu));
+}
