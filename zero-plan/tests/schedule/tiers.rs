@@ -8,7 +8,8 @@ use std::panic::catch_unwind;
 use zero_plan::budget::require_budget;
 use zero_plan::place::Place;
 use zero_plan::{
-    Config, Home, Kind, Memory, Op, Origin, Pass, Piece, Plan, TierBytes, TierKind, TransportKind, prove, prove_ranks,
+    Config, DeviceKind, Home, Kind, Memory, Offload, Op, Origin, Pass, Piece, Plan, TierBytes, TierKind, TransportKind,
+    prove, prove_ranks,
 };
 
 use crate::model::{Model, ON_DISK, config, mesh, offloaded_models};
@@ -217,11 +218,9 @@ fn a_fault_in_a_trip_is_found() {
 }
 
 #[test]
-fn a_file_has_a_budget() {
-    let refusal = |disk_bytes| {
-        let plan =
-            Model::new(Config { offload: ON_DISK, disk_bytes: Some(disk_bytes), ..config(1) }, &[9088, 0], None).plan();
-        plan.with(|plan| {
+fn a_tier_has_a_budget() {
+    let refusal = |config| {
+        Model::new(config, &[9088, 0], None).plan().with(|plan| {
             let memories: Vec<Memory> = plan.pipeline_stages.iter().map(|stage| stage.memory).collect();
             let steps: Vec<&[Op]> = plan.pipeline_stages.iter().map(|stage| stage.step).collect();
             let refused = catch_unwind(move || require_budget(&plan.tables(), &memories, &steps, &Origin::UNKNOWN));
@@ -229,10 +228,30 @@ fn a_file_has_a_budget() {
         })
     };
     let bytes = 2 * 4 * (3 * 2048 + 3 * 2048);
-    assert_eq!(refusal(bytes), None);
-    let expected = "[Z0230] a rank keeps 96.0 KiB on disk at stage 1, but `disk` is 95.0 KiB: 1.0 KiB too much
-  fix: raise `disk`, or let more ranks share the optimizer state: a stage above 0, and more ranks along `zero`";
-    assert_eq!(refusal(bytes - 1024).as_deref(), Some(expected));
+    let on_disk = Config { offload: ON_DISK, ..config(1) };
+    let on_host = Config { offload: Offload { optimizer: TierKind::Host, ..ON_DISK }, ..config(1) };
+    let (device, transport) = (DeviceKind::Cuda, TransportKind::Peer);
+    let on_host = Config { device, transport, ..on_host };
+    for (least, less, words) in [
+        (
+            Config { disk_bytes: Some(bytes), ..on_disk },
+            Config { disk_bytes: Some(bytes - 1024), ..on_disk },
+            ["on disk", "disk"],
+        ),
+        (
+            Config { host_bytes: Some(bytes), ..on_host },
+            Config { host_bytes: Some(bytes - 1024), ..on_host },
+            ["in host memory", "host"],
+        ),
+    ] {
+        assert_eq!(refusal(least), None);
+        let [place, key] = words;
+        let expected = format!(
+            "[Z0230] a rank keeps 96.0 KiB {place} at stage 1, but `{key}` is 95.0 KiB: 1.0 KiB too much
+  fix: raise `{key}`, or let more ranks share the optimizer state: a stage above 0, and more ranks along `zero`"
+        );
+        assert_eq!(refusal(less), Some(expected));
+    }
 }
 
 /// Pieces and slots are part of a plan; without offload nothing of it is.
@@ -242,6 +261,6 @@ fn fingerprints_know_tiers() {
         |offload| Model::new(Config { offload, ..config(1) }, &[9000, 7], None).plan().with(|plan| plan.fingerprint());
     let plain = of(Config::PLAIN.offload);
     let disk = of(ON_DISK);
-    let ahead = of(zero_plan::Offload { prefetch: 2, ..ON_DISK });
+    let ahead = of(Offload { prefetch: 2, ..ON_DISK });
     assert!(plain != disk && disk != ahead && plain != ahead);
 }

@@ -34,7 +34,7 @@ pub(super) const CODES: &[Code] = &[
         title: "number of bytes moved differs from the plan",
         explanation: "At the end of a run the number of bytes that a rank has copied from its peers, and of those \
             that it has read in place, is compared with the ops of the plan, to the byte; so are the bytes that it has \
-            read and written on disk. It differs. This is a fault of zero, or of a transport of your own that leaves out \
+            read and written where `offload` keeps states. It differs. This is a fault of zero, or of a transport of your own that leaves out \
             a copy or makes it twice.",
         example: "a transport whose `wait` copies each shard twice",
     },

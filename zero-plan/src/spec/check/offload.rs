@@ -10,8 +10,9 @@ const OPTIMIZER: &str = "offload.optimizer";
 pub const RULES: &[Rule] = &[
     Rule { reads: &[OPTIMIZER, "offload.prefetch"], find: |subject| nothing_travels(subject, "offload.prefetch") },
     Rule { reads: &[OPTIMIZER, "offload.piece"], find: |subject| nothing_travels(subject, "offload.piece") },
-    Rule { reads: &[OPTIMIZER, "disk"], find: nothing_on_disk },
-    Rule { reads: &[OPTIMIZER, "device"], find: gpu },
+    Rule { reads: &[OPTIMIZER, "host"], find: |subject| nothing_kept(subject, TierKind::Host) },
+    Rule { reads: &[OPTIMIZER, "disk"], find: |subject| nothing_kept(subject, TierKind::Disk) },
+    Rule { reads: &[OPTIMIZER, "device"], find: disk_of_gpu },
     Rule { reads: &[OPTIMIZER, "device"], find: same_memory },
     Rule { reads: &[OPTIMIZER, "optimizer"], find: muon },
     Rule { reads: &[OPTIMIZER, "checkpoint.snapshot"], find: snapshot },
@@ -24,16 +25,18 @@ fn nothing_travels(subject: &CheckedSpec, path: &'static str) -> Option<Diagnost
     let name = subject.name(path);
     let problem = Diagnostic::new("Z0108", path, format!("`{name}` has no effect without offload"));
     let problem = problem.at(subject.given(path)?.key, "all states are on the device, so nothing travels");
-    Some(problem.help(format!("remove `{name}`, or set `{}` to Disk", subject.name(OPTIMIZER))))
+    let tier = if subject.spec.device == DeviceKind::Cpu { TierKind::Disk } else { TierKind::Host };
+    Some(problem.help(format!("remove `{name}`, or set `{}` to {tier:?}", subject.name(OPTIMIZER))))
 }
 
-fn nothing_on_disk(subject: &CheckedSpec) -> Option<Diagnostic> {
-    if subject.spec.offload.optimizer == TierKind::Disk {
+fn nothing_kept(subject: &CheckedSpec, tier: TierKind) -> Option<Diagnostic> {
+    if subject.spec.offload.config().uses(tier) {
         return None;
     }
-    let problem = Diagnostic::new("Z0108", "disk", "`disk` has no effect without states on disk");
-    let problem = problem.at(subject.given("disk")?.key, "a budget of which nothing is used");
-    Some(problem.help("remove `disk`, or set `offload.optimizer` to Disk"))
+    let (key, words) = (tier.budget_key(), tier.words());
+    let problem = Diagnostic::new("Z0108", key, format!("`{key}` has no effect without states {words}"));
+    let problem = problem.at(subject.given(key)?.key, "a budget of which nothing is used");
+    Some(problem.help(format!("remove `{key}`, or set `offload.optimizer` to {tier:?}")))
 }
 
 /// A mistake at the key that says where states are kept.
@@ -43,13 +46,13 @@ fn impossible(subject: &CheckedSpec, why: &str, label: &str, help: &str) -> Opti
     Some(problem.at(subject.given(OPTIMIZER)?.value, label).help(help))
 }
 
-fn gpu(subject: &CheckedSpec) -> Option<Diagnostic> {
-    if subject.spec.offload.is_none() || subject.spec.device == DeviceKind::Cpu {
+fn disk_of_gpu(subject: &CheckedSpec) -> Option<Diagnostic> {
+    if subject.spec.offload.optimizer != TierKind::Disk || subject.spec.device == DeviceKind::Cpu {
         return None;
     }
     let why = "which ranks on a GPU cannot do yet";
-    let help = "remove `offload`, or set `device` to Cpu";
-    impossible(subject, why, "nothing carries bytes from there to the memory of a GPU", help)
+    let label = "nothing carries bytes between a disk and the memory of a GPU";
+    impossible(subject, why, label, "set it to Host, or remove `offload`")
 }
 
 fn same_memory(subject: &CheckedSpec) -> Option<Diagnostic> {
@@ -94,6 +97,11 @@ mod tests {
         let message = "`disk` has no effect without states on disk";
         one("(zero: (stage: 1), disk: GB(1))", "Z0108", (1, 20), message, "a budget of which nothing is used");
         assert_eq!(codes("(zero: (stage: 1), disk: GB(1), offload: (optimizer: Disk))"), [""; 0]);
+        let message = "`host` has no effect without states in host memory";
+        one("(zero: (stage: 1), host: GB(1))", "Z0108", (1, 20), message, "a budget of which nothing is used");
+        assert_eq!(codes("(zero: (stage: 1), host: GB(1), offload: (optimizer: Disk))"), ["Z0108"]);
+        assert_eq!(codes("(zero: (stage: 1), host: GB(1), offload: (optimizer: Host), device: Cuda)"), [""; 0]);
+        assert_eq!(codes("(zero: (stage: 1), disk: GB(1), offload: (optimizer: Host), device: Cuda)"), ["Z0108"]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod timeline;
 
 use core::fmt;
 
-use zero_plan::{Config, DeviceKind, Plan, TransportKind};
+use zero_plan::{Config, DeviceKind, Plan, TierKind, TransportKind};
 
 use crate::hardware::{Hardware, Processor};
 
@@ -50,8 +50,11 @@ pub enum Impossible {
         /// Ranks of a node.
         ranks: usize,
     },
-    /// States are kept on disk, whose rates are not part of a description of hardware.
-    Offload,
+    /// States are kept in a tier, whose rates are not part of a description of hardware.
+    Offload {
+        /// The tier.
+        tier: TierKind,
+    },
     /// An update would need whole matrices whose shards lie on several hosts that MPI connects.
     Directions,
 }
@@ -68,8 +71,9 @@ impl fmt::Display for Impossible {
             Self::NoLink { ranks } => {
                 write!(f, "a node of the mesh has {ranks} ranks, but the hardware has no `node.link` between devices")
             }
-            Self::Offload => {
-                f.write_str("the spec keeps states on disk, and nothing is known about the disk of the hardware")
+            Self::Offload { tier } => {
+                let link = if *tier == TierKind::Host { "its devices' links to host memory" } else { "its disk" };
+                write!(f, "the spec keeps states {}, and the hardware file says nothing about {link}", tier.words())
             }
             Self::Directions => {
                 write!(
@@ -92,7 +96,7 @@ impl Impossible {
                 "choose a network with `--network`, or add the key `network` to the hardware file"
             }
             Self::NoLink { .. } => "add the key `node.link` to the hardware file",
-            Self::Offload => "remove `offload` from the spec: steps with it take longer, by an unknown time",
+            Self::Offload { .. } => "remove `offload` from the spec: steps with it take longer, by an unknown time",
             Self::Directions => {
                 "let `mesh.zero` lie within a node, with `mesh.replica` across nodes; choose stage 0; or take hardware with GPUs"
             }
@@ -158,7 +162,7 @@ pub fn simulate(plan: &Plan, hardware: &Hardware) -> Result<Timeline, Impossible
 /// The errors of [`simulate`].
 pub fn simulate_with(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Timeline, Impossible> {
     if plan.config.offloads_optimizer() {
-        return Err(Impossible::Offload);
+        return Err(Impossible::Offload { tier: plan.config.offload.optimizer });
     }
     timeline_without_tiers(plan, hardware, threads)
 }
