@@ -20,10 +20,10 @@ const HANDLE: cu::CUmemAllocationHandleType =
 
 /// Memory of a CUDA device, or memory of its host that it reads and writes like its own. It lives as long as its last
 /// owner.
-pub struct CudaMemory(Place);
+pub struct CudaMemory(Backing);
 
-/// Where memory lies.
-enum Place {
+/// What memory is made of.
+enum Backing {
     Device(Arc<Mapped>),
     Host(HostMemory),
 }
@@ -61,15 +61,15 @@ struct Registered {
 unsafe impl DeviceMemory for CudaMemory {
     fn start(&self) -> *mut u8 {
         match &self.0 {
-            Place::Device(mapped) => std::ptr::without_provenance_mut(mapped.start as usize),
-            Place::Host(memory) => memory.start(),
+            Backing::Device(mapped) => std::ptr::without_provenance_mut(mapped.start as usize),
+            Backing::Host(memory) => memory.start(),
         }
     }
 
     fn len(&self) -> usize {
         match &self.0 {
-            Place::Device(mapped) => mapped.bytes,
-            Place::Host(memory) => memory.len(),
+            Backing::Device(mapped) => mapped.bytes,
+            Backing::Host(memory) => memory.len(),
         }
     }
 }
@@ -80,12 +80,12 @@ static SHARED: Mutex<Vec<(usize, Weak<Mapped>)>> = Mutex::new(Vec::new());
 impl CudaMemory {
     /// New memory of zeros: `bytes` bytes, rounded up to whole pages.
     pub(super) fn new(context: &Arc<DeviceContext>, bytes: usize) -> Result<Self, CudaError> {
-        Ok(Self(Place::Device(Self::made(context, bytes.max(1), None)?)))
+        Ok(Self(Backing::Device(Self::made(context, bytes.max(1), None)?)))
     }
 
     /// New memory of zeros on the host: exactly `bytes` bytes.
     pub(super) fn on_host(context: &Arc<DeviceContext>, bytes: usize) -> Result<Self, CudaError> {
-        Ok(Self(Place::Host(HostMemory::new(context, bytes)?)))
+        Ok(Self(Backing::Host(HostMemory::new(context, bytes)?)))
     }
 
     fn made(context: &Arc<DeviceContext>, bytes: usize, host: Option<Registered>) -> Result<Arc<Mapped>, CudaError> {
@@ -119,11 +119,11 @@ impl CudaMemory {
         if let Some(mapped) = known {
             context.enter()?;
             mapped.admit(context)?;
-            return Ok(Self(Place::Device(mapped)));
+            return Ok(Self(Backing::Device(mapped)));
         }
         let made = Self::made(context, bytes, Some(Registered::new(context, segment)?))?;
         shared.push((key, Arc::downgrade(&made)));
-        Ok(Self(Place::Device(made)))
+        Ok(Self(Backing::Device(made)))
     }
 
     /// One range of addresses with the parts of all ranks, one after another.
@@ -152,12 +152,12 @@ impl CudaMemory {
         }
         mapped.map()?;
         mapped.clear(start, parts[own])?;
-        Ok(Self(Place::Device(Arc::new(mapped))))
+        Ok(Self(Backing::Device(Arc::new(mapped))))
     }
 
     /// The address of the host's part, its length, and its address on the device, if there is one.
     pub(super) fn host(&self) -> Option<(usize, usize, u64)> {
-        let Place::Device(mapped) = &self.0 else { return None };
+        let Backing::Device(mapped) = &self.0 else { return None };
         let host = mapped.host.as_ref()?;
         Some((host.segment.ptr().addr(), host.segment.len(), host.start))
     }

@@ -110,6 +110,32 @@ fn memory_is_whole_pages_of_zeros() {
     assert!(bytes.iter().all(|&byte| byte == 0));
 }
 
+/// The device reads and writes it like its own, also in other queues.
+#[test]
+fn host_memory_is_exactly_as_long_and_begins_as_zeros() {
+    let Some(cuda) = device() else { return };
+    let memory = cuda.allocate_on_host(4 * 3000).expect("memory");
+    assert!(memory.len() == 4 * 3000 && memory.start().addr().is_multiple_of(4096));
+    let (ones, mut back) = (of(&cuda, &[1.0f32; 3000]), of(&cuda, &[5.0f32; 3000]));
+    #[expect(unsafe_code, reason = "memory that nobody else has")]
+    // SAFETY: views of all of the memory, which is initialised, one after another.
+    let (kept, kept_mut) = unsafe {
+        let start = memory.start().cast();
+        (View::<Cuda, f32>::from_raw(start, 3000), || ViewMut::<Cuda, f32>::from_raw(start, 3000))
+    };
+    cuda.copy(back.view_mut(), kept);
+    assert!(values(&cuda, &back) == [0.0; 3000]);
+    cuda.enter(5);
+    cuda.copy(kept_mut(), ones.view());
+    let mut read = [0.0; 3000];
+    cuda.read(kept, &mut read);
+    assert!(read == [1.0; 3000]);
+    cuda.stage(kept_mut(), |kept| kept.fill(2.0));
+    cuda.copy(back.view_mut(), kept);
+    assert!(values(&cuda, &back) == [2.0; 3000]);
+    assert_eq!(cuda.failure(), None);
+}
+
 /// Shares a rank's memory with the others by a descriptor, and returns its view of all memories.
 fn share(device: &Cuda, own: usize, bytes: &[usize], given: &Given, met: &Barrier) -> Vec<f32> {
     let mut exchange = |descriptor: OwnedFd| {

@@ -24,8 +24,8 @@ pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0410",
         title: "mappings of another length than planned",
-        explanation: "At the end of a run the lengths of the mappings that hold the arenas are compared with the \
-            plan, to the byte, and those of a rank differ. The training itself was correct. This is a fault of \
+        explanation: "At the end of a run the lengths of the mappings that hold the arenas, and of the host memory that keeps \
+            states, are compared with the plan, to the byte, and those of a rank differ. The training itself was correct. This is a fault of \
             zero: please report it with the spec.",
         example: "a build of zero whose arena has room that is not in the plan",
     },
