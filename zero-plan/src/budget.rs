@@ -4,8 +4,8 @@
 
 mod peak;
 
-use crate::footprint::{outside_bytes, rank_bytes};
 use crate::config::TierKind;
+use crate::footprint::{outside_bytes, rank_bytes};
 use crate::layout::{Kind, Memory, Tables};
 use crate::message::Message;
 use crate::origin::Origin;

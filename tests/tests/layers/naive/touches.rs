@@ -11,9 +11,7 @@ use zero_core::model::Program;
 use zero_core::view::{View, ViewMut};
 use zero_core::watchdog::Watchdog;
 use zero_plan::place::{Access, Place, Position, accesses};
-use zero_plan::{
-    Config, Kind, Moved, Offload, Op, OptimizerKind, Pass, Plan, PlanBuf, TierKind, TransportKind,
-};
+use zero_plan::{Config, Kind, Moved, Offload, Op, OptimizerKind, Pass, Plan, PlanBuf, TierKind, TransportKind};
 use zero_ranks::transport::{Crossed, Lost, Transport, local};
 use zero_runtime::device::Device;
 use zero_tests::naive::{Touch, note_touches, take_touches};
