@@ -8,8 +8,8 @@ use std::panic::catch_unwind;
 use zero_plan::budget::require_budget;
 use zero_plan::place::Place;
 use zero_plan::{
-    Config, DeviceKind, Home, Kind, Memory, Offload, Op, Origin, Pass, Piece, Plan, TierBytes, TierKind, TransportKind,
-    prove, prove_ranks,
+    Config, DeviceKind, Home, Kind, Memory, Offload, Op, Origin, Pass, Piece, Plan, Report, TierBytes, TierKind,
+    TransportKind, prove, prove_ranks,
 };
 
 use crate::model::{Model, ON_DISK, config, mesh, offloaded_models};
@@ -217,6 +217,32 @@ fn a_fault_in_a_trip_is_found() {
     assert!(refused > 3_000, "{refused}");
 }
 
+/// States in the memory of a GPU's host, and on disk.
+fn in_each_tier() -> [Config; 2] {
+    let offload = Offload { optimizer: TierKind::Host, ..ON_DISK };
+    let on_gpus = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..config(1) };
+    [Config { offload, ..on_gpus }, Config { offload: ON_DISK, ..config(1) }]
+}
+
+/// Both keep and move the same: see the test of what is counted in blocks.
+#[test]
+fn reports_say_where_states_are() {
+    let words = [["in host memory", "host: a rank reads"], ["on disk", "disk: a rank reads"]];
+    let [on_host, on_disk] = in_each_tier();
+    let configs = [Config { host_bytes: Some(1 << 20), ..on_host }, Config { disk_bytes: Some(1 << 20), ..on_disk }];
+    for (tier, config) in configs.into_iter().enumerate() {
+        let text = Model::new(config, &[9088, 0], None).plan().with(|plan| Report(plan).to_string());
+        let row = |label: &str| {
+            let line = text.lines().find(|line| line.trim_start().starts_with(label)).expect(label);
+            line.trim_start()[label.len()..].trim().to_owned()
+        };
+        let [place, traffic] = words[tier];
+        assert_eq!([row(place), row(&format!("budget {place}"))], ["96.0 KiB", "1.0 MiB"]);
+        assert_eq!(row(traffic), "up to 40.0 KiB in a step, and writes up to 40.0 KiB");
+        assert!(words[1 - tier].iter().all(|other| !text.contains(other)), "{text}");
+    }
+}
+
 #[test]
 fn a_tier_has_a_budget() {
     let refusal = |config| {
@@ -228,10 +254,7 @@ fn a_tier_has_a_budget() {
         })
     };
     let bytes = 2 * 4 * (3 * 2048 + 3 * 2048);
-    let on_disk = Config { offload: ON_DISK, ..config(1) };
-    let on_host = Config { offload: Offload { optimizer: TierKind::Host, ..ON_DISK }, ..config(1) };
-    let (device, transport) = (DeviceKind::Cuda, TransportKind::Peer);
-    let on_host = Config { device, transport, ..on_host };
+    let [on_host, on_disk] = in_each_tier();
     for (least, less, words) in [
         (
             Config { disk_bytes: Some(bytes), ..on_disk },
