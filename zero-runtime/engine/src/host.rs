@@ -1,27 +1,42 @@
-//! Host: makes a device carry pieces of states between the memory of its host and the window, where the plan keeps
-//! states there. Never decides what travels, or when.
+//! Host: makes a device carry states between the memory of its host and the window, where the plan keeps states there.
+//! Never decides what travels, or when.
 #![allow(unsafe_code)]
 
-use zero_plan::{Op, Piece};
+use zero_plan::Piece;
+use zero_plan::place::Place;
 
 use super::Engine;
 use zero_core::device::Device;
+use zero_core::tier::Direction;
 use zero_core::transport::Transport;
 
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
-    /// Copies a piece of each state to the window if `op` is a fetch, otherwise back: whole blocks, in the entered queue.
+    /// Copies a piece of each state to the window or back, whole blocks, in the entered queue.
     ///
     /// # Safety
     /// The op is the next of this rank's table, which has been proven.
-    pub(super) unsafe fn carry(&mut self, op: Op, unit: usize, piece: Piece) {
-        let is_fetch = matches!(op, Op::Fetch { .. });
+    pub(super) unsafe fn carry_piece(&mut self, direction: Direction, unit: usize, piece: Piece) {
         for part in self.arena.places().states_of(unit, piece) {
-            let (kept, window) = part.blocks();
-            let (from, to) = if is_fetch { (kept, window) } else { (window, kept) };
-            // SAFETY: two regions, and by the caller's promise ops that conflict with this one wait for it.
-            unsafe { self.ranks.device.copy(self.arena.bytes_mut(to), self.arena.bytes(from)) };
-            let bytes = if is_fetch { &mut self.carried.read } else { &mut self.carried.written };
-            *bytes += to.len_bytes;
+            // SAFETY: by the caller's promise, ops that conflict with this one wait for it.
+            unsafe { self.carry(direction, part.blocks()) };
+            let bytes = match direction {
+                Direction::Fetch => &mut self.carried.read,
+                Direction::Store => &mut self.carried.written,
+            };
+            *bytes += part.blocks().1.len_bytes;
         }
+    }
+
+    /// Copies between a place that the host keeps and one in the window, in the entered queue.
+    ///
+    /// # Safety
+    /// Until the queue has done it, nobody else uses the place in the window, and nobody writes the other one.
+    pub(super) unsafe fn carry(&self, direction: Direction, (kept, window): (Place, Place)) {
+        let (from, to) = match direction {
+            Direction::Fetch => (kept, window),
+            Direction::Store => (window, kept),
+        };
+        // SAFETY: two regions of this rank; the caller promises the rest.
+        unsafe { self.ranks.device.copy(self.arena.bytes_mut(to), self.arena.bytes(from)) };
     }
 }

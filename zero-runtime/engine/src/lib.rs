@@ -58,7 +58,7 @@ mod words;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zero_plan::{Moved, Op, Pass, Plan, TierBytes};
+use zero_plan::{Moved, Op, Pass, Piece, Plan, TierBytes};
 
 pub use batch::{BatchPlace, Ids, OutOfRange};
 pub use checkpoint::Snapshot;
@@ -80,6 +80,7 @@ use zero_core::device::{Agreement, Device, ReportBlock};
 use zero_core::layer::WordKind;
 use zero_core::lost::Lost;
 use zero_core::model::Program;
+use zero_core::tier::Direction;
 use zero_core::time::now_ns;
 use zero_core::transport::{ClockLook, Crossed, Transport};
 use zero_core::watchdog::Watchdog;
@@ -423,10 +424,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit, piece } => self.update(unit, piece),
             // SAFETY: as above; before a run, the streams of the plan are proven to order all accesses to its places.
-            Op::Fetch { unit, piece } | Op::Store { unit, piece } => match &self.tier {
-                Some(tier) => unsafe { tier.order(index, unit, piece) },
-                None => unsafe { self.carry(op, unit, piece) },
-            },
+            Op::Fetch { unit, piece } => unsafe { self.travel(Direction::Fetch, index, unit, piece) },
+            // SAFETY: likewise.
+            Op::Store { unit, piece } => unsafe { self.travel(Direction::Store, index, unit, piece) },
             // SAFETY: as above.
             op => unsafe { self.ranks.execute(op, self.share(walk)) },
         }
@@ -434,6 +434,18 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         unsafe { self.ranks.end(op) };
         self.awaited.leave(pass, index, &self.ranks.device);
         self.ranks.require_device()
+    }
+
+    /// Makes a piece of a unit's states travel in a step: by the tier, or by the device itself.
+    ///
+    /// # Safety
+    /// It is the op with this index, and the next of this rank's table, which has been proven.
+    unsafe fn travel(&mut self, direction: Direction, index: usize, unit: usize, piece: Piece) {
+        // SAFETY: by the caller's promise.
+        match &self.tier {
+            Some(tier) => unsafe { tier.order(index, unit, piece) },
+            None => unsafe { self.carry_piece(direction, unit, piece) },
+        }
     }
 
     /// The part of a micro-batch that a walk works on.

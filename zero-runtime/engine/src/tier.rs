@@ -222,8 +222,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     }
 
     /// Calls `each` with places in memory that together have some elements of a state that this rank stores, in order,
-    /// and with the elements in each. A state on disk comes to the window part by part; if `each` `writes` them, they are
-    /// taken back. The device reaches what its host keeps.
+    /// and with the elements in each. A state in a tier comes to the window part by part; if `each` `writes` them, they
+    /// are taken back.
     ///
     /// # Errors
     /// The first error of `each`, which ends the call.
@@ -240,10 +240,18 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         let places = self.arena.places();
         let Some((stretch, place)) = places.state(state, unit) else { return Ok(()) };
         let element = place.len_bytes / stretch.len;
-        let is_on_disk = self.arena.memory().region(place.region).home == Home::Disk;
-        let Some(tier) = self.tier().filter(|_| is_on_disk) else {
+        if !self.arena.memory().region(place.region).home.is_tier() {
             let start = elements.start - stretch.start;
             return each(place.cut(start * element, elements.len() * element), elements);
+        }
+        let tier = self.tier();
+        // SAFETY: by the caller's promise.
+        let carry = |direction, part: &PieceOfState, bytes: Range<usize>| unsafe {
+            match tier {
+                Some(tier) => tier.carry(direction, part, bytes),
+                None => self
+                    .carry(direction, [part.kept, part.window].map(|place| place.cut(bytes.start, bytes.len())).into()),
+            }
         };
         for index in 0..self.plan.tables().pieces(unit) {
             let part = places.piece_of(state, unit, Piece { index, slot: 0 }).expect("a piece of a state in a tier");
@@ -253,12 +261,10 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
                 continue;
             }
             let bytes = (common.start - own.start) * element..(common.end - own.start) * element;
-            // SAFETY: by the caller's promise.
-            unsafe { tier.carry(Direction::Fetch, &part, bytes.clone()) };
+            carry(Direction::Fetch, &part, bytes.clone());
             each(part.window.cut(bytes.start, bytes.len()), common)?;
             if writes {
-                // SAFETY: by the caller's promise.
-                unsafe { tier.carry(Direction::Store, &part, bytes) };
+                carry(Direction::Store, &part, bytes);
             }
         }
         Ok(())

@@ -54,7 +54,8 @@ fn without_a_failure_it_trains() {
 fn states_in_host_memory_change_no_loss() {
     let (Some(mut here), Some(mut there)) = (gpus(6), over(&["host"], 6)) else { return };
     let [here, there] = [&mut here, &mut there].map(|command| Run::start(command).end());
-    [&here, &there].map(|end| end.assert_success(6));
+    here.assert_success(6);
+    there.assert_success(6);
     assert_eq!(here.steps(), there.steps());
     assert!(there.lines.iter().any(|line| line.starts_with("offload: up to ") && line.ends_with(" of its host")));
     for row in ["host memory of a rank", "bytes from host per step", "bytes to host per step"] {
