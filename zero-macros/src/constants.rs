@@ -17,7 +17,10 @@ pub fn config(config: &Config) -> TokenStream {
         field(of(config) != of(plain), name, quote!(#value))
     };
     let stage = number(config.stage.into());
-    let [memory_bytes, disk_bytes] = [config.memory_bytes, config.disk_bytes].map(|bytes| bytes.map(number));
+    let budget = |name: &str, of: fn(&Config) -> Option<usize>| {
+        let value = of(config).map(number);
+        field(of(config) != of(plain), name, quote!(::core::option::Option::Some(#value)))
+    };
     let (gather, reduce) = (name("Often", config.gather), name("Often", config.reduce));
     let fields = [
         field(config.mesh != plain.mesh, "mesh", mesh(&config.mesh)),
@@ -40,13 +43,10 @@ pub fn config(config: &Config) -> TokenStream {
         field(config.device != plain.device, "device", name("DeviceKind", config.device)),
         field(config.transport != plain.transport, "transport", name("TransportKind", config.transport)),
         field(config.optimizer != plain.optimizer, "optimizer", name("OptimizerKind", config.optimizer)),
-        field(
-            config.memory_bytes != plain.memory_bytes,
-            "memory_bytes",
-            quote!(::core::option::Option::Some(#memory_bytes)),
-        ),
+        budget("memory_bytes", |config| config.memory_bytes),
         field(config.offload != plain.offload, "offload", offload(&config.offload)),
-        field(config.disk_bytes != plain.disk_bytes, "disk_bytes", quote!(::core::option::Option::Some(#disk_bytes))),
+        budget("host_bytes", |config| config.host_bytes),
+        budget("disk_bytes", |config| config.disk_bytes),
     ];
     let fields = fields.into_iter().flatten();
     quote! {
@@ -200,7 +200,8 @@ mod tests {
             optimizer: OptimizerKind::Muon,
             memory_bytes: Some(9),
             offload: Offload { optimizer: TierKind::Disk, gradients: TierKind::Device, prefetch: 3, piece_bytes: 8192 },
-            disk_bytes: Some(10),
+            host_bytes: Some(10),
+            disk_bytes: Some(11),
         };
         let expected = "Config{\
             mesh:Mesh{nodes:2,zero:4,replica:3,pipeline:2,order:[Axis::Replica,Axis::Zero,Axis::Pipeline],},\
@@ -211,7 +212,7 @@ mod tests {
             moments:Width::BF16,},\
             sequences:5,length:6,micro_batches:8,snapshot:true,transport:TransportKind::Local,\
             optimizer:OptimizerKind::Muon,memory_bytes:Option::Some(9),\
-            offload:Offload{optimizer:TierKind::Disk,gradients:TierKind::Device,prefetch:3,piece_bytes:8192},disk_bytes:Option::Some(10),\
+            offload:Offload{optimizer:TierKind::Disk,gradients:TierKind::Device,prefetch:3,piece_bytes:8192},host_bytes:Option::Some(10),disk_bytes:Option::Some(11),\
             ..Config::PLAIN}";
         assert_eq!(short(&config), expected);
     }

@@ -4,8 +4,9 @@
 
 mod peak;
 
+use crate::config::TierKind;
 use crate::footprint::{outside_bytes, rank_bytes};
-use crate::layout::{Home, Kind, Memory, Tables};
+use crate::layout::{Kind, Memory, Tables};
 use crate::message::Message;
 use crate::origin::Origin;
 use crate::schedule::Op;
@@ -19,31 +20,32 @@ const PARTS: usize = 3;
 /// Stops the build if a rank needs more than the budgets of the spec. `steps` has the ops of each pipeline stage.
 ///
 /// # Panics
-/// Z0201 for memory, Z0230 for disk.
+/// Z0201 for memory, Z0230 for a tier.
 #[track_caller]
 pub const fn require_budget(tables: &Tables, memories: &[Memory], steps: &[&[Op]], origin: &Origin) {
-    require_disk(tables, memories, origin);
+    require_tier(tables, memories, TierKind::Host, origin);
+    require_tier(tables, memories, TierKind::Disk, origin);
     require_memory(tables, memories, steps, origin);
 }
 
 #[track_caller]
-const fn require_disk(tables: &Tables, memories: &[Memory], origin: &Origin) {
-    let Some(budget) = tables.config.disk_bytes else { return };
+const fn require_tier(tables: &Tables, memories: &[Memory], tier: TierKind, origin: &Origin) {
+    let (Some(budget), Some(home)) = (tables.config.budget_bytes(tier), tier.home()) else { return };
     let (mut needed, mut pipeline) = (0, 0);
     while pipeline < memories.len() {
-        let bytes = memories[pipeline].bytes_of(Home::Disk);
+        let bytes = memories[pipeline].bytes_of(home);
         needed = if bytes > needed { bytes } else { needed };
         pipeline += 1;
     }
     if needed <= budget {
         return;
     }
-    let message = Message::new().text("[Z0230] a rank keeps ").bytes(needed).text(" on disk at stage ");
-    let message = message.number(tables.config.stage as usize).text(", but `disk` is ").bytes(budget).text(": ");
-    let message = origin.tell(message.bytes(needed - budget).text(" too much"), "disk", "none");
-    let message =
-        message.text("\n  fix: raise `disk`, or let more ranks share the optimizer state: a stage above 0, and");
-    panic!("{}", message.text(" more ranks along `zero`").as_str());
+    let (words, key) = (tier.words(), tier.budget_key());
+    let message = Message::new().text("[Z0230] a rank keeps ").bytes(needed).text(" ").text(words).text(" at stage ");
+    let message = message.number(tables.config.stage as usize).text(", but `").text(key).text("` is ").bytes(budget);
+    let message = origin.tell(message.text(": ").bytes(needed - budget).text(" too much"), key, "none");
+    let message = message.text("\n  fix: raise `").text(key).text("`, or let more ranks share the optimizer state:");
+    panic!("{}", message.text(" a stage above 0, and more ranks along `zero`").as_str());
 }
 
 #[track_caller]

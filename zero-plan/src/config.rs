@@ -209,6 +209,9 @@ pub struct Config {
     /// The states that are kept outside the device.
     #[serde(skip_serializing_if = "Offload::is_none")]
     pub offload: Offload,
+    /// The budget of a rank for what it keeps in the memory of its host, if the spec sets one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_bytes: Option<usize>,
     /// The budget of a rank for its file, if the spec sets one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<usize>,
@@ -242,6 +245,7 @@ impl Config {
         optimizer: OptimizerKind::AdamW,
         memory_bytes: None,
         offload: Offload::NONE,
+        host_bytes: None,
         disk_bytes: None,
     };
 

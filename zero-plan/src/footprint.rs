@@ -1,7 +1,7 @@
 //! Footprint: the memory of a rank: the exact lengths of the mappings that hold the arenas, and a bound for everything
 //! outside them, which on its host is the program, data, and the scratch of each thread. Never measures.
 
-use crate::config::{Config, DeviceKind, Width};
+use crate::config::{Config, DeviceKind, TierKind, Width};
 use crate::layout::{Home, Memory, Tables};
 use crate::lines::{PAGE_BYTES, round_up};
 use crate::plan::Plan;
@@ -117,7 +117,7 @@ pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
 
 /// The most host memory that it uses outside its arena.
 const fn host_bytes(config: &Config, agreed: usize, threads: usize) -> usize {
-    let tiers = if config.offloads() { TIER_THREADS * (STACK_BYTES + HEAP_BYTES) } else { 0 };
+    let tiers = if config.offload.uses(TierKind::Disk) { TIER_THREADS * (STACK_BYTES + HEAP_BYTES) } else { 0 };
     let working = threads * thread_bytes(config.precision.compute) + tiers;
     PROGRAM_BYTES + DATA_BYTES + working + exchange_bytes(config, agreed)
 }

@@ -19,6 +19,7 @@ pub const NAMED: &[&str] = &[
     "recompute",
     "optimizer",
     "memory",
+    "host",
     "disk",
 ];
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::config::Config;
+use crate::config::{Config, TierKind};
 use crate::fingerprint::Fingerprint;
 use crate::layout::{Bucket, Memory, Placement, Tables};
 use crate::mesh::Coordinates;
@@ -55,7 +55,7 @@ fn is_empty(queue: &&[Queued]) -> bool {
 
 impl<'a> PipelineStage<'a> {
     /// Events by which streams meet between passes, one for each stream. The events of ops come after them.
-    pub const JOINS: usize = Stream::OF_DEVICE.len();
+    pub const JOINS: usize = Stream::ALL.len();
 
     /// Events that a device needs for a pass; none if the plan has no queues.
     pub fn events(&self) -> usize {
@@ -99,6 +99,16 @@ impl<'a> Plan<'a> {
             i += 1;
         }
         sum
+    }
+
+    /// The streams that are queues of the device; none if its ops run one after another. The device itself carries
+    /// what its host keeps.
+    pub const fn streams_of_device(&self) -> &'static [Stream] {
+        match self.config.device.has_streams() {
+            false => &[],
+            true if self.config.offload.uses(TierKind::Host) => &Stream::ALL,
+            true => &Stream::OF_DEVICE,
+        }
     }
 
     /// The tables of the pipeline stage of `rank`.

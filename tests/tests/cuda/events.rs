@@ -2,7 +2,9 @@
 //! some order of the pretend devices' work. So these devices would also reveal a missing event that the proof does not require.
 
 use zero_engine::{Engine, RunError};
-use zero_plan::{Config, DeviceKind, Op, OptimizerKind, Plan, PlanBuf, TransportKind, prove_streams};
+use zero_plan::{
+    Config, DeviceKind, Offload, Op, OptimizerKind, Plan, PlanBuf, TierKind, TransportKind, prove_streams,
+};
 use zero_ranks::transport::local;
 use zero_runtime::prelude::*;
 use zero_tests::pretend;
@@ -20,6 +22,9 @@ struct Small {
     #[tied(embed)]
     head: LmHead<12, VOCAB>,
 }
+
+/// Two slots, of which each unit needs one.
+const ON_HOST: Offload = Offload { optimizer: TierKind::Host, prefetch: 0, piece_bytes: 8192, ..Offload::NONE };
 
 /// Two steps: one that runs op by op, and one that is captured.
 const STEPS: u64 = 2;
@@ -114,6 +119,7 @@ fn an_event_that_is_taken_away_is_noticed_by_some_seed() {
         of(Config { mesh: mesh(1, 1, 2), ..Small::PLAN.config.at_stage(3) }),
         of(Config { mesh: mesh(1, 1, 2), ..Small::PLAN.config.at_stage(1) }),
         of(Config { mesh: mesh(2, 1, 1), ..Small::PLAN.config.at_stage(0) }),
+        of(Config { mesh: mesh(1, 1, 2), offload: ON_HOST, ..Small::PLAN.config.at_stage(3) }),
         of(Config { mesh: mesh(1, 1, 2), optimizer: OptimizerKind::Muon, ..Small::PLAN.config.at_stage(2) }),
         Config { transport: nccl, ..of(Config { mesh: mesh(1, 1, 2), ..Small::PLAN.config.at_stage(3) }) },
         Config { transport: nccl, ..of(Config { mesh: mesh(1, 1, 2), ..Small::PLAN.config.at_stage(2) }) },

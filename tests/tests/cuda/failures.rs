@@ -60,7 +60,7 @@ fn a_failure_at_the_start_is_told_and_all_is_given_back() {
         let cases = [
             ("memory:1", "Z0435"),
             ("memory:4", "Z0435"),
-            ("host_memory:2", "Z0436"),
+            ("host_memory:2", "Z0442"),
             ("cuEventCreate:90", "Z0440"),
             ("cuMemMap:3", "Z0440"),
             ("cuMemAddressReserve:2", "Z0440"),

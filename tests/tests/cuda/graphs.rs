@@ -3,7 +3,7 @@
 
 use zero_core::model::Program;
 use zero_engine::{Engine, Hyper, RunError};
-use zero_plan::{Config, DeviceKind, Mesh, PlanBuf, Stream, TransportKind};
+use zero_plan::{Config, DeviceKind, Mesh, Offload, PlanBuf, Stream, TierKind, TransportKind};
 use zero_ranks::transport::{Lost, Transport, local};
 use zero_runtime::device::Device;
 use zero_tests::pretend;
@@ -200,7 +200,7 @@ fn a_step_is_one_launch() {
             let (asked_for, launched) = others.split_at(1 + captured);
             assert!(asked_for.iter().all(|&calls| calls > 50), "{others:?}");
             // Reading the report waits for the queues of all other streams.
-            assert!(launched.iter().all(|&calls| calls == Stream::OF_DEVICE.len() as u64 - 1), "{others:?}");
+            assert!(launched.iter().all(|&calls| calls == Stream::ALL.len() as u64 - 1), "{others:?}");
         }
         for (_, asked) in run(transport, true) {
             assert!(asked.iter().all(|step| step.launches == 0 && step.others > 50), "{asked:?}");
@@ -303,11 +303,11 @@ fn a_graph_of_what_nccl_carries_that_fails_ends_all_ranks() {
 
 /// Free bytes of rank 0's device: before the first step, after it, after the third and after the last, while no rank is
 /// in a step.
-struct Settle;
+struct Settle(Offload);
 
 impl Settle {
     fn on<D: Device>(self, program: &'static Program<D>) -> [usize; 4] {
-        let config = on(mesh(1, 1, 2), 3, program.plan.config);
+        let config = Config { offload: self.0, ..on(mesh(1, 1, 2), 3, program.plan.config) };
         let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, memory_bytes: None, ..config };
         let batch = noise(config);
         PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
@@ -346,12 +346,14 @@ fn left_between_steps<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p
 fn memory_is_what_it_is_after_the_third_step() {
     let inside = || {
         assert!(pretend::is_cuda());
-        let [before, first, third, last] = Settle.on(cuda_program("zero3"));
-        assert_eq!(last, third, "memory that was taken after the third step");
-        // A GPU may load kernels when they are first launched.
-        if !pretend::is_hardware() {
-            assert_eq!(first, before, "memory that was taken by a step of which nothing is kept");
-            assert!(third < first, "graphs that take no memory of the pretend device");
+        for offload in [Offload::NONE, Offload { optimizer: TierKind::Host, prefetch: 1, piece_bytes: 8192, ..Offload::NONE }] {
+            let [before, first, third, last] = Settle(offload).on(cuda_program("zero3"));
+            assert_eq!(last, third, "memory that was taken after the third step");
+            // A GPU may load kernels when they are first launched.
+            if !pretend::is_hardware() {
+                assert_eq!(first, before, "memory that was taken by a step of which nothing is kept");
+                assert!(third < first, "graphs that take no memory of the pretend device");
+            }
         }
     };
     // Other tests allocate memory of the pretend devices too; on a GPU, tests run one after another.

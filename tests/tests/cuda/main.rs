@@ -14,6 +14,7 @@ mod hardware;
 mod kernels;
 mod launches;
 mod nccl;
+mod offload;
 mod pretend;
 mod processes;
 mod repeats;

@@ -18,6 +18,26 @@ pub enum TierKind {
     Disk,
 }
 
+impl TierKind {
+    /// Where something is that is kept there, in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            TierKind::Device => "on the device",
+            TierKind::Host => "in host memory",
+            TierKind::Disk => "on disk",
+        }
+    }
+
+    /// The key of a spec that says how much a rank may keep there.
+    pub const fn budget_key(self) -> &'static str {
+        match self {
+            TierKind::Device => "memory",
+            TierKind::Host => "host",
+            TierKind::Disk => "disk",
+        }
+    }
+}
+
 /// The states that are kept in a slower tier, and the pieces in which they travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Offload {
@@ -50,9 +70,23 @@ impl Offload {
     pub const fn is_none(&self) -> bool {
         matches!((self.optimizer, self.gradients), (TierKind::Device, TierKind::Device))
     }
+
+    /// Whether some state is kept in this tier.
+    pub const fn uses(&self, tier: TierKind) -> bool {
+        self.optimizer as u8 == tier as u8 || self.gradients as u8 == tier as u8
+    }
 }
 
 impl Config {
+    /// The budget of a rank for a tier, in bytes, if the spec sets one.
+    pub const fn budget_bytes(&self, tier: TierKind) -> Option<usize> {
+        match tier {
+            TierKind::Device => self.memory_bytes,
+            TierKind::Host => self.host_bytes,
+            TierKind::Disk => self.disk_bytes,
+        }
+    }
+
     /// Whether anything is kept in a tier, so that parameters are updated piece by piece.
     pub const fn offloads(&self) -> bool {
         !self.offload.is_none()

@@ -3,8 +3,9 @@
 
 use super::percent;
 use super::table::Table;
+use crate::config::TierKind;
 use crate::footprint::RunSize;
-use crate::layout::{Home, Kind};
+use crate::layout::Kind;
 use crate::mesh::Coordinates;
 use crate::message::{Bytes, Message};
 use crate::plan::Plan;
@@ -75,14 +76,14 @@ pub fn lines(plan: &Plan) -> Vec<String> {
 /// Rows of the bytes that ranks keep in tiers, and of the budget for them.
 fn tiers(plan: &Plan, table: &mut Table, pipeline_stages: &[usize]) {
     let bytes_of = |home| pipeline_stages.iter().map(|&at| plan.pipeline_stages[at].memory.bytes_of(home)).collect();
-    for home in Home::ALL.into_iter().filter(|home| home.is_tier()) {
-        let bytes: Vec<usize> = bytes_of(home);
+    for tier in [TierKind::Host, TierKind::Disk] {
+        let bytes: Vec<usize> = tier.home().map(bytes_of).unwrap_or_default();
         if bytes.iter().any(|&bytes| bytes > 0) {
-            table.row(&format!("on {}", home.name()), figures(&bytes));
+            table.row(tier.words(), figures(&bytes));
         }
-    }
-    if let Some(budget) = plan.config.disk_bytes {
-        table.row("budget on disk", figures(&vec![budget; pipeline_stages.len()]));
+        if let Some(budget) = plan.config.budget_bytes(tier) {
+            table.row(&format!("budget {}", tier.words()), figures(&vec![budget; pipeline_stages.len()]));
+        }
     }
 }
 

@@ -89,7 +89,7 @@ impl Stream {
     pub const ALL: [Stream; 6] =
         [Stream::Compute, Stream::Gather, Stream::Reduce, Stream::Copy, Stream::Fetch, Stream::Store];
 
-    /// Those of a device that runs ops asynchronously.
+    /// Those of every device that runs ops asynchronously.
     pub const OF_DEVICE: [Stream; 4] = [Stream::Compute, Stream::Gather, Stream::Reduce, Stream::Copy];
 
     /// Whether it carries bytes between a tier and the device.

@@ -255,6 +255,10 @@ pub const KEYS: &[Key] = &[
     key!(offload.piece, sizes("a size from `KiB(8)` to `GiB(1)`, such as `MiB(4)`", 8 << 10..=1 << 30), Value("MiB(4)"))
         .only_in_files()
         .about("How much of one state travels at once, in whole blocks of 2048 elements."),
+    key!(host, size!("GiB(64)"), Absent("no budget"))
+        .only_in_files()
+        .unit("bytes per rank")
+        .about("The budget of a rank for host memory, in which it keeps what `offload` says: a plan that needs more does not compile."),
     key!(disk, size!("GB(40)"), Absent("no budget"))
         .only_in_files()
         .unit("bytes per rank")

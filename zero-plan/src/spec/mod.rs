@@ -88,6 +88,9 @@ pub struct Spec {
     pub memory: Option<Size>,
     /// What is kept outside the memory of the device.
     pub offload: OffloadKeys,
+    /// The most bytes that a rank may plan to keep in the memory of its host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<Size>,
     /// The most bytes that a rank may plan for its file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<Size>,
@@ -133,6 +136,7 @@ impl Spec {
             optimizer: self.optimizer,
             memory_bytes: self.memory.map(|size| size.bytes() as usize),
             offload: if self.offload.is_none() { Offload::NONE } else { self.offload.config() },
+            host_bytes: self.host.map(|size| size.bytes() as usize),
             disk_bytes: self.disk.map(|size| size.bytes() as usize),
         }
     }

@@ -333,12 +333,37 @@ fn by_sums_slot(plan: &Plan, ops: &[Op]) -> BTreeMap<usize, Vec<Op>> {
     slots
 }
 
+
+/// States in the memory of a GPU's host, and on disk.
+fn in_each_tier() -> [Config; 2] {
+    let offload = Offload { optimizer: TierKind::Host, ..ON_DISK };
+    let on_gpus = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..config(1) };
+    [Config { offload, ..on_gpus }, Config { offload: ON_DISK, ..config(1) }]
+}
+
+/// Both keep and move the same: see the test of what is counted in blocks.
 #[test]
-fn a_file_has_a_budget() {
-    let refusal = |disk_bytes| {
-        let plan =
-            Model::new(Config { offload: ON_DISK, disk_bytes: Some(disk_bytes), ..config(1) }, &[9088, 0], None).plan();
-        plan.with(|plan| {
+fn reports_say_where_states_are() {
+    let words = [["in host memory", "host: a rank reads"], ["on disk", "disk: a rank reads"]];
+    let [on_host, on_disk] = in_each_tier();
+    let configs = [Config { host_bytes: Some(1 << 20), ..on_host }, Config { disk_bytes: Some(1 << 20), ..on_disk }];
+    for (tier, config) in configs.into_iter().enumerate() {
+        let text = Model::new(config, &[9088, 0], None).plan().with(|plan| Report(plan).to_string());
+        let row = |label: &str| {
+            let line = text.lines().find(|line| line.trim_start().starts_with(label)).expect(label);
+            line.trim_start()[label.len()..].trim().to_owned()
+        };
+        let [place, traffic] = words[tier];
+        assert_eq!([row(place), row(&format!("budget {place}"))], ["96.0 KiB", "1.0 MiB"]);
+        assert_eq!(row(traffic), "up to 40.0 KiB in a step, and writes up to 40.0 KiB");
+        assert!(words[1 - tier].iter().all(|other| !text.contains(other)), "{text}");
+    }
+}
+
+#[test]
+fn a_tier_has_a_budget() {
+    let refusal = |config| {
+        Model::new(config, &[9088, 0], None).plan().with(|plan| {
             let memories: Vec<Memory> = plan.pipeline_stages.iter().map(|stage| stage.memory).collect();
             let steps: Vec<&[Op]> = plan.pipeline_stages.iter().map(|stage| stage.step).collect();
             let refused = catch_unwind(move || require_budget(&plan.tables(), &memories, &steps, &Origin::UNKNOWN));
@@ -346,10 +371,27 @@ fn a_file_has_a_budget() {
         })
     };
     let bytes = 2 * 4 * (3 * 2048 + 3 * 2048);
-    assert_eq!(refusal(bytes), None);
-    let expected = "[Z0230] a rank keeps 96.0 KiB on disk at stage 1, but `disk` is 95.0 KiB: 1.0 KiB too much
-  fix: raise `disk`, or let more ranks share the optimizer state: a stage above 0, and more ranks along `zero`";
-    assert_eq!(refusal(bytes - 1024).as_deref(), Some(expected));
+    let [on_host, on_disk] = in_each_tier();
+    for (least, less, words) in [
+        (
+            Config { disk_bytes: Some(bytes), ..on_disk },
+            Config { disk_bytes: Some(bytes - 1024), ..on_disk },
+            ["on disk", "disk"],
+        ),
+        (
+            Config { host_bytes: Some(bytes), ..on_host },
+            Config { host_bytes: Some(bytes - 1024), ..on_host },
+            ["in host memory", "host"],
+        ),
+    ] {
+        assert_eq!(refusal(least), None);
+        let [place, key] = words;
+        let expected = format!(
+            "[Z0230] a rank keeps 96.0 KiB {place} at stage 1, but `{key}` is 95.0 KiB: 1.0 KiB too much
+  fix: raise `{key}`, or let more ranks share the optimizer state: a stage above 0, and more ranks along `zero`"
+        );
+        assert_eq!(refusal(less), Some(expected));
+    }
 }
 
 /// Pieces and slots are part of a plan; without offload nothing of it is.
@@ -359,6 +401,6 @@ fn fingerprints_know_tiers() {
         |offload| Model::new(Config { offload, ..config(1) }, &[9000, 7], None).plan().with(|plan| plan.fingerprint());
     let plain = of(Config::PLAIN.offload);
     let disk = of(ON_DISK);
-    let ahead = of(zero_plan::Offload { prefetch: 2, ..ON_DISK });
+    let ahead = of(Offload { prefetch: 2, ..ON_DISK });
     assert!(plain != disk && disk != ahead && plain != ahead);
 }

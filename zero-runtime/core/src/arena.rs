@@ -23,6 +23,8 @@ pub struct Arena<'p, D: Device> {
     rank: usize,
     coordinates: Coordinates,
     private: D::Memory,
+    /// The states that this rank keeps in the memory of its host, if it keeps some there.
+    host: Option<D::Memory>,
     /// The memory that all ranks of the host share, as the host reaches it.
     segment: Arc<Segment>,
     /// The memory that ranks share, as the device reaches it.
@@ -83,12 +85,15 @@ pub fn segment_bytes(plan: &Plan, rank: usize) -> usize {
 }
 
 /// The most host memory, in bytes, that the ranks on the host of `rank` use together: shared memory, each rank's
-/// private memory if it lies on the host, and memory outside the arenas.
+/// private memory if it lies on the host, the states that it keeps there, and memory outside the arenas.
 pub fn job_bytes(plan: &Plan, rank: usize, run: &RunSize) -> usize {
     let (first, end) = plan.config.sharing(rank);
     let is_host = plan.config.device.is_host();
-    let private = |rank: usize| if is_host { plan.of_rank(rank).memory.bytes_of(Home::Private) } else { 0 };
-    segment_bytes(plan, rank) + (first..end).map(private).sum::<usize>() + (end - first) * plan.host_bytes(run)
+    let own = |rank: usize| {
+        let memory = &plan.of_rank(rank).memory;
+        memory.bytes_of(Home::Host) + if is_host { memory.bytes_of(Home::Private) } else { 0 }
+    };
+    segment_bytes(plan, rank) + (first..end).map(own).sum::<usize>() + (end - first) * plan.host_bytes(run)
 }
 
 fn pages(bytes: usize) -> usize {
@@ -96,7 +101,7 @@ fn pages(bytes: usize) -> usize {
 }
 
 impl<'p, D: Device> Arena<'p, D> {
-    /// Allocates `rank`'s private memory on `device`; `segment` has [`segment_bytes`] bytes and is the same for all
+    /// Allocates `rank`'s private memory on `device`, and on its host what the plan keeps there; `segment` has [`segment_bytes`] bytes and is the same for all
     /// ranks of the host.
     ///
     /// # Errors
@@ -113,6 +118,8 @@ impl<'p, D: Device> Arena<'p, D> {
         let map = SegmentMap::of(plan, rank);
         assert_eq!(segment.len(), map.segment_bytes, "the shared segment does not have the planned size");
         let private = device.allocate(private_mapping_bytes(plan.config.device, &plan.of_rank(rank).memory))?;
+        let host_bytes = plan.of_rank(rank).memory.bytes_of(Home::Host);
+        let host = if host_bytes > 0 { Some(device.allocate_on_host(host_bytes)?) } else { None };
         let (first, end) = plan.config.sharing(rank);
         let parts = SharedParts { bytes: map.parts[first..end].to_vec(), own: rank - first, exchange };
         let shared = device.share(Arc::clone(&segment), parts)?;
@@ -120,7 +127,7 @@ impl<'p, D: Device> Arena<'p, D> {
         device.prepare(plan.of_rank(rank).events())?;
         let coordinates = mesh.coordinates(rank);
         let mut arena =
-            Self { plan, rank, coordinates, private, segment, shared, words, map, device: Mutex::default() };
+            Self { plan, rank, coordinates, private, host, segment, shared, words, map, device: Mutex::default() };
         // SAFETY: the place is this rank's own, and no view of it is made elsewhere; the engine that takes the device
         // also keeps the arena.
         unsafe { device.lend(arena.bytes_mut(arena.places().product_workspace())) };
@@ -189,6 +196,11 @@ impl<'p, D: Device> Arena<'p, D> {
         [self.private.len(), self.shared.len() + if is_apart { self.segment.len() } else { 0 }]
     }
 
+    /// Bytes that were allocated in the memory of the host for the states that this rank keeps there.
+    pub fn host_bytes(&self) -> usize {
+        self.host.as_ref().map_or(0, DeviceMemory::len)
+    }
+
     /// First byte of the words of a step, which are [`words_bytes`] long: an address on the device.
     pub fn words_start(&self) -> *mut u8 {
         self.words.start()
@@ -222,14 +234,14 @@ impl<'p, D: Device> Arena<'p, D> {
             self.plan.config.reaches(self.rank, rank) || region.bytes == 0,
             "{place:?} of rank {rank} lies elsewhere"
         );
+        let is_own = rank == self.rank || !region.home.is_private();
+        assert!(is_own, "{} of rank {rank} is private to it", place.region.name());
         let (mapping, start) = match region.home {
-            Home::Private => {
-                assert_eq!(rank, self.rank, "{} of rank {rank} is private to it", place.region.name());
-                (&self.private, 0)
-            }
+            Home::Private => (&self.private, 0),
+            Home::Host => (self.host.as_ref().expect("memory for a region that has bytes"), 0),
             Home::Shared => (&self.shared, self.map.shared[rank]),
             Home::Common => (&self.shared, self.map.commons[rank]),
-            Home::Host | Home::Disk => panic!("{} lies in a tier", place.region.name()),
+            Home::Disk => panic!("{} lies in a file", place.region.name()),
         };
         let bytes = region.bytes * region.home.holders(&self.plan.config);
         assert!(place.end_bytes() <= bytes, "{place:?} of {bytes} bytes");

@@ -22,7 +22,7 @@ const DRIVER_MIN: i32 = 13_000;
 const CAPABILITY_MIN: [i32; 2] = [8, 0];
 
 /// Queues that a plan may put ops in.
-pub(super) const STREAMS: usize = Stream::OF_DEVICE.len();
+pub(super) const STREAMS: usize = Stream::ALL.len();
 
 /// All queues: those of plans, and the queues that send parcels to other ranks. A send waits until its receiver takes it,
 /// and that rank may wait for this one. A send changes no memory here, so only the end of a pass waits for these queues.
@@ -31,7 +31,7 @@ pub(super) const QUEUES: usize = STREAMS + Parcel::ALL.len();
 /// The queue of reads beside a run.
 pub(super) const ASIDE: usize = QUEUES;
 
-const OUT_OF_MEMORY: CallStatus = 2;
+pub(super) const OUT_OF_MEMORY: CallStatus = 2;
 
 /// How many sleeps a release of resources waits for the queues.
 const SETTLE_SLEEPS: u32 = 10_000;
@@ -49,6 +49,8 @@ pub(super) struct KnownMemory {
     pub arenas: AtomicUsize,
     /// Host memory that the device can access at any time, without the segments that ranks share.
     pub pinned: AtomicUsize,
+    /// The part of it in which ranks keep states.
+    pub states: AtomicUsize,
 }
 
 /// A device, its queues and its failure.

@@ -90,6 +90,10 @@ impl Storage for Cuda {
         Ok(CudaMemory::new(&self.context, bytes)?)
     }
 
+    fn allocate_on_host(&self, bytes: usize) -> Result<Self::Memory, DeviceError> {
+        Ok(CudaMemory::on_host(&self.context, bytes)?)
+    }
+
     fn share(&self, segment: Arc<Segment>, parts: SharedParts) -> Result<Self::Memory, DeviceError> {
         let shared = CudaMemory::shared(&self.context, segment, parts)?;
         self.host.set(shared.host().unwrap_or_default());

@@ -73,6 +73,16 @@ pub enum CudaError {
         /// Bytes of the whole device.
         total_bytes: usize,
     },
+    /// The driver does not reserve that much memory of the host for the device.
+    #[error("cannot pin {} of host memory for CUDA device {ordinal}: {reason}", Bytes(*bytes))]
+    HostMemory {
+        /// The number of the device, from 0.
+        ordinal: usize,
+        /// Bytes that were requested.
+        bytes: usize,
+        /// The driver's message.
+        reason: String,
+    },
     /// A call of the driver failed.
     #[error("`{call}` failed on CUDA device {ordinal}: {reason}")]
     Call {
@@ -198,6 +208,7 @@ impl CudaError {
             Self::Product { .. } => "Z0439",
             Self::Stopped { .. } => "Z0440",
             Self::Choice { .. } => "Z0441",
+            Self::HostMemory { .. } => "Z0442",
             Self::CarrierVersion { .. } => "Z0445",
             Self::Communicator { .. } => "Z0446",
             Self::Kinds { .. } => "Z0447",
@@ -237,6 +248,10 @@ impl CudaError {
             Self::DeviceOld { .. } => "use a device of the Ampere generation or a later one",
             Self::OutOfMemory { .. } => {
                 "end other programs on the device, or build from a spec that needs less: a higher stage or a smaller batch"
+            }
+            Self::HostMemory { .. } => {
+                "end other programs on the host, see the limits of its control groups, or keep less there: more ranks along \
+                 `zero`, or `offload` for fewer states"
             }
             Self::Call { .. } => "check the state of the device in `nvidia-smi` and in the system's log",
             Self::Compile { .. } => "this is a bug in zero, or an untested compiler: please report it",

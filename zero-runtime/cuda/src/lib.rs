@@ -4,8 +4,8 @@
 //!
 //! # What is in it
 //!
-//! `library` finds CUDA's libraries on this machine, `context` opens a device, and `memory` is the memory that it reads
-//! and writes. `handle` is the device of a rank with all its resources there: `module` compiles kernels, whose sources
+//! `library` finds CUDA's libraries on this machine, `context` opens a device, and `memory` and `host_memory` are
+//! the memory that it reads and writes. `handle` is the device of a rank with all its resources there: `module` compiles kernels, whose sources
 //! are in `kernels/`, and `launch` puts them into queues; `staging` is memory between host and device; `ways` has the
 //! ways to compute matrix products; `nccl` carries bytes between devices that do not reach one another; `capture` and
 //! `graph` make one launch of a step. The files of kernels build on the handle, one for each family, and `product`,
@@ -56,6 +56,7 @@ pub mod figures;
 mod gate;
 mod grid;
 mod handle;
+mod host_memory;
 mod lengths;
 mod library;
 #[cfg(test)]

@@ -11,15 +11,22 @@ use cudarc::driver::sys as cu;
 
 use super::context::DeviceContext;
 use super::error::CudaError;
+use super::host_memory::HostMemory;
 use zero_core::device::{DeviceError, Segment};
 use zero_core::device::{DeviceMemory, Exchange, SharedParts};
 
 const HANDLE: cu::CUmemAllocationHandleType =
     cu::CUmemAllocationHandleType_enum::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// Memory of a CUDA device. It lives as long as its last owner.
-#[derive(Clone)]
-pub struct CudaMemory(Arc<Mapped>);
+/// Memory of a CUDA device, or memory of its host that it reads and writes like its own. It lives as long as its last
+/// owner.
+pub struct CudaMemory(Backing);
+
+/// What memory is made of.
+enum Backing {
+    Device(Arc<Mapped>),
+    Host(HostMemory),
+}
 
 /// Pages of a device, and their addresses.
 struct Mapped {
@@ -50,14 +57,20 @@ struct Registered {
 }
 
 // SAFETY: `bytes` bytes, mapped and zeroed, from an address that is a multiple of the device's pages, which are at
-// least as long as the host's; unmapped when the last owner is dropped.
+// least as long as the host's; unmapped when the last owner is dropped. Host memory is made of whole pages of the host.
 unsafe impl DeviceMemory for CudaMemory {
     fn start(&self) -> *mut u8 {
-        std::ptr::without_provenance_mut(self.0.start as usize)
+        match &self.0 {
+            Backing::Device(mapped) => std::ptr::without_provenance_mut(mapped.start as usize),
+            Backing::Host(memory) => memory.start(),
+        }
     }
 
     fn len(&self) -> usize {
-        self.0.bytes
+        match &self.0 {
+            Backing::Device(mapped) => mapped.bytes,
+            Backing::Host(memory) => memory.len(),
+        }
     }
 }
 
@@ -67,16 +80,21 @@ static SHARED: Mutex<Vec<(usize, Weak<Mapped>)>> = Mutex::new(Vec::new());
 impl CudaMemory {
     /// New memory of zeros: `bytes` bytes, rounded up to whole pages.
     pub(super) fn new(context: &Arc<DeviceContext>, bytes: usize) -> Result<Self, CudaError> {
-        Self::made(context, bytes.max(1), None)
+        Ok(Self(Backing::Device(Self::made(context, bytes.max(1), None)?)))
     }
 
-    fn made(context: &Arc<DeviceContext>, bytes: usize, host: Option<Registered>) -> Result<Self, CudaError> {
+    /// New memory of zeros on the host: exactly `bytes` bytes.
+    pub(super) fn on_host(context: &Arc<DeviceContext>, bytes: usize) -> Result<Self, CudaError> {
+        Ok(Self(Backing::Host(HostMemory::new(context, bytes)?)))
+    }
+
+    fn made(context: &Arc<DeviceContext>, bytes: usize, host: Option<Registered>) -> Result<Arc<Mapped>, CudaError> {
         let mut mapped = Mapped::nothing(context, bytes, host)?;
         let bytes = mapped.bytes;
         mapped.take(0, bytes)?;
         mapped.map()?;
         mapped.clear(0, bytes)?;
-        Ok(Self(Arc::new(mapped)))
+        Ok(Arc::new(mapped))
     }
 
     /// The memory that ranks share on their devices. If ranks are threads, all of it is on the first device that asks;
@@ -101,11 +119,11 @@ impl CudaMemory {
         if let Some(mapped) = known {
             context.enter()?;
             mapped.admit(context)?;
-            return Ok(Self(mapped));
+            return Ok(Self(Backing::Device(mapped)));
         }
         let made = Self::made(context, bytes, Some(Registered::new(context, segment)?))?;
-        shared.push((key, Arc::downgrade(&made.0)));
-        Ok(made)
+        shared.push((key, Arc::downgrade(&made)));
+        Ok(Self(Backing::Device(made)))
     }
 
     /// One range of addresses with the parts of all ranks, one after another.
@@ -134,12 +152,13 @@ impl CudaMemory {
         }
         mapped.map()?;
         mapped.clear(start, parts[own])?;
-        Ok(Self(Arc::new(mapped)))
+        Ok(Self(Backing::Device(Arc::new(mapped))))
     }
 
     /// The address of the host's part, its length, and its address on the device, if there is one.
     pub(super) fn host(&self) -> Option<(usize, usize, u64)> {
-        let host = self.0.host.as_ref()?;
+        let Backing::Device(mapped) = &self.0 else { return None };
+        let host = mapped.host.as_ref()?;
         Some((host.segment.ptr().addr(), host.segment.len(), host.start))
     }
 }

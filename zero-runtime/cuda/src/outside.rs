@@ -11,16 +11,17 @@ impl DeviceContext {
         self.taken.before.store(self.taken_of_device(), Ordering::Relaxed);
     }
 
-    /// The memory outside all arenas. It includes memory that other programs have allocated since the context was made,
+    /// The memory outside all arenas, and outside the host memory of states. It includes memory that other programs have allocated since the context was made,
     /// less the memory that they have freed.
     pub fn outside(&self) -> Vec<(&'static str, usize)> {
-        let [before, arenas, pinned] =
-            [&self.taken.before, &self.taken.arenas, &self.taken.pinned].map(|bytes| bytes.load(Ordering::Relaxed));
+        let [before, arenas, pinned, states] =
+            [&self.taken.before, &self.taken.arenas, &self.taken.pinned, &self.taken.states]
+                .map(|bytes| bytes.load(Ordering::Relaxed));
         let since = self.taken_of_device().saturating_sub(before + arenas);
         vec![
             ("on its GPU before it began", before),
             ("on its GPU outside arenas", since),
-            ("pinned for its GPU", pinned),
+            ("pinned for its GPU", pinned - states),
         ]
     }
 

@@ -7,7 +7,8 @@
 //! numbers of a step. `parameters` fills and reads parameters and their states, `queues` follows the streams of a plan
 //! on a device that has queues, `checkpoint` reads states for writing and sets them again, `diagnose` finds where a
 //! number went wrong, `record` notes when ops begin and end, `rehearsal` prepares a device, `calls` makes sure that all
-//! ranks make the same calls. `tier` follows the streams of a plan that keeps states outside the device.
+//! ranks make the same calls. `tier` follows the streams of a plan that keeps states on disk, and `host` carries those
+//! that the host of a device keeps.
 //!
 //! `Engine::execute` says what an op does; for ops that communicate, `collectives` does. An op that calls a function of
 //! a unit finds it in [`zero_core::layer::UnitCode`]. A new op is an arm of that match, on views of the places that
@@ -45,6 +46,7 @@ mod collectives;
 mod compute;
 mod diagnose;
 mod evaluation;
+mod host;
 mod parameters;
 mod queues;
 mod record;
@@ -56,7 +58,7 @@ mod words;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zero_plan::{Moved, Op, Pass, Plan, TierBytes};
+use zero_plan::{Moved, Op, Pass, Piece, Plan, TierBytes};
 
 pub use batch::{BatchPlace, Ids, OutOfRange};
 pub use checkpoint::Snapshot;
@@ -78,6 +80,7 @@ use zero_core::device::{Agreement, Device, ReportBlock};
 use zero_core::layer::WordKind;
 use zero_core::lost::Lost;
 use zero_core::model::Program;
+use zero_core::tier::Direction;
 use zero_core::time::now_ns;
 use zero_core::transport::{ClockLook, Crossed, Transport};
 use zero_core::watchdog::Watchdog;
@@ -115,9 +118,12 @@ pub struct Engine<'p, D: Device, T> {
     arena: Arc<Arena<'p, D>>,
     /// Memory, device and transport, and the position of this rank in its table.
     ranks: Collectives<'p, D, T>,
-    /// What keeps states outside the device, if the plan has some there, and the bytes that it has moved in steps.
+    /// What keeps states on disk, if the plan has some there.
     tier: Option<TierOfRank<'p, D>>,
+    /// Bytes that have travelled between tiers and the window in steps.
     tier_moved: TierBytes,
+    /// Bytes that the device was asked to carry in this pass, from its host to the window and back.
+    carried: TierBytes,
     /// For each unit, the stretches that this rank updates.
     segments: Vec<Vec<UpdatedStretch>>,
     /// The ops that later ops of the same pass wait for.
@@ -189,6 +195,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             ranks: Collectives::new(transport, device),
             tier: None,
             tier_moved: TierBytes::default(),
+            carried: TierBytes::default(),
             program,
             plan,
             arena,
@@ -325,11 +332,12 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             }
         }
         self.join_queues();
-        self.meet_tier()?;
+        self.tier.as_ref().map_or(Ok(()), TierOfRank::end_pass)?;
         self.ranks.device.end_repeated();
         self.ranks.require_device()?;
         // The host needs the results of the step only here. Until they are ready, this rank is at its last op.
         self.ranks.finish()?;
+        self.count_travelled();
         self.arena.begin(None);
         let mut report = [bytemuck::Zeroable::zeroed()];
         self.ranks.device.read(self.arena.report(), &mut report);
@@ -370,6 +378,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         let words = self.arena.own_words_mut(self.plan.agreed_values());
         self.ranks.device.stage(words, |words| words.fill(0.0));
         self.tier.iter().for_each(TierOfRank::begin_pass);
+        self.carried = TierBytes::default();
         let shape = (self.plan.config.sequences, self.plan.config.length);
         let counted = shape.0 * shape.1;
         WalkState { finding: None, misfit: None, shape, counted, learns: false, headless: false, before: None }
@@ -387,14 +396,11 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.ranks.transport.end_pass(&self.ranks.device);
     }
 
-    /// Waits until the tier has done everything that it was asked for in a step, and counts what it moved.
-    fn meet_tier(&mut self) -> Result<(), Lost> {
-        let Some(tier) = &self.tier else { return Ok(()) };
-        tier.end_pass()?;
-        let TierBytes { read, written } = tier.moved_in_pass();
+    /// Counts what has travelled between tiers and the window in a step, all of which has arrived.
+    fn count_travelled(&mut self) {
+        let TierBytes { read, written } = self.tier.as_ref().map_or(self.carried, TierOfRank::moved_in_pass);
         self.tier_moved.read += read;
         self.tier_moved.written += written;
-        Ok(())
     }
 
     /// Runs the next op of this rank's table, which is number `index` of `pass`.
@@ -418,9 +424,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit, piece } => self.update(unit, piece),
             Op::Fetch { .. } | Op::Store { .. } | Op::FetchSums { .. } | Op::StoreSums { .. } => {
-                let tier = self.tier.as_ref().expect("a tier, without which no walk begins");
                 // SAFETY: as above; before a run, the streams of the plan are proven to order all accesses to its places.
-                unsafe { tier.order(index, op) };
+                unsafe { self.travel(index, op) };
             }
             op => {
                 // SAFETY: as above.
@@ -432,6 +437,18 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         unsafe { self.ranks.end(op) };
         self.awaited.leave(pass, index, &self.ranks.device);
         self.ranks.require_device()
+    }
+
+    /// Makes a piece of states, or the sums of a bucket, travel in a step: by the tier, or by the device itself.
+    ///
+    /// # Safety
+    /// It is the op with this index, and the next of this rank's table, which has been proven.
+    unsafe fn travel(&mut self, index: usize, op: Op) {
+        // SAFETY: by the caller's promise.
+        match &self.tier {
+            Some(tier) => unsafe { tier.order(index, op) },
+            None => unsafe { self.carry_all(op) },
+        }
     }
 
     /// The part of a micro-batch that a walk works on.

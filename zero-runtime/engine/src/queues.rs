@@ -29,13 +29,11 @@ impl AwaitedOps {
 
     /// Begins a pass: no queue continues before all queues have done all earlier work.
     pub fn begin_pass<D: Device>(&self, plan: &Plan, device: &D) {
-        if !plan.config.has_queues() {
-            return;
-        }
+        let Some((_, others)) = plan.streams_of_device().split_first() else { return };
         // At the end of the last pass, this stream waited for all others.
         device.enter(Stream::Compute as usize);
         device.record(Stream::Compute as usize);
-        for stream in Stream::OF_DEVICE.into_iter().skip(1) {
+        for &stream in others {
             device.enter(stream as usize);
             device.wait(Stream::Compute as usize);
         }
@@ -44,14 +42,7 @@ impl AwaitedOps {
 
     /// Ends a pass: the compute stream continues after all of it.
     pub fn end_pass<D: Device>(&self, plan: &Plan, device: &D) {
-        if plan.config.has_queues() {
-            self.meet(device);
-        }
-    }
-
-    /// Makes the compute stream wait for every other stream.
-    fn meet<D: Device>(&self, device: &D) {
-        for stream in Stream::OF_DEVICE.into_iter().skip(1) {
+        for &stream in plan.streams_of_device().iter().skip(1) {
             device.enter(stream as usize);
             device.record(stream as usize);
             device.enter(Stream::Compute as usize);

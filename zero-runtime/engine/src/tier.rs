@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use zero_plan::lines::BLOCK_BYTES;
 use zero_plan::place::{Kept, PieceOfState, Place};
-use zero_plan::{Home, Op, Pass, Piece, PipelineStage, Stream, TierBytes};
+use zero_plan::{Home, Op, Pass, Piece, PipelineStage, Stream, TierBytes, TierKind};
 
 use super::Engine;
 use zero_core::arena::Arena;
@@ -60,8 +60,7 @@ fn numbers(stage: &PipelineStage) -> Vec<u64> {
 
 impl<'p, D: Device> TierOfRank<'p, D> {
     pub fn new(tier: Box<dyn Tier>, arena: Arc<Arena<'p, D>>, watchdog: Arc<dyn Watchdog + 'p>) -> Self {
-        let planned: usize = arena.memory().bytes_of(Home::Disk) + arena.memory().bytes_of(Home::Host);
-        assert_eq!(tier.bytes(), planned, "the tier does not have the planned size");
+        assert_eq!(tier.bytes(), arena.memory().bytes_of(Home::Disk), "the tier does not have the planned size");
         let numbers = numbers(arena.pipeline_stage());
         let (given, given_before, moved_before) = Default::default();
         let (tier, timeout) = (RefCell::new(tier), TIMEOUT);
@@ -194,31 +193,31 @@ impl<D: Device> Drop for TierOfRank<'_, D> {
 }
 
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
-    /// Keeps the states that the plan has in a tier in this one, which has the planned size. It comes before parameters
+    /// Keeps the states that the plan has on disk in this tier, which has the planned size. It comes before parameters
     /// are set.
     ///
     /// # Panics
-    /// If the plan has no states in a tier, or the device has queues.
+    /// If the plan has no states on disk, or the device has queues.
     pub fn keep_states_in(&mut self, tier: Box<dyn Tier>) {
-        assert!(self.plan.config.offloads(), "a tier for a plan that keeps everything on the device");
+        assert!(self.plan.config.offload.uses(TierKind::Disk), "a tier for a plan that keeps nothing on disk");
         assert!(!D::QUEUES, "the queues of a device do not wait for a tier");
         assert_eq!(self.loaded, 0, "states lie elsewhere already");
         let watchdog = self.ranks.transport.watchdog();
         self.tier = Some(TierOfRank::new(tier, Arc::clone(&self.arena), watchdog));
     }
 
-    /// Bytes that the tier has read and written in steps so far, counted when they had arrived.
+    /// Bytes that have travelled from tiers to the window in steps so far, and back: counted op by op, once all had arrived.
     pub fn moved_by_tier(&self) -> TierBytes {
         self.tier_moved
     }
 
-    /// The tier, if the plan has states in one.
+    /// The tier, if the plan has states on disk.
     ///
     /// # Panics
     /// If it has, but [`Engine::keep_states_in`] was not called.
     pub(super) fn tier(&self) -> Option<&TierOfRank<'p, D>> {
-        let is_there = self.tier.is_some() || !self.plan.config.offloads();
-        assert!(is_there, "`keep_states_in` comes first: the plan keeps states in a tier");
+        let is_there = self.tier.is_some() || !self.plan.config.offload.uses(TierKind::Disk);
+        assert!(is_there, "`keep_states_in` comes first: the plan keeps states on disk");
         self.tier.as_ref()
     }
 
@@ -241,9 +240,18 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         let places = self.arena.places();
         let Some((stretch, place)) = places.kept(kept, unit) else { return Ok(()) };
         let element = place.len_bytes / stretch.len;
-        let Some(tier) = self.tier().filter(|_| self.arena.memory().region(place.region).home.is_tier()) else {
+        if !self.arena.memory().region(place.region).home.is_tier() {
             let start = elements.start - stretch.start;
             return each(place.cut(start * element, elements.len() * element), elements);
+        }
+        let tier = self.tier();
+        // SAFETY: by the caller's promise.
+        let carry = |direction, part: &PieceOfState, bytes: Range<usize>| unsafe {
+            match tier {
+                Some(tier) => tier.carry(direction, part, bytes),
+                None => self
+                    .carry(direction, [part.kept, part.window].map(|place| place.cut(bytes.start, bytes.len())).into()),
+            }
         };
         for index in 0..self.plan.tables().pieces(unit) {
             let part = places.piece_of(kept, unit, Piece { index, slot: 0 }).expect("a piece of a state in a tier");
@@ -253,12 +261,10 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
                 continue;
             }
             let bytes = (common.start - own.start) * element..(common.end - own.start) * element;
-            // SAFETY: by the caller's promise.
-            unsafe { tier.carry(Direction::Fetch, &part, bytes.clone()) };
+            carry(Direction::Fetch, &part, bytes.clone());
             each(part.window.cut(bytes.start, bytes.len()), common)?;
             if writes {
-                // SAFETY: by the caller's promise.
-                unsafe { tier.carry(Direction::Store, &part, bytes) };
+                carry(Direction::Store, &part, bytes);
             }
         }
         Ok(())

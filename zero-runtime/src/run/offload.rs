@@ -1,5 +1,5 @@
-//! Offload: gives each rank the file in which it keeps the states that its plan has on disk. Never decides what is kept
-//! there.
+//! Offload: gives each rank the file in which it keeps the states that its plan has on disk, and says where states are
+//! kept. Never decides what is kept where.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::error::Error;
 use zero_core::device::Device;
 use zero_core::lost::Lost;
 use zero_files::tier::{StateFolder, TierError};
-use zero_plan::{Bytes, Config, Home, Plan};
+use zero_plan::{Bytes, Config, Home, Plan, TierKind};
 
 /// Makes the file of this rank in a folder, if the plan keeps states on disk. First all ranks look whether their host has
 /// room for all of its ranks, and only then allocate. Every rank must call it.
@@ -18,8 +18,12 @@ use zero_plan::{Bytes, Config, Home, Plan};
 /// Z0396 to Z0399, of the first rank that has one; on other ranks, the end of that rank.
 pub fn keep_states<D: Device>(engine: &mut RankEngine<D>, folder: Option<&Path>) -> Result<(), Error> {
     let (plan, rank) = (engine.plan(), engine.arena().rank());
-    let Some(path) = folder.filter(|_| plan.config.offloads()) else { return Ok(()) };
-    let bytes = |rank: usize| bytes_on_disk(plan, rank);
+    let most = |home| (0..plan.config.mesh.ranks()).map(|rank| bytes_of(plan, rank, home)).max().unwrap_or(0);
+    if rank == 0 && most(Home::Host) > 0 {
+        say(&format!("offload: up to {} a rank in pinned memory of its host\n\n", Bytes(most(Home::Host))));
+    }
+    let Some(path) = folder.filter(|_| plan.config.offload.uses(TierKind::Disk)) else { return Ok(()) };
+    let bytes = |rank: usize| bytes_of(plan, rank, Home::Disk);
     let (first, end) = plan.config.sharing(rank);
     let of_host = (first..end).map(bytes).sum();
     let looked = StateFolder::open(path).and_then(|folder| folder.require_room(of_host).map(|()| folder));
@@ -28,31 +32,31 @@ pub fn keep_states<D: Device>(engine: &mut RankEngine<D>, folder: Option<&Path>)
     let tier = agreed(engine, folder.allocate(bytes(rank), rank))?;
     engine.keep_states_in(Box::new(tier));
     if rank == 0 {
-        let most = (0..plan.config.mesh.ranks()).map(bytes).max().unwrap_or(0);
-        say(&format!("offload: up to {} a rank in `{}` ({file_system})\n\n", Bytes(most), path.display()));
+        let most = Bytes(most(Home::Disk));
+        say(&format!("offload: up to {most} a rank in `{}` ({file_system})\n\n", path.display()));
     }
     Ok(())
 }
 
 /// What `--offload` and the plan contradict each other in, and the way out.
 pub fn contradiction(folder: Option<&Path>, config: &Config) -> Option<(String, &'static str)> {
-    match (folder, config.offloads()) {
+    match (folder, config.offload.uses(TierKind::Disk)) {
         (None, true) => {
             let what = "this program keeps states on disk, but there is no --offload".to_owned();
             Some((what, "name a folder on a disk by --offload"))
         }
         (Some(folder), false) => {
             let what = format!("--offload {} is for states on disk", folder.display());
-            let help = "leave it out, or build from a spec with `offload`";
+            let help = "leave it out, or build from a spec with `offload: (optimizer: Disk)`";
             Some((what + ", and this program keeps all of them in memory", help))
         }
         _ => None,
     }
 }
 
-/// Bytes of the file of a rank.
-fn bytes_on_disk(plan: &Plan, rank: usize) -> usize {
-    plan.of_rank(rank).memory.bytes_of(Home::Disk)
+/// Bytes that a rank keeps in a tier.
+fn bytes_of(plan: &Plan, rank: usize, home: Home) -> usize {
+    plan.of_rank(rank).memory.bytes_of(home)
 }
 
 /// What this rank has made, if all ranks have made theirs.

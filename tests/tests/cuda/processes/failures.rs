@@ -19,9 +19,9 @@ fn gpus(steps: u64) -> Option<Command> {
     over(WAYS[0], steps)
 }
 
-/// The same, with the words for their connection.
+/// The same, with the word for their connection, or for where states are kept.
 fn over(way: &[&str], steps: u64) -> Option<Command> {
-    if !way.is_empty() && !pretend::is_nccl() {
+    if way == WAYS[1] && !pretend::is_nccl() {
         return None;
     }
     let mut command = on_cuda(env!("CARGO_BIN_EXE_gpus"))?;
@@ -46,6 +46,35 @@ fn without_a_failure_it_trains() {
     // It counts kernels, and nothing in an arena.
     let outside = end.lines.iter().find(|line| line.starts_with("on its GPU outside arenas")).expect("a line");
     assert!(outside.ends_with(" KiB") || outside.ends_with(" MiB"), "{outside}");
+}
+
+/// Ranks whose hosts keep their states have the losses of those that keep them on their devices, and compare what was
+/// pinned and what has travelled with the plan.
+#[test]
+fn states_in_host_memory_change_no_loss() {
+    let (Some(mut here), Some(mut there)) = (gpus(6), over(&["host"], 6)) else { return };
+    let [here, there] = [&mut here, &mut there].map(|command| Run::start(command).end());
+    here.assert_success(6);
+    there.assert_success(6);
+    assert_eq!(here.steps(), there.steps());
+    assert!(there.lines.iter().any(|line| line.starts_with("offload: up to ") && line.ends_with(" of its host")));
+    for row in ["host memory of a rank", "bytes from host per step", "bytes to host per step"] {
+        let line = there.lines.iter().find(|line| line.starts_with(row)).expect(row);
+        let figures: Vec<&str> = line[row.len()..].split_whitespace().collect();
+        let (planned, measured) = figures.split_at(figures.len() / 2);
+        assert!(planned == measured && planned[0] != "0", "{line}");
+    }
+}
+
+#[test]
+fn z0442_host_memory_that_one_rank_lacks_is_told_once() {
+    if pretend::libraries().is_none() {
+        return;
+    }
+    let Some(mut command) = over(&["host"], 6) else { return };
+    let end = Run::start(command.env("PRETEND_FAIL", "host_memory:2").env("PRETEND_RANK", "1")).end();
+    end.assert_error(2, "error[Z0442]: cannot pin ");
+    assert!(end.steps().is_empty(), "{}", end.errors);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use zero_core::device::{Device, DeviceMemory, SharedParts};
 use zero_core::device::{Kernels, Queues, Segment, Storage};
 use zero_core::view::{View, ViewMut};
 use zero_cuda::Cuda;
+use zero_plan::Stream;
 use zero_tests::buffers::{noise, of, values};
 use zero_tests::pretend;
 
@@ -108,6 +109,31 @@ fn memory_is_whole_pages_of_zeros() {
     let mut bytes = vec![1; memory.len()];
     cuda.read(view, &mut bytes);
     assert!(bytes.iter().all(|&byte| byte == 0));
+}
+
+/// The device copies from it and to it, in any queue.
+#[test]
+fn host_memory_is_exactly_as_long_and_begins_as_zeros() {
+    let Some(cuda) = device() else { return };
+    let memory = cuda.allocate_on_host(4 * 3000).expect("memory");
+    assert!(memory.len() == 4 * 3000 && memory.start().addr().is_multiple_of(4096));
+    let (ones, mut back) = (of(&cuda, &[1.0f32; 3000]), of(&cuda, &[5.0f32; 3000]));
+    #[expect(unsafe_code, reason = "memory that nobody else has")]
+    // SAFETY: views of all of the memory, which is initialised; the device is done with one before it uses the other.
+    let (kept, kept_mut) = unsafe {
+        let start = memory.start().cast();
+        (View::<Cuda, f32>::from_raw(start, 3000), ViewMut::<Cuda, f32>::from_raw(start, 3000))
+    };
+    cuda.copy(back.view_mut(), kept);
+    assert!(values(&cuda, &back) == [0.0; 3000]);
+    cuda.enter(Stream::Store as usize);
+    cuda.copy(kept_mut, ones.view());
+    // A read waits for all queues.
+    assert!(values(&cuda, &ones) == [1.0; 3000]);
+    cuda.enter(Stream::Fetch as usize);
+    cuda.copy(back.view_mut(), kept);
+    assert!(values(&cuda, &back) == [1.0; 3000]);
+    assert_eq!(cuda.failure(), None);
 }
 
 /// Shares a rank's memory with the others by a descriptor, and returns its view of all memories.

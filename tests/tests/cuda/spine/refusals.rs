@@ -204,6 +204,18 @@ fn z0436_the_driver_refuses_a_call() {
 }
 
 #[test]
+fn z0442_host_memory_is_short() {
+    apart("refusals::z0442_host_memory_is_short", &[("PRETEND_FAIL", "host_memory:2")], || {
+        let cuda = device().expect("a device");
+        let error = cuda.allocate_on_host(40 << 20).err().expect("more than there is");
+        assert_eq!(error.code(), "Z0442");
+        let said = "cannot pin 40.0 MiB of host memory for CUDA device 0: CUDA_ERROR_OUT_OF_MEMORY, out of memory";
+        assert_eq!(error.to_string(), said);
+        assert_eq!(cuda.failure(), None, "a rank that asks for less can go on");
+    });
+}
+
+#[test]
 fn z0437_a_kernel_does_not_compile() {
     apart("refusals::z0437_a_kernel_does_not_compile", &[("PRETEND_FAIL", "compile:1")], || {
         let cuda = device().expect("a device");

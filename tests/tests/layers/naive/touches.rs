@@ -11,7 +11,7 @@ use zero_core::model::Program;
 use zero_core::view::{View, ViewMut};
 use zero_core::watchdog::Watchdog;
 use zero_plan::place::{Access, Place, Position, accesses};
-use zero_plan::{Config, Kind, Moved, Op, Pass, Plan, PlanBuf, TransportKind};
+use zero_plan::{Config, Kind, Moved, Offload, Op, OptimizerKind, Pass, Plan, PlanBuf, TierKind, TransportKind};
 use zero_ranks::transport::{Crossed, Lost, Transport, local};
 use zero_runtime::device::Device;
 use zero_tests::naive::{Touch, note_touches, take_touches};
@@ -55,7 +55,14 @@ impl Stretches {
 fn touches_all(op: Op) -> bool {
     matches!(
         op,
-        Op::Convert { .. } | Op::Settle { .. } | Op::Combine { .. } | Op::Fold { .. } | Op::Receive { .. } | Op::Agree
+        Op::Convert { .. }
+            | Op::Settle { .. }
+            | Op::Combine { .. }
+            | Op::Fold { .. }
+            | Op::Receive { .. }
+            | Op::Agree
+            | Op::Fetch { .. }
+            | Op::Store { .. }
     )
 }
 
@@ -87,7 +94,7 @@ impl<T> Touching<T> {
         });
         Stretches::of(regions.filter_map(|(rank, region, places)| {
             let place = Place { region, offset_bytes: 0, len_bytes: places.region_bytes(region) };
-            let is_private = places.memory.region(region).home == zero_plan::Home::Private;
+            let is_private = places.memory.region(region).home.is_private();
             let is_seen = place.len_bytes > 0 && (rank == own || !is_private);
             is_seen.then(|| self.stretch(rank, place))
         }))
@@ -187,11 +194,11 @@ impl<T> Drop for Touching<T> {
     }
 }
 
-struct Touched(TransportKind);
+struct Touched(fn(Config) -> Config);
 
 impl Touched {
     fn on<D: Device>(self, program: &'static Program<D>) {
-        let config = Config { transport: self.0, ..program.plan.config };
+        let config = self.0(program.plan.config);
         PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| touched(program, plan));
     }
 }
@@ -209,8 +216,19 @@ fn touched<D: Device>(program: &'static Program<D>, plan: &Plan) {
 #[test]
 fn ops_touch_the_places_that_the_plan_gives_them_and_no_others() {
     for &name in NAMES {
-        for transport in [TransportKind::Shm, TransportKind::Local] {
-            Touched(transport).on(naive_program(name));
-        }
+        Touched(|config| Config { transport: TransportKind::Shm, ..config }).on(naive_program(name));
+        Touched(|config| Config { transport: TransportKind::Local, ..config }).on(naive_program(name));
+    }
+}
+
+/// Pieces of states travel between the memory of the host and the window.
+#[test]
+fn ops_of_a_tier_touch_their_whole_pieces() {
+    let on_host = |config: Config| {
+        let offload = Offload { optimizer: TierKind::Host, prefetch: 1, piece_bytes: 8192, ..Offload::NONE };
+        Config { offload, snapshot: false, optimizer: OptimizerKind::AdamW, ..config }
+    };
+    for &name in NAMES {
+        Touched(on_host).on(naive_program(name));
     }
 }

@@ -86,7 +86,7 @@ fn qwen3_4b_on_two_devices_of_24_gb() {
 }
 
 /// The moments in files, in pieces of the default size.
-const ON_DISK: Offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 4 << 20 };
+const ON_DISK: Offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 4 << 20, ..Offload::NONE };
 
 /// Memory of a device, in bytes.
 const DEVICE: usize = 24_000_000_000;

@@ -10,7 +10,7 @@ use zero_core::model::{Model, Program};
 use zero_core::tier::{Direction, Tier};
 use zero_engine::{Engine, RunError};
 use zero_plan::place::State;
-use zero_plan::{Config, Op, Plan, PlanBuf, Precision, TierBytes, TierKind, TransportKind, Width, prove};
+use zero_plan::{Config, Offload, Op, Plan, PlanBuf, Precision, TierBytes, TierKind, TransportKind, Width, prove};
 use zero_ranks::transport::{Shared, local};
 use zero_runtime::device::{Cpu, Device};
 use zero_tests::saved::{bits, resume, save};
@@ -56,7 +56,7 @@ fn engine<'p, D: Device>(
     tier: TierOf,
 ) -> Engine<'p, D, Shared<'p, D>> {
     let mut engine = Engine::new(program, transport);
-    if engine.plan().config.offloads() {
+    if engine.plan().config.offload.uses(TierKind::Disk) {
         let tier = tier(engine.plan(), engine.arena().rank());
         engine.keep_states_in(tier);
     }
@@ -134,6 +134,23 @@ fn offload_changes_no_bit_at_any_stage_in_any_width() {
             for haste in [Haste::AtOnce, Haste::AtLast] {
                 assert_same_bits(config, [0, 1, 3][(stage as usize + at) % 3], &in_memory(haste));
             }
+        }
+    }
+}
+
+/// The device itself carries what its host keeps, here at once.
+#[test]
+fn offload_to_host_memory_changes_no_bit() {
+    for (stage, precision) in (0..=3).zip(widths()) {
+        let config = Config { mesh: mesh(1, 1, 2), precision, micro_batches: 2, ..CONFIG.at_stage(stage) };
+        let offload = Offload { optimizer: TierKind::Host, ..offloaded(config, usize::from(stage)).offload };
+        let in_no_tier = |_: &Plan, _: usize| unreachable!("nothing is on disk");
+        fn of<D: Device>(program: &'static Program<D>, config: Config, offload: Offload, tier: TierOf) {
+            assert!(run(program, Config { offload, ..config }, tier) == run(program, config, tier), "{config:?}");
+        }
+        match config.precision.compute {
+            Width::F32 => of(Tied::PROGRAM, config, offload, &in_no_tier),
+            Width::BF16 => of(<Tied as InBothWidths>::Narrow::PROGRAM, config, offload, &in_no_tier),
         }
     }
 }
@@ -322,7 +339,7 @@ fn z0413_a_tier_that_fails_ends_all_ranks() {
 }
 
 #[test]
-#[should_panic(expected = "`keep_states_in` comes first: the plan keeps states in a tier")]
+#[should_panic(expected = "`keep_states_in` comes first: the plan keeps states on disk")]
 fn an_engine_without_its_tier_is_refused() {
     let config = offloaded(Config { mesh: mesh(1, 1, 1), ..CONFIG.at_stage(0) }, 1);
     PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {

@@ -203,10 +203,10 @@ pub(super) const CODES: &[Code] = &[
     },
     Code {
         code: "Z0230",
-        title: "disk budget exceeded",
-        explanation: "A rank keeps the states that `offload` moves to disk in a file, whose length is a constant of the plan: \
-            every state in whole blocks, unit by unit. It exceeds `disk` in the spec. Raise `disk`, choose a higher stage or \
-            more ranks along `zero`, so that a rank keeps less, or remove `offload`.",
+        title: "budget of a tier exceeded",
+        explanation: "What a rank keeps in the memory of its host or in a file, because `offload` says so, is a constant of the \
+            plan: every state in whole blocks, unit by unit. It exceeds `host` or `disk` in the spec. Raise that budget, \
+            choose a higher stage or more ranks along `zero`, so that a rank keeps less, or remove `offload`.",
         example: "a spec with `offload: (optimizer: Disk), disk: KiB(48)`, and a model that needs more",
     },
     Code {

@@ -94,6 +94,15 @@ pub(super) const CODES: &[Code] = &[
         example: "ZERO_CUDA_DEVICES=0,0, for four ranks",
     },
     Code {
+        code: "Z0442",
+        title: "host memory that cannot be pinned",
+        explanation: "A device copies from and to pinned memory of its host, which the system never moves. Each rank pins some \
+            for staging, and all that `offload: (optimizer: Host)` keeps there, at once and before the first step. The \
+            driver did not get it: the host or a control group has too little memory free. `cargo zero plan` shows how \
+            much a rank keeps there.",
+        example: "offload: (optimizer: Host), on a host whose memory other programs use",
+    },
+    Code {
         code: "Z0445",
         title: "NCCL too old, or another one",
         explanation: "With `transport: Nccl`, libnccl.so.2 carries bytes between devices. It must be version 2.28 or later, \

@@ -67,7 +67,8 @@ pub(super) const CODES: &[Code] = &[
             parameters are gathered, and only stage 3 gathers them unit by unit: remove `prefetch`, or choose stage 3. \
             The same is true of `prefetch` on one rank along `zero`, `gather` below stage 3, `reduce` with one \
             micro-batch, `pipeline` with one pipeline stage, `within_node` on one node or for an axis of one rank, \
-            and `disk`, and `prefetch` and `piece` of `offload`, where all states are on the device.",
+            `host` and `disk` where nothing is kept there, and `prefetch` and `piece` of `offload`, where all states are on \
+            the device.",
         example: "(zero: (stage: 2, prefetch: 1))",
     },
     Code {
@@ -121,8 +122,8 @@ pub(super) const CODES: &[Code] = &[
             `params` would lose bits in every update. A transport does not reach the memory of another device. \
             Muon needs whole matrices, which `Cluster` does not gather from shards on several hosts (stages 1 to \
             3, with ranks along `zero` on more than one node). `offload` cannot keep states in the memory that the device \
-            computes in, nor those of Muon, nor beside `snapshot`, nor yet those of a GPU. In a list with an entry twice, another entry was \
-            probably meant.",
+            computes in, nor those of Muon, nor beside `snapshot`, nor yet those of a GPU on disk. In a list with an entry \
+            twice, another entry was probably meant.",
         example: "(zero: (stage: 1), precision: (master: BF16))",
     },
     Code {

@@ -12,12 +12,13 @@ const GRADIENTS: &str = "offload.gradients";
 pub const RULES: &[Rule] = &[
     Rule { reads: &[OPTIMIZER, GRADIENTS, "offload.prefetch"], find: |it| nothing_travels(it, "offload.prefetch") },
     Rule { reads: &[OPTIMIZER, GRADIENTS, "offload.piece"], find: |it| nothing_travels(it, "offload.piece") },
-    Rule { reads: &[OPTIMIZER, GRADIENTS, "disk"], find: nothing_on_disk },
-    Rule { reads: &[OPTIMIZER, "device"], find: |it| gpu(it, OPTIMIZER) },
+    Rule { reads: &[OPTIMIZER, GRADIENTS, "host"], find: |it| nothing_kept(it, TierKind::Host) },
+    Rule { reads: &[OPTIMIZER, GRADIENTS, "disk"], find: |it| nothing_kept(it, TierKind::Disk) },
+    Rule { reads: &[OPTIMIZER, "device"], find: disk_of_gpu },
     Rule { reads: &[OPTIMIZER, "device"], find: |it| same_memory(it, OPTIMIZER) },
     Rule { reads: &[OPTIMIZER, "optimizer"], find: |it| muon(it, OPTIMIZER) },
     Rule { reads: &[OPTIMIZER, "checkpoint.snapshot"], find: |it| snapshot(it, OPTIMIZER) },
-    Rule { reads: &[GRADIENTS, "device"], find: |it| gpu(it, GRADIENTS) },
+    Rule { reads: &[GRADIENTS, "device"], find: gradients_of_gpu },
     Rule { reads: &[GRADIENTS, "device"], find: |it| same_memory(it, GRADIENTS) },
     Rule { reads: &[GRADIENTS, "optimizer"], find: |it| muon(it, GRADIENTS) },
     Rule { reads: &[GRADIENTS, "checkpoint.snapshot"], find: |it| snapshot(it, GRADIENTS) },
@@ -38,16 +39,18 @@ fn nothing_travels(subject: &CheckedSpec, path: &'static str) -> Option<Diagnost
     let name = subject.name(path);
     let problem = Diagnostic::new("Z0108", path, format!("`{name}` has no effect without offload"));
     let problem = problem.at(subject.given(path)?.key, "all states are on the device, so nothing travels");
-    Some(problem.help(format!("remove `{name}`, or set `{}` to Disk", subject.name(OPTIMIZER))))
+    let tier = if subject.spec.device == DeviceKind::Cpu { TierKind::Disk } else { TierKind::Host };
+    Some(problem.help(format!("remove `{name}`, or set `{}` to {tier:?}", subject.name(OPTIMIZER))))
 }
 
-fn nothing_on_disk(subject: &CheckedSpec) -> Option<Diagnostic> {
-    if [OPTIMIZER, GRADIENTS].iter().any(|path| tier(subject, path) == TierKind::Disk) {
+fn nothing_kept(subject: &CheckedSpec, tier: TierKind) -> Option<Diagnostic> {
+    if subject.spec.offload.config().uses(tier) {
         return None;
     }
-    let problem = Diagnostic::new("Z0108", "disk", "`disk` has no effect without states on disk");
-    let problem = problem.at(subject.given("disk")?.key, "a budget of which nothing is used");
-    Some(problem.help("remove `disk`, or set `offload.optimizer` to Disk"))
+    let (key, words) = (tier.budget_key(), tier.words());
+    let problem = Diagnostic::new("Z0108", key, format!("`{key}` has no effect without states {words}"));
+    let problem = problem.at(subject.given(key)?.key, "a budget of which nothing is used");
+    Some(problem.help(format!("remove `{key}`, or set `offload.optimizer` to {tier:?}")))
 }
 
 /// A mistake at the key that says where a state is kept, if it is kept in a tier.
@@ -60,13 +63,22 @@ fn impossible(subject: &CheckedSpec, path: &'static str, why: &str, label: &str,
     Some(problem.at(subject.given(path)?.value, label).help(help))
 }
 
-fn gpu(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
+fn disk_of_gpu(subject: &CheckedSpec) -> Option<Diagnostic> {
+    if subject.spec.offload.optimizer != TierKind::Disk || subject.spec.device == DeviceKind::Cpu {
+        return None;
+    }
+    let why = "which ranks on a GPU cannot do yet";
+    let label = "nothing carries bytes between a disk and the memory of a GPU";
+    impossible(subject, OPTIMIZER, why, label, "set it to Host, or remove `offload`")
+}
+
+fn gradients_of_gpu(subject: &CheckedSpec) -> Option<Diagnostic> {
     if subject.spec.device == DeviceKind::Cpu {
         return None;
     }
     let why = "which ranks on a GPU cannot do yet";
-    let help = "remove `offload`, or set `device` to Cpu";
-    impossible(subject, path, why, "nothing carries bytes from there to the memory of a GPU", help)
+    let label = "the sums of a GPU stay in its memory";
+    impossible(subject, GRADIENTS, why, label, "remove `gradients`, or set `device` to Cpu")
 }
 
 fn same_memory(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
@@ -129,6 +141,11 @@ mod tests {
         let message = "`disk` has no effect without states on disk";
         one("(zero: (stage: 1), disk: GB(1))", "Z0108", (1, 20), message, "a budget of which nothing is used");
         assert_eq!(codes("(zero: (stage: 1), disk: GB(1), offload: (optimizer: Disk))"), [""; 0]);
+        let message = "`host` has no effect without states in host memory";
+        one("(zero: (stage: 1), host: GB(1))", "Z0108", (1, 20), message, "a budget of which nothing is used");
+        assert_eq!(codes("(zero: (stage: 1), host: GB(1), offload: (optimizer: Disk))"), ["Z0108"]);
+        assert_eq!(codes("(zero: (stage: 1), host: GB(1), offload: (optimizer: Host), device: Cuda)"), [""; 0]);
+        assert_eq!(codes("(zero: (stage: 1), disk: GB(1), offload: (optimizer: Host), device: Cuda)"), ["Z0108"]);
     }
 
     #[test]

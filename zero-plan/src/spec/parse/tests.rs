@@ -27,7 +27,8 @@ fn one(text: &str, code: &str, place: (usize, usize), message: &str, label: &str
     assert_eq!(all, [expected], "{text}");
 }
 
-const FULL: &str = r#"// A spec with every key.
+/// No spec has `host` and `disk`, because all that leaves a device goes to the same tier.
+const FULL: &str = r#"// A spec with every key but `host`.
 (
     model: Example("gpt", size: "11M", layers: 3, width: 64, heads: 4, key_heads: 2, inner: 256, vocab: 512),
     mesh: (nodes: 2, ranks_per_node: 8, replica: 2, pipeline: 2, zero: 4, within_node: [Zero, Replica]),
@@ -94,6 +95,7 @@ fn full() -> Spec {
             prefetch: 3,
             piece: Size::MiB(2),
         },
+        host: None,
         disk: Some(Size::GB(40)),
     }
 }
@@ -105,7 +107,7 @@ fn every_key_is_read_and_written() {
     let named = FULL.replace("(stage", "Zero(stage").replace("GiB(1)", "Some(GiB(1))");
     assert_eq!(parse(&named), Ok(full()));
     for key in KEYS {
-        assert!(locate(FULL, key.path).is_some(), "{}", key.path);
+        assert_eq!(locate(FULL, key.path).is_some(), key.path != "host", "{}", key.path);
     }
 }
 
@@ -120,7 +122,7 @@ fn every_field_has_a_row_of_its_own() {
         };
         section.entries.iter().flat_map(inside).collect()
     }
-    let written = full().to_string();
+    let written = Spec { host: Some(Size::GiB(64)), ..full() }.to_string();
     let mut found = paths(&root(&written).unwrap(), "");
     let mut rows: Vec<_> = KEYS.iter().map(|key| key.path.to_owned()).collect();
     found.sort();
@@ -144,6 +146,8 @@ fn a_spec_stands_for_constants() {
     assert_eq!((config.transport, config.memory_bytes), (TransportKind::Local, Some(1 << 30)));
     let offload = Offload { optimizer: TierKind::Disk, prefetch: 3, piece_bytes: 2 << 20, ..Offload::NONE };
     assert_eq!((config.offload, config.disk_bytes), (offload, Some(40_000_000_000)));
+    let of_gpu = parse("(zero: (stage: 1), device: Cuda, offload: (optimizer: Host), host: GiB(3))").unwrap().config();
+    assert_eq!((of_gpu.offload.optimizer, of_gpu.host_bytes), (TierKind::Host, Some(3 << 30)));
     let plain =
         parse("(zero: (stage: 0, bucket: B(18446744073709551615)), mesh: (zero: 1), batch: (sequences: 1, length: 1))");
     assert_eq!(plain.unwrap().config(), config::Config::PLAIN);

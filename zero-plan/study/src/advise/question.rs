@@ -56,7 +56,7 @@ pub enum DiskUse {
 const ON_DISK: [Offload; 4] = [on_disk(1, 4 << 20), on_disk(1, 1 << 20), on_disk(0, 256 << 10), on_disk(1, 64 << 20)];
 
 const fn on_disk(prefetch: usize, piece_bytes: usize) -> Offload {
-    Offload { optimizer: TierKind::Disk, prefetch, piece_bytes }
+    Offload { optimizer: TierKind::Disk, prefetch, piece_bytes, ..Offload::NONE }
 }
 
 /// The limit on timing before an answer is returned.

@@ -5,14 +5,14 @@ use zero_plan::Plan;
 use zero_plan::spec::Size;
 
 use crate::hardware::{DeviceFigures, DirectRates, DiskRates, Hardware, Link, Network, Node, Processor, Rates};
-use crate::simulate::{Impossible, Timeline, simulate_with};
+use crate::simulate::{Impossible, Timeline, timeline};
 
 /// The timeline of a training step, with an operation in place of each second.
 ///
 /// # Errors
 /// Never: this hardware has everything that a mesh can need.
 pub fn operations(plan: &Plan) -> Result<Timeline, Impossible> {
-    simulate_with(plan, &free(plan), 1)
+    timeline(plan, &free(plan), 1)
 }
 
 /// Hardware on which an operation takes a second, and nothing else takes any time.

@@ -16,7 +16,7 @@ mod timeline;
 
 use core::fmt;
 
-use zero_plan::{Config, DeviceKind, Plan, TransportKind};
+use zero_plan::{Config, DeviceKind, Plan, TierKind, TransportKind};
 
 use crate::hardware::{Hardware, Processor};
 
@@ -58,6 +58,8 @@ pub enum Impossible {
     NoDirectRates,
     /// States of ranks on GPUs would be kept on disk.
     DiskOfGpu,
+    /// States are kept in host memory, and descriptions of hardware have no rates for that.
+    HostLink,
     /// An update would need whole matrices whose shards lie on several hosts that MPI connects.
     Directions,
 }
@@ -78,6 +80,9 @@ impl fmt::Display for Impossible {
                 f.write_str("the spec keeps states on disk, but the hardware has no `node.disk.direct`")
             }
             Self::DiskOfGpu => f.write_str("the spec keeps states on disk, which ranks on a GPU cannot do yet"),
+            Self::HostLink => f.write_str(
+                "the spec keeps states in host memory, and a hardware file says nothing about the links of devices to it",
+            ),
             Self::Directions => {
                 write!(
                     f,
@@ -104,6 +109,7 @@ impl Impossible {
                  `cargo zero measure` measures it"
             }
             Self::DiskOfGpu => "remove `offload` from the spec, or take hardware whose ranks compute on a processor",
+            Self::HostLink => "remove `offload` from the spec: steps with it take longer, by an unknown time",
             Self::Directions => {
                 "let `mesh.zero` lie within a node, with `mesh.replica` across nodes; choose stage 0; or take hardware with GPUs"
             }
@@ -137,7 +143,8 @@ pub fn on_hardware(config: Config, hardware: &Hardware) -> Result<Config, Imposs
     let config = Config { device, transport, ..config };
     match config {
         config if config.sends_directions() => Err(Impossible::Directions),
-        config if config.offloads_optimizer() && device == DeviceKind::Cuda => Err(Impossible::DiskOfGpu),
+        config if config.offload.uses(TierKind::Host) => Err(Impossible::HostLink),
+        config if config.offloads() && device == DeviceKind::Cuda => Err(Impossible::DiskOfGpu),
         config => Ok(config),
     }
 }
@@ -172,6 +179,14 @@ pub fn simulate(plan: &Plan, hardware: &Hardware) -> Result<Timeline, Impossible
 /// # Errors
 /// The errors of [`simulate`].
 pub fn simulate_with(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Timeline, Impossible> {
+    if plan.config.offload.uses(TierKind::Host) {
+        return Err(Impossible::HostLink);
+    }
+    timeline(plan, hardware, threads)
+}
+
+/// The same, if states travel at the rates of the disk wherever they are kept.
+pub(crate) fn timeline(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Timeline, Impossible> {
     let (mesh, node) = (&plan.config.mesh, &hardware.node);
     let ranks = mesh.ranks_per_node();
     if hardware.device.kind == Processor::Gpu && ranks > node.devices {
@@ -183,7 +198,7 @@ pub fn simulate_with(plan: &Plan, hardware: &Hardware, threads: usize) -> Result
     if mesh.nodes > 1 && hardware.network.is_none() {
         return Err(Impossible::NoNetwork { nodes: mesh.nodes });
     }
-    if plan.config.offloads_optimizer() && node.disk.is_none_or(|disk| disk.direct.is_none()) {
+    if plan.config.offloads() && node.disk.is_none_or(|disk| disk.direct.is_none()) {
         return Err(Impossible::NoDirectRates);
     }
     let costs = Costs::new(plan, hardware, threads);

@@ -145,12 +145,8 @@ impl<'a> TierQueues<'a> {
     /// The bytes of a fetch or a store, and the reads or writes that they take.
     fn bytes(&self, lane: usize, op: usize) -> (usize, usize) {
         let own = self.plan.places(self.plan.config.mesh.coordinates(self.plan.first_rank(lane)));
-        match self.plan.pipeline_stages[lane].step[op] {
-            Op::Fetch { unit, piece } | Op::Store { unit, piece } => own
-                .states_of(unit, piece)
-                .fold((0, 0), |(bytes, requests), part| (bytes + part.blocks().0.len_bytes, requests + 1)),
-            _ => (0, 0),
-        }
+        let trips = own.trips(self.plan.pipeline_stages[lane].step[op]);
+        trips.fold((0, 0), |(bytes, requests), (kept, _)| (bytes + kept.len_bytes, requests + 1))
     }
 
     /// The rate, in bytes a second, of what a queue is doing.

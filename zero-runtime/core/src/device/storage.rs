@@ -18,6 +18,15 @@ pub trait Storage: Sized {
     /// If the device does not have that much.
     fn allocate(&self, bytes: usize) -> Result<Self::Memory, DeviceError>;
 
+    /// Exactly `bytes` bytes of zeros in the memory of the host, for this rank alone, which this device reads and writes
+    /// like its own. A device that works in the memory of the host has no other.
+    ///
+    /// # Errors
+    /// If the host does not have that much, or the device cannot reach it.
+    fn allocate_on_host(&self, bytes: usize) -> Result<Self::Memory, DeviceError> {
+        self.allocate(bytes)
+    }
+
     /// The memory that ranks share, as this device reaches it: on a device that works in the host's memory, the segment
     /// itself; otherwise the part on each rank's device. [`Storage::reach`] gives addresses within the segment.
     ///

@@ -11,7 +11,7 @@ use bytemuck::Pod;
 use cudarc::driver::sys as cu;
 
 use super::Cuda;
-use crate::context::{DeviceContext, QUEUES};
+use crate::context::{DeviceContext, OUT_OF_MEMORY, QUEUES};
 use crate::error::CudaError;
 
 /// Bytes of each half: while the device copies from one half, the host fills the other.
@@ -33,6 +33,10 @@ impl Pinned {
         let mut start = null_mut::<c_void>();
         // SAFETY: room for an address.
         let status = unsafe { (context.libraries.driver.cuMemHostAlloc)(&mut start, len, 0) };
+        if status == OUT_OF_MEMORY {
+            let (ordinal, reason) = (context.ordinal, context.reason(status));
+            return Err(CudaError::HostMemory { ordinal, bytes: len, reason });
+        }
         context.check("cuMemHostAlloc", status)?;
         // SAFETY: as many bytes of host memory as were requested; now they are initialised.
         unsafe { start.cast::<u8>().write_bytes(0, len) };
@@ -48,6 +52,11 @@ impl Pinned {
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// The context that it was made in.
+    pub fn context(&self) -> &DeviceContext {
+        &self.context
     }
 }
 

@@ -4,6 +4,8 @@
 use std::cell::Cell;
 
 use super::Cuda;
+use zero_plan::Stream;
+
 use crate::context::QUEUES;
 use crate::memory::CudaMemory;
 use zero_core::device::DeviceMemory;
@@ -15,7 +17,7 @@ pub(crate) const OWN_BYTES: usize = 32 << 20;
 /// The part of each queue begins at a multiple of this.
 const ALIGNMENT: usize = 256;
 
-/// Every queue but the first has one of this many parts. The first queue, which computes and multiplies, has all other parts:
+/// Every queue that computes has one of this many parts, but the first. The first queue, which computes and multiplies, has all other parts:
 /// the library of products splits sums in up to 32 MiB on a Hopper GPU, and partial sums of columns take up to 16 MiB.
 const PARTS: usize = 32;
 
@@ -56,13 +58,20 @@ impl Cuda {
     }
 }
 
+/// Whether a queue has a part: those that carry pieces of states only copy.
+fn has_part(queue: usize) -> bool {
+    !Stream::ALL.get(queue).is_some_and(|stream| stream.is_of_tier())
+}
+
 /// The part of one queue.
 fn part(start: u64, bytes: usize, queue: usize) -> (u64, usize) {
+    let parts = |queues: usize| (1..queues).filter(|&queue| has_part(queue)).count();
     let one = bytes / PARTS / ALIGNMENT * ALIGNMENT;
-    let first = (bytes / ALIGNMENT * ALIGNMENT).saturating_sub(one * (QUEUES - 1));
+    let first = (bytes / ALIGNMENT * ALIGNMENT).saturating_sub(one * parts(QUEUES));
     match queue {
         0 => (start, first),
-        _ => (start + (first + (queue - 1) * one) as u64, one),
+        _ if has_part(queue) => (start + (first + parts(queue) * one) as u64, one),
+        _ => (0, 0),
     }
 }
 
@@ -72,7 +81,9 @@ mod tests {
 
     #[test]
     fn queues_share_all_and_meet_nowhere() {
-        let parts: Vec<_> = (0..QUEUES).map(|queue| part(1 << 20, OWN_BYTES, queue)).collect();
+        let parts: Vec<_> =
+            (0..QUEUES).filter(|&queue| has_part(queue)).map(|queue| part(1 << 20, OWN_BYTES, queue)).collect();
+        assert_eq!(parts.len(), QUEUES - 2);
         let mut end = 1 << 20;
         for (start, bytes) in parts {
             assert!(start == end && bytes >= 1 << 20 && start.is_multiple_of(ALIGNMENT as u64));

@@ -268,7 +268,7 @@ impl<'p, D: Device> Shared<'p, D> {
         let (plan, own, slot) = (self.arena.plan(), self.arena.places(), position.outgoing(parcel));
         let group = carried.group(plan, own.at.pipeline, op).expect("a way for each parcel");
         device.record(carried.event(parcel, 0));
-        device.enter(Stream::OF_DEVICE.len() + parcel as usize);
+        device.enter(Stream::ALL.len() + parcel as usize);
         device.wait(carried.event(parcel, 0));
         // SAFETY: a slot that is filled again only after a wait for the event below; tied data, which leaves from where
         // it is kept, is written only after an agreement, before which the receiver has taken it.

@@ -12,7 +12,7 @@ fn on_disk(direct: &str) -> String {
 }
 
 fn offloaded(config: Config, prefetch: usize) -> Config {
-    Config { offload: Offload { optimizer: TierKind::Disk, prefetch, piece_bytes: 8192 }, ..config }
+    Config { offload: Offload { optimizer: TierKind::Disk, prefetch, piece_bytes: 8192, ..Offload::NONE }, ..config }
 }
 
 /// A unit of this many pieces on one rank, whose forward and backward take this many seconds.

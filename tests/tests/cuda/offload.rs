@@ -1,0 +1,208 @@
+//! Optimizer states in host memory: they have the bits of states on the device, op by op, in graphs and profiled, in
+//! whatever order a device works. Host memory is one allocation, of the planned size.
+
+use std::path::Path;
+
+use zero_core::device::Storage;
+use zero_core::model::Program;
+use zero_cuda::Cuda;
+use zero_engine::{Engine, RunError};
+use zero_plan::place::State;
+use zero_plan::{Config, Home, Offload, Plan, PlanBuf, Precision, TierBytes, TierKind, Width, prove};
+use zero_ranks::transport::{Shared, local};
+use zero_tests::layout::{CUDA, changed};
+use zero_tests::long::is_left_out;
+use zero_tests::pretend;
+use zero_tests::saved::{bits, resume, save};
+use zero_tests::specs::cuda_program;
+use zero_tests::training::{HYPER, noise};
+
+/// One step op by op, two that are captured, and two that are launched again.
+const STEPS: u64 = 5;
+
+/// How steps run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Eager,
+    Graphs,
+    Profiled,
+}
+
+/// Losses and norms, and all states of all units, to the bit.
+type Bits = (Vec<u64>, Vec<Vec<u32>>);
+
+/// Steps of a rank, with what they are to be compared in.
+fn steps<'p>(engine: &mut Engine<'p, Cuda, Shared<'p, Cuda>>, count: u64) -> Result<Vec<u64>, RunError> {
+    let config = engine.plan().config;
+    let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
+    let mut numbers = Vec::new();
+    for step in engine.steps_done()..engine.steps_done() + count {
+        let report = engine.step(&HYPER, |part, ids, targets| batch(step, rank, part, ids, targets))?;
+        numbers.extend([report.loss, report.gradient_norm].map(f64::to_bits));
+    }
+    Ok(numbers)
+}
+
+fn states<'p>(engine: &Engine<'p, Cuda, Shared<'p, Cuda>>) -> Vec<Vec<u32>> {
+    let of_unit = |unit| State::ALL.into_iter().filter_map(move |state| engine.state(state, unit));
+    let bits = |numbers: Vec<f32>| numbers.into_iter().map(f32::to_bits).collect();
+    (0..engine.plan().units.len()).flat_map(of_unit).map(|(_, numbers)| bits(numbers)).collect()
+}
+
+/// Runs each rank of a plan on a pretend device of its own.
+fn on_ranks<R: Send>(
+    program: &'static Program<Cuda>,
+    config: Config,
+    rank: impl for<'p> Fn(&mut Engine<'p, Cuda, Shared<'p, Cuda>>) -> R + Sync,
+) -> Vec<R> {
+    PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
+        prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {config:?}"));
+        let of_rank = |transport: Shared<'_, Cuda>| rank(&mut Engine::new(program, transport));
+        local::run(plan, |_| false, of_rank).expect("the memory of a tiny model")
+    })
+}
+
+/// Compares what a rank has taken and moved in some steps with its plan.
+fn assert_as_planned<'p>(engine: &Engine<'p, Cuda, Shared<'p, Cuda>>, steps: u64) {
+    let (plan, rank): (&Plan, usize) = (engine.plan(), engine.arena().rank());
+    assert_eq!(engine.arena().host_bytes(), plan.of_rank(rank).memory.bytes_of(Home::Host));
+    let (planned, moved) = (TierBytes::of(plan, rank), engine.moved_by_tier());
+    assert_eq!([moved.read, moved.written], [planned.read, planned.written].map(|bytes| bytes * steps as usize));
+    assert!((planned.read > 0) == plan.config.offload.uses(TierKind::Host));
+}
+
+fn run(program: &'static Program<Cuda>, config: Config, way: Way) -> Vec<Bits> {
+    on_ranks(program, config, |engine| {
+        engine.run_eagerly(way == Way::Eager);
+        engine.initialize(7);
+        if way == Way::Profiled {
+            engine.record(STEPS as usize);
+        }
+        let numbers = steps(engine, STEPS).expect("steps without faults");
+        assert_as_planned(engine, STEPS);
+        (numbers, states(engine))
+    })
+}
+
+/// A layout of a spec, with masters if parameters are to be narrow.
+fn config(program: &Program<Cuda>, stage: u8, is_narrow: bool) -> Config {
+    let config = changed(program.plan.config, &[CUDA, "mesh=1x1x2", "prefetch=1", "micro_batches=2"]);
+    let params = if is_narrow { Width::BF16 } else { Width::F32 };
+    let precision = Precision { params, ..config.precision };
+    Config { precision, ..config.at_stage(stage) }
+}
+
+/// The same with optimizer states in host memory. Blocks have two pieces, so slots rotate.
+fn offloaded(config: Config, prefetch: usize) -> Config {
+    Config { offload: Offload { optimizer: TierKind::Host, prefetch, piece_bytes: 8192, ..Offload::NONE }, ..config }
+}
+
+/// Numbers of the orders of work in which a test runs.
+fn seeds() -> core::ops::RangeInclusive<u64> {
+    if is_left_out("other orders of work of devices whose hosts keep states") { 1..=1 } else { 1..=20 }
+}
+
+/// Most steps are clipped.
+#[test]
+fn states_in_host_memory_change_no_bit() {
+    if !pretend::is_cuda() {
+        return;
+    }
+    let (program, seeds) = (cuda_program("zero3"), seeds());
+    for (stage, is_narrow) in [(1, true), (3, false), (1, false), (3, true)] {
+        let config = config(program, stage, is_narrow);
+        pretend::seed(0);
+        let expected = run(program, config, Way::Eager);
+        for seed in seeds.clone() {
+            pretend::seed(seed);
+            for way in [Way::Eager, Way::Graphs, Way::Profiled] {
+                let found = run(program, offloaded(config, seed as usize % 3), way);
+                assert!(found == expected, "stage {stage}, narrow {is_narrow}, seed {seed}, {way:?}: other bits");
+            }
+        }
+    }
+}
+
+/// A step whose loss is not finite changes no state, in host memory neither; nor do steps that repeat it.
+#[test]
+fn a_step_that_is_not_finite_leaves_states_as_they_were() {
+    if !pretend::is_cuda() {
+        return;
+    }
+    let program = cuda_program("zero3");
+    for seed in seeds() {
+        pretend::seed(seed);
+        on_ranks(program, offloaded(config(program, 3, false), 1), |engine| {
+            for unit in 0..program.plan.units.len() {
+                engine.load(unit, &vec![1e30; program.plan.units[unit].params]);
+            }
+            let before = states(engine);
+            for _ in 0..STEPS {
+                let error = steps(engine, 1).expect_err("an infinite loss");
+                assert!(matches!(error, RunError::NonFinite(_)), "{error}");
+                assert!(states(engine) == before, "seed {seed}: other states");
+            }
+        });
+    }
+}
+
+/// Three steps and three more, each with states on the device or on its host, end like six on the device.
+#[test]
+fn a_run_goes_on_with_states_elsewhere() {
+    if pretend::is_done_apart() || !pretend::is_cuda() {
+        return;
+    }
+    let root = tempfile::tempdir().expect("a directory");
+    let program = cuda_program("zero3");
+    let here = config(program, 3, true);
+    let part = |config: Config, from: Option<&Path>, count: u64, name: &str| {
+        let saved = on_ranks(program, config, |engine| {
+            match from {
+                Some(path) => resume(engine, path),
+                None => engine.initialize(7),
+            }
+            steps(engine, count).expect("steps without faults");
+            engine.require_finite().expect("finite parameters");
+            save(engine, &root.path().join(name))
+        });
+        saved.into_iter().next().expect("a rank")
+    };
+    let (whole, there) = (part(here, None, 6, "whole"), offloaded(here, 1));
+    for (first, second, name) in [(there, here, "off"), (here, there, "on"), (there, there, "both")] {
+        let begun = part(first, None, 3, &format!("{name}-begun"));
+        let ended = part(second, Some(&begun), 3, &format!("{name}-ended"));
+        for state in State::ALL {
+            let expected = bits(&whole, state);
+            assert!(expected.is_some() && bits(&ended, state) == expected, "{name}: {state:?}");
+        }
+    }
+}
+
+/// Allocations of pinned memory before the start of ranks; and of each rank those after that, and what its device reports
+/// to be pinned for its own use.
+fn pinned(program: &'static Program<Cuda>, config: Config) -> (u64, Vec<(u64, usize)>) {
+    let allocations = || pretend::count("cuMemHostAlloc");
+    let before = allocations();
+    let ranks = on_ranks(program, config, |engine| {
+        engine.initialize(7);
+        steps(engine, STEPS).expect("steps without faults");
+        let outside = engine.device().outside();
+        let (_, bytes) = outside.iter().find(|(what, _)| *what == "pinned for its GPU").expect("a figure");
+        (allocations(), *bytes)
+    });
+    // This thread makes the arenas of all ranks.
+    (allocations() - before, ranks)
+}
+
+/// It is made before the first step, and ranks then pin no more than without it.
+#[test]
+fn host_memory_is_one_allocation_of_the_planned_size() {
+    // Only the pretend driver counts calls.
+    if pretend::libraries().is_none() || !pretend::is_cuda() {
+        return;
+    }
+    let program = cuda_program("zero3");
+    let config = config(program, 3, true);
+    let ((at_start, ranks), (with, ranks_with)) = (pinned(program, config), pinned(program, offloaded(config, 1)));
+    assert_eq!((with, ranks_with), (at_start + config.mesh.ranks() as u64, ranks));
+}
