@@ -346,7 +346,9 @@ fn left_between_steps<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p
 fn memory_is_what_it_is_after_the_third_step() {
     let inside = || {
         assert!(pretend::is_cuda());
-        for offload in [Offload::NONE, Offload { optimizer: TierKind::Host, prefetch: 1, piece_bytes: 8192, ..Offload::NONE }] {
+        for offload in
+            [Offload::NONE, Offload { optimizer: TierKind::Host, prefetch: 1, piece_bytes: 8192, ..Offload::NONE }]
+        {
             let [before, first, third, last] = Settle(offload).on(cuda_program("zero3"));
             assert_eq!(last, third, "memory that was taken after the third step");
             // A GPU may load kernels when they are first launched.

@@ -8,8 +8,8 @@ use std::panic::catch_unwind;
 use zero_plan::budget::require_budget;
 use zero_plan::place::{Kept, Place};
 use zero_plan::{
-    Config, Home, Kind, Memory, Offload, Op, Origin, Pass, Piece, Plan, TierBytes, TierKind, TransportKind, prove,
-    prove_ranks,
+    Config, DeviceKind, Home, Kind, Memory, Offload, Op, Origin, Pass, Piece, Plan, Report, TierBytes, TierKind,
+    TransportKind, prove, prove_ranks,
 };
 
 use crate::model::{Model, ON_DISK, config, mesh, models_with_offloaded_sums, offloaded_models};
@@ -332,7 +332,6 @@ fn by_sums_slot(plan: &Plan, ops: &[Op]) -> BTreeMap<usize, Vec<Op>> {
     }
     slots
 }
-
 
 /// States in the memory of a GPU's host, and on disk.
 fn in_each_tier() -> [Config; 2] {

@@ -58,7 +58,7 @@ mod words;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zero_plan::{Moved, Op, Pass, Piece, Plan, TierBytes};
+use zero_plan::{Moved, Op, Pass, Plan, TierBytes};
 
 pub use batch::{BatchPlace, Ids, OutOfRange};
 pub use checkpoint::Snapshot;
@@ -80,7 +80,6 @@ use zero_core::device::{Agreement, Device, ReportBlock};
 use zero_core::layer::WordKind;
 use zero_core::lost::Lost;
 use zero_core::model::Program;
-use zero_core::tier::Direction;
 use zero_core::time::now_ns;
 use zero_core::transport::{ClockLook, Crossed, Transport};
 use zero_core::watchdog::Watchdog;

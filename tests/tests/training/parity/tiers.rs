@@ -84,8 +84,7 @@ fn try_run<D: Device>(
 /// Each rank's results of some steps, in which its tier has moved what is planned.
 fn run<D: Device>(program: &'static Program<D>, config: Config, tier: TierOf) -> Vec<Bits> {
     let planned = |rank| {
-        let of_step =
-            |plan: &Plan| if config.offloads() { TierBytes::of(plan, rank) } else { Default::default() };
+        let of_step = |plan: &Plan| if config.offloads() { TierBytes::of(plan, rank) } else { Default::default() };
         let TierBytes { read, written } = PlanBuf::new("", config, program.plan.units).with(of_step);
         TierBytes { read: read * STEPS as usize, written: written * STEPS as usize }
     };

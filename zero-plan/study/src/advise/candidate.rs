@@ -5,7 +5,8 @@ use core::fmt::Write;
 use serde::Serialize;
 use zero_plan::spec::{Schedule, Size};
 use zero_plan::{
-    Axis, Config, DeviceKind, Mesh, Offload, Often, OptimizerKind, Precision, Recompute, Split, TransportKind, Width,
+    Axis, Config, DeviceKind, Mesh, Offload, Often, OptimizerKind, Precision, Recompute, Split, TierKind,
+    TransportKind, Width,
 };
 
 use super::question::Question;
@@ -215,10 +216,12 @@ impl Candidate {
             let _ = writeln!(text, "    optimizer: {optimizer:?},");
         }
         if !self.offload.is_none() {
-            let Offload { optimizer, prefetch, piece_bytes } = self.offload;
+            let Offload { optimizer, gradients, prefetch, piece_bytes } = self.offload;
+            let gradients =
+                if gradients == TierKind::Device { String::new() } else { format!(", gradients: {gradients:?}") };
             let _ = writeln!(
                 text,
-                "    offload: (optimizer: {optimizer:?}, prefetch: {prefetch}, piece: {:?}),",
+                "    offload: (optimizer: {optimizer:?}{gradients}, prefetch: {prefetch}, piece: {:?}),",
                 in_units(piece_bytes)
             );
         }

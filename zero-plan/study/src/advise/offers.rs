@@ -73,7 +73,7 @@ fn question<'a>(
         pins: Pins::of(spec, KEPT),
         pure_bf16: true,
         effort: Effort::default(),
-        disk: if config.offloads_optimizer() { DiskUse::Given(config.offload) } else { DiskUse::IfNeeded },
+        disk: if config.offloads() { DiskUse::Given(config.offload) } else { DiskUse::IfNeeded },
         units,
     }
 }
@@ -209,7 +209,7 @@ mod tests {
             for budget in (0..12).map(|less| needed - 1 - 4 * less * MIB) {
                 for changed in assert_offers(&asked_with(budget, keys), &like).unwrap_or_default() {
                     stages.push(changed.config().stage);
-                    on_disk |= changed.config().offloads_optimizer();
+                    on_disk |= changed.config().offloads();
                 }
             }
             // Where there is no room for the optimizer's state, it is offered to keep it on disk, if that can be done.
@@ -233,7 +233,7 @@ mod tests {
             let tokens = |spec: &Spec| spec.config().tokens() * spec.config().micro_batches;
             assert_eq!((tokens(&changed), &changed.mesh), (tokens(spec), &spec.mesh), "{offer:?}");
             assert_eq!(needs(&changed), offer.bytes, "{spec:?}: {offer:?}");
-            assert_eq!(offer.disk.is_some(), changed.config().offloads_optimizer(), "{offer:?}");
+            assert_eq!(offer.disk.is_some(), changed.config().offloads(), "{offer:?}");
             specs.push(changed);
         }
         assert!(offers.is_sorted_by(|a, b| a.step_s <= b.step_s), "fastest first");

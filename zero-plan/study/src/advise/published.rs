@@ -86,7 +86,10 @@ fn config(ranks: usize) -> Config {
 
 /// The same with the optimizer's states in the host's memory.
 fn offloaded(ranks: usize) -> Config {
-    Config { offload: Offload { optimizer: TierKind::Host, prefetch: 1, piece_bytes: 1 << 30, ..Offload::NONE }, ..config(ranks) }
+    Config {
+        offload: Offload { optimizer: TierKind::Host, prefetch: 1, piece_bytes: 1 << 30, ..Offload::NONE },
+        ..config(ranks)
+    }
 }
 
 /// A model of ZeRO-Infinity's table: layers, width, and published parameters in T, states and activations in TiB.

@@ -49,7 +49,7 @@ impl DiskPrediction {
         threads: usize,
         timeline: &Timeline,
     ) -> Result<Option<Self>, Impossible> {
-        let Some(disk) = hardware.node.disk.filter(|_| plan.config.offloads_optimizer()) else { return Ok(None) };
+        let Some(disk) = hardware.node.disk.filter(|_| plan.config.offloads()) else { return Ok(None) };
         let direct = disk.direct.ok_or(Impossible::NoDirectRates)?;
         let of_stages: Vec<TierBytes> =
             (0..timeline.lanes.len()).map(|stage| TierBytes::of(plan, plan.first_rank(stage))).collect();

@@ -267,7 +267,7 @@ fn improved(plan: &Plan, hardware: &Hardware) -> impl Iterator<Item = (&'static 
                 }
             }),
         ),
-        ("disk", with(|it| faster_disk(it, BETTER)).filter(|_| plan.config.offloads_optimizer())),
+        ("disk", with(|it| faster_disk(it, BETTER)).filter(|_| plan.config.offloads())),
         (
             "latencies",
             with(|it| {

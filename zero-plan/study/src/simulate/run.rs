@@ -298,7 +298,9 @@ impl<'a> SimulatedRun<'a> {
                 self.give_to_replicas(lane, bucket, round);
             }
             Op::Receive { parcel, .. } => self.runners[lane].taken[parcel as usize].push(index),
-            Op::Fetch { .. } | Op::Store { .. } | Op::FetchSums { .. } | Op::StoreSums { .. } => self.tiers.give(lane, index, end_s, &mut self.timeline),
+            Op::Fetch { .. } | Op::Store { .. } | Op::FetchSums { .. } | Op::StoreSums { .. } => {
+                self.tiers.give(lane, index, end_s, &mut self.timeline)
+            }
             _ => {}
         }
     }
