@@ -64,7 +64,7 @@ impl Offload {
     pub const SLOTS_MAX: usize = Self::PREFETCH_MAX + 2;
 
     /// The most slots for sums.
-    pub const SUM_SLOTS_MAX: usize = 6;
+    pub const SUM_SLOTS_MAX: usize = 7;
 
     /// Whether everything stays on the device, as in plans of before there were tiers.
     pub const fn is_none(&self) -> bool {
@@ -107,7 +107,7 @@ impl Config {
     /// and for one that is stored.
     pub const fn sum_slots(&self) -> usize {
         let has_replicas = self.mesh.replica > 1;
-        3 + self.subtotal_axis().is_some() as usize + 2 * has_replicas as usize
+        3 + 2 * self.subtotal_axis().is_some() as usize + 2 * has_replicas as usize
     }
 
     /// The most elements of a piece: whole blocks of the widest state.
