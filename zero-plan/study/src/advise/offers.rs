@@ -206,7 +206,7 @@ mod tests {
             let needed = needs(&asked_with(1, keys));
             let (mut stages, mut on_disk) = (Vec::new(), false);
             // Less memory each time, until nothing fits.
-            for budget in (0..12).map(|less| needed - 1 - 4 * less * MIB) {
+            for budget in (0..24).map(|less| needed.saturating_sub(4 * less * MIB) - 1) {
                 for changed in assert_offers(&asked_with(budget, keys), &like).unwrap_or_default() {
                     stages.push(changed.config().stage);
                     on_disk |= changed.config().offloads_optimizer();
