@@ -113,8 +113,9 @@ fn z0177_a_mesh_that_hardware_has_not() {
 
 #[test]
 fn states_on_disk_take_the_time_of_a_disk_that_is_known() {
-    let workspace = workspace();
-    workspace.write("offload.ron", &SPEC.replacen('(', "(offload: (optimizer: Disk), ", 1));
+    let spec = SPEC.replacen('(', "(offload: (optimizer: Disk), ", 1);
+    let workspace = workspace_of(PROGRAM, &spec);
+    workspace.write("offload.ron", &spec);
     let text = workspace.said("simulate offload.ron --on cpu-2");
     for part in ["fetches, disk", "stores, disk", "disk: a rank reads ", "a node writes "] {
         assert!(text.contains(part), "no `{part}` in {text}");

@@ -47,6 +47,8 @@ fn states_go_to_disk_only_where_nothing_fits_in_memory() {
         let told = "if the optimizer state is kept on disk (`offload`)? disk: ";
         assert_eq!(text.contains(told) && text.contains(" TB a day"), needs_disk, "{text}");
         assert_eq!(json(&question, &advice)["best"][0]["disk"]["read_bytes"].is_u64(), needs_disk);
+        let comment = comment(&question, &advice, &advice.picks[0]).join(" ");
+        assert_eq!(comment.contains("the argument `--offload FOLDER`"), needs_disk, "{comment}");
         // The verdict on each stage is about memory alone.
         assert_eq!(advice.stages.iter().all(|stage| !stage.fits), needs_disk, "{:?}", advice.stages);
         on_disk.push(Some(needs_disk));

@@ -19,8 +19,8 @@ pub struct Demand {
 
 impl Demand {
     /// The demand of a configuration; `None` if it has no plan: a chunk would be empty, a rank would own nothing of
-    /// a unit, more units would be gathered ahead than there are, more would be on disk than the budget allows, or the compiler would
-    /// take too long.
+    /// a unit, more units would be gathered ahead than there are, more would be on disk than the budget allows, or the
+    /// compiler would take too long.
     pub fn of(config: &Config, units: &[Unit]) -> Option<Self> {
         let chunks = config.chunks();
         let is_split = match config.split {

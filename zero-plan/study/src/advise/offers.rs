@@ -204,28 +204,22 @@ mod tests {
             ("mesh: (nodes: 2, zero: 4), device: Cuda, transport: Nccl", gpus()),
         ] {
             let needed = needs(&asked_with(1, keys));
-            let (mut stages, mut on_disk) = (Vec::new(), false);
+            let mut stages = Vec::new();
             // Less memory each time, until nothing fits.
-            for budget in (0..12).map(|less| needed - 1 - 4 * less * MIB) {
-                for changed in assert_offers(&asked_with(budget, keys), &like).unwrap_or_default() {
-                    stages.push(changed.config().stage);
-                    on_disk |= changed.config().offloads();
-                }
+            for budget in [needed - 1, needed - 10 * MIB, needed - 20 * MIB, needed - 30 * MIB, needed - 40 * MIB] {
+                stages.extend(assert_offers(&asked_with(budget, keys), &like).unwrap_or_default());
             }
-            // Where there is no room for the optimizer's state, it is offered to keep it on disk, if that can be done.
-            let can_offload = !keys.contains("Cuda") && !keys.contains("snapshot");
-            assert_eq!(on_disk, can_offload, "{keys}");
             // Whether gathers need slots depends on device and transport; only stage 3 has gathers.
             assert!(stages.contains(&3), "{keys}: {stages:?}");
         }
     }
 
-    /// Compares the offers for a spec, if there are any, with the plans that they lead to. Returns the specs that they make.
-    fn assert_offers(spec: &Spec, like: &Hardware) -> Option<Vec<Spec>> {
+    /// Compares the offers for a spec, if there are any, with the plans that they lead to. Returns their stages.
+    fn assert_offers(spec: &Spec, like: &Hardware) -> Option<Vec<u8>> {
         let budget = spec.memory.unwrap().bytes() as usize;
         let offers = offers(spec, like, &units).ok()?;
         assert!(!offers.is_empty());
-        let mut specs = Vec::new();
+        let mut stages = Vec::new();
         for offer in &offers {
             assert!(offer.bytes <= budget && !offer.changes.is_empty(), "{offer:?}");
             let mut changed = spec.clone();
@@ -233,13 +227,47 @@ mod tests {
             let tokens = |spec: &Spec| spec.config().tokens() * spec.config().micro_batches;
             assert_eq!((tokens(&changed), &changed.mesh), (tokens(spec), &spec.mesh), "{offer:?}");
             assert_eq!(needs(&changed), offer.bytes, "{spec:?}: {offer:?}");
-            assert_eq!(offer.disk.is_some(), changed.config().offloads(), "{offer:?}");
-            specs.push(changed);
+            stages.push(changed.config().stage);
         }
         assert!(offers.is_sorted_by(|a, b| a.step_s <= b.step_s), "fastest first");
-        let lines = offers.len() + offers.iter().filter(|offer| offer.disk.is_some()).count();
-        assert_eq!(offers_text(&offers).lines().count(), lines);
-        Some(specs)
+        let costs = offers.iter().filter(|offer| offer.disk.is_some()).count();
+        assert_eq!(offers_text(&offers).lines().count(), offers.len() + costs);
+        Some(stages)
+    }
+
+    /// Units of 64 MiB each, because the threads of a disk take some MiB too. Less memory each time, until nothing fits.
+    #[test]
+    fn states_on_disk_are_offered_where_nothing_else_fits() {
+        let large = |width, sequences| {
+            let all = units(width, sequences)?;
+            Some(all.into_iter().map(|unit| Unit { params: 16 * MIB, takes: 16 * MIB, ..unit }).collect())
+        };
+        for (keys, like, can_offload) in [
+            (ZERO, like(), true),
+            ("mesh: (zero: 4), checkpoint: (snapshot: true)", like(), false),
+            ("mesh: (zero: 4), device: Cuda", gpus(), false),
+        ] {
+            let mut on_disk = Vec::new();
+            for budget in (1..16).rev().map(|part| part * 64 * MIB) {
+                let spec = asked_with(budget, keys);
+                let Ok(offers) = offers(&spec, &like, &large) else { break };
+                for offer in offers {
+                    let mut changed = spec.clone();
+                    offer.changes.iter().for_each(|change| change.apply(&mut changed));
+                    let config = changed.config();
+                    let plan = PlanBuf::new("the model", config, &large(Width::F32, config.sequences).unwrap());
+                    let needed = plan.with(|plan| plan.total_bytes_max(&RunSize::LEAST));
+                    assert!(needed == offer.bytes && needed <= budget, "{offer:?}");
+                    assert_eq!(offer.disk.is_some(), config.offloads(), "{offer:?}");
+                    let text = offers_text(std::slice::from_ref(&offer));
+                    assert_eq!(text.contains("`offload.optimizer: Disk`"), offer.disk.is_some(), "{text}");
+                    on_disk.push(offer.disk.is_some());
+                }
+            }
+            // They are the last that fit.
+            assert!(on_disk.is_sorted() && !on_disk[0], "{keys}: {on_disk:?}");
+            assert_eq!(on_disk.last(), Some(&can_offload), "{keys}: {on_disk:?}");
+        }
     }
 
     #[test]

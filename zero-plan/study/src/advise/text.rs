@@ -215,6 +215,9 @@ pub fn comment(question: &Question, advice: &Advice, pick: &Pick) -> Vec<String>
     let mut lines = vec![format!("Planned for {} x {}.", question.nodes, question.hardware.name)];
     lines.extend(figures(pick).into_iter().map(|line| format!("Predicted: {line}.")));
     lines.push(format!("Widths: {}.", widths(&pick.candidate.precision)));
+    lines.extend(
+        pick.disk.iter().map(|_| "Its states on disk need a folder: the argument `--offload FOLDER`.".to_owned()),
+    );
     let best = advice.picks.iter().position(|other| other == pick).unwrap_or(0);
     lines.push(match best {
         0 => "The fastest layout found.".to_owned(),

@@ -71,6 +71,28 @@ fn reads_and_writes_share_a_disk() {
     assert_ms(exposed(late), PIECE_BYTES * (2.0 / 2e3 + 1.0 / 1.5e3) + 3.0 * 2.0);
 }
 
+/// A piece comes to a slot once the piece before it is stored, is updated once it is there, and is stored after that.
+#[test]
+fn what_is_in_a_slot_is_done_before_the_slot_is_used_again() {
+    let config = offloaded(config(0, Mesh::of_zero(1)), 0);
+    on_units(&on_disk("read: 4e6, write: 2e6, both: 3e6"), config, &[unit(6, 3.0)], |plan, timeline, _| {
+        let (lane, mut free_s, mut seen) = (&timeline.lanes[0], [0.0; 2], 0);
+        for (op, (&kind, span)) in plan.pipeline_stages[0].step.iter().zip(&lane.spans).enumerate() {
+            let (slot, [start_s, end_s]) = match kind {
+                Op::Fetch { piece, .. } | Op::Store { piece, .. } => {
+                    let transfer = lane.transfers.iter().find(|it| it.op == op).unwrap();
+                    (piece.slot, [transfer.start_s, transfer.end_s])
+                }
+                Op::Update { piece: Some(piece), .. } => (piece.slot, [span.start_s, span.end_s]),
+                _ => continue,
+            };
+            assert!(start_s >= free_s[slot], "{kind:?} begins at {start_s}, before {}", free_s[slot]);
+            (free_s[slot], seen) = (end_s, seen + 1);
+        }
+        assert_eq!(seen, 3 * 6);
+    });
+}
+
 /// Replicas keep the same states, so two on one node take twice as long, and two on their own nodes do not.
 #[test]
 fn ranks_of_a_node_share_its_disk() {
