@@ -1,5 +1,5 @@
-//! Host memory: memory of the host in which a rank keeps states, and which its device reads and writes like its own.
-//! Never knows its content.
+//! Host memory: memory of the host in which a rank keeps states, and from which and to which its device can copy. Never
+//! knows its content.
 #![allow(unsafe_code)]
 
 use std::mem::ManuallyDrop;

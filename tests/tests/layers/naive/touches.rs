@@ -110,6 +110,12 @@ impl<T> Touching<T> {
             planned.push((self.stretch(plan.config.mesh.rank(access.at), access.place), access.writes));
         };
         accesses(plan, Pass::Train, op, position, self.inner.arena().coordinates(), &mut visit);
+        if matches!(op, Op::Fetch { .. } | Op::Store { .. }) {
+            // Whole blocks travel. The plan says only of their destination that it has bytes after the end of a piece.
+            let ends =
+                planned.iter().filter(|(_, writes)| !writes).map(|([_, end], _)| [*end, end.next_multiple_of(4096)]);
+            planned.extend(ends.map(|stretch| (stretch, false)).collect::<Vec<_>>());
+        }
         // The only other memory of a device is a step's words, which have no places.
         let arenas = self.arenas.get_or_init(|| self.arenas());
         let touched: Vec<([usize; 2], bool)> = touches
