@@ -109,7 +109,8 @@ fn states_in_host_memory_change_no_bit() {
         return;
     }
     let (program, seeds) = (cuda_program("zero3"), seeds());
-    for (stage, is_narrow) in [(1, true), (3, false), (1, false), (3, true)] {
+    let layouts = if seeds.end() > seeds.start() { 4 } else { 2 };
+    for (stage, is_narrow) in [(1, true), (3, false), (1, false), (3, true)].into_iter().take(layouts) {
         let config = config(program, stage, is_narrow);
         pretend::seed(0);
         let expected = run(program, config, Way::Eager);

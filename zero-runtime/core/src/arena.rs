@@ -101,8 +101,8 @@ fn pages(bytes: usize) -> usize {
 }
 
 impl<'p, D: Device> Arena<'p, D> {
-    /// Allocates `rank`'s private memory on `device`, and on its host what the plan keeps there; `segment` has [`segment_bytes`] bytes and is the same for all
-    /// ranks of the host.
+    /// Allocates `rank`'s private memory on `device`, and on its host what the plan keeps there; `segment` has
+    /// [`segment_bytes`] bytes and is the same for all ranks of the host.
     ///
     /// # Errors
     /// Z0331 or Z0332 if the host has too little memory; the device's own error if the device has too little.

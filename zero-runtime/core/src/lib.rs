@@ -13,7 +13,7 @@
 //! - A [`transport`] says when the bytes of other ranks are ready. Ranks of a host wait for one another by [`control`]
 //!   blocks, and [`lost`] describes why a wait was in vain. A [`watchdog`] reports and ends waits, also in threads that
 //!   have no transport.
-//! - A [`tier`] keeps states outside the memory of a device.
+//! - A [`tier`] keeps states where no device reaches them, such as in files.
 //! - [`states`] is a rank's part of a model as files read and fill it. [`random`], [`time`] and [`speed`] are draws,
 //!   clocks, and how fast a device is.
 //!

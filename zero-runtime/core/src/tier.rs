@@ -1,6 +1,6 @@
-//! Tier: the contract between the engine and what keeps states outside the memory of a device. A tier moves blocks
+//! Tier: the contract between the engine and what keeps states where the device cannot reach them. A tier moves blocks
 //! between the memory of its rank and a store of its own, in two queues that run beside the rank. Never decides what
-//! travels, or when: the plan does.
+//! travels, or when: the plan does. A device itself copies what its host keeps.
 //!
 //! A new tier is an `unsafe impl` of [`Tier`]. `zero-files` has the one that keeps states in a file.
 #![allow(unsafe_code)]

@@ -60,8 +60,8 @@ pub(super) fn copy<T: Pod>(cuda: &Cuda, to: ViewMut<Cuda, T>, from: View<Cuda, T
 pub(super) fn copy_bytes(cuda: &Cuda, to: u64, from: u64, bytes: usize) {
     cuda.call(("copy", to, from, bytes), || {
         let copy = cuda.context.libraries.driver.cuMemcpyAsync;
-        // SAFETY: as many bytes at both addresses, which the device reaches and which live as long as the op, by the order of
-        // queues. The driver sees from an address whether it is the device's or the host's.
+        // SAFETY: as many bytes at both addresses, which the device reaches, and which live as long as the op, by the order
+        // of queues. The driver knows from an address whether it is the device's or the host's.
         let status = unsafe { copy(to, from, bytes, cuda.stream()) };
         cuda.context.check("cuMemcpyAsync", status)
     });

@@ -18,8 +18,7 @@ use zero_core::device::{DeviceMemory, Exchange, SharedParts};
 const HANDLE: cu::CUmemAllocationHandleType =
     cu::CUmemAllocationHandleType_enum::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// Memory of a CUDA device, or memory of its host that it reads and writes like its own. It lives as long as its last
-/// owner.
+/// Memory of a CUDA device, or memory of its host from which and to which it can copy. It lives as long as its last owner.
 pub struct CudaMemory(Backing);
 
 /// What memory is made of.

@@ -11,8 +11,8 @@ impl DeviceContext {
         self.taken.before.store(self.taken_of_device(), Ordering::Relaxed);
     }
 
-    /// The memory outside all arenas, and outside the host memory of states. It includes memory that other programs have allocated since the context was made,
-    /// less the memory that they have freed.
+    /// The memory outside all arenas, and outside the host memory of states. It includes memory that other programs have
+    /// allocated since the context was made, less the memory that they have freed.
     pub fn outside(&self) -> Vec<(&'static str, usize)> {
         let [before, arenas, pinned, states] =
             [&self.taken.before, &self.taken.arenas, &self.taken.pinned, &self.taken.states]

@@ -25,8 +25,8 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0410",
         title: "mappings of another length than planned",
         explanation: "At the end of a run the lengths of the mappings that hold the arenas, and of the host memory that keeps \
-            states, are compared with the plan, to the byte, and those of a rank differ. The training itself was correct. This is a fault of \
-            zero: please report it with the spec.",
+            states, are compared with the plan, to the byte, and those of a rank differ. The training itself was \
+            correct. This is a fault of zero: please report it with the spec.",
         example: "a build of zero whose arena has room that is not in the plan",
     },
     Code {
@@ -34,8 +34,8 @@ pub(super) const CODES: &[Code] = &[
         title: "number of bytes moved differs from the plan",
         explanation: "At the end of a run the number of bytes that a rank has copied from its peers, and of those \
             that it has read in place, is compared with the ops of the plan, to the byte; so are the bytes that it has \
-            read and written where `offload` keeps states. It differs. This is a fault of zero, or of a transport of your own that leaves out \
-            a copy or makes it twice.",
+            read and written where `offload` keeps states. It differs. This is a fault of zero, or of a transport of your \
+            own that leaves out a copy or makes it twice.",
         example: "a transport whose `wait` copies each shard twice",
     },
     Code {

@@ -18,8 +18,8 @@ pub trait Storage: Sized {
     /// If the device does not have that much.
     fn allocate(&self, bytes: usize) -> Result<Self::Memory, DeviceError>;
 
-    /// Exactly `bytes` bytes of zeros in the memory of the host, for this rank alone, which this device reads and writes
-    /// like its own. A device that works in the memory of the host has no other.
+    /// Exactly `bytes` bytes of zeros in the memory of the host, for this rank alone, from which and to which this device
+    /// can copy. A device that works in the memory of the host has no other.
     ///
     /// # Errors
     /// If the host does not have that much, or the device cannot reach it.

@@ -9,10 +9,11 @@ use std::hash::{Hash, Hasher};
 use cudarc::driver::sys as cu;
 
 use super::Cuda;
-use super::staging::{ALIGNMENT, Pinned};
+use super::staging::ALIGNMENT;
 use crate::capture::{CountNode, Counting, Graph};
 use crate::context::DeviceContext;
 use crate::error::CudaError;
+use crate::host_memory::Pinned;
 use zero_core::random::split_mix;
 
 /// The handling of a call.

@@ -2,73 +2,22 @@
 //! moves it. Never keeps the numbers that went through.
 #![allow(unsafe_code)]
 
-use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytemuck::Pod;
 use cudarc::driver::sys as cu;
 
 use super::Cuda;
-use crate::context::{DeviceContext, OUT_OF_MEMORY, QUEUES};
+use crate::context::{DeviceContext, QUEUES};
 use crate::error::CudaError;
+use crate::host_memory::Pinned;
 
 /// Bytes of each half: while the device copies from one half, the host fills the other.
 const HALF_BYTES: usize = 4 << 20;
 
 /// Every piece of a half begins at a multiple of this.
 pub(crate) const ALIGNMENT: usize = 256;
-
-/// Host memory that a device can copy from and to at any time.
-pub(crate) struct Pinned {
-    context: Arc<DeviceContext>,
-    start: *mut u8,
-    len: usize,
-}
-
-impl Pinned {
-    /// `len` bytes of zeros.
-    pub fn new(context: &Arc<DeviceContext>, len: usize) -> Result<Self, CudaError> {
-        let mut start = null_mut::<c_void>();
-        // SAFETY: room for an address.
-        let status = unsafe { (context.libraries.driver.cuMemHostAlloc)(&mut start, len, 0) };
-        if status == OUT_OF_MEMORY {
-            let (ordinal, reason) = (context.ordinal, context.reason(status));
-            return Err(CudaError::HostMemory { ordinal, bytes: len, reason });
-        }
-        context.check("cuMemHostAlloc", status)?;
-        // SAFETY: as many bytes of host memory as were requested; now they are initialised.
-        unsafe { start.cast::<u8>().write_bytes(0, len) };
-        context.taken.pinned.fetch_add(len, Ordering::Relaxed);
-        Ok(Self { context: Arc::clone(context), start: start.cast(), len })
-    }
-
-    /// The first byte: a multiple of [`ALIGNMENT`].
-    pub fn start(&self) -> *mut u8 {
-        self.start
-    }
-
-    /// Length in bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The context that it was made in.
-    pub fn context(&self) -> &DeviceContext {
-        &self.context
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        let _ = self.context.enter();
-        // SAFETY: the code that drops it has waited for its copies; it was made by `new`, and is not used afterwards. A
-        // failure cannot be reported to anybody.
-        let _ = unsafe { (self.context.libraries.driver.cuMemFreeHost)(self.start.cast()) };
-        self.context.taken.pinned.fetch_sub(self.len, Ordering::Relaxed);
-    }
-}
 
 /// Makes a queue copy bytes of pinned memory.
 ///
@@ -120,7 +69,7 @@ impl HandleStaging {
     unsafe fn copy(&mut self, to: cu::CUdeviceptr, from: *mut u8, bytes: usize, queue: usize) -> Result<(), CudaError> {
         // SAFETY: by the caller's promise, and the host's bytes are unchanged until `copied` says that they are copied.
         unsafe { copy_in(&self.context, to, from, bytes, queue) }?;
-        let half = usize::from(from.addr() - self.memory.start.addr() >= HALF_BYTES);
+        let half = usize::from(from.addr() - self.memory.start().addr() >= HALF_BYTES);
         self.is_used[half][queue] = true;
         self.context.record(self.copied[half][queue], queue)
     }
@@ -139,7 +88,7 @@ impl HandleStaging {
         let at = self.half * HALF_BYTES + self.taken;
         self.taken += bytes.next_multiple_of(ALIGNMENT);
         // SAFETY: within the two halves, by the condition above.
-        Ok(unsafe { self.memory.start.add(at) })
+        Ok(unsafe { self.memory.start().add(at) })
     }
 
     /// `to` := the elements at `from`, after all earlier work of a queue. Waits for the copy.
@@ -161,12 +110,12 @@ impl HandleStaging {
             // SAFETY: by the caller's promise; both halves are free.
             let status = unsafe {
                 let copy = context.libraries.driver.cuMemcpyDtoHAsync_v2;
-                copy(self.memory.start.cast(), from, piece.len(), context.stream(queue))
+                copy(self.memory.start().cast(), from, piece.len(), context.stream(queue))
             };
             context.check("cuMemcpyDtoHAsync", status)?;
             context.finish(queue)?;
             // SAFETY: as many bytes, which the device has written and nobody else has.
-            piece.copy_from_slice(unsafe { core::slice::from_raw_parts(self.memory.start, piece.len()) });
+            piece.copy_from_slice(unsafe { core::slice::from_raw_parts(self.memory.start(), piece.len()) });
         }
         Ok(())
     }

@@ -17,8 +17,8 @@ pub(crate) const OWN_BYTES: usize = 32 << 20;
 /// The part of each queue begins at a multiple of this.
 const ALIGNMENT: usize = 256;
 
-/// Every queue that computes has one of this many parts, but the first. The first queue, which computes and multiplies, has all other parts:
-/// the library of products splits sums in up to 32 MiB on a Hopper GPU, and partial sums of columns take up to 16 MiB.
+/// Every queue that computes has one of this many parts, but the first, which also multiplies, has all other parts: the
+/// library of products splits sums in up to 32 MiB on a Hopper GPU, and partial sums of columns take up to 16 MiB.
 const PARTS: usize = 32;
 
 /// The workspace of all queues.
