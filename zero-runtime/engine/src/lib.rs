@@ -79,7 +79,7 @@ use zero_core::layer::WordKind;
 use zero_core::lost::Lost;
 use zero_core::model::Program;
 use zero_core::time::now_ns;
-use zero_core::transport::{ClockLook, Crossed, Transport};
+use zero_core::transport::{ClockLook, Crossed, TIMEOUT, Transport};
 use zero_core::watchdog::Watchdog;
 
 /// Fills the inputs and the targets of a micro-batch: words, each a u32 or the bits of an f32, as the program says.
@@ -118,6 +118,8 @@ pub struct Engine<'p, D: Device, T> {
     /// What keeps states outside the device, if the plan has some there, and the bytes that it has moved in steps.
     tier: Option<TierOfRank<'p, D>>,
     tier_moved: TierBytes,
+    /// How long a wait may last.
+    timeout: Duration,
     /// For each unit, the stretches that this rank updates.
     segments: Vec<Vec<UpdatedStretch>>,
     /// The ops that later ops of the same pass wait for.
@@ -189,6 +191,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             ranks: Collectives::new(transport, device),
             tier: None,
             tier_moved: TierBytes::default(),
+            timeout: TIMEOUT,
             program,
             plan,
             arena,
@@ -214,10 +217,12 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.is_eager = eager;
     }
 
-    /// From here on, a wait for another rank ends after `timeout`, with an error that names the rank.
+    /// From here on, a wait for another rank or for the tier ends after `timeout`, with an error that names what is awaited.
     pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
         self.ranks.transport.set_timeout(timeout);
-        self.tier.iter_mut().for_each(|tier| tier.timeout = timeout);
+        let watchdog = self.ranks.transport.watchdog();
+        self.tier.iter_mut().for_each(|tier| (tier.watchdog, tier.timeout) = (Arc::clone(&watchdog), timeout));
     }
 
     /// The watchdog that reports and ends waits of this rank.
