@@ -81,7 +81,7 @@ use zero_core::layer::WordKind;
 use zero_core::lost::Lost;
 use zero_core::model::Program;
 use zero_core::time::now_ns;
-use zero_core::transport::{ClockLook, Crossed, Transport};
+use zero_core::transport::{ClockLook, Crossed, TIMEOUT, Transport};
 use zero_core::watchdog::Watchdog;
 
 /// Fills the inputs and the targets of a micro-batch: words, each a u32 or the bits of an f32, as the program says.
@@ -123,6 +123,8 @@ pub struct Engine<'p, D: Device, T> {
     tier_moved: TierBytes,
     /// Bytes that the device was asked to carry in this pass, from its host to the window and back.
     carried: TierBytes,
+    /// How long a wait may last.
+    timeout: Duration,
     /// For each unit, the stretches that this rank updates.
     segments: Vec<Vec<UpdatedStretch>>,
     /// The ops that later ops of the same pass wait for.
@@ -195,6 +197,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             tier: None,
             tier_moved: TierBytes::default(),
             carried: TierBytes::default(),
+            timeout: TIMEOUT,
             program,
             plan,
             arena,
@@ -220,10 +223,12 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.is_eager = eager;
     }
 
-    /// From here on, a wait for another rank ends after `timeout`, with an error that names the rank.
+    /// From here on, a wait for another rank or for the tier ends after `timeout`, with an error that names what is awaited.
     pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
         self.ranks.transport.set_timeout(timeout);
-        self.tier.iter_mut().for_each(|tier| tier.timeout = timeout);
+        let watchdog = self.ranks.transport.watchdog();
+        self.tier.iter_mut().for_each(|tier| (tier.watchdog, tier.timeout) = (Arc::clone(&watchdog), timeout));
     }
 
     /// The watchdog that reports and ends waits of this rank.

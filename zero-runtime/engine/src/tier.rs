@@ -17,18 +17,19 @@ use zero_core::arena::Arena;
 use zero_core::device::Device;
 use zero_core::lost::{Broken, Lost};
 use zero_core::tier::{Direction, TRANSFERS_MAX, Tier, Transfer};
-use zero_core::transport::{TIMEOUT, Transport};
+use zero_core::transport::Transport;
 use zero_core::watchdog::Watchdog;
 
 /// How long a rank that ends waits for the transfer that its tier is in.
-const LAST_TRANSFER: Duration = Duration::from_secs(5);
+const LAST_TRANSFER: Duration = Duration::from_secs(1);
 
 /// The tier of a rank.
 pub(super) struct TierOfRank<'p, D: Device> {
     tier: RefCell<Box<dyn Tier>>,
     /// Keeps the memory of transfers.
     arena: Arc<Arena<'p, D>>,
-    watchdog: Arc<dyn Watchdog + 'p>,
+    pub watchdog: Arc<dyn Watchdog + 'p>,
+    /// How long a wait for the tier may last.
     pub timeout: Duration,
     /// For each op of a step, how many ops of its stream there are up to it.
     numbers: Vec<u64>,
@@ -59,11 +60,16 @@ fn numbers(stage: &PipelineStage) -> Vec<u64> {
 }
 
 impl<'p, D: Device> TierOfRank<'p, D> {
-    pub fn new(tier: Box<dyn Tier>, arena: Arc<Arena<'p, D>>, watchdog: Arc<dyn Watchdog + 'p>) -> Self {
+    pub fn new(
+        tier: Box<dyn Tier>,
+        arena: Arc<Arena<'p, D>>,
+        watchdog: Arc<dyn Watchdog + 'p>,
+        timeout: Duration,
+    ) -> Self {
         assert_eq!(tier.bytes(), arena.memory().bytes_of(Home::Disk), "the tier does not have the planned size");
         let numbers = numbers(arena.pipeline_stage());
         let (given, given_before, moved_before) = Default::default();
-        let (tier, timeout) = (RefCell::new(tier), TIMEOUT);
+        let tier = RefCell::new(tier);
         Self { tier, arena, watchdog, timeout, numbers, given, given_before, moved_before }
     }
 
@@ -131,12 +137,49 @@ impl<'p, D: Device> TierOfRank<'p, D> {
                 Direction::Fetch => "states from disk",
                 Direction::Store => "states on their way to disk",
             };
-            self.watchdog.wait_for(work, Some(self.timeout), &mut |patience| {
+            let waited = self.watchdog.wait_for(work, Some(self.timeout), &mut |patience| {
                 let mut tier = self.tier.borrow_mut();
                 tier.is_done(direction, count, patience) || tier.failed().is_some()
-            })?;
+            });
+            waited.map_err(|lost| self.naming(lost))?;
         }
         self.require()
+    }
+
+    /// Adds the transfer that hangs to the error of a wait for this tier: the first of a step that has not ended, because
+    /// none waits for a later one.
+    fn naming(&self, lost: Lost) -> Lost {
+        let open = |direction: Direction| {
+            let before = self.given_before[direction as usize].get();
+            let hangs = |number: &u64| !self.tier.borrow_mut().is_done(direction, *number, Duration::ZERO);
+            let number = (before + 1..=self.given[direction as usize].get()).find(hangs)?;
+            self.index_of(direction, number - before)
+        };
+        let first = Direction::ALL.into_iter().filter_map(open).min();
+        match (lost, first.map(|at| self.arena.pipeline_stage().step[at])) {
+            (Lost::Silent(mut silent), Some(op @ (Op::Fetch { unit, piece } | Op::Store { unit, piece })))
+                if silent.rank == self.arena.rank() =>
+            {
+                let places = self.arena.places();
+                let bytes = places.states_of(unit, piece).map(|part| {
+                    let Transfer { offset, len, .. } = self.transfer(part.blocks());
+                    format!("{len} bytes at byte {offset}")
+                });
+                let bytes = bytes.collect::<Vec<_>>().join(", ");
+                silent.wait += &format!(": {} {bytes} of its file", self.order_of(op));
+                Lost::Silent(silent)
+            }
+            (lost, _) => lost,
+        }
+    }
+
+    /// The op of an order, with its unit and its piece, or its bucket.
+    fn order_of(&self, op: Op) -> String {
+        let title = self.arena.plan().title(op);
+        match op.traits().piece {
+            Some(piece) => format!("`{title}`, piece {piece},"),
+            None => format!("`{title}`, the sums of that bucket,"),
+        }
     }
 
     /// Checks that nothing is known to have failed.
@@ -144,19 +187,17 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         let Some(failed) = self.tier.borrow().failed() else { return Ok(()) };
         let mut broken = self.arena.broken(failed.failure);
         let number = failed.number.checked_sub(self.given_before[failed.direction as usize].get());
-        if let Some(op) = number.and_then(|number| self.op(failed.direction, number)) {
-            let title = self.arena.plan().title(op);
-            let piece = op.traits().piece.map(|piece| format!(", piece {piece},")).unwrap_or_default();
-            broken = Broken { doing: format!("`{title}`{piece}"), ..broken };
+        if let Some(at) = number.and_then(|number| self.index_of(failed.direction, number)) {
+            broken = Broken { doing: self.order_of(self.arena.pipeline_stage().step[at]), ..broken };
         }
         Err(Lost::Device(Box::new(broken)))
     }
 
-    /// The op of a step that gave order `number` of a queue.
-    fn op(&self, wanted: Direction, number: u64) -> Option<Op> {
+    /// The op of a step that gave order `number` of a queue, by its place in the table.
+    fn index_of(&self, wanted: Direction, number: u64) -> Option<usize> {
         let stage = self.arena.pipeline_stage();
         let is_it = |&at: &usize| direction(stage.step_queue[at].stream) == Some(wanted) && self.numbers[at] == number;
-        (0..stage.step.len()).find(is_it).map(|at| stage.step[at])
+        (0..stage.step.len()).find(is_it)
     }
 
     /// Bytes that have travelled since the last pass began, all of which have arrived.
@@ -203,7 +244,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         assert!(!D::QUEUES, "the queues of a device do not wait for a tier");
         assert_eq!(self.loaded, 0, "states lie elsewhere already");
         let watchdog = self.ranks.transport.watchdog();
-        self.tier = Some(TierOfRank::new(tier, Arc::clone(&self.arena), watchdog));
+        self.tier = Some(TierOfRank::new(tier, Arc::clone(&self.arena), watchdog, self.timeout));
     }
 
     /// Bytes that have travelled from tiers to the window in steps so far, and back: counted op by op, once all had arrived.

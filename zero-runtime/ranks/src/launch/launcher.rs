@@ -20,10 +20,14 @@ use super::signals::{Requests, Signals, is_request, requests};
 /// because ranks are restarted only once from the same checkpoint.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How often to look for ranks of whose end the system sends no news, because a thread of theirs hangs.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Starts `ranks` copies of this binary with its arguments, and waits for all of them.
 ///
 /// If all end by themselves, the exit code is 0, or 75 if they were asked to end, or 74 if they could not write their
 /// last checkpoint. If one fails, all ranks are killed and reaped, and the reason is printed to standard error, once.
+/// A rank that the system keeps, because one of its threads hangs in a call, counts as ended and is left behind.
 /// The exit code is then 1, or 2 if the rank printed its own error. If a restart may help (a rank was killed, has
 /// panicked, or has given up waiting for another one), `options` may ask for restarts: as many as they say, but only one
 /// from the same checkpoint.
@@ -86,8 +90,9 @@ fn attempt(ranks: usize, options: &LaunchOptions, restarts: u64, signals: &mut S
     let mut local = LocalRanks::start(ranks, restarts)?;
     let (mut wish, mut before) = (None::<Wish>, Requests::default());
     while local.runs() {
-        let deadline = wish.as_ref().map(|wish| wish.deadline);
-        let heard = signals.wait(deadline).map_err(LaunchError::system("wait for signals"))?;
+        let look = Instant::now() + LOOK;
+        let deadline = wish.as_ref().map_or(look, |wish| wish.deadline.min(look));
+        let heard = signals.wait(Some(deadline)).map_err(LaunchError::system("wait for signals"))?;
         // Ctrl-C reaches the ranks, too. It arrives here before the news that they have ended, so check for it first.
         for signal in heard.into_iter().filter(|signal| *signal != SIGCHLD) {
             if before.urges(signal) || !options.finishes_on_signal {

@@ -1,14 +1,15 @@
 //! Local ranks: the ranks of one host, started as copies of this binary, and the meaning of their exits. No rank
-//! outlives them. Never decides what happens next.
+//! outlives them, unless the system keeps it. Never decides what happens next.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::SystemTime;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::environment::{JOB, LAUNCHER_PID, PLAIN_LOCAL_RANK, PLAIN_LOCAL_WORLD, PLAIN_RANK, PLAIN_WORLD, RESTART};
 use super::error::{LaunchError, PANIC};
+use super::member::Member;
 use super::options::{EXIT_AGAIN, EXIT_ASKED, EXIT_NOT_SAVED, EXIT_REPORTED};
 
 /// The running program, even if another file lies at its path by now.
@@ -43,11 +44,6 @@ pub(super) struct LocalRanks {
     codes: Vec<u8>,
 }
 
-struct Member {
-    rank: usize,
-    child: Child,
-}
-
 impl LocalRanks {
     /// Starts `ranks` copies of this binary with its arguments, after `restarts` earlier starts.
     pub fn start(ranks: usize, restarts: u64) -> Result<Self, LaunchError> {
@@ -57,7 +53,7 @@ impl LocalRanks {
         for rank in 0..ranks {
             let child = command(rank, ranks, restarts, &job).spawn();
             let child = child.map_err(|source| LaunchError::Spawn { rank, source })?;
-            local.members.push(Member { rank, child });
+            local.members.push(Member::new(rank, child));
         }
         Ok(local)
     }
@@ -87,7 +83,7 @@ impl LocalRanks {
         let mut failures = Vec::new();
         let mut running = Vec::new();
         for mut member in self.members.drain(..) {
-            match member.child.try_wait() {
+            match member.ended() {
                 Ok(None) => running.push(member),
                 Ok(Some(status)) => match end_of(&member, status) {
                     RankEnd::Done(code) => self.codes.push(code),
@@ -111,10 +107,7 @@ impl Drop for LocalRanks {
             // Fails only for a rank that has ended.
             let _ = member.child.kill();
         }
-        for member in &mut self.members {
-            // Fails only for a rank that was reaped.
-            let _ = member.child.wait();
-        }
+        self.members.iter_mut().for_each(Member::reap);
     }
 }
 

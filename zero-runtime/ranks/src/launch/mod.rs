@@ -17,6 +17,7 @@ mod foreign;
 mod launcher;
 mod listener;
 mod local_ranks;
+mod member;
 mod options;
 mod order;
 mod rendezvous;
