@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Config, Width};
 use crate::lines::BLOCK_ELEMENTS;
+use crate::mesh::Axis;
 
 /// Where a state is kept from one step to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -64,7 +65,7 @@ impl Offload {
     pub const SLOTS_MAX: usize = Self::PREFETCH_MAX + 2;
 
     /// The most slots for sums.
-    pub const SUM_SLOTS_MAX: usize = 7;
+    pub const SUM_SLOTS_MAX: usize = 6;
 
     /// Whether everything stays on the device, as in plans of before there were tiers.
     pub const fn is_none(&self) -> bool {
@@ -102,12 +103,18 @@ impl Config {
         !matches!(self.offload.gradients, TierKind::Device)
     }
 
+    /// Whether parts of sums would be sent to replicas on other hosts from slots that other buckets take next. Specs may not ask
+    /// for it, because no wait of a rank shows that they have left.
+    pub const fn sends_from_slots(&self) -> bool {
+        self.offloads_gradients() && self.has_carried_along(Axis::Replica)
+    }
+
     /// Slots in which sums of buckets are made, if they are kept in a tier: for a bucket in backward, whose sum so far is
     /// fetched; for one that waits for other ranks; for those between a sum within a host or a replica and the whole sum;
     /// and for one that is stored.
     pub const fn sum_slots(&self) -> usize {
         let has_replicas = self.mesh.replica > 1;
-        3 + 2 * self.subtotal_axis().is_some() as usize + 2 * has_replicas as usize
+        3 + self.subtotal_axis().is_some() as usize + 2 * has_replicas as usize
     }
 
     /// The most elements of a piece: whole blocks of the widest state.

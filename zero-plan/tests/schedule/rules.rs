@@ -58,7 +58,7 @@ fn every_rule_of_schedules_refuses_something() {
     let of_replicas = Model::new(of_replicas, &[40, 7, 90], None).on_hosts(2);
     let on_disk = Model::new(Config { offload: ON_DISK, ..config(1) }, &[9000, 7], None);
     let sums = Offload { gradients: TierKind::Disk, ..ON_DISK };
-    let of_sums = Config { mesh: mesh(1, 2, 1), micro_batches: 2, offload: sums, bucket_bytes: 1, ..config(2) };
+    let of_sums = Config { mesh: mesh(1, 1, 2), micro_batches: 2, offload: sums, bucket_bytes: 1, ..config(2) };
     let of_sums = Model::new(of_sums, &[40, 7], None);
     let mut met = BTreeSet::new();
     for model in small_models().into_iter().chain([without_updates, of_hosts, of_replicas, on_disk, of_sums]) {

@@ -293,7 +293,7 @@ fn a_fault_in_a_trip_of_sums_is_found() {
     let mut refused = 0;
     for (replicas, micro_batches) in [(1, 2), (2, 1)] {
         let offload = Offload { gradients: TierKind::Disk, ..ON_DISK };
-        let config = Config { mesh: mesh(1, replicas, 1), micro_batches, offload, bucket_bytes: 1, ..config(2) };
+        let config = Config { mesh: mesh(1, 1, replicas), micro_batches, offload, bucket_bytes: 1, ..config(2) };
         Model::new(config, &[90, 7, 70, 60, 50], None).plan().with(|plan| {
             let ops = plan.pipeline_stages[0].step;
             let steps: Vec<Vec<Op>> = vec![ops.to_vec(); replicas];

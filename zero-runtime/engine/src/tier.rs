@@ -157,12 +157,10 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         };
         let first = Direction::ALL.into_iter().filter_map(open).min();
         match (lost, first.map(|at| self.arena.pipeline_stage().step[at])) {
-            (Lost::Silent(mut silent), Some(op @ (Op::Fetch { unit, piece } | Op::Store { unit, piece })))
-                if silent.rank == self.arena.rank() =>
-            {
+            (Lost::Silent(mut silent), Some(op)) if silent.rank == self.arena.rank() => {
                 let places = self.arena.places();
-                let bytes = places.states_of(unit, piece).map(|part| {
-                    let Transfer { offset, len, .. } = self.transfer(part.blocks());
+                let bytes = places.trips(op).map(|trip| {
+                    let Transfer { offset, len, .. } = self.transfer(trip);
                     format!("{len} bytes at byte {offset}")
                 });
                 let bytes = bytes.collect::<Vec<_>>().join(", ");

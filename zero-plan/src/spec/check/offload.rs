@@ -2,7 +2,7 @@
 //! kept there.
 
 use super::{CheckedSpec, Rule};
-use crate::config::{DeviceKind, Often, OptimizerKind, TierKind};
+use crate::config::{Config, DeviceKind, Often, OptimizerKind, TierKind};
 use crate::diagnostic::Diagnostic;
 
 /// The keys that say where a state is kept.
@@ -24,6 +24,7 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[GRADIENTS, "checkpoint.snapshot"], find: |it| snapshot(it, GRADIENTS) },
     Rule { reads: &[GRADIENTS, "zero.stage"], find: replicated_sums },
     Rule { reads: &[GRADIENTS, "zero.reduce", "batch.micro_batches"], find: held_gradients },
+    Rule { reads: &[GRADIENTS, "mesh.replica", "mesh.nodes", "transport"], find: replicas_on_hosts },
 ];
 
 /// Where a key says that its state is kept.
@@ -125,6 +126,19 @@ fn held_gradients(subject: &CheckedSpec) -> Option<Diagnostic> {
     impossible(subject, GRADIENTS, why, label, "remove `reduce`, or remove `gradients`")
 }
 
+fn replicas_on_hosts(subject: &CheckedSpec) -> Option<Diagnostic> {
+    let spec = subject.spec;
+    let config =
+        Config { mesh: spec.mesh.grid(), transport: spec.transport(), offload: spec.offload.config(), ..Config::PLAIN };
+    if !config.sends_from_slots() {
+        return None;
+    }
+    let why = "which replicas on several hosts cannot do";
+    let label = "parts of sums would be sent from places that other sums take next";
+    let help = "let ranks along `replica` share hosts, with `zero` across them, or remove `gradients`";
+    impossible(subject, GRADIENTS, why, label, help)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{codes, one};
@@ -186,6 +200,10 @@ mod tests {
             (
                 "zero: (stage: 2, reduce: PerStep), batch: (micro_batches: 2), offload: (gradients: Disk)",
                 "`offload.gradients` is Disk, which `reduce` PerStep contradicts",
+            ),
+            (
+                "zero: (stage: 2), mesh: (nodes: 2, zero: 2, replica: 2), transport: Cluster, offload: (gradients: Disk)",
+                "`offload.gradients` is Disk, which replicas on several hosts cannot do",
             ),
             (
                 "zero: (stage: 2), offload: (gradients: Disk), optimizer: Muon",
