@@ -60,8 +60,12 @@ fn every_rule_of_schedules_refuses_something() {
     let sums = Offload { gradients: TierKind::Disk, ..ON_DISK };
     let of_sums = Config { mesh: mesh(1, 1, 2), micro_batches: 2, offload: sums, bucket_bytes: 1, ..config(2) };
     let of_sums = Model::new(of_sums, &[40, 7], None);
+    // More buckets than slots.
+    let of_slots = Config { mesh: mesh(1, 1, 1), micro_batches: 1, ..of_sums.config };
+    let of_slots = Model::new(of_slots, &[4, 5, 6, 7], None);
     let mut met = BTreeSet::new();
-    for model in small_models().into_iter().chain([without_updates, of_hosts, of_replicas, on_disk, of_sums]) {
+    for model in small_models().into_iter().chain([without_updates, of_hosts, of_replicas, on_disk, of_sums, of_slots])
+    {
         model.plan().with(|plan| {
             for pipeline in 0..plan.pipeline_stages.len() {
                 for pass in [Pass::Train, Pass::Evaluate] {

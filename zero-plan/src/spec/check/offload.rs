@@ -25,6 +25,8 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[GRADIENTS, "zero.stage"], find: replicated_sums },
     Rule { reads: &[GRADIENTS, "zero.reduce", "batch.micro_batches"], find: held_gradients },
     Rule { reads: &[GRADIENTS, "mesh.replica", "mesh.nodes", "transport"], find: replicas_on_hosts },
+    Rule { reads: &[OPTIMIZER, "zero.stage", "mesh.nodes", "transport"], find: |it| shared_gathers(it, OPTIMIZER) },
+    Rule { reads: &[GRADIENTS, "zero.stage", "mesh.nodes", "transport"], find: |it| shared_gathers(it, GRADIENTS) },
 ];
 
 /// Where a key says that its state is kept.
@@ -139,6 +141,29 @@ fn replicas_on_hosts(subject: &CheckedSpec) -> Option<Diagnostic> {
     impossible(subject, GRADIENTS, why, label, help)
 }
 
+fn shared_gathers(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
+    let spec = subject.spec;
+    let config = Config {
+        mesh: spec.mesh.grid(),
+        stage: spec.zero.stage.get(),
+        device: spec.device,
+        transport: spec.transport(),
+        ..Config::PLAIN
+    };
+    if !config.device.is_host() || !config.shares_gathers() {
+        return None;
+    }
+    let why = "which stage 3 cannot do yet on hosts of several ranks along `zero`";
+    let label = "they share what they gather, and no proof shows yet that it is free again";
+    impossible(
+        subject,
+        path,
+        why,
+        label,
+        "choose a stage below 3, one rank along `zero` on a host, or remove `offload`",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{codes, one};
@@ -204,6 +229,10 @@ mod tests {
             (
                 "zero: (stage: 2), mesh: (nodes: 2, zero: 2, replica: 2), transport: Cluster, offload: (gradients: Disk)",
                 "`offload.gradients` is Disk, which replicas on several hosts cannot do",
+            ),
+            (
+                "zero: (stage: 3), mesh: (nodes: 2, zero: 4), transport: Cluster, offload: (gradients: Disk)",
+                "`offload.gradients` is Disk, which stage 3 cannot do yet on hosts of several ranks along `zero`",
             ),
             (
                 "zero: (stage: 2), offload: (gradients: Disk), optimizer: Muon",
