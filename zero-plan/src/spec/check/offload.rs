@@ -24,9 +24,9 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[GRADIENTS, "checkpoint.snapshot"], find: |it| snapshot(it, GRADIENTS) },
     Rule { reads: &[GRADIENTS, "zero.stage"], find: replicated_sums },
     Rule { reads: &[GRADIENTS, "zero.reduce", "batch.micro_batches"], find: held_gradients },
-    Rule { reads: &[GRADIENTS, "mesh.replica", "mesh.nodes", "transport"], find: replicas_on_hosts },
-    Rule { reads: &[OPTIMIZER, "zero.stage", "mesh.nodes", "transport"], find: |it| shared_gathers(it, OPTIMIZER) },
-    Rule { reads: &[GRADIENTS, "zero.stage", "mesh.nodes", "transport"], find: |it| shared_gathers(it, GRADIENTS) },
+    Rule { reads: &[GRADIENTS, "mesh", "transport"], find: replicas_on_hosts },
+    Rule { reads: &[OPTIMIZER, "mesh", "zero.stage", "device", "transport"], find: |it| shared_gathers(it, OPTIMIZER) },
+    Rule { reads: &[GRADIENTS, "mesh", "zero.stage", "device", "transport"], find: |it| shared_gathers(it, GRADIENTS) },
 ];
 
 /// Where a key says that its state is kept.
