@@ -448,9 +448,10 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// # Safety
     /// It is the op with this index, and the next of this rank's table, which has been proven.
     unsafe fn travel(&mut self, index: usize, op: Op) {
-        // SAFETY: by the caller's promise.
         match &self.tier {
+            // SAFETY: by the caller's promise.
             Some(tier) => unsafe { tier.order(index, op) },
+            // SAFETY: likewise.
             None => unsafe { self.carry_all(op) },
         }
     }
