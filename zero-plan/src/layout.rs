@@ -284,10 +284,10 @@ const fn fill_staging(tables: &Tables, pipeline: usize, out: &mut [Bucket]) {
             bucket.start = start;
             bucket.staging = if tables.config.shards_gradients() { 0 } else { start };
             if bucket.elements > 0 {
-                // Buckets take turns, so that one is filled while the one before it is sent.
                 if tables.config.offloads_gradients() {
                     bucket.sums = Some(staged % sizes.sum_slots(tables.config));
                 }
+                // Buckets take turns, so that one is filled while the one before it is sent.
                 bucket.partial = staged % STAGING_SLOTS * (sizes.bucket_max / tables.config.mesh.zero);
                 if tables.config.shards_gradients() {
                     let slot = staged % sizes.staging_slots;

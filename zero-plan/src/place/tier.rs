@@ -111,19 +111,16 @@ impl Places<'_> {
 
     /// The places in the tier and on the device between which an op moves bytes, at most one for each state.
     pub fn trips(&self, op: Op) -> impl Iterator<Item = (Place, Place)> {
-        let (piece, stores) = match op {
-            Op::Fetch { unit, piece } => (Some((unit, piece)), false),
-            Op::Store { unit, piece } => (Some((unit, piece)), true),
-            _ => (None, false),
+        let (fetched, stored, sums) = match op {
+            Op::Fetch { unit, piece } => (Some((unit, piece)), None, None),
+            Op::Store { unit, piece } => (None, Some((unit, piece)), None),
+            Op::FetchSums { bucket, .. } | Op::StoreSums { bucket, .. } => (None, None, Some(bucket)),
+            _ => (None, None, None),
         };
-        let sums = match op {
-            Op::FetchSums { bucket, .. } | Op::StoreSums { bucket, .. } => Some(bucket),
-            _ => None,
-        };
-        let of_pieces = piece.into_iter().flat_map(move |(unit, piece)| self.states_of(unit, piece));
-        let of_pieces = of_pieces.filter(move |part| !stores || part.of != Kept::Sums);
-        let of_sums = sums.into_iter().map(|bucket| (self.kept_sums(bucket), self.sums_in_turn(bucket)));
-        of_pieces.map(|part| part.blocks()).chain(of_sums)
+        let fetched = fetched.into_iter().flat_map(|(unit, piece)| self.states_of(unit, piece));
+        let stored = stored.into_iter().flat_map(|(unit, piece)| self.updated_states_of(unit, piece));
+        let sums = sums.into_iter().map(|bucket| (self.kept_sums(bucket), self.sums_in_turn(bucket)));
+        fetched.chain(stored).map(|part| part.blocks()).chain(sums)
     }
 
     /// The sums of a bucket where they are kept, if that is in a tier: whole blocks, with gaps between units.
