@@ -209,7 +209,8 @@ impl DueBucket {
         self.summed(walk, sum, ops);
     }
 
-    /// Takes sums to their tier, if they are kept there. After the last reduction of a bucket: adds up gradients of tied parameters, and spreads the bucket before.
+    /// Takes sums to their tier, if they are kept there. After the last reduction of a bucket: adds up gradients of tied
+    /// parameters, and spreads the bucket before.
     const fn summed(&mut self, walk: &PipelineStageWalk, sum: Reduction, ops: &mut Ops) {
         let tables = walk.tables;
         let is_last = sum.round + 1 == tables.config.reductions();

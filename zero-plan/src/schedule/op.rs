@@ -165,7 +165,7 @@ pub enum Op {
         /// The piece.
         piece: Piece,
     },
-    /// Starts to bring the sums of a bucket so far from their tier to the slot in which they are added to.
+    /// Starts to bring the sums of a bucket so far from their tier to the slot where a reduction adds to them.
     FetchSums {
         /// The bucket.
         bucket: usize,

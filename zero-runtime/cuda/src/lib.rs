@@ -7,8 +7,8 @@
 //! `library` finds CUDA's libraries on this machine, `context` opens a device, `memory` is the memory that it reads and
 //! writes, and `host_memory` keeps states for it. `handle` is the device of a rank with all its resources there: `module`
 //! compiles kernels, whose sources are in `kernels/`, and `launch` puts them into queues; `staging` is memory between
-//! host and device; `ways` has the ways to compute matrix products; `nccl` carries bytes between devices that do not reach one another; `capture` and
-//! `graph` make one launch of a step. The files of kernels build on the handle, one for each family, and `product`,
+//! host and device; `ways` has the ways to compute matrix products; `nccl` carries bytes between devices that do not
+//! reach one another; `capture` and `graph` make one launch of a step. The files of kernels build on the handle, one for each family, and `product`,
 //! whose kernels are a library's. `device` implements [`zero_core::device::Device`] with all of them. `rehearsal`
 //! prepares the needs of a step before the first step, and `figures` measures the speeds of devices.
 //!
