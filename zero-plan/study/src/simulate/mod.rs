@@ -130,7 +130,7 @@ pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
 /// each node is a host. A configuration with NCCL also keeps NCCL within a host.
 ///
 /// # Errors
-/// [`Impossible::Directions`], [`Impossible::DiskOfGpu`].
+/// [`Impossible::Directions`], [`Impossible::HostLink`], [`Impossible::DiskOfGpu`].
 pub fn on_hardware(config: Config, hardware: &Hardware) -> Result<Config, Impossible> {
     let device = match hardware.device.kind {
         Processor::Gpu => DeviceKind::Cuda,
