@@ -298,11 +298,7 @@ impl Places<'_> {
         }
         let zero = config.mesh.zero;
         if config.offloads_gradients() {
-            let span = self.sums_in_turn(placement.bucket);
-            let (start, own) =
-                (self.kept_sums_start(self.tables.buckets[placement.bucket].first), self.kept_sums_start(unit));
-            let offset_bytes = span.offset_bytes + Kind::Reduced.bytes(config, own - start);
-            return Place { offset_bytes, len_bytes: Kind::Reduced.bytes(config, placement.padded / zero), ..span };
+            return self.place(Kind::Reduced, self.sum_in_turn(unit), placement.padded / zero);
         }
         self.place(Kind::Reduced, placement.start / zero, placement.padded / zero)
     }

@@ -131,8 +131,21 @@ impl Places<'_> {
 
     /// The same blocks in the slot in which these sums are made.
     pub const fn sums_in_turn(&self, bucket: usize) -> Place {
-        let Some(slot) = self.tables.buckets[bucket].sums else { panic!("sums that are kept on the device") };
-        self.place(Kind::Reduced, slot * self.memory.sum_slot, self.kept_sums_of(bucket).1)
+        self.place(Kind::Reduced, self.slot_start(bucket), self.kept_sums_of(bucket).1)
+    }
+
+    /// Where the sum of a unit begins in that slot, in elements of its region.
+    pub(super) const fn sum_in_turn(&self, unit: usize) -> usize {
+        let bucket = self.tables.placements[unit].bucket;
+        self.slot_start(bucket) + self.kept_sums_start(unit) - self.kept_sums_of(bucket).0
+    }
+
+    /// Where the slot of a bucket begins. One without parameters has none, so its empty sums lie in the first.
+    const fn slot_start(&self, bucket: usize) -> usize {
+        match self.tables.buckets[bucket].sums {
+            Some(slot) => slot * self.memory.sum_slot,
+            None => 0,
+        }
     }
 
     /// Where the sums of a bucket begin in their tier, and their length, in elements.
@@ -143,7 +156,7 @@ impl Places<'_> {
     }
 
     /// Where the sums of a unit begin in their tier, in elements.
-    pub(super) const fn kept_sums_start(&self, unit: usize) -> usize {
+    const fn kept_sums_start(&self, unit: usize) -> usize {
         self.tables.kept_start(unit, self.tables.placements[unit].start / self.tables.config.mesh.zero)
     }
 }

@@ -48,6 +48,23 @@ impl Model {
         self
     }
 
+    /// The same with its optimizer states on disk, and with its sums if specs may ask for it.
+    pub fn on_disk(mut self, prefetch: usize) -> Self {
+        let last = self.units.len() - 1;
+        self.config = Config {
+            optimizer: OptimizerKind::AdamW,
+            snapshot: false,
+            offload: Offload { prefetch, ..ON_DISK },
+            ..self.config
+        };
+        let all = Config { offload: Offload { gradients: TierKind::Disk, ..self.config.offload }, ..self.config };
+        let is_read_late = all.mesh.replica > 1 && all.chunks_per_rank() > 1 || all.sends_from_slots();
+        if all.shards_gradients() && self.units[last].source == last && !is_read_late {
+            self.config = all;
+        }
+        self
+    }
+
     pub fn plan(&self) -> PlanBuf {
         PlanBuf::new("Random", self.config, &self.units)
     }
@@ -194,17 +211,15 @@ pub fn models_with_offloaded_sums() -> Vec<Model> {
         );
         let many: Vec<usize> = (0..9).map(|unit| 60 + 500 * unit).collect();
         add(Config { mesh: mesh(1, 2, 2), micro_batches: 3, ..base }, &many);
-        // Replicas share hosts, and ranks that share hosts gather nothing for one another.
+        // Replicas share hosts.
         for (pipeline, zero, replica) in [(1, 4, 1), (1, 2, 2), (2, 2, 1), (2, 4, 1), (1, 4, 2)] {
             let order = [Axis::Replica, Axis::Zero, Axis::Pipeline];
             let mesh = Mesh { nodes: 2, order, ..mesh(pipeline, zero, replica) };
-            let config = Config { mesh, transport: TransportKind::Cluster, micro_batches: 2, ..base };
-            if !config.shares_gathers() {
-                add(config, &many);
-            }
+            add(Config { mesh, transport: TransportKind::Cluster, micro_batches: 2, ..base }, &many);
         }
         let piped = Config { mesh: mesh(2, 2, 1), micro_batches: 3, ..base };
         add(piped, &many);
+        add(Config { mesh: mesh(2, 2, 2), ..piped }, &many);
         add(Config { order: Order::Interleaved { chunks: 2 }, micro_batches: 4, ..piped }, &many);
         add(
             Config { order: Order::Interleaved { chunks: 2 }, micro_batches: 4, bucket_bytes: usize::MAX, ..piped },

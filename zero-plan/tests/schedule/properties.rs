@@ -38,6 +38,21 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(cases(100))]
+
+    /// Ranks of one host, and of several, whose states are on disk.
+    #[test]
+    fn every_plan_with_tiers_is_proven(model in models(12), prefetch in 0..4_usize) {
+        for nodes in (1..=model.config.mesh.ranks()).filter(|nodes| model.config.mesh.ranks().is_multiple_of(*nodes)) {
+            let model = if nodes > 1 { model.clone().on_hosts(nodes) } else { model.clone() };
+            let plan = model.on_disk(prefetch).plan();
+            prop_assert_eq!(plan.with(|plan| plan.check()), Ok(()));
+            plan.with(prove).map_err(|flaw| TestCaseError::fail(flaw.to_string()))?;
+        }
+    }
+}
+
+proptest! {
     #![proptest_config(cases(300))]
 
     /// However hosts cut the axes, arriving bytes lie where the op looks for them.

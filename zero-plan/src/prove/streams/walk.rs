@@ -246,11 +246,12 @@ impl<'a> StreamsWalk<'a> {
 /// Whether the rank at `at` makes an access of an op itself. Bytes that the transport carries along an axis are read by
 /// their owner, in the same op.
 ///
-/// On a device without streams, a rank makes one access after another, except those of tiers, whose places no other rank
-/// reaches. So the order of accesses of several ranks is as without tiers, and only accesses to a rank's own places count.
+/// On a device without streams, a rank makes one access after another, except those of tiers. Only the order of these is
+/// shown here. They touch places of their own rank, none of which ranks hold in common. Peers read some of them, the
+/// sums; a tier writes these no earlier than its op stands in the table, which is where the proof of contents takes it.
 pub(super) fn is_done_by(plan: &Plan, op: Op, at: Coordinates, access: &Access) -> bool {
     if !plan.config.device.has_streams() {
-        return access.at == at;
+        return access.at == at && !plan.places(at).memory.region(access.place.region).home.is_common();
     }
     access.at == at || !plan.config.transport.carries() || op.traits().axis.is_none()
 }

@@ -2,7 +2,7 @@
 //! kept there.
 
 use super::{CheckedSpec, Rule};
-use crate::config::{Config, DeviceKind, Often, OptimizerKind, TierKind};
+use crate::config::{Config, DeviceKind, Often, OptimizerKind, Order, TierKind};
 use crate::diagnostic::Diagnostic;
 
 /// The keys that say where a state is kept.
@@ -25,8 +25,7 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[GRADIENTS, "zero.stage"], find: replicated_sums },
     Rule { reads: &[GRADIENTS, "zero.reduce", "batch.micro_batches"], find: held_gradients },
     Rule { reads: &[GRADIENTS, "mesh", "transport"], find: replicas_on_hosts },
-    Rule { reads: &[OPTIMIZER, "mesh", "zero.stage", "device", "transport"], find: |it| shared_gathers(it, OPTIMIZER) },
-    Rule { reads: &[GRADIENTS, "mesh", "zero.stage", "device", "transport"], find: |it| shared_gathers(it, GRADIENTS) },
+    Rule { reads: &[GRADIENTS, "mesh", "pipeline"], find: replicas_of_chunks },
 ];
 
 /// Where a key says that its state is kept.
@@ -141,27 +140,13 @@ fn replicas_on_hosts(subject: &CheckedSpec) -> Option<Diagnostic> {
     impossible(subject, GRADIENTS, why, label, help)
 }
 
-fn shared_gathers(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
-    let spec = subject.spec;
-    let config = Config {
-        mesh: spec.mesh.grid(),
-        stage: spec.zero.stage.get(),
-        device: spec.device,
-        transport: spec.transport(),
-        ..Config::PLAIN
-    };
-    if !config.device.is_host() || !config.shares_gathers() {
+fn replicas_of_chunks(subject: &CheckedSpec) -> Option<Diagnostic> {
+    if subject.spec.mesh.replica == 1 || !matches!(subject.spec.pipeline.schedule.order(), Order::Interleaved { .. }) {
         return None;
     }
-    let why = "which stage 3 cannot do yet on hosts of several ranks along `zero`";
-    let label = "they share what they gather, and no proof shows yet that it is free again";
-    impossible(
-        subject,
-        path,
-        why,
-        label,
-        "choose a stage below 3, one rank along `zero` on a host, or remove `offload`",
-    )
+    let why = "which replicas of an interleaved pipeline cannot do";
+    let label = "a chunk would need the place of sums that other replicas still read";
+    impossible(subject, GRADIENTS, why, label, "choose another `schedule`, one replica, or remove `gradients`")
 }
 
 #[cfg(test)]
@@ -231,8 +216,9 @@ mod tests {
                 "`offload.gradients` is Disk, which replicas on several hosts cannot do",
             ),
             (
-                "zero: (stage: 3), mesh: (nodes: 2, zero: 4), transport: Cluster, offload: (gradients: Disk)",
-                "`offload.gradients` is Disk, which stage 3 cannot do yet on hosts of several ranks along `zero`",
+                "zero: (stage: 2), mesh: (replica: 2, pipeline: 2), batch: (micro_batches: 2), \
+                 pipeline: (schedule: Interleaved(chunks: 2)), offload: (gradients: Disk)",
+                "`offload.gradients` is Disk, which replicas of an interleaved pipeline cannot do",
             ),
             (
                 "zero: (stage: 2), offload: (gradients: Disk), optimizer: Muon",
