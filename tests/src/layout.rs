@@ -1,8 +1,9 @@
 //! Layout: changes to a spec, in a few words, so that a test and the processes that it starts train the same plan.
 
-use zero_plan::{Config, DeviceKind, Mesh, Precision, TransportKind, Width};
+use zero_plan::{Config, DeviceKind, Mesh, Precision, TierKind, TransportKind, Width};
 
 use crate::specs::program;
+use crate::tiers::{offloaded, offloaded_sums};
 use crate::training::mesh;
 
 /// The word for GPUs, whose models are those of [`crate::specs::cuda_program`].
@@ -12,8 +13,9 @@ pub const NCCL: &str = "nccl";
 
 /// A spec with changes in words: `cuda` sets its device, `nccl` the transport between such devices, `mesh=1x2x2` the lengths of
 /// pipeline, replica and zero, `hosts=2` the number of hosts, which MPI or NCCL then connects, `reduce=bf16` the width in which
-/// gradients are sent, and `stage`, `prefetch`, `bucket` and `micro_batches` set numbers. `as=hybrid`, before the others, takes
-/// everything from another spec except the widths and the shape of a micro-batch, which belong to the model's type.
+/// gradients are sent, and `stage`, `prefetch`, `bucket` and `micro_batches` set numbers. `offload=optimizer` keeps the optimizer's
+/// states in a tier, `offload=sums` the sums of gradients too. `as=hybrid`, before the others, takes everything from another spec
+/// except the widths and the shape of a micro-batch, which belong to the model's type.
 ///
 /// # Panics
 /// If a word is none of these.
@@ -57,6 +59,11 @@ fn change(config: Config, word: &str) -> Config {
             };
             Config { precision: Precision { reduce, ..config.precision }, ..config }
         }
+        "offload" => match value {
+            "optimizer" => offloaded(config, 1),
+            "sums" => offloaded_sums(config, 1, TierKind::Disk),
+            _ => panic!("what is {value} in {word}?"),
+        },
         "micro_batches" => Config { micro_batches: number(value), ..config },
         other => panic!("what is {other}?"),
     }

@@ -6,9 +6,11 @@ use zero_core::model::Program;
 use zero_core::random::mix;
 use zero_engine::{Engine, Hyper, RunError};
 use zero_plan::footprint::{private_mapping_bytes, segment_mapping_bytes};
-use zero_plan::{Config, Mesh, Moved, Plan, PlanBuf, Traffic, TransportKind};
+use zero_plan::{Config, Mesh, Moved, Plan, PlanBuf, TierKind, Traffic, TransportKind};
 use zero_ranks::transport::{Crossed, Transport, local};
 use zero_runtime::device::Device;
+
+use crate::tiers::{Haste, MemoryTier};
 
 /// The default optimizer of the tests, with all of its parts enabled.
 pub const HYPER: Hyper =
@@ -197,6 +199,9 @@ pub fn train_engine<'p, D: Device, T: Transport<'p, D>>(
     engine.rehearse()?;
     let plan = engine.plan();
     let data_rank = engine.arena().coordinates().data_rank(&plan.config.mesh);
+    if plan.config.offload.uses(TierKind::Disk) {
+        engine.keep_states_in(Box::new(MemoryTier::new(plan, engine.arena().rank(), Haste::AtLast)));
+    }
     match start {
         Start::Seed(seed) => engine.initialize(seed),
         Start::Flat(flat) => flat.iter().enumerate().for_each(|(unit, flat)| engine.load(unit, flat)),

@@ -157,6 +157,23 @@ fn replicas_that_share_hosts_train_to_the_bits_of_one() {
     }
 }
 
+/// What a rank keeps in a tier stays with it, whichever hosts its peers are on.
+#[test]
+fn states_in_tiers_of_several_hosts_train_to_the_bits_of_one() {
+    let Some(net) = Net::of(2) else { return };
+    let there = Mpi::all();
+    let layouts = [
+        (WIDE, "mesh=1x1x4", "stage=3", "offload=sums"),
+        ("mixed", "mesh=1x1x4", "stage=3", "offload=optimizer"),
+        ("zero3", "mesh=1x4x1", "stage=1", "offload=optimizer"),
+        (WIDE, "mesh=2x1x2", "stage=2", "offload=sums"),
+    ];
+    for (turn, (name, mesh, stage, tier)) in layouts.into_iter().enumerate() {
+        let layout = [mesh, stage, "micro_batches=2", "bucket=1", tier].map(str::to_owned);
+        trains_alike(&net, there[turn % there.len()], name, &layout, 2, 4);
+    }
+}
+
 /// Sums in f32 arrive in the same place as parameters in bf16.
 #[test]
 fn sums_that_are_wider_than_parameters_train_to_the_bits_of_one_host() {
