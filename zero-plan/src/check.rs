@@ -204,6 +204,8 @@ pub const fn check(subject: CheckedTables, scratch: CheckScratch) -> Result<(), 
         gathered_slots: 0,
         window: [WindowSlot::Free; Offload::SLOTS_MAX],
         sums: [SumsSlot::Free; Offload::SUM_SLOTS_MAX],
+        shards: [None; Offload::SHARD_SLOTS],
+        given: 0,
         activations_out: Outgoing::Unknown,
         gradients_out: Outgoing::Unknown,
         arrived: None,
@@ -242,6 +244,7 @@ const fn is_of_evaluations(op: Op) -> bool {
             | Op::Clear { .. }
             | Op::Send { .. }
             | Op::Forward { .. }
+            | Op::FetchShard { .. }
     )
 }
 
@@ -272,6 +275,9 @@ struct Checker<'a, 's> {
     window: [WindowSlot; Offload::SLOTS_MAX],
     /// The content of each slot for sums that are kept in a tier.
     sums: [SumsSlot; Offload::SUM_SLOTS_MAX],
+    /// The unit whose shard is in each slot for fetched shards, and how many shards have been gathered from there.
+    shards: [Option<usize>; Offload::SHARD_SLOTS],
+    given: usize,
     activations_out: Outgoing,
     gradients_out: Outgoing,
     /// The input that was received last, if it has not been used.
@@ -364,6 +370,7 @@ impl<'a> Checker<'a, '_> {
             Op::Store { unit, piece } => self.store(unit, piece),
             Op::FetchSums { bucket, round } => self.fetch_sums(bucket, round),
             Op::StoreSums { bucket, round } => self.store_sums(bucket, round),
+            Op::FetchShard { unit, slot } => self.fetch_shard(unit, slot),
         }
     }
 
@@ -408,6 +415,7 @@ impl<'a> Checker<'a, '_> {
             self.agreed == trains => "no agreement in a training step",
             is_idle => "a result that is not sent",
             self.is_window_free() => "a piece that is fetched, but not stored",
+            self.are_shards_given() => "a shard that is fetched, but not gathered",
         }
         let mut unit = 0;
         while unit < self.units.len() {

@@ -325,9 +325,15 @@ impl Config {
         self.mesh.len(axis) / self.ranks_per_host(axis)
     }
 
+    /// How many ranks along `zero` gather parameters together: those of a host if others are elsewhere, or all if each
+    /// fetches its shard from a tier.
+    pub const fn gatherers(&self) -> usize {
+        if self.offloads_parameters() { self.mesh.zero } else { self.ranks_per_host(Axis::Zero) }
+    }
+
     /// Whether host peers read the parameters that one of them gathers. It may overwrite them only after all released them.
     pub const fn shares_gathers(&self) -> bool {
-        self.ranks_per_host(Axis::Zero) > 1 && self.shards_parameters()
+        (self.gatherers() > 1 || self.offloads_parameters()) && self.shards_parameters()
     }
 
     /// Whether the ranks of a host gather into common slots. If they convert gathered parameters, they read them from
@@ -338,7 +344,7 @@ impl Config {
 
     /// The number of ranks that share one slot for gathered parameters.
     pub const fn sharers(&self) -> usize {
-        if self.shares_slots() { self.ranks_per_host(Axis::Zero) } else { 1 }
+        if self.shares_slots() { self.gatherers() } else { 1 }
     }
 
     /// How many ranks along `zero` hold one [`Home::Common`](crate::Home::Common) together: all, or those of a host.
@@ -349,7 +355,7 @@ impl Config {
     /// The rank along an axis that receives, for the host of the rank at `own`, the parameters of a unit that the rank
     /// at `other` holds, or the sums of its gradients.
     pub const fn receiver(&self, axis: Axis, own: usize, other: usize) -> usize {
-        let per_host = self.ranks_per_host(axis);
+        let per_host = if let Axis::Zero = axis { self.gatherers() } else { self.ranks_per_host(axis) };
         if other / per_host == own / per_host { other } else { own / per_host * per_host + other % per_host }
     }
 
@@ -425,7 +431,7 @@ impl Config {
     /// Whether layers compute on a copy of the parameters in a slot, which is made for each use and then released.
     pub const fn uses_slots(&self) -> bool {
         self.precision.params.bytes() != self.precision.compute.bytes()
-            || self.shards_parameters() && matches!(self.gather(), Gather::Copied)
+            || self.shards_parameters() && (matches!(self.gather(), Gather::Copied) || self.offloads_parameters())
     }
 
     /// Whether a gather converts the parameters that it gathers.

@@ -116,6 +116,10 @@ impl Op {
                 "Starts to bring the gradients of bucket {bucket} that are summed so far from their tier, to be added to.",
                 "offload.gradients",
             ),
+            Op::FetchShard { .. } => (
+                "Starts to bring this rank's shard of the parameters of {unit} from its tier, from where it is gathered.",
+                "offload.parameters",
+            ),
             Op::StoreSums { .. } => (
                 "Starts to take the summed gradients of bucket {bucket} to their tier, until the update needs them.",
                 "offload.gradients",

@@ -134,13 +134,15 @@ impl Places<'_> {
         self.place(Kind::Parameters, self.placement(unit).start, self.placement(unit).padded)
     }
 
-    /// This rank's shard of a unit's parameters.
+    /// This rank's shard of a unit's parameters, where it is kept.
     pub const fn shard(&self, unit: usize) -> Place {
         let (config, zero) = (self.tables.config, self.tables.config.mesh.zero);
         let is_common = self.memory.region(Kind::Parameters).home.is_common();
         if config.shards_parameters() && !is_common {
             let len = self.placement(unit).padded / zero;
-            return self.place(Kind::Parameters, self.placement(unit).start / zero, len);
+            let start = self.placement(unit).start / zero;
+            let start = if config.offloads_parameters() { self.tables.kept_start(unit, start) } else { start };
+            return self.place(Kind::Parameters, start, len);
         }
         self.flat(unit).share(self.at.zero, zero)
     }
@@ -184,7 +186,7 @@ impl Places<'_> {
         Stretch { start: 0, len: self.placement(unit).padded }
     }
 
-    /// The parameters that this rank updates.
+    /// The parameters that this rank updates, where they are kept.
     pub const fn updated(&self, unit: usize) -> Place {
         if self.tables.config.shards_optimizer() { self.shard(unit) } else { self.flat(unit) }
     }

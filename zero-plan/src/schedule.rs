@@ -49,8 +49,9 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
         let uses = if trains && config.holds_parameters() { 1 } else { turns };
         let is_slotted = tables.padded(unit) > 0 && (config.shards_parameters() || config.uses_slots());
         let recomputes = trains && config.recomputes(tables.units, unit);
-        // Gather, wait and release.
-        ops += turns + if is_slotted { 3 * uses } else { 0 } + if recomputes { forwards } else { 0 };
+        // Gather, wait and release, and the fetch of a shard.
+        let each = 3 + config.offloads_parameters() as usize;
+        ops += turns + if is_slotted { each * uses } else { 0 } + if recomputes { forwards } else { 0 };
         unit += 1;
     }
     if !trains {

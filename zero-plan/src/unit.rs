@@ -308,19 +308,32 @@ pub const fn require_units(config: &Config, units: &[Unit], origin: &Origin) {
     }
     require_recompute(config, units, origin);
     require_matrices(config, units, origin);
-    require_own_sums(config, units, origin);
+    require_own_states(config, units, origin);
 }
 
-/// Stops the build if sums of gradients are kept in a tier, but those of tied parameters are added to others (Z0231).
+/// Stops the build if sums of gradients are kept in a tier, but those of tied parameters are added to others; or if
+/// shards of parameters are, but tied ones are sent to another pipeline stage (Z0231).
 #[track_caller]
-const fn require_own_sums(config: &Config, units: &[Unit], origin: &Origin) {
+const fn require_own_states(config: &Config, units: &[Unit], origin: &Origin) {
     let last = units.len() - 1;
-    if config.offloads_gradients() && units[last].is_tied(last) && units[units[last].source].params > 0 {
-        let message = Message::new().text("[Z0231] gradients are kept in a tier, but those of `");
-        let message = message.text(units[last].field).text("` are added to those of `");
-        let message = message.text(units[units[last].source].field).text("`, to which it is tied");
+    if !units[last].is_tied(last) || units[units[last].source].params == 0 {
+        return;
+    }
+    let (owner, tied) = (units[units[last].source].field, units[last].field);
+    let message = Message::new().text("[Z0231] ");
+    if config.offloads_gradients() {
+        let message = message.text("gradients are kept in a tier, but those of `").text(tied);
+        let message = message.text("` are added to those of `").text(owner).text("`, to which it is tied");
         let message = origin.tell(message, "offload.gradients", "Device");
         let message = message.text("\n  fix: remove `gradients` of `offload`, or give the field parameters of its own");
+        panic!("{}", message.as_str());
+    }
+    if config.offloads_parameters() && config.mesh.pipeline > 1 {
+        let message = message.text("parameters are kept in a tier, but those of `").text(owner);
+        let message = message.text("` are sent to the pipeline stage of `").text(tied).text("`, which is tied to it");
+        let message = origin.tell(message, "offload.parameters", "Device");
+        let message =
+            message.text("\n  fix: remove `parameters` of `offload`, or give the field parameters of its own");
         panic!("{}", message.as_str());
     }
 }

@@ -180,6 +180,10 @@ impl StepOps for Recorder {
         self.note(Op::Update { unit: unit.number, piece: None }, Some(unit), &[], bytes);
     }
 
+    fn fetch_shard(&mut self, unit: UnitBuffers, slot: SlotBuffer, bytes: usize) {
+        self.note(Op::FetchShard { unit: unit.number, slot: slot.number }, Some(unit), &[slot.place], bytes);
+    }
+
     fn fetch_sums(&mut self, bucket: BucketBuffer, reduction: Reduction, bytes: usize) {
         self.note(Op::FetchSums { bucket: bucket.number, round: reduction.0 }, None, &[], bytes);
     }
@@ -206,8 +210,8 @@ fn of(piece: UnitPiece, slot: WindowBuffer) -> Piece {
     Piece { index: piece.0, slot: slot.number }
 }
 
-fn states_in(slot: WindowBuffer) -> [Place; 4] {
-    [slot.master, slot.first_moment, slot.second_moment, slot.sums]
+fn states_in(slot: WindowBuffer) -> [Place; 5] {
+    [slot.parameters, slot.master, slot.first_moment, slot.second_moment, slot.sums]
 }
 
 /// Compares what was recorded of one rank with the plan.

@@ -419,6 +419,7 @@ const fn check_regions(tables: &Tables, memory: &Memory) -> BrokenRule {
 const fn is_in_blocks(config: &Config, region: &Region) -> bool {
     let is_window = match region.kind {
         Kind::MasterWindow | Kind::OptimizerWindow | Kind::SumsWindow => true,
+        Kind::ParametersWindow | Kind::Shards => true,
         Kind::Reduced => config.offloads_gradients(),
         _ => false,
     };
@@ -433,6 +434,7 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let tier = match kind {
         Kind::Master | Kind::Optimizer => Some(config.offload.optimizer),
         Kind::Sums => Some(config.offload.gradients),
+        Kind::Parameters if config.offloads_parameters() => Some(config.offload.parameters),
         _ => None,
     };
     if let Some(tier) = tier {

@@ -7,7 +7,10 @@ impl Checker<'_, '_> {
     pub(super) const fn gather(&mut self, unit: usize, slot: usize) -> BrokenRule {
         rules! { self.at(unit).holds => "a gather of a unit without parameters of its own", }
         if self.subject.tables.config.shards_parameters() {
-            return self.occupy(unit, slot, Held::InFlight);
+            return match self.occupy(unit, slot, Held::InFlight) {
+                None => self.give_shard(unit),
+                broken => broken,
+            };
         }
         rules! { matches!(self.units[unit].replica, Held::No) => "a gather of a replica that is whole", }
         self.units[unit].replica = Held::InFlight;

@@ -13,6 +13,9 @@ pub(super) const fn check_pieces(own: &Places) -> BrokenRule {
     if let Some(rule) = check_sums(own) {
         return Some(rule);
     }
+    if let Some(rule) = check_shards(own) {
+        return Some(rule);
+    }
     let (tables, mut kept) = (&own.tables, 0);
     while kept < Kept::ALL.len() {
         let (mut end, mut unit) = (0, 0);
@@ -69,6 +72,29 @@ const fn check_sums(own: &Places) -> BrokenRule {
             before = kept.offset_bytes;
         }
         bucket += 1;
+    }
+    None
+}
+
+/// Shards that are kept in a tier have room in each slot for fetched ones, and slots lie apart, on blocks.
+const fn check_shards(own: &Places) -> BrokenRule {
+    let (tables, mut unit) = (&own.tables, 0);
+    while tables.config.offloads_parameters() && unit < tables.units.len() {
+        let at = &tables.placements[unit];
+        if at.pipeline_stage == own.at.pipeline && at.holds {
+            let (mut end, mut slot) = (0, 0);
+            while slot < Offload::SHARD_SLOTS {
+                let (_, fetched) = own.shard_blocks(unit, slot);
+                rules! {
+                    fetched.offset_bytes.is_multiple_of(BLOCK_BYTES) => "a slot for shards that does not start on a block",
+                    end <= fetched.offset_bytes => "slots for shards that overlap",
+                    fetched.end_bytes() <= own.region_bytes(fetched.region) => "a shard beyond the end of its slots",
+                }
+                end = fetched.end_bytes();
+                slot += 1;
+            }
+        }
+        unit += 1;
     }
     None
 }

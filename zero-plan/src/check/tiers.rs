@@ -2,6 +2,7 @@
 //! fetch really ends after the store that made its slot free is for the proof of streams.
 
 use super::{BrokenRule, Checker};
+use crate::config::Offload;
 use crate::schedule::Piece;
 
 /// The content of a slot of the window.
@@ -116,6 +117,41 @@ impl Checker<'_, '_> {
     /// Whether the last sum of a bucket has been stored, if sums are kept in a tier.
     pub(super) const fn has_stored_sums(&self, bucket: usize) -> bool {
         self.bucket(bucket).sums.is_none() || self.buckets[bucket].stored == self.subject.tables.config.reductions()
+    }
+
+    pub(super) const fn fetch_shard(&mut self, unit: usize, slot: usize) -> BrokenRule {
+        rules! {
+            self.subject.tables.config.offloads_parameters() => "a fetch of a shard that is kept on the device",
+            self.at(unit).holds => "a fetch of a shard of a unit without parameters of its own",
+            !self.agreed => "a fetch of a shard after the agreement, when its parameters change",
+            slot < self.shards.len() => "a fetch of a shard into a slot that does not exist",
+            self.shards[slot].is_none() => "a fetch of a shard into a slot in use",
+        }
+        self.shards[slot] = Some(unit);
+        None
+    }
+
+    /// Notes that a unit is gathered: if shards are kept in a tier, from the next of their slots.
+    pub(super) const fn give_shard(&mut self, unit: usize) -> BrokenRule {
+        if self.subject.tables.config.offloads_parameters() {
+            let shard = &mut self.shards[self.given % Offload::SHARD_SLOTS];
+            rules! { matches!(shard, Some(fetched) if *fetched == unit) => "a gather of a shard that is not fetched", }
+            *shard = None;
+            self.given += 1;
+        }
+        None
+    }
+
+    /// Whether every shard that was fetched has been gathered.
+    pub(super) const fn are_shards_given(&self) -> bool {
+        let mut slot = 0;
+        while slot < self.shards.len() {
+            if self.shards[slot].is_some() {
+                return false;
+            }
+            slot += 1;
+        }
+        true
     }
 
     /// Whether every piece that was fetched has been stored.

@@ -20,6 +20,11 @@ pub enum TierKind {
 }
 
 impl TierKind {
+    /// Whether what is kept there is worked on where it lies.
+    pub const fn is_device(&self) -> bool {
+        matches!(self, TierKind::Device)
+    }
+
     /// Where something is that is kept there, in words.
     pub const fn words(self) -> &'static str {
         match self {
@@ -46,6 +51,9 @@ pub struct Offload {
     pub optimizer: TierKind,
     /// Where sums of gradients are kept, from the backward to the update.
     pub gradients: TierKind,
+    /// Where shards of parameters are kept.
+    #[serde(skip_serializing_if = "TierKind::is_device")]
+    pub parameters: TierKind,
     /// Pieces that are fetched ahead of the one that is updated.
     pub prefetch: usize,
     /// The most bytes of one state that travel at once.
@@ -54,8 +62,13 @@ pub struct Offload {
 
 impl Offload {
     /// Everything stays on the device.
-    pub const NONE: Self =
-        Self { optimizer: TierKind::Device, gradients: TierKind::Device, prefetch: 0, piece_bytes: 0 };
+    pub const NONE: Self = Self {
+        optimizer: TierKind::Device,
+        gradients: TierKind::Device,
+        parameters: TierKind::Device,
+        prefetch: 0,
+        piece_bytes: 0,
+    };
 
     /// The largest `prefetch`.
     pub const PREFETCH_MAX: usize = 16;
@@ -67,14 +80,17 @@ impl Offload {
     /// The most slots for sums.
     pub const SUM_SLOTS_MAX: usize = 6;
 
+    /// Slots for fetched shards of parameters: one for the shard that is gathered, and one for the next.
+    pub const SHARD_SLOTS: usize = 2;
+
     /// Whether everything stays on the device, as in plans of before there were tiers.
     pub const fn is_none(&self) -> bool {
-        matches!((self.optimizer, self.gradients), (TierKind::Device, TierKind::Device))
+        self.optimizer.is_device() && self.gradients.is_device() && self.parameters.is_device()
     }
 
     /// Whether some state is kept in this tier.
     pub const fn uses(&self, tier: TierKind) -> bool {
-        self.optimizer as u8 == tier as u8 || self.gradients as u8 == tier as u8
+        self.optimizer as u8 == tier as u8 || self.gradients as u8 == tier as u8 || self.parameters as u8 == tier as u8
     }
 }
 
@@ -95,12 +111,23 @@ impl Config {
 
     /// Whether moments and master copies are kept in a tier.
     pub const fn offloads_optimizer(&self) -> bool {
-        !matches!(self.offload.optimizer, TierKind::Device)
+        !self.offload.optimizer.is_device()
     }
 
     /// Whether sums of gradients are kept in a tier, so that buckets take turns with slots for theirs.
     pub const fn offloads_gradients(&self) -> bool {
-        !matches!(self.offload.gradients, TierKind::Device)
+        !self.offload.gradients.is_device()
+    }
+
+    /// Whether shards of parameters are kept in a tier, so that each is fetched before its unit is gathered.
+    pub const fn offloads_parameters(&self) -> bool {
+        !self.offload.parameters.is_device()
+    }
+
+    /// Whether shards in a tier would be gathered on other hosts. Specs may not ask for it, because no wait of a rank shows
+    /// that they have left the slot that the next shard takes.
+    pub const fn sends_fetched_shards(&self) -> bool {
+        self.offloads_parameters() && self.has_carried_along(Axis::Zero)
     }
 
     /// Whether parts of sums would be sent to replicas on other hosts from slots that other buckets take next. Specs may not ask
@@ -123,7 +150,8 @@ impl Config {
         let is_wide = self.offloads_optimizer()
             && (matches!(precision.moments, Width::F32)
                 || precision.has_master_copy() && matches!(precision.master, Width::F32))
-            || self.offloads_gradients() && matches!(precision.reduce, Width::F32);
+            || self.offloads_gradients() && matches!(precision.reduce, Width::F32)
+            || self.offloads_parameters() && matches!(precision.params, Width::F32);
         let width = if is_wide { Width::F32 } else { Width::BF16 };
         let blocks = self.offload.piece_bytes / width.bytes() / BLOCK_ELEMENTS;
         if blocks == 0 { BLOCK_ELEMENTS } else { blocks * BLOCK_ELEMENTS }

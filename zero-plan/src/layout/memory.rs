@@ -52,11 +52,15 @@ pub enum Kind {
     Sums,
     /// Pieces of these sums.
     SumsWindow,
+    /// Pieces of parameters, if they are kept in a tier.
+    ParametersWindow,
+    /// Shards of parameters that were fetched from a tier, to be gathered.
+    Shards,
 }
 
 impl Kind {
     /// All kinds, in the order in which reports list them.
-    pub const ALL: [Kind; 20] = [
+    pub const ALL: [Kind; 22] = [
         Kind::Parameters,
         Kind::Gathered,
         Kind::Gradients,
@@ -77,6 +81,8 @@ impl Kind {
         Kind::OptimizerWindow,
         Kind::Sums,
         Kind::SumsWindow,
+        Kind::ParametersWindow,
+        Kind::Shards,
     ];
 
     /// Its name in reports.
@@ -102,13 +108,15 @@ impl Kind {
             Kind::OptimizerWindow => "optimizer window",
             Kind::Sums => "sums of gradients",
             Kind::SumsWindow => "window of sums",
+            Kind::ParametersWindow => "parameter window",
+            Kind::Shards => "fetched shards",
         }
     }
 
     /// The width of its numbers; `None` if it holds numbers of several widths.
     pub const fn width(self, config: &Config) -> Option<Width> {
         match self {
-            Kind::Parameters => Some(config.precision.params),
+            Kind::Parameters | Kind::ParametersWindow | Kind::Shards => Some(config.precision.params),
             Kind::Gathered => Some(config.precision.compute),
             Kind::Gradients | Kind::Partial | Kind::Reduced | Kind::Sums | Kind::SumsWindow => {
                 Some(config.precision.reduce)
@@ -125,6 +133,7 @@ impl Kind {
     const fn is_window(self, config: &Config) -> bool {
         match self {
             Kind::MasterWindow | Kind::OptimizerWindow | Kind::SumsWindow => true,
+            Kind::ParametersWindow | Kind::Shards => true,
             Kind::Reduced => config.offloads_gradients(),
             _ => false,
         }
@@ -220,6 +229,9 @@ pub struct Memory {
     /// Elements of a slot for the sums of a bucket, if sums are kept in a tier.
     #[serde(skip_serializing_if = "is_zero")]
     pub sum_slot: usize,
+    /// Elements of a slot for a fetched shard, if parameters are kept in a tier.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub shard_slot: usize,
     /// Elements of the largest bucket.
     #[serde(skip)]
     pub bucket_slot: usize,
@@ -241,6 +253,7 @@ impl Memory {
         gathered_slot: 0,
         window_slot: 0,
         sum_slot: 0,
+        shard_slot: 0,
         bucket_slot: 0,
         activation_slot_bytes: 0,
         decoding: Decoding::NONE,
@@ -255,6 +268,7 @@ impl Memory {
             gathered_slot: sizes.flat_max,
             window_slot: tables.window_slot(pipeline),
             sum_slot: if tables.config.offloads_gradients() { sizes.sum_slot(tables) } else { 0 },
+            shard_slot: sizes.shard_slot(tables),
             bucket_slot: sizes.bucket_max,
             activation_slot_bytes: sizes.activation_slot_bytes,
             decoding: sizes.decoding,
@@ -324,6 +338,7 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
     let tier = match kind {
         Kind::Master | Kind::Optimizer => config.offload.optimizer,
         Kind::Sums => config.offload.gradients,
+        Kind::Parameters => config.offload.parameters,
         _ => TierKind::Device,
     };
     if let Some(tier) = tier.home() {

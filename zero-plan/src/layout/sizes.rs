@@ -2,7 +2,7 @@
 //! gradients in elements, activations in bytes.
 
 use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, arriving_bytes, entering_bytes, min};
-use crate::config::Config;
+use crate::config::{Config, Offload};
 use crate::lines::{BLOCK_ELEMENTS, round_up};
 use crate::mesh::Axis;
 use crate::unit::max;
@@ -151,6 +151,12 @@ impl RegionSizes {
         round_up(self.bucket_max / tables.config.mesh.zero, BLOCK_ELEMENTS) + blocks * BLOCK_ELEMENTS
     }
 
+    /// Elements of a slot for a fetched shard: whole blocks of the largest, if shards are kept in a tier.
+    pub(super) const fn shard_slot(&self, tables: &Tables) -> usize {
+        let largest = round_up(self.flat_max / tables.config.mesh.zero, BLOCK_ELEMENTS);
+        if tables.config.offloads_parameters() { largest } else { 0 }
+    }
+
     /// Elements of one state in all slots of the window.
     const fn window(&self, tables: &Tables) -> usize {
         tables.window_slots(self.pipeline) * tables.window_slot(self.pipeline)
@@ -173,6 +179,7 @@ impl RegionSizes {
         let states = if config.offloads_optimizer() { tables.kept(owned) } else { owned };
         let window = if config.offloads_optimizer() { self.window(tables) } else { 0 };
         match kind {
+            Kind::Parameters if config.offloads_parameters() => tables.kept(self.held / zero),
             Kind::Parameters if config.shards_parameters() => self.held / zero,
             Kind::Parameters => self.held,
             Kind::Gathered if !config.uses_slots() => 0,
@@ -194,6 +201,9 @@ impl RegionSizes {
             Kind::Sums | Kind::SumsWindow if !config.offloads_gradients() => 0,
             Kind::Sums => tables.kept(owned),
             Kind::SumsWindow => self.window(tables),
+            Kind::ParametersWindow if !config.offloads_parameters() => 0,
+            Kind::ParametersWindow => self.window(tables),
+            Kind::Shards => Offload::SHARD_SLOTS * self.shard_slot(tables),
             Kind::Snapshot if config.snapshot => self.owned / config.mesh.data_ranks() * config.precision.state_bytes(),
             Kind::Snapshot => 0,
             Kind::Activations => max(self.activation_slots * self.activation_slot_bytes, self.decoding.bytes()),

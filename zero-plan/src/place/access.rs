@@ -162,7 +162,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
         op => op,
     };
     arrivals(plan, brought_by, position, &own, &mut |arrival| expected.push(arrival));
-    if let (Op::Gather { unit, slot }, false) = (op, plan.config.gathers_early()) {
+    if let (Op::Gather { unit, .. }, false) = (op, plan.config.gathers_early()) {
         // These bytes may arrive from here on.
         let content =
             Content::Parameters { unit: plan.units[unit].source, is_updated: !plan.config.shards_parameters() };
@@ -170,11 +170,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
             let from_byte = from.zero * to.len_bytes;
             visit(Access { at: own.at, place: to, content, from_byte, writes: true });
         }
-        if plan.config.shares_slots() {
-            // Host peers read this shard in their own waits.
-            OfOp { plan, pass, own, position, visit }.give(unit, slot);
-        }
-        return;
+        return OfOp { plan, pass, own, position, visit }.visit_all(op);
     }
     let rank_of = |at: Coordinates| plan.config.mesh.rank(at);
     let mut taken = |access: Access| {
@@ -203,6 +199,8 @@ impl OfOp<'_, '_> {
         let at = self.own.at;
         match op {
             Op::Gather { unit, slot } if self.plan.config.gathers_early() => self.gather(unit, slot),
+            // Host peers read this shard in their own waits.
+            Op::Gather { unit, slot } if self.plan.config.shares_slots() => self.give(unit, slot),
             Op::Wait { unit } if !self.plan.config.gathers_early() => self.gather(unit, self.position.slot(unit)),
             Op::Convert { unit, slot } => {
                 let flat = self.own.flat(unit);
@@ -233,6 +231,7 @@ impl OfOp<'_, '_> {
             Op::Store { unit, piece } => self.store(unit, piece),
             Op::FetchSums { bucket, round } => self.fetch_sums(bucket, round),
             Op::StoreSums { bucket, round } => self.store_sums(bucket, round),
+            Op::FetchShard { unit, slot } => self.fetch_shard(unit, slot),
             Op::Gather { .. }
             | Op::Wait { .. }
             | Op::Release { .. }
@@ -275,7 +274,12 @@ impl OfOp<'_, '_> {
     /// Puts this rank's own shard into a slot that it shares with its host peers.
     fn give(&mut self, unit: usize, slot: usize) {
         let (own, zero) = (self.own, self.plan.config.mesh.zero);
-        let (from, to) = (own.shard(unit), own.computed_on(unit, slot).share(own.at.zero, zero));
+        let kept = if self.plan.config.offloads_parameters() {
+            own.fetched_shard(unit, self.position.shard_slot())
+        } else {
+            own.shard(unit)
+        };
+        let (from, to) = (kept, own.computed_on(unit, slot).share(own.at.zero, zero));
         self.parameters(own.at, unit, from, own.at.zero * from.len_bytes, false);
         self.write_parameters(unit, to, own.at.zero * to.len_bytes, false);
     }

@@ -3,6 +3,7 @@
 //! walk, so every walk has the same places.
 
 use super::Places;
+use crate::config::Offload;
 use crate::layout::OUTGOING_SLOTS;
 use crate::schedule::{Op, Parcel};
 
@@ -11,6 +12,8 @@ use crate::schedule::{Op, Parcel};
 pub struct Position {
     /// For each unit, the slot into which it was last gathered or converted.
     slots: Vec<usize>,
+    /// Units gathered so far.
+    gathered: usize,
     /// Parcels of each kind sent and received so far.
     sent: [usize; Parcel::ALL.len()],
     taken: [usize; Parcel::ALL.len()],
@@ -21,13 +24,14 @@ pub struct Position {
 impl Position {
     /// The position before the first op of a table, for a model with this many units.
     pub fn new(units: usize) -> Self {
-        Self { slots: vec![0; units], sent: [0; Parcel::ALL.len()], taken: [0; Parcel::ALL.len()], is_decoding: false }
+        let (gathered, sent, taken, is_decoding) = Default::default();
+        Self { slots: vec![0; units], gathered, sent, taken, is_decoding }
     }
 
     /// Goes back to the start of a table. Allocates nothing.
     pub fn restart(&mut self) {
         self.slots.fill(0);
-        (self.sent, self.taken) = Default::default();
+        (self.gathered, self.sent, self.taken) = Default::default();
     }
 
     /// The places of a rank in this walk.
@@ -38,7 +42,10 @@ impl Position {
     /// Goes past `op`.
     pub fn pass(&mut self, op: Op) {
         match op {
-            Op::Gather { unit, slot } | Op::Convert { unit, slot } => self.slots[unit] = slot,
+            Op::Gather { unit, slot } | Op::Convert { unit, slot } => {
+                self.slots[unit] = slot;
+                self.gathered += 1;
+            }
             Op::Send { parcel, .. } => self.sent[parcel as usize] += 1,
             Op::Receive { parcel, .. } => self.taken[parcel as usize] += 1,
             _ => {}
@@ -48,6 +55,11 @@ impl Position {
     /// The slot that the parameters held under `unit` are in, if they are in one.
     pub fn slot(&self, unit: usize) -> usize {
         self.slots[unit]
+    }
+
+    /// The slot with the fetched shard that the next gather gives, if shards are kept in a tier.
+    pub fn shard_slot(&self) -> usize {
+        self.gathered % Offload::SHARD_SLOTS
     }
 
     /// The slot that the next parcel of a kind leaves from.

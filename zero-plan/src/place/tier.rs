@@ -16,8 +16,13 @@ pub enum Kept {
 
 impl Kept {
     /// All of it.
-    pub const ALL: [Kept; 4] =
-        [Kept::State(State::Master), Kept::State(State::FirstMoment), Kept::State(State::SecondMoment), Kept::Sums];
+    pub const ALL: [Kept; 5] = [
+        Kept::State(State::Parameters),
+        Kept::State(State::Master),
+        Kept::State(State::FirstMoment),
+        Kept::State(State::SecondMoment),
+        Kept::Sums,
+    ];
 }
 
 /// A piece of one of them: its elements, where it is kept, and where it is worked on.
@@ -62,7 +67,7 @@ impl Places<'_> {
     /// all first moments lie before all second ones.
     pub const fn window_slot(&self, kept: Kept, slot: usize) -> Option<Place> {
         let window = match kept {
-            Kept::State(State::Parameters) => return None,
+            Kept::State(State::Parameters) => Kind::ParametersWindow,
             Kept::State(State::Master) => Kind::MasterWindow,
             Kept::State(State::FirstMoment | State::SecondMoment) => Kind::OptimizerWindow,
             Kept::Sums => Kind::SumsWindow,
@@ -111,16 +116,37 @@ impl Places<'_> {
 
     /// The places in the tier and on the device between which an op moves bytes, at most one for each state.
     pub fn trips(&self, op: Op) -> impl Iterator<Item = (Place, Place)> {
-        let (fetched, stored, sums) = match op {
-            Op::Fetch { unit, piece } => (Some((unit, piece)), None, None),
-            Op::Store { unit, piece } => (None, Some((unit, piece)), None),
-            Op::FetchSums { bucket, .. } | Op::StoreSums { bucket, .. } => (None, None, Some(bucket)),
-            _ => (None, None, None),
-        };
+        let (mut fetched, mut stored, mut whole) = (None, None, None);
+        match op {
+            Op::Fetch { unit, piece } => fetched = Some((unit, piece)),
+            Op::Store { unit, piece } => stored = Some((unit, piece)),
+            Op::FetchSums { bucket, .. } | Op::StoreSums { bucket, .. } => {
+                whole = Some((self.kept_sums(bucket), self.sums_in_turn(bucket)));
+            }
+            Op::FetchShard { unit, slot } => whole = Some(self.shard_blocks(unit, slot)),
+            _ => {}
+        }
         let fetched = fetched.into_iter().flat_map(|(unit, piece)| self.states_of(unit, piece));
         let stored = stored.into_iter().flat_map(|(unit, piece)| self.updated_states_of(unit, piece));
-        let sums = sums.into_iter().map(|bucket| (self.kept_sums(bucket), self.sums_in_turn(bucket)));
-        fetched.chain(stored).map(|part| part.blocks()).chain(sums)
+        fetched.chain(stored).map(|part| part.blocks()).chain(whole)
+    }
+
+    /// The place of a shard that was fetched into a slot, to be gathered.
+    pub const fn fetched_shard(&self, unit: usize, slot: usize) -> Place {
+        let len = self.placement(unit).padded / self.tables.config.mesh.zero;
+        Place { len_bytes: Kind::Shards.bytes(self.tables.config, len), ..self.shard_slot(slot) }
+    }
+
+    /// A whole slot for fetched shards.
+    pub const fn shard_slot(&self, slot: usize) -> Place {
+        self.place(Kind::Shards, slot * self.memory.shard_slot, self.memory.shard_slot)
+    }
+
+    /// The blocks of a shard where it is kept, and in the slot.
+    pub const fn shard_blocks(&self, unit: usize, slot: usize) -> (Place, Place) {
+        let (kept, fetched) = (self.shard(unit), self.fetched_shard(unit, slot));
+        let len_bytes = round_up(kept.len_bytes, BLOCK_BYTES);
+        (Place { len_bytes, ..kept }, Place { len_bytes, ..fetched })
     }
 
     /// The sums of a bucket where they are kept, if that is in a tier: whole blocks, with gaps between units.

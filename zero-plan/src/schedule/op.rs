@@ -179,6 +179,13 @@ pub enum Op {
         /// The number of the reduction that is the last in them.
         round: usize,
     },
+    /// Starts to bring this rank's shard of a unit's parameters from its tier to a slot, from which it is gathered.
+    FetchShard {
+        /// The unit.
+        unit: usize,
+        /// The slot for fetched shards.
+        slot: usize,
+    },
 }
 
 /// A piece of the states of a unit, on its way between a tier and the window, or in the window.

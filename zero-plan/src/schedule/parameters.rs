@@ -4,6 +4,7 @@
 
 use super::walk::{PipelineStageWalk, Use, WalkCursor, WalkStep};
 use super::{Op, Ops, Pass};
+use crate::config::Offload;
 
 pub(super) enum Parameters {
     /// Layers compute on replicas where they lie.
@@ -31,6 +32,9 @@ pub(super) struct Ring {
     /// Gathers started so far.
     started: usize,
     slots: usize,
+    /// The first use whose shard is not fetched, and the shards that are, if they are kept in a tier.
+    to_fetch: Option<Use>,
+    fetched: usize,
 }
 
 impl Parameters {
@@ -49,7 +53,9 @@ impl Parameters {
         }
         let wanted = prefetch(walk).saturating_add(1);
         let slots = if wanted < holders { wanted } else { holders };
-        Parameters::PerUse(Ring { current: None, ahead: walk.first_use(), in_flight: 0, started: 0, slots })
+        let ahead = walk.first_use();
+        let to_fetch = if config.offloads_parameters() { ahead } else { None };
+        Parameters::PerUse(Ring { current: None, ahead, in_flight: 0, started: 0, slots, to_fetch, fetched: 0 })
     }
 
     /// Before the step at `cursor`: starts the gathers that are due and waits for the one that the step needs.
@@ -118,6 +124,7 @@ impl Ring {
         let Some(needed) = walk.holder(unit) else { return };
         self.current = Some(needed);
         let gathers = walk.tables.config.shards_parameters();
+        self.fetch(walk, ops);
         while let Some(ahead) = self.ahead {
             // A unit that is held for an earlier use cannot be gathered again at the same time.
             if self.in_flight > prefetch(walk) || held[ahead.unit] {
@@ -128,10 +135,22 @@ impl Ring {
             held[unit] = true;
             self.started += 1;
             self.in_flight += 1;
+            self.fetch(walk, ops);
             self.ahead = walk.next_use(ahead);
         }
         if gathers {
             ops.push(Op::Wait { unit: needed });
+        }
+    }
+
+    /// Fetches shards into the slots that are free, in the order of gathers, if they are kept in a tier.
+    const fn fetch(&mut self, walk: &PipelineStageWalk, ops: &mut Ops) {
+        while let Some(next) = self.to_fetch
+            && self.fetched < self.started + Offload::SHARD_SLOTS
+        {
+            ops.push(Op::FetchShard { unit: next.unit, slot: self.fetched % Offload::SHARD_SLOTS });
+            self.fetched += 1;
+            self.to_fetch = walk.next_use(next);
         }
     }
 

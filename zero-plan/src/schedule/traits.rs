@@ -225,6 +225,7 @@ impl Op {
             Op::Fetch { unit, piece } => it("fetch", Class::Tier, Stream::Fetch).unit(unit).piece(piece),
             Op::Store { unit, piece } => it("store", Class::Tier, Stream::Store).unit(unit).piece(piece),
             Op::FetchSums { bucket, round } => it("fetch", Class::Tier, Stream::Fetch).bucket(bucket).round(round),
+            Op::FetchShard { unit, slot } => it("fetch", Class::Tier, Stream::Fetch).unit(unit).slot(slot),
             Op::StoreSums { bucket, round } => it("store", Class::Tier, Stream::Store).bucket(bucket).round(round),
         }
     }

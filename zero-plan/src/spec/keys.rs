@@ -249,6 +249,9 @@ pub const KEYS: &[Key] = &[
     key!(offload.gradients, any("`Device`, `Host` or `Disk`"), Value("Device"))
         .only_in_files()
         .about("Where the summed gradients are kept from the backward to the update."),
+    key!(offload.parameters, any("`Device`, `Host` or `Disk`"), Value("Device"))
+        .only_in_files()
+        .about("Where each rank's shard of the parameters is kept, at stage 3."),
     key!(offload.prefetch, number!("pieces" from 0 to 16), Value("1"))
         .only_in_files()
         .about("Pieces that are fetched ahead of the one that is updated. Memory has room for two more."),

@@ -87,6 +87,8 @@ pub struct OffloadKeys {
     pub optimizer: TierKind,
     /// Where summed gradients are kept.
     pub gradients: TierKind,
+    /// Where shards of parameters are kept.
+    pub parameters: TierKind,
     /// Pieces that are fetched ahead of the one that is updated.
     pub prefetch: u32,
     /// How much of one state travels at once.
@@ -101,8 +103,9 @@ impl OffloadKeys {
 
     /// The constants that these keys stand for.
     pub fn config(&self) -> Offload {
-        let Self { optimizer, gradients, prefetch, piece } = *self;
-        Offload { optimizer, gradients, prefetch: prefetch as usize, piece_bytes: piece.bytes() as usize }
+        let Self { optimizer, gradients, parameters, prefetch, piece } = *self;
+        let (prefetch, piece_bytes) = (prefetch as usize, piece.bytes() as usize);
+        Offload { optimizer, gradients, parameters, prefetch, piece_bytes }
     }
 }
 

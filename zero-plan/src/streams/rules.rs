@@ -45,6 +45,8 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
         window: [None; Offload::SLOTS_MAX],
         sums: [None; Offload::SUM_SLOTS_MAX],
         stored: None,
+        shards: [None; Offload::SHARD_SLOTS],
+        given: 0,
     };
     let mut streams: [KnownStreams; Stream::ALL.len()] = [[0; Stream::ALL.len()]; Stream::ALL.len()];
     let mut op = 0;
@@ -99,6 +101,9 @@ struct Rules<'a, 's> {
     sums: [Last; Offload::SUM_SLOTS_MAX],
     /// The last op that took sums to their tier.
     stored: Last,
+    /// The last op on each slot for fetched shards, and how many shards have been gathered from there.
+    shards: [Last; Offload::SHARD_SLOTS],
+    given: usize,
 }
 
 impl Rules<'_, '_> {
@@ -106,6 +111,10 @@ impl Rules<'_, '_> {
     /// were last touched by one op of another stream.
     const fn need(&self, op: Op) -> Last {
         match op {
+            // It gives a shard that has been fetched; no queue but its own reads the place that it overwrites.
+            Op::Gather { .. } if self.tables.config.offloads_parameters() => {
+                self.shards[self.given % Offload::SHARD_SLOTS]
+            }
             // Otherwise the gather would overwrite parameters that layers still read.
             Op::Gather { unit, slot } if self.tables.config.shards_parameters() => {
                 self.seen.releases[self.gathered_at(unit, slot)]
@@ -130,6 +139,8 @@ impl Rules<'_, '_> {
             Op::Settle { bucket, .. } => self.seen.offers[bucket],
             // Stores come one after another, so the last one before this op stands for that of these sums, too.
             Op::FetchSums { .. } => self.stored,
+            // The last shard in its slot has been given.
+            Op::FetchShard { slot, .. } => self.shards[slot],
             Op::StoreSums { bucket, .. } => self.slot_of(bucket),
             // Spreads come after their sums, in the same stream.
             Op::Agree => self.reduced,
@@ -151,7 +162,12 @@ impl Rules<'_, '_> {
     /// Notes an op.
     const fn pass(&mut self, at: usize, op: Op) {
         match op {
-            Op::Gather { unit, slot } => self.seen.gathers[unit] = Some((at, slot)),
+            Op::Gather { unit, slot } => {
+                self.seen.gathers[unit] = Some((at, slot));
+                self.shards[self.given % Offload::SHARD_SLOTS] = Some(at);
+                self.given += 1;
+            }
+            Op::FetchShard { slot, .. } => self.shards[slot] = Some(at),
             Op::Release { unit } => {
                 if let Some((_, slot)) = self.seen.gathers[unit] {
                     self.seen.releases[self.gathered_at(unit, slot)] = Some(at);

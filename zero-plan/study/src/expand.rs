@@ -162,7 +162,13 @@ fn slots(lines: &mut Lines, plan: &Plan, own: Places, pipeline: usize) {
             lines.call(&before, "SlotBuffer::in_place", &[slot.to_string()]);
         }
     }
-    for slot in 0..most(|op| op.traits().slot.filter(|_| op.traits().class != Class::Gather && !is_of_window(op))) {
+    for slot in 0..most(|op| op.traits().slot.filter(|_| matches!(op, Op::FetchShard { .. }))) {
+        let place = at(own.shard_slot(slot));
+        lines.call(&format!("pub const SHARD_{slot}: SlotBuffer = "), "SlotBuffer::new", &[slot.to_string(), place]);
+    }
+    for slot in 0..most(|op| {
+        op.traits().slot.filter(|_| !matches!(op.class(), Class::Gather | Class::Tier) && !is_of_window(op))
+    }) {
         let before = format!("pub const ACTIVATIONS_{slot}: SlotBuffer = ");
         lines.call(&before, "SlotBuffer::new", &[slot.to_string(), at(own.slot(slot))]);
     }
@@ -173,7 +179,7 @@ fn window(lines: &mut Lines, plan: &Plan, own: Places, pipeline: usize) {
     for slot in 0..plan.tables().window_slots(pipeline) {
         lines.constant(&format!("pub const WINDOW_{slot}: WindowBuffer = WindowBuffer"), |lines| {
             lines.line(&format!("number: {slot},"));
-            for (field, kept) in ["master", "first_moment", "second_moment", "sums"].into_iter().zip(Kept::ALL) {
+            for (field, kept) in WINDOW_FIELDS.into_iter().zip(Kept::ALL) {
                 if let Some(place) = own.window_slot(kept, slot) {
                     lines.line(&format!("{field}: {},", at(place)));
                 }
@@ -182,6 +188,9 @@ fn window(lines: &mut Lines, plan: &Plan, own: Places, pipeline: usize) {
         });
     }
 }
+
+/// The fields of a slot of the window, by [`Kept::ALL`].
+const WINDOW_FIELDS: [&str; Kept::ALL.len()] = ["parameters", "master", "first_moment", "second_moment", "sums"];
 
 /// Whether the slot of an op is one of the window.
 fn is_of_window(op: Op) -> bool {
@@ -213,6 +222,7 @@ fn name(op: Op) -> &'static str {
     match op {
         Op::Reduce { .. } => "reduce_scatter",
         Op::Update { piece: Some(_), .. } => "update_piece",
+        Op::FetchShard { .. } => "fetch_shard",
         Op::FetchSums { .. } => "fetch_sums",
         Op::StoreSums { .. } => "store_sums",
         op => op.traits().name,
@@ -229,6 +239,7 @@ fn arguments(names: &Names, op: Op, bytes: usize) -> Vec<String> {
     let slots = match class {
         Class::Gather => "SLOT",
         _ if piece.is_some() => "WINDOW",
+        Class::Tier => "SHARD",
         _ => "ACTIVATIONS",
     };
     [

@@ -48,8 +48,8 @@ impl Model {
         self
     }
 
-    /// The same with its optimizer states on disk, and with its sums if specs may ask for it.
-    pub fn on_disk(mut self, prefetch: usize) -> Self {
+    /// The same with its optimizer states on disk, and with its sums and, if `all`, its parameters where specs may ask for it.
+    pub fn on_disk(mut self, prefetch: usize, all: bool) -> Self {
         let last = self.units.len() - 1;
         self.config = Config {
             optimizer: OptimizerKind::AdamW,
@@ -57,10 +57,17 @@ impl Model {
             offload: Offload { prefetch, ..ON_DISK },
             ..self.config
         };
-        let all = Config { offload: Offload { gradients: TierKind::Disk, ..self.config.offload }, ..self.config };
-        let is_read_late = all.mesh.replica > 1 && all.chunks_per_rank() > 1 || all.sends_from_slots();
-        if all.shards_gradients() && self.units[last].source == last && !is_read_late {
-            self.config = all;
+        let is_tied = self.units[last].source != last;
+        let sums = Config { offload: Offload { gradients: TierKind::Disk, ..self.config.offload }, ..self.config };
+        let is_read_late = sums.mesh.replica > 1 && sums.chunks_per_rank() > 1 || sums.sends_from_slots();
+        if sums.shards_gradients() && !is_tied && !is_read_late {
+            self.config = sums;
+        }
+        let shards = Config { offload: Offload { parameters: TierKind::Disk, ..self.config.offload }, ..self.config };
+        let is_mirrored = is_tied && shards.mesh.pipeline > 1;
+        let is_needed = shards.holds_parameters() || shards.converts_gathers() || shards.sends_fetched_shards();
+        if all && shards.shards_parameters() && !is_mirrored && !is_needed {
+            self.config = shards;
         }
         self
     }
@@ -187,6 +194,39 @@ pub fn offloaded_models() -> Vec<Model> {
         let piped = Config { mesh: mesh(2, 2, 1), micro_batches: 2, bucket_bytes: usize::MAX, ..base };
         add(Config { precision: copied, ..piped }, &[9000, 5000, 7, 0], Some(0));
         add(Config { order: Order::Interleaved { chunks: 2 }, ..piped }, &[9000, 5000, 7, 4200, 90], None);
+    }
+    models
+}
+
+/// Small models whose shards of parameters are on disk, alone and beside other states.
+pub fn models_with_offloaded_parameters() -> Vec<Model> {
+    let mut models = Vec::new();
+    for (optimizer, gradients) in
+        [(TierKind::Device, TierKind::Device), (TierKind::Disk, TierKind::Device), (TierKind::Disk, TierKind::Disk)]
+    {
+        let offload = Offload { optimizer, gradients, parameters: TierKind::Disk, ..ON_DISK };
+        let is_untied = gradients == TierKind::Disk;
+        let base = Config { offload, bucket_bytes: 300, prefetch: 1, ..config(3) };
+        let mut add = |config: Config, params: &[usize], tied: Option<usize>| {
+            models.push(Model::new(config, params, tied.filter(|_| !is_untied)));
+        };
+        let narrow = Precision { moments: Width::BF16, ..precision(Width::BF16, Width::F32) };
+        let narrow = Precision { compute: narrow.params, ..narrow };
+        add(base, &[9000, 7, 5000, 0, 90], None);
+        add(Config { prefetch: 0, transport: TransportKind::Shm, ..base }, &[0, 9000, 40, 70, 0], Some(1));
+        add(Config { mesh: mesh(1, 1, 1), micro_batches: 2, ..base }, &[9000, 7], None);
+        add(Config { prefetch: 3, micro_batches: 2, precision: narrow, ..base }, &[4200, 7, 90, 80, 70], None);
+        add(
+            Config { mesh: mesh(1, 2, 2), transport: TransportKind::Shm, micro_batches: 2, ..base },
+            &[4200, 70, 80, 0],
+            Some(0),
+        );
+        let piped = Config { mesh: mesh(2, 2, 1), micro_batches: 2, ..base };
+        add(piped, &[9000, 5000, 7, 90], None);
+        add(Config { order: Order::Interleaved { chunks: 2 }, ..piped }, &[9000, 5000, 7, 4200, 90], None);
+        // Ranks along `zero` share a host.
+        let hosts = Mesh { nodes: 2, order: [Axis::Zero, Axis::Pipeline, Axis::Replica], ..mesh(2, 2, 1) };
+        add(Config { mesh: hosts, transport: TransportKind::Cluster, ..piped }, &[9000, 5000, 7, 90], None);
     }
     models
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use zero_plan::place::{Access, Content, Gradients, Position, Value, accesses, decoding_accesses};
 use zero_plan::{Axis, Coordinates, Flaw, Home, Kind, Op, Pass, Placement, Plan, prove_accesses, prove_decoding};
 
-use crate::model::{Model, offloaded_models, small_models};
+use crate::model::{Model, models_with_offloaded_parameters, offloaded_models, small_models};
 
 /// A way in which the place of an access can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,6 +102,17 @@ fn a_place_that_is_wrong_once_is_found() {
 fn a_place_of_a_piece_that_is_wrong_once_is_found() {
     let tried = go_wrong(offloaded_models(), accesses, prove_accesses);
     for kind in ["fetch reads a state", "fetch writes a state", "store reads a state", "store writes a state"] {
+        assert!(tried.contains_key(&(kind.to_owned(), Wrong::Shifted)), "{kind}: {tried:#?}");
+    }
+}
+
+/// The same where shards of parameters are there.
+#[test]
+fn a_place_of_a_shard_that_is_wrong_once_is_found() {
+    let tried = go_wrong(models_with_offloaded_parameters(), accesses, prove_accesses);
+    for kind in
+        ["fetch reads parameters", "fetch writes parameters", "store reads parameters", "store writes parameters"]
+    {
         assert!(tried.contains_key(&(kind.to_owned(), Wrong::Shifted)), "{kind}: {tried:#?}");
     }
 }

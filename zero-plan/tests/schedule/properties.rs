@@ -42,10 +42,10 @@ proptest! {
 
     /// Ranks of one host, and of several, whose states are on disk.
     #[test]
-    fn every_plan_with_tiers_is_proven(model in models(12), prefetch in 0..4_usize) {
+    fn every_plan_with_tiers_is_proven(model in models(12), prefetch in 0..4_usize, all in any::<bool>()) {
         for nodes in (1..=model.config.mesh.ranks()).filter(|nodes| model.config.mesh.ranks().is_multiple_of(*nodes)) {
             let model = if nodes > 1 { model.clone().on_hosts(nodes) } else { model.clone() };
-            let plan = model.on_disk(prefetch).plan();
+            let plan = model.on_disk(prefetch, all).plan();
             prop_assert_eq!(plan.with(|plan| plan.check()), Ok(()));
             plan.with(prove).map_err(|flaw| TestCaseError::fail(flaw.to_string()))?;
         }

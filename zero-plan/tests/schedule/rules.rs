@@ -63,9 +63,12 @@ fn every_rule_of_schedules_refuses_something() {
     // More buckets than slots.
     let of_slots = Config { mesh: mesh(1, 1, 1), micro_batches: 1, ..of_sums.config };
     let of_slots = Model::new(of_slots, &[4, 5, 6, 7], None);
+    let shards = Offload { parameters: TierKind::Disk, ..Offload::NONE };
+    let of_shards = Config { offload: Offload { piece_bytes: 8192, ..shards }, mesh: mesh(1, 1, 1), ..config(3) };
+    let of_shards = Model::new(of_shards, &[4, 5, 6, 0], Some(0));
     let mut met = BTreeSet::new();
-    for model in small_models().into_iter().chain([without_updates, of_hosts, of_replicas, on_disk, of_sums, of_slots])
-    {
+    let others = [without_updates, of_hosts, of_replicas, on_disk, of_sums, of_slots, of_shards];
+    for model in small_models().into_iter().chain(others) {
         model.plan().with(|plan| {
             for pipeline in 0..plan.pipeline_stages.len() {
                 for pass in [Pass::Train, Pass::Evaluate] {

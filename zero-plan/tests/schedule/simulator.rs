@@ -246,7 +246,11 @@ impl World<'_> {
             Op::Agree => self.agree(rank),
             Op::Momentum { unit } => self.momentum(rank, unit),
             Op::Update { unit, .. } => self.update(rank, unit),
-            Op::Fetch { .. } | Op::Store { .. } | Op::FetchSums { .. } | Op::StoreSums { .. } => {
+            Op::Fetch { .. }
+            | Op::Store { .. }
+            | Op::FetchSums { .. }
+            | Op::StoreSums { .. }
+            | Op::FetchShard { .. } => {
                 unreachable!("all states of these plans are on the device")
             }
         }

@@ -83,9 +83,9 @@ pub enum Count {
     Entered,
     /// Exchanges for which a device has left its numbers.
     Exchanged,
-    /// Gathers for which this rank's shard is there; from another host: it has arrived.
+    /// Gathers for which this rank's shard is there: in a slot in common, or, from another host, it has arrived.
     Gathered,
-    /// Gathers released, if host peers read data that one of the gathers received.
+    /// Gathers released, if ranks of a host gather together.
     Released,
     /// Gathers and spreads for which this rank has sent everything that another host needs from it.
     Given,

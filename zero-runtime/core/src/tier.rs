@@ -12,7 +12,7 @@ use zero_plan::TierBytes;
 use crate::device::Failure;
 
 /// The most transfers of one order: one for each state of a piece.
-pub const TRANSFERS_MAX: usize = 4;
+pub const TRANSFERS_MAX: usize = 5;
 
 /// A queue of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -255,7 +255,12 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     fn give(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let to = own.computed_on(unit, slot).share(own.at.zero, config.mesh.zero);
-        self.convert(to, self.arena.rank(), own.shard(unit));
+        let from = if config.offloads_parameters() {
+            own.fetched_shard(unit, self.position.shard_slot())
+        } else {
+            own.shard(unit)
+        };
+        self.convert(to, self.arena.rank(), from);
     }
 
     /// Copies the shards of a unit from their owners, or from a host peer that received them for the host. Shards that

@@ -427,9 +427,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             Op::Agree => self.agree()?,
             Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit, piece } => self.update(unit, piece),
-            Op::Fetch { .. } | Op::Store { .. } | Op::FetchSums { .. } | Op::StoreSums { .. } => {
+            op if op.traits().stream.is_of_tier() => {
                 // SAFETY: as above; before a run, the streams of the plan are proven to order all accesses to its places.
-                unsafe { self.travel(index, op) };
+                unsafe { self.travel((pass, index), op) };
             }
             op => {
                 // SAFETY: as above.
@@ -443,14 +443,14 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.ranks.require_device()
     }
 
-    /// Makes a piece of states, or the sums of a bucket, travel in a step: by the tier, or by the device itself.
+    /// Makes bytes travel in a pass between a tier and the device: by the tier, or by the device itself.
     ///
     /// # Safety
     /// It is the op with this index, and the next of this rank's table, which has been proven.
-    unsafe fn travel(&mut self, index: usize, op: Op) {
+    unsafe fn travel(&mut self, at: (Pass, usize), op: Op) {
         match &self.tier {
             // SAFETY: by the caller's promise.
-            Some(tier) => unsafe { tier.order(index, op) },
+            Some(tier) => unsafe { tier.order(at, op) },
             // SAFETY: likewise.
             None => unsafe { self.carry_all(op) },
         }

@@ -31,8 +31,10 @@ pub(super) struct TierOfRank<'p, D: Device> {
     pub watchdog: Arc<dyn Watchdog + 'p>,
     /// How long a wait for the tier may last.
     pub timeout: Duration,
-    /// For each op of a step, how many ops of its stream there are up to it.
-    numbers: Vec<u64>,
+    /// For each op of a step and of an evaluation, how many ops of its stream there are up to it.
+    numbers: [Vec<u64>; 2],
+    /// The pass that the last order belongs to.
+    pass: Cell<Pass>,
     /// Orders that have been given to each queue, and those of them that were given before this pass; and the bytes that
     /// had travelled before it.
     given: [Cell<u64>; 2],
@@ -49,14 +51,14 @@ fn direction(stream: Stream) -> Option<Direction> {
     }
 }
 
-/// For each op of a step, how many ops of its stream there are up to it.
-fn numbers(stage: &PipelineStage) -> Vec<u64> {
+/// For each op of a pass, how many ops of its stream there are up to it.
+fn numbers(stage: &PipelineStage, pass: Pass) -> Vec<u64> {
     let mut counts = [0; Stream::ALL.len()];
     let number = |stream: Stream| {
         counts[stream as usize] += 1;
         counts[stream as usize]
     };
-    stage.step_queue.iter().map(|queued| queued.stream).map(number).collect()
+    stage.queue(pass).iter().map(|queued| queued.stream).map(number).collect()
 }
 
 impl<'p, D: Device> TierOfRank<'p, D> {
@@ -67,10 +69,11 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         timeout: Duration,
     ) -> Self {
         assert_eq!(tier.bytes(), arena.memory().bytes_of(Home::Disk), "the tier does not have the planned size");
-        let numbers = numbers(arena.pipeline_stage());
+        let numbers = [Pass::Train, Pass::Evaluate].map(|pass| numbers(arena.pipeline_stage(), pass));
+        let pass = Cell::new(Pass::Train);
         let (given, given_before, moved_before) = Default::default();
         let tier = RefCell::new(tier);
-        Self { tier, arena, watchdog, timeout, numbers, given, given_before, moved_before }
+        Self { tier, arena, watchdog, timeout, numbers, pass, given, given_before, moved_before }
     }
 
     /// Begins a pass, before which everything was awaited.
@@ -89,19 +92,20 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         let queue = self.arena.pipeline_stage().queue(pass);
         let (None, Some(before)) = (direction(queue[index].stream), queue[index].waits_for()) else { return Ok(()) };
         let Some(direction) = direction(queue[before].stream) else { return Ok(()) };
-        self.wait(direction, self.given_before[direction as usize].get() + self.numbers[before])
+        self.wait(direction, self.given_before[direction as usize].get() + self.numbers[pass as usize][before])
     }
 
-    /// Orders the fetch or store that is op `index` of a step.
+    /// Orders the fetch or store that is op `index` of a pass.
     ///
     /// # Safety
     /// The op is the next of this rank's table, which has been proven.
-    pub unsafe fn order(&self, index: usize, op: Op) {
-        let queue = self.arena.pipeline_stage().step_queue;
+    pub unsafe fn order(&self, (pass, index): (Pass, usize), op: Op) {
+        self.pass.set(pass);
+        let (queue, numbers) = (self.arena.pipeline_stage().queue(pass), &self.numbers[pass as usize]);
         let direction = direction(queue[index].stream).expect("an op of a tier");
         let other = direction.other();
         let is_other = |before: &usize| self::direction(queue[*before].stream) == Some(other);
-        let after = queue[index].waits_for().filter(is_other).map_or(0, |before| self.numbers[before]);
+        let after = queue[index].waits_for().filter(is_other).map_or(0, |before| numbers[before]);
         let after = if after > 0 { self.given_before[other as usize].get() + after } else { 0 };
         let mut transfers = [Transfer { offset: 0, memory: core::ptr::null_mut(), len: 0 }; TRANSFERS_MAX];
         let mut states = 0;
@@ -146,7 +150,7 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         self.require()
     }
 
-    /// Adds the transfer that hangs to the error of a wait for this tier: the first of a step that has not ended, because
+    /// Adds the transfer that hangs to the error of a wait for this tier: the first of a pass that has not ended, because
     /// none waits for a later one.
     fn naming(&self, lost: Lost) -> Lost {
         let open = |direction: Direction| {
@@ -156,7 +160,7 @@ impl<'p, D: Device> TierOfRank<'p, D> {
             self.index_of(direction, number - before)
         };
         let first = Direction::ALL.into_iter().filter_map(open).min();
-        match (lost, first.map(|at| self.arena.pipeline_stage().step[at])) {
+        match (lost, first.map(|at| self.ops()[at])) {
             (Lost::Silent(mut silent), Some(op)) if silent.rank == self.arena.rank() => {
                 let places = self.arena.places();
                 let bytes = places.trips(op).map(|trip| {
@@ -176,6 +180,7 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         let title = self.arena.plan().title(op);
         match op.traits().piece {
             Some(piece) => format!("`{title}`, piece {piece},"),
+            None if matches!(op, Op::FetchShard { .. }) => format!("`{title}`, this rank's shard of it,"),
             None => format!("`{title}`, the sums of that bucket,"),
         }
     }
@@ -186,16 +191,22 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         let mut broken = self.arena.broken(failed.failure);
         let number = failed.number.checked_sub(self.given_before[failed.direction as usize].get());
         if let Some(at) = number.and_then(|number| self.index_of(failed.direction, number)) {
-            broken = Broken { doing: self.order_of(self.arena.pipeline_stage().step[at]), ..broken };
+            broken = Broken { doing: self.order_of(self.ops()[at]), ..broken };
         }
         Err(Lost::Device(Box::new(broken)))
     }
 
-    /// The op of a step that gave order `number` of a queue, by its place in the table.
+    /// The ops of the pass that the last order belongs to.
+    fn ops(&self) -> &'p [Op] {
+        self.arena.pipeline_stage().ops(self.pass.get())
+    }
+
+    /// The op of that pass that gave order `number` of a queue, by its place in the table.
     fn index_of(&self, wanted: Direction, number: u64) -> Option<usize> {
-        let stage = self.arena.pipeline_stage();
-        let is_it = |&at: &usize| direction(stage.step_queue[at].stream) == Some(wanted) && self.numbers[at] == number;
-        (0..stage.step.len()).find(is_it)
+        let pass = self.pass.get();
+        let (queue, numbers) = (self.arena.pipeline_stage().queue(pass), &self.numbers[pass as usize]);
+        let is_it = |&at: &usize| direction(queue[at].stream) == Some(wanted) && numbers[at] == number;
+        (0..queue.len()).find(is_it)
     }
 
     /// Bytes that have travelled since the last pass began, all of which have arrived.
@@ -213,12 +224,19 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         let start = bytes.start / BLOCK_BYTES * BLOCK_BYTES;
         let len = bytes.end.next_multiple_of(BLOCK_BYTES) - start;
         let (kept, window) = part.blocks();
-        if self.require().is_ok() {
-            // SAFETY: by the caller's promise; the order ends before anybody touches these bytes.
-            unsafe { self.give(direction, &[self.transfer((kept.cut(start, len), window.cut(start, len)))], 0) };
-            // A failure stays until it is told.
-            let _ = self.wait(direction, self.given[direction as usize].get());
-        }
+        // SAFETY: by the caller's promise. A failure stays until it is told.
+        let _ = unsafe { self.carry_now(direction, (kept.cut(start, len), window.cut(start, len))) };
+    }
+
+    /// Moves bytes between a place in the tier and one in memory, and waits for them, unless the tier has failed.
+    ///
+    /// # Safety
+    /// No pass is under way, and the place in memory is not in use.
+    pub unsafe fn carry_now(&self, direction: Direction, trip: (Place, Place)) -> Result<(), Lost> {
+        self.require()?;
+        // SAFETY: by the caller's promise; the order ends before anybody touches these bytes.
+        unsafe { self.give(direction, &[self.transfer(trip)], 0) };
+        self.wait(direction, self.given[direction as usize].get())
     }
 }
 

@@ -290,7 +290,12 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         // the parameters, so nobody reads the bytes that are written here.
         let state = |place: Place| -> StoredMut<_> { unsafe { self.arena.stored_mut(place) } };
         let master = self.worked_on(Kept::State(State::Master), unit, stretch, piece).map(state);
-        Weights { params: state(self.cut(self.arena.places().updated(unit), stretch)), master }
+        // Below stage 3, the state is all that the rank stores, and more than it updates.
+        let params = match self.plan.config.offloads_parameters() {
+            true => self.worked_on(Kept::State(State::Parameters), unit, stretch, piece),
+            false => Some(self.cut(self.arena.places().updated(unit), stretch)),
+        };
+        Weights { params: state(params.expect("parameters of what is updated")), master }
     }
 }
 

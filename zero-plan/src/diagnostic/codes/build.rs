@@ -211,10 +211,12 @@ pub(super) const CODES: &[Code] = &[
     },
     Code {
         code: "Z0231",
-        title: "gradients of tied parameters in a tier",
+        title: "gradients or copies of tied parameters in a tier",
         explanation: "With `offload: (gradients: ...)` the summed gradients of a bucket leave for their tier as soon as they are \
             there. Those of tied parameters are summed first, and added to those of their owner at the end of the backward, \
-            so they would have to come back. Remove `gradients`, or use a model whose parameters are not tied.",
+            so they would have to come back. With `offload: (parameters: ...)` in a pipeline, updated parameters would have to \
+            come back likewise, to be sent to the field that is tied to them. Remove the key, or use a model whose parameters \
+            are not tied.",
         example: "a spec with `offload: (gradients: Disk)`, and a model with a field that has `#[tied(embed)]`",
     },
     Code {

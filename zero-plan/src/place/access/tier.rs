@@ -24,11 +24,10 @@ impl OfOp<'_, '_> {
         }
     }
 
-    /// Reads the sums of a piece, and reads and writes its parameters where they lie and its states in the window.
+    /// Reads the sums of a piece, and reads and writes its parameters and states: in the window, or where they lie.
     pub(super) fn update_piece(&mut self, unit: usize, piece: Piece) {
         let own = self.own;
         let start = own.owned(unit).start + own.piece(unit, piece.index).start;
-        let params = own.updated(unit);
         let of_piece = |place| own.of_piece(place, unit, piece.index);
         if !self.plan.config.offloads_gradients() {
             let sums = own.sums(unit);
@@ -45,9 +44,21 @@ impl OfOp<'_, '_> {
                 .into_iter()
                 .for_each(|state| self.update_in_place(unit, piece, state));
         }
-        let from_byte = self.bytes(Kind::Parameters, start);
-        self.parameters(own.at, unit, of_piece(params), from_byte, false);
-        self.write_parameters(unit, of_piece(params), from_byte, true);
+        if !self.plan.config.offloads_parameters() {
+            let (params, from_byte) = (of_piece(own.updated(unit)), self.bytes(Kind::Parameters, start));
+            self.parameters(own.at, unit, params, from_byte, false);
+            self.write_parameters(unit, params, from_byte, true);
+        }
+    }
+
+    /// Brings this rank's shard of a unit to a slot, up to the end of its last block.
+    pub(super) fn fetch_shard(&mut self, unit: usize, slot: usize) {
+        let own = self.own;
+        let (kept, fetched) = (own.shard(unit), own.fetched_shard(unit, slot));
+        let from_byte = own.at.zero * kept.len_bytes;
+        self.parameters(own.at, unit, kept, from_byte, false);
+        self.write_parameters(unit, fetched, from_byte, false);
+        self.note(own.at, after(fetched, own.shard_blocks(unit, slot).1), Content::Nothing, 0, true);
     }
 
     /// Reads and writes a piece of a state that is kept on the device, if there is such a state.
@@ -100,6 +111,7 @@ impl OfOp<'_, '_> {
         let PieceOfState { of, stretch, .. } = *part;
         let content = match of {
             Kept::Sums => self.updates_by(unit),
+            Kept::State(State::Parameters) => Content::Parameters { unit: self.owner(unit), is_updated },
             Kept::State(state) => Content::State { state, unit, is_updated },
         };
         self.note(self.own.at, place, content, self.bytes(place.region, stretch.start), writes);

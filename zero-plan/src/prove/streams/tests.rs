@@ -100,15 +100,17 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
 
 /// Plans of processors whose optimizer states are on disk: the only ops beside those of the rank's own thread are tiers'.
 fn offloaded() -> Vec<PlanBuf> {
-    let plan = |(stage, prefetch, gradients): (u8, usize, TierKind)| {
-        let offload = Offload { optimizer: TierKind::Disk, gradients, prefetch, piece_bytes: 8192 };
+    let plan = |(stage, prefetch, gradients, parameters): (u8, usize, TierKind, TierKind)| {
+        let offload = Offload { optimizer: TierKind::Disk, gradients, parameters, prefetch, piece_bytes: 8192 };
         let (device, transport) = (DeviceKind::Cpu, TransportKind::Shm);
         let config = Config { stage, offload, device, transport, mesh: mesh(2, 2, 1), micro_batches: 2, ..CUDA };
         PlanBuf::new("Offloaded", config, &units(&[9000, 7, 5000, 4200], false))
     };
-    let optimizer = (0..=3).flat_map(|stage| [0, 1, 3].map(|prefetch| (stage, prefetch, TierKind::Device)));
-    let sums = [2, 3].into_iter().flat_map(|stage| [0, 3].map(|prefetch| (stage, prefetch, TierKind::Disk)));
-    optimizer.chain(sums).map(plan).collect()
+    use TierKind::{Device, Disk};
+    let optimizer = (0..=3).flat_map(|stage| [0, 1, 3].map(|prefetch| (stage, prefetch, Device, Device)));
+    let sums = [2, 3].into_iter().flat_map(|stage| [0, 3].map(|prefetch| (stage, prefetch, Disk, Device)));
+    let parameters = [Device, Disk].map(|gradients| (3, 1, gradients, Disk));
+    optimizer.chain(sums).chain(parameters).map(plan).collect()
 }
 
 /// Every event of a tier is needed: without it, a piece would be read before it is there, or overwritten before it is

@@ -8,17 +8,24 @@ use crate::diagnostic::Diagnostic;
 /// The keys that say where a state is kept.
 const OPTIMIZER: &str = "offload.optimizer";
 const GRADIENTS: &str = "offload.gradients";
+const PARAMETERS: &str = "offload.parameters";
+
+const PREFETCH: &str = "offload.prefetch";
+const PIECE: &str = "offload.piece";
 
 pub const RULES: &[Rule] = &[
-    Rule { reads: &[OPTIMIZER, GRADIENTS, "offload.prefetch"], find: |it| nothing_travels(it, "offload.prefetch") },
-    Rule { reads: &[OPTIMIZER, GRADIENTS, "offload.piece"], find: |it| nothing_travels(it, "offload.piece") },
-    Rule { reads: &[OPTIMIZER, GRADIENTS, "host"], find: |it| nothing_kept(it, TierKind::Host) },
-    Rule { reads: &[OPTIMIZER, GRADIENTS, "disk"], find: |it| nothing_kept(it, TierKind::Disk) },
+    Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, PREFETCH], find: |it| nothing_travels(it, PREFETCH) },
+    Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, PIECE], find: |it| nothing_travels(it, PIECE) },
+    Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, "host"], find: |it| nothing_kept(it, TierKind::Host) },
+    Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, "disk"], find: |it| nothing_kept(it, TierKind::Disk) },
     Rule { reads: &[OPTIMIZER, "device"], find: disk_of_gpu },
     Rule { reads: &[OPTIMIZER, "device"], find: |it| same_memory(it, OPTIMIZER) },
     Rule { reads: &[OPTIMIZER, "optimizer"], find: |it| muon(it, OPTIMIZER) },
     Rule { reads: &[OPTIMIZER, "checkpoint.snapshot"], find: |it| snapshot(it, OPTIMIZER) },
-    Rule { reads: &[GRADIENTS, "device"], find: gradients_of_gpu },
+    Rule {
+        reads: &[GRADIENTS, "device"],
+        find: |it| not_of_gpu(it, GRADIENTS, "the sums of a GPU stay in its memory"),
+    },
     Rule { reads: &[GRADIENTS, "device"], find: |it| same_memory(it, GRADIENTS) },
     Rule { reads: &[GRADIENTS, "optimizer"], find: |it| muon(it, GRADIENTS) },
     Rule { reads: &[GRADIENTS, "checkpoint.snapshot"], find: |it| snapshot(it, GRADIENTS) },
@@ -26,12 +33,27 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[GRADIENTS, "zero.reduce", "batch.micro_batches"], find: held_gradients },
     Rule { reads: &[GRADIENTS, "mesh", "transport"], find: replicas_on_hosts },
     Rule { reads: &[GRADIENTS, "mesh", "pipeline"], find: replicas_of_chunks },
+    Rule {
+        reads: &[PARAMETERS, "device"],
+        find: |it| not_of_gpu(it, PARAMETERS, "the shards of a GPU stay in its memory"),
+    },
+    Rule { reads: &[PARAMETERS, "device"], find: |it| same_memory(it, PARAMETERS) },
+    Rule { reads: &[PARAMETERS, "optimizer"], find: |it| muon(it, PARAMETERS) },
+    Rule { reads: &[PARAMETERS, "checkpoint.snapshot"], find: |it| snapshot(it, PARAMETERS) },
+    Rule { reads: &[PARAMETERS, "zero.stage"], find: whole_parameters },
+    Rule { reads: &[PARAMETERS, "zero.gather", "batch.micro_batches"], find: held_parameters },
+    Rule { reads: &[PARAMETERS, "precision"], find: converted_parameters },
+    Rule { reads: &[PARAMETERS, "mesh", "transport"], find: shards_on_hosts },
 ];
 
 /// Where a key says that its state is kept.
 fn tier(subject: &CheckedSpec, path: &str) -> TierKind {
     let offload = &subject.spec.offload;
-    if path == GRADIENTS { offload.gradients } else { offload.optimizer }
+    match path {
+        GRADIENTS => offload.gradients,
+        PARAMETERS => offload.parameters,
+        _ => offload.optimizer,
+    }
 }
 
 fn nothing_travels(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
@@ -74,13 +96,13 @@ fn disk_of_gpu(subject: &CheckedSpec) -> Option<Diagnostic> {
     impossible(subject, OPTIMIZER, why, label, "set it to Host, or remove `offload`")
 }
 
-fn gradients_of_gpu(subject: &CheckedSpec) -> Option<Diagnostic> {
+fn not_of_gpu(subject: &CheckedSpec, path: &'static str, label: &str) -> Option<Diagnostic> {
     if subject.spec.device == DeviceKind::Cpu {
         return None;
     }
-    let why = "which ranks on a GPU cannot do yet";
-    let label = "the sums of a GPU stay in its memory";
-    impossible(subject, GRADIENTS, why, label, "remove `gradients`, or set `device` to Cpu")
+    let (_, key) = path.split_once('.')?;
+    let help = format!("remove `{key}`, or set `device` to Cpu");
+    impossible(subject, path, "which ranks on a GPU cannot do yet", label, &help)
 }
 
 fn same_memory(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
@@ -147,6 +169,47 @@ fn replicas_of_chunks(subject: &CheckedSpec) -> Option<Diagnostic> {
     let why = "which replicas of an interleaved pipeline cannot do";
     let label = "a chunk would need the place of sums that other replicas still read";
     impossible(subject, GRADIENTS, why, label, "choose another `schedule`, one replica, or remove `gradients`")
+}
+
+fn whole_parameters(subject: &CheckedSpec) -> Option<Diagnostic> {
+    if subject.spec.zero.stage.get() == 3 {
+        return None;
+    }
+    let why = "which a stage below 3 cannot do";
+    let label = "a rank has all parameters, and layers compute on them where they lie";
+    impossible(subject, PARAMETERS, why, label, "set `zero.stage` to 3, or remove `parameters`")
+}
+
+fn held_parameters(subject: &CheckedSpec) -> Option<Diagnostic> {
+    if subject.spec.zero.gather != Often::PerStep {
+        return None;
+    }
+    let why = "which `gather` PerStep contradicts";
+    let label = "a rank has all parameters until the end of a step";
+    impossible(subject, PARAMETERS, why, label, "remove `gather`, or remove `parameters`")
+}
+
+fn converted_parameters(subject: &CheckedSpec) -> Option<Diagnostic> {
+    let precision = subject.spec.precision;
+    if precision.params == precision.compute {
+        return None;
+    }
+    let why = "which parameters of another width than layers compute in cannot do";
+    let label = "ranks fetch shards into slots that they have in common, and layers compute on these";
+    impossible(subject, PARAMETERS, why, label, "give `params` and `compute` one width, or remove `parameters`")
+}
+
+fn shards_on_hosts(subject: &CheckedSpec) -> Option<Diagnostic> {
+    let spec = subject.spec;
+    let config =
+        Config { mesh: spec.mesh.grid(), transport: spec.transport(), offload: spec.offload.config(), ..Config::PLAIN };
+    if !config.sends_fetched_shards() {
+        return None;
+    }
+    let why = "which ranks along `zero` on several hosts cannot do";
+    let label = "a shard would be sent from a place that the next one takes";
+    let help = "let ranks along `zero` share a host, with `replica` or `pipeline` across them, or remove `parameters`";
+    impossible(subject, PARAMETERS, why, label, help)
 }
 
 #[cfg(test)]

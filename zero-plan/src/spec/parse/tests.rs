@@ -42,7 +42,7 @@ const FULL: &str = r#"// A spec with every key but `host`.
     transport: Local,
     optimizer: AdamW,
     memory: GiB(1),
-    offload: (optimizer: Disk, gradients: Device, prefetch: 3, piece: MiB(2)),
+    offload: (optimizer: Disk, gradients: Device, parameters: Device, prefetch: 3, piece: MiB(2)),
     disk: GB(40),
 )
 "#;
@@ -92,6 +92,7 @@ fn full() -> Spec {
         offload: OffloadKeys {
             optimizer: TierKind::Disk,
             gradients: TierKind::Device,
+            parameters: TierKind::Device,
             prefetch: 3,
             piece: Size::MiB(2),
         },

@@ -216,14 +216,12 @@ impl Candidate {
             let _ = writeln!(text, "    optimizer: {optimizer:?},");
         }
         if !self.offload.is_none() {
-            let Offload { optimizer, gradients, prefetch, piece_bytes } = self.offload;
-            let gradients =
-                if gradients == TierKind::Device { String::new() } else { format!(", gradients: {gradients:?}") };
-            let _ = writeln!(
-                text,
-                "    offload: (optimizer: {optimizer:?}{gradients}, prefetch: {prefetch}, piece: {:?}),",
-                in_units(piece_bytes)
-            );
+            let Offload { optimizer, gradients, parameters, prefetch, piece_bytes } = self.offload;
+            let kept = [("optimizer", optimizer), ("gradients", gradients), ("parameters", parameters)];
+            let kept = kept.into_iter().filter(|(_, tier)| *tier != TierKind::Device);
+            let kept: String = kept.map(|(state, tier)| format!("{state}: {tier:?}, ")).collect();
+            let piece = in_units(piece_bytes);
+            let _ = writeln!(text, "    offload: ({kept}prefetch: {prefetch}, piece: {piece:?}),");
         }
         let _ = writeln!(text, "    memory: B({}),\n)", question.budget(self.mesh.ranks_per_node()));
         text

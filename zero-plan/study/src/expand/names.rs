@@ -18,7 +18,8 @@ impl Names {
             is_here.then(|| {
                 let mut name = constant(&plan.units[unit].to_string());
                 // A field may have the name of a slot or a bucket, of a region, or of an element of another field.
-                if ["SLOT_", "ACTIVATIONS_", "BUCKET_", "WINDOW_"].iter().any(|other| name.starts_with(other)) {
+                if ["SLOT_", "SHARD_", "ACTIVATIONS_", "BUCKET_", "WINDOW_"].iter().any(|other| name.starts_with(other))
+                {
                     name.push_str("_UNIT");
                 }
                 while !taken.insert(name.clone()) {

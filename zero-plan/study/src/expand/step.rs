@@ -107,6 +107,8 @@ impl SlotBuffer {
 pub struct WindowBuffer {
     /// Its number.
     pub number: usize,
+    /// The parameters, if they are kept in a tier.
+    pub parameters: Place,
     /// Parameters as the optimizer updates them, if they are a separate copy.
     pub master: Place,
     /// The optimizer's mean of gradients.
@@ -119,8 +121,14 @@ pub struct WindowBuffer {
 
 impl WindowBuffer {
     /// A slot without places.
-    pub const NONE: Self =
-        Self { number: 0, master: NOWHERE, first_moment: NOWHERE, second_moment: NOWHERE, sums: NOWHERE };
+    pub const NONE: Self = Self {
+        number: 0,
+        parameters: NOWHERE,
+        master: NOWHERE,
+        first_moment: NOWHERE,
+        second_moment: NOWHERE,
+        sums: NOWHERE,
+    };
 }
 
 /// The number of a piece of a unit's states.
@@ -193,6 +201,8 @@ pub trait StepOps {
     fn momentum(&mut self, unit: UnitBuffers, bytes: usize);
     /// Updates `bytes` of a unit's parameters and optimizer states.
     fn update(&mut self, unit: UnitBuffers, bytes: usize);
+    /// Starts to bring `bytes` of a unit's parameters from their tier, to be gathered.
+    fn fetch_shard(&mut self, unit: UnitBuffers, slot: SlotBuffer, bytes: usize);
     /// Starts to bring `bytes` of a bucket's sums so far from their tier.
     fn fetch_sums(&mut self, bucket: BucketBuffer, reduction: Reduction, bytes: usize);
     /// Starts to take `bytes` of a bucket's sums to their tier.

@@ -36,7 +36,7 @@ impl MemoryGroup {
     /// The group of a kind.
     pub const fn of(kind: Kind) -> Self {
         match kind {
-            Kind::Parameters => MemoryGroup::Parameters,
+            Kind::Parameters | Kind::ParametersWindow | Kind::Shards => MemoryGroup::Parameters,
             Kind::Gathered => MemoryGroup::Gathered,
             Kind::Gradients | Kind::UnitGradients | Kind::Partial | Kind::Reduced => MemoryGroup::Gradients,
             Kind::Sums | Kind::SumsWindow => MemoryGroup::Gradients,
@@ -105,6 +105,7 @@ impl Holding {
             Kind::UnitGradients | Kind::Partial | Kind::Outgoing => return Holding::Passing,
             Kind::Subtotals | Kind::Inbox => return Holding::Passing,
             Kind::MasterWindow | Kind::OptimizerWindow | Kind::SumsWindow => return Holding::Passing,
+            Kind::ParametersWindow | Kind::Shards => return Holding::Passing,
             Kind::Gradients | Kind::Activations | Kind::Recomputed => return Holding::Own,
             Kind::ActivationGradients | Kind::Workspace => return Holding::Own,
         };

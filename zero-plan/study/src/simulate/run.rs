@@ -298,9 +298,7 @@ impl<'a> SimulatedRun<'a> {
                 self.give_to_replicas(lane, bucket, round);
             }
             Op::Receive { parcel, .. } => self.runners[lane].taken[parcel as usize].push(index),
-            Op::Fetch { .. } | Op::Store { .. } | Op::FetchSums { .. } | Op::StoreSums { .. } => {
-                self.tiers.give(lane, index, end_s, &mut self.timeline)
-            }
+            op if op.traits().stream.is_of_tier() => self.tiers.give(lane, index, end_s, &mut self.timeline),
             _ => {}
         }
     }

@@ -9,10 +9,13 @@ use super::shared::Shared;
 use zero_core::device::Device;
 
 impl<D: Device> Shared<'_, D> {
-    /// Waits until every host peer has released what this rank has released: shared slots, or data in this rank's
-    /// inbox, which they read or compute on.
+    /// Waits until every rank that gathers with this one has released what this rank has released: shared slots, or data in
+    /// this rank's inbox, which they read or compute on.
     pub(super) fn await_released(&mut self, device: &D) -> Result<(), Lost> {
-        self.await_host_peers(device, Axis::Zero, Count::Released, self.told(Count::Released))
+        let (released, gatherers) = (self.told(Count::Released), self.arena.plan().config.gatherers());
+        self.await_those(device, Axis::Zero, Count::Released, released, |own, _, index| {
+            index / gatherers == own / gatherers
+        })
     }
 
     /// Waits until a count of every other rank of this host along an axis has reached `target`.

@@ -26,6 +26,8 @@ pub struct Shared<'p, D: Device> {
     pub(super) told: [u32; Count::NUMBER],
     /// For each unit: the count of publications at which its newest shards are there, on every rank along `zero`.
     versions: Vec<u32>,
+    /// For each unit: the count of its last gather, if ranks give their shards to slots that they have in common.
+    gathers: Vec<u32>,
     pub(super) sums: BucketCounts,
     /// For each kind of parcel and each slot that parcels leave from: the last parcel that was there.
     left: [[u32; OUTGOING_SLOTS]; Parcel::ALL.len()],
@@ -77,6 +79,7 @@ impl<'p, D: Device> Shared<'p, D> {
         Self {
             told: [0; Count::NUMBER],
             versions: vec![0; plan.units.len()],
+            gathers: vec![0; plan.units.len()],
             sums: BucketCounts {
                 offers: vec![None; buckets],
                 staged: vec![None; STAGING_SLOTS + buckets],
@@ -203,15 +206,15 @@ impl<'p, D: Device> Shared<'p, D> {
         self.counts_of(rank, count).wait(count, target, &waiter).map_err(|lost| self.or_failure(lost))
     }
 
-    /// Waits until the newest shards of a unit are there. For shards of other hosts, waits for the unit's last gather.
+    /// Waits until the newest shards of a unit are there. For shards of other hosts, and those that others give to a slot in
+    /// common, waits for the unit's last gather.
     fn await_shards(&mut self, device: &D, unit: usize) -> Result<(), Lost> {
         let config = self.arena.plan().config;
         for zero in 0..config.mesh.zero {
             let peer = self.arena.along(Axis::Zero, zero);
             let (count, target) = match self.op_messages() {
-                Some(remote) if config.shares_slots() || !config.reaches(self.rank(), peer) => {
-                    (Count::Gathered, remote.gather_of(unit))
-                }
+                _ if config.shares_slots() => (Count::Gathered, self.gathers[unit]),
+                Some(remote) if !config.reaches(self.rank(), peer) => (Count::Gathered, remote.gather_of(unit)),
                 _ => (Count::Published, self.versions[unit]),
             };
             if peer != self.rank() {
@@ -330,8 +333,8 @@ impl<'p, D: Device> Shared<'p, D> {
             Op::Update { unit, piece } if self.arena.plan().tables().completes(unit, piece) => {
                 self.publish(device, unit);
             }
-            Op::Gather { .. } if self.arena.plan().config.shares_slots() => {
-                self.tell(device, Count::Gathered);
+            Op::Gather { unit, .. } if self.arena.plan().config.shares_slots() => {
+                self.gathers[unit] = self.tell(device, Count::Gathered);
             }
             Op::Release { .. } if self.arena.plan().config.shares_gathers() => {
                 self.tell(device, Count::Released);
