@@ -3,7 +3,7 @@
 use zero_plan::{Config, DeviceKind, Mesh, Precision, TierKind, TransportKind, Width};
 
 use crate::specs::program;
-use crate::tiers::{offloaded, offloaded_sums};
+use crate::tiers::{offloaded, offloaded_shards, offloaded_sums};
 use crate::training::mesh;
 
 /// The word for GPUs, whose models are those of [`crate::specs::cuda_program`].
@@ -14,7 +14,7 @@ pub const NCCL: &str = "nccl";
 /// A spec with changes in words: `cuda` sets its device, `nccl` the transport between such devices, `mesh=1x2x2` the lengths of
 /// pipeline, replica and zero, `hosts=2` the number of hosts, which MPI or NCCL then connects, `reduce=bf16` the width in which
 /// gradients are sent, and `stage`, `prefetch`, `bucket` and `micro_batches` set numbers. `offload=optimizer` keeps the optimizer's
-/// states in a tier, `offload=sums` the sums of gradients too. `as=hybrid`, before the others, takes everything from another spec
+/// states in a tier, `offload=sums` the sums of gradients too, and `offload=shards` the shards of parameters instead. `as=hybrid`, before the others, takes everything from another spec
 /// except the widths and the shape of a micro-batch, which belong to the model's type.
 ///
 /// # Panics
@@ -62,6 +62,7 @@ fn change(config: Config, word: &str) -> Config {
         "offload" => match value {
             "optimizer" => offloaded(config, 1),
             "sums" => offloaded_sums(config, 1, TierKind::Disk),
+            "shards" => offloaded_shards(config, 1, [TierKind::Disk, TierKind::Device]),
             _ => panic!("what is {value} in {word}?"),
         },
         "micro_batches" => Config { micro_batches: number(value), ..config },

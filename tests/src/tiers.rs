@@ -27,6 +27,12 @@ pub const fn offloaded_sums(config: Config, prefetch: usize, optimizer: TierKind
     Config { offload: Offload { optimizer, gradients: TierKind::Disk, prefetch, ..ON_DISK }, ..config }
 }
 
+/// A plan's configuration with shards of parameters in a tier, beside what others are there.
+pub const fn offloaded_shards(config: Config, prefetch: usize, [optimizer, gradients]: [TierKind; 2]) -> Config {
+    let offload = Offload { optimizer, gradients, parameters: TierKind::Disk, prefetch, ..ON_DISK };
+    Config { offload, ..config }
+}
+
 /// Whether the file system of a folder can keep states. Otherwise reports that `what` is skipped.
 ///
 /// # Panics

@@ -167,6 +167,7 @@ fn states_in_tiers_of_several_hosts_train_to_the_bits_of_one() {
         ("mixed", "mesh=1x1x4", "stage=3", "offload=optimizer"),
         ("zero3", "mesh=1x4x1", "stage=1", "offload=optimizer"),
         (WIDE, "mesh=2x1x2", "stage=2", "offload=sums"),
+        (WIDE, "mesh=2x1x2", "stage=3", "offload=shards"),
     ];
     for (turn, (name, mesh, stage, tier)) in layouts.into_iter().enumerate() {
         let layout = [mesh, stage, "micro_batches=2", "bucket=1", tier].map(str::to_owned);

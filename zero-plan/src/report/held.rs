@@ -12,7 +12,9 @@ use crate::traffic::Traffic;
 pub fn lines(plan: &Plan) -> Vec<String> {
     let config = &plan.config;
     let both = [Often::PerMicroBatch, Often::PerStep];
-    let (gathers, reduces) = (config.shards_parameters(), config.micro_batches > 1);
+    // What is kept in a tier cannot be held.
+    let gathers = config.shards_parameters() && !config.offloads_parameters();
+    let reduces = config.micro_batches > 1 && !config.offloads_gradients();
     if !gathers && !reduces {
         return Vec::new();
     }

@@ -14,8 +14,10 @@ use zero_plan::{Config, Offload, Op, Plan, PlanBuf, Precision, TierBytes, TierKi
 use zero_ranks::transport::{Shared, local};
 use zero_runtime::device::{Cpu, Device};
 use zero_tests::saved::{bits, resume, save};
-use zero_tests::tiers::{Flaw, Haste, MemoryTier, can_keep_states, disk_tier, offloaded, offloaded_sums};
-use zero_tests::tiny::{InBothWidths, Tied, Untied};
+use zero_tests::tiers::{
+    Flaw, Haste, MemoryTier, can_keep_states, disk_tier, offloaded, offloaded_shards, offloaded_sums,
+};
+use zero_tests::tiny::{InBothWidths, Tied, Untied, VOCAB};
 use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 
 use super::WIDTHS;
@@ -246,12 +248,102 @@ fn offload_of_sums_to_a_disk_changes_no_bit() {
     }
 }
 
+/// Compares a plan with and without offload of shards of parameters, alone and beside other states.
+fn assert_same_shards(config: Config, prefetch: usize, tier: TierOf) {
+    fn of<D: Device>(
+        program: &'static Program<D>,
+        config: Config,
+        offload: [TierKind; 2],
+        prefetch: usize,
+        tier: TierOf,
+    ) {
+        let expected = run(program, config, tier);
+        let offloaded = offloaded_shards(config, prefetch, offload);
+        assert!(run(program, offloaded, tier) == expected, "{offloaded:?}");
+    }
+    type Narrow<M> = <M as InBothWidths>::Narrow;
+    let is_tied = config.mesh.pipeline == 1;
+    for optimizer in [TierKind::Device, TierKind::Disk] {
+        let states = [optimizer, TierKind::Device];
+        match (config.precision.compute, is_tied) {
+            (Width::F32, true) => of(Tied::PROGRAM, config, states, prefetch, tier),
+            (Width::F32, false) => of(Untied::PROGRAM, config, states, prefetch, tier),
+            (Width::BF16, true) => of(Narrow::<Tied>::PROGRAM, config, states, prefetch, tier),
+            (Width::BF16, false) => of(Narrow::<Untied>::PROGRAM, config, states, prefetch, tier),
+        }
+    }
+    let all = [TierKind::Disk; 2];
+    match config.precision.compute {
+        Width::F32 => of(Untied::PROGRAM, config, all, prefetch, tier),
+        Width::BF16 => of(Narrow::<Untied>::PROGRAM, config, all, prefetch, tier),
+    }
+}
+
+#[test]
+fn offload_of_shards_changes_no_bit() {
+    let of_one_width = |precision: &Precision| precision.params == precision.compute;
+    for (at, precision) in widths().into_iter().filter(of_one_width).enumerate() {
+        for mesh in [mesh(1, 1, 2), mesh(1, 2, 2), mesh(2, 1, 2), mesh(1, 1, 1)] {
+            let transport = if at % 2 == 0 { TransportKind::Shm } else { TransportKind::Local };
+            let config =
+                Config { mesh, precision, transport, prefetch: at, micro_batches: 1 + at, ..CONFIG.at_stage(3) };
+            for haste in [Haste::AtOnce, Haste::AtLast, Haste::AtRandom(at as u64)] {
+                assert_same_shards(config, [0, 1, 3][at], &in_memory(haste));
+            }
+        }
+    }
+}
+
+#[test]
+fn offload_of_shards_to_a_disk_changes_no_bit() {
+    if can_keep_states(env!("CARGO_TARGET_TMPDIR").as_ref(), "offload of shards to a disk") {
+        assert_same_shards(Config { mesh: mesh(1, 1, 2), micro_batches: 2, ..CONFIG.at_stage(3) }, 1, &on_disk);
+    }
+}
+
+/// Evaluations, predictions and reads of whole units between steps, in any order, have the bits of shards in memory.
+#[test]
+fn shards_in_a_tier_serve_every_walk() {
+    let config = Config { mesh: mesh(1, 1, 2), prefetch: 1, transport: TransportKind::Shm, ..CONFIG.at_stage(3) };
+    let walks = |config: Config| {
+        PlanBuf::new("", config, Tied::PLAN.units).with(|plan| {
+            let rank = |transport: Shared<'_, Cpu>| {
+                let mut engine = engine(Tied::PROGRAM, transport, &in_memory(Haste::AtLast));
+                engine.initialize(7);
+                let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
+                let mut numbers = Vec::new();
+                for step in 0..3 {
+                    let loss = engine.evaluate(|part, ids, targets| batch(step, rank, part, ids, targets));
+                    numbers.push(loss.expect("no rank fails").to_bits());
+                    for unit in 0..plan.units.len() {
+                        let flat = engine.parameters(unit).expect("no rank fails").expect("a unit of this rank");
+                        numbers.extend(flat.into_iter().map(|number| u64::from(number.to_bits())));
+                    }
+                    numbers.extend(steps(&mut engine, &config, 1).expect("no rank fails"));
+                    let mut logits = [0.0; VOCAB];
+                    for before in 0..3 {
+                        engine.decode(&[1 + before as u32], before, &mut logits).expect("no rank fails");
+                        numbers.extend(logits.iter().map(|number| u64::from(number.to_bits())));
+                    }
+                    engine.require_finite().expect("finite parameters");
+                }
+                numbers
+            };
+            local::run(plan, |_| false, rank).expect("the memory of a tiny model")
+        })
+    };
+    for states in [[TierKind::Device; 2], [TierKind::Disk, TierKind::Device]] {
+        assert!(walks(offloaded_shards(config, 1, states)) == walks(config), "{states:?}");
+    }
+}
+
 /// Two steps and two more, each with states on disk or in memory, end like four without offload.
 #[test]
 fn a_run_goes_on_with_offload_switched_on_or_off() {
     let root = tempfile::tempdir().expect("a directory");
     for stage in [0, 3] {
-        let precision = widths()[1];
+        // Shards in a tier have the width that layers compute in.
+        let precision = widths()[if stage == 3 { 2 } else { 1 }];
         let config = Config { mesh: mesh(1, 1, 2), precision, ..CONFIG.at_stage(stage) };
         let part = |config: Config, from: Option<&Path>, steps_each: u64, name: &str| {
             PlanBuf::new("", config, Tied::PLAN.units).with(|plan| {
@@ -269,13 +361,18 @@ fn a_run_goes_on_with_offload_switched_on_or_off() {
             })
         };
         let whole = part(config, None, 4, "whole");
-        let with = offloaded(config, 1);
+        let with = match stage {
+            3 => offloaded_shards(config, 1, [TierKind::Disk, TierKind::Device]),
+            _ => offloaded(config, 1),
+        };
         for (first, second, name) in [(with, config, "off"), (config, with, "on"), (with, with, "both")] {
             let begun = part(first, None, 2, &format!("{name}-begun"));
             let ended = part(second, Some(&begun), 2, &format!("{name}-ended"));
             for state in State::ALL {
                 let expected = bits(&whole, state);
-                assert!(expected.is_some() && bits(&ended, state) == expected, "stage {stage}, {name}: {state:?}");
+                let is_there = state != State::Master || precision.has_master_copy();
+                assert_eq!(expected.is_some(), is_there);
+                assert!(bits(&ended, state) == expected, "stage {stage}, {name}: {state:?}");
             }
         }
     }
@@ -284,7 +381,7 @@ fn a_run_goes_on_with_offload_switched_on_or_off() {
 /// A step whose loss is not finite changes no state, in the tier neither.
 #[test]
 fn a_step_that_is_not_finite_leaves_states_as_they_were() {
-    let config = offloaded_sums(Config { mesh: mesh(1, 1, 2), ..CONFIG.at_stage(2) }, 1, TierKind::Disk);
+    let config = offloaded_shards(Config { mesh: mesh(1, 1, 2), ..CONFIG.at_stage(3) }, 1, [TierKind::Disk; 2]);
     PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
         let rank = |transport: Shared<'_, Cpu>| {
             let mut engine = engine(Untied::PROGRAM, transport, &in_memory(Haste::AtLast));

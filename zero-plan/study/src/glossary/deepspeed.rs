@@ -80,9 +80,9 @@ pub(super) const WORDS: &[Word] = &[
     word(
         "offload_param",
         &["cpu_offload_param", "cpu_offload_params", "max_in_cpu"],
-        &[],
-        "Keeps parameters in the host's memory or on a disk. It has no counterpart: parameters and gradients stay in \
-         the memory of the device.",
+        &["offload.parameters", "disk"],
+        "Keeps shards of parameters in the host's memory or on a disk, at stage 3. `device: nvme` is `offload: \
+         (parameters: Disk)` where ranks compute on processors; parameters of a GPU stay in its memory.",
     ),
     word(
         "aio",

@@ -115,7 +115,7 @@ pub(super) const WORDS: &[Word] = &[
         &["CPUOffloadPolicy", "offload_params", "fsdp_offload_params", "OffloadPolicy"],
         &["offload.optimizer"],
         "Keeps shards of parameters and gradients in the host's memory while they are not used, and updates them there. \
-         It has no counterpart: of these, `offload` moves the optimizer's states alone.",
+         It has no counterpart: to the memory of a GPU's host, `offload` moves the optimizer's states alone.",
     ),
     word(
         "checkpoint_wrapper",

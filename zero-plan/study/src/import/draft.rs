@@ -31,8 +31,8 @@ pub(super) struct Draft {
     pub precision: Precision,
     pub recompute: bool,
     pub optimizer: OptimizerKind,
-    /// Where the optimizer's states are kept.
-    pub kept: TierKind,
+    /// Where the optimizer's states are kept, and where parameters are.
+    pub kept: [TierKind; 2],
     pub device: DeviceKind,
 }
 
@@ -56,7 +56,7 @@ impl Draft {
             precision: Precision::default(),
             recompute: false,
             optimizer: OptimizerKind::AdamW,
-            kept: TierKind::Device,
+            kept: [TierKind::Device; 2],
             device: DeviceKind::Cuda,
         }
     }
@@ -107,8 +107,11 @@ impl fmt::Display for Draft {
         if self.optimizer != OptimizerKind::AdamW {
             writeln!(f, "    optimizer: {:?},", self.optimizer)?;
         }
-        if self.kept != TierKind::Device {
-            writeln!(f, "    offload: (optimizer: {:?}),", self.kept)?;
+        if self.kept != [TierKind::Device; 2] {
+            let [optimizer, parameters] = self.kept;
+            let kept = [("optimizer", optimizer), ("parameters", parameters)];
+            let kept = kept.map(|(key, tier)| (tier != TierKind::Device).then(|| format!("{key}: {tier:?}")));
+            writeln!(f, "    offload: ({}),", joined(kept))?;
         }
         if self.device != DeviceKind::default() {
             writeln!(f, "    device: {:?},", self.device)?;

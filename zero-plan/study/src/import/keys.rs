@@ -71,10 +71,9 @@ const FOLDER_OF_STATES: Meaning = Argument("`--offload FOLDER`, where states are
 const WINDOW: Meaning = Planned(
     "states travel in pieces of `offload.piece` bytes, directly between their tier and `offload.prefetch` + 2 slots",
 );
-const OFFLOAD_PARAMETERS: Meaning =
-    Lost("parameters and gradients stay on the device: only `offload.optimizer` can be moved");
+const SHARDS: Meaning = Planned("a shard is fetched whole, into one of two slots, from where its unit is gathered");
 const OFFLOAD_ALL: Meaning = Lost(
-    "it moves parameters and gradients with the optimizer; of these, only the optimizer can be moved, by `offload`",
+    "it moves parameters and gradients to the host's memory with the optimizer; of a GPU, `offload` moves only the optimizer",
 );
 const PARTLY: Meaning = Lost("a state is kept in one tier as a whole, which a ratio of 1 also means");
 const SPECULATIVE: Meaning =

@@ -1,5 +1,4 @@
-//! Offload: where the optimizer's states are kept, by the settings of DeepSpeed. Facts are from its sources. Never reads
-//! text.
+//! Offload: where states are kept, by the settings of DeepSpeed. Facts are from its sources. Never reads text.
 
 use zero_plan::{DeviceKind, OptimizerKind, TierKind};
 
@@ -7,48 +6,86 @@ use super::SettingFate;
 use super::draft::Draft;
 use super::settings::Settings;
 
-/// Settings of how states travel, which say nothing if they stay on the device.
-const OF_TRAVEL: [&str; 4] = [
-    "zero_optimization.offload_optimizer",
-    "zero_optimization.cpu_offload_use_pin_memory",
-    "deepspeed_config.offload_optimizer_nvme_path",
-    "aio",
-];
-const DEVICE: &str = "zero_optimization.offload_optimizer.device";
-const OF_ACCELERATE: &str = "deepspeed_config.offload_optimizer_device";
-/// The flag of older files.
-const FLAG: &str = "zero_optimization.cpu_offload";
+/// The settings that say where a state is kept, and how it travels.
+struct OfState {
+    /// The key of `offload` in a spec.
+    key: &'static str,
+    /// The keys with a word for it.
+    tiers: [&'static str; 2],
+    /// The flags of older files.
+    flags: &'static [&'static str],
+    /// Settings of how it travels, which say nothing if it stays on the device.
+    travel: &'static [&'static str],
+}
 
-/// Takes over the tier of the optimizer's states, as far as a draft whose device is known can have it.
+const OPTIMIZER: OfState = OfState {
+    key: "optimizer",
+    tiers: ["zero_optimization.offload_optimizer.device", "deepspeed_config.offload_optimizer_device"],
+    flags: &["zero_optimization.cpu_offload"],
+    travel: &[
+        "zero_optimization.offload_optimizer",
+        "zero_optimization.cpu_offload_use_pin_memory",
+        "deepspeed_config.offload_optimizer_nvme_path",
+    ],
+};
+const PARAMETERS: OfState = OfState {
+    key: "parameters",
+    tiers: ["zero_optimization.offload_param.device", "deepspeed_config.offload_param_device"],
+    flags: &["zero_optimization.cpu_offload_params", "zero_optimization.cpu_offload_param"],
+    travel: &["zero_optimization.offload_param", "deepspeed_config.offload_param_nvme_path"],
+};
+
+/// Takes over the tiers of states, as far as a draft whose device is known can have them.
 pub(super) fn take_over(settings: &mut Settings, draft: &mut Draft) {
-    let words = [DEVICE, OF_ACCELERATE].into_iter().find_map(|path| Some((path, settings.word(path)?.0)));
-    let flag = settings.is_set(FLAG).then(|| (FLAG, "CPU".to_owned()));
+    draft.kept = [&OPTIMIZER, &PARAMETERS].map(|state| kept(settings, draft, state));
+    if draft.kept == [TierKind::Device; 2] {
+        settings.forget("aio");
+    }
+}
+
+fn kept(settings: &mut Settings, draft: &Draft, state: &OfState) -> TierKind {
+    let words = state.tiers.into_iter().find_map(|path| Some((path, settings.word(path)?.0)));
+    let flag = state.flags.iter().find(|path| settings.is_set(path)).map(|&path| (path, "CPU".to_owned()));
     let found = words.or(flag).filter(|(_, tier)| tier != "NONE");
-    let found = found.map(|(path, tier)| (path, tier_of(draft, &tier)));
+    let found = found.map(|(path, tier)| (path, tier_of(draft, state.key, &tier)));
     if !matches!(found, Some((_, Ok(_)))) {
-        OF_TRAVEL.into_iter().for_each(|path| settings.forget(path));
+        state.travel.iter().for_each(|path| settings.forget(path));
     }
     match found {
         Some((path, Ok(tier))) => {
-            draft.kept = tier;
-            let reason = format!("`offload: (optimizer: {tier:?})`; gradients stay on the device, which also updates");
+            let others =
+                if state.key == "optimizer" { "; gradients stay on the device, which also updates" } else { "" };
+            let reason = format!("`offload: ({}: {tier:?})`{others}", state.key);
             settings.note(SettingFate::Nearest, path, reason);
+            tier
         }
-        Some((path, Err(reason))) => settings.note(SettingFate::Lost, path, reason),
-        None => {}
+        Some((path, Err(reason))) => {
+            settings.note(SettingFate::Lost, path, reason);
+            TierKind::Device
+        }
+        None => TierKind::Device,
     }
 }
 
 /// The tier that `cpu` or `nvme` means to a draft, or why it means none.
-fn tier_of(draft: &Draft, tier: &str) -> Result<TierKind, &'static str> {
+fn tier_of(draft: &Draft, key: &str, tier: &str) -> Result<TierKind, &'static str> {
+    let is_of_parameters = key == "parameters";
     match (tier, draft.device) {
         _ if draft.stage == 0 => Err("it is not read at stage 0"),
+        _ if is_of_parameters && draft.stage < 3 => Err("it is not read below stage 3"),
         _ if draft.optimizer == OptimizerKind::Muon => {
             Err("Muon updates whole matrices, and states are fetched in pieces: they stay on the device")
         }
+        (_, DeviceKind::Cuda) if is_of_parameters => Err("parameters of a GPU stay in its memory"),
         ("CPU", DeviceKind::Cuda) => Ok(TierKind::Host),
         ("CPU", DeviceKind::Cpu) => {
             Err("the host's memory is what `device: Cpu` computes in; `offload: (optimizer: Disk)` saves some of it")
+        }
+        (_, DeviceKind::Cpu) if is_of_parameters && (draft.gathers_once || draft.nodes > 1 && !draft.within_node) => {
+            Err("parameters on a disk are gathered for each use, by ranks of one host")
+        }
+        (_, DeviceKind::Cpu) if is_of_parameters && draft.precision.params != draft.precision.compute => {
+            Err("parameters on a disk have the width that layers compute in")
         }
         (_, DeviceKind::Cpu) => Ok(TierKind::Disk),
         (_, DeviceKind::Cuda) => {
@@ -77,6 +114,9 @@ mod tests {
         format!(r#"{{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {{"stage": {stage}, {keys}}}}}"#)
     }
 
+    const DEVICE: &str = OPTIMIZER.tiers[0];
+    const OF_ACCELERATE: &str = OPTIMIZER.tiers[1];
+
     /// A configuration of accelerate, for processors or not.
     fn yaml(use_cpu: bool, device: &str) -> String {
         format!(
@@ -102,6 +142,28 @@ mod tests {
         let (taken, reason) = fate(&notes, "deepspeed_config.offload_optimizer_nvme_path").expect("a note");
         assert_eq!(taken, SettingFate::Argument);
         assert!(reason.starts_with("`--offload FOLDER`"), "{reason}");
+    }
+
+    #[test]
+    fn parameters_on_a_disk_of_processors_are_there_here_too() {
+        let with = |more: &str| {
+            format!("{}  offload_param_device: nvme\n  offload_param_nvme_path: /mnt/disk\n{more}", yaml(true, "nvme"))
+        };
+        let (text, notes) = of(&with(""));
+        assert!(text.contains("\n    offload: (optimizer: Disk, parameters: Disk),\n"), "{text}");
+        assert_eq!(parse(&text).expect("a spec").config().offload.parameters, TierKind::Disk);
+        let (taken, reason) = fate(&notes, PARAMETERS.tiers[1]).expect("a note");
+        assert_eq!((taken, reason.as_str()), (SettingFate::Nearest, "`offload: (parameters: Disk)`"));
+        for (changed, reason) in [
+            (with("").replace("zero_stage: 3", "zero_stage: 2"), "it is not read below stage 3"),
+            (with("").replace("use_cpu: true", "use_cpu: false"), "parameters of a GPU stay"),
+            (with("").replace("param_device: nvme", "param_device: cpu"), "the host's memory is what"),
+        ] {
+            let (text, notes) = of(&changed);
+            assert!(!text.contains("parameters:") && parse(&text).is_ok(), "{text}");
+            let (taken, found) = fate(&notes, PARAMETERS.tiers[1]).expect("a note");
+            assert!(taken == SettingFate::Lost && found.starts_with(reason), "{changed}: {found}");
+        }
     }
 
     #[test]
@@ -137,7 +199,7 @@ mod tests {
             assert!(!spec.contains("offload") && parse(&spec).is_ok(), "{text}: {spec}");
             let (taken, found) = fate(&notes, path).expect("a note");
             assert!(taken == SettingFate::Lost && found.starts_with(reason), "{text}: {found}");
-            let others = OF_TRAVEL.into_iter().filter(|other| fate(&notes, other).is_some()).count();
+            let others = OPTIMIZER.travel.iter().chain(&["aio"]).filter(|other| fate(&notes, other).is_some()).count();
             assert_eq!(others, 0, "{text}: {notes:?}");
         }
         // Nothing is lost where nothing is moved.
@@ -169,7 +231,7 @@ mod tests {
             (section("super_offload"), "it updates before the norm is known"),
             (section("cpuadam_cores_perc"), "an update is an op of the device"),
             ("zero_optimization.zenflow".to_owned(), "it updates from gradients of earlier steps"),
-            ("zero_optimization.offload_param".to_owned(), "parameters and gradients stay on the device"),
+            ("zero_optimization.offload_param.device".to_owned(), "parameters of a GPU stay in its memory"),
         ] {
             let (taken, found) = fate(&notes, &setting).unwrap_or_else(|| panic!("{setting}: {notes:?}"));
             assert!(taken == SettingFate::Lost && found.starts_with(reason), "{setting}: {found}");
