@@ -122,7 +122,10 @@ pub(super) const CODES: &[Code] = &[
             `params` would lose bits in every update. A transport does not reach the memory of another device. \
             Muon needs whole matrices, which `Cluster` does not gather from shards on several hosts (stages 1 to \
             3, with ranks along `zero` on more than one node). `offload` cannot keep states in the memory that the device \
-            computes in, nor those of Muon, nor beside `snapshot`, nor yet those of a GPU on disk. In a list with an entry \
+            computes in, nor those of Muon, nor beside `snapshot`, nor yet those of a GPU on disk. It keeps gradients only from \
+            stage 2 on, and parameters only at stage 3, and neither if they are held until the end of a step (`PerStep`), or \
+            would be sent to other hosts from a place that the next ones take; parameters also need the width that layers \
+            compute in. In a list with an entry \
             twice, another entry was probably meant.",
         example: "(zero: (stage: 1), precision: (master: BF16))",
     },

@@ -298,6 +298,37 @@ mod tests {
     }
 
     #[test]
+    fn z0114_parameters_that_cannot_be_kept_in_a_tier() {
+        let offload = "offload: (parameters: Disk)";
+        for (keys, message) in [
+            ("zero: (stage: 3), offload: (parameters: Host)", "is Host, the memory that `device` Cpu computes in"),
+            (&format!("zero: (stage: 3), device: Cuda, {offload}"), "is Disk, which ranks on a GPU cannot do yet"),
+            (&format!("zero: (stage: 2), {offload}"), "is Disk, which a stage below 3 cannot do"),
+            (&format!("zero: (stage: 3, gather: PerStep), {offload}"), "is Disk, which `gather` PerStep contradicts"),
+            (&format!("zero: (stage: 3), optimizer: Muon, {offload}"), "is Disk, which `optimizer` Muon cannot do"),
+            (
+                &format!("zero: (stage: 3), checkpoint: (snapshot: true), {offload}"),
+                "is Disk, which `checkpoint.snapshot` contradicts",
+            ),
+            (
+                &format!("zero: (stage: 3), precision: (params: BF16), {offload}"),
+                "is Disk, which parameters of another width than layers compute in cannot do",
+            ),
+            (
+                &format!("zero: (stage: 3), mesh: (nodes: 2, zero: 4), transport: Cluster, {offload}"),
+                "is Disk, which ranks along `zero` on several hosts cannot do",
+            ),
+        ] {
+            let problems = crate::spec::parse(&format!("({keys})")).expect_err(keys);
+            let found: Vec<_> = problems.iter().map(|problem| (problem.code, problem.message.as_str())).collect();
+            assert_eq!(found, [("Z0114", &*format!("`offload.parameters` {message}"))], "{keys}");
+        }
+        assert_eq!(codes(&format!("(zero: (stage: 3), {offload}, disk: GB(1))")), [""; 0]);
+        let on_one = "mesh: (nodes: 2, zero: 2, pipeline: 2, within_node: [Zero]), batch: (micro_batches: 2)";
+        assert_eq!(codes(&format!("(zero: (stage: 3), {on_one}, transport: Cluster, {offload})")), [""; 0]);
+    }
+
+    #[test]
     fn z0106_pieces_out_of_range() {
         for piece in ["KiB(7)", "GiB(2)"] {
             let label = "expected a size from `KiB(8)` to `GiB(1)`, such as `MiB(4)`";
