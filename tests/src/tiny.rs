@@ -6,7 +6,8 @@ use zero_runtime::prelude::*;
 
 /// The number of different ids.
 pub const VOCAB: usize = 29;
-const CONTEXT: usize = 12;
+/// The longest sequence.
+pub const CONTEXT: usize = 12;
 /// Features of a token.
 pub const DIM: usize = 24;
 const HEADS: usize = 3;
@@ -116,7 +117,7 @@ pub struct Piped {
     head: LmHead<DIM, BYTES>,
 }
 
-/// The same with optimizer states on disk, which the binary `offloaded` trains.
+/// The same with all states of parameters on disk, which the binary `offloaded` trains.
 #[zero(spec = "specs/offloaded.ron")]
 pub struct Offloaded {
     embed: Embedding<BYTES, CONTEXT, DIM>,

@@ -305,8 +305,15 @@ fn plan_of(spec: &str) -> &'static Plan<'static> {
 
 fn offloaded_plan() -> &'static Plan<'static> {
     static PLAN: LazyLock<Plan> = LazyLock::new(|| {
-        let plan = specs::program("zero1").plan;
-        let offload = Offload { optimizer: TierKind::Disk, prefetch: 1, piece_bytes: 512 << 10, ..Offload::NONE };
+        let plan = specs::program("zero3").plan;
+        let disk = TierKind::Disk;
+        let offload = Offload {
+            optimizer: disk,
+            gradients: TierKind::Device,
+            parameters: disk,
+            prefetch: 1,
+            piece_bytes: 512 << 10,
+        };
         // As long as the test, like the plan of a program.
         let made = Box::leak(Box::new(PlanBuf::new(plan.model, Config { offload, ..plan.config }, plan.units)));
         made.as_plan(made.pipeline_stages().leak())
@@ -315,7 +322,7 @@ fn offloaded_plan() -> &'static Plan<'static> {
 }
 
 fn expanded(spec: &str) -> String {
-    let name = if spec == OFFLOADED { "specs/zero1.ron with states on disk" } else { &format!("specs/{spec}.ron") };
+    let name = if spec == OFFLOADED { "specs/zero3.ron with states on disk" } else { &format!("specs/{spec}.ron") };
     Expanded { plan: plan_of(spec), spec: name }.to_string()
 }
 

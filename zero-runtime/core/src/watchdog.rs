@@ -28,6 +28,10 @@ pub trait Watchdog: Send + Sync {
     /// any later rank learns only that the cause has ended.
     fn gives_up(&self, awaited: Awaited) -> Lost;
 
+    /// Ends all ranks after a failure of this one. Returns the reason to end instead if another rank ended before: then the
+    /// failure, which both may have in common, is not reported again.
+    fn fails(&self) -> Option<Lost>;
+
     /// Waits until `is_done` returns true; it looks for up to the time that is passed to it. Gives up after `limit`, if
     /// there is one.
     ///

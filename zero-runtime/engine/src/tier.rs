@@ -188,6 +188,9 @@ impl<'p, D: Device> TierOfRank<'p, D> {
     /// Checks that nothing is known to have failed.
     pub fn require(&self) -> Result<(), Lost> {
         let Some(failed) = self.tier.borrow().failed() else { return Ok(()) };
+        if let Some(lost) = self.watchdog.fails() {
+            return Err(lost);
+        }
         let mut broken = self.arena.broken(failed.failure);
         let number = failed.number.checked_sub(self.given_before[failed.direction as usize].get());
         if let Some(at) = number.and_then(|number| self.index_of(failed.direction, number)) {

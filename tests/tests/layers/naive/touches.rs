@@ -7,15 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zero_core::arena::Arena;
-use zero_core::model::Program;
+use zero_core::model::{Model, Program};
 use zero_core::view::{View, ViewMut};
 use zero_core::watchdog::Watchdog;
 use zero_plan::place::{Access, Place, Position, accesses};
-use zero_plan::{Config, Kind, Moved, Offload, Op, OptimizerKind, Pass, Plan, PlanBuf, TierKind, TransportKind};
+use zero_plan::{
+    Config, Kind, Moved, Offload, Op, OptimizerKind, Pass, Plan, PlanBuf, Stream, TierKind, TransportKind,
+};
 use zero_ranks::transport::{Crossed, Lost, Transport, local};
 use zero_runtime::device::Device;
+use zero_runtime::prelude::*;
 use zero_tests::naive::{Touch, note_touches, take_touches};
 use zero_tests::specs::{NAMES, naive_program};
+use zero_tests::tiny::{CONTEXT, DIM, TinyBlock, VOCAB};
 use zero_tests::training::{HYPER, Start, noise, train_rank};
 
 /// Passes every call on, and compares the bytes that each op of a step has touched with its places.
@@ -63,6 +67,9 @@ fn touches_all(op: Op) -> bool {
             | Op::Agree
             | Op::Fetch { .. }
             | Op::Store { .. }
+            | Op::FetchSums { .. }
+            | Op::StoreSums { .. }
+            | Op::FetchShard { .. }
     )
 }
 
@@ -110,11 +117,12 @@ impl<T> Touching<T> {
             planned.push((self.stretch(plan.config.mesh.rank(access.at), access.place), access.writes));
         };
         accesses(plan, Pass::Train, op, position, self.inner.arena().coordinates(), &mut visit);
-        if matches!(op, Op::Fetch { .. } | Op::Store { .. }) {
-            // Whole blocks travel. The plan says only of their destination that it has bytes after the end of a piece.
-            let ends =
-                planned.iter().filter(|(_, writes)| !writes).map(|([_, end], _)| [*end, end.next_multiple_of(4096)]);
-            planned.extend(ends.map(|stretch| (stretch, false)).collect::<Vec<_>>());
+        if op.traits().stream.is_of_tier() {
+            // Whole blocks travel. The accesses name only their destination as a whole.
+            let own = plan.places(self.inner.arena().coordinates());
+            let from =
+                own.trips(op).map(|(kept, window)| if op.traits().stream == Stream::Fetch { kept } else { window });
+            planned.extend(from.map(|place| (self.stretch(rank, place), false)).collect::<Vec<_>>());
         }
         // The only other memory of a device is a step's words, which have no places.
         let arenas = self.arenas.get_or_init(|| self.arenas());
@@ -227,14 +235,33 @@ fn ops_touch_the_places_that_the_plan_gives_them_and_no_others() {
     }
 }
 
-/// Pieces of states travel between the memory of the host and the window.
+/// A head with parameters of its own, so that sums need not wait for others.
+#[zero(stage = 3, ranks = 2, sequences = 2, length = 12, device = zero_tests::naive::Naive)]
+struct Untied {
+    embed: Embedding<VOCAB, CONTEXT, DIM>,
+    blocks: [TinyBlock; 2],
+    norm: LayerNorm<DIM>,
+    head: LmHead<DIM, VOCAB>,
+}
+
+/// Pieces of states travel between the memory of the host and the window, shards of parameters to where they are gathered
+/// from, and sums of buckets to and from where they are made.
 #[test]
 fn ops_of_a_tier_touch_their_whole_pieces() {
     let on_host = |config: Config| {
         let offload = Offload { optimizer: TierKind::Host, prefetch: 1, piece_bytes: 8192, ..Offload::NONE };
-        Config { offload, snapshot: false, optimizer: OptimizerKind::AdamW, ..config }
+        let config = Config { offload, snapshot: false, optimizer: OptimizerKind::AdamW, ..config };
+        let keeps_shards = config.shards_parameters() && !config.converts_gathers() && config.mesh.pipeline == 1;
+        let parameters = if keeps_shards { TierKind::Host } else { TierKind::Device };
+        Config { offload: Offload { parameters, ..offload }, ..config }
     };
     for name in ["ddp", "zero3", "mixed", "hybrid"] {
         Touched(on_host).on(naive_program(name));
     }
+    let sums = |config: Config| {
+        let host = TierKind::Host;
+        let offload = Offload { optimizer: host, gradients: host, parameters: host, prefetch: 1, piece_bytes: 8192 };
+        Config { offload, micro_batches: 2, bucket_bytes: 1, ..config }
+    };
+    Touched(sums).on(Untied::PROGRAM);
 }

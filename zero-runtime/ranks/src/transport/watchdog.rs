@@ -48,12 +48,8 @@ impl Watchdog for RankWatchdog<'_> {
 
     fn gives_up(&self, awaited: Awaited) -> Lost {
         let cause = self.cause_of(awaited);
-        // One block decides for all ranks which is the first.
-        if !self.control(0).tell_lost(cause) {
-            return self.control(0).lost().expect("told just now, or before");
-        }
-        for other in 1..self.plan.config.mesh.ranks() {
-            self.control(other).tell_lost(cause);
+        if let Err(lost) = self.tell_all(cause) {
+            return lost;
         }
         Lost::Silent(Box::new(Silent {
             rank: cause,
@@ -66,9 +62,26 @@ impl Watchdog for RankWatchdog<'_> {
             waited: timeout_of(self.sleeps_max),
         }))
     }
+
+    fn fails(&self) -> Option<Lost> {
+        self.tell_all(self.rank).err().filter(|lost| *lost != Lost::Ended { rank: self.rank })
+    }
 }
 
 impl RankWatchdog<'_> {
+    /// Tells all ranks that one has ended.
+    ///
+    /// # Errors
+    /// The rank that all were told of before.
+    fn tell_all(&self, cause: usize) -> Result<(), Lost> {
+        // One block decides for all ranks which is the first.
+        if !self.control(0).tell_lost(cause) {
+            return Err(self.control(0).lost().expect("told just now, or before"));
+        }
+        (1..self.plan.config.mesh.ranks()).for_each(|other| _ = self.control(other).tell_lost(cause));
+        Ok(())
+    }
+
     fn control(&self, rank: usize) -> &Control {
         assert!(rank < self.plan.config.mesh.ranks());
         // SAFETY: the segment starts with one block for each rank, was zero at first, and is mapped as long as this
