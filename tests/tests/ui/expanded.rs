@@ -67,12 +67,14 @@ struct Call {
     bytes: usize,
 }
 
-/// Notes calls, and remembers into which slot each unit was gathered.
+/// Notes calls, and remembers into which slot each unit was gathered, and its shard fetched.
 #[derive(Default)]
 struct Recorder {
     calls: Vec<Call>,
     units: HashMap<usize, UnitBuffers>,
     slots: HashMap<usize, SlotBuffer>,
+    /// Shards that were fetched, and are not yet gathered.
+    shards: HashMap<usize, Place>,
 }
 
 impl Recorder {
@@ -92,7 +94,8 @@ impl Recorder {
 impl StepOps for Recorder {
     fn gather(&mut self, unit: UnitBuffers, slot: SlotBuffer, bytes: usize) {
         self.slots.insert(unit.number, slot);
-        self.note(Op::Gather { unit: unit.number, slot: slot.number }, Some(unit), &[], bytes);
+        let shard: Vec<Place> = self.shards.remove(&unit.number).into_iter().collect();
+        self.note(Op::Gather { unit: unit.number, slot: slot.number }, Some(unit), &shard, bytes);
     }
 
     fn wait(&mut self, unit: UnitBuffers, bytes: usize) {
@@ -181,6 +184,7 @@ impl StepOps for Recorder {
     }
 
     fn fetch_shard(&mut self, unit: UnitBuffers, slot: SlotBuffer, bytes: usize) {
+        self.shards.insert(unit.number, slot.place);
         self.note(Op::FetchShard { unit: unit.number, slot: slot.number }, Some(unit), &[slot.place], bytes);
     }
 

@@ -16,7 +16,6 @@ use zero_core::layer::{Init, Tensor, Tensors};
 use zero_core::lost::Lost;
 use zero_core::random::normal;
 use zero_core::states::PIECE_ELEMENTS;
-use zero_core::tier::Direction;
 use zero_core::transport::Transport;
 use zero_core::view::View;
 
@@ -268,7 +267,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
                 if self.plan.config.offloads_parameters()
                     && let Some(tier) = self.tier()
                 {
-                    tier.carry_now(Direction::Fetch, places.shard_blocks(unit, 0))?;
+                    tier.fetch_shard(unit)?;
                 }
                 self.ranks.run(Op::Gather { unit, slot: 0 })?;
                 self.ranks.run(Op::Wait { unit })?;

@@ -134,8 +134,13 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         unsafe { self.tier.borrow_mut().order(direction, transfers, after) };
     }
 
-    /// Waits until the first `count` orders of a queue have ended.
+    /// Waits until the first `count` orders of a queue have ended, and checks that nothing has failed.
     fn wait(&self, direction: Direction, count: u64) -> Result<(), Lost> {
+        self.wait_for_end(direction, count)?;
+        self.require()
+    }
+
+    fn wait_for_end(&self, direction: Direction, count: u64) -> Result<(), Lost> {
         if !self.tier.borrow_mut().is_done(direction, count, Duration::ZERO) {
             let work = match direction {
                 Direction::Fetch => "states from disk",
@@ -147,7 +152,7 @@ impl<'p, D: Device> TierOfRank<'p, D> {
             });
             waited.map_err(|lost| self.naming(lost))?;
         }
-        self.require()
+        Ok(())
     }
 
     /// Adds the transfer that hangs to the error of a wait for this tier: the first of a pass that has not ended, because
@@ -228,18 +233,28 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         let len = bytes.end.next_multiple_of(BLOCK_BYTES) - start;
         let (kept, window) = part.blocks();
         // SAFETY: by the caller's promise. A failure stays until it is told.
-        let _ = unsafe { self.carry_now(direction, (kept.cut(start, len), window.cut(start, len))) };
+        let _ = unsafe { self.carry_trip(direction, (kept.cut(start, len), window.cut(start, len))) };
     }
 
-    /// Moves bytes between a place in the tier and one in memory, and waits for them, unless the tier has failed.
-    ///
     /// # Safety
-    /// No pass is under way, and the place in memory is not in use.
-    pub unsafe fn carry_now(&self, direction: Direction, trip: (Place, Place)) -> Result<(), Lost> {
-        self.require()?;
+    /// As for [`Self::carry`].
+    unsafe fn carry_trip(&self, direction: Direction, trip: (Place, Place)) -> Result<(), Lost> {
+        if self.tier.borrow().failed().is_some() {
+            return Ok(());
+        }
         // SAFETY: by the caller's promise; the order ends before anybody touches these bytes.
         unsafe { self.give(direction, &[self.transfer(trip)], 0) };
-        self.wait(direction, self.given[direction as usize].get())
+        self.wait_for_end(direction, self.given[direction as usize].get())
+    }
+
+    /// Fetches this rank's shard of a unit to the slot that the first gather of a walk takes it from.
+    ///
+    /// # Safety
+    /// No pass is under way, and the slot is not in use.
+    pub unsafe fn fetch_shard(&self, unit: usize) -> Result<(), Lost> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.carry_trip(Direction::Fetch, self.arena.places().shard_blocks(unit, 0)) }?;
+        self.require()
     }
 }
 
