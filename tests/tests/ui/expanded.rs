@@ -266,10 +266,21 @@ fn compare(plan: &Plan, rank: usize, pass: Pass, recorder: &Recorder) -> Result<
     compare_bytes(plan, rank, pass, recorder)
 }
 
+/// Bytes of the shards that a rank fetches in an evaluation, in whole blocks: one for each gather.
+fn shards_of_evaluation(plan: &Plan, rank: usize) -> usize {
+    let own = plan.places(plan.config.mesh.coordinates(rank));
+    let gathers = plan.of_rank(rank).evaluation.iter().filter(|op| matches!(op, Op::Gather { .. }));
+    let shards = gathers.filter_map(|op| op.unit()).map(|unit| own.shard(unit).len_bytes.next_multiple_of(4096));
+    if plan.config.offloads_parameters() { shards.sum() } else { 0 }
+}
+
 /// Compares the bytes that were recorded with those that the rank sends, as `traffic` counts them.
 fn compare_bytes(plan: &Plan, rank: usize, pass: Pass, recorder: &Recorder) -> Result<(), String> {
     let sent = Traffic::of(plan, rank, plan.of_rank(rank).ops(pass));
-    let tier = TierBytes::of(plan, rank);
+    let tier = match pass {
+        Pass::Train => TierBytes::of(plan, rank),
+        Pass::Evaluate => TierBytes { read: shards_of_evaluation(plan, rank), written: 0 },
+    };
     let mesh = &plan.config.mesh;
     let sum = |which: &dyn Fn(Op) -> bool| -> usize {
         recorder.calls.iter().filter(|call| which(call.op)).map(|call| call.bytes).sum()
@@ -292,8 +303,8 @@ fn compare_bytes(plan: &Plan, rank: usize, pass: Pass, recorder: &Recorder) -> R
         ("gradients", parcels(Parcel::Gradients), sent.gradient_bytes),
         ("ties", parcels(Parcel::TiedGradients) + parcels(Parcel::TiedParameters), sent.tied_bytes),
         ("agree", sum(&|op| op == Op::Agree) * (mesh.ranks() - 1), sent.agree_bytes),
-        ("fetch", sum(&|op| op.traits().stream == Stream::Fetch), if pass == Pass::Train { tier.read } else { 0 }),
-        ("store", sum(&|op| op.traits().stream == Stream::Store), if pass == Pass::Train { tier.written } else { 0 }),
+        ("fetch", sum(&|op| op.traits().stream == Stream::Fetch), tier.read),
+        ("store", sum(&|op| op.traits().stream == Stream::Store), tier.written),
     ];
     match pairs.iter().find(|(_, expanded, sent)| expanded != sent) {
         Some((what, expanded, sent)) => {
