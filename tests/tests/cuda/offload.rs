@@ -99,7 +99,7 @@ fn offloaded(config: Config, prefetch: usize) -> Config {
 
 /// Numbers of the orders of work in which a test runs.
 fn seeds() -> core::ops::RangeInclusive<u64> {
-    if is_left_out("other orders of work of devices whose hosts keep states") { 1..=1 } else { 1..=20 }
+    if is_left_out("other orders of work of devices whose hosts keep states") { 1..=2 } else { 1..=20 }
 }
 
 /// Most steps are clipped.
@@ -109,12 +109,17 @@ fn states_in_host_memory_change_no_bit() {
         return;
     }
     let (program, seeds) = (cuda_program("zero3"), seeds());
-    let layouts = if seeds.end() > seeds.start() { 4 } else { 2 };
-    for (stage, is_narrow) in [(1, true), (3, false), (1, false), (3, true)].into_iter().take(layouts) {
+    // Each order of work with one layout, and each layout with some of them.
+    let layouts = [(1, false), (1, true), (3, false), (3, true)];
+    for (at, (stage, is_narrow)) in layouts.into_iter().enumerate() {
+        let orders: Vec<u64> = seeds.clone().filter(|seed| *seed as usize % layouts.len() == at).collect();
+        if orders.is_empty() {
+            continue;
+        }
         let config = config(program, stage, is_narrow);
         pretend::seed(0);
         let expected = run(program, config, Way::Eager);
-        for seed in seeds.clone() {
+        for seed in orders {
             pretend::seed(seed);
             for way in [Way::Eager, Way::Graphs, Way::Profiled] {
                 let found = run(program, offloaded(config, seed as usize % 3), way);
