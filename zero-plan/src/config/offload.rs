@@ -83,14 +83,26 @@ impl Offload {
     /// Slots for fetched shards of parameters: one for the shard that is gathered, and one for the next.
     pub const SHARD_SLOTS: usize = 2;
 
+    /// The states that may be kept elsewhere: their keys in a spec, and where they are kept.
+    pub const fn states(&self) -> [(&'static str, TierKind); 3] {
+        [("optimizer", self.optimizer), ("gradients", self.gradients), ("parameters", self.parameters)]
+    }
+
     /// Whether everything stays on the device, as in plans of before there were tiers.
     pub const fn is_none(&self) -> bool {
-        self.optimizer.is_device() && self.gradients.is_device() && self.parameters.is_device()
+        !self.uses(TierKind::Host) && !self.uses(TierKind::Disk)
     }
 
     /// Whether some state is kept in this tier.
     pub const fn uses(&self, tier: TierKind) -> bool {
-        self.optimizer as u8 == tier as u8 || self.gradients as u8 == tier as u8 || self.parameters as u8 == tier as u8
+        let (states, mut state) = (self.states(), 0);
+        while state < states.len() {
+            if states[state].1 as u8 == tier as u8 {
+                return true;
+            }
+            state += 1;
+        }
+        false
     }
 }
 

@@ -25,7 +25,7 @@ impl TierKind {
 impl Offload {
     /// The homes of what is kept in tiers.
     pub fn homes(&self) -> impl Iterator<Item = Home> {
-        [self.optimizer, self.gradients, self.parameters].into_iter().filter_map(TierKind::home)
+        self.states().into_iter().filter_map(|(_, tier)| tier.home())
     }
 }
 

@@ -274,12 +274,8 @@ impl OfOp<'_, '_> {
     /// Puts this rank's own shard into a slot that it shares with its host peers.
     fn give(&mut self, unit: usize, slot: usize) {
         let (own, zero) = (self.own, self.plan.config.mesh.zero);
-        let kept = if self.plan.config.offloads_parameters() {
-            own.fetched_shard(unit, self.position.shard_slot())
-        } else {
-            own.shard(unit)
-        };
-        let (from, to) = (kept, own.computed_on(unit, slot).share(own.at.zero, zero));
+        let (from, to) =
+            (own.given_shard(unit, self.position.shard_slot()), own.computed_on(unit, slot).share(own.at.zero, zero));
         self.parameters(own.at, unit, from, own.at.zero * from.len_bytes, false);
         self.write_parameters(unit, to, own.at.zero * to.len_bytes, false);
     }

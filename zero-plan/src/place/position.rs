@@ -42,10 +42,11 @@ impl Position {
     /// Goes past `op`.
     pub fn pass(&mut self, op: Op) {
         match op {
-            Op::Gather { unit, slot } | Op::Convert { unit, slot } => {
+            Op::Gather { unit, slot } => {
                 self.slots[unit] = slot;
                 self.gathered += 1;
             }
+            Op::Convert { unit, slot } => self.slots[unit] = slot,
             Op::Send { parcel, .. } => self.sent[parcel as usize] += 1,
             Op::Receive { parcel, .. } => self.taken[parcel as usize] += 1,
             _ => {}

@@ -137,6 +137,11 @@ impl Places<'_> {
         Place { len_bytes: Kind::Shards.bytes(self.tables.config, len), ..self.shard_slot(slot) }
     }
 
+    /// This rank's shard as a gather gives it to a slot in common: where it is kept, or from the slot that it was fetched to.
+    pub const fn given_shard(&self, unit: usize, slot: usize) -> Place {
+        if self.tables.config.offloads_parameters() { self.fetched_shard(unit, slot) } else { self.shard(unit) }
+    }
+
     /// A whole slot for fetched shards.
     pub const fn shard_slot(&self, slot: usize) -> Place {
         self.place(Kind::Shards, slot * self.memory.shard_slot, self.memory.shard_slot)

@@ -291,6 +291,19 @@ fn buckets_take_turns_with_slots_for_sums() {
     });
 }
 
+/// Every way to leave out one op of a kind, to add one, to put another in its place, or to exchange it with any op, if that
+/// changes the ops.
+fn edits(plan: &Plan, ops: &[Op], is_of_kind: fn(&Op) -> bool) -> Vec<Edit> {
+    let at: Vec<usize> = (0..ops.len()).filter(|&at| is_of_kind(&ops[at])).collect();
+    let all: Vec<Op> = vocabulary(plan).into_iter().filter(is_of_kind).collect();
+    let swaps = at.iter().flat_map(|&a| (0..ops.len()).map(move |b| Edit::Swap(a.min(b), a.max(b))));
+    let deletes = at.iter().map(|&at| Edit::Delete(at));
+    let replaces = at.iter().flat_map(|&at| all.iter().map(move |&op| Edit::Replace(at, op)));
+    let inserts = (0..=ops.len()).flat_map(|at| all.iter().map(move |&op| Edit::Insert(at, op)));
+    let edits = swaps.chain(deletes).chain(replaces).chain(inserts);
+    edits.filter(|edit| edit.apply(ops) != ops).collect()
+}
+
 /// A step without one op on sums, with one more, with another in its place, or with two exchanged.
 #[test]
 fn a_fault_in_a_trip_of_sums_is_found() {
@@ -301,18 +314,8 @@ fn a_fault_in_a_trip_of_sums_is_found() {
         Model::new(config, &[90, 7, 70, 60, 50], None).plan().with(|plan| {
             let ops = plan.pipeline_stages[0].step;
             let steps: Vec<Vec<Op>> = vec![ops.to_vec(); replicas];
-            let is_of_sums = |op: &Op| matches!(op, Op::FetchSums { .. } | Op::StoreSums { .. });
-            let at: Vec<usize> = (0..ops.len()).filter(|&at| is_of_sums(&ops[at])).collect();
-            let swaps = at.iter().flat_map(|&a| (0..ops.len()).map(move |b| Edit::Swap(a.min(b), a.max(b))));
-            let deletes = at.iter().map(|&at| Edit::Delete(at));
-            let all: Vec<Op> = vocabulary(plan).into_iter().filter(is_of_sums).collect();
-            let replaces = at.iter().flat_map(|&at| all.iter().map(move |&op| Edit::Replace(at, op)));
-            let inserts = (0..=ops.len()).flat_map(|at| all.iter().map(move |&op| Edit::Insert(at, op)));
-            for edit in swaps.chain(deletes).chain(replaces).chain(inserts) {
+            for edit in edits(plan, ops, |op| matches!(op, Op::FetchSums { .. } | Op::StoreSums { .. })) {
                 let edited = edit.apply(ops);
-                if edited == ops {
-                    continue;
-                }
                 let edited: Vec<&[Op]> = steps.iter().map(|_| edited.as_slice()).collect();
                 let is_refused = prove_ranks(plan, Pass::Train, &edited).is_err();
                 let is_same = || by_sums_slot(plan, edited[0]) == by_sums_slot(plan, ops);
@@ -384,18 +387,8 @@ fn a_fault_in_a_fetch_of_a_shard_is_found() {
     Model::new(config, &[90, 7, 70], None).plan().with(|plan| {
         for pass in [Pass::Train, Pass::Evaluate] {
             let ops = plan.pipeline_stages[0].ops(pass);
-            let is_shards = |op: &Op| matches!(op, Op::FetchShard { .. });
-            let at: Vec<usize> = (0..ops.len()).filter(|&at| is_shards(&ops[at])).collect();
-            let swaps = at.iter().flat_map(|&a| (0..ops.len()).map(move |b| Edit::Swap(a.min(b), a.max(b))));
-            let deletes = at.iter().map(|&at| Edit::Delete(at));
-            let all: Vec<Op> = vocabulary(plan).into_iter().filter(is_shards).collect();
-            let replaces = at.iter().flat_map(|&at| all.iter().map(move |&op| Edit::Replace(at, op)));
-            let inserts = (0..=ops.len()).flat_map(|at| all.iter().map(move |&op| Edit::Insert(at, op)));
-            for edit in swaps.chain(deletes).chain(replaces).chain(inserts) {
+            for edit in edits(plan, ops, |op| matches!(op, Op::FetchShard { .. })) {
                 let edited = edit.apply(ops);
-                if edited == ops {
-                    continue;
-                }
                 let is_refused = prove_ranks(plan, pass, &[&edited]).is_err();
                 let is_same = || by_shard_slot(&edited) == by_shard_slot(ops);
                 assert!(is_refused || is_same() && matches!(edit, Edit::Swap(..)), "{edit:?}: {ops:?}");

@@ -255,12 +255,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Collectives<'p, D, T> {
     fn give(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.places(), &self.plan.config);
         let to = own.computed_on(unit, slot).share(own.at.zero, config.mesh.zero);
-        let from = if config.offloads_parameters() {
-            own.fetched_shard(unit, self.position.shard_slot())
-        } else {
-            own.shard(unit)
-        };
-        self.convert(to, self.arena.rank(), from);
+        self.convert(to, self.arena.rank(), own.given_shard(unit, self.position.shard_slot()));
     }
 
     /// Copies the shards of a unit from their owners, or from a host peer that received them for the host. Shards that

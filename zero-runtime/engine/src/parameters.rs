@@ -16,6 +16,7 @@ use zero_core::layer::{Init, Tensor, Tensors};
 use zero_core::lost::Lost;
 use zero_core::random::normal;
 use zero_core::states::PIECE_ELEMENTS;
+use zero_core::tier::Direction;
 use zero_core::transport::Transport;
 use zero_core::view::View;
 
@@ -264,10 +265,11 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         unsafe {
             if self.plan.config.shards_parameters() {
                 self.ranks.position.restart();
-                if self.plan.config.offloads_parameters()
-                    && let Some(tier) = self.tier()
-                {
-                    tier.fetch_shard(unit)?;
+                if self.plan.config.offloads_parameters() {
+                    match self.tier() {
+                        Some(tier) => tier.fetch_shard(unit)?,
+                        None => self.carry(Direction::Fetch, places.shard_blocks(unit, 0)),
+                    }
                 }
                 self.ranks.run(Op::Gather { unit, slot: 0 })?;
                 self.ranks.run(Op::Wait { unit })?;

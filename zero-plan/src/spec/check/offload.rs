@@ -41,7 +41,7 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[PARAMETERS, "optimizer"], find: |it| muon(it, PARAMETERS) },
     Rule { reads: &[PARAMETERS, "checkpoint.snapshot"], find: |it| snapshot(it, PARAMETERS) },
     Rule { reads: &[PARAMETERS, "zero.stage"], find: whole_parameters },
-    Rule { reads: &[PARAMETERS, "zero.gather", "batch.micro_batches"], find: held_parameters },
+    Rule { reads: &[PARAMETERS, "zero.gather"], find: held_parameters },
     Rule { reads: &[PARAMETERS, "precision"], find: converted_parameters },
     Rule { reads: &[PARAMETERS, "mesh", "transport"], find: shards_on_hosts },
 ];

@@ -216,9 +216,8 @@ impl Candidate {
             let _ = writeln!(text, "    optimizer: {optimizer:?},");
         }
         if !self.offload.is_none() {
-            let Offload { optimizer, gradients, parameters, prefetch, piece_bytes } = self.offload;
-            let kept = [("optimizer", optimizer), ("gradients", gradients), ("parameters", parameters)];
-            let kept = kept.into_iter().filter(|(_, tier)| *tier != TierKind::Device);
+            let Offload { prefetch, piece_bytes, .. } = self.offload;
+            let kept = self.offload.states().into_iter().filter(|(_, tier)| *tier != TierKind::Device);
             let kept: String = kept.map(|(state, tier)| format!("{state}: {tier:?}, ")).collect();
             let piece = in_units(piece_bytes);
             let _ = writeln!(text, "    offload: ({kept}prefetch: {prefetch}, piece: {piece:?}),");

@@ -51,6 +51,17 @@ fn a_wait_is_put_down_to_the_end_of_the_chain() {
     });
 }
 
+/// Ranks that share a disk fail together, and only the first of them reports it, however often it is asked.
+#[test]
+fn a_failure_in_common_is_told_by_the_first_rank_alone() {
+    as_rank_0_of(Config { mesh: Mesh::of_zero(RANKS), stage: 3, ..Config::PLAIN }, |transport| {
+        let first = RankWatchdog { rank: 1, ..(*transport.watchdog).clone() };
+        assert_eq!([first.fails(), first.fails()], [None, None]);
+        assert_eq!(transport.watchdog.fails(), Some(Lost::Ended { rank: 1 }));
+        assert!((0..RANKS).all(|rank| transport.control(rank).lost() == Some(Lost::Ended { rank: 1 })));
+    });
+}
+
 #[test]
 fn a_chain_goes_on_over_other_hosts_as_far_as_they_have_told() {
     let mesh = Mesh { nodes: 2, ..Mesh::of_zero(4) };
