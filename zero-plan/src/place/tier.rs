@@ -165,10 +165,14 @@ impl Places<'_> {
         self.place(Kind::Reduced, self.slot_start(bucket), self.kept_sums_of(bucket).1)
     }
 
-    /// Where the sum of a unit begins in that slot, in elements of its region.
+    /// Where the sum of a unit begins in that slot, in elements of its region. A bucket without parameters has no slot, so
+    /// its empty sums begin with the region.
     pub(super) const fn sum_in_turn(&self, unit: usize) -> usize {
         let bucket = self.tables.placements[unit].bucket;
-        self.slot_start(bucket) + self.kept_sums_start(unit) - self.kept_sums_of(bucket).0
+        match self.tables.buckets[bucket].sums {
+            Some(_) => self.slot_start(bucket) + self.kept_sums_start(unit) - self.kept_sums_of(bucket).0,
+            None => 0,
+        }
     }
 
     /// Where the slot of a bucket begins. One without parameters has none, so its empty sums lie in the first.

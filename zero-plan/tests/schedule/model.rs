@@ -260,6 +260,8 @@ pub fn models_with_offloaded_sums() -> Vec<Model> {
         let piped = Config { mesh: mesh(2, 2, 1), micro_batches: 3, ..base };
         add(piped, &many);
         add(Config { mesh: mesh(2, 2, 2), ..piped }, &many);
+        // A pipeline stage whose only bucket has several units, and no parameters.
+        add(Config { mesh: mesh(3, 2, 1), split: Split::Units(&[1, 2, 1]), ..piped }, &[800, 0, 0, 1]);
         add(Config { order: Order::Interleaved { chunks: 2 }, micro_batches: 4, ..piped }, &many);
         add(
             Config { order: Order::Interleaved { chunks: 2 }, micro_batches: 4, bucket_bytes: usize::MAX, ..piped },
