@@ -210,8 +210,7 @@ pub fn models_with_offloaded_parameters() -> Vec<Model> {
         let mut add = |config: Config, params: &[usize], tied: Option<usize>| {
             models.push(Model::new(config, params, tied.filter(|_| !is_untied)));
         };
-        let narrow = Precision { moments: Width::BF16, ..precision(Width::BF16, Width::F32) };
-        let narrow = Precision { compute: narrow.params, ..narrow };
+        let narrow = Precision { compute: Width::BF16, moments: Width::BF16, ..precision(Width::BF16, Width::F32) };
         add(base, &[9000, 7, 5000, 0, 90], None);
         add(Config { prefetch: 0, transport: TransportKind::Shm, ..base }, &[0, 9000, 40, 70, 0], Some(1));
         add(Config { mesh: mesh(1, 1, 1), micro_batches: 2, ..base }, &[9000, 7], None);
