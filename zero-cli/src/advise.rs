@@ -9,7 +9,7 @@ use clap::Args;
 use zero_plan::Width;
 use zero_plan::spec::{self, ModelSource};
 use zero_study::advise::{
-    Advice, DiskUse, Effort, Pins, Question, advise as search, answer, comment, json, memo, probes,
+    Advice, Effort, OffloadUse, Pins, Question, advise as search, answer, comment, json, memo, probes,
 };
 
 use crate::error::CommandError;
@@ -46,7 +46,7 @@ pub struct AdviseArguments {
     /// Also try everything in bf16, including the optimizer's copy and moments, which changes the result of training
     #[arg(long)]
     pub pure_bf16: bool,
-    /// Also try to keep the optimizer's state on disk where layouts without that fit
+    /// Also try to keep the optimizer's state on disk, or of GPUs in host memory, where layouts without that fit
     #[arg(long)]
     pub offload: bool,
     /// The most plans that are timed
@@ -79,7 +79,7 @@ pub fn advise(arguments: &AdviseArguments) -> Result<(), CommandError> {
         pins,
         pure_bf16: arguments.pure_bf16,
         effort: Effort { plans: arguments.plans.max(1) },
-        disk: if arguments.offload { DiskUse::Tried } else { DiskUse::IfNeeded },
+        offload: if arguments.offload { OffloadUse::Tried } else { OffloadUse::IfNeeded },
         units: &unknown,
     };
     // Impossible questions are rejected before anything is built.

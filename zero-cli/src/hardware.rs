@@ -51,7 +51,7 @@ macro_rules! embedded {
 
 /// All files of `hardware/`, in the order of their names.
 const NODES: &[Embedded] = embedded!("hardware": "a100-40", "a100-40-pcie", "a100-80", "a100-80-pcie", "a10g-2", "a10g-8",
-    "b200", "cpu-2", "cpu-8", "gh200", "h100", "h200");
+    "b200", "cpu-2", "cpu-8", "gh200", "h100", "h100-1", "h200");
 
 /// All files of `hardware/networks/`, in the order of their names.
 const NETWORKS: &[Embedded] = embedded!("hardware/networks": "100gbe", "10gbe", "1gbe", "25gbe", "efa-4x100", "hdr-1x200", "hdr-4x200",

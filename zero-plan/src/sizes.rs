@@ -61,6 +61,8 @@ pub struct GpuFigures {
     pub copied_per_s: f64,
     /// Seconds from the start of a short op to that of the next one.
     pub op_s: f64,
+    /// Bytes per second from the memory of the host, to it, and both ways at once in sum, and seconds of a copy of a few bytes.
+    pub host_link: [f64; 4],
     /// Latency in seconds and bytes per second of reads from the memory of another GPU, or why GPUs do not reach one
     /// another; `None` if there is only one.
     pub link: Option<Result<[f64; 2], String>>,

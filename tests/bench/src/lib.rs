@@ -19,6 +19,7 @@ pub mod flop;
 pub mod gpu;
 pub mod hosts;
 pub mod hosts_predicted;
+pub mod limits;
 pub mod machine;
 pub mod models;
 pub mod overlap;
@@ -27,6 +28,7 @@ pub mod processes;
 pub mod rounds;
 pub mod schedule;
 pub mod tables;
+pub mod tiers;
 
 /// The result of a measurement, or a message that says why there is none.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use bench::{
     Outcome, checkpoints, collectives, hosts, hosts_predicted, machine, models, overlap, predicted, rounds, tables,
+    tiers,
 };
 use clap::{Parser, ValueEnum};
 
@@ -32,6 +33,10 @@ struct Arguments {
     /// what is predicted for them; with --hosts, steps on two hosts
     #[arg(long, conflicts_with = "overlap")]
     predicted: bool,
+    /// Measure instead what it costs to keep states on the disk of this folder; slower disks, and less memory than states take, need
+    /// root and control groups of version 1. Its parts are speed, predicted and larger
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["overlap", "predicted", "hosts"])]
+    tiers: Option<PathBuf>,
     /// Measure instead collectives and steps between two hosts, which this folder of `tests/cluster/hosts.sh` has
     #[arg(long, value_name = "FOLDER", conflicts_with = "overlap")]
     hosts: Option<PathBuf>,
@@ -39,7 +44,7 @@ struct Arguments {
     #[arg(long, default_value = "mpirun", value_name = "PROGRAM", requires = "hosts")]
     launcher: String,
     /// Measure steps on this device
-    #[arg(long, value_enum, default_value_t = Device::Cpu, conflicts_with_all = ["overlap", "predicted"])]
+    #[arg(long, value_enum, default_value_t = Device::Cpu, conflicts_with_all = ["overlap", "predicted", "tiers"])]
     device: Device,
     /// What to measure; without any, all of the device
     #[arg(value_name = "NAME")]
@@ -103,7 +108,11 @@ fn main() -> ExitCode {
 }
 
 fn measure(arguments: Arguments) -> Outcome<()> {
-    let Arguments { python, rounds, steps, overlap, predicted, hosts, launcher, device, names } = arguments;
+    let Arguments { python, rounds, steps, overlap, predicted, tiers, hosts, launcher, device, names } = arguments;
+    if let Some(folder) = tiers {
+        println!("{}", machine::describe());
+        return tiers::measure(&tiers::Choice { folder, rounds, steps, names });
+    }
     if let Some(name) = names.iter().find(|name| !predicted && !device.names().contains(&name.as_str())) {
         return Err(format!("there is no `{name}` to measure: there are {}", device.names().join(", ")).into());
     }

@@ -210,7 +210,7 @@ fn name(path: &Path) -> String {
 /// The `cargo zero` command of this workspace.
 pub(crate) fn cargo_zero() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["run", "--release", "--quiet", "--locked", "--package", "zero-command", "--", "zero"]);
+    command.args(["--quiet", "--locked", "zero"]);
     command
 }
 
@@ -231,8 +231,12 @@ pub(crate) fn machine<'s>(specs: impl IntoIterator<Item = &'s Path>, size: Optio
     let threads = THREADS.map(|threads| threads.to_string()).join(",");
     let mut command = cargo_zero();
     command.args(["measure", "--threads", &threads]).args(specs).args(size.iter().flat_map(|size| ["--size", size]));
-    let text = finished(command, "cargo zero measure")?;
-    Ok(Hardware::parse(&text).map_err(|problems| problems[0].render("the machine", &text))?)
+    parse_machine(&finished(command, "cargo zero measure")?)
+}
+
+/// A description that the command printed.
+pub(crate) fn parse_machine(text: &str) -> Outcome<Hardware> {
+    Ok(Hardware::parse(text).map_err(|problems| problems[0].render("the machine", text))?)
 }
 
 /// Seconds of a step: the median over groups of steps.
@@ -261,7 +265,7 @@ pub(crate) fn steps_s(metrics: &Path) -> Outcome<Vec<f64>> {
 }
 
 /// Predicted seconds of a step. All nodes are parts of this machine, as in the runs.
-fn predict(built: &Built, hardware: &Hardware, threads: usize) -> Outcome<f64> {
+pub(crate) fn predict(built: &Built, hardware: &Hardware, threads: usize) -> Outcome<f64> {
     let config = built.spec.config();
     let config = Config { mesh: Mesh { nodes: 1, ..config.mesh }, ..config };
     let plan = PlanBuf::new(&built.sizes.model, config, &built.sizes.probes[0].units);

@@ -151,7 +151,14 @@ fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
             sums: Some(rounded(rates.summed_bytes_per_s)),
             op: 0.0,
         },
-        node: Node { devices: cores.get(), link: None, memory: Some(memory), disk: None, handover: Some(handover) },
+        node: Node {
+            devices: cores.get(),
+            link: None,
+            memory: Some(memory),
+            host_link: None,
+            disk: None,
+            handover: Some(handover),
+        },
         network: None,
         measured: Vec::new(),
     })

@@ -93,6 +93,17 @@ impl Offload {
         !self.uses(TierKind::Host) && !self.uses(TierKind::Disk)
     }
 
+    /// The tier in which something is kept: a device has one besides its own memory.
+    pub const fn tier(&self) -> TierKind {
+        if self.uses(TierKind::Host) {
+            TierKind::Host
+        } else if self.uses(TierKind::Disk) {
+            TierKind::Disk
+        } else {
+            TierKind::Device
+        }
+    }
+
     /// Whether some state is kept in this tier.
     pub const fn uses(&self, tier: TierKind) -> bool {
         let (states, mut state) = (self.states(), 0);

@@ -23,15 +23,17 @@
 
 mod check;
 mod disk;
+mod host_link;
 mod measured;
 
 pub use disk::{DirectRates, DiskRates};
+pub use host_link::HostLink;
 pub use measured::{MeasuredOp, measured_units, median, rounded};
 
 use serde::{Deserialize, Serialize};
 use zero_plan::diagnostic::{Diagnostic, offset};
 use zero_plan::spec::{Size, ron_options};
-use zero_plan::{GpuFigures, Width};
+use zero_plan::{GpuFigures, TierKind, Width};
 
 /// A cluster of equal nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -113,9 +115,12 @@ pub struct Node {
     /// The link from a device to the other devices of its node. Processes of a processor share memory and have no link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
-    /// Memory of its processor: `device.memory` if ranks compute there. With GPUs, no part of a plan lies there yet.
+    /// Memory of its processor: `device.memory` if ranks compute there. With GPUs, states may be kept there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
+    /// The link of each GPU to that memory, for states that are kept there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_link: Option<HostLink>,
     /// The disk to which checkpoints are written, and on which states are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskRates>,
@@ -271,13 +276,35 @@ impl Hardware {
             latency: rounded(latency),
             shared_by: 1,
         });
+        // Noise may make both ways at once seem faster than each alone.
+        let [read, write, both, latency] = gpus.host_link.map(rounded);
+        let both = Some(rounded(both.min(read + write)));
+        let host_link = Some(HostLink { read, write, both, latency, shared_by: 1 });
         Self {
             name: format!("this machine, {} x {}", gpus.devices, gpus.name),
             device,
-            node: Node { devices: gpus.devices, link, memory, disk: None, handover: None },
+            node: Node { devices: gpus.devices, link, memory, host_link, disk: None, handover: None },
             network: None,
             measured: Vec::new(),
         }
+    }
+
+    /// The rates at which states travel that are kept in a tier, if they are known: of a disk, for all ranks of a node together,
+    /// and of a link to the host, for each device.
+    pub fn rates_of(&self, tier: TierKind) -> Option<DirectRates> {
+        match tier {
+            TierKind::Device => None,
+            TierKind::Host => self.node.host_link.map(|link| link.of_device()),
+            TierKind::Disk => self.node.disk.and_then(|disk| disk.direct),
+        }
+    }
+
+    /// Makes the disk, and the links of devices to the host, this many times as fast.
+    pub(crate) fn make_tiers_faster(&mut self, times: f64) {
+        if let Some(direct) = self.node.disk.as_mut().and_then(|disk| disk.direct.as_mut()) {
+            *direct = direct.faster(times);
+        }
+        self.node.host_link = self.node.host_link.map(|link| link.faster(times));
     }
 
     /// Memory that a rank's plan may take, in bytes, if a node has this many ranks.

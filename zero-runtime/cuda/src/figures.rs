@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use zero_core::device::{Buffer, Device, DeviceDescription, DeviceError, Kernels, Reached, Storage, bf16};
+use zero_core::device::{Buffer, Device, DeviceDescription, DeviceError, Kernels, Queues, Reached, Storage, bf16};
 use zero_core::speed::{attended_per_s, best_ns, copied_per_s, mean_at_once, multiplied_per_s};
 use zero_plan::GpuFigures;
 
@@ -50,6 +50,7 @@ pub fn measure() -> Result<GpuFigures, DeviceError> {
             op_s(device)?,
         ])
     })?;
+    let host_link = all_work(&mut devices, |device, _| host_link(device))?;
     let link = (devices.len() > 1).then(|| link(&mut devices).map_err(|error| error.report()));
     // By now libraries have loaded everything that they need, and no memory for measurements is allocated.
     let taken_bytes = devices.iter().filter_map(Device::description).map(|now| now.taken_bytes).max().unwrap_or(0);
@@ -62,6 +63,7 @@ pub fn measure() -> Result<GpuFigures, DeviceError> {
         attended_per_s,
         copied_per_s,
         op_s,
+        host_link,
         link,
     })
 }
@@ -97,6 +99,42 @@ fn op_s(device: &Cuda) -> Result<f64, DeviceError> {
         black_box(last);
     });
     Ok(ns * 1e-9 / IN_A_ROW as f64)
+}
+
+/// The link of a device to its host: bytes per second from the host, to it, and both ways at once in sum, and seconds of a
+/// copy of a few bytes.
+fn host_link(device: &Cuda) -> Result<[f64; 4], DeviceError> {
+    let pair =
+        || Ok::<_, DeviceError>([Buffer::zeros(device, LINK_BYTES)?, Buffer::zeros_on_host(device, LINK_BYTES)?]);
+    let ([mut fetched, there], [here, mut stored]) = (pair()?, pair()?);
+    device.prepare(1)?;
+    let mut seconds = |bytes: usize, times: usize, ways: [bool; 2]| {
+        let mut last = [0u8];
+        let ns = best_ns(|| {
+            for _ in 0..times {
+                device.enter(0);
+                if ways[0] {
+                    device.copy(fetched.view_mut().part(0, bytes), there.view().part(0, bytes));
+                }
+                device.enter(1);
+                if ways[1] {
+                    device.copy(stored.view_mut().part(0, bytes), here.view().part(0, bytes));
+                }
+            }
+            device.record(0);
+            device.enter(0);
+            device.wait(0);
+            device.read(fetched.view().part(bytes - 1, 1), &mut last);
+            black_box(last);
+        });
+        ns * 1e-9 / times as f64
+    };
+    let mut rate = |ways: [bool; 2]| {
+        let moved = LINK_BYTES * ways.into_iter().filter(|way| *way).count();
+        moved as f64 / seconds(LINK_BYTES, 4, ways)
+    };
+    let [read, write, both] = [[true, false], [false, true], [true, true]].map(&mut rate);
+    Ok([read, write, both, seconds(size_of::<u64>(), IN_A_ROW, [true, false])])
 }
 
 /// The link from each device to the others: seconds until the first byte, and bytes per second, measured while each

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use zero_cuda::DEVICES_VARIABLE;
-use zero_plan::GpuFigures;
+use zero_plan::{GpuFigures, TierKind};
 use zero_study::hardware::{Hardware, Processor};
 use zero_tests::pretend;
 
@@ -34,6 +34,8 @@ fn figures_of_gpus_describe_hardware() {
     let (memory, reserved) = (hardware.device.memory.bytes(), hardware.device.reserved.bytes());
     assert!(0 < reserved && reserved < memory, "{gpus:?}");
     assert!(hardware.device.attention.is_some(), "{gpus:?}");
+    let host_link = hardware.rates_of(TierKind::Host).expect("rates of copies from and to the host");
+    assert!(host_link.latency > 0.0 && host_link.read.min(host_link.write) > 1e6, "{gpus:?}");
     let text = zero_plan::spec::ron_text(&hardware);
     assert_eq!(Hardware::parse(&text), Ok(hardware), "{text}");
     if !pretend::is_hardware() {

@@ -40,7 +40,7 @@ pub struct Candidate {
     pub sequences: usize,
     /// Micro-batches of a step.
     pub micro_batches: usize,
-    /// What is kept on disk.
+    /// What is kept in a tier.
     pub offload: Offload,
 }
 
@@ -71,7 +71,7 @@ pub enum Dimension {
     MicroBatches,
     /// The widths in which numbers are stored.
     Widths,
-    /// What is kept on disk.
+    /// What is kept in a tier.
     Offload,
 }
 
@@ -132,7 +132,7 @@ impl Candidate {
             }
             Dimension::MicroBatches => format!("{} x {} sequences", self.micro_batches, self.sequences),
             Dimension::Widths => widths(&self.precision),
-            Dimension::Offload if !self.offload.is_none() => "optimizer state on disk".to_owned(),
+            Dimension::Offload if !self.offload.is_none() => format!("optimizer state {}", self.offload.tier().words()),
             _ => return None,
         })
     }
@@ -158,9 +158,9 @@ impl Candidate {
             transport: transport(question),
             optimizer: question.pins.spec.optimizer,
             offload: self.offload,
+            host_bytes: self.host_budget(question),
             disk_bytes: question.pins.spec.disk.map(|budget| budget.bytes() as usize),
             memory_bytes: Some(question.budget(self.mesh.ranks_per_node())),
-            ..Config::PLAIN
         }
     }
 
@@ -221,9 +221,19 @@ impl Candidate {
             let kept: String = kept.map(|(state, tier)| format!("{state}: {tier:?}, ")).collect();
             let piece = in_units(piece_bytes);
             let _ = writeln!(text, "    offload: ({kept}prefetch: {prefetch}, piece: {piece:?}),");
+            let budgets = [("host", self.host_budget(question)), ("disk", self.config(question).disk_bytes)];
+            for (key, bytes) in budgets.into_iter().filter_map(|(key, bytes)| Some((key, bytes?))) {
+                let _ = writeln!(text, "    {key}: B({bytes}),");
+            }
         }
         let _ = writeln!(text, "    memory: B({}),\n)", question.budget(self.mesh.ranks_per_node()));
         text
+    }
+
+    /// The host memory that a rank may take, if it keeps states there.
+    fn host_budget(&self, question: &Question) -> Option<usize> {
+        let is_used = self.offload.uses(TierKind::Host);
+        question.host_budget(self.mesh.ranks_per_node()).filter(|_| is_used)
     }
 
     fn zero_keys(&self) -> Vec<String> {

@@ -1,12 +1,14 @@
-//! Answers that keep the optimizer's state on disk.
+//! Answers that keep the optimizer's state in a tier: on disk, or in the memory of a GPU's host.
 
 use zero_plan::spec::parse;
-use zero_plan::{PlanBuf, prove};
+use zero_plan::{PlanBuf, TierKind, prove};
 
-use super::question::{DiskUse, Effort, NoAdvice, Question};
+use super::question::{Effort, NoAdvice, OffloadUse, Question};
 use super::tests::{ask, file, pinned, small, tiny};
+use super::transformer::LLAMA_3_8B;
 use super::*;
 use crate::hardware::Hardware;
+use crate::repository::text;
 
 const DIRECT: &str = "direct: (read: 1.3e9, write: 1.8e9, both: 1.35e9),";
 
@@ -36,7 +38,7 @@ fn states_go_to_disk_only_where_nothing_fits_in_memory() {
         };
         assert_eq!(advice.refused, 0, "{memory_kib}");
         for pick in &advice.picks {
-            assert_eq!([pick.candidate.offload.is_none(), pick.disk.is_none()], [!needs_disk; 2], "{memory_kib}");
+            assert_eq!([pick.candidate.offload.is_none(), pick.tier.is_none()], [!needs_disk; 2], "{memory_kib}");
             assert!(pick.need.bytes <= pick.budget_bytes);
             let config = parse(&pick.candidate.text(&question, &[])).expect("a spec").config();
             assert_eq!(config, pick.candidate.config(&question));
@@ -60,8 +62,8 @@ fn states_go_to_disk_only_where_nothing_fits_in_memory() {
 #[test]
 fn what_the_disk_would_cost_is_told_if_asked() {
     let hardware = cores(1_000_000, DIRECT);
-    let advice = advise(&Question { disk: DiskUse::Tried, ..question(&hardware) }).expect("advice");
-    assert!(advice.picks[0].disk.is_none(), "{:?}", advice.picks[0]);
+    let advice = advise(&Question { offload: OffloadUse::Tried, ..question(&hardware) }).expect("advice");
+    assert!(advice.picks[0].tier.is_none(), "{:?}", advice.picks[0]);
     let on_disk: Vec<_> = advice.rivals.iter().filter(|rival| rival.dimension == Dimension::Offload).collect();
     let [Rival { loss: Price::Slower(factor), value, .. }] = &on_disk[..] else { panic!("{on_disk:?}") };
     assert!(*factor > 1.0 && value == "optimizer state on disk", "{on_disk:?}");
@@ -71,14 +73,45 @@ fn what_the_disk_would_cost_is_told_if_asked() {
 
 #[test]
 fn z0161_nothing_can_be_kept_on_disk() {
-    let (with, without, gpus) = (cores(1_000_000, DIRECT), cores(1_000_000, ""), tiny(900_000));
+    let (with, without) = (cores(1_000_000, DIRECT), cores(1_000_000, ""));
     for (asked, expected) in [
         (question(&without), "`cores` has no `node.disk.direct`, so it is not known how long that takes"),
-        (question(&gpus), "ranks on a GPU cannot do that yet"),
         (pinned(question(&with), &["optimizer=Muon"]), "`optimizer` Muon cannot do that"),
     ] {
-        let error = advise(&Question { disk: DiskUse::Tried, ..asked }).unwrap_err();
+        let error = advise(&Question { offload: OffloadUse::Tried, ..asked }).unwrap_err();
         let NoAdvice::Machines { what, .. } = &error else { panic!("{error}") };
         assert_eq!(what, &format!("nothing can be kept on disk: {expected}"));
     }
+}
+
+/// One GPU of 80 GB lacks the memory for 8 billion parameters with f32 masters and moments, 12 bytes of each.
+#[test]
+fn a_host_keeps_what_a_gpu_cannot() {
+    let hardware = file(&text("hardware/h100-1.ron"));
+    let units = |width, sequences| Some(LLAMA_3_8B.units(width, sequences, 8192));
+    let question = Question { effort: Effort { plans: 50 }, ..ask(&hardware, 1, 8192, None, &units) };
+    let advice = advise(&question).expect("advice");
+    let pick = &advice.picks[0];
+    assert_eq!(pick.candidate.offload.optimizer, TierKind::Host);
+    let spec = pick.candidate.text(&question, &[]);
+    let config = parse(&spec).expect("a spec").config();
+    assert_eq!((config, config.host_bytes), (pick.candidate.config(&question), Some(274_000_000_000)), "{spec}");
+    let told = answer(&question, &advice);
+    let place = "if the optimizer state is kept in host memory (`offload`)? host link: ";
+    assert!(told.contains(place) && told.contains(" would hide it") && !told.contains("--offload FOLDER"), "{told}");
+    let json = &json(&question, &advice)["best"][0];
+    assert!(json["host"]["read_bytes"].is_u64() && json["disk"].is_null(), "{json}");
+    // What the host cannot hold is not offered.
+    let small = file(&text("hardware/h100-1.ron").replace("GB(274)", "GB(64)"));
+    assert!(advise(&Question { hardware: &small, ..question }).is_err());
+}
+
+#[test]
+fn z0161_nothing_can_be_kept_in_host_memory() {
+    let gpus = tiny(900_000);
+    let error = advise(&Question { offload: OffloadUse::Tried, ..question(&gpus) }).unwrap_err();
+    assert!(
+        error.to_string().contains("nothing can be kept in host memory: ")
+            && error.to_string().contains("`node.host_link`")
+    );
 }

@@ -11,7 +11,7 @@ use super::fit::Demand;
 use super::least::UnitShapes;
 use super::question::{NoAdvice, Question, Simulated};
 use super::search::{Findings, TimedLayout, search};
-use crate::simulate::{DiskPrediction, Flow, FlowBytes, LinkKind, Timeline, simulate, threads_of_rank};
+use crate::simulate::{Flow, FlowBytes, LinkKind, TierPrediction, Timeline, simulate, threads_of_rank};
 
 /// The number of layouts that are described in full.
 const PICKS: usize = 3;
@@ -64,8 +64,8 @@ pub struct Pick {
     pub compute_s: f64,
     /// Seconds of waiting for other pipeline stages, on the pipeline stage that waits most.
     pub bubble_s: f64,
-    /// The cost of states on disk; `None` if there are none.
-    pub disk: Option<DiskPrediction>,
+    /// The cost of states in a tier; `None` if there are none.
+    pub tier: Option<TierPrediction>,
 }
 
 /// Bytes on one kind of link, and how long they take.
@@ -191,8 +191,14 @@ fn pick(question: &Question, shapes: &mut UnitShapes, timed: &TimedLayout) -> Op
             sent: sent(plan, &timeline),
             compute_s: most(&|i| timeline.step_s - parts[i].exposed_s() - parts[i].bubble_s()),
             bubble_s: most(&|i| parts[i].bubble_s()),
-            disk: DiskPrediction::of(plan, question.hardware, threads_of_rank(plan, question.hardware), &timeline)
-                .ok()?,
+            tier: TierPrediction::of(
+                plan,
+                question.hardware,
+                threads_of_rank(plan, question.hardware),
+                &timeline,
+                plan.config.offload.tier(),
+            )
+            .ok()?,
         })
     })
 }

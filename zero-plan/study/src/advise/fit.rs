@@ -19,7 +19,7 @@ pub struct Demand {
 
 impl Demand {
     /// The demand of a configuration; `None` if it has no plan: a chunk would be empty, a rank would own nothing of
-    /// a unit, more units would be gathered ahead than there are, more would be on disk than the budget allows, or the
+    /// a unit, more units would be gathered ahead than there are, more would be in a tier than its budget allows, or the
     /// compiler would take too long.
     pub fn of(config: &Config, units: &[Unit]) -> Option<Self> {
         let chunks = config.chunks();
@@ -41,9 +41,11 @@ impl Demand {
         }
         let memories = (0..config.mesh.pipeline).map(|pipeline| Memory::of(&tables, pipeline));
         let memories: Vec<_> = memories.collect();
-        let disk_bytes = memories.iter().map(|memory| memory.bytes_of(Home::Disk)).max()?;
-        if config.disk_bytes.is_some_and(|budget| disk_bytes > budget) {
-            return None;
+        for (home, budget) in [(Home::Host, config.host_bytes), (Home::Disk, config.disk_bytes)] {
+            let bytes = memories.iter().map(|memory| memory.bytes_of(home)).max()?;
+            if budget.is_some_and(|budget| bytes > budget) {
+                return None;
+            }
         }
         let memory = memories.into_iter().max_by_key(Memory::bytes_per_rank)?;
         Some(Self { bytes: rank_bytes(&tables, &memory), memory })

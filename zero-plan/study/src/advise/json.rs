@@ -1,6 +1,7 @@
 //! Json: the answer as `zero-advise-1`, for other programs. Its shape is documented in `docs/json.md`. Never rounds.
 
 use serde_json::{Value, json};
+use zero_plan::TierKind;
 
 use super::candidate::Dimension;
 use super::explain::{Advice, Pick, Price};
@@ -57,6 +58,7 @@ fn of_pick(question: &Question, pick: &Pick) -> Value {
         "compute_s": pick.compute_s,
         "bubble_s": pick.bubble_s,
         "sent": pick.sent,
-        "disk": pick.disk,
+        "disk": pick.tier.as_ref().filter(|_| pick.candidate.offload.uses(TierKind::Disk)),
+        "host": pick.tier.as_ref().filter(|_| pick.candidate.offload.uses(TierKind::Host)),
     })
 }

@@ -31,7 +31,7 @@ pub use json::json;
 pub use memo::memo;
 pub use offers::{Offer, offered_shapes, offers, offers_text};
 pub use pins::{BadPin, Pins};
-pub use question::{DiskUse, Effort, Judge, NoAdvice, Question, Simulated, probes};
+pub use question::{Effort, Judge, NoAdvice, OffloadUse, Question, Simulated, probes};
 pub use search::{Findings, TimedLayout, search};
 pub use text::{answer, comment};
 

@@ -6,10 +6,10 @@ use zero_plan::{Bytes, Unit, Width};
 
 use super::explain::advise;
 use super::pins::Pins;
-use super::question::{DiskUse, Effort, NoAdvice, Question};
+use super::question::{Effort, NoAdvice, OffloadUse, Question};
 use super::text::time;
 use crate::hardware::{Hardware, Processor};
-use crate::simulate::DiskPrediction;
+use crate::simulate::TierPrediction;
 
 /// The keys that stay as the spec has them.
 const KEPT: &[&str] = &[
@@ -41,8 +41,8 @@ pub struct Offer {
     pub bytes: usize,
     /// The time of a step on the machine in question, in seconds.
     pub step_s: f64,
-    /// What states on the disk of that machine cost; `None` if there are none.
-    pub disk: Option<DiskPrediction>,
+    /// What states in a tier of that machine cost; `None` if there are none.
+    pub tier: Option<TierPrediction>,
 }
 
 /// The machine that offers are timed on: one device per rank of a node, each with the memory that the spec allows.
@@ -73,7 +73,7 @@ fn question<'a>(
         pins: Pins::of(spec, KEPT),
         pure_bf16: true,
         effort: Effort::default(),
-        disk: if config.offloads() { DiskUse::Given(config.offload) } else { DiskUse::IfNeeded },
+        offload: if config.offloads() { OffloadUse::Given(config.offload) } else { OffloadUse::IfNeeded },
         units,
     }
 }
@@ -100,7 +100,7 @@ pub fn offers(
         let text = pick.candidate.text(&question, &[]);
         let of_pick = parse(&text).expect("the search writes specs that can be read");
         let changes = changes_to(spec, &of_pick);
-        Offer { changes, bytes: pick.need.bytes, step_s: pick.step_s, disk: pick.disk.clone() }
+        Offer { changes, bytes: pick.need.bytes, step_s: pick.step_s, tier: pick.tier.clone() }
     };
     Ok(advice.picks.iter().map(offer).collect())
 }
@@ -126,8 +126,8 @@ pub fn offers_text(offers: &[Offer]) -> String {
     let one = |offer: &Offer| {
         let change = |change: &KeyChange| format!("{}: {}", change.key, change.second.as_deref().unwrap_or("without"));
         let changes: Vec<String> = offer.changes.iter().map(change).collect();
-        let disk = offer.disk.iter().map(|disk| format!("\n      {}", disk.in_a_line())).collect::<String>();
-        format!("    `{}`: {}, a step of {}{disk}", changes.join("`, `"), Bytes(offer.bytes), time(offer.step_s))
+        let tier = offer.tier.iter().map(|tier| format!("\n      {}", tier.in_a_line())).collect::<String>();
+        format!("    `{}`: {}, a step of {}{tier}", changes.join("`, `"), Bytes(offer.bytes), time(offer.step_s))
     };
     offers.iter().map(one).collect::<Vec<_>>().join("\n")
 }
@@ -230,7 +230,7 @@ mod tests {
             stages.push(changed.config().stage);
         }
         assert!(offers.is_sorted_by(|a, b| a.step_s <= b.step_s), "fastest first");
-        let costs = offers.iter().filter(|offer| offer.disk.is_some()).count();
+        let costs = offers.iter().filter(|offer| offer.tier.is_some()).count();
         assert_eq!(offers_text(&offers).lines().count(), offers.len() + costs);
         Some(stages)
     }
@@ -258,10 +258,10 @@ mod tests {
                     let plan = PlanBuf::new("the model", config, &large(Width::F32, config.sequences).unwrap());
                     let needed = plan.with(|plan| plan.total_bytes_max(&RunSize::LEAST));
                     assert!(needed == offer.bytes && needed <= budget, "{offer:?}");
-                    assert_eq!(offer.disk.is_some(), config.offloads(), "{offer:?}");
+                    assert_eq!(offer.tier.is_some(), config.offloads(), "{offer:?}");
                     let text = offers_text(std::slice::from_ref(&offer));
-                    assert_eq!(text.contains("`offload.optimizer: Disk`"), offer.disk.is_some(), "{text}");
-                    on_disk.push(offer.disk.is_some());
+                    assert_eq!(text.contains("`offload.optimizer: Disk`"), offer.tier.is_some(), "{text}");
+                    on_disk.push(offer.tier.is_some());
                 }
             }
             // They are the last that fit.

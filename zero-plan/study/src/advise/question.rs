@@ -33,15 +33,15 @@ pub struct Question<'a> {
     pub pure_bf16: bool,
     /// The limit on what is timed.
     pub effort: Effort,
-    /// Whether the optimizer's state may be kept on disk.
-    pub disk: DiskUse,
+    /// Whether the optimizer's state may be kept in a tier: on disk, or in the memory of a GPU's host.
+    pub offload: OffloadUse,
     /// The units of the model for a width and the sequences of a micro-batch; `None` if they are not known.
     pub units: &'a dyn Fn(Width, usize) -> Option<Vec<Unit>>,
 }
 
-/// When layouts are tried that keep the optimizer's state on disk.
+/// When layouts are tried that keep the optimizer's state in a tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DiskUse {
+pub enum OffloadUse {
     /// Where nothing fits without, if the machines can do it.
     #[default]
     IfNeeded,
@@ -51,12 +51,12 @@ pub enum DiskUse {
     Given(Offload),
 }
 
-/// Settings of the optimizer's state on disk. Settings that are likely fastest come first; small pieces need little memory,
-/// and large ones few ops.
-const ON_DISK: [Offload; 4] = [on_disk(1, 4 << 20), on_disk(1, 1 << 20), on_disk(0, 256 << 10), on_disk(1, 64 << 20)];
+/// Settings of the optimizer's state in a tier: `prefetch`, and the bytes of a piece. Settings that are likely fastest come
+/// first; small pieces need little memory, and large ones few ops.
+const PIECES: [(usize, usize); 4] = [(1, 4 << 20), (1, 1 << 20), (0, 256 << 10), (1, 64 << 20)];
 
-const fn on_disk(prefetch: usize, piece_bytes: usize) -> Offload {
-    Offload { optimizer: TierKind::Disk, prefetch, piece_bytes, ..Offload::NONE }
+fn kept_in(tier: TierKind) -> [Offload; 4] {
+    PIECES.map(|(prefetch, piece_bytes)| Offload { optimizer: tier, prefetch, piece_bytes, ..Offload::NONE })
 }
 
 /// The limit on timing before an answer is returned.
@@ -220,39 +220,54 @@ impl Question<'_> {
         }
     }
 
-    /// Why nothing can be kept on disk, and how to change that; none if it can.
-    fn no_disk(&self) -> Option<(String, &'static str)> {
+    /// The tier in which the device can keep states.
+    fn tier(&self) -> TierKind {
+        if self.device().is_host() { TierKind::Disk } else { TierKind::Host }
+    }
+
+    /// The memory of its host that a rank may take for states, in bytes, if that is known.
+    pub(super) fn host_budget(&self, ranks_per_node: usize) -> Option<usize> {
+        let given = self.pins.spec.host.map(|budget| budget.bytes());
+        let shared = || Some(self.hardware.node.memory?.bytes() / ranks_per_node.max(1) as u64);
+        given.or_else(shared).map(|bytes| bytes as usize)
+    }
+
+    /// Why nothing can be kept in a tier, and how to change that; none if it can.
+    fn no_tier(&self) -> Option<(String, &'static str)> {
         let spec = &self.pins.spec;
-        if !self.device().is_host() {
-            return Some(("ranks on a GPU cannot do that yet".to_owned(), "leave out `--offload`"));
-        }
         if spec.optimizer != OptimizerKind::AdamW {
             return Some((format!("`optimizer` {:?} cannot do that", spec.optimizer), "leave out `--offload`"));
         }
         if self.pins.has("checkpoint.snapshot") && spec.checkpoint.snapshot {
             return Some(("`checkpoint.snapshot` contradicts it".to_owned(), "leave out `--offload`"));
         }
-        let has_rates = self.hardware.node.disk.is_some_and(|disk| disk.direct.is_some());
-        let name = &self.hardware.name;
-        (!has_rates).then(|| {
-            let what = format!("`{name}` has no `node.disk.direct`, so it is not known how long that takes");
-            (what, "add the key `node.disk.direct` to the hardware file; `cargo zero measure` measures it")
-        })
+        let (tier, name) = (self.tier(), &self.hardware.name);
+        let [key, help] = match tier {
+            TierKind::Disk => [
+                "node.disk.direct",
+                "add the key `node.disk.direct` to the hardware file; `cargo zero measure` measures it",
+            ],
+            _ => ["node.host_link", "add the key `node.host_link` to the hardware file"],
+        };
+        let told = || (format!("`{name}` has no `{key}`, so it is not known how long that takes"), help);
+        self.hardware.rates_of(tier).is_none().then(told)
     }
 
-    /// What is kept on disk in the coarse layouts that are tried: first of all, and then if none of these fit.
+    /// What is kept in a tier in the coarse layouts that are tried: first of all, and then if none of these fit.
     pub(super) fn offloads(&self) -> [Vec<Offload>; 2] {
-        match self.disk {
-            DiskUse::Given(offload) => [vec![offload], Vec::new()],
-            DiskUse::Tried => [vec![Offload::NONE, ON_DISK[0]], Vec::new()],
-            DiskUse::IfNeeded if self.no_disk().is_none() => [vec![Offload::NONE], vec![ON_DISK[0]]],
-            DiskUse::IfNeeded => [vec![Offload::NONE], Vec::new()],
+        let kept = kept_in(self.tier())[0];
+        match self.offload {
+            OffloadUse::Given(offload) => [vec![offload], Vec::new()],
+            OffloadUse::Tried => [vec![Offload::NONE, kept], Vec::new()],
+            OffloadUse::IfNeeded if self.no_tier().is_none() => [vec![Offload::NONE], vec![kept]],
+            OffloadUse::IfNeeded => [vec![Offload::NONE], Vec::new()],
         }
     }
 
-    /// The settings of what a coarse layout keeps on disk.
+    /// The settings of what a coarse layout keeps in a tier.
     pub(super) fn offload_settings(&self, offload: Offload) -> Vec<Offload> {
-        if offload.is_none() || matches!(self.disk, DiskUse::Given(_)) { vec![offload] } else { ON_DISK.to_vec() }
+        let is_given = offload.is_none() || matches!(self.offload, OffloadUse::Given(_));
+        if is_given { vec![offload] } else { kept_in(offload.tier()).to_vec() }
     }
 
     /// Checks the question before the search starts.
@@ -275,8 +290,9 @@ impl Question<'_> {
             let what = format!("{devices} devices need links, and `{name}` has no `node.link` between them");
             return Err(NoAdvice::Machines { what, help: "add the key `node.link` to the hardware file" });
         }
-        if let (DiskUse::Tried, Some((what, help))) = (self.disk, self.no_disk()) {
-            return Err(NoAdvice::Machines { what: format!("nothing can be kept on disk: {what}"), help });
+        if let (OffloadUse::Tried, Some((what, help))) = (self.offload, self.no_tier()) {
+            let place = self.tier().words();
+            return Err(NoAdvice::Machines { what: format!("nothing can be kept {place}: {what}"), help });
         }
         match self.tokens_per_step {
             Some(asked) if asked == 0 || !asked.is_multiple_of(self.length) => {

@@ -41,7 +41,7 @@ pub(super) fn ask<'a>(
         pins: Pins::default(),
         pure_bf16: false,
         effort: Effort::default(),
-        disk: DiskUse::IfNeeded,
+        offload: OffloadUse::IfNeeded,
         units,
     }
 }
@@ -361,7 +361,9 @@ fn z0161_machines_that_are_not_there() {
 
 #[test]
 fn z0162_nothing_fits() {
-    let hardware = a100();
+    let mut hardware = a100();
+    // Otherwise the optimizer's states would fit in the memory of the host.
+    hardware.node.host_link = None;
     let units = |width, sequences| Some(LLAMA_3_70B.units(width, sequences, 4096));
     let error = advise(&ask(&hardware, 1, 4096, None, &units)).unwrap_err();
     assert!(matches!(error, NoAdvice::NothingFits { .. }), "{error}");
@@ -382,11 +384,13 @@ fn z0162_nothing_fits() {
     assert!(alone.contains("` and a network between them (") && alone.contains("with `--nodes "), "{alone}");
 }
 
-/// 70 billion parameters on two nodes of eight H100: everything in two bytes fits, and so do three nodes.
+/// 70 billion parameters on two nodes of eight H100 whose hosts keep no states: everything in two bytes fits, and so do three
+/// nodes.
 #[test]
 fn what_fits_nowhere_has_ways_out() {
     let units = |width, sequences| Some(LLAMA_3_70B.units(width, sequences, 4096));
-    let hardware = named("h100");
+    let mut hardware = named("h100");
+    hardware.node.host_link = None;
     let of_nodes = |nodes| pinned(ask(&hardware, nodes, 4096, None, &units), &["mesh.pipeline=1"]);
     let question = of_nodes(2);
     let text = advise(&question).unwrap_err().to_string();

@@ -9,7 +9,7 @@ use super::candidate::{Dimension, sketch, widths};
 use super::explain::{Advice, Pick, Price, Rival, StageFit};
 use super::fit::Demand;
 use super::question::Question;
-use crate::simulate::{DiskPrediction, ShownTime};
+use crate::simulate::{ShownTime, TierPrediction};
 
 /// Kinds of memory that micro-batches take.
 pub(super) const BATCH: [Kind; 5] =
@@ -73,7 +73,7 @@ pub(super) fn figures(pick: &Pick) -> Vec<String> {
         format!("step {} of {tokens} tokens, {tokens_per_s:.0} tokens/s, MFU {:.1} %", time(*step_s), mfu * 100.0),
         format!("{memory}; sends {}, {} on links, of which {} exposed", Bytes(sent), time(link_s), time(exposed_s)),
     ];
-    lines.extend(pick.disk.iter().map(DiskPrediction::in_a_line));
+    lines.extend(pick.tier.iter().map(TierPrediction::in_a_line));
     lines
 }
 
@@ -152,8 +152,9 @@ pub(super) fn decision(question: &Question, advice: &Advice) -> Vec<String> {
             break;
         }
     }
-    let disk = pick.disk.iter().map(DiskPrediction::in_a_line);
-    lines.extend(disk.map(|cost| format!("if the optimizer state is kept on disk (`offload`)? {cost}")));
+    let place = pick.candidate.offload.tier().words();
+    let cost = pick.tier.iter().map(TierPrediction::in_a_line);
+    lines.extend(cost.map(|cost| format!("if the optimizer state is kept {place} (`offload`)? {cost}")));
     lines.extend(activations(question, pick));
     if question.nodes > 1 {
         let crosses = Axis::ALL.into_iter().filter(|axis| pick.candidate.mesh.crosses_nodes(*axis)).map(Axis::name);
@@ -216,7 +217,10 @@ pub fn comment(question: &Question, advice: &Advice, pick: &Pick) -> Vec<String>
     lines.extend(figures(pick).into_iter().map(|line| format!("Predicted: {line}.")));
     lines.push(format!("Widths: {}.", widths(&pick.candidate.precision)));
     lines.extend(
-        pick.disk.iter().map(|_| "Its states on disk need a folder: the argument `--offload FOLDER`.".to_owned()),
+        pick.tier
+            .iter()
+            .filter(|tier| tier.wear.is_some())
+            .map(|_| "Its states on disk need a folder: the argument `--offload FOLDER`.".to_owned()),
     );
     let best = advice.picks.iter().position(|other| other == pick).unwrap_or(0);
     lines.push(match best {

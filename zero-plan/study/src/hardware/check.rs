@@ -3,7 +3,7 @@
 use zero_plan::diagnostic::Diagnostic;
 use zero_plan::spec::locate;
 
-use super::{DirectRates, Hardware, MeasuredUnit, Network, Processor};
+use super::{DirectRates, Hardware, HostLink, MeasuredUnit, Network, Processor};
 
 /// The highest rate: 10^18 per second, a hundred times that of today's fastest device.
 const RATE_MAX: f64 = 1e18;
@@ -65,11 +65,16 @@ pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
             }
         }
     }
+    if let Some(link) = &node.host_link {
+        let HostLink { read, write, both, latency, shared_by } = *link;
+        checks.direct("node.host_link", &DirectRates { read, write, both, latency });
+        checks.count("node.host_link.shared_by", shared_by);
+    }
     if let Some(disk) = &node.disk {
         checks.rate("node.disk.read", disk.read);
         checks.rate("node.disk.write", disk.write);
         if let Some(direct) = &disk.direct {
-            checks.direct(direct);
+            checks.direct("node.disk.direct", direct);
         }
         if let Some(endurance) = disk.endurance {
             let is_possible = endurance.checked_bytes().is_some_and(|bytes| bytes >= MEMORY_MIN);
@@ -139,16 +144,17 @@ impl Checks<'_> {
         self.count(&format!("{section}links"), network.links);
     }
 
-    fn direct(&mut self, direct: &DirectRates) {
+    /// The rates of a tier whose keys are in `section`.
+    fn direct(&mut self, section: &str, direct: &DirectRates) {
         let before = self.problems.len();
-        self.rate("node.disk.direct.read", direct.read);
-        self.rate("node.disk.direct.write", direct.write);
+        self.rate(&format!("{section}.read"), direct.read);
+        self.rate(&format!("{section}.write"), direct.write);
         // A sum is only compared with rates that are possible.
         if let Some(both) = direct.both.filter(|_| self.problems.len() == before) {
             let is_possible = (RATE_MIN..=direct.read + direct.write).contains(&both);
-            self.require("node.disk.direct.both", is_possible, "1e3 a second to the sum of `read` and `write`");
+            self.require(&format!("{section}.both"), is_possible, "1e3 a second to the sum of `read` and `write`");
         }
-        self.latency("node.disk.direct.latency", direct.latency);
+        self.latency(&format!("{section}.latency"), direct.latency);
     }
 
     fn rate(&mut self, key: &str, value: f64) {
@@ -171,6 +177,7 @@ mod tests {
     const GOOD: &str = "(name: \"x\", device: (name: \"d\", kind: Gpu, memory: GB(80), reserved: GB(2), \
         matmul: (f32: 19.5e12, bf16: 312e12), achieved: 0.75, attention: 0.5, bandwidth: 2e12, sums: 1e12, op: 5e-6), \
         node: (devices: 8, link: (bandwidth: 300e9, latency: 3e-6), memory: GB(1000), \
+        host_link: (read: 25e9, write: 24e9, both: 40e9, latency: 2e-5, shared_by: 2), \
         disk: (read: 6e9, write: 3e9, direct: (read: 5e9, write: 4e9, both: 7e9, latency: 1e-4), endurance: TB(7000)), \
         handover: (apart: 4e-5, turns: 7e-6)), \
         network: (bandwidth: 25e9, latency: 5e-6, links: 8))";
@@ -226,6 +233,11 @@ mod tests {
             ("300e9", "inf", "node.link.bandwidth"),
             ("latency: 3e-6", "latency: 30.0", "node.link.latency"),
             ("memory: GB(1000)", "memory: B(1)", "node.memory"),
+            ("read: 25e9", "read: 25.0", "node.host_link.read"),
+            ("write: 24e9", "write: inf", "node.host_link.write"),
+            ("both: 40e9", "both: 50e9", "node.host_link.both"),
+            ("latency: 2e-5", "latency: 20.0", "node.host_link.latency"),
+            ("shared_by: 2", "shared_by: 0", "node.host_link.shared_by"),
             ("read: 6e9", "read: NaN", "node.disk.read"),
             ("read: 5e9", "read: 0.0", "node.disk.direct.read"),
             ("write: 4e9", "write: -4e9", "node.disk.direct.write"),

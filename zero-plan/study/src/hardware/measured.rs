@@ -92,11 +92,8 @@ pub fn median(mut times: Vec<f64>) -> f64 {
 
 /// Rounded to four digits, which is more than the precision of a measurement.
 pub fn rounded(value: f64) -> f64 {
-    if value == 0.0 {
-        return 0.0;
-    }
-    let digits = 10f64.powi(3 - value.abs().log10().floor() as i32);
-    (value * digits).round() / digits
+    // By way of text, because a scaled number may have no exact quotient.
+    format!("{value:.3e}").parse().expect("a number that was just written")
 }
 
 #[cfg(test)]

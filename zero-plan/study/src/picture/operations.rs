@@ -4,21 +4,24 @@
 use zero_plan::Plan;
 use zero_plan::spec::Size;
 
-use crate::hardware::{DeviceFigures, DirectRates, DiskRates, Hardware, Link, Network, Node, Processor, Rates};
-use crate::simulate::{Impossible, Timeline, timeline};
+use crate::hardware::{
+    DeviceFigures, DirectRates, DiskRates, Hardware, HostLink, Link, Network, Node, Processor, Rates,
+};
+use crate::simulate::{Impossible, Timeline, simulate_with};
 
 /// The timeline of a training step, with an operation in place of each second.
 ///
 /// # Errors
 /// Never: this hardware has everything that a mesh can need.
 pub fn operations(plan: &Plan) -> Result<Timeline, Impossible> {
-    timeline(plan, &free(plan), 1)
+    simulate_with(plan, &free(plan), 1)
 }
 
 /// Hardware on which an operation takes a second, and nothing else takes any time.
 fn free(plan: &Plan) -> Hardware {
     let (bandwidth, latency) = (f64::INFINITY, 0.0);
     let direct = DirectRates { read: bandwidth, write: bandwidth, both: None, latency };
+    let host_link = HostLink { read: bandwidth, write: bandwidth, both: None, latency, shared_by: 1 };
     Hardware {
         name: String::new(),
         device: DeviceFigures {
@@ -37,6 +40,7 @@ fn free(plan: &Plan) -> Hardware {
             devices: plan.config.mesh.ranks_per_node(),
             link: Some(Link { bandwidth, latency, shared_by: 1 }),
             memory: None,
+            host_link: Some(host_link),
             disk: Some(DiskRates { read: bandwidth, write: bandwidth, direct: Some(direct), endurance: None }),
             handover: None,
         },

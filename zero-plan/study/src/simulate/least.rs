@@ -48,7 +48,7 @@ struct LinkSeconds([f64; 2]);
 impl LinkSeconds {
     fn add(&mut self, route: &Route, bytes: f64) {
         match route.link {
-            LinkKind::Memory | LinkKind::Disk => {}
+            LinkKind::Memory | LinkKind::Disk | LinkKind::Host => {}
             LinkKind::Node => self.0[0] += bytes / route.bandwidth,
             LinkKind::Network => self.0[1] += bytes / route.bandwidth,
         }

@@ -3,13 +3,13 @@
 mod cores;
 mod cost;
 mod critical;
-mod disk;
 mod least;
 mod links;
 mod offload;
 mod parts;
 mod prediction;
 mod run;
+mod shared;
 mod text;
 mod tier;
 mod timeline;
@@ -24,7 +24,7 @@ pub use cost::{Costs, LAYER_KERNELS, OTHER_KERNELS, PassKernels};
 pub use critical::CriticalStretch;
 pub use least::least_s;
 pub use links::{MessageOrder, Route, Routes};
-pub use offload::DiskPrediction;
+pub use offload::{TierPrediction, Wear};
 pub use parts::{StepPart, StepParts};
 pub(crate) use prediction::{BETTER, compute_faster};
 pub use prediction::{
@@ -58,8 +58,10 @@ pub enum Impossible {
     NoDirectRates,
     /// States of ranks on GPUs would be kept on disk.
     DiskOfGpu,
-    /// States are kept in host memory, and descriptions of hardware have no rates for that.
-    HostLink,
+    /// States are kept in host memory, and the rates of the links to it are not known.
+    NoHostLink,
+    /// States would be kept in host memory, where ranks on processors compute.
+    HostOfProcessor,
     /// An update would need whole matrices whose shards lie on several hosts that MPI connects.
     Directions,
 }
@@ -80,9 +82,12 @@ impl fmt::Display for Impossible {
                 f.write_str("the spec keeps states on disk, but the hardware has no `node.disk.direct`")
             }
             Self::DiskOfGpu => f.write_str("the spec keeps states on disk, which ranks on a GPU cannot do yet"),
-            Self::HostLink => f.write_str(
-                "the spec keeps states in host memory, and a hardware file says nothing about the links of devices to it",
-            ),
+            Self::NoHostLink => {
+                f.write_str("the spec keeps states in host memory, but the hardware has no `node.host_link`")
+            }
+            Self::HostOfProcessor => {
+                f.write_str("the spec keeps states in host memory, which is where ranks on a processor compute")
+            }
             Self::Directions => {
                 write!(
                     f,
@@ -109,7 +114,10 @@ impl Impossible {
                  `cargo zero measure` measures it"
             }
             Self::DiskOfGpu => "remove `offload` from the spec, or take hardware whose ranks compute on a processor",
-            Self::HostLink => "remove `offload` from the spec: steps with it take longer, by an unknown time",
+            Self::NoHostLink => {
+                "add the key `node.host_link` to the hardware file, such as `host_link: (read: 25e9, write: 25e9)`"
+            }
+            Self::HostOfProcessor => "remove `offload` from the spec, or take hardware whose ranks compute on GPUs",
             Self::Directions => {
                 "let `mesh.zero` lie within a node, with `mesh.replica` across nodes; choose stage 0; or take hardware with GPUs"
             }
@@ -130,7 +138,7 @@ pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
 /// each node is a host. A configuration with NCCL also keeps NCCL within a host.
 ///
 /// # Errors
-/// [`Impossible::Directions`], [`Impossible::HostLink`], [`Impossible::DiskOfGpu`].
+/// [`Impossible::Directions`], [`Impossible::HostOfProcessor`], [`Impossible::DiskOfGpu`].
 pub fn on_hardware(config: Config, hardware: &Hardware) -> Result<Config, Impossible> {
     let device = match hardware.device.kind {
         Processor::Gpu => DeviceKind::Cuda,
@@ -143,8 +151,8 @@ pub fn on_hardware(config: Config, hardware: &Hardware) -> Result<Config, Imposs
     let config = Config { device, transport, ..config };
     match config {
         config if config.sends_directions() => Err(Impossible::Directions),
-        config if config.offload.uses(TierKind::Host) => Err(Impossible::HostLink),
-        config if config.offloads() && device == DeviceKind::Cuda => Err(Impossible::DiskOfGpu),
+        config if config.offload.uses(TierKind::Host) && device.is_host() => Err(Impossible::HostOfProcessor),
+        config if config.offload.uses(TierKind::Disk) && !device.is_host() => Err(Impossible::DiskOfGpu),
         config => Ok(config),
     }
 }
@@ -179,14 +187,6 @@ pub fn simulate(plan: &Plan, hardware: &Hardware) -> Result<Timeline, Impossible
 /// # Errors
 /// The errors of [`simulate`].
 pub fn simulate_with(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Timeline, Impossible> {
-    if plan.config.offload.uses(TierKind::Host) {
-        return Err(Impossible::HostLink);
-    }
-    timeline(plan, hardware, threads)
-}
-
-/// The same, if states travel at the rates of the disk wherever they are kept.
-pub(crate) fn timeline(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Timeline, Impossible> {
     let (mesh, node) = (&plan.config.mesh, &hardware.node);
     let ranks = mesh.ranks_per_node();
     if hardware.device.kind == Processor::Gpu && ranks > node.devices {
@@ -198,8 +198,10 @@ pub(crate) fn timeline(plan: &Plan, hardware: &Hardware, threads: usize) -> Resu
     if mesh.nodes > 1 && hardware.network.is_none() {
         return Err(Impossible::NoNetwork { nodes: mesh.nodes });
     }
-    if plan.config.offloads() && node.disk.is_none_or(|disk| disk.direct.is_none()) {
-        return Err(Impossible::NoDirectRates);
+    match plan.config.offload.tier() {
+        tier @ TierKind::Host if hardware.rates_of(tier).is_none() => return Err(Impossible::NoHostLink),
+        tier @ TierKind::Disk if hardware.rates_of(tier).is_none() => return Err(Impossible::NoDirectRates),
+        _ => {}
     }
     let costs = Costs::new(plan, hardware, threads);
     Ok(run::SimulatedRun::new(plan, hardware, &costs).end())

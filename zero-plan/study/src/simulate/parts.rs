@@ -75,7 +75,8 @@ impl Timeline {
             self.add_wait(span, &mut parts);
         }
         // The next step begins only when everything is stored.
-        parts.add(StepPart::Exposed(Flow::Store, LinkKind::Disk), lane.stored_s() - lane.end_s());
+        let tier = LinkKind::of_tier(plan.config.offload.tier());
+        parts.add(StepPart::Exposed(Flow::Store, tier), lane.stored_s() - lane.end_s());
         parts.add(StepPart::Bubble, self.step_s - lane.stored_s());
         parts.0.sort_by_key(|&(part, _)| part);
         parts

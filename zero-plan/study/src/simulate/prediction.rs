@@ -2,9 +2,9 @@
 //! links, the critical path, and the changes that would help. Only summarizes the simulation.
 
 use serde::Serialize;
-use zero_plan::{Axis, DeviceKind, Op, Plan, TransportKind};
+use zero_plan::{Axis, DeviceKind, Op, Plan, TierKind, TransportKind};
 
-use super::offload::{DiskPrediction, faster as faster_disk};
+use super::offload::TierPrediction;
 use super::{CriticalStretch, Impossible, LinkKind, Route, Routes, StepPart, Timeline, threads_of_rank};
 use super::{cost::Costs, run::SimulatedRun, run::is_straight, timeline::Cause, timeline::Flow, timeline::FlowBytes};
 use crate::hardware::{Handover, Hardware, OpTime};
@@ -52,7 +52,9 @@ pub struct Prediction {
     /// The effect of making one part of the hardware 10 % faster, the most helpful first.
     pub better: Vec<Better>,
     /// The cost of states on disk; `None` if there are none.
-    pub disk: Option<DiskPrediction>,
+    pub disk: Option<TierPrediction>,
+    /// The cost of states in host memory; `None` if there are none.
+    pub host: Option<TierPrediction>,
 }
 
 /// A pipeline stage.
@@ -179,6 +181,7 @@ impl Prediction {
         better.sort_by(|a, b| a.step_s.total_cmp(&b.step_s));
         let segments = timeline.critical_path().into_iter();
         let path: Vec<_> = segments.filter_map(|segment| path_segment(plan, &timeline, segment)).collect();
+        let in_tier = |tier| TierPrediction::of(plan, hardware, threads, &timeline, tier);
         Ok(Self {
             format: FORMAT,
             model: plan.model.to_owned(),
@@ -197,7 +200,8 @@ impl Prediction {
             critical: critical(&path),
             path,
             better,
-            disk: DiskPrediction::of(plan, hardware, threads, &timeline)?,
+            disk: in_tier(TierKind::Disk)?,
+            host: in_tier(TierKind::Host)?,
         })
     }
 }
@@ -267,7 +271,10 @@ fn improved(plan: &Plan, hardware: &Hardware) -> impl Iterator<Item = (&'static 
                 }
             }),
         ),
-        ("disk", with(|it| faster_disk(it, BETTER)).filter(|_| plan.config.offloads())),
+        (
+            LinkKind::of_tier(plan.config.offload.tier()).name(),
+            with(|it| it.make_tiers_faster(BETTER)).filter(|_| plan.config.offloads()),
+        ),
         (
             "latencies",
             with(|it| {
@@ -280,6 +287,9 @@ fn improved(plan: &Plan, hardware: &Hardware) -> impl Iterator<Item = (&'static 
                 }
                 if let Some(direct) = it.node.disk.as_mut().and_then(|disk| disk.direct.as_mut()) {
                     direct.latency /= BETTER;
+                }
+                if let Some(link) = &mut it.node.host_link {
+                    link.latency /= BETTER;
                 }
                 if let Some(Handover { apart, turns }) = &mut it.node.handover {
                     (*apart, *turns) = (*apart / BETTER, *turns / BETTER);

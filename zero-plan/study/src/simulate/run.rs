@@ -321,7 +321,7 @@ impl<'a> SimulatedRun<'a> {
         let Lane { transfers, .. } = &mut self.timeline.lanes[lane];
         let number = transfers.len();
         let queue = match route.link {
-            super::LinkKind::Memory | super::LinkKind::Disk => None,
+            super::LinkKind::Memory | super::LinkKind::Disk | super::LinkKind::Host => None,
             super::LinkKind::Node => Some(0),
             super::LinkKind::Network => Some(1),
         };

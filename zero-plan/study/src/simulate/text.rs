@@ -31,7 +31,7 @@ impl fmt::Display for PredictionText<'_> {
         }
         writeln!(f, "\n{}", critical(it).fitted().lines().join("\n"))?;
         write!(f, "\n{}", better(it).fitted().lines().join("\n"))?;
-        it.disk.iter().try_for_each(|disk| write!(f, "\n\n{disk}"))
+        it.disk.iter().chain(&it.host).try_for_each(|tier| write!(f, "\n\n{tier}"))
     }
 }
 

@@ -1,12 +1,12 @@
 //! Tier: carries out the fetches and stores of all lanes, each kind in a queue of its own, beside the ops of the lane. A
 //! fetch or store begins after the one before it in its queue, and after the op that the plan says it waits for. All of
-//! them share the disks of their nodes, so none knows its end before all that travels with it is known.
+//! them share disks or links, so none knows its end before all that travels with it is known.
 
 use std::collections::VecDeque;
 
 use zero_plan::{Op, Plan, Stream};
 
-use super::disk::{Direction, SharedDisks};
+use super::shared::{Direction, SharedTier};
 use super::timeline::{Cause, Flow, LinkKind, Timeline, Transfer};
 use crate::hardware::Hardware;
 
@@ -52,18 +52,18 @@ struct LaneQueues {
 /// The queues of all lanes.
 pub(super) struct TierQueues<'a> {
     plan: &'a Plan<'a>,
-    /// None if nothing is known about the disks; then nothing is kept there.
-    disks: Option<SharedDisks>,
+    /// None if nothing is kept in a tier.
+    tier: Option<SharedTier>,
     lanes: Vec<LaneQueues>,
 }
 
 impl<'a> TierQueues<'a> {
     pub fn new(plan: &'a Plan<'a>, hardware: &Hardware) -> Self {
-        let direct = hardware.node.disk.and_then(|disk| disk.direct);
+        let kind = plan.config.offload.tier();
         let of_lane = |ops: &[Op]| LaneQueues { queues: Default::default(), ended: vec![None; ops.len()] };
         Self {
             plan,
-            disks: direct.map(|rates| SharedDisks::new(&plan.config.mesh, rates)),
+            tier: hardware.rates_of(kind).map(|rates| SharedTier::new(&plan.config.mesh, kind, rates)),
             lanes: plan.pipeline_stages.iter().map(|stage| of_lane(stage.step)).collect(),
         }
     }
@@ -111,13 +111,14 @@ impl<'a> TierQueues<'a> {
                 },
             };
             let (bytes, requests) = self.bytes(lane, op);
-            let latency_s = self.disks.as_ref().expect("rates of a disk on which states are kept").latency_s();
+            let latency_s = self.tier.as_ref().expect("rates of a tier in which states are kept").latency_s();
             let transfers = &mut timeline.lanes[lane].transfers;
             // Whichever ended last let it begin.
             let cause =
                 [queue.last, before].into_iter().flatten().find(|&it| transfers[it].end_s >= now_s && now_s > asked_s);
             let cause = cause.map_or(Cause::Op { lane, op }, |transfer| Cause::Transfer { lane, transfer });
-            let (flow, link) = (if direction == Direction::Fetch { Flow::Fetch } else { Flow::Store }, LinkKind::Disk);
+            let flow = if direction == Direction::Fetch { Flow::Fetch } else { Flow::Store };
+            let link = LinkKind::of_tier(self.plan.config.offload.tier());
             let number = transfers.len();
             transfers.push(Transfer {
                 op,
@@ -154,7 +155,7 @@ impl<'a> TierQueues<'a> {
         let is_busy = |other: usize, direction: Direction| {
             self.lanes[other].queues[direction as usize].current.is_some_and(|it| it.moves())
         };
-        self.disks.as_ref().map_or(f64::INFINITY, |disks| disks.rate(lane, direction, is_busy))
+        self.tier.as_ref().map_or(f64::INFINITY, |tier| tier.rate(lane, direction, is_busy))
     }
 
     /// When the next of the lanes' transfers has moved all its bytes, or ends; infinite if nothing travels.

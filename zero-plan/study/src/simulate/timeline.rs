@@ -1,7 +1,7 @@
 //! Timeline: when ops of a step run and transfers travel, in seconds since the step began. Never computes a time.
 
 use serde::Serialize;
-use zero_plan::{Plan, TierBytes, Traffic};
+use zero_plan::{Plan, TierBytes, TierKind, Traffic};
 
 /// A step on some hardware.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -205,11 +205,23 @@ pub enum LinkKind {
     Network,
     /// The disk of a node, which its ranks share.
     Disk,
+    /// The link of a device to the memory of its host.
+    Host,
 }
 
 impl LinkKind {
     /// All kinds of links.
-    pub const ALL: [LinkKind; 4] = [LinkKind::Memory, LinkKind::Node, LinkKind::Network, LinkKind::Disk];
+    pub const ALL: [LinkKind; 5] =
+        [LinkKind::Memory, LinkKind::Node, LinkKind::Network, LinkKind::Disk, LinkKind::Host];
+
+    /// The link over which states travel that are kept in a tier.
+    pub(super) const fn of_tier(tier: TierKind) -> Self {
+        match tier {
+            TierKind::Device => LinkKind::Memory,
+            TierKind::Host => LinkKind::Host,
+            TierKind::Disk => LinkKind::Disk,
+        }
+    }
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -218,6 +230,7 @@ impl LinkKind {
             LinkKind::Node => "node",
             LinkKind::Network => "network",
             LinkKind::Disk => "disk",
+            LinkKind::Host => "host link",
         }
     }
 }

@@ -66,6 +66,15 @@ impl<D: Device, T: Pod> Buffer<D, T> {
         Ok(Self { memory, len, elements: PhantomData })
     }
 
+    /// `len` elements of zeros in the memory of the host.
+    ///
+    /// # Errors
+    /// If the host does not have that much memory, or the device cannot reach it.
+    pub fn zeros_on_host(device: &D, len: usize) -> Result<Self, DeviceError> {
+        let memory = device.allocate_on_host((len * size_of::<T>()).max(1))?;
+        Ok(Self { memory, len, elements: PhantomData })
+    }
+
     /// `len` elements of `value`.
     ///
     /// # Errors

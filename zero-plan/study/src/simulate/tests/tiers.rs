@@ -159,8 +159,9 @@ fn a_prediction_says_what_states_on_disk_cost() {
     on_units(&text, offloaded(config(0, mesh), 0), &[unit(4, 3.0)], |plan, timeline, hardware| {
         let prediction = Prediction::of(plan, hardware, None).unwrap();
         crate::documented::assert_documented(&serde_json::to_value(&prediction).unwrap());
-        let DiskPrediction { read_bytes, written_bytes, exposed_s, bytes_per_s, .. } =
+        let TierPrediction { read_bytes, written_bytes, exposed_s, bytes_per_s, .. } =
             *prediction.disk.as_ref().unwrap();
+        assert!(prediction.host.is_none());
         assert_eq!([read_bytes, written_bytes].map(|bytes| bytes as f64), [4.0 * PIECE_BYTES; 2]);
         assert_eq!(bytes_per_s, 1e6);
         assert_ms(exposed_s, 2.0 * 6.0 * PIECE_BYTES / 1e3);
@@ -169,8 +170,9 @@ fn a_prediction_says_what_states_on_disk_cost() {
         assert_eq!(on_disk, [(Flow::Fetch, read_bytes), (Flow::Store, written_bytes)]);
         let disk = prediction.disk.as_ref().unwrap();
         let per_step = 2.0 * 4.0 * PIECE_BYTES;
-        assert!((disk.written_bytes_per_day / (per_step * 86_400.0 / timeline.step_s) - 1.0).abs() < 1e-9);
-        assert_eq!(disk.lasts_steps, Some((10e6 / per_step).floor()));
+        let wear = disk.wear.as_ref().unwrap();
+        assert!((wear.written_bytes_per_day / (per_step * 86_400.0 / timeline.step_s) - 1.0).abs() < 1e-9);
+        assert_eq!(wear.lasts_steps, Some((10e6 / per_step).floor()));
         // Four threads a rank compute for 750 ms. A step may become 7.5 ms longer, so the exposed bytes may take that long.
         let hidden = disk.hidden_at_bytes_per_s.unwrap() * 0.0075 / (2.0 * 6.0 * PIECE_BYTES);
         assert!((0.99..1.03).contains(&hidden), "{hidden}");
@@ -189,9 +191,37 @@ fn a_prediction_says_what_states_on_disk_cost() {
         &[unit(4, 3.0)],
         |plan, _, hardware| {
             let disk = Prediction::of(plan, hardware, None).unwrap().disk.unwrap();
-            assert_eq!((disk.hidden_at_bytes_per_s, disk.lasts_steps), (None, None));
+            assert_eq!((disk.hidden_at_bytes_per_s, disk.wear.and_then(|wear| wear.lasts_steps)), (None, None));
         },
     );
+}
+
+/// Devices of a node each have their link, unless it is shared.
+#[test]
+fn a_prediction_says_what_states_in_host_memory_cost() {
+    let mesh = Mesh { replica: 2, ..Mesh::of_zero(1) };
+    let config = offloaded(config(0, mesh), 0);
+    let config = Config { offload: Offload { optimizer: TierKind::Host, ..config.offload }, ..config };
+    for (link, times) in
+        [("read: 1e6, write: 1e6, both: 1e6", 1.0), ("read: 2e6, write: 2e6, both: 2e6, shared_by: 4", 2.0)]
+    {
+        let text = GPU.replace("devices: 8", &format!("devices: 8, host_link: ({link})"));
+        on_units(&text, config, &[unit(4, 3.0)], |plan, timeline, hardware| {
+            let prediction = Prediction::of(plan, hardware, None).unwrap();
+            crate::documented::assert_documented(&serde_json::to_value(&prediction).unwrap());
+            assert!(prediction.disk.is_none());
+            let host = prediction.host.as_ref().unwrap();
+            assert_eq!([host.read_bytes, host.written_bytes].map(|bytes| bytes as f64), [4.0 * PIECE_BYTES; 2]);
+            assert_eq!((host.bytes_per_s, &host.wear), (1e6 / times, &None));
+            assert_ms(host.exposed_s, times * 6.0 * PIECE_BYTES / 1e3);
+            assert!(
+                prediction.better.iter().any(|better| better.what == "host link" && better.step_s < timeline.step_s)
+            );
+            let text = PredictionText(&prediction).to_string();
+            assert!(text.contains("for a link to the host of") && text.contains("fetches, host link"), "{text}");
+            assert!(host.in_a_line().contains("would hide it"), "{}", host.in_a_line());
+        });
+    }
 }
 
 #[test]
@@ -205,4 +235,20 @@ fn z0177_disks_without_rates_and_ranks_on_gpus() {
         assert!(Hardware::parse(&on_disk("read: 7e9, write: 4e9")).is_ok(), "what the help shows can be read");
     }
     assert_eq!(on_hardware(config, &Hardware::parse(GPU).unwrap()), Err(Impossible::DiskOfGpu));
+}
+
+#[test]
+fn z0177_links_to_hosts_without_rates_and_ranks_on_processors() {
+    let config = offloaded(config(1, Mesh::of_zero(2)), 1);
+    let config = Config { offload: Offload { optimizer: TierKind::Host, ..config.offload }, ..config };
+    let plan = PlanBuf::new("T", config, &[unit(4, 1.0)]);
+    let refused = plan.with(|plan| simulate(plan, &Hardware::parse(GPU).unwrap()).unwrap_err());
+    assert_eq!(refused, Impossible::NoHostLink);
+    assert!(refused.to_string().contains("`node.host_link`"));
+    let link = refused.help().split('`').nth(3).unwrap();
+    assert!(
+        Hardware::parse(&GPU.replace("devices: 8", &format!("devices: 8, {link}"))).is_ok(),
+        "the help can be read"
+    );
+    assert_eq!(on_hardware(config, &Hardware::parse(&cpu(2)).unwrap()), Err(Impossible::HostOfProcessor));
 }

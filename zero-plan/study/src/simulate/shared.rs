@@ -1,7 +1,7 @@
-//! Disk: how ranks that fetch and store states share the disk of their node: all that read share the rate of reads
-//! equally, and all that write that of writes. Never knows what travels.
+//! Shared: how ranks that fetch and store states share what carries them. All ranks of a node share its disk: those that read
+//! share the rate of reads equally, and those that write that of writes. Each device has a link to its host. Never knows what travels.
 
-use zero_plan::Mesh;
+use zero_plan::{Mesh, TierKind};
 
 use super::cores::distinct_nodes;
 use crate::hardware::DirectRates;
@@ -37,16 +37,22 @@ pub(super) fn written_of_node(mesh: &Mesh, written: impl Fn(usize) -> usize) -> 
     ranks_of_nodes(mesh).into_iter().map(of_node).max().unwrap_or(0)
 }
 
-/// The disks of all nodes. Ranks of a pipeline stage read and write at the same time.
-pub(super) struct SharedDisks {
+/// The disks of all nodes, or the links of all devices. Ranks of a pipeline stage read and write at the same time.
+pub(super) struct SharedTier {
     rates: DirectRates,
-    nodes: Vec<Vec<usize>>,
+    /// For each disk or link, how many ranks of each pipeline stage use it.
+    users: Vec<Vec<usize>>,
 }
 
-impl SharedDisks {
-    /// The disks of nodes with these rates.
-    pub fn new(mesh: &Mesh, rates: DirectRates) -> Self {
-        Self { rates, nodes: ranks_of_nodes(mesh) }
+impl SharedTier {
+    /// A tier with these rates, of a node's disk or of a device's link.
+    pub fn new(mesh: &Mesh, tier: TierKind, rates: DirectRates) -> Self {
+        let alone = |pipeline| (0..mesh.pipeline).map(|other| usize::from(other == pipeline)).collect();
+        let users = match tier {
+            TierKind::Disk => ranks_of_nodes(mesh),
+            TierKind::Host | TierKind::Device => (0..mesh.pipeline).map(alone).collect(),
+        };
+        Self { rates, users }
     }
 
     /// Seconds that a read or a write takes in addition to its bytes.
@@ -57,7 +63,7 @@ impl SharedDisks {
     /// Bytes a second of a rank of a pipeline stage in one direction, while the ranks of the pipeline stages for which
     /// `is_busy` holds move bytes in that direction.
     pub fn rate(&self, pipeline: usize, direction: Direction, is_busy: impl Fn(usize, Direction) -> bool) -> f64 {
-        let own = self.nodes.iter().filter(|ranks| ranks[pipeline] > 0);
+        let own = self.users.iter().filter(|ranks| ranks[pipeline] > 0);
         let rates = own.map(|ranks| {
             let ranks_in = |direction| {
                 let busy = ranks.iter().enumerate().filter(|&(other, _)| is_busy(other, direction));
@@ -84,7 +90,7 @@ mod tests {
         let rates = DirectRates { read: 8.0, write: 6.0, both: Some(10.0), latency: 0.0 };
         let mesh = |nodes| Mesh { nodes, pipeline: 2, ..Mesh::of_zero(2) };
         let rate = |nodes, direction, busy: &[(usize, Direction)]| {
-            SharedDisks::new(&mesh(nodes), rates)
+            SharedTier::new(&mesh(nodes), TierKind::Disk, rates)
                 .rate(0, direction, |pipeline, direction| busy.contains(&(pipeline, direction)))
         };
         let (fetch, store) = ((0, Direction::Fetch), (0, Direction::Store));
@@ -94,5 +100,14 @@ mod tests {
         // The two ranks of pipeline stage 1 also do, on the same node or on their own.
         assert_eq!([1, 2].map(|nodes| rate(nodes, Direction::Fetch, &[fetch, (1, Direction::Fetch)])), [2.0, 4.0]);
         assert_eq!([1, 2].map(|nodes| rate(nodes, Direction::Fetch, &[fetch, (1, Direction::Store)])), [2.5, 4.0]);
+    }
+    #[test]
+    fn a_device_has_its_link_alone() {
+        let rates = DirectRates { read: 8.0, write: 6.0, both: Some(10.0), latency: 0.0 };
+        let links = SharedTier::new(&Mesh { pipeline: 2, ..Mesh::of_zero(2) }, TierKind::Host, rates);
+        let rate = |direction, busy: fn(usize, Direction) -> bool| links.rate(0, direction, busy);
+        assert_eq!(rate(Direction::Fetch, |_, direction| direction == Direction::Fetch), 8.0);
+        assert_eq!(Direction::ALL.map(|direction| rate(direction, |_, _| true)), [5.0, 5.0]);
+        assert_eq!(rate(Direction::Store, |pipeline, _| pipeline == 0), 5.0);
     }
 }
