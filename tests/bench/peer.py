@@ -14,6 +14,7 @@ rank:
 | mode        | what PyTorch does                                                  | is closest to |
 |-------------|--------------------------------------------------------------------|---------------|
 | single      | one process, no collectives                                        | one rank      |
+| mapped      | the same, with AdamW's moments in files that are mapped to memory  | one rank with `offload: (optimizer: Disk)` |
 | ddp         | DistributedDataParallel: bucketed all-reduce                       | stage 0       |
 | zero1       | the same, with the optimizer's state sharded over the ranks        | stage 1       |
 | fsdp2       | fully_shard, parameters kept gathered between forward and backward | stage 2       |
@@ -61,7 +62,7 @@ UNTIMED_COMPILED_STEPS = 8
 LEARNING_RATE = 1e-3
 
 # Modes that one process runs, and all modes: torchrun starts the others.
-ALONE = ("single", "product", "version")
+ALONE = ("single", "mapped", "product", "version")
 MODES = ALONE + ("ddp", "zero1", "fsdp2", "fsdp", "collectives", "checkpoint")
 
 # Modes that a GPU runs, and that can be compiled.
@@ -240,6 +241,22 @@ def build_optimizer(model, mode):
     return torch.optim.AdamW(model.parameters(), **options)
 
 
+def map_moments(optimizer, folder):
+    """Puts AdamW's moments into new files of zeros, each mapped to memory."""
+    for group in optimizer.param_groups:
+        for number, parameter in enumerate(group["params"]):
+            state = {"step": torch.tensor(0.0)}
+            for name in ("exp_avg", "exp_avg_sq"):
+                path = os.path.join(folder, f"{name}-{number}")
+                nbytes = parameter.numel() * parameter.element_size()
+                with open(path, "wb") as file:
+                    os.posix_fallocate(file.fileno(), 0, nbytes)
+                storage = torch.UntypedStorage.from_file(path, shared=True, nbytes=nbytes)
+                os.remove(path)  # Its memory stays mapped.
+                state[name] = torch.tensor([], dtype=parameter.dtype).set_(storage, 0, parameter.shape)
+            optimizer.state[parameter] = state
+
+
 def time_steps(model, optimizer, ids, targets, steps, autocast, loss_of=loss_of, untimed=UNTIMED_STEPS):
     """Seconds of each timed step. All ranks start a step together, so that none is charged for another's lateness."""
     seconds = []
@@ -369,7 +386,7 @@ def parse_arguments():
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--compile", action="store_true", help="by torch.compile")
     parser.add_argument("--batch", type=int, default=4, help="sequences a rank a step")
-    parser.add_argument("--folder", default="/tmp/peer-checkpoints", help="where checkpoints are written, and removed")
+    parser.add_argument("--folder", default="/tmp/peer-checkpoints", help="where checkpoints or mapped files are written, and removed")
     parser.add_argument("--steps", type=int, default=10, help=f"timed steps, after {UNTIMED_STEPS} untimed ones")
     arguments = parser.parse_args()
     if arguments.steps < 1:
@@ -391,7 +408,7 @@ def main():
     if options.mode == "product":
         time_products()
         return
-    if options.mode != "single":
+    if options.mode not in ALONE:
         if options.device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group("nccl" if options.device == "cuda" else "gloo")
@@ -415,6 +432,8 @@ def train(options, rank, ranks, threads):
     params = sum(parameter.numel() for parameter in model.parameters())
     model = distribute(model, options.mode, options.precision, ranks, options.device, options.compile)
     optimizer = build_optimizer(model, options.mode)
+    if options.mode == "mapped":
+        map_moments(optimizer, options.folder)
     torch.manual_seed(1 + rank)
     ids, targets = torch.randint(options.vocab, (2, options.batch, options.seq)).to(options.device)
     # fully_shard has its own mixed precision.

@@ -58,6 +58,7 @@ impl Limits {
             }
         };
         inner.args(command.get_args());
+        inner.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         inner
     }
 
@@ -102,6 +103,9 @@ mod tests {
         let mut command = Command::new("echo");
         command.args(["a b", "c"]);
         assert_eq!(Limits::NONE.within(&command).output().expect("echo").stdout, b"a b c\n");
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $THREADS"]).env("THREADS", "2");
+        assert_eq!(Limits::NONE.within(&command).output().expect("a shell").stdout, b"2\n");
         assert!(Limits::NONE.used().is_err());
     }
 

@@ -34,7 +34,7 @@ struct Arguments {
     #[arg(long, conflicts_with = "overlap")]
     predicted: bool,
     /// Measure instead what it costs to keep states on the disk of this folder; slower disks, and less memory than states take, need
-    /// root and control groups of version 1. Its parts are speed, predicted and larger
+    /// root and control groups of version 1. Its parts are speed, predicted, larger and, with --python, mapped
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["overlap", "predicted", "hosts"])]
     tiers: Option<PathBuf>,
     /// Measure instead collectives and steps between two hosts, which this folder of `tests/cluster/hosts.sh` has
@@ -111,7 +111,7 @@ fn measure(arguments: Arguments) -> Outcome<()> {
     let Arguments { python, rounds, steps, overlap, predicted, tiers, hosts, launcher, device, names } = arguments;
     if let Some(folder) = tiers {
         println!("{}", machine::describe());
-        return tiers::measure(&tiers::Choice { folder, rounds, steps, names });
+        return tiers::measure(&tiers::Choice { python, folder, rounds, steps, names });
     }
     if let Some(name) = names.iter().find(|name| !predicted && !device.names().contains(&name.as_str())) {
         return Err(format!("there is no `{name}` to measure: there are {}", device.names().join(", ")).into());

@@ -20,7 +20,7 @@ const UNTIMED: u32 = 2;
 const SCRIPT: &str = "peer.py";
 
 /// The peer's modes that torchrun does not start.
-const ALONE: [&str; 3] = ["single", "product", "version"];
+const ALONE: [&str; 4] = ["single", "mapped", "product", "version"];
 
 /// Arguments of every run of ours, besides its steps: only training.
 const OURS: &[&str] = &["--sample", "0", "--held-out", "0"];
@@ -117,6 +117,13 @@ impl Peer {
         command.args(["--precision", mode.precision, "--steps", &steps.to_string()]).args(size);
         command.env("OMP_NUM_THREADS", threads.to_string());
         read_peer(&finished(command, mode.name)?, params)
+    }
+
+    /// The command that trains a model of this size with two threads, with moments in mapped files of a folder.
+    pub(crate) fn mapped(&self, size: &[&str], steps: u32, folder: &Path) -> Command {
+        let mut command = self.command("mapped", 1);
+        command.args(["--steps", &steps.to_string(), "--folder"]).arg(folder).args(size).env("OMP_NUM_THREADS", "2");
+        command
     }
 
     /// Seconds of its fastest product of matrices of each type, by name.

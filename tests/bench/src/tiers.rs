@@ -13,10 +13,10 @@ use crate::Outcome;
 use crate::figures::median;
 use crate::limits::Limits;
 use crate::predicted::{Built, Source, build, cargo_zero, parse_machine, predict, steps_s};
-use crate::processes::{finished, number};
+use crate::processes::{Peer, finished, number, read_peer};
 
 /// The parts that can be chosen.
-pub const PARTS: [&str; 3] = ["speed", "predicted", "larger"];
+pub const PARTS: [&str; 4] = ["speed", "predicted", "larger", "mapped"];
 
 /// What leaves memory: a name, and the key of a spec.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,8 +60,17 @@ const LARGER: &str = "(model: Example(\"gpt\", size: \"11M\", layers: 28, width:
 /// What the process that starts the ranks, and the kernel for all of them, need in addition to what is planned for ranks.
 const BESIDE_RANKS_BYTES: u64 = 8 << 20;
 
+/// A model whose moments alone do not fit in what PyTorch needs besides them, on one rank of two threads; and its size for the peer.
+const MAPPED: &str = "(model: Example(\"gpt\", size: \"11M\", layers: 12, width: 768, heads: 12), zero: (stage: 3, bucket: MiB(8)), \
+    batch: (sequences: 1, length: 256)";
+const MAPPED_PEER: [&str; 8] = ["--dim", "768", "--heads", "12", "--layers", "12", "--batch", "1"];
+/// What PyTorch may need beyond our plan.
+const BESIDE_PLAN_BYTES: u64 = 512 << 20;
+
 /// How often, and where.
 pub struct Choice {
+    /// A Python with torch, for the part `mapped`.
+    pub python: Option<PathBuf>,
     /// A folder on the disk.
     pub folder: PathBuf,
     /// Rounds.
@@ -82,7 +91,7 @@ pub fn measure(choice: &Choice) -> Outcome<()> {
     }
     let specs = tempfile::tempdir()?;
     let bench = Bench { choice, specs: specs.path() };
-    for (part, measure) in PARTS.iter().zip([Bench::speed, Bench::predicted, Bench::larger]) {
+    for (part, measure) in PARTS.iter().zip([Bench::speed, Bench::predicted, Bench::larger, Bench::mapped]) {
         if choice.names.is_empty() || choice.names.iter().any(|name| name == part) {
             measure(&bench)?;
         }
@@ -132,9 +141,14 @@ impl Bench<'_> {
 
     /// Seconds of a step, within limits.
     fn step_s(&self, tiered: &Tiered, limits: &Limits) -> Outcome<f64> {
+        self.step_s_of(tiered, &[], limits)
+    }
+
+    /// The same with further arguments.
+    fn step_s_of(&self, tiered: &Tiered, arguments: &[&str], limits: &Limits) -> Outcome<f64> {
         let metrics = self.specs.join("metrics.jsonl");
         let mut command = self.run(tiered, self.choice.steps + 2);
-        command.arg("--metrics").arg(&metrics);
+        command.arg("--metrics").arg(&metrics).args(arguments);
         finished(limits.within(&command), &tiered.built.name)?;
         let step_s = median(steps_s(&metrics)?);
         eprintln!("  {}: {:.1} ms a step", tiered.built.name, 1e3 * step_s);
@@ -234,9 +248,7 @@ impl Bench<'_> {
         let [memory, disk] = [Kept::InMemory, Kept::All].map(|kept| self.build("larger", kept, LARGER, None));
         let (memory, disk) = (memory?, disk?);
         let plan = self.plan(&disk)?;
-        let stages = plan["pipeline_stages"].as_array().ok_or("no pipeline stages")?;
-        let planned = number(&plan, "ranks")? * number(stages.first().ok_or("no pipeline stage")?, "total_bytes")?;
-        let limit = planned as u64 + BESIDE_RANKS_BYTES;
+        let limit = self.planned(&disk)? + BESIDE_RANKS_BYTES;
         let per_param = ["params_bytes", "gradients_bytes", "optimizer_bytes"];
         let per_param = per_param.map(|key| number(&plan["bytes_per_param"], key)).into_iter().sum::<Outcome<f64>>()?;
         let states = per_param * number(&plan, "params")?;
@@ -272,6 +284,54 @@ impl Bench<'_> {
             [ratios.iter().map(|pair| pair.0).collect(), ratios.iter().map(|pair| pair.1).collect()].map(median);
         println!("a step takes {disk_s:.1} s, and {memory_s:.1} s in memory without a limit: {speed:.2} of the speed");
         Ok(())
+    }
+
+    /// Beside PyTorch with moments in mapped files, both in a control group that has no room for them.
+    fn mapped(&self) -> Outcome<()> {
+        let Some(python) = self.choice.python.clone() else {
+            println!("\nmapped moments: skipped without --python");
+            return Ok(());
+        };
+        let peer = Peer { python };
+        let ours = self.build("mapped", Kept::Optimizer, MAPPED, None)?;
+        let (planned, params) = (self.planned(&ours)?, number(&self.plan(&ours)?, "params")? as usize);
+        let limit = planned + BESIDE_PLAN_BYTES;
+        let (mut ratios, mut seconds) = (Vec::new(), [const { Vec::new() }; 3]);
+        for round in 1..=self.choice.rounds {
+            eprintln!("mapped, round {round}");
+            let limits = || Limits::memory(limit);
+            let Ok(limited) = limits() else {
+                println!("\nmapped moments: skipped: no control groups");
+                return Ok(());
+            };
+            let ours_s = self.step_s_of(&ours, &["--threads", "2"], &limited)?;
+            drop(limited);
+            let peers = |limits: &Limits| {
+                let command = peer.mapped(&MAPPED_PEER, self.choice.steps, &self.choice.folder);
+                let step_s = read_peer(&finished(limits.within(&command), "the peer")?, params)?.step_s;
+                eprintln!("  mapped: {:.1} ms a step", 1e3 * step_s);
+                Outcome::Ok(step_s)
+            };
+            let peers_s = peers(&limits()?)?;
+            ratios.push(peers_s / ours_s);
+            [ours_s, peers_s, peers(&Limits::NONE)?].iter().zip(&mut seconds).for_each(|(one, all)| all.push(*one));
+        }
+        let [ours_s, peers_s, free_s] = seconds.map(median);
+        let (limit, ratio) = (Bytes(limit as usize), median(ratios));
+        println!("\n{params} parameters in a control group of {limit}, one process of two threads, 256 tokens a step");
+        println!(
+            "ours, optimizer on disk: {ours_s:.2} s; PyTorch with mapped moments: {peers_s:.2} s, {ratio:.2} times as long"
+        );
+        println!("PyTorch with mapped moments and no limit: {free_s:.2} s");
+        Ok(())
+    }
+
+    /// What all ranks of a plan need, in bytes.
+    fn planned(&self, tiered: &Tiered) -> Outcome<u64> {
+        let plan = self.plan(tiered)?;
+        let stages = plan["pipeline_stages"].as_array().ok_or("no pipeline stages")?;
+        let of_rank = number(stages.first().ok_or("no pipeline stage")?, "total_bytes")?;
+        Ok((number(&plan, "ranks")? * of_rank) as u64)
     }
 
     fn plan(&self, tiered: &Tiered) -> Outcome<Value> {

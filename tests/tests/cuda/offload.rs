@@ -1,20 +1,22 @@
-//! Optimizer states in host memory: they have the bits of states on the device, op by op, in graphs and profiled, in
+//! Optimizer states and sums of gradients in host memory: they have the bits of states on the device, op by op, in graphs and profiled, in
 //! whatever order a device works. Host memory is one allocation, of the planned size.
 
 use std::path::Path;
 
 use zero_core::device::Storage;
-use zero_core::model::Program;
+use zero_core::model::{Model, Program};
 use zero_cuda::Cuda;
 use zero_engine::{Engine, RunError};
 use zero_plan::place::State;
 use zero_plan::{Config, Home, Offload, Plan, PlanBuf, Precision, TierBytes, TierKind, Width, prove};
 use zero_ranks::transport::{Shared, local};
+use zero_runtime::prelude::*;
 use zero_tests::layout::{CUDA, changed};
 use zero_tests::long::is_left_out;
 use zero_tests::pretend;
 use zero_tests::saved::{bits, resume, save};
 use zero_tests::specs::cuda_program;
+use zero_tests::tiny::{DIM, TinyBlock, VOCAB};
 use zero_tests::training::{HYPER, noise};
 
 /// One step op by op, two that are captured, and two that are launched again.
@@ -26,6 +28,15 @@ enum Way {
     Eager,
     Graphs,
     Profiled,
+}
+
+/// A GPT with a head of its own, because sums of gradients of tied parameters stay on the device.
+#[zero(spec = "../specs/zero3.ron", device = zero_runtime::device::Cuda)]
+struct Untied {
+    embed: Embedding<VOCAB, 128, DIM>,
+    blocks: [TinyBlock; 4],
+    norm: LayerNorm<DIM>,
+    head: LmHead<DIM, VOCAB>,
 }
 
 /// Losses and norms, and all states of all units, to the bit.
@@ -97,6 +108,13 @@ fn offloaded(config: Config, prefetch: usize) -> Config {
     Config { offload: Offload { optimizer: TierKind::Host, prefetch, piece_bytes: 8192, ..Offload::NONE }, ..config }
 }
 
+/// The same with sums of gradients there too, where a rank has its share of them. Buckets are small, so they take turns with
+/// slots.
+fn with_sums(config: Config) -> Config {
+    let gradients = if config.stage >= 2 { TierKind::Host } else { TierKind::Device };
+    Config { offload: Offload { gradients, ..config.offload }, bucket_bytes: 1, ..config }
+}
+
 /// Numbers of the orders of work in which a test runs.
 fn seeds() -> core::ops::RangeInclusive<u64> {
     if is_left_out("other orders of work of devices whose hosts keep states") { 1..=2 } else { 1..=20 }
@@ -108,22 +126,27 @@ fn states_in_host_memory_change_no_bit() {
     if !pretend::is_cuda() {
         return;
     }
-    let (program, seeds) = (cuda_program("zero3"), seeds());
+    let seeds = seeds();
     // Each order of work with one layout, and each layout with some of them.
-    let layouts = [(1, false), (1, true), (3, false), (3, true)];
+    let layouts = [(1, false), (2, true), (3, false), (3, true)];
     for (at, (stage, is_narrow)) in layouts.into_iter().enumerate() {
         let orders: Vec<u64> = seeds.clone().filter(|seed| *seed as usize % layouts.len() == at).collect();
         if orders.is_empty() {
             continue;
         }
-        let config = config(program, stage, is_narrow);
-        pretend::seed(0);
-        let expected = run(program, config, Way::Eager);
-        for seed in orders {
-            pretend::seed(seed);
-            for way in [Way::Eager, Way::Graphs, Way::Profiled] {
-                let found = run(program, offloaded(config, seed as usize % 3), way);
-                assert!(found == expected, "stage {stage}, narrow {is_narrow}, seed {seed}, {way:?}: other bits");
+        for (program, has_sums) in [(cuda_program("zero3"), false), (Untied::PROGRAM, true)] {
+            let config = config(program, stage, is_narrow);
+            pretend::seed(0);
+            let expected = run(program, config, Way::Eager);
+            for &seed in orders.iter().filter(|seed| (*seed % 8 < 4) == has_sums) {
+                pretend::seed(seed);
+                let offloaded = offloaded(config, seed as usize % 3);
+                let offloaded = if has_sums { with_sums(offloaded) } else { offloaded };
+                for way in [Way::Eager, Way::Graphs, Way::Profiled] {
+                    let found = run(program, offloaded, way);
+                    let layout = offloaded.offload;
+                    assert!(found == expected, "{layout:?}, narrow {is_narrow}, seed {seed}, {way:?}: other bits");
+                }
             }
         }
     }
@@ -135,10 +158,10 @@ fn a_step_that_is_not_finite_leaves_states_as_they_were() {
     if !pretend::is_cuda() {
         return;
     }
-    let program = cuda_program("zero3");
+    let program = Untied::PROGRAM;
     for seed in seeds() {
         pretend::seed(seed);
-        on_ranks(program, offloaded(config(program, 3, false), 1), |engine| {
+        on_ranks(program, with_sums(offloaded(config(program, 3, false), 1)), |engine| {
             for unit in 0..program.plan.units.len() {
                 engine.load(unit, &vec![1e30; program.plan.units[unit].params]);
             }
@@ -159,7 +182,7 @@ fn a_run_goes_on_with_states_elsewhere() {
         return;
     }
     let root = tempfile::tempdir().expect("a directory");
-    let program = cuda_program("zero3");
+    let program = Untied::PROGRAM;
     let here = config(program, 3, true);
     let part = |config: Config, from: Option<&Path>, count: u64, name: &str| {
         let saved = on_ranks(program, config, |engine| {
@@ -173,7 +196,7 @@ fn a_run_goes_on_with_states_elsewhere() {
         });
         saved.into_iter().next().expect("a rank")
     };
-    let (whole, there) = (part(here, None, 6, "whole"), offloaded(here, 1));
+    let (whole, there) = (part(here, None, 6, "whole"), with_sums(offloaded(here, 1)));
     for (first, second, name) in [(there, here, "off"), (here, there, "on"), (there, there, "both")] {
         let begun = part(first, None, 3, &format!("{name}-begun"));
         let ended = part(second, Some(&begun), 3, &format!("{name}-ended"));
@@ -207,8 +230,9 @@ fn host_memory_is_one_allocation_of_the_planned_size() {
     if pretend::libraries().is_none() || !pretend::is_cuda() {
         return;
     }
-    let program = cuda_program("zero3");
+    let program = Untied::PROGRAM;
     let config = config(program, 3, true);
-    let ((at_start, ranks), (with, ranks_with)) = (pinned(program, config), pinned(program, offloaded(config, 1)));
+    let there = with_sums(offloaded(config, 1));
+    let ((at_start, ranks), (with, ranks_with)) = (pinned(program, config), pinned(program, there));
     assert_eq!((with, ranks_with), (at_start + config.mesh.ranks() as u64, ranks));
 }

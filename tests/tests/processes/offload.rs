@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use zero_core::model::Model;
 use zero_files::tier::{StateFolder, TierError};
-use zero_plan::Home;
+use zero_plan::{Home, TierBytes};
 use zero_tests::tiers::can_keep_states;
 use zero_tests::tiny::Offloaded;
 
@@ -112,6 +112,37 @@ fn states_on_disk_change_no_loss_and_leave_no_file() {
             assert!(figures.len() == 2 && figures[0] == figures[1] && figures[0] != "0", "{line}");
         }
         place.assert_tidy();
+    }
+}
+
+/// Runs a program, and prints what the system has counted for its processes: it adds that to whoever has waited for them.
+const COUNTED: &str = r#""$0" "$@" >&2 && cat /proc/$$/io"#;
+
+/// The first touch of a file, the text and the metrics are the same in both runs, but for a line of metrics a step.
+#[test]
+fn the_system_counts_the_bytes_that_are_planned() {
+    const MORE_STEPS: usize = 20;
+    let place = Place::new();
+    if !can_keep_states(&place.states(), "bytes that the system counts") {
+        return;
+    }
+    let counted = |steps: usize| {
+        let mut command = program("/bin/sh");
+        command.args(["-c", COUNTED, OFFLOADED]).args(place.offload()).arg("--data").arg(place.path("text"));
+        command.args(["--held-out", "0", "--sample", "0", "--steps", &steps.to_string()]);
+        let end = Run::start(&mut command).end();
+        assert_eq!(end.code, Some(0), "{}", end.errors);
+        ["read_bytes: ", "write_bytes: "].map(|row| {
+            let bytes = end.lines.iter().find_map(|line| line.strip_prefix(row)).expect("a row of the system");
+            bytes.parse::<usize>().expect("a number of bytes")
+        })
+    };
+    let (few, many) = (counted(1), counted(1 + MORE_STEPS));
+    let planned = (0..RANKS).map(|rank| TierBytes::of(Offloaded::PLAN, rank));
+    let planned = planned.fold([0; 2], |[read, written], bytes| [read + bytes.read, written + bytes.written]);
+    for ((few, many), planned) in few.into_iter().zip(many).zip(planned) {
+        let counted = (many - few) / MORE_STEPS;
+        assert!(counted.abs_diff(planned) <= 64 << 10, "{counted} bytes a step are counted, {planned} are planned");
     }
 }
 

@@ -133,8 +133,10 @@ impl Rules<'_, '_> {
             Op::Backward { unit, .. } if self.tables.leaves(unit) => self.arrived[1],
             // Its staging may be written once this rank, like its peers, has summed the earlier content.
             Op::Claim { bucket } => self.seen.settles[self.staging_of(bucket)],
-            // The sum is made in a slot whose last sum has been stored, or that has the sum so far.
-            Op::Settle { bucket, .. } if self.is_summed_by(op, bucket) => self.slot_of(bucket),
+            // The sum is made in a slot whose last sum has been stored, or that has the sum so far. Where ops have streams, an
+            // offer waits for that before it, because the sum waits for the offer.
+            Op::Settle { bucket, .. } if self.is_summed_by(op, bucket) && !self.has_streams() => self.slot_of(bucket),
+            Op::Reduce { bucket, .. } if self.has_streams() => self.slot_of(bucket),
             Op::Combine { bucket, .. } if self.is_summed_by(op, bucket) => self.slot_of(bucket),
             Op::Settle { bucket, .. } => self.seen.offers[bucket],
             // Stores come one after another, so the last one before this op stands for that of these sums, too.
@@ -189,7 +191,10 @@ impl Rules<'_, '_> {
             Op::Update { .. } | Op::Receive { parcel: Parcel::TiedParameters, .. } => self.updated = Some(at),
             Op::Receive { parcel: Parcel::Activations, .. } => self.arrived[0] = Some(at),
             Op::Receive { parcel: Parcel::Gradients, .. } => self.arrived[1] = Some(at),
-            Op::Reduce { bucket, .. } => self.seen.offers[bucket] = self.backward,
+            Op::Reduce { bucket, .. } => {
+                let waits = self.has_streams() && self.tables.buckets[bucket].sums.is_some();
+                self.seen.offers[bucket] = if waits { Some(at) } else { self.backward };
+            }
             Op::Settle { bucket, .. } => self.seen.settles[self.staging_of(bucket)] = Some(at),
             Op::StoreSums { .. } => self.stored = Some(at),
             _ => {}
@@ -220,6 +225,10 @@ impl Rules<'_, '_> {
 
     const fn touches_sums(&self, op: Op, bucket: usize) -> bool {
         self.is_summed_by(op, bucket) || matches!(op, Op::Spread { .. } | Op::FetchSums { .. } | Op::StoreSums { .. })
+    }
+
+    const fn has_streams(&self) -> bool {
+        self.tables.config.device.has_streams()
     }
 
     /// The last op on the slot in which the sum of a bucket is made.

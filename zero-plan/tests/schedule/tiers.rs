@@ -52,9 +52,15 @@ fn plans_with_tiers_are_proven() {
             assert_eq!(plan.check(), Ok(()), "{:?}", plan.config);
             prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {:?}", plan.config));
         });
+    }
+    for model in offloaded_models().into_iter().chain(models_with_offloaded_sums()) {
         for transport in [TransportKind::Peer, TransportKind::Nccl] {
             let mut model = model.clone().on_gpus(transport);
-            model.config.offload.optimizer = TierKind::Host;
+            for state in [&mut model.config.offload.optimizer, &mut model.config.offload.gradients] {
+                if *state == TierKind::Disk {
+                    *state = TierKind::Host;
+                }
+            }
             model.plan().with(|plan| {
                 assert_eq!(plan.check(), Ok(()), "{:?}", plan.config);
                 prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {:?}", plan.config));

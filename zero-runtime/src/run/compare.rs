@@ -2,6 +2,7 @@
 //! Never changes a result.
 
 use super::output::say;
+use super::processes;
 use crate::error::Error;
 use crate::profile::gather;
 use zero_core::device::Device;
@@ -9,7 +10,7 @@ use zero_core::transport::{Crossed, Transport};
 use zero_engine::Engine;
 use zero_files::resident;
 use zero_plan::footprint::{RunSize, private_mapping_bytes, segment_mapping_bytes};
-use zero_plan::{Bytes, Config, Home, Moved, Plan, TierBytes, TierKind, Traffic, TransportKind};
+use zero_plan::{Bytes, Config, Home, Memory, Moved, Plan, TierBytes, TierKind, Traffic, TransportKind};
 
 /// A figure that is compared.
 struct ComparedRow {
@@ -88,23 +89,24 @@ fn measured<'p, D: Device, T: Transport<'p, D>>(
 ) -> RankFigures {
     let (plan, arena) = (engine.plan(), engine.arena());
     let [private, segment] = arena.mapped_bytes();
-    // The kernel counts the pages of the program, and all shared memory that the process has touched. Data is read and
-    // not mapped, so its pages do not count.
-    let resident = match plan.config.transport {
-        // Memory that peers own and this rank has only read counts as theirs. The rank's own share counts as its own,
-        // touched or not.
-        TransportKind::Shm | TransportKind::Peer | TransportKind::Nccl | TransportKind::Cluster => {
-            let memory = arena.memory();
-            let own = memory.bytes_of(Home::Shared) + memory.bytes_of(Home::Common) / plan.config.in_common();
-            resident::peak_bytes().saturating_sub(resident::shared_bytes()) + own
-        }
-        // One process holds all ranks.
-        TransportKind::Local => resident::peak_bytes(),
-    };
+    let resident = of_rank(plan, engine.arena().memory(), resident::peak_bytes(), resident::shared_bytes());
     let [copied, in_place] = [moved.copied, moved.in_place].map(|traffic| traffic.total_bytes());
     let [from_host, to_host, from_disk, to_disk] = by_tier(&plan.config, engine.moved_by_tier());
     let (host, sent, taken) = (arena.host_bytes(), crossed.sent_bytes, crossed.taken_bytes);
     [private, segment, host, resident, copied, in_place, sent, taken, from_host, to_host, from_disk, to_disk]
+}
+
+/// What a rank's process has held at most, of which this much is memory that it shares with other processes and has touched. The
+/// kernel counts the pages of the program, and all shared memory that the process has touched. Data is read and not mapped, so its
+/// pages do not count.
+fn of_rank(plan: &Plan, memory: &Memory, peak_bytes: usize, shared_bytes: usize) -> usize {
+    // If one process holds all ranks, even a lone one, nothing is shared with another process.
+    if processes(plan) == 1 {
+        return peak_bytes;
+    }
+    // Memory that peers own and this rank has only read counts as theirs. The rank's own share counts as its own, touched or not.
+    let own = memory.bytes_of(Home::Shared) + memory.bytes_of(Home::Common) / plan.config.in_common();
+    peak_bytes.saturating_sub(shared_bytes) + own
 }
 
 /// Bytes that were read and written in host memory, and on disk: all in the tier that the plan uses.
@@ -257,6 +259,8 @@ fn check(planned: &[RankFigures], measured: &[RankFigures], others: Option<Other
 
 #[cfg(test)]
 mod tests {
+    use zero_plan::{Mesh, PlanBuf, Unit};
+
     use super::*;
 
     const PLANNED: RankFigures = [4096, 8192, 0, 1 << 20, 30, 60, 12, 9, 0, 0, 0, 0];
@@ -285,6 +289,23 @@ mod tests {
         let near = [(4, 29), (4, 31), (5, 59), (5, 61), (6, 11), (6, 13), (7, 8), (7, 10)];
         for (row, bytes) in near.into_iter().chain((8..12).map(|row| (row, 1))) {
             assert!(error(row, bytes).is_some_and(|error| error.contains("[Z0411]")), "{bytes}");
+        }
+    }
+
+    /// A lone rank's shared part lies in memory of its process alone, which the kernel counts with all else.
+    #[test]
+    fn only_what_processes_share_is_counted_apart() {
+        let unit = Unit { params: 4096, takes: 4096, ..Unit::NONE };
+        for (ranks, transport) in [(1, TransportKind::Shm), (2, TransportKind::Shm), (2, TransportKind::Local)] {
+            let config = Config { mesh: Mesh::of_zero(ranks), stage: 3, transport, ..Config::PLAIN };
+            PlanBuf::new("M", config, &[unit]).with(|plan| {
+                let memory = plan.of_rank(0).memory;
+                let own = memory.bytes_of(Home::Shared) + memory.bytes_of(Home::Common) / plan.config.in_common();
+                assert!(own > 0, "parameters are shared, or held in common");
+                // Two processes have touched the parameters of both; the kernel counts none of one alone as shared.
+                let (held, shared) = if processes(plan) > 1 { (1000 + 2 * own, 2 * own) } else { (1000 + own, 0) };
+                assert_eq!(of_rank(plan, &memory, held, shared), 1000 + own, "{ranks} ranks, {transport:?}");
+            });
         }
     }
 

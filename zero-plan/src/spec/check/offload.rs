@@ -18,14 +18,11 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, PIECE], find: |it| nothing_travels(it, PIECE) },
     Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, "host"], find: |it| nothing_kept(it, TierKind::Host) },
     Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, "disk"], find: |it| nothing_kept(it, TierKind::Disk) },
-    Rule { reads: &[OPTIMIZER, "device"], find: disk_of_gpu },
+    Rule { reads: &[OPTIMIZER, "device"], find: |it| disk_of_gpu(it, OPTIMIZER) },
     Rule { reads: &[OPTIMIZER, "device"], find: |it| same_memory(it, OPTIMIZER) },
     Rule { reads: &[OPTIMIZER, "optimizer"], find: |it| muon(it, OPTIMIZER) },
     Rule { reads: &[OPTIMIZER, "checkpoint.snapshot"], find: |it| snapshot(it, OPTIMIZER) },
-    Rule {
-        reads: &[GRADIENTS, "device"],
-        find: |it| not_of_gpu(it, GRADIENTS, "the sums of a GPU stay in its memory"),
-    },
+    Rule { reads: &[GRADIENTS, "device"], find: |it| disk_of_gpu(it, GRADIENTS) },
     Rule { reads: &[GRADIENTS, "device"], find: |it| same_memory(it, GRADIENTS) },
     Rule { reads: &[GRADIENTS, "optimizer"], find: |it| muon(it, GRADIENTS) },
     Rule { reads: &[GRADIENTS, "checkpoint.snapshot"], find: |it| snapshot(it, GRADIENTS) },
@@ -33,10 +30,7 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[GRADIENTS, "zero.reduce", "batch.micro_batches"], find: held_gradients },
     Rule { reads: &[GRADIENTS, "mesh", "transport"], find: replicas_on_hosts },
     Rule { reads: &[GRADIENTS, "mesh", "pipeline"], find: replicas_of_chunks },
-    Rule {
-        reads: &[PARAMETERS, "device"],
-        find: |it| not_of_gpu(it, PARAMETERS, "the shards of a GPU stay in its memory"),
-    },
+    Rule { reads: &[PARAMETERS, "device"], find: shards_of_gpu },
     Rule { reads: &[PARAMETERS, "device"], find: |it| same_memory(it, PARAMETERS) },
     Rule { reads: &[PARAMETERS, "optimizer"], find: |it| muon(it, PARAMETERS) },
     Rule { reads: &[PARAMETERS, "checkpoint.snapshot"], find: |it| snapshot(it, PARAMETERS) },
@@ -87,22 +81,22 @@ fn impossible(subject: &CheckedSpec, path: &'static str, why: &str, label: &str,
     Some(problem.at(subject.given(path)?.value, label).help(help))
 }
 
-fn disk_of_gpu(subject: &CheckedSpec) -> Option<Diagnostic> {
-    if subject.spec.offload.optimizer != TierKind::Disk || subject.spec.device == DeviceKind::Cpu {
+fn disk_of_gpu(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
+    if tier(subject, path) != TierKind::Disk || subject.spec.device == DeviceKind::Cpu {
         return None;
     }
     let why = "which ranks on a GPU cannot do yet";
     let label = "nothing carries bytes between a disk and the memory of a GPU";
-    impossible(subject, OPTIMIZER, why, label, "set it to Host, or remove `offload`")
+    impossible(subject, path, why, label, "set it to Host, or remove `offload`")
 }
 
-fn not_of_gpu(subject: &CheckedSpec, path: &'static str, label: &str) -> Option<Diagnostic> {
+fn shards_of_gpu(subject: &CheckedSpec) -> Option<Diagnostic> {
     if subject.spec.device == DeviceKind::Cpu {
         return None;
     }
-    let (_, key) = path.split_once('.')?;
-    let help = format!("remove `{key}`, or set `device` to Cpu");
-    impossible(subject, path, "which ranks on a GPU cannot do yet", label, &help)
+    let label = "the shards of a GPU stay in its memory";
+    let help = "remove `parameters`, or set `device` to Cpu";
+    impossible(subject, PARAMETERS, "which ranks on a GPU cannot do yet", label, help)
 }
 
 fn same_memory(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
@@ -233,6 +227,7 @@ mod tests {
         assert_eq!(codes("(zero: (stage: 1), host: GB(1), offload: (optimizer: Disk))"), ["Z0108"]);
         assert_eq!(codes("(zero: (stage: 1), host: GB(1), offload: (optimizer: Host), device: Cuda)"), [""; 0]);
         assert_eq!(codes("(zero: (stage: 1), disk: GB(1), offload: (optimizer: Host), device: Cuda)"), ["Z0108"]);
+        assert_eq!(codes("(zero: (stage: 2), host: GB(1), offload: (gradients: Host), device: Cuda)"), [""; 0]);
     }
 
     #[test]
@@ -265,6 +260,10 @@ mod tests {
             (
                 "zero: (stage: 3), offload: (gradients: Host)",
                 "`offload.gradients` is Host, the memory that `device` Cpu computes in",
+            ),
+            (
+                "zero: (stage: 3), offload: (gradients: Disk), device: Cuda",
+                "`offload.gradients` is Disk, which ranks on a GPU cannot do yet",
             ),
             (
                 "zero: (stage: 1), offload: (gradients: Disk)",
