@@ -28,6 +28,7 @@ pub fn manifest<D>(program: &Program<D>, step: u64) -> Manifest {
 /// # Panics
 /// If the checkpoint cannot be written.
 pub fn save<'p, D: Device, T: Transport<'p, D>>(engine: &mut Engine<'p, D, T>, folder: &Path) -> PathBuf {
+    engine.finish_step().expect("no rank fails");
     let (rank, step, manifest) =
         (engine.arena().rank(), engine.steps_done(), manifest(engine.program(), engine.steps_done()));
     let shard = Shard::new(rank, &manifest.tensors, entries(engine, &manifest.tensors));

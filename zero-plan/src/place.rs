@@ -8,6 +8,7 @@ mod stretch;
 mod subtotals;
 mod tier;
 
+pub(crate) use access::sums_between_steps;
 pub use access::{Access, Accesses, Content, Gradients, Value, accesses, decoding_accesses};
 pub use arrival::{Arrival, are_counterparts, arrivals, arrivals_from, gathered, given_bytes};
 pub use position::Position;

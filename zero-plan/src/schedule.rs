@@ -99,8 +99,8 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
     let mut gradients = DueBucket::NEW;
     let mut window = Window::new(&walk);
     let trains = matches!(pass, Pass::Train);
-    // Sums of gradients are there only after the backward.
-    let is_early = !tables.config.offloads_gradients();
+    // Sums of gradients are there only after the backward, unless they are those of the step before.
+    let is_early = !tables.config.offloads_gradients() || walk.updates_at_use();
     if trains && is_early {
         window.fill(&walk, &mut ops);
     }
@@ -110,7 +110,7 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
             slot = find_slot(&walk, step, taken.slots);
             arrive(&walk, step, slot, &mut ops);
         }
-        parameters.before(&walk, &cursor, taken.gathered, &mut ops);
+        parameters.before(&walk, &cursor, taken.gathered, &mut window, &mut ops);
         compute(&walk, step, slot, &mut gradients, &mut ops);
         parameters.after(&walk, &cursor, taken.gathered, &mut ops);
         leave(&walk, step, &mut ops);
@@ -128,7 +128,9 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
             window.fill(&walk, &mut ops);
         }
         ops.push(Op::Agree);
-        update(&walk, window, &mut ops);
+        if !walk.updates_at_use() {
+            update(&walk, window, &mut ops);
+        }
     }
     ops.len
 }

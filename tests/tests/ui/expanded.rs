@@ -322,13 +322,8 @@ fn offloaded_plan() -> &'static Plan<'static> {
     static PLAN: LazyLock<Plan> = LazyLock::new(|| {
         let plan = specs::program("zero3").plan;
         let disk = TierKind::Disk;
-        let offload = Offload {
-            optimizer: disk,
-            gradients: TierKind::Device,
-            parameters: disk,
-            prefetch: 1,
-            piece_bytes: 512 << 10,
-        };
+        let offload =
+            Offload { optimizer: disk, parameters: disk, prefetch: 1, piece_bytes: 512 << 10, ..Offload::NONE };
         // As long as the test, like the plan of a program.
         let made = Box::leak(Box::new(PlanBuf::new(plan.model, Config { offload, ..plan.config }, plan.units)));
         made.as_plan(made.pipeline_stages().leak())

@@ -1,6 +1,7 @@
 //! Rules of parameters: nothing is used before its gather has been waited for, nor after its release.
 
 use super::{BrokenRule, Checker, Held};
+use crate::layout::Bucket;
 use crate::schedule::Piece;
 
 impl Checker<'_, '_> {
@@ -40,6 +41,7 @@ impl Checker<'_, '_> {
         rules! {
             matches!(self.units[unit].slotted, Held::No) => "a gather of parameters that are held already",
             !self.agreed => "a gather after the agreement, when owners write",
+            self.is_fresh(unit) => "a gather before the update of its parameters",
             slot < self.gathered_slots => "a gather into a slot that does not exist",
             !self.units[slot].is_slot_taken => "a gather into a slot in use",
         }
@@ -72,8 +74,9 @@ impl Checker<'_, '_> {
     }
 
     pub(super) const fn update(&mut self, unit: usize, piece: Option<Piece>) -> BrokenRule {
+        let at_use = self.subject.tables.config.updates_at_use();
         rules! {
-            self.agreed => "an update before the agreement",
+            self.agreed != at_use => "an update before the agreement, or after it if that of the step before is meant",
             self.subject.tables.units[unit].params > 0 => "an update of a unit without parameters of its own",
             self.has_directions(unit) => "an update before the directions of its matrices are there",
         }
@@ -88,6 +91,24 @@ impl Checker<'_, '_> {
         }
         self.free_directions(unit);
         None
+    }
+
+    /// Whether the parameters of a unit are those that this pass computes with: if they are updated at their use, new ones.
+    pub(super) const fn is_fresh(&self, unit: usize) -> bool {
+        !(self.trains() && self.subject.tables.config.updates_at_use()) || self.units[unit].updated
+    }
+
+    /// Whether no update needs the sums of the step before any more in the place of a bucket's.
+    pub(super) const fn may_be_summed(&self, bucket: usize) -> bool {
+        let Bucket { first, last, .. } = *self.bucket(bucket);
+        let mut unit = first;
+        while unit <= last {
+            if self.subject.tables.units[unit].params > 0 && !self.is_fresh(unit) {
+                return false;
+            }
+            unit += 1;
+        }
+        true
     }
 
     /// Notes that a unit's parameters have new values.

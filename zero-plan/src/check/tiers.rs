@@ -30,7 +30,8 @@ impl Checker<'_, '_> {
             matches!(self.window[piece.slot], WindowSlot::Free) => "a fetch into a slot in use",
             piece.index < tables.pieces(unit) => "a fetch of a piece that does not exist",
             piece.index == self.units[unit].fetched => "a fetch of a piece out of turn",
-            self.has_stored_sums(self.at(unit).bucket) => "a fetch of sums that are not stored",
+            tables.config.updates_at_use() || self.has_stored_sums(self.at(unit).bucket) =>
+                "a fetch of sums that are not stored",
         }
         self.units[unit].fetched += 1;
         self.window[piece.slot] = WindowSlot::Fetched { unit, index: piece.index };
@@ -124,6 +125,7 @@ impl Checker<'_, '_> {
             self.subject.tables.config.offloads_parameters() => "a fetch of a shard that is kept on the device",
             self.at(unit).holds => "a fetch of a shard of a unit without parameters of its own",
             !self.agreed => "a fetch of a shard after the agreement, when its parameters change",
+            self.is_fresh(unit) => "a fetch of a shard before the update of its parameters",
             slot < self.shards.len() => "a fetch of a shard into a slot that does not exist",
             self.shards[slot].is_none() => "a fetch of a shard into a slot in use",
         }

@@ -44,6 +44,23 @@ impl TierKind {
     }
 }
 
+/// When parameters are updated by sums of gradients, if states are kept in a tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum UpdateTime {
+    /// At the end of a step, one unit after the other.
+    #[default]
+    AfterStep,
+    /// In the next step, each unit before its first use there, while the units before it compute.
+    AtUse,
+}
+
+impl UpdateTime {
+    /// Whether a step ends with its own updates, as in plans of before there was a choice.
+    pub const fn is_after_step(&self) -> bool {
+        matches!(self, UpdateTime::AfterStep)
+    }
+}
+
 /// The states that are kept in a slower tier, and the pieces in which they travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Offload {
@@ -58,6 +75,9 @@ pub struct Offload {
     pub prefetch: usize,
     /// The most bytes of one state that travel at once.
     pub piece_bytes: usize,
+    /// When parameters are updated.
+    #[serde(skip_serializing_if = "UpdateTime::is_after_step")]
+    pub update: UpdateTime,
 }
 
 impl Offload {
@@ -68,6 +88,7 @@ impl Offload {
         parameters: TierKind::Device,
         prefetch: 0,
         piece_bytes: 0,
+        update: UpdateTime::AfterStep,
     };
 
     /// The largest `prefetch`.
@@ -130,6 +151,11 @@ impl Config {
     /// Whether anything is kept in a tier, so that parameters are updated piece by piece.
     pub const fn offloads(&self) -> bool {
         !self.offload.is_none()
+    }
+
+    /// Whether a step begins with the updates of the step before it, each before the first use of its unit.
+    pub const fn updates_at_use(&self) -> bool {
+        !self.offload.update.is_after_step()
     }
 
     /// Whether moments and master copies are kept in a tier.

@@ -4,6 +4,8 @@
 mod sums;
 mod tier;
 
+pub(crate) use sums::sums_between_steps;
+
 use super::arrival::{Arrival, arrivals};
 use super::{Place, Places, Position, State, Stretch};
 use crate::layout::Kind;
@@ -101,6 +103,8 @@ pub enum Gradients {
     OfAll,
     /// Those of all ranks, and those of the unit that is tied to this one.
     OfTie,
+    /// The whole sums of the step before, by which parameters are updated at their use.
+    OfLastStep,
 }
 
 /// A value that a unit has in a micro-batch.
@@ -138,6 +142,11 @@ pub fn decoding_accesses(
     of_op(plan, pass, op, position, plan.places(at).decoding(), visit);
 }
 
+/// Whether the layers of a pass compute on parameters that it has updated.
+fn uses_updated(plan: &Plan, pass: Pass) -> bool {
+    matches!(pass, Pass::Train) && plan.config.updates_at_use()
+}
+
 fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visit: &mut dyn FnMut(Access)) {
     if !plan.config.has_carried() {
         return OfOp { plan, pass, own, position, visit }.visit_all(op);
@@ -164,8 +173,8 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
     arrivals(plan, brought_by, position, &own, &mut |arrival| expected.push(arrival));
     if let (Op::Gather { unit, .. }, false) = (op, plan.config.gathers_early()) {
         // These bytes may arrive from here on.
-        let content =
-            Content::Parameters { unit: plan.units[unit].source, is_updated: !plan.config.shards_parameters() };
+        let is_updated = !plan.config.shards_parameters() || uses_updated(plan, pass);
+        let content = Content::Parameters { unit: plan.units[unit].source, is_updated };
         for Arrival { from, to, .. } in expected {
             let from_byte = from.zero * to.len_bytes;
             visit(Access { at: own.at, place: to, content, from_byte, writes: true });
@@ -266,6 +275,11 @@ impl OfOp<'_, '_> {
         self.note(at, place, Content::Parameters { unit: self.owner(unit), is_updated }, from_byte, false);
     }
 
+    /// Whether layers compute on parameters that this pass has updated.
+    fn uses_updated(&self) -> bool {
+        uses_updated(self.plan, self.pass)
+    }
+
     fn write_parameters(&mut self, unit: usize, place: Place, from_byte: usize, is_updated: bool) {
         let content = Content::Parameters { unit: self.owner(unit), is_updated };
         self.note(self.own.at, place, content, from_byte, true);
@@ -276,8 +290,9 @@ impl OfOp<'_, '_> {
         let (own, zero) = (self.own, self.plan.config.mesh.zero);
         let (from, to) =
             (own.given_shard(unit, self.position.shard_slot()), own.computed_on(unit, slot).share(own.at.zero, zero));
-        self.parameters(own.at, unit, from, own.at.zero * from.len_bytes, false);
-        self.write_parameters(unit, to, own.at.zero * to.len_bytes, false);
+        let is_updated = self.uses_updated();
+        self.parameters(own.at, unit, from, own.at.zero * from.len_bytes, is_updated);
+        self.write_parameters(unit, to, own.at.zero * to.len_bytes, is_updated);
     }
 
     /// Reads every owner's shard, and writes it to its place here: below stage 3 in a replica, after the update. A
@@ -285,8 +300,9 @@ impl OfOp<'_, '_> {
     fn gather(&mut self, unit: usize, slot: usize) {
         let (own, config) = (self.own, &self.plan.config);
         let zero = config.mesh.zero;
-        let is_updated = !config.shards_parameters();
-        let whole = if is_updated { own.flat(unit) } else { own.computed_on(unit, slot) };
+        let is_replica = !config.shards_parameters();
+        let is_updated = is_replica || self.uses_updated();
+        let whole = if is_replica { own.flat(unit) } else { own.computed_on(unit, slot) };
         for index in 0..zero {
             let receiver = config.receiver(Axis::Zero, own.at.zero, index);
             if config.shares_slots() && (index == own.at.zero || receiver != own.at.zero) {
@@ -296,7 +312,7 @@ impl OfOp<'_, '_> {
             let (holder, from) = own.gathered_from(unit, index, slot);
             self.parameters(holder.at, unit, from, index * from.len_bytes, is_updated);
             // In all other cases layers read it where it lies.
-            if whole.region != Kind::Parameters || is_updated && index != own.at.zero {
+            if whole.region != Kind::Parameters || is_replica && index != own.at.zero {
                 self.write_parameters(unit, to, index * to.len_bytes, is_updated);
             }
         }
@@ -321,13 +337,13 @@ impl OfOp<'_, '_> {
             let holder = own.holder(unit);
             let place = own.computed_on(holder, self.position.slot(holder));
             if self.plan.config.uses_slots() || !self.plan.config.shards_parameters() {
-                self.parameters(own.at, holder, place, 0, false);
+                self.parameters(own.at, holder, place, 0, self.uses_updated());
             } else {
                 // In common memory each shard is read at its owner's place.
                 for index in 0..self.plan.config.mesh.zero {
                     let owner = own.along(Axis::Zero, index);
                     let shard = owner.shard(holder);
-                    self.parameters(owner.at, holder, shard, index * shard.len_bytes, false);
+                    self.parameters(owner.at, holder, shard, index * shard.len_bytes, self.uses_updated());
                 }
             }
         }

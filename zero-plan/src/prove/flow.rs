@@ -11,7 +11,7 @@ use crate::execution::execute;
 use crate::layout::Kind;
 use crate::mesh::{Axis, Coordinates};
 use crate::pipeline::Pass;
-use crate::place::{Access, Accesses, Content, Place, Places, Position, State, arrivals};
+use crate::place::{Access, Accesses, Content, Place, Places, Position, State, arrivals, sums_between_steps};
 use crate::plan::Plan;
 use crate::schedule::Op;
 
@@ -36,7 +36,7 @@ pub(super) struct ContentFlow<'a> {
 /// keeps is there at the end: parameters and their states and, if the pass `decodes`, the caches.
 pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<(), Flaw> {
     let Ranks { plan, pass, ops, ref groups } = *ranks;
-    let mut flow = ContentFlow::new(plan);
+    let mut flow = ContentFlow::new(plan, pass);
     let mut positions = vec![Position::new(plan.units.len()); ops.len()];
     let mut done = vec![0; ops.len()];
     let mut flaw = None;
@@ -74,7 +74,10 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<
     for (rank, ops) in ops.iter().enumerate() {
         let is_stale = |access: Access| flow.wrong(access.at, None, &access);
         let cached = if decodes { caches(plan, rank) } else { Vec::new() };
-        if let Some(rule) = held(plan, rank, pass == Pass::Train).into_iter().chain(cached).find_map(is_stale) {
+        let trains = pass == Pass::Train;
+        let sums = if trains { sums_between_steps(plan, plan.config.mesh.coordinates(rank), true) } else { Vec::new() };
+        let mut all = held(plan, rank, trains).into_iter().chain(sums).chain(cached);
+        if let Some(rule) = all.find_map(is_stale) {
             return Err(ranks.flaw(rule, vec![ranks.spot(rank, ops.len(), "")]));
         }
     }
@@ -138,11 +141,16 @@ fn caches(plan: &Plan, rank: usize) -> Vec<Access> {
 }
 
 impl<'a> ContentFlow<'a> {
-    /// The start: every rank has its parameters and their states, and nothing else.
-    pub fn new(plan: &'a Plan<'a>) -> Self {
+    /// The start: every rank has its parameters and their states and, in a step that updates them at their use, the sums of the
+    /// step before; and nothing else.
+    pub fn new(plan: &'a Plan<'a>, pass: Pass) -> Self {
         let mut flow = Self { plan, memory: HashMap::new() };
         for rank in 0..plan.config.mesh.ranks() {
             held(plan, rank, false).iter().for_each(|access| flow.write(access));
+            if pass == Pass::Train {
+                let at = plan.config.mesh.coordinates(rank);
+                sums_between_steps(plan, at, false).iter().for_each(|access| flow.write(access));
+            }
         }
         flow
     }

@@ -58,7 +58,7 @@ impl<'a> TermsRead<'a> {
             Gradients::OfReplica(replica) => subtree(replica),
             Gradients::OfSubtree { subtree, .. } | Gradients::OfReplicas(subtree) => subtree,
             // The sum of earlier rounds, to which the new one is added.
-            Gradients::OfAll | Gradients::OfTie => return None,
+            Gradients::OfAll | Gradients::OfTie | Gradients::OfLastStep => return None,
         };
         if !self.arrives {
             self.terms.push(term);

@@ -2,6 +2,7 @@
 //! gathered for each use (stage 3), or gathered once a step and held (stage 3, `gather: PerStep`), or converted for
 //! each use (replicas of another width than layers compute in).
 
+use super::tier::Window;
 use super::walk::{PipelineStageWalk, Use, WalkCursor, WalkStep};
 use super::{Op, Ops, Pass};
 use crate::config::Offload;
@@ -60,10 +61,17 @@ impl Parameters {
 
     /// Before the step at `cursor`: starts the gathers that are due and waits for the one that the step needs.
     /// `held`, scratch, has an entry for each unit.
-    pub const fn before(&mut self, walk: &PipelineStageWalk, cursor: &WalkCursor, held: &mut [bool], ops: &mut Ops) {
+    pub const fn before(
+        &mut self,
+        walk: &PipelineStageWalk,
+        cursor: &WalkCursor,
+        held: &mut [bool],
+        window: &mut Window,
+        ops: &mut Ops,
+    ) {
         match self {
             Parameters::Replicated => {}
-            Parameters::PerUse(ring) => ring.before(walk, cursor, held, ops),
+            Parameters::PerUse(ring) => ring.before(walk, cursor, held, window, ops),
             Parameters::PerStep { ahead, in_flight, started } => {
                 let Some(unit) = starts_hold(walk, cursor) else { return };
                 while let Some(place) = *ahead {
@@ -119,23 +127,31 @@ const fn prefetch(walk: &PipelineStageWalk) -> usize {
 }
 
 impl Ring {
-    const fn before(&mut self, walk: &PipelineStageWalk, cursor: &WalkCursor, held: &mut [bool], ops: &mut Ops) {
+    const fn before(
+        &mut self,
+        walk: &PipelineStageWalk,
+        cursor: &WalkCursor,
+        held: &mut [bool],
+        window: &mut Window,
+        ops: &mut Ops,
+    ) {
         let (Some(WalkStep { unit, .. }), None) = (cursor.step, self.current) else { return };
         let Some(needed) = walk.holder(unit) else { return };
         self.current = Some(needed);
         let gathers = walk.tables.config.shards_parameters();
-        self.fetch(walk, ops);
+        self.fetch(walk, window, ops);
         while let Some(ahead) = self.ahead {
             // A unit that is held for an earlier use cannot be gathered again at the same time.
             if self.in_flight > prefetch(walk) || held[ahead.unit] {
                 break;
             }
             let (unit, slot) = (ahead.unit, self.started % self.slots);
+            window.before_use(walk, unit, ops);
             ops.push(if gathers { Op::Gather { unit, slot } } else { Op::Convert { unit, slot } });
             held[unit] = true;
             self.started += 1;
             self.in_flight += 1;
-            self.fetch(walk, ops);
+            self.fetch(walk, window, ops);
             self.ahead = walk.next_use(ahead);
         }
         if gathers {
@@ -144,10 +160,11 @@ impl Ring {
     }
 
     /// Fetches shards into the slots that are free, in the order of gathers, if they are kept in a tier.
-    const fn fetch(&mut self, walk: &PipelineStageWalk, ops: &mut Ops) {
+    const fn fetch(&mut self, walk: &PipelineStageWalk, window: &mut Window, ops: &mut Ops) {
         while let Some(next) = self.to_fetch
             && self.fetched < self.started + Offload::SHARD_SLOTS
         {
+            window.before_use(walk, next.unit, ops);
             ops.push(Op::FetchShard { unit: next.unit, slot: self.fetched % Offload::SHARD_SLOTS });
             self.fetched += 1;
             self.to_fetch = walk.next_use(next);

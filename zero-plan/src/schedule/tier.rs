@@ -4,6 +4,9 @@
 //! The first fetches are the first ops of a step. The states do not change before the agreement, so these pieces are
 //! there when the norm of the gradients is known. From then on, each update is followed by the store of its piece and
 //! the fetch of the piece that gets its slot next.
+//!
+//! If parameters are updated at their use, the updates of a step lie in the next one: those of a unit before it is first
+//! fetched or gathered there, so that pieces travel while the units before it compute.
 
 use super::walk::PipelineStageWalk;
 use super::{Op, Ops, Piece};
@@ -28,13 +31,15 @@ pub(super) struct Window {
     /// Pieces fetched and updated so far.
     fetched: usize,
     updated: usize,
+    /// If parameters are updated at their use: the first unit whose update is not placed yet.
+    ahead: usize,
 }
 
 impl Window {
     /// Before the first piece.
     pub const fn new(walk: &PipelineStageWalk) -> Self {
         let slots = walk.tables.window_slots(walk.pipeline);
-        Self { slots, unit: 0, index: 0, fetched: 0, updated: 0 }
+        Self { slots, unit: 0, index: 0, fetched: 0, updated: 0, ahead: 0 }
     }
 
     /// Fetches a piece into each slot.
@@ -56,6 +61,19 @@ impl Window {
             ops.push(Op::Fetch { unit: self.unit, piece });
             self.index += 1;
             self.fetched += 1;
+        }
+    }
+
+    /// Before the first use of a unit in a step that updates parameters at their use: updates it, and any unit before it.
+    pub const fn before_use(&mut self, walk: &PipelineStageWalk, unit: usize, ops: &mut Ops) {
+        if !walk.updates_at_use() {
+            return;
+        }
+        while self.ahead <= unit {
+            if walk.has(self.ahead) && walk.tables.units[self.ahead].params > 0 {
+                self.update(walk, self.ahead, ops);
+            }
+            self.ahead += 1;
         }
     }
 

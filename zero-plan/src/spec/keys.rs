@@ -258,6 +258,12 @@ pub const KEYS: &[Key] = &[
     key!(offload.piece, sizes("a size from `KiB(8)` to `GiB(1)`, such as `MiB(4)`", 8 << 10..=1 << 30), Value("MiB(4)"))
         .only_in_files()
         .about("How much of one state travels at once, in whole blocks of 2048 elements."),
+    key!(offload.update, any("`AfterStep` or `AtUse`"), Value("AfterStep"))
+        .only_in_files()
+        .about(
+            "When parameters are updated: at the end of a step, or each unit just before its first use in the next step, while \
+             the units before it compute.",
+        ),
     key!(host, size!("GiB(64)"), Absent("no budget"))
         .only_in_files()
         .unit("bytes per rank")

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Size;
-use crate::config::{self, Offload, Often, TierKind};
+use crate::config::{self, Offload, Often, TierKind, UpdateTime};
 
 /// What the ranks along the `zero` axis shard, and how it is sent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -93,6 +93,8 @@ pub struct OffloadKeys {
     pub prefetch: u32,
     /// How much of one state travels at once.
     pub piece: Size,
+    /// When parameters are updated.
+    pub update: UpdateTime,
 }
 
 impl OffloadKeys {
@@ -103,9 +105,9 @@ impl OffloadKeys {
 
     /// The constants that these keys stand for.
     pub fn config(&self) -> Offload {
-        let Self { optimizer, gradients, parameters, prefetch, piece } = *self;
+        let Self { optimizer, gradients, parameters, prefetch, piece, update } = *self;
         let (prefetch, piece_bytes) = (prefetch as usize, piece.bytes() as usize);
-        Offload { optimizer, gradients, parameters, prefetch, piece_bytes }
+        Offload { optimizer, gradients, parameters, prefetch, piece_bytes, update }
     }
 }
 

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::parse::ron;
 use super::{ModelSource, RecomputedUnits, Schedule, Size, Stage, TransportKind, Units};
-use crate::config::{DeviceKind, Often, OptimizerKind, TierKind, Width};
+use crate::config::{DeviceKind, Often, OptimizerKind, TierKind, UpdateTime, Width};
 use crate::mesh::Axis;
 
 /// A value that can be read.
@@ -46,6 +46,7 @@ impl Number for String {}
 impl Number for TierKind {}
 impl Number for TransportKind {}
 impl Number for Units {}
+impl Number for UpdateTime {}
 impl Number for Width {}
 impl Number for bool {}
 

@@ -47,6 +47,7 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
         stored: None,
         shards: [None; Offload::SHARD_SLOTS],
         given: 0,
+        updated_shard: None,
     };
     let mut streams: [KnownStreams; Stream::ALL.len()] = [[0; Stream::ALL.len()]; Stream::ALL.len()];
     let mut op = 0;
@@ -104,6 +105,8 @@ struct Rules<'a, 's> {
     /// The last op on each slot for fetched shards, and how many shards have been gathered from there.
     shards: [Last; Offload::SHARD_SLOTS],
     given: usize,
+    /// If parameters are updated at their use: the last store since a shard was fetched.
+    updated_shard: Last,
 }
 
 impl Rules<'_, '_> {
@@ -139,9 +142,12 @@ impl Rules<'_, '_> {
             Op::Reduce { bucket, .. } if self.has_streams() => self.slot_of(bucket),
             Op::Combine { bucket, .. } if self.is_summed_by(op, bucket) => self.slot_of(bucket),
             Op::Settle { bucket, .. } => self.seen.offers[bucket],
-            // Stores come one after another, so the last one before this op stands for that of these sums, too.
+            // What was in its slot last has been stored, and so have its own sums so far, which were in the same slot.
+            Op::FetchSums { bucket, .. } if self.tables.config.mesh.replica == 1 => self.slot_of(bucket),
+            // Other replicas have read from that slot, too: the last store came after that.
             Op::FetchSums { .. } => self.stored,
-            // The last shard in its slot has been given.
+            // The shard has been updated and stored, after the last one in its slot was given; otherwise that one was given.
+            Op::FetchShard { .. } if self.updated_shard.is_some() => self.updated_shard,
             Op::FetchShard { slot, .. } => self.shards[slot],
             Op::StoreSums { bucket, .. } => self.slot_of(bucket),
             // Spreads come after their sums, in the same stream.
@@ -169,7 +175,8 @@ impl Rules<'_, '_> {
                 self.shards[self.given % Offload::SHARD_SLOTS] = Some(at);
                 self.given += 1;
             }
-            Op::FetchShard { slot, .. } => self.shards[slot] = Some(at),
+            Op::FetchShard { slot, .. } => (self.shards[slot], self.updated_shard) = (Some(at), None),
+            Op::Store { .. } if self.tables.config.updates_at_use() => self.updated_shard = Some(at),
             Op::Release { unit } => {
                 if let Some((_, slot)) = self.seen.gathers[unit] {
                     self.seen.releases[self.gathered_at(unit, slot)] = Some(at);

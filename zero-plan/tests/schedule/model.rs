@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use zero_plan::{
     Axis, Config, DeviceKind, Mesh, Offload, Often, OptimizerKind, Order, OrthogonalCost, PlanBuf, Precision,
-    Recompute, Split, TierKind, TransportKind, Unit, Width,
+    Recompute, Split, TierKind, TransportKind, Unit, UpdateTime, Width,
 };
 
 /// A model and a configuration of it.
@@ -267,6 +267,18 @@ pub fn models_with_offloaded_sums() -> Vec<Model> {
             &many,
         );
     }
+    models
+}
+
+/// Those of these models whose ranks may update parameters at their use, which they do here.
+pub fn at_use(models: impl IntoIterator<Item = Model>) -> Vec<Model> {
+    let may = |model: &Model| {
+        let config = &model.config;
+        let is_alone = config.mesh.pipeline == 1 && config.mesh.nodes == 1 && config.device == DeviceKind::Cpu;
+        config.stage == 3 && !config.holds_parameters() && is_alone
+    };
+    let mut models: Vec<Model> = models.into_iter().filter(may).collect();
+    models.iter_mut().for_each(|model| model.config.offload.update = UpdateTime::AtUse);
     models
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use zero_plan::place::{Access, Content, Gradients, Position, Value, accesses, decoding_accesses};
 use zero_plan::{Axis, Coordinates, Flaw, Home, Kind, Op, Pass, Placement, Plan, prove_accesses, prove_decoding};
 
-use crate::model::{Model, models_with_offloaded_parameters, offloaded_models, small_models};
+use crate::model::{Model, at_use, models_with_offloaded_parameters, offloaded_models, small_models};
 
 /// A way in which the place of an access can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,7 +109,8 @@ fn a_place_of_a_piece_that_is_wrong_once_is_found() {
 /// The same where shards of parameters are there.
 #[test]
 fn a_place_of_a_shard_that_is_wrong_once_is_found() {
-    let tried = go_wrong(models_with_offloaded_parameters(), accesses, prove_accesses);
+    let models = [models_with_offloaded_parameters(), at_use(models_with_offloaded_parameters())].concat();
+    let tried = go_wrong(models, accesses, prove_accesses);
     for kind in
         ["fetch reads parameters", "fetch writes parameters", "store reads parameters", "store writes parameters"]
     {

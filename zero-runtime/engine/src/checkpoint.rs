@@ -97,6 +97,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// # Errors
     /// The first error of `each`, which ends the call.
     pub fn read_saved<E>(&self, mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        self.require_finished(Kept::State(State::Parameters));
         saved(self.arena.places()).try_for_each(|(Saved { state, unit, stretch }, ..)| {
             let here = |place, _| {
                 // SAFETY: between steps nobody writes the bytes that this rank stores.

@@ -99,6 +99,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// # Errors
     /// [`RunError`]: the first unit with a parameter that is infinite or not a number, or that another rank has ended.
     pub fn require_finite(&mut self) -> Result<(), RunError> {
+        self.finish_step()?;
         self.begin();
         let result = self.look_at_parameters();
         self.end(result)

@@ -145,6 +145,8 @@ pub struct Engine<'p, D: Device, T> {
     loaded: usize,
     /// Tokens of a sequence whose caches lie in the region of activations.
     cached: usize,
+    /// Whether the updates of the last step are still to be done, because parameters are updated at their use.
+    is_update_due: bool,
     /// Whether the last call finished.
     is_in_order: bool,
 }
@@ -206,6 +208,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             snapshot: Arc::default(),
             loaded: 0,
             cached: 0,
+            is_update_due: false,
             is_in_order: true,
         }
     }
@@ -321,11 +324,18 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             self.ranks.device.begin_repeated(2 * phase + u64::from(self.decays_embeddings));
         }
         let mut walk = WalkState { learns: true, ..self.new_walk() };
-        let block = hyper.block(self.steps_done);
-        self.ranks.device.stage(self.arena.hyper_mut(), |to| to.fill(block));
+        let (block, at_use) = (hyper.block(self.steps_done), self.plan.config.updates_at_use());
+        if !at_use {
+            self.ranks.device.stage(self.arena.hyper_mut(), |to| to.fill(block));
+        }
+        self.is_update_due = false;
         self.awaited.begin_pass(self.plan, &self.ranks.device);
         for (index, &op) in self.arena.pipeline_stage().step.iter().enumerate() {
             let start_ns = records.then(now_ns);
+            if at_use && op == Op::Agree {
+                // Until here, updates needed the numbers and the report of the step before.
+                self.ranks.device.stage(self.arena.hyper_mut(), |to| to.fill(block));
+            }
             self.execute((Pass::Train, index), op, &mut walk, batch)?;
             if records {
                 // Op by op: on a device with queues, nothing overlaps in a step that is recorded.
@@ -351,6 +361,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         }
         self.record.iter_mut().filter(|_| records).for_each(Record::end_step);
         self.steps_done += 1;
+        self.is_update_due = at_use;
         Ok(StepReport { loss, gradient_norm })
     }
 

@@ -143,6 +143,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Calls `each` with numbers that this rank stores, part by part if they are kept in a tier, and with the element of the
     /// flat buffer at which each part begins. Returns the whole stretch, if there are any.
     pub(super) fn look_at(&self, kept: Kept, unit: usize, mut each: impl FnMut(Stored<D>, usize)) -> Option<Stretch> {
+        self.require_finished(kept);
         let (stretch, _) = self.arena.places().kept(kept, unit)?;
         let look = |place, elements: Range<usize>| {
             // SAFETY: outside of a pass nobody writes the numbers that this rank stores.
@@ -152,6 +153,14 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         // SAFETY: as above.
         unsafe { self.in_memory((kept, unit), stretch.elements(), false, look) }.unwrap_or_else(|never| match never {});
         Some(stretch)
+    }
+
+    /// States are those after the last step only once its updates are done.
+    pub(super) fn require_finished(&self, kept: Kept) {
+        assert!(
+            !self.is_update_due || kept == Kept::Sums,
+            "`finish_step` comes first: the last step has updates to do"
+        );
     }
 
     /// Steps that have been done.
@@ -240,6 +249,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// # Errors
     /// [`Lost`] if another rank has ended.
     pub fn read_parameters(&mut self, unit: usize, each: impl FnMut(usize, &[f32])) -> Result<bool, Lost> {
+        self.finish_step()?;
         self.begin_walk();
         let result = self.read_unit(unit, each);
         self.end(result)

@@ -238,7 +238,7 @@ impl<'p, D: Device> TierOfRank<'p, D> {
 
     /// # Safety
     /// As for [`Self::carry`].
-    unsafe fn carry_trip(&self, direction: Direction, trip: (Place, Place)) -> Result<(), Lost> {
+    pub unsafe fn carry_trip(&self, direction: Direction, trip: (Place, Place)) -> Result<(), Lost> {
         if self.tier.borrow().failed().is_some() {
             return Ok(());
         }

@@ -10,12 +10,14 @@ use zero_plan::{Op, Piece, Width};
 
 use super::Engine;
 use super::calls::ExchangeReason;
+use super::tier::TierOfRank;
 use super::words::StepWords;
 use zero_core::device::{DecayRun, Device, Element, HyperBlock, Stored, StoredMut, Weights, bf16};
 use zero_core::layer::{HiddenMatrix, Tensor, Tensors};
 use zero_core::lost::Lost;
 use zero_core::model::Program;
 use zero_core::orthogonal::{orthogonalize, step_factor};
+use zero_core::tier::Direction;
 use zero_core::transport::Transport;
 use zero_core::view::View;
 
@@ -206,6 +208,61 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
                     .map(|place| unsafe { self.arena.stored_mut(place) });
             device.momentum(self.arena.hyper(), self.arena.report(), sums, momentum);
         }
+    }
+
+    /// Does the updates of the last step, if they are still due because parameters are updated at their use. Whatever reads
+    /// parameters or their states between steps needs them. Every rank must call it.
+    ///
+    /// # Errors
+    /// [`Lost`] if another rank has ended, or the tier has failed.
+    pub fn finish_step(&mut self) -> Result<(), Lost> {
+        if !self.is_update_due {
+            return Ok(());
+        }
+        self.begin();
+        let result = self.update_all();
+        self.end(result)
+    }
+
+    /// Updates all pieces one after another. Nothing else is under way, so each is fetched, updated and stored in turn.
+    fn update_all(&mut self) -> Result<(), Lost> {
+        let (places, stage) = (self.arena.places(), self.arena.coordinates().pipeline);
+        self.tier.iter().for_each(TierOfRank::begin_pass);
+        for unit in 0..self.plan.units.len() {
+            let is_here = self.plan.placements[unit].pipeline_stage == stage && self.plan.units[unit].params > 0;
+            let pieces = if is_here { self.plan.tables().pieces(unit) } else { 0 };
+            for piece in (0..pieces).map(|index| Piece { index, slot: 0 }) {
+                let op = Op::Update { unit, piece: Some(piece) };
+                // SAFETY: every rank has agreed on the last step, after which none reads its parameters; no pass is under way,
+                // so nobody uses the window.
+                unsafe {
+                    self.carry_now(Direction::Fetch, places.trips(Op::Fetch { unit, piece }))?;
+                    self.ranks.begin(op)?;
+                    self.update(unit, Some(piece));
+                    self.ranks.end(op);
+                    self.carry_now(Direction::Store, places.trips(Op::Store { unit, piece }))?;
+                }
+            }
+        }
+        self.arena.begin(None);
+        // The next step begins with updates too, and these find that there is nothing to do.
+        self.ranks.device.stage(self.arena.report_mut(), |to| to.fill(bytemuck::Zeroable::zeroed()));
+        self.is_update_due = false;
+        Ok(())
+    }
+
+    /// # Safety
+    /// No pass is under way, and nobody uses the window.
+    unsafe fn carry_now(&self, direction: Direction, trips: impl Iterator<Item = (Place, Place)>) -> Result<(), Lost> {
+        for trip in trips {
+            match self.tier() {
+                // SAFETY: by the caller's promise.
+                Some(tier) => unsafe { tier.carry_trip(direction, trip) }?,
+                // SAFETY: likewise.
+                None => unsafe { self.carry(direction, trip) },
+            }
+        }
+        self.tier().map_or(Ok(()), TierOfRank::require)
     }
 
     /// Updates the parameters whose optimizer state this rank keeps: all of them, or the piece whose state is in the

@@ -241,6 +241,7 @@ impl<'scope, 'env> Saving<'scope, 'env> {
     fn begin<'p: 'scope, D: Device>(&mut self, engine: &mut RankEngine<'p, D>, step: &StepLine) -> Result<(), Error> {
         let began = Instant::now();
         self.last = began;
+        engine.finish_step()?;
         let number = step.step;
         self.begun = number;
         let made = self

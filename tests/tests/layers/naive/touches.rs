@@ -260,7 +260,14 @@ fn ops_of_a_tier_touch_their_whole_pieces() {
     }
     let sums = |config: Config| {
         let host = TierKind::Host;
-        let offload = Offload { optimizer: host, gradients: host, parameters: host, prefetch: 1, piece_bytes: 8192 };
+        let offload = Offload {
+            optimizer: host,
+            gradients: host,
+            parameters: host,
+            prefetch: 1,
+            piece_bytes: 8192,
+            ..Offload::NONE
+        };
         Config { offload, micro_batches: 2, bucket_bytes: 1, ..config }
     };
     Touched(sums).on(Untied::PROGRAM);

@@ -10,7 +10,9 @@ use zero_core::model::{Model, Program};
 use zero_core::tier::{Direction, Tier};
 use zero_engine::{Engine, RunError};
 use zero_plan::place::State;
-use zero_plan::{Config, Offload, Op, Plan, PlanBuf, Precision, TierBytes, TierKind, TransportKind, Width, prove};
+use zero_plan::{
+    Config, Offload, Op, Plan, PlanBuf, Precision, TierBytes, TierKind, TransportKind, UpdateTime, Width, prove,
+};
 use zero_ranks::transport::{Shared, local};
 use zero_runtime::device::{Cpu, Device};
 use zero_tests::saved::{bits, resume, save};
@@ -77,6 +79,7 @@ fn try_run<D: Device>(
             let mut engine = engine(program, transport, tier);
             engine.initialize(7);
             let numbers = steps(&mut engine, &config, STEPS)?;
+            engine.finish_step()?;
             Ok(((numbers, states(&engine)), engine.moved_by_tier()))
         };
         local::run(plan, Result::is_err, rank).expect("the memory of a tiny model")
@@ -99,6 +102,13 @@ fn run<D: Device>(program: &'static Program<D>, config: Config, tier: TierOf) ->
     results.collect()
 }
 
+/// A configuration and, where ranks may do so, the same with updates at the use of parameters.
+fn now_and_later(config: Config) -> impl Iterator<Item = Config> {
+    let may = config.stage == 3 && config.mesh.pipeline == 1;
+    let later = Config { offload: Offload { update: UpdateTime::AtUse, ..config.offload }, ..config };
+    [config].into_iter().chain(may.then_some(later))
+}
+
 fn in_memory(haste: Haste) -> impl Fn(&Plan, usize) -> Box<dyn Tier> + Sync {
     move |plan, rank| Box::new(MemoryTier::new(plan, rank, haste))
 }
@@ -118,7 +128,9 @@ fn widths() -> [Precision; 4] {
 fn assert_same_bits(config: Config, prefetch: usize, tier: TierOf) {
     fn of<D: Device>(program: &'static Program<D>, config: Config, prefetch: usize, tier: TierOf) {
         let expected = run(program, config, tier);
-        assert!(run(program, offloaded(config, prefetch), tier) == expected, "{config:?}, prefetch {prefetch}");
+        for offloaded in now_and_later(offloaded(config, prefetch)) {
+            assert!(run(program, offloaded, tier) == expected, "{offloaded:?}");
+        }
     }
     match config.precision.compute {
         Width::F32 => of(Tied::PROGRAM, config, prefetch, tier),
@@ -214,8 +226,9 @@ fn assert_same_sums(config: Config, prefetch: usize, tier: TierOf) {
     fn of<D: Device>(program: &'static Program<D>, config: Config, prefetch: usize, tier: TierOf) {
         let expected = run(program, config, tier);
         for optimizer in [TierKind::Device, TierKind::Disk] {
-            let offloaded = offloaded_sums(config, prefetch, optimizer);
-            assert!(run(program, offloaded, tier) == expected, "{offloaded:?}");
+            for offloaded in now_and_later(offloaded_sums(config, prefetch, optimizer)) {
+                assert!(run(program, offloaded, tier) == expected, "{offloaded:?}");
+            }
         }
     }
     match config.precision.compute {
@@ -258,8 +271,9 @@ fn assert_same_shards(config: Config, prefetch: usize, tier: TierOf) {
         tier: TierOf,
     ) {
         let expected = run(program, config, tier);
-        let offloaded = offloaded_shards(config, prefetch, offload);
-        assert!(run(program, offloaded, tier) == expected, "{offloaded:?}");
+        for offloaded in now_and_later(offloaded_shards(config, prefetch, offload)) {
+            assert!(run(program, offloaded, tier) == expected, "{offloaded:?}");
+        }
     }
     type Narrow<M> = <M as InBothWidths>::Narrow;
     let is_tied = config.mesh.pipeline == 1;
@@ -333,7 +347,9 @@ fn shards_in_a_tier_serve_every_walk() {
         })
     };
     for states in [[TierKind::Device; 2], [TierKind::Disk, TierKind::Device]] {
-        assert!(walks(offloaded_shards(config, 1, states)) == walks(config), "{states:?}");
+        for offloaded in now_and_later(offloaded_shards(config, 1, states)) {
+            assert!(walks(offloaded) == walks(config), "{offloaded:?}");
+        }
     }
 }
 
@@ -365,7 +381,15 @@ fn a_run_goes_on_with_offload_switched_on_or_off() {
             3 => offloaded_shards(config, 1, [TierKind::Disk, TierKind::Device]),
             _ => offloaded(config, 1),
         };
-        for (first, second, name) in [(with, config, "off"), (config, with, "on"), (with, with, "both")] {
+        let later = now_and_later(with).last().expect("a configuration");
+        let ways = [
+            (with, config, "off"),
+            (config, with, "on"),
+            (with, with, "both"),
+            (later, with, "then"),
+            (with, later, "later"),
+        ];
+        for (first, second, name) in ways {
             let begun = part(first, None, 2, &format!("{name}-begun"));
             let ended = part(second, Some(&begun), 2, &format!("{name}-ended"));
             for state in State::ALL {
@@ -382,21 +406,23 @@ fn a_run_goes_on_with_offload_switched_on_or_off() {
 #[test]
 fn a_step_that_is_not_finite_leaves_states_as_they_were() {
     let config = offloaded_shards(Config { mesh: mesh(1, 1, 2), ..CONFIG.at_stage(3) }, 1, [TierKind::Disk; 2]);
-    PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
-        let rank = |transport: Shared<'_, Cpu>| {
-            let mut engine = engine(Untied::PROGRAM, transport, &in_memory(Haste::AtLast));
-            for unit in 0..Untied::PLAN.units.len() {
-                engine.load(unit, &vec![1e30; Untied::PLAN.units[unit].params]);
-            }
-            let before = states(&engine);
-            for _ in 0..2 {
-                let error = steps(&mut engine, &config, 1).expect_err("an infinite loss");
-                assert!(matches!(error, RunError::NonFinite(_)), "{error}");
-                assert!(states(&engine) == before);
-            }
-        };
-        local::run(plan, |_| false, rank).expect("the memory of a tiny model");
-    });
+    for config in now_and_later(config) {
+        PlanBuf::new("", config, Untied::PLAN.units).with(|plan| {
+            let rank = |transport: Shared<'_, Cpu>| {
+                let mut engine = engine(Untied::PROGRAM, transport, &in_memory(Haste::AtLast));
+                for unit in 0..Untied::PLAN.units.len() {
+                    engine.load(unit, &vec![1e30; Untied::PLAN.units[unit].params]);
+                }
+                let before = states(&engine);
+                for _ in 0..2 {
+                    let error = steps(&mut engine, &config, 1).expect_err("an infinite loss");
+                    assert!(matches!(error, RunError::NonFinite(_)), "{error}");
+                    assert!(states(&engine) == before);
+                }
+            };
+            local::run(plan, |_| false, rank).expect("the memory of a tiny model");
+        });
+    }
 }
 
 /// The rank whose tier fails reports the op of the failed order; the others learn that it has ended.

@@ -1,8 +1,9 @@
 //! Sums: the accesses of ops that add up gradients over ranks, spread the sums, and agree on their norm.
 
-use super::{Content, Gradients, OfOp};
+use super::{Access, Content, Gradients, OfOp};
 use crate::mesh::{Axis, Coordinates};
-use crate::place::Place;
+use crate::place::{Kept, Place};
+use crate::plan::Plan;
 use crate::subtrees::Subtree;
 
 impl OfOp<'_, '_> {
@@ -100,14 +101,15 @@ impl OfOp<'_, '_> {
 
     /// The content that an update of a unit finds in the place of its sums.
     pub(super) fn updates_by(&self, unit: usize) -> Content {
+        if self.plan.config.updates_at_use() {
+            return sums_of_last_step(self.plan, unit);
+        }
         if self.plan.tables().is_orthogonalized(unit) { Content::Direction { unit } } else { self.summed(unit) }
     }
 
     /// The sum of a unit's gradients over all ranks.
     pub(super) fn summed(&self, unit: usize) -> Content {
-        let has_tied = self.plan.tables().tied_to(unit).is_some() && self.plan.placements[unit].padded > 0;
-        let of = if has_tied { Gradients::OfTie } else { Gradients::OfAll };
-        Content::Gradients { unit, round: self.plan.config.reductions() - 1, of }
+        summed(self.plan, unit)
     }
 
     /// Adds a part of the sum of a tied unit, on the rank at `from`, to the sum of its owner on this rank.
@@ -155,4 +157,33 @@ impl OfOp<'_, '_> {
             }
         }
     }
+}
+
+/// The sums of the step before, as a step that updates parameters at their use finds them.
+fn sums_of_last_step(plan: &Plan, unit: usize) -> Content {
+    Content::Gradients { unit, round: plan.config.reductions() - 1, of: Gradients::OfLastStep }
+}
+
+/// Accesses that read the sums of a rank between two steps, where parameters are updated at their use: those of the step
+/// before, or, at the end of a step, its own.
+pub(crate) fn sums_between_steps(plan: &Plan, at: Coordinates, is_end: bool) -> Vec<Access> {
+    let own = plan.places(at);
+    let of_unit = |unit: usize| {
+        let is_here = plan.placements[unit].pipeline_stage == at.pipeline && plan.units[unit].params > 0;
+        if !is_here || !plan.config.updates_at_use() {
+            return None;
+        }
+        let (stretch, place) = own.kept(Kept::Sums, unit).unwrap_or_else(|| (own.owned(unit), own.sums(unit)));
+        let content = if is_end { summed(plan, unit) } else { sums_of_last_step(plan, unit) };
+        let from_byte = place.region.bytes(&plan.config, stretch.start);
+        Some(Access { at, place, content, from_byte, writes: false })
+    };
+    (0..plan.units.len()).filter_map(of_unit).collect()
+}
+
+/// The sum of a unit's gradients over all ranks.
+fn summed(plan: &Plan, unit: usize) -> Content {
+    let has_tied = plan.tables().tied_to(unit).is_some() && plan.placements[unit].padded > 0;
+    let of = if has_tied { Gradients::OfTie } else { Gradients::OfAll };
+    Content::Gradients { unit, round: plan.config.reductions() - 1, of }
 }

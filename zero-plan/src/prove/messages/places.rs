@@ -15,7 +15,7 @@ use crate::schedule::Op;
 
 /// Proves this for all ranks.
 pub(super) fn places(messages: &Messages, needs: &[Vec<Option<MessageNeed>>]) -> Result<(), Flaw> {
-    let mut flow = ContentFlow::new(messages.ranks.plan);
+    let mut flow = ContentFlow::new(messages.ranks.plan, messages.ranks.pass);
     for rank in 0..messages.of.len() {
         let mut leaving = Leaving::default();
         [Pass::Train, Pass::Evaluate]

@@ -6,7 +6,8 @@ use super::walk::is_done_by;
 use super::*;
 use crate::build::PlanBuf;
 use crate::config::{
-    Config, DeviceKind, Offload, Often, OptimizerKind, Order, Precision, Recompute, TierKind, TransportKind, Width,
+    Config, DeviceKind, Offload, Often, OptimizerKind, Order, Precision, Recompute, TierKind, TransportKind,
+    UpdateTime, Width,
 };
 use crate::layout::Kind;
 use crate::mesh::{Coordinates, Mesh};
@@ -92,6 +93,10 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
         let tier =
             Offload { optimizer: TierKind::Host, prefetch: usize::from(stage), piece_bytes: 8192, ..Offload::NONE };
         add(Config { offload: tier, ..base }, &[9000, 7, 5000], false);
+        if stage >= 2 {
+            let offload = Offload { gradients: TierKind::Host, ..tier };
+            add(Config { offload, micro_batches: 2, bucket_bytes: 1, ..base }, &[9000, 7, 5000, 4200, 60], false);
+        }
         add(Config { order: Order::Interleaved { chunks: 2 }, ..piped }, &[4, 7, 9, 5, 6], false);
         add(Config { order: Order::Interleaved { chunks: 3 }, ..piped }, &[4, 7, 9, 5, 6, 0], true);
     }
@@ -100,8 +105,18 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
 
 /// Plans of processors whose optimizer states are on disk: the only ops beside those of the rank's own thread are tiers'.
 fn offloaded() -> Vec<PlanBuf> {
+    let later = |&gradients: &TierKind| [TierKind::Device, TierKind::Disk].map(|parameters| (gradients, parameters));
+    let plan_later = |(gradients, parameters): (TierKind, TierKind)| {
+        let update = UpdateTime::AtUse;
+        let offload =
+            Offload { optimizer: TierKind::Disk, gradients, parameters, update, piece_bytes: 8192, ..Offload::NONE };
+        let (device, transport) = (DeviceKind::Cpu, TransportKind::Shm);
+        let config = Config { stage: 3, offload, device, transport, prefetch: 1, micro_batches: 2, ..CUDA };
+        PlanBuf::new("Later", config, &units(&[9000, 7, 5000, 4200], false))
+    };
     let plan = |(stage, prefetch, gradients, parameters): (u8, usize, TierKind, TierKind)| {
-        let offload = Offload { optimizer: TierKind::Disk, gradients, parameters, prefetch, piece_bytes: 8192 };
+        let offload =
+            Offload { optimizer: TierKind::Disk, gradients, parameters, prefetch, piece_bytes: 8192, ..Offload::NONE };
         let (device, transport) = (DeviceKind::Cpu, TransportKind::Shm);
         let config = Config { stage, offload, device, transport, mesh: mesh(2, 2, 1), micro_batches: 2, ..CUDA };
         PlanBuf::new("Offloaded", config, &units(&[9000, 7, 5000, 4200], false))
@@ -110,7 +125,8 @@ fn offloaded() -> Vec<PlanBuf> {
     let optimizer = (0..=3).flat_map(|stage| [0, 1, 3].map(|prefetch| (stage, prefetch, Device, Device)));
     let sums = [2, 3].into_iter().flat_map(|stage| [0, 3].map(|prefetch| (stage, prefetch, Disk, Device)));
     let parameters = [Device, Disk].map(|gradients| (3, 1, gradients, Disk));
-    optimizer.chain(sums).chain(parameters).map(plan).collect()
+    let later = [Device, Disk].iter().flat_map(later).map(plan_later);
+    optimizer.chain(sums).chain(parameters).map(plan).chain(later).collect()
 }
 
 /// Every event of a tier is needed: without it, a piece would be read before it is there, or overwritten before it is
@@ -180,7 +196,11 @@ impl Tally {
                 self.implied += 1;
             } else {
                 walks.iter().for_each(|(passes, accesses)| assert_pairs_in_order(mutant, passes, &**accesses));
-                self.harmless += 1;
+                let ops = plan.pipeline_stages[pipeline].ops(pass);
+                let is_other = |at: &usize| queue[*at] != own[*at];
+                let is_of_agreement = (0..queue.len()).filter(is_other).all(|at| ops[at] == Op::Agree);
+                // The agreement reads squares of sums that leave for a tier, which lie in no place.
+                self.harmless += usize::from(!(is_of_agreement && plan.config.offloads_gradients()));
             }
         });
     }

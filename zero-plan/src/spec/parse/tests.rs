@@ -3,7 +3,7 @@
 use super::super::tokens::tokens;
 use super::super::*;
 use super::*;
-use crate::config::{Often, OptimizerKind, TierKind, Width};
+use crate::config::{Often, OptimizerKind, TierKind, UpdateTime, Width};
 use crate::diagnostic::line_column;
 use crate::mesh::Axis;
 
@@ -42,7 +42,7 @@ const FULL: &str = r#"// A spec with every key but `host`.
     transport: Local,
     optimizer: AdamW,
     memory: GiB(1),
-    offload: (optimizer: Disk, gradients: Device, parameters: Device, prefetch: 3, piece: MiB(2)),
+    offload: (optimizer: Disk, gradients: Device, parameters: Device, prefetch: 3, piece: MiB(2), update: AfterStep),
     disk: GB(40),
 )
 "#;
@@ -95,6 +95,7 @@ fn full() -> Spec {
             parameters: TierKind::Device,
             prefetch: 3,
             piece: Size::MiB(2),
+            update: UpdateTime::AfterStep,
         },
         host: None,
         disk: Some(Size::GB(40)),
@@ -147,6 +148,8 @@ fn a_spec_stands_for_constants() {
     assert_eq!((config.transport, config.memory_bytes), (TransportKind::Local, Some(1 << 30)));
     let offload = Offload { optimizer: TierKind::Disk, prefetch: 3, piece_bytes: 2 << 20, ..Offload::NONE };
     assert_eq!((config.offload, config.disk_bytes), (offload, Some(40_000_000_000)));
+    let at_use = parse("(zero: (stage: 3), offload: (optimizer: Disk, update: AtUse))").unwrap().config();
+    assert!(at_use.updates_at_use() && !config.updates_at_use());
     let of_gpu = parse("(zero: (stage: 1), device: Cuda, offload: (optimizer: Host), host: GiB(3))").unwrap().config();
     assert_eq!((of_gpu.offload.optimizer, of_gpu.host_bytes), (TierKind::Host, Some(3 << 30)));
     let plain =
