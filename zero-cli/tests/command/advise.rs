@@ -87,7 +87,7 @@ fn what_cannot_be_advised_is_told_before_anything_is_built() {
     for (line, code) in [
         ("advise --model model --on a10g-3", "Z0160"),
         ("advise --model model --on h100 --nodes 1000", "Z0161"),
-        ("advise --model model --on h100 --offload", "Z0161"),
+        ("advise --model model --on gh200 --offload", "Z0161"),
         ("advise --model model --on h100 --length 8 --tokens-per-step 12", "Z0163"),
         ("advise --model model --on h100 --pin zero.stag=3", "Z0165"),
     ] {
