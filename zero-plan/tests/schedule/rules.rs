@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use zero_plan::{Axis, Config, Offload, Op, Pass, Plan, TierKind};
+use zero_plan::{Axis, Config, Offload, Op, Pass, Plan, TierKind, UpdateTime};
 
 use crate::model::{Model, ON_DISK, config, mesh, small_models};
 use crate::mutants::{Edit, Table, vocabulary, with_table};
@@ -66,8 +66,14 @@ fn every_rule_of_schedules_refuses_something() {
     let shards = Offload { parameters: TierKind::Disk, ..Offload::NONE };
     let of_shards = Config { offload: Offload { piece_bytes: 8192, ..shards }, mesh: mesh(1, 1, 1), ..config(3) };
     let of_shards = Model::new(of_shards, &[4, 5, 6, 0], Some(0));
+    // Updates at the use of parameters, which are gathered from memory or from shards that are fetched.
+    let later = |parameters| {
+        let offload = Offload { parameters, update: UpdateTime::AtUse, ..ON_DISK };
+        Model::new(Config { offload, mesh: mesh(1, 1, 1), ..config(3) }, &[4, 5, 6], None)
+    };
+    let [later, shards_later] = [TierKind::Device, TierKind::Disk].map(later);
     let mut met = BTreeSet::new();
-    let others = [without_updates, of_hosts, of_replicas, on_disk, of_sums, of_slots, of_shards];
+    let others = [without_updates, of_hosts, of_replicas, on_disk, of_sums, of_slots, of_shards, later, shards_later];
     for model in small_models().into_iter().chain(others) {
         model.plan().with(|plan| {
             for pipeline in 0..plan.pipeline_stages.len() {
