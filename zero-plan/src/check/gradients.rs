@@ -138,7 +138,6 @@ impl Checker<'_, '_> {
             state.settled == round => "a settle of another round than the next",
             // Peers learn how many reductions are settled, not which.
             state.offer == self.settled => "a settle before that of an earlier reduce",
-            self.may_be_summed(bucket) => "a settle over sums of the step before that an update still needs",
         }
         if self.has_replicas() && !self.subject.tables.config.reduces_in_place() {
             let mut waiting = self.first[BucketList::Partial as usize];

@@ -1,7 +1,6 @@
 //! Rules of parameters: nothing is used before its gather has been waited for, nor after its release.
 
 use super::{BrokenRule, Checker, Held};
-use crate::layout::Bucket;
 use crate::schedule::Piece;
 
 impl Checker<'_, '_> {
@@ -76,7 +75,8 @@ impl Checker<'_, '_> {
     pub(super) const fn update(&mut self, unit: usize, piece: Option<Piece>) -> BrokenRule {
         let at_use = self.subject.tables.config.updates_at_use();
         rules! {
-            self.agreed != at_use => "an update before the agreement, or after it if that of the step before is meant",
+            at_use || self.agreed => "an update before the agreement",
+            !at_use || !self.agreed => "an update after the agreement that belongs to the next step",
             self.subject.tables.units[unit].params > 0 => "an update of a unit without parameters of its own",
             self.has_directions(unit) => "an update before the directions of its matrices are there",
         }
@@ -93,22 +93,10 @@ impl Checker<'_, '_> {
         None
     }
 
-    /// Whether the parameters of a unit are those that this pass computes with: if they are updated at their use, new ones.
+    /// Whether the parameters of a unit are those that this pass computes with: if they are updated at their use, new ones. Its sums
+    /// of the step before are then no longer needed when those of this step are made, which comes after its backward.
     pub(super) const fn is_fresh(&self, unit: usize) -> bool {
         !(self.trains() && self.subject.tables.config.updates_at_use()) || self.units[unit].updated
-    }
-
-    /// Whether no update needs the sums of the step before any more in the place of a bucket's.
-    pub(super) const fn may_be_summed(&self, bucket: usize) -> bool {
-        let Bucket { first, last, .. } = *self.bucket(bucket);
-        let mut unit = first;
-        while unit <= last {
-            if self.subject.tables.units[unit].params > 0 && !self.is_fresh(unit) {
-                return false;
-            }
-            unit += 1;
-        }
-        true
     }
 
     /// Notes that a unit's parameters have new values.
