@@ -100,7 +100,7 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
     let mut window = Window::new(&walk);
     let trains = matches!(pass, Pass::Train);
     // Sums of gradients are there only after the backward, unless they are those of the step before.
-    let is_early = !tables.config.offloads_gradients() || walk.updates_at_use();
+    let is_early = !tables.config.offloads_gradients() || tables.config.updates_in(pass);
     if trains && is_early {
         window.fill(&walk, &mut ops);
     }
@@ -128,7 +128,7 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
             window.fill(&walk, &mut ops);
         }
         ops.push(Op::Agree);
-        if !walk.updates_at_use() {
+        if !tables.config.updates_in(pass) {
             update(&walk, window, &mut ops);
         }
     }

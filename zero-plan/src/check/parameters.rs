@@ -96,7 +96,7 @@ impl Checker<'_, '_> {
     /// Whether the parameters of a unit are those that this pass computes with: if they are updated at their use, new ones. Its sums
     /// of the step before are then no longer needed when those of this step are made, which comes after its backward.
     pub(super) const fn is_fresh(&self, unit: usize) -> bool {
-        !(self.trains() && self.subject.tables.config.updates_at_use()) || self.units[unit].updated
+        !self.subject.tables.config.updates_in(self.subject.pass) || self.units[unit].updated
     }
 
     /// Notes that a unit's parameters have new values.

@@ -142,11 +142,6 @@ pub fn decoding_accesses(
     of_op(plan, pass, op, position, plan.places(at).decoding(), visit);
 }
 
-/// Whether the layers of a pass compute on parameters that it has updated.
-fn uses_updated(plan: &Plan, pass: Pass) -> bool {
-    matches!(pass, Pass::Train) && plan.config.updates_at_use()
-}
-
 fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visit: &mut dyn FnMut(Access)) {
     if !plan.config.has_carried() {
         return OfOp { plan, pass, own, position, visit }.visit_all(op);
@@ -173,7 +168,7 @@ fn of_op(plan: &Plan, pass: Pass, op: Op, position: &Position, own: Places, visi
     arrivals(plan, brought_by, position, &own, &mut |arrival| expected.push(arrival));
     if let (Op::Gather { unit, .. }, false) = (op, plan.config.gathers_early()) {
         // These bytes may arrive from here on.
-        let is_updated = !plan.config.shards_parameters() || uses_updated(plan, pass);
+        let is_updated = !plan.config.shards_parameters() || plan.config.updates_in(pass);
         let content = Content::Parameters { unit: plan.units[unit].source, is_updated };
         for Arrival { from, to, .. } in expected {
             let from_byte = from.zero * to.len_bytes;
@@ -275,11 +270,6 @@ impl OfOp<'_, '_> {
         self.note(at, place, Content::Parameters { unit: self.owner(unit), is_updated }, from_byte, false);
     }
 
-    /// Whether layers compute on parameters that this pass has updated.
-    fn uses_updated(&self) -> bool {
-        uses_updated(self.plan, self.pass)
-    }
-
     fn write_parameters(&mut self, unit: usize, place: Place, from_byte: usize, is_updated: bool) {
         let content = Content::Parameters { unit: self.owner(unit), is_updated };
         self.note(self.own.at, place, content, from_byte, true);
@@ -290,7 +280,7 @@ impl OfOp<'_, '_> {
         let (own, zero) = (self.own, self.plan.config.mesh.zero);
         let (from, to) =
             (own.given_shard(unit, self.position.shard_slot()), own.computed_on(unit, slot).share(own.at.zero, zero));
-        let is_updated = self.uses_updated();
+        let is_updated = self.plan.config.updates_in(self.pass);
         self.parameters(own.at, unit, from, own.at.zero * from.len_bytes, is_updated);
         self.write_parameters(unit, to, own.at.zero * to.len_bytes, is_updated);
     }
@@ -301,7 +291,7 @@ impl OfOp<'_, '_> {
         let (own, config) = (self.own, &self.plan.config);
         let zero = config.mesh.zero;
         let is_replica = !config.shards_parameters();
-        let is_updated = is_replica || self.uses_updated();
+        let is_updated = is_replica || self.plan.config.updates_in(self.pass);
         let whole = if is_replica { own.flat(unit) } else { own.computed_on(unit, slot) };
         for index in 0..zero {
             let receiver = config.receiver(Axis::Zero, own.at.zero, index);
@@ -337,13 +327,19 @@ impl OfOp<'_, '_> {
             let holder = own.holder(unit);
             let place = own.computed_on(holder, self.position.slot(holder));
             if self.plan.config.uses_slots() || !self.plan.config.shards_parameters() {
-                self.parameters(own.at, holder, place, 0, self.uses_updated());
+                self.parameters(own.at, holder, place, 0, self.plan.config.updates_in(self.pass));
             } else {
                 // In common memory each shard is read at its owner's place.
                 for index in 0..self.plan.config.mesh.zero {
                     let owner = own.along(Axis::Zero, index);
                     let shard = owner.shard(holder);
-                    self.parameters(owner.at, holder, shard, index * shard.len_bytes, self.uses_updated());
+                    self.parameters(
+                        owner.at,
+                        holder,
+                        shard,
+                        index * shard.len_bytes,
+                        self.plan.config.updates_in(self.pass),
+                    );
                 }
             }
         }

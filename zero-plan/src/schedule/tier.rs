@@ -66,7 +66,7 @@ impl Window {
 
     /// Before the first use of a unit in a step that updates parameters at their use: updates it, and any unit before it.
     pub const fn before_use(&mut self, walk: &PipelineStageWalk, unit: usize, ops: &mut Ops) {
-        if !walk.updates_at_use() {
+        if !walk.tables.config.updates_in(walk.pass) {
             return;
         }
         while self.ahead <= unit {

@@ -43,11 +43,6 @@ impl<'a> PipelineStageWalk<'a> {
         Self { pass, tables, pipeline, turns: Turns { config: tables.config, pass, pipeline } }
     }
 
-    /// Whether this is a step that begins with the updates of the step before it.
-    pub const fn updates_at_use(&self) -> bool {
-        matches!(self.pass, Pass::Train) && self.tables.config.updates_at_use()
-    }
-
     pub const fn start(&self) -> WalkCursor {
         self.turn(0)
     }
