@@ -247,7 +247,10 @@ impl Question<'_> {
                 "node.disk.direct",
                 "add the key `node.disk.direct` to the hardware file; `cargo zero measure` measures it",
             ],
-            _ => ["node.host_link", "add the key `node.host_link` to the hardware file"],
+            _ => [
+                "node.host_link",
+                "add the key `node.host_link` to the hardware file; `cargo zero measure` measures it",
+            ],
         };
         let told = || (format!("`{name}` has no `{key}`, so it is not known how long that takes"), help);
         self.hardware.rates_of(tier).is_none().then(told)

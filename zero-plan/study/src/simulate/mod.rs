@@ -115,7 +115,8 @@ impl Impossible {
             }
             Self::DiskOfGpu => "remove `offload` from the spec, or take hardware whose ranks compute on a processor",
             Self::NoHostLink => {
-                "add the key `node.host_link` to the hardware file, such as `host_link: (read: 25e9, write: 25e9)`"
+                "add the key `node.host_link` to the hardware file, such as `host_link: (read: 25e9, write: 25e9)`; \
+                 `cargo zero measure` measures it"
             }
             Self::HostOfProcessor => "remove `offload` from the spec, or take hardware whose ranks compute on GPUs",
             Self::Directions => {
