@@ -1,5 +1,5 @@
-//! Optimizer states and sums of gradients in host memory: they have the bits of states on the device, op by op, in graphs and profiled, in
-//! whatever order a device works. Host memory is one allocation, of the planned size.
+//! Optimizer states and sums of gradients in host memory: they have the bits of states on the device, op by op, in graphs and
+//! profiled, in whatever order a device works. Host memory is one allocation, of the planned size.
 
 use std::path::Path;
 

@@ -187,8 +187,8 @@ fn gpus_that_were_measured_can_be_simulated_on() {
     let workspace = workspace_of(MEASURED_PROGRAM, MEASURED);
     workspace.write("gpu.ron", &on_gpus());
     let figures = r#"{"name": "Example", "devices": 2, "memory_bytes": 25165824000, "taken_bytes": 524288000,
-        "multiplied_per_s": [3e13, 1.2e14], "attended_per_s": 9e13, "copied_per_s": 6e11, "op_s": 2e-6, "host_link": [2.5e10, 2.4e10, 4e10, 1e-5],
-        "link": {"Ok": [5e-6, 2.5e10]}}"#;
+        "multiplied_per_s": [3e13, 1.2e14], "attended_per_s": 9e13, "copied_per_s": 6e11, "op_s": 2e-6,
+        "host_link": [2.5e10, 2.4e10, 4e10, 1e-5], "link": {"Ok": [5e-6, 2.5e10]}}"#;
     workspace.write("gpus.json", figures);
     let config = spec::parse(MEASURED).expect("a spec").config();
     let ops = PlanBuf::new("Layers", config, &units()).with(|plan| plan.of_rank(0).step.len());

@@ -136,8 +136,8 @@ impl Rules<'_, '_> {
             Op::Backward { unit, .. } if self.tables.leaves(unit) => self.arrived[1],
             // Its staging may be written once this rank, like its peers, has summed the earlier content.
             Op::Claim { bucket } => self.seen.settles[self.staging_of(bucket)],
-            // The sum is made in a slot whose last sum has been stored, or that has the sum so far. Where ops have streams, an
-            // offer waits for that before it, because the sum waits for the offer.
+            // The sum is made in a slot whose last sum has been stored, or that has the sum so far. Where ops have streams, a sum
+            // waits for its offer, so the offer waits for the slot: no op waits for two.
             Op::Settle { bucket, .. } if self.is_summed_by(op, bucket) && !self.has_streams() => self.slot_of(bucket),
             Op::Reduce { bucket, .. } if self.has_streams() => self.slot_of(bucket),
             Op::Combine { bucket, .. } if self.is_summed_by(op, bucket) => self.slot_of(bucket),
@@ -146,8 +146,9 @@ impl Rules<'_, '_> {
             Op::FetchSums { bucket, .. } if self.tables.config.mesh.replica == 1 => self.slot_of(bucket),
             // Other replicas have read from that slot, too: the last store came after that.
             Op::FetchSums { .. } => self.stored,
-            // The shard has been updated and stored, after the last one in its slot was given; otherwise that one was given.
+            // If its pieces were updated in this pass, the store of the last one comes after the last shard in its slot was given.
             Op::FetchShard { .. } if self.updated_shard.is_some() => self.updated_shard,
+            // Otherwise it waits until that shard was given.
             Op::FetchShard { slot, .. } => self.shards[slot],
             Op::StoreSums { bucket, .. } => self.slot_of(bucket),
             // Spreads come after their sums, in the same stream.

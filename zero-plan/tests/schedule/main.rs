@@ -30,3 +30,4 @@ mod tables;
 mod tiers;
 mod traffic;
 mod traffic_by_op;
+mod updates;

@@ -35,6 +35,13 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.begin();
     }
 
+    /// Begins a call that reads parameters as they are after the last step.
+    pub(super) fn begin_reading(&mut self) -> Result<(), Lost> {
+        self.finish_step()?;
+        self.begin_walk();
+        Ok(())
+    }
+
     /// Ends a call and returns its result. The engine accepts further calls unless another rank was lost. A panic never
     /// gets here.
     pub(super) fn end<R, E: MayBeLost>(&mut self, result: Result<R, E>) -> Result<R, E> {

@@ -43,8 +43,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         counted: usize,
         mut batch: impl FnMut(usize, &mut [u32], &mut [u32]),
     ) -> Result<(f64, usize), RunError> {
-        self.finish_step()?;
-        self.begin_walk();
+        self.begin_reading()?;
         let result = self.run_first(so_far, counted, &mut batch);
         self.end(result)
     }
@@ -91,8 +90,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// [`Engine::step`].
     pub fn predict(&mut self, input: &[u32], logits: &mut [f32]) -> Result<bool, Lost> {
         self.require_input(input);
-        self.finish_step()?;
-        self.begin_walk();
+        self.begin_reading()?;
         let walk =
             WalkState { shape: (1, input.len() / self.program.inputs.words.count), headless: true, ..self.new_walk() };
         let result = self.run_prediction(input, walk, logits);
@@ -115,8 +113,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             (input.len() / self.program.inputs.words.count, self.cached, self.plan.config.length);
         assert!(before <= cached, "{before} tokens come before, but {cached} are cached: decode those first");
         assert!(before + length <= longest, "{length} tokens after {before}, expected {longest} or fewer together");
-        self.finish_step()?;
-        self.begin_walk();
+        self.begin_reading()?;
         let walk = WalkState { shape: (1, length), headless: true, before: Some(before), ..self.new_walk() };
         self.ranks.position.is_decoding = true;
         let result = self.run_prediction(input, walk, logits);

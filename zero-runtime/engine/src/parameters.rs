@@ -249,8 +249,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// # Errors
     /// [`Lost`] if another rank has ended.
     pub fn read_parameters(&mut self, unit: usize, each: impl FnMut(usize, &[f32])) -> Result<bool, Lost> {
-        self.finish_step()?;
-        self.begin_walk();
+        self.begin_reading()?;
         let result = self.read_unit(unit, each);
         self.end(result)
     }
@@ -276,10 +275,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             if self.plan.config.shards_parameters() {
                 self.ranks.position.restart();
                 if self.plan.config.offloads_parameters() {
-                    match self.tier() {
-                        Some(tier) => tier.fetch_shard(unit)?,
-                        None => self.carry(Direction::Fetch, places.shard_blocks(unit, 0)),
-                    }
+                    // To the slot that the first gather of a walk takes it from.
+                    self.carry_now(Direction::Fetch, core::iter::once(places.shard_blocks(unit, 0)))?;
                 }
                 self.ranks.run(Op::Gather { unit, slot: 0 })?;
                 self.ranks.run(Op::Wait { unit })?;

@@ -238,23 +238,13 @@ impl<'p, D: Device> TierOfRank<'p, D> {
 
     /// # Safety
     /// As for [`Self::carry`].
-    pub unsafe fn carry_trip(&self, direction: Direction, trip: (Place, Place)) -> Result<(), Lost> {
+    unsafe fn carry_trip(&self, direction: Direction, trip: (Place, Place)) -> Result<(), Lost> {
         if self.tier.borrow().failed().is_some() {
             return Ok(());
         }
         // SAFETY: by the caller's promise; the order ends before anybody touches these bytes.
         unsafe { self.give(direction, &[self.transfer(trip)], 0) };
         self.wait_for_end(direction, self.given[direction as usize].get())
-    }
-
-    /// Fetches this rank's shard of a unit to the slot that the first gather of a walk takes it from.
-    ///
-    /// # Safety
-    /// No pass is under way, and the slot is not in use.
-    pub unsafe fn fetch_shard(&self, unit: usize) -> Result<(), Lost> {
-        // SAFETY: by the caller's promise.
-        unsafe { self.carry_trip(Direction::Fetch, self.arena.places().shard_blocks(unit, 0)) }?;
-        self.require()
     }
 }
 
@@ -294,6 +284,29 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         let is_there = self.tier.is_some() || !self.plan.config.offload.uses(TierKind::Disk);
         assert!(is_there, "`keep_states_in` comes first: the plan keeps states on disk");
         self.tier.as_ref()
+    }
+
+    /// Moves bytes between steps, and waits for them.
+    ///
+    /// # Errors
+    /// [`Lost`] if the tier has failed.
+    ///
+    /// # Safety
+    /// No pass is under way, and nobody uses these places in memory.
+    pub(super) unsafe fn carry_now(
+        &self,
+        direction: Direction,
+        trips: impl Iterator<Item = (Place, Place)>,
+    ) -> Result<(), Lost> {
+        for trip in trips {
+            match self.tier() {
+                // SAFETY: by the caller's promise.
+                Some(tier) => unsafe { tier.carry_trip(direction, trip) }?,
+                // SAFETY: likewise.
+                None => unsafe { self.carry(direction, trip) },
+            }
+        }
+        self.tier().map_or(Ok(()), TierOfRank::require)
     }
 
     /// Calls `each` with places in memory that together have some elements of a state that this rank stores, in order,

@@ -251,20 +251,6 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         Ok(())
     }
 
-    /// # Safety
-    /// No pass is under way, and nobody uses the window.
-    unsafe fn carry_now(&self, direction: Direction, trips: impl Iterator<Item = (Place, Place)>) -> Result<(), Lost> {
-        for trip in trips {
-            match self.tier() {
-                // SAFETY: by the caller's promise.
-                Some(tier) => unsafe { tier.carry_trip(direction, trip) }?,
-                // SAFETY: likewise.
-                None => unsafe { self.carry(direction, trip) },
-            }
-        }
-        self.tier().map_or(Ok(()), TierOfRank::require)
-    }
-
     /// Updates the parameters whose optimizer state this rank keeps: all of them, or the piece whose state is in the
     /// window.
     pub(super) fn update(&mut self, unit: usize, piece: Option<Piece>) {
