@@ -58,14 +58,15 @@ pub fn config(config: &Config) -> TokenStream {
 }
 
 fn offload(offload: &Offload) -> TokenStream {
-    let [optimizer, gradients, parameters] =
-        [offload.optimizer, offload.gradients, offload.parameters].map(|tier| name("TierKind", tier));
+    let states = offload.states().map(|(key, tier)| {
+        let (key, tier) = (format_ident!("{key}"), name("TierKind", tier));
+        quote!(#key: #tier)
+    });
     let [prefetch, piece_bytes] = [offload.prefetch, offload.piece_bytes].map(number);
     let update = name("UpdateTime", offload.update);
     quote! {
         ::zero_runtime::plan::Offload {
-            optimizer: #optimizer, gradients: #gradients, parameters: #parameters, prefetch: #prefetch,
-            piece_bytes: #piece_bytes, update: #update
+            #(#states),*, prefetch: #prefetch, piece_bytes: #piece_bytes, update: #update
         }
     }
 }
@@ -215,7 +216,7 @@ mod tests {
             moments:Width::BF16,},\
             sequences:5,length:6,micro_batches:8,snapshot:true,transport:TransportKind::Local,\
             optimizer:OptimizerKind::Muon,memory_bytes:Option::Some(9),\
-            offload:Offload{optimizer:TierKind::Disk,gradients:TierKind::Device,parameters:TierKind::Device,prefetch:3,piece_bytes:8192,update:UpdateTime::AfterStep},host_bytes:Option::Some(10),disk_bytes:Option::Some(11),\
+            offload:Offload{optimizer:TierKind::Disk,gradients:TierKind::Device,parameters:TierKind::Device,activations:TierKind::Device,prefetch:3,piece_bytes:8192,update:UpdateTime::AfterStep},host_bytes:Option::Some(10),disk_bytes:Option::Some(11),\
             ..Config::PLAIN}";
         assert_eq!(short(&config), expected);
     }

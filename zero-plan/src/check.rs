@@ -50,6 +50,9 @@ pub struct UnitState {
     /// Whether the directions of its matrices have replaced its sums.
     directed: bool,
     updated: bool,
+    /// Micro-batches whose activations have been stored in their tier, and fetched from there.
+    stored: usize,
+    brought_back: usize,
     /// Pieces of its states that have been fetched and updated.
     fetched: usize,
     updated_pieces: usize,
@@ -138,6 +141,8 @@ impl UnitState {
         backwards: 0,
         directed: false,
         updated: false,
+        stored: 0,
+        brought_back: 0,
         fetched: 0,
         updated_pieces: 0,
         tied: false,
@@ -371,6 +376,8 @@ impl<'a> Checker<'a, '_> {
             Op::FetchSums { bucket, round } => self.fetch_sums(bucket, round),
             Op::StoreSums { bucket, round } => self.store_sums(bucket, round),
             Op::FetchShard { unit, slot } => self.fetch_shard(unit, slot),
+            Op::StoreActivations { unit, micro_batch, slot } => self.store_activations(unit, micro_batch, slot),
+            Op::FetchActivations { unit, micro_batch, slot } => self.fetch_activations(unit, micro_batch, slot),
         }
     }
 

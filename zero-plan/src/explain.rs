@@ -120,6 +120,15 @@ impl Op {
                 "Starts to bring this rank's shard of the parameters of {unit} from its tier, from where it is gathered.",
                 "offload.parameters",
             ),
+            Op::StoreActivations { .. } => (
+                "Starts to take the activations of {unit} in micro-batch {micro_batch} to their tier, until its backward.",
+                "offload.activations",
+            ),
+            Op::FetchActivations { .. } => (
+                "Starts to bring the activations of {unit} in micro-batch {micro_batch} back from their tier, for its backward and \
+                 that of the unit after it.",
+                "offload.prefetch",
+            ),
             Op::StoreSums { .. } => (
                 "Starts to take the summed gradients of bucket {bucket} to their tier, until the update needs them.",
                 "offload.gradients",

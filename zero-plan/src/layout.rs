@@ -1,6 +1,7 @@
 //! Layout: where everything lies on the ranks of each pipeline stage. Sizes in, constant offsets out. Knows nothing of the
 //! order of a step.
 
+mod activations;
 mod decoding;
 mod inbox;
 mod memory;
@@ -52,6 +53,9 @@ pub struct Placement {
     pub bucket: usize,
     /// Start of its cache in the region of activations during decoding.
     pub cache_bytes: usize,
+    /// Start of its activations in their tier, if they are kept in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored_bytes: Option<usize>,
 }
 
 impl Placement {
@@ -66,6 +70,7 @@ impl Placement {
         output_bytes: 0,
         bucket: 0,
         cache_bytes: 0,
+        stored_bytes: None,
     };
 
     /// Elements of the shard of its flat buffer of one rank along `zero`.
@@ -322,26 +327,23 @@ const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [
     let mut activation = entering_bytes(tables, chunk);
     let mut i = first;
     while i < end {
-        let unit = &tables.units[i];
         let padded = tables.padded(i);
-        let mut saved = 0;
-        if !tables.config.recomputes(tables.units, i) {
-            saved = activation;
-            activation += tables.config.whole_lines(unit.saved_bytes);
-        }
+        let start_bytes = if tables.takes_turns(i) { tables.turn_start(i) } else { activation };
+        let (saved, output) = tables.kept_activations(i);
         out[i] = Placement {
             chunk,
             pipeline_stage: chunk % tables.config.mesh.pipeline,
             start,
             padded,
             holds: tables.holds(i),
-            saved_bytes: saved,
-            output_bytes: activation,
+            saved_bytes: if tables.config.recomputes(tables.units, i) { 0 } else { start_bytes },
+            output_bytes: start_bytes + saved,
             bucket: bucket_of(tables.buckets, i),
             cache_bytes: 0,
+            stored_bytes: tables.stored_start(i),
         };
-        if !tables.leaves(i) {
-            activation += tables.config.whole_lines(unit.output_bytes);
+        if !tables.takes_turns(i) {
+            activation += saved + output;
         }
         start += padded;
         i += 1;

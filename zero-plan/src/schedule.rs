@@ -52,6 +52,8 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
         // Gather, wait and release, and the fetch of a shard.
         let each = 3 + config.offloads_parameters() as usize;
         ops += turns + if is_slotted { each * uses } else { 0 } + if recomputes { forwards } else { 0 };
+        // Store and fetch of its activations.
+        ops += if trains && tables.stores_activations(unit) { 2 * forwards } else { 0 };
         unit += 1;
     }
     if !trains {
@@ -59,7 +61,7 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
     }
     // Update, and the ops that bring replicas and mirrors up to date.
     ops += 4 * (end - first);
-    if config.offloads() {
+    if config.updates_in_pieces() {
         // Fetch, update and store.
         let mut unit = first;
         while unit < end {
@@ -184,6 +186,9 @@ const fn compute(walk: &PipelineStageWalk, step: WalkStep, slot: usize, gradient
             ops.push(Op::Clear { parcel: Parcel::Activations });
         }
         ops.push(Op::Forward { unit, micro_batch, slot });
+        if matches!(walk.pass, Pass::Train) && walk.tables.stores_activations(unit) {
+            ops.push(Op::StoreActivations { unit, micro_batch, slot });
+        }
         return;
     }
     gradients.claim(walk, step, ops);
@@ -194,6 +199,19 @@ const fn compute(walk: &PipelineStageWalk, step: WalkStep, slot: usize, gradient
         ops.push(Op::Clear { parcel: Parcel::Gradients });
     }
     ops.push(Op::Backward { unit, micro_batch, slot });
+    refill(walk, unit, step, slot, ops);
+    if let Some(before) = unit.checked_sub(1) {
+        refill(walk, before, step, slot, ops);
+    }
+}
+
+/// If a backward was the last to read the activations of a unit, fetches those that had the same place before them.
+const fn refill(walk: &PipelineStageWalk, unit: usize, backward: WalkStep, slot: usize, ops: &mut Ops) {
+    if let Some(before) = walk.tables.takes_turns_after(unit)
+        && walk.tables.last_reader(unit) == backward.unit
+    {
+        ops.push(Op::FetchActivations { unit: before, micro_batch: backward.turn.micro_batch, slot });
+    }
 }
 
 /// Sends the parcel for another pipeline stage with which a turn ends.
@@ -218,7 +236,7 @@ const fn update(walk: &PipelineStageWalk, mut window: Window, ops: &mut Ops) {
         if walk.has(unit) && walk.tables.placements[unit].holds {
             if walk.tables.units[unit].params > 0 {
                 directions.before(walk, unit, ops);
-                if config.offloads() {
+                if config.updates_in_pieces() {
                     window.update(walk, unit, ops);
                 } else {
                     ops.push(Op::Update { unit, piece: None });

@@ -309,6 +309,7 @@ pub const fn require_units(config: &Config, units: &[Unit], origin: &Origin) {
     require_recompute(config, units, origin);
     require_matrices(config, units, origin);
     require_own_states(config, units, origin);
+    require_travelling_activations(config, units, origin);
 }
 
 /// Stops the build if sums of gradients are kept in a tier, but those of tied parameters are added to others; or if
@@ -336,6 +337,27 @@ const fn require_own_states(config: &Config, units: &[Unit], origin: &Origin) {
             message.text("\n  fix: remove `parameters` of `offload`, or give the field parameters of its own");
         panic!("{}", message.as_str());
     }
+}
+
+/// Stops the build if activations are kept in a tier, but those of all units would stay on the device (Z0232).
+#[track_caller]
+const fn require_travelling_activations(config: &Config, units: &[Unit], origin: &Origin) {
+    let (places, turning) = (config.offload.prefetch + 2, units.len() - 1);
+    if !config.offloads_activations() || places < turning {
+        return;
+    }
+    let message = Message::new().text("[Z0232] activations are kept in a tier, but none would travel: the model has ");
+    let message = message.number(units.len()).text(" units, of which the last ").number(places + 1);
+    let message = message.text(" keep theirs on the device");
+    let message = origin.tell_number(message, "offload.prefetch", config.offload.prefetch).text("\n  fix: ");
+    let message = match turning.checked_sub(3) {
+        Some(most) => {
+            let message = origin.key(origin.section(message, "offload"), "prefetch").number(most);
+            origin.end(message).text(" or less, or remove `activations` of `offload`")
+        }
+        None => message.text("remove `activations` of `offload`, or cut the model into more units"),
+    };
+    panic!("{}", message.as_str());
 }
 
 /// Stops the build if the optimizer is for matrices of hidden layers, but there are none (Z0229).

@@ -84,7 +84,7 @@ impl Recorder {
             self.units.insert(unit.number, unit);
             let UnitBuffers { number: _, parameters, converted, gradients, partial, reduced, .. } = unit;
             places.extend([parameters, converted, gradients, partial, reduced, unit.master, unit.first_moment]);
-            places.extend([unit.second_moment, unit.sums, unit.saved, unit.output]);
+            places.extend([unit.second_moment, unit.sums, unit.saved, unit.output, unit.stored]);
             places.extend(self.slots.get(&unit.number).map(|slot| slot.place));
         }
         self.calls.push(Call { op, places, bytes });
@@ -194,6 +194,16 @@ impl StepOps for Recorder {
 
     fn store_sums(&mut self, bucket: BucketBuffer, reduction: Reduction, bytes: usize) {
         self.note(Op::StoreSums { bucket: bucket.number, round: reduction.0 }, None, &[], bytes);
+    }
+
+    fn store_activations(&mut self, unit: UnitBuffers, batch: MicroBatch, slot: SlotBuffer, bytes: usize) {
+        let op = Op::StoreActivations { unit: unit.number, micro_batch: batch.0, slot: slot.number };
+        self.note(op, Some(unit), &[slot.place], bytes);
+    }
+
+    fn fetch_activations(&mut self, unit: UnitBuffers, batch: MicroBatch, slot: SlotBuffer, bytes: usize) {
+        let op = Op::FetchActivations { unit: unit.number, micro_batch: batch.0, slot: slot.number };
+        self.note(op, Some(unit), &[slot.place], bytes);
     }
 
     fn fetch(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize) {

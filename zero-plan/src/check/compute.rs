@@ -58,6 +58,7 @@ impl Checker<'_, '_> {
             }
             self.activations_out = Outgoing::Written { unit, micro_batch };
         }
+        rules! { self.is_turn_free(unit, micro_batch) => "a forward over activations that are not stored", }
         if self.subject.tables.config.recomputes(self.subject.tables.units, unit) {
             rules! { self.recomputed.is_none() => "a forward over recomputed values that are not used yet", }
         }
@@ -73,6 +74,7 @@ impl Checker<'_, '_> {
             self.units[unit].forwards > micro_batch && self.units[unit].backwards == micro_batch =>
                 "a second forward that no backward waits for",
             self.is_in_slot(unit, micro_batch, slot) => "a second forward in a slot of other activations",
+            self.has_input_back(unit, micro_batch) => "a second forward before its input is fetched",
             self.recomputed.is_none() => "a second forward over recomputed values that are not used yet",
         }
         self.recomputed = Some(At { unit, micro_batch });
@@ -89,6 +91,7 @@ impl Checker<'_, '_> {
             self.is_in_slot(unit, micro_batch, slot) => "a backward in a slot of other activations",
             is_last || At::is(self.gradient_of, unit, micro_batch) =>
                 "a backward before the gradient of its output is there",
+            self.has_input_back(unit, micro_batch) => "a backward before its input is fetched",
             !recomputes || At::is(self.recomputed, unit, micro_batch) =>
                 "a backward before its saved values are recomputed",
         }

@@ -2,7 +2,7 @@
 //! of layouts, and allows room to spare.
 
 use super::BrokenRule;
-use super::pieces::check_pieces;
+use super::pieces::{check_activations, check_pieces};
 use crate::config::{Config, Gather, TierKind};
 use crate::layout::{Bucket, Home, Kind, Memory, Region, Tables};
 use crate::lines::BLOCK_BYTES;
@@ -142,11 +142,11 @@ const fn check_units(own: &Places) -> BrokenRule {
                     bytes_on_line(config, at.saved_bytes) && fits(own, own.output_again(i)) =>
                         "recomputed activations that do not fit their region",
                 }
-            } else {
+            } else if !own.tables.takes_turns(i) {
                 rules! { follows(own, last, own.saved(i, 0)) => "activations overlap", }
                 last = own.saved(i, 0);
             }
-            if !own.tables.leaves(i) {
+            if !own.tables.leaves(i) && !own.tables.takes_turns(i) {
                 rules! { follows(own, last, own.output(i, 0, 0)) => "activations overlap", }
                 last = own.output(i, 0, 0);
             }
@@ -160,6 +160,9 @@ const fn check_units(own: &Places) -> BrokenRule {
             i += 1;
         }
         rules! { last.end_bytes() <= own.slot(0).end_bytes() => "activations that do not fit their slot", }
+        if let Some(rule) = check_activations(own, last.end_bytes()) {
+            return Some(rule);
+        }
         chunk += config.mesh.pipeline;
     }
     check_slots(own, holders)
@@ -421,6 +424,7 @@ const fn is_in_blocks(config: &Config, region: &Region) -> bool {
         Kind::MasterWindow | Kind::OptimizerWindow | Kind::SumsWindow => true,
         Kind::ParametersWindow | Kind::Shards => true,
         Kind::Reduced => config.offloads_gradients(),
+        Kind::Activations => config.offloads_activations(),
         _ => false,
     };
     region.home.is_tier() || is_window && region.bytes > 0
@@ -434,6 +438,7 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let tier = match kind {
         Kind::Master | Kind::Optimizer => Some(config.offload.optimizer),
         Kind::Sums => Some(config.offload.gradients),
+        Kind::StoredActivations => Some(config.offload.activations),
         Kind::Parameters if config.offloads_parameters() => Some(config.offload.parameters),
         _ => None,
     };

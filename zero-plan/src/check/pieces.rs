@@ -5,7 +5,7 @@ use super::BrokenRule;
 use crate::config::Offload;
 use crate::layout::{Bucket, Kind};
 use crate::lines::BLOCK_BYTES;
-use crate::place::{Kept, Places, State};
+use crate::place::{Kept, Place, Places, State};
 use crate::schedule::Piece;
 
 /// Pieces of states in a tier begin on blocks and end within the room of their unit, and slots of the window lie apart.
@@ -23,7 +23,7 @@ pub(super) const fn check_pieces(own: &Places) -> BrokenRule {
             let pieces =
                 if tables.placements[unit].pipeline_stage == own.at.pipeline { tables.pieces(unit) } else { 0 };
             let mut index = 0;
-            while tables.config.offloads() && index < pieces {
+            while tables.config.updates_in_pieces() && index < pieces {
                 let piece = Piece { index, slot: 0 };
                 let Some(part) = own.piece_of(Kept::ALL[kept], unit, piece) else { break };
                 let (blocks, _) = part.blocks();
@@ -97,6 +97,53 @@ const fn check_shards(own: &Places) -> BrokenRule {
         unit += 1;
     }
     None
+}
+
+/// Activations that are kept in a tier lie apart there, on blocks. On the device, the units between a unit and the next
+/// one with its place have other places, which lie apart from one another and from all that does not travel, up to `end`.
+pub(super) const fn check_activations(own: &Places, end: usize) -> BrokenRule {
+    let (tables, turns) = (&own.tables, own.tables.activation_turns());
+    rules! {
+        turns == 0 || tables.activation_slots(own.at.pipeline) == 1 && tables.config.mesh.pipeline == 1 =>
+            "activations of several micro-batches that take turns",
+    }
+    let (mut stored, mut unit) = (0, 0);
+    while turns > 0 && unit + 1 < tables.units.len() {
+        let here = turn(own, unit);
+        rules! {
+            here.offset_bytes >= end => "activations overlap",
+            here.end_bytes() <= own.slot(0).end_bytes() => "activations that do not fit their slot",
+        }
+        let mut other = unit + 1;
+        while other < unit + turns && other + 1 < tables.units.len() {
+            rules! { here.is_apart_from(turn(own, other)) => "activations of two units in one place", }
+            other += 1;
+        }
+        if let Some((kept, here)) = own.activation_blocks(unit, 0) {
+            rules! {
+                kept.offset_bytes.is_multiple_of(BLOCK_BYTES) && here.offset_bytes.is_multiple_of(BLOCK_BYTES) =>
+                    "activations that do not start on a block",
+                kept.offset_bytes >= stored => "activations of a tier that overlap",
+                kept.end_bytes() <= own.region_bytes(kept.region) => "activations beyond the end of their tier",
+            }
+            stored = kept.end_bytes();
+        }
+        unit += 1;
+    }
+    None
+}
+
+/// All that a unit keeps in its place for activations: whole blocks if it travels.
+const fn turn(own: &Places, unit: usize) -> Place {
+    if let Some((_, here)) = own.activation_blocks(unit, 0) {
+        return here;
+    }
+    let output = own.output(unit, 0, 0);
+    if own.tables.config.recomputes(own.tables.units, unit) {
+        return output;
+    }
+    let saved = own.saved(unit, 0);
+    Place { len_bytes: output.end_bytes() - saved.offset_bytes, ..saved }
 }
 
 /// The places of a piece in all slots of the window.

@@ -25,7 +25,7 @@ impl Checker<'_, '_> {
     pub(super) const fn fetch(&mut self, unit: usize, piece: Piece) -> BrokenRule {
         let tables = &self.subject.tables;
         rules! {
-            tables.config.offloads() => "a fetch of states that are kept on the device",
+            tables.config.updates_in_pieces() => "a fetch of states that are kept on the device",
             piece.slot < tables.window_slots(self.subject.pipeline) => "a fetch into a slot that does not exist",
             matches!(self.window[piece.slot], WindowSlot::Free) => "a fetch into a slot in use",
             piece.index < tables.pieces(unit) => "a fetch of a piece that does not exist",
@@ -41,11 +41,11 @@ impl Checker<'_, '_> {
     /// Whether an update has the states that it needs: on the device, or in the window.
     pub(super) const fn take_up(&mut self, unit: usize, piece: Option<Piece>) -> BrokenRule {
         let Some(Piece { index, slot }) = piece else {
-            rules! { !self.subject.tables.config.offloads() => "an update of states that are kept in a tier", }
+            rules! { !self.subject.tables.config.updates_in_pieces() => "an update of states that are kept in a tier", }
             return None;
         };
         rules! {
-            self.subject.tables.config.offloads() => "an update of a piece of states that are kept on the device",
+            self.subject.tables.config.updates_in_pieces() => "an update of a piece of states that are kept on the device",
             slot < self.window.len() && self.holds(slot, unit, index) => "an update of a piece that is not fetched",
         }
         self.units[unit].updated_pieces += 1;
@@ -60,7 +60,7 @@ impl Checker<'_, '_> {
     /// Whether an update of a unit was the last: parameters are new once all their pieces are.
     pub(super) const fn has_updated_pieces(&self, unit: usize) -> bool {
         let tables = &self.subject.tables;
-        !tables.config.offloads() || self.units[unit].updated_pieces == tables.pieces(unit)
+        !tables.config.updates_in_pieces() || self.units[unit].updated_pieces == tables.pieces(unit)
     }
 
     pub(super) const fn store(&mut self, unit: usize, piece: Piece) -> BrokenRule {
@@ -154,6 +154,45 @@ impl Checker<'_, '_> {
             slot += 1;
         }
         true
+    }
+
+    pub(super) const fn store_activations(&mut self, unit: usize, micro_batch: usize, slot: usize) -> BrokenRule {
+        rules! {
+            self.at(unit).stored_bytes.is_some() => "a store of activations that stay on the device",
+            self.units[unit].forwards == micro_batch + 1 => "a store of activations that are not made",
+            self.units[unit].stored == micro_batch => "a second store of activations",
+            self.is_in_slot(unit, micro_batch, slot) => "a store of activations in a slot of others",
+        }
+        self.units[unit].stored += 1;
+        None
+    }
+
+    pub(super) const fn fetch_activations(&mut self, unit: usize, micro_batch: usize, slot: usize) -> BrokenRule {
+        let tables = &self.subject.tables;
+        rules! { self.at(unit).stored_bytes.is_some() => "a fetch of activations that stay on the device", }
+        let reader = tables.last_reader(unit + tables.activation_turns());
+        rules! {
+            self.units[unit].stored == micro_batch + 1 => "a fetch of activations that are not stored",
+            self.units[unit].brought_back == micro_batch => "a second fetch of activations",
+            self.units[reader].backwards == micro_batch + 1 => "a fetch of activations to a place in use",
+            self.is_in_slot(unit, micro_batch, slot) => "a fetch of activations to a slot of others",
+        }
+        self.units[unit].brought_back += 1;
+        None
+    }
+
+    /// Whether a unit may write its activations: those of the unit before it in the same place are stored.
+    pub(super) const fn is_turn_free(&self, unit: usize, micro_batch: usize) -> bool {
+        match self.subject.tables.takes_turns_after(unit) {
+            Some(before) if self.trains() => self.units[before].stored == micro_batch + 1,
+            _ => true,
+        }
+    }
+
+    /// Whether the output of the unit before is in its place, after it was in a tier or has stayed there.
+    pub(super) const fn has_input_back(&self, unit: usize, micro_batch: usize) -> bool {
+        let is_stored = unit > 0 && self.at(unit - 1).stored_bytes.is_some();
+        !is_stored || self.units[unit - 1].brought_back == micro_batch + 1
     }
 
     /// Whether every piece that was fetched has been stored.

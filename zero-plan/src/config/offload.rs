@@ -72,7 +72,11 @@ pub struct Offload {
     /// Where shards of parameters are kept.
     #[serde(skip_serializing_if = "TierKind::is_device")]
     pub parameters: TierKind,
-    /// Pieces that are fetched ahead of the one that is updated.
+    /// Where activations are kept, from the forward of a unit to its backward.
+    #[serde(skip_serializing_if = "TierKind::is_device")]
+    pub activations: TierKind,
+    /// Pieces that are fetched ahead of the one that is updated, and units whose activations are fetched ahead of the
+    /// backward that reads them.
     pub prefetch: usize,
     /// The most bytes of one state that travel at once.
     pub piece_bytes: usize,
@@ -87,6 +91,7 @@ impl Offload {
         optimizer: TierKind::Device,
         gradients: TierKind::Device,
         parameters: TierKind::Device,
+        activations: TierKind::Device,
         prefetch: 0,
         piece_bytes: 0,
         update: UpdateTime::AfterStep,
@@ -106,8 +111,13 @@ impl Offload {
     pub const SHARD_SLOTS: usize = 2;
 
     /// The states that may be kept elsewhere: their keys in a spec, and where they are kept.
-    pub const fn states(&self) -> [(&'static str, TierKind); 3] {
-        [("optimizer", self.optimizer), ("gradients", self.gradients), ("parameters", self.parameters)]
+    pub const fn states(&self) -> [(&'static str, TierKind); 4] {
+        [
+            ("optimizer", self.optimizer),
+            ("gradients", self.gradients),
+            ("parameters", self.parameters),
+            ("activations", self.activations),
+        ]
     }
 
     /// Whether everything stays on the device, as in plans of before there were tiers.
@@ -149,9 +159,14 @@ impl Config {
         }
     }
 
-    /// Whether anything is kept in a tier, so that parameters are updated piece by piece.
+    /// Whether anything is kept in a tier.
     pub const fn offloads(&self) -> bool {
         !self.offload.is_none()
+    }
+
+    /// Whether an update works on something that is kept in a tier, so that parameters are updated piece by piece.
+    pub const fn updates_in_pieces(&self) -> bool {
+        self.offloads_optimizer() || self.offloads_gradients() || self.offloads_parameters()
     }
 
     /// Whether a step begins with the updates of the step before it, each before the first use of its unit.
@@ -177,6 +192,11 @@ impl Config {
     /// Whether shards of parameters are kept in a tier, so that each is fetched before its unit is gathered.
     pub const fn offloads_parameters(&self) -> bool {
         !self.offload.parameters.is_device()
+    }
+
+    /// Whether activations are kept in a tier, so that units take turns with places for theirs.
+    pub const fn offloads_activations(&self) -> bool {
+        !self.offload.activations.is_device()
     }
 
     /// Whether shards in a tier would be gathered on other hosts. Specs may not ask for it, because no wait of a rank shows

@@ -56,11 +56,14 @@ pub enum Kind {
     ParametersWindow,
     /// Shards of parameters that were fetched from a tier, to be gathered.
     Shards,
+    /// Outputs of units and the values that they save, if these are kept in a tier. Units take turns with places in
+    /// [`Kind::Activations`] then.
+    StoredActivations,
 }
 
 impl Kind {
     /// All kinds, in the order in which reports list them.
-    pub const ALL: [Kind; 22] = [
+    pub const ALL: [Kind; 23] = [
         Kind::Parameters,
         Kind::Gathered,
         Kind::Gradients,
@@ -83,6 +86,7 @@ impl Kind {
         Kind::SumsWindow,
         Kind::ParametersWindow,
         Kind::Shards,
+        Kind::StoredActivations,
     ];
 
     /// Its name in reports.
@@ -110,6 +114,7 @@ impl Kind {
             Kind::SumsWindow => "window of sums",
             Kind::ParametersWindow => "parameter window",
             Kind::Shards => "fetched shards",
+            Kind::StoredActivations => "stored activations",
         }
     }
 
@@ -124,7 +129,7 @@ impl Kind {
             Kind::UnitGradients | Kind::Subtotals => Some(Width::F32),
             Kind::Master | Kind::MasterWindow => Some(config.precision.master),
             Kind::Optimizer | Kind::OptimizerWindow => Some(config.precision.moments),
-            Kind::Snapshot | Kind::Activations | Kind::Recomputed => None,
+            Kind::Snapshot | Kind::Activations | Kind::Recomputed | Kind::StoredActivations => None,
             Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox => None,
         }
     }
@@ -135,6 +140,7 @@ impl Kind {
             Kind::MasterWindow | Kind::OptimizerWindow | Kind::SumsWindow => true,
             Kind::ParametersWindow | Kind::Shards => true,
             Kind::Reduced => config.offloads_gradients(),
+            Kind::Activations => config.offloads_activations(),
             _ => false,
         }
     }
@@ -339,6 +345,7 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
         Kind::Master | Kind::Optimizer => config.offload.optimizer,
         Kind::Sums => config.offload.gradients,
         Kind::Parameters => config.offload.parameters,
+        Kind::StoredActivations => config.offload.activations,
         _ => TierKind::Device,
     };
     if let Some(tier) = tier.home() {

@@ -76,6 +76,9 @@ impl RegionSizes {
             activations += self.add_unit(tables, i);
             i += 1;
         }
+        if tables.config.offloads_activations() {
+            activations = tables.turns_end();
+        }
         self.activation_slot_bytes = max(self.activation_slot_bytes, activations);
         if first > 0 {
             self.incoming_bytes_max =
@@ -114,18 +117,14 @@ impl RegionSizes {
         }
         let (saved, output) =
             (tables.config.whole_lines(unit.saved_bytes), tables.config.whole_lines(unit.output_bytes));
-        let mut kept = 0;
         if tables.config.recomputes(tables.units, i) {
             self.recomputed_bytes_max = max(self.recomputed_bytes_max, saved + output);
-        } else {
-            kept += saved;
         }
         if tables.leaves(i) {
             self.outgoing_bytes_max = max(self.outgoing_bytes_max, output);
-        } else {
-            kept += output;
         }
-        kept
+        let (saved, output) = tables.kept_activations(i);
+        saved + output
     }
 
     /// Slots for gathered or converted parameters: one for the unit in use, and those gathered ahead.
@@ -207,6 +206,7 @@ impl RegionSizes {
             Kind::Snapshot if config.snapshot => self.owned / config.mesh.data_ranks() * config.precision.state_bytes(),
             Kind::Snapshot => 0,
             Kind::Activations => max(self.activation_slots * self.activation_slot_bytes, self.decoding.bytes()),
+            Kind::StoredActivations => tables.stored_before(tables.units.len()),
             Kind::Recomputed => self.recomputed_bytes_max,
             Kind::ActivationGradients => 2 * self.boundary_bytes_max,
             Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_bytes_max + self.incoming_bytes_max),

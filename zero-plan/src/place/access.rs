@@ -237,6 +237,8 @@ impl OfOp<'_, '_> {
             Op::FetchSums { bucket, round } => self.fetch_sums(bucket, round),
             Op::StoreSums { bucket, round } => self.store_sums(bucket, round),
             Op::FetchShard { unit, slot } => self.fetch_shard(unit, slot),
+            Op::StoreActivations { unit, micro_batch, slot } => self.move_activations(unit, micro_batch, slot, true),
+            Op::FetchActivations { unit, micro_batch, slot } => self.move_activations(unit, micro_batch, slot, false),
             Op::Gather { .. }
             | Op::Wait { .. }
             | Op::Release { .. }

@@ -124,6 +124,9 @@ impl Places<'_> {
                 whole = Some((self.kept_sums(bucket), self.sums_in_turn(bucket)));
             }
             Op::FetchShard { unit, slot } => whole = Some(self.shard_blocks(unit, slot)),
+            Op::FetchActivations { unit, slot, .. } | Op::StoreActivations { unit, slot, .. } => {
+                whole = self.activation_blocks(unit, slot);
+            }
             _ => {}
         }
         let fetched = fetched.into_iter().flat_map(|(unit, piece)| self.states_of(unit, piece));
@@ -152,6 +155,18 @@ impl Places<'_> {
         let (kept, fetched) = (self.shard(unit), self.fetched_shard(unit, slot));
         let len_bytes = round_up(kept.len_bytes, BLOCK_BYTES);
         (Place { len_bytes, ..kept }, Place { len_bytes, ..fetched })
+    }
+
+    /// The blocks of the activations of a unit in their tier and in the place that it takes in turn; none if they stay on
+    /// the device.
+    pub const fn activation_blocks(&self, unit: usize, slot: usize) -> Option<(Place, Place)> {
+        let Some(start) = self.placement(unit).stored_bytes else { return None };
+        let output = self.output(unit, slot, 0);
+        let first =
+            if self.tables.config.recomputes(self.tables.units, unit) { output } else { self.saved(unit, slot) };
+        let len = round_up(output.end_bytes() - first.offset_bytes, BLOCK_BYTES);
+        let (kept, here) = (Kind::StoredActivations, first.region);
+        Some((self.place(kept, start, len), self.place(here, first.offset_bytes, len)))
     }
 
     /// The sums of a bucket where they are kept, if that is in a tier: whole blocks, with gaps between units.

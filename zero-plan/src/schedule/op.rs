@@ -186,6 +186,24 @@ pub enum Op {
         /// The slot for fetched shards.
         slot: usize,
     },
+    /// Starts to take the output of a unit, and the values that it saves, to their tier.
+    StoreActivations {
+        /// The unit.
+        unit: usize,
+        /// The micro-batch.
+        micro_batch: usize,
+        /// The slot for its activations.
+        slot: usize,
+    },
+    /// Starts to bring them back to their place, for the backward of the unit and of the one after it.
+    FetchActivations {
+        /// The unit.
+        unit: usize,
+        /// The micro-batch.
+        micro_batch: usize,
+        /// The slot for its activations.
+        slot: usize,
+    },
 }
 
 /// A piece of the states of a unit, on its way between a tier and the window, or in the window.

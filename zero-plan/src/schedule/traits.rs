@@ -27,7 +27,7 @@ pub enum Class {
     Parcel,
     /// The exchange of loss and norm among all ranks.
     Agree,
-    /// Pieces of states on their way between a tier and the device.
+    /// States, in pieces or whole, on their way between a tier and the device.
     Tier,
 }
 
@@ -227,6 +227,12 @@ impl Op {
             Op::FetchSums { bucket, round } => it("fetch", Class::Tier, Stream::Fetch).bucket(bucket).round(round),
             Op::FetchShard { unit, slot } => it("fetch", Class::Tier, Stream::Fetch).unit(unit).slot(slot),
             Op::StoreSums { bucket, round } => it("store", Class::Tier, Stream::Store).bucket(bucket).round(round),
+            Op::StoreActivations { unit, micro_batch, slot } => {
+                it("store", Class::Tier, Stream::Store).unit(unit).micro_batch(micro_batch).slot(slot)
+            }
+            Op::FetchActivations { unit, micro_batch, slot } => {
+                it("fetch", Class::Tier, Stream::Fetch).unit(unit).micro_batch(micro_batch).slot(slot)
+            }
         }
     }
 

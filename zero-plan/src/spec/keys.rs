@@ -252,9 +252,15 @@ pub const KEYS: &[Key] = &[
     key!(offload.parameters, any("`Device`, `Host` or `Disk`"), Value("Device"))
         .only_in_files()
         .about("Where each rank's shard of the parameters is kept, at stage 3."),
+    key!(offload.activations, any("`Device`, `Host` or `Disk`"), Value("Device"))
+        .only_in_files()
+        .about("Where the activations of a unit are kept from its forward to its backward."),
     key!(offload.prefetch, number!("pieces" from 0 to 16), Value("1"))
         .only_in_files()
-        .about("Pieces that are fetched ahead of the one that is updated. Memory has room for two more."),
+        .about(
+            "Pieces that are fetched ahead of the one that is updated, and units whose activations are fetched ahead. Memory has \
+             room for two more.",
+        ),
     key!(offload.piece, sizes("a size from `KiB(8)` to `GiB(1)`, such as `MiB(4)`", 8 << 10..=1 << 30), Value("MiB(4)"))
         .only_in_files()
         .about("How much of one state travels at once, in whole blocks of 2048 elements."),

@@ -89,7 +89,9 @@ pub struct OffloadKeys {
     pub gradients: TierKind,
     /// Where shards of parameters are kept.
     pub parameters: TierKind,
-    /// Pieces that are fetched ahead of the one that is updated.
+    /// Where activations are kept.
+    pub activations: TierKind,
+    /// Pieces that are fetched ahead of the one that is updated, and units whose activations are fetched ahead.
     pub prefetch: u32,
     /// How much of one state travels at once.
     pub piece: Size,
@@ -105,9 +107,9 @@ impl OffloadKeys {
 
     /// The constants that these keys stand for.
     pub fn config(&self) -> Offload {
-        let Self { optimizer, gradients, parameters, prefetch, piece, update } = *self;
+        let Self { optimizer, gradients, parameters, activations, prefetch, piece, update } = *self;
         let (prefetch, piece_bytes) = (prefetch as usize, piece.bytes() as usize);
-        Offload { optimizer, gradients, parameters, prefetch, piece_bytes, update }
+        Offload { optimizer, gradients, parameters, activations, prefetch, piece_bytes, update }
     }
 }
 

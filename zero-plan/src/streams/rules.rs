@@ -48,6 +48,7 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
         shards: [None; Offload::SHARD_SLOTS],
         given: 0,
         updated_shard: None,
+        activations: [None; Offload::SLOTS_MAX],
     };
     let mut streams: [KnownStreams; Stream::ALL.len()] = [[0; Stream::ALL.len()]; Stream::ALL.len()];
     let mut op = 0;
@@ -107,6 +108,8 @@ struct Rules<'a, 's> {
     given: usize,
     /// If parameters are updated at their use: the last store since a shard was fetched.
     updated_shard: Last,
+    /// The last op on each place that units take turns with for their activations.
+    activations: [Last; Offload::SLOTS_MAX],
 }
 
 impl Rules<'_, '_> {
@@ -134,6 +137,13 @@ impl Rules<'_, '_> {
             Op::Receive { parcel: Parcel::Gradients, unit, .. } => self.halves[unit % 2],
             Op::Forward { unit, .. } if unit > 0 && self.is_first(unit) => self.arrived[0],
             Op::Backward { unit, .. } if self.tables.leaves(unit) => self.arrived[1],
+            // Its place may be written once the activations of the unit before it there are stored.
+            Op::Forward { unit, .. } if self.trains => self.turn_of(unit),
+            // The output of the unit before is its input. The values that it saved came before its own output, which the unit after
+            // it has read.
+            Op::Recompute { unit, .. } | Op::Backward { unit, .. } if unit > 0 => self.turn_of(unit - 1),
+            // They are stored once they are made, and fetched once the unit after them in their place is done with it.
+            Op::StoreActivations { unit, .. } | Op::FetchActivations { unit, .. } => self.turn_of(unit),
             // Its staging may be written once this rank, like its peers, has summed the earlier content.
             Op::Claim { bucket } => self.seen.settles[self.staging_of(bucket)],
             // The sum is made in a slot whose last sum has been stored, or that has the sum so far. Where ops have streams, a sum
@@ -213,6 +223,18 @@ impl Rules<'_, '_> {
         {
             self.sums[slot] = Some(at);
         }
+        if let Op::Forward { unit, .. } | Op::StoreActivations { unit, .. } | Op::FetchActivations { unit, .. } = op {
+            self.use_turn(unit, at);
+        }
+        if let Op::Backward { unit, .. } = op {
+            // Its own activations, unless it has only an output, which the backward after it has read.
+            if self.tables.takes_turns(unit) && self.tables.last_reader(unit) == unit {
+                self.use_turn(unit, at);
+            }
+            if unit > 0 {
+                self.use_turn(unit - 1, at);
+            }
+        }
         if let Op::Fetch { piece, .. } | Op::Update { piece: Some(piece), .. } | Op::Store { piece, .. } = op {
             self.window[piece.slot] = Some(at);
         }
@@ -244,6 +266,17 @@ impl Rules<'_, '_> {
         match self.tables.buckets[bucket].sums {
             Some(slot) => self.sums[slot],
             None => None,
+        }
+    }
+
+    /// The last op on the place that a unit takes in turn for its activations.
+    const fn turn_of(&self, unit: usize) -> Last {
+        if self.tables.takes_turns(unit) { self.activations[unit % self.tables.activation_turns()] } else { None }
+    }
+
+    const fn use_turn(&mut self, unit: usize, at: usize) {
+        if self.tables.takes_turns(unit) {
+            self.activations[unit % self.tables.activation_turns()] = Some(at);
         }
     }
 

@@ -126,6 +126,7 @@ fn unit_buffers(lines: &mut Lines, plan: &Plan, names: &Names, own: Places, unit
         ("sums", own.kept(Kept::Sums, unit).map(|(_, place)| place)),
         ("saved", Some(own.saved(unit, 0))),
         ("output", (!leaves).then(|| own.output(unit, 0, 0))),
+        ("stored", own.activation_blocks(unit, 0).map(|(kept, _)| kept)),
     ];
     lines.constant(&head, |lines| {
         lines.line(&format!("number: {unit},"));
@@ -225,6 +226,8 @@ fn name(op: Op) -> &'static str {
         Op::FetchShard { .. } => "fetch_shard",
         Op::FetchSums { .. } => "fetch_sums",
         Op::StoreSums { .. } => "store_sums",
+        Op::StoreActivations { .. } => "store_activations",
+        Op::FetchActivations { .. } => "fetch_activations",
         op => op.traits().name,
     }
 }
@@ -239,7 +242,7 @@ fn arguments(names: &Names, op: Op, bytes: usize) -> Vec<String> {
     let slots = match class {
         Class::Gather => "SLOT",
         _ if piece.is_some() => "WINDOW",
-        Class::Tier => "SHARD",
+        Class::Tier if micro_batch.is_none() => "SHARD",
         _ => "ACTIVATIONS",
     };
     [

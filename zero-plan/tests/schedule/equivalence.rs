@@ -132,7 +132,13 @@ fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
             let read = [(sum(unit), false), (Thing::Direction(unit), false)];
             updated(unit).into_iter().chain(read).chain(spread).collect()
         }
-        Op::Fetch { .. } | Op::Store { .. } | Op::FetchSums { .. } | Op::StoreSums { .. } | Op::FetchShard { .. } => {
+        Op::Fetch { .. }
+        | Op::Store { .. }
+        | Op::FetchSums { .. }
+        | Op::StoreSums { .. }
+        | Op::FetchShard { .. }
+        | Op::StoreActivations { .. }
+        | Op::FetchActivations { .. } => {
             unreachable!("all states of these plans are on the device")
         }
     }

@@ -47,7 +47,7 @@ fn width(plan: &Plan, kind: Kind) -> usize {
         Kind::UnitGradients | Kind::Subtotals => Width::F32,
         Kind::Master | Kind::MasterWindow => precision.master,
         Kind::Optimizer | Kind::OptimizerWindow => precision.moments,
-        Kind::Snapshot | Kind::Activations | Kind::Recomputed => return 1,
+        Kind::Snapshot | Kind::Activations | Kind::Recomputed | Kind::StoredActivations => return 1,
         Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox => return 1,
     };
     width.bytes()

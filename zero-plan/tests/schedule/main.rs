@@ -9,6 +9,7 @@
 //! and build errors, `tiers` is about states that are kept outside the device, and `fingerprints` pins those of the plans of
 //! all specs.
 
+mod activations;
 mod bounds;
 mod budget;
 mod constants;

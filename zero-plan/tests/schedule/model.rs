@@ -69,6 +69,10 @@ impl Model {
         if all && shards.shards_parameters() && !is_mirrored && !is_needed {
             self.config = shards;
         }
+        if all && self.config.mesh.pipeline == 1 && prefetch + 3 < self.units.len() {
+            self.config.order = Order::OneFOneB;
+            self.config.offload.activations = TierKind::Disk;
+        }
         self
     }
 
@@ -226,6 +230,35 @@ pub fn models_with_offloaded_parameters() -> Vec<Model> {
         // Ranks along `zero` share a host.
         let hosts = Mesh { nodes: 2, order: [Axis::Zero, Axis::Pipeline, Axis::Replica], ..mesh(2, 2, 1) };
         add(Config { mesh: hosts, transport: TransportKind::Cluster, ..piped }, &[9000, 5000, 7, 90], None);
+    }
+    models
+}
+
+/// Small models whose activations are on disk, alone and beside all other states: units that are recomputed and not, of
+/// one block and of two, several micro-batches, and one place more than units that travel.
+pub fn models_with_offloaded_activations() -> Vec<Model> {
+    let mut models = Vec::new();
+    let alone = Offload { activations: TierKind::Disk, piece_bytes: 8192, ..Offload::NONE };
+    for stage in 0..=3 {
+        let sums = if stage >= 2 { TierKind::Disk } else { TierKind::Device };
+        let shards = if stage == 3 { TierKind::Disk } else { TierKind::Device };
+        let all = Offload { optimizer: TierKind::Disk, gradients: sums, parameters: shards, prefetch: 1, ..alone };
+        let base = Config { offload: alone, bucket_bytes: 300, prefetch: usize::from(stage == 3), ..config(stage) };
+        let mut add = |config: Config, params: &[usize], tied| models.push(Model::new(config, params, tied));
+        let params = [40, 7, 0, 90, 60, 5, 30];
+        add(base, &params, None);
+        add(Config { micro_batches: 3, ..base }, &params, Some(0));
+        add(Config { recompute: Recompute::Every(1), micro_batches: 2, ..base }, &params, Some(3));
+        let ahead = |prefetch| Offload { prefetch, ..alone };
+        add(Config { recompute: Recompute::Every(2), offload: ahead(3), ..base }, &params, None);
+        add(Config { recompute: Recompute::Fields(&["odd"]), offload: ahead(1), ..base }, &params, None);
+        let shared = Config { transport: TransportKind::Shm, mesh: mesh(1, 2, 2), offload: all, ..base };
+        add(Config { micro_batches: 2, ..shared }, &params, None);
+        add(Config { recompute: Recompute::Every(1), mesh: mesh(1, 1, 1), ..shared }, &params, None);
+    }
+    for model in &mut models {
+        let first = model.units.iter_mut().step_by(2);
+        first.for_each(|unit| unit.saved_bytes += 4096);
     }
     models
 }

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use zero_plan::place::{Access, Content, Gradients, Position, Value, accesses, decoding_accesses};
 use zero_plan::{Axis, Coordinates, Flaw, Home, Kind, Op, Pass, Placement, Plan, prove_accesses, prove_decoding};
 
-use crate::model::{Model, at_use, models_with_offloaded_parameters, offloaded_models, small_models};
+use crate::model::{
+    Model, at_use, models_with_offloaded_activations, models_with_offloaded_parameters, offloaded_models, small_models,
+};
 
 /// A way in which the place of an access can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,6 +120,17 @@ fn a_place_of_a_shard_that_is_wrong_once_is_found() {
     }
 }
 
+/// The same where activations are there.
+#[test]
+fn a_place_of_activations_that_is_wrong_once_is_found() {
+    let tried = go_wrong(models_with_offloaded_activations(), accesses, prove_accesses);
+    for op in ["fetch", "store"] {
+        for kind in ["reads what is saved", "writes what is saved", "reads an activation", "writes an activation"] {
+            assert!(tried.contains_key(&(format!("{op} {kind}"), Wrong::Shifted)), "{op} {kind}: {tried:#?}");
+        }
+    }
+}
+
 /// The same in decoding walks.
 #[test]
 fn a_place_of_a_decoding_walk_that_is_wrong_once_is_found() {
@@ -162,7 +175,7 @@ fn decoding_that_does_not_fit_is_refused() {
 /// [`Plan::in_use`], which explains a peak, counts each byte of its rank that an op touches.
 #[test]
 fn every_byte_that_an_op_touches_counts_as_in_use() {
-    for model in small_models().into_iter().chain(offloaded_models()) {
+    for model in small_models().into_iter().chain(offloaded_models()).chain(models_with_offloaded_activations()) {
         model.plan().with(|plan| {
             for (pipeline, stage) in plan.pipeline_stages.iter().enumerate() {
                 let (at, mut position) = (Coordinates { pipeline, ..ORIGIN }, Position::new(plan.units.len()));

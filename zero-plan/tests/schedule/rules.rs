@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use zero_plan::{Axis, Config, Offload, Op, Pass, Plan, TierKind, UpdateTime};
+use zero_plan::{Axis, Config, Offload, Op, Pass, Plan, Recompute, TierKind, UpdateTime};
 
 use crate::model::{Model, ON_DISK, config, mesh, small_models};
 use crate::mutants::{Edit, Table, vocabulary, with_table};
@@ -72,8 +72,15 @@ fn every_rule_of_schedules_refuses_something() {
         Model::new(Config { offload, mesh: mesh(1, 1, 1), ..config(3) }, &[4, 5, 6], None)
     };
     let [later, shards_later] = [TierKind::Device, TierKind::Disk].map(later);
+    let activations = Offload { activations: TierKind::Disk, ..Offload::NONE };
+    let of_activations = |micro_batches, recompute| {
+        let config = Config { offload: activations, mesh: mesh(1, 1, 1), micro_batches, recompute, ..config(0) };
+        Model::new(config, &[4, 5, 6, 0], None)
+    };
+    let turning = [of_activations(2, Recompute::None), of_activations(1, Recompute::Every(1))];
     let mut met = BTreeSet::new();
     let others = [without_updates, of_hosts, of_replicas, on_disk, of_sums, of_slots, of_shards, later, shards_later];
+    let others = others.into_iter().chain(turning);
     for model in small_models().into_iter().chain(others) {
         model.plan().with(|plan| {
             for pipeline in 0..plan.pipeline_stages.len() {

@@ -250,7 +250,9 @@ impl World<'_> {
             | Op::Store { .. }
             | Op::FetchSums { .. }
             | Op::StoreSums { .. }
-            | Op::FetchShard { .. } => {
+            | Op::FetchShard { .. }
+            | Op::StoreActivations { .. }
+            | Op::FetchActivations { .. } => {
                 unreachable!("all states of these plans are on the device")
             }
         }

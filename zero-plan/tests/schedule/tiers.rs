@@ -12,6 +12,7 @@ use zero_plan::{
     TransportKind, prove, prove_ranks,
 };
 
+use crate::activations;
 use crate::model::{
     Model, ON_DISK, at_use, config, mesh, models_with_offloaded_parameters, models_with_offloaded_sums,
     offloaded_models,
@@ -37,7 +38,7 @@ pub fn vocabulary(plan: &Plan) -> Vec<Op> {
     };
     let shards = |unit| (0..=Offload::SHARD_SLOTS).map(move |slot| Op::FetchShard { unit, slot });
     let of_units = (0..=plan.units.len()).flat_map(ops).chain((0..=plan.units.len()).flat_map(shards));
-    of_units.chain((0..=plan.buckets.len()).flat_map(sums)).collect()
+    of_units.chain((0..=plan.buckets.len()).flat_map(sums)).chain(activations::vocabulary(plan)).collect()
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn every_piece_makes_one_trip() {
     }
 }
 
-fn disjoint(mut ranges: Vec<Range<usize>>) -> bool {
+pub fn disjoint(mut ranges: Vec<Range<usize>>) -> bool {
     ranges.sort_by_key(|range| range.start);
     ranges.windows(2).all(|pair| pair[0].end <= pair[1].start)
 }

@@ -133,7 +133,7 @@ pub(super) fn segments<D>(program: &Program<D>, places: &Places, decays_embeddin
 
 /// The parts of what a rank owns of a unit that are updated one after another, counted from its start.
 fn worked_parts(places: &Places, unit: usize) -> Vec<Stretch> {
-    if places.tables.config.offloads() {
+    if places.tables.config.updates_in_pieces() {
         return (0..places.tables.pieces(unit)).map(|index| places.piece(unit, index)).collect();
     }
     vec![Stretch { start: 0, ..places.owned(unit) }]

@@ -70,6 +70,8 @@ fn touches_all(op: Op) -> bool {
             | Op::FetchSums { .. }
             | Op::StoreSums { .. }
             | Op::FetchShard { .. }
+            | Op::StoreActivations { .. }
+            | Op::FetchActivations { .. }
     )
 }
 

@@ -220,6 +220,15 @@ pub(super) const CODES: &[Code] = &[
         example: "a spec with `offload: (gradients: Disk)`, and a model with a field that has `#[tied(embed)]`",
     },
     Code {
+        code: "Z0232",
+        title: "activations that would not travel",
+        explanation: "With `offload: (activations: ...)` units take turns with `prefetch` + 2 places for their activations, and the \
+            last unit has a place of its own. When the backward begins, the activations of the last `prefetch` + 3 units are \
+            still there. A model without more units would keep nothing in the tier. Lower `prefetch`, remove the key, or cut \
+            the model into more units.",
+        example: "a spec with `offload: (activations: Disk, prefetch: 4)`, and a model of five units",
+    },
+    Code {
         code: "Z0290",
         title: "unsound layout",
         explanation: "Every parameter must have one owner, and regions of the arena must be in bounds and apart. This \

@@ -1,6 +1,6 @@
 //! Tier: the accesses of ops that move pieces of states between a tier and the window, and of the update of a piece.
 
-use super::{Content, Gradients, OfOp};
+use super::{Content, Gradients, OfOp, Value};
 use crate::layout::Kind;
 use crate::place::{Kept, PieceOfState, Place, State};
 use crate::schedule::Piece;
@@ -60,6 +60,20 @@ impl OfOp<'_, '_> {
         self.parameters(own.at, unit, kept, from_byte, is_updated);
         self.write_parameters(unit, fetched, from_byte, is_updated);
         self.note(own.at, after(fetched, own.shard_blocks(unit, slot).1), Content::Nothing, 0, true);
+    }
+
+    /// Takes the activations of a unit to their tier, or brings them back, up to the end of their last block.
+    pub(super) fn move_activations(&mut self, unit: usize, micro_batch: usize, slot: usize, stores: bool) {
+        let own = self.own;
+        let Some((kept, here)) = own.activation_blocks(unit, slot) else { return };
+        self.note(own.at, if stores { kept } else { here }, Content::Nothing, 0, true);
+        let saved = Some((own.saved(unit, slot), Value::Saved)).filter(|(place, _)| place.region == here.region);
+        for (place, value) in saved.into_iter().chain([(own.output(unit, slot, 0), Value::Output)]) {
+            let stored = kept.cut(place.offset_bytes - here.offset_bytes, place.len_bytes);
+            let (from, to) = if stores { (place, stored) } else { (stored, place) };
+            self.activation(from, unit, micro_batch, value, false);
+            self.activation(to, unit, micro_batch, value, true);
+        }
     }
 
     /// Reads and writes a piece of a state that is kept on the device, if there is such a state.

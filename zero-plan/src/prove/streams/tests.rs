@@ -97,6 +97,11 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
             let offload = Offload { gradients: TierKind::Host, ..tier };
             add(Config { offload, micro_batches: 2, bucket_bytes: 1, ..base }, &[9000, 7, 5000, 4200, 60], false);
         }
+        let turning = Offload { activations: TierKind::Host, prefetch: 1, ..Offload::NONE };
+        let every = [Recompute::None, Recompute::Every(1)];
+        for recompute in every {
+            add(Config { offload: turning, recompute, micro_batches: 2, ..base }, &[4, 7, 9, 5, 6, 8], false);
+        }
         add(Config { order: Order::Interleaved { chunks: 2 }, ..piped }, &[4, 7, 9, 5, 6], false);
         add(Config { order: Order::Interleaved { chunks: 3 }, ..piped }, &[4, 7, 9, 5, 6, 0], true);
     }
@@ -126,7 +131,15 @@ fn offloaded() -> Vec<PlanBuf> {
     let sums = [2, 3].into_iter().flat_map(|stage| [0, 3].map(|prefetch| (stage, prefetch, Disk, Device)));
     let parameters = [Device, Disk].map(|gradients| (3, 1, gradients, Disk));
     let later = [Device, Disk].iter().flat_map(later).map(plan_later);
-    optimizer.chain(sums).chain(parameters).map(plan).chain(later).collect()
+    let turning = |(prefetch, recompute): (usize, Recompute)| {
+        let offload = Offload { activations: Disk, prefetch, ..Offload::NONE };
+        let (device, transport) = (DeviceKind::Cpu, TransportKind::Shm);
+        let config = Config { stage: 3, offload, device, transport, micro_batches: 2, recompute, ..CUDA };
+        PlanBuf::new("Turning", config, &units(&[90, 7, 50, 42, 8, 9], false))
+    };
+    let every = [Recompute::None, Recompute::Every(1), Recompute::Every(2)];
+    let turning = [0, 1, 2].into_iter().flat_map(|prefetch| every.map(|recompute| (prefetch, recompute))).map(turning);
+    optimizer.chain(sums).chain(parameters).map(plan).chain(later).chain(turning).collect()
 }
 
 /// Every event of a tier is needed: without it, a piece would be read before it is there, or overwritten before it is

@@ -10,22 +10,32 @@ use crate::mesh::Axis;
 const OPTIMIZER: &str = "offload.optimizer";
 const GRADIENTS: &str = "offload.gradients";
 const PARAMETERS: &str = "offload.parameters";
+const ACTIVATIONS: &str = "offload.activations";
 
 const PREFETCH: &str = "offload.prefetch";
 const PIECE: &str = "offload.piece";
 const UPDATE: &str = "offload.update";
 
 pub const RULES: &[Rule] = &[
-    Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, PREFETCH], find: |it| nothing_travels(it, PREFETCH) },
-    Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, PIECE], find: |it| nothing_travels(it, PIECE) },
-    Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, UPDATE], find: |it| nothing_travels(it, UPDATE) },
+    Rule {
+        reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, PREFETCH],
+        find: |it| nothing_travels(it, PREFETCH),
+    },
+    Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, PIECE], find: |it| nothing_travels(it, PIECE) },
+    Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, UPDATE], find: |it| nothing_travels(it, UPDATE) },
     Rule { reads: &[UPDATE, "zero.stage"], find: updates_of_replicas },
     Rule { reads: &[UPDATE, "zero.gather"], find: updates_of_held_parameters },
     Rule { reads: &[UPDATE, "mesh"], find: updates_in_a_pipeline },
     Rule { reads: &[UPDATE, "mesh", "transport"], find: updates_on_hosts },
     Rule { reads: &[UPDATE, "device"], find: updates_on_gpus },
-    Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, "host"], find: |it| nothing_kept(it, TierKind::Host) },
-    Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, "disk"], find: |it| nothing_kept(it, TierKind::Disk) },
+    Rule {
+        reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, "host"],
+        find: |it| nothing_kept(it, TierKind::Host),
+    },
+    Rule {
+        reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, "disk"],
+        find: |it| nothing_kept(it, TierKind::Disk),
+    },
     Rule { reads: &[OPTIMIZER, "device"], find: |it| disk_of_gpu(it, OPTIMIZER) },
     Rule { reads: &[OPTIMIZER, "device"], find: |it| same_memory(it, OPTIMIZER) },
     Rule { reads: &[OPTIMIZER, "optimizer"], find: |it| muon(it, OPTIMIZER) },
@@ -46,6 +56,9 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[PARAMETERS, "zero.gather"], find: held_parameters },
     Rule { reads: &[PARAMETERS, "precision"], find: converted_parameters },
     Rule { reads: &[PARAMETERS, "mesh", "transport"], find: shards_on_hosts },
+    Rule { reads: &[ACTIVATIONS, "device"], find: |it| disk_of_gpu(it, ACTIVATIONS) },
+    Rule { reads: &[ACTIVATIONS, "device"], find: |it| same_memory(it, ACTIVATIONS) },
+    Rule { reads: &[ACTIVATIONS, "mesh"], find: activations_in_a_pipeline },
 ];
 
 /// Where a key says that its state is kept.
@@ -54,17 +67,29 @@ fn tier(subject: &CheckedSpec, path: &str) -> TierKind {
     match path {
         GRADIENTS => offload.gradients,
         PARAMETERS => offload.parameters,
+        ACTIVATIONS => offload.activations,
         _ => offload.optimizer,
     }
 }
 
+/// A configuration with the tiers of a spec.
+fn offload(subject: &CheckedSpec) -> Config {
+    Config { offload: subject.spec.offload.config(), ..Config::PLAIN }
+}
+
 fn nothing_travels(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
-    if !subject.spec.offload.is_none() {
+    let config = offload(subject);
+    if config.updates_in_pieces() || path == PREFETCH && config.offloads() {
         return None;
     }
     let name = subject.name(path);
-    let problem = Diagnostic::new("Z0108", path, format!("`{name}` has no effect without offload"));
-    let problem = problem.at(subject.given(path)?.key, "all states are on the device, so nothing travels");
+    let (without, label) = if config.offloads() {
+        ("offload of other states than activations", "activations travel whole, and an update needs none of them")
+    } else {
+        ("offload", "all states are on the device, so nothing travels")
+    };
+    let problem = Diagnostic::new("Z0108", path, format!("`{name}` has no effect without {without}"));
+    let problem = problem.at(subject.given(path)?.key, label);
     let tier = if subject.spec.device == DeviceKind::Cpu { TierKind::Disk } else { TierKind::Host };
     Some(problem.help(format!("remove `{name}`, or set `{}` to {tier:?}", subject.name(OPTIMIZER))))
 }
@@ -77,7 +102,7 @@ fn no_update_at_use(
     label: &str,
     help: &str,
 ) -> Option<Diagnostic> {
-    if is_possible || subject.spec.offload.update == UpdateTime::AfterStep || subject.spec.offload.is_none() {
+    if is_possible || subject.spec.offload.update == UpdateTime::AfterStep || !offload(subject).updates_in_pieces() {
         return None;
     }
     let problem = Diagnostic::new("Z0114", UPDATE, format!("`{}` is AtUse, {why}", subject.name(UPDATE)));
@@ -274,6 +299,15 @@ fn shards_on_hosts(subject: &CheckedSpec) -> Option<Diagnostic> {
     let label = "a shard would be sent from a place that the next one takes";
     let help = "let ranks along `zero` share a host, with `replica` or `pipeline` across them, or remove `parameters`";
     impossible(subject, PARAMETERS, why, label, help)
+}
+
+fn activations_in_a_pipeline(subject: &CheckedSpec) -> Option<Diagnostic> {
+    if subject.spec.mesh.pipeline == 1 {
+        return None;
+    }
+    let why = "which a pipeline cannot do yet";
+    let label = "activations of several micro-batches would travel, and parcels arrive among them";
+    impossible(subject, ACTIVATIONS, why, label, "set `mesh.pipeline` to 1, or remove `activations`")
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ const FULL: &str = r#"// A spec with every key but `host`.
     transport: Local,
     optimizer: AdamW,
     memory: GiB(1),
-    offload: (optimizer: Disk, gradients: Device, parameters: Device, prefetch: 3, piece: MiB(2), update: AfterStep),
+    offload: (optimizer: Disk, gradients: Device, parameters: Device, activations: Device, prefetch: 3, piece: MiB(2), update: AfterStep),
     disk: GB(40),
 )
 "#;
@@ -93,6 +93,7 @@ fn full() -> Spec {
             optimizer: TierKind::Disk,
             gradients: TierKind::Device,
             parameters: TierKind::Device,
+            activations: TierKind::Device,
             prefetch: 3,
             piece: Size::MiB(2),
             update: UpdateTime::AfterStep,

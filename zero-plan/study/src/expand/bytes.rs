@@ -44,9 +44,13 @@ pub(super) fn of_op(plan: &Plan, pipeline: usize, pass: Pass, op: Op, position: 
             let whole = whole.filter_map(|state| own.state(state, unit)).map(|(_, place)| place);
             whole.chain([own.updated(unit)]).map(|place| own.of_piece(place, unit, piece.index).len_bytes).sum()
         }
-        Op::Fetch { .. } | Op::Store { .. } | Op::FetchSums { .. } | Op::StoreSums { .. } | Op::FetchShard { .. } => {
-            own.trips(op).map(|(kept, _)| kept.len_bytes).sum()
-        }
+        Op::Fetch { .. }
+        | Op::Store { .. }
+        | Op::FetchSums { .. }
+        | Op::StoreSums { .. }
+        | Op::FetchShard { .. }
+        | Op::StoreActivations { .. }
+        | Op::FetchActivations { .. } => own.trips(op).map(|(kept, _)| kept.len_bytes).sum(),
     }
 }
 

@@ -59,6 +59,8 @@ pub struct UnitBuffers {
     pub saved: Place,
     /// Its output, likewise.
     pub output: Place,
+    /// Both of these in their tier.
+    pub stored: Place,
 }
 
 impl UnitBuffers {
@@ -76,6 +78,7 @@ impl UnitBuffers {
         sums: NOWHERE,
         saved: NOWHERE,
         output: NOWHERE,
+        stored: NOWHERE,
     };
 }
 
@@ -207,6 +210,10 @@ pub trait StepOps {
     fn fetch_sums(&mut self, bucket: BucketBuffer, reduction: Reduction, bytes: usize);
     /// Starts to take `bytes` of a bucket's sums to their tier.
     fn store_sums(&mut self, bucket: BucketBuffer, reduction: Reduction, bytes: usize);
+    /// Starts to take `bytes` of a unit's activations to their tier.
+    fn store_activations(&mut self, unit: UnitBuffers, batch: MicroBatch, slot: SlotBuffer, bytes: usize);
+    /// Starts to bring `bytes` of a unit's activations back from their tier.
+    fn fetch_activations(&mut self, unit: UnitBuffers, batch: MicroBatch, slot: SlotBuffer, bytes: usize);
     /// Starts to bring `bytes` of a unit's states from their tiers to the window.
     fn fetch(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize);
     /// Updates `bytes` of a unit's parameters and optimizer states, with those that are in the window.

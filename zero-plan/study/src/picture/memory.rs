@@ -43,6 +43,7 @@ impl MemoryGroup {
             Kind::Master | Kind::Optimizer | Kind::Snapshot => MemoryGroup::Optimizer,
             Kind::MasterWindow | Kind::OptimizerWindow => MemoryGroup::Optimizer,
             Kind::Activations | Kind::Recomputed | Kind::ActivationGradients => MemoryGroup::Activations,
+            Kind::StoredActivations => MemoryGroup::Activations,
             Kind::Outgoing | Kind::Workspace | Kind::Subtotals | Kind::Inbox => MemoryGroup::Workspace,
         }
     }
@@ -107,7 +108,7 @@ impl Holding {
             Kind::MasterWindow | Kind::OptimizerWindow | Kind::SumsWindow => return Holding::Passing,
             Kind::ParametersWindow | Kind::Shards => return Holding::Passing,
             Kind::Gradients | Kind::Activations | Kind::Recomputed => return Holding::Own,
-            Kind::ActivationGradients | Kind::Workspace => return Holding::Own,
+            Kind::ActivationGradients | Kind::Workspace | Kind::StoredActivations => return Holding::Own,
         };
         match (is_sharded, is_replicated) {
             (true, _) => Holding::Sharded,

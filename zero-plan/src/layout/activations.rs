@@ -1,0 +1,94 @@
+//! Activations: where those of a unit lie in a slot for activations, and which of them are kept in a tier. Never says when
+//! they travel.
+//!
+//! Units of a chunk lie one after another in a slot. If activations are kept in a tier, all but the last unit take turns
+//! with a few places instead: a place is free for the forward of a later unit once its activations are stored, and for
+//! those of an earlier unit once the backward has read them. When the last unit has run forward, its backward follows, so
+//! its own activations and those that are in these places never leave. Such a plan has one chunk and one slot.
+
+use super::{Tables, entering_bytes, min};
+use crate::lines::{BLOCK_BYTES, round_up};
+use crate::unit::max;
+
+impl Tables<'_> {
+    /// Bytes that a unit keeps in its slot from its forward to its backward: the values that it saves, and its output.
+    pub(super) const fn kept_activations(&self, unit: usize) -> (usize, usize) {
+        let (saved, output) = (self.units[unit].saved_bytes, self.units[unit].output_bytes);
+        let saved = if self.config.recomputes(self.units, unit) { 0 } else { self.config.whole_lines(saved) };
+        (saved, if self.leaves(unit) { 0 } else { self.config.whole_lines(output) })
+    }
+
+    /// Whether a unit takes turns with places for its activations.
+    pub const fn takes_turns(&self, unit: usize) -> bool {
+        self.config.offloads_activations() && unit + 1 < self.units.len()
+    }
+
+    /// The places that units take turns with: for the unit in backward, for the one before it, whose output it reads, and
+    /// for those that are fetched ahead. None if activations stay on the device.
+    pub const fn activation_turns(&self) -> usize {
+        let most = self.config.offload.prefetch + 2;
+        if self.config.offloads_activations() { min(most, self.units.len() - 1) } else { 0 }
+    }
+
+    /// Whether the activations of a unit are kept in a tier: a later unit has the place of this one when the backward
+    /// begins.
+    pub const fn stores_activations(&self, unit: usize) -> bool {
+        self.takes_turns(unit) && unit + self.activation_turns() + 1 < self.units.len()
+    }
+
+    /// The unit that has the place of this one before it in the forward, if there is one.
+    pub const fn takes_turns_after(&self, unit: usize) -> Option<usize> {
+        if self.takes_turns(unit) { unit.checked_sub(self.activation_turns()) } else { None }
+    }
+
+    /// The last unit whose backward reads the activations of a unit that takes turns: its own, or the one after it if the
+    /// unit keeps only its output.
+    pub const fn last_reader(&self, unit: usize) -> usize {
+        if self.config.recomputes(self.units, unit) { unit + 1 } else { unit }
+    }
+
+    /// Where the place of a unit that takes turns begins in the slot.
+    pub(super) const fn turn_start(&self, unit: usize) -> usize {
+        self.turns_start() + unit % self.activation_turns() * self.turn_bytes()
+    }
+
+    /// Where all these places end.
+    pub(super) const fn turns_end(&self) -> usize {
+        self.turns_start() + self.activation_turns() * self.turn_bytes()
+    }
+
+    const fn turns_start(&self) -> usize {
+        let (saved, output) = self.kept_activations(self.units.len() - 1);
+        round_up(entering_bytes(self, 0) + saved + output, BLOCK_BYTES)
+    }
+
+    /// Whole blocks for the activations of a unit.
+    const fn activation_blocks(&self, unit: usize) -> usize {
+        let (saved, output) = self.kept_activations(unit);
+        round_up(saved + output, BLOCK_BYTES)
+    }
+
+    const fn turn_bytes(&self) -> usize {
+        let (mut bytes, mut unit) = (0, 0);
+        while unit + 1 < self.units.len() {
+            bytes = max(bytes, self.activation_blocks(unit));
+            unit += 1;
+        }
+        bytes
+    }
+
+    /// Where the activations of a unit begin in their tier; none if they stay on the device.
+    pub(super) const fn stored_start(&self, unit: usize) -> Option<usize> {
+        if self.stores_activations(unit) { Some(self.stored_before(unit)) } else { None }
+    }
+
+    /// Bytes that activations of the units before this one take in their tier.
+    pub(super) const fn stored_before(&self, end: usize) -> usize {
+        let (mut bytes, mut unit) = (0, 0);
+        while unit < end && self.stores_activations(unit) {
+            bytes += self.activation_blocks(unit);
+            unit += 1;
+        }
+        bytes
+    }
+}
