@@ -1,5 +1,5 @@
-//! Optimizer states and sums of gradients in host memory: they have the bits of states on the device, op by op, in graphs and
-//! profiled, in whatever order a device works. Host memory is one allocation, of the planned size.
+//! Optimizer states, sums of gradients and activations in host memory: they have the bits of states on the device, op by
+//! op, in graphs and profiled, in whatever order a device works. Host memory is one allocation, of the planned size.
 
 use std::path::Path;
 
@@ -115,6 +115,11 @@ fn with_sums(config: Config) -> Config {
     Config { offload: Offload { gradients, ..config.offload }, bucket_bytes: 1, ..config }
 }
 
+/// The same with activations there too.
+fn with_activations(config: Config) -> Config {
+    Config { offload: Offload { activations: TierKind::Host, ..config.offload }, ..config }
+}
+
 /// Numbers of the orders of work in which a test runs.
 fn seeds() -> core::ops::RangeInclusive<u64> {
     if is_left_out("other orders of work of devices whose hosts keep states") { 1..=2 } else { 1..=20 }
@@ -142,6 +147,7 @@ fn states_in_host_memory_change_no_bit() {
                 pretend::seed(seed);
                 let offloaded = offloaded(config, seed as usize % 3);
                 let offloaded = if has_sums { with_sums(offloaded) } else { offloaded };
+                let offloaded = if seed % 2 == 0 { with_activations(offloaded) } else { offloaded };
                 for way in [Way::Eager, Way::Graphs, Way::Profiled] {
                     let found = run(program, offloaded, way);
                     let layout = offloaded.offload;

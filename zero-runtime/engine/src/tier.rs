@@ -186,6 +186,7 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         match op.traits().piece {
             Some(piece) => format!("`{title}`, piece {piece},"),
             None if matches!(op, Op::FetchShard { .. }) => format!("`{title}`, this rank's shard of it,"),
+            None if op.micro_batch().is_some() => format!("`{title}`, its activations,"),
             None => format!("`{title}`, the sums of that bucket,"),
         }
     }

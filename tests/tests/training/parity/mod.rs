@@ -1,6 +1,7 @@
 //! Parity: stage, mesh, schedule, transport, buckets, prefetch, recompute and the numbers of ranks and threads must not
 //! change results.
 
+mod activations;
 mod alternating;
 mod calls;
 mod decay;

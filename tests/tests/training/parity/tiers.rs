@@ -25,14 +25,14 @@ use zero_tests::training::{CONFIG, HYPER, mesh, noise};
 use super::WIDTHS;
 
 /// Losses and norms, and all states of all units, to the bit.
-type Bits = (Vec<u64>, Vec<(usize, Vec<u32>)>);
+pub type Bits = (Vec<u64>, Vec<(usize, Vec<u32>)>);
 
 const STEPS: u64 = 4;
 
 /// The tier of a rank, if its plan keeps states in one.
-type TierOf<'a> = &'a (dyn Fn(&Plan, usize) -> Box<dyn Tier> + Sync);
+pub type TierOf<'a> = &'a (dyn Fn(&Plan, usize) -> Box<dyn Tier> + Sync);
 
-fn steps<'p, D: Device>(
+pub fn steps<'p, D: Device>(
     engine: &mut Engine<'p, D, Shared<'p, D>>,
     config: &Config,
     steps: u64,
@@ -46,7 +46,7 @@ fn steps<'p, D: Device>(
     Ok(numbers)
 }
 
-fn states<'p, D: Device>(engine: &Engine<'p, D, Shared<'p, D>>) -> Vec<(usize, Vec<u32>)> {
+pub fn states<'p, D: Device>(engine: &Engine<'p, D, Shared<'p, D>>) -> Vec<(usize, Vec<u32>)> {
     let units = 0..engine.plan().units.len();
     let of_unit = |unit| State::ALL.into_iter().filter_map(move |state| engine.state(state, unit));
     let bits = |numbers: Vec<f32>| numbers.into_iter().map(f32::to_bits).collect();
@@ -54,7 +54,7 @@ fn states<'p, D: Device>(engine: &Engine<'p, D, Shared<'p, D>>) -> Vec<(usize, V
 }
 
 /// The engine of a rank, with its tier.
-fn engine<'p, D: Device>(
+pub fn engine<'p, D: Device>(
     program: &'static Program<D>,
     transport: Shared<'p, D>,
     tier: TierOf,
@@ -68,7 +68,7 @@ fn engine<'p, D: Device>(
 }
 
 /// Each rank's results of some steps, and the bytes that its tier has moved in them.
-fn try_run<D: Device>(
+pub fn try_run<D: Device>(
     program: &'static Program<D>,
     config: Config,
     tier: TierOf,
@@ -87,7 +87,7 @@ fn try_run<D: Device>(
 }
 
 /// Each rank's results of some steps, in which its tier has moved what is planned.
-fn run<D: Device>(program: &'static Program<D>, config: Config, tier: TierOf) -> Vec<Bits> {
+pub fn run<D: Device>(program: &'static Program<D>, config: Config, tier: TierOf) -> Vec<Bits> {
     let planned = |rank| {
         let of_step = |plan: &Plan| if config.offloads() { TierBytes::of(plan, rank) } else { Default::default() };
         let TierBytes { read, written } = PlanBuf::new("", config, program.plan.units).with(of_step);
@@ -103,22 +103,22 @@ fn run<D: Device>(program: &'static Program<D>, config: Config, tier: TierOf) ->
 }
 
 /// A configuration and, where ranks may do so, the same with updates at the use of parameters.
-fn now_and_later(config: Config) -> impl Iterator<Item = Config> {
+pub fn now_and_later(config: Config) -> impl Iterator<Item = Config> {
     let may = config.stage == 3 && config.mesh.pipeline == 1;
     let later = Config { offload: Offload { update: UpdateTime::AtUse, ..config.offload }, ..config };
     [config].into_iter().chain(may.then_some(later))
 }
 
-fn in_memory(haste: Haste) -> impl Fn(&Plan, usize) -> Box<dyn Tier> + Sync {
+pub fn in_memory(haste: Haste) -> impl Fn(&Plan, usize) -> Box<dyn Tier> + Sync {
     move |plan, rank| Box::new(MemoryTier::new(plan, rank, haste))
 }
 
-fn on_disk(plan: &Plan, rank: usize) -> Box<dyn Tier> {
+pub fn on_disk(plan: &Plan, rank: usize) -> Box<dyn Tier> {
     disk_tier(env!("CARGO_TARGET_TMPDIR").as_ref(), plan, rank)
 }
 
 /// Widths with and without a master copy, and narrow moments.
-fn widths() -> [Precision; 4] {
+pub fn widths() -> [Precision; 4] {
     let copied = Precision { params: Width::BF16, ..Precision::default() };
     let narrow = Precision { params: Width::BF16, moments: Width::BF16, reduce: Width::BF16, ..WIDTHS[1] };
     [WIDTHS[0], copied, Precision { moments: Width::BF16, ..Precision::default() }, narrow]

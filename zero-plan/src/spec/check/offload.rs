@@ -459,6 +459,41 @@ mod tests {
     }
 
     #[test]
+    fn z0114_activations_that_cannot_be_kept_in_a_tier() {
+        for (keys, message) in [
+            ("offload: (activations: Host)", "is Host, the memory that `device` Cpu computes in"),
+            ("offload: (activations: Disk), device: Cuda", "is Disk, which ranks on a GPU cannot do yet"),
+            (
+                "offload: (activations: Disk), mesh: (pipeline: 2), batch: (micro_batches: 2)",
+                "is Disk, which a pipeline cannot do yet",
+            ),
+        ] {
+            let problems = crate::spec::parse(&format!("(zero: (stage: 1), {keys})")).expect_err(keys);
+            let found: Vec<_> = problems.iter().map(|problem| (problem.code, problem.message.as_str())).collect();
+            assert_eq!(found, [("Z0114", &*format!("`offload.activations` {message}"))]);
+        }
+        let alone = "zero: (stage: 1), offload: (activations: Disk, prefetch: 2)";
+        for keys in ["disk: GB(1)", "optimizer: Muon", "checkpoint: (snapshot: true)"] {
+            assert_eq!(codes(&format!("({alone}, {keys})")), [""; 0], "{keys}");
+        }
+    }
+
+    /// An update fetches no activations, and these have no pieces. What is written of such a spec can be read again.
+    #[test]
+    fn z0108_keys_of_pieces_beside_activations() {
+        for key in ["piece: MiB(1)", "update: AtUse"] {
+            let name = format!("offload.{}", key.split(':').next().expect("a name"));
+            let message = format!("`{name}` has no effect without offload of other states than activations");
+            let label = "activations travel whole, and an update needs none of them";
+            let text = format!("(zero: (stage: 3), offload: (activations: Disk, {key}))");
+            one(&text, "Z0108", (1, 49), &message, label);
+            assert_eq!(codes(&text.replace("activations", "optimizer")), [""; 0]);
+        }
+        let spec = crate::spec::parse("(zero: (stage: 0), offload: (activations: Disk, prefetch: 0))").expect("a spec");
+        assert_eq!(crate::spec::parse(&spec.to_string()).expect("the same spec"), spec);
+    }
+
+    #[test]
     fn z0106_pieces_out_of_range() {
         for piece in ["KiB(7)", "GiB(2)"] {
             let label = "expected a size from `KiB(8)` to `GiB(1)`, such as `MiB(4)`";
