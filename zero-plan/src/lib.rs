@@ -133,7 +133,10 @@ pub use sizes::{GpuFigures, Probe, Sizes, shape_text, shapes};
 pub use streams::Queued;
 pub use subtrees::{Subtree, Subtrees};
 pub use traffic::{Moved, NamedBytes, TierBytes, Traffic};
-pub use unit::{Field, OrthogonalCost, Unit, gathered, smaller_than_shards, unit_count, unit_list, units};
+pub use unit::{
+    Field, OrthogonalCost, Unit, activations_stay, adds_to_kept_states, gathered, smaller_than_shards, unit_count,
+    unit_list, units,
+};
 pub use work::Work;
 
 #[doc(hidden)]

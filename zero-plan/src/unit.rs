@@ -312,14 +312,21 @@ pub const fn require_units(config: &Config, units: &[Unit], origin: &Origin) {
     require_travelling_activations(config, units, origin);
 }
 
+/// Whether sums of gradients or parameters are kept in a tier, although those of a tied unit are added to others, or copied.
+pub const fn adds_to_kept_states(config: &Config, units: &[Unit]) -> bool {
+    let last = units.len() - 1;
+    let is_tied = units[last].is_tied(last) && units[units[last].source].params > 0;
+    is_tied && (config.offloads_gradients() || config.offloads_parameters() && config.mesh.pipeline > 1)
+}
+
 /// Stops the build if sums of gradients are kept in a tier, but those of tied parameters are added to others; or if
 /// shards of parameters are, but tied ones are sent to another pipeline stage (Z0231).
 #[track_caller]
 const fn require_own_states(config: &Config, units: &[Unit], origin: &Origin) {
-    let last = units.len() - 1;
-    if !units[last].is_tied(last) || units[units[last].source].params == 0 {
+    if !adds_to_kept_states(config, units) {
         return;
     }
+    let last = units.len() - 1;
     let (owner, tied) = (units[units[last].source].field, units[last].field);
     let message = Message::new().text("[Z0231] ");
     if config.offloads_gradients() {
@@ -329,26 +336,28 @@ const fn require_own_states(config: &Config, units: &[Unit], origin: &Origin) {
         let message = message.text("\n  fix: remove `gradients` of `offload`, or give the field parameters of its own");
         panic!("{}", message.as_str());
     }
-    if config.offloads_parameters() && config.mesh.pipeline > 1 {
-        let message = message.text("parameters are kept in a tier, but those of `").text(owner);
-        let message = message.text("` are sent to the pipeline stage of `").text(tied).text("`, which is tied to it");
-        let message = origin.tell(message, "offload.parameters", "Device");
-        let message =
-            message.text("\n  fix: remove `parameters` of `offload`, or give the field parameters of its own");
-        panic!("{}", message.as_str());
-    }
+    let message = message.text("parameters are kept in a tier, but those of `").text(owner);
+    let message = message.text("` are sent to the pipeline stage of `").text(tied).text("`, which is tied to it");
+    let message = origin.tell(message, "offload.parameters", "Device");
+    let message = message.text("\n  fix: remove `parameters` of `offload`, or give the field parameters of its own");
+    panic!("{}", message.as_str());
+}
+
+/// Whether activations are kept in a tier, but those of all units would stay on the device.
+pub const fn activations_stay(config: &Config, units: &[Unit]) -> bool {
+    config.offloads_activations() && config.offload.prefetch + 3 >= units.len()
 }
 
 /// Stops the build if activations are kept in a tier, but those of all units would stay on the device (Z0232).
 #[track_caller]
 const fn require_travelling_activations(config: &Config, units: &[Unit], origin: &Origin) {
-    let (places, turning) = (config.offload.prefetch + 2, units.len() - 1);
-    if !config.offloads_activations() || places < turning {
+    if !activations_stay(config, units) {
         return;
     }
+    let (places, turning) = (config.offload.prefetch + 2, units.len() - 1);
     let message = Message::new().text("[Z0232] activations are kept in a tier, but none would travel: the model has ");
-    let message = message.number(units.len()).text(" units, of which the last ").number(places + 1);
-    let message = message.text(" keep theirs on the device");
+    let message = message.number(units.len()).text(" units, and the last ").number(places + 1);
+    let message = message.text(" of a model keep theirs on the device");
     let message = origin.tell_number(message, "offload.prefetch", config.offload.prefetch).text("\n  fix: ");
     let message = match turning.checked_sub(3) {
         Some(most) => {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Config, Width};
+use super::{Config, OptimizerKind, Width};
 use crate::lines::BLOCK_ELEMENTS;
 use crate::mesh::Axis;
 use crate::pipeline::Pass;
@@ -209,6 +209,22 @@ impl Config {
     /// for it, because no wait of a rank shows that they have left.
     pub const fn sends_from_slots(&self) -> bool {
         self.offloads_gradients() && self.has_carried_along(Axis::Replica)
+    }
+
+    /// Whether a spec may keep in tiers what this one does, beside its other keys: otherwise it is refused (Z0114).
+    pub const fn can_offload(&self) -> bool {
+        let is_piecewise = !matches!(self.optimizer, OptimizerKind::Muon) && !self.snapshot;
+        let sums_leave = self.shards_gradients()
+            && !self.sends_from_slots()
+            && (self.mesh.replica == 1 || self.chunks_per_rank() == 1);
+        let shards_leave = self.shards_parameters()
+            && !self.holds_parameters()
+            && !self.converts_gathers()
+            && !self.sends_fetched_shards();
+        (is_piecewise || !self.updates_in_pieces())
+            && (sums_leave || !self.offloads_gradients())
+            && (shards_leave || !self.offloads_parameters())
+            && (self.mesh.pipeline == 1 || !self.offloads_activations())
     }
 
     /// Slots in which sums of buckets are made, if they are kept in a tier: for a bucket in backward, whose sum so far is

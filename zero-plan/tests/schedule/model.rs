@@ -59,14 +59,12 @@ impl Model {
         };
         let is_tied = self.units[last].source != last;
         let sums = Config { offload: Offload { gradients: TierKind::Disk, ..self.config.offload }, ..self.config };
-        let is_read_late = sums.mesh.replica > 1 && sums.chunks_per_rank() > 1 || sums.sends_from_slots();
-        if sums.shards_gradients() && !is_tied && !is_read_late {
+        if sums.can_offload() && !is_tied {
             self.config = sums;
         }
         let shards = Config { offload: Offload { parameters: TierKind::Disk, ..self.config.offload }, ..self.config };
         let is_mirrored = is_tied && shards.mesh.pipeline > 1;
-        let is_needed = shards.holds_parameters() || shards.converts_gathers() || shards.sends_fetched_shards();
-        if all && shards.shards_parameters() && !is_mirrored && !is_needed {
+        if all && shards.can_offload() && !is_mirrored {
             self.config = shards;
         }
         if all && self.config.mesh.pipeline == 1 && prefetch + 3 < self.units.len() {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use zero_plan::spec::{Schedule, Size};
 use zero_plan::{
     Axis, Config, DeviceKind, Mesh, Offload, Often, OptimizerKind, Precision, Recompute, Split, TierKind,
-    TransportKind, Width,
+    TransportKind, Unit, Width, activations_stay, adds_to_kept_states,
 };
 
 use super::question::Question;
@@ -132,9 +132,24 @@ impl Candidate {
             }
             Dimension::MicroBatches => format!("{} x {} sequences", self.micro_batches, self.sequences),
             Dimension::Widths => widths(&self.precision),
-            Dimension::Offload if !self.offload.is_none() => format!("optimizer state {}", self.offload.tier().words()),
+            Dimension::Offload if !self.offload.is_none() => self.kept_elsewhere(),
             _ => return None,
         })
+    }
+
+    /// What is kept in a tier, and where that is, in words.
+    pub fn kept_elsewhere(&self) -> String {
+        let words = |(key, _)| if key == "optimizer" { "optimizer state" } else { key };
+        let kept = self.offload.states().into_iter().filter(|(_, tier)| *tier != TierKind::Device).map(words);
+        let kept = kept.collect::<Vec<_>>().join(", ");
+        let kept = kept.rsplit_once(", ").map_or(kept.clone(), |(all, last)| format!("{all} and {last}"));
+        format!("{kept} {}", self.offload.tier().words())
+    }
+
+    /// Whether a model with these units can keep elsewhere what the layout says, with the other keys of its spec.
+    pub(super) fn can_offload(&self, question: &Question, units: &[Unit]) -> bool {
+        let config = self.config(question);
+        config.can_offload() && !adds_to_kept_states(&config, units) && !activations_stay(&config, units)
     }
 
     /// The configuration that the layout's spec describes.
@@ -219,8 +234,9 @@ impl Candidate {
             let Offload { prefetch, piece_bytes, .. } = self.offload;
             let kept = self.offload.states().into_iter().filter(|(_, tier)| *tier != TierKind::Device);
             let kept: String = kept.map(|(state, tier)| format!("{state}: {tier:?}, ")).collect();
-            let piece = in_units(piece_bytes);
-            let _ = writeln!(text, "    offload: ({kept}prefetch: {prefetch}, piece: {piece:?}),");
+            let piece = format!(", piece: {:?}", in_units(piece_bytes));
+            let piece = if self.config(question).updates_in_pieces() { &piece } else { "" };
+            let _ = writeln!(text, "    offload: ({kept}prefetch: {prefetch}{piece}),");
             let budgets = [("host", self.host_budget(question)), ("disk", self.config(question).disk_bytes)];
             for (key, bytes) in budgets.into_iter().filter_map(|(key, bytes)| Some((key, bytes?))) {
                 let _ = writeln!(text, "    {key}: B({bytes}),");

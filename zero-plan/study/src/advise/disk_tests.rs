@@ -1,9 +1,11 @@
-//! Answers that keep the optimizer's state in a tier: on disk, or in the memory of a GPU's host.
+//! Answers that keep states in a tier: on disk, or in the memory of a GPU's host.
 
 use zero_plan::spec::parse;
-use zero_plan::{PlanBuf, TierKind, prove};
+use zero_plan::{Often, PlanBuf, TierKind, prove};
 
+use super::candidate::Candidate;
 use super::question::{Effort, NoAdvice, OffloadUse, Question};
+use super::space::coarse;
 use super::tests::{ask, file, pinned, small, tiny};
 use super::transformer::LLAMA_3_8B;
 use super::*;
@@ -46,7 +48,7 @@ fn states_go_to_disk_only_where_nothing_fits_in_memory() {
             PlanBuf::new("small", config, &units).with(|plan| prove(plan).map(|_| ())).expect("a plan that is proven");
         }
         let text = answer(&question, &advice);
-        let told = "if the optimizer state is kept on disk (`offload`)? disk: ";
+        let told = "with optimizer state on disk (`offload`)? disk: ";
         assert_eq!(text.contains(told) && text.contains(" TB a day"), needs_disk, "{text}");
         assert_eq!(json(&question, &advice)["best"][0]["disk"]["read_bytes"].is_u64(), needs_disk);
         let comment = comment(&question, &advice, &advice.picks[0]).join(" ");
@@ -58,6 +60,33 @@ fn states_go_to_disk_only_where_nothing_fits_in_memory() {
     assert!([Some(false), Some(true), None].iter().all(|one| on_disk.contains(one)), "{on_disk:?}");
 }
 
+/// A layout can keep in a tier what a spec may ask for: the search makes no others.
+#[test]
+fn layouts_keep_elsewhere_what_specs_may() {
+    let hardware = Hardware { network: file(&text("hardware/cpu-2.ron")).network, ..cores(1_000_000, DIRECT) };
+    let (mut may, mut may_not) = (0, 0);
+    for nodes in [1, 2] {
+        let question = Question { nodes, offload: OffloadUse::Tried, ..question(&hardware) };
+        let levels = question.offloads().concat();
+        for layout in coarse(&question, &levels).into_iter().filter(|layout| !layout.offload.is_none()) {
+            for (gather, reduce) in [
+                (Often::PerMicroBatch, Often::PerMicroBatch),
+                (Often::PerStep, Often::PerMicroBatch),
+                (Often::PerMicroBatch, Often::PerStep),
+            ] {
+                let has_gathers = layout.stage == 3 && layout.mesh.zero > 1;
+                let gather = if has_gathers { gather } else { Often::PerMicroBatch };
+                let layout = Candidate { gather, reduce, ..layout };
+                let text = layout.text(&question, &[]);
+                let is_allowed = parse(&text).is_ok();
+                assert_eq!(layout.config(&question).can_offload(), is_allowed, "{text}");
+                *if is_allowed { &mut may } else { &mut may_not } += 1;
+            }
+        }
+    }
+    assert!(may > 100 && may_not > 100, "{may} {may_not}");
+}
+
 /// The disk takes its time, so its layouts are slower than those that fit without it.
 #[test]
 fn what_the_disk_would_cost_is_told_if_asked() {
@@ -65,8 +94,12 @@ fn what_the_disk_would_cost_is_told_if_asked() {
     let advice = advise(&Question { offload: OffloadUse::Tried, ..question(&hardware) }).expect("advice");
     assert!(advice.picks[0].tier.is_none(), "{:?}", advice.picks[0]);
     let on_disk: Vec<_> = advice.rivals.iter().filter(|rival| rival.dimension == Dimension::Offload).collect();
-    let [Rival { loss: Price::Slower(factor), value, .. }] = &on_disk[..] else { panic!("{on_disk:?}") };
-    assert!(*factor > 1.0 && value == "optimizer state on disk", "{on_disk:?}");
+    let of = |wanted: &str| on_disk.iter().find(|rival| rival.value == wanted).map(|rival| rival.loss);
+    let Some(Price::Slower(factor)) = of("optimizer state on disk") else { panic!("{on_disk:?}") };
+    assert!(factor > 1.0, "{on_disk:?}");
+    let kept =
+        ["activations", "optimizer state and gradients", "optimizer state, gradients, parameters and activations"];
+    assert!(kept.iter().all(|kept| of(&format!("{kept} on disk")).is_some()), "{on_disk:?}");
     let unasked = advise(&question(&hardware)).expect("advice");
     assert!(unasked.rivals.iter().all(|rival| rival.dimension != Dimension::Offload));
 }
@@ -97,7 +130,7 @@ fn a_host_keeps_what_a_gpu_cannot() {
     let config = parse(&spec).expect("a spec").config();
     assert_eq!((config, config.host_bytes), (pick.candidate.config(&question), Some(274_000_000_000)), "{spec}");
     let told = answer(&question, &advice);
-    let place = "if the optimizer state is kept in host memory (`offload`)? host link: ";
+    let place = "with optimizer state in host memory (`offload`)? host link: ";
     assert!(told.contains(place) && told.contains(" would hide it") && !told.contains("--offload FOLDER"), "{told}");
     let json = &json(&question, &advice)["best"][0];
     assert!(json["host"]["read_bytes"].is_u64() && json["disk"].is_null(), "{json}");

@@ -31,7 +31,7 @@ impl<'q, 'a> UnitShapes<'q, 'a> {
 
 /// The fine settings of a coarse layout that may need the least memory: of each size of pieces on disk, one if it reduces in
 /// every micro-batch, and one if it reduces once a step.
-fn lightest(question: &Question, coarse: Candidate) -> Vec<Candidate> {
+fn lightest(question: &Question, coarse: Candidate, units: &[Unit]) -> Vec<Candidate> {
     let (pins, given) = (&question.pins, &question.pins.spec.zero);
     let shares = coarse.stage == 3 && coarse.mesh.zero > 1;
     let prefetch = if shares { pins.numbers("zero.prefetch", &[0])[0] } else { 1 };
@@ -41,7 +41,7 @@ fn lightest(question: &Question, coarse: Candidate) -> Vec<Candidate> {
     let light = Candidate { prefetch: coarse.prefetch.map(|_| prefetch), bucket, gather, ..coarse };
     let offloads = question.offload_settings(coarse.offload);
     let of = |reduce| offloads.iter().map(move |&offload| Candidate { reduce, offload, ..light });
-    reduce.into_iter().flat_map(of).collect()
+    reduce.into_iter().flat_map(of).filter(|light| light.can_offload(question, units)).collect()
 }
 
 /// The fewest bytes that coarse layouts need. If every rank can read every other rank's memory, numbering changes no size, so
@@ -61,7 +61,7 @@ impl LeastBytes {
         let bytes = match self.last {
             Some((other, bytes)) if other == alike => bytes,
             _ => {
-                let light = lightest(question, coarse).into_iter();
+                let light = lightest(question, coarse, units).into_iter();
                 light.filter_map(|light| Demand::of(&light.config(question), units)).map(|need| need.bytes).min()
             }
         };

@@ -33,13 +33,13 @@ pub struct Question<'a> {
     pub pure_bf16: bool,
     /// The limit on what is timed.
     pub effort: Effort,
-    /// Whether the optimizer's state may be kept in a tier: on disk, or in the memory of a GPU's host.
+    /// Whether states may be kept in a tier: on disk, or in the memory of a GPU's host.
     pub offload: OffloadUse,
     /// The units of the model for a width and the sequences of a micro-batch; `None` if they are not known.
     pub units: &'a dyn Fn(Width, usize) -> Option<Vec<Unit>>,
 }
 
-/// When layouts are tried that keep the optimizer's state in a tier.
+/// When layouts are tried that keep states in a tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OffloadUse {
     /// Where nothing fits without, if the machines can do it.
@@ -51,12 +51,25 @@ pub enum OffloadUse {
     Given(Offload),
 }
 
-/// Settings of the optimizer's state in a tier: `prefetch`, and the bytes of a piece. Settings that are likely fastest come
-/// first; small pieces need little memory, and large ones few ops.
+/// Settings of states in a tier: `prefetch`, and the bytes of a piece. Settings that are likely fastest come first; small
+/// pieces need little memory, and large ones few ops.
 const PIECES: [(usize, usize); 4] = [(1, 4 << 20), (1, 1 << 20), (0, 256 << 10), (1, 64 << 20)];
 
-fn kept_in(tier: TierKind) -> [Offload; 4] {
-    PIECES.map(|(prefetch, piece_bytes)| Offload { optimizer: tier, prefetch, piece_bytes, ..Offload::NONE })
+/// Whether optimizer state, gradients, parameters and activations are kept in a tier. Each level is tried if nothing fits in
+/// those before.
+const LEVELS: [&[[bool; 4]]; 3] = [
+    &[[true, false, false, false], [false, false, false, true]],
+    &[[true, false, false, true], [true, true, false, false]],
+    &[[true, true, true, false], [true, true, true, true]],
+];
+
+/// What a device keeps in its tier, with the first settings. The parameters of a GPU stay in its memory.
+fn kept_in(tier: TierKind, which: [bool; 4]) -> Offload {
+    let in_tier = |is_kept: bool| if is_kept { tier } else { TierKind::Device };
+    let [optimizer, gradients, parameters, activations] = which.map(in_tier);
+    let parameters = if tier == TierKind::Host { TierKind::Device } else { parameters };
+    let (prefetch, piece_bytes) = PIECES[0];
+    Offload { optimizer, gradients, parameters, activations, prefetch, piece_bytes, ..Offload::NONE }
 }
 
 /// The limit on timing before an answer is returned.
@@ -256,21 +269,32 @@ impl Question<'_> {
         self.hardware.rates_of(tier).is_none().then(told)
     }
 
-    /// What is kept in a tier in the coarse layouts that are tried: first of all, and then if none of these fit.
-    pub(super) fn offloads(&self) -> [Vec<Offload>; 2] {
-        let kept = kept_in(self.tier())[0];
+    /// What is kept in a tier in the coarse layouts that are tried: in each entry, what is tried if nothing of those before
+    /// fits.
+    pub(super) fn offloads(&self) -> Vec<Vec<Offload>> {
+        let mut tried = Vec::new();
+        let mut levels = vec![vec![Offload::NONE]];
+        levels.extend(LEVELS.iter().map(|level| {
+            let mut level: Vec<Offload> = level.iter().map(|&which| kept_in(self.tier(), which)).collect();
+            level.retain(|offload| !tried.contains(offload));
+            tried.extend_from_slice(&level);
+            level
+        }));
         match self.offload {
-            OffloadUse::Given(offload) => [vec![offload], Vec::new()],
-            OffloadUse::Tried => [vec![Offload::NONE, kept], Vec::new()],
-            OffloadUse::IfNeeded if self.no_tier().is_none() => [vec![Offload::NONE], vec![kept]],
-            OffloadUse::IfNeeded => [vec![Offload::NONE], Vec::new()],
+            OffloadUse::Given(offload) => vec![vec![offload]],
+            OffloadUse::Tried => vec![levels.concat()],
+            OffloadUse::IfNeeded if self.no_tier().is_none() => levels,
+            OffloadUse::IfNeeded => vec![vec![Offload::NONE]],
         }
     }
 
     /// The settings of what a coarse layout keeps in a tier.
     pub(super) fn offload_settings(&self, offload: Offload) -> Vec<Offload> {
-        let is_given = offload.is_none() || matches!(self.offload, OffloadUse::Given(_));
-        if is_given { vec![offload] } else { kept_in(offload.tier()).to_vec() }
+        if offload.is_none() || matches!(self.offload, OffloadUse::Given(_)) {
+            return vec![offload];
+        }
+        let settings = PIECES.map(|(prefetch, piece_bytes)| Offload { prefetch, piece_bytes, ..offload });
+        settings.to_vec()
     }
 
     /// Checks the question before the search starts.

@@ -71,16 +71,20 @@ impl CoarseLayout {
 pub fn search(question: &Question, judge: &dyn Judge) -> Result<Findings, NoAdvice> {
     question.require_machines()?;
     let mut shapes = UnitShapes::new(question);
-    let [first, otherwise] = question.offloads();
-    let (mut groups, unfit) = fitting(question, &first, &mut shapes, judge)?;
-    let mut found = Findings { unfit, ..Findings::default() };
-    // If none of these has a plan, the answer is about the others.
-    if groups.is_empty()
-        && !otherwise.is_empty()
-        && let Ok((fit, unfit)) = fitting(question, &otherwise, &mut shapes, judge)
-    {
-        found.unfit.extend(unfit);
-        groups = fit;
+    let (mut groups, mut found) = (Vec::new(), Findings::default());
+    for (level, offloads) in question.offloads().iter().enumerate() {
+        match fitting(question, offloads, &mut shapes, judge) {
+            Ok((fit, unfit)) => {
+                found.unfit.extend(unfit);
+                groups = fit;
+            }
+            Err(none) if level == 0 => return Err(none),
+            // If none of these has a plan, the answer is about the others.
+            Err(_) => {}
+        }
+        if !groups.is_empty() {
+            break;
+        }
     }
     if groups.is_empty() {
         return Err(nothing_fits(question, &found.unfit));

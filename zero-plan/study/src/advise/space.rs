@@ -245,6 +245,7 @@ pub(super) fn fine(question: &Question, coarse: Candidate, units: &[Unit]) -> Ve
             }
         }
     }
+    found.retain(|it| it.can_offload(question, units));
     found
 }
 

@@ -152,9 +152,9 @@ pub(super) fn decision(question: &Question, advice: &Advice) -> Vec<String> {
             break;
         }
     }
-    let place = pick.candidate.offload.tier().words();
+    let kept = pick.candidate.kept_elsewhere();
     let cost = pick.tier.iter().map(TierPrediction::in_a_line);
-    lines.extend(cost.map(|cost| format!("if the optimizer state is kept {place} (`offload`)? {cost}")));
+    lines.extend(cost.map(|cost| format!("with {kept} (`offload`)? {cost}")));
     lines.extend(activations(question, pick));
     if question.nodes > 1 {
         let crosses = Axis::ALL.into_iter().filter(|axis| pick.candidate.mesh.crosses_nodes(*axis)).map(Axis::name);
