@@ -400,7 +400,7 @@ impl Places<'_> {
     /// The values that a unit saves for its backward.
     pub const fn saved(&self, unit: usize, slot: usize) -> Place {
         let saved = self.unit(unit).saved_bytes;
-        if self.is_decoding {
+        if self.is_decoding && !self.tables.saves_apart(unit) {
             return self.place(Kind::Activations, 0, saved);
         }
         if self.tables.config.recomputes(self.tables.units, unit) {

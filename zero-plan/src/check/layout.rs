@@ -197,7 +197,9 @@ const fn check_decoding(own: &Places) -> BrokenRule {
                     own.tables.leaves(i) || i + 1 == chunks[chunk].end || same(output, own.input(i + 1, 0)) =>
                         "an output in decoding that is not where the next unit reads it",
                 }
-                turns_end = if saved.end_bytes() > turns_end { saved.end_bytes() } else { turns_end };
+                if matches!(saved.region, Kind::Activations) && saved.end_bytes() > turns_end {
+                    turns_end = saved.end_bytes();
+                }
                 if !own.tables.leaves(i) && output.end_bytes() > turns_end {
                     turns_end = output.end_bytes();
                 }

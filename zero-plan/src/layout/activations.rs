@@ -47,6 +47,12 @@ impl Tables<'_> {
         if self.config.recomputes(self.units, unit) { unit + 1 } else { unit }
     }
 
+    /// Whether decoding, too, writes what a unit saves to the region of recomputed values. Otherwise a model whose activations
+    /// are kept in a tier would need that room a second time.
+    pub const fn saves_apart(&self, unit: usize) -> bool {
+        self.config.offloads_activations() && self.config.recomputes(self.units, unit)
+    }
+
     /// Where the place of a unit that takes turns begins in the slot.
     pub(super) const fn turn_start(&self, unit: usize) -> usize {
         self.turns_start() + unit % self.activation_turns() * self.turn_bytes()

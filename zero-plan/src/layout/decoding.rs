@@ -11,7 +11,7 @@ use crate::unit::{caches, max};
 /// cache nothing, which decodes with the places of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Decoding {
-    /// The values that one unit saves, at the start of the region.
+    /// The values that one unit saves, at the start of the region, unless they have another.
     pub saved_bytes: usize,
     /// One input or output of a unit. Two of these follow the saved values, and units take turns with them.
     pub boundary_bytes: usize,
@@ -37,6 +37,7 @@ impl Decoding {
                 // Of the head only the input counts: it does not run forward, but predicts.
                 let is_head = i + 1 == tables.units.len();
                 let (saved, output) = if is_head { (0, 0) } else { (unit.saved_bytes, unit.output_bytes) };
+                let saved = if tables.saves_apart(i) { 0 } else { saved };
                 let boundary = tables.config.whole_lines(max(unit.input_bytes, output));
                 decoding.saved_bytes = max(decoding.saved_bytes, tables.config.whole_lines(saved));
                 decoding.boundary_bytes = max(decoding.boundary_bytes, boundary);

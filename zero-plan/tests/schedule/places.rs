@@ -134,7 +134,8 @@ fn a_place_of_activations_that_is_wrong_once_is_found() {
 /// The same in decoding walks.
 #[test]
 fn a_place_of_a_decoding_walk_that_is_wrong_once_is_found() {
-    let caching: Vec<Model> = small_models().into_iter().map(Model::caching).collect();
+    let models = small_models().into_iter().chain(models_with_offloaded_activations());
+    let caching: Vec<Model> = models.map(Model::caching).collect();
     caching.iter().for_each(|model| model.plan().with(|plan| assert_eq!(plan.check(), Ok(()))));
     let tried = go_wrong(caching, decoding_accesses, prove_decoding);
     assert!(tried.keys().any(|(kind, _)| kind == "forward writes a cache"), "{tried:#?}");

@@ -12,7 +12,7 @@ use zero_plan::{Config, Offload, Plan, PlanBuf, Recompute, TierKind, TransportKi
 use zero_ranks::transport::{Shared, local};
 use zero_runtime::device::{Cpu, Device};
 use zero_tests::tiers::{Flaw, Haste, MemoryTier, can_keep_states};
-use zero_tests::tiny::{Deep, InBothWidths, Untied};
+use zero_tests::tiny::{Deep, InBothWidths, Untied, VOCAB};
 use zero_tests::training::{CONFIG, mesh, noise};
 
 use super::tiers::{TierOf, engine, in_memory, now_and_later, on_disk, run, states, steps, try_run, widths};
@@ -115,9 +115,9 @@ fn waits_that_have_no_effect_are_noticed() {
     }
 }
 
-/// Evaluations keep no activations, in their places neither.
+/// Evaluations and decoding keep no activations, in their places neither.
 #[test]
-fn evaluations_do_without_the_tier() {
+fn evaluations_and_decoding_do_without_the_tier() {
     let walks = |config: Config| {
         PlanBuf::new("", config, Deep::PLAN.units).with(|plan| {
             let rank = |transport: Shared<'_, Cpu>| {
@@ -129,14 +129,21 @@ fn evaluations_do_without_the_tier() {
                     let loss = engine.evaluate(|part, ids, targets| batch(step, rank, part, ids, targets));
                     numbers.push(loss.expect("no rank fails").to_bits());
                     numbers.extend(steps(&mut engine, &config, 1).expect("no rank fails"));
+                    let mut logits = [0.0; VOCAB];
+                    for before in 0..3 {
+                        engine.decode(&[1 + before as u32], before, &mut logits).expect("no rank fails");
+                        numbers.extend(logits.iter().map(|number| u64::from(number.to_bits())));
+                    }
                 }
                 (numbers, states(&engine))
             };
             local::run(plan, |_| false, rank).expect("the memory of a tiny model")
         })
     };
-    let config = config(3, 2, Recompute::None);
-    assert!(walks(offloaded(config, 0)) == walks(config));
+    for recompute in [Recompute::None, Recompute::Every(1), Recompute::Every(2)] {
+        let config = config(3, 2, recompute);
+        assert!(walks(offloaded(config, 0)) == walks(config));
+    }
 }
 
 /// A second run of the step looks for it, with the same trips.

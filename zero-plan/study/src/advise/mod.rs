@@ -40,6 +40,8 @@ mod disk_tests;
 #[cfg(test)]
 mod least_tests;
 #[cfg(test)]
+mod longest;
+#[cfg(test)]
 mod predictions;
 #[cfg(test)]
 mod published;
