@@ -21,6 +21,9 @@ pub const NAMED: &[&str] = &[
     "memory",
     "host",
     "disk",
+    "offload.gradients",
+    "offload.parameters",
+    "offload.prefetch",
 ];
 
 /// The source in which a configuration was written.
