@@ -1,11 +1,10 @@
 //! Published: figures of others about states that leave the device, beside the same figures counted from plans, or by their
 //! own formulas where a plan has no such state. Writes `docs/published.md`; no row is left out because it misses.
 
+mod times;
+
 use core::fmt::Write;
 
-use crate::hardware::Hardware;
-use crate::repository::text;
-use crate::simulate::simulate;
 use zero_plan::{
     Config, DeviceKind, Home, Kind, Mesh, Offload, PlanBuf, Precision, Recompute, TierKind, TransportKind, Unit, Width,
 };
@@ -332,117 +331,6 @@ const OTHERS_HEAD: &str = "
 |---|---|---|---|
 ";
 
-const TIMES_HEAD: &str = "
-## What host memory adds to a step
-
-Seconds that a step takes longer with the optimizer's states in host memory than without. Predicted: the same by `simulate`, of a plan
-at stage 3 with as many parameters on as many ranks, whose units compute nothing, with the link of the hardware file. There the update is
-on the GPU, which fetches and stores pieces at once; others copy all states first and back at last, or update on the host's cores.
-
-| who | model | published | predicted | predicted / published | their update |
-|---|---|---|---|---|---|
-";
-
-const TIMES_TAIL: &str = "
-The first row moves the same bytes, first one way and then the other. **The others miss**, because their updates run on processors.
-PrimeIntellect-ai/prime-rl #1694 says that 4 B parameters on 4 GPUs with an update like that of the first row are 2 % slower, without the
-";
-
-/// What states in host memory added to a step elsewhere.
-struct AddedTime {
-    who: &'static str,
-    model: &'static str,
-    params: f64,
-    ranks: usize,
-    hardware: &'static str,
-    has_master_copy: bool,
-    /// Seconds of a step without and with them; none if they are not published.
-    published_s: Option<[f64; 2]>,
-    update: &'static str,
-}
-
-const PRIME_RL_4B: AddedTime = AddedTime {
-    who: "",
-    model: "",
-    params: 4e9,
-    ranks: 4,
-    hardware: "h100",
-    has_master_copy: false,
-    published_s: None,
-    update: "",
-};
-
-const ADDED_TIMES: [AddedTime; 3] = [
-    AddedTime {
-        who: "prime-rl #3258",
-        model: "Qwen3-30B-A3B, moments, 8 H200",
-        params: 30.5e9,
-        ranks: 8,
-        hardware: "h200",
-        has_master_copy: false,
-        published_s: Some([1.75, 3.13]),
-        update: "on the GPU",
-    },
-    AddedTime {
-        who: "NeMo-RL #3628",
-        model: "Qwen3-0.6B, 1 H100",
-        params: 0.6e9,
-        ranks: 1,
-        hardware: "h100",
-        has_master_copy: true,
-        published_s: Some([0.752, 1.678]),
-        update: "on the host's cores",
-    },
-    AddedTime {
-        who: "DeepSpeed, blogs/deepspeed-zenflow, ZeRO-Offload",
-        model: "Llama 2 7B, 4 A100",
-        params: 6.74e9,
-        ranks: 4,
-        hardware: "a100-80",
-        has_master_copy: true,
-        published_s: Some([0.5, 7.0]),
-        update: "on the host's cores",
-    },
-];
-
-impl AddedTime {
-    fn predicted_s(&self) -> f64 {
-        let hardware = Hardware::parse(&text(&format!("hardware/{}.ron", self.hardware))).expect("a hardware file");
-        let width = if self.has_master_copy { Width::BF16 } else { Width::F32 };
-        let precision = Precision { params: width, ..WIDTHS };
-        let step_s = |config: Config| {
-            let params = self.params as usize / 64;
-            let unit = |source| Unit { field: "units", params, takes: params, source, ..Unit::NONE };
-            let units: Vec<Unit> = (0..64).map(unit).collect();
-            let config = Config { recompute: Recompute::None, precision, ..config };
-            PlanBuf::new("Added", config, &units).with(|plan| simulate(plan, &hardware).expect("rates").step_s)
-        };
-        step_s(offloaded(self.ranks)) - step_s(config(self.ranks))
-    }
-}
-
-fn added_times() -> String {
-    let mut table = TIMES_HEAD.to_owned();
-    for row in &ADDED_TIMES {
-        let predicted_s = row.predicted_s();
-        let [without_s, with_s] = row.published_s.expect("a published time");
-        let published_s = with_s - without_s;
-        let AddedTime { who, model, update, .. } = row;
-        let _ = writeln!(
-            table,
-            "| {who} | {model} | {published_s:.2} s | {predicted_s:.2} s | {:.2} | {update} |",
-            predicted_s / published_s
-        );
-    }
-    let predicted_s = PRIME_RL_4B.predicted_s();
-    let _ = writeln!(
-        table,
-        "{TIMES_TAIL}time of a step: on H100, {predicted_s:.2} s are predicted, which are 2 % of a step of {:.0} s.",
-        predicted_s / 0.02
-    );
-    table
-}
-
 fn page() -> String {
     let mut page = HEAD.to_owned() + INFINITY_HEAD;
     for row in &INFINITY {
@@ -471,7 +359,7 @@ fn page() -> String {
     for Figure { what, published, ours, how } in figures() {
         let _ = writeln!(page, "| {what} | {ours} | {published} | {how} |");
     }
-    page + &added_times()
+    page + &times::added_times()
 }
 
 /// What plans of T5-3B keep, beside the shards of the estimator.
