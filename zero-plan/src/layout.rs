@@ -16,6 +16,7 @@ use crate::mesh::Axis;
 use crate::pipeline::{Chunk, Pass, Turns};
 use crate::unit::Unit;
 
+use activations::PlacesInTurn;
 pub use decoding::Decoding;
 pub(crate) use inbox::{arriving_bytes, terms_bytes, tied_bytes};
 pub use memory::{Home, Kind, Memory, Region};
@@ -324,11 +325,12 @@ pub const fn fill_placements(tables: &Tables, out: &mut [Placement]) {
 /// Places the units of a chunk, whose flat buffers begin at `start`, and returns where they end.
 const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [Placement]) -> usize {
     let Chunk { first, end } = tables.chunks[chunk];
-    let mut activation = entering_bytes(tables, chunk);
+    let (mut activation, mut stored) = (entering_bytes(tables, chunk), 0);
+    let in_turn = PlacesInTurn::of(tables);
     let mut i = first;
     while i < end {
         let padded = tables.padded(i);
-        let start_bytes = if tables.takes_turns(i) { tables.turn_start(i) } else { activation };
+        let start_bytes = if tables.takes_turns(i) { in_turn.start(i) } else { activation };
         let (saved, output) = tables.kept_activations(i);
         out[i] = Placement {
             chunk,
@@ -340,8 +342,9 @@ const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [
             output_bytes: start_bytes + saved,
             bucket: bucket_of(tables.buckets, i),
             cache_bytes: 0,
-            stored_bytes: tables.stored_start(i),
+            stored_bytes: if tables.stores_activations(i) { Some(stored) } else { None },
         };
+        stored += tables.activation_blocks(i);
         if !tables.takes_turns(i) {
             activation += saved + output;
         }

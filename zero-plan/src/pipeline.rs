@@ -159,6 +159,13 @@ pub enum Pass {
     Evaluate,
 }
 
+impl Config {
+    /// Whether a pass does the updates of the step before it.
+    pub const fn updates_in(&self, pass: Pass) -> bool {
+        matches!(pass, Pass::Train) && self.updates_at_use()
+    }
+}
+
 /// One chunk of one micro-batch, forward or backward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use super::{Config, OptimizerKind, Width};
 use crate::lines::BLOCK_ELEMENTS;
 use crate::mesh::Axis;
-use crate::pipeline::Pass;
 
 /// Where a state is kept from one step to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -172,11 +171,6 @@ impl Config {
     /// Whether a step begins with the updates of the step before it, each before the first use of its unit.
     pub const fn updates_at_use(&self) -> bool {
         !self.offload.update.is_after_step()
-    }
-
-    /// Whether a pass does the updates of the step before it.
-    pub const fn updates_in(&self, pass: Pass) -> bool {
-        matches!(pass, Pass::Train) && self.updates_at_use()
     }
 
     /// Whether moments and master copies are kept in a tier.

@@ -53,48 +53,53 @@ impl Tables<'_> {
         self.config.offloads_activations() && self.config.recomputes(self.units, unit)
     }
 
-    /// Where the place of a unit that takes turns begins in the slot.
-    pub(super) const fn turn_start(&self, unit: usize) -> usize {
-        self.turns_start() + unit % self.activation_turns() * self.turn_bytes()
-    }
-
-    /// Where all these places end.
-    pub(super) const fn turns_end(&self) -> usize {
-        self.turns_start() + self.activation_turns() * self.turn_bytes()
-    }
-
-    const fn turns_start(&self) -> usize {
-        let (saved, output) = self.kept_activations(self.units.len() - 1);
-        round_up(entering_bytes(self, 0) + saved + output, BLOCK_BYTES)
-    }
-
     /// Whole blocks for the activations of a unit.
-    const fn activation_blocks(&self, unit: usize) -> usize {
+    pub(super) const fn activation_blocks(&self, unit: usize) -> usize {
         let (saved, output) = self.kept_activations(unit);
         round_up(saved + output, BLOCK_BYTES)
     }
 
-    const fn turn_bytes(&self) -> usize {
+    /// Bytes that activations take in their tier.
+    pub(super) const fn stored_activations(&self) -> usize {
         let (mut bytes, mut unit) = (0, 0);
-        while unit + 1 < self.units.len() {
-            bytes = max(bytes, self.activation_blocks(unit));
-            unit += 1;
-        }
-        bytes
-    }
-
-    /// Where the activations of a unit begin in their tier; none if they stay on the device.
-    pub(super) const fn stored_start(&self, unit: usize) -> Option<usize> {
-        if self.stores_activations(unit) { Some(self.stored_before(unit)) } else { None }
-    }
-
-    /// Bytes that activations of the units before this one take in their tier.
-    pub(super) const fn stored_before(&self, end: usize) -> usize {
-        let (mut bytes, mut unit) = (0, 0);
-        while unit < end && self.stores_activations(unit) {
+        while self.stores_activations(unit) {
             bytes += self.activation_blocks(unit);
             unit += 1;
         }
         bytes
+    }
+}
+
+/// The places that units take turns with, one after another in the slot.
+#[derive(Clone, Copy)]
+pub(super) struct PlacesInTurn {
+    count: usize,
+    /// Where the first begins, after what does not travel.
+    start_bytes: usize,
+    each_bytes: usize,
+}
+
+impl PlacesInTurn {
+    /// Each has room for the unit that needs most.
+    pub const fn of(tables: &Tables) -> Self {
+        let count = tables.activation_turns();
+        let (mut each_bytes, mut unit) = (0, 0);
+        while unit + 1 < tables.units.len() {
+            each_bytes = max(each_bytes, tables.activation_blocks(unit));
+            unit += 1;
+        }
+        let (saved, output) = tables.kept_activations(tables.units.len() - 1);
+        let start_bytes = round_up(entering_bytes(tables, 0) + saved + output, BLOCK_BYTES);
+        Self { count, start_bytes, each_bytes }
+    }
+
+    /// Where that of a unit begins.
+    pub const fn start(&self, unit: usize) -> usize {
+        self.start_bytes + unit % self.count * self.each_bytes
+    }
+
+    /// Where all end.
+    pub const fn end(&self) -> usize {
+        self.start_bytes + self.count * self.each_bytes
     }
 }

@@ -1,6 +1,7 @@
 //! Sizes: the sums and maxima over the units of a pipeline stage that determine the sizes of regions: parameters and
 //! gradients in elements, activations in bytes.
 
+use super::activations::PlacesInTurn;
 use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, arriving_bytes, entering_bytes, min};
 use crate::config::{Config, Offload};
 use crate::lines::{BLOCK_ELEMENTS, round_up};
@@ -77,7 +78,7 @@ impl RegionSizes {
             i += 1;
         }
         if tables.config.offloads_activations() {
-            activations = tables.turns_end();
+            activations = PlacesInTurn::of(tables).end();
         }
         self.activation_slot_bytes = max(self.activation_slot_bytes, activations);
         if first > 0 {
@@ -206,7 +207,7 @@ impl RegionSizes {
             Kind::Snapshot if config.snapshot => self.owned / config.mesh.data_ranks() * config.precision.state_bytes(),
             Kind::Snapshot => 0,
             Kind::Activations => max(self.activation_slots * self.activation_slot_bytes, self.decoding.bytes()),
-            Kind::StoredActivations => tables.stored_before(tables.units.len()),
+            Kind::StoredActivations => tables.stored_activations(),
             Kind::Recomputed => self.recomputed_bytes_max,
             Kind::ActivationGradients => 2 * self.boundary_bytes_max,
             Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_bytes_max + self.incoming_bytes_max),
