@@ -67,7 +67,7 @@ impl Model {
         if all && shards.can_offload() && !is_mirrored {
             self.config = shards;
         }
-        if all && self.config.mesh.pipeline == 1 && prefetch + 3 < self.units.len() {
+        if all && self.config.chunks() == 1 && prefetch + 3 < self.units.len() {
             self.config.order = Order::OneFOneB;
             self.config.offload.activations = TierKind::Disk;
         }
