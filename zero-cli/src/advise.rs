@@ -46,7 +46,7 @@ pub struct AdviseArguments {
     /// Also try everything in bf16, including the optimizer's copy and moments, which changes the result of training
     #[arg(long)]
     pub pure_bf16: bool,
-    /// Also try to keep the optimizer's state on disk, or of GPUs in host memory, where layouts without that fit
+    /// Also try to keep states and activations on disk, or of GPUs in host memory, where layouts without that fit
     #[arg(long)]
     pub offload: bool,
     /// The most plans that are timed

@@ -344,8 +344,9 @@ const fn fill_chunk(tables: &Tables, chunk: usize, mut start: usize, out: &mut [
             cache_bytes: 0,
             stored_bytes: if tables.stores_activations(i) { Some(stored) } else { None },
         };
-        stored += tables.activation_blocks(i);
-        if !tables.takes_turns(i) {
+        if tables.takes_turns(i) {
+            stored += tables.activation_blocks(i);
+        } else {
             activation += saved + output;
         }
         start += padded;

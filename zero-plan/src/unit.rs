@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::config::{Config, Recompute, is_same_text};
+use crate::config::{Config, Offload, Recompute, is_same_text};
 use crate::message::Message;
 use crate::origin::Origin;
 
@@ -345,7 +345,7 @@ const fn require_own_states(config: &Config, units: &[Unit], origin: &Origin) {
 
 /// Whether activations are kept in a tier, but those of all units would stay on the device.
 pub const fn activations_stay(config: &Config, units: &[Unit]) -> bool {
-    config.offloads_activations() && config.offload.prefetch + 3 >= units.len()
+    config.offloads_activations() && config.offload.slots() + 1 >= units.len()
 }
 
 /// Stops the build if activations are kept in a tier, but those of all units would stay on the device (Z0232).
@@ -354,12 +354,11 @@ const fn require_travelling_activations(config: &Config, units: &[Unit], origin:
     if !activations_stay(config, units) {
         return;
     }
-    let (places, turning) = (config.offload.prefetch + 2, units.len() - 1);
     let message = Message::new().text("[Z0232] activations are kept in a tier, but none would travel: the model has ");
-    let message = message.number(units.len()).text(" units, and the last ").number(places + 1);
+    let message = message.number(units.len()).text(" units, and the last ").number(config.offload.slots() + 1);
     let message = message.text(" of a model keep theirs on the device");
     let message = origin.tell_number(message, "offload.prefetch", config.offload.prefetch).text("\n  fix: ");
-    let message = match turning.checked_sub(3) {
+    let message = match units.len().checked_sub(Offload::NONE.slots() + 2) {
         Some(most) => {
             let message = origin.key(origin.section(message, "offload"), "prefetch").number(most);
             origin.end(message).text(" or less, or remove `activations` of `offload`")

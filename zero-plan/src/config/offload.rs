@@ -99,8 +99,7 @@ impl Offload {
     /// The largest `prefetch`.
     pub const PREFETCH_MAX: usize = 16;
 
-    /// The most slots of a window: one for each piece that is fetched ahead, one for the piece that is updated, and one
-    /// for the piece that is stored.
+    /// The most slots of a window, and places that units take turns with.
     pub const SLOTS_MAX: usize = Self::PREFETCH_MAX + 2;
 
     /// The most slots for sums.
@@ -108,6 +107,13 @@ impl Offload {
 
     /// Slots for fetched shards of parameters: one for the shard that is gathered, and one for the next.
     pub const SHARD_SLOTS: usize = 2;
+
+    /// Slots of a window: one for each piece that is fetched ahead, one for the piece that is updated, and one for the piece
+    /// that is stored. Units take turns with as many places for their activations: for those that are fetched ahead, for the
+    /// unit in backward, and for the unit before it, whose output it reads.
+    pub const fn slots(&self) -> usize {
+        self.prefetch + 2
+    }
 
     /// The states that may be kept elsewhere: their keys in a spec, and where they are kept.
     pub const fn states(&self) -> [(&'static str, TierKind); 4] {

@@ -6,7 +6,7 @@
 //! those of an earlier unit once the backward has read them. When the last unit has run forward, its backward follows, so
 //! its own activations and those that are in these places never leave. Such a plan has one chunk and one slot.
 
-use super::{Tables, entering_bytes, min};
+use super::{Tables, entering_bytes};
 use crate::lines::{BLOCK_BYTES, round_up};
 use crate::unit::max;
 
@@ -23,11 +23,9 @@ impl Tables<'_> {
         self.config.offloads_activations() && unit + 1 < self.units.len()
     }
 
-    /// The places that units take turns with: for the unit in backward, for the one before it, whose output it reads, and
-    /// for those that are fetched ahead. None if activations stay on the device.
+    /// The places that units take turns with; none if activations stay on the device.
     pub const fn activation_turns(&self) -> usize {
-        let most = self.config.offload.prefetch + 2;
-        if self.config.offloads_activations() { min(most, self.units.len() - 1) } else { 0 }
+        if self.config.offloads_activations() { self.config.offload.slots() } else { 0 }
     }
 
     /// Whether the activations of a unit are kept in a tier: a later unit has the place of this one when the backward
@@ -83,6 +81,9 @@ impl PlacesInTurn {
     /// Each has room for the unit that needs most.
     pub const fn of(tables: &Tables) -> Self {
         let count = tables.activation_turns();
+        if count == 0 {
+            return Self { count, start_bytes: 0, each_bytes: 0 };
+        }
         let (mut each_bytes, mut unit) = (0, 0);
         while unit + 1 < tables.units.len() {
             each_bytes = max(each_bytes, tables.activation_blocks(unit));

@@ -60,7 +60,7 @@ impl Tables<'_> {
             pieces += if self.pipeline_stage_of(unit) == pipeline { self.pieces(unit) } else { 0 };
             unit += 1;
         }
-        if self.config.updates_in_pieces() { min(self.config.offload.prefetch + 2, pieces) } else { 0 }
+        if self.config.updates_in_pieces() { min(self.config.offload.slots(), pieces) } else { 0 }
     }
 
     /// Elements of one state in a slot of that window.

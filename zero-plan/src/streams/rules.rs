@@ -139,10 +139,10 @@ impl Rules<'_, '_> {
             Op::Backward { unit, .. } if self.tables.leaves(unit) => self.arrived[1],
             // Its place may be written once the activations of the unit before it there are stored.
             Op::Forward { unit, .. } if self.trains => self.turn_of(unit),
-            // The output of the unit before is its input. The values that it saved came before its own output, which the unit after
-            // it has read.
+            // Its input is the output of the unit before it. Its own activations are there, because the unit after it has read its
+            // output.
             Op::Recompute { unit, .. } | Op::Backward { unit, .. } if unit > 0 => self.turn_of(unit - 1),
-            // They are stored once they are made, and fetched once the unit after them in their place is done with it.
+            // They are stored once they are made, and fetched once the backward has read what has been in their place since then.
             Op::StoreActivations { unit, .. } | Op::FetchActivations { unit, .. } => self.turn_of(unit),
             // Its staging may be written once this rank, like its peers, has summed the earlier content.
             Op::Claim { bucket } => self.seen.settles[self.staging_of(bucket)],
@@ -228,7 +228,7 @@ impl Rules<'_, '_> {
         }
         if let Op::Backward { unit, .. } = op {
             // Its own activations, unless it has only an output, which the backward after it has read.
-            if self.tables.takes_turns(unit) && self.tables.last_reader(unit) == unit {
+            if self.tables.last_reader(unit) == unit {
                 self.use_turn(unit, at);
             }
             if unit > 0 {

@@ -25,6 +25,7 @@ mod properties;
 mod relayout;
 mod reshard;
 mod rules;
+mod shards;
 mod simulator;
 mod spans;
 mod tables;

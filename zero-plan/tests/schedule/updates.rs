@@ -8,7 +8,8 @@ use crate::model::{
     offloaded_models,
 };
 use crate::mutants::Edit;
-use crate::tiers::{by_shard_slot, by_slot, by_sums_slot, edits, fetches};
+use crate::shards::by_shard_slot;
+use crate::tiers::{by_slot, by_sums_slot, edits, fetches};
 
 /// A step that begins with the updates of the last one has each before the first fetch or gather of its unit, and after the
 /// fetch or gather of the unit before it; and nothing after the agreement.

@@ -12,7 +12,7 @@ use zero_core::view::{View, ViewMut};
 use zero_core::watchdog::Watchdog;
 use zero_plan::place::{Access, Place, Position, accesses};
 use zero_plan::{
-    Config, Kind, Moved, Offload, Op, OptimizerKind, Pass, Plan, PlanBuf, Stream, TierKind, TransportKind,
+    Class, Config, Kind, Moved, Offload, Op, OptimizerKind, Pass, Plan, PlanBuf, Stream, TierKind, TransportKind,
 };
 use zero_ranks::transport::{Crossed, Lost, Transport, local};
 use zero_runtime::device::Device;
@@ -57,22 +57,9 @@ impl Stretches {
 
 /// Whether an op touches all of its places in the plan. Ops that move and sum bytes do; layers leave padding alone.
 fn touches_all(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Convert { .. }
-            | Op::Settle { .. }
-            | Op::Combine { .. }
-            | Op::Fold { .. }
-            | Op::Receive { .. }
-            | Op::Agree
-            | Op::Fetch { .. }
-            | Op::Store { .. }
-            | Op::FetchSums { .. }
-            | Op::StoreSums { .. }
-            | Op::FetchShard { .. }
-            | Op::StoreActivations { .. }
-            | Op::FetchActivations { .. }
-    )
+    let sums = matches!(op, Op::Settle { .. } | Op::Combine { .. } | Op::Fold { .. } | Op::Agree);
+    let moves = op.class() == Class::Tier || matches!(op, Op::Convert { .. } | Op::Receive { .. });
+    sums || moves
 }
 
 impl<T> Touching<T> {

@@ -12,10 +12,10 @@ use zero_plan::{Config, Offload, Plan, PlanBuf, Recompute, TierKind, TransportKi
 use zero_ranks::transport::{Shared, local};
 use zero_runtime::device::{Cpu, Device};
 use zero_tests::tiers::{Flaw, Haste, MemoryTier, can_keep_states};
-use zero_tests::tiny::{Deep, InBothWidths, Untied, VOCAB};
-use zero_tests::training::{CONFIG, mesh, noise};
+use zero_tests::tiny::{Deep, InBothWidths, Untied};
+use zero_tests::training::{CONFIG, mesh};
 
-use super::tiers::{TierOf, engine, in_memory, now_and_later, on_disk, run, states, steps, try_run, widths};
+use super::tiers::{TierOf, engine, in_memory, now_and_later, on_disk, run, steps, try_run, walks, widths};
 
 /// The same with activations in a tier.
 fn offloaded(config: Config, prefetch: usize) -> Config {
@@ -118,31 +118,9 @@ fn waits_that_have_no_effect_are_noticed() {
 /// Evaluations and decoding keep no activations, in their places neither.
 #[test]
 fn evaluations_and_decoding_do_without_the_tier() {
-    let walks = |config: Config| {
-        PlanBuf::new("", config, Deep::PLAN.units).with(|plan| {
-            let rank = |transport: Shared<'_, Cpu>| {
-                let mut engine = engine(Deep::PROGRAM, transport, &in_memory(Haste::AtLast));
-                engine.initialize(7);
-                let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
-                let mut numbers = Vec::new();
-                for step in 0..3 {
-                    let loss = engine.evaluate(|part, ids, targets| batch(step, rank, part, ids, targets));
-                    numbers.push(loss.expect("no rank fails").to_bits());
-                    numbers.extend(steps(&mut engine, &config, 1).expect("no rank fails"));
-                    let mut logits = [0.0; VOCAB];
-                    for before in 0..3 {
-                        engine.decode(&[1 + before as u32], before, &mut logits).expect("no rank fails");
-                        numbers.extend(logits.iter().map(|number| u64::from(number.to_bits())));
-                    }
-                }
-                (numbers, states(&engine))
-            };
-            local::run(plan, |_| false, rank).expect("the memory of a tiny model")
-        })
-    };
     for recompute in [Recompute::None, Recompute::Every(1), Recompute::Every(2)] {
         let config = config(3, 2, recompute);
-        assert!(walks(offloaded(config, 0)) == walks(config));
+        assert!(walks(Deep::PROGRAM, offloaded(config, 0)) == walks(Deep::PROGRAM, config), "{recompute:?}");
     }
 }
 

@@ -46,7 +46,7 @@ pub fn steps<'p, D: Device>(
     Ok(numbers)
 }
 
-pub fn states<'p, D: Device>(engine: &Engine<'p, D, Shared<'p, D>>) -> Vec<(usize, Vec<u32>)> {
+fn states<'p, D: Device>(engine: &Engine<'p, D, Shared<'p, D>>) -> Vec<(usize, Vec<u32>)> {
     let units = 0..engine.plan().units.len();
     let of_unit = |unit| State::ALL.into_iter().filter_map(move |state| engine.state(state, unit));
     let bits = |numbers: Vec<f32>| numbers.into_iter().map(f32::to_bits).collect();
@@ -315,40 +315,42 @@ fn offload_of_shards_to_a_disk_changes_no_bit() {
     }
 }
 
+/// Each rank's results of evaluations, reads of whole units, steps and predictions, one after another, and its states.
+pub fn walks(program: &'static Program<Cpu>, config: Config) -> Vec<Bits> {
+    PlanBuf::new("", config, program.plan.units).with(|plan| {
+        let rank = |transport: Shared<'_, Cpu>| {
+            let mut engine = engine(program, transport, &in_memory(Haste::AtLast));
+            engine.initialize(7);
+            let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
+            let mut numbers = Vec::new();
+            for step in 0..3 {
+                let loss = engine.evaluate(|part, ids, targets| batch(step, rank, part, ids, targets));
+                numbers.push(loss.expect("no rank fails").to_bits());
+                for unit in 0..plan.units.len() {
+                    let flat = engine.parameters(unit).expect("no rank fails").expect("a unit of this rank");
+                    numbers.extend(flat.into_iter().map(|number| u64::from(number.to_bits())));
+                }
+                numbers.extend(steps(&mut engine, &config, 1).expect("no rank fails"));
+                let mut logits = [0.0; VOCAB];
+                for before in 0..3 {
+                    engine.decode(&[1 + before as u32], before, &mut logits).expect("no rank fails");
+                    numbers.extend(logits.iter().map(|number| u64::from(number.to_bits())));
+                }
+                engine.require_finite().expect("finite parameters");
+            }
+            (numbers, states(&engine))
+        };
+        local::run(plan, |_| false, rank).expect("the memory of a tiny model")
+    })
+}
+
 /// Evaluations, predictions and reads of whole units between steps, in any order, have the bits of shards in memory.
 #[test]
 fn shards_in_a_tier_serve_every_walk() {
     let config = Config { mesh: mesh(1, 1, 2), prefetch: 1, transport: TransportKind::Shm, ..CONFIG.at_stage(3) };
-    let walks = |config: Config| {
-        PlanBuf::new("", config, Tied::PLAN.units).with(|plan| {
-            let rank = |transport: Shared<'_, Cpu>| {
-                let mut engine = engine(Tied::PROGRAM, transport, &in_memory(Haste::AtLast));
-                engine.initialize(7);
-                let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
-                let mut numbers = Vec::new();
-                for step in 0..3 {
-                    let loss = engine.evaluate(|part, ids, targets| batch(step, rank, part, ids, targets));
-                    numbers.push(loss.expect("no rank fails").to_bits());
-                    for unit in 0..plan.units.len() {
-                        let flat = engine.parameters(unit).expect("no rank fails").expect("a unit of this rank");
-                        numbers.extend(flat.into_iter().map(|number| u64::from(number.to_bits())));
-                    }
-                    numbers.extend(steps(&mut engine, &config, 1).expect("no rank fails"));
-                    let mut logits = [0.0; VOCAB];
-                    for before in 0..3 {
-                        engine.decode(&[1 + before as u32], before, &mut logits).expect("no rank fails");
-                        numbers.extend(logits.iter().map(|number| u64::from(number.to_bits())));
-                    }
-                    engine.require_finite().expect("finite parameters");
-                }
-                numbers
-            };
-            local::run(plan, |_| false, rank).expect("the memory of a tiny model")
-        })
-    };
     for states in [[TierKind::Device; 2], [TierKind::Disk, TierKind::Device]] {
         for offloaded in now_and_later(offloaded_shards(config, 1, states)) {
-            assert!(walks(offloaded) == walks(config), "{offloaded:?}");
+            assert!(walks(Tied::PROGRAM, offloaded) == walks(Tied::PROGRAM, config), "{offloaded:?}");
         }
     }
 }

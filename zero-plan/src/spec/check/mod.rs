@@ -9,6 +9,7 @@ mod offload;
 mod pipeline;
 mod range;
 mod size;
+mod update;
 
 use super::Spec;
 use super::keys::within;
@@ -51,8 +52,8 @@ struct Rule {
 }
 
 /// All rules, from the values of single keys to those of several keys together.
-const RULES: [&[Rule]; 6] =
-    [range::RULES, contradiction::RULES, effect::RULES, mesh::RULES, pipeline::RULES, offload::RULES];
+const RULES: [&[Rule]; 7] =
+    [range::RULES, contradiction::RULES, effect::RULES, mesh::RULES, pipeline::RULES, offload::RULES, update::RULES];
 
 /// All mistakes in the meaning of `spec`, which has been read from the entries of `root`: Z0106, Z0108 and Z0111 to
 /// Z0115. `settled` are the paths that already have a mistake.

@@ -2,9 +2,8 @@
 //! kept there.
 
 use super::{CheckedSpec, Rule};
-use crate::config::{Config, DeviceKind, Often, OptimizerKind, Order, TierKind, UpdateTime};
+use crate::config::{Config, DeviceKind, Often, OptimizerKind, Order, TierKind};
 use crate::diagnostic::Diagnostic;
-use crate::mesh::Axis;
 
 /// The keys that say where a state is kept.
 const OPTIMIZER: &str = "offload.optimizer";
@@ -14,7 +13,7 @@ const ACTIVATIONS: &str = "offload.activations";
 
 const PREFETCH: &str = "offload.prefetch";
 const PIECE: &str = "offload.piece";
-const UPDATE: &str = "offload.update";
+pub(super) const UPDATE: &str = "offload.update";
 
 pub const RULES: &[Rule] = &[
     Rule {
@@ -23,11 +22,6 @@ pub const RULES: &[Rule] = &[
     },
     Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, PIECE], find: |it| nothing_travels(it, PIECE) },
     Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, UPDATE], find: |it| nothing_travels(it, UPDATE) },
-    Rule { reads: &[UPDATE, "zero.stage"], find: updates_of_replicas },
-    Rule { reads: &[UPDATE, "zero.gather"], find: updates_of_held_parameters },
-    Rule { reads: &[UPDATE, "mesh"], find: updates_in_a_pipeline },
-    Rule { reads: &[UPDATE, "mesh", "transport"], find: updates_on_hosts },
-    Rule { reads: &[UPDATE, "device"], find: updates_on_gpus },
     Rule {
         reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, "host"],
         find: |it| nothing_kept(it, TierKind::Host),
@@ -73,7 +67,7 @@ fn tier(subject: &CheckedSpec, path: &str) -> TierKind {
 }
 
 /// A configuration with the tiers of a spec.
-fn offload(subject: &CheckedSpec) -> Config {
+pub(super) fn offload(subject: &CheckedSpec) -> Config {
     Config { offload: subject.spec.offload.config(), ..Config::PLAIN }
 }
 
@@ -92,68 +86,6 @@ fn nothing_travels(subject: &CheckedSpec, path: &'static str) -> Option<Diagnost
     let problem = problem.at(subject.given(path)?.key, label);
     let tier = if subject.spec.device == DeviceKind::Cpu { TierKind::Disk } else { TierKind::Host };
     Some(problem.help(format!("remove `{name}`, or set `{}` to {tier:?}", subject.name(OPTIMIZER))))
-}
-
-/// A mistake at the key that says when parameters are updated, if that is at their use.
-fn no_update_at_use(
-    subject: &CheckedSpec,
-    is_possible: bool,
-    why: &str,
-    label: &str,
-    help: &str,
-) -> Option<Diagnostic> {
-    if is_possible || subject.spec.offload.update == UpdateTime::AfterStep || !offload(subject).updates_in_pieces() {
-        return None;
-    }
-    let problem = Diagnostic::new("Z0114", UPDATE, format!("`{}` is AtUse, {why}", subject.name(UPDATE)));
-    Some(problem.at(subject.given(UPDATE)?.value, label).help(help))
-}
-
-fn updates_of_replicas(subject: &CheckedSpec) -> Option<Diagnostic> {
-    let why = "which a stage below 3 cannot do";
-    let label = "a rank has all parameters, and gathers those that others update";
-    let help = "set `zero.stage` to 3, or remove `update`";
-    no_update_at_use(subject, subject.spec.zero.stage.get() == 3, why, label, help)
-}
-
-fn updates_of_held_parameters(subject: &CheckedSpec) -> Option<Diagnostic> {
-    let why = "which `gather` PerStep contradicts";
-    let label = "a rank gathers all parameters before their first use";
-    let is_possible = subject.spec.zero.gather != Often::PerStep;
-    no_update_at_use(subject, is_possible, why, label, "remove `gather`, or remove `update`")
-}
-
-fn updates_in_a_pipeline(subject: &CheckedSpec) -> Option<Diagnostic> {
-    let why = "which a pipeline cannot do";
-    let label = "a pipeline stage would begin a step with its updates, and those after it would wait for it";
-    no_update_at_use(
-        subject,
-        subject.spec.mesh.pipeline == 1,
-        why,
-        label,
-        "set `mesh.pipeline` to 1, or remove `update`",
-    )
-}
-
-fn updates_on_hosts(subject: &CheckedSpec) -> Option<Diagnostic> {
-    let spec = subject.spec;
-    let config = Config { mesh: spec.mesh.grid(), transport: spec.transport(), ..Config::PLAIN };
-    let why = "which ranks along `zero` on several hosts cannot do";
-    let label = "a shard may still be on its way to another host when a step begins";
-    let help = "let ranks along `zero` share a host, with `replica` across them, or remove `update`";
-    no_update_at_use(subject, !config.has_carried_along(Axis::Zero), why, label, help)
-}
-
-fn updates_on_gpus(subject: &CheckedSpec) -> Option<Diagnostic> {
-    let why = "which ranks on a GPU cannot do yet";
-    let label = "a GPU updates its parameters at the end of a step";
-    no_update_at_use(
-        subject,
-        subject.spec.device == DeviceKind::Cpu,
-        why,
-        label,
-        "remove `update`, or set `device` to Cpu",
-    )
 }
 
 fn nothing_kept(subject: &CheckedSpec, tier: TierKind) -> Option<Diagnostic> {
@@ -429,33 +361,6 @@ mod tests {
         assert_eq!(codes(&format!("(zero: (stage: 3), {offload}, disk: GB(1))")), [""; 0]);
         let on_one = "mesh: (nodes: 2, zero: 2, pipeline: 2, within_node: [Zero]), batch: (micro_batches: 2)";
         assert_eq!(codes(&format!("(zero: (stage: 3), {on_one}, transport: Cluster, {offload})")), [""; 0]);
-    }
-
-    #[test]
-    fn z0114_updates_that_cannot_wait_for_the_next_step() {
-        let offload = "offload: (optimizer: Disk, update: AtUse)";
-        for (keys, message) in [
-            (format!("zero: (stage: 2), {offload}"), "which a stage below 3 cannot do"),
-            (format!("zero: (stage: 3, gather: PerStep), {offload}"), "which `gather` PerStep contradicts"),
-            (
-                format!("zero: (stage: 3), mesh: (pipeline: 2), batch: (micro_batches: 2), {offload}"),
-                "which a pipeline cannot do",
-            ),
-            (
-                format!("zero: (stage: 3), mesh: (nodes: 2, zero: 4), transport: Cluster, {offload}"),
-                "which ranks along `zero` on several hosts cannot do",
-            ),
-            (
-                format!("zero: (stage: 3), device: Cuda, {}", offload.replace("Disk", "Host")),
-                "which ranks on a GPU cannot do yet",
-            ),
-        ] {
-            let problems = crate::spec::parse(&format!("({keys})")).expect_err(&keys);
-            let found: Vec<_> = problems.iter().map(|problem| (problem.code, problem.message.as_str())).collect();
-            assert_eq!(found, [("Z0114", &*format!("`offload.update` is AtUse, {message}"))], "{keys}");
-        }
-        assert_eq!(codes(&format!("(zero: (stage: 3), {offload})")), [""; 0]);
-        assert_eq!(codes("(zero: (stage: 3), offload: (update: AtUse))"), ["Z0108"]);
     }
 
     #[test]

@@ -77,10 +77,13 @@ fn layouts_keep_elsewhere_what_specs_may() {
                 let has_gathers = layout.stage == 3 && layout.mesh.zero > 1;
                 let gather = if has_gathers { gather } else { Often::PerMicroBatch };
                 let layout = Candidate { gather, reduce, ..layout };
-                let text = layout.text(&question, &[]);
-                let is_allowed = parse(&text).is_ok();
-                assert_eq!(layout.config(&question).can_offload(), is_allowed, "{text}");
-                *if is_allowed { &mut may } else { &mut may_not } += 1;
+                for offload in question.offload_settings(layout.offload) {
+                    let layout = Candidate { offload, ..layout };
+                    let (text, config) = (layout.text(&question, &[]), layout.config(&question));
+                    let read = parse(&text).ok().map(|spec| spec.config().offload);
+                    assert_eq!(read, config.can_offload().then_some(offload), "{text}");
+                    *if read.is_some() { &mut may } else { &mut may_not } += 1;
+                }
             }
         }
     }

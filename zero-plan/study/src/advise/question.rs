@@ -294,7 +294,13 @@ impl Question<'_> {
             return vec![offload];
         }
         let settings = PIECES.map(|(prefetch, piece_bytes)| Offload { prefetch, piece_bytes, ..offload });
-        settings.to_vec()
+        let config = Config { offload, ..Config::PLAIN };
+        // Activations travel whole.
+        if config.updates_in_pieces() {
+            settings.to_vec()
+        } else {
+            [1, 0].map(|prefetch| Offload { prefetch, ..offload }).to_vec()
+        }
     }
 
     /// Checks the question before the search starts.

@@ -174,9 +174,9 @@ pub(super) const WORDS: &[Word] = &[
     word(
         "activation_checkpointing",
         &["partition_activations", "cpu_checkpointing", "contiguous_memory_optimization"],
-        &["recompute"],
+        &["recompute", "offload.activations"],
         "Settings for models that call DeepSpeed's checkpointing; they do not turn it on. Here `recompute` turns it on, \
-         for units of any model.",
+         for units of any model, and `offload: (activations: Host)` keeps in host memory what its units save.",
     ),
     word(
         "gradient_clipping",

@@ -21,90 +21,80 @@ on the GPU, which fetches and stores pieces at once; others copy all states firs
 ";
 
 const TIMES_TAIL: &str = "
-The first row moves the same bytes, first one way and then the other. **The others miss**, because their updates run on processors.
-PrimeIntellect-ai/prime-rl #1694 says that 4 B parameters on 4 GPUs with an update like that of the first row are 2 % slower, without the
+**All rows miss.** The first row moves the same bytes, first one way and then the other, and its two times are those of different
+changes to that program. In the others, updates run on processors. PrimeIntellect-ai/prime-rl #1694 says that 4 B parameters on 4 GPUs
+with an update like that of the first row are 2 % slower, without the
 ";
 
-/// What states in host memory added to a step elsewhere.
-struct AddedTime {
-    who: &'static str,
-    model: &'static str,
+/// States in host memory.
+struct StatesOnHost {
     params: f64,
     ranks: usize,
     hardware: &'static str,
     has_master_copy: bool,
-    /// Seconds of a step without and with them; none if they are not published.
-    published_s: Option<[f64; 2]>,
+}
+
+/// What they added to a step elsewhere.
+struct AddedTime {
+    who: &'static str,
+    model: &'static str,
+    moved: StatesOnHost,
+    /// Seconds of a step without and with them.
+    published_s: [f64; 2],
     update: &'static str,
 }
 
-const PRIME_RL_4B: AddedTime = AddedTime {
-    who: "",
-    model: "",
-    params: 4e9,
-    ranks: 4,
-    hardware: "h100",
-    has_master_copy: false,
-    published_s: None,
-    update: "",
-};
-
 const ADDED_TIMES: [AddedTime; 3] = [
     AddedTime {
-        who: "prime-rl #3258",
+        who: "prime-rl #3234 and #3258",
         model: "Qwen3-30B-A3B, moments, 8 H200",
-        params: 30.5e9,
-        ranks: 8,
-        hardware: "h200",
-        has_master_copy: false,
-        published_s: Some([1.75, 3.13]),
+        moved: StatesOnHost { params: 30.5e9, ranks: 8, hardware: "h200", has_master_copy: false },
+        published_s: [1.75, 3.13],
         update: "on the GPU",
     },
     AddedTime {
         who: "NeMo-RL #3628",
         model: "Qwen3-0.6B, 1 H100",
-        params: 0.6e9,
-        ranks: 1,
-        hardware: "h100",
-        has_master_copy: true,
-        published_s: Some([0.752, 1.678]),
+        moved: StatesOnHost { params: 0.6e9, ranks: 1, hardware: "h100", has_master_copy: true },
+        published_s: [0.752, 1.678],
         update: "on the host's cores",
     },
     AddedTime {
         who: "DeepSpeed, blogs/deepspeed-zenflow, ZeRO-Offload",
         model: "Llama 2 7B, 4 A100",
-        params: 6.74e9,
-        ranks: 4,
-        hardware: "a100-80",
-        has_master_copy: true,
-        published_s: Some([0.5, 7.0]),
+        moved: StatesOnHost { params: 6.74e9, ranks: 4, hardware: "a100-80", has_master_copy: true },
+        published_s: [0.5, 7.0],
         update: "on the host's cores",
     },
 ];
 
-impl AddedTime {
+/// Of prime-rl #1694, which names no GPU.
+const PRIME_RL_4B: StatesOnHost = StatesOnHost { params: 4e9, ranks: 4, hardware: "h100", has_master_copy: false };
+
+impl StatesOnHost {
     fn predicted_s(&self) -> f64 {
         let hardware = Hardware::parse(&text(&format!("hardware/{}.ron", self.hardware))).expect("a hardware file");
         let width = if self.has_master_copy { Width::BF16 } else { Width::F32 };
         let precision = Precision { params: width, ..WIDTHS };
+        let params = self.params as usize / UNITS;
+        let unit = |source| Unit { field: "units", params, takes: params, source, ..Unit::NONE };
+        let units: Vec<Unit> = (0..UNITS).map(unit).collect();
         let step_s = |config: Config| {
-            let params = self.params as usize / 64;
-            let unit = |source| Unit { field: "units", params, takes: params, source, ..Unit::NONE };
-            let units: Vec<Unit> = (0..64).map(unit).collect();
             let config = Config { recompute: Recompute::None, precision, ..config };
-            PlanBuf::new("Added", config, &units).with(|plan| simulate(plan, &hardware).expect("rates").step_s)
+            PlanBuf::new("Moved", config, &units).with(|plan| simulate(plan, &hardware).expect("rates").step_s)
         };
         step_s(offloaded(self.ranks)) - step_s(config(self.ranks))
     }
 }
 
+/// Into how many units a model is cut.
+const UNITS: usize = 64;
+
 pub(super) fn added_times() -> String {
     let mut table = TIMES_HEAD.to_owned();
     for row in &ADDED_TIMES {
-        let predicted_s = row.predicted_s();
-        let [without_s, with_s] = row.published_s.expect("a published time");
-        let published_s = with_s - without_s;
-        let AddedTime { who, model, update, .. } = row;
+        let AddedTime { who, model, moved, published_s: [without_s, with_s], update } = row;
+        let (predicted_s, published_s) = (moved.predicted_s(), with_s - without_s);
         let _ = writeln!(
             table,
             "| {who} | {model} | {published_s:.2} s | {predicted_s:.2} s | {:.2} | {update} |",
